@@ -1,0 +1,51 @@
+# Every target sets up what it needs: a virtual environment in .venv with the locked dependencies.
+# `make` alone lists the targets.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+LOCK := $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --quiet
+
+.PHONY: help demo test slow lint format lock clean
+.DEFAULT_GOAL := help
+
+help: ## list the targets
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+
+demo: $(VENV)/.core ## release a generated census-like table and show what came out
+	$(BIN)/sklar demo
+
+test: $(VENV)/.dev ## run the tests and the doctests (not the slow ones)
+	$(BIN)/python -m pytest -n 2 -m "not slow"
+
+slow: $(VENV)/.dev ## run the tests that take minutes
+	$(BIN)/python -m pytest -n 2 -m slow
+
+lint: $(VENV)/.dev ## ruff (lint and format), mypy strict, import contracts
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(VENV)/.dev ## rewrite the files in the house format
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+lock: $(VENV)/.dev ## resolve the dependencies anew into requirements/
+	$(LOCK) pyproject.toml --group build --upgrade -o requirements/core.txt
+	$(LOCK) pyproject.toml --group build --group test --group lint --group lock -c requirements/core.txt --upgrade -o requirements/dev.txt
+
+clean: ## remove the virtual environment and what the tools left behind
+	rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis sklar-demo
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.core: $(VENV)/bin/python requirements/core.txt pyproject.toml
+	$(PIP) install --require-hashes -r requirements/core.txt
+	$(PIP) install --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.core requirements/dev.txt
+	$(PIP) install --require-hashes -r requirements/dev.txt
+	@touch $@

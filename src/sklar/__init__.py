@@ -1,0 +1,84 @@
+"""Sklar: differentially private synthetic versions of high-dimensional tables, with a Gaussian copula.
+
+>>> import sklar
+>>> schema = sklar.Schema.from_toml('''
+... [attributes.smoker]
+... type = "boolean"
+... ''')
+>>> import pyarrow as pa
+>>> model = sklar.fit(pa.table({"smoker": [True, False] * 500}), schema, epsilon=1.0)
+>>> model.sample(3, seed=7).num_rows
+3
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sklar.budget import Budget
+    from sklar.errors import (
+        BudgetError,
+        DataError,
+        ModelError,
+        NoiseError,
+        OutputError,
+        SchemaError,
+        SklarError,
+    )
+    from sklar.model import Model, load
+    from sklar.release import fit
+    from sklar.schema import Attribute, Schema
+    from sklar.tables import Certificate, NoisyTables
+
+__all__ = [
+    "Attribute",
+    "Budget",
+    "BudgetError",
+    "Certificate",
+    "DataError",
+    "Model",
+    "ModelError",
+    "NoiseError",
+    "NoisyTables",
+    "OutputError",
+    "Schema",
+    "SchemaError",
+    "SklarError",
+    "fit",
+    "load",
+]
+
+# Where each name lives. Loaded on first use: `import sklar` and `sklar --help` must not wait for numba or Arrow.
+_HOMES = {
+    "Attribute": "schema",
+    "Budget": "budget",
+    "BudgetError": "errors",
+    "Certificate": "tables",
+    "DataError": "errors",
+    "Model": "model",
+    "ModelError": "errors",
+    "NoiseError": "errors",
+    "NoisyTables": "tables",
+    "OutputError": "errors",
+    "Schema": "schema",
+    "SchemaError": "errors",
+    "SklarError": "errors",
+    "fit": "release",
+    "load": "model",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("sklar")
+    if name in _HOMES:
+        return getattr(import_module(f"sklar.{_HOMES[name]}"), name)
+    raise AttributeError(f"module 'sklar' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])

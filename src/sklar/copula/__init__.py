@@ -1,0 +1,1 @@
+"""Gaussian correlations from pair probabilities, their repair, and the models built on them."""

@@ -1,0 +1,104 @@
+"""Seeded test tables of the paper's shapes, streamed: to try a size without downloading anything.
+
+Nothing here is real and nothing is private: names are invented, structures are in the code, and a seed gives the same
+rows again. Rows come in blocks, each from its own random stream, so the first rows do not depend on how many follow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import numpy as np
+import pyarrow as pa
+
+from sklar.errors import DataError
+from sklar.generate import binary, census, dss, hospital
+from sklar.generate.table import Table
+
+__all__ = ["SHAPES", "Shape", "generate", "schema_toml"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """A table that can be generated: its name, how many rows it has unless told, and what it is like."""
+
+    name: str
+    rows: int
+    description: str
+
+
+SHAPES: Mapping[str, Shape] = MappingProxyType(
+    {
+        shape.name: shape
+        for shape in (
+            Shape(
+                name="census",
+                rows=30_000,
+                description="census-like people: 14 attributes of every type, nulls, values outside the schema",
+            ),
+            Shape(
+                name="hospital",
+                rows=10_000,
+                description="the paper's Hospital: 9 attributes (1,201 levels), 8 of them facts about a hospital",
+            ),
+            Shape(
+                name="dss",
+                rows=5_240_260,
+                description="the paper's DSS: 27 attributes, 10 of them small, 674 levels, correlated and skewed",
+            ),
+            Shape(name="syn1", rows=5_240_260, description="the paper's Syn 1: 1,000 correlated binary attributes"),
+            Shape(name="syn2", rows=5_240_260, description="the paper's Syn 2: 2,000 correlated binary attributes"),
+        )
+    }
+)
+
+_TABLES: Mapping[str, Callable[[], Table]] = {
+    "census": census.table,
+    "hospital": hospital.table,
+    "dss": dss.table,
+    "syn1": binary.syn1,
+    "syn2": binary.syn2,
+}
+
+
+def generate(shape: str, *, rows: int | None = None, seed: int = 0) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+    """The Arrow schema of a test table, and its rows as record batches, drawn one block at a time.
+
+    `rows` is the shape's own number unless given. A shorter table is the beginning of a longer one of the same seed.
+
+    >>> schema, batches = generate("hospital", rows=25_000)
+    >>> [batch.num_rows for batch in batches]
+    [10120, 10120, 4760]
+    """
+    table = _table(shape)
+    rows = SHAPES[shape].rows if rows is None else rows
+    if type(rows) is not int or rows < 1:
+        raise DataError(f"rows must be a whole number of at least 1, got rows={rows!r}. Leave it out for the default.")
+    if type(seed) is not int or seed < 0:
+        raise DataError(f"seed must be a whole number of at least 0, got seed={seed!r}. Leave it out for seed 0.")
+    return table.schema, _batches(table, rows, seed)
+
+
+def schema_toml(shape: str) -> str:
+    """The public schema of a test table, as the TOML text that Sklar reads.
+
+    >>> schema_toml("syn1").splitlines()[:5]
+    ['[table]', 'name = "syn1"', '', '[attributes.x0001]', 'type = "boolean"']
+    """
+    import tomli_w
+
+    return tomli_w.dumps({"table": {"name": shape}, "attributes": _table(shape).attributes})
+
+
+def _table(shape: str) -> Table:
+    if shape not in _TABLES:
+        raise DataError(f"shape must be one of {', '.join(SHAPES)}, got {shape!r}. Choose one of those.")
+    return _TABLES[shape]()
+
+
+def _batches(table: Table, rows: int, seed: int) -> Iterator[pa.RecordBatch]:
+    for block, first in enumerate(range(0, rows, table.block_rows)):
+        rng = np.random.default_rng(np.random.SeedSequence([seed, table.stream, block]))
+        yield table.draw(rng, first).slice(0, rows - first)

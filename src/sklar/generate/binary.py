@@ -1,0 +1,104 @@
+"""Syn 1 and Syn 2, the paper's widest shapes: 1,000 or 2,000 correlated binary attributes, drawn 64 rows to a word.
+
+A row has `FACTORS` latent uniforms u, all tied to a common one. Attribute j is [u < p] for the uniform of its factor
+(or [1 - u < p], for one attribute in three) with a probability w, and an independent coin of the same p otherwise. So
+its mean is p whatever w is, and two attributes of one factor and like means correlate with about w w'.
+
+Nothing is ever a byte per cell: a uniform of 8 bits is 8 words, one per binary digit, each holding that digit of 64
+rows, and comparing it with a constant takes one AND or OR per digit. The result is Arrow's own layout of booleans.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache, partial
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from sklar.generate.table import Table
+
+FACTORS = 24
+BLOCK_ROWS = 65_536
+
+_WORDS = BLOCK_ROWS // 64
+_DIGITS = 8  # of a uniform: means are multiples of 1/256
+_MIX_DIGITS = 3  # of a mixing probability: w is a multiple of 1/8
+_TIE = 3  # eighths of the rows in which a factor is the common one
+_GOLDEN = 0.6180339887498949
+
+Words: TypeAlias = npt.NDArray[np.uint64]
+
+
+def attribute(j: int) -> tuple[float, float, int, bool]:
+    """The public structure of attribute j: its mean, its mixing probability, its factor, and whether it is reversed.
+
+    >>> attribute(0)
+    (0.0234375, 0.5, 0, True)
+    """
+    # The golden-ratio sequence spreads the means over (0.02, 0.98) evenly, and within every factor too.
+    mean = round(256 * (0.02 + 0.96 * (j * _GOLDEN % 1.0)))
+    return min(max(mean, 6), 250) / 256, (4 + j // FACTORS % 4) / 8, j % FACTORS, j % 3 == 0
+
+
+def _below(digits: Words, threshold: int, out: Words) -> Words:
+    """Bits of [u < threshold], where `digits` holds u's binary digits, complemented, the lowest first."""
+    out[:] = 0
+    for k, digit in enumerate(digits):
+        # From the lowest digit up: the highest digit in which u and the threshold differ decides.
+        (np.bitwise_or if threshold >> k & 1 else np.bitwise_and)(out, digit, out=out)
+    return out
+
+
+def _factors(rng: np.random.Generator) -> Words:
+    """The digits of every factor: (FACTORS, _DIGITS, words)."""
+    common = _random(rng, _DIGITS)
+    scratch = np.empty(_WORDS, np.uint64)
+    factors = np.empty((FACTORS, _DIGITS, _WORDS), np.uint64)
+    for own in factors:
+        own[:] = _random(rng, _DIGITS)
+        own ^= (own ^ common) & _below(_random(rng, _MIX_DIGITS), _TIE, scratch)
+    return factors
+
+
+def _random(rng: np.random.Generator, count: int) -> Words:
+    return rng.integers(0, 2**64, size=(count, _WORDS), dtype=np.uint64)
+
+
+def _draw(schema: pa.Schema, rng: np.random.Generator, _first: int) -> pa.RecordBatch:
+    factors = _factors(rng)
+    reverse = ~factors
+    bits = np.empty((len(schema), _WORDS), np.uint64)
+    coin, mix = np.empty(_WORDS, np.uint64), np.empty(_WORDS, np.uint64)
+    for j, column in enumerate(bits):
+        mean, weight, factor, reversed_ = attribute(j)
+        fresh = _random(rng, _DIGITS + _MIX_DIGITS)
+        threshold = round(mean * 2**_DIGITS)
+        _below((reverse if reversed_ else factors)[factor], threshold, column)
+        _below(fresh[:_DIGITS], threshold, coin)
+        _below(fresh[_DIGITS:], round(weight * 2**_MIX_DIGITS), mix)
+        # column = column where mix else coin
+        np.bitwise_xor(column, coin, out=column)
+        np.bitwise_and(column, mix, out=column)
+        np.bitwise_xor(column, coin, out=column)
+    arrays = [pa.Array.from_buffers(pa.bool_(), BLOCK_ROWS, [None, pa.py_buffer(column)]) for column in bits]
+    return pa.record_batch(arrays, schema=schema)
+
+
+@cache
+def _table(stream: int, columns: int) -> Table:
+    names = [f"x{j + 1:04d}" for j in range(columns)]
+    schema = pa.schema([pa.field(name, pa.bool_()) for name in names])
+    return Table(
+        stream=stream,
+        block_rows=BLOCK_ROWS,
+        attributes={name: {"type": "boolean"} for name in names},
+        schema=schema,
+        draw=partial(_draw, schema),
+    )
+
+
+syn1: Callable[[], Table] = partial(_table, 4, 1_000)
+syn2: Callable[[], Table] = partial(_table, 5, 2_000)

@@ -1,0 +1,231 @@
+"""A table in the shape of the paper's DSS, which is not public: 27 attributes, 10 of them small, 674 levels.
+
+Invented recipients of invented benefits. Six latent normal factors stand behind a row, and every attribute cuts its own
+mixture of them into levels: the structure below is all there is, it is public, and only the rows depend on the seed.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
+from math import sqrt
+from statistics import NormalDist
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from sklar.generate.table import Table
+
+BLOCK_ROWS = 65_536
+_FACTORS = ("place", "age", "means", "origin", "work", "need")
+# A latent is rounded to 1/256 before it is cut, so that cutting is one look-up: several times as fast as a search.
+_STEPS, _REACH = 256, 5
+
+Shares: TypeAlias = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Column:
+    """One attribute: `loads` on the factors, own noise up to variance 1, and `margin`, the shares of its levels.
+
+    Levels are texts, or bins between integer or ISO date `edges`. `same` names an earlier attribute whose latent is
+    used as it is, which makes this one a function of that one where their margins nest.
+    """
+
+    name: str
+    kind: str
+    margin: Shares
+    loads: Mapping[str, float]
+    levels: Sequence[str] = ()
+    edges: Sequence[int] | Sequence[str] = ()
+    same: str | None = None
+
+
+def _nominal(name: str, levels: Sequence[str], margin: Shares, same: str | None = None, **loads: float) -> _Column:
+    return _Column(name=name, kind="categorical", levels=levels, margin=margin, loads=loads, same=same)
+
+
+def _integer(name: str, edges: Sequence[int], margin: Shares, **loads: float) -> _Column:
+    return _Column(name=name, kind="integer", edges=edges, margin=margin, loads=loads)
+
+
+def _date(name: str, edges: Sequence[str], margin: Shares, **loads: float) -> _Column:
+    return _Column(name=name, kind="date", edges=edges, margin=margin, loads=loads)
+
+
+def _boolean(name: str, share: float, **loads: float) -> _Column:
+    return _Column(name=name, kind="boolean", margin=np.array([1 - share, share]), loads=loads)
+
+
+def _zipf(levels: int, power: float = 1.0) -> Shares:
+    return _shares(np.arange(1.0, levels + 1.0) ** -power)
+
+
+def _flat(levels: int) -> Shares:
+    return _shares(1 + 0.2 * np.sin(np.arange(levels) * 2.4))
+
+
+def _bell(levels: int, centre: float, width: float) -> Shares:
+    return _shares(np.exp(-0.5 * ((np.arange(levels) / levels - centre) / width) ** 2) + 0.002)
+
+
+def _mostly(share: float, rest: Shares) -> Shares:
+    """One level with that share, and the others as `rest`."""
+    return np.concatenate([[share], (1 - share) * rest])
+
+
+def _shares(weights: Shares) -> Shares:
+    shares: Shares = weights / weights.sum()
+    return shares
+
+
+def _codes(prefix: str, count: int) -> list[str]:
+    """Code numbers in latent order: a code book's order means nothing, and a prime step past any count mixes it."""
+    return [f"{prefix}{index * 211 % count + 1:03d}" for index in range(count)]
+
+
+def _columns() -> list[_Column]:
+    states = ("north", "harbour", "lakes", "plains", "hills", "coast", "islands", "south")
+    regions = [f"{state}-{number:02d}" for state in states for number in range(1, 12)]
+    years = [f"{year}-01-01" for year in range(1990, 2021)]
+    months = [f"{year}-{month:02d}-01" for year in (2018, 2019) for month in range(1, 13)] + ["2020-01-01"]
+    return [
+        _nominal("region", regions, _flat(88), place=0.99),
+        _nominal("state", states, _flat(88).reshape(8, 11).sum(axis=1), same="region"),
+        _nominal("office", _codes("OF", 100), _zipf(100, 0.8), place=0.98),
+        _nominal("remoteness", ("city", "inner", "outer", "far", "very far"), _zipf(5, 1.4), place=0.6, need=0.2),
+        _integer("age", range(15, 101, 5), _bell(17, 0.45, 0.3), age=0.97),
+        _nominal("sex", ("female", "male", "not stated"), np.array([0.55, 0.44, 0.01]), work=0.4, need=0.2),
+        _boolean("partnered", 0.42, age=0.5, means=0.3),
+        _integer("children", range(11), _mostly(0.5, _zipf(9, 1.3)), age=-0.5, need=0.4),
+        _boolean("homeowner", 0.35, age=0.5, means=0.6),
+        _boolean("student", 0.1, age=-0.8),
+        _boolean("disability", 0.14, need=0.8),
+        _nominal("condition", ["no condition", *_codes("M", 17)], _mostly(0.8, _zipf(17)), need=0.85, age=0.2),
+        _nominal("country", ["home", *_codes("C", 59)], _mostly(0.68, _zipf(59, 0.9)), origin=0.98),
+        _nominal("language", ["main", *_codes("L", 39)], _mostly(0.76, _zipf(39, 1.1)), origin=0.97),
+        _nominal("interpreter", ("no", "phone", "in person"), np.array([0.92, 0.06, 0.02]), origin=0.75, age=0.3),
+        _nominal("education", _codes("E", 12), _bell(12, 0.4, 0.3), means=0.5, work=0.5, age=-0.3),
+        _nominal("occupation", _codes("O", 43), _zipf(43, 0.6), work=0.95),
+        _nominal("industry", _codes("I", 19), _flat(19), work=0.92, place=0.25),
+        _nominal("payment_type", _codes("P", 20), _zipf(20, 1.1), age=0.7, need=0.5, work=-0.2),
+        _nominal("payment_rate", ("full", "part", "zero", "suspended"), np.array([0.6, 0.3, 0.07, 0.03]), means=0.8),
+        _integer("payment_amount", range(0, 2001, 50), _bell(40, 0.45, 0.25), means=-0.7, need=0.5),
+        _integer("income", range(0, 5001, 100), _mostly(0.45, _zipf(49, 0.7)), means=0.75, work=0.45),
+        _integer("assets", range(0, 400_001, 10_000), _zipf(40), means=0.75, age=0.5),
+        _date("start_date", years, _zipf(30, 0.7)[::-1], age=-0.7, need=-0.2),
+        _date("review_date", months, _flat(24), need=0.4, means=-0.3),
+        _integer("weeks_paid", range(0, 53, 2), _mostly(0.04, _zipf(25, 0.5)[::-1]), need=0.4, means=-0.5),
+        _nominal(
+            "channel", ("online", "phone", "office", "post", "agent", "visit"), _zipf(6, 1.2), age=0.6, origin=0.3
+        ),
+    ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Cutter:
+    """A column made ready for drawing: the level of every rounded latent, and the values of the levels."""
+
+    name: str
+    same: str | None
+    loads: Mapping[str, np.float32]
+    noise: np.float32
+    level: npt.NDArray[np.int8]
+    kind: str
+    dictionary: pa.Array | None
+    low: npt.NDArray[np.int32] | None
+    width: npt.NDArray[np.uint32] | None
+
+    @property
+    def type(self) -> pa.DataType:
+        """The Arrow type of the column."""
+        if self.kind == "categorical":
+            return pa.dictionary(pa.int8(), pa.string())
+        return {"boolean": pa.bool_(), "integer": pa.int32(), "date": pa.date32()}[self.kind]
+
+
+def _cutter(column: _Column, grid: npt.NDArray[np.float64]) -> _Cutter:
+    """`grid` holds the normal distribution function at every rounded latent."""
+    level = np.searchsorted(np.cumsum(column.margin)[:-1], grid, side="right")
+    dictionary = low = width = None
+    if column.kind == "categorical":
+        listed = sorted(column.levels)
+        level = np.array([listed.index(text) for text in column.levels])[level]
+        dictionary = pa.array(listed)
+    elif column.kind != "boolean":
+        edges = np.array([_number(edge) for edge in column.edges], np.int32)
+        low, width = edges[:-1], np.diff(edges).astype(np.uint32)
+    return _Cutter(
+        name=column.name,
+        same=column.same,
+        loads={factor: np.float32(load) for factor, load in column.loads.items()},
+        noise=np.float32(sqrt(1 - sum(load**2 for load in column.loads.values()))),
+        level=level.astype(np.int8),
+        kind=column.kind,
+        dictionary=dictionary,
+        low=low,
+        width=width,
+    )
+
+
+def _number(edge: int | str) -> int:
+    """An edge as Arrow counts it: dates in days since 1970."""
+    return edge if isinstance(edge, int) else (dt.date.fromisoformat(edge) - dt.date(1970, 1, 1)).days
+
+
+def _draw(schema: pa.Schema, cutters: Sequence[_Cutter], rng: np.random.Generator, _first: int) -> pa.RecordBatch:
+    factors = {factor: rng.standard_normal(BLOCK_ROWS, dtype=np.float32) for factor in _FACTORS}
+    rounded: dict[str, npt.NDArray[np.intp]] = {}
+    arrays = []
+    for cutter in cutters:
+        if cutter.same is None:
+            latent = cutter.noise * rng.standard_normal(BLOCK_ROWS, dtype=np.float32)
+            # No matrix product: its rounding, and so the rows, would depend on the machine.
+            for factor, load in cutter.loads.items():
+                latent += load * factors[factor]
+            position = ((latent + _REACH) * _STEPS).astype(np.intp)
+            rounded[cutter.name] = np.clip(position, 0, 2 * _REACH * _STEPS - 1, out=position)
+        code = cutter.level[rounded[cutter.same or cutter.name]]
+        arrays.append(_values(cutter, code, rng))
+    return pa.record_batch(arrays, schema=schema)
+
+
+def _values(cutter: _Cutter, code: npt.NDArray[np.int8], rng: np.random.Generator) -> pa.Array:
+    if cutter.dictionary is not None:
+        return pa.DictionaryArray.from_arrays(pa.array(code), cutter.dictionary)
+    if cutter.low is None or cutter.width is None:
+        return pa.array(code.view(np.bool_))
+    # Uniform within the bin, in integers: floor(u / 2^16 * width) cannot reach the upper edge.
+    within = (rng.integers(0, 2**16, BLOCK_ROWS, dtype=np.uint16) * cutter.width[code]) >> 16
+    return pa.array(cutter.low[code] + within.astype(np.int32), cutter.type)
+
+
+def _entry(column: _Column) -> dict[str, Any]:
+    """The column in the public schema."""
+    entry: dict[str, Any] = {"type": column.kind}
+    if column.kind == "categorical":
+        entry["values"] = sorted(column.levels)
+    elif column.kind != "boolean":
+        entry["edges"] = list(column.edges)
+    return entry
+
+
+@cache
+def table() -> Table:
+    """DSS and its public schema."""
+    normal = NormalDist()
+    grid = np.array([normal.cdf((step + 0.5) / _STEPS - _REACH) for step in range(2 * _REACH * _STEPS)])
+    columns = _columns()
+    cutters = [_cutter(column, grid) for column in columns]
+    schema = pa.schema([pa.field(cutter.name, cutter.type) for cutter in cutters])
+    return Table(
+        stream=3,
+        block_rows=BLOCK_ROWS,
+        attributes={column.name: _entry(column) for column in columns},
+        schema=schema,
+        draw=partial(_draw, schema, cutters),
+    )

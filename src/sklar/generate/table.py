@@ -1,0 +1,43 @@
+"""What every generated table consists of: a public schema, Arrow types, and blocks of rows drawn one at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """How to draw one test table.
+
+    `draw(rng, first)` returns exactly `block_rows` rows, of which the first is row number `first` of the table. A block
+    is always drawn whole and cut afterwards: that is what makes a short table a prefix of a long one.
+    """
+
+    stream: int
+    block_rows: int
+    attributes: Mapping[str, Mapping[str, Any]]
+    schema: pa.Schema
+    draw: Callable[[np.random.Generator, int], pa.RecordBatch]
+
+
+def choose(
+    rng: np.random.Generator, weights: npt.ArrayLike, group: npt.NDArray[np.intp] | None = None, rows: int | None = None
+) -> npt.NDArray[np.intp]:
+    """One level for each row: from `weights[group[row]]`, or for `rows` rows from one list of weights.
+
+    >>> choose(np.random.default_rng(0), [[1, 0], [0, 1]], np.array([0, 1, 1])).tolist()
+    [0, 1, 1]
+    """
+    table = np.asarray(weights, dtype=float)
+    upper = np.cumsum(table, axis=-1) / table.sum(axis=-1, keepdims=True)
+    each = upper if group is None else upper[group]
+    uniform = rng.random(len(group) if group is not None else rows)
+    # The last upper bound is 1 up to rounding; leaving it out keeps every draw inside the list.
+    level: npt.NDArray[np.intp] = (uniform[:, None] >= each[..., :-1]).sum(axis=-1)
+    return level

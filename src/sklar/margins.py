@@ -1,0 +1,144 @@
+"""Noisy tables to mutually consistent probabilities: post-processing.
+
+Two readings of the same tables. `plain` is the paper's: each count stands alone, negative counts become zero.
+`consistent` uses every table for every margin, puts margins on the simplex and shrinks each two-way table toward
+independence as far as its known noise asks for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sklar.schema import Schema
+from sklar.tables import NoisyTables, above_diagonal, block_of_level
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Probabilities:
+    """Estimated probabilities of levels, shape (d,), and of pairs of levels, shape (d, d), symmetric.
+
+    Entries of `pairs` within one attribute are zero: two of its levels never occur together.
+    """
+
+    schema: Schema
+    n_rows: int
+    levels: NDArray[np.float64]
+    pairs: NDArray[np.float64]
+
+
+def plain(tables: NoisyTables) -> Probabilities:
+    """The paper's reading (Algorithms 1 and 2, soundly): noisy counts clipped to [0, n], over n."""
+    n = estimate_rows(tables)
+    pairs = np.clip(tables.pairs / n, 0.0, 1.0)
+    return Probabilities(
+        schema=tables.schema,
+        n_rows=n,
+        levels=np.clip(tables.one_way / n, 0.0, 1.0),
+        pairs=pairs + pairs.T,
+    )
+
+
+def consistent(tables: NoisyTables) -> Probabilities:
+    """Margins from all tables together, on the simplex; two-way tables shrunk toward independence."""
+    n = estimate_rows(tables)
+    levels = margins(tables, n)
+    return Probabilities(schema=tables.schema, n_rows=n, levels=levels, pairs=shrunk_pairs(tables, levels, n))
+
+
+def estimate_rows(tables: NoisyTables) -> int:
+    """The public number of rows; under add-remove, the inverse-variance average of all noisy totals, at least 1."""
+    if tables.n_rows is not None:
+        return tables.n_rows
+    plan, sizes = tables.plan, tables.schema.sizes
+    first, second = np.triu_indices(sizes.size, 1)
+    offsets = tables.schema.offsets[:-1]
+    blocks = np.add.reduceat(np.add.reduceat(tables.pairs, offsets, axis=0), offsets, axis=1)
+    totals = np.concatenate([[tables.total], np.add.reduceat(tables.one_way, offsets), blocks[first, second]])
+    cells = np.concatenate([[1], sizes, sizes[first] * sizes[second]])
+    weights = 1 / (cells * tables.variances(plan.scales))
+    return max(1, round(float(weights @ totals / weights.sum())))
+
+
+def margins(tables: NoisyTables, n: int) -> NDArray[np.float64]:
+    """Probabilities of the levels of each attribute, shape (d,), each attribute on the simplex.
+
+    The direct one-way table and the sums of every two-way table are unbiased for the same counts; each is centred to n
+    and they are averaged by inverse variance (K_j sigma_ij^2 for sums over the K_j levels of j), then projected.
+    """
+    schema, plan = tables.schema, tables.plan
+    sizes, offsets = schema.sizes, schema.offsets
+    block = block_of_level(schema)
+    whole = (tables.pairs + tables.pairs.T).astype(np.float64)
+    implied = np.add.reduceat(whole, offsets[:-1], axis=1)
+    implied[np.arange(block.size), block] = tables.one_way
+    variances = tables.variances(plan.pair_scales()) * sizes[None, :]
+    np.fill_diagonal(variances, tables.variances(plan.one_way))
+    weights = 1 / variances
+    weights /= weights.sum(axis=1, keepdims=True)
+
+    totals = np.add.reduceat(implied, offsets[:-1], axis=0)
+    centred = implied + ((n - totals) / sizes[:, None])[block]
+    average = np.sum(weights[block] * centred, axis=1) / n
+    return np.concatenate([simplex(average[start:stop]) for start, stop in pairwise(offsets)])
+
+
+def simplex(point: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The nearest point with non-negative entries that sum to one (Held, Wolfe and Crowder 1974).
+
+    >>> simplex(np.array([0.8, 0.6, -0.2])).round(3).tolist()
+    [0.6, 0.4, 0.0]
+    """
+    ordered = np.sort(point)[::-1]
+    excess = (np.cumsum(ordered) - 1) / np.arange(1, point.size + 1)
+    shift = excess[np.nonzero(ordered > excess)[0][-1]]
+    return np.asarray(np.maximum(point - shift, 0.0))
+
+
+def shrunk_pairs(tables: NoisyTables, levels: NDArray[np.float64], n: int) -> NDArray[np.float64]:
+    """Two-way probabilities with the given margins, each table shrunk toward independence, shape (d, d), symmetric.
+
+    A noisy table less independence, centred both ways, is the interaction plus white noise of known sd; its singular
+    values are shrunk as is optimal for that noise level. Tables of one shape are decomposed together.
+    """
+    schema, sizes = tables.schema, tables.schema.sizes
+    offsets = schema.offsets
+    joint = np.where(above_diagonal(schema), np.outer(levels, levels), 0.0)
+    sds = np.sqrt(tables.variances(tables.plan.pair_scales())) / n
+    first, second = np.triu_indices(sizes.size, 1)
+    shapes, which = np.unique(np.stack([sizes[first], sizes[second]]), axis=1, return_inverse=True)
+    for shape, (rows, columns) in enumerate(shapes.T):
+        members = np.nonzero(which == shape)[0]
+        # Many small tables at once, but never more than about 50 million cells.
+        for part in np.array_split(members, 1 + members.size * rows * columns // 50_000_000):
+            i, j = first[part], second[part]
+            at_rows = offsets[i][:, None, None] + np.arange(rows)[None, :, None]
+            at_columns = offsets[j][:, None, None] + np.arange(columns)[None, None, :]
+            residual = tables.pairs[at_rows, at_columns] / n - joint[at_rows, at_columns]
+            joint[at_rows, at_columns] += shrink(residual, sds[i, j])
+    np.clip(joint, 0.0, 1.0, out=joint)
+    return joint + joint.T
+
+
+def shrink(residual: NDArray[np.float64], sd: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Denoised interactions of tables of one shape, (tables, rows, columns), with noise of these sds on their cells.
+
+    Gavish and Donoho (2017), Frobenius loss: with beta = rows / columns <= 1 and y the singular value over
+    sd sqrt(columns), keep sqrt((y^2 - beta - 1)^2 - 4 beta) / y where y > 1 + sqrt(beta), else nothing. Centring both
+    ways leaves white noise on (rows - 1) x (columns - 1) dimensions.
+    """
+    centred = residual - residual.mean(axis=1, keepdims=True)
+    centred -= centred.mean(axis=2, keepdims=True)
+    short, long = sorted((residual.shape[1] - 1, residual.shape[2] - 1))
+    if short == 0:
+        return np.zeros_like(residual)
+    beta = short / long
+    unit = sd[:, None] * np.sqrt(long)
+    left, values, right = np.linalg.svd(centred, full_matrices=False)
+    y = np.maximum(values / unit, 1e-300)
+    kept = np.sqrt(np.maximum((y**2 - beta - 1) ** 2 - 4 * beta, 0.0)) / y
+    shrunk = np.where(y > 1 + np.sqrt(beta), kept, 0.0) * unit
+    return np.asarray((left * shrunk[:, None, :]) @ right)

@@ -1,0 +1,240 @@
+"""A fitted release: save, load, sample any number of rows.
+
+A `.sklar` file is a zip of `model.json` and one `.npy` per array. It holds only what is already private in the formal
+sense: the schema, noisy tables, what was fitted to them, and the certificate. Nothing in it is executed when it is
+read: arrays are read without pickle, and their names, types and shapes must be those that the schema implies.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import secrets
+import zipfile
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from sklar.copula.binary import BinaryCopula, Repairs, sample_binary
+from sklar.decode import decode, decode_dummies, dummy_schema, record_schema
+from sklar.errors import ModelError, SklarError
+from sklar.output import SUFFIXES, check_target, replacing, write_batches
+from sklar.plan import Plan
+from sklar.progress import SILENT, Progress
+from sklar.schema import Schema
+from sklar.tables import Certificate, NoisyTables, above_diagonal
+
+FORMAT = "sklar-model"
+VERSION = 1
+
+_MAX_JSON = 64 << 20
+_EARLIEST = (1980, 1, 1, 0, 0, 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Model:
+    """Noisy tables, the copula fitted to them, and what was decided on the way.
+
+    `n_rows` is the size of the table that it stands for: public, or estimated from noisy totals.
+    """
+
+    tables: NoisyTables
+    copula: BinaryCopula
+    n_rows: int
+    settings: Mapping[str, Any]
+
+    @property
+    def schema(self) -> Schema:
+        """What is publicly known of the table."""
+        return self.tables.schema
+
+    @property
+    def certificate(self) -> Certificate:
+        """What was spent on this model."""
+        return self.tables.certificate
+
+    @property
+    def arrow_schema(self) -> pa.Schema:
+        """Names and types of the columns that `sample` returns."""
+        return dummy_schema(self.schema) if self.copula.dummies else record_schema(self.schema)
+
+    def sample(self, rows: int | None = None, *, seed: int | None = None) -> pa.Table:
+        """Draw synthetic rows: as many as the original has unless told otherwise. Costs no privacy, however often.
+
+        The same model and seed give the same rows; without a seed, a fresh one is drawn.
+        """
+        return pa.Table.from_batches(self.sample_batches(rows, seed=seed), self.arrow_schema)
+
+    def sample_batches(self, rows: int | None = None, *, seed: int | None = None) -> Iterator[pa.RecordBatch]:
+        """The same rows as `sample`, as a stream of record batches."""
+        rows = self.n_rows if rows is None else rows
+        if type(rows) is not int or rows < 1:
+            raise ModelError(f"rows must be a whole number of at least 1, got {rows!r}.")
+        seed = fresh_seed() if seed is None else seed
+        if type(seed) is not int or not 0 <= seed < 2**64:
+            raise ModelError(f"seed must be a whole number from 0 to 2**64 - 1, got {seed!r}.")
+        return self._batches(rows, seed)
+
+    def _batches(self, rows: int, seed: int) -> Iterator[pa.RecordBatch]:
+        for block, drawn in enumerate(sample_binary(self.copula, rows, seed)):
+            if self.copula.dummies:
+                yield decode_dummies(drawn.view(np.bool_), self.schema)
+            else:
+                # A stream of its own, so that where a value lies in its bin says nothing about the copula's draw.
+                generator = np.random.Generator(np.random.SFC64(np.random.SeedSequence([seed, block, 1])))
+                yield decode(drawn.astype(np.int32, copy=False), self.schema, generator)
+
+    def write(
+        self, path: str | Path, rows: int | None = None, *, seed: int | None = None, progress: Progress = SILENT
+    ) -> None:
+        """Sample straight into a CSV or Parquet file, a block at a time."""
+        target = check_target(path, SUFFIXES)
+        batches = self.sample_batches(rows, seed=seed)
+        progress.stage("sample", total=self.n_rows if rows is None else rows, unit="rows")
+
+        def watched() -> Iterator[pa.RecordBatch]:
+            for batch in batches:
+                yield batch
+                progress.advance(batch.num_rows)
+
+        write_batches(target, self.arrow_schema, watched(), None if self.copula.dummies else self.schema)
+
+    def save(self, path: str | Path) -> None:
+        """Write the model to a `.sklar` file, whole or not at all."""
+        target = check_target(path, (".sklar",))
+        document = {
+            "format": FORMAT,
+            "version": VERSION,
+            "schema": self.schema.to_dict(),
+            "n_rows": self.n_rows,
+            "public_rows": self.tables.n_rows,
+            "total": self.tables.total,
+            "total_scale": self.tables.plan.total,
+            "dummies": self.copula.dummies,
+            "repairs": asdict(self.copula.repairs),
+            "settings": dict(self.settings),
+            "certificate": self.certificate.to_dict(),
+        }
+        with replacing(target) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive:
+            text = json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False)
+            archive.writestr(_member("model.json"), text.encode())
+            for name, array in self._arrays().items():
+                buffer = io.BytesIO()
+                np.lib.format.write_array(buffer, np.ascontiguousarray(array), allow_pickle=False)
+                archive.writestr(_member(f"{name}.npy"), buffer.getbuffer())
+
+    def _arrays(self) -> dict[str, NDArray[Any]]:
+        d = self.schema.n_levels
+        return {
+            "one_way": self.tables.one_way,
+            "pairs": self.tables.pairs[above_diagonal(self.schema)],
+            "one_way_scales": self.tables.plan.one_way,
+            "pair_scales": self.tables.plan.pairs,
+            "levels": self.copula.levels,
+            "cuts": self.copula.cuts,
+            "factor": self.copula.factor[np.tril_indices(d)],
+        }
+
+
+def fresh_seed() -> int:
+    """A seed from the operating system's entropy."""
+    return secrets.randbits(63)
+
+
+def load(path: str | Path) -> Model:
+    """Read a model from a `.sklar` file."""
+    path = Path(path)
+    if not path.is_file():
+        raise ModelError(f"model file '{path}' does not exist. Check the path.")
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return _read(archive)
+    except SklarError as error:
+        raise ModelError(f"'{path}' is not a usable model: {error}") from None
+    except (zipfile.BadZipFile, OSError, EOFError, KeyError, TypeError, ValueError, RecursionError) as error:
+        raise ModelError(
+            f"'{path}' is not a Sklar model file, or it is damaged ({type(error).__name__}). Get an intact copy."
+        ) from None
+
+
+def _member(name: str) -> zipfile.ZipInfo:
+    # A fixed time, so that equal models are equal files.
+    member = zipfile.ZipInfo(name, date_time=_EARLIEST)
+    member.compress_type = zipfile.ZIP_DEFLATED
+    return member
+
+
+def _read(archive: zipfile.ZipFile) -> Model:
+    if archive.getinfo("model.json").file_size > _MAX_JSON:
+        raise ModelError("its description is larger than any model's.")
+    document = json.loads(archive.read("model.json"))
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
+        raise ModelError("its description is not a Sklar model's.")
+    if document.get("version") != VERSION:
+        raise ModelError(
+            f"it has format version {document.get('version')!r}, not {VERSION}. Use the Sklar that wrote it."
+        )
+    schema = Schema.from_dict(document["schema"])
+    m, d = schema.n_attributes, schema.n_levels
+    where = above_diagonal(schema)
+
+    def array(name: str, kind: type[np.generic], size: int) -> NDArray[Any]:
+        return _read_array(archive, name, np.dtype(kind), size)
+
+    pairs = np.zeros((d, d), dtype=np.int64)
+    pairs[where] = array("pairs", np.int64, int(where.sum()))
+    factor = np.zeros((d, d), dtype=np.float32)
+    factor[np.tril_indices(d)] = array("factor", np.float32, d * (d + 1) // 2)
+    certificate = Certificate.from_dict(document["certificate"])
+    if certificate.schema_sha256 != schema.digest:
+        raise ModelError("its certificate is for another schema.")
+    n_rows = document["n_rows"]
+    if type(n_rows) is not int or n_rows < 1:
+        raise ModelError(f"its number of rows must be at least 1, got {n_rows!r}.")
+    total_scale = document["total_scale"]
+    return Model(
+        tables=NoisyTables(
+            schema=schema,
+            n_rows=document["public_rows"],
+            total=document["total"],
+            one_way=array("one_way", np.int64, d),
+            pairs=pairs,
+            plan=Plan(
+                total=None if total_scale is None else float(total_scale),
+                one_way=array("one_way_scales", np.float64, m),
+                pairs=array("pair_scales", np.float64, m * (m - 1) // 2),
+            ),
+            certificate=certificate,
+        ),
+        copula=BinaryCopula(
+            schema=schema,
+            dummies=bool(document["dummies"]),
+            levels=array("levels", np.float64, d),
+            cuts=array("cuts", np.float64, d),
+            factor=factor,
+            repairs=Repairs(**document["repairs"]),
+        ),
+        n_rows=n_rows,
+        settings=document["settings"],
+    )
+
+
+def _read_array(archive: zipfile.ZipFile, name: str, kind: np.dtype[Any], size: int) -> NDArray[Any]:
+    """A one-dimensional array of exactly this type and size; nothing larger is ever read into memory."""
+    member = archive.getinfo(f"{name}.npy")
+    if member.file_size > 4096 + size * kind.itemsize:
+        raise ModelError(f"its array '{name}' is larger than its schema implies.")
+    with archive.open(member) as file:
+        if np.lib.format.read_magic(file) != (1, 0):
+            raise ModelError(f"its array '{name}' is in a format that it should not be in.")
+        shape, fortran, stored = np.lib.format.read_array_header_1_0(file)
+        if stored != kind or math.prod(shape) != size or len(shape) != 1 or fortran:
+            raise ModelError(f"its array '{name}' must hold {size} values of type {kind}.")
+        # frombuffer, not read_array: no code path that could ever unpickle. read() also checks the zip's CRC.
+        return np.frombuffer(file.read(), dtype=kind).copy()

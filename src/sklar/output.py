@@ -1,0 +1,110 @@
+"""Results to disk, whole or not at all.
+
+A file is written under a temporary name in its own folder, flushed to the disk and then renamed; an interruption leaves
+the old file, or none, and never half a file under the final name.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pyarrow as pa
+
+from sklar.errors import OutputError
+from sklar.schema import Schema
+
+SUFFIXES = (".csv", ".parquet")
+_ROW_GROUP = 1 << 17
+
+
+def check_target(path: str | Path, suffixes: tuple[str, ...]) -> Path:
+    """The path, when a file of one of these kinds can be put there; refused before any work is done otherwise."""
+    path = Path(path)
+    if path.suffix.lower() not in suffixes:
+        raise OutputError(f"'{path}' must end in {' or '.join(suffixes)}.")
+    if path.is_dir():
+        raise OutputError(f"'{path}' is a folder. Name a file in it.")
+    if not path.parent.is_dir():
+        raise OutputError(f"the folder '{path.parent}' does not exist. Create it first.")
+    if not os.access(path.parent, os.W_OK):
+        raise OutputError(f"the folder '{path.parent}' cannot be written to. Choose another, or ask for the right.")
+    return path
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A temporary path beside `path` that takes its name when the block ends well, and vanishes when it does not."""
+    try:
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
+        os.close(handle)
+    except OSError as error:
+        raise OutputError(f"'{path}' cannot be written: {error.strerror or error}.") from None
+    temporary = Path(name)
+    try:
+        yield temporary
+        # mkstemp makes files for their owner alone; a release is meant to be read as any new file is.
+        umask = os.umask(0)
+        os.umask(umask)
+        temporary.chmod(0o666 & ~umask)
+        with temporary.open("rb") as file:
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError as error:
+        raise OutputError(
+            f"'{path}' could not be written: {error.strerror or error}. Nothing was left behind."
+        ) from None
+    finally:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text file."""
+    with replacing(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def write_batches(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch], described: Schema | None) -> None:
+    """Stream batches to a CSV or Parquet file. In CSV a null is the attribute's missing text, by `described`."""
+    with replacing(path) as temporary:
+        if path.suffix.lower() == ".parquet":
+            _write_parquet(temporary, schema, batches)
+        else:
+            _write_csv(temporary, schema, batches, described)
+
+
+def _write_parquet(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
+    import pyarrow.parquet as pq
+
+    with pq.ParquetWriter(path, schema) as writer:
+        waiting: list[pa.RecordBatch] = []
+        rows = 0
+        for batch in batches:
+            waiting.append(batch)
+            rows += batch.num_rows
+            if rows >= _ROW_GROUP:
+                writer.write_table(pa.Table.from_batches(waiting, schema))
+                waiting, rows = [], 0
+        if waiting:
+            writer.write_table(pa.Table.from_batches(waiting, schema))
+
+
+def _write_csv(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch], described: Schema | None) -> None:
+    from pyarrow import csv
+
+    options = csv.WriteOptions(quoting_style="needed", quoting_header="needed")
+    missing = {} if described is None else {attribute.name: attribute.missing for attribute in described.attributes}
+    filled = [name for name in schema.names if missing.get(name)]
+    for name in filled:
+        schema = schema.set(schema.get_field_index(name), pa.field(name, pa.string()))
+    with csv.CSVWriter(path, schema, write_options=options) as writer:
+        for batch in batches:
+            for name in filled:
+                index = batch.schema.get_field_index(name)
+                text = batch.column(index).cast(pa.string()).fill_null(missing[name])
+                batch = batch.set_column(index, name, text)
+            writer.write_batch(batch)

@@ -1,0 +1,248 @@
+"""Record batches to integer codes, by the schema alone.
+
+Every value gets a code of its attribute or -1, "in no cell"; which one depends on that value and the schema only, and
+no value raises. Nulls, empty texts and the missing text go to `missing`; unlisted categories to `other`, else
+`missing`; numbers outside the edges to the end bins, or to `missing` when the schema says so; what has no such home
+gets -1.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from bisect import bisect_right
+from collections.abc import Callable
+from decimal import Decimal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from sklar.schema import Attribute, Schema, days, microseconds
+
+NO_CELL = -1
+
+_TRUE = {"true", "t", "yes", "y", "1"}
+_FALSE = {"false", "f", "no", "n", "0"}
+
+
+def encode(batch: pa.RecordBatch, schema: Schema) -> NDArray[np.int32]:
+    """Codes of a batch whose columns are the schema's attributes in order, shape (m, rows).
+
+    Invariant: -1 <= codes[i] < n_levels of attribute i.
+    """
+    codes = np.empty((schema.n_attributes, batch.num_rows), dtype=np.int32)
+    for index, attribute in enumerate(schema.attributes):
+        codes[index] = encode_column(batch.column(index), attribute)
+    return codes
+
+
+def encode_column(column: pa.Array, attribute: Attribute) -> NDArray[np.int32]:
+    """Codes of one column, shape (rows,)."""
+    if isinstance(column, pa.ExtensionArray):
+        column = column.storage
+    kind = column.type
+    if pa.types.is_null(kind):
+        return np.full(len(column), null_code(attribute), dtype=np.int32)
+    if _opaque(kind.value_type if pa.types.is_dictionary(kind) else kind):
+        return _with_nulls(column, np.full(len(column), unknown_code(attribute), dtype=np.int32), attribute)
+    if pa.types.is_boolean(kind) and attribute.kind == "boolean":
+        return _with_nulls(column, np.asarray(column.fill_null(False)).astype(np.int32), attribute)  # noqa: FBT003
+    numbers = _numbers(column, attribute)
+    if numbers is not None:
+        return _with_nulls(column, _bins(numbers, attribute), attribute)
+    if not pa.types.is_dictionary(kind):
+        column = column.dictionary_encode()
+    code_of = coder(attribute)
+    lookup = np.array([code_of(value) for value in _values(column.dictionary)], dtype=np.int32)
+    lookup = np.append(lookup, np.int32(null_code(attribute)))
+    # Nulls may also stand inside the dictionary, where `_values` gives None.
+    return np.asarray(lookup[np.asarray(column.indices.cast(pa.int64()).fill_null(lookup.size - 1))])
+
+
+def null_code(attribute: Attribute) -> int:
+    """The code of a null or an empty text."""
+    return next(
+        (code for code in (attribute.missing_code, attribute.other_code) if code is not None),
+        NO_CELL,
+    )
+
+
+def unknown_code(attribute: Attribute) -> int:
+    """The code of a value that the domain does not hold and that cannot be clipped into it."""
+    return next(
+        (code for code in (attribute.other_code, attribute.missing_code) if code is not None),
+        NO_CELL,
+    )
+
+
+def coder(attribute: Attribute) -> Callable[[object], int]:
+    """A function from one value (text, number, date, None) to its code. It never raises."""
+    nothing, unknown = null_code(attribute), unknown_code(attribute)
+    known: dict[str, int] = {}
+    if attribute.kind == "categorical":
+        known = {str(value): code for code, value in enumerate(attribute.values)}
+    if attribute.missing is not None:
+        known.setdefault(attribute.missing, nothing)
+    known.setdefault("", nothing)
+    whole = attribute.kind == "categorical" and isinstance(attribute.values[0], int)
+
+    def categorical(value: object) -> int:
+        text = _text(value)
+        code = known.get(text)
+        if code is None and whole:
+            number = _number(text)
+            code = known.get(str(int(number))) if number is not None and number == number // 1 else None
+        return unknown if code is None else code
+
+    def boolean(value: object) -> int:
+        text = _text(value).strip().lower()
+        if text in _TRUE or text in _FALSE:
+            return int(text in _TRUE)
+        return known.get(_text(value), nothing if not text else unknown)
+
+    def binned(value: object) -> int:
+        text = _text(value)
+        if text in known or not text.strip():
+            return known.get(text, nothing)
+        edge = _parse(text, attribute.kind)
+        if edge is None:
+            return unknown
+        return nothing if edge != edge else _bin(edge, attribute)
+
+    choose = {"categorical": categorical, "boolean": boolean}.get(attribute.kind, binned)
+    return lambda value: nothing if value is None else choose(value)
+
+
+def _opaque(kind: pa.DataType) -> bool:
+    """Whether values of this Arrow type can be in no domain: lists, structs, durations, times of day."""
+    times = pa.types.is_time(kind) or pa.types.is_duration(kind) or pa.types.is_interval(kind)
+    return bool(times or pa.types.is_nested(kind))
+
+
+def _values(dictionary: pa.Array) -> list[object]:
+    """Distinct values as Python objects, one by one: no value may make the others fail."""
+    kind = dictionary.type
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+        # Invalid UTF-8 would raise as text.
+        dictionary = dictionary.cast(pa.large_binary())
+    elif pa.types.is_date(kind) or pa.types.is_timestamp(kind):
+        # Python's dates end with year 9999.
+        number = pa.int32() if pa.types.is_date32(kind) else pa.int64()
+        per_day = {"day": 1, "s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 0}
+        ticks = per_day[kind.unit] if pa.types.is_timestamp(kind) else 1 if pa.types.is_date32(kind) else 86_400_000
+        if ticks:
+            first, last = (np.asarray(days(day) * ticks) for day in (dt.date.min, dt.date.max))
+            clipped = np.clip(np.asarray(dictionary.cast(number).fill_null(0)), first, last)
+            dictionary = pa.array(clipped, type=number, mask=np.asarray(dictionary.is_null())).cast(kind)
+        dictionary = dictionary.cast(pa.string())
+    return dictionary.to_pylist()  # type: ignore[no-any-return]
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bytes):
+        return value.decode("utf-8", errors="replace")
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float | Decimal) and math.isfinite(value) and value == int(value):
+        return str(int(value))
+    return str(value)
+
+
+def _number(text: str) -> int | float | None:
+    # Python reads 1_000 as a number; no data file means that.
+    if "_" in text or len(text) > 400:
+        return None
+    for parse in (int, float):
+        try:
+            number: int | float = parse(text)
+        except ValueError:
+            continue
+        return number if parse is int or math.isfinite(number) else None
+    return None
+
+
+def _parse(text: str, kind: str) -> int | float | None:
+    text = text.strip()
+    if kind in ("integer", "real"):
+        lowered = text.lower()
+        if lowered in ("nan", "inf", "+inf", "-inf", "infinity", "+infinity", "-infinity"):
+            return float(lowered)
+        return _number(text)
+    try:
+        moment = dt.datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    try:
+        return days(moment.date()) if kind == "date" else microseconds(moment)
+    except OverflowError:
+        return None
+
+
+def _bin(edge: int | float, attribute: Attribute) -> int:
+    edges, last = attribute.edges, attribute.n_values - 1
+    index = bisect_right(edges, edge) - 1
+    if index > last and attribute.kind == "real" and edge == edges[-1]:
+        index = last
+    if 0 <= index <= last:
+        return index
+    if attribute.outside == "missing":
+        return null_code(attribute)
+    return 0 if index < 0 else last
+
+
+def _numbers(column: pa.Array, attribute: Attribute) -> NDArray[np.int64] | NDArray[np.float64] | None:
+    """The column as numbers on the attribute's axis when its Arrow type allows that directly, else None."""
+    kind = column.type
+    if attribute.kind in ("integer", "real"):
+        if pa.types.is_decimal(kind):
+            column = column.cast(pa.float64(), safe=False)
+        elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+            return None
+        filled = np.asarray(column.fill_null(0))
+        if filled.dtype == np.uint64:
+            filled = np.minimum(filled, np.uint64(2**63 - 1))
+        return filled.astype(np.float64) if filled.dtype.kind == "f" else filled.astype(np.int64)
+    if attribute.kind == "date" and pa.types.is_date32(kind):
+        return np.asarray(column.cast(pa.int32()).fill_null(0)).astype(np.int64)
+    if attribute.kind in ("date", "datetime") and (pa.types.is_timestamp(kind) or pa.types.is_date(kind)):
+        if pa.types.is_date32(kind):
+            column = column.cast(pa.int32()).cast(pa.int64())
+            ticks = 86_400_000_000
+        elif pa.types.is_date64(kind):
+            column, ticks = column.cast(pa.int64()), 1_000
+        else:
+            ticks = {"s": 1_000_000, "ms": 1_000, "us": 1, "ns": 0}[kind.unit]
+            column = (
+                column.cast(pa.timestamp(kind.unit)).cast(pa.int64()) if kind.tz is None else column.cast(pa.int64())
+            )
+        values = np.asarray(column.fill_null(0)).astype(np.int64)
+        if ticks == 0:
+            values = values // 1_000
+        else:
+            bound = (2**63 - 1) // ticks
+            values = np.clip(values, -bound, bound) * ticks
+        return values // 86_400_000_000 if attribute.kind == "date" else values
+    return None
+
+
+def _bins(numbers: NDArray[np.int64] | NDArray[np.float64], attribute: Attribute) -> NDArray[np.int32]:
+    edges = np.asarray(attribute.edges)
+    last = attribute.n_values - 1
+    index = np.searchsorted(edges, numbers, side="right") - 1
+    if attribute.kind == "real":
+        index[numbers == edges[-1]] = last
+    outside = (index < 0) | (index > last)
+    codes = np.clip(index, 0, last).astype(np.int32)
+    if attribute.outside == "missing":
+        codes[outside] = null_code(attribute)
+    if numbers.dtype.kind == "f":
+        codes[np.isnan(numbers)] = null_code(attribute)
+    return codes
+
+
+def _with_nulls(column: pa.Array, codes: NDArray[np.int32], attribute: Attribute) -> NDArray[np.int32]:
+    if column.null_count:
+        codes[np.asarray(pc.is_null(column))] = null_code(attribute)
+    return codes

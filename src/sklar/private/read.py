@@ -1,0 +1,195 @@
+"""CSV, Parquet and any Arrow stream (pandas, polars, DuckDB) to record batches of the schema's columns.
+
+Everything about the table's shape (does it exist, has it a header, has every attribute a column) is settled before the
+first row is read. Text files are read as bytes without guessing types, because a guess, and the error when it turns out
+wrong, would depend on the rows. A CSV row with too few or too many fields becomes a row of nulls.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from sklar.errors import DataError
+from sklar.schema import Schema
+
+BATCH_ROWS = 65_536
+_CSV_BLOCK = 1 << 24
+_DELIMITERS = {".csv": ",", ".tsv": "\t"}
+_COMPRESSED = {".gz", ".bz2", ".zst", ".lz4", ".br"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """A table that can be read once, in batches of the wanted columns."""
+
+    name: str
+    columns: tuple[str, ...]
+    _open: Any
+
+    def batches(self, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
+        """Record batches of these columns, in this order, at most `BATCH_ROWS` rows each."""
+        try:
+            for batch in self._open(columns):
+                for start in range(0, batch.num_rows, BATCH_ROWS):
+                    yield batch.slice(start, BATCH_ROWS)
+        except (pa.ArrowException, OSError, EOFError, ValueError):
+            # What Arrow says may quote a cell of the table.
+            raise DataError(
+                f"{self.name} could not be read to its end: it is damaged or cut off. Nothing was released and no "
+                "privacy was spent."
+            ) from None
+
+
+def open_source(data: object) -> Source:
+    """A path to a CSV, TSV or Parquet file, a folder of them, or any object that exports an Arrow stream.
+
+    Raises DataError when there is no such table, or it has no header or repeated column names.
+    """
+    if isinstance(data, str | Path):
+        source = _open_path(Path(data))
+    elif hasattr(data, "__arrow_c_stream__"):
+        try:
+            reader = pa.RecordBatchReader.from_stream(data)
+        except (pa.ArrowException, TypeError) as error:
+            raise DataError(
+                f"the table of type {type(data).__name__} does not export an Arrow stream: {error}"
+            ) from None
+        source = Source(name="the table", columns=tuple(reader.schema.names), _open=lambda names: _pick(reader, names))
+    else:
+        raise DataError(
+            "data must be a path or an object that exports an Arrow stream (pyarrow, pandas, polars, DuckDB), got "
+            f"{type(data).__name__}."
+        )
+    repeated = sorted({name for name in source.columns if source.columns.count(name) > 1})
+    if repeated:
+        raise DataError(f"{source.name} has the column '{repeated[0]}' more than once. Rename one of them.")
+    return source
+
+
+def require_columns(source: Source, schema: Schema) -> None:
+    """Refuse a table that lacks a column for some attribute."""
+    absent = [name for name in schema.names if name not in source.columns]
+    if absent:
+        raise DataError(
+            f"{source.name} has no column for {', '.join(repr(name) for name in absent)}. Its columns are "
+            f"{', '.join(source.columns)}. Correct the schema, or remove the attribute from it."
+        )
+
+
+def _pick(reader: pa.RecordBatchReader, names: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
+    for batch in reader:
+        yield batch.select(list(names))
+
+
+def _open_path(path: Path) -> Source:
+    if path.is_dir():
+        files = sorted(file for file in path.rglob("*") if file.is_file() and file.name[0] not in "._")
+        parts = [_open_file(file) for file in files]
+        if not parts:
+            raise DataError(f"the folder '{path}' holds no files. It must hold CSV or Parquet files.")
+        for part in parts:
+            if set(part.columns) != set(parts[0].columns):
+                raise DataError(
+                    f"{part.name} and {parts[0].name} have different columns. Files of a folder must agree."
+                )
+
+        def chain(names: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
+            for part in parts:
+                yield from part.batches(names)
+
+        return Source(name=f"folder '{path}'", columns=parts[0].columns, _open=chain)
+    if not path.exists():
+        raise DataError(f"file '{path}' does not exist. Check the path.")
+    return _open_file(path)
+
+
+def _open_file(path: Path) -> Source:
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    kind = suffixes[-2] if len(suffixes) > 1 and suffixes[-1] in _COMPRESSED else "".join(suffixes[-1:])
+    try:
+        if path.stat().st_size == 0:
+            raise DataError(f"file '{path}' is empty. It must hold a header and rows.")
+        if kind in _DELIMITERS:
+            return _open_csv(path, _DELIMITERS[kind])
+        if kind in (".parquet", ".pq"):
+            return _open_parquet(path)
+    except OSError as error:
+        raise DataError(f"file '{path}' cannot be opened: {error.strerror or error}.") from None
+    raise DataError(f"file '{path}' must end in .csv, .tsv (also .gz and other compressions) or .parquet.")
+
+
+def _open_parquet(path: Path) -> Source:
+    import pyarrow.parquet as pq
+
+    try:
+        columns = tuple(pq.read_schema(path).names)
+    except (pa.ArrowException, ValueError):
+        raise DataError(f"file '{path}' is not a Parquet file, or it is damaged.") from None
+
+    def read(names: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
+        with pq.ParquetFile(path) as file:
+            for batch in file.iter_batches(batch_size=BATCH_ROWS, columns=list(names)):
+                yield batch.select(list(names))
+
+    return Source(name=f"file '{path}'", columns=columns, _open=read)
+
+
+def _open_csv(path: Path, delimiter: str) -> Source:
+    columns = _header(path, delimiter)
+
+    def read(names: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
+        from pyarrow import csv as arrow_csv
+
+        ragged = 0
+
+        def skip(_row: object) -> str:
+            nonlocal ragged
+            ragged += 1
+            return "skip"
+
+        with pa.input_stream(str(path), compression="detect") as stream:
+            try:
+                batches = arrow_csv.open_csv(
+                    stream,
+                    read_options=arrow_csv.ReadOptions(block_size=_CSV_BLOCK),
+                    parse_options=arrow_csv.ParseOptions(
+                        delimiter=delimiter, newlines_in_values=True, invalid_row_handler=skip
+                    ),
+                    convert_options=arrow_csv.ConvertOptions(
+                        include_columns=list(names),
+                        column_types={name: pa.binary() for name in names},
+                        strings_can_be_null=False,
+                    ),
+                )
+            except pa.ArrowInvalid as error:
+                if "Empty CSV" in str(error):
+                    return
+                raise
+            yield from batches
+        # A ragged row is still a row of the table: its values are unknown, its number counts.
+        for start in range(0, ragged, BATCH_ROWS):
+            rows = min(BATCH_ROWS, ragged - start)
+            yield pa.record_batch({name: pa.nulls(rows, pa.binary()) for name in names})
+
+    return Source(name=f"file '{path}'", columns=columns, _open=read)
+
+
+def _header(path: Path, delimiter: str) -> tuple[str, ...]:
+    try:
+        with pa.input_stream(str(path), compression="detect") as stream:
+            text = io.TextIOWrapper(stream, encoding="utf-8-sig", newline="")
+            columns = tuple(next(csv.reader(text, delimiter=delimiter), ()))
+    except UnicodeDecodeError:
+        raise DataError(f"file '{path}' must be UTF-8 text. Convert it first (for example with iconv).") from None
+    except (csv.Error, pa.ArrowException, OSError, EOFError):
+        raise DataError(f"file '{path}' has no readable header line. It must begin with the column names.") from None
+    if not any(columns):
+        raise DataError(f"file '{path}' has no header line. It must begin with the column names.")
+    return columns

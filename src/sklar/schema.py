@@ -1,0 +1,393 @@
+"""What is publicly known of each attribute: its type, its finite domain, what stands for missing. TOML in and out.
+
+A schema is written from public knowledge, never from the rows: the domain it states is covered in full by every noised
+table, so it must not depend on who is in the data. Level codes are the schema's order: listed values (or bins), then
+`missing`, then `other`.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+import json
+import math
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Literal, cast, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sklar.errors import SchemaError
+
+Kind = Literal["categorical", "boolean", "integer", "real", "date", "datetime"]
+Outside = Literal["clip", "missing"]
+KINDS: tuple[str, ...] = get_args(Kind)
+BINNED = ("integer", "real", "date", "datetime")
+
+# All pairs of levels are held as one square array of counts: 20,000 levels are 3.2 GB.
+MAX_LEVELS = 20_000
+
+_KEYS = {
+    "categorical": {"values", "missing", "other"},
+    "boolean": {"missing"},
+    **{kind: {"edges", "low", "high", "bins", "missing", "outside"} for kind in BINNED},
+}
+_DATE_EPOCH = dt.date(1970, 1, 1)
+_EPOCH = dt.datetime(1970, 1, 1)
+_MICROSECOND = dt.timedelta(microseconds=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attribute:
+    """One column's public domain.
+
+    `values` are the categories (text, or whole numbers); `edges` the bin edges of a number, as days since 1970 for a
+    date and microseconds since 1970 (UTC) for a datetime. Bins include their lower edge; the last bin of a `real`
+    includes its upper edge too.
+
+    >>> age = Attribute(name="age", kind="integer", edges=(0, 18, 65, 66), missing="?")
+    >>> age.levels
+    ('[0, 18)', '[18, 65)', '65', '?')
+    >>> age.n_levels, age.missing_code
+    (4, 3)
+    """
+
+    name: str
+    kind: Kind
+    values: tuple[str, ...] | tuple[int, ...] = ()
+    edges: tuple[int, ...] | tuple[float, ...] = ()
+    missing: str | None = None
+    other: bool = False
+    outside: Outside = "clip"
+    reviewed: bool = True
+
+    @property
+    def n_values(self) -> int:
+        """Levels before `missing` and `other`: categories, bins, or false and true."""
+        if self.kind == "boolean":
+            return 2
+        return len(self.values) if self.kind == "categorical" else len(self.edges) - 1
+
+    @property
+    def n_levels(self) -> int:
+        """All levels, the size of this attribute's one-way table."""
+        return self.n_values + (self.missing is not None) + self.other
+
+    @property
+    def missing_code(self) -> int | None:
+        """The level that nulls, empty texts and the missing text take; None when not declared."""
+        return None if self.missing is None else self.n_values
+
+    @property
+    def other_code(self) -> int | None:
+        """The level that unlisted categories take; None when not declared."""
+        return self.n_levels - 1 if self.other else None
+
+    @property
+    def levels(self) -> tuple[str, ...]:
+        """A name for each level, unique within the attribute, in code order."""
+        if self.kind == "boolean":
+            named = ["false", "true"]
+        elif self.kind == "categorical":
+            named = [str(value) for value in self.values]
+        else:
+            named = [self._bin_name(low, high) for low, high in pairwise(self.edges)]
+        if self.missing is not None:
+            named.append(self.missing or "(missing)")
+        if self.other:
+            named.append("other")
+        return tuple(named)
+
+    def _bin_name(self, low: float, high: float) -> str:
+        if self.kind == "integer" and high - low == 1:
+            return str(low)
+        return f"[{self.edge_text(low)}, {self.edge_text(high)})"
+
+    def edge_text(self, edge: float) -> str:
+        """An edge as a person writes it: a number or an ISO date."""
+        if self.kind == "date":
+            return (_DATE_EPOCH + dt.timedelta(days=int(edge))).isoformat()
+        if self.kind == "datetime":
+            return (_EPOCH + int(edge) * _MICROSECOND).isoformat()
+        return str(edge)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schema:
+    """The public description of a table: its name and its attributes, in the order of the release."""
+
+    name: str
+    attributes: tuple[Attribute, ...]
+
+    @classmethod
+    def load(cls, path: str | Path) -> Schema:
+        """Read a schema file (TOML)."""
+        try:
+            text = Path(path).read_text(encoding="utf-8")
+        except FileNotFoundError:
+            raise SchemaError(f"schema file '{path}' does not exist. Check the path.") from None
+        except (OSError, UnicodeDecodeError) as error:
+            raise SchemaError(f"schema file '{path}' cannot be read: {error}. It must be a UTF-8 text file.") from None
+        return cls.from_toml(text)
+
+    @classmethod
+    def from_toml(cls, text: str) -> Schema:
+        """Parse a schema from TOML text.
+
+        >>> Schema.from_toml('[attributes.sex]\\ntype = "categorical"\\nvalues = ["F", "M"]').n_levels
+        2
+        """
+        try:
+            document = tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            raise SchemaError(f"the schema is not valid TOML: {error}.") from None
+        return cls.from_dict(document)
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any]) -> Schema:
+        """Build a schema from the parsed TOML, or from the same structure in JSON."""
+        _known("schema", document, {"table", "attributes"})
+        table, attributes = document.get("table", {}), document.get("attributes")
+        if not isinstance(table, Mapping):
+            raise SchemaError("[table] must be a table of settings. Write [table] and name = '...' below it.")
+        _known("[table]", table, {"name"})
+        name = table.get("name", "table")
+        if not isinstance(name, str) or not name:
+            raise SchemaError(f"[table] name must be a text that is not empty, got {name!r}.")
+        if not isinstance(attributes, Mapping) or not attributes:
+            raise SchemaError("the schema lists no attributes. Add [attributes.NAME] for each column to release.")
+        return cls(name=name, attributes=tuple(_attribute(key, entry) for key, entry in attributes.items())).checked()
+
+    def checked(self) -> Schema:
+        """This schema, or an error when it is too large to be measured."""
+        if self.n_levels > MAX_LEVELS:
+            largest = max(self.attributes, key=lambda attribute: attribute.n_levels)
+            raise SchemaError(
+                f"the schema must have at most {MAX_LEVELS} levels in all, got {self.n_levels}; the largest attribute "
+                f"is '{largest.name}' with {largest.n_levels}. Use wider bins, or list fewer values and other = true."
+            )
+        return self
+
+    def to_dict(self) -> dict[str, Any]:
+        """The structure that `from_dict` reads."""
+        return {
+            "table": {"name": self.name},
+            "attributes": {attribute.name: _entry(attribute) for attribute in self.attributes},
+        }
+
+    def to_toml(self) -> str:
+        """The schema as TOML text."""
+        import tomli_w
+
+        return tomli_w.dumps(self.to_dict())
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the schema's content, whatever its layout on disk."""
+        canonical = json.dumps(self.to_dict(), separators=(",", ":"), ensure_ascii=False)
+        return hashlib.sha256(canonical.encode()).hexdigest()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Attribute names, in order."""
+        return tuple(attribute.name for attribute in self.attributes)
+
+    @property
+    def n_attributes(self) -> int:
+        """m in the paper."""
+        return len(self.attributes)
+
+    @property
+    def n_levels(self) -> int:
+        """d in the paper: the number of dummy columns."""
+        return sum(attribute.n_levels for attribute in self.attributes)
+
+    @property
+    def sizes(self) -> NDArray[np.int64]:
+        """Levels of each attribute, shape (m,)."""
+        return np.array([attribute.n_levels for attribute in self.attributes], dtype=np.int64)
+
+    @property
+    def offsets(self) -> NDArray[np.int64]:
+        """Where each attribute's levels begin among the d dummies, shape (m + 1,)."""
+        return np.concatenate([[0], np.cumsum(self.sizes)])
+
+    @property
+    def dummy_names(self) -> tuple[str, ...]:
+        """Names of the d dummy columns, `attribute=level`."""
+        return tuple(f"{attribute.name}={level}" for attribute in self.attributes for level in attribute.levels)
+
+    def attribute(self, name: str) -> Attribute:
+        """The attribute of that name."""
+        for attribute in self.attributes:
+            if attribute.name == name:
+                return attribute
+        raise SchemaError(f"the schema has no attribute '{name}'. It has: {', '.join(self.names)}.")
+
+    def require_reviewed(self) -> None:
+        """Refuse entries that a draft read from the rows and nobody has replaced by public knowledge."""
+        waiting = [attribute.name for attribute in self.attributes if not attribute.reviewed]
+        if waiting:
+            raise SchemaError(
+                f"these entries were read from the rows and are not reviewed: {', '.join(waiting)}. A domain read from "
+                "the rows tells who is in them, which no noise repairs. Check each against public knowledge (a code "
+                "book, a legal limit), correct it, and remove its line reviewed = false."
+            )
+
+    def reviewed(self) -> Schema:
+        """The same schema with every entry marked reviewed."""
+        return replace(self, attributes=tuple(replace(attribute, reviewed=True) for attribute in self.attributes))
+
+
+def days(value: dt.date) -> int:
+    """Days from 1970-01-01."""
+    return (value - _DATE_EPOCH).days
+
+
+def microseconds(value: dt.datetime) -> int:
+    """Microseconds from 1970-01-01 UTC; a time without a zone is taken as UTC."""
+    if value.tzinfo is not None:
+        value = value.astimezone(dt.UTC).replace(tzinfo=None)
+    return (value - _EPOCH) // _MICROSECOND
+
+
+def _known(where: str, entry: Mapping[str, Any], keys: Iterable[str]) -> None:
+    unknown = sorted(set(entry) - set(keys))
+    if unknown:
+        raise SchemaError(f"{where}: unknown key '{unknown[0]}'. Known keys are {', '.join(sorted(keys))}.")
+
+
+def _attribute(name: str, entry: object) -> Attribute:
+    where = f"attribute '{name}'"
+    if not name:
+        raise SchemaError("an attribute's name must not be empty. Give [attributes.NAME] the name of its column.")
+    if not isinstance(entry, Mapping):
+        raise SchemaError(f"{where}: must be a table, got {entry!r}. Write [attributes.{name}] and its keys below it.")
+    kind = entry.get("type")
+    if not isinstance(kind, str) or kind not in KINDS:
+        raise SchemaError(f"{where}: type must be one of {', '.join(KINDS)}, got {kind!r}.")
+    _known(where, entry, _KEYS[kind] | {"type", "reviewed"})
+    missing, other = entry.get("missing"), _flag(where, entry, "other", default=False)
+    if missing is not None and not isinstance(missing, str):
+        raise SchemaError(f"{where}: missing must be the text that stands for a missing value, got {missing!r}.")
+    outside = entry.get("outside", "clip")
+    if outside not in get_args(Outside):
+        raise SchemaError(f"{where}: outside must be 'clip' or 'missing', got {outside!r}.")
+    if outside == "missing" and missing is None:
+        raise SchemaError(f"{where}: outside = 'missing' needs a missing level. Add missing = '' or another text.")
+    attribute = Attribute(
+        name=name,
+        kind=cast(Kind, kind),
+        values=_values(where, entry) if kind == "categorical" else (),
+        edges=_edges(where, kind, entry) if kind in BINNED else (),
+        missing=missing,
+        other=other,
+        outside=cast(Outside, outside),
+        reviewed=_flag(where, entry, "reviewed", default=True),
+    )
+    repeated = _repeated(attribute.levels)
+    if repeated is not None:
+        raise SchemaError(f"{where}: levels must differ, got '{repeated}' twice. Remove or rename one.")
+    return attribute
+
+
+def _flag(where: str, entry: Mapping[str, Any], key: str, *, default: bool) -> bool:
+    value = entry.get(key, default)
+    if not isinstance(value, bool):
+        raise SchemaError(f"{where}: {key} must be true or false, got {value!r}.")
+    return value
+
+
+def _repeated(texts: Iterable[str]) -> str | None:
+    seen: set[str] = set()
+    for text in texts:
+        if text in seen:
+            return text
+        seen.add(text)
+    return None
+
+
+def _values(where: str, entry: Mapping[str, Any]) -> tuple[str, ...] | tuple[int, ...]:
+    values = entry.get("values")
+    if not isinstance(values, list) or not values:
+        raise SchemaError(f"{where}: values must list the categories, got {values!r}. Write values = ['a', 'b'].")
+    if not all(isinstance(value, str) for value in values) and not all(type(value) is int for value in values):
+        odd = next(value for value in values if type(value) is not type(values[0]) or not isinstance(value, str | int))
+        raise SchemaError(f"{where}: values must be all texts or all whole numbers, got {odd!r}. Quote it.")
+    return tuple(values)
+
+
+def _edges(where: str, kind: str, entry: Mapping[str, Any]) -> tuple[int, ...] | tuple[float, ...]:
+    spaced = {"low", "high", "bins"} & set(entry)
+    if "edges" in entry and spaced:
+        raise SchemaError(f"{where}: give either edges or low, high and bins, not both. Remove {sorted(spaced)[0]}.")
+    if "edges" in entry:
+        raw = entry["edges"]
+        if not isinstance(raw, list) or len(raw) < 2:
+            raise SchemaError(f"{where}: edges must list at least two numbers or dates, got {raw!r}.")
+        edges = [_edge(where, kind, edge) for edge in raw]
+    elif len(spaced) == 3:
+        first, last, bins = _edge(where, kind, entry["low"]), _edge(where, kind, entry["high"]), entry["bins"]
+        if type(bins) is not int or not 1 <= bins <= MAX_LEVELS:
+            raise SchemaError(f"{where}: bins must be a whole number from 1 to {MAX_LEVELS}, got {bins!r}.")
+        if not first < last:
+            raise SchemaError(f"{where}: low must be below high, got {entry['low']} and {entry['high']}.")
+        if kind != "real" and last - first < bins:
+            raise SchemaError(f"{where}: {bins} bins do not fit between {entry['low']} and {entry['high']}. Use fewer.")
+        steps = [first + (last - first) * step / bins for step in range(bins + 1)]
+        edges = [float(step) if kind == "real" else round(step) for step in steps]
+    else:
+        raise SchemaError(f"{where}: needs edges = [...], or low, high and bins. Add them from public knowledge.")
+    for before, after in pairwise(edges):
+        if not before < after:
+            text = Attribute(name="", kind=cast(Kind, kind)).edge_text
+            raise SchemaError(f"{where}: edges must increase, got {text(after)} after {text(before)}. Remove one.")
+    return tuple(edges)
+
+
+def _edge(where: str, kind: str, edge: object) -> int | float:
+    if kind in ("integer", "real"):
+        if isinstance(edge, bool) or not isinstance(edge, int | float) or not math.isfinite(edge):
+            raise SchemaError(f"{where}: edges must be finite numbers, got {edge!r}.")
+        if kind == "real":
+            return float(edge)
+        if edge != int(edge) or abs(edge) >= 2**63:
+            raise SchemaError(f"{where}: edges of an integer must be whole and below 2**63, got {edge!r}. Use real.")
+        return int(edge)
+    try:
+        if isinstance(edge, str):
+            edge = dt.datetime.fromisoformat(edge)
+        if kind == "datetime":
+            if isinstance(edge, dt.date) and not isinstance(edge, dt.datetime):
+                edge = dt.datetime(edge.year, edge.month, edge.day)
+            return microseconds(cast(dt.datetime, edge))
+        if isinstance(edge, dt.datetime):
+            if edge.time() != dt.time(0):
+                raise ValueError
+            edge = edge.date()
+        return days(cast(dt.date, edge))
+    except (ValueError, TypeError, AttributeError):
+        raise SchemaError(f"{where}: edges of a {kind} must be ISO texts such as '1990-01-31', got {edge!r}.") from None
+
+
+def _entry(attribute: Attribute) -> dict[str, Any]:
+    entry: dict[str, Any] = {"type": attribute.kind}
+    if attribute.kind == "categorical":
+        entry["values"] = list(attribute.values)
+    elif attribute.kind in ("date", "datetime"):
+        entry["edges"] = [attribute.edge_text(edge) for edge in attribute.edges]
+    elif attribute.kind in BINNED:
+        entry["edges"] = list(attribute.edges)
+    if attribute.missing is not None:
+        entry["missing"] = attribute.missing
+    if attribute.other:
+        entry["other"] = True
+    if attribute.outside != "clip":
+        entry["outside"] = attribute.outside
+    if not attribute.reviewed:
+        entry["reviewed"] = False
+    return entry
