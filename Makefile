@@ -33,7 +33,7 @@ format: $(VENV)/.dev ## rewrite the files in the house format
 
 lock: $(VENV)/.dev ## resolve the dependencies anew into requirements/
 	$(LOCK) pyproject.toml --group build --upgrade -o requirements/core.txt
-	$(LOCK) pyproject.toml --group build --group test --group lint --group lock -c requirements/core.txt --upgrade -o requirements/dev.txt
+	$(LOCK) pyproject.toml --all-extras --group build --group test --group lint --group lock -c requirements/core.txt --upgrade -o requirements/dev.txt
 
 clean: ## remove the virtual environment and what the tools left behind
 	rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis sklar-demo

@@ -192,7 +192,7 @@ def test_census_has_a_few_values_outside_its_schema() -> None:
         ("census", "age", "registered", 0.5),
         ("dss", "region", "state", 0.99),
         ("dss", "region", "office", 0.2),
-        ("dss", "country", "language", 0.3),
+        ("dss", "country", "language", 0.2),
         ("dss", "occupation", "industry", 0.25),
         ("dss", "age", "payment_type", 0.15),
         ("dss", "disability", "condition", 0.4),

@@ -144,7 +144,7 @@ def gaussian_epsilon(scales: NDArray[np.float64], shifts: NDArray[np.int64], del
     up, and converts to (epsilon, delta) by the formula in `zcdp_epsilon` (Canonne, Kamath and Steinke 2020).
 
     **Gaussian curve.** Let s^2 = 4 (`_BLUR`), sigma^2 = tau^2 + s^2, and x an integer count. Draw y ~ N(x, tau^2), then
-    an integer z with probability proportional to exp(-(z - y)^2 / (2 s^2)); this second step does not know x. By Poisson
+    an integer z with probability proportional to exp(-(z - y)^2 / (2 s^2)); that step does not know x. By Poisson
     summation its normalizer is s sqrt(2 pi) (1 + e(y)) with |e(y)| <= a = 2.01 exp(-2 pi^2 s^2) < 1.1e-34. So z has a
     probability within [1/(1+a), 1/(1-a)] times the N(x, sigma^2) density at z, and the discrete Gaussian has one within
     [1/(1+a), 1] times it. Hence a noisy cell is, up to a factor exp(+-eta) with eta = 3a < 4e-34, a post-processed

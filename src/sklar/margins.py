@@ -7,6 +7,7 @@ independence as far as its known noise asks for.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -30,53 +31,113 @@ class Probabilities:
     pairs: NDArray[np.float64]
 
 
-def plain(tables: NoisyTables) -> Probabilities:
-    """The paper's reading (Algorithms 1 and 2, soundly): noisy counts clipped to [0, n], over n."""
-    n = estimate_rows(tables)
-    pairs = np.clip(tables.pairs / n, 0.0, 1.0)
-    return Probabilities(
-        schema=tables.schema,
-        n_rows=n,
-        levels=np.clip(tables.one_way / n, 0.0, 1.0),
-        pairs=pairs + pairs.T,
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Estimates:
+    """Unbiased estimates of all counts from all measurements, with the standard deviation of their noise.
+
+    `one_way` has shape (d,), its sds (m,); `pairs` has shape (d, d) with the blocks of attributes i < j filled, its sds
+    (m, m), symmetric, zero on the diagonal.
+    """
+
+    schema: Schema
+    n_rows: int
+    one_way: NDArray[np.float64]
+    one_way_sd: NDArray[np.float64]
+    pairs: NDArray[np.float64]
+    pair_sd: NDArray[np.float64]
+
+
+def pool(measured: Sequence[NoisyTables]) -> Estimates:
+    """Inverse-variance averages of what several measurements say of the same tables."""
+    schema = measured[0].schema
+    m, d = schema.n_attributes, schema.n_levels
+    block = block_of_level(schema)
+    one_way, one_way_weight = np.zeros(d), np.zeros(m)
+    pairs, pair_weight = np.zeros((d, d)), np.zeros((m, m))
+    for tables in measured:
+        if tables.plan.one_way.size:
+            weight = 1 / tables.variances(tables.plan.one_way)
+            one_way += tables.one_way * weight[block]
+            one_way_weight += weight
+        if tables.plan.pairs.size:
+            with np.errstate(divide="ignore"):
+                weight = 1 / tables.variances(tables.plan.pair_scales(m))
+            np.fill_diagonal(weight, 0.0)
+            pairs += tables.pairs * weight[block][:, block]
+            pair_weight += weight
+    np.fill_diagonal(pair_weight, 1.0)
+    one_way /= one_way_weight[block]
+    pairs /= pair_weight[block][:, block]
+    pair_sd = pair_weight**-0.5
+    np.fill_diagonal(pair_sd, 0.0)
+    return Estimates(
+        schema=schema,
+        n_rows=estimate_rows(measured),
+        one_way=one_way,
+        one_way_sd=one_way_weight**-0.5,
+        pairs=pairs,
+        pair_sd=pair_sd,
     )
 
 
-def consistent(tables: NoisyTables) -> Probabilities:
+def plain(estimates: Estimates) -> Probabilities:
+    """The paper's reading (Algorithms 1 and 2, soundly): noisy counts clipped to [0, n], over n."""
+    n = estimates.n_rows
+    pairs = np.clip(estimates.pairs / n, 0.0, 1.0)
+    return Probabilities(
+        schema=estimates.schema, n_rows=n, levels=np.clip(estimates.one_way / n, 0.0, 1.0), pairs=pairs + pairs.T
+    )
+
+
+def consistent(estimates: Estimates) -> Probabilities:
     """Margins from all tables together, on the simplex; two-way tables shrunk toward independence."""
-    n = estimate_rows(tables)
-    levels = margins(tables, n)
-    return Probabilities(schema=tables.schema, n_rows=n, levels=levels, pairs=shrunk_pairs(tables, levels, n))
+    levels = margins(estimates)
+    return Probabilities(
+        schema=estimates.schema,
+        n_rows=estimates.n_rows,
+        levels=levels,
+        pairs=shrunk_pairs(estimates, levels),
+    )
 
 
-def estimate_rows(tables: NoisyTables) -> int:
+def estimate_rows(measured: Sequence[NoisyTables]) -> int:
     """The public number of rows; under add-remove, the inverse-variance average of all noisy totals, at least 1."""
-    if tables.n_rows is not None:
-        return tables.n_rows
-    plan, sizes = tables.plan, tables.schema.sizes
-    first, second = np.triu_indices(sizes.size, 1)
-    offsets = tables.schema.offsets[:-1]
-    blocks = np.add.reduceat(np.add.reduceat(tables.pairs, offsets, axis=0), offsets, axis=1)
-    totals = np.concatenate([[tables.total], np.add.reduceat(tables.one_way, offsets), blocks[first, second]])
-    cells = np.concatenate([[1], sizes, sizes[first] * sizes[second]])
-    weights = 1 / (cells * tables.variances(plan.scales))
-    return max(1, round(float(weights @ totals / weights.sum())))
+    public = measured[0].n_rows
+    if public is not None:
+        return public
+    weighted, weights = 0.0, 0.0
+    for tables in measured:
+        plan, sizes = tables.plan, tables.schema.sizes
+        first, second = np.triu_indices(sizes.size, 1)
+        offsets = tables.schema.offsets[:-1]
+        parts: list[tuple[object, object]] = []
+        if tables.total is not None:
+            parts.append(([tables.total], [1]))
+        if plan.one_way.size:
+            parts.append((np.add.reduceat(tables.one_way, offsets), sizes))
+        if plan.pairs.size:
+            blocks = np.add.reduceat(np.add.reduceat(tables.pairs, offsets, axis=0), offsets, axis=1)
+            parts.append((blocks[first, second], sizes[first] * sizes[second]))
+        totals, cells = (np.concatenate([np.asarray(part[side]) for part in parts]) for side in (0, 1))
+        weight = 1 / (cells * tables.variances(plan.scales))
+        weighted += float(weight @ totals)
+        weights += float(weight.sum())
+    return max(1, round(weighted / weights))
 
 
-def margins(tables: NoisyTables, n: int) -> NDArray[np.float64]:
+def margins(estimates: Estimates) -> NDArray[np.float64]:
     """Probabilities of the levels of each attribute, shape (d,), each attribute on the simplex.
 
     The direct one-way table and the sums of every two-way table are unbiased for the same counts; each is centred to n
     and they are averaged by inverse variance (K_j sigma_ij^2 for sums over the K_j levels of j), then projected.
     """
-    schema, plan = tables.schema, tables.plan
+    schema, n = estimates.schema, estimates.n_rows
     sizes, offsets = schema.sizes, schema.offsets
     block = block_of_level(schema)
-    whole = (tables.pairs + tables.pairs.T).astype(np.float64)
-    implied = np.add.reduceat(whole, offsets[:-1], axis=1)
-    implied[np.arange(block.size), block] = tables.one_way
-    variances = tables.variances(plan.pair_scales()) * sizes[None, :]
-    np.fill_diagonal(variances, tables.variances(plan.one_way))
+    implied = np.add.reduceat(estimates.pairs + estimates.pairs.T, offsets[:-1], axis=1)
+    implied[np.arange(block.size), block] = estimates.one_way
+    variances = estimates.pair_sd**2 * sizes[None, :]
+    np.fill_diagonal(variances, estimates.one_way_sd**2)
     weights = 1 / variances
     weights /= weights.sum(axis=1, keepdims=True)
 
@@ -98,16 +159,16 @@ def simplex(point: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(np.maximum(point - shift, 0.0))
 
 
-def shrunk_pairs(tables: NoisyTables, levels: NDArray[np.float64], n: int) -> NDArray[np.float64]:
+def shrunk_pairs(estimates: Estimates, levels: NDArray[np.float64]) -> NDArray[np.float64]:
     """Two-way probabilities with the given margins, each table shrunk toward independence, shape (d, d), symmetric.
 
     A noisy table less independence, centred both ways, is the interaction plus white noise of known sd; its singular
     values are shrunk as is optimal for that noise level. Tables of one shape are decomposed together.
     """
-    schema, sizes = tables.schema, tables.schema.sizes
-    offsets = schema.offsets
+    schema, n = estimates.schema, estimates.n_rows
+    sizes, offsets = schema.sizes, schema.offsets
     joint = np.where(above_diagonal(schema), np.outer(levels, levels), 0.0)
-    sds = np.sqrt(tables.variances(tables.plan.pair_scales())) / n
+    sds = estimates.pair_sd / n
     first, second = np.triu_indices(sizes.size, 1)
     shapes, which = np.unique(np.stack([sizes[first], sizes[second]]), axis=1, return_inverse=True)
     for shape, (rows, columns) in enumerate(shapes.T):
@@ -117,7 +178,7 @@ def shrunk_pairs(tables: NoisyTables, levels: NDArray[np.float64], n: int) -> ND
             i, j = first[part], second[part]
             at_rows = offsets[i][:, None, None] + np.arange(rows)[None, :, None]
             at_columns = offsets[j][:, None, None] + np.arange(columns)[None, None, :]
-            residual = tables.pairs[at_rows, at_columns] / n - joint[at_rows, at_columns]
+            residual = estimates.pairs[at_rows, at_columns] / n - joint[at_rows, at_columns]
             joint[at_rows, at_columns] += shrink(residual, sds[i, j])
     np.clip(joint, 0.0, 1.0, out=joint)
     return joint + joint.T

@@ -12,7 +12,7 @@ import json
 import math
 import secrets
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -39,12 +39,12 @@ _EARLIEST = (1980, 1, 1, 0, 0, 0)
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Model:
-    """Noisy tables, the copula fitted to them, and what was decided on the way.
+    """Noisy tables of every stage, the copula fitted to them, and what was decided on the way.
 
     `n_rows` is the size of the table that it stands for: public, or estimated from noisy totals.
     """
 
-    tables: NoisyTables
+    measured: tuple[NoisyTables, ...]
     copula: BinaryCopula
     n_rows: int
     settings: Mapping[str, Any]
@@ -52,12 +52,12 @@ class Model:
     @property
     def schema(self) -> Schema:
         """What is publicly known of the table."""
-        return self.tables.schema
+        return self.copula.schema
 
     @property
     def certificate(self) -> Certificate:
-        """What was spent on this model."""
-        return self.tables.certificate
+        """What was spent on this model, in all its stages."""
+        return self.measured[-1].certificate
 
     @property
     def arrow_schema(self) -> pa.Schema:
@@ -113,9 +113,8 @@ class Model:
             "version": VERSION,
             "schema": self.schema.to_dict(),
             "n_rows": self.n_rows,
-            "public_rows": self.tables.n_rows,
-            "total": self.tables.total,
-            "total_scale": self.tables.plan.total,
+            "public_rows": self.measured[0].n_rows,
+            "stages": [_describe(tables) for tables in self.measured],
             "dummies": self.copula.dummies,
             "repairs": asdict(self.copula.repairs),
             "settings": dict(self.settings),
@@ -130,12 +129,14 @@ class Model:
                 archive.writestr(_member(f"{name}.npy"), buffer.getbuffer())
 
     def _arrays(self) -> dict[str, NDArray[Any]]:
-        d = self.schema.n_levels
-        return {
-            "one_way": self.tables.one_way,
-            "pairs": self.tables.pairs[above_diagonal(self.schema)],
-            "one_way_scales": self.tables.plan.one_way,
-            "pair_scales": self.tables.plan.pairs,
+        d, where = self.schema.n_levels, above_diagonal(self.schema)
+        arrays: dict[str, NDArray[Any]] = {}
+        for stage, tables in enumerate(self.measured, start=1):
+            arrays[f"stage{stage}_one_way"] = tables.one_way
+            arrays[f"stage{stage}_pairs"] = tables.pairs[where] if tables.plan.pairs.size else tables.pairs.ravel()
+            arrays[f"stage{stage}_one_way_scales"] = tables.plan.one_way
+            arrays[f"stage{stage}_pair_scales"] = tables.plan.pairs
+        return arrays | {
             "levels": self.copula.levels,
             "cuts": self.copula.cuts,
             "factor": self.copula.factor[np.tril_indices(d)],
@@ -181,14 +182,11 @@ def _read(archive: zipfile.ZipFile) -> Model:
             f"it has format version {document.get('version')!r}, not {VERSION}. Use the Sklar that wrote it."
         )
     schema = Schema.from_dict(document["schema"])
-    m, d = schema.n_attributes, schema.n_levels
-    where = above_diagonal(schema)
+    d = schema.n_levels
 
     def array(name: str, kind: type[np.generic], size: int) -> NDArray[Any]:
         return _read_array(archive, name, np.dtype(kind), size)
 
-    pairs = np.zeros((d, d), dtype=np.int64)
-    pairs[where] = array("pairs", np.int64, int(where.sum()))
     factor = np.zeros((d, d), dtype=np.float32)
     factor[np.tril_indices(d)] = array("factor", np.float32, d * (d + 1) // 2)
     certificate = Certificate.from_dict(document["certificate"])
@@ -197,20 +195,9 @@ def _read(archive: zipfile.ZipFile) -> Model:
     n_rows = document["n_rows"]
     if type(n_rows) is not int or n_rows < 1:
         raise ModelError(f"its number of rows must be at least 1, got {n_rows!r}.")
-    total_scale = document["total_scale"]
     return Model(
-        tables=NoisyTables(
-            schema=schema,
-            n_rows=document["public_rows"],
-            total=document["total"],
-            one_way=array("one_way", np.int64, d),
-            pairs=pairs,
-            plan=Plan(
-                total=None if total_scale is None else float(total_scale),
-                one_way=array("one_way_scales", np.float64, m),
-                pairs=array("pair_scales", np.float64, m * (m - 1) // 2),
-            ),
-            certificate=certificate,
+        measured=tuple(
+            _read_tables(array, schema, document, certificate, stage) for stage in range(1, len(document["stages"]) + 1)
         ),
         copula=BinaryCopula(
             schema=schema,
@@ -222,6 +209,44 @@ def _read(archive: zipfile.ZipFile) -> Model:
         ),
         n_rows=n_rows,
         settings=document["settings"],
+    )
+
+
+def _describe(tables: NoisyTables) -> dict[str, Any]:
+    return {
+        "total": tables.total,
+        "total_scale": tables.plan.total,
+        "one_way": bool(tables.plan.one_way.size),
+        "pairs": bool(tables.plan.pairs.size),
+    }
+
+
+def _read_tables(
+    array: Callable[[str, type[np.generic], int], NDArray[Any]],
+    schema: Schema,
+    document: Mapping[str, Any],
+    certificate: Certificate,
+    stage: int,
+) -> NoisyTables:
+    described, name = document["stages"][stage - 1], f"stage{stage}_"
+    m, d, where = schema.n_attributes, schema.n_levels, above_diagonal(schema)
+    one_way, two_way = bool(described["one_way"]), bool(described["pairs"])
+    flat = array(name + "pairs", np.int64, int(where.sum()) if two_way else 0)
+    pairs = np.zeros((d, d) if two_way else (0, 0), dtype=np.int64)
+    if two_way:
+        pairs[where] = flat
+    return NoisyTables(
+        schema=schema,
+        n_rows=document["public_rows"],
+        total=described["total"],
+        one_way=array(name + "one_way", np.int64, d if one_way else 0),
+        pairs=pairs,
+        plan=Plan(
+            total=described["total_scale"],
+            one_way=array(name + "one_way_scales", np.float64, m if one_way else 0),
+            pairs=array(name + "pair_scales", np.float64, m * (m - 1) // 2 if two_way else 0),
+        ),
+        certificate=certificate,
     )
 
 

@@ -19,10 +19,11 @@ from sklar.schema import Schema
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Plan:
-    """Noise scales of one measurement: every one-way and every two-way table, over the full public domain.
+    """Noise scales of one measurement: all one-way tables, all two-way tables, or both, over the full public domain.
 
-    `one_way` has shape (m,); `pairs` has shape (m (m - 1) / 2,), for attributes (0, 1), (0, 2), ... (1, 2), ...;
-    `total` is the scale of the noise on the number of rows, which is measured under add-remove only.
+    `one_way` has shape (m,), or (0,) when not measured; `pairs` has shape (m (m - 1) / 2,), for attributes (0, 1),
+    (0, 2), ... (1, 2), ..., or (0,); `total` is the scale of the noise on the number of rows, which is measured under
+    add-remove only.
     """
 
     one_way: NDArray[np.float64]
@@ -39,9 +40,8 @@ class Plan:
         total = [] if self.total is None else [self.total]
         return np.concatenate([total, self.one_way, self.pairs])
 
-    def pair_scales(self) -> NDArray[np.float64]:
-        """Scales of the two-way tables as a symmetric matrix, shape (m, m), with zeros on its diagonal."""
-        m = self.one_way.size
+    def pair_scales(self, m: int) -> NDArray[np.float64]:
+        """Scales of the two-way tables of m attributes as a symmetric matrix, with zeros on its diagonal."""
         square = np.zeros((m, m))
         square[np.triu_indices(m, 1)] = self.pairs
         return square + square.T

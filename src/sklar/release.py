@@ -7,7 +7,7 @@ from typing import Literal, get_args
 from sklar.budget import DEFAULT_DELTA, Budget, Composition, Mechanism, Neighbors
 from sklar.copula.binary import fit_binary
 from sklar.errors import BudgetError
-from sklar.margins import consistent, plain
+from sklar.margins import consistent, plain, pool
 from sklar.model import Model
 from sklar.plan import plan_tables
 from sklar.private.measure import open_vault
@@ -59,16 +59,17 @@ def fit(
 
     vault = open_vault(data, schema, budget, progress=progress)
     progress.stage("measure")
-    tables = vault.measure(plan)
+    measured = (vault.measure(plan),)
     progress.stage("fit")
-    return fit_tables(tables, paper=paper, dummies=dummies)
+    return fit_tables(measured, paper=paper, dummies=dummies)
 
 
-def fit_tables(tables: NoisyTables, *, paper: bool, dummies: bool) -> Model:
+def fit_tables(measured: tuple[NoisyTables, ...], *, paper: bool, dummies: bool) -> Model:
     """Fit a model to noisy tables: post-processing, at no privacy cost."""
-    probabilities = plain(tables) if paper else consistent(tables)
+    estimates = pool(measured)
+    probabilities = plain(estimates) if paper else consistent(estimates)
     return Model(
-        tables=tables,
+        measured=measured,
         copula=fit_binary(probabilities, dummies=dummies, weighted=not paper),
         n_rows=probabilities.n_rows,
         settings={"method": "binary", "preset": "paper" if paper else None},

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from typing import Any
@@ -21,8 +21,9 @@ _ORDERS = {0: "number of rows", 1: "one-way tables", 2: "two-way tables"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
-    """Tables of one order that were measured at one scale."""
+    """Tables of one order that were measured at one scale in one stage."""
 
+    stage: int
     order: int
     tables: int
     scale: float
@@ -64,27 +65,28 @@ class Certificate:
             raise ModelError(f"the privacy certificate is not readable ({error}). Get an intact copy.") from None
 
 
-def certify(schema: Schema, budget: Budget, plan: Plan, public_rows: int | None) -> Certificate:
-    """The certificate of measuring this plan under this budget."""
-    measurements = []
-    for order, scales in ((0, [] if plan.total is None else [plan.total]), (1, plan.one_way), (2, plan.pairs)):
-        for scale, tables in zip(*np.unique(np.asarray(scales), return_counts=True), strict=True):
-            measurements.append(
-                Measurement(
-                    order=order,
-                    tables=int(tables),
-                    scale=float(scale),
-                    sensitivity_l1=float(budget.shifts),
-                    sensitivity_l2=math.sqrt(budget.shifts),
-                )
-            )
+def certify(schema: Schema, budget: Budget, plans: Sequence[Plan], public_rows: int | None) -> Certificate:
+    """The certificate of measuring these plans, one stage after the other, under this budget."""
+    measurements = [
+        Measurement(
+            stage=stage,
+            order=order,
+            tables=int(tables),
+            scale=float(scale),
+            sensitivity_l1=float(budget.shifts),
+            sensitivity_l2=math.sqrt(budget.shifts),
+        )
+        for stage, plan in enumerate(plans, start=1)
+        for order, scales in ((0, [] if plan.total is None else [plan.total]), (1, plan.one_way), (2, plan.pairs))
+        for scale, tables in zip(*np.unique(np.asarray(scales), return_counts=True), strict=True)
+    ]
     return Certificate(
         neighbors=budget.neighbors,
         mechanism=budget.mechanism,
         composition=budget.composition,
         epsilon=budget.epsilon,
         delta=budget.delta,
-        spent_epsilon=budget.spent(plan.scales),
+        spent_epsilon=budget.spent(np.concatenate([plan.scales for plan in plans])),
         public_rows=public_rows,
         schema_sha256=schema.digest,
         measurements=tuple(measurements),
@@ -94,11 +96,12 @@ def certify(schema: Schema, budget: Budget, plan: Plan, public_rows: int | None)
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class NoisyTables:
-    """All one-way and two-way tables with noise on every cell of the public domain.
+    """What one measurement let out: tables with noise on every cell of the public domain.
 
     `one_way` has shape (d,). `pairs` has shape (d, d): the table of attributes i < j stands at the rows of i's levels
     and the columns of j's; all else is zero. `n_rows` is the public number of rows under replace-one, None under
-    add-remove, where `total` is its noisy measurement instead.
+    add-remove, where `total` is its noisy measurement instead. What the plan does not measure has size 0. The
+    certificate covers this measurement and all before it.
     """
 
     schema: Schema

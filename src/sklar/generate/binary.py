@@ -40,7 +40,7 @@ def attribute(j: int) -> tuple[float, float, int, bool]:
     """
     # The golden-ratio sequence spreads the means over (0.02, 0.98) evenly, and within every factor too.
     mean = round(256 * (0.02 + 0.96 * (j * _GOLDEN % 1.0)))
-    return min(max(mean, 6), 250) / 256, (4 + j // FACTORS % 4) / 8, j % FACTORS, j % 3 == 0
+    return min(max(mean, 6), 250) / 256, (4 + j // FACTORS % 4) / 8, j % FACTORS, j // FACTORS % 3 == 0
 
 
 def _below(digits: Words, threshold: int, out: Words) -> Words:

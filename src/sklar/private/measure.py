@@ -31,14 +31,14 @@ from sklar.tables import NoisyTables, above_diagonal, certify
 class Vault:
     """Exact counts of one table behind the door, with the budget that guards it."""
 
-    __slots__ = ("_budget", "_counts", "_schema", "_spent")
+    __slots__ = ("_budget", "_counts", "_plans", "_schema")
 
     def __init__(self, counts: Counts, schema: Schema, budget: Budget) -> None:
         if budget.neighbors == "replace-one" and counts.n_rows == 0:
             # Under replace-one the number of rows is public, so this message may depend on it.
             raise DataError("the table has no rows. It must hold at least one.")
         self._counts, self._schema, self._budget = counts, schema, budget
-        self._spent: NDArray[np.float64] = np.empty(0)
+        self._plans: list[Plan] = []
 
     @property
     def n_rows(self) -> int | None:
@@ -52,35 +52,35 @@ class Vault:
         """
         schema, counts = self._schema, self._counts
         m = schema.n_attributes
-        if plan.one_way.shape != (m,) or plan.pairs.shape != (m * (m - 1) // 2,):
+        if plan.one_way.size not in (0, m) or plan.pairs.size not in (0, m * (m - 1) // 2):
             raise BudgetError(f"the plan must cover all tables of {m} attributes. Make it with plan_tables.")
-        if (plan.total is None) != (self._budget.neighbors == "replace-one"):
-            raise BudgetError("the number of rows is measured under add-remove, and only there. Make a new plan.")
-        spent = np.concatenate([self._spent, plan.scales])
-        epsilon = self._budget.spent(spent)
+        if plan.total is not None and self._budget.neighbors == "replace-one":
+            raise BudgetError("the number of rows is measured under add-remove only. Make a new plan.")
+        plans = [*self._plans, plan]
+        epsilon = self._budget.spent(np.concatenate([each.scales for each in plans]))
         if epsilon > self._budget.epsilon:
             raise BudgetError(
                 f"this plan would bring the privacy spent to epsilon={epsilon:.6g}, above the budget of "
                 f"{self._budget.epsilon:.6g}. Plan for what is left."
             )
-        certificate = certify(schema, self._budget, plan, self.n_rows)
+        certificate = certify(schema, self._budget, plans, self.n_rows)
         # Spent before drawn: an interruption may lose budget but never hide a measurement.
-        self._spent = spent
+        self._plans = plans
 
-        where = above_diagonal(schema)
         scales, sizes = _segments(schema, plan)
         draw = discrete_gaussian if self._budget.mechanism == "gaussian" else discrete_laplace
         noise = draw(scales, sizes)
         first = 0 if plan.total is None else 1
-        d = schema.n_levels
-        pairs = np.zeros((d, d), dtype=np.int64)
-        pairs[where] = noise[first + d :]
-        pairs += counts.pairs
+        last = first + (schema.n_levels if plan.one_way.size else 0)
+        pairs = np.zeros((0, 0), dtype=np.int64)
+        if plan.pairs.size:
+            pairs = counts.pairs.copy()
+            pairs[above_diagonal(schema)] += noise[last:]
         return NoisyTables(
             schema=schema,
             n_rows=self.n_rows,
             total=None if plan.total is None else int(counts.n_rows + noise[0]),
-            one_way=counts.one_way + noise[first : first + d],
+            one_way=counts.one_way[: last - first] + noise[first:last],
             pairs=pairs,
             plan=plan,
             certificate=certificate,
@@ -98,9 +98,14 @@ def _segments(schema: Schema, plan: Plan) -> tuple[NDArray[np.float64], NDArray[
     rows = np.repeat(np.arange(m), sizes)
     runs = after[rows]
     total = [] if plan.total is None else [plan.total]
-    scales = np.concatenate([total, plan.one_way, plan.pair_scales()[rows][runs]])
-    lengths = np.concatenate([[1] * len(total), sizes, np.broadcast_to(sizes, runs.shape)[runs]]).astype(np.int64)
-    return scales, lengths
+    scales, lengths = [np.array(total)], [np.ones(len(total), dtype=np.int64)]
+    if plan.one_way.size:
+        scales.append(plan.one_way)
+        lengths.append(sizes)
+    if plan.pairs.size:
+        scales.append(plan.pair_scales(m)[rows][runs])
+        lengths.append(np.broadcast_to(sizes, runs.shape)[runs])
+    return np.concatenate(scales), np.concatenate(lengths)
 
 
 def open_vault(data: object, schema: Schema, budget: Budget, *, progress: Progress = SILENT) -> Vault:
