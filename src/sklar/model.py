@@ -73,13 +73,8 @@ class Model:
 
     def sample_batches(self, rows: int | None = None, *, seed: int | None = None) -> Iterator[pa.RecordBatch]:
         """The same rows as `sample`, as a stream of record batches."""
-        rows = self.n_rows if rows is None else rows
-        if type(rows) is not int or rows < 1:
-            raise ModelError(f"rows must be a whole number of at least 1, got {rows!r}.")
-        seed = fresh_seed() if seed is None else seed
-        if type(seed) is not int or not 0 <= seed < 2**64:
-            raise ModelError(f"seed must be a whole number from 0 to 2**64 - 1, got {seed!r}.")
-        return self._batches(rows, seed)
+        rows, seed = check_draw(rows, seed)
+        return self._batches(self.n_rows if rows is None else rows, seed)
 
     def _batches(self, rows: int, seed: int) -> Iterator[pa.RecordBatch]:
         for block, drawn in enumerate(sample_binary(self.copula, rows, seed)):
@@ -104,6 +99,29 @@ class Model:
                 progress.advance(batch.num_rows)
 
         write_batches(target, self.arrow_schema, watched(), None if self.copula.dummies else self.schema)
+
+    def summary(self) -> list[str]:
+        """What was released and what it cost, in a few lines."""
+        certificate, schema = self.certificate, self.schema
+        size = f"{self.n_rows:,} rows" if certificate.public_rows is not None else f"about {self.n_rows:,} rows"
+        guards = (
+            "the content of any one row" if certificate.neighbors == "replace-one" else "the presence of any one row"
+        )
+        lines = [
+            f"Table '{schema.name}': {size}, {schema.n_attributes} attributes, {schema.n_levels} levels.",
+            f"Privacy spent: epsilon = {certificate.spent_epsilon:.4g}, delta = {certificate.delta:.3g}, for {guards} "
+            f"({certificate.neighbors}; {certificate.mechanism} noise, {certificate.composition} composition).",
+        ]
+        for entry in certificate.measurements:
+            lines.append(
+                f"  stage {entry.stage}: {entry.tables:,} {entry.what}, noise of scale {entry.scale:.4g} a count"
+            )
+        repairs = self.copula.repairs
+        lines.append(
+            f"Model: {self.settings['method']} copula; {repairs.clipped_pairs:,} pairs outside the possible range were "
+            f"clipped, {repairs.negative_eigenvalues:,} negative eigenvalues repaired."
+        )
+        return lines
 
     def save(self, path: str | Path) -> None:
         """Write the model to a `.sklar` file, whole or not at all."""
@@ -143,9 +161,15 @@ class Model:
         }
 
 
-def fresh_seed() -> int:
-    """A seed from the operating system's entropy."""
-    return secrets.randbits(63)
+def check_draw(rows: int | None, seed: int | None) -> tuple[int | None, int]:
+    """The number of rows to draw (None: as many as the original has) and a seed, fresh where none is given."""
+    if rows is not None and (type(rows) is not int or rows < 1):
+        raise ModelError(f"rows must be a whole number of at least 1, got {rows!r}.")
+    if seed is None:
+        seed = secrets.randbits(63)
+    if type(seed) is not int or not 0 <= seed < 2**64:
+        raise ModelError(f"seed must be a whole number from 0 to 2**64 - 1, got {seed!r}.")
+    return rows, seed
 
 
 def load(path: str | Path) -> Model:

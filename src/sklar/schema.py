@@ -11,6 +11,7 @@ import datetime as dt
 import hashlib
 import json
 import math
+import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -180,10 +181,12 @@ class Schema:
         }
 
     def to_toml(self) -> str:
-        """The schema as TOML text."""
-        import tomli_w
-
-        return tomli_w.dumps(self.to_dict())
+        """The schema as TOML text, one line per key, as a person would write it."""
+        parts = [f"[table]\nname = {_quoted(self.name)}\n"]
+        for attribute in self.attributes:
+            keys = "".join(f"{key} = {_toml(value)}\n" for key, value in _entry(attribute).items())
+            parts.append(f"[attributes.{_key(attribute.name)}]\n{keys}")
+        return "\n".join(parts)
 
     @property
     def digest(self) -> str:
@@ -372,6 +375,23 @@ def _edge(where: str, kind: str, edge: object) -> int | float:
         return days(cast(dt.date, edge))
     except (ValueError, TypeError, AttributeError):
         raise SchemaError(f"{where}: edges of a {kind} must be ISO texts such as '1990-01-31', got {edge!r}.") from None
+
+
+def _quoted(text: str) -> str:
+    # A JSON string is a TOML string, but for one control character that TOML wants escaped too.
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007F")
+
+
+def _key(name: str) -> str:
+    return name if re.fullmatch("[A-Za-z0-9_-]+", name) else _quoted(name)
+
+
+def _toml(value: object) -> str:
+    if isinstance(value, list):
+        return f"[{', '.join(_toml(entry) for entry in value)}]"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return _quoted(value) if isinstance(value, str) else repr(value)
 
 
 def _entry(attribute: Attribute) -> dict[str, Any]:

@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sklar.copula.nearest import nearest
-from sklar.copula.tetrachoric import tetrachoric, thresholds
+from sklar.copula.tetrachoric import tetrachoric_matrix, thresholds
 from sklar.margins import Probabilities
 from sklar.schema import Schema
-from sklar.tables import above_diagonal
+from sklar.tables import block_of_level
 
 # Rows drawn from one generator. Part of what a seed means: changing it changes every release.
 BLOCK_ROWS = 16_384
@@ -83,14 +83,11 @@ def fit_binary(probabilities: Probabilities, *, dummies: bool, weighted: bool) -
 
 def _gaussian_correlations(probabilities: Probabilities, *, structural_zeros: bool) -> tuple[NDArray[np.float64], int]:
     """The paper's P, shape (d, d), and how many pairs lay outside the Frechet bounds."""
-    levels, d = probabilities.levels, probabilities.levels.size
-    wanted = np.triu(np.ones((d, d), dtype=bool), 1) if structural_zeros else above_diagonal(probabilities.schema)
-    i, j = np.nonzero(wanted)
-    solved = tetrachoric(levels[i], levels[j], probabilities.pairs[i, j])
-    raw = np.zeros((d, d))
-    raw[i, j] = solved.r
-    raw += raw.T
-    np.fill_diagonal(raw, 1.0)
+    solved = tetrachoric_matrix(probabilities.levels, probabilities.pairs)
+    raw = solved.r
+    if not structural_zeros:
+        block = block_of_level(probabilities.schema)
+        raw[(block[:, None] == block[None, :]) & ~np.eye(block.size, dtype=bool)] = 0.0
     return raw, solved.clipped
 
 

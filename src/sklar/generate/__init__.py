@@ -16,6 +16,7 @@ import pyarrow as pa
 from sklar.errors import DataError
 from sklar.generate import binary, census, dss, hospital
 from sklar.generate.table import Table
+from sklar.schema import Schema
 
 __all__ = ["SHAPES", "Shape", "generate", "schema_toml"]
 
@@ -87,9 +88,7 @@ def schema_toml(shape: str) -> str:
     >>> schema_toml("syn1").splitlines()[:5]
     ['[table]', 'name = "syn1"', '', '[attributes.x0001]', 'type = "boolean"']
     """
-    import tomli_w
-
-    return tomli_w.dumps({"table": {"name": shape}, "attributes": _table(shape).attributes})
+    return Schema.from_dict({"table": {"name": shape}, "attributes": _table(shape).attributes}).to_toml()
 
 
 def _table(shape: str) -> Table:

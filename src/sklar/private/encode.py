@@ -55,9 +55,9 @@ def encode_column(column: pa.Array, attribute: Attribute) -> NDArray[np.int32]:
     if not pa.types.is_dictionary(kind):
         column = column.dictionary_encode()
     code_of = coder(attribute)
-    lookup = np.array([code_of(value) for value in _values(column.dictionary)], dtype=np.int32)
+    lookup = np.array([code_of(value) for value in values_of(column.dictionary)], dtype=np.int32)
     lookup = np.append(lookup, np.int32(null_code(attribute)))
-    # Nulls may also stand inside the dictionary, where `_values` gives None.
+    # Nulls may also stand inside the dictionary, where `values_of` gives None.
     return np.asarray(lookup[np.asarray(column.indices.cast(pa.int64()).fill_null(lookup.size - 1))])
 
 
@@ -89,7 +89,7 @@ def coder(attribute: Attribute) -> Callable[[object], int]:
     whole = attribute.kind == "categorical" and isinstance(attribute.values[0], int)
 
     def categorical(value: object) -> int:
-        text = _text(value)
+        text = text_of(value)
         code = known.get(text)
         if code is None and whole:
             number = _number(text)
@@ -97,16 +97,16 @@ def coder(attribute: Attribute) -> Callable[[object], int]:
         return unknown if code is None else code
 
     def boolean(value: object) -> int:
-        text = _text(value).strip().lower()
+        text = text_of(value).strip().lower()
         if text in _TRUE or text in _FALSE:
             return int(text in _TRUE)
-        return known.get(_text(value), nothing if not text else unknown)
+        return known.get(text_of(value), nothing if not text else unknown)
 
     def binned(value: object) -> int:
-        text = _text(value)
+        text = text_of(value)
         if text in known or not text.strip():
             return known.get(text, nothing)
-        edge = _parse(text, attribute.kind)
+        edge = parse_edge(text, attribute.kind)
         if edge is None:
             return unknown
         return nothing if edge != edge else _bin(edge, attribute)
@@ -121,7 +121,7 @@ def _opaque(kind: pa.DataType) -> bool:
     return bool(times or pa.types.is_nested(kind))
 
 
-def _values(dictionary: pa.Array) -> list[object]:
+def values_of(dictionary: pa.Array) -> list[object]:
     """Distinct values as Python objects, one by one: no value may make the others fail."""
     kind = dictionary.type
     if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
@@ -140,7 +140,8 @@ def _values(dictionary: pa.Array) -> list[object]:
     return dictionary.to_pylist()  # type: ignore[no-any-return]
 
 
-def _text(value: object) -> str:
+def text_of(value: object) -> str:
+    """A value as the text that a CSV file would hold."""
     if isinstance(value, bytes):
         return value.decode("utf-8", errors="replace")
     if isinstance(value, bool):
@@ -163,7 +164,8 @@ def _number(text: str) -> int | float | None:
     return None
 
 
-def _parse(text: str, kind: str) -> int | float | None:
+def parse_edge(text: str, kind: str) -> int | float | None:
+    """The number, or the day or microsecond since 1970, that a text stands for on the axis of this kind, else None."""
     text = text.strip()
     if kind in ("integer", "real"):
         lowered = text.lower()

@@ -1,0 +1,221 @@
+"""What the custodian may look at before a release: a proposed schema, and what a schema would do to the rows.
+
+Both read the rows and tell what they find, so both are private: for the custodian, never for a release.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from sklar.errors import DataError
+from sklar.private.encode import NO_CELL, coder, parse_edge, text_of, values_of
+from sklar.private.read import open_source, require_columns
+from sklar.progress import SILENT, Progress
+from sklar.schema import BINNED, Attribute, Kind, Schema, days, microseconds
+
+_MISSING_TEXTS = ("", "?", "NA", "N/A", "n/a", "null", "NULL", "None", "nan", "NaN", ".", "-")
+_BOOLEAN_TEXTS = {"true", "false", "yes", "no", "t", "f", "y", "n"}
+_QUANTITIES: tuple[Kind, ...] = ("integer", "date", "datetime", "real")
+_MOST_CATEGORIES = 200
+_MOST_UNIT_BINS = 50
+_BINS = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draft:
+    """A proposed schema whose entries were read from the rows, and the columns that it leaves out, with the reason."""
+
+    schema: Schema
+    left_out: Mapping[str, str]
+
+    def to_toml(self) -> str:
+        """The draft as a file to edit."""
+        lines = [
+            "# A draft, read from the rows. A domain read from the rows tells who is in them: compare each entry with",
+            "# public knowledge (a code book, a legal limit), correct it, and remove its line reviewed = false.",
+            *(f"# Left out: {name}: {reason}" for name, reason in self.left_out.items()),
+        ]
+        return "\n".join(lines) + "\n\n" + self.schema.to_toml()
+
+
+@dataclass(slots=True)
+class _Sketch:
+    """What a draft needs to know of one column."""
+
+    logical: bool = False
+    distinct: set[str] = field(default_factory=set)
+    many: bool = False
+    kinds: set[str] = field(default_factory=lambda: {"boolean", "integer", "real", "date", "datetime"})
+    low: dict[str, float] = field(default_factory=dict)
+    high: dict[str, float] = field(default_factory=dict)
+    missing: Counter[str] = field(default_factory=Counter)
+
+    def add(self, column: pa.Array) -> None:
+        self.logical = pa.types.is_boolean(column.type)
+        for text in _texts(column):
+            if text is None or text in _MISSING_TEXTS:
+                self.missing[text or ""] += 1
+                continue
+            self._weigh(text)
+            if not self.many:
+                self.distinct.add(text)
+                self.many = len(self.distinct) > _MOST_CATEGORIES
+                if self.many:
+                    self.distinct.clear()
+
+    def _weigh(self, text: str) -> None:
+        for kind in tuple(self.kinds):
+            if kind == "boolean":
+                if text.lower() not in _BOOLEAN_TEXTS:
+                    self.kinds.discard(kind)
+                continue
+            edge = parse_edge(text, kind)
+            digits = text.lstrip("+-")
+            # A leading zero makes an identifier (a ZIP code), a long integer too; neither is a quantity.
+            coded = digits[:1] == "0" and digits[1:2].isdigit()
+            dated = kind in ("date", "datetime") and not (len(text) > 8 and text[4:5] == "-")
+            partial = kind == "integer" and isinstance(edge, float)
+            timed = kind == "date" and len(text) > 10
+            if edge is None or not math.isfinite(edge) or coded or dated or partial or timed:
+                self.kinds.discard(kind)
+                continue
+            self.low[kind] = min(edge, self.low.get(kind, edge))
+            self.high[kind] = max(edge, self.high.get(kind, edge))
+
+
+def draft(data: object, *, name: str = "table", progress: Progress = SILENT) -> Draft:
+    """Propose a schema from the rows: private, and every entry that came from them is marked as not reviewed."""
+    source = open_source(data)
+    sketches = {column: _Sketch() for column in source.columns}
+    progress.stage("read", unit="rows")
+    rows = 0
+    for batch in source.batches(source.columns):
+        for column, sketch in sketches.items():
+            sketch.add(batch.column(batch.schema.get_field_index(column)))
+        rows += batch.num_rows
+        progress.advance(batch.num_rows)
+    if rows == 0:
+        raise DataError(f"{source.name} has no rows to draft a schema from. Write the schema by hand.")
+    attributes, left_out = [], {}
+    for column, sketch in sketches.items():
+        proposed = _propose(column, sketch)
+        if isinstance(proposed, str):
+            left_out[column] = proposed
+        else:
+            attributes.append(proposed)
+    if not attributes:
+        raise DataError(f"{source.name} has no column that a draft could describe. Write the schema by hand.")
+    return Draft(schema=Schema(name=name, attributes=tuple(attributes)).checked(), left_out=left_out)
+
+
+def _propose(name: str, sketch: _Sketch) -> Attribute | str:
+    missing = max(sketch.missing, key=lambda text: sketch.missing[text]) if sketch.missing else None
+    if sketch.logical:
+        # The type of the column, not its rows, says that it is true, false or missing.
+        return Attribute(name=name, kind="boolean", missing="")
+    if not sketch.distinct and not sketch.many:
+        return "it holds no values"
+    if "boolean" in sketch.kinds and len(sketch.distinct) == 2:
+        return Attribute(name=name, kind="boolean", missing=missing, reviewed=False)
+    for kind in _QUANTITIES:
+        if kind in sketch.kinds:
+            edges = _nice_edges(kind, sketch.low[kind], sketch.high[kind])
+            return Attribute(name=name, kind=kind, edges=edges, missing=missing, reviewed=False)
+    if sketch.many:
+        return f"it holds more than {_MOST_CATEGORIES} different texts; list public values and other = true to keep it"
+    return Attribute(
+        name=name, kind="categorical", values=tuple(sorted(sketch.distinct)), missing=missing, reviewed=False
+    )
+
+
+def _nice_edges(kind: str, low: float, high: float) -> tuple[int, ...] | tuple[float, ...]:
+    """Edges that cover low to high, at round numbers or new years."""
+    if kind in ("date", "datetime"):
+        first, last = (_year(kind, edge) for edge in (low, high))
+        years = max(1, math.ceil((last + 1 - first) / _BINS))
+        return tuple(_new_year(kind, min(year, 9999)) for year in range(first, last + 1 + years, years))
+    if kind == "integer" and high - low < _MOST_UNIT_BINS:
+        return tuple(range(int(low), int(high) + 2))
+    width = (high - low) / _BINS or 1.0
+    power = 10.0 ** math.floor(math.log10(width))
+    step = next(power * times for times in (1, 2, 5, 10) if power * times >= width * 0.999)
+    count = math.floor(high / step) - math.floor(low / step) + 1
+    edges = [(math.floor(low / step) + index) * step for index in range(count + 1)]
+    if kind == "integer":
+        return tuple(sorted({round(edge) for edge in edges}))
+    digits = max(0, 2 - math.floor(math.log10(step)))
+    return tuple(round(edge, digits) for edge in edges)
+
+
+def _year(kind: str, edge: float) -> int:
+    day = int(edge) if kind == "date" else int(edge) // 86_400_000_000
+    return (dt.date(1970, 1, 1) + dt.timedelta(days=day)).year
+
+
+def _new_year(kind: str, year: int) -> int:
+    return days(dt.date(year, 1, 1)) if kind == "date" else microseconds(dt.datetime(year, 1, 1))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fate:
+    """How many values of one attribute meet which fate under a schema: private."""
+
+    attribute: str
+    listed: int
+    missing: int
+    clipped: int
+    folded: int
+    no_cell: int
+
+
+def check(data: object, schema: Schema, *, progress: Progress = SILENT) -> list[Fate]:
+    """What the schema would do to the rows, attribute by attribute: private, exact counts for the custodian alone."""
+    source = open_source(data)
+    require_columns(source, schema)
+    tallies = [Counter[str]() for _ in schema.attributes]
+    coders = [coder(attribute) for attribute in schema.attributes]
+    progress.stage("check", unit="rows")
+    for batch in source.batches(schema.names):
+        for index, attribute in enumerate(schema.attributes):
+            for text, times in Counter(_texts(batch.column(index))).items():
+                tallies[index][_fate(text, attribute, coders[index](text))] += times
+        progress.advance(batch.num_rows)
+    return [
+        Fate(attribute=attribute.name, **{fate: tally[fate] for fate in Fate.__slots__ if fate != "attribute"})
+        for attribute, tally in zip(schema.attributes, tallies, strict=True)
+    ]
+
+
+def _fate(text: str | None, attribute: Attribute, code: int) -> str:
+    if code == NO_CELL:
+        return "no_cell"
+    if text is None or text in ("", attribute.missing):
+        return "listed" if code < attribute.n_values else "missing"
+    if attribute.kind in BINNED:
+        edge = parse_edge(text, attribute.kind)
+        if edge is not None and edge == edge:
+            first, last = attribute.edges[0], attribute.edges[-1]
+            inside = first <= edge < last or (attribute.kind == "real" and edge == last)
+            if not inside:
+                return "clipped" if code < attribute.n_values else "folded"
+    return "listed" if code < attribute.n_values else "folded"
+
+
+def _texts(column: pa.Array) -> list[str | None]:
+    if isinstance(column, pa.ExtensionArray):
+        column = column.storage
+    if pa.types.is_null(column.type):
+        return [None] * len(column)
+    if pa.types.is_nested(column.type):
+        return ["(nested)"] * len(column)
+    encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+    texts = [None if value is None else text_of(value) for value in values_of(encoded.dictionary)]
+    texts.append(None)
+    return [texts[index] for index in np.asarray(encoded.indices.cast(pa.int64()).fill_null(len(texts) - 1))]
