@@ -22,23 +22,16 @@ if TYPE_CHECKING:
 _OPERATORS: dict[type, Callable[[float, float], float]] = {ast.Pow: operator.pow, ast.Div: operator.truediv}
 
 
-class Number(click.ParamType[float] if TYPE_CHECKING else click.ParamType):
-    """A number, also written as a power or a fraction: 1e-9, 2**-30, 1/1000."""
-
-    name = "number"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Read the number without evaluating anything else."""
-        if isinstance(value, float):
-            return value
-        try:
-            return float(str(value))
-        except ValueError:
-            pass
-        try:
-            return _arithmetic(ast.parse(str(value), mode="eval").body)
-        except (SyntaxError, ValueError, OverflowError, ZeroDivisionError, RecursionError, MemoryError):
-            self.fail(f"{value!r} is not a number such as 1e-9 or 2**-30.", param, ctx)
+def number(text: str) -> float:
+    """A number, also written as a power or a fraction: 1e-9, 2**-30, 1/1000. Nothing else is evaluated."""
+    try:
+        return float(text)
+    except ValueError:
+        pass
+    try:
+        return _arithmetic(ast.parse(text.strip(), mode="eval").body)
+    except (SyntaxError, ValueError, OverflowError, ZeroDivisionError, RecursionError, MemoryError):
+        raise click.BadParameter(f"{text!r} is not a number such as 1e-9 or 2**-30.") from None
 
 
 def _arithmetic(node: ast.expr) -> float:
@@ -162,10 +155,10 @@ def _privacy_options(command: Callable[..., Any]) -> Callable[..., Any]:
                 metavar="S.toml",
                 help="What is publicly known of the table.",
             ),
-            click.option("--epsilon", required=True, type=Number(), help="Privacy budget: smaller is more private."),
+            click.option("--epsilon", required=True, type=number, help="Privacy budget: smaller is more private."),
             click.option(
                 "--delta",
-                type=Number(),
+                type=number,
                 default="2**-30",
                 show_default=True,
                 help="Chance that the epsilon bound fails.",
@@ -382,7 +375,7 @@ def check(schema_path: Path, data: Path | None) -> None:
 @cli.command()
 @click.option("--out", type=click.Path(path_type=Path), default="sklar-demo", show_default=True, help="Folder to fill.")
 @click.option("--rows", type=int, default=30_000, show_default=True, help="Rows of the generated table.")
-@click.option("--epsilon", type=Number(), default="1", show_default=True, help="Privacy budget.")
+@click.option("--epsilon", type=number, default="1", show_default=True, help="Privacy budget.")
 def demo(out: Path, rows: int, epsilon: float) -> None:
     """Generate a census-like table, release it, and show what came out."""
     from sklar.demo import run

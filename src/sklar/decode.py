@@ -70,9 +70,14 @@ def decode_column(codes: NDArray[np.int32], attribute: Attribute, generator: np.
     inside = np.where(missing, 0, codes)
     low, high = edges[inside], edges[inside + 1]
     if attribute.kind == "real":
-        drawn = low + (high - low) * generator.random(codes.size)
+        share = generator.random(codes.size)
+        # Rounding may reach the upper edge, which belongs to the next bin; high - low may overflow.
+        drawn = np.clip(low * (1 - share) + high * share, low, np.nextafter(high, low))
+        # Four digits within the narrowest bin: more would suggest a precision that the bins do not have.
+        grid = 10.0 ** (4 - np.floor(np.log10(np.diff(edges).min())))
+        drawn = np.maximum(np.floor(drawn * grid) / grid, low)
     elif attribute.kind == "datetime" and not np.any(edges % _SECOND):
-        # A release with microseconds would suggest a precision that the bins do not have.
+        # Likewise, no microseconds where the edges have none.
         drawn = generator.integers(low // _SECOND, high // _SECOND) * _SECOND
     else:
         drawn = generator.integers(low, high)

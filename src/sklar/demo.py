@@ -31,6 +31,7 @@ def run(folder: Path, *, rows: int, epsilon: float, progress: Progress) -> list[
     progress.stage("generate", total=rows, unit="rows")
     arrow_schema, batches = generate("census", rows=rows, seed=_SEED)
     write_batches(original, arrow_schema, batches, None)
+    progress.advance(rows)
     write_text(described, schema_toml("census"))
 
     schema = Schema.load(described)

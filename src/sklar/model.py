@@ -104,18 +104,17 @@ class Model:
         """What was released and what it cost, in a few lines."""
         certificate, schema = self.certificate, self.schema
         size = f"{self.n_rows:,} rows" if certificate.public_rows is not None else f"about {self.n_rows:,} rows"
-        guards = (
-            "the content of any one row" if certificate.neighbors == "replace-one" else "the presence of any one row"
-        )
+        guarded = "content" if certificate.neighbors == "replace-one" else "presence"
         lines = [
             f"Table '{schema.name}': {size}, {schema.n_attributes} attributes, {schema.n_levels} levels.",
-            f"Privacy spent: epsilon = {certificate.spent_epsilon:.4g}, delta = {certificate.delta:.3g}, for {guards} "
-            f"({certificate.neighbors}; {certificate.mechanism} noise, {certificate.composition} composition).",
+            f"Privacy spent: epsilon = {certificate.spent_epsilon:.4g}, delta = {certificate.delta:.3g}, "
+            f"for the {guarded} of any one row",
+            f"  ({certificate.neighbors} neighbors, {certificate.mechanism} noise, "
+            f"{certificate.composition} composition):",
         ]
         for entry in certificate.measurements:
-            lines.append(
-                f"  stage {entry.stage}: {entry.tables:,} {entry.what}, noise of scale {entry.scale:.4g} a count"
-            )
+            measured = f"{entry.tables:,} {entry.what}" if entry.order else entry.what
+            lines.append(f"  stage {entry.stage}: {measured}, noise of scale {entry.scale:.4g} a count")
         repairs = self.copula.repairs
         lines.append(
             f"Model: {self.settings['method']} copula; {repairs.clipped_pairs:,} pairs outside the possible range were "

@@ -96,9 +96,12 @@ def _write_parquet(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBat
 def _write_csv(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch], described: Schema | None) -> None:
     from pyarrow import csv
 
-    # Arrow's "needed" quotes every text; whether any needs it is known beforehand, from public names and levels.
-    texts = [] if described is None else [*described.names, *described.dummy_names]
-    style = "none" if texts and not any(mark in text for text in texts for mark in '",\r\n') else "needed"
+    # Arrow's "needed" quotes every text; whether any needs it is known beforehand, from public names and values.
+    texts = [*schema.names]
+    for attribute in () if described is None else described.attributes:
+        texts += [attribute.missing or "", *(str(value) for value in attribute.values)]
+    plain = described is not None and not any(mark in text for text in texts for mark in '",\r\n')
+    style = "none" if plain else "needed"
     options = csv.WriteOptions(quoting_style=style, quoting_header=style)
     missing = {} if described is None else {attribute.name: attribute.missing for attribute in described.attributes}
     filled = [name for name in schema.names if missing.get(name)]

@@ -12,9 +12,11 @@ import hashlib
 import json
 import math
 import re
+import sys
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, cast, get_args
@@ -28,6 +30,8 @@ Kind = Literal["categorical", "boolean", "integer", "real", "date", "datetime"]
 Outside = Literal["clip", "missing"]
 KINDS: tuple[str, ...] = get_args(Kind)
 BINNED = ("integer", "real", "date", "datetime")
+TRUE_TEXTS = frozenset({"true", "t", "yes", "y", "1"})
+FALSE_TEXTS = frozenset({"false", "f", "no", "n", "0"})
 
 # All pairs of levels are held as one square array of counts: 20,000 levels are 3.2 GB.
 MAX_LEVELS = 20_000
@@ -144,7 +148,7 @@ class Schema:
         """
         try:
             document = tomllib.loads(text)
-        except tomllib.TOMLDecodeError as error:
+        except ValueError as error:
             raise SchemaError(f"the schema is not valid TOML: {error}.") from None
         return cls.from_dict(document)
 
@@ -164,12 +168,17 @@ class Schema:
         return cls(name=name, attributes=tuple(_attribute(key, entry) for key, entry in attributes.items())).checked()
 
     def checked(self) -> Schema:
-        """This schema, or an error when it is too large to be measured."""
+        """This schema, or an error when it is too large to be measured, or two dummies would share a name."""
         if self.n_levels > MAX_LEVELS:
             largest = max(self.attributes, key=lambda attribute: attribute.n_levels)
             raise SchemaError(
                 f"the schema must have at most {MAX_LEVELS} levels in all, got {self.n_levels}; the largest attribute "
                 f"is '{largest.name}' with {largest.n_levels}. Use wider bins, or list fewer values and other = true."
+            )
+        repeated = _repeated(self.dummy_names)
+        if repeated is not None:
+            raise SchemaError(
+                f"dummy columns must differ in name, got '{repeated}' twice. Rename an attribute or a value."
             )
         return self
 
@@ -258,6 +267,38 @@ def microseconds(value: dt.datetime) -> int:
     return (value - _EPOCH) // _MICROSECOND
 
 
+def parse_edge(text: str, kind: str) -> int | float | None:
+    """The number, or the day or microsecond since 1970, that a text stands for on the axis of this kind, else None."""
+    text = text.strip()
+    if kind in ("integer", "real"):
+        lowered = text.lower()
+        if lowered in ("nan", "inf", "+inf", "-inf", "infinity", "+infinity", "-infinity"):
+            return float(lowered)
+        return parse_number(text)
+    try:
+        moment = dt.datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    try:
+        return days(moment.date()) if kind == "date" else microseconds(moment)
+    except OverflowError:
+        return None
+
+
+def parse_number(text: str) -> int | float | None:
+    """The finite number that a text stands for, else None."""
+    # Python reads 1_000 as a number; no data file means that.
+    if "_" in text or len(text) > 400:
+        return None
+    for parse in (int, float):
+        try:
+            number: int | float = parse(text)
+        except ValueError:
+            continue
+        return number if parse is int or math.isfinite(number) else None
+    return None
+
+
 def _known(where: str, entry: Mapping[str, Any], keys: Iterable[str]) -> None:
     unknown = sorted(set(entry) - set(keys))
     if unknown:
@@ -295,7 +336,22 @@ def _attribute(name: str, entry: object) -> Attribute:
     repeated = _repeated(attribute.levels)
     if repeated is not None:
         raise SchemaError(f"{where}: levels must differ, got '{repeated}' twice. Remove or rename one.")
+    _check_missing(where, attribute)
     return attribute
+
+
+def _check_missing(where: str, attribute: Attribute) -> None:
+    """Refuse a missing text that a released value could read as, or that listed values hide."""
+    missing = attribute.missing
+    if missing is None:
+        return
+    if attribute.kind == "categorical" and "" in attribute.values:
+        raise SchemaError(f"{where}: values must not list '' beside missing, which takes empty texts. Remove one.")
+    if attribute.kind == "boolean" and missing.strip().lower() in TRUE_TEXTS | FALSE_TEXTS:
+        raise SchemaError(f"{where}: missing must not be a text for true or false, got '{missing}'. Use another text.")
+    edge = parse_edge(missing, attribute.kind) if attribute.kind in BINNED else None
+    if edge is not None and attribute.edges[0] <= edge <= attribute.edges[-1]:
+        raise SchemaError(f"{where}: missing must not lie within the edges, got '{missing}'. Move the edges past it.")
 
 
 def _flag(where: str, entry: Mapping[str, Any], key: str, *, default: bool) -> bool:
@@ -318,9 +374,14 @@ def _values(where: str, entry: Mapping[str, Any]) -> tuple[str, ...] | tuple[int
     values = entry.get("values")
     if not isinstance(values, list) or not values:
         raise SchemaError(f"{where}: values must list the categories, got {values!r}. Write values = ['a', 'b'].")
-    if not all(isinstance(value, str) for value in values) and not all(type(value) is int for value in values):
-        odd = next(value for value in values if type(value) is not type(values[0]) or not isinstance(value, str | int))
-        raise SchemaError(f"{where}: values must be all texts or all whole numbers, got {odd!r}. Quote it.")
+    kind = type(values[0]) if type(values[0]) in (str, int) else str
+    odd = [value for value in values if type(value) is not kind]
+    if odd:
+        raise SchemaError(f"{where}: values must be all texts or all whole numbers, got {odd[0]!r}. Quote it.")
+    if kind is int:
+        large = [value for value in values if not -(2**63) <= value < 2**63]
+        if large:
+            raise SchemaError(f"{where}: whole numbers must fit in 64 bits, got {large[0]}. Quote all values.")
     return tuple(values)
 
 
@@ -341,7 +402,9 @@ def _edges(where: str, kind: str, entry: Mapping[str, Any]) -> tuple[int, ...] |
             raise SchemaError(f"{where}: low must be below high, got {entry['low']} and {entry['high']}.")
         if kind != "real" and last - first < bins:
             raise SchemaError(f"{where}: {bins} bins do not fit between {entry['low']} and {entry['high']}. Use fewer.")
-        steps = [first + (last - first) * step / bins for step in range(bins + 1)]
+        # Exact: floats would miss `high`, overflow, or put microseconds beside full seconds.
+        width = (Fraction(last) - Fraction(first)) / bins
+        steps = [Fraction(first) + width * step for step in range(bins + 1)]
         edges = [float(step) if kind == "real" else round(step) for step in steps]
     else:
         raise SchemaError(f"{where}: needs edges = [...], or low, high and bins. Add them from public knowledge.")
@@ -354,8 +417,11 @@ def _edges(where: str, kind: str, entry: Mapping[str, Any]) -> tuple[int, ...] |
 
 def _edge(where: str, kind: str, edge: object) -> int | float:
     if kind in ("integer", "real"):
-        if isinstance(edge, bool) or not isinstance(edge, int | float) or not math.isfinite(edge):
+        # Python's whole numbers have no end; floats do.
+        finite = isinstance(edge, int | float) and not isinstance(edge, bool) and abs(edge) <= sys.float_info.max
+        if not finite:
             raise SchemaError(f"{where}: edges must be finite numbers, got {edge!r}.")
+        edge = cast(float, edge)
         if kind == "real":
             return float(edge)
         if edge != int(edge) or abs(edge) >= 2**63:
@@ -373,7 +439,7 @@ def _edge(where: str, kind: str, edge: object) -> int | float:
                 raise ValueError
             edge = edge.date()
         return days(cast(dt.date, edge))
-    except (ValueError, TypeError, AttributeError):
+    except (ValueError, TypeError, AttributeError, OverflowError):
         raise SchemaError(f"{where}: edges of a {kind} must be ISO texts such as '1990-01-31', got {edge!r}.") from None
 
 

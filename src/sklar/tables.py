@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import cache
 from importlib.metadata import version
 from typing import Any
 
@@ -90,8 +91,13 @@ def certify(schema: Schema, budget: Budget, plans: Sequence[Plan], public_rows: 
         public_rows=public_rows,
         schema_sha256=schema.digest,
         measurements=tuple(measurements),
-        versions={name: version(name) for name in ("sklar", "numpy", "scipy", "numba", "cryptography", "pyarrow")},
+        versions=_versions(),
     )
+
+
+@cache
+def _versions() -> dict[str, str]:
+    return {name: version(name) for name in ("sklar", "numpy", "scipy", "numba", "cryptography", "pyarrow")}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

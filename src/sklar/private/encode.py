@@ -3,7 +3,8 @@
 Every value gets a code of its attribute or -1, "in no cell"; which one depends on that value and the schema only, and
 no value raises. Nulls, empty texts and the missing text go to `missing`; unlisted categories to `other`, else
 `missing`; numbers outside the edges to the end bins, or to `missing` when the schema says so; what has no such home
-gets -1.
+gets -1. A number or date equal to the missing text is missing too, whatever the column's type. Times with a zone are
+taken in UTC.
 """
 
 from __future__ import annotations
@@ -19,12 +20,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from sklar.schema import Attribute, Schema, days, microseconds
+from sklar.schema import BINNED, FALSE_TEXTS, TRUE_TEXTS, Attribute, Schema, days, parse_edge, parse_number
 
 NO_CELL = -1
-
-_TRUE = {"true", "t", "yes", "y", "1"}
-_FALSE = {"false", "f", "no", "n", "0"}
 
 
 def encode(batch: pa.RecordBatch, schema: Schema) -> NDArray[np.int32]:
@@ -40,25 +38,25 @@ def encode(batch: pa.RecordBatch, schema: Schema) -> NDArray[np.int32]:
 
 def encode_column(column: pa.Array, attribute: Attribute) -> NDArray[np.int32]:
     """Codes of one column, shape (rows,)."""
-    if isinstance(column, pa.ExtensionArray):
-        column = column.storage
+    column = plain(column)
     kind = column.type
     if pa.types.is_null(kind):
         return np.full(len(column), null_code(attribute), dtype=np.int32)
-    if _opaque(kind.value_type if pa.types.is_dictionary(kind) else kind):
+    if pa.types.is_dictionary(kind):
+        # Nulls may stand among the indices and inside the dictionary.
+        lookup = np.append(encode_column(column.dictionary, attribute), np.int32(null_code(attribute)))
+        return np.asarray(lookup[positions(column)])
+    if opaque(kind):
         return _with_nulls(column, np.full(len(column), unknown_code(attribute), dtype=np.int32), attribute)
     if pa.types.is_boolean(kind) and attribute.kind == "boolean":
         return _with_nulls(column, np.asarray(column.fill_null(False)).astype(np.int32), attribute)  # noqa: FBT003
     numbers = _numbers(column, attribute)
     if numbers is not None:
         return _with_nulls(column, _bins(numbers, attribute), attribute)
-    if not pa.types.is_dictionary(kind):
-        column = column.dictionary_encode()
     code_of = coder(attribute)
-    lookup = np.array([code_of(value) for value in values_of(column.dictionary)], dtype=np.int32)
-    lookup = np.append(lookup, np.int32(null_code(attribute)))
-    # Nulls may also stand inside the dictionary, where `values_of` gives None.
-    return np.asarray(lookup[np.asarray(column.indices.cast(pa.int64()).fill_null(lookup.size - 1))])
+    encoded = distinct(column)
+    lookup = np.array([code_of(value) for value in [*values_of(encoded.dictionary), None]], dtype=np.int32)
+    return np.asarray(lookup[positions(encoded)])
 
 
 def null_code(attribute: Attribute) -> int:
@@ -86,20 +84,21 @@ def coder(attribute: Attribute) -> Callable[[object], int]:
     if attribute.missing is not None:
         known.setdefault(attribute.missing, nothing)
     known.setdefault("", nothing)
+    sentinel = missing_number(attribute)
     whole = attribute.kind == "categorical" and isinstance(attribute.values[0], int)
 
     def categorical(value: object) -> int:
         text = text_of(value)
         code = known.get(text)
         if code is None and whole:
-            number = _number(text)
+            number = parse_number(text)
             code = known.get(str(int(number))) if number is not None and number == number // 1 else None
         return unknown if code is None else code
 
     def boolean(value: object) -> int:
         text = text_of(value).strip().lower()
-        if text in _TRUE or text in _FALSE:
-            return int(text in _TRUE)
+        if text in TRUE_TEXTS or text in FALSE_TEXTS:
+            return int(text in TRUE_TEXTS)
         return known.get(text_of(value), nothing if not text else unknown)
 
     def binned(value: object) -> int:
@@ -109,13 +108,43 @@ def coder(attribute: Attribute) -> Callable[[object], int]:
         edge = parse_edge(text, attribute.kind)
         if edge is None:
             return unknown
-        return nothing if edge != edge else _bin(edge, attribute)
+        return nothing if edge != edge or edge == sentinel else _bin(edge, attribute)
 
     choose = {"categorical": categorical, "boolean": boolean}.get(attribute.kind, binned)
-    return lambda value: nothing if value is None else choose(value)
+    return lambda value: nothing if is_nothing(value) else choose(value)
 
 
-def _opaque(kind: pa.DataType) -> bool:
+def is_nothing(value: object) -> bool:
+    """Whether a value is null or not a number: columns without nulls use the one for the other."""
+    return value is None or value != value
+
+
+def missing_number(attribute: Attribute) -> int | float | None:
+    """The missing text as a number on the attribute's axis (-1, 999, 9999-12-31), None when it is none."""
+    return parse_edge(attribute.missing or "", attribute.kind) if attribute.kind in BINNED else None
+
+
+def plain(column: pa.Array) -> pa.Array:
+    """The column without extension types and run ends."""
+    while isinstance(column, pa.ExtensionArray | pa.RunEndEncodedArray):
+        column = column.storage if isinstance(column, pa.ExtensionArray) else pc.run_end_decode(column)
+    return column
+
+
+def distinct(column: pa.Array) -> pa.DictionaryArray:
+    """The column with each of its values once, where Arrow can do that for its type."""
+    try:
+        return column.dictionary_encode()
+    except pa.ArrowNotImplementedError:
+        return pa.DictionaryArray.from_arrays(pa.array(np.arange(len(column))), column)
+
+
+def positions(column: pa.DictionaryArray) -> NDArray[np.int64]:
+    """Where each row's value stands in the dictionary; the position after its last for a null."""
+    return np.asarray(column.indices.cast(pa.int64()).fill_null(len(column.dictionary)))
+
+
+def opaque(kind: pa.DataType) -> bool:
     """Whether values of this Arrow type can be in no domain: lists, structs, durations, times of day."""
     times = pa.types.is_time(kind) or pa.types.is_duration(kind) or pa.types.is_interval(kind)
     return bool(times or pa.types.is_nested(kind))
@@ -130,13 +159,15 @@ def values_of(dictionary: pa.Array) -> list[object]:
     elif pa.types.is_date(kind) or pa.types.is_timestamp(kind):
         # Python's dates end with year 9999.
         number = pa.int32() if pa.types.is_date32(kind) else pa.int64()
+        ticking = dictionary.cast(number)
         per_day = {"day": 1, "s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 0}
         ticks = per_day[kind.unit] if pa.types.is_timestamp(kind) else 1 if pa.types.is_date32(kind) else 86_400_000
         if ticks:
             first, last = (np.asarray(days(day) * ticks) for day in (dt.date.min, dt.date.max))
-            clipped = np.clip(np.asarray(dictionary.cast(number).fill_null(0)), first, last)
-            dictionary = pa.array(clipped, type=number, mask=np.asarray(dictionary.is_null())).cast(kind)
-        dictionary = dictionary.cast(pa.string())
+            clipped = np.clip(np.asarray(ticking.fill_null(0)), first, last)
+            ticking = pa.array(clipped, type=number, mask=np.asarray(dictionary.is_null()))
+        # Without its zone, which this machine may not know: UTC.
+        dictionary = ticking.cast(pa.timestamp(kind.unit) if pa.types.is_timestamp(kind) else kind).cast(pa.string())
     return dictionary.to_pylist()  # type: ignore[no-any-return]
 
 
@@ -149,37 +180,6 @@ def text_of(value: object) -> str:
     if isinstance(value, float | Decimal) and math.isfinite(value) and value == int(value):
         return str(int(value))
     return str(value)
-
-
-def _number(text: str) -> int | float | None:
-    # Python reads 1_000 as a number; no data file means that.
-    if "_" in text or len(text) > 400:
-        return None
-    for parse in (int, float):
-        try:
-            number: int | float = parse(text)
-        except ValueError:
-            continue
-        return number if parse is int or math.isfinite(number) else None
-    return None
-
-
-def parse_edge(text: str, kind: str) -> int | float | None:
-    """The number, or the day or microsecond since 1970, that a text stands for on the axis of this kind, else None."""
-    text = text.strip()
-    if kind in ("integer", "real"):
-        lowered = text.lower()
-        if lowered in ("nan", "inf", "+inf", "-inf", "infinity", "+infinity", "-infinity"):
-            return float(lowered)
-        return _number(text)
-    try:
-        moment = dt.datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    try:
-        return days(moment.date()) if kind == "date" else microseconds(moment)
-    except OverflowError:
-        return None
 
 
 def _bin(edge: int | float, attribute: Attribute) -> int:
@@ -203,9 +203,10 @@ def _numbers(column: pa.Array, attribute: Attribute) -> NDArray[np.int64] | NDAr
         elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
             return None
         filled = np.asarray(column.fill_null(0))
-        if filled.dtype == np.uint64:
+        if filled.dtype == np.uint64 and attribute.kind == "integer":
             filled = np.minimum(filled, np.uint64(2**63 - 1))
-        return filled.astype(np.float64) if filled.dtype.kind == "f" else filled.astype(np.int64)
+        floats = attribute.kind == "real" or filled.dtype.kind == "f"
+        return filled.astype(np.float64) if floats else filled.astype(np.int64)
     if attribute.kind == "date" and pa.types.is_date32(kind):
         return np.asarray(column.cast(pa.int32()).fill_null(0)).astype(np.int64)
     if attribute.kind in ("date", "datetime") and (pa.types.is_timestamp(kind) or pa.types.is_date(kind)):
@@ -241,6 +242,9 @@ def _bins(numbers: NDArray[np.int64] | NDArray[np.float64], attribute: Attribute
         codes[outside] = null_code(attribute)
     if numbers.dtype.kind == "f":
         codes[np.isnan(numbers)] = null_code(attribute)
+    sentinel = missing_number(attribute)
+    if sentinel is not None:
+        codes[numbers == sentinel] = null_code(attribute)
     return codes
 
 

@@ -7,25 +7,39 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+import sys
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from fractions import Fraction
 
-import numpy as np
 import pyarrow as pa
 
 from sklar.errors import DataError
-from sklar.private.encode import NO_CELL, coder, parse_edge, text_of, values_of
+from sklar.private.encode import (
+    NO_CELL,
+    coder,
+    distinct,
+    is_nothing,
+    missing_number,
+    opaque,
+    plain,
+    positions,
+    text_of,
+    values_of,
+)
 from sklar.private.read import open_source, require_columns
 from sklar.progress import SILENT, Progress
-from sklar.schema import BINNED, Attribute, Kind, Schema, days, microseconds
+from sklar.schema import BINNED, Attribute, Kind, Schema, days, microseconds, parse_edge
 
-_MISSING_TEXTS = ("", "?", "NA", "N/A", "n/a", "null", "NULL", "None", "nan", "NaN", ".", "-")
+_MISSING_TEXTS = ("", "(missing)", "?", "NA", "N/A", "n/a", "null", "NULL", "None", "nan", "NaN", ".", "-")
 _BOOLEAN_TEXTS = {"true", "false", "yes", "no", "t", "f", "y", "n"}
 _QUANTITIES: tuple[Kind, ...] = ("integer", "date", "datetime", "real")
 _MOST_CATEGORIES = 200
 _MOST_UNIT_BINS = 50
 _BINS = 20
+_MOST_DIGITS = 15
+_OPAQUE = "(not a value)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +54,11 @@ class Draft:
         lines = [
             "# A draft, read from the rows. A domain read from the rows tells who is in them: compare each entry with",
             "# public knowledge (a code book, a legal limit), correct it, and remove its line reviewed = false.",
-            *(f"# Left out: {name}: {reason}" for name, reason in self.left_out.items()),
+            # A comment must stay one, whatever the column is called.
+            *(
+                f"# Left out: {name if name.isprintable() else ascii(name)}: {reason}"
+                for name, reason in self.left_out.items()
+            ),
         ]
         return "\n".join(lines) + "\n\n" + self.schema.to_toml()
 
@@ -59,9 +77,9 @@ class _Sketch:
 
     def add(self, column: pa.Array) -> None:
         self.logical = pa.types.is_boolean(column.type)
-        for text in _texts(column):
+        for text, times in Counter(_texts(column)).items():
             if text is None or text in _MISSING_TEXTS:
-                self.missing[text or ""] += 1
+                self.missing[text or ""] += times
                 continue
             self._weigh(text)
             if not self.many:
@@ -80,6 +98,7 @@ class _Sketch:
             digits = text.lstrip("+-")
             # A leading zero makes an identifier (a ZIP code), a long integer too; neither is a quantity.
             coded = digits[:1] == "0" and digits[1:2].isdigit()
+            coded = coded or (digits.isdigit() and len(digits) > _MOST_DIGITS)
             dated = kind in ("date", "datetime") and not (len(text) > 8 and text[4:5] == "-")
             partial = kind == "integer" and isinstance(edge, float)
             timed = kind == "date" and len(text) > 10
@@ -105,7 +124,7 @@ def draft(data: object, *, name: str = "table", progress: Progress = SILENT) -> 
         raise DataError(f"{source.name} has no rows to draft a schema from. Write the schema by hand.")
     attributes, left_out = [], {}
     for column, sketch in sketches.items():
-        proposed = _propose(column, sketch)
+        proposed = _propose(column, sketch) if column else "it has no name"
         if isinstance(proposed, str):
             left_out[column] = proposed
         else:
@@ -140,18 +159,24 @@ def _nice_edges(kind: str, low: float, high: float) -> tuple[int, ...] | tuple[f
     if kind in ("date", "datetime"):
         first, last = (_year(kind, edge) for edge in (low, high))
         years = max(1, math.ceil((last + 1 - first) / _BINS))
-        return tuple(_new_year(kind, min(year, 9999)) for year in range(first, last + 1 + years, years))
+        return tuple(_new_year(kind, year) for year in range(first, last + 1 + years, years))
     if kind == "integer" and high - low < _MOST_UNIT_BINS:
         return tuple(range(int(low), int(high) + 2))
-    width = (high - low) / _BINS or 1.0
-    power = 10.0 ** math.floor(math.log10(width))
-    step = next(power * times for times in (1, 2, 5, 10) if power * times >= width * 0.999)
-    count = math.floor(high / step) - math.floor(low / step) + 1
-    edges = [(math.floor(low / step) + index) * step for index in range(count + 1)]
+    # Exact, because floats near one another would fall on one edge. One value alone gets a bin of its own size.
+    least, most = Fraction(low), Fraction(high)
+    width = (most - least) / _BINS or abs(least) or Fraction(1)
+    power = Fraction(10) ** (len(str(math.floor(width))) - 1 if width >= 1 else -len(str(math.floor(1 / width))))
+    step = next(power * times for times in (1, 2, 5, 10) if power * times >= width * Fraction("0.999"))
+    first, last = math.floor(least / step), math.floor(most / step) + 1
+    edges = [step * index for index in range(first, last + 1)]
     if kind == "integer":
-        return tuple(sorted({round(edge) for edge in edges}))
-    digits = max(0, 2 - math.floor(math.log10(step)))
-    return tuple(round(edge, digits) for edge in edges)
+        return tuple(int(edge) for edge in edges)
+    return tuple(sorted({_within_floats(edge) for edge in edges}))
+
+
+def _within_floats(edge: Fraction) -> float:
+    largest = sys.float_info.max
+    return float(min(max(edge, Fraction(-largest)), Fraction(largest)))
 
 
 def _year(kind: str, edge: float) -> int:
@@ -160,7 +185,9 @@ def _year(kind: str, edge: float) -> int:
 
 
 def _new_year(kind: str, year: int) -> int:
-    return days(dt.date(year, 1, 1)) if kind == "date" else microseconds(dt.datetime(year, 1, 1))
+    # Python's last year is 9999; its last day, which data use for "no end", is then clipped into the last bin.
+    day = dt.datetime(year, 1, 1) if year <= dt.MAXYEAR else dt.datetime(dt.MAXYEAR, 12, 31)
+    return days(day.date()) if kind == "date" else microseconds(day)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,7 +227,9 @@ def _fate(text: str | None, attribute: Attribute, code: int) -> str:
         return "listed" if code < attribute.n_values else "missing"
     if attribute.kind in BINNED:
         edge = parse_edge(text, attribute.kind)
-        if edge is not None and edge == edge:
+        if not text.strip() or (edge is not None and (edge != edge or edge == missing_number(attribute))):
+            return "missing"
+        if edge is not None:
             first, last = attribute.edges[0], attribute.edges[-1]
             inside = first <= edge < last or (attribute.kind == "real" and edge == last)
             if not inside:
@@ -209,13 +238,17 @@ def _fate(text: str | None, attribute: Attribute, code: int) -> str:
 
 
 def _texts(column: pa.Array) -> list[str | None]:
-    if isinstance(column, pa.ExtensionArray):
-        column = column.storage
-    if pa.types.is_null(column.type):
+    """Each value as the text that `coder` would see, in order; None for a null."""
+    column = plain(column)
+    kind = column.type
+    if pa.types.is_null(kind):
         return [None] * len(column)
-    if pa.types.is_nested(column.type):
-        return ["(nested)"] * len(column)
-    encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
-    texts = [None if value is None else text_of(value) for value in values_of(encoded.dictionary)]
-    texts.append(None)
-    return [texts[index] for index in np.asarray(encoded.indices.cast(pa.int64()).fill_null(len(texts) - 1))]
+    if opaque(kind):
+        return [_OPAQUE if valid else None for valid in column.is_valid().to_pylist()]
+    if pa.types.is_dictionary(kind):
+        texts, places = [*_texts(column.dictionary), None], positions(column)
+    else:
+        encoded = distinct(column)
+        values = [*values_of(encoded.dictionary), None]
+        texts, places = [None if is_nothing(value) else text_of(value) for value in values], positions(encoded)
+    return [texts[place] for place in places]

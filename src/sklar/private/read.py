@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import csv
 import io
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,9 +58,11 @@ def open_source(data: object) -> Source:
     elif hasattr(data, "__arrow_c_stream__"):
         try:
             reader = pa.RecordBatchReader.from_stream(data)
-        except (pa.ArrowException, TypeError) as error:
+        except (pa.ArrowException, TypeError, ValueError, OverflowError):
+            # What Arrow says may quote a cell: pandas converts its columns here.
             raise DataError(
-                f"the table of type {type(data).__name__} does not export an Arrow stream: {error}"
+                f"the table of type {type(data).__name__} does not export an Arrow stream. It must be a table whose "
+                "columns have one type each; convert mixed columns to text."
             ) from None
         source = Source(name="the table", columns=tuple(reader.schema.names), _open=lambda names: _pick(reader, names))
     else:
@@ -67,10 +70,7 @@ def open_source(data: object) -> Source:
             "data must be a path or an object that exports an Arrow stream (pyarrow, pandas, polars, DuckDB), got "
             f"{type(data).__name__}."
         )
-    repeated = sorted({name for name in source.columns if source.columns.count(name) > 1})
-    if repeated:
-        raise DataError(f"{source.name} has the column '{repeated[0]}' more than once. Rename one of them.")
-    return source
+    return _unrepeated(source)
 
 
 def require_columns(source: Source, schema: Schema) -> None:
@@ -83,6 +83,13 @@ def require_columns(source: Source, schema: Schema) -> None:
         )
 
 
+def _unrepeated(source: Source) -> Source:
+    repeated = sorted(name for name, times in Counter(source.columns).items() if times > 1)
+    if repeated:
+        raise DataError(f"{source.name} has the column '{repeated[0]}' more than once. Rename one of them.")
+    return source
+
+
 def _pick(reader: pa.RecordBatchReader, names: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
     for batch in reader:
         yield batch.select(list(names))
@@ -90,8 +97,9 @@ def _pick(reader: pa.RecordBatchReader, names: tuple[str, ...]) -> Iterator[pa.R
 
 def _open_path(path: Path) -> Source:
     if path.is_dir():
-        files = sorted(file for file in path.rglob("*") if file.is_file() and file.name[0] not in "._")
-        parts = [_open_file(file) for file in files]
+        # Names that begin with a dot or an underline are notes of the tool that wrote the folder, not data.
+        files = sorted(file for file in path.rglob("*") if file.is_file() and not _is_note(file.relative_to(path)))
+        parts = [_unrepeated(_open_file(file)) for file in files]
         if not parts:
             raise DataError(f"the folder '{path}' holds no files. It must hold CSV or Parquet files.")
         for part in parts:
@@ -108,6 +116,10 @@ def _open_path(path: Path) -> Source:
     if not path.exists():
         raise DataError(f"file '{path}' does not exist. Check the path.")
     return _open_file(path)
+
+
+def _is_note(path: Path) -> bool:
+    return any(part[0] in "._" for part in path.parts)
 
 
 def _open_file(path: Path) -> Source:
@@ -160,7 +172,11 @@ def _open_csv(path: Path, delimiter: str) -> Source:
                     stream,
                     read_options=arrow_csv.ReadOptions(block_size=_CSV_BLOCK),
                     parse_options=arrow_csv.ParseOptions(
-                        delimiter=delimiter, newlines_in_values=True, invalid_row_handler=skip
+                        delimiter=delimiter,
+                        newlines_in_values=True,
+                        invalid_row_handler=skip,
+                        # In a file of one column an empty line is a row whose value is empty.
+                        ignore_empty_lines=len(columns) > 1,
                     ),
                     convert_options=arrow_csv.ConvertOptions(
                         include_columns=list(names),
@@ -184,10 +200,14 @@ def _open_csv(path: Path, delimiter: str) -> Source:
 def _header(path: Path, delimiter: str) -> tuple[str, ...]:
     try:
         with pa.input_stream(str(path), compression="detect") as stream:
-            text = io.TextIOWrapper(stream, encoding="utf-8-sig", newline="")
+            # The wrapper decodes ahead, into the rows, where nothing may raise; the header is checked by itself.
+            text = io.TextIOWrapper(stream, encoding="utf-8-sig", errors="surrogateescape", newline="")
             columns = tuple(next(csv.reader(text, delimiter=delimiter), ()))
-    except UnicodeDecodeError:
-        raise DataError(f"file '{path}' must be UTF-8 text. Convert it first (for example with iconv).") from None
+            "".join(columns).encode()
+    except UnicodeEncodeError:
+        raise DataError(
+            f"the header of file '{path}' must be UTF-8 text. Convert it first (for example with iconv)."
+        ) from None
     except (csv.Error, pa.ArrowException, OSError, EOFError):
         raise DataError(f"file '{path}' has no readable header line. It must begin with the column names.") from None
     if not any(columns):
