@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import numpy as np
@@ -16,6 +16,9 @@ from experiments import data, paper, record
 from sklar.budget import advanced_epsilon
 from sklar.copula.tetrachoric import orthant, thresholds
 from sklar.evaluate.plots import grid
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 # English-Married, Chinese-Divorced, French-Widowed.
 COUNTS = (100, 200, 100)
@@ -59,7 +62,7 @@ def _cuts(shares: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def reversed_prefix(n: int, share: float) -> tuple[float, float, float]:
-    """How far r falls when the first `share` n of n ranks are reversed: computed, by formula, and as the paper prints it.
+    """How far r falls when the first `share` n of n ranks are reversed: computed, by formula, as printed.
 
     With k = share n the fall is 2 k (k^2 - 1) / (n (n^2 - 1)) = 2 share^3 (1 + odds/(n + 1)) (1 - odds/(n - 1)), where
     odds = 1/share - 1. The paper's last line has a minus in both.

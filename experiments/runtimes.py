@@ -82,8 +82,8 @@ def markdown(results: Mapping[str, Any], where: str) -> str:
     head = ["", "rows", "attributes", "dummies", *(f"{stage}, s" for stage in STAGES), "total", "paper's rows", "paper"]
     return (
         f"# Run-times of dpc\n\nOurs: one run on {where}, other work beside it. The paper's: 10 cores (Intel Xeon "
-        "E5-2660, 2.6 GHz), 128 GB. Each attribute of Syn 1 and Syn 2 is one binary column in the paper and two dummies (false, "
-        "true) here.\n\n" + record.table(head, rows)
+        "E5-2660, 2.6 GHz), 128 GB. Each attribute of Syn 1 and Syn 2 is one binary column in "
+        "the paper and two dummies (false, true) here.\n\n" + record.table(head, rows)
     )
 
 

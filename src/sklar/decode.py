@@ -71,11 +71,10 @@ def decode_column(codes: NDArray[np.int32], attribute: Attribute, generator: np.
     low, high = edges[inside], edges[inside + 1]
     if attribute.kind == "real":
         share = generator.random(codes.size)
-        # Rounding may reach the upper edge, which belongs to the next bin; high - low may overflow.
-        drawn = np.clip(low * (1 - share) + high * share, low, np.nextafter(high, low))
-        # Four digits within the narrowest bin: more would suggest a precision that the bins do not have.
-        grid = 10.0 ** (4 - np.floor(np.log10(np.diff(edges).min())))
-        drawn = np.maximum(np.floor(drawn * grid) / grid, low)
+        # Not low + (high - low) * share: the difference may overflow.
+        drawn = _short(low * (1 - share) + high * share, edges)
+        # Rounding may leave the bin; the upper edge belongs to the next.
+        drawn = np.clip(drawn, low, np.nextafter(high, low))
     elif attribute.kind == "datetime" and not np.any(edges % _SECOND):
         # Likewise, no microseconds where the edges have none.
         drawn = generator.integers(low // _SECOND, high // _SECOND) * _SECOND
@@ -84,3 +83,11 @@ def decode_column(codes: NDArray[np.int32], attribute: Attribute, generator: np.
     if attribute.kind == "date":
         drawn = drawn.astype(np.int32)
     return pa.array(drawn, mask=missing).cast(kind)
+
+
+def _short(drawn: NDArray[np.float64], edges: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Four digits within the narrowest bin: more would suggest a precision that the bins do not have."""
+    with np.errstate(over="ignore"):
+        grid = 10.0 ** (4 - np.floor(np.log10(np.diff(edges).min())))
+        exact = 0 < grid and np.abs(edges).max() * grid < 2**53
+    return np.floor(drawn * grid) / grid if exact else drawn

@@ -181,7 +181,8 @@ def load(path: str | Path) -> Model:
             return _read(archive)
     except SklarError as error:
         raise ModelError(f"'{path}' is not a usable model: {error}") from None
-    except (zipfile.BadZipFile, OSError, EOFError, KeyError, TypeError, ValueError, RecursionError) as error:
+    except Exception as error:
+        # Whatever a damaged or hostile file makes zip, JSON or NumPy raise, the user hears one thing.
         raise ModelError(
             f"'{path}' is not a Sklar model file, or it is damaged ({type(error).__name__}). Get an intact copy."
         ) from None

@@ -1,0 +1,65 @@
+"""Strategies that several test files share: schemas of every kind with odd names and values, and codes for them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import hypothesis.strategies as st
+import numpy as np
+from hypothesis import reject
+from numpy.typing import NDArray
+
+from sklar.errors import SchemaError
+from sklar.schema import Schema
+
+ODD = ("", " ", "?", '"', "'", "a,b", 'say "hi"', "line\nbreak", "\r\n", "\x7f", "\x00", "\\", "é", "名", "#", "a=b", "NA")
+TEXTS = st.sampled_from(ODD) | st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
+NAMES = TEXTS.filter(lambda text: text != "" and not text.startswith("\ufeff"))
+INT64 = st.integers(-(2**63) + 1, 2**63 - 1)
+NEAR = st.integers(-5, 5)
+REALS = st.floats(allow_nan=False, allow_infinity=False)
+
+
+@st.composite
+def entries(draw: st.DrawFn) -> dict[str, Any]:
+    """One attribute's entry, as parsed from TOML; now and then one that the schema refuses."""
+    kind = draw(st.sampled_from(["categorical", "boolean", "integer", "real", "date", "datetime"]))
+    entry: dict[str, Any] = {"type": kind}
+    axes = {
+        "integer": NEAR | INT64,
+        "real": st.sampled_from([0.0, 0.1, 0.2, 0.1 + 0.2, 1.0]) | REALS,
+        "date": st.dates().map(str),
+        "datetime": st.datetimes().map(lambda moment: moment.isoformat()),
+    }
+    if kind == "categorical":
+        values = draw(st.sampled_from([TEXTS, NEAR, INT64]))
+        entry["values"] = draw(st.lists(values, min_size=1, max_size=5, unique=True))
+        entry["other"] = draw(st.booleans())
+    elif kind in axes:
+        entry["edges"] = sorted(draw(st.lists(axes[kind], min_size=2, max_size=5, unique=True)))
+    if draw(st.booleans()):
+        entry["missing"] = draw(TEXTS)
+        if kind in axes and draw(st.booleans()):
+            entry["outside"] = "missing"
+    if draw(st.booleans()):
+        entry["reviewed"] = draw(st.booleans())
+    return entry
+
+
+@st.composite
+def schemas(draw: st.DrawFn) -> Schema:
+    """A schema that `Schema.from_dict` accepts."""
+    attributes = draw(st.dictionaries(NAMES, entries(), min_size=1, max_size=4))
+    try:
+        return Schema.from_dict({"table": {"name": draw(NAMES)}, "attributes": attributes})
+    except SchemaError:
+        reject()
+
+
+@st.composite
+def schemas_with_codes(draw: st.DrawFn) -> tuple[Schema, NDArray[np.int32]]:
+    """A schema and codes of its levels, shape (m, rows)."""
+    schema = draw(schemas())
+    rows = draw(st.integers(0, 12))
+    codes = [draw(st.lists(st.integers(0, int(size) - 1), min_size=rows, max_size=rows)) for size in schema.sizes]
+    return schema, np.array(codes, dtype=np.int32).reshape(schema.n_attributes, rows)

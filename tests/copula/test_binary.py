@@ -1,0 +1,140 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from sklar.copula.binary import BLOCK_ROWS, BinaryCopula, fit_binary, sample_binary
+from sklar.margins import Probabilities
+from sklar.schema import Attribute, Schema
+from sklar.tables import above_diagonal
+
+SCHEMA = Schema(
+    name="t",
+    attributes=(
+        Attribute(name="a", kind="categorical", values=tuple("wxyz")),
+        Attribute(name="b", kind="categorical", values=tuple("pqr")),
+        Attribute(name="c", kind="boolean"),
+    ),
+)
+
+
+def probabilities(*, rare: bool = False) -> Probabilities:
+    """A table with real dependence, as exact probabilities."""
+    a = np.array([0.4, 0.3, 0.2999, 0.0001]) if rare else np.array([0.4, 0.3, 0.2, 0.1])
+    given_a = np.array([[0.6, 0.3, 0.1], [0.2, 0.6, 0.2], [0.1, 0.3, 0.6], [0.3, 0.3, 0.4]])
+    given_b = np.array([0.2, 0.5, 0.7])
+    joint = a[:, None] * given_a
+    full = joint[:, :, None] * np.stack([1 - given_b, given_b], axis=1)[None]
+    d = SCHEMA.n_levels
+    pairs = np.zeros((d, d))
+    pairs[0:4, 4:7] = joint
+    pairs[0:4, 7:9] = full.sum(axis=1)
+    pairs[4:7, 7:9] = full.sum(axis=0)
+    levels = np.concatenate([a, joint.sum(axis=0), full.sum(axis=(0, 1))])
+    return Probabilities(schema=SCHEMA, n_rows=1000, levels=levels, pairs=pairs + pairs.T)
+
+
+def draw(copula: BinaryCopula, rows: int, seed: int) -> NDArray[np.int32]:
+    return np.concatenate(list(sample_binary(copula, rows, seed)), axis=1)
+
+
+def frequencies(codes: NDArray[np.int32]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    offsets = SCHEMA.offsets
+    dummies = np.zeros((SCHEMA.n_levels, codes.shape[1]))
+    for i in range(SCHEMA.n_attributes):
+        dummies[offsets[i] + codes[i], np.arange(codes.shape[1])] = 1
+    return dummies.mean(axis=1), dummies @ dummies.T / codes.shape[1]
+
+
+def test_records_are_valid_and_hold_the_margins() -> None:
+    wanted = probabilities()
+    codes = draw(fit_binary(wanted, dummies=False, weighted=True), 100_000, 1)
+    assert ((codes >= 0) & (codes < SCHEMA.sizes[:, None])).all()
+    one_way, pairs = frequencies(codes)
+    # Settled blocks: far below the sampling error of independent draws, 0.0016.
+    np.testing.assert_allclose(one_way, wanted.levels, atol=0.0008)
+    # The copula's own limits show in the pairs, but it must be much closer than independence.
+    mask = above_diagonal(SCHEMA)
+    independent = np.abs(np.outer(wanted.levels, wanted.levels) - wanted.pairs)[mask].mean()
+    assert np.abs(pairs - wanted.pairs)[mask].mean() < 0.6 * independent
+
+
+def test_dummies_follow_the_paper() -> None:
+    wanted = probabilities()
+    dummies = draw(fit_binary(wanted, dummies=True, weighted=False), 200_000, 2)  # type: ignore[assignment]
+    assert dummies.dtype == np.bool_
+    np.testing.assert_allclose(dummies.mean(axis=1), wanted.levels, atol=0.006)
+    pairs = dummies.astype(float) @ dummies.T.astype(float) / dummies.shape[1]
+    mask = above_diagonal(SCHEMA)
+    independent = np.abs(np.outer(wanted.levels, wanted.levels) - wanted.pairs)[mask].mean()
+    assert np.abs(pairs - wanted.pairs)[mask].mean() < 0.6 * independent
+    # And may be inconsistent: some rows have no level of an attribute, some several.
+    assert set(np.unique(dummies[:4].sum(axis=0))) >= {0, 1, 2}
+
+
+def test_dummies_have_the_right_pairs_when_nothing_needs_repair() -> None:
+    """Two booleans given as one level each would be a plain bivariate normal: the copula is exact there."""
+    schema = Schema(
+        name="t",
+        attributes=tuple(Attribute(name=name, kind="categorical", values=("x",), other=False) for name in "ab"),
+    )
+    levels = np.array([0.3, 0.6])
+    pairs = np.array([[0.0, 0.25], [0.25, 0.0]])
+    wanted = Probabilities(schema=schema, n_rows=10, levels=levels, pairs=pairs)
+    copula = fit_binary(wanted, dummies=True, weighted=False)
+    assert copula.repairs.negative_eigenvalues == 0
+    dummies = draw(copula, 400_000, 3)
+    # Five sampling errors.
+    assert (dummies[0] & dummies[1]).mean() == pytest.approx(0.25, abs=0.0035)
+
+
+def test_a_level_that_nobody_has_is_never_drawn() -> None:
+    wanted = probabilities()
+    levels, pairs = wanted.levels.copy(), wanted.pairs.copy()
+    levels[2] += levels[3]
+    pairs[2] += pairs[3]
+    pairs[:, 2] += pairs[:, 3]
+    levels[3], pairs[3], pairs[:, 3] = 0.0, 0.0, 0.0
+    codes = draw(
+        fit_binary(
+            Probabilities(schema=SCHEMA, n_rows=10, levels=levels, pairs=pairs), dummies=False, weighted=True
+        ),
+        50_000,
+        4,
+    )
+    assert (codes[0] != 3).all()
+    assert frequencies(codes)[0][2] == pytest.approx(levels[2], abs=0.002)
+
+
+def test_rare_levels_keep_their_expected_count() -> None:
+    wanted = probabilities(rare=True)
+    codes = draw(fit_binary(wanted, dummies=False, weighted=True), 2_000_000, 5)
+    # 200 expected; five standard deviations and 15% of bias.
+    assert abs(int((codes[0] == 3).sum()) - 200) < 5 * np.sqrt(200) + 30
+
+
+def test_one_attribute_with_one_level() -> None:
+    schema = Schema(name="t", attributes=(Attribute(name="a", kind="categorical", values=("x",)),))
+    wanted = Probabilities(schema=schema, n_rows=3, levels=np.ones(1), pairs=np.zeros((1, 1)))
+    assert (draw(fit_binary(wanted, dummies=False, weighted=True), 10, 6) == 0).all()
+
+
+def test_a_block_depends_on_seed_and_number_alone() -> None:
+    copula = fit_binary(probabilities(), dummies=False, weighted=True)
+    long = draw(copula, 2 * BLOCK_ROWS + 5, 7)
+    assert (draw(copula, 2 * BLOCK_ROWS, 7)[:, :BLOCK_ROWS] == long[:, :BLOCK_ROWS]).all()
+    assert (long[:, :BLOCK_ROWS] != long[:, BLOCK_ROWS : 2 * BLOCK_ROWS]).any()
+    assert (draw(copula, BLOCK_ROWS, 8) != long[:, :BLOCK_ROWS]).any()
+
+
+def test_repairs_are_recorded() -> None:
+    wanted = probabilities()
+    pairs = wanted.pairs.copy()
+    pairs[0, 4] = pairs[4, 0] = 0.9
+    copula = fit_binary(
+        Probabilities(schema=SCHEMA, n_rows=10, levels=wanted.levels, pairs=pairs), dummies=True, weighted=False
+    )
+    assert copula.repairs.clipped_pairs == 1
+    assert copula.repairs.negative_eigenvalues > 0
+    assert copula.repairs.moved > 0
