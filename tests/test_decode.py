@@ -22,7 +22,7 @@ def drawn(attribute: Attribute, code: int, times: int = 200) -> pa.Array:
 
 
 @given(described=schemas_with_codes(), seed=st.integers(0, 2**32))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_encoding_what_was_decoded_gives_the_codes_back(
     described: tuple[Schema, NDArray[np.int32]], seed: int
 ) -> None:
@@ -76,6 +76,12 @@ def test_datetimes_have_seconds_unless_the_edges_say_otherwise() -> None:
     assert set(drawn(whole, 0).to_pylist()) == {dt.datetime(1969, 12, 31, 23, 59, second) for second in (58, 59)}
     fine = Attribute(name="at", kind="datetime", edges=(0, 2))
     assert set(drawn(fine, 0).to_pylist()) == {dt.datetime(1970, 1, 1, microsecond=tick) for tick in (0, 1)}
+
+
+def test_reals_have_four_digits_within_the_narrowest_bin() -> None:
+    attribute = Attribute(name="x", kind="real", edges=(0.0, 0.5, 100.0))
+    assert all(len(str(value)) <= len("99.00001") for value in drawn(attribute, 1).to_pylist())
+    assert len(set(drawn(attribute, 0).to_pylist())) > 190
 
 
 def test_reals_are_spread_evenly() -> None:

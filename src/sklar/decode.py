@@ -90,4 +90,4 @@ def _short(drawn: NDArray[np.float64], edges: NDArray[np.float64]) -> NDArray[np
     with np.errstate(over="ignore"):
         grid = 10.0 ** (4 - np.floor(np.log10(np.diff(edges).min())))
         exact = 0 < grid and np.abs(edges).max() * grid < 2**53
-    return np.floor(drawn * grid) / grid if exact else drawn
+        return np.floor(drawn * grid) / grid if exact else drawn
