@@ -7,7 +7,7 @@ import pytest
 
 from sklar.budget import Budget
 from sklar.errors import BudgetError
-from sklar.plan import plan_tables
+from sklar.plan import expected_one_way_tv, plan_second, plan_stages, plan_tables
 from sklar.schema import Attribute, Schema
 
 
@@ -64,3 +64,49 @@ def test_a_plan_cannot_be_changed() -> None:
 def test_a_share_must_leave_something_to_both(share: float) -> None:
     with pytest.raises(BudgetError, match=r"^the one-way share must lie strictly between 0 and 1, got"):
         plan_tables(schema_of(3), Budget(epsilon=1.0), one_way_share=share)
+
+
+def test_a_second_stage_never_overspends_whatever_the_first_one_showed() -> None:
+    generator = np.random.default_rng(0)
+    for epsilon in (0.01, 1.0, 30.0, 300.0):
+        schema = schema_of(7)
+        for neighbors in ("replace-one", "add-remove"):
+            budget = Budget(epsilon=epsilon, neighbors=neighbors)
+            stages = plan_stages(schema, budget, 1_000 if neighbors == "replace-one" else None)
+            assert (stages.first.total is not None) == (neighbors == "add-remove")
+            for distances in (np.zeros(21), generator.exponential(1e4, 21), np.eye(21)[3] * 1e9):
+                second = plan_second(schema, stages, distances)
+                spent = budget.spent(np.concatenate([stages.first.scales, second.scales]))
+                assert spent <= epsilon
+                if not distances.any():
+                    # And wastes next to nothing: the reserve was spread evenly.
+                    assert spent > epsilon * 0.97
+
+
+def test_dependent_pairs_get_less_noise_in_the_second_stage() -> None:
+    schema = schema_of(4)
+    stages = plan_stages(schema, Budget(epsilon=1.0), 5_000)
+    second = plan_second(schema, stages, np.array([0.0, 0.0, 3_000.0, 0.0, 0.0, 0.0]))
+    assert second.one_way.size == 0
+    assert second.pairs[2] < 0.75 * second.pairs[0]
+
+
+def test_one_way_tables_get_more_when_rows_are_few() -> None:
+    schema = Schema(
+        name="t",
+        attributes=tuple(
+            Attribute(name=f"a{i}", kind="categorical", values=tuple(map(str, range(50)))) for i in range(5)
+        ),
+    )
+    budget = Budget(epsilon=1.0)
+    shares = [plan_stages(schema, budget, rows).one_way_share for rows in (1_000, 13_000, 1_000_000)]
+    assert shares[0] == 0.5
+    assert shares[2] == 0.1
+    assert shares[0] >= shares[1] >= shares[2]
+    assert expected_one_way_tv(schema, 1_000_000, plan_stages(schema, budget, 1_000_000)) < 0.05
+
+
+def test_one_attribute_needs_no_second_stage() -> None:
+    stages = plan_stages(schema_of(1), Budget(epsilon=1.0), 100)
+    assert stages.reserve.size == 0
+    assert stages.first.pairs.size == 0

@@ -124,6 +124,26 @@ class Budget:
         return scales
 
 
+def matched_scales(scales: NDArray[np.float64], reference: NDArray[np.float64]) -> NDArray[np.float64]:
+    """These Gaussian scales, times one factor, so that they cost no more than the reference scales do.
+
+    Both bounds of `gaussian_epsilon` grow with a sum over all tables: of 1/sigma^2, and of 1/(sigma^2 - 4). The factor
+    keeps both sums at or below the reference's, so that whatever else is measured, `Budget.spent` with these scales is
+    at most what it is with the reference. The cost of a stage can so be fixed before its scales are chosen.
+    """
+    factor = math.sqrt(float(np.sum(scales**-2.0)) / float(np.sum(reference**-2.0)))
+    if reference.min() ** 2 > _BLUR:
+        allowed = float(np.sum(1 / (reference**2 - _BLUR)))
+
+        def affordable(times: float) -> bool:
+            variances = (times * scales) ** 2 - _BLUR
+            return bool(variances.min() > 0 and np.sum(1 / variances) <= allowed)
+
+        factor = max(factor, _smallest(affordable, start=factor))
+    # Sums over millions of tables are rounded: stay a hair below.
+    return np.maximum(round_up_scale(scales * factor * (1 + 1e-9)), MIN_SCALE)
+
+
 def round_up_scale(scales: ArrayLike) -> NDArray[np.float64]:
     """The next scales with a 24-bit numerator over a power of two, which single precision holds exactly.
 
