@@ -92,7 +92,9 @@ def write(
 def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """A Markdown table, the first column to the left and the others to the right."""
     lines = [head, ["---"] + ["---:"] * (len(head) - 1), *rows]
-    return "\n".join("| " + " | ".join(str(cell) for cell in line) + " |" for line in lines) + "\n"
+    # A bar inside a cell, as in |r|, would end it.
+    escaped = ([str(cell).replace("|", r"\|") for cell in line] for line in lines)
+    return "\n".join("| " + " | ".join(line) + " |" for line in escaped) + "\n"
 
 
 def summary(evaluations: Sequence[Evaluation]) -> dict[str, Any]:

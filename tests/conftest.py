@@ -12,7 +12,25 @@ from numpy.typing import NDArray
 from sklar.errors import SchemaError
 from sklar.schema import Schema
 
-ODD = ("", " ", "?", '"', "'", "a,b", 'say "hi"', "line\nbreak", "\r\n", "\x7f", "\x00", "\\", "é", "名", "#", "a=b", "NA")
+ODD = (
+    "",
+    " ",
+    "?",
+    '"',
+    "'",
+    "a,b",
+    'say "hi"',
+    "line\nbreak",
+    "\r\n",
+    "\x7f",
+    "\x00",
+    "\\",
+    "é",
+    "名",
+    "#",
+    "a=b",
+    "NA",
+)
 TEXTS = st.sampled_from(ODD) | st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
 NAMES = TEXTS.filter(lambda text: text != "" and not text.startswith("\ufeff"))
 INT64 = st.integers(-(2**63) + 1, 2**63 - 1)

@@ -23,9 +23,7 @@ def drawn(attribute: Attribute, code: int, times: int = 200) -> pa.Array:
 
 @given(described=schemas_with_codes(), seed=st.integers(0, 2**32))
 @settings(max_examples=150, deadline=None)
-def test_encoding_what_was_decoded_gives_the_codes_back(
-    described: tuple[Schema, NDArray[np.int32]], seed: int
-) -> None:
+def test_encoding_what_was_decoded_gives_the_codes_back(described: tuple[Schema, NDArray[np.int32]], seed: int) -> None:
     schema, codes = described
     batch = decode(codes, schema, np.random.default_rng(seed))
     assert batch.schema == record_schema(schema)
@@ -106,7 +104,11 @@ def test_reals_are_spread_evenly() -> None:
         (Attribute(name="a", kind="integer", edges=(5, 6, 7), missing=""), pa.int64(), [5, 6, None]),
         (Attribute(name="a", kind="real", edges=(0.0, 5e-324), missing=""), pa.float64(), [0.0, None]),
         (Attribute(name="a", kind="date", edges=(0, 1), missing=""), pa.date32(), [dt.date(1970, 1, 1), None]),
-        (Attribute(name="a", kind="datetime", edges=(0, 1), missing=""), pa.timestamp("us"), [dt.datetime(1970, 1, 1), None]),
+        (
+            Attribute(name="a", kind="datetime", edges=(0, 1), missing=""),
+            pa.timestamp("us"),
+            [dt.datetime(1970, 1, 1), None],
+        ),
     ],
 )
 def test_types_and_values_of_each_kind(attribute: Attribute, kind: pa.DataType, values: list[object]) -> None:

@@ -1,4 +1,4 @@
-"""The schema: what parses, what comes back from TOML, in which order levels stand, and what is refused in which words."""
+"""The schema: what parses, what comes back from TOML, how levels are ordered, and what is refused in which words."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def test_toml_and_dict_give_the_schema_back(schema: Schema) -> None:
 def test_digest_is_of_the_content_not_the_layout() -> None:
     plain = Schema.from_toml('[table]\nname = "t"\n[attributes.a]\ntype = "integer"\nedges = [0, 1, 2]\nmissing = "?"')
     inline = Schema.from_toml(
-        "# a comment\nattributes.a = { missing = '?', type = 'integer', low = 0, high = 2, bins = 2 }\ntable.name = 't'\n"
+        "attributes.a = { missing = '?', type = 'integer', low = 0, high = 2, bins = 2 }\ntable.name = 't' # a comment"
     )
     assert inline.digest == plain.digest
     # Written in model files: it may not change between versions.

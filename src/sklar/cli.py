@@ -165,10 +165,9 @@ def _privacy_options(command: Callable[..., Any]) -> Callable[..., Any]:
             ),
             click.option(
                 "--method",
-                type=click.Choice(["binary"]),
-                default="binary",
-                show_default=True,
-                help="The model that is fitted.",
+                type=click.Choice(["auto", "mixture", "factor", "binary"]),
+                help="The model that is fitted: a latent one, by default the better of two by the noisy tables alone; "
+                "binary is the paper's copula over dummies.  [default: auto]",
             ),
             click.option(
                 "--preset",

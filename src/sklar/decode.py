@@ -69,6 +69,7 @@ def decode_column(codes: NDArray[np.int32], attribute: Attribute, generator: np.
     edges = np.asarray(attribute.edges)
     inside = np.where(missing, 0, codes)
     low, high = edges[inside], edges[inside + 1]
+    drawn: NDArray[Any]
     if attribute.kind == "real":
         share = generator.random(codes.size)
         # Not low + (high - low) * share: the difference may overflow.
@@ -89,5 +90,5 @@ def _short(drawn: NDArray[np.float64], edges: NDArray[np.float64]) -> NDArray[np
     """Four digits within the narrowest bin: more would suggest a precision that the bins do not have."""
     with np.errstate(over="ignore"):
         grid = 10.0 ** (4 - np.floor(np.log10(np.diff(edges).min())))
-        exact = 0 < grid and np.abs(edges).max() * grid < 2**53
+        exact = grid > 0 and np.abs(edges).max() * grid < 2**53
         return np.floor(drawn * grid) / grid if exact else drawn

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +20,10 @@ from sklar.schema import Schema
 from sklar.tables import block_of_level
 
 # Margins whose noise is expected to cost more total variation than this are tried with empirical Bayes.
-LARGE_TV = 0.05
+LARGE_TV = 0.02
+
+Prior = Literal["none", "shared", "own"]
+PRIORS: tuple[Prior, ...] = get_args(Prior)
 
 _MAX_CELLS = 20_000_000
 _DYKSTRA_ROUNDS = 30
@@ -33,10 +37,10 @@ _SEED = 20_260_103
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Margins:
-    """Probabilities of levels, shape (d,), each attribute on the simplex, and which attributes were shrunk, (m,)."""
+    """Probabilities of levels, shape (d,), each attribute on the simplex, and each attribute's prior, of `PRIORS`."""
 
     levels: NDArray[np.float64]
-    shrunk: NDArray[np.bool_]
+    priors: tuple[Prior, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -81,53 +85,52 @@ def average_margins(estimates: Estimates) -> tuple[NDArray[np.float64], NDArray[
 
 
 def denoise_margins(estimates: Estimates) -> Margins:
-    """Margins from all tables: projected on the simplex, or the empirical-Bayes mean where thinning prefers it.
+    """Margins from all tables: projected on the simplex, or an empirical-Bayes mean where thinning prefers it.
 
-    Only attributes whose expected total variation, 0.4 K sd / n, exceeds `LARGE_TV` are candidates; they share one
-    prior. Thinned halves of the averaged margins decide for each, by squared error, at no privacy cost.
+    Only attributes whose expected total variation, 0.4 K sd / n, exceeds `LARGE_TV` are candidates. Their prior is
+    shared by all of them or their own; thinned halves of the averaged margins decide for each, by squared error, at no
+    privacy cost.
     """
     schema, n = estimates.schema, estimates.n_rows
     average, sd = average_margins(estimates)
-    levels = _project(average / n, schema)
-    shrunk = 0.4 * schema.sizes * sd / n > LARGE_TV
-    if not shrunk.any():
-        return Margins(levels=levels, shrunk=shrunk)
-    block = block_of_level(schema)
-    noise = sd[block]
-    generator = np.random.Generator(np.random.SFC64(_SEED))
-    gain = np.zeros(schema.n_attributes)
-    for _ in range(_SPLITS):
-        z = noise * generator.standard_normal(average.size)
-        z -= (np.add.reduceat(z, schema.offsets[:-1]) / schema.sizes)[block]
-        train, held = average + _GAIN * z, (average - z / _GAIN) / n
-        wider = sd * np.sqrt(1 + _GAIN**2)
-        raw, bayes = _project(train / n, schema), _bayes_margins(train, wider, shrunk, schema, n)
-        gain += np.add.reduceat((raw - held) ** 2 - (bayes - held) ** 2, schema.offsets[:-1])
-    shrunk &= gain > 0
-    if shrunk.any():
-        levels = np.where(shrunk[block], _bayes_margins(average, sd, shrunk, schema, n), levels)
-    return Margins(levels=levels, shrunk=shrunk)
+    large = 0.4 * schema.sizes * sd / n > LARGE_TV
+    prior = np.zeros(schema.n_attributes, dtype=np.int64)
+    if large.any():
+        block = block_of_level(schema)
+        generator = np.random.Generator(np.random.SFC64(_SEED))
+        errors = np.zeros((len(PRIORS), schema.n_attributes))
+        for _ in range(_SPLITS):
+            z = sd[block] * generator.standard_normal(average.size)
+            z -= (np.add.reduceat(z, schema.offsets[:-1]) / schema.sizes)[block]
+            held = (average - z / _GAIN) / n
+            candidates = _candidates(average + _GAIN * z, sd * np.sqrt(1 + _GAIN**2), large, schema, n)
+            errors += np.add.reduceat((candidates - held) ** 2, schema.offsets[:-1], axis=1)
+        prior = np.argmin(errors, axis=0)
+        levels = _candidates(average, sd, large, schema, n)[prior[block], np.arange(average.size)]
+    else:
+        levels = _project(average / n, schema)
+    return Margins(levels=levels, priors=tuple(PRIORS[each] for each in prior))
 
 
 def _project(levels: NDArray[np.float64], schema: Schema) -> NDArray[np.float64]:
     return np.concatenate([simplex(levels[start:stop]) for start, stop in pairwise(schema.offsets)])
 
 
-def _bayes_margins(
-    average: NDArray[np.float64], sd: NDArray[np.float64], wanted: NDArray[np.bool_], schema: Schema, n: int
+def _candidates(
+    average: NDArray[np.float64], sd: NDArray[np.float64], large: NDArray[np.bool_], schema: Schema, n: int
 ) -> NDArray[np.float64]:
-    """Posterior means of the wanted attributes' levels, rescaled to sum to one; other attributes are projected."""
-    levels = _project(average / n, schema)
-    within = wanted[block_of_level(schema)]
-    counts = posterior_means(average[within], np.repeat(sd[wanted], schema.sizes[wanted]))
-    position = 0
-    for i in np.nonzero(wanted)[0]:
-        size = int(schema.sizes[i])
-        own = counts[position : position + size]
-        position += size
-        if own.sum() > 0:
-            levels[schema.offsets[i] : schema.offsets[i + 1]] = own / own.sum()
-    return levels
+    """Margins with each of `PRIORS`, shape (3, d). Attributes that are not large are projected in all of them."""
+    projected = _project(average / n, schema)
+    candidates = np.stack([projected] * len(PRIORS))
+    within = large[block_of_level(schema)]
+    candidates[1, within] = posterior_means(average[within], np.repeat(sd[large], schema.sizes[large]))
+    for i in np.nonzero(large)[0]:
+        own = slice(schema.offsets[i], schema.offsets[i + 1])
+        candidates[2, own] = posterior_means(average[own], np.full(schema.sizes[i], sd[i]))
+        for each in candidates[1:, own]:
+            # A prior that holds nothing but zero has nothing to say.
+            each[:] = each / each.sum() if each.sum() > 0 else projected[own]
+    return candidates
 
 
 def posterior_means(observed: NDArray[np.float64], sd: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -244,7 +247,7 @@ def _fit_margins(
 ) -> NDArray[np.float64]:
     """The nearest non-negative tables with these margins, shapes (t, r, c), (t, r) and (t, c).
 
-    Dykstra's alternating projections come near; a few sweeps of proportional fitting make the margins exact to rounding.
+    Dykstra's alternating projections come near; a few sweeps of proportional fitting make the margins all but exact.
     """
     r, c = tables.shape[1:]
     point, correction = tables, np.zeros_like(tables)

@@ -14,6 +14,7 @@ import secrets
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from sklar.copula.binary import BinaryCopula, Repairs, sample_binary
+from sklar.copula.latent import LatentModel, sample_latent
 from sklar.decode import decode, decode_dummies, dummy_schema, record_schema
 from sklar.errors import ModelError, SklarError
 from sklar.output import SUFFIXES, check_target, replacing, write_batches
@@ -34,6 +36,7 @@ FORMAT = "sklar-model"
 VERSION = 1
 
 _MAX_JSON = 64 << 20
+_MAX_COMPONENTS = 1_000_000
 _EARLIEST = (1980, 1, 1, 0, 0, 0)
 
 
@@ -45,7 +48,7 @@ class Model:
     """
 
     measured: tuple[NoisyTables, ...]
-    copula: BinaryCopula
+    copula: BinaryCopula | LatentModel
     n_rows: int
     settings: Mapping[str, Any]
 
@@ -62,7 +65,12 @@ class Model:
     @property
     def arrow_schema(self) -> pa.Schema:
         """Names and types of the columns that `sample` returns."""
-        return dummy_schema(self.schema) if self.copula.dummies else record_schema(self.schema)
+        return dummy_schema(self.schema) if self.dummies else record_schema(self.schema)
+
+    @property
+    def dummies(self) -> bool:
+        """Whether rows are the paper's 0/1 columns instead of valid records."""
+        return isinstance(self.copula, BinaryCopula) and self.copula.dummies
 
     def sample(self, rows: int | None = None, *, seed: int | None = None) -> pa.Table:
         """Draw synthetic rows: as many as the original has unless told otherwise. Costs no privacy, however often.
@@ -77,8 +85,9 @@ class Model:
         return self._batches(self.n_rows if rows is None else rows, seed)
 
     def _batches(self, rows: int, seed: int) -> Iterator[pa.RecordBatch]:
-        for block, drawn in enumerate(sample_binary(self.copula, rows, seed)):
-            if self.copula.dummies:
+        sample = sample_binary if isinstance(self.copula, BinaryCopula) else sample_latent
+        for block, drawn in enumerate(sample(self.copula, rows, seed)):  # type: ignore[arg-type]
+            if self.dummies:
                 yield decode_dummies(drawn.view(np.bool_), self.schema)
             else:
                 # A stream of its own, so that where a value lies in its bin says nothing about the copula's draw.
@@ -98,7 +107,7 @@ class Model:
                 yield batch
                 progress.advance(batch.num_rows)
 
-        write_batches(target, self.arrow_schema, watched(), None if self.copula.dummies else self.schema)
+        write_batches(target, self.arrow_schema, watched(), None if self.dummies else self.schema)
 
     def summary(self) -> list[str]:
         """What was released and what it cost, in a few lines."""
@@ -112,14 +121,32 @@ class Model:
             f"  ({certificate.neighbors} neighbors, {certificate.mechanism} noise, "
             f"{certificate.composition} composition):",
         ]
-        for entry in certificate.measurements:
-            measured = f"{entry.tables:,} {entry.what}" if entry.order else entry.what
-            lines.append(f"  stage {entry.stage}: {measured}, noise of scale {entry.scale:.4g} a count")
-        repairs = self.copula.repairs
-        lines.append(
-            f"Model: {self.settings['method']} copula; {repairs.clipped_pairs:,} pairs outside the possible range were "
-            f"clipped, {repairs.negative_eigenvalues:,} negative eigenvalues repaired."
-        )
+        for (stage, order), group in groupby(certificate.measurements, key=lambda entry: (entry.stage, entry.order)):
+            entries = list(group)
+            scales = sorted({f"{entry.scale:.4g}" for entry in entries}, key=float)
+            tables = f"{sum(entry.tables for entry in entries):,} " if order else ""
+            spread = scales[0] if len(scales) == 1 else f"{scales[0]} to {scales[-1]}"
+            lines.append(f"  stage {stage}: {tables}{entries[0].what}, noise of scale {spread} a count")
+        return [*lines, *self._fitted()]
+
+    def _fitted(self) -> list[str]:
+        settings = self.settings
+        if isinstance(self.copula, BinaryCopula):
+            repairs = self.copula.repairs
+            return [
+                f"Model: binary copula; {repairs.clipped_pairs:,} pairs outside the possible range were clipped, "
+                f"{repairs.negative_eigenvalues:,} negative eigenvalues repaired."
+            ]
+        if settings["kind"] == "independence":
+            return ["Model: independence; the noisy tables support no dependence between attributes."]
+        lines = [
+            f"Model: {settings['kind']}, {self.copula.n_components:,} components from {settings['fits']} fits of "
+            f"{settings['steps']} steps; start sd {settings['start_sd']}, shrinkage {settings['shrinkage']}.",
+            f"  Chosen on noisy tables alone: held-out error {settings['gain_over_independence']:.0%} below "
+            "independence.",
+        ]
+        if settings["priors"]:
+            lines.append(f"  Margins shrunk by a fitted prior: {', '.join(settings['priors'])}.")
         return lines
 
     def save(self, path: str | Path) -> None:
@@ -132,8 +159,7 @@ class Model:
             "n_rows": self.n_rows,
             "public_rows": self.measured[0].n_rows,
             "stages": [_describe(tables) for tables in self.measured],
-            "dummies": self.copula.dummies,
-            "repairs": asdict(self.copula.repairs),
+            "copula": _describe_copula(self.copula),
             "settings": dict(self.settings),
             "certificate": self.certificate.to_dict(),
         }
@@ -146,17 +172,19 @@ class Model:
                 archive.writestr(_member(f"{name}.npy"), buffer.getbuffer())
 
     def _arrays(self) -> dict[str, NDArray[Any]]:
-        d, where = self.schema.n_levels, above_diagonal(self.schema)
+        where = above_diagonal(self.schema)
         arrays: dict[str, NDArray[Any]] = {}
         for stage, tables in enumerate(self.measured, start=1):
             arrays[f"stage{stage}_one_way"] = tables.one_way
             arrays[f"stage{stage}_pairs"] = tables.pairs[where] if tables.plan.pairs.size else tables.pairs.ravel()
             arrays[f"stage{stage}_one_way_scales"] = tables.plan.one_way
             arrays[f"stage{stage}_pair_scales"] = tables.plan.pairs
+        if isinstance(self.copula, LatentModel):
+            return arrays | {"probabilities": self.copula.probabilities.ravel()}
         return arrays | {
             "levels": self.copula.levels,
             "cuts": self.copula.cuts,
-            "factor": self.copula.factor[np.tril_indices(d)],
+            "factor": self.copula.factor[np.tril_indices(self.schema.n_levels)],
         }
 
 
@@ -206,13 +234,10 @@ def _read(archive: zipfile.ZipFile) -> Model:
             f"it has format version {document.get('version')!r}, not {VERSION}. Use the Sklar that wrote it."
         )
     schema = Schema.from_dict(document["schema"])
-    d = schema.n_levels
 
     def array(name: str, kind: type[np.generic], size: int) -> NDArray[Any]:
         return _read_array(archive, name, np.dtype(kind), size)
 
-    factor = np.zeros((d, d), dtype=np.float32)
-    factor[np.tril_indices(d)] = array("factor", np.float32, d * (d + 1) // 2)
     certificate = Certificate.from_dict(document["certificate"])
     if certificate.schema_sha256 != schema.digest:
         raise ModelError("its certificate is for another schema.")
@@ -223,16 +248,37 @@ def _read(archive: zipfile.ZipFile) -> Model:
         measured=tuple(
             _read_tables(array, schema, document, certificate, stage) for stage in range(1, len(document["stages"]) + 1)
         ),
-        copula=BinaryCopula(
-            schema=schema,
-            dummies=bool(document["dummies"]),
-            levels=array("levels", np.float64, d),
-            cuts=array("cuts", np.float64, d),
-            factor=factor,
-            repairs=Repairs(**document["repairs"]),
-        ),
+        copula=_read_copula(array, schema, document["copula"]),
         n_rows=n_rows,
         settings=document["settings"],
+    )
+
+
+def _describe_copula(copula: BinaryCopula | LatentModel) -> dict[str, Any]:
+    if isinstance(copula, LatentModel):
+        return {"kind": "latent", "components": copula.n_components}
+    return {"kind": "binary", "dummies": copula.dummies, "repairs": asdict(copula.repairs)}
+
+
+def _read_copula(
+    array: Callable[[str, type[np.generic], int], NDArray[Any]], schema: Schema, described: Mapping[str, Any]
+) -> BinaryCopula | LatentModel:
+    d = schema.n_levels
+    if described["kind"] == "latent":
+        components = described["components"]
+        if type(components) is not int or not 1 <= components <= _MAX_COMPONENTS:
+            raise ModelError(f"its number of components must be from 1 to {_MAX_COMPONENTS}, got {components!r}.")
+        flat = array("probabilities", np.float32, components * d)
+        return LatentModel(schema=schema, probabilities=flat.reshape(components, d))
+    factor = np.zeros((d, d), dtype=np.float32)
+    factor[np.tril_indices(d)] = array("factor", np.float32, d * (d + 1) // 2)
+    return BinaryCopula(
+        schema=schema,
+        dummies=bool(described["dummies"]),
+        levels=array("levels", np.float64, d),
+        cuts=array("cuts", np.float64, d),
+        factor=factor,
+        repairs=Repairs(**described["repairs"]),
     )
 
 

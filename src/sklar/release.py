@@ -6,19 +6,21 @@ from typing import Literal, get_args
 
 from sklar.budget import DEFAULT_DELTA, Budget, Composition, Mechanism, Neighbors
 from sklar.copula.binary import fit_binary
+from sklar.copula.thinning import fit_auto
+from sklar.denoise import interactions
 from sklar.errors import BudgetError
-from sklar.margins import consistent, plain, pool
+from sklar.margins import consistent, margins, plain, pool
 from sklar.model import Model
-from sklar.plan import plan_tables
-from sklar.private.measure import open_vault
+from sklar.plan import plan_second, plan_stages, plan_tables
+from sklar.private.measure import Vault, open_vault
 from sklar.progress import SILENT, Progress
 from sklar.schema import Schema
 from sklar.tables import NoisyTables
 
-Method = Literal["binary"]
+Method = Literal["auto", "mixture", "factor", "binary"]
 Preset = Literal["paper"]
 
-# One-way tables answer the questions that are asked most and anchor every two-way table.
+# Where all tables are measured at once. One-way tables answer what is asked most and anchor every two-way table.
 ONE_WAY_SHARE = 0.4
 
 
@@ -31,49 +33,63 @@ def fit(
     neighbors: Neighbors = "replace-one",
     mechanism: Mechanism | None = None,
     composition: Composition | None = None,
-    method: Method = "binary",
+    method: Method | None = None,
     preset: Preset | None = None,
     dummies: bool = False,
     progress: Progress = SILENT,
 ) -> Model:
     """Measure a table once, within (epsilon, delta), and fit a model from which any number of rows can be drawn.
 
-    `data` is a path (CSV, Parquet, a folder of them) or anything that exports an Arrow stream. The preset `paper` is
-    the paper's mechanism, soundly read: Laplace noise, advanced composition, equal shares, no consistency step; what
-    is given beside it wins. `dummies` fits the paper's 0/1 output instead of valid records.
+    `data` is a path (CSV, Parquet, a folder of them) or anything that exports an Arrow stream. Methods: `mixture` and
+    `factor` are latent models over whole attributes, `auto` (the default) takes the better of them by the noisy tables
+    alone, `binary` is the paper's copula over dummies. The preset `paper` is the paper's mechanism, soundly read:
+    binary copula, Laplace noise, advanced composition, equal shares, no consistency step; what is given beside it wins.
+    `dummies` gives the paper's 0/1 output instead of valid records.
     """
-    _one_of("method", method, get_args(Method))
+    paper = preset == "paper"
     if preset is not None:
         _one_of("preset", preset, get_args(Preset))
-    paper = preset == "paper"
-    chosen: Mechanism = mechanism or ("laplace" if paper else "gaussian")
-    budget = Budget(
-        epsilon=epsilon,
-        delta=delta,
-        neighbors=neighbors,
-        mechanism=chosen,
-        composition=composition or ("advanced" if paper and chosen == "laplace" else "tight"),
-    )
+    method = method or ("binary" if paper or dummies else "auto")
+    _one_of("method", method, get_args(Method))
+    if method != "binary" and (paper or dummies):
+        raise BudgetError(f"the paper's preset and its dummies go with method 'binary', got method '{method}'.")
+    mechanism = mechanism or ("laplace" if paper else "gaussian")
+    composition = composition or ("advanced" if paper and mechanism == "laplace" else "tight")
+    budget = Budget(epsilon=epsilon, delta=delta, neighbors=neighbors, mechanism=mechanism, composition=composition)
     schema.require_reviewed()
-    plan = plan_tables(schema, budget, one_way_share=None if paper else ONE_WAY_SHARE)
 
     vault = open_vault(data, schema, budget, progress=progress)
     progress.stage("measure")
-    measured = (vault.measure(plan),)
+    if method == "binary" or mechanism == "laplace":
+        share = None if paper else ONE_WAY_SHARE
+        measured: tuple[NoisyTables, ...] = (vault.measure(plan_tables(schema, budget, one_way_share=share)),)
+    else:
+        measured = measure_twice(vault, schema, budget)
     progress.stage("fit")
-    return fit_tables(measured, paper=paper, dummies=dummies)
+    return fit_tables(measured, method=method, paper=paper, dummies=dummies)
 
 
-def fit_tables(measured: tuple[NoisyTables, ...], *, paper: bool, dummies: bool) -> Model:
+def measure_twice(vault: Vault, schema: Schema, budget: Budget) -> tuple[NoisyTables, ...]:
+    """All tables, then all pairs again, those that the first noisy tables show to depend more precisely."""
+    stages = plan_stages(schema, budget, vault.n_rows)
+    first = vault.measure(stages.first)
+    if schema.n_attributes == 1:
+        return (first,)
+    estimates = pool((first,))
+    distances = interactions(estimates, margins(estimates))
+    return first, vault.measure(plan_second(schema, stages, distances))
+
+
+def fit_tables(measured: tuple[NoisyTables, ...], *, method: Method, paper: bool, dummies: bool) -> Model:
     """Fit a model to noisy tables: post-processing, at no privacy cost."""
     estimates = pool(measured)
-    probabilities = plain(estimates) if paper else consistent(estimates)
-    return Model(
-        measured=measured,
-        copula=fit_binary(probabilities, dummies=dummies, weighted=not paper),
-        n_rows=probabilities.n_rows,
-        settings={"method": "binary", "preset": "paper" if paper else None},
-    )
+    settings = {"method": method, "preset": "paper" if paper else None}
+    if method == "binary":
+        probabilities = plain(estimates) if paper else consistent(estimates)
+        copula = fit_binary(probabilities, dummies=dummies, weighted=not paper)
+        return Model(measured=measured, copula=copula, n_rows=estimates.n_rows, settings=settings)
+    latent, decisions = fit_auto(estimates, kinds=("mixture", "factor") if method == "auto" else (method,))
+    return Model(measured=measured, copula=latent, n_rows=estimates.n_rows, settings=settings | decisions)
 
 
 def _one_of(name: str, value: str, known: tuple[str, ...]) -> None:

@@ -105,24 +105,24 @@ def test_the_bound_of_two_cells_is_reached_in_every_table() -> None:
 
 
 def test_batches_are_encoded_and_summed_and_told_to_the_progress() -> None:
-    steps: list[int] = []
+    told: list[int] = []
 
     class Watch:
         def stage(self, name: str, *, total: int | None = None, unit: str = "") -> None:
             raise AssertionError(name)
 
-        def advance(self, rows: int) -> None:
-            steps.append(rows)
+        def advance(self, steps: int) -> None:
+            told.append(steps)
 
     schema = schema_of([2, 3])
     table = pa.table({"a0": ["0", "1", "x", "1"], "a1": [2, 2, 2, None]})
     batches = table.to_batches(max_chunksize=3)
-    counts = count(batches, schema, progress=Watch())  # type: ignore[arg-type]
+    counts = count(batches, schema, progress=Watch())
     assert counts.n_rows == 4
     assert counts.one_way.tolist() == [1, 2, 0, 0, 3]
     assert counts.pairs.sum() == 2
     assert counts.pairs[0, 4] == counts.pairs[1, 4] == 1
-    assert steps == [3, 1]
+    assert told == [3, 1]
     assert same(counts, merge((count_codes(encode(batch, schema), schema) for batch in batches), schema))
 
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Literal
 
 import numba
@@ -271,6 +272,7 @@ def sample_latent(model: LatentModel, rows: int, seed: int) -> Iterator[NDArray[
     """
     offsets = model.schema.offsets
     probabilities = np.ascontiguousarray(model.probabilities)
+    visits = _visits(model)
     for block, start in enumerate(range(0, rows, BLOCK_ROWS)):
         wanted = min(BLOCK_ROWS, rows - start)
         generator = np.random.Generator(np.random.SFC64(np.random.SeedSequence([seed, block])))
@@ -279,15 +281,28 @@ def sample_latent(model: LatentModel, rows: int, seed: int) -> Iterator[NDArray[
         offset = generator.random(model.schema.n_levels)
         keys = generator.integers(1, 2**63, size=model.schema.n_attributes, dtype=np.uint64)
         codes = np.empty((model.schema.n_attributes, wanted), dtype=np.int32)
-        _draw(codes, probabilities, offsets, bounds, place, offset, keys)
+        _draw(codes, probabilities, offsets, visits, bounds, place, offset, keys)
         yield codes
+
+
+def _visits(model: LatentModel) -> NDArray[np.int32]:
+    """The order in which each attribute's levels are dealt out to components, shape (m, components): like to like.
+
+    Rounding errors of one component are made good in the next; they cancel in full where the two are alike.
+    """
+    visits = np.empty((model.schema.n_attributes, model.n_components), dtype=np.int32)
+    for a, (first, last) in enumerate(pairwise(model.schema.offsets)):
+        own = model.probabilities[:, first:last]
+        top = own.argmax(axis=1)
+        visits[a] = np.lexsort((own[np.arange(len(own)), top], top))
+    return visits
 
 
 def _systematic(generator: np.random.Generator, rows: int, components: int) -> NDArray[np.int64]:
     """Where each component's rows end: rows / components for each on average, rounded by one common uniform."""
-    ends = np.floor(np.arange(components + 1) * (rows / components) + generator.random())
+    ends = np.floor(np.arange(components + 1) * (rows / components) + generator.random()).astype(np.int64)
     ends[0], ends[-1] = 0, rows
-    return ends.astype(np.int64)
+    return np.asarray(ends)
 
 
 @numba.njit(cache=True, nogil=True, parallel=True)
@@ -295,6 +310,7 @@ def _draw(
     codes: NDArray[np.int32],
     probabilities: NDArray[np.float32],
     offsets: NDArray[np.int64],
+    visits: NDArray[np.int32],
     bounds: NDArray[np.int64],
     place: NDArray[np.int32],
     uniforms: NDArray[np.float64],
@@ -314,7 +330,8 @@ def _draw(
         rests = np.empty(last - first)
         state = keys[a]
         drawn = np.empty(bounds[-1], dtype=np.int32)
-        for c in range(components):
+        for visit in range(components):
+            c = visits[a, visit]
             begin, end = bounds[c], bounds[c + 1]
             if begin == end:
                 continue

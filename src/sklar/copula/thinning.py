@@ -7,16 +7,27 @@ of what was released already, with public randomness from a fixed seed, so that 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from sklar.copula.latent import Fit, Kind, LatentModel, Loss, Start, cell_weights, fit_latent, independent, predicted_strips
-from sklar.denoise import Targets, denoise_margins, denoise_tables
+from sklar.copula.latent import (
+    Fit,
+    Kind,
+    LatentModel,
+    Loss,
+    Start,
+    cell_weights,
+    fit_latent,
+    independent,
+    predicted_strips,
+)
+from sklar.denoise import denoise_margins, denoise_tables
 from sklar.margins import Estimates
 from sklar.tables import block_of_level
 
@@ -27,9 +38,21 @@ EVERY = 10
 PATIENCE = 60
 SHRINKAGES = (0.0, 0.4)
 SDS = (1.0, 0.5)
-PREFERENCE = 0.005
+PREFERENCE = 0.01
 MAX_STEPS = 1200
-FITS = 8
+COMPONENTS: Mapping[Kind, int] = MappingProxyType({"mixture": 150, "factor": 500})
+FITS: Mapping[Kind, int] = MappingProxyType({"mixture": 8, "factor": 2})
+MAX_OPERATIONS = 1e13
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """One candidate: its best number of steps, and the share of independence's held-out error that it takes away."""
+
+    start: Start
+    shrinkage: float
+    steps: int
+    gain: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,8 +62,8 @@ class Choice:
     start: Start
     shrinkage: float
     steps: int
-    score: float
-    independence: float
+    gain: float
+    tried: tuple[Trial, ...]
 
 
 def thin(estimates: Estimates, generator: np.random.Generator, gain: float = GAIN) -> tuple[Estimates, Estimates]:
@@ -124,3 +147,91 @@ def curve(splits: Sequence[Split], start: Start, shrinkage: float, *, max_steps:
         elif (len(scores) - best_at) * EVERY >= PATIENCE:
             break
     return scores
+
+
+def choose(
+    estimates: Estimates, *, kinds: Sequence[Kind] = ("mixture", "factor"), max_steps: int | None = None
+) -> Choice:
+    """The start, shrinkage and number of steps that predict held-out tables best; no steps where independence does.
+
+    Shrinkages are compared first, then starts, then parametrisations. A smaller start must be better by more than
+    `PREFERENCE` of what the model gains over independence: held-out two-way tables cannot see the three-way structure
+    that it loses.
+    """
+    limit = step_limit(estimates) if max_steps is None else max_steps
+    first = Start(kind=kinds[0], components=COMPONENTS[kinds[0]])
+    if estimates.schema.n_attributes < 2:
+        return Choice(start=first, shrinkage=0.0, steps=0, gain=0.0, tried=())
+    generator = np.random.Generator(np.random.SFC64(SEED))
+    splits = [Split(estimates, generator) for _ in range(SPLITS)]
+    tried: list[Trial] = []
+
+    def attempt(start: Start, shrinkage: float) -> Trial:
+        scores = curve(splits, start, shrinkage, max_steps=limit)
+        best = int(np.argmin(scores))
+        tried.append(Trial(start=start, shrinkage=shrinkage, steps=best * EVERY, gain=1 - scores[best] / scores[0]))
+        return tried[-1]
+
+    chosen = max((attempt(first, shrinkage) for shrinkage in SHRINKAGES), key=lambda trial: trial.gain)
+    for sd in SDS[1:]:
+        trial = attempt(replace(first, sd=sd), chosen.shrinkage)
+        if trial.gain > (1 + PREFERENCE) * chosen.gain:
+            chosen = trial
+    for kind in kinds[1:]:
+        trial = attempt(replace(first, kind=kind, components=COMPONENTS[kind]), chosen.shrinkage)
+        if trial.gain > chosen.gain:
+            chosen = trial
+    return Choice(
+        start=chosen.start, shrinkage=chosen.shrinkage, steps=chosen.steps, gain=chosen.gain, tried=tuple(tried)
+    )
+
+
+def step_limit(estimates: Estimates) -> int:
+    """The most steps worth trying: 1,200, and more where the signal may be far above the noise."""
+    m = estimates.schema.n_attributes
+    if m < 2:
+        return 0
+    noise = float(np.median(estimates.pair_sd[np.triu_indices(m, 1)])) / estimates.n_rows
+    return int(np.clip(MAX_STEPS * np.sqrt(1e-3 / max(noise, 1e-12)), MAX_STEPS, 4 * MAX_STEPS))
+
+
+def fit_auto(
+    estimates: Estimates, *, kinds: Sequence[Kind] = ("mixture", "factor")
+) -> tuple[LatentModel, dict[str, Any]]:
+    """The model that thinning chooses, refitted to the full tables, and everything that was decided on the way."""
+    schema = estimates.schema
+    margins = denoise_margins(estimates)
+    choice = choose(estimates, kinds=kinds)
+    fits = union_size(schema.n_levels, choice) if choice.steps else 0
+    if choice.steps:
+        targets = denoise_tables(estimates, margins.levels)
+        model = fit_latent(targets, choice.shrinkage, choice.start, steps=choice.steps, fits=fits)
+    else:
+        model = independent(schema, margins.levels)
+    return model, {
+        "kind": choice.start.kind if choice.steps else "independence",
+        "shrinkage": choice.shrinkage,
+        "start_sd": choice.start.sd,
+        "steps": choice.steps,
+        "components": choice.start.components if choice.steps else 1,
+        "rank": choice.start.rank if choice.start.kind == "factor" else None,
+        "fits": fits,
+        "gain_over_independence": choice.gain,
+        "priors": {name: prior for name, prior in zip(schema.names, margins.priors, strict=True) if prior != "none"},
+        "tried": [
+            {
+                "kind": trial.start.kind,
+                "start_sd": trial.start.sd,
+                "shrinkage": trial.shrinkage,
+                "steps": trial.steps,
+                "gain": trial.gain,
+            }
+            for trial in choice.tried
+        ],
+    }
+
+
+def union_size(n_levels: int, choice: Choice) -> int:
+    """How many fits to unite: 8, fewer where a table is so wide that they would take many minutes; at least 2."""
+    operations = 4.0 * choice.start.components * n_levels**2 * choice.steps
+    return int(np.clip(MAX_OPERATIONS / max(operations, 1.0), 2, FITS[choice.start.kind]))

@@ -115,7 +115,7 @@ def laplace_scales(schema: Schema, *, epsilon: float, delta: float = DEFAULT_DEL
     >>> from sklar.schema import Attribute
     >>> schema = Schema(name="", attributes=(Attribute(name="a", kind="boolean"),) * 14)
     >>> [round(2 / scale, 4) for scale in laplace_scales(schema, epsilon=1.0)]
-    [0.0148, 0.0078]
+    [0.0148, 0.0079]
     """
     budget = Budget(epsilon=epsilon, delta=delta, mechanism="laplace", composition="advanced")
     m = schema.n_attributes

@@ -53,8 +53,9 @@ def cdf_figure(
             if errors.size == 0:
                 continue
             at, share = errors.cdf()
-            # A step function; errors below one half are shown at the left end, where the axis is linear.
-            ax.step(at, share, where="post", color=colour, linestyle=style, linewidth=1.6, label=label)
+            # A step function that rises from zero; the axis is linear below one, so that an error of zero has a place.
+            steps = np.concatenate([[0.0, at[0]], at]), np.concatenate([[0.0, 0.0], share])
+            ax.step(*steps, where="post", color=colour, linestyle=style, linewidth=1.6, label=label)
             marked = np.searchsorted(share, (0.5, 0.9, 0.99)).clip(0, at.size - 1)
             ax.plot(at[marked], share[marked], marker, color=colour, markersize=4.5, linestyle="none")
         ax.set_xscale("symlog", linthresh=1.0)

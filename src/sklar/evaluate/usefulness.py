@@ -138,6 +138,7 @@ def _one_hot(codes: NDArray[np.int32], schema: Schema, where: int) -> Any:
 
 def _trees(trained: NDArray[np.int32], tested: NDArray[np.int32], schema: Schema, where: int) -> tuple[Any, Any]:
     from sklearn.ensemble import HistGradientBoostingClassifier
+    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
     nominal = [
         attribute.kind == "categorical" and attribute.n_levels <= _MAX_CATEGORIES
@@ -145,8 +146,11 @@ def _trees(trained: NDArray[np.int32], tested: NDArray[np.int32], schema: Schema
         if index != where
     ]
     model = HistGradientBoostingClassifier(categorical_features=nominal, random_state=_SEED)
-    model.fit(_codes(trained, where), trained[where])
-    return model.classes_, model.predict_proba(_codes(tested, where))
+    # On tables this small more threads gain little, and on a busy machine they wait for each other a hundred times as
+    # long as they work.
+    with threadpool_limits(1):
+        model.fit(_codes(trained, where), trained[where])
+        return model.classes_, model.predict_proba(_codes(tested, where))
 
 
 def _codes(codes: NDArray[np.int32], where: int) -> NDArray[np.float64]:

@@ -50,7 +50,7 @@ def count_codes(codes: NDArray[np.int32], schema: Schema) -> Counts:
     for index, (start, size) in enumerate(zip(offsets, schema.sizes, strict=False)):
         column = codes[index]
         counts.one_way[start : start + size] = np.bincount(column[column >= 0], minlength=size)
-    count_pairs(codes, offsets, counts.pairs)
+    count_pairs(np.ascontiguousarray(codes), offsets, counts.pairs)
     return Counts(n_rows=codes.shape[1], one_way=counts.one_way, pairs=counts.pairs)
 
 

@@ -97,8 +97,8 @@ class _Sketch:
             edge = parse_edge(text, kind)
             digits = text.lstrip("+-")
             # A leading zero makes an identifier (a ZIP code), a long integer too; neither is a quantity.
-            coded = digits[:1] == "0" and digits[1:2].isdigit()
-            coded = coded or (digits.isdigit() and len(digits) > _MOST_DIGITS)
+            zero = digits[:1] == "0" and digits[1:2].isdigit()
+            coded = kind in ("integer", "real") and (zero or (digits.isdigit() and len(digits) > _MOST_DIGITS))
             dated = kind in ("date", "datetime") and not (len(text) > 8 and text[4:5] == "-")
             partial = kind == "integer" and isinstance(edge, float)
             timed = kind == "date" and len(text) > 10

@@ -2,15 +2,17 @@
 
 Everything about the table's shape (does it exist, has it a header, has every attribute a column) is settled before the
 first row is read. Text files are read as bytes without guessing types, because a guess, and the error when it turns out
-wrong, would depend on the rows. A CSV row with too few or too many fields becomes a row of nulls.
+wrong, would depend on the rows. A CSV row with too few or too many fields becomes a row of nulls; bytes that are not
+UTF-8 become the replacement character.
 """
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -169,7 +171,7 @@ def _open_csv(path: Path, delimiter: str) -> Source:
         with pa.input_stream(str(path), compression="detect") as stream:
             try:
                 batches = arrow_csv.open_csv(
-                    stream,
+                    pa.lib.TransformInputStream(stream, _readable()),
                     read_options=arrow_csv.ReadOptions(block_size=_CSV_BLOCK),
                     parse_options=arrow_csv.ParseOptions(
                         delimiter=delimiter,
@@ -195,6 +197,12 @@ def _open_csv(path: Path, delimiter: str) -> Source:
             yield pa.record_batch({name: pa.nulls(rows, pa.binary()) for name in names})
 
     return Source(name=f"file '{path}'", columns=columns, _open=read)
+
+
+def _readable() -> Callable[[pa.Buffer], bytes]:
+    """A filter that replaces what is not UTF-8: Arrow shows ragged rows as text and would fail on it."""
+    decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+    return lambda block: decoder.decode(bytes(block), final=not len(block)).encode()
 
 
 def _header(path: Path, delimiter: str) -> tuple[str, ...]:

@@ -1,0 +1,214 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+import pytest
+
+from sklar.copula import latent
+from sklar.copula.latent import (
+    BLOCK_ROWS,
+    Fit,
+    Kind,
+    LatentModel,
+    Loss,
+    Start,
+    fit_latent,
+    independent,
+    predict_pairs,
+    sample_latent,
+    softmax,
+)
+from sklar.denoise import Targets, denoise_tables
+from sklar.schema import Schema
+from sklar.tables import above_diagonal
+from tests.test_denoise import mixture_joint, noisy_estimates, schema_of
+
+
+def random_model(schema: Schema, components: int, seed: int = 0) -> LatentModel:
+    logits = 2 * np.random.default_rng(seed).standard_normal((components, schema.n_levels), dtype=np.float32)
+    return LatentModel(schema=schema, probabilities=softmax(logits, schema.offsets))
+
+
+def exact_targets(schema: Schema, joint: np.ndarray) -> Targets:
+    return denoise_tables(noisy_estimates(schema, joint, 1_000_000, 1e-6), np.diag(joint).copy())
+
+
+def drawn(model: LatentModel, rows: int, seed: int) -> np.ndarray:
+    return np.concatenate(list(sample_latent(model, rows, seed)), axis=1)
+
+
+def pair_frequencies(schema: Schema, codes: np.ndarray) -> np.ndarray:
+    dummies = np.zeros((codes.shape[1], schema.n_levels), dtype=np.float32)
+    for code, offset in zip(codes, schema.offsets, strict=False):
+        dummies[np.arange(codes.shape[1]), offset + code] = 1
+    return dummies.T @ dummies / np.float32(codes.shape[1])
+
+
+def test_softmax_sums_to_one_within_attributes() -> None:
+    schema = schema_of(2, 1, 3)
+    weights = softmax(np.array([[0, 0, 500, -1000, 0, 1000]], dtype=np.float32), schema.offsets)
+    assert np.allclose(weights, [[0.5, 0.5, 1, 0, 0, 1]])
+
+
+def test_predicted_pairs_equal_enumeration() -> None:
+    schema = schema_of(2, 3, 2)
+    model = random_model(schema, 4)
+    joint = np.zeros((7, 7))
+    for component in model.probabilities.astype(np.float64):
+        for codes in product(*(range(size) for size in schema.sizes)):
+            at = schema.offsets[:-1] + np.array(codes)
+            chance = component[at].prod() / 4
+            for i, j in product(range(3), repeat=2):
+                if i != j:
+                    joint[at[i], at[j]] += chance
+    assert np.allclose(predict_pairs(model), joint, atol=1e-6)
+
+
+@pytest.mark.parametrize("strip", [3, 1024])
+def test_strips_cover_the_square(strip: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(latent, "_STRIP", strip)
+    model = random_model(schema_of(2, 3, 2), 5)
+    parts = list(latent.predicted_strips(model.probabilities))
+    whole = np.concatenate([part for _, part in parts])
+    assert np.allclose(whole, model.probabilities.T @ model.probabilities, atol=1e-6)
+    assert np.concatenate([np.arange(7)[part] for part, _ in parts]).tolist() == list(range(7))
+
+
+@pytest.mark.parametrize("strip", [4, 1024])
+@pytest.mark.parametrize("shrinkage", [0.0, 0.4])
+def test_gradient_equals_finite_differences(shrinkage: float, strip: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(latent, "_STRIP", strip)
+    schema = schema_of(2, 3, 4)
+    estimates = noisy_estimates(schema, mixture_joint(schema, 3, 0), 1_000, 20.0)
+    sd = np.array([[0.0, 20.0, 30.0], [20.0, 0.0, 50.0], [30.0, 50.0, 0.0]])
+    targets = denoise_tables(replace(estimates, pair_sd=sd), np.diag(mixture_joint(schema, 3, 0)).copy())
+    loss = Loss(targets, shrinkage)
+    logits = np.random.default_rng(1).standard_normal((3, 9)).astype(np.float32)
+    weights = softmax(logits.copy(), schema.offsets)
+    gradient = loss.gradient(weights)
+    latent._through_softmax(gradient, weights, schema.offsets)
+    for at in np.ndindex(logits.shape):
+        step = np.zeros_like(logits)
+        step[at] = 0.03
+        up, down = (loss.value(softmax(logits + s * step, schema.offsets)) for s in (1, -1))
+        # `gradient` is D / 2 times the derivative.
+        assert np.isclose(gradient[at], (up - down) / 0.06 * 3 / 2, atol=2e-4, rtol=2e-2)
+
+
+@pytest.mark.parametrize("kind", ["mixture", "factor"])
+def test_fit_recovers_the_tables_of_a_known_mixture(kind: Kind) -> None:
+    schema = schema_of(3, 4, 2, 5)
+    joint = mixture_joint(schema, 3, 2)
+    targets = exact_targets(schema, joint)
+    model = fit_latent(targets, 0.0, Start(kind=kind, components=60, rank=6), steps=500, fits=2)
+    up = above_diagonal(schema)
+    pairs = schema.n_attributes * (schema.n_attributes - 1) / 2
+    total_variation = np.abs(predict_pairs(model) - joint)[up].sum() / 2 / pairs
+    levels = np.diag(joint)
+    assert np.abs(np.outer(levels, levels) - joint)[up].sum() / 2 / pairs > 0.1
+    assert total_variation < (0.01 if kind == "mixture" else 0.03)
+    assert np.abs(model.probabilities.mean(axis=0) - levels).max() < 0.01
+
+
+def test_a_fit_is_deterministic_and_its_loss_falls() -> None:
+    schema = schema_of(3, 4, 2)
+    targets = exact_targets(schema, mixture_joint(schema, 3, 2))
+    loss = Loss(targets, 0.0)
+    first, second = Fit(loss, Start(components=20)), Fit(loss, Start(components=20))
+    before = loss.value(first.probabilities)
+    for _ in range(50):
+        first.step()
+        second.step()
+    assert np.array_equal(first.probabilities, second.probabilities)
+    assert loss.value(first.probabilities) < 0.1 * before
+
+
+def test_union_holds_every_fit() -> None:
+    schema = schema_of(2, 2)
+    targets = exact_targets(schema, mixture_joint(schema, 2, 0))
+    model = fit_latent(targets, 0.0, Start(components=10), steps=5, fits=3)
+    assert model.n_components == 30
+    alone = fit_latent(targets, 0.0, Start(components=10, seed=2), steps=5, fits=1)
+    assert np.array_equal(model.probabilities[20:], alone.probabilities)
+
+
+def test_sample_has_the_models_tables() -> None:
+    schema = schema_of(2, 5, 3, 9)
+    model, rows = random_model(schema, 7), 200_000
+    codes = drawn(model, rows, 3)
+    assert codes.shape == (4, rows)
+    assert codes.dtype == np.int32
+    assert (codes.min(axis=1) >= 0).all()
+    assert (codes.max(axis=1) < schema.sizes).all()
+    frequencies, expected = pair_frequencies(schema, codes), predict_pairs(model)
+    up = above_diagonal(schema)
+    sd = np.sqrt(expected * (1 - expected) / rows)[up]
+    # Allotted systematically, tables vary less than independent draws would: 5 sd is never reached by chance.
+    assert (np.abs(frequencies - expected)[up] < 5 * sd + 1e-5).all()
+    blocks = -(-rows // BLOCK_ROWS)
+    margin_error = np.abs(np.diag(frequencies) - model.probabilities.mean(axis=0)) * rows
+    assert margin_error.max() < 6 * blocks
+
+
+def test_every_draw_has_the_right_expectation() -> None:
+    schema = schema_of(3, 4)
+    model = random_model(schema, 5, seed=4)
+    # Blocks of few rows: rounding is at its coarsest.
+    tables = np.mean([pair_frequencies(schema, drawn(model, 17, seed)) for seed in range(2_000)], axis=0)
+    expected = predict_pairs(model)
+    up = above_diagonal(schema)
+    assert np.abs(tables - expected)[up].max() < 5 * 0.5 / np.sqrt(17 * 2_000)
+    assert np.abs(np.diag(tables) - model.probabilities.mean(axis=0)).max() < 5 * 0.5 / np.sqrt(17 * 2_000)
+
+
+def test_three_way_tables_match_too() -> None:
+    schema = schema_of(2, 2, 2)
+    model = random_model(schema, 3, seed=9)
+    codes = drawn(model, 100_000, 0)
+    ones = model.probabilities.astype(np.float64)[:, [1, 3, 5]].prod(axis=1).mean()
+    assert abs(codes.all(axis=0).mean() - ones) < 5 * np.sqrt(ones / 100_000)
+
+
+def test_a_seed_gives_the_same_rows_and_a_longer_table_begins_alike() -> None:
+    model = random_model(schema_of(2, 3), 4)
+    codes = drawn(model, 2 * BLOCK_ROWS, 5)
+    assert np.array_equal(codes, drawn(model, 2 * BLOCK_ROWS, 5))
+    assert np.array_equal(codes, drawn(model, 2 * BLOCK_ROWS + 7, 5)[:, : 2 * BLOCK_ROWS])
+    assert not np.array_equal(codes, drawn(model, 2 * BLOCK_ROWS, 6))
+    assert not np.array_equal(codes[:, :BLOCK_ROWS], codes[:, BLOCK_ROWS:])
+    assert [block.shape for block in sample_latent(model, BLOCK_ROWS + 1, 0)] == [(2, BLOCK_ROWS), (2, 1)]
+
+
+def test_rows_are_not_sorted_by_component() -> None:
+    schema = schema_of(2, 2)
+    model = LatentModel(schema=schema, probabilities=np.array([[1, 0, 1, 0], [0, 1, 0, 1]], dtype=np.float32))
+    codes = drawn(model, 10_000, 0)
+    assert codes[0].sum() == 5_000
+    assert np.array_equal(codes[0], codes[1])
+    assert abs(codes[0, :5_000].sum() - 2_500) < 200
+
+
+def test_a_level_with_no_chance_is_never_drawn() -> None:
+    schema = schema_of(4, 1, 3)
+    levels = np.array([0.3, 0.0, 0.7, 0.0, 1.0, 0.0, 0.1, 0.9])
+    codes = drawn(independent(schema, levels), 50_000, 1)
+    assert set(np.unique(codes[0])) == {0, 2}
+    assert not codes[1].any()
+    assert set(np.unique(codes[2])) == {1, 2}
+
+
+def test_more_components_than_rows() -> None:
+    schema = schema_of(3, 2)
+    codes = drawn(random_model(schema, 500), 20, 0)
+    assert codes.shape == (2, 20)
+    assert (codes >= 0).all()
+    assert (codes.max(axis=1) < schema.sizes).all()
+
+
+def test_one_attribute_of_one_level() -> None:
+    schema = schema_of(1)
+    targets = exact_targets(schema, np.ones((1, 1)))
+    model = fit_latent(targets, 0.0, Start(components=5), steps=3, fits=1)
+    assert not drawn(model, 100, 0).any()

@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import numpy as np
+
+from sklar.copula.latent import Start, predict_pairs
+from sklar.copula.thinning import Choice, choose, fit_auto, step_limit, thin, union_size
+from sklar.tables import above_diagonal
+from tests.test_denoise import mixture_joint, noisy_estimates, schema_of
+
+
+def test_halves_are_unbiased_independent_and_wider() -> None:
+    schema = schema_of(40, 50, 60)
+    d, sd, n = schema.n_levels, 25.0, 10_000
+    joint = mixture_joint(schema, 2, 0)
+    estimates = noisy_estimates(schema, joint, n, sd, seed=1, one_way_sd=10.0)
+    train, held = thin(estimates, np.random.Generator(np.random.SFC64(0)), 0.5)
+    up = above_diagonal(schema)
+    a, b = (train.pairs - n * joint)[up], (held.pairs - n * joint)[up]
+    assert abs(np.corrcoef(a, b)[0, 1]) < 5 / np.sqrt(a.size)
+    assert abs(a.mean()) < 5 * sd * 1.25**0.5 / np.sqrt(a.size)
+    assert abs(b.mean()) < 5 * sd * 5**0.5 / np.sqrt(b.size)
+    assert np.isclose(a.std(), train.pair_sd[0, 1], rtol=0.05)
+    assert np.isclose(b.std(), held.pair_sd[0, 1], rtol=0.05)
+    assert np.isclose(held.one_way_sd[0], 10.0 * 5**0.5)
+    assert np.isclose((held.one_way - n * np.diag(joint)).std(), 10.0 * 5**0.5, rtol=0.3)
+    # What was measured is their inverse-variance average.
+    assert np.allclose((train.pairs / 1.25 + held.pairs / 5) / (1 / 1.25 + 1 / 5), estimates.pairs)
+    assert not train.pairs[~up].any()
+    assert d == 150
+
+
+def test_pure_noise_is_left_independent() -> None:
+    schema = schema_of(*[4] * 8)
+    levels = np.full(32, 0.25)
+    joint = np.outer(levels, levels)
+    np.fill_diagonal(joint, levels)
+    estimates = noisy_estimates(schema, joint, 1_000, 100.0, seed=3)
+    choice = choose(estimates)
+    assert choice.steps <= 20
+    model, decisions = fit_auto(estimates)
+    assert decisions["steps"] == choice.steps
+    pairs, levels = predict_pairs(model), model.probabilities.mean(axis=0)
+    assert np.abs(pairs - np.outer(levels, levels))[above_diagonal(schema)].sum() / 2 / 28 < 0.03
+
+
+def test_structure_far_above_the_noise_is_found() -> None:
+    schema = schema_of(3, 4, 5, 3, 4)
+    joint = mixture_joint(schema, 4, 2)
+    estimates = noisy_estimates(schema, joint, 50_000, 100.0)
+    model, decisions = fit_auto(estimates)
+    assert decisions["kind"] in ("mixture", "factor")
+    assert decisions["steps"] >= 50
+    assert 0 < decisions["gain_over_independence"] < 1
+    assert len(decisions["tried"]) == 4
+    up = above_diagonal(schema)
+    levels = np.diag(joint)
+    error, alone = (np.abs(table - joint)[up].sum() for table in (predict_pairs(model), np.outer(levels, levels)))
+    assert error < 0.2 * alone
+    assert error < 0.8 * np.abs(estimates.pairs / 50_000 - joint)[up].sum()
+
+
+def test_a_fit_is_a_function_of_the_tables() -> None:
+    schema = schema_of(3, 2, 4)
+    estimates = noisy_estimates(schema, mixture_joint(schema, 2, 2), 5_000, 50.0)
+    first, second = fit_auto(estimates, kinds=("mixture",)), fit_auto(estimates, kinds=("mixture",))
+    assert np.array_equal(first[0].probabilities, second[0].probabilities)
+    assert first[1] == second[1]
+
+
+def test_one_attribute_is_independent() -> None:
+    schema = schema_of(4)
+    estimates = noisy_estimates(schema, np.eye(4) / 4, 1_000, 10.0)
+    model, decisions = fit_auto(estimates)
+    assert decisions["kind"] == "independence"
+    assert model.n_components == 1
+    assert step_limit(estimates) == 0
+
+
+def test_wide_tables_unite_fewer_fits() -> None:
+    choice = Choice(start=Start(), shrinkage=0.0, steps=400, gain=0.5, tried=())
+    assert union_size(200, choice) == 8
+    assert 2 <= union_size(4_000, choice) < 8
+    assert union_size(20_000, choice) == 2

@@ -1,0 +1,175 @@
+"""The experiments' pure functions, and that one of them runs from end to end."""
+
+from __future__ import annotations
+
+import doctest
+import json
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from experiments import data, errors, illustrations, paper, record, runtimes
+from sklar.evaluate import evaluate
+from tests.evaluate.tables import SCHEMA, records
+
+needs_data = pytest.mark.skipif(not data.DEFAULT_FOLDER.is_dir(), reason="needs ../shared/data")
+
+ADULT_SIZES = (16, 9, 16, 16, 7, 15, 6, 5, 2, 20, 18, 20, 42, 2)
+
+
+def test_the_order_given_to_categories_decides_pearson() -> None:
+    assert illustrations.pearson_of_maps((1, 2, 3)) == pytest.approx(1.0)
+    assert illustrations.pearson_of_maps((3, 1, 2)) == pytest.approx(-0.426, abs=5e-4)
+
+
+def test_a_copula_through_numbers_gives_the_papers_counts() -> None:
+    first = illustrations.through_numbers((1, 2, 3))
+    np.testing.assert_allclose(first, (100, 200, 100), atol=1e-6)
+    # The paper's counts are one draw of 400 rows: an sd of about 6 to 10 each.
+    np.testing.assert_allclose(first, paper.THROUGH_NUMBERS["1, 2, 3"], atol=25)
+    second = illustrations.through_numbers((3, 1, 2), margin_follows=False)
+    np.testing.assert_allclose(second, paper.THROUGH_NUMBERS["3, 1, 2"], atol=15)
+
+
+def test_a_copula_through_numbers_is_what_a_simulation_draws() -> None:
+    r = illustrations.pearson_of_maps((3, 1, 2))
+    drawn = np.random.default_rng(0).multivariate_normal([0, 0], [[1, r], [r, 1]], 400_000)
+    x = np.searchsorted(np.quantile(drawn[:, 0], (0.25, 0.75)), drawn[:, 0]) + 1
+    # Divorced is 1 with a share of one half, Widowed 2 and Married 3 with a quarter each.
+    y = np.searchsorted(np.quantile(drawn[:, 1], (0.5, 0.75)), drawn[:, 1]) + 1
+    counts = [np.mean((x == a) & (y == b)) * 400 for a, b in zip((1, 2, 3), (3, 1, 2), strict=True)]
+    np.testing.assert_allclose(illustrations.through_numbers((3, 1, 2)), counts, atol=1.0)
+
+
+@pytest.mark.parametrize("n", [10, 100])
+@pytest.mark.parametrize("share", [0.2, 0.5, 1.0])
+def test_the_reversed_prefix_formula_with_its_sign_mended(n: int, share: float) -> None:
+    computed, formula, printed = illustrations.reversed_prefix(n, share)
+    assert computed == pytest.approx(formula)
+    assert printed <= formula
+    if share < 1:
+        assert printed != pytest.approx(computed, rel=1e-3)
+
+
+@pytest.mark.parametrize("n", [5, 1000])
+def test_one_row_moves_pearson_by_a_quarter_and_more(n: int) -> None:
+    before, after = illustrations.pearson_jump(n)
+    assert before == pytest.approx(1.0)
+    assert after == pytest.approx(np.sqrt((n - 2) / (2 * (n - 1))))
+    assert before - after > 0.29
+
+
+def test_what_the_literal_algorithm_costs_on_adult() -> None:
+    assert sum(ADULT_SIZES) == 194
+    assert illustrations.claimed_cost(ADULT_SIZES) == 105
+    assert illustrations.ratio_cost(ADULT_SIZES) == 210
+    assert illustrations.literal_cost(ADULT_SIZES) == 4708
+
+
+def moved_dummy_pairs(sizes: tuple[int, int], before: tuple[int, int], after: tuple[int, int]) -> int:
+    """How many 2 x 2 tables of dummy pairs change when a row moves, and each by one in two cells."""
+    moved = 0
+    for i, j in product(range(sizes[0]), range(sizes[1])):
+        cells = [((row[0] == i), (row[1] == j)) for row in (before, after)]
+        moved += cells[0] != cells[1]
+    return moved
+
+
+def test_the_literal_cost_is_what_a_row_can_move() -> None:
+    sizes = (3, 4)
+    rows = list(product(range(3), range(4)))
+    worst = max(moved_dummy_pairs(sizes, before, after) for before in rows for after in rows)
+    assert worst == 2 * (3 + 4 - 2)
+    # Two dummies of each of two attributes, and the dummy pairs of their one pair.
+    assert illustrations.literal_cost(sizes) == 2 * 2 + worst
+
+
+def test_doctests() -> None:
+    assert doctest.testmod(illustrations).failed == 0
+
+
+def test_spread_and_table() -> None:
+    assert record.spread([17.2, 18.0, 18.9]) == "18 (17-19)"
+    assert record.spread([1.04, 1.04]) == "1.0"
+    assert record.spread([0.5, 0.7], 3) == "0.600 (0.500-0.700)"
+    assert record.table(["", "a"], [["x", 1]]) == "|  | a |\n| --- | ---: |\n| x | 1 |\n"
+
+
+def test_headers_hold_no_paths_and_no_host_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.argv", ["x", "--data", "/home/someone/data", "--out=/tmp/x", "--full"])
+    header = record.header("errors", epsilon=1.0)
+    assert header["command"] == "python -m experiments.errors --data DIR --out=DIR --full"
+    assert {"python", "numpy", "sklar", "sampling_seeds", "noise", "epsilon"} <= set(header)
+    assert "/" not in json.dumps({key: value for key, value in header.items() if key != "command"})
+
+
+def test_a_summary_has_every_run() -> None:
+    runs = [evaluate(records(60, 0), records(60, seed), SCHEMA) for seed in (1, 2, 3)]
+    found = record.summary(runs)
+    best = [run.result("two-way").errors.best(95) for run in runs]
+    assert found["classes"]["two-way"]["95"]["average"] == [round(each.average, 3) for each in best]
+    assert found["valid_share"] == [1.0, 1.0, 1.0]
+
+
+def test_missing_data_is_said_with_the_remedy(tmp_path: Path) -> None:
+    outcome = CliRunner().invoke(illustrations.main, ["--data", str(tmp_path), "--out", str(tmp_path)])
+    assert outcome.exit_code == 1
+    assert "needs adult.csv and adult.toml" in outcome.output
+    assert "--data DIR" in outcome.output
+
+
+def test_generated_tables_are_measured_and_timed() -> None:
+    with data.generated("census", 500) as dataset:
+        found = runtimes.measure(dataset)
+        assert found["rows"] == 500
+        assert set(found["seconds"]) == set(runtimes.STAGES)
+    assert not dataset.path.exists()
+    assert "cores" in runtimes.machine()
+
+
+def test_the_paper_s_table_is_whole() -> None:
+    assert set(paper.ERRORS) == {"adult", "hospital", "dss"}
+    for outputs in paper.ERRORS.values():
+        assert set(outputs) == {"dpc", "Lap"}
+        for kinds in outputs.values():
+            assert all(len(printed) == 3 for printed in kinds.values())
+            assert set(kinds) <= set(record.CLASSES)
+
+
+@needs_data
+def test_illustrations_run_from_end_to_end(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    outcome = CliRunner().invoke(illustrations.main, ["--out", str(tmp_path)])
+    assert outcome.exit_code == 0, outcome.output
+    assert {path.name for path in tmp_path.iterdir()} == {
+        f"illustrations.{kind}" for kind in ("json", "md", "svg", "png")
+    }
+    document = json.loads((tmp_path / "illustrations.json").read_text(encoding="utf-8"))
+    assert document["results"]["literal_cost_adult"]["noisy cells"]["in_units_of_epsilon_each"] == 4708
+
+
+RESULTS = record.RESULTS / "errors.json"
+
+
+@pytest.mark.skipif(not RESULTS.is_file(), reason="needs the recorded results")
+def test_recorded_errors_on_adult_are_within_a_fifth_of_the_papers() -> None:
+    document = json.loads(RESULTS.read_text(encoding="utf-8"))
+    ratios = errors.ratios(document["results"])
+    assert len(ratios) == 2 * 3 * 5
+    outside = {name: round(ratio, 2) for name, ratio in ratios.items() if not 0.8 <= ratio <= 1.25}
+    assert not outside
+    assert document["ours_over_paper_adult"] == {name: round(ratio, 3) for name, ratio in ratios.items()}
+
+
+@pytest.mark.skipif(not RESULTS.is_file(), reason="needs the recorded results")
+def test_recorded_results_are_small_and_name_no_place() -> None:
+    for path in record.RESULTS.iterdir():
+        assert path.stat().st_size < 500_000, path.name
+        if path.suffix in (".json", ".md", ".svg"):
+            text = path.read_text(encoding="utf-8")
+            assert "/work/" not in text
+            assert "/home/" not in text
+            assert "/tmp/" not in text
