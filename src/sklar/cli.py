@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sklar.errors import SklarError
+from sklar.progress import watch
 
 if TYPE_CHECKING:
     from sklar.model import Model
@@ -383,6 +384,88 @@ def demo(out: Path, rows: int, epsilon: float) -> None:
         lines = run(out, rows=rows, epsilon=epsilon, progress=progress)
     for line in lines:
         click.echo(line)
+
+
+@cli.command()
+@click.argument("real", type=click.Path(path_type=Path))
+@click.argument("synthetic", type=click.Path(path_type=Path))
+@click.option("--schema", "schema_path", required=True, type=click.Path(path_type=Path), metavar="S.toml")
+@click.option("--json", "json_path", type=click.Path(path_type=Path), metavar="OUT.json", help="All figures as JSON.")
+@click.option(
+    "--plot", "plot_path", type=click.Path(path_type=Path), metavar="OUT.png|.svg", help="CDFs of the errors."
+)
+@click.option("--target", help="An attribute to predict: trains on both tables, tests on --test.")
+@click.option("--test", type=click.Path(path_type=Path), help="Real rows kept apart, for --target.")
+def evaluate(
+    real: Path,
+    synthetic: Path,
+    schema_path: Path,
+    json_path: Path | None,
+    plot_path: Path | None,
+    target: str | None,
+    test: Path | None,
+) -> None:
+    """Compare SYNTHETIC with the REAL rows, for the custodian's eyes only.
+
+    \b
+      sklar evaluate adult.csv synthetic.csv --schema adult.toml --plot PRIVATE.png
+    """
+    import json
+
+    from sklar.evaluate import evaluate as judge
+    from sklar.evaluate import plot
+    from sklar.output import check_target, write_text
+    from sklar.schema import Schema
+
+    if json_path:
+        check_target(json_path, (".json",))
+    if plot_path:
+        check_target(plot_path, (".png", ".svg"))
+    with _progress() as progress:
+        found = judge(real, synthetic, Schema.load(schema_path), target=target, test=test, progress=progress)
+    for line in found.lines():
+        click.echo(line)
+    if json_path:
+        write_text(json_path, json.dumps(found.to_dict(), indent=1) + "\n")
+    if plot_path:
+        plot(found, plot_path)
+    for path in filter(None, (json_path, plot_path)):
+        click.echo(f"PRIVATE as well: {path}")
+
+
+@cli.command()
+@click.argument("shape", type=click.Choice(["census", "hospital", "dss", "syn1", "syn2"]))
+@click.option("--rows", type=int, help="Rows to generate.  [default: census 30,000, hospital 10,000, others 5,240,260]")
+@click.option("--seed", type=int, default=0, show_default=True, help="Another seed, another table.")
+@_OUT
+@click.option(
+    "--schema",
+    "schema_path",
+    required=True,
+    type=click.Path(path_type=Path),
+    metavar="S.toml",
+    help="Where its public schema goes.",
+)
+def generate(shape: str, rows: int | None, seed: int, out: Path, schema_path: Path) -> None:
+    """Generate a test table of a given SHAPE, with its schema: nothing in it is about anyone.
+
+    \b
+      sklar generate dss --rows 100000 --out dss.parquet --schema dss.toml
+    """
+    from sklar.generate import SHAPES, schema_toml
+    from sklar.generate import generate as make
+    from sklar.output import SUFFIXES, check_target, write_batches, write_text
+
+    check_target(out, SUFFIXES)
+    check_target(schema_path, (".toml",))
+    arrow_schema, batches = make(shape, rows=rows, seed=seed)
+    with _progress() as progress:
+        progress.stage("generate", total=rows or SHAPES[shape].rows, unit="rows")
+        write_batches(out, arrow_schema, watch(batches, progress), None)
+    write_text(schema_path, schema_toml(shape))
+    click.echo(
+        f"{rows or SHAPES[shape].rows:,} rows of {SHAPES[shape].description} in {out}, the schema in {schema_path}."
+    )
 
 
 def main() -> None:

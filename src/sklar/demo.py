@@ -10,7 +10,7 @@ from sklar.margins import pool
 from sklar.output import write_batches, write_text
 from sklar.private.count import Counts, count
 from sklar.private.read import open_source
-from sklar.progress import Progress
+from sklar.progress import Progress, watch
 from sklar.release import fit
 from sklar.schema import Schema
 
@@ -30,8 +30,7 @@ def run(folder: Path, *, rows: int, epsilon: float, progress: Progress) -> list[
     )
     progress.stage("generate", total=rows, unit="rows")
     arrow_schema, batches = generate("census", rows=rows, seed=_SEED)
-    write_batches(original, arrow_schema, batches, None)
-    progress.advance(rows)
+    write_batches(original, arrow_schema, watch(batches, progress), None)
     write_text(described, schema_toml("census"))
 
     schema = Schema.load(described)

@@ -28,7 +28,7 @@ from sklar.decode import decode, decode_dummies, dummy_schema, record_schema
 from sklar.errors import ModelError, SklarError
 from sklar.output import SUFFIXES, check_target, replacing, write_batches
 from sklar.plan import Plan
-from sklar.progress import SILENT, Progress
+from sklar.progress import SILENT, Progress, watch
 from sklar.schema import Schema
 from sklar.tables import Certificate, NoisyTables, above_diagonal
 
@@ -101,13 +101,8 @@ class Model:
         target = check_target(path, SUFFIXES)
         batches = self.sample_batches(rows, seed=seed)
         progress.stage("sample", total=self.n_rows if rows is None else rows, unit="rows")
-
-        def watched() -> Iterator[pa.RecordBatch]:
-            for batch in batches:
-                yield batch
-                progress.advance(batch.num_rows)
-
-        write_batches(target, self.arrow_schema, watched(), None if self.dummies else self.schema)
+        described = None if self.dummies else self.schema
+        write_batches(target, self.arrow_schema, watch(batches, progress), described)
 
     def summary(self) -> list[str]:
         """What was released and what it cost, in a few lines."""

@@ -105,10 +105,25 @@ def _write_csv(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch],
     options = csv.WriteOptions(quoting_style=style, quoting_header=style)
     missing = {} if described is None else {attribute.name: attribute.missing for attribute in described.attributes}
     filled = [name for name in schema.names if missing.get(name)]
+    # Times whose bins have whole seconds are drawn in whole seconds: six zeros more would only be noise to a reader.
+    times = (
+        []
+        if described is None
+        else [
+            attribute.name
+            for attribute in described.attributes
+            if attribute.kind == "datetime" and not any(edge % 1_000_000 for edge in attribute.edges)
+        ]
+    )
+    for name in times:
+        schema = schema.set(schema.get_field_index(name), pa.field(name, pa.timestamp("s")))
     for name in filled:
         schema = schema.set(schema.get_field_index(name), pa.field(name, pa.string()))
     with csv.CSVWriter(path, schema, write_options=options) as writer:
         for batch in batches:
+            for name in times:
+                index = batch.schema.get_field_index(name)
+                batch = batch.set_column(index, name, batch.column(index).cast(pa.timestamp("s")))
             for name in filled:
                 index = batch.schema.get_field_index(name)
                 text = batch.column(index).cast(pa.string()).fill_null(missing[name])

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Iterable, Iterator
+from typing import Protocol, TypeVar
 
 
 class Progress(Protocol):
@@ -13,6 +14,24 @@ class Progress(Protocol):
 
     def advance(self, steps: int) -> None:
         """So many more steps of the present stage are done."""
+
+
+class Sized(Protocol):
+    """A batch of rows."""
+
+    @property
+    def num_rows(self) -> int:
+        """How many."""
+
+
+B = TypeVar("B", bound=Sized)
+
+
+def watch(batches: Iterable[B], progress: Progress) -> Iterator[B]:
+    """The same batches, telling `progress` of each one that has been taken care of."""
+    for batch in batches:
+        yield batch
+        progress.advance(batch.num_rows)
 
 
 class Silent:

@@ -34,13 +34,12 @@ def test_pure_noise_is_left_independent() -> None:
     levels = np.full(32, 0.25)
     joint = np.outer(levels, levels)
     np.fill_diagonal(joint, levels)
-    estimates = noisy_estimates(schema, joint, 1_000, 100.0, seed=3)
-    choice = choose(estimates)
-    assert choice.steps <= 20
-    model, decisions = fit_auto(estimates)
-    assert decisions["steps"] == choice.steps
-    pairs, levels = predict_pairs(model), model.probabilities.mean(axis=0)
-    assert np.abs(pairs - np.outer(levels, levels))[above_diagonal(schema)].sum() / 2 / 28 < 0.03
+    for seed in range(8):
+        estimates = noisy_estimates(schema, joint, 1_000, 30.0, seed=seed)
+        model, decisions = fit_auto(estimates)
+        assert decisions["kind"] == "independence"
+        assert decisions["steps"] == choose(estimates).steps == 0
+        assert model.n_components == 1
 
 
 def test_structure_far_above_the_noise_is_found() -> None:

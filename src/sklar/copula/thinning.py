@@ -39,6 +39,8 @@ PATIENCE = 60
 SHRINKAGES = (0.0, 0.4)
 SDS = (1.0, 0.5)
 PREFERENCE = 0.01
+# A gain over independence must be so many times its sd by chance.
+SIGNIFICANT = 3.0
 MAX_STEPS = 1200
 COMPONENTS: Mapping[Kind, int] = MappingProxyType({"mixture": 150, "factor": 500})
 FITS: Mapping[Kind, int] = MappingProxyType({"mixture": 8, "factor": 2})
@@ -104,49 +106,75 @@ class Split:
         for first in range(0, block.size, 1024):
             strip = slice(first, first + 1024)
             self._weights[strip][block[strip, None] >= block[None, :]] = 0.0
-        self.independence = self.score([self.targets.levels.astype(np.float32)[None, :]])
+        self._levels = self.targets.levels.astype(np.float32)
+        off = ~np.eye(estimates.schema.n_attributes, dtype=bool)
+        # precision is sigma^-2 of the training half over its mean.
+        variance = (held.pair_sd[off] / held.n_rows) ** 2
+        self._kappa = float(np.mean(self.targets.precision[off] * variance))
+        self._scale = 1.0
+        self._scale = self.score(self._levels[None, :])[0]
 
-    def score(self, fits: Sequence[NDArray[np.float32]]) -> float:
-        """Weighted squared error of the held-out tables as the union of these fits predicts them; lower is better."""
-        probabilities = np.concatenate(fits) if len(fits) > 1 else fits[0]
-        total = 0.0
+    def score(self, probabilities: NDArray[np.float32]) -> tuple[float, float]:
+        """Weighted squared error of the held-out tables under these components, and the sd of its gain by chance.
+
+        Both relative to the error of independence. With P the predicted tables, I independence, V the held-out ones
+        with noise sigma, and w = kappa / sigma^2 the weights, the noise in sum w (P - V)^2 - sum w (I - V)^2 is
+        -2 sum w (P - I) (V - E V), of variance 4 kappa sum w (P - I)^2.
+        """
+        error, distance = 0.0, 0.0
         for strip, predicted in predicted_strips(probabilities):
-            total += _error(predicted, self._held[strip], self._weights[strip], 1 / len(probabilities))
-        return total
+            parts = _error(
+                predicted,
+                self._held[strip],
+                self._weights[strip],
+                self._levels[strip],
+                self._levels,
+                len(probabilities),
+            )
+            error += parts[0]
+            distance += parts[1]
+        return error / self._scale, 2 * float(np.sqrt(self._kappa * distance)) / self._scale
 
 
 @numba.njit(cache=True, nogil=True, fastmath={"contract", "reassoc"})
 def _error(
-    predicted: NDArray[np.float32], held: NDArray[np.float32], weights: NDArray[np.float32], scale: float
-) -> float:
-    total = 0.0
+    predicted: NDArray[np.float32],
+    held: NDArray[np.float32],
+    weights: NDArray[np.float32],
+    rows: NDArray[np.float32],
+    columns: NDArray[np.float32],
+    components: int,
+) -> tuple[float, float]:
+    """Weighted squared distances of predicted tables from held-out ones and from independence."""
+    total, moved, scale = 0.0, 0.0, 1 / components
     for i in range(predicted.shape[0]):
         for j in range(predicted.shape[1]):
-            error = scale * predicted[i, j] - held[i, j]
-            total += weights[i, j] * error * error
-    return total
+            value = scale * predicted[i, j]
+            total += weights[i, j] * (value - held[i, j]) ** 2
+            moved += weights[i, j] * (value - rows[i] * columns[j]) ** 2
+    return total, moved
 
 
-def curve(splits: Sequence[Split], start: Start, shrinkage: float, *, max_steps: int, fits: int = 1) -> list[float]:
-    """Held-out error every `EVERY` steps, mean over splits, from independence on, until it stops falling."""
+def curve(splits: Sequence[Split], start: Start, shrinkage: float, *, max_steps: int) -> NDArray[np.float64]:
+    """Held-out error and the sd of its gain by chance every `EVERY` steps, shape (evaluations, 2), mean over splits.
+
+    The first row is independence, whose error is 1. Stops when the error has not fallen for `PATIENCE` steps.
+    """
     running = [
-        (split, [Fit(loss, replace(start, seed=start.seed + fits * index + k)) for k in range(fits)])
+        (split, Fit(Loss(split.targets, shrinkage), replace(start, seed=start.seed + index)))
         for index, split in enumerate(splits)
-        for loss in [Loss(split.targets, shrinkage)]
     ]
-    scores = [float(np.mean([split.independence for split in splits]))]
-    best, best_at = np.inf, 0
-    while (len(scores) - 1) * EVERY < max_steps:
-        for _, members in running:
-            for fit in members:
-                for _ in range(EVERY):
-                    fit.step()
-        scores.append(float(np.mean([split.score([f.probabilities for f in members]) for split, members in running])))
-        if scores[-1] < best:
-            best, best_at = scores[-1], len(scores)
-        elif (len(scores) - best_at) * EVERY >= PATIENCE:
+    rows, best, best_at = [np.array([1.0, 0.0])], np.inf, 0
+    while (len(rows) - 1) * EVERY < max_steps:
+        for _, fit in running:
+            for _ in range(EVERY):
+                fit.step()
+        rows.append(np.mean([split.score(fit.probabilities) for split, fit in running], axis=0))
+        if rows[-1][0] < best:
+            best, best_at = rows[-1][0], len(rows)
+        elif (len(rows) - best_at) * EVERY >= PATIENCE:
             break
-    return scores
+    return np.stack(rows)
 
 
 def choose(
@@ -167,9 +195,11 @@ def choose(
     tried: list[Trial] = []
 
     def attempt(start: Start, shrinkage: float) -> Trial:
-        scores = curve(splits, start, shrinkage, max_steps=limit)
-        best = int(np.argmin(scores))
-        tried.append(Trial(start=start, shrinkage=shrinkage, steps=best * EVERY, gain=1 - scores[best] / scores[0]))
+        errors, chance = curve(splits, start, shrinkage, max_steps=limit).T
+        best = int(np.argmin(errors))
+        if 1 - errors[best] <= SIGNIFICANT * chance[best]:
+            best = 0
+        tried.append(Trial(start=start, shrinkage=shrinkage, steps=best * EVERY, gain=float(1 - errors[best])))
         return tried[-1]
 
     chosen = max((attempt(first, shrinkage) for shrinkage in SHRINKAGES), key=lambda trial: trial.gain)

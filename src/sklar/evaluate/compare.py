@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from math import comb
 from typing import Any
 
@@ -132,11 +132,7 @@ def evaluate(
     if target is None:
         return evaluation
     progress.stage("learn")
-    scores = usefulness(real, synthetic, test, schema, target=target)
-    return Evaluation(**{name: getattr(evaluation, name) for name in _FIELDS}, scores=scores)
-
-
-_FIELDS = ("table", "real_rows", "synthetic_rows", "form", "valid_share", "triples", "results")
+    return replace(evaluation, scores=usefulness(real, synthetic, test, schema, target=target))
 
 
 def compare(true: Answers, given: Answers) -> Evaluation:
