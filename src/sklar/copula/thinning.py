@@ -40,7 +40,7 @@ SHRINKAGES = (0.0, 0.4)
 SDS = (1.0, 0.5)
 PREFERENCE = 0.01
 # A gain over independence must be so many times its sd by chance.
-SIGNIFICANT = 3.0
+SIGNIFICANT = 2.0
 MAX_STEPS = 1200
 COMPONENTS: Mapping[Kind, int] = MappingProxyType({"mixture": 150, "factor": 500})
 FITS: Mapping[Kind, int] = MappingProxyType({"mixture": 8, "factor": 2})

@@ -171,18 +171,20 @@ def answer_blocks(blocks: Iterable[NDArray[Any]], schema: Schema, asked: Triples
         step = max(64, _MAX_CELLS // d // 64 * 64)
         for start in range(0, whole.shape[1], step):
             part = whole[:, start : start + step]
-            starts, levels = _lists(part, offsets, form)
+            # The layouts are large: each is made only where it is read.
             if wide or asked.listed is not None:
                 bits = _bits(part, offsets, d, form)
-            if wide:
-                kernels.add_pair_bits(bits, block_of, offsets, pairs)
-            else:
-                kernels.add_pairs(starts, levels, block_of, pairs)
-            if asked.listed is None:
-                kernels.add_triples(starts, levels, block_of, offsets, asked.bases, triples)
-            else:
-                kernels.add_triple_bits(bits, asked.listed, triples)
-            one_way += np.bincount(levels, minlength=d)
+                if wide:
+                    kernels.add_pair_bits(bits, block_of, offsets, pairs)
+                if asked.listed is not None:
+                    kernels.add_triple_bits(bits, asked.listed, triples)
+            if not wide or asked.listed is None:
+                starts, levels = _lists(part, offsets, form)
+                if not wide:
+                    kernels.add_pairs(starts, levels, block_of, pairs)
+                if asked.listed is None:
+                    kernels.add_triples(starts, levels, block_of, offsets, asked.bases, triples)
+            one_way += _level_counts(part, schema, form)
             n_rows += part.shape[1]
             valid_rows += int(np.count_nonzero(valid(part, schema, form)))
     if n_rows == 0:
@@ -205,6 +207,14 @@ def valid(block: NDArray[Any], schema: Schema, form: Form) -> NDArray[np.bool_]:
         return np.asarray((block >= 0).all(axis=0))
     levels = np.add.reduceat(block.astype(np.uint16), schema.offsets[:-1], axis=0)
     return np.asarray((levels == 1).all(axis=0))
+
+
+def _level_counts(block: NDArray[Any], schema: Schema, form: Form) -> NDArray[np.int64]:
+    """How many rows have each level, shape (d,)."""
+    if form == "dummies":
+        return np.asarray(block.sum(axis=1, dtype=np.int64))
+    counts = (np.bincount(row[row >= 0], minlength=size) for row, size in zip(block, schema.sizes, strict=True))
+    return np.concatenate(list(counts))
 
 
 def _lists(block: NDArray[Any], offsets: NDArray[np.int64], form: Form) -> tuple[NDArray[np.int64], NDArray[np.int32]]:

@@ -1,0 +1,1 @@
+"""Measurements of this package beside others: `python -m benchmarks.NAME` from the repository's root."""

