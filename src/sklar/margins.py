@@ -125,26 +125,35 @@ def estimate_rows(measured: Sequence[NoisyTables]) -> int:
     return max(1, round(weighted / weights))
 
 
-def margins(estimates: Estimates) -> NDArray[np.float64]:
-    """Probabilities of the levels of each attribute, shape (d,), each attribute on the simplex.
+def average_margins(estimates: Estimates) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The best linear estimate of level counts, shape (d,), and the sd of its noise before centring, shape (m,).
 
     The direct one-way table and the sums of every two-way table are unbiased for the same counts; each is centred to n
-    and they are averaged by inverse variance (K_j sigma_ij^2 for sums over the K_j levels of j), then projected.
+    and they are averaged by inverse variance (K_j sigma_ij^2 for sums over the K_j levels of j).
     """
     schema, n = estimates.schema, estimates.n_rows
     sizes, offsets = schema.sizes, schema.offsets
     block = block_of_level(schema)
-    implied = np.add.reduceat(estimates.pairs + estimates.pairs.T, offsets[:-1], axis=1)
+    implied = np.add.reduceat(estimates.pairs, offsets[:-1], axis=1)
+    implied += np.add.reduceat(estimates.pairs, offsets[:-1], axis=0).T
     implied[np.arange(block.size), block] = estimates.one_way
     variances = estimates.pair_sd**2 * sizes[None, :]
     np.fill_diagonal(variances, estimates.one_way_sd**2)
-    weights = 1 / variances
-    weights /= weights.sum(axis=1, keepdims=True)
-
+    precision = 1 / variances
+    weights = precision / precision.sum(axis=1, keepdims=True)
     totals = np.add.reduceat(implied, offsets[:-1], axis=0)
-    centred = implied + ((n - totals) / sizes[:, None])[block]
-    average = np.sum(weights[block] * centred, axis=1) / n
-    return np.concatenate([simplex(average[start:stop]) for start, stop in pairwise(offsets)])
+    implied += ((n - totals) / sizes[:, None])[block]
+    return np.sum(weights[block] * implied, axis=1), precision.sum(axis=1) ** -0.5
+
+
+def margins(estimates: Estimates) -> NDArray[np.float64]:
+    """Probabilities of the levels of each attribute, shape (d,): the averaged counts over n, on the simplex."""
+    return project(average_margins(estimates)[0] / estimates.n_rows, estimates.schema)
+
+
+def project(levels: NDArray[np.float64], schema: Schema) -> NDArray[np.float64]:
+    """Each attribute's levels moved to the nearest point of the simplex, shape (d,)."""
+    return np.concatenate([simplex(levels[start:stop]) for start, stop in pairwise(schema.offsets)])
 
 
 def simplex(point: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -70,14 +70,14 @@ _DISTANCE_FLOOR = 200.0
 # Second-stage costs are rounded to powers of this, which keeps the certificate short.
 _COST_GRID = 1.1
 _ONE_WAY_SHARES = (0.1, 0.2, 0.3, 0.4, 0.5)
-_ONE_WAY_TARGET = 0.05
+_ONE_WAY_TARGET = 0.025
 
 
 def plan_stages(schema: Schema, budget: Budget, n_rows: int | None) -> Stages:
     """Plan two stages of Gaussian noise that spend the whole budget together.
 
     The one-way share is the smallest of 0.1, 0.2, ... 0.5 that lets one-way tables be expected within a total variation
-    of 0.05; under add-remove the number of rows is not public, and the share is 0.3.
+    of 0.025; under add-remove the number of rows is not public, and the share is 0.3.
     """
     if n_rows is None:
         return _staged(schema, budget, 0.3)

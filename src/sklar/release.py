@@ -6,6 +6,7 @@ from typing import Literal, get_args
 
 from sklar.budget import DEFAULT_DELTA, Budget, Composition, Mechanism, Neighbors
 from sklar.copula.binary import fit_binary
+from sklar.copula.latent import Kind
 from sklar.copula.thinning import fit_auto
 from sklar.denoise import interactions
 from sklar.errors import BudgetError
@@ -65,8 +66,7 @@ def fit(
         measured: tuple[NoisyTables, ...] = (vault.measure(plan_tables(schema, budget, one_way_share=share)),)
     else:
         measured = measure_twice(vault, schema, budget)
-    progress.stage("fit")
-    return fit_tables(measured, method=method, paper=paper, dummies=dummies)
+    return fit_tables(measured, method=method, paper=paper, dummies=dummies, progress=progress)
 
 
 def measure_twice(vault: Vault, schema: Schema, budget: Budget) -> tuple[NoisyTables, ...]:
@@ -80,15 +80,24 @@ def measure_twice(vault: Vault, schema: Schema, budget: Budget) -> tuple[NoisyTa
     return first, vault.measure(plan_second(schema, stages, distances))
 
 
-def fit_tables(measured: tuple[NoisyTables, ...], *, method: Method, paper: bool, dummies: bool) -> Model:
+def fit_tables(
+    measured: tuple[NoisyTables, ...],
+    *,
+    method: Method,
+    paper: bool = False,
+    dummies: bool = False,
+    progress: Progress = SILENT,
+) -> Model:
     """Fit a model to noisy tables: post-processing, at no privacy cost."""
     estimates = pool(measured)
     settings = {"method": method, "preset": "paper" if paper else None}
     if method == "binary":
+        progress.stage("fit")
         probabilities = plain(estimates) if paper else consistent(estimates)
         copula = fit_binary(probabilities, dummies=dummies, weighted=not paper)
         return Model(measured=measured, copula=copula, n_rows=estimates.n_rows, settings=settings)
-    latent, decisions = fit_auto(estimates, kinds=("mixture", "factor") if method == "auto" else (method,))
+    kinds: tuple[Kind, ...] = ("mixture", "factor") if method == "auto" else (method,)
+    latent, decisions = fit_auto(estimates, kinds=kinds, progress=progress)
     return Model(measured=measured, copula=latent, n_rows=estimates.n_rows, settings=settings | decisions)
 
 

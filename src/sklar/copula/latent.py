@@ -6,7 +6,8 @@ logits W, fitted by the same code to the same noisy tables:
 
 - `mixture`: W free, a finite mixture;
 - `factor`: W = b + Z L^T with Z ~ N(0, I_r), a low-rank Gaussian copula over whole attributes (a level wins when its
-  logit plus Gumbel noise is largest).
+  logit plus Gumbel noise is largest), at D fixed points Z with the moments of the normal. Fitting and sampling use the
+  same points.
 
 Cost of a step: two products of (D, d) and (d, d) matrices, 4 D d^2 operations. Memory: the target and its weights,
 8 d^2 bytes, one strip of the residual, and 16 D d bytes of state.
@@ -14,20 +15,26 @@ Cost of a step: two products of (D, d) and (d, d) matrices, 4 D d^2 operations. 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Literal
+from typing import Literal, TypeVar
 
 import numba
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
 from sklar.denoise import Targets
+from sklar.progress import SILENT, Progress
 from sklar.schema import Schema
 from sklar.tables import block_of_level
 
 Kind = Literal["mixture", "factor"]
+T = TypeVar("T")
+R = TypeVar("R")
 
 # Rows drawn from one generator. Part of what a seed means: changing it changes every release.
 BLOCK_ROWS = 16_384
@@ -174,15 +181,32 @@ def independent(schema: Schema, levels: NDArray[np.float64]) -> LatentModel:
     return LatentModel(schema=schema, probabilities=levels.astype(np.float32)[None, :])
 
 
-def fit_latent(targets: Targets, shrinkage: float, start: Start, *, steps: int, fits: int) -> LatentModel:
+def fit_latent(
+    targets: Targets, shrinkage: float, start: Start, *, steps: int, fits: int, progress: Progress = SILENT
+) -> LatentModel:
     """The union of several fits of so many steps, from different random starts."""
-    loss, found = Loss(targets, shrinkage), []
-    for index in range(fits):
-        fit = Fit(loss, replace(start, seed=start.seed + index))
+    loss = Loss(targets, shrinkage)
+
+    def run(seed: int) -> NDArray[np.float32]:
+        fit = Fit(loss, replace(start, seed=seed))
         for _ in range(steps):
             fit.step()
-        found.append(fit.probabilities)
+            progress.advance(1)
+        return fit.probabilities
+
+    found = side_by_side(run, range(start.seed, start.seed + fits))
     return LatentModel(schema=targets.schema, probabilities=np.concatenate(found))
+
+
+def side_by_side(work: Callable[[T], R], items: Iterable[T]) -> list[R]:
+    """The results of independent pieces of work, one thread each, as many at once as there are processors.
+
+    Each piece's matrix products stay in its own thread: several small ones side by side are faster than one after the
+    other spread over all processors, many times so when the machine is busy, and their results do not depend on the
+    number of processors.
+    """
+    with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(os.cpu_count()) as pool:
+        return list(pool.map(work, items))
 
 
 def _balanced_normals(generator: np.random.Generator, rows: int, rank: int) -> NDArray[np.float32]:

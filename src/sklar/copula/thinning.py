@@ -26,9 +26,11 @@ from sklar.copula.latent import (
     fit_latent,
     independent,
     predicted_strips,
+    side_by_side,
 )
 from sklar.denoise import denoise_margins, denoise_tables
 from sklar.margins import Estimates
+from sklar.progress import SILENT, Progress
 from sklar.tables import block_of_level
 
 SEED = 20_260_204
@@ -155,7 +157,9 @@ def _error(
     return total, moved
 
 
-def curve(splits: Sequence[Split], start: Start, shrinkage: float, *, max_steps: int) -> NDArray[np.float64]:
+def curve(
+    splits: Sequence[Split], start: Start, shrinkage: float, *, max_steps: int, progress: Progress = SILENT
+) -> NDArray[np.float64]:
     """Held-out error and the sd of its gain by chance every `EVERY` steps, shape (evaluations, 2), mean over splits.
 
     The first row is independence, whose error is 1. Stops when the error has not fallen for `PATIENCE` steps.
@@ -165,11 +169,16 @@ def curve(splits: Sequence[Split], start: Start, shrinkage: float, *, max_steps:
         for index, split in enumerate(splits)
     ]
     rows, best, best_at = [np.array([1.0, 0.0])], np.inf, 0
+
+    def advance(pair: tuple[Split, Fit]) -> tuple[float, float]:
+        split, fit = pair
+        for _ in range(EVERY):
+            fit.step()
+        return split.score(fit.probabilities)
+
     while (len(rows) - 1) * EVERY < max_steps:
-        for _, fit in running:
-            for _ in range(EVERY):
-                fit.step()
-        rows.append(np.mean([split.score(fit.probabilities) for split, fit in running], axis=0))
+        rows.append(np.mean(side_by_side(advance, running), axis=0))
+        progress.advance(EVERY * len(running))
         if rows[-1][0] < best:
             best, best_at = rows[-1][0], len(rows)
         elif (len(rows) - best_at) * EVERY >= PATIENCE:
@@ -178,7 +187,11 @@ def curve(splits: Sequence[Split], start: Start, shrinkage: float, *, max_steps:
 
 
 def choose(
-    estimates: Estimates, *, kinds: Sequence[Kind] = ("mixture", "factor"), max_steps: int | None = None
+    estimates: Estimates,
+    *,
+    kinds: Sequence[Kind] = ("mixture", "factor"),
+    max_steps: int | None = None,
+    progress: Progress = SILENT,
 ) -> Choice:
     """The start, shrinkage and number of steps that predict held-out tables best; no steps where independence does.
 
@@ -191,11 +204,12 @@ def choose(
     if estimates.schema.n_attributes < 2:
         return Choice(start=first, shrinkage=0.0, steps=0, gain=0.0, tried=())
     generator = np.random.Generator(np.random.SFC64(SEED))
+    progress.stage("choose", unit="steps")
     splits = [Split(estimates, generator) for _ in range(SPLITS)]
     tried: list[Trial] = []
 
     def attempt(start: Start, shrinkage: float) -> Trial:
-        errors, chance = curve(splits, start, shrinkage, max_steps=limit).T
+        errors, chance = curve(splits, start, shrinkage, max_steps=limit, progress=progress).T
         best = int(np.argmin(errors))
         if 1 - errors[best] <= SIGNIFICANT * chance[best]:
             best = 0
@@ -226,16 +240,17 @@ def step_limit(estimates: Estimates) -> int:
 
 
 def fit_auto(
-    estimates: Estimates, *, kinds: Sequence[Kind] = ("mixture", "factor")
+    estimates: Estimates, *, kinds: Sequence[Kind] = ("mixture", "factor"), progress: Progress = SILENT
 ) -> tuple[LatentModel, dict[str, Any]]:
     """The model that thinning chooses, refitted to the full tables, and everything that was decided on the way."""
     schema = estimates.schema
     margins = denoise_margins(estimates)
-    choice = choose(estimates, kinds=kinds)
+    choice = choose(estimates, kinds=kinds, progress=progress)
     fits = union_size(schema.n_levels, choice) if choice.steps else 0
     if choice.steps:
+        progress.stage("fit", total=fits * choice.steps, unit="steps")
         targets = denoise_tables(estimates, margins.levels)
-        model = fit_latent(targets, choice.shrinkage, choice.start, steps=choice.steps, fits=fits)
+        model = fit_latent(targets, choice.shrinkage, choice.start, steps=choice.steps, fits=fits, progress=progress)
     else:
         model = independent(schema, margins.levels)
     return model, {
