@@ -15,7 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
-from sklar.cli import cli, number
+from sklar.cli import cli
+from sklar.cli.shared import number
 from sklar.generate import generate, schema_toml
 from sklar.output import write_batches
 from sklar.schema import Schema

@@ -138,7 +138,7 @@ def _one_hot(codes: NDArray[np.int32], schema: Schema, where: int) -> Any:
 
 def _trees(trained: NDArray[np.int32], tested: NDArray[np.int32], schema: Schema, where: int) -> tuple[Any, Any]:
     from sklearn.ensemble import HistGradientBoostingClassifier
-    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+    from threadpoolctl import threadpool_limits
 
     nominal = [
         attribute.kind == "categorical" and attribute.n_levels <= _MAX_CATEGORIES

@@ -1,0 +1,56 @@
+"""The command that compares with the real rows: evaluate."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from sklar.cli.shared import show_progress
+
+
+@click.command()
+@click.argument("real", type=click.Path(path_type=Path))
+@click.argument("synthetic", type=click.Path(path_type=Path))
+@click.option("--schema", "schema_path", required=True, type=click.Path(path_type=Path), metavar="S.toml")
+@click.option("--json", "json_path", type=click.Path(path_type=Path), metavar="OUT.json", help="All figures as JSON.")
+@click.option(
+    "--plot", "plot_path", type=click.Path(path_type=Path), metavar="OUT.png|.svg", help="CDFs of the errors."
+)
+@click.option("--target", help="An attribute to predict: trains on both tables, tests on --test.")
+@click.option("--test", type=click.Path(path_type=Path), help="Real rows kept apart, for --target.")
+def evaluate(
+    real: Path,
+    synthetic: Path,
+    schema_path: Path,
+    json_path: Path | None,
+    plot_path: Path | None,
+    target: str | None,
+    test: Path | None,
+) -> None:
+    """Compare SYNTHETIC with the REAL rows, for the custodian's eyes only.
+
+    \b
+      sklar evaluate adult.csv synthetic.csv --schema adult.toml --plot PRIVATE.png
+    """
+    import json
+
+    from sklar.evaluate import evaluate as judge
+    from sklar.evaluate import plot
+    from sklar.output import check_target, write_text
+    from sklar.schema import Schema
+
+    if json_path:
+        check_target(json_path, (".json",))
+    if plot_path:
+        check_target(plot_path, (".png", ".svg"))
+    with show_progress() as progress:
+        found = judge(real, synthetic, Schema.load(schema_path), target=target, test=test, progress=progress)
+    for line in found.lines():
+        click.echo(line)
+    if json_path:
+        write_text(json_path, json.dumps(found.to_dict(), indent=1) + "\n")
+    if plot_path:
+        plot(found, plot_path)
+    for path in filter(None, (json_path, plot_path)):
+        click.echo(f"PRIVATE as well: {path}")

@@ -1,0 +1,110 @@
+"""Commands that spend privacy, and the one that does not: release, fit, sample."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from sklar.cli.shared import DUMMIES, OUT, ROWS, SEED, privacy_options, show_progress
+
+if TYPE_CHECKING:
+    from sklar.model import Model
+    from sklar.progress import Progress
+
+
+@click.command()
+@privacy_options
+@ROWS
+@SEED
+@DUMMIES
+@OUT
+@click.option(
+    "--model",
+    "model_path",
+    type=click.Path(path_type=Path),
+    metavar="OUT.sklar",
+    help="Where the model goes.  [default: beside --out]",
+)
+def release(out: Path, model_path: Path | None, rows: int | None, seed: int | None, **options: Any) -> None:
+    """Measure DATA once with noise, fit a model, and draw a synthetic table from it.
+
+    DATA is a CSV, TSV or Parquet file (also compressed), or a folder of them.
+
+    \b
+      sklar release adult.csv --schema adult.toml --epsilon 1 --out synthetic.csv
+    """
+    from sklar.model import check_draw
+    from sklar.output import SUFFIXES, check_target
+
+    check_target(out, SUFFIXES)
+    model_path = check_target(model_path or out.with_suffix(".sklar"), (".sklar",))
+    rows, seed = check_draw(rows, seed)
+    with show_progress() as progress:
+        model = _fit(progress=progress, **options)
+        # The model first: once privacy is spent, a failure to write rows must not lose what it bought.
+        model.save(model_path)
+        model.write(out, rows, seed=seed, progress=progress)
+    _say_spent(model)
+    click.echo(f"{rows or model.n_rows:,} synthetic rows in {out} (seed {seed}), the model in {model_path}.")
+    click.echo(f"More rows cost no privacy: sklar sample {model_path} --rows N --out FILE")
+
+
+@click.command()
+@privacy_options
+@DUMMIES
+@click.option(
+    "--model",
+    "model_path",
+    required=True,
+    type=click.Path(path_type=Path),
+    metavar="OUT.sklar",
+    help="Where the model goes.",
+)
+def fit(model_path: Path, **options: Any) -> None:
+    """Measure DATA once with noise and fit a model, without drawing rows.
+
+    \b
+      sklar fit adult.csv --schema adult.toml --epsilon 1 --model adult.sklar
+    """
+    from sklar.output import check_target
+
+    check_target(model_path, (".sklar",))
+    with show_progress() as progress:
+        model = _fit(progress=progress, **options)
+        model.save(model_path)
+    _say_spent(model)
+    click.echo(f"The model is in {model_path}.")
+
+
+def _fit(*, data: Path, schema_path: Path, progress: Progress, **options: Any) -> Model:
+    from sklar.release import fit
+    from sklar.schema import Schema
+
+    return fit(data, Schema.load(schema_path), progress=progress, **options)
+
+
+def _say_spent(model: Model) -> None:
+    for line in model.summary():
+        click.echo(line)
+
+
+@click.command()
+@click.argument("model_path", metavar="MODEL", type=click.Path(path_type=Path))
+@ROWS
+@SEED
+@OUT
+def sample(model_path: Path, rows: int | None, seed: int | None, out: Path) -> None:
+    """Draw synthetic rows from a MODEL file. This costs no privacy, however often it is done.
+
+    \b
+      sklar sample adult.sklar --rows 10000 --seed 7 --out synthetic.parquet
+    """
+    from sklar.model import check_draw, load
+
+    rows, seed = check_draw(rows, seed)
+    model = load(model_path)
+    with show_progress() as progress:
+        model.write(out, rows, seed=seed, progress=progress)
+    click.echo(f"{rows or model.n_rows:,} synthetic rows in {out} (seed {seed}). No privacy was spent.")

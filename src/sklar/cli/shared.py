@@ -1,0 +1,197 @@
+"""What several commands share: numbers, progress, options."""
+
+from __future__ import annotations
+
+import ast
+import operator
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from sklar.progress import Progress
+
+_OPERATORS: dict[type, Callable[[float, float], float]] = {ast.Pow: operator.pow, ast.Div: operator.truediv}
+
+
+def number(text: str) -> float:
+    """A number, also written as a power or a fraction: 1e-9, 2**-30, 1/1000. Nothing else is evaluated."""
+    try:
+        return float(text)
+    except ValueError:
+        pass
+    try:
+        return _arithmetic(ast.parse(text.strip(), mode="eval").body)
+    except (SyntaxError, ValueError, OverflowError, ZeroDivisionError, RecursionError, MemoryError):
+        raise click.BadParameter(f"{text!r} is not a number such as 1e-9 or 2**-30.") from None
+
+
+def _arithmetic(node: ast.expr) -> float:
+    if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
+        return float(node.value)
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        return -_arithmetic(node.operand)
+    if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
+        result = _OPERATORS[type(node.op)](_arithmetic(node.left), _arithmetic(node.right))
+        if isinstance(result, float):
+            return result
+    raise ValueError
+
+
+class Lines:
+    """Progress as plain lines on standard error, one per stage."""
+
+    def __init__(self) -> None:
+        self._name, self._unit, self._steps, self._since = "", "", 0, 0.0
+
+    def stage(self, name: str, *, total: int | None = None, unit: str = "") -> None:
+        """Say what the stage before did, and begin this one."""
+        self.close()
+        del total
+        self._name, self._unit, self._steps, self._since = name, unit, 0, time.monotonic()
+
+    def advance(self, steps: int) -> None:
+        """Count."""
+        self._steps += steps
+
+    def close(self) -> None:
+        """Say what the last stage did."""
+        if self._name:
+            done = f" {self._steps:,} {self._unit}" if self._unit else ""
+            click.echo(f"{self._name}:{done} ({time.monotonic() - self._since:.1f} s)", err=True)
+        self._name = ""
+
+
+class Bars:
+    """Progress as bars on a terminal."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+        from rich.progress import Progress as RichProgress
+
+        self._bars = RichProgress(
+            TextColumn("{task.description:<8}"),
+            BarColumn(bar_width=30),
+            TextColumn("{task.fields[done]}"),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(elapsed_when_finished=True),
+            console=Console(stderr=True),
+        )
+        self._task: TaskID | None = None
+        self._unit = ""
+        self._bars.start()
+
+    def stage(self, name: str, *, total: int | None = None, unit: str = "") -> None:
+        """Finish the bar before, and begin this one."""
+        self._finish()
+        self._task = self._bars.add_task(name, total=total, done="")
+        self._unit = unit
+
+    def advance(self, steps: int) -> None:
+        """Move the bar."""
+        if self._task is None:
+            return
+        self._bars.advance(self._task, steps)
+        task = self._bars.tasks[self._bars.task_ids.index(self._task)]
+        rate = f", {task.speed:,.0f}/s" if task.speed else ""
+        self._bars.update(self._task, done=f"{task.completed:,.0f} {self._unit}{rate}")
+
+    def _finish(self) -> None:
+        if self._task is not None:
+            task = self._bars.tasks[self._bars.task_ids.index(self._task)]
+            self._bars.update(self._task, total=task.completed or 1, completed=task.completed or 1)
+
+    def close(self) -> None:
+        """Leave the finished bars on the screen."""
+        self._finish()
+        self._bars.stop()
+
+
+@contextmanager
+def show_progress() -> Iterator[Progress]:
+    """Bars on a terminal, plain lines elsewhere, both on standard error."""
+    shown = Bars() if sys.stderr.isatty() else Lines()
+    try:
+        yield shown
+    except BaseException:
+        if isinstance(shown, Bars):
+            shown.close()
+        raise
+    else:
+        shown.close()
+
+
+def privacy_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The table, its schema and the privacy settings: what `release` and `fit` take."""
+    for option in reversed(
+        [
+            click.argument("data", type=click.Path(path_type=Path)),
+            click.option(
+                "--schema",
+                "schema_path",
+                required=True,
+                type=click.Path(path_type=Path),
+                metavar="S.toml",
+                help="What is publicly known of the table.",
+            ),
+            click.option("--epsilon", required=True, type=number, help="Privacy budget: smaller is more private."),
+            click.option(
+                "--delta",
+                type=number,
+                default="2**-30",
+                show_default=True,
+                help="Chance that the epsilon bound fails.",
+            ),
+            click.option(
+                "--method",
+                type=click.Choice(["auto", "mixture", "factor", "binary"]),
+                help="The model that is fitted: a latent one, by default the better of two by the noisy tables alone; "
+                "binary is the paper's copula over dummies.  [default: auto]",
+            ),
+            click.option(
+                "--preset",
+                type=click.Choice(["paper"]),
+                help="paper: Laplace noise, advanced composition and equal shares, as Asghar et al. (2020).",
+            ),
+            click.option(
+                "--mechanism",
+                type=click.Choice(["gaussian", "laplace"]),
+                help="Noise on the counts.  [default: gaussian]",
+            ),
+            click.option(
+                "--composition",
+                type=click.Choice(["tight", "advanced", "basic"]),
+                help="How the tables' costs add up.  [default: tight]",
+            ),
+            click.option(
+                "--neighbors",
+                type=click.Choice(["replace-one", "add-remove"]),
+                default="replace-one",
+                show_default=True,
+                help="Whom the guarantee compares: tables that differ in one row's "
+                "content (their size is public), or in one row's presence.",
+            ),
+        ]
+    ):
+        command = option(command)
+    return command
+
+
+ROWS = click.option("--rows", type=int, help="Rows to draw.  [default: as many as the original has]")
+SEED = click.option("--seed", type=int, help="Makes the draw repeatable; it has no part in the privacy noise.")
+OUT = click.option(
+    "--out",
+    required=True,
+    type=click.Path(path_type=Path),
+    metavar="OUT.csv|.parquet",
+    help="Where the synthetic rows go.",
+)
+DUMMIES = click.option(
+    "--dummies", is_flag=True, help="The paper's 0/1 columns, one per level; rows may be inconsistent."
+)

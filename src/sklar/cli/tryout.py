@@ -1,0 +1,59 @@
+"""Commands to try Sklar with: demo, generate."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from sklar.cli.shared import OUT, number, show_progress
+from sklar.progress import watch
+
+
+@click.command()
+@click.option("--out", type=click.Path(path_type=Path), default="sklar-demo", show_default=True, help="Folder to fill.")
+@click.option("--rows", type=int, default=30_000, show_default=True, help="Rows of the generated table.")
+@click.option("--epsilon", type=number, default="1", show_default=True, help="Privacy budget.")
+def demo(out: Path, rows: int, epsilon: float) -> None:
+    """Generate a census-like table, release it, and show what came out."""
+    from sklar.demo import run
+
+    with show_progress() as progress:
+        lines = run(out, rows=rows, epsilon=epsilon, progress=progress)
+    for line in lines:
+        click.echo(line)
+
+
+@click.command()
+@click.argument("shape", type=click.Choice(["census", "hospital", "dss", "syn1", "syn2"]))
+@click.option("--rows", type=int, help="Rows to generate.  [default: census 30,000, hospital 10,000, others 5,240,260]")
+@click.option("--seed", type=int, default=0, show_default=True, help="Another seed, another table.")
+@OUT
+@click.option(
+    "--schema",
+    "schema_path",
+    required=True,
+    type=click.Path(path_type=Path),
+    metavar="S.toml",
+    help="Where its public schema goes.",
+)
+def generate(shape: str, rows: int | None, seed: int, out: Path, schema_path: Path) -> None:
+    """Generate a test table of a given SHAPE, with its schema: nothing in it is about anyone.
+
+    \b
+      sklar generate dss --rows 100000 --out dss.parquet --schema dss.toml
+    """
+    from sklar.generate import SHAPES, schema_toml
+    from sklar.generate import generate as make
+    from sklar.output import SUFFIXES, check_target, write_batches, write_text
+
+    check_target(out, SUFFIXES)
+    check_target(schema_path, (".toml",))
+    arrow_schema, batches = make(shape, rows=rows, seed=seed)
+    with show_progress() as progress:
+        progress.stage("generate", total=rows or SHAPES[shape].rows, unit="rows")
+        write_batches(out, arrow_schema, watch(batches, progress), None)
+    write_text(schema_path, schema_toml(shape))
+    click.echo(
+        f"{rows or SHAPES[shape].rows:,} rows of {SHAPES[shape].description} in {out}, the schema in {schema_path}."
+    )
