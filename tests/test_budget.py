@@ -68,9 +68,7 @@ def test_standard_deviations(k: int, paper: float, laplace: float, zcdp: float, 
     delta=st.floats(1e-12, 1e-3),
     tables=st.integers(1, 500),
     neighbors=st.sampled_from(["replace-one", "add-remove"]),
-    kind=st.sampled_from(
-        [("gaussian", "tight"), ("laplace", "tight"), ("laplace", "advanced"), ("laplace", "basic")]
-    ),
+    kind=st.sampled_from([("gaussian", "tight"), ("laplace", "tight"), ("laplace", "advanced"), ("laplace", "basic")]),
     ratio=st.floats(0.2, 5),
 )
 def test_scales_and_spent_are_inverse(
@@ -133,7 +131,9 @@ def test_laplace_delta_at_high_precision(shifts: int) -> None:
         first = math.floor((1.0 * float(scale) + shifts) / 2) + 1
         total = mpmath.mpf(0)
         for success in range(first, shifts + 1):
-            log_ways = mpmath.loggamma(shifts + 1) - mpmath.loggamma(success + 1) - mpmath.loggamma(shifts - success + 1)
+            log_ways = (
+                mpmath.loggamma(shifts + 1) - mpmath.loggamma(success + 1) - mpmath.loggamma(shifts - success + 1)
+            )
             chance = mpmath.exp(log_ways + success * mpmath.log(up) + (shifts - success) * mpmath.log(1 - up))
             loss = (2 * success - shifts) / mpmath.mpf(float(scale))
             term = chance * (1 - mpmath.exp(1 - loss))
@@ -205,7 +205,9 @@ def test_the_simulation_behind_the_gaussian_theorem() -> None:
 
             def integrand(y: mpmath.mpf, z: int = z) -> mpmath.mpf:
                 centre = int(y)
-                normalizer = mpmath.fsum(mpmath.exp(-((k - y) ** 2) / (2 * s2)) for k in range(centre - 30, centre + 31))
+                normalizer = mpmath.fsum(
+                    mpmath.exp(-((k - y) ** 2) / (2 * s2)) for k in range(centre - 30, centre + 31)
+                )
                 density = mpmath.exp(-((y - x) ** 2) / (2 * tau2)) / mpmath.sqrt(2 * mpmath.pi * tau2)
                 return density * mpmath.exp(-((z - y) ** 2) / (2 * s2)) / normalizer
 

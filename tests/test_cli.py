@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import resource
 import signal
@@ -74,13 +75,20 @@ def test_fit_and_a_named_model_and_parquet(folder: Path) -> None:
 
 
 def test_dummies_and_the_papers_preset(folder: Path) -> None:
-    done = run(*RELEASE, "--preset", "paper", "--dummies", "--rows", "50", "--out", "d.csv", "--model", "d.sklar",
-               cwd=folder)
+    done = run(
+        *RELEASE, "--preset", "paper", "--dummies", "--rows", "50", "--out", "d.csv", "--model", "d.sklar", cwd=folder
+    )
     assert done.returncode == 0, done.stderr
     assert "laplace noise, advanced composition" in done.stdout
     table = pa_csv.read_csv(folder / "d.csv")
     assert table.column_names == [
-        "age=[0, 20)", "age=[20, 40)", "age=[40, 60)", "age=[60, 120)", "city=Bern", "city=Rome", "city=?",
+        "age=[0, 20)",
+        "age=[20, 40)",
+        "age=[40, 60)",
+        "age=[60, 120)",
+        "city=Bern",
+        "city=Rome",
+        "city=?",
     ]
     assert table.num_rows == 50
 
@@ -205,7 +213,9 @@ def test_schema_check(folder: Path) -> None:
     assert "PRIVATE" not in done.stdout
     done = run("schema", "check", "s.toml", "people.csv", cwd=folder)
     assert "PRIVATE, for the custodian only" in done.stdout
-    rows = {line.split()[0]: line.split()[1:] for line in done.stdout.splitlines() if line.split()[0] in ("age", "city")}
+    rows = {
+        line.split()[0]: line.split()[1:] for line in done.stdout.splitlines() if line.split()[0] in ("age", "city")
+    }
     # in domain, missing, clipped, folded, in no cell
     assert rows["age"] == ["1", "0", "1", "0", "1"]
     assert rows["city"] == ["1", "1", "0", "1", "0"]
@@ -259,9 +269,57 @@ def test_a_generated_table_goes_all_the_way(tmp_path: Path) -> None:
     arrow, batches = generate("census", rows=500)
     write_batches(tmp_path / "c.parquet", arrow, batches, None)
     (tmp_path / "c.toml").write_text(schema_toml("census"))
-    done = run("release", "c.parquet", "--schema", "c.toml", "--epsilon", "1", "--neighbors", "add-remove",
-               "--out", "o.csv", cwd=tmp_path)
+    done = run(
+        "release",
+        "c.parquet",
+        "--schema",
+        "c.toml",
+        "--epsilon",
+        "1",
+        "--neighbors",
+        "add-remove",
+        "--out",
+        "o.csv",
+        cwd=tmp_path,
+    )
     assert done.returncode == 0, done.stderr
     assert "for the presence of any one row" in done.stdout
     header = (tmp_path / "o.csv").read_text().splitlines()[0].replace('"', "")
     assert tuple(header.split(",")) == Schema.load(tmp_path / "c.toml").names
+
+
+def test_generate_and_evaluate(tmp_path: Path) -> None:
+    made = run("generate", "census", "--rows", "2000", "--out", "c.csv", "--schema", "c.toml", cwd=tmp_path)
+    assert made.returncode == 0, made.stderr
+    assert "2,000 rows of census-like people" in made.stdout
+    assert run("generate", "census", "--rows", "2000", "--seed", "1", "--out", "d.csv", "--schema", "c.toml",
+               cwd=tmp_path).returncode == 0  # fmt: skip
+    wanted = ("--json", "e.json", "--plot", "e.svg")
+    judged = run("evaluate", "c.csv", "d.csv", "--schema", "c.toml", *wanted, cwd=tmp_path)
+    assert judged.returncode == 0, judged.stderr
+    assert judged.stdout.startswith("PRIVATE: computed from the real rows without noise.")
+    found = json.loads((tmp_path / "e.json").read_text())
+    assert found["notice"].startswith("PRIVATE")
+    assert {result["name"] for result in found["results"]} >= {"one-way", "two-way", "three-way"}
+    assert (tmp_path / "e.svg").read_text().lstrip().startswith("<?xml")
+    itself = run("evaluate", "c.csv", "c.csv", "--schema", "c.toml", cwd=tmp_path)
+    rows = [line for line in itself.stdout.splitlines() if line.startswith(("one-way", "two-way", "three-way"))]
+    assert rows
+    assert all(line.split("0.0 / 0")[0] != line for line in rows)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("generate", "census", "--rows", "0", "--out", "c.csv", "--schema", "c.toml"), "rows must be"),
+        (("evaluate", "none.csv", "people.csv", "--schema", "s.toml"), "file 'none.csv' does not exist"),
+        (("evaluate", "people.csv", "people.csv", "--schema", "s.toml", "--plot", "e.pdf"), "must end in .png or .svg"),
+        (("evaluate", "people.csv", "people.csv", "--schema", "s.toml", "--target", "age"), "needs both a target"),
+    ],
+)
+def test_what_generate_and_evaluate_refuse(folder: Path, arguments: tuple[str, ...], message: str) -> None:
+    before = files(folder)
+    done = run(*arguments, cwd=folder)
+    assert done.returncode == 1
+    assert message in done.stderr
+    assert files(folder) == before

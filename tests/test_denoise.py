@@ -5,9 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from sklar import denoise
-from sklar.denoise import average_margins, denoise_margins, denoise_tables, interactions, posterior_means
-from sklar.margins import Estimates, margins, shrink
+from sklar.denoise import denoise_margins, denoise_tables, interactions, posterior_means
+from sklar.margins import Estimates, average_margins, margins, project, shrink
 from sklar.schema import Attribute, Schema
 from sklar.tables import above_diagonal, block_of_level
 
@@ -54,7 +53,7 @@ def test_average_margins_project_to_margins() -> None:
     schema = schema_of(3, 4, 2, 5)
     estimates = noisy_estimates(schema, mixture_joint(schema, 3, 1), 5_000, 30.0)
     average, sd = average_margins(estimates)
-    assert np.allclose(denoise._project(average / 5_000, schema), margins(estimates))
+    assert np.allclose(project(average / 5_000, schema), margins(estimates))
     # The average is never worse than the direct table.
     assert (sd < 30.0).all()
 

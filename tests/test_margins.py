@@ -55,7 +55,7 @@ def test_exact_counts_come_back_as_exact_probabilities() -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(arrays(np.float64, st.integers(1, 12), elements=st.floats(-3, 3)))
-def test_simplex_is_the_nearest_point(point: np.ndarray) -> None:  # type: ignore[type-arg]
+def test_simplex_is_the_nearest_point(point: np.ndarray) -> None:
     projected = simplex(point)
     assert (projected >= 0).all()
     assert projected.sum() == pytest.approx(1.0)

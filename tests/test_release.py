@@ -58,7 +58,7 @@ def test_adult_by_default() -> None:
     exact = counts_of(ADULT, schema)
     errors = {}
     for method in ("binary", "auto"):
-        rows = sklar.fit(ADULT, schema, epsilon=1.0, method=method).sample(seed=1)  # type: ignore[arg-type]
+        rows = sklar.fit(ADULT, schema, epsilon=1.0, method=method).sample(seed=1)
         drawn = counts_of(rows, schema)
         # Every record is valid: it stands in a cell of every table.
         assert drawn.one_way.sum() == 14 * 32_561

@@ -62,7 +62,7 @@ def test_records_are_valid_and_hold_the_margins() -> None:
 
 def test_dummies_follow_the_paper() -> None:
     wanted = probabilities()
-    dummies = draw(fit_binary(wanted, dummies=True, weighted=False), 200_000, 2)  # type: ignore[assignment]
+    dummies = draw(fit_binary(wanted, dummies=True, weighted=False), 200_000, 2)
     assert dummies.dtype == np.bool_
     np.testing.assert_allclose(dummies.mean(axis=1), wanted.levels, atol=0.006)
     pairs = dummies.astype(float) @ dummies.T.astype(float) / dummies.shape[1]
@@ -97,9 +97,7 @@ def test_a_level_that_nobody_has_is_never_drawn() -> None:
     pairs[:, 2] += pairs[:, 3]
     levels[3], pairs[3], pairs[:, 3] = 0.0, 0.0, 0.0
     codes = draw(
-        fit_binary(
-            Probabilities(schema=SCHEMA, n_rows=10, levels=levels, pairs=pairs), dummies=False, weighted=True
-        ),
+        fit_binary(Probabilities(schema=SCHEMA, n_rows=10, levels=levels, pairs=pairs), dummies=False, weighted=True),
         50_000,
         4,
     )

@@ -87,7 +87,9 @@ def test_no_replacement_of_a_row_shifts_more_than_is_claimed(budget: Budget, no_
             cost = np.sum(shift**2 / per_cell**2) if budget.mechanism == "gaussian" else np.sum(shift / per_cell)
             worst = max(worst, float(cost))
     claimed = (
-        np.sum(budget.shifts / plan.scales**2) if budget.mechanism == "gaussian" else np.sum(budget.shifts / plan.scales)
+        np.sum(budget.shifts / plan.scales**2)
+        if budget.mechanism == "gaussian"
+        else np.sum(budget.shifts / plan.scales)
     )
     assert worst <= claimed * (1 + 1e-12)
     # The bound is met, so a claim with half the sensitivity would fail here.
@@ -98,11 +100,15 @@ def test_adding_a_row_shifts_one_cell_of_each_table_and_the_total(no_noise: Any)
     budget = Budget(epsilon=1.0, neighbors="add-remove")
     rows = codes(7)
     plan = plan_tables(SCHEMA, budget)
-    shift = np.abs(flat(vault(rows, budget).measure(plan)) - flat(vault(np.ascontiguousarray(rows[:, 1:]), budget).measure(plan)))
+    shift = np.abs(
+        flat(vault(rows, budget).measure(plan)) - flat(vault(np.ascontiguousarray(rows[:, 1:]), budget).measure(plan))
+    )
     assert shift.max() <= 1
     assert shift.sum() <= plan.scales.size
     full = np.zeros((3, 1), dtype=np.int32)
-    shift = flat(vault(np.concatenate([rows, full], axis=1), budget).measure(plan)) - flat(vault(rows, budget).measure(plan))
+    shift = flat(vault(np.concatenate([rows, full], axis=1), budget).measure(plan)) - flat(
+        vault(rows, budget).measure(plan)
+    )
     assert shift.sum() == plan.scales.size == 1 + 3 + 3
 
 
@@ -179,7 +185,9 @@ def test_a_vault_refuses_to_overspend() -> None:
     plan = plan_tables(SCHEMA, budget)
     held = vault(codes(10), budget)
     held.measure(plan)
-    with pytest.raises(BudgetError, match=r"^this plan would bring the privacy spent to epsilon=1\.\d+, above the budget"):
+    with pytest.raises(
+        BudgetError, match=r"^this plan would bring the privacy spent to epsilon=1\.\d+, above the budget"
+    ):
         held.measure(plan)
 
 
@@ -209,7 +217,11 @@ def test_a_plan_for_another_table_is_refused() -> None:
 def test_the_certificate_says_what_was_done() -> None:
     budget = Budget(epsilon=1.0, delta=1e-7, mechanism="laplace")
     certificate = vault(codes(10), budget).measure(plan_tables(SCHEMA, budget, one_way_share=0.4)).certificate
-    assert (certificate.neighbors, certificate.mechanism, certificate.composition) == ("replace-one", "laplace", "tight")
+    assert (certificate.neighbors, certificate.mechanism, certificate.composition) == (
+        "replace-one",
+        "laplace",
+        "tight",
+    )
     assert (certificate.epsilon, certificate.delta) == (1.0, 1e-7)
     assert certificate.spent_epsilon <= 1.0
     assert certificate.schema_sha256 == SCHEMA.digest
