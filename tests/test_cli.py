@@ -52,7 +52,9 @@ def test_release_then_sample(folder: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "Privacy spent: epsilon = 1, delta = 9.31e-10" in done.stdout
     assert "300 synthetic rows in out.csv (seed 7), the model in out.sklar." in done.stdout
-    assert [line.split(":")[0] for line in done.stderr.splitlines()] == ["count", "measure", "fit", "sample"]
+    stages = [line.split(":")[0] for line in done.stderr.splitlines()]
+    # Whether anything is fitted after the choice depends on what the noisy tables show.
+    assert [stage for stage in stages if stage != "fit"] == ["count", "measure", "choose", "sample"]
     first = (folder / "out.csv").read_text()
     assert first.splitlines()[0] == "age,city"
     assert len(first.splitlines()) == 301

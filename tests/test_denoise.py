@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from sklar import denoise
 from sklar.denoise import denoise_margins, denoise_tables, interactions, posterior_means
 from sklar.margins import Estimates, average_margins, margins, project, shrink
 from sklar.schema import Attribute, Schema
