@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 LOCK := $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --quiet
 
-.PHONY: help demo test slow lint format lock clean
+.PHONY: help demo test slow lint format paper peers lock clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -30,6 +30,11 @@ lint: $(VENV)/.dev ## ruff (lint and format), mypy strict, import contracts
 format: $(VENV)/.dev ## rewrite the files in the house format
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+EXPERIMENTS := illustrations errors scatter cdfs correlation_split epsilon_sweep runtimes learning page
+
+paper: $(VENV)/.dev ## run the paper's tables and figures again, into docs/results/
+	for name in $(EXPERIMENTS); do $(BIN)/python -m experiments.$$name || exit 1; done
 
 lock: $(VENV)/.dev ## resolve the dependencies anew into requirements/
 	$(LOCK) pyproject.toml --group build --upgrade -o requirements/core.txt

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import platform
 import sys
@@ -26,6 +25,7 @@ RESULTS = Path(__file__).resolve().parents[1] / "docs" / "results"
 SEEDS = (1, 2, 3)
 
 CLASSES = ("one-way", "two-way", "three-way", "three-way, count > 0")
+
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -53,21 +53,10 @@ def header(name: str, **facts: Any) -> dict[str, Any]:
         "command": " ".join(["python -m", f"experiments.{name}", *_public(sys.argv[1:])]),
         "python": platform.python_version(),
         **{package: version(package) for package in ("sklar", "numpy", "scipy", "numba")},
-        "source": source_digest(),
         "sampling_seeds": list(SEEDS),
         "noise": "from the operating system, not seeded: figures are means over the runs",
         **facts,
     }
-
-
-def source_digest() -> str:
-    """The beginning of a SHA-256 over the package's code: a version alone does not say which code was run."""
-    import sklar
-
-    folder, digest = Path(sklar.__file__).parent, hashlib.sha256()
-    for path in sorted(folder.rglob("*.py")):
-        digest.update(f"{path.relative_to(folder).as_posix()}\n".encode() + path.read_bytes())
-    return digest.hexdigest()[:12]
 
 
 def _public(arguments: Sequence[str]) -> list[str]:

@@ -1,0 +1,145 @@
+"""Whether intervals cover what they promise, and forecasts hold: many noise draws on generated tables, and Adult.
+
+    python -m experiments.coverage
+
+Noise comes from the operating system and cannot be seeded, so the last digit of a figure moves from run to run. Only
+noise is judged: noisy tables against exact counts of the same rows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+import numpy as np
+from numpy.typing import NDArray
+
+from experiments.data import Dataset, opened
+from experiments.record import table
+from sklar.budget import Budget, Mechanism, Neighbors
+from sklar.forecasting import forecast
+from sklar.margins import pool
+from sklar.plan import plan_tables
+from sklar.private.count import Counts, count
+from sklar.private.measure import Vault
+from sklar.private.read import open_source
+from sklar.query import estimate, measure
+from sklar.release import measure_twice
+from sklar.schema import Schema
+from sklar.tables import NoisyTables
+
+ROWS = 20_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """One way to measure."""
+
+    name: str
+    epsilon: float = 1.0
+    neighbors: Neighbors = "replace-one"
+    mechanism: Mechanism = "gaussian"
+
+
+SETTINGS = (
+    Setting(name="epsilon 1"),
+    Setting(name="epsilon 0.1", epsilon=0.1),
+    Setting(name="epsilon 1, add-remove", neighbors="add-remove"),
+    Setting(name="epsilon 1, Laplace noise", mechanism="laplace"),
+)
+
+
+def counts_of(dataset: Dataset) -> Counts:
+    """Exact counts: this is an experiment on tables that are not confidential."""
+    source = open_source(dataset.path)
+    return count(source.batches(dataset.schema.names), dataset.schema)
+
+
+def draws(counts: Counts, schema: Schema, setting: Setting, times: int) -> Iterator[tuple[NoisyTables, ...]]:
+    """The same counts measured again and again."""
+    budget = Budget(epsilon=setting.epsilon, neighbors=setting.neighbors, mechanism=setting.mechanism)
+    for _ in range(times):
+        vault = Vault(counts, schema, budget)
+        if setting.mechanism == "laplace":
+            yield (vault.measure(plan_tables(schema, budget, one_way_share=0.4)),)
+        else:
+            yield measure_twice(vault, schema, budget)
+
+
+def coverage(
+    counts: Counts, schema: Schema, setting: Setting, *, times: int, level: float = 0.95, seed: int = 1
+) -> dict[str, float]:
+    """Shares of intervals that hold the exact count: one-way, two-way, and random sets of cells of both."""
+    generator = np.random.default_rng(seed)
+    m, offsets = schema.n_attributes, schema.offsets
+    held: dict[str, list[float]] = {"one-way": [], "two-way": [], "one-way sets": [], "two-way sets": []}
+    for measured in draws(counts, schema, setting, times):
+        i, j = sorted(generator.choice(m, size=2, replace=False).tolist())
+        own, other = slice(offsets[i], offsets[i + 1]), slice(offsets[j], offsets[j + 1])
+        exact: dict[str, NDArray[np.int64]] = {"one-way": counts.one_way[own], "two-way": counts.pairs[own, other]}
+        for kind, names in (("one-way", (schema.names[i],)), ("two-way", (schema.names[i], schema.names[j]))):
+            found = estimate(measured, *names, level=level)
+            held[kind].append(float(np.mean((found.low <= exact[kind]) & (exact[kind] <= found.high))))
+        for kind, where in (("one-way", [i]), ("two-way", [i, j])):
+            cells = generator.random(exact[kind].shape) < generator.random()
+            answer = measure(measured, cells, where, level=level)
+            held[f"{kind} sets"].append(float(abs(answer.count - exact[kind][cells].sum()) <= answer.half_width))
+    return {kind: float(np.mean(shares)) for kind, shares in held.items()}
+
+
+def noise_errors(counts: Counts, schema: Schema, setting: Setting, *, times: int) -> tuple[float, float]:
+    """Root mean square errors of one-way and two-way counts, over all cells and draws."""
+    squares: list[tuple[float, float]] = []
+    for measured in draws(counts, schema, setting, times):
+        pooled = pool(measured)
+        one = [estimate(measured, name).counts for name in schema.names]
+        wrong = np.concatenate(one) - counts.one_way
+        pairs = _flat(pooled.pairs - counts.pairs, schema)
+        squares.append((float(np.mean(wrong**2)), float(np.mean(pairs**2)) if pairs.size else 0.0))
+    means = np.mean(squares, axis=0)
+    return math.sqrt(means[0]), math.sqrt(means[1])
+
+
+def _flat(square: NDArray[np.float64], schema: Schema) -> NDArray[np.float64]:
+    from sklar.tables import above_diagonal
+
+    return np.asarray(square[above_diagonal(schema)])
+
+
+@click.command()
+@click.option("--times", default=1000, show_default=True, help="Noise draws for coverage; forecasts take a twentieth.")
+@click.option("--data", "folder", type=click.Path(path_type=Path, exists=True, file_okay=False), help="Adult's folder.")
+def main(times: int, folder: Path | None) -> None:
+    """Print coverage of intervals and accuracy of forecasts as Markdown."""
+    coverages, errors = [], []
+    for name in ("census", "adult"):
+        with opened(name, folder, ROWS) as dataset:
+            counts, schema = counts_of(dataset), dataset.schema
+            for setting in SETTINGS:
+                found = coverage(counts, schema, setting, times=times)
+                coverages.append([f"{dataset.title}, {setting.name}", *(f"{share:.1%}" for share in found.values())])
+            for epsilon in (0.25, 1.0, 4.0):
+                setting = Setting(name=f"epsilon {epsilon:g}", epsilon=epsilon)
+                one, two = noise_errors(counts, schema, setting, times=max(times // 20, 2))
+                expected = forecast(schema, rows=counts.n_rows, epsilon=epsilon)
+                errors.append(
+                    [
+                        f"{dataset.title}, {setting.name}",
+                        *(f"{value:,.1f}" for value in (expected.one_way_error, one)),
+                        f"{expected.one_way_error / one - 1:+.1%}",
+                        *(f"{value:,.1f}" for value in (expected.pair_error, two)),
+                        f"{expected.pair_error / two - 1:+.1%}",
+                    ]
+                )
+    click.echo(f"Coverage of 95% intervals over {times:,} noise draws:\n")
+    click.echo(table(["table", "one-way", "two-way", "sets of levels", "sets of pairs"], coverages))
+    click.echo("Standard error of a count, forecast and measured (root mean square over all cells and draws):\n")
+    head = ["table", "one-way, forecast", "measured", "off by", "two-way, forecast", "measured", "off by"]
+    click.echo(table(head, errors))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,73 @@
+"""Screenshots of both reports at desktop and phone width, in headless Chromium, for `docs/images/`.
+
+python -m experiments.screenshots report.html --out docs/images --name report
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+import click
+
+WIDTHS = {"desktop": 1280, "phone": 390}
+_QUIET = (
+    "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync", "--hide-scrollbars",
+)  # fmt: skip
+
+
+def chromium() -> str | None:
+    """Where Chromium is, None when it is not installed."""
+    return shutil.which("chromium")
+
+
+def shoot(page: Path, target: Path, *, width: int, height: int, dark: bool = False, wait_s: float = 60) -> None:
+    """Take a picture of a page. Widths below 500, which Chromium's window refuses, are shown in a frame."""
+    with tempfile.TemporaryDirectory() as folder:
+        shown = page.resolve().as_uri()
+        if width < 500:
+            frame = Path(folder) / "frame.html"
+            frame.write_text(
+                f'<body style="margin:0"><iframe src="{shown}" style="border:0;width:{width}px;height:{height}px">'
+            )
+            shown = frame.as_uri()
+        dark_mode = ["--blink-settings=preferredColorScheme=0"] if dark else []
+        command = [
+            chromium() or "chromium", *_QUIET, *dark_mode, "--allow-file-access-from-files", f"--user-data-dir={folder}/profile",
+            f"--window-size={max(width, 500)},{height}", f"--screenshot={target.resolve()}", shown,
+        ]  # fmt: skip
+        subprocess.run(command, check=True, capture_output=True, timeout=wait_s)  # noqa: S603 - our own arguments
+    _squeeze(target, width)
+
+
+def _squeeze(target: Path, width: int) -> None:
+    """Crop to the width and keep 128 colors, so that a picture stays well below 300 KB."""
+    from PIL import Image
+
+    with Image.open(target) as picture:
+        cropped = picture.convert("RGB").crop((0, 0, width, picture.height))
+        cropped.quantize(128, dither=Image.Dither.NONE).save(target, optimize=True)
+
+
+@click.command()
+@click.argument("report", type=click.Path(path_type=Path, exists=True))
+@click.option("--out", type=click.Path(path_type=Path, file_okay=False), default=Path("docs/images"), show_default=True)
+@click.option("--name", default="report", show_default=True)
+@click.option("--height", default=2400, show_default=True)
+@click.option("--dark", is_flag=True, help="A dark desktop picture as well.")
+def main(report: Path, out: Path, name: str, height: int, dark: bool) -> None:  # noqa: FBT001
+    """Picture REPORT at desktop and phone width."""
+    out.mkdir(parents=True, exist_ok=True)
+    for label, width in WIDTHS.items():
+        shoot(report, out / f"{name}-{label}.png", width=width, height=height)
+    if dark:
+        shoot(report, out / f"{name}-dark.png", width=1280, height=height, dark=True)
+    for path in sorted(out.glob(f"{name}-*.png")):
+        click.echo(f"{path}: {path.stat().st_size / 1000:.0f} KB")
+
+
+if __name__ == "__main__":
+    main()
