@@ -36,12 +36,17 @@ EXPERIMENTS := illustrations errors scatter cdfs correlation_split epsilon_sweep
 paper: $(VENV)/.dev ## run the paper's tables and figures again, into docs/results/
 	for name in $(EXPERIMENTS); do $(BIN)/python -m experiments.$$name || exit 1; done
 
+peers: $(VENV)/.dev .venv-peers/.done ## compare accuracy with AIM, MST and PrivBayes (hours; Python below 3.12)
+	$(BIN)/python -m benchmarks.accuracy --peers-python .venv-peers/bin/python --no-page
+	$(BIN)/python -m benchmarks.accuracy --tables adult --methods auto --epsilons 0.25,1,4,10
+
 lock: $(VENV)/.dev ## resolve the dependencies anew into requirements/
 	$(LOCK) pyproject.toml --group build --upgrade -o requirements/core.txt
+	$(LOCK) requirements/peers.in --upgrade -o requirements/peers.txt
 	$(LOCK) pyproject.toml --all-extras --group build --group test --group lint --group lock -c requirements/core.txt --upgrade -o requirements/dev.txt
 
 clean: ## remove the virtual environment and what the tools left behind
-	rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis sklar-demo
+	rm -rf $(VENV) .venv-peers dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis sklar-demo
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
@@ -53,4 +58,9 @@ $(VENV)/.core: $(VENV)/bin/python requirements/core.txt pyproject.toml
 
 $(VENV)/.dev: $(VENV)/.core requirements/dev.txt
 	$(PIP) install --require-hashes -r requirements/dev.txt
+	@touch $@
+
+.venv-peers/.done: requirements/peers.txt
+	$(PYTHON) -m venv .venv-peers
+	.venv-peers/bin/python -m pip --disable-pip-version-check --quiet install --require-hashes -r requirements/peers.txt
 	@touch $@

@@ -14,12 +14,13 @@ import hashlib
 import json
 import os
 import platform
+import resource
 import subprocess
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
-from itertools import combinations, pairwise
+from itertools import combinations, pairwise, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ import click
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+from threadpoolctl import threadpool_limits
 
 from benchmarks.tables import FOLDER, NAMES, Bench, codes_of, opened, text_table
 from sklar.budget import DEFAULT_DELTA, Budget
@@ -182,18 +183,26 @@ def release_peer(
     command = [str(python), str(Path(__file__).with_name("peers.py")), "release", run.method, str(source), str(target)]
     command += ["--epsilon", repr(run.epsilon), "--delta", repr(DEFAULT_DELTA)]
     log = work / f"{run.stem}.log"
+    wall, cpu = time.perf_counter(), _children()
     with log.open("w") as output:
         status = stopped_after(command, limit, output)
+    took = {"seconds": round(time.perf_counter() - wall, 2), "cpu_seconds": round(_children() - cpu, 2)}
     source.unlink()
     if status is not None:
-        return None, {"status": status}
+        return None, {"status": status} | took
     with np.load(target) as made:
-        seconds, cpu = made["seconds"].tolist()
-        took = {"seconds": round(seconds, 2), "cpu_seconds": round(cpu, 2)}
+        # What the peer measured itself, without starting Python and loading its packages.
+        took = dict(zip(took, made["seconds"].round(2).tolist(), strict=True))
         settings = {"measured": int(made["cliques"])}
         codes = np.ascontiguousarray(made["codes"].T)
     target.unlink()
     return codes, took | {"settings": settings}
+
+
+def _children() -> float:
+    """CPU seconds of all child processes that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def stopped_after(command: Sequence[str], limit: float, output: Any = None) -> str | None:
@@ -218,6 +227,10 @@ def source_digest() -> str:
     return digest.hexdigest()[:8]
 
 
+# Read when the code is, so that a later edit does not change what a run says of itself.
+SOURCE = source_digest()
+
+
 def learn(bench: Bench, stems: Sequence[str], work: Path, test: Path) -> list[dict[str, Any]]:
     """Accuracy and AUC on real test rows of learners trained on real rows and on every kept synthetic table."""
     generator = np.random.default_rng(0)
@@ -231,15 +244,15 @@ def learn(bench: Bench, stems: Sequence[str], work: Path, test: Path) -> list[di
         with np.load(work / f"{stem}.npz") as kept:
             return pa.Table.from_batches([decode(np.ascontiguousarray(kept["codes"]), bench.schema, generator)])
 
-    tested = text_table(test)
-    out = []
-    for first, second in zip(stems[::2], [*stems[1::2], stems[-1]], strict=False):
+    tested, out = text_table(test), []
+    for first, second in zip_longest(stems[::2], stems[1::2]):
         # Two tables at a time: `usefulness` trains on both of what it is given.
-        scores = usefulness(rows(first), rows(second), tested, bench.schema, target=TARGET)
+        scores = usefulness(rows(first), rows(second or first), tested, bench.schema, target=TARGET)
         for stem, pair in ((first, scores[:2]), (second, scores[2:])):
             out += [
                 {"stem": stem, "learner": s.learner, "accuracy": round(s.accuracy, 4), "auc": round(s.auc, 4)}
                 for s in pair
+                if stem is not None
             ]
         click.echo(f"learned {first}, {second}")
     return out
@@ -273,7 +286,7 @@ def perform(bench: Bench, run: Run, *, python: Path | None, work: Path, limit: f
             raise click.ClickException(f"{run.method} runs in the peers' environment. Give --peers-python.")
         drawn, took = release_peer(bench, run, python=python, work=work, limit=limit)
     else:
-        facts["source"] = source_digest()
+        facts["source"] = SOURCE
         drawn, took = release_ours(bench, run)
     facts |= took
     if drawn is None:
@@ -295,7 +308,8 @@ def _comma(_context: Any, _option: Any, value: str) -> list[str]:
 @click.option("--tables", default="adult,hospital,census,dss,wide,happiness,twoyear,fertil2", callback=_comma)
 @click.option("--methods", default=",".join(METHODS), callback=_comma)
 @click.option("--epsilons", default="1", callback=_comma)
-@click.option("--draws", default=3, show_default=True, help="Fresh draws of noise for each method.")
+@click.option("--draws", default=3, show_default=True, help="Fresh draws of noise for each of our methods.")
+@click.option("--peer-draws", default=1, show_default=True, help="The same for each peer: they take minutes.")
 @click.option("--peers-python", type=click.Path(path_type=Path, exists=True), help="The peers' Python.")
 @click.option("--data", type=click.Path(path_type=Path, exists=True, file_okay=False), default=FOLDER)
 @click.option("--work", type=click.Path(path_type=Path, file_okay=False), default=WORK, help="Where runs are kept.")
@@ -309,6 +323,7 @@ def main(
     methods: list[str],
     epsilons: list[str],
     draws: int,
+    peer_draws: int,
     peers_python: Path | None,
     data: Path,
     work: Path,
@@ -327,7 +342,7 @@ def main(
         for table in tables
         for epsilon in epsilons
         for method in methods
-        for draw in range(1, draws + 1)
+        for draw in range(1, (peer_draws if method in PEERS else draws) + 1)
     ]
     todo = [run for run in wanted if fresh or not (work / f"{run.stem}.json").exists()]
     threadpool_limits(1)
@@ -345,7 +360,7 @@ def main(
         click.echo(f"{run.stem}: {shown}")
         if facts["status"].startswith("stopped"):
             # Another draw would take as long.
-            for draw in range(run.draw + 1, draws + 1):
+            for draw in range(run.draw + 1, peer_draws + 1):
                 again = Run(table=run.table, method=run.method, epsilon=run.epsilon, draw=draw)
                 write_text(
                     work / f"{again.stem}.json", json.dumps(facts | {"draw": draw, "status": "not tried"}) + "\n"
@@ -450,7 +465,7 @@ def results_table(runs: Sequence[dict[str, Any]]) -> str:
         if done:
             lines.append([name, str(len(done)), *(cell(done, *how) for how in MEASURES.values())])
         elif here:
-            lines.append([name, here[0]["status"], *("-" for _ in MEASURES)])
+            lines.append([name, here[0]["status"], *(cell(here, *how) for how in MEASURES.values())])
     return _table(["method", "draws", *MEASURES], lines)
 
 
@@ -520,9 +535,9 @@ def figure(runs: Sequence[dict[str, Any]]) -> Any:
     axes.axvline(1.0, color="grey", linewidth=1)
     axes.set_yticks([-where for where in range(len(tables))])
     axes.set_yticklabels([_of(runs, table=name)[0]["title"] for name in tables])
-    axes.set_xscale("log")
+    axes.set_xlim(left=0)
     axes.set_xlabel("TV of two-way tables over that of DP independence (one point a draw; left is better)")
-    axes.legend(fontsize="small")
+    axes.legend(fontsize="small", loc="lower left")
     return drawn
 
 
