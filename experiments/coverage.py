@@ -95,7 +95,7 @@ def noise_errors(counts: Counts, schema: Schema, setting: Setting, *, times: int
     squares: list[tuple[float, float]] = []
     for measured in draws(counts, schema, setting, times):
         pooled = pool(measured)
-        one = [estimate(measured, name).counts for name in schema.names]
+        one = [estimate(measured, name, complete=True).counts for name in schema.names]
         wrong = np.concatenate(one) - counts.one_way
         pairs = _flat(pooled.pairs - counts.pairs, schema)
         squares.append((float(np.mean(wrong**2)), float(np.mean(pairs**2)) if pairs.size else 0.0))

@@ -36,7 +36,8 @@ def shoot(page: Path, target: Path, *, width: int, height: int, dark: bool = Fal
             shown = frame.as_uri()
         dark_mode = ["--blink-settings=preferredColorScheme=0"] if dark else []
         command = [
-            chromium() or "chromium", *_QUIET, *dark_mode, "--allow-file-access-from-files", f"--user-data-dir={folder}/profile",
+            chromium() or "chromium", *_QUIET, *dark_mode, "--allow-file-access-from-files",
+            f"--user-data-dir={folder}/profile",
             f"--window-size={max(width, 500)},{height}", f"--screenshot={target.resolve()}", shown,
         ]  # fmt: skip
         subprocess.run(command, check=True, capture_output=True, timeout=wait_s)  # noqa: S603 - our own arguments

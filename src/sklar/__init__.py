@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         SchemaError,
         SklarError,
     )
+    from sklar.forecasting import forecast
     from sklar.model import Model, load
     from sklar.release import fit
     from sklar.schema import Attribute, Schema
@@ -47,6 +48,7 @@ __all__ = [
     "SchemaError",
     "SklarError",
     "fit",
+    "forecast",
     "load",
 ]
 
@@ -66,6 +68,7 @@ _HOMES = {
     "SchemaError": "errors",
     "SklarError": "errors",
     "fit": "release",
+    "forecast": "forecasting",
     "load": "model",
 }
 

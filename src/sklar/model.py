@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -29,6 +29,7 @@ from sklar.errors import ModelError, SklarError
 from sklar.output import SUFFIXES, check_target, replacing, write_batches
 from sklar.plan import Plan
 from sklar.progress import SILENT, Progress, watch
+from sklar.query import DEFAULT_LEVEL, Estimate, estimate
 from sklar.schema import Schema
 from sklar.tables import Certificate, NoisyTables, above_diagonal
 
@@ -37,6 +38,7 @@ VERSION = 1
 
 _MAX_JSON = 64 << 20
 _MAX_COMPONENTS = 1_000_000
+_MAX_STAGES = 100
 _EARLIEST = (1980, 1, 1, 0, 0, 0)
 
 
@@ -103,6 +105,13 @@ class Model:
         progress.stage("sample", total=self.n_rows if rows is None else rows, unit="rows")
         described = None if self.dummies else self.schema
         write_batches(target, self.arrow_schema, watch(batches, progress), described)
+
+    def estimate(self, *names: str, level: float = DEFAULT_LEVEL, complete: bool = False) -> Estimate:
+        """The noisy table of one or two attributes, averaged over all measurements, with errors and intervals.
+
+        `complete` vouches that every row has a level of every attribute, which makes one-way errors smaller.
+        """
+        return estimate(self.measured, *names, level=level, complete=complete)
 
     def summary(self) -> list[str]:
         """What was released and what it cost, in a few lines."""
@@ -237,9 +246,10 @@ def _read(archive: zipfile.ZipFile) -> Model:
     if certificate.schema_sha256 != schema.digest:
         raise ModelError("its certificate is for another schema.")
     n_rows = document["n_rows"]
-    if type(n_rows) is not int or n_rows < 1:
+    if type(n_rows) is not int or not 1 <= n_rows < 2**63:
         raise ModelError(f"its number of rows must be at least 1, got {n_rows!r}.")
-    return Model(
+    _require_types(document, certificate)
+    model = Model(
         measured=tuple(
             _read_tables(array, schema, document, certificate, stage) for stage in range(1, len(document["stages"]) + 1)
         ),
@@ -247,6 +257,45 @@ def _read(archive: zipfile.ZipFile) -> Model:
         n_rows=n_rows,
         settings=document["settings"],
     )
+    # Uses every setting once: what is missing or of another type is found here and not by a user.
+    model.summary()
+    return model
+
+
+def _require_types(document: Mapping[str, Any], certificate: Certificate) -> None:
+    """Refuse a description whose values are not of the types that a model's are; whether they agree, `verify` says."""
+
+    def number(value: object) -> bool:
+        return type(value) in (int, float) and math.isfinite(cast(float, value))
+
+    def whole(value: object, least: int = 0) -> bool:
+        return type(value) is int and least <= value < 2**63
+
+    def known(value: object) -> bool:
+        return value is None or whole(value)
+
+    stages, stated = document["stages"], certificate
+    right = (
+        isinstance(stages, list)
+        and 1 <= len(stages) <= _MAX_STAGES
+        and all(stage["total"] is None or type(stage["total"]) is int for stage in stages)
+        and all(stage["total_scale"] is None or number(stage["total_scale"]) for stage in stages)
+        and known(document["public_rows"])
+        and known(stated.public_rows)
+        and isinstance(document["settings"], dict)
+        and isinstance(stated.versions, dict)
+        and all(isinstance(text, str) for text in (stated.neighbors, stated.mechanism, stated.composition))
+        and all(number(value) for value in (stated.epsilon, stated.delta, stated.spent_epsilon))
+        and all(whole(entry.stage, 1) and whole(entry.tables, 1) for entry in stated.measurements)
+        and all(type(entry.order) is int and entry.order in (0, 1, 2) for entry in stated.measurements)
+        and all(
+            number(value)
+            for entry in stated.measurements
+            for value in (entry.scale, entry.sensitivity_l1, entry.sensitivity_l2)
+        )
+    )
+    if not right:
+        raise ModelError("its description or its privacy certificate holds values of the wrong type.")
 
 
 def _describe_copula(copula: BinaryCopula | LatentModel) -> dict[str, Any]:

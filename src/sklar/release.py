@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
+from pathlib import Path
 from typing import Literal, get_args
+
+import numpy as np
 
 from sklar.budget import DEFAULT_DELTA, Budget, Composition, Mechanism, Neighbors
 from sklar.copula.binary import fit_binary
@@ -10,6 +14,7 @@ from sklar.copula.latent import Kind
 from sklar.copula.thinning import fit_auto
 from sklar.denoise import interactions
 from sklar.errors import BudgetError
+from sklar.ledger import Ledger
 from sklar.margins import consistent, margins, plain, pool
 from sklar.model import Model
 from sklar.plan import plan_second, plan_stages, plan_tables
@@ -37,6 +42,8 @@ def fit(
     method: Method | None = None,
     preset: Preset | None = None,
     dummies: bool = False,
+    ledger: Ledger | str | Path | None = None,
+    dataset: str | None = None,
     progress: Progress = SILENT,
 ) -> Model:
     """Measure a table once, within (epsilon, delta), and fit a model from which any number of rows can be drawn.
@@ -45,7 +52,8 @@ def fit(
     `factor` are latent models over whole attributes, `auto` (the default) takes the better of them by the noisy tables
     alone, `binary` is the paper's copula over dummies. The preset `paper` is the paper's mechanism, soundly read:
     binary copula, Laplace noise, advanced composition, equal shares, no consistency step; what is given beside it wins.
-    `dummies` gives the paper's 0/1 output instead of valid records.
+    `dummies` gives the paper's 0/1 output instead of valid records. A `ledger` is charged for the whole release, under
+    the name `dataset` (by default the schema's), before any noise is drawn; it refuses what would overspend.
     """
     paper = preset == "paper"
     if preset is not None:
@@ -59,7 +67,15 @@ def fit(
     budget = Budget(epsilon=epsilon, delta=delta, neighbors=neighbors, mechanism=mechanism, composition=composition)
     schema.require_reviewed()
 
-    vault = open_vault(data, schema, budget, progress=progress)
+    charge = None
+    if ledger is not None:
+        book, name = ledger if isinstance(ledger, Ledger) else Ledger(ledger), dataset or schema.name
+        book.require(name, budget)
+        charge = partial(book.charge, name, budget, schema_sha256=schema.digest)
+    elif dataset is not None:
+        raise BudgetError(f"a data set is a name in a ledger, got dataset='{dataset}' and no ledger. Give both.")
+
+    vault = open_vault(data, schema, budget, charge=charge, progress=progress)
     progress.stage("measure")
     if method == "binary" or mechanism == "laplace":
         share = None if paper else ONE_WAY_SHARE
@@ -72,6 +88,8 @@ def fit(
 def measure_twice(vault: Vault, schema: Schema, budget: Budget) -> tuple[NoisyTables, ...]:
     """All tables, then all pairs again, those that the first noisy tables show to depend more precisely."""
     stages = plan_stages(schema, budget, vault.n_rows)
+    # Both stages at once: a run that ends between them must not leave one of them uncharged.
+    vault.charge(np.concatenate([stages.first.scales, stages.reserve]))
     first = vault.measure(stages.first)
     if schema.n_attributes == 1:
         return (first,)

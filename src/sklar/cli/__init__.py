@@ -10,9 +10,11 @@ import sys
 
 import click
 
+from sklar.cli.answers import forecast, query, report
 from sklar.cli.judge import evaluate
 from sklar.cli.release import fit, release, sample
 from sklar.cli.schema import schema
+from sklar.cli.trust import audit, ledger, verify
 from sklar.cli.tryout import demo, generate
 from sklar.errors import SklarError
 
@@ -31,7 +33,21 @@ def cli(**_debug: bool) -> None:
     """
 
 
-for _command in (demo, evaluate, fit, generate, release, sample, schema):
+for _command in (
+    audit,
+    demo,
+    evaluate,
+    fit,
+    forecast,
+    generate,
+    ledger,
+    query,
+    release,
+    report,
+    sample,
+    schema,
+    verify,
+):
     cli.add_command(_command)
 
 

@@ -9,13 +9,20 @@ import click
 from sklar.cli.shared import show_progress
 
 
-@click.command()
+@click.command(short_help="Compare with the real rows: private.")
 @click.argument("real", type=click.Path(path_type=Path))
 @click.argument("synthetic", type=click.Path(path_type=Path))
 @click.option("--schema", "schema_path", required=True, type=click.Path(path_type=Path), metavar="S.toml")
 @click.option("--json", "json_path", type=click.Path(path_type=Path), metavar="OUT.json", help="All figures as JSON.")
 @click.option(
     "--plot", "plot_path", type=click.Path(path_type=Path), metavar="OUT.png|.svg", help="CDFs of the errors."
+)
+@click.option(
+    "--report",
+    "report_path",
+    type=click.Path(path_type=Path),
+    metavar="PRIVATE.html",
+    help="A private report of all of it, with the worst pairs side by side.",
 )
 @click.option("--target", help="An attribute to predict: trains on both tables, tests on --test.")
 @click.option("--test", type=click.Path(path_type=Path), help="Real rows kept apart, for --target.")
@@ -25,18 +32,20 @@ def evaluate(
     schema_path: Path,
     json_path: Path | None,
     plot_path: Path | None,
+    report_path: Path | None,
     target: str | None,
     test: Path | None,
 ) -> None:
     """Compare SYNTHETIC with the REAL rows, for the custodian's eyes only.
 
     \b
-      sklar evaluate adult.csv synthetic.csv --schema adult.toml --plot PRIVATE.png
+      sklar evaluate adult.csv synthetic.csv --schema adult.toml --report PRIVATE.html
     """
     import json
 
     from sklar.evaluate import evaluate as judge
     from sklar.evaluate import plot
+    from sklar.evaluate.report import MARK, custodian_report
     from sklar.output import check_target, write_text
     from sklar.schema import Schema
 
@@ -44,13 +53,22 @@ def evaluate(
         check_target(json_path, (".json",))
     if plot_path:
         check_target(plot_path, (".png", ".svg"))
+    if report_path:
+        check_target(report_path, (".html",))
+    schema, text = Schema.load(schema_path), ""
     with show_progress() as progress:
-        found = judge(real, synthetic, Schema.load(schema_path), target=target, test=test, progress=progress)
+        found = judge(real, synthetic, schema, target=target, test=test, progress=progress)
+        if report_path:
+            text = custodian_report(found, real, synthetic, schema, progress=progress)
     for line in found.lines():
         click.echo(line)
     if json_path:
         write_text(json_path, json.dumps(found.to_dict(), indent=1) + "\n")
     if plot_path:
         plot(found, plot_path)
-    for path in filter(None, (json_path, plot_path)):
+    if report_path:
+        write_text(report_path, text)
+    for path in filter(None, (json_path, plot_path, report_path)):
         click.echo(f"PRIVATE as well: {path}")
+        if path == report_path and MARK not in path.name:
+            click.echo(f"Its name does not say so: consider {path.with_name(f'{MARK}-{path.name}')}.")

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from sklar.progress import Progress
 
 
-@click.command()
+@click.command(short_help="Measure a table, fit, and draw rows.")
 @privacy_options
 @ROWS
 @SEED
@@ -46,12 +46,12 @@ def release(out: Path, model_path: Path | None, rows: int | None, seed: int | No
         # The model first: once privacy is spent, a failure to write rows must not lose what it bought.
         model.save(model_path)
         model.write(out, rows, seed=seed, progress=progress)
-    _say_spent(model)
+    _say_spent(model, **options)
     click.echo(f"{rows or model.n_rows:,} synthetic rows in {out} (seed {seed}), the model in {model_path}.")
     click.echo(f"More rows cost no privacy: sklar sample {model_path} --rows N --out FILE")
 
 
-@click.command()
+@click.command(short_help="Measure a table and fit a model.")
 @privacy_options
 @DUMMIES
 @click.option(
@@ -74,7 +74,7 @@ def fit(model_path: Path, **options: Any) -> None:
     with show_progress() as progress:
         model = _fit(progress=progress, **options)
         model.save(model_path)
-    _say_spent(model)
+    _say_spent(model, **options)
     click.echo(f"The model is in {model_path}.")
 
 
@@ -85,12 +85,20 @@ def _fit(*, data: Path, schema_path: Path, progress: Progress, **options: Any) -
     return fit(data, Schema.load(schema_path), progress=progress, **options)
 
 
-def _say_spent(model: Model) -> None:
+def _say_spent(model: Model, *, ledger: Path | None = None, dataset: str | None = None, **_options: Any) -> None:
     for line in model.summary():
         click.echo(line)
+    if ledger is not None:
+        from sklar.ledger import Ledger
+
+        account = Ledger(ledger).account(dataset or model.schema.name)
+        click.echo(
+            f"Ledger {ledger}: data set '{account.dataset}' has spent epsilon = {account.spent:.4g} of "
+            f"{account.epsilon:.4g} in {len(account.charges):,} releases."
+        )
 
 
-@click.command()
+@click.command(short_help="Draw more rows from a model, for free.")
 @click.argument("model_path", metavar="MODEL", type=click.Path(path_type=Path))
 @ROWS
 @SEED

@@ -9,7 +9,7 @@ import click
 from sklar.cli.shared import show_progress
 
 
-@click.group()
+@click.group(short_help="Draft or check a schema.")
 def schema() -> None:
     """Draft or check a schema: what is publicly known of a table."""
 

@@ -177,6 +177,13 @@ def privacy_options(command: Callable[..., Any]) -> Callable[..., Any]:
                 help="Whom the guarantee compares: tables that differ in one row's "
                 "content (their size is public), or in one row's presence.",
             ),
+            click.option(
+                "--ledger",
+                type=click.Path(path_type=Path),
+                metavar="FILE",
+                help="Charge this ledger before anything is measured; it refuses to overspend (see sklar ledger).",
+            ),
+            click.option("--dataset", metavar="NAME", help="Its name in the ledger.  [default: the schema's]"),
         ]
     ):
         command = option(command)

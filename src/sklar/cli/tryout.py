@@ -10,7 +10,7 @@ from sklar.cli.shared import OUT, number, show_progress
 from sklar.progress import watch
 
 
-@click.command()
+@click.command(short_help="Release a generated table and show it.")
 @click.option("--out", type=click.Path(path_type=Path), default="sklar-demo", show_default=True, help="Folder to fill.")
 @click.option("--rows", type=int, default=30_000, show_default=True, help="Rows of the generated table.")
 @click.option("--epsilon", type=number, default="1", show_default=True, help="Privacy budget.")
@@ -24,7 +24,7 @@ def demo(out: Path, rows: int, epsilon: float) -> None:
         click.echo(line)
 
 
-@click.command()
+@click.command(short_help="Generate a test table and its schema.")
 @click.argument("shape", type=click.Choice(["census", "hospital", "dss", "syn1", "syn2"]))
 @click.option("--rows", type=int, help="Rows to generate.  [default: census 30,000, hospital 10,000, others 5,240,260]")
 @click.option("--seed", type=int, default=0, show_default=True, help="Another seed, another table.")

@@ -115,7 +115,9 @@ def _summary(evaluation: Evaluation) -> Section:
             ]
         )
     scaled = (
-        "Synthetic counts are scaled to the number of real rows." if evaluation.synthetic_rows != evaluation.real_rows else ""
+        "Synthetic counts are scaled to the number of real rows."
+        if evaluation.synthetic_rows != evaluation.real_rows
+        else ""
     )
     return Section(
         anchor="summary",
@@ -281,7 +283,9 @@ def _worst(tables: _Tables, errors: NDArray[np.float64]) -> Section:
                 title=f"{label}: counts of {short(one.name, 40)} by {short(two.name, 40)}",
                 description=f"Darker cells hold more rows; the largest holds {part.max(initial=0.0):,.0f}.",
             )
-            shown = page.scrolling(drawing, f"{label}: {short(one.name, 40)} by {short(two.name, 40)}", width=width * 3 // 4)
+            shown = page.scrolling(
+                drawing, f"{label}: {short(one.name, 40)} by {short(two.name, 40)}", width=width * 3 // 4
+            )
             maps.append(page.figure(shown, f"<b>{label}</b>"))
         cut = f", the {len(rows)} by {len(columns)} levels with the largest errors" if part.size < real.size else ""
         name = short(f"{one.name} \N{MULTIPLICATION SIGN} {two.name}", 80)

@@ -9,7 +9,10 @@ most one): `Budget.shifts` unit shifts a table. Every cell of the public domain 
 or not. By `Budget.spent` the tables measured so far cost the epsilon it returns, also when a later plan was made from
 earlier noisy tables; `measure` refuses before it draws when that would exceed the budget. The number of rows leaves
 without noise under replace-one only, where neighbors share it. Whether and what is raised, and how many words of
-noise are drawn, depends on schema, plan and budget alone.
+noise are drawn, depends on schema, plan, budget and ledger alone.
+
+With a ledger: nothing is drawn unless a charge that covers it is on the disk. `charge` pays for the whole release, all
+its stages; `measure` pays for its plan when nothing was charged yet, and refuses what the charge does not cover.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from numpy.typing import NDArray
 
 from sklar.budget import Budget
 from sklar.errors import BudgetError, DataError
+from sklar.ledger import Charge, Cost, cost, covers
 from sklar.plan import Plan
 from sklar.private.count import Counts, count
 from sklar.private.noise import discrete_gaussian, discrete_laplace
@@ -31,19 +35,34 @@ from sklar.tables import NoisyTables, above_diagonal, certify
 class Vault:
     """Exact counts of one table behind the door, with the budget that guards it."""
 
-    __slots__ = ("_budget", "_counts", "_plans", "_schema")
+    __slots__ = ("_budget", "_charge", "_charged", "_counts", "_plans", "_schema")
 
-    def __init__(self, counts: Counts, schema: Schema, budget: Budget) -> None:
+    def __init__(self, counts: Counts, schema: Schema, budget: Budget, charge: Charge | None = None) -> None:
         if budget.neighbors == "replace-one" and counts.n_rows == 0:
             # Under replace-one the number of rows is public, so this message may depend on it.
             raise DataError("the table has no rows. It must hold at least one.")
         self._counts, self._schema, self._budget = counts, schema, budget
         self._plans: list[Plan] = []
+        self._charge, self._charged = charge, Cost()
 
     @property
     def n_rows(self) -> int | None:
         """The number of rows where neighbors share it (replace-one), else None."""
         return self._counts.n_rows if self._budget.neighbors == "replace-one" else None
+
+    def charge(self, scales: NDArray[np.float64]) -> None:
+        """Charge the ledger, where there is one, for a release at these scales, or at others that cost no more.
+
+        Precondition: nothing was measured yet. Postcondition: the charge is on the disk.
+        """
+        if self._charge is not None:
+            if self._plans or self._charged.rho:
+                raise BudgetError("a release is charged once, before it is measured. Open the table again.")
+            self._charge(scales)
+            self._charged = self._cost(scales)
+
+    def _cost(self, scales: NDArray[np.float64]) -> Cost:
+        return cost(self._budget.mechanism, self._budget.neighbors, scales)
 
     def measure(self, plan: Plan) -> NoisyTables:
         """Noisy tables by this plan.
@@ -57,19 +76,24 @@ class Vault:
         if plan.total is not None and self._budget.neighbors == "replace-one":
             raise BudgetError("the number of rows is measured under add-remove only. Make a new plan.")
         plans = [*self._plans, plan]
-        epsilon = self._budget.spent(np.concatenate([each.scales for each in plans]))
+        scales = np.concatenate([each.scales for each in plans])
+        epsilon = self._budget.spent(scales)
         if epsilon > self._budget.epsilon:
             raise BudgetError(
                 f"this plan would bring the privacy spent to epsilon={epsilon:.6g}, above the budget of "
                 f"{self._budget.epsilon:.6g}. Plan for what is left."
             )
+        if self._charge is not None:
+            if not self._charged.rho:
+                self.charge(scales)
+            if not covers(self._charged, self._cost(scales)):
+                raise BudgetError("this plan costs more than the ledger was charged for. Charge all stages at first.")
         certificate = certify(schema, self._budget, plans, self.n_rows)
         # Spent before drawn: an interruption may lose budget but never hide a measurement.
         self._plans = plans
 
-        scales, sizes = _segments(schema, plan)
         draw = discrete_gaussian if self._budget.mechanism == "gaussian" else discrete_laplace
-        noise = draw(scales, sizes)
+        noise = draw(*_segments(schema, plan))
         first = 0 if plan.total is None else 1
         last = first + (schema.n_levels if plan.one_way.size else 0)
         pairs = np.zeros((0, 0), dtype=np.int64)
@@ -108,10 +132,12 @@ def _segments(schema: Schema, plan: Plan) -> tuple[NDArray[np.float64], NDArray[
     return np.concatenate(scales), np.concatenate(lengths)
 
 
-def open_vault(data: object, schema: Schema, budget: Budget, *, progress: Progress = SILENT) -> Vault:
+def open_vault(
+    data: object, schema: Schema, budget: Budget, *, charge: Charge | None = None, progress: Progress = SILENT
+) -> Vault:
     """Read, encode and count a table; what comes back gives nothing away but through `Vault.measure`."""
     schema.require_reviewed()
     source = open_source(data)
     require_columns(source, schema)
     progress.stage("count", unit="rows")
-    return Vault(count(source.batches(schema.names), schema, progress=progress), schema, budget)
+    return Vault(count(source.batches(schema.names), schema, progress=progress), schema, budget, charge)

@@ -1,0 +1,145 @@
+"""Commands that let a stranger check, and a custodian keep count: verify, audit, ledger."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from sklar.cli.shared import number
+
+_JSON = click.option("--json", "as_json", is_flag=True, help="Machine-readable, on standard output.")
+_FILE = click.argument("path", metavar="FILE", type=click.Path(path_type=Path))
+
+
+def _print_json(document: Any) -> None:
+    import json
+
+    click.echo(json.dumps(document, indent=1, ensure_ascii=False))
+
+
+@click.command(short_help="Recompute what a model file cost.")
+@click.argument("model_path", metavar="MODEL", type=click.Path(path_type=Path))
+@_JSON
+def verify(*, model_path: Path, as_json: bool) -> None:
+    """Recompute what a MODEL file cost from its parts, and say what an outsider may conclude.
+
+    Exit code 1 when anything in the file contradicts its privacy certificate.
+
+    \b
+      sklar verify adult.sklar
+    """
+    from sklar.verify import verify as check
+
+    found = check(model_path)
+    if as_json:
+        _print_json(found.to_dict())
+    else:
+        for line in found.lines():
+            click.echo(line)
+    if not found.passed:
+        sys.exit(1)
+
+
+@click.command(short_help="Try to break the guarantee, on invented data.")
+@click.option("--quick", is_flag=True, help="Under 20 seconds; the full audit has more trials and so more power.")
+@_JSON
+def audit(*, quick: bool, as_json: bool) -> None:
+    """Try to break the privacy of this installation, on invented tables.
+
+    \b
+      sklar audit --quick
+    """
+    from sklar.audit import audit as attack
+
+    found = attack(quick=quick)
+    if as_json:
+        _print_json(found.to_dict())
+    else:
+        for line in found.lines():
+            click.echo(line)
+    if not found.passed:
+        sys.exit(1)
+
+
+@click.group(short_help="Keep count of what was spent.")
+def ledger() -> None:
+    """Keep count of what was spent on each data set, and refuse to overspend."""
+
+
+@ledger.command()
+@_FILE
+@click.option("--dataset", required=True, metavar="NAME", help="By default, releases look for the schema's table name.")
+@click.option("--epsilon", required=True, type=number, help="Total for all releases together, set once.")
+@click.option("--delta", type=number, default="2**-30", show_default=True, help="Total for all releases together.")
+@click.option("--neighbors", type=click.Choice(["replace-one", "add-remove"]), default="replace-one", show_default=True)
+def init(path: Path, dataset: str, epsilon: float, delta: float, neighbors: Any) -> None:
+    """Give a data set its total budget in FILE, once; the file is made when there is none.
+
+    \b
+      sklar ledger init ledger.db --dataset adult --epsilon 3
+    """
+    from sklar.ledger import Ledger
+
+    account = Ledger(path).open_account(dataset, epsilon=epsilon, delta=delta, neighbors=neighbors)
+    click.echo(
+        f"Data set '{account.dataset}' in {path}: epsilon = {account.epsilon:.6g}, delta = {account.delta:.3g} for all "
+        f"releases together ({account.neighbors} neighbors)."
+    )
+    click.echo(f"Release with: --ledger {path} --dataset {account.dataset}")
+
+
+@ledger.command()
+@_FILE
+@_JSON
+def show(*, path: Path, as_json: bool) -> None:
+    """Show what each data set has spent and has left.
+
+    \b
+      sklar ledger show ledger.db
+    """
+    from sklar.ledger import Ledger
+
+    accounts = Ledger(path).accounts()
+    if as_json:
+        _print_json([account.to_dict() for account in accounts])
+        return
+    for account in accounts:
+        for line in account.lines():
+            click.echo(line)
+    click.echo("Drawing more rows from a model that was paid for costs nothing.")
+
+
+@ledger.command()
+@_FILE
+@_JSON
+def history(*, path: Path, as_json: bool) -> None:
+    """List every entry, oldest first.
+
+    \b
+      sklar ledger history ledger.db
+    """
+    from sklar.ledger import Ledger
+
+    entries = Ledger(path).history()
+    if as_json:
+        _print_json([entry.to_dict() for entry in entries])
+        return
+    for entry in entries:
+        click.echo(entry.line())
+
+
+@ledger.command()
+@_FILE
+def adopt(path: Path) -> None:
+    """Put a copied or restored FILE in force; make sure that no charge is missing from it.
+
+    \b
+      sklar ledger adopt ledger.db
+    """
+    from sklar.ledger import Ledger
+
+    Ledger(path).adopt()
+    click.echo(f"{path} is in force. No other copy of it may be charged from now on.")

@@ -1,0 +1,274 @@
+"""Hostile input: whatever the bytes, a result or one SklarError that says what to do; never a traceback, never a hang.
+
+Seeded mutators, so that a failure can be repeated from its number: a few hundred inputs in the normal set, 2,500 of
+each kind (10,000 in all) in the slow one. What was found is kept in `FOUND`.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import sklar
+from sklar.budget import Budget
+from sklar.errors import SklarError
+from sklar.model import load
+from sklar.private.measure import open_vault
+from sklar.schema import Schema
+from sklar.verify import verify
+
+TOML = b"""[table]
+name = "people"
+[attributes.age]
+type = "integer"
+edges = [0, 20, 40, 60, 120]
+missing = "?"
+outside = "missing"
+[attributes.city]
+type = "categorical"
+values = ["Bern", "Rome", "a,b"]
+other = true
+[attributes.born]
+type = "date"
+edges = ["1900-01-01", "1950-01-01", "2020-01-01"]
+[attributes.seen]
+type = "datetime"
+low = "2020-01-01T00:00:00"
+high = "2021-01-01T00:00:00"
+bins = 4
+[attributes.income]
+type = "real"
+edges = [0, 1.5, 1e6]
+[attributes.ok]
+type = "boolean"
+"""
+SCHEMA = Schema.from_toml(TOML.decode())
+CSV = (
+    "age,city,born,seen,income,ok\n" + '33,"a,b",1960-05-05,2020-06-01T00:00:00,12.5,true\n?,Rome,,,1e9,no\n' * 4
+).encode()
+TOKENS = [
+    b"\x00", b"\xff\xfe", b"\xef\xbb\xbf", b'"', b'""', b"\r\n", b"\n", b"\r", b",", b",,,,,,,", b"'", b"[", b"]", b"=",
+    b"nan", b"inf", b"-1", b"1e400", b"9" * 30, b"\xc3\x28", "é".encode(), b"age", b"[attributes.age]\n", b"true",
+    b"0x10", b"1979-05-27", b"{", b"}", b"#", b"\\", b"\\u0000", b"\xed\xa0\x80", b"z" * 5000,
+]  # fmt: skip
+BUDGET = Budget(epsilon=1.0)
+
+
+def mutate(data: bytes, generator: np.random.Generator) -> bytes:
+    """A few random edits: flips, cuts, repeats, tokens."""
+    out = bytearray(data)
+    for _ in range(int(generator.integers(1, 6))):
+        at = int(generator.integers(len(out) + 1))
+        length = int(generator.integers(1, 40))
+        choice = int(generator.integers(6))
+        if choice == 0 and out:
+            out[at % len(out)] ^= 1 << int(generator.integers(8))
+        elif choice == 1:
+            del out[at : at + length]
+        elif choice == 2:
+            out[at:at] = out[at : at + length]
+        elif choice == 3:
+            out[at:at] = TOKENS[int(generator.integers(len(TOKENS)))]
+        elif choice == 4:
+            out[at : at + length] = generator.bytes(length)
+        elif generator.random() < 0.3:
+            del out[at:]
+    return bytes(out)
+
+
+def accepted(act: Callable[[], object]) -> bool:
+    """Whether it was accepted; a refusal must be one line of plain words, anything else fails the test."""
+    try:
+        act()
+    except SklarError as error:
+        text = str(error)
+        assert text.strip()
+        assert text.rstrip().endswith((".", "E")), text
+        return False
+    return True
+
+
+def schema_case(data: bytes, folder: Path) -> bool:
+    path = folder / "s.toml"
+    path.write_bytes(data)
+
+    def act() -> None:
+        again = Schema.load(path)
+        assert Schema.from_toml(again.to_toml()).digest == again.digest
+
+    return accepted(act)
+
+
+def read_case(path: Path) -> bool:
+    return accepted(lambda: open_vault(path, SCHEMA, BUDGET))
+
+
+def csv_case(data: bytes, folder: Path) -> bool:
+    (folder / "t.csv").write_bytes(data)
+    return read_case(folder / "t.csv")
+
+
+def parquet_case(data: bytes, folder: Path) -> bool:
+    (folder / "t.parquet").write_bytes(data)
+    return read_case(folder / "t.parquet")
+
+
+def model_case(data: bytes, folder: Path) -> bool:
+    path = folder / "m.sklar"
+    path.write_bytes(data)
+
+    def act() -> None:
+        load(path).sample(3, seed=1)
+
+    passed = accepted(act)
+    verify(path)
+    return passed
+
+
+def parquet() -> bytes:
+    table = pa.table(
+        {
+            "age": pa.array([33, None, 4], pa.int64()),
+            "city": pa.array(["Bern", "x", None]).dictionary_encode(),
+            "born": pa.array([0, 1, 10_000], pa.date32()),
+            "seen": pa.array([0, None, 10**15], pa.timestamp("us")),
+            "income": [0.5, float("nan"), 1e300],
+            "ok": [True, None, False],
+        }
+    )
+    buffer = io.BytesIO()
+    pq.write_table(table, buffer, row_group_size=2)
+    return buffer.getvalue()
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    path = tmp_path_factory.mktemp("fuzz") / "m.sklar"
+    table = pa.table({"x": [True, False] * 50, "y": list("ab") * 50})
+    small = Schema.from_toml(
+        '[attributes.x]\ntype = "boolean"\n[attributes.y]\ntype = "categorical"\nvalues = ["a", "b"]'
+    )
+    sklar.fit(table, small, epsilon=1.0, method="binary").save(path)
+    return path.read_bytes()
+
+
+def inner(data: bytes, generator: np.random.Generator) -> bytes:
+    """The same zip with one member mutated, so that the checksum is right and the content is not."""
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        contents = {name: archive.read(name) for name in archive.namelist()}
+    name = sorted(contents)[int(generator.integers(len(contents)))] if generator.random() < 0.5 else "model.json"
+    contents[name] = mutate(contents[name], generator)
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for member, content in contents.items():
+            archive.writestr(member, content)
+    return buffer.getvalue()
+
+
+def values(data: bytes, generator: np.random.Generator) -> bytes:
+    """The same model with one value of its description replaced by another type or size."""
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        contents = {name: archive.read(name) for name in archive.namelist()}
+    document = json.loads(contents["model.json"])
+    odd: list[Any] = [None, -1, 0, 10**18, 1e308, "x", [], {}, True, "../../etc/passwd", [[]], float("nan")]
+    node: Any = document
+    while True:
+        keys = list(node) if isinstance(node, dict) else list(range(len(node)))
+        if not keys:
+            break
+        key = keys[int(generator.integers(len(keys)))]
+        if isinstance(node[key], dict | list) and node[key] and generator.random() < 0.9:
+            node = node[key]
+            continue
+        node[key] = odd[int(generator.integers(len(odd)))]
+        break
+    contents["model.json"] = json.dumps(document).encode()
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for member, content in contents.items():
+            archive.writestr(member, content)
+    return buffer.getvalue()
+
+
+def attack(kind: str, seeds: range, model: bytes, folder: Path) -> None:
+    seen = 0
+    for seed in seeds:
+        generator = np.random.default_rng(seed)
+        if kind == "schema":
+            seen += schema_case(mutate(TOML, generator), folder)
+        elif kind == "csv":
+            seen += csv_case(mutate(CSV, generator), folder)
+        elif kind == "parquet":
+            seen += parquet_case(mutate(parquet(), generator), folder)
+        else:
+            change = (mutate, inner, values)[seed % 3]
+            seen += model_case(change(model, generator), folder)
+    # Some must get through: mutants that are all refused at the door test only the door.
+    assert 0 < seen < len(seeds)
+
+
+@pytest.mark.parametrize("kind", ["schema", "csv", "parquet", "model"])
+def test_a_few_hundred_inputs(kind: str, model: bytes, tmp_path: Path) -> None:
+    attack(kind, range(100), model, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(5))
+@pytest.mark.parametrize("kind", ["schema", "csv", "parquet", "model"])
+def test_ten_thousand_inputs(kind: str, part: int, model: bytes, tmp_path: Path) -> None:
+    attack(kind, range(1_000 + 500 * part, 1_500 + 500 * part), model, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        CSV.replace(b"\n", b"\r\n"), b"\xef\xbb\xbf" + CSV, CSV + b'"never closed', CSV + b"1,2\n" + b",,,,,,,,\n",
+        CSV.decode().encode("utf-16"), CSV + b"\x00" * 1000, CSV.replace(b"Rome", b"R" * 10_000_000),
+        CSV.replace(b"city", b"age"), b"\n" * 100, b'"', CSV.replace(b"33", b"\xff\xfe"),
+    ],
+    ids=["crlf", "bom", "quote", "ragged", "utf16", "nul", "10MB", "twice", "blank", "lone", "bytes"],
+)  # fmt: skip
+def test_awkward_csv(data: bytes, tmp_path: Path) -> None:
+    csv_case(data, tmp_path)
+
+
+@pytest.mark.parametrize("column", [
+    pa.array([[1], [2], None]), pa.array([{"x": 1}] * 3), pa.array([b"\xff", b"", None]),
+    pa.array([1, 2, 3], pa.duration("s")),
+    pa.array([None] * 3), pa.array(["x", None, "x"]).dictionary_encode(), pa.array([2**64 - 1, 0, None], pa.uint64()),
+    pa.array([2**62, -(2**62), 0], pa.timestamp("us")),
+], ids=lambda column: str(column.type))  # fmt: skip
+def test_awkward_parquet(column: Any, tmp_path: Path) -> None:
+    table = pa.table(dict.fromkeys(SCHEMA.names, column))
+    pq.write_table(table, tmp_path / "t.parquet", row_group_size=1)
+    assert read_case(tmp_path / "t.parquet")
+
+
+def test_a_zip_bomb_and_a_path_outside(model: bytes, tmp_path: Path) -> None:
+    with zipfile.ZipFile(io.BytesIO(model)) as archive:
+        contents = {name: archive.read(name) for name in archive.namelist()}
+    contents["factor.npy"] = bytes(200_000_000)
+    contents["../outside"] = b"x"
+    with zipfile.ZipFile(tmp_path / "b.sklar", "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in contents.items():
+            archive.writestr(name, content)
+    assert not model_case((tmp_path / "b.sklar").read_bytes(), tmp_path)
+    assert not (tmp_path.parent / "outside").exists()
+
+
+# Inputs that once escaped: (kind, bytes).
+FOUND: list[tuple[str, bytes]] = []
+
+
+@pytest.mark.parametrize(("kind", "data"), FOUND)
+def test_what_was_found_stays_found(kind: str, data: bytes, tmp_path: Path) -> None:
+    {"schema": schema_case, "csv": csv_case, "parquet": parquet_case, "model": model_case}[kind](data, tmp_path)
