@@ -20,8 +20,8 @@ from hypothesis import given, settings
 import sklar
 from sklar.budget import Budget, gaussian_epsilon
 from sklar.cli import cli
-from sklar.errors import BudgetError
-from sklar.ledger import Cost, Ledger, LedgerError, cost, covers, epsilon_of
+from sklar.errors import BudgetError, LedgerError
+from sklar.ledger import Cost, Ledger, cost, covers, epsilon_of
 from sklar.plan import Plan, plan_tables
 from sklar.private.count import count_codes
 from sklar.private.measure import Vault

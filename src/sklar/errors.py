@@ -6,7 +6,9 @@
     ├── BudgetError    epsilon, delta, neighbors, mechanism or composition do not make a sound plan
     ├── NoiseError     the noise sampler met a scale it cannot draw exactly, or ran out of random words
     ├── ModelError     a model file is damaged, foreign or of another format, or does not fit the request
-    └── OutputError    a result could not be written
+    ├── OutputError    a result could not be written
+    ├── LedgerError    a ledger is missing, damaged, copied, busy, or cannot be written
+    └── MissingExtraError   a part was asked for whose optional dependency is not installed
 
 A message states the requirement, the value and the remedy. Inside `sklar.private` it may quote only the schema and the
 settings, and whether it is raised may not depend on the rows.
@@ -39,3 +41,11 @@ class ModelError(SklarError):
 
 class OutputError(SklarError):
     """A result could not be written."""
+
+
+class LedgerError(SklarError):
+    """A ledger is missing, damaged, copied, busy, or cannot be written."""
+
+
+class MissingExtraError(SklarError):
+    """An optional dependency is not installed."""

@@ -39,7 +39,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sklar.budget import Budget, Mechanism, Neighbors, gdp_delta, zcdp_epsilon
-from sklar.errors import BudgetError, SklarError
+from sklar.errors import BudgetError, LedgerError
 
 Accountant = Literal["curve", "zcdp", "sum"]
 
@@ -62,10 +62,6 @@ _WORDS = {
     "zcdp": "pooled as zCDP",
     "sum": "epsilons and deltas added up",
 }
-
-
-class LedgerError(SklarError):
-    """A ledger is missing, damaged, copied, busy, or cannot be written."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -137,10 +137,13 @@ class Model:
         settings = self.settings
         if isinstance(self.copula, BinaryCopula):
             repairs = self.copula.repairs
-            return [
+            lines = [
                 f"Model: binary copula; {repairs.clipped_pairs:,} pairs outside the possible range were clipped, "
                 f"{repairs.negative_eigenvalues:,} negative eigenvalues repaired."
             ]
+            if repairs.empty_attributes:
+                lines.append(f"  {repairs.empty_attributes} attributes without any count are drawn evenly.")
+            return lines
         if settings["kind"] == "independence":
             return ["Model: independence; the noisy tables support no dependence between attributes."]
         lines = [

@@ -136,3 +136,14 @@ def test_repairs_are_recorded() -> None:
     assert copula.repairs.clipped_pairs == 1
     assert copula.repairs.negative_eigenvalues > 0
     assert copula.repairs.moved > 0
+
+
+def test_an_attribute_whose_levels_were_all_clipped_is_drawn_evenly() -> None:
+    wanted = probabilities()
+    levels, pairs = wanted.levels.copy(), wanted.pairs.copy()
+    levels[:4], pairs[:4], pairs[:, :4] = 0.0, 0.0, 0.0
+    copula = fit_binary(
+        Probabilities(schema=SCHEMA, n_rows=10, levels=levels, pairs=pairs), dummies=False, weighted=False
+    )
+    assert copula.repairs.empty_attributes == 1
+    np.testing.assert_allclose(frequencies(draw(copula, 40_000, 9))[0][:4], 0.25, atol=0.002)

@@ -33,6 +33,7 @@ class Repairs:
     """What the fit had to change, for the report."""
 
     clipped_pairs: int
+    empty_attributes: int
     negative_eigenvalues: int
     moved: float
     max_moved: float
@@ -62,6 +63,11 @@ def fit_binary(probabilities: Probabilities, *, dummies: bool, weighted: bool) -
     weighs the repair by the square root of the levels' probabilities: rare levels give way first.
     """
     schema, levels = probabilities.schema, probabilities.levels
+    # Noise can clip every level of an attribute to zero; a record needs one all the same.
+    empty = np.add.reduceat(levels, schema.offsets[:-1]) <= 0
+    if not dummies and empty.any():
+        block = block_of_level(schema)
+        levels = np.where(empty[block], 1 / schema.sizes[block], levels)
     raw, clipped = _gaussian_correlations(probabilities, structural_zeros=dummies)
     repair = nearest(raw, floor=_FLOOR, weights=np.sqrt(np.maximum(levels, 1e-6)) if weighted else None)
     factor = np.linalg.cholesky(repair.correlation)
@@ -74,6 +80,7 @@ def fit_binary(probabilities: Probabilities, *, dummies: bool, weighted: bool) -
         factor=factor.astype(np.float32),
         repairs=Repairs(
             clipped_pairs=clipped,
+            empty_attributes=0 if dummies else int(empty.sum()),
             negative_eigenvalues=repair.negative_eigenvalues,
             moved=repair.moved,
             max_moved=repair.max_moved,

@@ -15,9 +15,9 @@ Everything here sees the real rows without noise, and says so on every output. T
 
 from __future__ import annotations
 
+from sklar.errors import MissingExtraError
 from sklar.evaluate.compare import NOTICE, Evaluation, Result, compare, evaluate
 from sklar.evaluate.errors import Best, Errors
-from sklar.evaluate.extras import MissingExtraError
 from sklar.evaluate.plots import plot
 from sklar.evaluate.queries import MAX_TRIPLES, Answers, Triples, answer, choose_triples
 from sklar.evaluate.usefulness import Score, usefulness

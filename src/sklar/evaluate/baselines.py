@@ -40,7 +40,7 @@ from sklar.tables import above_diagonal
 
 BLOCK_ROWS = 65_536
 
-_NO_REPAIRS = Repairs(clipped_pairs=0, negative_eigenvalues=0, moved=0.0, max_moved=0.0)
+_NO_REPAIRS = Repairs(clipped_pairs=0, empty_attributes=0, negative_eigenvalues=0, moved=0.0, max_moved=0.0)
 _NOISE_CHUNK = 1 << 22
 
 

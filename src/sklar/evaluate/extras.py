@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from importlib import import_module
 
-from sklar.errors import SklarError
-
-
-class MissingExtraError(SklarError):
-    """An optional dependency is not installed."""
+from sklar.errors import MissingExtraError
 
 
 def require(module: str, *, what: str, package: str, extra: str) -> None:
