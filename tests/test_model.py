@@ -247,3 +247,12 @@ def test_the_summary_says_what_was_spent(model: Model) -> None:
     assert "Table 'census': 3,000 rows, 14 attributes, 119 levels." in text
     assert "epsilon = 2, delta = 9.31e-10, for the content of any one row" in text
     assert "91 two-way tables" in text
+
+
+@pytest.mark.parametrize(("key", "value"), [("order", "2"), ("tables", 1.5), ("scale", None), ("stage", [1])])
+def test_a_certificate_with_a_value_of_another_type(saved: Path, key: str, value: Any) -> None:
+    document = described(saved)
+    document["certificate"]["measurements"][0][key] = value
+    rewrite(saved, model__json=json.dumps(document).encode())
+    with pytest.raises(ModelError, match=r"is not a usable model|is not a Sklar model file"):
+        load(saved)

@@ -265,8 +265,15 @@ def test_a_zip_bomb_and_a_path_outside(model: bytes, tmp_path: Path) -> None:
     assert not (tmp_path.parent / "outside").exists()
 
 
-# Inputs that once escaped: (kind, bytes).
-FOUND: list[tuple[str, bytes]] = []
+# Inputs that once escaped: (kind, bytes). Those of model files are in tests/test_model.py.
+FOUND: list[tuple[str, bytes]] = [
+    ("schema", b'[attributes.x]\ntype = "categorical"\nvalues = [true, false]\n'),
+    ("schema", b'[attributes.x]\ntype = "integer"\nedges = [0, 1' + b"0" * 400 + b"]\n"),
+    ("schema", b'[attributes.x]\ntype = "datetime"\nedges = ["0001-01-01T00:00:00+23:59", "2000-01-01"]\n'),
+    ("schema", b'[attributes.x]\ntype = "real"\nlow = -1e308\nhigh = 1e308\nbins = 3\n'),
+    ("csv", CSV.split(b"\n")[0] + b"\n" + b"\xff\xfe," * 3 + b"\n"),
+    ("csv", CSV + b"\xff\n"),
+]
 
 
 @pytest.mark.parametrize(("kind", "data"), FOUND)

@@ -14,7 +14,7 @@ from sklar.budget import Budget
 from sklar.errors import BudgetError, DataError, SchemaError
 from sklar.plan import Plan, plan_tables
 from sklar.private import measure as door
-from sklar.private.count import count_codes
+from sklar.private.count import Counts, count_codes
 from sklar.private.measure import Vault, open_vault
 from sklar.schema import Attribute, Schema
 from sklar.tables import NoisyTables, above_diagonal
@@ -255,3 +255,12 @@ def test_an_unreviewed_schema_never_meets_the_rows() -> None:
     waiting = Schema(name="t", attributes=(Attribute(name="a", kind="boolean", reviewed=False),))
     with pytest.raises(SchemaError, match="not reviewed: a"):
         open_vault("no-such-file.csv", waiting, Budget(epsilon=1.0))
+
+
+def test_counts_beyond_32_bits_are_exact(no_noise: Any) -> None:
+    many = 2**31
+    part = count_codes(np.zeros((3, 1), dtype=np.int32), SCHEMA)
+    large = Counts(n_rows=many - 1, one_way=part.one_way * (many - 1), pairs=part.pairs * (many - 1))
+    budget = Budget(epsilon=1.0)
+    tables = Vault(large + part, SCHEMA, budget).measure(plan_tables(SCHEMA, budget))
+    assert tables.n_rows == tables.one_way[0] == tables.pairs.max() == many
