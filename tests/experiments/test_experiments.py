@@ -101,7 +101,7 @@ def test_spread_and_table() -> None:
 
 
 def test_headers_hold_no_paths_and_no_host_names(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.argv", ["x", "--data", "/home/someone/data", "--out=/tmp/x", "--full"])
+    monkeypatch.setattr("sys.argv", ["x", "--data", "/srv/someone/data", "--out=/tmp/x", "--full"])
     header = record.header("errors", epsilon=1.0)
     assert header["command"] == "python -m experiments.errors --data DIR --out=DIR --full"
     assert {"python", "numpy", "sklar", "sampling_seeds", "noise", "epsilon"} <= set(header)
