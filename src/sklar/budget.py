@@ -37,7 +37,7 @@ _ROUNDING = 1e-12
 
 # Variance that a discrete Gaussian gives up to be a post-processed continuous one, and the log-ratio that this leaves
 # open over at most 10^13 noisy cells. Both from the theorem in `gaussian_epsilon`.
-_BLUR = 4.0
+BLUR = 4.0
 _SLACK = 1e-20
 
 
@@ -132,11 +132,11 @@ def matched_scales(scales: NDArray[np.float64], reference: NDArray[np.float64]) 
     at most what it is with the reference. The cost of a stage can so be fixed before its scales are chosen.
     """
     factor = math.sqrt(float(np.sum(scales**-2.0)) / float(np.sum(reference**-2.0)))
-    if reference.min() ** 2 > _BLUR:
-        allowed = float(np.sum(1 / (reference**2 - _BLUR)))
+    if reference.min() ** 2 > BLUR:
+        allowed = float(np.sum(1 / (reference**2 - BLUR)))
 
         def affordable(times: float) -> bool:
-            variances = (times * scales) ** 2 - _BLUR
+            variances = (times * scales) ** 2 - BLUR
             return bool(variances.min() > 0 and np.sum(1 / variances) <= allowed)
 
         factor = max(factor, _smallest(affordable, start=factor))
@@ -163,7 +163,7 @@ def gaussian_epsilon(scales: NDArray[np.float64], shifts: NDArray[np.int64], del
     **zCDP.** Discrete Gaussian noise on an integer vector with L2 sensitivity D is D^2 / (2 sigma^2)-zCDP, zCDP adds
     up, and converts to (epsilon, delta) by the formula in `zcdp_epsilon` (Canonne, Kamath and Steinke 2020).
 
-    **Gaussian curve.** Let s^2 = 4 (`_BLUR`), sigma^2 = tau^2 + s^2, and x an integer count. Draw y ~ N(x, tau^2), then
+    **Gaussian curve.** Let s^2 = 4 (`BLUR`), sigma^2 = tau^2 + s^2, and x an integer count. Draw y ~ N(x, tau^2), then
     an integer z with probability proportional to exp(-(z - y)^2 / (2 s^2)); that step does not know x. By Poisson
     summation its normalizer is s sqrt(2 pi) (1 + e(y)) with |e(y)| <= a = 2.01 exp(-2 pi^2 s^2) < 1.1e-34. So z has a
     probability within [1/(1+a), 1/(1-a)] times the N(x, sigma^2) density at z, and the discrete Gaussian has one within
@@ -178,7 +178,7 @@ def gaussian_epsilon(scales: NDArray[np.float64], shifts: NDArray[np.int64], del
     True
     """
     bounds = [zcdp_epsilon(float(np.sum(shifts / (2 * scales**2))), delta)]
-    variances = scales**2 - _BLUR
+    variances = scales**2 - BLUR
     if variances.min() > 0:
         mu = math.sqrt(float(np.sum(shifts / variances)))
         target = delta * (1 - _SLACK) - _ROUNDING * delta

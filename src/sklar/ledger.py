@@ -38,7 +38,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sklar.budget import Budget, Mechanism, Neighbors, gdp_delta, zcdp_epsilon
+from sklar.budget import BLUR, Budget, Mechanism, Neighbors, gdp_delta, zcdp_epsilon
 from sklar.errors import BudgetError, LedgerError
 
 Accountant = Literal["curve", "zcdp", "sum"]
@@ -47,7 +47,6 @@ APPLICATION_ID = 0x534B4C52  # "SKLR"
 VERSION = 1
 
 _WAIT_SECONDS = 60.0
-_BLUR = 4.0
 _ROUNDING = 1e-12
 _DEARER = 1.2
 _KEYS = {
@@ -202,9 +201,9 @@ def cost(mechanism: Mechanism, neighbors: Neighbors, scales: ArrayLike, tables: 
     if mechanism == "laplace":
         # 2 Phi^-1(1/(1 + exp(-e))), from the tail that keeps its digits.
         return Cost(rho=rho, mu_squared=float(np.sum(shifts * (2 * ndtri(1 / (1 + np.exp(1 / values)))) ** 2)))
-    if values.size and values.min() ** 2 <= _BLUR:
+    if values.size and values.min() ** 2 <= BLUR:
         return Cost(rho=rho, mu_squared=math.inf)
-    return Cost(rho=rho, mu_squared=float(np.sum(shifts / (values**2 - _BLUR))))
+    return Cost(rho=rho, mu_squared=float(np.sum(shifts / (values**2 - BLUR))))
 
 
 def epsilon_of(accountant: Accountant, amount: float, delta: float) -> float:
