@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sklar.cli.shared import DUMMIES, OUT, ROWS, SEED, privacy_options, show_progress
+from sklar.cli.shared import DUMMIES, OUT, ROWS, SEED, THREADS, privacy_options, show_progress
 
 if TYPE_CHECKING:
     from sklar.model import Model
@@ -103,6 +103,7 @@ def _say_spent(model: Model, *, ledger: Path | None = None, dataset: str | None 
 @ROWS
 @SEED
 @OUT
+@THREADS
 def sample(model_path: Path, rows: int | None, seed: int | None, out: Path) -> None:
     """Draw synthetic rows from a MODEL file. This costs no privacy, however often it is done.
 

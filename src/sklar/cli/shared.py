@@ -127,6 +127,21 @@ def show_progress() -> Iterator[Progress]:
         shown.close()
 
 
+def _use_threads(context: click.Context, _option: click.Parameter, threads: int | None) -> None:
+    from sklar.threads import using
+
+    context.with_resource(using(threads))
+
+
+THREADS = click.option(
+    "--threads",
+    type=click.IntRange(min=1),
+    callback=_use_threads,
+    expose_value=False,
+    help="Threads that work at once.  [default: one per processor]",
+)
+
+
 def privacy_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """The table, its schema and the privacy settings: what `release` and `fit` take."""
     for option in reversed(
@@ -184,6 +199,7 @@ def privacy_options(command: Callable[..., Any]) -> Callable[..., Any]:
                 help="Charge this ledger before anything is measured; it refuses to overspend (see sklar ledger).",
             ),
             click.option("--dataset", metavar="NAME", help="Its name in the ledger.  [default: the schema's]"),
+            THREADS,
         ]
     ):
         command = option(command)

@@ -15,26 +15,22 @@ Cost of a step: two products of (D, d) and (d, d) matrices, 4 D d^2 operations. 
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Literal, TypeVar
+from typing import Literal
 
 import numba
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
 from sklar.denoise import Targets
 from sklar.progress import SILENT, Progress
 from sklar.schema import Schema
 from sklar.tables import block_of_level
+from sklar.threads import side_by_side
 
 Kind = Literal["mixture", "factor"]
-T = TypeVar("T")
-R = TypeVar("R")
 
 # Rows drawn from one generator. Part of what a seed means: changing it changes every release.
 BLOCK_ROWS = 16_384
@@ -196,17 +192,6 @@ def fit_latent(
 
     found = side_by_side(run, range(start.seed, start.seed + fits))
     return LatentModel(schema=targets.schema, probabilities=np.concatenate(found))
-
-
-def side_by_side(work: Callable[[T], R], items: Iterable[T]) -> list[R]:
-    """The results of independent pieces of work, one thread each, as many at once as there are processors.
-
-    Each piece's matrix products stay in its own thread: several small ones side by side are faster than one after the
-    other spread over all processors, many times so when the machine is busy, and their results do not depend on the
-    number of processors.
-    """
-    with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(os.cpu_count()) as pool:
-        return list(pool.map(work, items))
 
 
 def _balanced_normals(generator: np.random.Generator, rows: int, rank: int) -> NDArray[np.float32]:

@@ -26,12 +26,12 @@ from sklar.copula.latent import (
     fit_latent,
     independent,
     predicted_strips,
-    side_by_side,
 )
 from sklar.denoise import denoise_margins, denoise_tables
 from sklar.margins import Estimates
 from sklar.progress import SILENT, Progress
 from sklar.tables import block_of_level
+from sklar.threads import side_by_side
 
 SEED = 20_260_204
 GAIN = 0.5

@@ -1,0 +1,86 @@
+"""How many threads work at once, decided in one place, and the two ways to use them.
+
+Kernels are compiled to release Python's lock and stay in the thread that calls them; so do matrix products here.
+Several pieces of work side by side are faster than one after the other spread over all processors, many times so when
+the machine is busy, and no result depends on the number of threads.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import TypeVar
+
+from threadpoolctl import threadpool_limits
+
+from sklar.errors import SklarError
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+_chosen: int | None = None
+
+
+def workers() -> int:
+    """How many threads work at once: what `using` says, else as many as this process has processors."""
+    if _chosen is not None:
+        return _chosen
+    # A container or a batch system may grant fewer processors than the machine has.
+    affinity = getattr(os, "sched_getaffinity", None)
+    return len(affinity(0)) if affinity else os.cpu_count() or 1
+
+
+@contextmanager
+def using(threads: int | None) -> Iterator[None]:
+    """Work with so many threads inside the block, in the whole process; None changes nothing.
+
+    >>> with using(3):
+    ...     workers()
+    3
+    """
+    global _chosen
+    if threads is None:
+        yield
+        return
+    if type(threads) is not int or threads < 1:
+        raise SklarError(f"threads must be a whole number of at least 1, got {threads!r}.")
+    before, _chosen = _chosen, threads
+    try:
+        yield
+    finally:
+        _chosen = before
+
+
+def side_by_side(work: Callable[[T], R], items: Iterable[T]) -> list[R]:
+    """The results of independent pieces of work, in order.
+
+    >>> side_by_side(abs, [-1, 2, -3])
+    [1, 2, 3]
+    """
+    with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(workers()) as pool:
+        return list(pool.map(work, items))
+
+
+def in_order(work: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
+    """The same as a stream: few items are taken and few results held at a time, however many there are.
+
+    >>> list(in_order(abs, iter([-1, 2, -3])))
+    [1, 2, 3]
+    """
+    count = workers()
+    with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(count) as pool:
+        waiting: deque[Future[R]] = deque()
+        try:
+            for item in items:
+                waiting.append(pool.submit(work, item))
+                if len(waiting) > count:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            # When the reader stops early, or a piece fails, what has not begun is not begun.
+            for future in waiting:
+                future.cancel()

@@ -1,0 +1,71 @@
+"""How work is spread over threads."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+from threadpoolctl import threadpool_info
+
+from sklar.errors import SklarError
+from sklar.threads import in_order, side_by_side, using, workers
+
+
+def test_the_number_of_threads_holds_inside_its_block_alone() -> None:
+    before = workers()
+    with using(5):
+        with using(None):
+            assert workers() == 5
+        with pytest.raises(ZeroDivisionError), using(2):
+            raise ZeroDivisionError
+        assert workers() == 5
+    assert workers() == before
+
+
+@pytest.mark.parametrize("wrong", [0, -1, 1.5, True, "2"])
+def test_a_number_of_threads_is_a_positive_integer(wrong: object) -> None:
+    with pytest.raises(SklarError, match="threads must be a whole number"), using(wrong):  # type: ignore[arg-type]
+        pass
+
+
+@pytest.mark.parametrize("run", [side_by_side, in_order])
+def test_as_many_work_at_once_as_were_asked_for_and_results_keep_their_order(run: object) -> None:
+    meeting = threading.Barrier(3, timeout=30)
+
+    def work(item: int) -> int:
+        # Passes only when three are here at once.
+        meeting.wait()
+        time.sleep(0.01 * (item % 3))
+        return item
+
+    with using(3):
+        assert list(run(work, range(9))) == list(range(9))  # type: ignore[operator]
+
+
+def test_matrix_products_stay_in_their_thread() -> None:
+    def limits(_item: int) -> list[int]:
+        return [library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"]
+
+    assert all(count == 1 for counts in side_by_side(limits, [0]) for count in counts)
+
+
+def test_a_stream_takes_few_items_ahead_and_stops_with_its_reader() -> None:
+    taken = []
+
+    def items() -> Iterator[int]:
+        for item in range(1000):
+            taken.append(item)
+            yield item
+
+    with using(2):
+        stream = in_order(abs, items())
+        assert [next(stream) for _ in range(3)] == [0, 1, 2]
+        stream.close()  # type: ignore[attr-defined]
+    assert len(taken) <= 6
+
+
+def test_the_error_of_one_piece_reaches_the_reader() -> None:
+    with pytest.raises(ZeroDivisionError):
+        list(in_order(lambda item: 1 // item, [2, 1, 0, 1, 1, 1]))
