@@ -4,17 +4,19 @@
 
 Every run is one fresh draw of noise. It is judged at once and kept as a file in the work folder, so that a run that is
 there is not repeated; `--fresh` starts over. Peers run in their own environment (see `peers.py` for how their noise is
-made to cover replaced rows) and are stopped after `--limit` seconds. Everyone gets one BLAS thread: on a busy machine
-more of them wait for each other many times as long as they work.
+made to cover replaced rows) and are stopped after `--limit` seconds of a core. Everyone gets one BLAS thread: on a busy
+machine more of them wait for each other many times as long as they work.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import platform
 import resource
+import signal
 import subprocess
 import time
 from collections.abc import Sequence
@@ -206,15 +208,28 @@ def _children() -> float:
 
 
 def stopped_after(command: Sequence[str], limit: float, output: Any = None) -> str | None:
-    """Run a command; None when it ended well, else what became of it. After `limit` seconds its process is killed."""
+    """Run a command on one core; None when it ended well, else what became of it.
+
+    After `limit` seconds of processor time it is killed: what else the machine does meanwhile makes no difference. So
+    it is after six times as long by the clock, should it wait for something that never comes.
+    """
     one = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-    with subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, env=os.environ | one) as process:  # noqa: S603
+    seconds = math.ceil(limit)
+
+    def bound() -> None:
+        resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
+
+    with subprocess.Popen(  # noqa: S603
+        command, stdout=output, stderr=subprocess.STDOUT, env=os.environ | one, preexec_fn=bound
+    ) as process:
         try:
-            code = process.wait(limit)
+            code = process.wait(6 * limit)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-            return f"stopped after {limit:g} s"
+            return f"stopped after {6 * limit:g} s"
+    if code in (-signal.SIGKILL, -signal.SIGXCPU):
+        return f"stopped after {seconds} s of a core"
     return None if code == 0 else f"failed (exit status {code})"
 
 
@@ -313,7 +328,7 @@ def _comma(_context: Any, _option: Any, value: str) -> list[str]:
 @click.option("--peers-python", type=click.Path(path_type=Path, exists=True), help="The peers' Python.")
 @click.option("--data", type=click.Path(path_type=Path, exists=True, file_okay=False), default=FOLDER)
 @click.option("--work", type=click.Path(path_type=Path, file_okay=False), default=WORK, help="Where runs are kept.")
-@click.option("--limit", default=LIMIT, show_default=True, help="Seconds after which a peer is stopped.")
+@click.option("--limit", default=LIMIT, show_default=True, help="Seconds of a core after which a peer is stopped.")
 @click.option("--learners/--no-learners", default=True, help="Train on Adult's synthetic rows, test on real ones.")
 @click.option("--fresh", is_flag=True, help="Repeat runs that are there.")
 @click.option("--page/--no-page", default=True, help="Write docs/results/accuracy.* from all runs that are there.")

@@ -75,7 +75,8 @@ def test_independent_codes_have_the_margins() -> None:
 def test_a_command_is_stopped_when_its_time_is_over() -> None:
     assert accuracy.stopped_after([sys.executable, "-c", "pass"], 60.0) is None
     assert accuracy.stopped_after([sys.executable, "-c", "raise SystemExit(3)"], 60.0) == "failed (exit status 3)"
-    assert accuracy.stopped_after([sys.executable, "-c", "import time; time.sleep(60)"], 0.2) == "stopped after 0.2 s"
+    assert accuracy.stopped_after([sys.executable, "-c", "import time; time.sleep(60)"], 0.2) == "stopped after 1.2 s"
+    assert accuracy.stopped_after([sys.executable, "-c", "while True: pass"], 1.0) == "stopped after 1 s of a core"
 
 
 class Mechanism:
