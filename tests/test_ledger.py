@@ -16,6 +16,7 @@ import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 from hypothesis import given, settings
+from numpy.typing import NDArray
 
 import sklar
 from sklar.budget import Budget, gaussian_epsilon
@@ -194,17 +195,21 @@ def test_every_kind_of_fit_is_charged_for_what_it_measured(ledger: Ledger, optio
 
 def test_a_vault_measures_only_what_was_charged() -> None:
     charged: list[Any] = []
+
+    def charge(scales: NDArray[np.float64], lost_delta: float = 0.0, /) -> None:
+        charged.append((scales, lost_delta))
+
     budget = Budget(epsilon=1.0)
     plan = plan_tables(SCHEMA, Budget(epsilon=0.5))
     counts = count_codes(np.zeros((3, 5), dtype=np.int32), SCHEMA)
-    vault = Vault(counts, SCHEMA, budget, charged.append)
+    vault = Vault(counts, SCHEMA, budget, charge)
     vault.measure(plan)
     assert len(charged) == 1
     with pytest.raises(BudgetError, match=r"costs more than the ledger was charged for\. Charge all stages"):
         vault.measure(plan)
     with pytest.raises(BudgetError, match="a release is charged once, before it is measured"):
         vault.charge(plan.scales)
-    vault = Vault(counts, SCHEMA, budget, charged.append)
+    vault = Vault(counts, SCHEMA, budget, charge)
     vault.charge(np.concatenate([plan.scales, plan.pairs]))
     vault.measure(plan)
     vault.measure(Plan(one_way=np.empty(0), pairs=plan.pairs))

@@ -154,7 +154,7 @@ def test_digest_is_of_the_content_not_the_layout() -> None:
 
 
 KINDS = "categorical, boolean, integer, real, date, datetime"
-NUMERIC = "bins, edges, high, low, missing, outside, reviewed, type"
+NUMERIC = "bins, domain, edges, high, low, missing, outside, reviewed, type"
 
 
 @pytest.mark.parametrize(
@@ -169,7 +169,7 @@ NUMERIC = "bins, edges, high, low, missing, outside, reviewed, type"
         ),
         (
             'type = "categorical"\nvalues = ["a"]\nedges = [1]',
-            "unknown key 'edges'. Known keys are missing, other, reviewed, type, values.",
+            "unknown key 'edges'. Known keys are at_most, domain, missing, other, reviewed, type, values.",
         ),
         ('type = "real"\nedges = [0, 1]\nother = true', f"unknown key 'other'. Known keys are {NUMERIC}."),
         ('type = "categorical"', "values must list the categories, got None. Write values = ['a', 'b']."),
@@ -376,7 +376,8 @@ def test_unreviewed_entries_are_named_with_the_reason() -> None:
     assert str(refused.value) == (
         "these entries were read from the rows and are not reviewed: a, c. A domain read from the rows tells who is in "
         "them, which no noise repairs. Check each against public knowledge (a code book, a legal limit), correct it, "
-        "and remove its line reviewed = false."
+        "and remove its line reviewed = false; or have a release find it within its budget, with domain = 'private' in "
+        "place of its values or edges."
     )
     assert schema.reviewed().attributes[0] == Attribute(name="a", kind="boolean")
     schema.reviewed().require_reviewed()

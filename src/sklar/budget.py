@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 import numpy as np
@@ -99,6 +99,26 @@ class Budget:
         if self.composition == "basic":
             return float(counts @ each)
         return advanced_epsilon(each, counts, self.delta)
+
+    def less(self, lost_delta: float) -> Budget:
+        """The budget that is left for noise when, with probability `lost_delta`, a threshold may fail.
+
+        Claim. Let every table be noised on the cells that some row occupies, and a cell be shown only if its noisy
+        count reaches a threshold that a count of one reaches with probability t_i at most; let the t_i of all tables
+        sum to t, and let all that is measured, in these tables and after them, be (e, d)-DP if cells that only one of
+        the two neighbors occupies are never shown. Then it is (e - ln(1 - t), d + t)-DP.
+
+        Proof. Let D have the row x where D' has y (or none). Of the cells of a table, x may be alone in one in D, and y
+        in one in D'; call these the rare cells, at most one a table and side. Let R be the event that a rare cell is
+        shown: P_D(R) <= t and P_D'(R) <= t. Write Q and Q' for the transcripts, everything that follows included, of
+        runs on D and D' that never show a rare cell: Q(S) <= e^e Q'(S) + d. A rare cell's noise is independent of the
+        rest and decides nothing while it is not shown, so for every set S of transcripts P_D(S, not R) <= Q(S) and
+        P_D'(S) >= P_D'(S, not R) >= (1 - t) Q'(S). Hence P_D(S) <= t + Q(S) <= t + d + e^e Q'(S)
+        <= (t + d) + e^e / (1 - t) P_D'(S).
+        """
+        if not 0 <= lost_delta < self.delta:
+            raise BudgetError(f"thresholds must fail with less than delta={self.delta}, got {lost_delta}.")
+        return replace(self, epsilon=self.epsilon + math.log1p(-lost_delta), delta=self.delta - lost_delta)
 
     def scales(self, weights: ArrayLike) -> NDArray[np.float64]:
         """The smallest scales proportional to these weights (one per table) that stay within the budget.

@@ -21,7 +21,7 @@ def column_type(attribute: Attribute) -> pa.DataType:
     """The Arrow type of a released column."""
     if attribute.kind == "categorical":
         # With other = true a released value may be the text 'other'.
-        whole = isinstance(attribute.values[0], int) and not attribute.other
+        whole = isinstance(next(iter(attribute.values), None), int) and not attribute.other
         return pa.int64() if whole else pa.string()
     return {
         "boolean": pa.bool_(),

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sklar.budget import DEFAULT_DELTA, Budget, Neighbors
+from sklar.domains import Finding, plan_search
 from sklar.errors import BudgetError, SklarError
 from sklar.plan import plan_stages, plan_tables
 from sklar.schema import Schema
@@ -55,6 +56,7 @@ class Forecast:
     one_way_sd: NDArray[np.float64]
     pair_sd: NDArray[np.float64]
     split: tuple[tuple[str, float], ...]
+    findings: tuple[Finding, ...]
     seconds: float
     memory_bytes: float
 
@@ -123,6 +125,10 @@ class Forecast:
                 "noisiest": [list(pair) for pair in noisy[:1000]],
             },
             "budget_split": dict(self.split),
+            "private_domains": {
+                finding.attribute: {"standard_error": finding.scale, "threshold": finding.threshold}
+                for finding in self.findings
+            },
             "rough_seconds": round(self.seconds),
             "rough_memory_mb": round(self.memory_bytes / 1e6),
         }
@@ -154,15 +160,19 @@ def forecast(
     if method not in get_args(Method):
         raise BudgetError(f"method must be one of {', '.join(get_args(Method))}, got {method!r}.")
     budget = Budget(epsilon=epsilon, delta=delta, neighbors=neighbors)
+    search = plan_search(schema, budget) if schema.private_domains else None
+    rest = None if search is None else search.rest
     if method == "binary":
-        plan = plan_tables(schema, budget, one_way_share=ONE_WAY_SHARE)
+        plan = plan_tables(schema, budget, one_way_share=ONE_WAY_SHARE, rest=rest)
         stages = [plan.pairs]
     else:
-        staged = plan_stages(schema, budget, rows if neighbors == "replace-one" else None)
+        staged = plan_stages(schema, budget, rows if neighbors == "replace-one" else None, rest)
         plan = staged.first
         stages = [plan.pairs, staged.reserve]
     pair_precision = np.sum([scales**-2.0 for scales in stages], axis=0)
     costs = [("one-way tables", float(np.sum(plan.one_way**-2.0)))]
+    if search is not None:
+        costs.insert(0, ("finding domains", float(np.sum(search.scales**-2.0))))
     if plan.total is not None:
         costs.insert(0, ("number of rows", plan.total**-2.0))
     if plan.pairs.size:
@@ -182,6 +192,7 @@ def forecast(
         one_way_sd=_margin_sd(schema, plan.one_way, pair_precision),
         pair_sd=pair_precision**-0.5,
         split=tuple((name, cost / whole) for name, cost in costs),
+        findings=() if search is None else search.findings,
         seconds=seconds,
         memory_bytes=memory,
     )
@@ -243,6 +254,12 @@ def table_lines(forecasts: Sequence[Forecast]) -> list[str]:
         split = ", ".join(f"{name} {share:.0%}" for name, share in each.split)
         splits.setdefault(split, []).append(f"{each.epsilon:.4g}")
     lines += [f"Budget at epsilon {', '.join(epsilons)}: {split}." for split, epsilons in splits.items()]
+    for each in forecasts:
+        least = [f"{found.attribute} {found.threshold:,}" for found in each.findings if found.threshold is not None]
+        if least:
+            lines.append(f"Rows that a category needs to be found at epsilon {each.epsilon:.4g}: {', '.join(least)}.")
+    if first.findings:
+        lines.append("Domains that are not public are counted with as many levels as they may have.")
     last = min(forecasts, key=lambda each: each.epsilon)
     noisiest = last.mostly_noise
     if noisiest:

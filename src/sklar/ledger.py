@@ -8,7 +8,8 @@ other entry is a charge. What is spent is recomputed from the journal each time,
 
 **How releases add up.** A charge holds the noise scales of the whole release. `cost` turns them into two currencies
 that add up over releases even when a later release is chosen after looking at earlier ones, as long as the limit was
-fixed before (zCDP: Whitehouse et al. 2023; GDP: Smith and Thakurta 2022):
+fixed before (zCDP: Whitehouse et al. 2023; GDP: Smith and Thakurta 2022). Thresholds that may fail (`Budget.less`) have
+a currency of their own, the chance that one does, which adds up and is taken off the total delta:
 
 - zCDP. One unit shift of Gaussian noise of scale s is 1/(2 s^2)-zCDP (Canonne, Kamath and Steinke 2020); one of
   Laplace noise is pure (1/s)-DP and so 1/(2 s^2)-zCDP too (Bun and Steinke 2016). The cells are independent: they add.
@@ -28,12 +29,12 @@ import hashlib
 import json
 import math
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -54,6 +55,7 @@ _KEYS = {
     "charge": {"epsilon", "delta", "neighbors", "mechanism", "composition", "scales", "accountant", "schema_sha256"},
     "adopt": set(),
 }
+_OPTIONAL: dict[str, set[str]] = {"open": set(), "charge": {"lost_delta"}, "adopt": set()}
 
 
 _WORDS = {
@@ -89,6 +91,11 @@ class Entry:
         """Of a charge."""
         scales, counts = np.array(self.body["scales"], dtype=np.float64).reshape(-1, 2).T
         return cost(self.body["mechanism"], self.body["neighbors"], scales, counts)
+
+    @property
+    def lost_delta(self) -> float:
+        """Of a charge: the chance that a threshold fails."""
+        return float(self.body.get("lost_delta", 0.0))
 
     def line(self) -> str:
         """In one line."""
@@ -131,7 +138,7 @@ class Account:
     @property
     def spent(self) -> float:
         """Epsilon of all charges together, at this data set's delta, by its accountant."""
-        return self.epsilon_with(self.accountant or "curve", Cost(), 0.0, 0.0)
+        return self.epsilon_with(self.accountant or "curve", Cost(), 0.0, 0.0, 0.0)
 
     def lines(self) -> list[str]:
         """What was spent and what is left, in words."""
@@ -177,14 +184,19 @@ class Account:
             "left_epsilon": self.left,
         }
 
-    def epsilon_with(self, accountant: Accountant, more: Cost, epsilon: float, delta: float) -> float:
+    def epsilon_with(
+        self, accountant: Accountant, more: Cost, lost_delta: float, epsilon: float, delta: float
+    ) -> float:
         """What would be spent with one more release of this cost, or of this (epsilon, delta) for `sum`."""
         if accountant == "sum":
             epsilons, deltas = self.naive
             return epsilons + epsilon if deltas + delta <= self.delta * (1 + _ROUNDING) else math.inf
         total = sum((entry.cost for entry in self.charges), more)
         amount = total.rho if accountant == "zcdp" else total.mu_squared
-        return epsilon_of(accountant, amount, self.delta)
+        lost = math.fsum([lost_delta, *(entry.lost_delta for entry in self.charges)])
+        if lost >= self.delta:
+            return math.inf
+        return epsilon_of(accountant, amount, self.delta - lost) - math.log1p(-lost)
 
 
 def cost(mechanism: Mechanism, neighbors: Neighbors, scales: ArrayLike, tables: ArrayLike = 1) -> Cost:
@@ -283,18 +295,22 @@ class Ledger:
         with self._transaction() as (_, entries):
             self._matching(entries, dataset, budget)
 
-    def charge(self, dataset: str, budget: Budget, scales: ArrayLike, schema_sha256: str = "") -> Account:
+    def charge(
+        self, dataset: str, budget: Budget, scales: ArrayLike, lost_delta: float = 0.0, *, schema_sha256: str = ""
+    ) -> Account:
         """Charge a release that will measure tables at these scales, or at others that cost no more.
+
+        `lost_delta` is the chance that a threshold of it fails.
 
         Postcondition: when this returns, the charge is on the disk; when it raises, nothing may be measured.
         """
         values, counts = np.unique(np.asarray(scales, dtype=np.float64), return_counts=True)
         with self._transaction() as (connection, entries):
             account = self._matching(entries, dataset, budget)
-            accountant = _choose(account, budget, values, counts)
+            accountant = _choose(account, budget, values, counts, lost_delta)
             if accountant is None:
-                raise BudgetError(self._refusal(account, budget, values, counts))
-            own, delta = _own(budget, values, counts)
+                raise BudgetError(self._refusal(account, budget, values, counts, lost_delta))
+            own, delta = _own(budget, values, counts, lost_delta)
             body = {
                 "epsilon": own,
                 "delta": delta,
@@ -305,6 +321,8 @@ class Ledger:
                 "accountant": accountant,
                 "schema_sha256": schema_sha256,
             }
+            if lost_delta:
+                body["lost_delta"] = lost_delta
             self._append(connection, entries, "charge", dataset, body)
         return self.account(dataset)
 
@@ -327,8 +345,16 @@ class Ledger:
             )
         return account
 
-    def _refusal(self, account: Account, budget: Budget, values: NDArray[np.float64], counts: NDArray[np.int64]) -> str:
-        asked, fits = budget._spent(values, counts), _largest(account, budget, values, counts)
+    def _refusal(
+        self,
+        account: Account,
+        budget: Budget,
+        values: NDArray[np.float64],
+        counts: NDArray[np.int64],
+        lost_delta: float,
+    ) -> str:
+        asked, _ = _own(budget, values, counts, lost_delta)
+        fits = _largest(account, budget, values, counts, lost_delta)
         remedy = (
             f"A release like this one fits up to about epsilon={fits:.4g}."
             if fits > 0
@@ -433,7 +459,7 @@ class Ledger:
             if digest != previous or number != len(entries) + 1:
                 raise self._damaged(f"entry {number} does not follow from those before it")
             parsed = json.loads(body)
-            if kind not in _KEYS or set(parsed) != _KEYS[kind]:
+            if kind not in _KEYS or set(parsed) - _OPTIONAL[kind] != _KEYS[kind]:
                 # Only a later Sklar, or a forger who knows how to chain, writes one.
                 raise self._damaged(f"entry {number} is of an unknown kind")
             entries.append(Entry(number=number, time=time, kind=kind, dataset=dataset, body=parsed))
@@ -477,22 +503,24 @@ def _accounts(entries: Sequence[Entry]) -> tuple[Account, ...]:
     )
 
 
-def _own(budget: Budget, values: NDArray[np.float64], counts: NDArray[np.int64]) -> tuple[float, float]:
+def _own(
+    budget: Budget, values: NDArray[np.float64], counts: NDArray[np.int64], lost_delta: float
+) -> tuple[float, float]:
     """The epsilon of a release by itself, and the delta that it is stated at: none where pure epsilons add up to it."""
-    epsilon = budget._spent(values, counts)
+    epsilon = budget.less(lost_delta)._spent(values, counts) - math.log1p(-lost_delta)
     pure = budget.mechanism == "laplace" and float(np.sum(counts * budget.shifts / values)) <= epsilon * (1 + _ROUNDING)
     return epsilon, 0.0 if pure else budget.delta
 
 
 def _choose(
-    account: Account, budget: Budget, values: NDArray[np.float64], counts: NDArray[np.int64]
+    account: Account, budget: Budget, values: NDArray[np.float64], counts: NDArray[np.int64], lost_delta: float
 ) -> Accountant | None:
     """The accountant that counts this charge, None when it does not fit."""
     more = cost(budget.mechanism, budget.neighbors, values, counts)
-    own, delta = _own(budget, values, counts)
+    own, delta = _own(budget, values, counts, lost_delta)
 
     def total(accountant: Accountant) -> float:
-        return account.epsilon_with(accountant, more, own, delta)
+        return account.epsilon_with(accountant, more, lost_delta, own, delta)
 
     limit = account.epsilon * (1 + _ROUNDING)
     if account.accountant is not None:
@@ -504,11 +532,17 @@ def _choose(
     return best if total(best) <= limit else None
 
 
-def _largest(account: Account, budget: Budget, values: NDArray[np.float64], counts: NDArray[np.int64]) -> float:
+def _largest(
+    account: Account,
+    budget: Budget,
+    values: NDArray[np.float64],
+    counts: NDArray[np.int64],
+    lost_delta: float = 0.0,
+) -> float:
     """About the largest epsilon of a release of the same shape (scales times one factor) that fits; 0 for none."""
 
     def fits(factor: float) -> bool:
-        return _choose(account, budget, values * factor, counts) is not None
+        return _choose(account, budget, values * factor, counts, lost_delta) is not None
 
     high = 1.0
     while not fits(high):
@@ -520,9 +554,13 @@ def _largest(account: Account, budget: Budget, values: NDArray[np.float64], coun
         middle = (low + high) / 2
         low, high = (low, middle) if fits(middle) else (middle, high)
     # Rounded down, with room for a plan whose shape is a little different at the smaller epsilon.
-    exact = 0.999 * budget._spent(values * high, counts)
+    exact = 0.999 * _own(budget, values * high, counts, lost_delta)[0]
     digits = 3 - math.floor(math.log10(exact)) if exact > 0 else 0
     return math.floor(exact * 10.0**digits) / 10.0**digits
 
 
-Charge = Callable[[NDArray[np.float64]], object]
+class Charge(Protocol):
+    """Pays for tables at these scales, and for thresholds that may fail with this chance, before any is measured."""
+
+    def __call__(self, scales: NDArray[np.float64], lost_delta: float = 0.0, /) -> object:
+        """Raises when it does not fit."""

@@ -125,6 +125,13 @@ class Model:
             f"  ({certificate.neighbors} neighbors, {certificate.mechanism} noise, "
             f"{certificate.composition} composition):",
         ]
+        for finding in certificate.domains:
+            found = schema.attribute(finding.attribute)
+            if finding.threshold is None:
+                kept = f"{found.n_values:,} bins by {finding.tables} noisy tables on a grid"
+            else:
+                kept = f"{len(found.values):,} categories with at least {finding.threshold:,} rows after noise"
+            lines.append(f"  domain of '{found.name}' found: {kept}, noise of scale {finding.scale:.4g} a count")
         for (stage, order), group in groupby(certificate.measurements, key=lambda entry: (entry.stage, entry.order)):
             entries = list(group)
             scales = sorted({f"{entry.scale:.4g}" for entry in entries}, key=float)
@@ -295,6 +302,15 @@ def _require_types(document: Mapping[str, Any], certificate: Certificate) -> Non
             number(value)
             for entry in stated.measurements
             for value in (entry.scale, entry.sensitivity_l1, entry.sensitivity_l2)
+        )
+        and all(
+            isinstance(found.attribute, str)
+            and whole(found.tables, 1)
+            and (found.threshold is None or whole(found.threshold, 1))
+            and number(found.scale)
+            and number(found.lost_delta)
+            and 0 <= found.lost_delta < 1
+            for found in stated.domains
         )
     )
     if not right:

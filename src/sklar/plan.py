@@ -73,29 +73,33 @@ _ONE_WAY_SHARES = (0.1, 0.2, 0.3, 0.4, 0.5)
 _ONE_WAY_TARGET = 0.025
 
 
-def plan_stages(schema: Schema, budget: Budget, n_rows: int | None) -> Stages:
-    """Plan two stages of Gaussian noise that spend the whole budget together.
+def plan_stages(schema: Schema, budget: Budget, n_rows: int | None, rest: NDArray[np.float64] | None = None) -> Stages:
+    """Plan two stages of Gaussian noise that spend the whole budget together, or the cost of the scales `rest`.
 
     The one-way share is the smallest of 0.1, 0.2, ... 0.5 that lets one-way tables be expected within a total variation
     of 0.025; under add-remove the number of rows is not public, and the share is 0.3.
     """
     if n_rows is None:
-        return _staged(schema, budget, 0.3)
+        return _staged(schema, budget, 0.3, rest)
     for share in _ONE_WAY_SHARES:
-        stages = _staged(schema, budget, share)
+        stages = _staged(schema, budget, share, rest)
         if expected_one_way_tv(schema, n_rows, stages) <= _ONE_WAY_TARGET:
             break
     return stages
 
 
-def _staged(schema: Schema, budget: Budget, one_way_share: float) -> Stages:
+def _scales(budget: Budget, weights: NDArray[np.float64], rest: NDArray[np.float64] | None) -> NDArray[np.float64]:
+    return budget.scales(weights) if rest is None else matched_scales(weights, rest)
+
+
+def _staged(schema: Schema, budget: Budget, one_way_share: float, rest: NDArray[np.float64] | None) -> Stages:
     m, total = schema.n_attributes, 1 if budget.neighbors == "add-remove" else 0
     if m == 1:
-        return Stages(one_way_share=1.0, first=plan_tables(schema, budget), reserve=np.empty(0))
+        return Stages(one_way_share=1.0, first=plan_tables(schema, budget, rest=rest), reserve=np.empty(0))
     cells = _cells(schema) ** _CELLS_POWER
     pairs = (1 - one_way_share) * cells / cells.sum()
     costs = [np.full(total + m, one_way_share / (total + m)), (1 - _SECOND_SHARE) * pairs, _SECOND_SHARE * pairs]
-    scales = budget.scales(np.concatenate(costs) ** -0.5)
+    scales = _scales(budget, np.concatenate(costs) ** -0.5, rest)
     one_way, first, reserve = np.split(scales, [total + m, total + m + cells.size])
     return Stages(
         one_way_share=one_way_share,
@@ -134,8 +138,14 @@ def plan_second(schema: Schema, stages: Stages, distances: NDArray[np.float64]) 
     return Plan(one_way=np.empty(0), pairs=matched_scales(cost**-0.5, stages.reserve))
 
 
-def plan_tables(schema: Schema, budget: Budget, *, one_way_share: float | None = None) -> Plan:
-    """A plan for all one-way and all two-way tables that spends the whole budget.
+def plan_tables(
+    schema: Schema,
+    budget: Budget,
+    *,
+    one_way_share: float | None = None,
+    rest: NDArray[np.float64] | None = None,
+) -> Plan:
+    """A plan for all one-way and all two-way tables that spends the whole budget, or the cost of the scales `rest`.
 
     `one_way_share` is the part of the sum of 1/scale^2 (which privacy cost is proportional to under Gaussian noise)
     that goes to the one-way tables; None gives every table the same scale, as the paper does.
@@ -150,7 +160,7 @@ def plan_tables(schema: Schema, budget: Budget, *, one_way_share: float | None =
     else:
         one_way_weight = math.sqrt((m + total) / one_way_share)
         pair_weight = math.sqrt(n_pairs / (1 - one_way_share))
-    scales = budget.scales(np.repeat([one_way_weight, pair_weight], [total + m, n_pairs]))
+    scales = _scales(budget, np.repeat([one_way_weight, pair_weight], [total + m, n_pairs]), rest)
     return Plan(
         total=float(scales[0]) if total else None,
         one_way=scales[total : total + m].copy(),

@@ -76,10 +76,13 @@ def fit(
         raise BudgetError(f"a data set is a name in a ledger, got dataset='{dataset}' and no ledger. Give both.")
 
     vault = open_vault(data, schema, budget, charge=charge, progress=progress)
+    schema = vault.schema
     progress.stage("measure")
     if method == "binary" or mechanism == "laplace":
         share = None if paper else ONE_WAY_SHARE
-        measured: tuple[NoisyTables, ...] = (vault.measure(plan_tables(schema, budget, one_way_share=share)),)
+        measured: tuple[NoisyTables, ...] = (
+            vault.measure(plan_tables(schema, budget, one_way_share=share, rest=vault.rest)),
+        )
     else:
         measured = measure_twice(vault, schema, budget)
     return fit_tables(measured, method=method, paper=paper, dummies=dummies, progress=progress)
@@ -87,7 +90,7 @@ def fit(
 
 def measure_twice(vault: Vault, schema: Schema, budget: Budget) -> tuple[NoisyTables, ...]:
     """All tables, then all pairs again, those that the first noisy tables show to depend more precisely."""
-    stages = plan_stages(schema, budget, vault.n_rows)
+    stages = plan_stages(schema, budget, vault.n_rows, vault.rest)
     # Both stages at once: a run that ends between them must not leave one of them uncharged.
     vault.charge(np.concatenate([stages.first.scales, stages.reserve]))
     first = vault.measure(stages.first)

@@ -28,6 +28,7 @@ from sklar.errors import SchemaError
 
 Kind = Literal["categorical", "boolean", "integer", "real", "date", "datetime"]
 Outside = Literal["clip", "missing"]
+Domain = Literal["public", "private", "found"]
 KINDS: tuple[str, ...] = get_args(Kind)
 BINNED = ("integer", "real", "date", "datetime")
 TRUE_TEXTS = frozenset({"true", "t", "yes", "y", "1"})
@@ -36,10 +37,13 @@ FALSE_TEXTS = frozenset({"false", "f", "no", "n", "0"})
 # All pairs of levels are held as one square array of counts: 20,000 levels are 3.2 GB.
 MAX_LEVELS = 20_000
 
+# Categories that are looked for where a domain is private and the schema does not say how many.
+DEFAULT_AT_MOST = 50
+
 _KEYS = {
-    "categorical": {"values", "missing", "other"},
+    "categorical": {"values", "missing", "other", "domain", "at_most"},
     "boolean": {"missing"},
-    **{kind: {"edges", "low", "high", "bins", "missing", "outside"} for kind in BINNED},
+    **{kind: {"edges", "low", "high", "bins", "missing", "outside", "domain"} for kind in BINNED},
 }
 _DATE_EPOCH = dt.date(1970, 1, 1)
 _EPOCH = dt.datetime(1970, 1, 1)
@@ -53,6 +57,10 @@ class Attribute:
     `values` are the categories (text, or whole numbers); `edges` the bin edges of a number, as days since 1970 for a
     date and microseconds since 1970 (UTC) for a datetime. Bins include their lower edge; the last bin of a `real`
     includes its upper edge too.
+
+    A `domain` is public knowledge unless the schema calls it private: then a release finds at most `at_most` categories
+    or bins with part of its budget, and its model's schema lists them as `found`. Until then `edges` hold the two
+    bounds, `values` nothing, and sizes are those of `at_most` levels.
 
     >>> age = Attribute(name="age", kind="integer", edges=(0, 18, 65, 66), missing="?")
     >>> age.levels
@@ -69,10 +77,14 @@ class Attribute:
     other: bool = False
     outside: Outside = "clip"
     reviewed: bool = True
+    domain: Domain = "public"
+    at_most: int = 0
 
     @property
     def n_values(self) -> int:
         """Levels before `missing` and `other`: categories, bins, or false and true."""
+        if self.domain == "private":
+            return self.at_most
         if self.kind == "boolean":
             return 2
         return len(self.values) if self.kind == "categorical" else len(self.edges) - 1
@@ -95,7 +107,9 @@ class Attribute:
     @property
     def levels(self) -> tuple[str, ...]:
         """A name for each level, unique within the attribute, in code order."""
-        if self.kind == "boolean":
+        if self.domain == "private":
+            named = [f"(to be found {number})" for number in range(1, self.at_most + 1)]
+        elif self.kind == "boolean":
             named = ["false", "true"]
         elif self.kind == "categorical":
             named = [str(value) for value in self.values]
@@ -240,6 +254,20 @@ class Schema:
                 return attribute
         raise SchemaError(f"the schema has no attribute '{name}'. It has: {', '.join(self.names)}.")
 
+    @property
+    def private_domains(self) -> tuple[Attribute, ...]:
+        """Attributes whose categories or bins a release has to find."""
+        return tuple(attribute for attribute in self.attributes if attribute.domain == "private")
+
+    def require_found(self) -> None:
+        """Refuse a schema with private domains where levels are needed."""
+        if self.private_domains:
+            names = ", ".join(attribute.name for attribute in self.private_domains)
+            raise SchemaError(
+                f"these domains are private and a release has yet to find them: {names}. Use the schema of its model: "
+                "sklar schema import MODEL.sklar"
+            )
+
     def require_reviewed(self) -> None:
         """Refuse entries that a draft read from the rows and nobody has replaced by public knowledge."""
         waiting = [attribute.name for attribute in self.attributes if not attribute.reviewed]
@@ -247,7 +275,8 @@ class Schema:
             raise SchemaError(
                 f"these entries were read from the rows and are not reviewed: {', '.join(waiting)}. A domain read from "
                 "the rows tells who is in them, which no noise repairs. Check each against public knowledge (a code "
-                "book, a legal limit), correct it, and remove its line reviewed = false."
+                "book, a legal limit), correct it, and remove its line reviewed = false; or have a release find it "
+                "within its budget, with domain = 'private' in place of its values or edges."
             )
 
     def reviewed(self) -> Schema:
@@ -323,15 +352,23 @@ def _attribute(name: str, entry: object) -> Attribute:
         raise SchemaError(f"{where}: outside must be 'clip' or 'missing', got {outside!r}.")
     if outside == "missing" and missing is None:
         raise SchemaError(f"{where}: outside = 'missing' needs a missing level. Add missing = '' or another text.")
+    domain, at_most = _domain(where, kind, entry)
+    if domain == "private":
+        # What is not found, or lies beyond at_most, must have a place.
+        other = kind == "categorical"
+    elif kind == "categorical" and domain == "found" and not other:
+        raise SchemaError(f"{where}: a domain that was found needs other = true. Add it.")
     attribute = Attribute(
         name=name,
         kind=cast(Kind, kind),
-        values=_values(where, entry) if kind == "categorical" else (),
-        edges=_edges(where, kind, entry) if kind in BINNED else (),
+        values=_values(where, entry, domain) if kind == "categorical" else (),
+        edges=_bounds(where, kind, entry) if domain == "private" else _edges(where, kind, entry),
         missing=missing,
         other=other,
         outside=cast(Outside, outside),
         reviewed=_flag(where, entry, "reviewed", default=True),
+        domain=domain,
+        at_most=at_most,
     )
     repeated = _repeated(attribute.levels)
     if repeated is not None:
@@ -370,8 +407,41 @@ def _repeated(texts: Iterable[str]) -> str | None:
     return None
 
 
-def _values(where: str, entry: Mapping[str, Any]) -> tuple[str, ...] | tuple[int, ...]:
+def _domain(where: str, kind: str, entry: Mapping[str, Any]) -> tuple[Domain, int]:
+    """Whether the domain is public, and how many categories or bins a release looks for where it is private."""
+    domain = entry.get("domain", "public")
+    if domain not in get_args(Domain):
+        raise SchemaError(f"{where}: domain must be one of {', '.join(get_args(Domain))}, got {domain!r}.")
+    if domain != "private":
+        if "at_most" in entry:
+            raise SchemaError(f'{where}: at_most goes with domain = "private". Remove one, or add the other.')
+        return domain, 0
+    given = {"values", "other", "edges"} & set(entry)
+    if given:
+        raise SchemaError(
+            f'{where}: domain = "private" is found by a release, so it takes no {sorted(given)[0]}. Remove one of them.'
+        )
+    key = "at_most" if kind == "categorical" else "bins"
+    at_most = entry.get(key, DEFAULT_AT_MOST if kind == "categorical" else None)
+    if type(at_most) is not int or not 1 <= at_most <= MAX_LEVELS:
+        raise SchemaError(f"{where}: {key} must be a whole number from 1 to {MAX_LEVELS}, got {at_most!r}.")
+    return domain, at_most
+
+
+def _bounds(where: str, kind: str, entry: Mapping[str, Any]) -> tuple[int, ...] | tuple[float, ...]:
+    """The two bounds between which edges are to be found."""
+    if kind == "categorical":
+        return ()
+    if not {"low", "high"} <= set(entry):
+        raise SchemaError(f'{where}: domain = "private" needs low, high and bins: wide bounds from public knowledge.')
+    return _edges(where, kind, {**entry, "bins": 1})
+
+
+def _values(where: str, entry: Mapping[str, Any], domain: Domain) -> tuple[str, ...] | tuple[int, ...]:
     values = entry.get("values")
+    if domain == "private" or (domain == "found" and values == []):
+        # Nothing may be common enough to be found.
+        return ()
     if not isinstance(values, list) or not values:
         raise SchemaError(f"{where}: values must list the categories, got {values!r}. Write values = ['a', 'b'].")
     kind = type(values[0]) if type(values[0]) in (str, int) else str
@@ -386,6 +456,8 @@ def _values(where: str, entry: Mapping[str, Any]) -> tuple[str, ...] | tuple[int
 
 
 def _edges(where: str, kind: str, entry: Mapping[str, Any]) -> tuple[int, ...] | tuple[float, ...]:
+    if kind not in BINNED:
+        return ()
     spaced = {"low", "high", "bins"} & set(entry)
     if "edges" in entry and spaced:
         raise SchemaError(f"{where}: give either edges or low, high and bins, not both. Remove {sorted(spaced)[0]}.")
@@ -462,7 +534,17 @@ def _toml(value: object) -> str:
 
 def _entry(attribute: Attribute) -> dict[str, Any]:
     entry: dict[str, Any] = {"type": attribute.kind}
-    if attribute.kind == "categorical":
+    if attribute.domain != "public":
+        entry["domain"] = attribute.domain
+    if attribute.domain == "private":
+        if attribute.kind == "categorical":
+            entry["at_most"] = attribute.at_most
+        else:
+            low, high = attribute.edges
+            dated = attribute.kind in ("date", "datetime")
+            entry["low"], entry["high"] = map(attribute.edge_text, (low, high)) if dated else (low, high)
+            entry["bins"] = attribute.at_most
+    elif attribute.kind == "categorical":
         entry["values"] = list(attribute.values)
     elif attribute.kind in ("date", "datetime"):
         entry["edges"] = [attribute.edge_text(edge) for edge in attribute.edges]
@@ -470,7 +552,7 @@ def _entry(attribute: Attribute) -> dict[str, Any]:
         entry["edges"] = list(attribute.edges)
     if attribute.missing is not None:
         entry["missing"] = attribute.missing
-    if attribute.other:
+    if attribute.other and attribute.domain != "private":
         entry["other"] = True
     if attribute.outside != "clip":
         entry["outside"] = attribute.outside

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sklar.budget import Budget, Composition, Mechanism, Neighbors
+from sklar.domains import Finding, search_scales
 from sklar.errors import ModelError
 from sklar.plan import Plan
 from sklar.schema import Schema
@@ -50,6 +51,7 @@ class Certificate:
     public_rows: int | None
     schema_sha256: str
     measurements: tuple[Measurement, ...]
+    domains: tuple[Finding, ...] = ()
     versions: Mapping[str, str] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
@@ -61,13 +63,26 @@ class Certificate:
         """From JSON."""
         try:
             measurements = tuple(Measurement(**entry) for entry in document["measurements"])
-            return cls(**{**document, "measurements": measurements})
+            domains = tuple(Finding(**entry) for entry in document["domains"])
+            return cls(**{**document, "measurements": measurements, "domains": domains})
         except (TypeError, KeyError) as error:
             raise ModelError(f"the privacy certificate is not readable ({error}). Get an intact copy.") from None
 
 
-def certify(schema: Schema, budget: Budget, plans: Sequence[Plan], public_rows: int | None) -> Certificate:
-    """The certificate of measuring these plans, one stage after the other, under this budget."""
+def spent_with(budget: Budget, findings: Sequence[Finding], scales: NDArray[np.float64]) -> float:
+    """The epsilon spent on finding domains and on tables at these scales together, at the budget's delta."""
+    lost = math.fsum(finding.lost_delta for finding in findings)
+    return budget.less(lost).spent(np.concatenate([search_scales(findings), scales])) - math.log1p(-lost)
+
+
+def certify(
+    schema: Schema,
+    budget: Budget,
+    plans: Sequence[Plan],
+    public_rows: int | None,
+    findings: Sequence[Finding] = (),
+) -> Certificate:
+    """The certificate of finding domains, then measuring these plans, one stage after the other, under this budget."""
     measurements = [
         Measurement(
             stage=stage,
@@ -87,10 +102,11 @@ def certify(schema: Schema, budget: Budget, plans: Sequence[Plan], public_rows: 
         composition=budget.composition,
         epsilon=budget.epsilon,
         delta=budget.delta,
-        spent_epsilon=budget.spent(np.concatenate([plan.scales for plan in plans])),
+        spent_epsilon=spent_with(budget, findings, np.concatenate([plan.scales for plan in plans])),
         public_rows=public_rows,
         schema_sha256=schema.digest,
         measurements=tuple(measurements),
+        domains=tuple(findings),
         versions=_versions(),
     )
 

@@ -20,9 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sklar.budget import Budget
+from sklar.domains import search_scales
 from sklar.errors import SklarError
 from sklar.model import Model, load
-from sklar.tables import Certificate, NoisyTables, above_diagonal
+from sklar.tables import Certificate, NoisyTables, above_diagonal, spent_with
 
 # Relative error that is allowed to the independent epsilon.
 TOLERANCE = 1e-3
@@ -108,6 +109,8 @@ def verify_model(model: Model, name: str = "the model") -> Verification:
     if not checks[-1].passed:
         return Verification(path=name, checks=tuple(checks), certificate=stated, independent_epsilon=None)
     checks += [_rows(model), _measurements(model), _arrays(model)]
+    if stated.domains:
+        checks.append(_domains(model))
     independent: float | None = None
     if all(check.passed for check in checks):
         try:
@@ -192,10 +195,46 @@ def _arrays(model: Model) -> Check:
     return Check(name="arrays", passed=True, detail=f"{cells:,} noisy cells cover the public domain, whole numbers all")
 
 
+def _domains(model: Model) -> Check:
+    """Domains that were found are those of the schema, and the thresholds' chances to fail are what they are."""
+    stated, schema = model.certificate, model.schema
+    found = [attribute.name for attribute in schema.attributes if attribute.domain == "found"]
+    # A schema whose domains were found by an earlier release spends nothing on them again.
+    passed = {finding.attribute for finding in stated.domains} <= set(found) and stated.mechanism == "gaussian"
+    lost = 0.0
+    for finding in stated.domains:
+        sound = math.isfinite(finding.scale) and finding.scale > 0 and finding.tables >= 1 and passed
+        categorical = sound and schema.attribute(finding.attribute).kind == "categorical"
+        if finding.threshold is None:
+            passed = sound and not categorical and finding.lost_delta == 0
+            continue
+        passed = sound and categorical and finding.lost_delta >= _chance_of_one(finding.scale, finding.threshold)
+        lost += finding.lost_delta
+    passed = passed and lost < stated.delta
+    detail = f"{len(stated.domains)} found with noise; a threshold fails with a chance of {lost:.3g}, part of delta"
+    return Check(name="domains", passed=passed, detail=detail)
+
+
+def _chance_of_one(scale: float, threshold: int) -> float:
+    """P(1 + X >= threshold) of discrete Gaussian X, added up: from the threshold on, term by term, over the whole."""
+    first = threshold - 1
+    if first <= 0:
+        return 1.0
+    # Terms fall at least geometrically, by exp(-first / scale^2) each: added up until what is left cannot be seen. Of
+    # very many, blocks of equal length are taken as their middle term: a little less, as the terms are convex there.
+    log_first = -(first**2) / (2 * scale**2)
+    length = int(min(40 * scale**2 / first + 1, 12 * scale + 1))
+    step = max(length // 1_000_000, 1)
+    k = first + step * np.arange(length // step + 1, dtype=np.float64)
+    terms = np.exp(-((k + (step - 1) / 2) ** 2) / (2 * scale**2) - log_first)
+    return math.exp(log_first) * step * float(terms.sum()) / (scale * math.sqrt(2 * math.pi)) * (1 - 1e-9)
+
+
 def _totals(model: Model) -> tuple[float, list[Check]]:
     stated = model.certificate
     scales = np.array([scale for tables in model.measured for group in _scales(tables) for scale in group])
-    values, counts = np.unique(scales, return_counts=True)
+    lost = math.fsum(finding.lost_delta for finding in stated.domains)
+    values, counts = np.unique(np.concatenate([search_scales(stated.domains), scales]), return_counts=True)
     budget = Budget(
         epsilon=stated.epsilon,
         delta=stated.delta,
@@ -204,8 +243,9 @@ def _totals(model: Model) -> tuple[float, list[Check]]:
         composition=stated.composition,
     )
     shifts = 2 if stated.neighbors == "replace-one" else 1
-    claimed = budget.spent(scales)
-    independent = exact_epsilon(stated.mechanism, values, counts * shifts, stated.delta)
+    claimed = spent_with(budget, stated.domains, scales)
+    # A threshold that fails costs its chance of delta, and of the odds the rest of all chances.
+    independent = exact_epsilon(stated.mechanism, values, counts * shifts, stated.delta - lost) - math.log1p(-lost)
     return independent, [
         Check(
             name="theorem",

@@ -30,6 +30,7 @@ def encode(batch: pa.RecordBatch, schema: Schema) -> NDArray[np.int32]:
 
     Invariant: -1 <= codes[i] < n_levels of attribute i.
     """
+    schema.require_found()
     codes = np.empty((schema.n_attributes, batch.num_rows), dtype=np.int32)
     for index, attribute in enumerate(schema.attributes):
         codes[index] = encode_column(batch.column(index), attribute)
@@ -85,7 +86,7 @@ def coder(attribute: Attribute) -> Callable[[object], int]:
         known.setdefault(attribute.missing, nothing)
     known.setdefault("", nothing)
     sentinel = missing_number(attribute)
-    whole = attribute.kind == "categorical" and isinstance(attribute.values[0], int)
+    whole = attribute.kind == "categorical" and isinstance(next(iter(attribute.values), None), int)
 
     def categorical(value: object) -> int:
         text = text_of(value)

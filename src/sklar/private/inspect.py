@@ -10,7 +10,7 @@ import math
 import sys
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 import pyarrow as pa
@@ -54,6 +54,8 @@ class Draft:
         lines = [
             "# A draft, read from the rows. A domain read from the rows tells who is in them: compare each entry with",
             "# public knowledge (a code book, a legal limit), correct it, and remove its line reviewed = false.",
+            "# Or let a release find it within its budget: replace the values of a category, the edges of a number, by",
+            '# domain = "private" (a number needs low, high and bins beside it: wide bounds from public knowledge).',
             # A comment must stay one, whatever the column is called.
             *(
                 f"# Left out: {name if name.isprintable() else ascii(name)}: {reason}"
@@ -207,13 +209,22 @@ def check(data: object, schema: Schema, *, progress: Progress = SILENT) -> list[
     source = open_source(data)
     require_columns(source, schema)
     tallies = [Counter[str]() for _ in schema.attributes]
-    coders = [coder(attribute) for attribute in schema.attributes]
+    # Bounds are all that is known of a private domain of numbers, and nothing of one of categories.
+    known = [
+        replace(attribute, domain="public") if attribute in schema.private_domains else attribute
+        for attribute in schema.attributes
+    ]
+    coders = [coder(attribute) for attribute in known]
     progress.stage("check", unit="rows")
     for batch in source.batches(schema.names):
-        for index, attribute in enumerate(schema.attributes):
+        for index, attribute in enumerate(known):
             for text, times in Counter(_texts(batch.column(index))).items():
                 tallies[index][_fate(text, attribute, coders[index](text))] += times
         progress.advance(batch.num_rows)
+    for attribute, tally in zip(schema.attributes, tallies, strict=True):
+        if attribute.domain == "private" and attribute.kind == "categorical":
+            # A release decides which of them it lists.
+            tally["listed"] += tally.pop("folded", 0)
     return [
         Fate(attribute=attribute.name, **{fate: tally[fate] for fate in Fate.__slots__ if fate != "attribute"})
         for attribute, tally in zip(schema.attributes, tallies, strict=True)

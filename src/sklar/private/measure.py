@@ -11,6 +11,13 @@ earlier noisy tables; `measure` refuses before it draws when that would exceed t
 without noise under replace-one only, where neighbors share it. Whether and what is raised, and how many words of
 noise are drawn, depends on schema, plan, budget and ledger alone.
 
+Private domains are found first (`_find`). Edges come from full noisy tables on a public grid: the same argument.
+Categories come from tables with noise on the values that occur, of which only those that reach a threshold are let out;
+what that costs beside the noise, a chance `lost_delta`, is proven in `Budget.less` and taken off the budget. All that
+follows depends on the rows through what was let out, and through counts over the domain that was found; it composes
+adaptively, as a later plan does. How much noise is drawn for categories depends on how many values occur: nothing but
+the time it takes can tell.
+
 With a ledger: nothing is drawn unless a charge that covers it is on the disk. `charge` pays for the whole release, all
 its stages; `measure` pays for its plan when nothing was charged yet, and refuses what the charge does not cover.
 """
@@ -18,32 +25,53 @@ its stages; `measure` pays for its plan when nothing was charged yet, and refuse
 from __future__ import annotations
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from sklar.budget import Budget
+from sklar.domains import Finding, Search, found_edges, found_values, plan_search
 from sklar.errors import BudgetError, DataError
 from sklar.ledger import Charge, Cost, cost, covers
 from sklar.plan import Plan
 from sklar.private.count import Counts, count
+from sklar.private.discover import Tally, tally
 from sklar.private.noise import discrete_gaussian, discrete_laplace
 from sklar.private.read import open_source, require_columns
 from sklar.progress import SILENT, Progress
 from sklar.schema import Schema
-from sklar.tables import NoisyTables, above_diagonal, certify
+from sklar.tables import NoisyTables, above_diagonal, certify, spent_with
 
 
 class Vault:
     """Exact counts of one table behind the door, with the budget that guards it."""
 
-    __slots__ = ("_budget", "_charge", "_charged", "_counts", "_plans", "_schema")
+    __slots__ = ("_budget", "_charge", "_charged", "_counts", "_plans", "_search", "schema")
 
-    def __init__(self, counts: Counts, schema: Schema, budget: Budget, charge: Charge | None = None) -> None:
+    def __init__(
+        self,
+        counts: Counts,
+        schema: Schema,
+        budget: Budget,
+        charge: Charge | None = None,
+        search: Search | None = None,
+    ) -> None:
+        """`search` is how the schema's domains were found, already charged for: with it, what it left to spend."""
         if budget.neighbors == "replace-one" and counts.n_rows == 0:
             # Under replace-one the number of rows is public, so this message may depend on it.
             raise DataError("the table has no rows. It must hold at least one.")
-        self._counts, self._schema, self._budget = counts, schema, budget
+        self._counts, self.schema, self._budget = counts, schema, budget
         self._plans: list[Plan] = []
-        self._charge, self._charged = charge, Cost()
+        self._search = search
+        self._charge, self._charged = charge, Cost() if search is None else _whole_cost(search, budget)
+
+    @property
+    def rest(self) -> NDArray[np.float64] | None:
+        """Scales whose cost is what finding domains left; None where nothing had to be found."""
+        return None if self._search is None else self._search.rest
+
+    @property
+    def _findings(self) -> tuple[Finding, ...]:
+        return () if self._search is None else self._search.findings
 
     @property
     def n_rows(self) -> int | None:
@@ -55,21 +83,22 @@ class Vault:
 
         Precondition: nothing was measured yet. Postcondition: the charge is on the disk.
         """
-        if self._charge is not None:
+        if self._charge is not None and self._search is None:
             if self._plans or self._charged.rho:
                 raise BudgetError("a release is charged once, before it is measured. Open the table again.")
             self._charge(scales)
             self._charged = self._cost(scales)
 
     def _cost(self, scales: NDArray[np.float64]) -> Cost:
-        return cost(self._budget.mechanism, self._budget.neighbors, scales)
+        found = np.zeros(0) if self._search is None else self._search.scales
+        return cost(self._budget.mechanism, self._budget.neighbors, np.concatenate([found, scales]))
 
     def measure(self, plan: Plan) -> NoisyTables:
         """Noisy tables by this plan.
 
         Sensitivity: `Budget.shifts` unit shifts per table. Cost: `Budget.spent` of all scales measured so far.
         """
-        schema, counts = self._schema, self._counts
+        schema, counts = self.schema, self._counts
         m = schema.n_attributes
         if plan.one_way.size not in (0, m) or plan.pairs.size not in (0, m * (m - 1) // 2):
             raise BudgetError(f"the plan must cover all tables of {m} attributes. Make it with plan_tables.")
@@ -77,7 +106,7 @@ class Vault:
             raise BudgetError("the number of rows is measured under add-remove only. Make a new plan.")
         plans = [*self._plans, plan]
         scales = np.concatenate([each.scales for each in plans])
-        epsilon = self._budget.spent(scales)
+        epsilon = spent_with(self._budget, self._findings, scales)
         if epsilon > self._budget.epsilon:
             raise BudgetError(
                 f"this plan would bring the privacy spent to epsilon={epsilon:.6g}, above the budget of "
@@ -88,7 +117,7 @@ class Vault:
                 self.charge(scales)
             if not covers(self._charged, self._cost(scales)):
                 raise BudgetError("this plan costs more than the ledger was charged for. Charge all stages at first.")
-        certificate = certify(schema, self._budget, plans, self.n_rows)
+        certificate = certify(schema, self._budget, plans, self.n_rows, self._findings)
         # Spent before drawn: an interruption may lose budget but never hide a measurement.
         self._plans = plans
 
@@ -135,9 +164,62 @@ def _segments(schema: Schema, plan: Plan) -> tuple[NDArray[np.float64], NDArray[
 def open_vault(
     data: object, schema: Schema, budget: Budget, *, charge: Charge | None = None, progress: Progress = SILENT
 ) -> Vault:
-    """Read, encode and count a table; what comes back gives nothing away but through `Vault.measure`."""
+    """Read, encode and count a table; what comes back gives nothing away but through `Vault.measure`.
+
+    Where the schema has private domains, they are found first, which takes a pass over the rows of its own; the vault's
+    schema lists what was found.
+    """
     schema.require_reviewed()
     source = open_source(data)
     require_columns(source, schema)
+    search = None
+    if schema.private_domains:
+        if isinstance(data, pa.RecordBatchReader):
+            raise DataError("private domains take two passes over the rows, a stream allows one. Give a table or file.")
+        search = plan_search(schema, budget)
+        wanted = schema.private_domains
+        progress.stage("find", unit="rows")
+        n_rows, tallies = tally(source.batches(tuple(each.name for each in wanted)), wanted, progress=progress)
+        if charge is not None:
+            charge(np.concatenate([search.scales, search.rest]), search.lost_delta)
+        schema = _find(schema, search, tallies)
+        source = open_source(data)
     progress.stage("count", unit="rows")
-    return Vault(count(source.batches(schema.names), schema, progress=progress), schema, budget, charge)
+    counts = count(source.batches(schema.names), schema, progress=progress)
+    if search is not None and counts.n_rows != n_rows:
+        raise DataError("the table changed while it was read, or can be read once only. Give a table or file.")
+    return Vault(counts, schema, budget, charge, search)
+
+
+def _whole_cost(search: Search, budget: Budget) -> Cost:
+    return cost(budget.mechanism, budget.neighbors, np.concatenate([search.scales, search.rest]))
+
+
+def _find(schema: Schema, search: Search, tallies: list[Tally]) -> Schema:
+    """The schema with its private domains found.
+
+    Sensitivity: `Budget.shifts` unit shifts per table, one table an attribute of categories and one a level of a grid.
+    Cost: `Budget.spent` of `search.scales` at delta less `search.lost_delta`; see `Budget.less`.
+    """
+    found = {attribute.name: attribute for attribute in schema.attributes}
+    taken = frozenset(
+        Schema(name="", attributes=tuple(a for a in schema.attributes if a.domain != "private")).dummy_names
+    )
+    for finding, exact in zip(search.findings, tallies, strict=True):
+        attribute = schema.attribute(finding.attribute)
+        scale = np.array([finding.scale])
+        if finding.threshold is not None:
+            texts = sorted(exact.texts)
+            counts = np.array([exact.texts[text] for text in texts], dtype=np.int64)
+            noisy = counts + discrete_gaussian(scale, np.array([counts.size]))
+            chosen = found_values(attribute, texts, noisy, finding.threshold, taken)
+            taken |= {f"{attribute.name}={level}" for level in chosen.levels}
+        else:
+            levels = exact.levels(attribute)
+            sizes = np.array([level.size for level in levels])
+            noise = np.split(discrete_gaussian(np.repeat(scale, sizes.size), sizes), np.cumsum(sizes)[:-1])
+            chosen = found_edges(
+                attribute, [level + drawn for level, drawn in zip(levels, noise, strict=True)], finding.scale
+            )
+        found[attribute.name] = chosen
+    return Schema(name=schema.name, attributes=tuple(found[name] for name in schema.names)).checked()
