@@ -59,6 +59,17 @@ def encode_column(column: pa.Array, attribute: Attribute) -> NDArray[np.int32]:
     return np.asarray(lookup[positions(encoded)])
 
 
+def ready_bits(column: pa.Array, attribute: Attribute) -> NDArray[np.uint8] | None:
+    """A column of true and false as bits, eight rows to a byte, where Arrow holds it so; None where it does not.
+
+    Bit r % 8 of byte r // 8 is row r's code. Bits past the last row may be anything.
+    """
+    if attribute.kind != "boolean" or not pa.types.is_boolean(column.type) or column.null_count or column.offset % 8:
+        return None
+    start = column.offset // 8
+    return np.frombuffer(column.buffers()[1], dtype=np.uint8)[start : start - (-len(column) // 8)]
+
+
 def null_code(attribute: Attribute) -> int:
     """The code of a null or an empty text."""
     return next(
