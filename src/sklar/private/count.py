@@ -23,8 +23,8 @@ from sklar.threads import ahead, crew
 
 # A table with so many cells, first levels left out, costs as much on bits as a histogram of codes does.
 _CELLS_ON_BITS = 500
-# Bits are made level by level: so many levels cost as much as one histogram.
-_LEVELS_PER_HISTOGRAM = 5
+# To make the bits of so many levels costs about as much as a histogram.
+_LEVELS_PER_HISTOGRAM = 12
 # Both sides of a tile stay in a second-level cache, and tiles are many enough to keep all threads at work.
 _TILE_LEVELS, _TILE_PARTNERS = 64, 192
 _HISTOGRAMS_AT_ONCE = 16
@@ -170,12 +170,18 @@ class _Tally:
     def put_column(self, index: int, column: pa.Array) -> None:
         """Take the batch's values of one attribute."""
         attribute = self._schema.attributes[index]
-        bits = ready_bits(column, attribute)
-        if bits is None or self._layout.in_histograms[index] or not self._layout.on_bits[index]:
+        bits = None if self._layout.in_histograms[index] else ready_bits(column, attribute)
+        if bits is None or not self._layout.on_bits[index]:
             self.put_codes(index, encode_column(column, attribute))
             return
         false = int(self._layout.offsets[index])
-        ones = self._put_bits(false + 1, bits)
+        true = self._bits[false + 1, : self._words]
+        as_bytes = true.view(np.uint8)
+        as_bytes[: bits.size] = bits
+        as_bytes[bits.size :] = 0
+        if self._rows % 8:
+            as_bytes[bits.size - 1] &= (1 << self._rows % 8) - 1
+        ones = int(np.bitwise_count(true).sum(dtype=np.int64))
         self._total.one_way[false] += self._rows - ones
         self._total.one_way[false + 1] += ones
         # The level of missing values, which this batch has none of.
@@ -185,36 +191,18 @@ class _Tally:
     def put_codes(self, index: int, codes: NDArray[np.int32]) -> None:
         """Take the batch's codes of one attribute, shape (rows,)."""
         layout = self._layout
-        start, size = int(layout.offsets[index]), int(layout.sizes[index])
-        one_way = self._total.one_way[start : start + size]
-        shifted = self._codes[index, : self._rows]
-        if not layout.in_histograms[index]:
-            shifted = np.empty_like(shifted)
-        np.add(codes, 1, out=shifted, casting="unsafe")
-        if not layout.on_bits[index]:
-            found = np.bincount(shifted, minlength=size + 1)
-            one_way += found[1:]
-            self._nowhere[index] += found[0]
-            return
-        inside = 0
-        for level in range(1, size):
-            ones = self._put_bits(start + level, np.packbits(shifted == level + 1, bitorder="little"))
-            one_way[level] += ones
-            inside += ones
-        nowhere = self._put_bits(start, np.packbits(shifted == 0, bitorder="little"))
-        one_way[0] += self._rows - inside - nowhere
-        self._nowhere[index] += nowhere
+        start, stop = int(layout.offsets[index]), int(layout.offsets[index + 1])
+        found = np.empty(stop - start + 1, dtype=np.int64)
+        if layout.in_histograms[index] or not layout.on_bits[index]:
+            np.add(codes, 1, out=self._codes[index, : self._rows], casting="unsafe")
+        if layout.on_bits[index]:
+            self._kernels.spread(np.ascontiguousarray(codes), self._bits[start:stop], found)
+        else:
+            found = np.bincount(self._codes[index, : self._rows], minlength=found.size)
+        self._total.one_way[start:stop] += found[1:]
+        self._nowhere[index] += found[0]
         # The counts are the same either way.
-        self._present[start] = nowhere > 0
-
-    def _put_bits(self, level: int, packed: NDArray[np.uint8]) -> int:
-        row = self._bits[level, : self._words]
-        as_bytes = row.view(np.uint8)
-        as_bytes[: packed.size] = packed
-        as_bytes[packed.size :] = 0
-        if self._rows % 8:
-            as_bytes[packed.size - 1] &= (1 << self._rows % 8) - 1
-        return int(np.bitwise_count(row).sum(dtype=np.int64))
+        self._present[start] = found[0] > 0
 
     def jobs(self) -> list[Callable[[], None]]:
         """What is left to do of the batch: pieces that write to different cells."""

@@ -26,6 +26,37 @@ def _ones(_context: Any, _word: Any) -> tuple[Any, Callable[..., Any]]:
     return types.uint64(types.uint64), lambda _target, builder, _signature, words: builder.ctpop(words[0])
 
 
+@numba.njit("void(int32[::1], uint64[:, ::1], int64[::1])", cache=True, nogil=True, boundscheck=False)
+def spread(codes: NDArray[np.int32], bits: NDArray[np.uint64], found: NDArray[np.int64]) -> None:
+    """Write the codes (rows,) of one attribute as bits, shape (size, >= words), and how many rows have each, from -1 on.
+
+    The rows that are in no cell take the place of the first level; the bits of that one are not written.
+    """
+    size = bits.shape[0]
+    # Eight words of each level at a time: a line of the cache, written once.
+    lines = np.empty((size + 1) * 8, dtype=np.uint64)
+    found[:] = 0
+    for start in range(0, codes.size, 512):
+        part = codes[start : start + 512]
+        lines[:] = 0
+        # Rows of different words in turn: to write to a word again at once would wait for the write before.
+        for bit in range(64):
+            one = np.uint64(1) << np.uint64(bit)
+            for word in range(8):
+                row = 64 * word + bit
+                if row < part.size:
+                    lines[np.uint64(part[row] + 1) * np.uint64(8) + np.uint64(word)] |= one
+        words = (part.size + 63) // 64
+        for level in range(size + 1):
+            line = lines[8 * level : 8 * level + words]
+            total = np.uint64(0)
+            for word in range(words):
+                total += _ones(line[word])
+            found[level] += np.int64(total)
+            if level != 1:
+                bits[max(level - 1, 0), start // 64 : start // 64 + words] = line
+
+
 @numba.njit(nogil=True, boundscheck=False)
 def _common(a: NDArray[np.uint64], b: NDArray[np.uint64]) -> np.int64:
     """How many ones two rows of words share."""
