@@ -1,4 +1,4 @@
-"""How many threads work at once, decided in one place, and the two ways to use them.
+"""How many threads work at once, decided in one place, and the ways to use them.
 
 Kernels are compiled to release Python's lock and stay in the thread that calls them; so do matrix products here.
 Several pieces of work side by side are faster than one after the other spread over all processors, many times so when
@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import Protocol, TypeVar, cast
 
 from threadpoolctl import threadpool_limits
 
@@ -60,8 +60,41 @@ def side_by_side(work: Callable[[T], R], items: Iterable[T]) -> list[R]:
     >>> side_by_side(abs, [-1, 2, -3])
     [1, 2, 3]
     """
+    with crew() as together:
+        return together(work, items)
+
+
+class Together(Protocol):
+    """Does independent pieces of work and gives their results in order."""
+
+    def __call__(self, work: Callable[[T], R], items: Iterable[T]) -> list[R]:
+        """All of them, before it returns."""
+
+
+@contextmanager
+def crew() -> Iterator[Together]:
+    """The same for work that comes again and again: threads that stay until the block ends.
+
+    >>> with crew() as together:
+    ...     together(abs, [-1, 2]), together(abs, [-3])
+    ([1, 2], [3])
+    """
     with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(workers()) as pool:
-        return list(pool.map(work, items))
+        yield lambda work, items: list(pool.map(work, items))
+
+
+def ahead(items: Iterable[T]) -> Iterator[T]:
+    """The same items, each fetched by a thread of its own while the one before it is in use.
+
+    >>> list(ahead(iter([1, 2, 3])))
+    [1, 2, 3]
+    """
+    iterator, end = iter(items), object()
+    with ThreadPoolExecutor(1) as pool:
+        fetched: Future[T | object] = pool.submit(next, iterator, end)
+        while (item := fetched.result()) is not end:
+            fetched = pool.submit(next, iterator, end)
+            yield cast(T, item)
 
 
 def in_order(work: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:

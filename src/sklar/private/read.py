@@ -21,11 +21,23 @@ import pyarrow as pa
 
 from sklar.errors import DataError
 from sklar.schema import Schema
+from sklar.threads import workers
 
 BATCH_ROWS = 65_536
+_BATCH_CELLS = 1 << 26
 _CSV_BLOCK = 1 << 24
 _DELIMITERS = {".csv": ",", ".tsv": "\t"}
 _COMPRESSED = {".gz", ".bz2", ".zst", ".lz4", ".br"}
+
+
+def batch_rows(columns: int) -> int:
+    """How many rows a batch of so many columns may have: its memory is bounded too.
+
+    >>> batch_rows(14), batch_rows(2_000)
+    (65536, 32768)
+    """
+    # A power of two, so that columns of bits are cut between words.
+    return int(min(BATCH_ROWS, 1 << (max(_BATCH_CELLS // max(columns, 1), 64).bit_length() - 1)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,11 +49,12 @@ class Source:
     _open: Any
 
     def batches(self, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
-        """Record batches of these columns, in this order, at most `BATCH_ROWS` rows each."""
+        """Record batches of these columns, in this order, at most `batch_rows` rows each."""
+        rows = batch_rows(len(columns))
         try:
             for batch in self._open(columns):
-                for start in range(0, batch.num_rows, BATCH_ROWS):
-                    yield batch.slice(start, BATCH_ROWS)
+                for start in range(0, batch.num_rows, rows):
+                    yield batch.slice(start, rows)
         except (pa.ArrowException, OSError, EOFError, ValueError):
             # What Arrow says may quote a cell of the table.
             raise DataError(
@@ -143,16 +156,23 @@ def _open_parquet(path: Path) -> Source:
     import pyarrow.parquet as pq
 
     try:
-        columns = tuple(pq.read_schema(path).names)
+        schema = pq.read_schema(path)
     except (pa.ArrowException, ValueError):
         raise DataError(f"file '{path}' is not a Parquet file, or it is damaged.") from None
 
     def read(names: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
-        with pq.ParquetFile(path) as file:
-            for batch in file.iter_batches(batch_size=BATCH_ROWS, columns=list(names)):
+        # Texts with each distinct one once: they are then encoded once, too.
+        texts = [name for name in names if _is_text(schema.field(name).type)]
+        with pq.ParquetFile(path, read_dictionary=texts) as file:
+            rows = batch_rows(len(names))
+            for batch in file.iter_batches(batch_size=rows, columns=list(names), use_threads=workers() > 1):
                 yield batch.select(list(names))
 
-    return Source(name=f"file '{path}'", columns=columns, _open=read)
+    return Source(name=f"file '{path}'", columns=tuple(schema.names), _open=read)
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_binary(kind))
 
 
 def _open_csv(path: Path, delimiter: str) -> Source:
