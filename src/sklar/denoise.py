@@ -139,11 +139,12 @@ def denoise_tables(estimates: Estimates, levels: NDArray[np.float64]) -> Targets
     for tables in (noisy, shrunk):
         tables += tables.T
     return Targets(
-        schema=schema, levels=levels, noisy=noisy, shrunk=shrunk, precision=_precision(estimates.pair_sd / n)
+        schema=schema, levels=levels, noisy=noisy, shrunk=shrunk, precision=relative_precision(estimates.pair_sd)
     )
 
 
-def _precision(sd: NDArray[np.float64]) -> NDArray[np.float64]:
+def relative_precision(sd: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Inverse variances of all pairs, shape (m, m), over their mean; zero on the diagonal."""
     m = len(sd)
     off = ~np.eye(m, dtype=bool)
     precision = np.zeros((m, m))
