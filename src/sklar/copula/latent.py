@@ -10,8 +10,8 @@ logits W, fitted by the same code to the same noisy tables:
   same points.
 
 Cost of a step with c = d - m contrasts (m where all attributes are binary): the product of a (c, D) matrix with its
-transpose, and of the residual with it, 3 D c^2 operations. Memory: the target and its weights, 8 c^2 bytes, one strip of
-the residual, and about 24 D d bytes of state.
+transpose, and of the residual with it, 3 D c^2 operations. Memory: the target and its weights, 8 c^2 bytes, one strip
+of the residual, and about 24 D d bytes of state.
 """
 
 from __future__ import annotations
