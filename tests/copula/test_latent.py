@@ -95,19 +95,19 @@ def test_predicted_pairs_equal_enumeration() -> None:
 
 @pytest.mark.parametrize("strip", [3, 1024])
 def test_strips_cover_the_square(strip: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(latent, "_WHOLE", strip)
     monkeypatch.setattr(latent, "_STRIP", strip)
     found = np.random.default_rng(0).random((7, 5), dtype=np.float32)
-    parts = list(latent.predicted_strips(found))
-    whole = np.concatenate([part for _, part in parts])
-    assert np.allclose(whole, found @ found.T, atol=1e-6)
-    assert np.concatenate([np.arange(7)[part] for part, _ in parts]).tolist() == list(range(7))
+    whole, ends = found @ found.T, [0]
+    for first, last, part in latent.predicted_strips(found):
+        assert np.allclose(part, whole[first:last, first:], atol=1e-6)
+        assert first == ends[-1]
+        ends.append(last)
+    assert ends[-1] == 7
 
 
 @pytest.mark.parametrize("strip", [4, 1024])
 @pytest.mark.parametrize("shrinkage", [0.0, 0.4])
 def test_gradient_is_that_of_the_plain_loss(shrinkage: float, strip: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(latent, "_WHOLE", strip)
     monkeypatch.setattr(latent, "_STRIP", strip)
     schema = schema_of(2, 3, 1, 4, 2)
     joint = mixture_joint(schema, 3, 0)

@@ -48,8 +48,8 @@ MARGIN_WEIGHT = 3.0
 RATE = 0.1
 _MOMENTUM = 0.9
 _SECOND_MOMENT = 0.99
-_WHOLE = 4096
-_STRIP = 1024
+# Rows of the residual that are held at a time.
+_STRIP = 512
 _FLOOR = 1e-7
 _SQUARE = numba.float32[:, ::1]
 
@@ -148,11 +148,13 @@ class Loss:
 
     def gradient(self, found: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """Of the loss in the contrasts of Pi, shape (d - m, D), times D / 2: a part per component, and one for all."""
-        gradient = np.empty_like(found)
+        gradient = np.zeros_like(found)
         scale = np.float32(1 / found.shape[1])
-        for strip, residual in predicted_strips(found):
-            _weigh(residual, self._target[strip], self._weights[strip], scale)
-            np.matmul(residual, found, out=gradient[strip])
+        for first, last, residual in predicted_strips(found):
+            _weigh(residual, self._target, self._weights, first, scale)
+            gradient[first:last] += residual @ found[first:]
+            if last < len(found):
+                gradient[last:] += residual[:, last - first :].T @ found[first:last]
         return gradient, self._margin_weights * (found.mean(axis=1) - self._margins)
 
 
@@ -168,16 +170,14 @@ def margin_weights(schema: Schema, precision: NDArray[np.float64]) -> NDArray[np
     return np.asarray(weights[block_of_contrast(schema)], dtype=np.float32)
 
 
-def predicted_strips(found: NDArray[np.float32]) -> Iterator[tuple[slice, NDArray[np.float32]]]:
-    """The product of an array with its transpose in strips of rows, so that large domains need no second such array."""
-    d = len(found)
-    if d <= _WHOLE:
-        # numpy computes a matrix times its own transpose in half the operations.
-        yield slice(0, d), found @ found.T
-        return
-    for first in range(0, d, _STRIP):
-        strip = slice(first, min(first + _STRIP, d))
-        yield strip, found[strip] @ found.T
+def predicted_strips(found: NDArray[np.float32]) -> Iterator[tuple[int, int, NDArray[np.float32]]]:
+    """The product of an array with its transpose in strips: (first row, last row, the strip from column `first` on).
+
+    It is symmetric, so that a strip need not begin before its own rows; and large domains need no second such array.
+    """
+    for first in range(0, len(found), _STRIP):
+        last = min(first + _STRIP, len(found))
+        yield first, last, found[first:last] @ found[first:].T
 
 
 def predict_pairs(model: LatentModel) -> NDArray[np.float32]:
@@ -234,14 +234,23 @@ def softmax(
 
 
 @numba.njit(
-    numba.void(_SQUARE, _SQUARE, _SQUARE, numba.float32), cache=True, nogil=True, fastmath={"contract", "reassoc"}
+    numba.void(_SQUARE, _SQUARE, _SQUARE, numba.int64, numba.float32),
+    cache=True,
+    nogil=True,
+    fastmath={"contract", "reassoc"},
 )
 def _weigh(
-    predicted: NDArray[np.float32], target: NDArray[np.float32], weights: NDArray[np.float32], scale: np.float32
+    strip: NDArray[np.float32],
+    target: NDArray[np.float32],
+    weights: NDArray[np.float32],
+    first: int,
+    scale: np.float32,
 ) -> None:
-    for i in range(predicted.shape[0]):
-        for j in range(predicted.shape[1]):
-            predicted[i, j] = weights[i, j] * (scale * predicted[i, j] - target[i, j])
+    """A strip of predictions to weighted residuals, in place."""
+    for i in range(strip.shape[0]):
+        wanted, weight = target[first + i, first:], weights[first + i, first:]
+        for j in range(strip.shape[1]):
+            strip[i, j] = weight[j] * (scale * strip[i, j] - wanted[j])
 
 
 @numba.njit(

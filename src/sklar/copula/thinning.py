@@ -139,28 +139,22 @@ class Split:
         -2 sum w (P - I) (V - E V), of variance 4 kappa sum w (P - I)^2. `found` are contrasts, shape (d - m, D).
         """
         error, distance = 0.0, 0.0
-        for strip, predicted in predicted_strips(found):
-            parts = _error(
-                predicted,
-                self._held[strip],
-                self.weights[strip],
-                self._margins[strip],
-                self._margins,
-                np.float32(1 / found.shape[1]),
-            )
-            error += parts[0] / 2
-            distance += parts[1] / 2
+        for first, _, predicted in predicted_strips(found):
+            scale = np.float32(1 / found.shape[1])
+            parts = _error(predicted, self._held, self.weights, self._margins, first, scale)
+            error += parts[0]
+            distance += parts[1]
         margins = found.mean(axis=1, dtype=np.float64)
         error += float(self._margin_weights @ margins**2 - 2 * self._said @ margins) + self._rest
         distance += float(self._margin_weights @ (margins - self._margins) ** 2)
         return error / self._scale, 2 * float(np.sqrt(self._kappa * distance)) / self._scale
 
 
-_SQUARE, _VECTOR = numba.float32[:, ::1], numba.float32[::1]
+_SQUARE = numba.float32[:, ::1]
 
 
 @numba.njit(
-    numba.types.UniTuple(numba.float64, 2)(_SQUARE, _SQUARE, _SQUARE, _VECTOR, _VECTOR, numba.float32),
+    numba.types.UniTuple(numba.float64, 2)(_SQUARE, _SQUARE, _SQUARE, numba.float32[::1], numba.int64, numba.float32),
     cache=True,
     nogil=True,
     fastmath={"contract", "reassoc"},
@@ -169,20 +163,22 @@ def _error(
     predicted: NDArray[np.float32],
     held: NDArray[np.float32],
     weights: NDArray[np.float32],
-    rows: NDArray[np.float32],
-    columns: NDArray[np.float32],
+    margins: NDArray[np.float32],
+    first: int,
     scale: np.float32,
 ) -> tuple[float, float]:
-    """Weighted squared distances of predicted tables from held-out ones and from independence."""
+    """Weighted squared distances of a strip of predictions from held-out tables and from independence."""
     total, moved = 0.0, 0.0
     for i in range(predicted.shape[0]):
+        seen, weight, level = held[first + i, first:], weights[first + i, first:], margins[first + i]
         in_row, moved_in_row = np.float32(0.0), np.float32(0.0)
-        for j in range(predicted.shape[1]):
+        # A strip begins with its own rows: each pair counts once.
+        for j in range(i + 1, predicted.shape[1]):
             value = scale * predicted[i, j]
-            missed = value - held[i, j]
-            away = value - rows[i] * columns[j]
-            in_row += weights[i, j] * missed * missed
-            moved_in_row += weights[i, j] * away * away
+            missed = value - seen[j]
+            away = value - level * margins[first + j]
+            in_row += weight[j] * missed * missed
+            moved_in_row += weight[j] * away * away
         total += in_row
         moved += moved_in_row
     return total, moved
