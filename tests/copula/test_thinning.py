@@ -110,11 +110,19 @@ def test_one_attribute_is_independent() -> None:
     model, decisions = fit_auto(estimates)
     assert decisions["kind"] == "independence"
     assert model.n_components == 1
-    assert step_limit(estimates) == 0
+    assert step_limit(estimates, Start()) == 0
 
 
-def test_wide_tables_unite_fewer_fits() -> None:
-    choice = Choice(start=Start(), shrinkage=0.0, steps=400, gain=0.5, tried=())
-    assert union_size(200, choice) == 8
-    assert 2 <= union_size(4_000, choice) < 8
-    assert union_size(20_000, choice) == 2
+def test_wide_tables_take_fewer_steps_and_unite_fewer_fits() -> None:
+    choice = Choice(start=Start(), shrinkage=0.0, steps=1_000, gain=0.5, tried=())
+    wide = schema_of(*[2] * 3_000)
+    assert union_size(schema_of(*[20] * 10), choice) == 8
+    assert union_size(wide, choice) == 2
+    # A quarter of the cells of a table of as many levels.
+    assert union_size(schema_of(*[2] * 2_000), choice) > union_size(schema_of(*[4_000] * 2), choice)
+    small = noisy_estimates(schema_of(2, 3), mixture_joint(schema_of(2, 3), 2, 0), 1_000, 10.0)
+    assert step_limit(small, Start()) == 1_200
+    assert step_limit(replace(small, n_rows=10_000_000), Start()) == 4_800
+    sd = np.full((3_000, 3_000), 10.0)
+    assert 100 <= step_limit(replace(small, schema=wide, pair_sd=sd), Start()) < 600
+    assert step_limit(replace(small, schema=wide, pair_sd=sd), Start(components=100_000)) == 100

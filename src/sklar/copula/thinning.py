@@ -32,6 +32,7 @@ from sklar.copula.latent import (
 from sklar.denoise import denoise_margins, denoise_tables, relative_precision
 from sklar.margins import Estimates
 from sklar.progress import SILENT, Progress
+from sklar.schema import Schema
 from sklar.tables import block_of_level
 from sklar.threads import side_by_side
 
@@ -50,7 +51,9 @@ SIGNIFICANT = 2.0
 MAX_STEPS = 1200
 COMPONENTS: Mapping[Kind, int] = MappingProxyType({"mixture": 150, "factor": 500})
 FITS: Mapping[Kind, int] = MappingProxyType({"mixture": 8, "factor": 2})
-MAX_OPERATIONS = 1e13
+# Of one fit, and of all fits that are united.
+MAX_RUN = 2e12
+MAX_OPERATIONS = 8e12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -233,7 +236,6 @@ def choose(
     the others only when it does better there. A smaller start must be better by more than `PREFERENCE` of what the
     model gains over independence: held-out two-way tables cannot see the three-way structure that it loses.
     """
-    limit = step_limit(estimates) if max_steps is None else max_steps
     first = Start(kind=kinds[0], components=COMPONENTS[kinds[0]])
     if estimates.schema.n_attributes < 2:
         return Choice(start=first, shrinkage=SHRINKAGES[0], steps=0, gain=0.0, tried=())
@@ -244,7 +246,11 @@ def choose(
     tried: list[Trial] = []
 
     def run(races: Sequence[Race]) -> list[NDArray[np.float64]]:
-        return side_by_side(lambda race: follow(race, splits, max_steps=limit, progress=progress), races)
+        def one(race: Race) -> NDArray[np.float64]:
+            limit = step_limit(estimates, race.start) if max_steps is None else max_steps
+            return follow(race, splits, max_steps=limit, progress=progress)
+
+        return side_by_side(one, races)
 
     def judge(race: Race, curves: Sequence[NDArray[np.float64]]) -> Trial:
         best = [int(np.argmin(curve[:, 0])) for curve in curves]
@@ -288,13 +294,23 @@ def choose(
     )
 
 
-def step_limit(estimates: Estimates) -> int:
-    """The most steps worth trying: 1,200, and more where the signal may be far above the noise."""
-    m = estimates.schema.n_attributes
+def step_limit(estimates: Estimates, start: Start) -> int:
+    """The most steps worth trying: 1,200, and more where the signal may be far above the noise.
+
+    Fewer where a table is so wide that one fit would take more than `MAX_RUN` operations; but at least 100.
+    """
+    schema = estimates.schema
+    m = schema.n_attributes
     if m < 2:
         return 0
     noise = float(np.median(estimates.pair_sd[np.triu_indices(m, 1)])) / estimates.n_rows
-    return int(np.clip(MAX_STEPS * np.sqrt(1e-3 / max(noise, 1e-12)), MAX_STEPS, 4 * MAX_STEPS))
+    wanted = np.clip(MAX_STEPS * np.sqrt(1e-3 / max(noise, 1e-12)), MAX_STEPS, 4 * MAX_STEPS)
+    return int(min(wanted, max(MAX_RUN / step_operations(schema, start), 100)))
+
+
+def step_operations(schema: Schema, start: Start) -> float:
+    """Multiplications and additions in one step of a fit; see `latent`."""
+    return max(3.0 * start.components * (schema.n_levels - schema.n_attributes) ** 2, 1.0)
 
 
 def fit_auto(
@@ -304,7 +320,7 @@ def fit_auto(
     schema = estimates.schema
     margins = denoise_margins(estimates)
     choice = choose(estimates, kinds=kinds, progress=progress)
-    fits = union_size(schema.n_levels, choice) if choice.steps else 0
+    fits = union_size(schema, choice) if choice.steps else 0
     if choice.steps:
         progress.stage("fit", total=fits * choice.steps, unit="steps")
         targets = denoise_tables(estimates, margins.levels)
@@ -334,7 +350,7 @@ def fit_auto(
     }
 
 
-def union_size(n_levels: int, choice: Choice) -> int:
-    """How many fits to unite: 8, fewer where a table is so wide that they would take many minutes; at least 2."""
-    operations = 4.0 * choice.start.components * n_levels**2 * choice.steps
+def union_size(schema: Schema, choice: Choice) -> int:
+    """How many fits to unite: 8, fewer where a table is so wide that they would take minutes; at least 2."""
+    operations = step_operations(schema, choice.start) * choice.steps
     return int(np.clip(MAX_OPERATIONS / max(operations, 1.0), 2, FITS[choice.start.kind]))
