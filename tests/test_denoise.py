@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from sklar import denoise
-from sklar.denoise import denoise_margins, denoise_tables, interactions, posterior_means
+from sklar.denoise import denoise_margins, denoise_tables, fit_margins, interactions, posterior_means
 from sklar.margins import Estimates, average_margins, margins, project, shrink
 from sklar.schema import Attribute, Schema
 from sklar.tables import above_diagonal, block_of_level
@@ -130,8 +130,47 @@ def test_posterior_means_beat_raw_and_clipped_on_a_sparse_domain() -> None:
     truth = np.where(generator.random(500) < 0.1, 60.0, 0.0)
     sd = np.full(500, 20.0)
     seen = truth + sd * generator.standard_normal(500)
-    error = np.abs(posterior_means(seen, sd) - truth).mean()
+    error = np.abs(posterior_means(seen, sd, np.zeros(1, dtype=np.int64)) - truth).mean()
     assert error < 0.5 * np.abs(np.maximum(seen, 0) - truth).mean()
+
+
+def test_every_group_has_its_own_prior() -> None:
+    generator = np.random.default_rng(6)
+    seen, sd = generator.normal(30, 30, 57), generator.uniform(5, 20, 57)
+    starts = np.array([0, 40, 42])
+    together = posterior_means(seen, sd, starts)
+    for first, last in ((0, 40), (40, 42), (42, 57)):
+        alone = posterior_means(seen[first:last], sd[first:last], np.zeros(1, dtype=np.int64))
+        assert np.allclose(together[first:last], alone, rtol=1e-12)
+
+
+def plain_fit(table: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+    """Dykstra's projections and proportional fitting as they are written in books."""
+    point, correction = table, np.zeros_like(table)
+    for _ in range(30):
+        down = point + (rows - point.sum(axis=1))[:, None] / table.shape[1]
+        point = down + (columns - down.sum(axis=0)) / table.shape[0]
+        shifted = point + correction
+        point = np.maximum(shifted, 0.0)
+        correction = shifted - point
+    point = point + 1e-9 * np.outer(rows, columns)
+    for _ in range(5):
+        point = point * (rows / point.sum(axis=1))[:, None]
+        point = point * (columns / point.sum(axis=0))
+    return point
+
+
+@pytest.mark.parametrize("shape", [(2, 2), (2, 5), (7, 3)])
+def test_tables_are_fitted_to_margins_as_by_the_plain_algorithm(shape: tuple[int, int]) -> None:
+    generator = np.random.default_rng(3)
+    tables = generator.normal(0.1, 0.2, (40, *shape))
+    rows = generator.dirichlet(np.ones(shape[0]), 40)
+    columns = generator.dirichlet(np.ones(shape[1]), 40)
+    wanted = [plain_fit(*each) for each in zip(tables, rows, columns, strict=True)]
+    assert (tables < 0).any(axis=(1, 2)).any()
+    fit_margins(tables, rows, columns)
+    assert np.allclose(tables, wanted, atol=1e-12)
+    assert np.allclose(tables.sum(axis=1), columns)
 
 
 def test_bayes_margins_are_chosen_for_a_large_sparse_domain() -> None:

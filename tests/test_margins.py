@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from sklar.budget import Budget
-from sklar.margins import Estimates, consistent, estimate_rows, margins, plain, pool, shrink, simplex
+from sklar.margins import Estimates, consistent, estimate_rows, margins, plain, pool, project, shrink, simplex
 from sklar.plan import Plan, plan_tables
 from sklar.private.count import Counts, count_codes
 from sklar.private.measure import Vault
@@ -61,6 +61,15 @@ def test_simplex_is_the_nearest_point(point: np.ndarray) -> None:
     assert projected.sum() == pytest.approx(1.0)
     # The optimality condition of a projection onto a convex set, at its corners.
     assert ((point - projected) @ (np.eye(point.size) - projected).T <= 1e-9).all()
+
+
+def test_projection_takes_every_attribute_alone() -> None:
+    schema = Schema.from_dict(
+        {"attributes": {f"a{k}": {"type": "categorical", "values": list(range(s))} for k, s in enumerate((3, 2, 3, 1))}}
+    )
+    levels = np.random.default_rng(0).normal(0.3, 0.5, 9)
+    parts = [simplex(levels[first:last]) for first, last in ((0, 3), (3, 5), (5, 8), (8, 9))]
+    assert np.allclose(project(levels, schema), np.concatenate(parts))
 
 
 def test_margins_use_the_sums_of_two_way_tables() -> None:

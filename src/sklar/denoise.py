@@ -11,12 +11,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+import numba
 import numpy as np
 from numpy.typing import NDArray
 
 from sklar.margins import Estimates, average_margins, project, shrink
 from sklar.schema import Schema
 from sklar.tables import block_of_level
+from sklar.threads import side_by_side
 
 # Margins whose noise is expected to cost more total variation than this are tried with empirical Bayes.
 LARGE_TV = 0.02
@@ -24,7 +26,8 @@ LARGE_TV = 0.02
 Prior = Literal["none", "shared", "own"]
 PRIORS: tuple[Prior, ...] = get_args(Prior)
 
-_MAX_CELLS = 20_000_000
+# Cells of the tables that are worked on together.
+_CELLS = 1_000_000
 _DYKSTRA_ROUNDS = 30
 _FITTING_SWEEPS = 5
 _GRID = 120
@@ -97,53 +100,93 @@ def _candidates(
     projected = project(average / n, schema)
     candidates = np.stack([projected] * len(PRIORS))
     within = large[block_of_level(schema)]
-    candidates[1, within] = posterior_means(average[within], np.repeat(sd[large], schema.sizes[large]))
-    for i in np.nonzero(large)[0]:
-        own = slice(schema.offsets[i], schema.offsets[i + 1])
-        candidates[2, own] = posterior_means(average[own], np.full(schema.sizes[i], sd[i]))
-        for each in candidates[1:, own]:
-            # A prior that holds nothing but zero has nothing to say.
-            each[:] = each / each.sum() if each.sum() > 0 else projected[own]
+    observed, spread = average[within], np.repeat(sd[large], schema.sizes[large])
+    sizes = schema.sizes[large]
+    starts = np.cumsum(sizes) - sizes
+    candidates[1, within] = posterior_means(observed, spread, np.zeros(1, dtype=np.int64))
+    candidates[2, within] = posterior_means(observed, spread, starts)
+    for each in candidates[1:]:
+        totals = np.repeat(np.add.reduceat(each[within], starts), sizes)
+        # A prior that holds nothing but zero has nothing to say.
+        each[within] = np.where(totals > 0, each[within] / np.where(totals > 0, totals, 1.0), projected[within])
     return candidates
 
 
-def posterior_means(observed: NDArray[np.float64], sd: NDArray[np.float64]) -> NDArray[np.float64]:
+def posterior_means(
+    observed: NDArray[np.float64], sd: NDArray[np.float64], starts: NDArray[np.int64]
+) -> NDArray[np.float64]:
     """Empirical-Bayes means of non-negative quantities seen with Gaussian noise of known sds, shape (k,).
 
-    The prior is the non-parametric maximum-likelihood one on a grid (Kiefer and Wolfowitz 1956; Jiang and Zhang 2009),
-    found by EM.
+    Each group, from one of `starts` to the next, has a prior of its own: the non-parametric maximum-likelihood one on a
+    grid (Kiefer and Wolfowitz 1956; Jiang and Zhang 2009), found by EM.
     """
-    top = max(float(observed.max()), float(sd.max()))
+    top = np.maximum(np.maximum.reduceat(observed, starts), np.maximum.reduceat(sd, starts))
     # Finer near zero, where most levels of a large domain are.
-    grid = top * np.linspace(0.0, 1.0, _GRID) ** 2
-    logs = -0.5 * ((observed[:, None] - grid[None, :]) / sd[:, None]) ** 2
-    likelihood = np.exp(logs - logs.max(axis=1, keepdims=True))
-    prior = np.full(_GRID, 1.0 / _GRID)
-    for _ in range(_EM_ROUNDS):
-        prior *= (likelihood / (likelihood @ prior)[:, None]).mean(axis=0)
-    joint = likelihood * prior
-    return np.asarray(joint @ grid / joint.sum(axis=1))
+    grids = top[:, None] * np.linspace(0.0, 1.0, _GRID) ** 2
+    ends = np.append(starts[1:], observed.size)
+    grid = np.repeat(grids, ends - starts, axis=0)
+    likelihood = -0.5 * ((observed[:, None] - grid) / sd[:, None]) ** 2
+    likelihood -= likelihood.max(axis=1, keepdims=True)
+    np.exp(likelihood, out=likelihood)
+    _weigh_by_prior(likelihood, starts, ends)
+    return np.asarray((likelihood * grid).sum(axis=1) / likelihood.sum(axis=1))
+
+
+@numba.njit(
+    numba.void(numba.float64[:, ::1], numba.int64[::1], numba.int64[::1]),
+    cache=True,
+    nogil=True,
+    fastmath={"contract", "reassoc"},
+)
+def _weigh_by_prior(likelihood: NDArray[np.float64], starts: NDArray[np.int64], ends: NDArray[np.int64]) -> None:
+    """Likelihoods on the grid, shape (k, grid), times each group's prior, in place."""
+    n = likelihood.shape[1]
+    prior, shares = np.empty(n), np.empty(n)
+    for group in range(starts.size):
+        prior[:] = 1.0 / n
+        for _ in range(_EM_ROUNDS):
+            shares[:] = 0.0
+            for i in range(starts[group], ends[group]):
+                total = 0.0
+                for k in range(n):
+                    total += likelihood[i, k] * prior[k]
+                scale = 1.0 / total
+                for k in range(n):
+                    shares[k] += likelihood[i, k] * scale
+            for k in range(n):
+                prior[k] *= shares[k] / (ends[group] - starts[group])
+        for i in range(starts[group], ends[group]):
+            for k in range(n):
+                likelihood[i, k] *= prior[k]
 
 
 def denoise_tables(estimates: Estimates, levels: NDArray[np.float64]) -> Targets:
     """Both readings of every two-way table, with the given margins."""
-    schema, n = estimates.schema, estimates.n_rows
-    d = schema.n_levels
+    schema, d = estimates.schema, estimates.schema.n_levels
     noisy, shrunk = np.zeros((d, d), dtype=np.float32), np.zeros((d, d), dtype=np.float32)
-    for group in _groups(schema):
+
+    def fill(group: _Group) -> None:
+        rows, columns = group.rows, group.columns
         interaction, small, independent = _interactions(estimates, levels, group)
-        noisy[group.rows, group.columns] = independent + interaction
-        shrunk[group.rows, group.columns] = _fit_margins(
-            independent + small, levels[group.rows[:, :, 0]], levels[group.columns[:, 0, :]]
-        )
+        noisy[rows, columns] = independent + interaction
+        small += independent
+        fit_margins(small, levels[rows[:, :, 0]], levels[columns[:, 0, :]])
+        shrunk[rows, columns] = small
+
+    side_by_side(fill, _groups(schema))
     for tables in (noisy, shrunk):
         tables += tables.T
     return Targets(
-        schema=schema, levels=levels, noisy=noisy, shrunk=shrunk, precision=_precision(estimates.pair_sd / n)
+        schema=schema,
+        levels=levels,
+        noisy=noisy,
+        shrunk=shrunk,
+        precision=relative_precision(estimates.pair_sd),
     )
 
 
-def _precision(sd: NDArray[np.float64]) -> NDArray[np.float64]:
+def relative_precision(sd: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Inverse variances of all pairs, shape (m, m), over their mean; zero on the diagonal."""
     m = len(sd)
     off = ~np.eye(m, dtype=bool)
     precision = np.zeros((m, m))
@@ -157,39 +200,49 @@ def interactions(estimates: Estimates, levels: NDArray[np.float64]) -> NDArray[n
     """The L1 distance, in rows, of every denoised two-way table from independence, shape (m (m - 1) / 2,)."""
     schema = estimates.schema
     distances = np.zeros(schema.n_attributes * (schema.n_attributes - 1) // 2)
-    for group in _groups(schema):
+
+    def measure(group: _Group) -> None:
         _, small, independent = _interactions(estimates, levels, group)
-        fitted = _fit_margins(independent + small, levels[group.rows[:, :, 0]], levels[group.columns[:, 0, :]])
-        distances[group.members] = np.abs(fitted - independent).sum(axis=(1, 2)) * estimates.n_rows
+        small += independent
+        fit_margins(small, levels[group.rows[:, :, 0]], levels[group.columns[:, 0, :]])
+        distances[group.members] = np.abs(small - independent).sum(axis=(1, 2)) * estimates.n_rows
+
+    side_by_side(measure, _groups(schema))
     return distances
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Group:
-    """Two-way tables of one shape: their numbers, attributes, and where their cells stand."""
+    """Two-way tables of one shape: their numbers, their attributes, and where these begin."""
 
     members: NDArray[np.int64]
     first: NDArray[np.int64]
     second: NDArray[np.int64]
-    rows: NDArray[np.int64]
-    columns: NDArray[np.int64]
+    schema: Schema
+
+    @property
+    def rows(self) -> NDArray[np.int64]:
+        """The rows of their cells, shape (tables, rows, 1)."""
+        size = self.schema.sizes[self.first[0]]
+        return self.schema.offsets[self.first][:, None, None] + np.arange(size)[None, :, None]
+
+    @property
+    def columns(self) -> NDArray[np.int64]:
+        """The columns of their cells, shape (tables, 1, columns)."""
+        size = self.schema.sizes[self.second[0]]
+        return self.schema.offsets[self.second][:, None, None] + np.arange(size)[None, None, :]
 
 
 def _groups(schema: Schema) -> Iterator[_Group]:
-    sizes, offsets = schema.sizes, schema.offsets
+    sizes = schema.sizes
     first, second = np.triu_indices(sizes.size, 1)
-    shapes, which = np.unique(np.stack([sizes[first], sizes[second]]), axis=1, return_inverse=True)
-    for shape, (rows, columns) in enumerate(shapes.T):
-        members = np.nonzero(which == shape)[0]
-        for part in np.array_split(members, 1 + members.size * rows * columns // _MAX_CELLS):
-            i, j = first[part], second[part]
-            yield _Group(
-                members=part,
-                first=i,
-                second=j,
-                rows=offsets[i][:, None, None] + np.arange(rows)[None, :, None],
-                columns=offsets[j][:, None, None] + np.arange(columns)[None, None, :],
-            )
+    # Shapes as single numbers: unique pairs of millions take seconds.
+    shapes = sizes[first] * (sizes.max() + 1) + sizes[second]
+    for shape in np.unique(shapes):
+        members = np.nonzero(shapes == shape)[0]
+        cells = members.size * sizes[first[members[0]]] * sizes[second[members[0]]]
+        for part in np.array_split(members, min(members.size, 1 + cells // _CELLS)):
+            yield _Group(members=part, first=first[part], second=second[part], schema=schema)
 
 
 def _interactions(
@@ -197,8 +250,9 @@ def _interactions(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
     """Of a group's tables: the double-centred residual, the same with its singular values shrunk, and independence."""
     n = estimates.n_rows
-    independent = levels[group.rows] * levels[group.columns]
-    residual = estimates.pairs[group.rows, group.columns] / n - independent
+    rows, columns = group.rows, group.columns
+    independent = levels[rows] * levels[columns]
+    residual = estimates.pairs[rows, columns] / n - independent
     residual -= residual.mean(axis=1, keepdims=True)
     residual -= residual.mean(axis=2, keepdims=True)
     sd = estimates.pair_sd[group.first, group.second] / n
@@ -216,32 +270,59 @@ def _shrink_rank_one(residual: NDArray[np.float64], sd: NDArray[np.float64]) -> 
     return residual * np.where(y > 1 + np.sqrt(beta), kept, 0.0)[:, None, None]
 
 
-def _fit_margins(
-    tables: NDArray[np.float64], rows: NDArray[np.float64], columns: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """The nearest non-negative tables with these margins, shapes (t, r, c), (t, r) and (t, c).
+@numba.njit(
+    numba.void(numba.float64[:, :, ::1], numba.float64[:, ::1], numba.float64[:, ::1]),
+    cache=True,
+    nogil=True,
+    error_model="numpy",
+    fastmath={"contract", "reassoc"},
+)
+def fit_margins(tables: NDArray[np.float64], rows: NDArray[np.float64], columns: NDArray[np.float64]) -> None:
+    """Move tables to the nearest non-negative ones with these margins, shapes (t, r, c), (t, r) and (t, c).
 
     Dykstra's alternating projections come near; a few sweeps of proportional fitting make the margins all but exact.
     """
     r, c = tables.shape[1:]
-    point, correction = tables, np.zeros_like(tables)
-    for _ in range(_DYKSTRA_ROUNDS):
-        over_rows = (rows - point.sum(axis=2)) / c
-        over_columns = (columns - point.sum(axis=1)) / r
-        over = over_rows.sum(axis=1) / r
-        point = point + over_rows[:, :, None] + over_columns[:, None, :] - over[:, None, None]
-        shifted = point + correction
-        point = np.maximum(shifted, 0.0)
-        correction = shifted - point
-        if correction.max(initial=0.0) == 0 and correction.min(initial=0.0) == 0:
-            break
-    # A cell that proportional fitting may need must not be zero.
-    point = point + 1e-9 * rows[:, :, None] * columns[:, None, :]
-    for _ in range(_FITTING_SWEEPS):
-        point *= _ratio(rows, point.sum(axis=2))[:, :, None]
-        point *= _ratio(columns, point.sum(axis=1))[:, None, :]
-    return point
-
-
-def _ratio(wanted: NDArray[np.float64], present: NDArray[np.float64]) -> NDArray[np.float64]:
-    return np.divide(wanted, present, out=np.zeros_like(wanted), where=present > 0)
+    correction, over_rows, over_columns = np.empty((r, c)), np.empty(r), np.empty(c)
+    for t in range(tables.shape[0]):
+        point = tables[t]
+        correction[:] = 0.0
+        for _ in range(_DYKSTRA_ROUNDS):
+            over_columns[:] = columns[t]
+            over = 0.0
+            for i in range(r):
+                total = 0.0
+                for j in range(c):
+                    total += point[i, j]
+                    over_columns[j] -= point[i, j]
+                over_rows[i] = (rows[t, i] - total) / c
+                over += over_rows[i] / r
+            corrected = 0.0
+            for i in range(r):
+                for j in range(c):
+                    shifted = point[i, j] + over_rows[i] + over_columns[j] / r - over + correction[i, j]
+                    point[i, j] = max(shifted, 0.0)
+                    correction[i, j] = shifted - point[i, j]
+                    corrected += correction[i, j]
+            # Corrections are never positive: without any, the projections agree.
+            if corrected == 0.0:
+                break
+        for i in range(r):
+            for j in range(c):
+                # A cell that proportional fitting may need must not be zero.
+                point[i, j] += 1e-9 * rows[t, i] * columns[t, j]
+        for _ in range(_FITTING_SWEEPS):
+            over_columns[:] = 0.0
+            for i in range(r):
+                total = 0.0
+                for j in range(c):
+                    total += point[i, j]
+                scale = rows[t, i] / total if total > 0 else 0.0
+                for j in range(c):
+                    point[i, j] *= scale
+                    over_columns[j] += point[i, j]
+            for j in range(c):
+                over_columns[j] = columns[t, j] / over_columns[j] if over_columns[j] > 0 else 0.0
+            for i in range(r):
+                for j in range(c):
+                    point[i, j] *= over_columns[j]

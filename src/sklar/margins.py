@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -153,19 +152,25 @@ def margins(estimates: Estimates) -> NDArray[np.float64]:
 
 def project(levels: NDArray[np.float64], schema: Schema) -> NDArray[np.float64]:
     """Each attribute's levels moved to the nearest point of the simplex, shape (d,)."""
-    return np.concatenate([simplex(levels[start:stop]) for start, stop in pairwise(schema.offsets)])
+    projected = np.empty_like(levels)
+    for size in np.unique(schema.sizes):
+        # Attributes of one size together.
+        at = schema.offsets[:-1][schema.sizes == size][:, None] + np.arange(size)
+        projected[at] = simplex(levels[at])
+    return projected
 
 
 def simplex(point: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The nearest point with non-negative entries that sum to one (Held, Wolfe and Crowder 1974).
+    """The nearest points with non-negative entries that sum to one, along the last axis (Held, Wolfe, Crowder 1974).
 
     >>> simplex(np.array([0.8, 0.6, -0.2])).round(3).tolist()
     [0.6, 0.4, 0.0]
     """
-    ordered = np.sort(point)[::-1]
-    excess = (np.cumsum(ordered) - 1) / np.arange(1, point.size + 1)
-    shift = excess[np.nonzero(ordered > excess)[0][-1]]
-    return np.asarray(np.maximum(point - shift, 0.0))
+    ordered = np.sort(point, axis=-1)[..., ::-1]
+    excess = (np.cumsum(ordered, axis=-1) - 1) / np.arange(1, point.shape[-1] + 1)
+    # The entries that stay positive are the largest ones, and the first always does.
+    kept = np.count_nonzero(ordered > excess, axis=-1)[..., None]
+    return np.asarray(np.maximum(point - np.take_along_axis(excess, kept - 1, axis=-1), 0.0))
 
 
 def shrunk_pairs(estimates: Estimates, levels: NDArray[np.float64]) -> NDArray[np.float64]:

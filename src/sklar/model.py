@@ -36,6 +36,8 @@ from sklar.tables import Certificate, NoisyTables, above_diagonal
 FORMAT = "sklar-model"
 VERSION = 1
 
+# Noise hardly compresses: the highest level takes six times as long as the lowest for one part in twenty.
+_LEVEL = 1
 _MAX_JSON = 64 << 20
 _MAX_COMPONENTS = 1_000_000
 _MAX_STAGES = 100
@@ -179,11 +181,11 @@ class Model:
         }
         with replacing(target) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive:
             text = json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False)
-            archive.writestr(_member("model.json"), text.encode())
+            archive.writestr(_member("model.json"), text.encode(), compresslevel=_LEVEL)
             for name, array in self._arrays().items():
                 buffer = io.BytesIO()
                 np.lib.format.write_array(buffer, np.ascontiguousarray(array), allow_pickle=False)
-                archive.writestr(_member(f"{name}.npy"), buffer.getbuffer())
+                archive.writestr(_member(f"{name}.npy"), buffer.getbuffer(), compresslevel=_LEVEL)
 
     def _arrays(self) -> dict[str, NDArray[Any]]:
         where = above_diagonal(self.schema)

@@ -89,6 +89,45 @@ def test_dummies_have_the_right_pairs_when_nothing_needs_repair() -> None:
     assert (dummies[0] & dummies[1]).mean() == pytest.approx(0.25, abs=0.0035)
 
 
+def booleans(share: NDArray[np.float64], both: NDArray[np.float64]) -> Probabilities:
+    """Booleans with P(first level) = share, shape (m,), and P(first levels of both), shape (m, m)."""
+    m = share.size
+    schema = Schema(name="t", attributes=tuple(Attribute(name=f"b{i}", kind="boolean") for i in range(m)))
+    pairs = np.zeros((2 * m, 2 * m))
+    for i in range(m):
+        for j in range(m):
+            if i != j:
+                p = both[i, j]
+                pairs[2 * i : 2 * i + 2, 2 * j : 2 * j + 2] = [
+                    [p, share[i] - p],
+                    [share[j] - p, 1 - share[i] - share[j] + p],
+                ]
+    return Probabilities(schema=schema, n_rows=10, levels=np.stack([share, 1 - share], axis=1).ravel(), pairs=pairs)
+
+
+def test_records_of_booleans_have_exactly_the_wanted_pairs() -> None:
+    """A boolean is one normal and one cut point: where nothing needs repair, all two-way tables are exact."""
+    share = np.array([0.3, 0.6, 0.1])
+    both = np.array([[0.3, 0.25, 0.05], [0.25, 0.6, 0.03], [0.05, 0.03, 0.1]])
+    copula = fit_binary(booleans(share, both), dummies=False, weighted=True)
+    assert copula.repairs.negative_eigenvalues == 0
+    assert not copula.factor[:, 1::2].any()
+    assert np.array_equal(copula.factor[1::2], -copula.factor[::2])
+    codes = draw(copula, 400_000, 3)
+    found = np.array([[np.mean((codes[i] == 0) & (codes[j] == 0)) for j in range(3)] for i in range(3)])
+    # Six sampling errors: nine tables fail by chance less than once in 10^7.
+    assert np.abs(found - both).max() < 6 * 0.5 / np.sqrt(400_000)
+
+
+def test_a_boolean_that_all_share() -> None:
+    share = np.array([0.0, 1.0, 0.5])
+    both = np.array([[0.0, 0.0, 0.0], [0.0, 1.0, 0.5], [0.0, 0.5, 0.5]])
+    codes = draw(fit_binary(booleans(share, both), dummies=False, weighted=True), 20_000, 3)
+    assert (codes[0] == 1).all()
+    assert (codes[1] == 0).all()
+    assert abs(codes[2].mean() - 0.5) < 0.02
+
+
 def test_a_level_that_nobody_has_is_never_drawn() -> None:
     wanted = probabilities()
     levels, pairs = wanted.levels.copy(), wanted.pairs.copy()

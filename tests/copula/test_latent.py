@@ -7,13 +7,16 @@ import numpy as np
 import pytest
 
 from sklar.copula import latent
+from sklar.copula.contrasts import contrasts, through_softmax
 from sklar.copula.latent import (
     BLOCK_ROWS,
+    MARGIN_WEIGHT,
     Fit,
     Kind,
     LatentModel,
     Loss,
     Start,
+    cell_weights,
     fit_latent,
     independent,
     predict_pairs,
@@ -22,13 +25,35 @@ from sklar.copula.latent import (
 )
 from sklar.denoise import Targets, denoise_tables
 from sklar.schema import Schema
-from sklar.tables import above_diagonal
+from sklar.tables import above_diagonal, block_of_level
 from tests.test_denoise import mixture_joint, noisy_estimates, schema_of
 
 
 def random_model(schema: Schema, components: int, seed: int = 0) -> LatentModel:
     logits = 2 * np.random.default_rng(seed).standard_normal((components, schema.n_levels), dtype=np.float32)
-    return LatentModel(schema=schema, probabilities=softmax(logits, schema.offsets))
+    return LatentModel(schema=schema, probabilities=softmaxed(logits.T, schema)[0].T)
+
+
+def softmaxed(logits: np.ndarray, schema: Schema) -> tuple[np.ndarray, np.ndarray]:
+    """Probabilities and their contrasts."""
+    probabilities = np.empty(logits.shape, dtype=np.float32)
+    found = np.empty((schema.n_levels - schema.n_attributes, logits.shape[1]), dtype=np.float32)
+    softmax(logits, schema.offsets, probabilities, found)
+    return probabilities, found
+
+
+def loss_of(targets: Targets, shrinkage: float) -> Loss:
+    return Loss(targets, shrinkage, cell_weights(targets.schema, targets.precision))
+
+
+def plain_loss(targets: Targets, shrinkage: float, probabilities: np.ndarray) -> float:
+    """The definition, cell by cell, for probabilities of shape (d, D)."""
+    exact = probabilities.astype(np.float64)
+    block = block_of_level(targets.schema)
+    error = exact @ exact.T / exact.shape[1] - targets.mixed(shrinkage)
+    margin = exact.mean(axis=1) - targets.levels
+    weighted = targets.precision[block[:, None], block] * error**2
+    return float(weighted.sum()) / 2 + MARGIN_WEIGHT * float(margin @ margin)
 
 
 def exact_targets(schema: Schema, joint: np.ndarray) -> Targets:
@@ -48,8 +73,10 @@ def pair_frequencies(schema: Schema, codes: np.ndarray) -> np.ndarray:
 
 def test_softmax_sums_to_one_within_attributes() -> None:
     schema = schema_of(2, 1, 3)
-    weights = softmax(np.array([[0, 0, 500, -1000, 0, 1000]], dtype=np.float32), schema.offsets)
-    assert np.allclose(weights, [[0.5, 0.5, 1, 0, 0, 1]])
+    logits = np.array([[0, 0, 500, -1000, 0, 1000]], dtype=np.float32).T
+    weights, found = softmaxed(logits, schema)
+    assert np.allclose(weights.T, [[0.5, 0.5, 1, 0, 0, 1]])
+    assert np.allclose(found, contrasts(weights, schema), atol=1e-6)
 
 
 def test_predicted_pairs_equal_enumeration() -> None:
@@ -69,30 +96,32 @@ def test_predicted_pairs_equal_enumeration() -> None:
 @pytest.mark.parametrize("strip", [3, 1024])
 def test_strips_cover_the_square(strip: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(latent, "_STRIP", strip)
-    model = random_model(schema_of(2, 3, 2), 5)
-    parts = list(latent.predicted_strips(model.probabilities))
-    whole = np.concatenate([part for _, part in parts])
-    assert np.allclose(whole, model.probabilities.T @ model.probabilities, atol=1e-6)
-    assert np.concatenate([np.arange(7)[part] for part, _ in parts]).tolist() == list(range(7))
+    found = np.random.default_rng(0).random((7, 5), dtype=np.float32)
+    whole, ends = found @ found.T, [0]
+    for first, last, part in latent.predicted_strips(found):
+        assert np.allclose(part, whole[first:last, first:], atol=1e-6)
+        assert first == ends[-1]
+        ends.append(last)
+    assert ends[-1] == 7
 
 
 @pytest.mark.parametrize("strip", [4, 1024])
 @pytest.mark.parametrize("shrinkage", [0.0, 0.4])
-def test_gradient_equals_finite_differences(shrinkage: float, strip: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gradient_is_that_of_the_plain_loss(shrinkage: float, strip: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(latent, "_STRIP", strip)
-    schema = schema_of(2, 3, 4)
-    estimates = noisy_estimates(schema, mixture_joint(schema, 3, 0), 1_000, 20.0)
-    sd = np.array([[0.0, 20.0, 30.0], [20.0, 0.0, 50.0], [30.0, 50.0, 0.0]])
-    targets = denoise_tables(replace(estimates, pair_sd=sd), np.diag(mixture_joint(schema, 3, 0)).copy())
-    loss = Loss(targets, shrinkage)
-    logits = np.random.default_rng(1).standard_normal((3, 9)).astype(np.float32)
-    weights = softmax(logits.copy(), schema.offsets)
-    gradient = loss.gradient(weights)
-    latent._through_softmax(gradient, weights, schema.offsets)
+    schema = schema_of(2, 3, 1, 4, 2)
+    joint = mixture_joint(schema, 3, 0)
+    estimates = noisy_estimates(schema, joint, 1_000, 20.0)
+    spread = np.random.default_rng(2).uniform(20, 60, (5, 5))
+    targets = denoise_tables(replace(estimates, pair_sd=spread + spread.T), np.diag(joint).copy())
+    logits = np.random.default_rng(1).standard_normal((12, 3)).astype(np.float32)
+    probabilities, found = softmaxed(logits, schema)
+    gradient = np.empty_like(probabilities)
+    through_softmax(*loss_of(targets, shrinkage).gradient(found), probabilities, schema.offsets, gradient)
     for at in np.ndindex(logits.shape):
         step = np.zeros_like(logits)
         step[at] = 0.03
-        up, down = (loss.value(softmax(logits + s * step, schema.offsets)) for s in (1, -1))
+        up, down = (plain_loss(targets, shrinkage, softmaxed(logits + s * step, schema)[0]) for s in (1, -1))
         # `gradient` is D / 2 times the derivative.
         assert np.isclose(gradient[at], (up - down) / 0.06 * 3 / 2, atol=2e-4, rtol=2e-2)
 
@@ -115,14 +144,14 @@ def test_fit_recovers_the_tables_of_a_known_mixture(kind: Kind) -> None:
 def test_a_fit_is_deterministic_and_its_loss_falls() -> None:
     schema = schema_of(3, 4, 2)
     targets = exact_targets(schema, mixture_joint(schema, 3, 2))
-    loss = Loss(targets, 0.0)
+    loss = loss_of(targets, 0.0)
     first, second = Fit(loss, Start(components=20)), Fit(loss, Start(components=20))
-    before = loss.value(first.probabilities)
+    before = plain_loss(targets, 0.0, first.probabilities)
     for _ in range(50):
         first.step()
         second.step()
     assert np.array_equal(first.probabilities, second.probabilities)
-    assert loss.value(first.probabilities) < 0.1 * before
+    assert plain_loss(targets, 0.0, first.probabilities) < 0.1 * before
 
 
 def test_union_holds_every_fit() -> None:

@@ -1,10 +1,14 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
-from sklar.copula.latent import Start, predict_pairs
-from sklar.copula.thinning import Choice, fit_auto, step_limit, thin, union_size
-from sklar.tables import above_diagonal
+from sklar.copula.latent import Start, cell_weights, predict_pairs
+from sklar.copula.thinning import Choice, Race, Split, fit_auto, follow, step_limit, thin, union_size
+from sklar.denoise import relative_precision
+from sklar.tables import above_diagonal, block_of_level
+from tests.copula.test_latent import softmaxed
 from tests.test_denoise import mixture_joint, noisy_estimates, schema_of
 
 
@@ -27,6 +31,40 @@ def test_halves_are_unbiased_independent_and_wider() -> None:
     assert np.allclose((train.pairs / 1.25 + held.pairs / 5) / (1 / 1.25 + 1 / 5), estimates.pairs)
     assert not train.pairs[~up].any()
     assert d == 150
+
+
+def test_held_out_error_is_that_of_the_tables_cell_by_cell() -> None:
+    schema = schema_of(2, 3, 1, 4)
+    estimates = noisy_estimates(schema, mixture_joint(schema, 3, 0), 1_000, 20.0)
+    spread = np.random.default_rng(2).uniform(20, 60, (4, 4))
+    estimates = replace(estimates, pair_sd=spread + spread.T)
+    precision = relative_precision(estimates.pair_sd)
+    split = Split(estimates, np.random.Generator(np.random.SFC64(3)), cell_weights(schema, precision))
+    _, held = thin(estimates, np.random.Generator(np.random.SFC64(3)))
+    logits = np.random.default_rng(1).standard_normal((10, 6)).astype(np.float32)
+    probabilities, found = softmaxed(logits, schema)
+    up, block = above_diagonal(schema), block_of_level(schema)
+    weights = np.where(up, precision[block[:, None], block], 0.0)
+    alone = np.outer(split.targets.levels, split.targets.levels)
+    predicted = probabilities.astype(np.float64) @ probabilities.T / 6
+    errors = [(weights * (table - held.pairs / 1_000) ** 2).sum() for table in (predicted, alone)]
+    kappa = (precision * (held.pair_sd / 1_000) ** 2)[~np.eye(4, dtype=bool)].mean()
+    chance = 2 * np.sqrt(kappa * (weights * (predicted - alone) ** 2).sum()) / errors[1]
+    assert np.allclose(split.score(found), [errors[0] / errors[1], chance], rtol=1e-4)
+
+
+def test_a_hopeless_candidate_is_given_up_early() -> None:
+    schema = schema_of(3, 4, 5, 3, 4)
+    estimates = noisy_estimates(schema, mixture_joint(schema, 4, 2), 50_000, 100.0)
+    weights = cell_weights(schema, relative_precision(estimates.pair_sd))
+    splits = [Split(estimates, np.random.Generator(np.random.SFC64(3)), weights)]
+    race = Race(split=0, start=Start(components=40), shrinkage=0.0)
+    alone = follow(race, splits, max_steps=400)
+    beaten = follow(replace(race, rival=alone[:, 0].min() - 0.5), splits, max_steps=400)
+    equal = follow(replace(race, rival=alone[:, 0].min()), splits, max_steps=400)
+    assert len(beaten) < len(alone) / 2
+    assert np.array_equal(beaten, alone[: len(beaten)])
+    assert np.array_equal(equal[: alone[:, 0].argmin()], alone[: alone[:, 0].argmin()])
 
 
 def test_pure_noise_is_left_independent() -> None:
@@ -72,11 +110,19 @@ def test_one_attribute_is_independent() -> None:
     model, decisions = fit_auto(estimates)
     assert decisions["kind"] == "independence"
     assert model.n_components == 1
-    assert step_limit(estimates) == 0
+    assert step_limit(estimates, Start()) == 0
 
 
-def test_wide_tables_unite_fewer_fits() -> None:
-    choice = Choice(start=Start(), shrinkage=0.0, steps=400, gain=0.5, tried=())
-    assert union_size(200, choice) == 8
-    assert 2 <= union_size(4_000, choice) < 8
-    assert union_size(20_000, choice) == 2
+def test_wide_tables_take_fewer_steps_and_unite_fewer_fits() -> None:
+    choice = Choice(start=Start(), shrinkage=0.0, steps=1_000, gain=0.5, tried=())
+    wide = schema_of(*[2] * 3_000)
+    assert union_size(schema_of(*[20] * 10), choice) == 8
+    assert union_size(wide, choice) == 2
+    # A quarter of the cells of a table of as many levels.
+    assert union_size(schema_of(*[2] * 2_000), choice) > union_size(schema_of(*[4_000] * 2), choice)
+    small = noisy_estimates(schema_of(2, 3), mixture_joint(schema_of(2, 3), 2, 0), 1_000, 10.0)
+    assert step_limit(small, Start()) == 1_200
+    assert step_limit(replace(small, n_rows=10_000_000), Start()) == 4_800
+    sd = np.full((3_000, 3_000), 10.0)
+    assert 100 <= step_limit(replace(small, schema=wide, pair_sd=sd), Start()) < 600
+    assert step_limit(replace(small, schema=wide, pair_sd=sd), Start(components=100_000)) == 100

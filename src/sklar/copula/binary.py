@@ -2,7 +2,9 @@
 
 A standard normal Y_k per level, correlated across attributes. The paper's output (`dummies`) sets level k where
 Y_k > t_k, so that a row may have none or several levels of an attribute. Valid records take the level whose exceedance
-Y_k - c_k is largest, with c calibrated so that the margins hold.
+Y_k - c_k is largest, with c calibrated so that the margins hold. Of an attribute with two levels the second is the
+mirror of the first, Y_2 = -Y_1 and c_2 = -c_1, so that a record takes the first where Y_1 > t_1: one normal and one cut
+point, as the paper has for a binary attribute.
 """
 
 from __future__ import annotations
@@ -13,12 +15,12 @@ from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
-from sklar.copula.nearest import nearest
-from sklar.copula.tetrachoric import tetrachoric_matrix, thresholds
 from sklar.margins import Probabilities
 from sklar.schema import Schema
 from sklar.tables import block_of_level
+from sklar.threads import side_by_side, workers
 
 # Rows drawn from one generator. Part of what a seed means: changing it changes every release.
 BLOCK_ROWS = 16_384
@@ -26,6 +28,8 @@ BLOCK_ROWS = 16_384
 _CALIBRATION_ROWS = 1 << 16
 _CALIBRATION_SEED = 20_200_619
 _FLOOR = 1e-6
+# The cut point of a level that all have.
+_CERTAIN = -6.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +48,7 @@ class BinaryCopula:
     """A Gaussian copula over d levels.
 
     `levels` are their probabilities and `cuts` their cut points, shape (d,); `factor`, shape (d, d), is lower
-    triangular, in single precision.
+    triangular, in single precision. A level that mirrors another has the negative of its row, and a column of zeros.
     """
 
     schema: Schema
@@ -59,25 +63,37 @@ def fit_binary(probabilities: Probabilities, *, dummies: bool, weighted: bool) -
     """Fit the copula (Eqs 5-7 and Algorithm 4 of the paper).
 
     Dummies keep the paper's structural zeros: levels of one attribute never occur together, which asks for correlation
-    -1 between them. Records get exclusiveness from the decoding, so that their correlation is 0 instead. `weighted`
-    weighs the repair by the square root of the levels' probabilities: rare levels give way first.
+    -1 between them. Records get exclusiveness from the decoding, so that their correlation is 0 instead, but for
+    attributes of two levels, where -1 is what it is. `weighted` weighs the repair by the square root of the levels'
+    probabilities: rare levels give way first.
     """
+    from sklar.copula.nearest import nearest
+    from sklar.copula.tetrachoric import thresholds
+
     schema, levels = probabilities.schema, probabilities.levels
     # Noise can clip every level of an attribute to zero; a record needs one all the same.
     empty = np.add.reduceat(levels, schema.offsets[:-1]) <= 0
     if not dummies and empty.any():
         block = block_of_level(schema)
         levels = np.where(empty[block], 1 / schema.sizes[block], levels)
-    raw, clipped = _gaussian_correlations(probabilities, structural_zeros=dummies)
-    repair = nearest(raw, floor=_FLOOR, weights=np.sqrt(np.maximum(levels, 1e-6)) if weighted else None)
-    factor = np.linalg.cholesky(repair.correlation)
-    cuts = thresholds(levels) if dummies else _calibrate(schema, levels, repair.correlation)
+    mirrors = np.zeros(0, dtype=np.int64) if dummies else schema.offsets[:-1][schema.sizes == 2] + 1
+    own = np.delete(np.arange(levels.size), mirrors)
+    raw, clipped = _gaussian_correlations(probabilities, own, structural_zeros=dummies)
+    rarity = levels.copy()
+    rarity[mirrors - 1] = np.minimum(levels[mirrors - 1], levels[mirrors])
+    # One large decomposition at a time is the one thing here that is faster spread over all processors.
+    with threadpool_limits(workers(), user_api="blas"):
+        repair = nearest(raw, floor=_FLOOR, weights=np.sqrt(np.maximum(rarity[own], 1e-6)) if weighted else None)
+        triangle = np.linalg.cholesky(repair.correlation).astype(np.float32)
+    factor = np.zeros((levels.size, levels.size), dtype=np.float32)
+    factor[own[:, None], own] = triangle
+    factor[mirrors] = -factor[mirrors - 1]
     return BinaryCopula(
         schema=schema,
         dummies=dummies,
         levels=levels,
-        cuts=cuts,
-        factor=factor.astype(np.float32),
+        cuts=thresholds(levels) if dummies else _calibrate(schema, levels, factor),
+        factor=factor,
         repairs=Repairs(
             clipped_pairs=clipped,
             empty_attributes=0 if dummies else int(empty.sum()),
@@ -88,28 +104,45 @@ def fit_binary(probabilities: Probabilities, *, dummies: bool, weighted: bool) -
     )
 
 
-def _gaussian_correlations(probabilities: Probabilities, *, structural_zeros: bool) -> tuple[NDArray[np.float64], int]:
-    """The paper's P, shape (d, d), and how many pairs lay outside the Frechet bounds."""
-    solved = tetrachoric_matrix(probabilities.levels, probabilities.pairs)
+def _gaussian_correlations(
+    probabilities: Probabilities, own: NDArray[np.int64], *, structural_zeros: bool
+) -> tuple[NDArray[np.float64], int]:
+    """The paper's P of the levels `own`, and how many of their pairs lay outside the Frechet bounds."""
+    from sklar.copula.tetrachoric import tetrachoric_matrix
+
+    solved = tetrachoric_matrix(probabilities.levels[own], probabilities.pairs[own[:, None], own])
     raw = solved.r
     if not structural_zeros:
-        block = block_of_level(probabilities.schema)
-        raw[(block[:, None] == block[None, :]) & ~np.eye(block.size, dtype=bool)] = 0.0
+        block = block_of_level(probabilities.schema)[own]
+        raw[block[:, None] == block] = 0.0
+        np.fill_diagonal(raw, 1.0)
     return raw, solved.clipped
 
 
-def _calibrate(schema: Schema, levels: NDArray[np.float64], correlation: NDArray[np.float64]) -> NDArray[np.float64]:
+def _calibrate(schema: Schema, levels: NDArray[np.float64], factor: NDArray[np.float32]) -> NDArray[np.float64]:
     """Cut points c, shape (d,), with P(argmax of Y_k - c_k = k) = p_k within each attribute.
 
-    First as if the Y of one attribute were independent, by quadrature, which is accurate for rare levels too; then, as
-    the repair leaves some correlation between them, corrected on a fixed simulated sample.
+    Two levels: exactly. More: first as if the Y of one attribute were independent, by quadrature, which is accurate for
+    rare levels too; then, as the repair leaves some correlation between them, corrected on a fixed simulated sample.
     """
-    cuts = np.empty_like(levels)
-    generator = np.random.Generator(np.random.SFC64(_CALIBRATION_SEED))
-    for block in _blocks(schema):
-        within = np.linalg.cholesky(correlation[block, block])
+    from sklar.copula.tetrachoric import thresholds
+
+    cuts = np.zeros_like(levels)
+    first = schema.offsets[:-1][schema.sizes == 2]
+    share = levels[first] / (levels[first] + levels[first + 1])
+    cuts[first], cuts[first + 1] = thresholds(share), thresholds(1 - share)
+    # A level that nobody has is cut off at infinity; the other needs a cut point all the same.
+    cuts = np.maximum(cuts, _CERTAIN)
+
+    def settle(attribute: int) -> None:
+        block = _blocks(schema)[attribute]
+        rows = factor[block, : block.stop].astype(np.float64)
+        within = np.linalg.cholesky(rows @ rows.T)
+        generator = np.random.Generator(np.random.SFC64(np.random.SeedSequence([_CALIBRATION_SEED, attribute])))
         normal = generator.standard_normal((len(within), _CALIBRATION_ROWS), dtype=np.float32)
         cuts[block] = _calibrate_attribute(levels[block], within.astype(np.float32) @ normal)
+
+    side_by_side(settle, np.nonzero(schema.sizes != 2)[0].tolist())
     return cuts
 
 
@@ -119,6 +152,8 @@ def _blocks(schema: Schema) -> list[slice]:
 
 
 def _calibrate_attribute(levels: NDArray[np.float64], simulated: NDArray[np.float32]) -> NDArray[np.float64]:
+    from sklar.copula.tetrachoric import thresholds
+
     present = levels > 0
     target = levels[present] / levels[present].sum()
     c = thresholds(np.minimum(target, 1 - 1e-9))

@@ -9,8 +9,9 @@ logits W, fitted by the same code to the same noisy tables:
   logit plus Gumbel noise is largest), at D fixed points Z with the moments of the normal. Fitting and sampling use the
   same points.
 
-Cost of a step: two products of (D, d) and (d, d) matrices, 4 D d^2 operations. Memory: the target and its weights,
-8 d^2 bytes, one strip of the residual, and 16 D d bytes of state.
+Cost of a step with c = d - m contrasts (m where all attributes are binary): the product of a (c, D) matrix with its
+transpose, and of the residual with it, 3 D c^2 operations. Memory: the target and its weights, 8 c^2 bytes, one strip
+of the residual, and about 24 D d bytes of state.
 """
 
 from __future__ import annotations
@@ -24,6 +25,14 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from sklar.copula.contrasts import (
+    block_of_contrast,
+    contrast_levels,
+    contrast_tables,
+    normalize,
+    subtract_max,
+    through_softmax,
+)
 from sklar.denoise import Targets
 from sklar.progress import SILENT, Progress
 from sklar.schema import Schema
@@ -39,8 +48,10 @@ MARGIN_WEIGHT = 3.0
 RATE = 0.1
 _MOMENTUM = 0.9
 _SECOND_MOMENT = 0.99
-_STRIP = 1024
+# Rows of the residual that are held at a time.
+_STRIP = 512
 _FLOOR = 1e-7
+_SQUARE = numba.float32[:, ::1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -71,97 +82,102 @@ class Start:
 
 
 class Fit:
-    """A fit in progress: `step` moves the logits against the gradient; `probabilities` is the present Pi, (D, d).
+    """A fit in progress: `step` moves the logits against the gradient.
 
     Momentum with a single scalar second moment: every logit has the same rate, so that directions in which the tables
     say much are learnt long before those in which they hold noise, and stopping early regularises.
+
+    `probabilities` is the present Pi, transposed, shape (d, D), and `contrasts` the same in contrasts, (d - m, D).
     """
 
     def __init__(self, loss: Loss, start: Start) -> None:
         self._loss = loss
-        self._offsets = loss.offsets
+        self._offsets = loss.schema.offsets
         generator = np.random.Generator(np.random.SFC64(np.random.SeedSequence([start.seed, start.components])))
         base = np.log(np.maximum(loss.levels, np.float32(_FLOOR)))
-        d = base.size
+        d, components = base.size, start.components
         self._design: NDArray[np.float32] | None = None
         if start.kind == "mixture":
-            self._parameters = base + np.float32(start.sd) * generator.standard_normal(
-                (start.components, d), dtype=np.float32
-            )
+            drawn = generator.standard_normal((components, d), dtype=np.float32)
+            self._parameters = np.ascontiguousarray((base + np.float32(start.sd) * drawn).T)
         else:
-            latent = _balanced_normals(generator, start.components, start.rank)
-            self._design = np.hstack([np.ones((start.components, 1), np.float32), latent])
+            latent = _balanced_normals(generator, components, start.rank)
+            self._design = np.hstack([np.ones((components, 1), np.float32), latent])
             loadings = generator.standard_normal((start.rank, d), dtype=np.float32)
-            self._parameters = np.vstack([base, np.float32(start.sd * start.rank**-0.5) * loadings])
+            self._parameters = np.vstack([base, np.float32(start.sd * start.rank**-0.5) * loadings]).T.copy()
         self._velocity = np.zeros_like(self._parameters)
         self._second_moment = 0.0
         self._steps = 0
-        self.probabilities = self._softmax()
+        self.probabilities = np.empty((d, components), dtype=np.float32)
+        self.contrasts = np.empty((d - loss.schema.n_attributes, components), dtype=np.float32)
+        self._gradient = np.empty_like(self.probabilities)
+        self._predict()
 
-    def _softmax(self) -> NDArray[np.float32]:
-        logits = self._parameters.copy() if self._design is None else self._design @ self._parameters
-        return softmax(logits, self._offsets)
+    def _predict(self) -> None:
+        logits = self._parameters if self._design is None else self._parameters @ self._design.T
+        softmax(logits, self._offsets, self.probabilities, self.contrasts)
 
     def step(self) -> None:
         """One step of gradient descent with momentum."""
-        gradient = self._loss.gradient(self.probabilities)
-        _through_softmax(gradient, self.probabilities, self._offsets)
-        if self._design is not None:
-            gradient = self._design.T @ gradient
+        pull, constant = self._loss.gradient(self.contrasts)
+        through_softmax(pull, constant, self.probabilities, self._offsets, self._gradient)
+        gradient = self._gradient if self._design is None else self._gradient @ self._design
         self._steps += 1
         square = float(np.vdot(gradient, gradient)) / gradient.size
         self._second_moment += (1 - _SECOND_MOMENT) * (square - self._second_moment)
         unbiased = self._second_moment / (1 - _SECOND_MOMENT**self._steps)
         rate = RATE / ((1 - _MOMENTUM**self._steps) * max(unbiased, 1e-30) ** 0.5)
         _move(self._parameters, self._velocity, gradient, np.float32(_MOMENTUM), np.float32(rate))
-        self.probabilities = self._softmax()
+        self._predict()
 
 
 class Loss:
-    """Sum over cells of precision x (predicted - target)^2, each pair once, + 3 x mean precision x (margin error)^2."""
+    """Sum over cells of precision x (predicted - target)^2, each pair once, + 3 x mean precision x (margin error)^2.
 
-    def __init__(self, targets: Targets, shrinkage: float) -> None:
-        self.offsets = targets.schema.offsets
+    In contrasts (see `contrasts`) that is the same sum over pairs of contrasts, and for each attribute A its margin
+    error squared times 3 + the sum over the others of precision_AB / K_B. `weights` are those of `cell_weights`.
+    """
+
+    def __init__(self, targets: Targets, shrinkage: float, weights: NDArray[np.float32]) -> None:
+        self.schema = targets.schema
         self.levels = targets.levels.astype(np.float32)
-        self._target = targets.mixed(shrinkage)
-        self._weights = cell_weights(targets.schema, targets.precision)
+        self._margins = contrast_levels(targets.levels, targets.schema)
+        self._margin_weights = np.float32(MARGIN_WEIGHT) + margin_weights(targets.schema, targets.precision)
+        self._target = contrast_tables(targets.mixed(shrinkage), targets.schema)
+        self._weights = weights
 
-    def gradient(self, probabilities: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Of the loss in Pi, shape (D, d), times D / 2."""
-        gradient = np.empty_like(probabilities)
-        scale = np.float32(1 / len(probabilities))
-        for strip, residual in predicted_strips(probabilities):
-            _weigh(residual, self._target[strip], self._weights[strip], scale)
-            np.matmul(probabilities, residual.T, out=gradient[:, strip])
-        gradient += np.float32(MARGIN_WEIGHT) * (probabilities.mean(axis=0) - self.levels)
-        return gradient
-
-    def value(self, probabilities: NDArray[np.float32]) -> float:
-        """The loss, for tests."""
-        total = 0.0
-        for strip, predicted in predicted_strips(probabilities):
-            error = predicted.astype(np.float64) / len(probabilities) - self._target[strip]
-            total += float((self._weights[strip] * error**2).sum()) / 2
-        margin = probabilities.mean(axis=0, dtype=np.float64) - self.levels
-        return total + MARGIN_WEIGHT * float(margin @ margin)
+    def gradient(self, found: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Of the loss in the contrasts of Pi, shape (d - m, D), times D / 2: a part per component, and one for all."""
+        gradient = np.zeros_like(found)
+        scale = np.float32(1 / found.shape[1])
+        for first, last, residual in predicted_strips(found):
+            _weigh(residual, self._target, self._weights, first, scale)
+            gradient[first:last] += residual @ found[first:]
+            if last < len(found):
+                gradient[last:] += residual[:, last - first :].T @ found[first:last]
+        return gradient, self._margin_weights * (found.mean(axis=1) - self._margins)
 
 
 def cell_weights(schema: Schema, precision: NDArray[np.float64]) -> NDArray[np.float32]:
-    """The precision of every cell's table, shape (d, d)."""
-    block = block_of_level(schema)
-    return np.ascontiguousarray(precision.astype(np.float32)[block][:, block])
+    """The precision of the table that each pair of contrasts belongs to, shape (d - m, d - m)."""
+    block = block_of_contrast(schema)
+    return precision.astype(np.float32)[block[:, None], block]
 
 
-def predicted_strips(probabilities: NDArray[np.float32]) -> Iterator[tuple[slice, NDArray[np.float32]]]:
-    """Pi^T Pi in strips of rows, so that large domains need no second (d, d) array."""
-    d = probabilities.shape[1]
-    if d <= _STRIP:
-        # numpy computes a matrix times its own transpose in half the operations.
-        yield slice(0, d), probabilities.T @ probabilities
-        return
-    for first in range(0, d, _STRIP):
-        strip = slice(first, min(first + _STRIP, d))
-        yield strip, np.ascontiguousarray(probabilities[:, strip].T) @ probabilities
+def margin_weights(schema: Schema, precision: NDArray[np.float64]) -> NDArray[np.float32]:
+    """How much the squared error of each contrast of the margins weighs in the two-way tables, shape (d - m,)."""
+    weights = (precision / schema.sizes).sum(axis=1)
+    return np.asarray(weights[block_of_contrast(schema)], dtype=np.float32)
+
+
+def predicted_strips(found: NDArray[np.float32]) -> Iterator[tuple[int, int, NDArray[np.float32]]]:
+    """The product of an array with its transpose in strips: (first row, last row, the strip from column `first` on).
+
+    It is symmetric, so that a strip need not begin before its own rows; and large domains need no second such array.
+    """
+    for first in range(0, len(found), _STRIP):
+        last = min(first + _STRIP, len(found))
+        yield first, last, found[first:last] @ found[first:].T
 
 
 def predict_pairs(model: LatentModel) -> NDArray[np.float32]:
@@ -181,14 +197,14 @@ def fit_latent(
     targets: Targets, shrinkage: float, start: Start, *, steps: int, fits: int, progress: Progress = SILENT
 ) -> LatentModel:
     """The union of several fits of so many steps, from different random starts."""
-    loss = Loss(targets, shrinkage)
+    loss = Loss(targets, shrinkage, cell_weights(targets.schema, targets.precision))
 
     def run(seed: int) -> NDArray[np.float32]:
         fit = Fit(loss, replace(start, seed=seed))
         for _ in range(steps):
             fit.step()
             progress.advance(1)
-        return fit.probabilities
+        return fit.probabilities.T
 
     found = side_by_side(run, range(start.seed, start.seed + fits))
     return LatentModel(schema=targets.schema, probabilities=np.concatenate(found))
@@ -204,61 +220,45 @@ def _balanced_normals(generator: np.random.Generator, rows: int, rank: int) -> N
     return drawn.astype(np.float32)
 
 
-def softmax(logits: NDArray[np.float32], offsets: NDArray[np.int64]) -> NDArray[np.float32]:
-    """Probabilities within each attribute, in place of the logits, shape (D, d)."""
-    _subtract_max(logits, offsets)
-    np.exp(logits, out=logits)
-    _normalize(logits, offsets)
-    return logits
-
-
-@numba.njit(cache=True, nogil=True, fastmath={"contract", "reassoc"})
-def _subtract_max(logits: NDArray[np.float32], offsets: NDArray[np.int64]) -> None:
-    for c in range(logits.shape[0]):
-        for a in range(offsets.size - 1):
-            top = logits[c, offsets[a]]
-            for k in range(offsets[a] + 1, offsets[a + 1]):
-                top = max(top, logits[c, k])
-            for k in range(offsets[a], offsets[a + 1]):
-                logits[c, k] -= top
-
-
-@numba.njit(cache=True, nogil=True, fastmath={"contract", "reassoc"})
-def _normalize(weights: NDArray[np.float32], offsets: NDArray[np.int64]) -> None:
-    for c in range(weights.shape[0]):
-        for a in range(offsets.size - 1):
-            total = np.float32(0.0)
-            for k in range(offsets[a], offsets[a + 1]):
-                total += weights[c, k]
-            scale = np.float32(1.0) / total
-            for k in range(offsets[a], offsets[a + 1]):
-                weights[c, k] *= scale
-
-
-@numba.njit(cache=True, nogil=True, fastmath={"contract", "reassoc"})
-def _through_softmax(
-    gradient: NDArray[np.float32], probabilities: NDArray[np.float32], offsets: NDArray[np.int64]
+def softmax(
+    logits: NDArray[np.float32],
+    offsets: NDArray[np.int64],
+    probabilities: NDArray[np.float32],
+    found: NDArray[np.float32],
 ) -> None:
-    """From the gradient in Pi to the gradient in W, in place: Pi (g - sum of Pi g within the attribute)."""
-    for c in range(gradient.shape[0]):
-        for a in range(offsets.size - 1):
-            mean = np.float32(0.0)
-            for k in range(offsets[a], offsets[a + 1]):
-                mean += gradient[c, k] * probabilities[c, k]
-            for k in range(offsets[a], offsets[a + 1]):
-                gradient[c, k] = (gradient[c, k] - mean) * probabilities[c, k]
+    """Probabilities within each attribute, and their contrasts, from logits of shape (d, D)."""
+    probabilities[:] = logits
+    subtract_max(probabilities, offsets)
+    np.exp(probabilities, out=probabilities)
+    normalize(probabilities, offsets, found)
 
 
-@numba.njit(cache=True, nogil=True, fastmath={"contract", "reassoc"})
+@numba.njit(
+    numba.void(_SQUARE, _SQUARE, _SQUARE, numba.int64, numba.float32),
+    cache=True,
+    nogil=True,
+    fastmath={"contract", "reassoc"},
+)
 def _weigh(
-    predicted: NDArray[np.float32], target: NDArray[np.float32], weights: NDArray[np.float32], scale: np.float32
+    strip: NDArray[np.float32],
+    target: NDArray[np.float32],
+    weights: NDArray[np.float32],
+    first: int,
+    scale: np.float32,
 ) -> None:
-    for i in range(predicted.shape[0]):
-        for j in range(predicted.shape[1]):
-            predicted[i, j] = weights[i, j] * (scale * predicted[i, j] - target[i, j])
+    """A strip of predictions to weighted residuals, in place."""
+    for i in range(strip.shape[0]):
+        wanted, weight = target[first + i, first:], weights[first + i, first:]
+        for j in range(strip.shape[1]):
+            strip[i, j] = weight[j] * (scale * strip[i, j] - wanted[j])
 
 
-@numba.njit(cache=True, nogil=True, fastmath={"contract", "reassoc"})
+@numba.njit(
+    numba.void(_SQUARE, _SQUARE, _SQUARE, numba.float32, numba.float32),
+    cache=True,
+    nogil=True,
+    fastmath={"contract", "reassoc"},
+)
 def _move(
     parameters: NDArray[np.float32],
     velocity: NDArray[np.float32],

@@ -19,8 +19,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from numba import float64, int64, njit, prange, vectorize
+from numba import float64, int64, njit, vectorize
 from scipy.special import ndtri
+
+from sklar.threads import side_by_side
 
 Array = npt.NDArray[np.float64]
 
@@ -42,7 +44,8 @@ _SPLIT_U = 0.6  # cos x where integrals from 0 hand over to integrals from pi/2
 _SPLIT_X = math.acos(_SPLIT_U)
 _TINY = 1e-300
 _STEEPEST = 1e9  # calls for the longest rule; inf would make inf * 0 of an empty interval
-_BLOCK = 1 << 18
+_BLOCK = 1 << 16
+_PARTS = 64  # into which the rows of a matrix are dealt
 _BOUND_SLACK = 4.0 * np.finfo(np.float64).eps  # rounding in p_i + p_j - 1 is not a target out of bounds
 
 
@@ -94,12 +97,14 @@ def tetrachoric(p_i: Array, p_j: Array, p_ij: Array) -> Tetrachoric:
         _require_numbers(name, values, margins=name != "p_ij")
     r = np.empty(p_ij.size)
     flat = [np.ascontiguousarray(p, np.float64).ravel() for p in (p_i, p_j, p_ij)]
-    clipped = 0
-    # In blocks, so that the cut points of millions of pairs are never held at once.
-    for start in range(0, r.size, _BLOCK):
+
+    def solve(start: int) -> int:
         i, j, ij = (p[start : start + _BLOCK] for p in flat)
-        clipped += _solve_pairs(i, j, ij, thresholds(i), thresholds(j), r[start : start + _BLOCK])
-    return Tetrachoric(r=r.reshape(p_ij.shape), clipped=int(clipped))
+        return int(_solve_pairs(i, j, ij, thresholds(i), thresholds(j), r[start : start + _BLOCK]))
+
+    # In blocks, so that the cut points of millions of pairs are never held at once.
+    clipped = sum(side_by_side(solve, range(0, r.size, _BLOCK)))
+    return Tetrachoric(r=r.reshape(p_ij.shape), clipped=clipped)
 
 
 def tetrachoric_matrix(probabilities: Array, joint: Array) -> Tetrachoric:
@@ -118,9 +123,9 @@ def tetrachoric_matrix(probabilities: Array, joint: Array) -> Tetrachoric:
     _require_numbers("probabilities", probabilities, margins=True)
     _require_numbers("joint", joint, margins=False)
     p = np.ascontiguousarray(probabilities, np.float64)
-    r = np.eye(d)
-    clipped = _solve_matrix(p, np.ascontiguousarray(joint, np.float64), thresholds(p), r)
-    return Tetrachoric(r=r, clipped=int(clipped))
+    r, t, square = np.eye(d), thresholds(p), np.ascontiguousarray(joint, np.float64)
+    clipped = sum(side_by_side(lambda first: int(_solve_rows(first, _PARTS, p, square, t, r)), range(_PARTS)))
+    return Tetrachoric(r=r, clipped=clipped)
 
 
 def _require_numbers(name: str, values: Array, *, margins: bool) -> None:
@@ -366,33 +371,22 @@ def _clip_or_solve(p_i: float, p_j: float, p_ij: float, h: float, k: float) -> t
 _VECTOR, _MATRIX = float64[::1], float64[:, ::1]
 
 
-@njit(int64(*[_VECTOR] * 6), cache=True, nogil=True, parallel=True, error_model="numpy")
+@njit(int64(*[_VECTOR] * 6), cache=True, nogil=True, error_model="numpy")
 def _solve_pairs(p_i: Array, p_j: Array, p_ij: Array, h: Array, k: Array, r: Array) -> int:
     clipped = 0
-    for i in prange(r.size):
+    for i in range(r.size):
         r[i], out = _clip_or_solve(p_i[i], p_j[i], p_ij[i], h[i], k[i])
         clipped += out
     return clipped
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def _solve_row(i: np.int64, p: Array, joint: Array, t: Array, r: Array) -> int:
+@njit(int64(int64, int64, _VECTOR, _MATRIX, _VECTOR, _MATRIX), cache=True, nogil=True, error_model="numpy")
+def _solve_rows(first: int, step: int, p: Array, joint: Array, t: Array, r: Array) -> int:
+    """Rows `first`, `first + step`, ...: every part has long and short ones."""
     clipped = 0
-    for j in range(i + 1, p.size):
-        r[i, j], out = _clip_or_solve(p[i], p[j], joint[i, j], t[i], t[j])
-        r[j, i] = r[i, j]
-        clipped += out
-    return clipped
-
-
-@njit(int64(_VECTOR, _MATRIX, _VECTOR, _MATRIX), cache=True, nogil=True, parallel=True, error_model="numpy")
-def _solve_matrix(p: Array, joint: Array, t: Array, r: Array) -> int:
-    clipped = 0
-    # A long row and a short one together, so that every thread gets as many pairs.
-    for fold in prange((p.size + 1) // 2):
-        long_row = np.int64(fold)  # prange counts in uint64, and uint64 with int64 makes float64
-        short_row = np.int64(p.size - 1 - long_row)
-        clipped += _solve_row(long_row, p, joint, t, r)
-        if short_row > long_row:
-            clipped += _solve_row(short_row, p, joint, t, r)
+    for i in range(first, p.size, step):
+        for j in range(i + 1, p.size):
+            r[i, j], out = _clip_or_solve(p[i], p[j], joint[i, j], t[i], t[j])
+            r[j, i] = r[i, j]
+            clipped += out
     return clipped

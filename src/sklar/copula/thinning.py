@@ -16,6 +16,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from sklar.copula.contrasts import block_of_contrast, contrast_levels, contrast_tables, contrasts
 from sklar.copula.latent import (
     Fit,
     Kind,
@@ -25,11 +26,13 @@ from sklar.copula.latent import (
     cell_weights,
     fit_latent,
     independent,
+    margin_weights,
     predicted_strips,
 )
-from sklar.denoise import denoise_margins, denoise_tables
+from sklar.denoise import denoise_margins, denoise_tables, relative_precision
 from sklar.margins import Estimates
 from sklar.progress import SILENT, Progress
+from sklar.schema import Schema
 from sklar.tables import block_of_level
 from sklar.threads import side_by_side
 
@@ -38,7 +41,9 @@ GAIN = 0.5
 SPLITS = 2
 EVERY = 10
 PATIENCE = 60
-SHRINKAGES = (0.0, 0.4)
+HOPE = 4.0
+# The first is tried on every split.
+SHRINKAGES = (0.4, 0.0)
 SDS = (1.0, 0.5)
 PREFERENCE = 0.01
 # A gain over independence must be so many times its sd by chance.
@@ -46,12 +51,17 @@ SIGNIFICANT = 2.0
 MAX_STEPS = 1200
 COMPONENTS: Mapping[Kind, int] = MappingProxyType({"mixture": 150, "factor": 500})
 FITS: Mapping[Kind, int] = MappingProxyType({"mixture": 8, "factor": 2})
-MAX_OPERATIONS = 1e13
+# Of one fit, and of all fits that are united.
+MAX_RUN = 2e12
+MAX_OPERATIONS = 8e12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """One candidate: its best number of steps, and the share of independence's held-out error that it takes away."""
+    """One candidate: its best number of steps, and the share of independence's held-out error that it takes away.
+
+    Of a candidate that was given up, both as far as it came.
+    """
 
     start: Start
     shrinkage: float
@@ -97,93 +107,120 @@ def thin(estimates: Estimates, generator: np.random.Generator, gain: float = GAI
 
 
 class Split:
-    """Targets from one half, and the other half as a judge."""
+    """Targets from one half, and the other half as a judge. `weights` are those of `cell_weights`."""
 
-    def __init__(self, estimates: Estimates, generator: np.random.Generator) -> None:
+    def __init__(self, estimates: Estimates, generator: np.random.Generator, weights: NDArray[np.float32]) -> None:
+        schema = estimates.schema
         train, held = thin(estimates, generator)
         self.targets = denoise_tables(train, denoise_margins(train).levels)
-        self._held = (held.pairs / held.n_rows).astype(np.float32)
-        self._weights = cell_weights(estimates.schema, self.targets.precision)
-        block = block_of_level(estimates.schema)
-        for first in range(0, block.size, 1024):
-            strip = slice(first, first + 1024)
-            self._weights[strip][block[strip, None] >= block[None, :]] = 0.0
-        self._levels = self.targets.levels.astype(np.float32)
-        off = ~np.eye(estimates.schema.n_attributes, dtype=bool)
+        self.weights = weights
+        precision = self.targets.precision
+        self._margins = contrast_levels(self.targets.levels, schema)
+        self._margin_weights = margin_weights(schema, precision).astype(np.float64)
+        tables = (held.pairs / held.n_rows).astype(np.float32)
+        self._held = contrast_tables(tables + tables.T, schema)
+        # What each table says of the margins of its attributes, shape (d, m), and the rest of `_error`'s sum.
+        offsets = schema.offsets[:-1]
+        implied = np.add.reduceat(tables, offsets, axis=1) + np.add.reduceat(tables, offsets, axis=0).T
+        said = contrasts(implied, schema).astype(np.float64)
+        each = (precision / schema.sizes)[block_of_contrast(schema)]
+        self._said = (each * said).sum(axis=1)
+        totals = 1 - np.add.reduceat(implied, offsets, axis=0, dtype=np.float64)
+        self._rest = float((each * said**2).sum())
+        self._rest += float((precision / np.outer(schema.sizes, schema.sizes) * totals**2).sum()) / 2
+        off = ~np.eye(schema.n_attributes, dtype=bool)
         # precision is sigma^-2 of the training half over its mean.
-        variance = (held.pair_sd[off] / held.n_rows) ** 2
-        self._kappa = float(np.mean(self.targets.precision[off] * variance))
+        self._kappa = float(np.mean(precision[off] * (held.pair_sd[off] / held.n_rows) ** 2))
         self._scale = 1.0
-        self._scale = self.score(self._levels[None, :])[0]
+        self._scale = self.score(self._margins[:, None])[0]
 
-    def score(self, probabilities: NDArray[np.float32]) -> tuple[float, float]:
+    def score(self, found: NDArray[np.float32]) -> tuple[float, float]:
         """Weighted squared error of the held-out tables under these components, and the sd of its gain by chance.
 
         Both relative to the error of independence. With P the predicted tables, I independence, V the held-out ones
         with noise sigma, and w = kappa / sigma^2 the weights, the noise in sum w (P - V)^2 - sum w (I - V)^2 is
-        -2 sum w (P - I) (V - E V), of variance 4 kappa sum w (P - I)^2.
+        -2 sum w (P - I) (V - E V), of variance 4 kappa sum w (P - I)^2. `found` are contrasts, shape (d - m, D).
         """
         error, distance = 0.0, 0.0
-        for strip, predicted in predicted_strips(probabilities):
-            parts = _error(
-                predicted,
-                self._held[strip],
-                self._weights[strip],
-                self._levels[strip],
-                self._levels,
-                len(probabilities),
-            )
+        for first, _, predicted in predicted_strips(found):
+            scale = np.float32(1 / found.shape[1])
+            parts = _error(predicted, self._held, self.weights, self._margins, first, scale)
             error += parts[0]
             distance += parts[1]
+        margins = found.mean(axis=1, dtype=np.float64)
+        error += float(self._margin_weights @ margins**2 - 2 * self._said @ margins) + self._rest
+        distance += float(self._margin_weights @ (margins - self._margins) ** 2)
         return error / self._scale, 2 * float(np.sqrt(self._kappa * distance)) / self._scale
 
 
-@numba.njit(cache=True, nogil=True, fastmath={"contract", "reassoc"})
+_SQUARE = numba.float32[:, ::1]
+
+
+@numba.njit(
+    numba.types.UniTuple(numba.float64, 2)(_SQUARE, _SQUARE, _SQUARE, numba.float32[::1], numba.int64, numba.float32),
+    cache=True,
+    nogil=True,
+    fastmath={"contract", "reassoc"},
+)
 def _error(
     predicted: NDArray[np.float32],
     held: NDArray[np.float32],
     weights: NDArray[np.float32],
-    rows: NDArray[np.float32],
-    columns: NDArray[np.float32],
-    components: int,
+    margins: NDArray[np.float32],
+    first: int,
+    scale: np.float32,
 ) -> tuple[float, float]:
-    """Weighted squared distances of predicted tables from held-out ones and from independence."""
-    total, moved, scale = 0.0, 0.0, 1 / components
+    """Weighted squared distances of a strip of predictions from held-out tables and from independence."""
+    total, moved = 0.0, 0.0
     for i in range(predicted.shape[0]):
-        for j in range(predicted.shape[1]):
+        seen, weight, level = held[first + i, first:], weights[first + i, first:], margins[first + i]
+        in_row, moved_in_row = np.float32(0.0), np.float32(0.0)
+        # A strip begins with its own rows: each pair counts once.
+        for j in range(i + 1, predicted.shape[1]):
             value = scale * predicted[i, j]
-            total += weights[i, j] * (value - held[i, j]) ** 2
-            moved += weights[i, j] * (value - rows[i] * columns[j]) ** 2
+            missed = value - seen[j]
+            away = value - level * margins[first + j]
+            in_row += weight[j] * missed * missed
+            moved_in_row += weight[j] * away * away
+        total += in_row
+        moved += moved_in_row
     return total, moved
 
 
-def curve(
-    splits: Sequence[Split], start: Start, shrinkage: float, *, max_steps: int, progress: Progress = SILENT
-) -> NDArray[np.float64]:
-    """Held-out error and the sd of its gain by chance every `EVERY` steps, shape (evaluations, 2), mean over splits.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Race:
+    """One candidate on one split, and the error that it must come below to be of use."""
 
-    The first row is independence, whose error is 1. Stops when the error has not fallen for `PATIENCE` steps.
+    split: int
+    start: Start
+    shrinkage: float
+    rival: float = np.inf
+
+
+def follow(race: Race, splits: Sequence[Split], *, max_steps: int, progress: Progress = SILENT) -> NDArray[np.float64]:
+    """Held-out error and the sd of its gain by chance every `EVERY` steps, shape (evaluations, 2).
+
+    The first row is independence, whose error is 1. Stops when the error has not fallen for `PATIENCE` steps, or when
+    it would stay above the rival's even if it fell `HOPE` times as much again as in the last `PATIENCE` steps.
     """
-    running = [
-        (split, Fit(Loss(split.targets, shrinkage), replace(start, seed=start.seed + index)))
-        for index, split in enumerate(splits)
-    ]
-    rows, best, best_at = [np.array([1.0, 0.0])], np.inf, 0
-
-    def advance(pair: tuple[Split, Fit]) -> tuple[float, float]:
-        split, fit = pair
+    split = splits[race.split]
+    fit = Fit(
+        Loss(split.targets, race.shrinkage, split.weights), replace(race.start, seed=race.start.seed + race.split)
+    )
+    rows, best, best_at, back = [(1.0, 0.0)], np.inf, 0, PATIENCE // EVERY
+    while (len(rows) - 1) * EVERY < max_steps:
         for _ in range(EVERY):
             fit.step()
-        return split.score(fit.probabilities)
-
-    while (len(rows) - 1) * EVERY < max_steps:
-        rows.append(np.mean(side_by_side(advance, running), axis=0))
-        progress.advance(EVERY * len(running))
-        if rows[-1][0] < best:
-            best, best_at = rows[-1][0], len(rows)
-        elif (len(rows) - best_at) * EVERY >= PATIENCE:
+        rows.append(split.score(fit.contrasts))
+        progress.advance(EVERY)
+        error = rows[-1][0]
+        if error < best:
+            best, best_at = error, len(rows)
+        elif len(rows) - best_at >= back:
             break
-    return np.stack(rows)
+        if len(rows) > 2 * back and error - HOPE * max(rows[-1 - back][0] - error, 0.0) > race.rival:
+            break
+    return np.array(rows)
 
 
 def choose(
@@ -195,48 +232,85 @@ def choose(
 ) -> Choice:
     """The start, shrinkage and number of steps that predict held-out tables best; no steps where independence does.
 
-    Shrinkages are compared first, then starts, then parametrisations. A smaller start must be better by more than
-    `PREFERENCE` of what the model gains over independence: held-out two-way tables cannot see the three-way structure
-    that it loses.
+    Shrinkages are compared first, then starts and parametrisations. A challenger is tried on the first split, and on
+    the others only when it does better there. A smaller start must be better by more than `PREFERENCE` of what the
+    model gains over independence: held-out two-way tables cannot see the three-way structure that it loses.
     """
-    limit = step_limit(estimates) if max_steps is None else max_steps
     first = Start(kind=kinds[0], components=COMPONENTS[kinds[0]])
     if estimates.schema.n_attributes < 2:
-        return Choice(start=first, shrinkage=0.0, steps=0, gain=0.0, tried=())
+        return Choice(start=first, shrinkage=SHRINKAGES[0], steps=0, gain=0.0, tried=())
     generator = np.random.Generator(np.random.SFC64(SEED))
     progress.stage("choose", unit="steps")
-    splits = [Split(estimates, generator) for _ in range(SPLITS)]
+    weights = cell_weights(estimates.schema, relative_precision(estimates.pair_sd))
+    splits = [Split(estimates, generator, weights) for _ in range(SPLITS)]
     tried: list[Trial] = []
 
-    def attempt(start: Start, shrinkage: float) -> Trial:
-        errors, chance = curve(splits, start, shrinkage, max_steps=limit, progress=progress).T
-        best = int(np.argmin(errors))
-        if 1 - errors[best] <= SIGNIFICANT * chance[best]:
-            best = 0
-        tried.append(Trial(start=start, shrinkage=shrinkage, steps=best * EVERY, gain=float(1 - errors[best])))
-        return tried[-1]
+    def run(races: Sequence[Race]) -> list[NDArray[np.float64]]:
+        def one(race: Race) -> NDArray[np.float64]:
+            limit = step_limit(estimates, race.start) if max_steps is None else max_steps
+            return follow(race, splits, max_steps=limit, progress=progress)
 
-    chosen = max((attempt(first, shrinkage) for shrinkage in SHRINKAGES), key=lambda trial: trial.gain)
-    for sd in SDS[1:]:
-        trial = attempt(replace(first, sd=sd), chosen.shrinkage)
-        if trial.gain > (1 + PREFERENCE) * chosen.gain:
-            chosen = trial
-    for kind in kinds[1:]:
-        trial = attempt(replace(first, kind=kind, components=COMPONENTS[kind]), chosen.shrinkage)
-        if trial.gain > chosen.gain:
-            chosen = trial
+        return side_by_side(one, races)
+
+    def judge(race: Race, curves: Sequence[NDArray[np.float64]]) -> Trial:
+        best = [int(np.argmin(curve[:, 0])) for curve in curves]
+        errors, chance = np.mean([curve[at] for curve, at in zip(curves, best, strict=True)], axis=0)
+        steps = EVERY * round(float(np.mean(best)))
+        if 1 - errors <= SIGNIFICANT * chance:
+            steps, errors = 0, 1.0
+        return Trial(start=race.start, shrinkage=race.shrinkage, steps=steps, gain=float(1 - errors))
+
+    def challenge(races: Sequence[Race], curves: Sequence[NDArray[np.float64]], by: Sequence[float]) -> None:
+        """Let each challenger, run on the first split already, replace what is chosen where it is better by so much."""
+        nonlocal chosen
+        for race, curve, needed in zip(races, curves, by, strict=True):
+            trial = judge(race, [curve])
+            if float(curve[:, 0].min()) < race.rival:
+                rest = run([replace(race, split=split, rival=np.inf) for split in range(1, SPLITS)])
+                trial = judge(race, [curve, *rest])
+                if trial.gain > (1 + needed) * chosen.gain:
+                    chosen = trial
+            tried.append(trial)
+
+    # The incumbent on all splits and the other shrinkages on the first, so that all of it can run side by side.
+    incumbents = [Race(split=split, start=first, shrinkage=SHRINKAGES[0]) for split in range(SPLITS)]
+    others = [Race(split=0, start=first, shrinkage=shrinkage) for shrinkage in SHRINKAGES[1:]]
+    curves = run([*incumbents, *others])
+    chosen = judge(incumbents[0], curves[:SPLITS])
+    tried.append(chosen)
+    rival = float(curves[0][:, 0].min())
+    challenge([replace(race, rival=rival) for race in others], curves[SPLITS:], [0.0] * len(others))
+    rival = min(float(curve[:, 0].min()) for curve in (curves[0], *curves[SPLITS:]))
+    starts = [replace(first, sd=sd) for sd in SDS[1:]]
+    starts += [replace(first, kind=kind, components=COMPONENTS[kind]) for kind in kinds[1:]]
+    by = [PREFERENCE] * (len(SDS) - 1) + [0.0] * (len(kinds) - 1)
+    races = [
+        Race(split=0, start=start, shrinkage=chosen.shrinkage, rival=rival - needed * (1 - rival))
+        for start, needed in zip(starts, by, strict=True)
+    ]
+    challenge(races, run(races), by)
     return Choice(
         start=chosen.start, shrinkage=chosen.shrinkage, steps=chosen.steps, gain=chosen.gain, tried=tuple(tried)
     )
 
 
-def step_limit(estimates: Estimates) -> int:
-    """The most steps worth trying: 1,200, and more where the signal may be far above the noise."""
-    m = estimates.schema.n_attributes
+def step_limit(estimates: Estimates, start: Start) -> int:
+    """The most steps worth trying: 1,200, and more where the signal may be far above the noise.
+
+    Fewer where a table is so wide that one fit would take more than `MAX_RUN` operations; but at least 100.
+    """
+    schema = estimates.schema
+    m = schema.n_attributes
     if m < 2:
         return 0
     noise = float(np.median(estimates.pair_sd[np.triu_indices(m, 1)])) / estimates.n_rows
-    return int(np.clip(MAX_STEPS * np.sqrt(1e-3 / max(noise, 1e-12)), MAX_STEPS, 4 * MAX_STEPS))
+    wanted = np.clip(MAX_STEPS * np.sqrt(1e-3 / max(noise, 1e-12)), MAX_STEPS, 4 * MAX_STEPS)
+    return int(min(wanted, max(MAX_RUN / step_operations(schema, start), 100)))
+
+
+def step_operations(schema: Schema, start: Start) -> float:
+    """Multiplications and additions in one step of a fit; see `latent`."""
+    return max(3.0 * start.components * (schema.n_levels - schema.n_attributes) ** 2, 1.0)
 
 
 def fit_auto(
@@ -246,7 +320,7 @@ def fit_auto(
     schema = estimates.schema
     margins = denoise_margins(estimates)
     choice = choose(estimates, kinds=kinds, progress=progress)
-    fits = union_size(schema.n_levels, choice) if choice.steps else 0
+    fits = union_size(schema, choice) if choice.steps else 0
     if choice.steps:
         progress.stage("fit", total=fits * choice.steps, unit="steps")
         targets = denoise_tables(estimates, margins.levels)
@@ -276,7 +350,7 @@ def fit_auto(
     }
 
 
-def union_size(n_levels: int, choice: Choice) -> int:
-    """How many fits to unite: 8, fewer where a table is so wide that they would take many minutes; at least 2."""
-    operations = 4.0 * choice.start.components * n_levels**2 * choice.steps
+def union_size(schema: Schema, choice: Choice) -> int:
+    """How many fits to unite: 8, fewer where a table is so wide that they would take minutes; at least 2."""
+    operations = step_operations(schema, choice.start) * choice.steps
     return int(np.clip(MAX_OPERATIONS / max(operations, 1.0), 2, FITS[choice.start.kind]))
