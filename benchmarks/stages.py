@@ -14,8 +14,8 @@ from typing import Any
 
 import click
 import numpy as np
-
 from experiments.stopwatch import Stopwatch, peak_bytes
+
 from sklar.model import Model
 from sklar.output import write_text
 from sklar.release import fit
