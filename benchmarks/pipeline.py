@@ -156,11 +156,11 @@ def main(
                 path = work / f"growth.{point.axis}.{given.path.stem}.{method}.{threads or 'all'}.json"
                 run = kept(path)
                 if run is None:
-                    run = release(given, method=method, threads=threads, work=work) 
+                    run = release(given, method=method, threads=threads, work=work)
                     run |= {"axis": point.axis, "most_rows": rows or growth.ROWS}
                     write_text(path, json.dumps(run) + "\n")
                 show(run)
-        if authors_python is not None and not (work / "authors.json").exists():
+    if authors_python is not None and not (work / "authors.json").exists():
         script = Path(__file__).with_name("authors.py")
         subprocess.run([str(authors_python), str(script), str(work / "authors.json")], check=True)  # noqa: S603
     if page:

@@ -155,8 +155,8 @@ def authors_text(found: Mapping[str, Any] | None, runs: Sequence[Mapping[str, An
     pair, release = found["pair"]["cpu_seconds"], found["release"]
     text = (
         f"The authors' package `dpcgeneration` 0.1.5, in its own environment: one release of {found['rows']:,} rows "
-        f"and {found['pairs']} pairs of 0/1 columns took {release['seconds']:.1f} s ({release['cpu_seconds']:.1f} CPU s in "
-        f"its ten processes); one Gaussian correlation takes {pair:.2f} CPU s."
+        f"and {found['pairs']} pairs of 0/1 columns took {release['seconds']:.1f} s ({release['cpu_seconds']:.1f} CPU "
+        f"s in its ten processes); one Gaussian correlation takes {pair:.2f} CPU s."
     )
     adult = [run for run in runs if run["shape"] == "adult"]
     if adult:
@@ -180,8 +180,8 @@ def markdown(document: Mapping[str, Any]) -> str:
     )
     parts = [
         "## Releases\n\nFrom a Parquet file to a model and a Parquet file with as many rows, epsilon 1, a fresh "
-        "process with compiled code cached; its start and end are included. The paper's 10 cores are of an Intel Xeon E5-2660 "
-        f"at 2.6 GHz, with 128 GB.\n\n{shapes_table(runs)}",
+        "process with compiled code cached; its start and end are included. The paper's 10 cores are of an Intel Xeon "
+        f"E5-2660 at 2.6 GHz, with 128 GB.\n\n{shapes_table(runs)}",
         "## Stages\n\nWall seconds (CPU seconds). `count` reads, encodes and counts; `sample` also writes; `start` is "
         f"the interpreter, imports and its end.\n\n{stages_table(runs)}",
         "## Limits\n\nRates per CPU second of a thread with one on every core; the disk's per second.\n\n"
