@@ -79,7 +79,7 @@ def parts(run: Mapping[str, Any]) -> dict[str, float]:
 
 def size(run: Mapping[str, Any]) -> int:
     """How far along its axis a run is."""
-    return int({"n": run["rows"], "m": len(run["sizes"]), "d": sum(run["sizes"])}[run["axis"]])
+    return int(run[{"n": "rows", "m": "attributes", "d": "levels"}[run["axis"]]])
 
 
 def lines(runs: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str], list[Mapping[str, Any]]]:

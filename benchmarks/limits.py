@@ -154,7 +154,7 @@ def counting_floor(rows: int, sizes: Sequence[int], rates: Mapping[str, float]) 
     return float(np.minimum(planes, rows / rates["histogram"]).sum())
 
 
-def floors(run: Mapping[str, Any], rates: Mapping[str, float]) -> dict[str, float | None]:
+def floors(run: Mapping[str, Any], sizes: Sequence[int], rates: Mapping[str, float]) -> dict[str, float | None]:
     """Seconds that parts of a release take at these rates: CPU seconds, and wall time for the disk.
 
     `multiply` is the product with the copula's factor, None where rows are drawn otherwise. `pass` is one write and one
@@ -162,8 +162,8 @@ def floors(run: Mapping[str, Any], rates: Mapping[str, float]) -> dict[str, floa
     """
     multiplied = run["multiplications"]
     return {
-        "counting": counting_floor(run["rows"], run["sizes"], rates),
+        "counting": counting_floor(run["rows"], sizes, rates),
         "multiply": None if multiplied is None else run["rows"] * multiplied / rates["multiply_add"],
-        "pass": 2 * run["rows"] * len(run["sizes"]) / rates["memory"],
+        "pass": 2 * run["rows"] * len(sizes) / rates["memory"],
         "disk": run["output_bytes"] / rates["disk_write"],
     }

@@ -61,7 +61,8 @@ def release(given: Input, *, method: str, threads: int | None, work: Path) -> di
         "shape": given.shape,
         "title": given.title,
         "method": method,
-        "sizes": given.schema.sizes.tolist(),
+        "attributes": given.schema.n_attributes,
+        "levels": given.schema.n_levels,
         "source": SOURCE,
         "load": load,
         "seconds": wall,
@@ -78,6 +79,24 @@ def kept(path: Path) -> dict[str, Any] | None:
     return found if found.get("source") == SOURCE else None
 
 
+def rounded(value: Any) -> Any:
+    """The same with six digits of every fraction: no clock is better.
+
+    >>> rounded({"a": [1.23456789, 7], "b": None})
+    {'a': [1.23457, 7], 'b': None}
+    """
+    if isinstance(value, dict):
+        return {key: rounded(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [rounded(each) for each in value]
+    return float(f"{value:.6g}") if isinstance(value, float) else value
+
+
+def keep(path: Path, run: dict[str, Any]) -> None:
+    """Put a run where it is found again."""
+    write_text(path, json.dumps(rounded(run)) + "\n")
+
+
 def warm_up(methods: Sequence[str], work: Path) -> None:
     """Small releases that compile what is compiled once for all, so that no timed run pays for it."""
     folder = work / "warm"
@@ -92,9 +111,9 @@ def show(run: dict[str, Any]) -> None:
     """One run on the screen."""
     rate = run["rows"] / run["seconds"]
     click.echo(
-        f"{run['title']}, {run['method']}: {run['rows']:,} rows x {len(run['sizes']):,} attributes in "
+        f"{run['title']}, {run['method']}: {run['rows']:,} rows x {run['attributes']:,} attributes in "
         f"{run['seconds']:.2f} s ({run['cpu_seconds']:.2f} CPU s), peak RSS {run['peak_bytes'] / 1e9:.2f} GB, "
-        f"{rate:,.0f} rows/s, {rate * len(run['sizes']):,.0f} cells/s"
+        f"{rate:,.0f} rows/s, {rate * run['attributes']:,.0f} cells/s"
     )
     for name, lap in run["stages"].items():
         click.echo(f"  {name:8} {lap['seconds']:9.3f} s {lap['cpu_seconds']:9.3f} CPU s")
@@ -143,9 +162,11 @@ def main(
             run = kept(path)
             if run is None:
                 run = release(given, method=method, threads=threads, work=work)
+                sizes = given.schema.sizes.tolist()
                 run["limits"] = limits.measure(work, threads)
-                run["references"] = references.measure(run["rows"], run["sizes"])
-                write_text(path, json.dumps(run) + "\n")
+                run["floors"] = limits.floors(run, sizes, run["limits"])
+                run["references"] = references.measure(run["rows"], sizes)
+                keep(path, run)
             show(run)
     if grow:
         for point in growth.points(rows or growth.ROWS):
@@ -158,7 +179,7 @@ def main(
                 if run is None:
                     run = release(given, method=method, threads=threads, work=work)
                     run |= {"axis": point.axis, "most_rows": rows or growth.ROWS}
-                    write_text(path, json.dumps(run) + "\n")
+                    keep(path, run)
                 show(run)
     if authors_python is not None and not (work / "authors.json").exists():
         script = Path(__file__).with_name("authors.py")

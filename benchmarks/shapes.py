@@ -18,6 +18,7 @@ from sklar.schema import Schema
 
 TITLES = {"adult": "Adult", "hospital": "Hospital", "dss": "DSS-like", "syn1": "Syn 1", "syn2": "Syn 2"}
 SHAPES = tuple(TITLES)
+_REAL = ("adult", "hospital")
 
 # Adult's rows; the generated table that stands in for it has another default.
 _ADULT_ROWS = 32_561
@@ -37,8 +38,9 @@ class Input:
 
     @property
     def title(self) -> str:
-        """What it is called in tables."""
-        return TITLES[self.shape] if self.origin == "read" else f"{TITLES[self.shape]} (generated)"
+        """What it is called in tables; that rows are generated is said where real ones are expected."""
+        expected = "read" if self.shape in _REAL else "generated"
+        return TITLES[self.shape] if self.origin == expected else f"{TITLES[self.shape]} ({self.origin})"
 
 
 def prepare(
@@ -56,7 +58,7 @@ def prepare(
     first `attributes` columns can be taken, or as many attributes of 2^packed levels, each made of `packed` columns.
     """
     name = "census" if shape == "adult" else shape
-    if shape in ("adult", "hospital") and (folder / f"{shape}.csv").is_file():
+    if shape in _REAL and (folder / f"{shape}.csv").is_file():
         origin, schema = "read", Schema.load(folder / f"{shape}.toml")
         columns, batches = _read(folder / f"{shape}.csv", schema, rows)
     else:
