@@ -144,17 +144,17 @@ def figure(runs: Sequence[Mapping[str, Any]]) -> Figure:
                 power = exponent(sizes, seconds)
                 if power is not None:
                     ax.plot(sizes, seconds, color=colour, linestyle=style, marker=marker, label=f"{part}: {power:.2f}")
-            _dress(ax, f"{method}: {axis}", AXES[axis], sizes)
+            _dress(ax, f"{method}, by {axis}", AXES[axis], sizes)
             ax.set_ylabel("CPU seconds", fontsize=8)
         ax, line = axes[row * columns + columns - 1], drawn.get((method, "n"), [])
         sizes, peaks = [size(run) for run in line], [run["peak_bytes"] / 1e9 for run in line]
         power = exponent(sizes, peaks)
         if power is not None:
             ax.plot(sizes, peaks, color="#000000", marker="o", label=f"peak RSS: {power:.2f}")
-        _dress(ax, f"{method}: memory", AXES["n"], sizes)
+        _dress(ax, f"{method}, memory by n", AXES["n"], sizes)
         # From nothing, so that a flat line looks flat.
         ax.set_yscale("linear")
-        ax.set_ylim(0, 1.3 * max(peaks, default=1.0))
+        ax.set_ylim(0, 1.4 * max(peaks, default=1.0))
         ax.set_ylabel("GB", fontsize=8)
     return made
 
@@ -167,4 +167,7 @@ def _dress(ax: Any, title: str, label: str, sizes: Sequence[int]) -> None:
     ax.set_xticks(sizes, [f"{at / 1e6:.2g} M" if at >= 1e6 else f"{at:,}" for at in sizes])
     ax.minorticks_off()
     if ax.get_legend_handles_labels()[0]:
-        ax.legend(fontsize=7, frameon=False, handlelength=3.2)
+        # Room above the lines, which may go anywhere.
+        low, high = ax.get_ylim()
+        ax.set_ylim(low, high * (high / low) ** 0.3)
+        ax.legend(fontsize=7, frameon=False, handlelength=3.2, ncols=2, loc="upper left")

@@ -78,7 +78,7 @@ def shapes_table(runs: Sequence[Mapping[str, Any]]) -> str:
                 f"{run['cpu_seconds']:.1f}",
                 f"{run['peak_bytes'] / 1e9:.2f}",
                 f"{run['rows'] / run['seconds']:,.0f}",
-                f"{cells / run['seconds'] / 1e6:,.1f}",
+                f"{cells / run['seconds'] / 1e6:,.2f}",
                 f"{run['load']:.1f}",
                 f"{theirs[0]:,}",
                 theirs[3],
@@ -220,7 +220,12 @@ def markdown(document: Mapping[str, Any]) -> str:
 
 def header(**facts: Any) -> dict[str, Any]:
     """What is needed to run it again."""
-    return {"command": "make bench", **pages.versions(), "machine": machine(), **facts}
+    return {
+        "command": "python -m benchmarks.pipeline, piece by piece (make bench: all of them)",
+        **pages.versions(),
+        "machine": machine(),
+        **facts,
+    }
 
 
 def write(document: Mapping[str, Any], folder: Path) -> None:

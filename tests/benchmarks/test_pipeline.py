@@ -274,7 +274,7 @@ def test_what_a_process_takes_beside_its_stages_is_its_start(tmp_path: Path, mon
 
 def test_tables_of_the_page() -> None:
     runs = [run("auto"), run("binary")]
-    assert "| Adult, `auto` | 1,000 | 3 | 9 | **20.0** | 30.0 | 1.25 | 50 | 0.0 | 0.2 | 32,560 | 6 min 47 s |" in (
+    assert "| Adult, `auto` | 1,000 | 3 | 9 | **20.0** | 30.0 | 1.25 | 50 | 0.00 | 0.2 | 32,560 | 6 min 47 s |" in (
         speed.shapes_table(runs)
     )
     # `choose` stands where `auto` has it, and `binary` has none.
