@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 LOCK := $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --quiet
 
-.PHONY: help demo test slow lint format paper peers lock clean
+.PHONY: help demo test slow lint format paper peers bench lock clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -40,13 +40,18 @@ peers: $(VENV)/.dev .venv-peers/.done ## compare accuracy with AIM, MST and Priv
 	$(BIN)/python -m benchmarks.accuracy --peers-python .venv-peers/bin/python --no-page
 	$(BIN)/python -m benchmarks.accuracy --tables adult --methods auto --epsilons 0.25,1,4,10
 
+bench: $(VENV)/.dev .venv-authors/.done ## time releases of the paper's five shapes on an idle machine, into docs/results/
+	$(BIN)/python -m benchmarks.pipeline --authors-python .venv-authors/bin/python
+	$(BIN)/python -m benchmarks.pipeline --growth --page
+
 lock: $(VENV)/.dev ## resolve the dependencies anew into requirements/
 	$(LOCK) pyproject.toml --group build --upgrade -o requirements/core.txt
 	$(LOCK) requirements/peers.in --upgrade -o requirements/peers.txt
+	$(LOCK) requirements/dpcgeneration.in --upgrade -o requirements/dpcgeneration.txt
 	$(LOCK) pyproject.toml --all-extras --group build --group test --group lint --group lock -c requirements/core.txt --upgrade -o requirements/dev.txt
 
 clean: ## remove the virtual environment and what the tools left behind
-	rm -rf $(VENV) .venv-peers dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis sklar-demo
+	rm -rf $(VENV) .venv-peers .venv-authors dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis sklar-demo
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
@@ -63,4 +68,9 @@ $(VENV)/.dev: $(VENV)/.core requirements/dev.txt
 .venv-peers/.done: requirements/peers.txt
 	$(PYTHON) -m venv .venv-peers
 	.venv-peers/bin/python -m pip --disable-pip-version-check --quiet install --require-hashes -r requirements/peers.txt
+	@touch $@
+
+.venv-authors/.done: requirements/dpcgeneration.txt
+	$(PYTHON) -m venv .venv-authors
+	.venv-authors/bin/python -m pip --disable-pip-version-check --quiet install --require-hashes -r requirements/dpcgeneration.txt
 	@touch $@

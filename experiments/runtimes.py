@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import platform
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,39 +9,12 @@ from typing import Any
 import click
 
 from experiments import data, paper, record
+from experiments.stopwatch import Stopwatch, machine
 from sklar.generate import SHAPES
 from sklar.release import fit
 
 SMALL_ROWS = {"dss": 200_000, "syn1": 20_000, "syn2": 10_000}
 STAGES = ("count", "measure", "fit", "sample")
-
-
-class Stopwatch:
-    """Seconds of each stage: a `Progress` that only looks at the clock."""
-
-    def __init__(self) -> None:
-        self.seconds: dict[str, float] = {}
-        self._name, self._since = "", time.perf_counter()
-
-    def stage(self, name: str, *, total: int | None = None, unit: str = "") -> None:  # noqa: ARG002
-        """A stage begins, and the one before it is done."""
-        now = time.perf_counter()
-        if self._name:
-            self.seconds[self._name] = self.seconds.get(self._name, 0.0) + now - self._since
-        self._name, self._since = name, now
-
-    def advance(self, steps: int) -> None:
-        """Steps are not timed."""
-
-
-def machine() -> str:
-    """Cores and processor; no host name."""
-    model = platform.processor() or platform.machine()
-    info = Path("/proc/cpuinfo")
-    if info.is_file():
-        named = [line for line in info.read_text(encoding="utf-8").splitlines() if line.startswith("model name")]
-        model = named[0].partition(":")[2].strip() if named else model
-    return f"{os.cpu_count()} cores, {model}"
 
 
 def measure(dataset: data.Dataset) -> dict[str, Any]:
@@ -54,13 +24,14 @@ def measure(dataset: data.Dataset) -> dict[str, Any]:
     watch.stage("sample")
     for _ in model.sample_batches(seed=record.SEEDS[0]):
         pass
-    watch.stage("done")
+    watch.stop()
+    seconds = {stage: lap.seconds for stage, lap in watch.laps.items()}
     return {
         "rows": model.n_rows,
         "attributes": dataset.schema.n_attributes,
         "dummies": dataset.schema.n_levels,
-        "seconds": {stage: round(watch.seconds.get(stage, 0.0), 2) for stage in STAGES},
-        "total_seconds": round(sum(watch.seconds.values()), 2),
+        "seconds": {stage: round(seconds.get(stage, 0.0), 2) for stage in STAGES},
+        "total_seconds": round(sum(seconds.values()), 2),
     }
 
 

@@ -1,0 +1,70 @@
+"""One release, timed stage by stage, in a process of its own: what `sklar release` does, with a stopwatch.
+
+    python -m benchmarks.stages INPUT.parquet SCHEMA.toml FOLDER --method auto --threads 2
+
+Writes FOLDER/release.parquet, FOLDER/release.sklar and, last, FOLDER/stages.json.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+from experiments.stopwatch import Stopwatch, peak_bytes
+
+from sklar.model import Model
+from sklar.output import write_text
+from sklar.release import fit
+from sklar.schema import Schema
+from sklar.threads import using, workers
+
+EPSILON = 1.0
+SEED = 1
+
+
+def multiplications(model: Model) -> int | None:
+    """Multiply-adds that a row costs where rows are drawn through a factor of a correlation matrix; else None."""
+    factor = getattr(model.copula, "factor", None)
+    return None if factor is None else int(np.count_nonzero(factor))
+
+
+def timed(source: Path, schema: Schema, folder: Path, *, method: Any) -> dict[str, Any]:
+    """Measure, fit, save and write as many rows as there are, and what it took."""
+    watch = Stopwatch()
+    model = fit(source, schema, epsilon=EPSILON, method=method, progress=watch)
+    watch.stage("save")
+    model.save(folder / "release.sklar")
+    model.write(folder / "release.parquet", seed=SEED, progress=watch)
+    watch.stop()
+    return {
+        "rows": model.n_rows,
+        "threads": workers(),
+        "stages": {name: asdict(lap) for name, lap in watch.laps.items()},
+        "peak_bytes": peak_bytes(),
+        "input_bytes": source.stat().st_size,
+        "output_bytes": (folder / "release.parquet").stat().st_size,
+        "model_bytes": (folder / "release.sklar").stat().st_size,
+        "multiplications": multiplications(model),
+    }
+
+
+@click.command(help=__doc__)
+@click.argument("source", type=click.Path(path_type=Path, exists=True))
+@click.argument("schema", type=click.Path(path_type=Path, exists=True))
+@click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
+@click.option("--method", required=True)
+@click.option("--threads", type=int)
+def main(source: Path, schema: Path, folder: Path, method: str, threads: int | None) -> None:
+    """Time one release."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with using(threads):
+        found = timed(source, Schema.load(schema), folder, method=method)
+    write_text(folder / "stages.json", json.dumps(found) + "\n")
+
+
+if __name__ == "__main__":
+    main()
