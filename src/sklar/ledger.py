@@ -38,7 +38,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sklar.budget import BLUR, Budget, Mechanism, Neighbors, gdp_delta, zcdp_epsilon
+from sklar.budget import BLUR, Budget, Mechanism, Neighbors, curve_epsilon, zcdp_epsilon
 from sklar.errors import BudgetError, LedgerError
 
 Accountant = Literal["curve", "zcdp", "sum"]
@@ -184,7 +184,10 @@ class Account:
             return epsilons + epsilon if deltas + delta <= self.delta * (1 + _ROUNDING) else math.inf
         total = sum((entry.cost for entry in self.charges), more)
         amount = total.rho if accountant == "zcdp" else total.mu_squared
-        return epsilon_of(accountant, amount, self.delta)
+        if amount == 0 or not math.isfinite(amount):
+            return amount
+        # The same functions as a release's own epsilon, so that one release costs the same here and there.
+        return (zcdp_epsilon if accountant == "zcdp" else curve_epsilon)(amount, self.delta)
 
 
 def cost(mechanism: Mechanism, neighbors: Neighbors, scales: ArrayLike, tables: ArrayLike = 1) -> Cost:
@@ -204,26 +207,6 @@ def cost(mechanism: Mechanism, neighbors: Neighbors, scales: ArrayLike, tables: 
     if values.size and values.min() ** 2 <= BLUR:
         return Cost(rho=rho, mu_squared=math.inf)
     return Cost(rho=rho, mu_squared=float(np.sum(shifts / (values**2 - BLUR))))
-
-
-def epsilon_of(accountant: Accountant, amount: float, delta: float) -> float:
-    """The epsilon at this delta of an amount of zCDP, or of squared mu of GDP."""
-    if amount == 0 or not math.isfinite(amount):
-        return amount
-    if accountant == "zcdp":
-        return zcdp_epsilon(amount, delta)
-    mu = math.sqrt(amount)
-    # The same margin as `budget.gaussian_epsilon`, so that one release costs the same here and there.
-    target = delta * (1 - _ROUNDING)
-    low, high = 0.0, mu
-    if gdp_delta(0.0, mu) <= target:
-        return 0.0
-    while gdp_delta(high, mu) > target:
-        low, high = high, 2 * high
-    while high - low > 1e-13 * high:
-        middle = (low + high) / 2
-        low, high = (low, middle) if gdp_delta(middle, mu) <= target else (middle, high)
-    return high
 
 
 def covers(charged: Cost, measured: Cost) -> bool:
@@ -328,7 +311,7 @@ class Ledger:
         return account
 
     def _refusal(self, account: Account, budget: Budget, values: NDArray[np.float64], counts: NDArray[np.int64]) -> str:
-        asked, fits = budget._spent(values, counts), _largest(account, budget, values, counts)
+        asked, fits = budget.spent(values, counts), _largest(account, budget, values, counts)
         remedy = (
             f"A release like this one fits up to about epsilon={fits:.4g}."
             if fits > 0
@@ -479,7 +462,7 @@ def _accounts(entries: Sequence[Entry]) -> tuple[Account, ...]:
 
 def _own(budget: Budget, values: NDArray[np.float64], counts: NDArray[np.int64]) -> tuple[float, float]:
     """The epsilon of a release by itself, and the delta that it is stated at: none where pure epsilons add up to it."""
-    epsilon = budget._spent(values, counts)
+    epsilon = budget.spent(values, counts)
     pure = budget.mechanism == "laplace" and float(np.sum(counts * budget.shifts / values)) <= epsilon * (1 + _ROUNDING)
     return epsilon, 0.0 if pure else budget.delta
 
@@ -520,7 +503,7 @@ def _largest(account: Account, budget: Budget, values: NDArray[np.float64], coun
         middle = (low + high) / 2
         low, high = (low, middle) if fits(middle) else (middle, high)
     # Rounded down, with room for a plan whose shape is a little different at the smaller epsilon.
-    exact = 0.999 * budget._spent(values * high, counts)
+    exact = 0.999 * budget.spent(values * high, counts)
     digits = 3 - math.floor(math.log10(exact)) if exact > 0 else 0
     return math.floor(exact * 10.0**digits) / 10.0**digits
 
