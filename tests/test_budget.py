@@ -14,11 +14,13 @@ from dp_accounting.pld import PLDAccountant
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sklar import budget as accountant
 from sklar.budget import (
     DEFAULT_DELTA,
     MAX_SCALE,
     Budget,
     advanced_epsilon,
+    curve_epsilon,
     gaussian_epsilon,
     gdp_delta,
     laplace_delta,
@@ -276,3 +278,49 @@ def test_noise_beyond_the_sampler_is_refused() -> None:
 def test_tight_laplace_takes_two_scales_at_most() -> None:
     with pytest.raises(BudgetError, match="at most two different scales, got 3"):
         Budget(epsilon=1.0, mechanism="laplace").spent([1.0, 2.0, 3.0])
+
+
+KINDS: Any = [("gaussian", "tight"), ("laplace", "tight"), ("laplace", "advanced"), ("laplace", "basic")]
+
+
+@pytest.mark.parametrize(("mechanism", "composition"), KINDS)
+def test_tables_may_be_given_in_groups(mechanism: Any, composition: Any) -> None:
+    budget = Budget(epsilon=1.0, mechanism=mechanism, composition=composition)
+    one_by_one = budget.spent([30.0, 40.0, 30.0, 40.0, 30.0])
+    assert budget.spent([30.0, 40.0], [3, 2]) == one_by_one
+    assert budget.spent([40.0, 30.0, 30.0], [2, 1, 2]) == one_by_one
+    assert budget.spent(30.0, 3) == budget.spent([30.0] * 3) < one_by_one
+    assert budget.spent([]) == 0.0
+
+
+@pytest.mark.parametrize(("mechanism", "composition"), KINDS)
+def test_what_is_remembered_belongs_to_its_sensitivity_and_its_delta(
+    monkeypatch: pytest.MonkeyPatch, mechanism: Any, composition: Any
+) -> None:
+    """The same scales asked again under other neighbors or another delta are another question."""
+    kind: Any = {"epsilon": 1.0, "mechanism": mechanism, "composition": composition}
+    scales = [35.0] * 40
+    two, one = (Budget(neighbors=neighbors, **kind).spent(scales) for neighbors in ("replace-one", "add-remove"))
+    assert two > 1.3 * one
+    assert two == Budget(**kind).spent(scales)
+    if composition != "basic":
+        assert Budget(delta=1e-3, **kind).spent(scales) < 0.8 * two
+    monkeypatch.setattr(Budget, "shifts", 1)
+    assert Budget(**kind).spent(scales) == one
+
+
+def test_memory_is_bounded() -> None:
+    before = accountant._compose.cache_info()
+    assert before.maxsize == 1_024
+    Budget(epsilon=1.0).spent(np.linspace(50.0, 60.0, 5_000))
+    assert accountant._compose.cache_info().currsize == before.currsize
+
+
+def test_the_curve_has_one_home() -> None:
+    scales, shifts = array(60.0, 80.0), np.array([10, 200])
+    mu_squared = float(np.sum(shifts / (scales**2 - 4)))
+    assert curve_epsilon(mu_squared, DEFAULT_DELTA) == gaussian_epsilon(scales, shifts, DEFAULT_DELTA)
+    assert gdp_delta(curve_epsilon(mu_squared, 1e-6), math.sqrt(mu_squared)) <= 1e-6
+    assert gdp_delta(0.999 * curve_epsilon(mu_squared, 1e-6), math.sqrt(mu_squared)) > 1e-6
+    # A curve that starts below delta costs nothing.
+    assert curve_epsilon(1e-20, 1e-6) == 0.0

@@ -131,7 +131,7 @@ def test_refusals(folder: Path, arguments: tuple[str, ...], code: int, message: 
     [
         ("", "is empty"),
         ("age,city\n", "the table has no rows"),
-        ("age,age,city\n1,2,Bern\n", "has the column 'age' more than once"),
+        ("age,age,city\n1,2,Bern\n", "columns 1 and 2 of file 'people.csv' have the same name"),
         ("age,town\n1,Bern\n", "has no column for 'city'"),
     ],
 )

@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Literal, get_args
 
 import numpy as np
@@ -39,6 +40,10 @@ _ROUNDING = 1e-12
 # open over at most 10^13 noisy cells. Both from the theorem in `gaussian_epsilon`.
 BLUR = 4.0
 _SLACK = 1e-20
+
+# Costs are remembered for this many questions of at most so many different scales each: 16 MB at worst.
+_REMEMBERED = 1_024
+_REMEMBERED_SCALES = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,27 +83,27 @@ class Budget:
         """Unit shifts that one person makes in one table; also its L1 sensitivity, and the square of its L2."""
         return 2 if self.neighbors == "replace-one" else 1
 
-    def spent(self, scales: ArrayLike) -> float:
-        """The epsilon that tables measured at these scales (one each) spend together at this delta.
+    def spent(self, scales: ArrayLike, tables: ArrayLike = 1) -> float:
+        """The epsilon that tables measured at these scales spend together at this delta: `tables[g]` at `scales[g]`.
 
         Precondition: the scales are fixed before any of the tables is measured, or are chosen from earlier noisy
         tables within a cost that was fixed before (see `plan`). Postcondition: the joint output is
         (returned epsilon, delta)-DP under `neighbors`.
+
+        >>> Budget(epsilon=1.0).spent([80.0, 90.0, 80.0]) == Budget(epsilon=1.0).spent([80.0, 90.0], [2, 1])
+        True
         """
-        values, counts = np.unique(np.asarray(scales, dtype=np.float64), return_counts=True)
+        exact = np.ravel(np.asarray(scales, dtype=np.float64))
+        values, groups = np.unique(exact, return_inverse=True)
+        counts = np.zeros(values.size, dtype=np.int64)
+        np.add.at(counts, groups, np.broadcast_to(np.asarray(tables, dtype=np.int64), exact.shape))
         return self._spent(values, counts)
 
     def _spent(self, values: NDArray[np.float64], counts: NDArray[np.int64]) -> float:
-        if values.size == 0:
-            return 0.0
-        if self.mechanism == "gaussian":
-            return gaussian_epsilon(values, counts * self.shifts, self.delta)
-        if self.composition == "tight":
-            return laplace_epsilon(values, counts * self.shifts, self.delta)
-        each = self.shifts / values
-        if self.composition == "basic":
-            return float(counts @ each)
-        return advanced_epsilon(each, counts, self.delta)
+        # Not `neighbors` but the shifts themselves, so that what is remembered cannot belong to another sensitivity.
+        compose = _compose if values.size <= _REMEMBERED_SCALES else _compose.__wrapped__
+        tables = counts.astype(np.int64, copy=False)
+        return compose(self.mechanism, self.composition, self.shifts, self.delta, values.tobytes(), tables.tobytes())
 
     def less(self, lost_delta: float) -> Budget:
         """The budget that is left for noise when, with probability `lost_delta`, a threshold may fail.
@@ -142,6 +147,28 @@ class Budget:
                 f"largest that can be drawn exactly ({MAX_SCALE:.0f}). Use a larger epsilon or fewer attributes."
             )
         return scales
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _compose(
+    mechanism: Mechanism, composition: Composition, shifts: int, delta: float, scales: bytes, tables: bytes
+) -> float:
+    """The epsilon of `tables[g]` tables at `scales[g]`, each of which one person moves by `shifts` unit shifts.
+
+    Sensitivity of a table: L1 `shifts`, L2 sqrt(`shifts`). Arrays come as bytes, so that equal questions are answered
+    from memory: a plan asks the same ones again and again.
+    """
+    values, counts = np.frombuffer(scales, dtype=np.float64), np.frombuffer(tables, dtype=np.int64)
+    if values.size == 0:
+        return 0.0
+    if mechanism == "gaussian":
+        return gaussian_epsilon(values, counts * shifts, delta)
+    if composition == "tight":
+        return laplace_epsilon(values, counts * shifts, delta)
+    each = shifts / values
+    if composition == "basic":
+        return float(counts @ each)
+    return advanced_epsilon(each, counts, delta)
 
 
 def matched_scales(scales: NDArray[np.float64], reference: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -200,10 +227,24 @@ def gaussian_epsilon(scales: NDArray[np.float64], shifts: NDArray[np.int64], del
     bounds = [zcdp_epsilon(float(np.sum(shifts / (2 * scales**2))), delta)]
     variances = scales**2 - BLUR
     if variances.min() > 0:
-        mu = math.sqrt(float(np.sum(shifts / variances)))
-        target = delta * (1 - _SLACK) - _ROUNDING * delta
-        bounds.append(_smallest(lambda epsilon: gdp_delta(epsilon, mu) <= target, start=mu) + _SLACK)
+        bounds.append(curve_epsilon(float(np.sum(shifts / variances)), delta))
     return min(bounds)
+
+
+def curve_epsilon(mu_squared: float, delta: float) -> float:
+    """Epsilon of noisy cells that are mu-GDP together, by the Gaussian curve and with the slack of `gaussian_epsilon`.
+
+    Sensitivity and scales are in `mu_squared` = sum of unit shifts / (sigma^2 - 4). Postcondition: (returned epsilon,
+    delta)-DP; 0 where the curve starts below delta.
+
+    >>> curve_epsilon(0.0, 1e-9)
+    0.0
+    """
+    target = delta * (1 - _SLACK) - _ROUNDING * delta
+    mu = math.sqrt(mu_squared)
+    if mu == 0 or gdp_delta(0.0, mu) <= target:
+        return 0.0
+    return _smallest(lambda epsilon: gdp_delta(epsilon, mu) <= target, start=mu) + _SLACK
 
 
 def gdp_delta(epsilon: float, mu: float) -> float:

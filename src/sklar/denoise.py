@@ -265,7 +265,7 @@ def _shrink_rank_one(residual: NDArray[np.float64], sd: NDArray[np.float64]) -> 
     """`shrink` for double-centred tables with two rows or columns: one singular value, the Frobenius norm."""
     long = max(residual.shape[1:]) - 1
     beta = 1 / long
-    y = np.maximum(np.sqrt((residual**2).sum(axis=(1, 2))) / (sd * np.sqrt(long)), 1e-300)
+    y = np.maximum(np.sqrt((residual**2).sum(axis=(1, 2))) / (sd * np.sqrt(long)), 1e-150)
     kept = np.sqrt(np.maximum((y**2 - beta - 1) ** 2 - 4 * beta, 0.0)) / y**2
     return residual * np.where(y > 1 + np.sqrt(beta), kept, 0.0)[:, None, None]
 

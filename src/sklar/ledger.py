@@ -39,7 +39,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sklar.budget import BLUR, Budget, Mechanism, Neighbors, gdp_delta, zcdp_epsilon
+from sklar.budget import BLUR, Budget, Mechanism, Neighbors, curve_epsilon, zcdp_epsilon
 from sklar.errors import BudgetError, LedgerError
 
 Accountant = Literal["curve", "zcdp", "sum"]
@@ -193,10 +193,14 @@ class Account:
             return epsilons + epsilon if deltas + delta <= self.delta * (1 + _ROUNDING) else math.inf
         total = sum((entry.cost for entry in self.charges), more)
         amount = total.rho if accountant == "zcdp" else total.mu_squared
+        if amount == 0 or not math.isfinite(amount):
+            return amount
         lost = math.fsum([lost_delta, *(entry.lost_delta for entry in self.charges)])
         if lost >= self.delta:
             return math.inf
-        return epsilon_of(accountant, amount, self.delta - lost) - math.log1p(-lost)
+        # The same functions as a release's own epsilon, so that one release costs the same here and there.
+        pooled = zcdp_epsilon if accountant == "zcdp" else curve_epsilon
+        return pooled(amount, self.delta - lost) - math.log1p(-lost)
 
 
 def cost(mechanism: Mechanism, neighbors: Neighbors, scales: ArrayLike, tables: ArrayLike = 1) -> Cost:
@@ -216,26 +220,6 @@ def cost(mechanism: Mechanism, neighbors: Neighbors, scales: ArrayLike, tables: 
     if values.size and values.min() ** 2 <= BLUR:
         return Cost(rho=rho, mu_squared=math.inf)
     return Cost(rho=rho, mu_squared=float(np.sum(shifts / (values**2 - BLUR))))
-
-
-def epsilon_of(accountant: Accountant, amount: float, delta: float) -> float:
-    """The epsilon at this delta of an amount of zCDP, or of squared mu of GDP."""
-    if amount == 0 or not math.isfinite(amount):
-        return amount
-    if accountant == "zcdp":
-        return zcdp_epsilon(amount, delta)
-    mu = math.sqrt(amount)
-    # The same margin as `budget.gaussian_epsilon`, so that one release costs the same here and there.
-    target = delta * (1 - _ROUNDING)
-    low, high = 0.0, mu
-    if gdp_delta(0.0, mu) <= target:
-        return 0.0
-    while gdp_delta(high, mu) > target:
-        low, high = high, 2 * high
-    while high - low > 1e-13 * high:
-        middle = (low + high) / 2
-        low, high = (low, middle) if gdp_delta(middle, mu) <= target else (middle, high)
-    return high
 
 
 def covers(charged: Cost, measured: Cost) -> bool:
@@ -507,7 +491,7 @@ def _own(
     budget: Budget, values: NDArray[np.float64], counts: NDArray[np.int64], lost_delta: float
 ) -> tuple[float, float]:
     """The epsilon of a release by itself, and the delta that it is stated at: none where pure epsilons add up to it."""
-    epsilon = budget.less(lost_delta)._spent(values, counts) - math.log1p(-lost_delta)
+    epsilon = budget.less(lost_delta).spent(values, counts) - math.log1p(-lost_delta)
     pure = budget.mechanism == "laplace" and float(np.sum(counts * budget.shifts / values)) <= epsilon * (1 + _ROUNDING)
     return epsilon, 0.0 if pure else budget.delta
 

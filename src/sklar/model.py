@@ -22,6 +22,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from sklar.budget import MAX_SCALE, MIN_SCALE
 from sklar.copula.binary import BinaryCopula, Repairs, sample_binary
 from sklar.copula.latent import LatentModel, sample_latent
 from sklar.decode import decode, decode_dummies, dummy_schema, record_schema
@@ -370,17 +371,20 @@ def _read_tables(
     pairs = np.zeros((d, d) if two_way else (0, 0), dtype=np.int64)
     if two_way:
         pairs[where] = flat
+    plan = Plan(
+        total=described["total_scale"],
+        one_way=array(name + "one_way_scales", np.float64, m if one_way else 0),
+        pairs=array(name + "pair_scales", np.float64, m * (m - 1) // 2 if two_way else 0),
+    )
+    if not ((plan.scales >= MIN_SCALE) & (plan.scales <= MAX_SCALE)).all():
+        raise ModelError("its noise scales must be such as can be drawn exactly.")
     return NoisyTables(
         schema=schema,
         n_rows=document["public_rows"],
         total=described["total"],
         one_way=array(name + "one_way", np.int64, d if one_way else 0),
         pairs=pairs,
-        plan=Plan(
-            total=described["total_scale"],
-            one_way=array(name + "one_way_scales", np.float64, m if one_way else 0),
-            pairs=array(name + "pair_scales", np.float64, m * (m - 1) // 2 if two_way else 0),
-        ),
+        plan=plan,
         certificate=certificate,
     )
 

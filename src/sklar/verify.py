@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sklar.budget import Budget
+from sklar.budget import MAX_SCALE, MIN_SCALE, Budget
 from sklar.domains import search_scales
 from sklar.errors import SklarError
 from sklar.model import Model, load
@@ -185,8 +185,8 @@ def _arrays(model: Model) -> Check:
     d = model.schema.n_levels
     for tables in model.measured:
         scales = np.array([scale for group in _scales(tables) for scale in group])
-        if not (np.isfinite(scales).all() and (scales > 0).all()):
-            return Check(name="arrays", passed=False, detail="a noise scale is not a positive number")
+        if not ((scales >= MIN_SCALE) & (scales <= MAX_SCALE)).all():
+            return Check(name="arrays", passed=False, detail="a noise scale is not one that can be drawn exactly")
         if tables.one_way.size not in (0, d) or tables.pairs.size not in (0, d * d):
             return Check(name="arrays", passed=False, detail="tables do not cover the public domain")
         if tables.pairs.size and tables.pairs[~where].any():
@@ -307,8 +307,7 @@ def _laplace_delta(epsilon: float, scales: NDArray[np.float64], shifts: NDArray[
 
 def _binomial_losses(scale: float, count: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Losses (2x - count) / scale and their probabilities, those below 1e-30 left out, by ratios from the mode."""
-    odds = math.exp(1 / scale)
-    mode = int((count + 1) * odds / (1 + odds))
+    mode = int((count + 1) / (1 + math.exp(-1 / scale)))
     reach = int(min(count, 13 * math.sqrt(count) + 13))
     low, high = max(mode - reach, 0), min(mode + reach, count)
     x = np.arange(low, high + 1)

@@ -1,7 +1,8 @@
 """Hostile input: whatever the bytes, a result or one SklarError that says what to do; never a traceback, never a hang.
 
 Seeded mutators, so that a failure can be repeated from its number: a few hundred inputs in the normal set, 2,500 of
-each kind (10,000 in all) in the slow one. What was found is kept in `FOUND`.
+each kind (10,000 in all) in the slow one. `coverage_guided` drives the same cases by coverage. What was found is kept
+in `FOUND`.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from sklar.budget import Budget
 from sklar.errors import SklarError
 from sklar.model import load
 from sklar.private.measure import open_vault
+from sklar.query import answer
+from sklar.report import publishable
 from sklar.schema import Schema
 from sklar.verify import verify
 
@@ -127,7 +130,11 @@ def model_case(data: bytes, folder: Path) -> bool:
     path.write_bytes(data)
 
     def act() -> None:
-        load(path).sample(3, seed=1)
+        found = load(path)
+        found.sample(3, seed=1)
+        found.estimate(*found.schema.names[:2])
+        answer(found, "x = 'true' or y = 'a'")
+        publishable(found, file_name="m.sklar")
 
     passed = accepted(act)
     verify(path)
@@ -150,15 +157,19 @@ def parquet() -> bytes:
     return buffer.getvalue()
 
 
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    path = tmp_path_factory.mktemp("fuzz") / "m.sklar"
+def small_model(folder: Path) -> bytes:
+    path = folder / "m.sklar"
     table = pa.table({"x": [True, False] * 50, "y": list("ab") * 50})
     small = Schema.from_toml(
         '[attributes.x]\ntype = "boolean"\n[attributes.y]\ntype = "categorical"\nvalues = ["a", "b"]'
     )
     sklar.fit(table, small, epsilon=1.0, method="binary").save(path)
     return path.read_bytes()
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    return small_model(tmp_path_factory.mktemp("fuzz"))
 
 
 def inner(data: bytes, generator: np.random.Generator) -> bytes:

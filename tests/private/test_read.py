@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import duckdb
+import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
@@ -20,6 +21,7 @@ from sklar.private import read
 from sklar.private.count import count
 from sklar.private.encode import encode
 from sklar.private.read import BATCH_ROWS, open_source, require_columns
+from sklar.private.records import bound_records, bounded
 from sklar.schema import Schema
 
 COLUMNS = {"name": ["Ann", "Bo, jr", 'C "x"', None], "age": [30, None, 5, 41], "city": ["é", "a\nb", "", "z"]}
@@ -158,6 +160,94 @@ def test_bytes_after_the_header_never_raise(tmp_path: Path, body: bytes) -> None
     assert all(len(row) == 2 for row in cells(tmp_path / "t.csv", b"a,b\n" + body))
 
 
+@pytest.mark.parametrize(
+    ("row", "kept"),
+    [
+        (b'"never closed,2\n' + b"3,4\n" * 4_000, (None, None)),
+        (b'1,"never closed\n' + b"3,4\n" * 4_000, (b"1", (b"never closed\n" + b"3,4\n" * 4_000)[:4_089])),
+        (b"x" * 20_000 + b",2\n", (None, None)),
+        (b"1," + b"y" * 20_000 + b"\n", (b"1", b"y" * 4_090)),
+        (b'1,"' + b'""z\n' * 5_000 + b'"\n', (b"1", b'"z\n' * 1_022)),
+        (b",".join([b"5"] * 20_000) + b"\n", (None, None)),
+    ],
+    ids=["unclosed first", "unclosed last", "wide first", "wide last", "quotes in quotes", "many fields"],
+)
+def test_a_row_longer_than_a_block_is_cut_and_nothing_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, row: bytes, kept: tuple[bytes | None, ...]
+) -> None:
+    """As many rows as ever: the long one has what is left of it, or unknown values, and the others are as they were."""
+    monkeypatch.setattr(read, "_CSV_BLOCK", 4_096)
+    before = [(b"%d" % i, b"p") for i in range(100)]
+    head = b"a,b\n" + b"".join(b"%b,%b\n" % pair for pair in before)
+    after = [] if b"never closed" in row else [(b"7", b"8")]
+    found = cells(tmp_path / "t.csv", head + row + b"".join(b"%b,%b\n" % pair for pair in after))
+    assert sorted(found, key=str) == sorted([*before, kept, *after], key=str)
+
+
+def test_an_unclosed_quote_of_forty_megabytes_is_no_error(tmp_path: Path) -> None:
+    found = cells(tmp_path / "t.csv", b'a,b\n1,2\n"' + b"3,4\n" * 10_000_000)
+    assert found == [(b"1", b"2"), (None, None)]
+
+
+def reference(data: bytes, limit: int) -> bytes:
+    """`bound_records`, record by record."""
+    out, record, inside, start = bytearray(), bytearray(), False, True
+    at = 0
+    while at < len(data):
+        byte = data[at : at + 1]
+        if inside and data[at : at + 2] == b'""':
+            record += b'""'
+            at += 2
+            continue
+        if byte in b"\r\n" and not inside:
+            out += cut(bytes(record), limit) + byte
+            record, start = bytearray(), True
+            at += 1
+            continue
+        if byte == b'"':
+            inside = not inside and start
+        start = byte == b"," and not inside
+        record += byte
+        at += 1
+    return bytes(out + cut(bytes(record), limit))
+
+
+def cut(record: bytes, limit: int) -> bytes:
+    """A record after so many bytes, with its quotes closed."""
+    if len(record) <= limit:
+        return record
+    inside, start = False, True
+    closed = False
+    for at in range(limit):
+        byte = record[at : at + 1]
+        if inside:
+            inside, closed = byte != b'"', byte == b'"'
+        elif byte == b'"' and (start or closed):
+            inside, closed = True, False
+        else:
+            closed = False
+        start = byte == b"," and not inside
+    return record[:limit] + b'"' * inside
+
+
+@given(data=st.text('ab,"\r\n', max_size=80).map(str.encode), limit=st.integers(1, 12), block=st.integers(1, 90))
+@settings(max_examples=400, deadline=None)
+def test_records_are_cut_where_they_should_be(data: bytes, limit: int, block: int) -> None:
+    keep = bounded(ord(","), limit)
+    found = b"".join(bytes(keep(data[at : at + block])) for at in range(0, len(data), block))
+    assert found == reference(data, limit)
+    state = length = 0
+    found = b""
+    for at in range(0, len(data), block):
+        part = np.frombuffer(bytearray(data[at : at + block]), dtype=np.uint8)
+        out = np.empty_like(part)
+        copied, state, length = bound_records(part, out, state, length, ord(","), limit)
+        found += out[:copied].tobytes()
+    assert found == reference(data, limit)
+    if max(map(len, data.replace(b"\r", b"\n").split(b"\n"))) <= limit and b'"' not in data:
+        assert found == data
+
+
 def test_a_ragged_row_counts_as_a_row_of_unknown_values(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_bytes(b"x,y\ntrue,false\ntrue\ntrue,false,true\n")
@@ -228,7 +318,7 @@ def refusal(data: object) -> str:
         ("t.parquet", b"", "file '{}' is empty. It must hold a header and rows."),
         ("t.csv", b"\n\na,b\n", "file '{}' has no header line. It must begin with the column names."),
         ("t.csv", b",\n1,2\n", "file '{}' has no header line. It must begin with the column names."),
-        ("t.csv", b"a,b,a\n1,2,3\n", "file '{}' has the column 'a' more than once. Rename one of them."),
+        ("t.csv", b"a,b,a\n1,2,3\n", "columns 1 and 3 of file '{}' have the same name. Rename one of them."),
         (
             "t.csv",
             b"a,\xff\n1,2\n",
@@ -264,7 +354,7 @@ def test_folders_are_refused(tmp_path: Path) -> None:
         f"file '{second}' and file '{first}' have different columns. Files of a folder must agree."
     )
     second.write_text("a,b,b\n1,2,3\n")
-    assert refusal(tmp_path) == f"file '{second}' has the column 'b' more than once. Rename one of them."
+    assert refusal(tmp_path) == f"columns 2 and 3 of file '{second}' have the same name. Rename one of them."
 
 
 CUT = "could not be read to its end: it is damaged or cut off. Nothing was released and no privacy was spent."
@@ -301,13 +391,12 @@ def test_objects_without_a_usable_stream_are_refused() -> None:
         "each; convert mixed columns to text."
     )
     twice = pa.table([pa.array([1]), pa.array([2])], names=["a", "a"])
-    assert refusal(twice) == "the table has the column 'a' more than once. Rename one of them."
+    assert refusal(twice) == "columns 1 and 2 of the table have the same name. Rename one of them."
 
 
 def test_every_attribute_needs_a_column() -> None:
     with pytest.raises(DataError) as refused:
         require_columns(open_source(pa.table({"age": [1], "town": ["x"]})), SCHEMA)
     assert str(refused.value) == (
-        "the table has no column for 'city', 'name'. Its columns are age, town. Correct the schema, or remove the "
-        "attribute from it."
+        "the table has no column for 'city', 'name'. Correct the schema, or remove the attribute from it."
     )

@@ -141,7 +141,8 @@ class Split:
         with noise sigma, and w = kappa / sigma^2 the weights, the noise in sum w (P - V)^2 - sum w (I - V)^2 is
         -2 sum w (P - I) (V - E V), of variance 4 kappa sum w (P - I)^2. `found` are contrasts, shape (d - m, D).
         """
-        error, distance = 0.0, 0.0
+        # Tables without any noise may be independent to the last digit.
+        error, distance = float(np.finfo(np.float32).tiny), 0.0
         for first, _, predicted in predicted_strips(found):
             scale = np.float32(1 / found.shape[1])
             parts = _error(predicted, self._held, self.weights, self._margins, first, scale)

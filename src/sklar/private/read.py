@@ -3,7 +3,7 @@
 Everything about the table's shape (does it exist, has it a header, has every attribute a column) is settled before the
 first row is read. Text files are read as bytes without guessing types, because a guess, and the error when it turns out
 wrong, would depend on the rows. A CSV row with too few or too many fields becomes a row of nulls; bytes that are not
-UTF-8 become the replacement character.
+UTF-8 become the replacement character; a row of more than 16 MiB is cut there.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 import codecs
 import csv
 import io
-from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -89,19 +88,25 @@ def open_source(data: object) -> Source:
 
 
 def require_columns(source: Source, schema: Schema) -> None:
-    """Refuse a table that lacks a column for some attribute."""
+    """Refuse a table that lacks a column for some attribute.
+
+    The table's other columns are not named: what the schema leaves out stays out of messages too.
+    """
     absent = [name for name in schema.names if name not in source.columns]
     if absent:
         raise DataError(
-            f"{source.name} has no column for {', '.join(repr(name) for name in absent)}. Its columns are "
-            f"{', '.join(source.columns)}. Correct the schema, or remove the attribute from it."
+            f"{source.name} has no column for {', '.join(repr(name) for name in absent)}. Correct the schema, or remove "
+            "the attribute from it."
         )
 
 
 def _unrepeated(source: Source) -> Source:
-    repeated = sorted(name for name, times in Counter(source.columns).items() if times > 1)
-    if repeated:
-        raise DataError(f"{source.name} has the column '{repeated[0]}' more than once. Rename one of them.")
+    first: dict[str, int] = {}
+    for number, name in enumerate(source.columns, start=1):
+        if first.setdefault(name, number) != number:
+            raise DataError(
+                f"columns {first[name]} and {number} of {source.name} have the same name. Rename one of them."
+            )
     return source
 
 
@@ -191,7 +196,7 @@ def _open_csv(path: Path, delimiter: str) -> Source:
         with pa.input_stream(str(path), compression="detect") as stream:
             try:
                 batches = arrow_csv.open_csv(
-                    pa.lib.TransformInputStream(stream, _readable()),
+                    pa.lib.TransformInputStream(stream, _readable(delimiter)),
                     read_options=arrow_csv.ReadOptions(block_size=_CSV_BLOCK),
                     parse_options=arrow_csv.ParseOptions(
                         delimiter=delimiter,
@@ -219,10 +224,14 @@ def _open_csv(path: Path, delimiter: str) -> Source:
     return Source(name=f"file '{path}'", columns=columns, _open=read)
 
 
-def _readable() -> Callable[[pa.Buffer], bytes]:
-    """A filter that replaces what is not UTF-8: Arrow shows ragged rows as text and would fail on it."""
+def _readable(delimiter: str) -> Callable[[pa.Buffer], pa.Buffer | bytes]:
+    """A filter for what Arrow fails on: text that is not UTF-8 is replaced, records longer than a block are cut."""
+    from sklar.private.records import bounded
+
     decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
-    return lambda block: decoder.decode(bytes(block), final=not len(block)).encode()
+    # With room for a quote that closes and the end of the line.
+    bound = bounded(ord(delimiter), _CSV_BLOCK - 4)
+    return lambda block: bound(decoder.decode(bytes(block), final=not len(block)).encode())
 
 
 def _header(path: Path, delimiter: str) -> tuple[str, ...]:

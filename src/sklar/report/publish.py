@@ -223,7 +223,7 @@ def _released(model: Model, size: str, file_name: str) -> Section:
 def _promise(model: Model) -> Section:
     certificate = model.certificate
     epsilon, delta = certificate.spent_epsilon, certificate.delta
-    odds = math.exp(epsilon)
+    odds = math.exp(min(epsilon, 700.0))
     high = odds / (1 + odds)
     replaced = certificate.neighbors == "replace-one"
     whose = "the content of any one row" if replaced else "the presence of any one row"
