@@ -11,11 +11,12 @@ import numpy as np
 from sklar.budget import DEFAULT_DELTA, Budget, Composition, Mechanism, Neighbors
 from sklar.copula.binary import fit_binary
 from sklar.copula.latent import Kind
+from sklar.copula.repair import settle
 from sklar.copula.thinning import fit_auto
 from sklar.denoise import interactions
-from sklar.errors import BudgetError
+from sklar.errors import BudgetError, SchemaError
 from sklar.ledger import Ledger
-from sklar.margins import consistent, margins, plain, pool
+from sklar.margins import consistent, margins, plain, pool, with_known_zeros
 from sklar.model import Model
 from sklar.plan import plan_second, plan_stages, plan_tables
 from sklar.private.measure import Vault, open_vault
@@ -53,7 +54,8 @@ def fit(
     alone, `binary` is the paper's copula over dummies. The preset `paper` is the paper's mechanism, soundly read:
     binary copula, Laplace noise, advanced composition, equal shares, no consistency step; what is given beside it wins.
     `dummies` gives the paper's 0/1 output instead of valid records. A `ledger` is charged for the whole release, under
-    the name `dataset` (by default the schema's), before any noise is drawn; it refuses what would overspend.
+    the name `dataset` (by default the schema's), before any noise is drawn; it refuses what would overspend. Attributes
+    that the schema's rules determine are not measured; every record honors all rules.
     """
     paper = preset == "paper"
     if preset is not None:
@@ -66,6 +68,8 @@ def fit(
     composition = composition or ("advanced" if paper and mechanism == "laplace" else "tight")
     budget = Budget(epsilon=epsilon, delta=delta, neighbors=neighbors, mechanism=mechanism, composition=composition)
     schema.require_reviewed()
+    if dummies and schema.rules:
+        raise SchemaError("rules are about records, and dummies are single 0/1 columns. Leave out dummies or the rules.")
 
     charge = None
     if ledger is not None:
@@ -75,6 +79,7 @@ def fit(
     elif dataset is not None:
         raise BudgetError(f"a data set is a name in a ledger, got dataset='{dataset}' and no ledger. Give both.")
 
+    schema = schema.measured
     vault = open_vault(data, schema, budget, charge=charge, progress=progress)
     progress.stage("measure")
     if method == "binary" or mechanism == "laplace":
@@ -107,7 +112,7 @@ def fit_tables(
     progress: Progress = SILENT,
 ) -> Model:
     """Fit a model to noisy tables: post-processing, at no privacy cost."""
-    estimates = pool(measured)
+    estimates = with_known_zeros(pool(measured))
     settings = {"method": method, "preset": "paper" if paper else None}
     if method == "binary":
         progress.stage("fit")
@@ -116,7 +121,7 @@ def fit_tables(
         return Model(measured=measured, copula=copula, n_rows=estimates.n_rows, settings=settings)
     kinds: tuple[Kind, ...] = ("mixture", "factor") if method == "auto" else (method,)
     latent, decisions = fit_auto(estimates, kinds=kinds, progress=progress)
-    return Model(measured=measured, copula=latent, n_rows=estimates.n_rows, settings=settings | decisions)
+    return Model(measured=measured, copula=settle(latent), n_rows=estimates.n_rows, settings=settings | decisions)
 
 
 def _one_of(name: str, value: str, known: tuple[str, ...]) -> None:

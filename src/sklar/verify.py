@@ -166,7 +166,7 @@ def _measurements(model: Model) -> Check:
         if not right or type(entry.tables) is not int or entry.tables < 1:
             return Check(name="measurements", passed=False, detail=f"stage {entry.stage} states another sensitivity")
         found[entry.stage, entry.order, entry.scale] += entry.tables
-    m = model.schema.n_attributes
+    m = model.measured_schema.n_attributes
     detail = f"{sum(found.values()):,} tables stated, {sum(wanted.values()):,} in the arrays of scales, {m} attributes"
     return Check(name="measurements", passed=found == wanted and bool(wanted), detail=detail)
 
@@ -178,8 +178,8 @@ def _scales(tables: NoisyTables) -> tuple[list[float], list[float], list[float]]
 
 def _arrays(model: Model) -> Check:
     """Every cell of the public domain is there, with noise that its scale makes likely."""
-    where = above_diagonal(model.schema)
-    d = model.schema.n_levels
+    where = above_diagonal(model.measured_schema)
+    d = model.measured_schema.n_levels
     for tables in model.measured:
         scales = np.array([scale for group in _scales(tables) for scale in group])
         if not (np.isfinite(scales).all() and (scales > 0).all()):
