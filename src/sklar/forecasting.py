@@ -41,9 +41,10 @@ _WIDTH = 16
 class Forecast:
     """Expected errors of one release.
 
-    The schema is the measured part of the one that was asked about. `one_way_sd`, shape (m,), is the standard error of a count of each attribute's levels, averaged over the direct
-    table and the sums of two-way tables; `pair_sd`, shape (m (m - 1) / 2,), that of a cell of each two-way table, over
-    both stages. `split` is the share of the privacy cost (of the sum of 1 / scale^2) by purpose.
+    The schema is the measured part of the one that was asked about. `one_way_sd`, shape (m,), is the standard error of
+    a count of each attribute's levels, averaged over the direct table and the sums of two-way tables; `pair_sd`, shape
+    (m (m - 1) / 2,), that of a cell of each two-way table, over both stages. `split` is the share of the privacy cost
+    (of the sum of 1 / scale^2) by purpose.
     """
 
     schema: Schema

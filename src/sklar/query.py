@@ -136,16 +136,17 @@ def estimate(
     weights = _weights(views)
     cells = np.sum([weight * view.cells for weight, view in zip(weights, views, strict=True)], axis=0)
     variance = sum(weight**2 * view.variance for weight, view in zip(weights, views, strict=True))
-    # Where each measured cell stands in the table asked for; a level of it may be the sum of several, or of none.
-    place = np.meshgrid(*(np.arange(size) for size in cells.shape), indexing="ij")
+    # Where each measured cell stands in the table asked for; a cell of it may be the sum of several, or of none.
+    place = np.ix_(*(np.arange(size) for size in cells.shape))
     into = tuple(levels[place[where.index(source)]] for source, levels in sources)
     shape = tuple(schema.attributes[i].n_levels for i in asked)
     counts, summed = np.zeros(shape), np.zeros(shape, dtype=np.int64)
     np.add.at(counts, into, cells)
     np.add.at(summed, into, 1)
     sd = np.sqrt(variance * summed)
-    reach = {int(size): _quantile(level, measured, views, weights, int(size)) for size in np.unique(summed)}
-    half = sd * np.vectorize(reach.__getitem__, otypes=[np.float64])(summed)
+    sizes, which = np.unique(summed, return_inverse=True)
+    reach = np.array([_quantile(level, measured, views, weights, int(size)) for size in sizes])
+    half = sd * reach[which].reshape(shape)
     return Estimate(
         names=names,
         levels=tuple(schema.attributes[i].levels for i in asked),

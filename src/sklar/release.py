@@ -69,7 +69,9 @@ def fit(
     budget = Budget(epsilon=epsilon, delta=delta, neighbors=neighbors, mechanism=mechanism, composition=composition)
     schema.require_reviewed()
     if dummies and schema.rules:
-        raise SchemaError("rules are about records, and dummies are single 0/1 columns. Leave out dummies or the rules.")
+        raise SchemaError(
+            "rules are about records, and dummies are single 0/1 columns. Leave out dummies or the rules."
+        )
 
     charge = None
     if ledger is not None:

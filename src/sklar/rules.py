@@ -6,8 +6,8 @@ another determines is not measured at all, and what is forbidden for it is forbi
 
 What the check proves: every level of every measured attribute occurs in some record that honors all rules. Pairs of
 attributes are checked for support in each other, which suffices where the rules tie attributes together without a
-cycle; where there is a cycle, such a record is searched for, and rules for which a bounded search finds neither a record
-nor a contradiction are refused.
+cycle; where there is a cycle, such a record is searched for, and rules are refused for which a bounded search finds
+neither a record nor a contradiction.
 """
 
 from __future__ import annotations
@@ -58,7 +58,9 @@ Rule: TypeAlias = Forbidden | Determined
 def parse_rules(entries: object, attributes: Sequence[Attribute]) -> tuple[Rule, ...]:
     """Rules as the schema file writes them, checked one by one and against one another."""
     if not isinstance(entries, list):
-        raise SchemaError(f"rules must be a list of tables, got {entries!r}. Write [[rules]] and the rule's keys below it.")
+        raise SchemaError(
+            f"rules must be a list of tables, got {entries!r}. Write [[rules]] and the rule's keys below it."
+        )
     known = {attribute.name: attribute for attribute in attributes}
     rules = tuple(_rule(f"rule {number}", entry, known) for number, entry in enumerate(entries, start=1))
     _check(attributes, rules)
@@ -73,6 +75,20 @@ def describe_rule(rule: Rule, attributes: Sequence[Attribute]) -> dict[str, Any]
         return {"attribute": rule.attribute, "determined_by": rule.by, "map": named}
     sides = ((rule.first, rule.first_levels), (rule.second, rule.second_levels))
     return {"forbid": {name: [levels[name][code] for code in codes] for name, codes in sides}}
+
+
+def rule_text(rule: Rule, attributes: Sequence[Attribute]) -> str:
+    """A rule in words."""
+    if isinstance(rule, Determined):
+        return f"'{rule.attribute}' is determined by '{rule.by}'"
+    described = describe_rule(rule, attributes)["forbid"]
+    sides = (f"'{name}' = {' or '.join(_shortened(levels))}" for name, levels in described.items())
+    return f"no record has {' together with '.join(sides)}"
+
+
+def _shortened(levels: Sequence[str]) -> list[str]:
+    named = [f"'{level}'" for level in levels]
+    return named if len(named) <= 6 else [*named[:4], f"{len(named) - 4} more"]
 
 
 def _rule(where: str, entry: object, known: Mapping[str, Attribute]) -> Rule:
@@ -120,7 +136,9 @@ def _codes(where: str, attribute: Attribute, given: object) -> tuple[int, ...]:
 
 def _range(where: str, attribute: Attribute, given: Mapping[str, Any]) -> tuple[int, ...]:
     if not given or not set(given) <= {"from", "below"}:
-        raise SchemaError(f"{where}: a range of '{attribute.name}' has the keys from, below or both, got {dict(given)!r}.")
+        raise SchemaError(
+            f"{where}: a range of '{attribute.name}' has the keys from, below or both, got {dict(given)!r}."
+        )
     low = attribute.edge_index(where, given["from"]) if "from" in given else 0
     high = attribute.edge_index(where, given["below"]) if "below" in given else attribute.n_values
     if not low < high:
@@ -170,7 +188,9 @@ def sources(attributes: Sequence[Attribute], rules: Sequence[Rule]) -> tuple[Sou
             chained.append(np.array(rule_of[name].levels, dtype=np.int64))
             name = rule_of[name].by
             if len(chained) > len(rule_of):
-                raise SchemaError(f"rules: '{attribute.name}' is determined in a circle. Remove one rule of the circle.")
+                raise SchemaError(
+                    f"rules: '{attribute.name}' is determined in a circle. Remove one rule of the circle."
+                )
         levels = np.arange(attributes[index[name]].n_levels)
         for step in reversed(chained):
             levels = step[levels]
@@ -240,7 +260,7 @@ def _check(attributes: Sequence[Attribute], rules: Sequence[Rule]) -> None:
         if isinstance(rule, Determined):
             if rule.attribute in seen:
                 raise SchemaError(
-                    f"rule {number}: '{rule.attribute}' is determined by rule {seen[rule.attribute]} already. Remove one."
+                    f"rule {number}: rule {seen[rule.attribute]} determines '{rule.attribute}' already. Remove one."
                 )
             seen[rule.attribute] = number
     allowed = allowed_pairs(attributes, rules)
@@ -260,7 +280,9 @@ def _check(attributes: Sequence[Attribute], rules: Sequence[Rule]) -> None:
             _check_levels(attributes, group, within, sizes)
 
 
-def _check_levels(attributes: Sequence[Attribute], group: Sequence[int], allowed: Allowed, sizes: Sequence[int]) -> None:
+def _check_levels(
+    attributes: Sequence[Attribute], group: Sequence[int], allowed: Allowed, sizes: Sequence[int]
+) -> None:
     """Find a record for every level of a group of attributes that rules tie together in a cycle."""
     found = {i: np.zeros(sizes[i], dtype=bool) for i in group}
     effort = Effort(MAX_EFFORT)
@@ -320,7 +342,7 @@ def solve(
     effort: Effort,
     order: Callable[[int, NDArray[np.int64]], Iterable[int]] = lambda _attribute, codes: codes.tolist(),
 ) -> dict[int, int] | None:
-    """A level of every attribute, within its domain, such that all pairs are allowed; None when there is no such record.
+    """A level of every attribute, within its domain, such that all pairs are allowed; None when no record is.
 
     Backtracking that keeps domains arc-consistent (Sabin and Freuder 1994), so that it never turns back where the rules
     have no cycle. `order` says which level to try first.

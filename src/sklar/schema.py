@@ -205,7 +205,9 @@ class Schema:
             raise SchemaError(f"[table] name must be a text that is not empty, got {name!r}.")
         if not isinstance(attributes, Mapping) or not attributes:
             raise SchemaError("the schema lists no attributes. Add [attributes.NAME] for each column to release.")
-        described = cls(name=name, attributes=tuple(_attribute(key, entry) for key, entry in attributes.items())).checked()
+        described = cls(
+            name=name, attributes=tuple(_attribute(key, entry) for key, entry in attributes.items())
+        ).checked()
         rules = document.get("rules", [])
         return replace(described, rules=parse_rules(rules, described.attributes)) if rules != [] else described
 
@@ -247,7 +249,7 @@ class Schema:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of the schema's content, rules and all, whatever its layout on disk; of the whole schema, for a part."""
+        """SHA-256 of the schema's content, rules and all, whatever its layout on disk; for a part, of the whole."""
         canonical = json.dumps((self.whole or self).to_dict(), separators=(",", ":"), ensure_ascii=False)
         return hashlib.sha256(canonical.encode()).hexdigest()
 
@@ -311,7 +313,7 @@ class Schema:
 
     @property
     def sources(self) -> list[tuple[int, NDArray[np.int64]]]:
-        """For each attribute, the place of the one in `measured` that decides its level, and its level for each of it."""
+        """For each attribute: the place in `measured` of the one that decides its level, and its level for each."""
         left_out = self.determined
         kept = [i for i, attribute in enumerate(self.attributes) if attribute.name not in left_out]
         return [(kept.index(source.attribute), source.levels) for source in sources(self.attributes, self.rules)]
@@ -320,9 +322,7 @@ class Schema:
         """Codes of all attributes, shape (m, rows), from those of the measured ones. Code -1 stays."""
         if not self.determined:
             return codes
-        return np.stack(
-            [np.append(levels, -1).astype(np.int32)[codes[source]] for source, levels in self.sources]
-        )
+        return np.stack([np.append(levels, -1).astype(np.int32)[codes[source]] for source, levels in self.sources])
 
     def require_reviewed(self) -> None:
         """Refuse entries that a draft read from the rows and nobody has replaced by public knowledge."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,7 +44,8 @@ def sample_codes(copula: BinaryCopula | LatentModel, rows: int, seed: int) -> It
     for block, codes in enumerate(blocks):
         if allowed:
             # A stream of its own: a block's draw is the same with and without rules.
-            repair(codes, copula, allowed, np.random.Generator(np.random.SFC64(np.random.SeedSequence([seed, block, 2]))))
+            generator = np.random.Generator(np.random.SFC64(np.random.SeedSequence([seed, block, 2])))
+            repair(cast(NDArray[np.int32], codes), copula, allowed, generator)
         yield codes
 
 
@@ -134,7 +135,10 @@ def _redrawn(
 
 
 def _found(
-    domains: Mapping[int, NDArray[np.bool_]], allowed: Allowed, generator: np.random.Generator, draw: _Conditional | _Fresh
+    domains: Mapping[int, NDArray[np.bool_]],
+    allowed: Allowed,
+    generator: np.random.Generator,
+    draw: _Conditional | _Fresh,
 ) -> dict[int, int]:
     """Levels of a group of attributes that honor the rules, by search; likely levels are tried first."""
 
