@@ -125,7 +125,7 @@ class Model:
         guarded = "content" if certificate.neighbors == "replace-one" else "presence"
         lines = [
             f"Table '{schema.name}': {size}, {schema.n_attributes} attributes, {schema.n_levels} levels.",
-            f"Privacy spent: epsilon = {certificate.spent_epsilon:.4g}, delta = {certificate.delta:.3g}, "
+            f"{_claimed(certificate)}: epsilon = {certificate.spent_epsilon:.4g}, delta = {certificate.delta:.3g}, "
             f"for the {guarded} of any one row",
             f"  ({certificate.neighbors} neighbors, {certificate.mechanism} noise, "
             f"{certificate.composition} composition):",
@@ -206,6 +206,13 @@ class Model:
             "cuts": self.copula.cuts,
             "factor": self.copula.factor[np.tril_indices(self.measured_schema.n_levels)],
         }
+
+
+def _claimed(certificate: Certificate) -> str:
+    if certificate.claimed_by is None:
+        return "Privacy spent"
+    rounded = "; values rounded to whole counts" if certificate.rounded else ""
+    return f"Privacy claimed by the caller, not checked (measured by '{certificate.claimed_by}'{rounded})"
 
 
 def check_draw(rows: int | None, seed: int | None) -> tuple[int | None, int]:
@@ -300,6 +307,8 @@ def _require_types(document: Mapping[str, Any], certificate: Certificate) -> Non
         and known(stated.public_rows)
         and isinstance(document["settings"], dict)
         and isinstance(stated.versions, dict)
+        and isinstance(stated.claimed_by, str | None)
+        and type(stated.rounded) is bool
         and all(isinstance(text, str) for text in (stated.neighbors, stated.mechanism, stated.composition))
         and all(number(value) for value in (stated.epsilon, stated.delta, stated.spent_epsilon))
         and all(whole(entry.stage, 1) and whole(entry.tables, 1) for entry in stated.measurements)

@@ -68,10 +68,7 @@ def fit(
     composition = composition or ("advanced" if paper and mechanism == "laplace" else "tight")
     budget = Budget(epsilon=epsilon, delta=delta, neighbors=neighbors, mechanism=mechanism, composition=composition)
     schema.require_reviewed()
-    if dummies and schema.rules:
-        raise SchemaError(
-            "rules are about records, and dummies are single 0/1 columns. Leave out dummies or the rules."
-        )
+    _require_records(schema, dummies=dummies)
 
     charge = None
     if ledger is not None:
@@ -108,22 +105,31 @@ def measure_twice(vault: Vault, schema: Schema, budget: Budget) -> tuple[NoisyTa
 def fit_tables(
     measured: tuple[NoisyTables, ...],
     *,
-    method: Method,
+    method: Method = "auto",
     paper: bool = False,
     dummies: bool = False,
     progress: Progress = SILENT,
 ) -> Model:
-    """Fit a model to noisy tables: post-processing, at no privacy cost."""
+    """Fit a model to noisy tables, ours or another system's (`exchange`): post-processing, at no privacy cost."""
+    _one_of("method", method, get_args(Method))
+    _require_records(measured[0].schema.whole or measured[0].schema, dummies=dummies)
     estimates = with_known_zeros(pool(measured))
     settings = {"method": method, "preset": "paper" if paper else None}
     if method == "binary":
         progress.stage("fit")
         probabilities = plain(estimates) if paper else consistent(estimates)
-        copula = fit_binary(probabilities, dummies=dummies, weighted=not paper)
+        copula = settle(fit_binary(probabilities, dummies=dummies, weighted=not paper))
         return Model(measured=measured, copula=copula, n_rows=estimates.n_rows, settings=settings)
     kinds: tuple[Kind, ...] = ("mixture", "factor") if method == "auto" else (method,)
     latent, decisions = fit_auto(estimates, kinds=kinds, progress=progress)
     return Model(measured=measured, copula=settle(latent), n_rows=estimates.n_rows, settings=settings | decisions)
+
+
+def _require_records(schema: Schema, *, dummies: bool) -> None:
+    if dummies and schema.rules:
+        raise SchemaError(
+            "rules are about records, and dummies are single 0/1 columns. Leave out dummies or the rules."
+        )
 
 
 def _one_of(name: str, value: str, known: tuple[str, ...]) -> None:

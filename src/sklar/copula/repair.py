@@ -2,9 +2,8 @@
 
 Let G be the attributes that forbidden combinations are about. Records of a latent model come out as if the attributes
 outside G were drawn from the model as it is, and those of G from the model given the others and given that all rules
-hold. So whatever is said of attributes outside G is not touched; `settle` moves the model's probabilities within G so
-that, with the rules, its one-way tables are what they were without. Records of the binary copula are drawn whole, given
-that all rules hold.
+hold. So whatever is said of attributes outside G is not touched. Records of the binary copula are drawn whole, given
+that all rules hold. `settle` moves either so that, with the rules, its one-way tables are what they were without.
 
 A repair is a function of (copula, codes, generator) alone, so that a block is still one of (copula, seed, its number).
 """
@@ -13,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +21,10 @@ from sklar.copula.binary import BinaryCopula, draw_records, sample_binary
 from sklar.copula.latent import LatentModel, sample_latent
 from sklar.errors import ModelError
 from sklar.rules import Allowed, Effort, EffortError, constrained, groups, solve, violating
+from sklar.schema import Schema
+from sklar.tables import block_of_level
+
+Copula = TypeVar("Copula", BinaryCopula, LatentModel)
 
 # Fresh draws of a record before one is searched for. Fits learn that forbidden cells are empty, so few need a second.
 ROUNDS = 30
@@ -39,14 +42,17 @@ def sample_codes(copula: BinaryCopula | LatentModel, rows: int, seed: int) -> It
 
     A block depends on (copula, seed, its number, its rows) alone.
     """
-    blocks = sample_latent(copula, rows, seed) if isinstance(copula, LatentModel) else sample_binary(copula, rows, seed)
     allowed = copula.schema.allowed
-    for block, codes in enumerate(blocks):
+    for block, codes in enumerate(_drawn(copula, rows, seed)):
         if allowed:
             # A stream of its own: a block's draw is the same with and without rules.
             generator = np.random.Generator(np.random.SFC64(np.random.SeedSequence([seed, block, 2])))
-            repair(cast(NDArray[np.int32], codes), copula, allowed, generator)
+            repair(codes, copula, allowed, generator)
         yield codes
+
+
+def _drawn(copula: BinaryCopula | LatentModel, rows: int, seed: int) -> Iterator[NDArray[Any]]:
+    return sample_latent(copula, rows, seed) if isinstance(copula, LatentModel) else sample_binary(copula, rows, seed)
 
 
 def repair(
@@ -157,37 +163,53 @@ def _found(
     return found
 
 
-def settle(model: LatentModel) -> LatentModel:
-    """The model with probabilities moved so that, with the rules, its one-way tables are what they were without them.
+def settle(copula: Copula) -> Copula:
+    """The copula moved so that, with the rules, its one-way tables are what they were without them.
 
-    Fixed simulated rows show how far a repair moves each level; that level's probability is moved back by the same
-    factor in all components.
+    Fixed simulated rows show how far a repair moves each level. The level's probability is moved back by the same
+    factor: in all components of a latent model, for the attributes in rules, which alone a repair moves; in the margins
+    that a binary copula draws by, for all attributes.
     """
-    allowed, offsets = model.schema.allowed, model.schema.offsets
+    allowed = copula.schema.allowed
     if not allowed:
-        return model
-    wanted = model.probabilities.mean(axis=0, dtype=np.float64)
+        return copula
+    wanted = _margins(copula)
     for round_ in range(_SETTLE_ROUNDS):
-        present = model.probabilities.mean(axis=0, dtype=np.float64) + _moved(model, allowed, _SETTLE_SEED + round_)
-        probabilities = model.probabilities.astype(np.float64)
-        for i in constrained(allowed):
-            own = slice(offsets[i], offsets[i + 1])
-            step = np.divide(wanted[own], present[own], out=np.ones(own.stop - own.start), where=present[own] > 0)
-            probabilities[:, own] *= np.clip(step, 1 / _LARGEST_STEP, _LARGEST_STEP)
-            probabilities[:, own] /= probabilities[:, own].sum(axis=1, keepdims=True)
-        model = replace(model, probabilities=probabilities.astype(np.float32))
-    return model
+        present = _margins(copula) + _moved(copula, allowed, _SETTLE_SEED + round_)
+        step = np.divide(wanted, present, out=np.ones_like(wanted), where=present > 0)
+        copula = _times(copula, np.clip(step, 1 / _LARGEST_STEP, _LARGEST_STEP), allowed)
+    return copula
 
 
-def _moved(model: LatentModel, allowed: Allowed, seed: int) -> NDArray[np.float64]:
+def _margins(copula: BinaryCopula | LatentModel) -> NDArray[np.float64]:
+    """Probabilities of levels before any repair, shape (d,)."""
+    if isinstance(copula, LatentModel):
+        return np.asarray(copula.probabilities.mean(axis=0, dtype=np.float64))
+    return _normalized(copula.levels, copula.schema)
+
+
+def _times(copula: Copula, step: NDArray[np.float64], allowed: Allowed) -> Copula:
+    """The copula with levels so many times as likely, shape (d,)."""
+    if isinstance(copula, BinaryCopula):
+        return replace(copula, levels=_normalized(copula.levels * step, copula.schema))
+    own = np.isin(block_of_level(copula.schema), constrained(allowed))
+    moved = _normalized(copula.probabilities.astype(np.float64) * np.where(own, step, 1.0), copula.schema)
+    return replace(copula, probabilities=np.where(own, moved, copula.probabilities).astype(np.float32))
+
+
+def _normalized(weights: NDArray[np.float64], schema: Schema) -> NDArray[np.float64]:
+    """Weights of levels, shape (..., d), that sum to one within each attribute."""
+    totals = np.add.reduceat(weights, schema.offsets[:-1], axis=-1)
+    return np.asarray(weights / totals[..., block_of_level(schema)])
+
+
+def _moved(copula: BinaryCopula | LatentModel, allowed: Allowed, seed: int) -> NDArray[np.float64]:
     """What a repair adds to the probability of each level, shape (d,)."""
-    offsets, sizes = model.schema.offsets, model.schema.sizes
-    moved = np.zeros(model.schema.n_levels)
+    offsets, d = copula.schema.offsets[:-1, None], copula.schema.n_levels
+    moved = np.zeros(d)
     generator = np.random.Generator(np.random.SFC64(seed))
-    for codes in sample_latent(model, _SETTLE_ROWS, seed):
-        before = codes.copy()
-        repair(codes, model, allowed, generator)
-        for i in constrained(allowed):
-            counts = [np.bincount(each[i], minlength=sizes[i]) for each in (codes, before)]
-            moved[offsets[i] : offsets[i + 1]] += (counts[0] - counts[1]) / _SETTLE_ROWS
+    for codes in _drawn(copula, _SETTLE_ROWS, seed):
+        before = np.bincount((codes + offsets).ravel(), minlength=d)
+        repair(codes, copula, allowed, generator)
+        moved += (np.bincount((codes + offsets).ravel(), minlength=d) - before) / _SETTLE_ROWS
     return moved

@@ -22,7 +22,7 @@ from sklar.report import page, svg
 from sklar.report.page import Section, paragraph, short, text
 from sklar.rules import rule_text
 from sklar.schema import Attribute, Schema
-from sklar.tables import above_diagonal
+from sklar.tables import Certificate, above_diagonal
 
 # What keeps the page readable, and below 5 MB, however wide the table is.
 MAX_CHARTS = 48
@@ -71,7 +71,7 @@ def publishable(model: Model, *, file_name: str = "MODEL.sklar") -> str:
         [
             ("Rows", size),
             ("Attributes", f"{schema.n_attributes:,}"),
-            ("Privacy spent, ε", epsilon),
+            ("Privacy spent, ε" if certificate.claimed_by is None else "Privacy claimed, ε", epsilon),
             ("Chance of failure, δ", _one_in(certificate.delta)),
             ("Typical error of a simple count", f"± {_rms(_margin_sd(model)):,.0f} rows"),
             *(
@@ -175,6 +175,8 @@ def _rms(values: NDArray[np.float64]) -> float:
 
 
 def _one_in(chance: float) -> str:
+    if chance == 0:
+        return "none"
     number = 1 / chance
     for unit, name in ((1e12, "trillion"), (1e9, "billion"), (1e6, "million")):
         if number >= unit:
@@ -249,7 +251,8 @@ def _promise(model: Model) -> Section:
     return Section(
         anchor="privacy",
         title="The privacy promise, in plain words",
-        body=paragraph(
+        body=_claimed(certificate)
+        + paragraph(
             "Suppose you are in the table.",
             "<b>Whatever anyone sees in this release, they would have seen with almost the same probability if "
             "the table "
@@ -280,6 +283,22 @@ def _promise(model: Model) -> Section:
     )
 
 
+def _claimed(certificate: Certificate) -> str:
+    """A warning where the tables were measured by somebody else."""
+    if certificate.claimed_by is None:
+        return ""
+    rounded = " Their values were rounded to whole counts." if certificate.rounded else ""
+    return (
+        '<div class="note">'
+        + paragraph(
+            "<b>Claimed by the caller, not checked.</b> The noisy tables were not measured by Sklar but by "
+            f"“{text(certificate.claimed_by)}”. What this page says of noise and privacy is what the caller "
+            f"states.{rounded}"
+        )
+        + "</div>\n"
+    )
+
+
 def _budget(model: Model) -> Section:
     certificate = model.certificate
     power = 2.0 if certificate.mechanism == "gaussian" else 1.0
@@ -305,8 +324,9 @@ def _budget(model: Model) -> Section:
         title="Where the privacy budget went",
         body=paragraph(
             f"A total of ε = {certificate.epsilon:.4g} was allowed and ε = {certificate.spent_epsilon:.4g} "
-            f"was spent, at δ = {certificate.delta:.3g}.",
-            later if stages > 1 else "",
+            f"{'was' if certificate.claimed_by is None else 'is said to have been'} spent, at δ = "
+            f"{certificate.delta:.3g}.",
+            later if stages > 1 and certificate.claimed_by is None else "",
         )
         + page.table(
             ["Stage", "What was measured", "Tables", f"Noise on a count ({word})", "Share of the cost"],
@@ -315,7 +335,8 @@ def _budget(model: Model) -> Section:
             numeric=(2, 3, 4),
         )
         + paragraph(
-            f"Noise: exact discrete {'Gaussian' if power == 2 else 'Laplace'}. Composition: "
+            f"Noise: {'exact discrete ' if certificate.claimed_by is None else 'claimed to be '}"
+            f"{'Gaussian' if power == 2 else 'Laplace'}. Composition: "
             f"{text(certificate.composition)}. "
             f"Neighboring tables: {text(certificate.neighbors)}. The certificate in the model file lists every "
             "scale, so "
@@ -662,7 +683,8 @@ def _citing(model: Model, file_name: str) -> Section:
             ["What", "Value"],
             [
                 ["Schema, SHA-256", certificate.schema_sha256],
-                ["Mechanism", f"discrete {certificate.mechanism}"],
+                *([["Measured by (not checked)", certificate.claimed_by]] if certificate.claimed_by else []),
+                ["Mechanism", f"discrete {certificate.mechanism}" if certificate.versions else certificate.mechanism],
                 ["Composition", certificate.composition],
                 ["Neighbors", certificate.neighbors],
                 *([f"Version of {name}", number] for name, number in sorted(certificate.versions.items())),
