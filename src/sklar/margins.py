@@ -8,7 +8,7 @@ independence as far as its known noise asks for.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -78,17 +78,6 @@ def pool(measured: Sequence[NoisyTables]) -> Estimates:
         pairs=pairs,
         pair_sd=pair_sd,
     )
-
-
-def with_known_zeros(estimates: Estimates) -> Estimates:
-    """The same, with zero where the schema's rules forbid a combination: public knowledge, without noise."""
-    offsets, allowed = estimates.schema.offsets, estimates.schema.allowed
-    if not allowed:
-        return estimates
-    pairs = estimates.pairs.copy()
-    for (i, j), free in allowed.items():
-        pairs[offsets[i] : offsets[i + 1], offsets[j] : offsets[j + 1]] *= free
-    return replace(estimates, pairs=pairs)
 
 
 def plain(estimates: Estimates) -> Probabilities:

@@ -16,7 +16,7 @@ from sklar.copula.thinning import fit_auto
 from sklar.denoise import interactions
 from sklar.errors import BudgetError, SchemaError
 from sklar.ledger import Ledger
-from sklar.margins import consistent, margins, plain, pool, with_known_zeros
+from sklar.margins import consistent, margins, plain, pool
 from sklar.model import Model
 from sklar.plan import plan_second, plan_stages, plan_tables
 from sklar.private.measure import Vault, open_vault
@@ -113,7 +113,7 @@ def fit_tables(
     """Fit a model to noisy tables, ours or another system's (`exchange`): post-processing, at no privacy cost."""
     _one_of("method", method, get_args(Method))
     _require_records(measured[0].schema.whole or measured[0].schema, dummies=dummies)
-    estimates = with_known_zeros(pool(measured))
+    estimates = pool(measured)
     settings = {"method": method, "preset": "paper" if paper else None}
     if method == "binary":
         progress.stage("fit")
@@ -122,6 +122,7 @@ def fit_tables(
         return Model(measured=measured, copula=copula, n_rows=estimates.n_rows, settings=settings)
     kinds: tuple[Kind, ...] = ("mixture", "factor") if method == "auto" else (method,)
     latent, decisions = fit_auto(estimates, kinds=kinds, progress=progress)
+    # Forbidden cells keep their noisy counts in the fit: thinning needs every count to carry the noise that it states.
     return Model(measured=measured, copula=settle(latent), n_rows=estimates.n_rows, settings=settings | decisions)
 
 

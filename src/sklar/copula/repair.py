@@ -26,12 +26,12 @@ from sklar.tables import block_of_level
 
 Copula = TypeVar("Copula", BinaryCopula, LatentModel)
 
-# Fresh draws of a record before one is searched for. Fits learn that forbidden cells are empty, so few need a second.
+# Fresh draws of a record before one is searched for. Fits see that forbidden cells are all but empty: few need many.
 ROUNDS = 30
 _CHUNK = 1024
 _EFFORT = 200_000
 
-_SETTLE_ROUNDS = 4
+_SETTLE_ROUNDS = 6
 _SETTLE_ROWS = 1 << 16
 _SETTLE_SEED = 20_260_301
 _LARGEST_STEP = 2.0
