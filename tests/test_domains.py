@@ -409,3 +409,33 @@ def test_levels_are_refused_where_they_are_not_found_yet() -> None:
 
     with pytest.raises(SchemaError, match="domains are private and a release has yet to find them: town, income"):
         encode(TABLE.to_batches()[0], SCHEMA)
+
+
+RULES = """
+[attributes.ward]
+type = "categorical"
+values = ["x", "y"]
+
+[attributes.floor]
+type = "categorical"
+values = ["1", "2"]
+
+[[rules]]
+attribute = "floor"
+determined_by = "ward"
+map = { x = "1", y = "2" }
+"""
+
+
+def test_rules_and_private_domains_go_together_but_not_on_one_attribute() -> None:
+    schema = Schema.from_toml(TOML + RULES)
+    ward = ["x" if row % 2 else "y" for row in range(N)]
+    table = TABLE.append_column("ward", pa.array(ward)).append_column("floor", pa.array(["1"] * N))
+    model = sklar.fit(table, schema, epsilon=4.0, method="binary")
+    rows = model.sample(200, seed=1).to_pylist()
+    assert all((row["ward"] == "x") == (row["floor"] == "1") for row in rows)
+    assert model.schema.rules == schema.rules
+    assert "Ahausen" in model.schema.attribute("town").values
+    rule = '[[rules]]\nforbid = { town = "Ahausen", smoker = "true" }'
+    with pytest.raises(SchemaError, match="the domain of 'town' is private: no rule can name its levels"):
+        Schema.from_toml(f"{TOML}\n{rule}")

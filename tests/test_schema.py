@@ -314,7 +314,7 @@ def test_an_edge_that_is_no_day_or_out_of_range_is_refused(edge: object) -> None
         ("", "the schema lists no attributes. Add [attributes.NAME] for each column to release."),
         ("[attributes]", "the schema lists no attributes. Add [attributes.NAME] for each column to release."),
         ("attributes = 3", "the schema lists no attributes. Add [attributes.NAME] for each column to release."),
-        ("[atributes.a]", "schema: unknown key 'atributes'. Known keys are attributes, table."),
+        ("[atributes.a]", "schema: unknown key 'atributes'. Known keys are attributes, rules, table."),
         ("table = 3", "[table] must be a table of settings. Write [table] and name = '...' below it."),
         ("[table]\ntitle = 'x'", "[table]: unknown key 'title'. Known keys are name."),
         ("[table]\nname = ''", "[table] name must be a text that is not empty, got ''."),

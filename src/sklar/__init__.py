@@ -29,9 +29,10 @@ if TYPE_CHECKING:
         SchemaError,
         SklarError,
     )
+    from sklar.exchange import read_tables, write_tables
     from sklar.forecasting import forecast
     from sklar.model import Model, load
-    from sklar.release import fit
+    from sklar.release import fit, fit_tables
     from sklar.schema import Attribute, Schema
     from sklar.tables import Certificate, NoisyTables
 
@@ -52,8 +53,11 @@ __all__ = [
     "SchemaError",
     "SklarError",
     "fit",
+    "fit_tables",
     "forecast",
     "load",
+    "read_tables",
+    "write_tables",
 ]
 
 # Where each name lives. Loaded on first use: `import sklar` and `sklar --help` must not wait for numba or Arrow.
@@ -74,8 +78,11 @@ _HOMES = {
     "SchemaError": "errors",
     "SklarError": "errors",
     "fit": "release",
+    "fit_tables": "release",
     "forecast": "forecasting",
     "load": "model",
+    "read_tables": "exchange",
+    "write_tables": "exchange",
 }
 
 

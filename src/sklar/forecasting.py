@@ -42,9 +42,10 @@ _WIDTH = 16
 class Forecast:
     """Expected errors of one release.
 
-    `one_way_sd`, shape (m,), is the standard error of a count of each attribute's levels, averaged over the direct
-    table and the sums of two-way tables; `pair_sd`, shape (m (m - 1) / 2,), that of a cell of each two-way table, over
-    both stages. `split` is the share of the privacy cost (of the sum of 1 / scale^2) by purpose.
+    The schema is the measured part of the one that was asked about. `one_way_sd`, shape (m,), is the standard error of
+    a count of each attribute's levels, averaged over the direct table and the sums of two-way tables; `pair_sd`, shape
+    (m (m - 1) / 2,), that of a cell of each two-way table, over both stages. `split` is the share of the privacy cost
+    (of the sum of 1 / scale^2) by purpose.
     """
 
     schema: Schema
@@ -149,7 +150,8 @@ def forecast(
 ) -> Forecast:
     """Expected errors of a release with these settings. Spends nothing and looks at no data.
 
-    Under add-remove the number of rows is not public, and `rows` is the custodian's guess.
+    Under add-remove the number of rows is not public, and `rows` is the custodian's guess. Attributes that the schema's
+    rules determine are not measured and have no line of their own.
 
     >>> schema = Schema.from_toml('[attributes.smoker]\\ntype = "boolean"')
     >>> round(forecast(schema, rows=1000, epsilon=1.0).one_way_error, 1)
@@ -160,6 +162,7 @@ def forecast(
     if method not in get_args(Method):
         raise BudgetError(f"method must be one of {', '.join(get_args(Method))}, got {method!r}.")
     budget = Budget(epsilon=epsilon, delta=delta, neighbors=neighbors)
+    schema = schema.measured
     search = plan_search(schema, budget) if schema.private_domains else None
     rest = None if search is None else search.rest
     if method == "binary":
@@ -240,6 +243,9 @@ def table_lines(forecasts: Sequence[Forecast]) -> list[str]:
         f"{'pairs mostly':>12}",
         f"{'':>8}  {'one-way':>13} {'two-way':>13}  {'one-way':>16} {'two-way':>15}  {'noise':>12}  two-way error",
     ]
+    if schema.whole is not None:
+        left_out = ", ".join(f"'{name}' (by '{by}')" for name, by in schema.whole.determined.items())
+        lines.insert(1, f"Not measured, because rules determine them: {left_out}.")
     top = max(each.pair_error for each in forecasts) or 1.0
     for each in forecasts:
         noisy = f"{len(each.mostly_noise):,} of {n_pairs:,}"

@@ -23,8 +23,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from sklar.budget import MAX_SCALE, MIN_SCALE
-from sklar.copula.binary import BinaryCopula, Repairs, sample_binary
-from sklar.copula.latent import LatentModel, sample_latent
+from sklar.copula.binary import BinaryCopula, Repairs
+from sklar.copula.latent import LatentModel
+from sklar.copula.repair import sample_codes
 from sklar.decode import decode, decode_dummies, dummy_schema, record_schema
 from sklar.errors import ModelError, SklarError
 from sklar.output import SUFFIXES, check_target, replacing, write_batches
@@ -60,6 +61,11 @@ class Model:
     @property
     def schema(self) -> Schema:
         """What is publicly known of the table."""
+        return self.copula.schema.whole or self.copula.schema
+
+    @property
+    def measured_schema(self) -> Schema:
+        """The part of it that was measured: all but the attributes that others determine."""
         return self.copula.schema
 
     @property
@@ -90,14 +96,13 @@ class Model:
         return self._batches(self.n_rows if rows is None else rows, seed)
 
     def _batches(self, rows: int, seed: int) -> Iterator[pa.RecordBatch]:
-        sample = sample_binary if isinstance(self.copula, BinaryCopula) else sample_latent
-        for block, drawn in enumerate(sample(self.copula, rows, seed)):  # type: ignore[arg-type]
+        for block, drawn in enumerate(sample_codes(self.copula, rows, seed)):
             if self.dummies:
                 yield decode_dummies(drawn.view(np.bool_), self.schema)
             else:
                 # A stream of its own, so that where a value lies in its bin says nothing about the copula's draw.
                 generator = np.random.Generator(np.random.SFC64(np.random.SeedSequence([seed, block, 1])))
-                yield decode(drawn.astype(np.int32, copy=False), self.schema, generator)
+                yield decode(self.schema.complete(drawn), self.schema, generator)
 
     def write(
         self, path: str | Path, rows: int | None = None, *, seed: int | None = None, progress: Progress = SILENT
@@ -123,7 +128,7 @@ class Model:
         guarded = "content" if certificate.neighbors == "replace-one" else "presence"
         lines = [
             f"Table '{schema.name}': {size}, {schema.n_attributes} attributes, {schema.n_levels} levels.",
-            f"Privacy spent: epsilon = {certificate.spent_epsilon:.4g}, delta = {certificate.delta:.3g}, "
+            f"{_claimed(certificate)}: epsilon = {certificate.spent_epsilon:.4g}, delta = {certificate.delta:.3g}, "
             f"for the {guarded} of any one row",
             f"  ({certificate.neighbors} neighbors, {certificate.mechanism} noise, "
             f"{certificate.composition} composition):",
@@ -141,7 +146,15 @@ class Model:
             tables = f"{sum(entry.tables for entry in entries):,} " if order else ""
             spread = scales[0] if len(scales) == 1 else f"{scales[0]} to {scales[-1]}"
             lines.append(f"  stage {stage}: {tables}{entries[0].what}, noise of scale {spread} a count")
-        return [*lines, *self._fitted()]
+        return [*lines, *self._ruled(), *self._fitted()]
+
+    def _ruled(self) -> list[str]:
+        """What the schema's rules say of every record."""
+        rules, left_out = self.schema.rules, self.schema.determined
+        lines = [f"Rules: '{name}' is determined by '{by}' and was not measured." for name, by in left_out.items()]
+        if len(rules) > len(left_out):
+            lines.append(f"Rules: {len(rules) - len(left_out):,} forbidden combinations; no record holds one.")
+        return lines
 
     def _fitted(self) -> list[str]:
         settings = self.settings
@@ -189,7 +202,7 @@ class Model:
                 archive.writestr(_member(f"{name}.npy"), buffer.getbuffer(), compresslevel=_LEVEL)
 
     def _arrays(self) -> dict[str, NDArray[Any]]:
-        where = above_diagonal(self.schema)
+        where = above_diagonal(self.measured_schema)
         arrays: dict[str, NDArray[Any]] = {}
         for stage, tables in enumerate(self.measured, start=1):
             arrays[f"stage{stage}_one_way"] = tables.one_way
@@ -201,8 +214,15 @@ class Model:
         return arrays | {
             "levels": self.copula.levels,
             "cuts": self.copula.cuts,
-            "factor": self.copula.factor[np.tril_indices(self.schema.n_levels)],
+            "factor": self.copula.factor[np.tril_indices(self.measured_schema.n_levels)],
         }
+
+
+def _claimed(certificate: Certificate) -> str:
+    if certificate.claimed_by is None:
+        return "Privacy spent"
+    rounded = "; values rounded to whole counts" if certificate.rounded else ""
+    return f"Privacy claimed by the caller, not checked (measured by '{certificate.claimed_by}'{rounded})"
 
 
 def check_draw(rows: int | None, seed: int | None) -> tuple[int | None, int]:
@@ -250,7 +270,7 @@ def _read(archive: zipfile.ZipFile) -> Model:
         raise ModelError(
             f"it has format version {document.get('version')!r}, not {VERSION}. Use the Sklar that wrote it."
         )
-    schema = Schema.from_dict(document["schema"])
+    schema = Schema.from_dict(document["schema"]).measured
 
     def array(name: str, kind: type[np.generic], size: int) -> NDArray[Any]:
         return _read_array(archive, name, np.dtype(kind), size)
@@ -297,6 +317,8 @@ def _require_types(document: Mapping[str, Any], certificate: Certificate) -> Non
         and known(stated.public_rows)
         and isinstance(document["settings"], dict)
         and isinstance(stated.versions, dict)
+        and isinstance(stated.claimed_by, str | None)
+        and type(stated.rounded) is bool
         and all(isinstance(text, str) for text in (stated.neighbors, stated.mechanism, stated.composition))
         and all(number(value) for value in (stated.epsilon, stated.delta, stated.spent_epsilon))
         and all(whole(entry.stage, 1) and whole(entry.tables, 1) for entry in stated.measurements)

@@ -267,6 +267,14 @@ def resolve(node: Node, schema: Schema) -> Expression:
     return Atom(attribute=index, levels=levels)
 
 
+def traced(expression: Expression, schema: Schema) -> Expression:
+    """The same predicate over the measured attributes: what a rule determines, by the attribute that determines it."""
+    if isinstance(expression, Atom):
+        source, levels = schema.sources[expression.attribute]
+        return Atom(attribute=source, levels=expression.levels[levels])
+    return Combined(operator=expression.operator, parts=tuple(traced(part, schema) for part in expression.parts))  # type: ignore[arg-type]
+
+
 def _names(token: Token, schema: Schema) -> bool:
     return token.kind == "name" or (token.kind == "word" and token.text in schema.names)
 

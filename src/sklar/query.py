@@ -8,6 +8,9 @@ What is counted are rows that have a level of the attributes asked about. A row 
 attribute is missing from sums over that attribute's levels, by how much no noisy table can tell well enough. So such a
 sum is used only where the schema gives every value a level (it declares `missing` or `other`), or where the caller
 vouches that the table is `complete`: that every row has a level of every attribute.
+
+An attribute that a rule of the schema determines has no table of its own: it is answered from the table of the one that
+determines it, as sums over the levels that give the level asked about. Forbidden combinations are answered as measured.
 """
 
 from __future__ import annotations
@@ -22,9 +25,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sklar.copula.binary import BinaryCopula, sample_binary
-from sklar.copula.latent import LatentModel, sample_latent
-from sklar.predicate import Atom, Expression, QueryError, attributes_of, evaluate, parse, resolve
+from sklar.copula.latent import LatentModel
+from sklar.copula.repair import sample_codes
+from sklar.predicate import Atom, Expression, QueryError, attributes_of, evaluate, parse, resolve, traced
+from sklar.rules import constrained
 from sklar.schema import Schema
 from sklar.tables import NoisyTables
 
@@ -118,24 +122,36 @@ def estimate(
     One attribute: the direct table and the sums of its two-way tables, averaged by inverse variance. Two: their own
     table, averaged over stages.
     """
-    schema = measured[0].schema
+    schema = measured[0].schema.whole or measured[0].schema
     _check_level(level)
     if len(names) not in (1, 2) or len(set(names)) != len(names):
         raise QueryError(
             f"one or two different attributes have a measured table, got {len(names)}: {', '.join(names) or 'none'}. "
             "Count wider tables in synthetic rows: model.sample()."
         )
-    where = [schema.names.index(schema.attribute(name).name) for name in names]
+    asked = [schema.names.index(schema.attribute(name).name) for name in names]
+    sources = [schema.sources[i] for i in asked]
+    where = sorted({source for source, _ in sources})
     views = _views(measured, where, complete=complete)
     weights = _weights(views)
-    counts = np.sum([weight * view.cells for weight, view in zip(weights, views, strict=True)], axis=0)
-    sd = math.sqrt(sum(weight**2 * view.variance for weight, view in zip(weights, views, strict=True)))
-    half = sd * _quantile(level, measured, views, weights, 1)
+    cells = np.sum([weight * view.cells for weight, view in zip(weights, views, strict=True)], axis=0)
+    variance = sum(weight**2 * view.variance for weight, view in zip(weights, views, strict=True))
+    # Where each measured cell stands in the table asked for; a cell of it may be the sum of several, or of none.
+    place = np.ix_(*(np.arange(size) for size in cells.shape))
+    into = tuple(levels[place[where.index(source)]] for source, levels in sources)
+    shape = tuple(schema.attributes[i].n_levels for i in asked)
+    counts, summed = np.zeros(shape), np.zeros(shape, dtype=np.int64)
+    np.add.at(counts, into, cells)
+    np.add.at(summed, into, 1)
+    sd = np.sqrt(variance * summed)
+    sizes, which = np.unique(summed, return_inverse=True)
+    reach = np.array([_quantile(level, measured, views, weights, int(size)) for size in sizes])
+    half = sd * reach[which].reshape(shape)
     return Estimate(
         names=names,
-        levels=tuple(schema.attributes[i].levels for i in where),
+        levels=tuple(schema.attributes[i].levels for i in asked),
         counts=counts,
-        standard_errors=np.full(counts.shape, sd),
+        standard_errors=sd,
         low=counts - half,
         high=counts + half,
         level=level,
@@ -147,6 +163,8 @@ def answer(model: Model, predicate: str, *, level: float = DEFAULT_LEVEL, comple
     schema, n = model.schema, model.n_rows
     _check_level(level)
     expression = resolve(parse(predicate), schema)
+    names = tuple(schema.names[i] for i in attributes_of(expression))
+    expression, schema = traced(expression, schema), model.measured_schema
     where = attributes_of(expression)
     shares, by = _synthetic(model, expression, where)
     direct: dict[str, Any] = dict.fromkeys(("estimate", "standard_error", "low", "high"))
@@ -163,7 +181,7 @@ def answer(model: Model, predicate: str, *, level: float = DEFAULT_LEVEL, comple
         }
     return Answer(
         predicate=predicate.strip(),
-        attributes=tuple(schema.names[i] for i in where),
+        attributes=names,
         n_rows=n,
         level=level,
         synthetic=n * shares,
@@ -326,16 +344,16 @@ def _laplace_quantile(level: float, sds: tuple[float, ...], terms: tuple[int, ..
 
 def _synthetic(model: Model, expression: Expression, where: Sequence[int]) -> tuple[float, str]:
     """The share of synthetic rows that satisfy a predicate, and how it was found."""
-    copula = model.copula
-    if isinstance(copula, LatentModel):
+    copula, schema = model.copula, model.measured_schema
+    # Given the attributes that no rule forbids anything of, the model is as it was fitted; the others are drawn again.
+    if isinstance(copula, LatentModel) and not set(where) & set(constrained(schema.allowed)):
         share = _expected_share(copula, expression, where)
         if share is not None:
             return share, "the model's exact expectation"
     rows = min(model.n_rows, _MAX_SAMPLED)
-    draws = sample_latent(copula, rows, _SAMPLE_SEED) if isinstance(copula, LatentModel) else _binary(copula, rows)
-    dummies, offsets = model.dummies, model.schema.offsets
+    dummies, offsets = model.dummies, schema.offsets
     held = 0
-    for block in draws:
+    for block in sample_codes(copula, rows, _SAMPLE_SEED):
 
         def atom(leaf: Atom, block: NDArray[Any] = block) -> NDArray[np.bool_]:
             if dummies:
@@ -345,10 +363,6 @@ def _synthetic(model: Model, expression: Expression, where: Sequence[int]) -> tu
 
         held += int(np.count_nonzero(evaluate(expression, atom)))
     return held / rows, f"counted in {rows:,} rows drawn with seed {_SAMPLE_SEED}"
-
-
-def _binary(copula: BinaryCopula, rows: int) -> Any:
-    return sample_binary(copula, rows, _SAMPLE_SEED)
 
 
 def _expected_share(copula: LatentModel, expression: Expression, where: Sequence[int]) -> float | None:

@@ -11,9 +11,10 @@ import numpy as np
 from sklar.budget import DEFAULT_DELTA, Budget, Composition, Mechanism, Neighbors
 from sklar.copula.binary import fit_binary
 from sklar.copula.latent import Kind
+from sklar.copula.repair import settle
 from sklar.copula.thinning import fit_auto
 from sklar.denoise import interactions
-from sklar.errors import BudgetError
+from sklar.errors import BudgetError, SchemaError
 from sklar.ledger import Ledger
 from sklar.margins import consistent, margins, plain, pool
 from sklar.model import Model
@@ -53,7 +54,8 @@ def fit(
     alone, `binary` is the paper's copula over dummies. The preset `paper` is the paper's mechanism, soundly read:
     binary copula, Laplace noise, advanced composition, equal shares, no consistency step; what is given beside it wins.
     `dummies` gives the paper's 0/1 output instead of valid records. A `ledger` is charged for the whole release, under
-    the name `dataset` (by default the schema's), before any noise is drawn; it refuses what would overspend.
+    the name `dataset` (by default the schema's), before any noise is drawn; it refuses what would overspend. Attributes
+    that the schema's rules determine are not measured; every record honors all rules.
     """
     paper = preset == "paper"
     if preset is not None:
@@ -66,6 +68,7 @@ def fit(
     composition = composition or ("advanced" if paper and mechanism == "laplace" else "tight")
     budget = Budget(epsilon=epsilon, delta=delta, neighbors=neighbors, mechanism=mechanism, composition=composition)
     schema.require_reviewed()
+    _require_records(schema, dummies=dummies)
 
     charge = None
     if ledger is not None:
@@ -75,6 +78,7 @@ def fit(
     elif dataset is not None:
         raise BudgetError(f"a data set is a name in a ledger, got dataset='{dataset}' and no ledger. Give both.")
 
+    schema = schema.measured
     vault = open_vault(data, schema, budget, charge=charge, progress=progress)
     schema = vault.schema
     progress.stage("measure")
@@ -104,22 +108,32 @@ def measure_twice(vault: Vault, schema: Schema, budget: Budget) -> tuple[NoisyTa
 def fit_tables(
     measured: tuple[NoisyTables, ...],
     *,
-    method: Method,
+    method: Method = "auto",
     paper: bool = False,
     dummies: bool = False,
     progress: Progress = SILENT,
 ) -> Model:
-    """Fit a model to noisy tables: post-processing, at no privacy cost."""
+    """Fit a model to noisy tables, ours or another system's (`exchange`): post-processing, at no privacy cost."""
+    _one_of("method", method, get_args(Method))
+    _require_records(measured[0].schema.whole or measured[0].schema, dummies=dummies)
     estimates = pool(measured)
     settings = {"method": method, "preset": "paper" if paper else None}
     if method == "binary":
         progress.stage("fit")
         probabilities = plain(estimates) if paper else consistent(estimates)
-        copula = fit_binary(probabilities, dummies=dummies, weighted=not paper)
+        copula = settle(fit_binary(probabilities, dummies=dummies, weighted=not paper))
         return Model(measured=measured, copula=copula, n_rows=estimates.n_rows, settings=settings)
     kinds: tuple[Kind, ...] = ("mixture", "factor") if method == "auto" else (method,)
     latent, decisions = fit_auto(estimates, kinds=kinds, progress=progress)
-    return Model(measured=measured, copula=latent, n_rows=estimates.n_rows, settings=settings | decisions)
+    # Forbidden cells keep their noisy counts in the fit: thinning needs every count to carry the noise that it states.
+    return Model(measured=measured, copula=settle(latent), n_rows=estimates.n_rows, settings=settings | decisions)
+
+
+def _require_records(schema: Schema, *, dummies: bool) -> None:
+    if dummies and schema.rules:
+        raise SchemaError(
+            "rules are about records, and dummies are single 0/1 columns. Leave out dummies or the rules."
+        )
 
 
 def _one_of(name: str, value: str, known: tuple[str, ...]) -> None:

@@ -2,7 +2,7 @@
 
 A schema is written from public knowledge, never from the rows: the domain it states is covered in full by every noised
 table, so it must not depend on who is in the data. Level codes are the schema's order: listed values (or bins), then
-`missing`, then `other`.
+`missing`, then `other`. Rules between attributes (`rules`) are public knowledge too.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import math
 import re
 import sys
 import tomllib
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -25,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sklar.errors import SchemaError
+from sklar.rules import Allowed, Determined, Rule, allowed_pairs, describe_rule, forbidden_rules, parse_rules, sources
 
 Kind = Literal["categorical", "boolean", "integer", "real", "date", "datetime"]
 Outside = Literal["clip", "missing"]
@@ -134,13 +136,51 @@ class Attribute:
             return (_EPOCH + int(edge) * _MICROSECOND).isoformat()
         return str(edge)
 
+    def level_code(self, where: str, value: object) -> int:
+        """The code of the level that a rule names: by its name, as a category, or as a number or day that is a bin.
+
+        >>> Attribute(name="age", kind="integer", edges=(0, 18, 65, 66)).level_code("rule 1", 65)
+        2
+        """
+        text = str(value).lower() if isinstance(value, bool) else str(value)
+        if isinstance(value, dt.date):
+            text = value.isoformat()
+        if text in self.levels:
+            return self.levels.index(text)
+        edge = parse_edge(text, self.kind) if self.kind in BINNED and not isinstance(value, bool) else None
+        if edge is None or not self.edges[0] <= edge <= self.edges[-1]:
+            shown = ", ".join(f"'{level}'" for level in self.levels[:12])
+            more = " and others" if self.n_levels > 12 else ""
+            raise SchemaError(f"{where}: '{self.name}' has no level {value!r}. Its levels are {shown}{more}.")
+        code = min(bisect_right(self.edges, edge) - 1, self.n_values - 1)
+        if self.kind not in ("integer", "date") or self.edges[code + 1] - self.edges[code] != 1:
+            raise SchemaError(
+                f"{where}: {value} lies within the bin {self.levels[code]} of '{self.name}', and rules are about whole "
+                f"bins. Write '{self.levels[code]}', or give it a bin of its own."
+            )
+        return code
+
+    def edge_index(self, where: str, value: object) -> int:
+        """Which edge a rule's range begins or ends at."""
+        if self.kind not in BINNED:
+            raise SchemaError(f"{where}: '{self.name}' is {self.kind} and has no range. List its levels.")
+        edge = _edge(f"{where}: '{self.name}'", self.kind, value)
+        if edge not in self.edges:
+            raise SchemaError(f"{where}: a range of '{self.name}' must begin and end at its edges, got {value!r}.")
+        return self.edges.index(edge)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schema:
-    """The public description of a table: its name and its attributes, in the order of the release."""
+    """The public description of a table: its name, its attributes, in the order of the release, and rules between them.
+
+    `whole` is the schema that this one is the measured part of, where rules leave attributes out of the measurement.
+    """
 
     name: str
     attributes: tuple[Attribute, ...]
+    rules: tuple[Rule, ...] = ()
+    whole: Schema | None = None
 
     @classmethod
     def load(cls, path: str | Path) -> Schema:
@@ -169,7 +209,7 @@ class Schema:
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> Schema:
         """Build a schema from the parsed TOML, or from the same structure in JSON."""
-        _known("schema", document, {"table", "attributes"})
+        _known("schema", document, {"table", "attributes", "rules"})
         table, attributes = document.get("table", {}), document.get("attributes")
         if not isinstance(table, Mapping):
             raise SchemaError("[table] must be a table of settings. Write [table] and name = '...' below it.")
@@ -179,7 +219,11 @@ class Schema:
             raise SchemaError(f"[table] name must be a text that is not empty, got {name!r}.")
         if not isinstance(attributes, Mapping) or not attributes:
             raise SchemaError("the schema lists no attributes. Add [attributes.NAME] for each column to release.")
-        return cls(name=name, attributes=tuple(_attribute(key, entry) for key, entry in attributes.items())).checked()
+        described = cls(
+            name=name, attributes=tuple(_attribute(key, entry) for key, entry in attributes.items())
+        ).checked()
+        rules = document.get("rules", [])
+        return replace(described, rules=parse_rules(rules, described.attributes)) if rules != [] else described
 
     def checked(self) -> Schema:
         """This schema, or an error when it is too large to be measured, or two dummies would share a name."""
@@ -198,10 +242,13 @@ class Schema:
 
     def to_dict(self) -> dict[str, Any]:
         """The structure that `from_dict` reads."""
-        return {
+        document: dict[str, Any] = {
             "table": {"name": self.name},
             "attributes": {attribute.name: _entry(attribute) for attribute in self.attributes},
         }
+        if self.rules:
+            document["rules"] = [describe_rule(rule, self.attributes) for rule in self.rules]
+        return document
 
     def to_toml(self) -> str:
         """The schema as TOML text, one line per key, as a person would write it."""
@@ -209,12 +256,15 @@ class Schema:
         for attribute in self.attributes:
             keys = "".join(f"{key} = {_toml(value)}\n" for key, value in _entry(attribute).items())
             parts.append(f"[attributes.{_key(attribute.name)}]\n{keys}")
+        for rule in self.rules:
+            keys = "".join(f"{key} = {_toml(value)}\n" for key, value in describe_rule(rule, self.attributes).items())
+            parts.append(f"[[rules]]\n{keys}")
         return "\n".join(parts)
 
     @property
     def digest(self) -> str:
-        """SHA-256 of the schema's content, whatever its layout on disk."""
-        canonical = json.dumps(self.to_dict(), separators=(",", ":"), ensure_ascii=False)
+        """SHA-256 of the schema's content, rules and all, whatever its layout on disk; for a part, of the whole."""
+        canonical = json.dumps((self.whole or self).to_dict(), separators=(",", ":"), ensure_ascii=False)
         return hashlib.sha256(canonical.encode()).hexdigest()
 
     @property
@@ -267,6 +317,40 @@ class Schema:
                 f"these domains are private and a release has yet to find them: {names}. Use the schema of its model: "
                 "sklar schema import MODEL.sklar"
             )
+
+    @property
+    def allowed(self) -> Allowed:
+        """Which pairs of levels may stand in one record, by the measured attributes i < j that rules speak of."""
+        return allowed_pairs(self.attributes, self.rules)
+
+    @property
+    def determined(self) -> dict[str, str]:
+        """Attributes that a rule determines, and by which others."""
+        return {rule.attribute: rule.by for rule in self.rules if isinstance(rule, Determined)}
+
+    @property
+    def measured(self) -> Schema:
+        """The part that is measured: without the attributes that others determine, whose rules pass to those others."""
+        left_out = self.determined
+        if not left_out:
+            return self
+        kept = [i for i, attribute in enumerate(self.attributes) if attribute.name not in left_out]
+        attributes = tuple(self.attributes[i] for i in kept)
+        allowed = {(kept.index(i), kept.index(j)): free for (i, j), free in self.allowed.items()}
+        return replace(self, attributes=attributes, rules=forbidden_rules(attributes, allowed), whole=self)
+
+    @property
+    def sources(self) -> list[tuple[int, NDArray[np.int64]]]:
+        """For each attribute: the place in `measured` of the one that decides its level, and its level for each."""
+        left_out = self.determined
+        kept = [i for i, attribute in enumerate(self.attributes) if attribute.name not in left_out]
+        return [(kept.index(source.attribute), source.levels) for source in sources(self.attributes, self.rules)]
+
+    def complete(self, codes: NDArray[np.int32]) -> NDArray[np.int32]:
+        """Codes of all attributes, shape (m, rows), from those of the measured ones. Code -1 stays."""
+        if not self.determined:
+            return codes
+        return np.stack([np.append(levels, -1).astype(np.int32)[codes[source]] for source, levels in self.sources])
 
     def require_reviewed(self) -> None:
         """Refuse entries that a draft read from the rows and nobody has replaced by public knowledge."""
@@ -525,6 +609,8 @@ def _key(name: str) -> str:
 
 
 def _toml(value: object) -> str:
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{_key(key)} = {_toml(entry)}" for key, entry in value.items()) + " }"
     if isinstance(value, list):
         return f"[{', '.join(_toml(entry) for entry in value)}]"
     if isinstance(value, bool):

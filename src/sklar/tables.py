@@ -40,7 +40,11 @@ class Measurement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Certificate:
-    """What was spent, on what, against whom: enough for a stranger to recompute the claim."""
+    """What was spent, on what, against whom: enough for a stranger to recompute the claim.
+
+    `claimed_by` names who measured the tables where Sklar did not: then all of it is what the caller says, and nothing
+    was checked. `rounded` says that such tables held values that are not whole.
+    """
 
     neighbors: Neighbors
     mechanism: Mechanism
@@ -53,6 +57,8 @@ class Certificate:
     measurements: tuple[Measurement, ...]
     domains: tuple[Finding, ...] = ()
     versions: Mapping[str, str] = field(default_factory=dict)
+    claimed_by: str | None = None
+    rounded: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -83,19 +89,6 @@ def certify(
     findings: Sequence[Finding] = (),
 ) -> Certificate:
     """The certificate of finding domains, then measuring these plans, one stage after the other, under this budget."""
-    measurements = [
-        Measurement(
-            stage=stage,
-            order=order,
-            tables=int(tables),
-            scale=float(scale),
-            sensitivity_l1=float(budget.shifts),
-            sensitivity_l2=math.sqrt(budget.shifts),
-        )
-        for stage, plan in enumerate(plans, start=1)
-        for order, scales in ((0, [] if plan.total is None else [plan.total]), (1, plan.one_way), (2, plan.pairs))
-        for scale, tables in zip(*np.unique(np.asarray(scales), return_counts=True), strict=True)
-    ]
     return Certificate(
         neighbors=budget.neighbors,
         mechanism=budget.mechanism,
@@ -105,9 +98,26 @@ def certify(
         spent_epsilon=spent_with(budget, findings, np.concatenate([plan.scales for plan in plans])),
         public_rows=public_rows,
         schema_sha256=schema.digest,
-        measurements=tuple(measurements),
+        measurements=measurements(plans, budget.shifts),
         domains=tuple(findings),
         versions=_versions(),
+    )
+
+
+def measurements(plans: Sequence[Plan], shifts: int) -> tuple[Measurement, ...]:
+    """What these plans measure, one stage after the other, where a person makes so many unit shifts in a table."""
+    return tuple(
+        Measurement(
+            stage=stage,
+            order=order,
+            tables=int(tables),
+            scale=float(scale),
+            sensitivity_l1=float(shifts),
+            sensitivity_l2=math.sqrt(shifts),
+        )
+        for stage, plan in enumerate(plans, start=1)
+        for order, scales in ((0, [] if plan.total is None else [plan.total]), (1, plan.one_way), (2, plan.pairs))
+        for scale, tables in zip(*np.unique(np.asarray(scales), return_counts=True), strict=True)
     )
 
 

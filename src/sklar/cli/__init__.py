@@ -12,7 +12,7 @@ import click
 
 from sklar.cli.answers import forecast, query, report
 from sklar.cli.judge import evaluate
-from sklar.cli.release import fit, release, sample
+from sklar.cli.release import fit, release, sample, tables
 from sklar.cli.schema import schema
 from sklar.cli.trust import audit, ledger, verify
 from sklar.cli.tryout import demo, generate
@@ -46,6 +46,7 @@ for _command in (
     report,
     sample,
     schema,
+    tables,
     verify,
 ):
     cli.add_command(_command)

@@ -1,17 +1,20 @@
-"""Commands that spend privacy, and the one that does not: release, fit, sample."""
+"""Commands that spend privacy, and those that do not: release, fit, sample, tables."""
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from sklar.cli.shared import DUMMIES, OUT, ROWS, SEED, THREADS, privacy_options, show_progress
 
 if TYPE_CHECKING:
     from sklar.model import Model
     from sklar.progress import Progress
+    from sklar.release import Method
 
 
 @click.command(short_help="Measure a table, fit, and draw rows.")
@@ -52,8 +55,15 @@ def release(out: Path, model_path: Path | None, rows: int | None, seed: int | No
 
 
 @click.command(short_help="Measure a table and fit a model.")
-@privacy_options
+@partial(privacy_options, required=False)
 @DUMMIES
+@click.option(
+    "--tables",
+    "tables_path",
+    type=click.Path(path_type=Path),
+    metavar="T.parquet",
+    help="Fit to noisy tables that were measured elsewhere, instead of measuring DATA (see sklar tables).",
+)
 @click.option(
     "--model",
     "model_path",
@@ -62,20 +72,56 @@ def release(out: Path, model_path: Path | None, rows: int | None, seed: int | No
     metavar="OUT.sklar",
     help="Where the model goes.",
 )
-def fit(model_path: Path, **options: Any) -> None:
+@click.pass_context
+def fit(context: click.Context, /, model_path: Path, tables_path: Path | None, **options: Any) -> None:
     """Measure DATA once with noise and fit a model, without drawing rows.
+
+    With --tables, fit to noisy tables that were measured before, by Sklar or by another system. Their privacy is then
+    what the file claims.
 
     \b
       sklar fit adult.csv --schema adult.toml --epsilon 1 --model adult.sklar
+      sklar fit --tables tables.parquet --schema adult.toml --model adult.sklar
     """
     from sklar.output import check_target
 
+    _check_sources(context, tables_path)
     check_target(model_path, (".sklar",))
     with show_progress() as progress:
-        model = _fit(progress=progress, **options)
+        if tables_path is None:
+            model = _fit(progress=progress, **options)
+        else:
+            model = _fit_tables(tables_path, progress=progress, **options)
         model.save(model_path)
     _say_spent(model, **options)
     click.echo(f"The model is in {model_path}.")
+
+
+# What `fit` takes beside --tables: everything else is about measuring.
+_WITH_TABLES = ("tables_path", "schema_path", "model_path", "method", "dummies", "threads")
+
+
+def _check_sources(context: click.Context, tables_path: Path | None) -> None:
+    """DATA and a budget, or tables that were measured before."""
+    for parameter in context.command.params:
+        name = parameter.name or ""
+        given = context.get_parameter_source(name) == ParameterSource.COMMANDLINE
+        if tables_path is None and name in ("data", "epsilon") and not given:
+            raise click.MissingParameter(ctx=context, param=parameter)
+        if tables_path is not None and given and name not in _WITH_TABLES:
+            raise click.UsageError(f"{parameter.opts[0]} is about measuring, which --tables replaces. Leave one out.")
+
+
+def _fit_tables(
+    path: Path, *, schema_path: Path, method: Method | None, dummies: bool, progress: Progress, **_options: Any
+) -> Model:
+    from sklar.exchange import read_tables
+    from sklar.release import fit_tables
+    from sklar.schema import Schema
+
+    measured = read_tables(path, Schema.load(schema_path))
+    method = method or ("binary" if dummies else "auto")
+    return fit_tables(measured, method=method, dummies=dummies, progress=progress)
 
 
 def _fit(*, data: Path, schema_path: Path, progress: Progress, **options: Any) -> Model:
@@ -117,3 +163,25 @@ def sample(model_path: Path, rows: int | None, seed: int | None, out: Path) -> N
     with show_progress() as progress:
         model.write(out, rows, seed=seed, progress=progress)
     click.echo(f"{rows or model.n_rows:,} synthetic rows in {out} (seed {seed}). No privacy was spent.")
+
+
+@click.command(short_help="Export the noisy tables of a model.")
+@click.argument("model_path", metavar="MODEL", type=click.Path(path_type=Path))
+@click.option(
+    "--out", required=True, type=click.Path(path_type=Path), metavar="OUT.parquet", help="Where the tables go."
+)
+def tables(model_path: Path, out: Path) -> None:
+    """Write the noisy tables of a MODEL file to Parquet, one row per cell. This costs no privacy.
+
+    \b
+      sklar tables adult.sklar --out tables.parquet
+    """
+    from sklar.exchange import write_tables
+    from sklar.model import load
+    from sklar.output import check_target
+
+    check_target(out, (".parquet",))
+    model = load(model_path)
+    write_tables(model.measured, out)
+    stages = len(model.measured)
+    click.echo(f"The noisy tables of {stages} stage{'s' if stages > 1 else ''} are in {out}. No privacy was spent.")

@@ -48,21 +48,29 @@ def check(schema_path: Path, data: Path | None) -> None:
     \b
       sklar schema check adult.toml adult.csv
     """
+    from sklar.rules import rule_text
     from sklar.schema import Schema
 
     described = Schema.load(schema_path)
-    m = described.n_attributes
-    click.echo(f"{schema_path}: table '{described.name}', {m} attributes, {described.n_levels} levels in all,")
+    m = described.measured.n_attributes
+    click.echo(
+        f"{schema_path}: table '{described.name}', {described.n_attributes} attributes, {described.n_levels} levels "
+        "in all,"
+    )
     click.echo(f"{m} one-way and {m * (m - 1) // 2} two-way tables to measure.")
+    for number, rule in enumerate(described.rules, start=1):
+        click.echo(f"Rule {number}: {rule_text(rule, described.attributes)}.")
     waiting = [attribute.name for attribute in described.attributes if not attribute.reviewed]
     if waiting:
         click.echo(f"Not reviewed, so a release would refuse it: {', '.join(waiting)}.")
     if data is None:
         return
+    from sklar.private.inspect import broken_rules
     from sklar.private.inspect import check as look
 
     with show_progress() as progress:
         fates = look(data, described, progress=progress)
+        broken = broken_rules(data, described, progress=progress) if described.rules else []
     click.echo("PRIVATE, for the custodian only: exact counts of values, never part of a release.")
     click.echo(f"{'attribute':<24}{'in domain':>12}{'missing':>10}{'clipped':>10}{'folded':>10}{'in no cell':>12}")
     for fate in fates:
@@ -70,3 +78,5 @@ def check(schema_path: Path, data: Path | None) -> None:
             f"{fate.attribute:<24.24}{fate.listed:>12,}{fate.missing:>10,}{fate.clipped:>10,}{fate.folded:>10,}"
             f"{fate.no_cell:>12,}"
         )
+    for number, rows in enumerate(broken, start=1):
+        click.echo(f"Rule {number}: broken by {rows:,} rows.")

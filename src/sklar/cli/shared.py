@@ -142,11 +142,11 @@ THREADS = click.option(
 )
 
 
-def privacy_options(command: Callable[..., Any]) -> Callable[..., Any]:
+def privacy_options(command: Callable[..., Any], *, required: bool = True) -> Callable[..., Any]:
     """The table, its schema and the privacy settings: what `release` and `fit` take."""
     for option in reversed(
         [
-            click.argument("data", type=click.Path(path_type=Path)),
+            click.argument("data", required=required, type=click.Path(path_type=Path)),
             click.option(
                 "--schema",
                 "schema_path",
@@ -155,7 +155,7 @@ def privacy_options(command: Callable[..., Any]) -> Callable[..., Any]:
                 metavar="S.toml",
                 help="What is publicly known of the table.",
             ),
-            click.option("--epsilon", required=True, type=number, help="Privacy budget: smaller is more private."),
+            click.option("--epsilon", required=required, type=number, help="Privacy budget: smaller is more private."),
             click.option(
                 "--delta",
                 type=number,

@@ -221,6 +221,12 @@ def sample_binary(copula: BinaryCopula, rows: int, seed: int) -> Iterator[NDArra
             yield np.stack([_decide(drawn[levels], copula, levels) for levels in _blocks(copula.schema)])
 
 
+def draw_records(copula: BinaryCopula, rows: int, generator: np.random.Generator) -> NDArray[np.int32]:
+    """Codes of so many independent records, shape (m, rows), at the fitted cut points."""
+    drawn = copula.factor @ generator.standard_normal((copula.cuts.size, rows), dtype=np.float32)
+    return np.stack([_winners(drawn[levels], copula.cuts[levels]) for levels in _blocks(copula.schema)])
+
+
 def _decide(drawn: NDArray[np.float32], copula: BinaryCopula, levels: slice) -> NDArray[np.int32]:
     # Settling each block on the margins takes most of the sampling error out of one-way counts.
     return _winners(drawn, _settle(copula.cuts[levels], copula.levels[levels], drawn, rounds=5))

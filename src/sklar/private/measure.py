@@ -24,6 +24,8 @@ its stages; `measure` pays for its plan when nothing was charged yet, and refuse
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
@@ -222,4 +224,7 @@ def _find(schema: Schema, search: Search, tallies: list[Tally]) -> Schema:
                 attribute, [level + drawn for level, drawn in zip(levels, noise, strict=True)], finding.scale
             )
         found[attribute.name] = chosen
-    return Schema(name=schema.name, attributes=tuple(found[name] for name in schema.names)).checked()
+    # Rules speak of public domains alone, so they stay as they are.
+    whole = schema.whole or schema
+    attributes = tuple(found.get(attribute.name, attribute) for attribute in whole.attributes)
+    return replace(whole, attributes=attributes).checked().measured

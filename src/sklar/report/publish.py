@@ -13,15 +13,16 @@ from itertools import groupby, pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from sklar.copula.binary import sample_binary
 from sklar.copula.latent import LatentModel, predict_pairs
+from sklar.copula.repair import sample_codes
 from sklar.denoise import interactions
 from sklar.margins import Estimates, margins, pool
 from sklar.model import Model
 from sklar.report import page, svg
 from sklar.report.page import Section, paragraph, short, text
-from sklar.schema import Attribute
-from sklar.tables import above_diagonal
+from sklar.rules import rule_text
+from sklar.schema import Attribute, Schema
+from sklar.tables import Certificate, above_diagonal
 
 # What keeps the page readable, and below 5 MB, however wide the table is.
 MAX_CHARTS = 48
@@ -56,7 +57,7 @@ class _Findings:
 
     def pair(self, index: int) -> str:
         """A pair by name."""
-        names = self.model.schema.names
+        names = self.model.measured_schema.names
         return f"{names[self.first[index]]} \N{MULTIPLICATION SIGN} {names[self.second[index]]}"
 
 
@@ -70,7 +71,7 @@ def publishable(model: Model, *, file_name: str = "MODEL.sklar") -> str:
         [
             ("Rows", size),
             ("Attributes", f"{schema.n_attributes:,}"),
-            ("Privacy spent, ε", epsilon),
+            ("Privacy spent, ε" if certificate.claimed_by is None else "Privacy claimed, ε", epsilon),
             ("Chance of failure, δ", _one_in(certificate.delta)),
             ("Typical error of a simple count", f"± {_rms(_margin_sd(model)):,.0f} rows"),
             *(
@@ -106,7 +107,7 @@ def publishable(model: Model, *, file_name: str = "MODEL.sklar") -> str:
 
 
 def _findings(model: Model) -> _Findings:
-    schema = model.schema
+    schema = model.measured_schema
     estimates = pool(model.measured)
     first, second = np.triu_indices(schema.n_attributes, 1)
     levels = margins(estimates)
@@ -128,14 +129,14 @@ def _findings(model: Model) -> _Findings:
 
 def _predicted(model: Model) -> tuple[NDArray[np.float64], float]:
     """The model's two-way probabilities, with one-way ones on the diagonal, and the variance factor of drawing them."""
-    schema = model.schema
-    if isinstance(model.copula, LatentModel):
+    schema = model.measured_schema
+    if isinstance(model.copula, LatentModel) and not schema.rules:
         predicted = predict_pairs(model.copula).astype(np.float64)
         np.fill_diagonal(predicted, model.copula.probabilities.mean(axis=0, dtype=np.float64))
         return predicted, 0.0
     rows = min(model.n_rows, _SAMPLED_ROWS)
     total = np.zeros((schema.n_levels, schema.n_levels))
-    for block in sample_binary(model.copula, rows, 0):
+    for block in sample_codes(model.copula, rows, 0):
         if model.dummies:
             ones = block.view(np.bool_).astype(np.float32)
         else:
@@ -146,12 +147,12 @@ def _predicted(model: Model) -> tuple[NDArray[np.float64], float]:
 
 
 def _predicted_margins(model: Model, predicted: NDArray[np.float64]) -> NDArray[np.float64]:
-    return np.asarray(np.diagonal(predicted)).copy() if predicted.size else np.zeros(model.schema.n_levels)
+    return np.asarray(np.diagonal(predicted)).copy() if predicted.size else np.zeros(model.measured_schema.n_levels)
 
 
 def _ratios(model: Model, estimates: Estimates, predicted: NDArray[np.float64], extra: float) -> NDArray[np.float64]:
     """Mean squared difference of model and noisy table over what noise alone makes, by pair, shape (m, m)."""
-    schema, n = model.schema, model.n_rows
+    schema, n = model.measured_schema, model.n_rows
     offsets, sizes = schema.offsets[:-1], schema.sizes
     block = np.repeat(np.arange(schema.n_attributes), sizes)
     squares = (estimates.pairs - n * predicted) ** 2
@@ -165,7 +166,7 @@ def _ratios(model: Model, estimates: Estimates, predicted: NDArray[np.float64], 
 
 def _margin_sd(model: Model) -> NDArray[np.float64]:
     """The standard error of a one-way count of each attribute, or of the first few where there are many."""
-    names = model.schema.names[:MAX_CHARTS]
+    names = model.measured_schema.names[:MAX_CHARTS]
     return np.array([float(model.estimate(name).standard_errors[0]) for name in names])
 
 
@@ -174,6 +175,8 @@ def _rms(values: NDArray[np.float64]) -> float:
 
 
 def _one_in(chance: float) -> str:
+    if chance == 0:
+        return "none"
     number = 1 / chance
     for unit, name in ((1e12, "trillion"), (1e9, "billion"), (1e6, "million")):
         if number >= unit:
@@ -191,16 +194,15 @@ def _kind(model: Model) -> str:
 
 
 def _released(model: Model, size: str, file_name: str) -> Section:
-    schema, m = model.schema, model.schema.n_attributes
+    schema, m = model.schema, model.measured_schema.n_attributes
     pairs = f" and one for each of the {m * (m - 1) // 2:,} pairs of attributes" if m > 1 else ""
     return Section(
         anchor="released",
         title="What was released",
         body=paragraph(
             f"The confidential table has {size} rows. From it, and only once, tables of counts were taken: one "
-            "for each "
-            f"of its {m:,} attributes{pairs}. Random noise was added to every single count before anything left "
-            "the custodian's machine."
+            f"for each of its {m:,} attributes{_measured_only(model)}{pairs}. Random noise was added to every single "
+            "count before anything left the custodian's machine."
         )
         + paragraph(
             f"Everything else was made from those noisy counts: a statistical model ({_kind(model)}), and synthetic "
@@ -220,6 +222,11 @@ def _released(model: Model, size: str, file_name: str) -> Section:
     )
 
 
+def _measured_only(model: Model) -> str:
+    """What the counted attributes are, where rules leave some out."""
+    return " that others do not determine" if model.schema.determined else ""
+
+
 def _promise(model: Model) -> Section:
     certificate = model.certificate
     epsilon, delta = certificate.spent_epsilon, certificate.delta
@@ -229,6 +236,8 @@ def _promise(model: Model) -> Section:
     whose = "the content of any one row" if replaced else "the presence of any one row"
     instead = "had held any other values in your place" if replaced else "had not held you at all"
     public = ["the schema: names of attributes, their categories and bins", "the settings of the release"]
+    if model.schema.rules:
+        public[0] += ", rules between them"
     if replaced:
         public.append("the number of rows")
     factor = f"{odds:.3g}" if odds < 1e6 else f"e^{epsilon:.3g}"
@@ -242,7 +251,8 @@ def _promise(model: Model) -> Section:
     return Section(
         anchor="privacy",
         title="The privacy promise, in plain words",
-        body=paragraph(
+        body=_claimed(certificate)
+        + paragraph(
             "Suppose you are in the table.",
             "<b>Whatever anyone sees in this release, they would have seen with almost the same probability if "
             "the table "
@@ -273,6 +283,22 @@ def _promise(model: Model) -> Section:
     )
 
 
+def _claimed(certificate: Certificate) -> str:
+    """A warning where the tables were measured by somebody else."""
+    if certificate.claimed_by is None:
+        return ""
+    rounded = " Their values were rounded to whole counts." if certificate.rounded else ""
+    return (
+        '<div class="note">'
+        + paragraph(
+            "<b>Claimed by the caller, not checked.</b> The noisy tables were not measured by Sklar but by "
+            f"“{text(certificate.claimed_by)}”. What this page says of noise and privacy is what the caller "
+            f"states.{rounded}"
+        )
+        + "</div>\n"
+    )
+
+
 def _budget(model: Model) -> Section:
     certificate = model.certificate
     power = 2.0 if certificate.mechanism == "gaussian" else 1.0
@@ -298,8 +324,9 @@ def _budget(model: Model) -> Section:
         title="Where the privacy budget went",
         body=paragraph(
             f"A total of ε = {certificate.epsilon:.4g} was allowed and ε = {certificate.spent_epsilon:.4g} "
-            f"was spent, at δ = {certificate.delta:.3g}.",
-            later if stages > 1 else "",
+            f"{'was' if certificate.claimed_by is None else 'is said to have been'} spent, at δ = "
+            f"{certificate.delta:.3g}.",
+            later if stages > 1 and certificate.claimed_by is None else "",
         )
         + page.table(
             ["Stage", "What was measured", "Tables", f"Noise on a count ({word})", "Share of the cost"],
@@ -308,7 +335,8 @@ def _budget(model: Model) -> Section:
             numeric=(2, 3, 4),
         )
         + paragraph(
-            f"Noise: exact discrete {'Gaussian' if power == 2 else 'Laplace'}. Composition: "
+            f"Noise: {'exact discrete ' if certificate.claimed_by is None else 'claimed to be '}"
+            f"{'Gaussian' if power == 2 else 'Laplace'}. Composition: "
             f"{text(certificate.composition)}. "
             f"Neighboring tables: {text(certificate.neighbors)}. The certificate in the model file lists every "
             "scale, so "
@@ -343,13 +371,31 @@ def _schema(model: Model) -> Section:
             "bins before counting.",
             "Types: " + ", ".join(f"{number:,} {kind}" for kind, number in sorted(kinds.items())) + ".",
         )
-        + (page.fold(f"Show {len(shown)} attributes", table) if len(shown) > 30 else table),
+        + (page.fold(f"Show {len(shown)} attributes", table) if len(shown) > 30 else table)
+        + _rules(schema),
+    )
+
+
+def _rules(schema: Schema) -> str:
+    if not schema.rules:
+        return ""
+    told = [f"{text(short(rule_text(rule, schema.attributes), 200))}." for rule in schema.rules[:MAX_LISTED]]
+    if len(schema.rules) > MAX_LISTED:
+        told.append(f"And {len(schema.rules) - MAX_LISTED:,} more, all in the model file.")
+    return (
+        "<h3>Rules that every synthetic record honors</h3>\n"
+        + paragraph(
+            "These are public knowledge, stated before the release, and cost no privacy. An attribute that another "
+            "determines was not measured: its values follow from the other one, also where a confidential record said "
+            "otherwise."
+        )
+        + page.items(told)
     )
 
 
 def _margins(found: _Findings) -> Section:
     model = found.model
-    schema, m = model.schema, model.schema.n_attributes
+    schema, m = model.measured_schema, model.measured_schema.n_attributes
     chosen = list(range(m)) if m <= MAX_CHARTS else _leading(found, MAX_CHARTS)
     charts = []
     for i in chosen:
@@ -419,7 +465,7 @@ def _leading(found: _Findings, wanted: int) -> list[int]:
 
 
 def _dependence(found: _Findings) -> Section:
-    schema, m = found.model.schema, found.model.schema.n_attributes
+    schema, m = found.model.measured_schema, found.model.measured_schema.n_attributes
     square = np.zeros((m, m))
     square[found.first, found.second] = found.dependence
     square += square.T
@@ -637,7 +683,8 @@ def _citing(model: Model, file_name: str) -> Section:
             ["What", "Value"],
             [
                 ["Schema, SHA-256", certificate.schema_sha256],
-                ["Mechanism", f"discrete {certificate.mechanism}"],
+                *([["Measured by (not checked)", certificate.claimed_by]] if certificate.claimed_by else []),
+                ["Mechanism", f"discrete {certificate.mechanism}" if certificate.versions else certificate.mechanism],
                 ["Composition", certificate.composition],
                 ["Neighbors", certificate.neighbors],
                 *([f"Version of {name}", number] for name, number in sorted(certificate.versions.items())),
