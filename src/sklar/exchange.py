@@ -131,8 +131,12 @@ def read_tables(path: str | Path, schema: Schema) -> tuple[NoisyTables, ...]:
     if not path.is_file():
         raise ModelError(f"tables file '{path}' does not exist. Check the path.")
     try:
-        with pq.ParquetFile(path, read_dictionary=list(_TEXTS), memory_map=False) as file:
-            return _read(file, measured)
+        with pq.ParquetFile(path) as file:
+            claim = _claim(file.metadata.metadata or {}, measured)
+            _check_names(file.schema_arrow.names)
+        # Texts as dictionaries: a name that stands in a million cells is held once.
+        with pq.ParquetFile(path, read_dictionary=list(_TEXTS)) as file:
+            return _read(file, measured, claim)
     except ModelError as error:
         raise ModelError(f"'{path}' is not a usable file of noisy tables: {error}") from None
     except (pa.ArrowException, OSError, ValueError) as error:
@@ -155,8 +159,12 @@ class _Claim:
     composition: str
 
 
-def _read(file: pq.ParquetFile, schema: Schema) -> tuple[NoisyTables, ...]:
-    claim = _claim(file.metadata.metadata or {}, schema)
+def _check_names(names: Sequence[str]) -> None:
+    if sorted(names) != sorted(_COLUMNS.names):
+        raise ModelError(f"its columns must be {', '.join(_COLUMNS.names)}, got {', '.join(names)!s:.200}.")
+
+
+def _read(file: pq.ParquetFile, schema: Schema, claim: _Claim) -> tuple[NoisyTables, ...]:
     parts = [_Part(schema, stage, claim) for stage in range(1, _check_size(file, schema) + 1)]
     for batch in file.iter_batches(batch_size=_BATCH_ROWS):
         _scatter(batch, schema, parts)
@@ -244,11 +252,8 @@ def _number(value: object) -> bool:
 
 
 def _check_size(file: pq.ParquetFile, schema: Schema) -> int:
-    """The number of stages, when columns, types and sizes are what the schema implies; nothing large is read for it."""
+    """The number of stages, when types and sizes are what the schema implies; nothing large is read for it."""
     found = file.schema_arrow
-    wrong = [name for name in _COLUMNS.names if name not in found.names]
-    if wrong or len(found.names) != len(_COLUMNS.names):
-        raise ModelError(f"its columns must be {', '.join(_COLUMNS.names)}, got {', '.join(found.names)!s:.200}.")
     for name in _COLUMNS.names:
         kind = found.field(name).type
         texts = pa.types.is_dictionary(kind) and (
@@ -289,7 +294,11 @@ def _check_size(file: pq.ParquetFile, schema: Schema) -> int:
     most = 1 + sum(cells.values())
     over = [stage for stage, times in counts.items() if times > most]
     if over:
-        raise ModelError(f"stage {over[0]} has {counts[over[0]]:,} rows; {m} attributes have {most:,} cells at most.")
+        left_out = [] if schema.whole is None else list(schema.whole.determined)
+        raise ModelError(
+            f"stage {over[0]} has {counts[over[0]]:,} rows, and {m} measured attributes have {most:,} cells at most."
+            + (f" Leave out '{left_out[0]}', which a rule determines." if left_out else "")
+        )
     return len(counts)
 
 
