@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from sklar.model import Model, load
     from sklar.release import fit
     from sklar.schema import Attribute, Schema
+    from sklar.synthesizer import Synthesizer
     from sklar.tables import Certificate, NoisyTables
 
 __all__ = [
@@ -51,6 +52,7 @@ __all__ = [
     "Schema",
     "SchemaError",
     "SklarError",
+    "Synthesizer",
     "fit",
     "forecast",
     "load",
@@ -73,6 +75,7 @@ _HOMES = {
     "Schema": "schema",
     "SchemaError": "errors",
     "SklarError": "errors",
+    "Synthesizer": "synthesizer",
     "fit": "release",
     "forecast": "forecasting",
     "load": "model",

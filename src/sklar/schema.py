@@ -24,6 +24,7 @@ from typing import Any, Literal, cast, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from sklar.columns import misfit, parse_output
 from sklar.errors import SchemaError
 
 Kind = Literal["categorical", "boolean", "integer", "real", "date", "datetime"]
@@ -52,7 +53,7 @@ class Attribute:
 
     `values` are the categories (text, or whole numbers); `edges` the bin edges of a number, as days since 1970 for a
     date and microseconds since 1970 (UTC) for a datetime. Bins include their lower edge; the last bin of a `real`
-    includes its upper edge too.
+    includes its upper edge too. `output` is the released column's type, where it is not the kind's own (see `columns`).
 
     >>> age = Attribute(name="age", kind="integer", edges=(0, 18, 65, 66), missing="?")
     >>> age.levels
@@ -68,6 +69,7 @@ class Attribute:
     missing: str | None = None
     other: bool = False
     outside: Outside = "clip"
+    output: str | None = None
     reviewed: bool = True
 
     @property
@@ -314,7 +316,7 @@ def _attribute(name: str, entry: object) -> Attribute:
     kind = entry.get("type")
     if not isinstance(kind, str) or kind not in KINDS:
         raise SchemaError(f"{where}: type must be one of {', '.join(KINDS)}, got {kind!r}.")
-    _known(where, entry, _KEYS[kind] | {"type", "reviewed"})
+    _known(where, entry, _KEYS[kind] | {"type", "output", "reviewed"})
     missing, other = entry.get("missing"), _flag(where, entry, "other", default=False)
     if missing is not None and not isinstance(missing, str):
         raise SchemaError(f"{where}: missing must be the text that stands for a missing value, got {missing!r}.")
@@ -331,13 +333,28 @@ def _attribute(name: str, entry: object) -> Attribute:
         missing=missing,
         other=other,
         outside=cast(Outside, outside),
+        output=entry.get("output"),
         reviewed=_flag(where, entry, "reviewed", default=True),
     )
     repeated = _repeated(attribute.levels)
     if repeated is not None:
         raise SchemaError(f"{where}: levels must differ, got '{repeated}' twice. Remove or rename one.")
     _check_missing(where, attribute)
-    return attribute
+    return attribute if attribute.output is None else replace(attribute, output=_output(where, attribute))
+
+
+def _output(where: str, attribute: Attribute) -> str:
+    """The output as this file writes it, when it is a type that holds every value of the domain."""
+    output = parse_output(attribute.output) if isinstance(attribute.output, str) else None
+    if output is None:
+        raise SchemaError(
+            f"{where}: output must be a column type such as 'int32', 'decimal(10, 2)', 'timestamp[us, tz=UTC]', "
+            f"'string' or 'category', got {attribute.output!r}."
+        )
+    reason = misfit(output, attribute.kind, attribute.values, attribute.edges, other=attribute.other)
+    if reason is not None:
+        raise SchemaError(f"{where}: output '{output}' {reason}.")
+    return str(output)
 
 
 def _check_missing(where: str, attribute: Attribute) -> None:
@@ -474,6 +491,8 @@ def _entry(attribute: Attribute) -> dict[str, Any]:
         entry["other"] = True
     if attribute.outside != "clip":
         entry["outside"] = attribute.outside
+    if attribute.output is not None:
+        entry["output"] = attribute.output
     if not attribute.reviewed:
         entry["reviewed"] = False
     return entry
