@@ -64,7 +64,7 @@ def test_clones_have_equal_settings_and_no_model() -> None:
     copy = clone(fitted)
     assert copy is not fitted
     assert copy.get_params() == fitted.get_params()
-    with pytest.raises(ModelError, match="no model yet. Call fit first."):
+    with pytest.raises(ModelError, match=r"no model yet. Call fit first."):
         copy.sample(3)
 
 
@@ -73,7 +73,7 @@ def test_settings_by_name() -> None:
     assert synthesizer.set_params(epsilon=3.0, delta=1e-6) is synthesizer
     assert (synthesizer.epsilon, synthesizer.delta) == (3.0, 1e-6)
     assert synthesizer.get_params(deep=False)["epsilon"] == 3.0
-    with pytest.raises(ModelError, match="Synthesizer has no setting 'eps'. Its settings are schema, epsilon"):
+    with pytest.raises(ModelError, match=r"Synthesizer has no setting 'eps'. Its settings are schema, epsilon"):
         synthesizer.set_params(eps=1.0)
 
 

@@ -195,8 +195,8 @@ class Schema:
         """The schema as TOML text, one line per key, as a person would write it."""
         parts = [f"[table]\nname = {_quoted(self.name)}\n"]
         for attribute in self.attributes:
-            keys = "".join(f"{key} = {_toml(value)}\n" for key, value in _entry(attribute).items())
-            parts.append(f"[attributes.{_key(attribute.name)}]\n{keys}")
+            keys = "".join(f"{key} = {toml_value(value)}\n" for key, value in _entry(attribute).items())
+            parts.append(f"[attributes.{toml_key(attribute.name)}]\n{keys}")
         return "\n".join(parts)
 
     @property
@@ -465,13 +465,15 @@ def _quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007F")
 
 
-def _key(name: str) -> str:
+def toml_key(name: str) -> str:
+    """A name as a TOML key: bare where that is allowed."""
     return name if re.fullmatch("[A-Za-z0-9_-]+", name) else _quoted(name)
 
 
-def _toml(value: object) -> str:
+def toml_value(value: object) -> str:
+    """A text, number, truth or list as TOML writes it."""
     if isinstance(value, list):
-        return f"[{', '.join(_toml(entry) for entry in value)}]"
+        return f"[{', '.join(toml_value(entry) for entry in value)}]"
     if isinstance(value, bool):
         return "true" if value else "false"
     return _quoted(value) if isinstance(value, str) else repr(value)
