@@ -43,20 +43,35 @@ class Query:
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """The rows, as the Arrow stream that `open_source` takes."""
-        run = _run_postgres if self._database.startswith(_POSTGRES) else _run_duckdb
-        connection, reader = run(self._database, self._text)
-
-        def batches() -> Iterator[pa.RecordBatch]:
-            # The rows last only as long as the connection, which nothing else holds.
-            try:
-                yield from reader
-            finally:
-                connection.close()
-
-        return pa.RecordBatchReader.from_batches(reader.schema, batches()).__arrow_c_stream__(requested_schema)
+        with ExitStack() as held:
+            run = _run_postgres if self._database.startswith(_POSTGRES) else _run_duckdb
+            reader = run(self._database, self._text, held)
+            held.callback(reader.close)
+            rows = _Rows(reader, held.pop_all())
+        return pa.RecordBatchReader.from_batches(reader.schema, rows).__arrow_c_stream__(requested_schema)
 
 
-def _run_duckdb(path: str, text: str) -> tuple[Any, pa.RecordBatchReader]:
+class _Rows:
+    """Record batches, and the connection that they last as long as: closed at their end, or when nobody wants them."""
+
+    def __init__(self, reader: pa.RecordBatchReader, held: ExitStack) -> None:
+        self._reader, self._held = reader, held
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        return self
+
+    def __next__(self) -> pa.RecordBatch:
+        try:
+            return self._reader.read_next_batch()
+        except BaseException:
+            self._held.close()
+            raise
+
+    def __del__(self) -> None:
+        self._held.close()
+
+
+def _run_duckdb(path: str, text: str, held: ExitStack) -> pa.RecordBatchReader:
     require("duckdb", what="a query on a DuckDB file", package="duckdb", extra="sql")
     import duckdb
 
@@ -66,13 +81,14 @@ def _run_duckdb(path: str, text: str) -> tuple[Any, pa.RecordBatchReader]:
         lambda: duckdb.connect(path, read_only=True),
         f"'{path}' cannot be opened as a DuckDB file: it is damaged, of another format, or open elsewhere for writing.",
     )
+    held.callback(connection.close)
     relation = _ask(lambda: connection.sql(text))
     if relation is None:
         raise DataError("the query returns no rows to read. It must be one SELECT.")
-    return connection, _ask(lambda: pa.RecordBatchReader.from_stream(relation))
+    return _ask(lambda: pa.RecordBatchReader.from_stream(relation))
 
 
-def _run_postgres(address: str, text: str) -> tuple[Any, pa.RecordBatchReader]:
+def _run_postgres(address: str, text: str, held: ExitStack) -> pa.RecordBatchReader:
     require("adbc_driver_postgresql", what="a query on PostgreSQL", package="adbc-driver-postgresql", extra="sql")
     from adbc_driver_postgresql import dbapi
 
@@ -80,7 +96,9 @@ def _run_postgres(address: str, text: str) -> tuple[Any, pa.RecordBatchReader]:
         lambda: dbapi.connect(address),
         "the PostgreSQL server cannot be reached, or it refused the user. Check the address with psql.",
     )
+    held.callback(connection.close)
     cursor = connection.cursor()
+    held.callback(cursor.close)
 
     def stream() -> pa.RecordBatchReader:
         # A release only reads; a query that would write is a mistake.
@@ -89,10 +107,7 @@ def _run_postgres(address: str, text: str) -> tuple[Any, pa.RecordBatchReader]:
         cursor.execute(text)
         return cursor.fetch_record_batch()
 
-    held = ExitStack()
-    held.callback(connection.close)
-    held.callback(cursor.close)
-    return held, _ask(stream)
+    return _ask(stream)
 
 
 def _ask(work: Callable[[], Any]) -> Any:
