@@ -70,9 +70,11 @@ for _command in (
 def main() -> None:
     """Run the command line; every failure is one line and an exit code."""
     try:
-        cli(prog_name="sklar", standalone_mode=False)
+        _run()
         # A reader that went away is noticed here and not at exit, where Python would print a traceback.
         sys.stdout.flush()
+    except click.exceptions.Exit as done:
+        sys.exit(done.exit_code)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)
@@ -84,6 +86,17 @@ def main() -> None:
             raise
         click.echo(f"sklar: {_explain(error)}", err=True)
         sys.exit(130 if isinstance(error, click.Abort | KeyboardInterrupt) else 1)
+
+
+def _run() -> None:
+    # Not cli.main: it would exit with 1 of its own accord when whoever reads the output goes away.
+    completing = os.environ.get("_SKLAR_COMPLETE")
+    if completing:
+        from click.shell_completion import shell_complete
+
+        sys.exit(shell_complete(cli, {}, "sklar", "_SKLAR_COMPLETE", completing))
+    with cli.make_context("sklar", sys.argv[1:]) as context:
+        cli.invoke(context)
 
 
 def _explain(error: BaseException) -> str:
