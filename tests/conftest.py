@@ -35,6 +35,14 @@ TEXTS = st.sampled_from(ODD) | st.text(st.characters(exclude_categories=["Cs"]),
 NAMES = TEXTS.filter(lambda text: text != "" and not text.startswith("\ufeff"))
 INT64 = st.integers(-(2**63) + 1, 2**63 - 1)
 NEAR = st.integers(-5, 5)
+OUTPUTS = {
+    "categorical": ("string", "category", "ordered category", "int8", "int64"),
+    "boolean": ("bool", "string", "int8", "uint64"),
+    "integer": ("int8", "uint16", "int64", "float32", "float64", "decimal(38, 3)", "string"),
+    "real": ("float32", "float64", "decimal(18, 2)", "string"),
+    "date": ("date32", "date64", "timestamp[s]", "timestamp[ns]", "timestamp[us, tz=Europe/Berlin]", "string"),
+    "datetime": ("timestamp[ms]", "timestamp[us, tz=America/New_York]", "timestamp[ns, tz=+05:30]", "string"),
+}
 REALS = st.floats(allow_nan=False, allow_infinity=False)
 
 
@@ -59,6 +67,8 @@ def entries(draw: st.DrawFn) -> dict[str, Any]:
         entry["missing"] = draw(TEXTS)
         if kind in axes and draw(st.booleans()):
             entry["outside"] = "missing"
+    if draw(st.booleans()):
+        entry["output"] = draw(st.sampled_from(OUTPUTS[kind]))
     if draw(st.booleans()):
         entry["reviewed"] = draw(st.booleans())
     return entry

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import tomllib
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,14 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 def test_the_version_is_the_projects() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert sklar.__version__ == project["version"]
+
+
+def test_the_wheel_says_that_it_is_typed(tmp_path: Path) -> None:
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
+    subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
+    [wheel] = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        assert "sklar/py.typed" in archive.namelist()
 
 
 def loaded_by(statement: str) -> set[str]:

@@ -154,7 +154,7 @@ def test_digest_is_of_the_content_not_the_layout() -> None:
 
 
 KINDS = "categorical, boolean, integer, real, date, datetime"
-NUMERIC = "bins, domain, edges, high, low, missing, outside, reviewed, type"
+NUMERIC = "bins, domain, edges, high, low, missing, output, outside, reviewed, type"
 
 
 @pytest.mark.parametrize(
@@ -165,11 +165,11 @@ NUMERIC = "bins, domain, edges, high, low, missing, outside, reviewed, type"
         ("type = ['real']", f"type must be one of {KINDS}, got ['real']."),
         (
             'type = "boolean"\nvalues = ["a"]',
-            "unknown key 'values'. Known keys are missing, reviewed, type.",
+            "unknown key 'values'. Known keys are missing, output, reviewed, type.",
         ),
         (
             'type = "categorical"\nvalues = ["a"]\nedges = [1]',
-            "unknown key 'edges'. Known keys are at_most, domain, missing, other, reviewed, type, values.",
+            "unknown key 'edges'. Known keys are at_most, domain, missing, other, output, reviewed, type, values.",
         ),
         ('type = "real"\nedges = [0, 1]\nother = true', f"unknown key 'other'. Known keys are {NUMERIC}."),
         ('type = "categorical"', "values must list the categories, got None. Write values = ['a', 'b']."),

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from sklar.model import Model, load
     from sklar.release import fit, fit_tables
     from sklar.schema import Attribute, Schema
+    from sklar.synthesizer import Synthesizer
     from sklar.tables import Certificate, NoisyTables
 
 __all__ = [
@@ -52,6 +53,7 @@ __all__ = [
     "Schema",
     "SchemaError",
     "SklarError",
+    "Synthesizer",
     "fit",
     "fit_tables",
     "forecast",
@@ -77,6 +79,7 @@ _HOMES = {
     "Schema": "schema",
     "SchemaError": "errors",
     "SklarError": "errors",
+    "Synthesizer": "synthesizer",
     "fit": "release",
     "fit_tables": "release",
     "forecast": "forecasting",

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from itertools import groupby
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast, overload
 
 import numpy as np
 import pyarrow as pa
@@ -28,12 +28,17 @@ from sklar.copula.latent import LatentModel
 from sklar.copula.repair import sample_codes
 from sklar.decode import decode, decode_dummies, dummy_schema, record_schema
 from sklar.errors import ModelError, SklarError
+from sklar.frames import Library, check_library, to_library
 from sklar.output import SUFFIXES, check_target, replacing, write_batches
 from sklar.plan import Plan
 from sklar.progress import SILENT, Progress, watch
 from sklar.query import DEFAULT_LEVEL, Estimate, estimate
 from sklar.schema import Schema
 from sklar.tables import Certificate, NoisyTables, above_diagonal
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
 
 FORMAT = "sklar-model"
 VERSION = 1
@@ -83,12 +88,23 @@ class Model:
         """Whether rows are the paper's 0/1 columns instead of valid records."""
         return isinstance(self.copula, BinaryCopula) and self.copula.dummies
 
-    def sample(self, rows: int | None = None, *, seed: int | None = None) -> pa.Table:
+    @overload
+    def sample(self, rows: int | None = ..., *, seed: int | None = ..., to: Literal["arrow"] = ...) -> pa.Table: ...
+    @overload
+    def sample(self, rows: int | None = ..., *, seed: int | None = ..., to: Literal["pandas"]) -> pd.DataFrame: ...
+    @overload
+    def sample(self, rows: int | None = ..., *, seed: int | None = ..., to: Literal["polars"]) -> pl.DataFrame: ...
+    def sample(
+        self, rows: int | None = None, *, seed: int | None = None, to: Library = "arrow"
+    ) -> pa.Table | pd.DataFrame | pl.DataFrame:
         """Draw synthetic rows: as many as the original has unless told otherwise. Costs no privacy, however often.
 
-        The same model and seed give the same rows; without a seed, a fresh one is drawn.
+        The same model and seed give the same rows; without a seed, a fresh one is drawn. `to` names the library whose
+        table is returned.
         """
-        return pa.Table.from_batches(self.sample_batches(rows, seed=seed), self.arrow_schema)
+        check_library(to)
+        table = pa.Table.from_batches(self.sample_batches(rows, seed=seed), self.arrow_schema)
+        return to_library(table, to, None if self.dummies else self.schema)
 
     def sample_batches(self, rows: int | None = None, *, seed: int | None = None) -> Iterator[pa.RecordBatch]:
         """The same rows as `sample`, as a stream of record batches."""

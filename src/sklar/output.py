@@ -106,24 +106,21 @@ def _write_csv(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch],
     missing = {} if described is None else {attribute.name: attribute.missing for attribute in described.attributes}
     filled = [name for name in schema.names if missing.get(name)]
     # Times whose bins have whole seconds are drawn in whole seconds: six zeros more would only be noise to a reader.
-    times = (
-        []
-        if described is None
-        else [
-            attribute.name
-            for attribute in described.attributes
-            if attribute.kind == "datetime" and not any(edge % 1_000_000 for edge in attribute.edges)
-        ]
-    )
-    for name in times:
-        schema = schema.set(schema.get_field_index(name), pa.field(name, pa.timestamp("s")))
+    seconds = {
+        attribute.name: pa.timestamp("s", schema.field(attribute.name).type.tz)
+        for attribute in (() if described is None else described.attributes)
+        if pa.types.is_timestamp(schema.field(attribute.name).type)
+        and (attribute.kind == "date" or not any(edge % 1_000_000 for edge in attribute.edges))
+    }
+    for name, kind in seconds.items():
+        schema = schema.set(schema.get_field_index(name), pa.field(name, kind))
     for name in filled:
         schema = schema.set(schema.get_field_index(name), pa.field(name, pa.string()))
     with csv.CSVWriter(path, schema, write_options=options) as writer:
         for batch in batches:
-            for name in times:
+            for name, kind in seconds.items():
                 index = batch.schema.get_field_index(name)
-                batch = batch.set_column(index, name, batch.column(index).cast(pa.timestamp("s")))
+                batch = batch.set_column(index, name, batch.column(index).cast(kind))
             for name in filled:
                 index = batch.schema.get_field_index(name)
                 text = batch.column(index).cast(pa.string()).fill_null(missing[name])

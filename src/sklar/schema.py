@@ -25,6 +25,7 @@ from typing import Any, Literal, cast, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from sklar.columns import misfit, parse_output
 from sklar.errors import SchemaError
 from sklar.rules import Allowed, Determined, Rule, allowed_pairs, describe_rule, forbidden_rules, parse_rules, sources
 
@@ -58,7 +59,7 @@ class Attribute:
 
     `values` are the categories (text, or whole numbers); `edges` the bin edges of a number, as days since 1970 for a
     date and microseconds since 1970 (UTC) for a datetime. Bins include their lower edge; the last bin of a `real`
-    includes its upper edge too.
+    includes its upper edge too. `output` is the released column's type, where it is not the kind's own (see `columns`).
 
     A `domain` is public knowledge unless the schema calls it private: then a release finds at most `at_most` categories
     or bins with part of its budget, and its model's schema lists them as `found`. Until then `edges` hold the two
@@ -78,6 +79,7 @@ class Attribute:
     missing: str | None = None
     other: bool = False
     outside: Outside = "clip"
+    output: str | None = None
     reviewed: bool = True
     domain: Domain = "public"
     at_most: int = 0
@@ -254,10 +256,11 @@ class Schema:
         """The schema as TOML text, one line per key, as a person would write it."""
         parts = [f"[table]\nname = {_quoted(self.name)}\n"]
         for attribute in self.attributes:
-            keys = "".join(f"{key} = {_toml(value)}\n" for key, value in _entry(attribute).items())
-            parts.append(f"[attributes.{_key(attribute.name)}]\n{keys}")
+            keys = "".join(f"{key} = {toml_value(value)}\n" for key, value in _entry(attribute).items())
+            parts.append(f"[attributes.{toml_key(attribute.name)}]\n{keys}")
         for rule in self.rules:
-            keys = "".join(f"{key} = {_toml(value)}\n" for key, value in describe_rule(rule, self.attributes).items())
+            described = describe_rule(rule, self.attributes)
+            keys = "".join(f"{key} = {toml_value(value)}\n" for key, value in described.items())
             parts.append(f"[[rules]]\n{keys}")
         return "\n".join(parts)
 
@@ -427,7 +430,7 @@ def _attribute(name: str, entry: object) -> Attribute:
     kind = entry.get("type")
     if not isinstance(kind, str) or kind not in KINDS:
         raise SchemaError(f"{where}: type must be one of {', '.join(KINDS)}, got {kind!r}.")
-    _known(where, entry, _KEYS[kind] | {"type", "reviewed"})
+    _known(where, entry, _KEYS[kind] | {"type", "output", "reviewed"})
     missing, other = entry.get("missing"), _flag(where, entry, "other", default=False)
     if missing is not None and not isinstance(missing, str):
         raise SchemaError(f"{where}: missing must be the text that stands for a missing value, got {missing!r}.")
@@ -450,6 +453,7 @@ def _attribute(name: str, entry: object) -> Attribute:
         missing=missing,
         other=other,
         outside=cast(Outside, outside),
+        output=entry.get("output"),
         reviewed=_flag(where, entry, "reviewed", default=True),
         domain=domain,
         at_most=at_most,
@@ -458,7 +462,21 @@ def _attribute(name: str, entry: object) -> Attribute:
     if repeated is not None:
         raise SchemaError(f"{where}: levels must differ, got '{repeated}' twice. Remove or rename one.")
     _check_missing(where, attribute)
-    return attribute
+    return attribute if attribute.output is None else replace(attribute, output=_output(where, attribute))
+
+
+def _output(where: str, attribute: Attribute) -> str:
+    """The output as this file writes it, when it is a type that holds every value of the domain."""
+    output = parse_output(attribute.output) if isinstance(attribute.output, str) else None
+    if output is None:
+        raise SchemaError(
+            f"{where}: output must be a column type such as 'int32', 'decimal(10, 2)', 'timestamp[us, tz=UTC]', "
+            f"'string' or 'category', got {attribute.output!r}."
+        )
+    reason = misfit(output, attribute.kind, attribute.values, attribute.edges, other=attribute.other)
+    if reason is not None:
+        raise SchemaError(f"{where}: output '{output}' {reason}.")
+    return str(output)
 
 
 def _check_missing(where: str, attribute: Attribute) -> None:
@@ -604,15 +622,17 @@ def _quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007F")
 
 
-def _key(name: str) -> str:
+def toml_key(name: str) -> str:
+    """A name as a TOML key: bare where that is allowed."""
     return name if re.fullmatch("[A-Za-z0-9_-]+", name) else _quoted(name)
 
 
-def _toml(value: object) -> str:
+def toml_value(value: object) -> str:
+    """A text, number, truth, list or table as TOML writes it."""
     if isinstance(value, dict):
-        return "{ " + ", ".join(f"{_key(key)} = {_toml(entry)}" for key, entry in value.items()) + " }"
+        return "{ " + ", ".join(f"{toml_key(key)} = {toml_value(entry)}" for key, entry in value.items()) + " }"
     if isinstance(value, list):
-        return f"[{', '.join(_toml(entry) for entry in value)}]"
+        return f"[{', '.join(toml_value(entry) for entry in value)}]"
     if isinstance(value, bool):
         return "true" if value else "false"
     return _quoted(value) if isinstance(value, str) else repr(value)
@@ -642,6 +662,8 @@ def _entry(attribute: Attribute) -> dict[str, Any]:
         entry["other"] = True
     if attribute.outside != "clip":
         entry["outside"] = attribute.outside
+    if attribute.output is not None:
+        entry["output"] = attribute.output
     if not attribute.reviewed:
         entry["reviewed"] = False
     return entry

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
+from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 
 import hypothesis.strategies as st
@@ -69,9 +71,48 @@ def assert_covers(data: pa.Table) -> None:
     ],
 )
 def test_types_of_text_columns(values: list[object], attribute: Attribute) -> None:
-    for kind in (pa.string(), pa.binary(), pa.dictionary(pa.int8(), pa.string())):
-        column: list[object] = [str(value).encode() for value in values] if kind == pa.binary() else values
-        assert proposed(column, kind) == attribute
+    """A text file says nothing of types; a column of texts is given back as one, a category as one."""
+    assert proposed([str(value).encode() for value in values], pa.binary()) == attribute
+    listed = list(dict.fromkeys(str(value) for value in values if value not in ("", "?", "NA", ".")))
+    texts = Attribute(
+        name="x", kind="categorical", values=tuple(sorted(listed)), missing=attribute.missing, reviewed=False
+    )
+    quantity = attribute.kind not in ("categorical", "boolean")
+    assert proposed(values, pa.string()) == (replace(attribute, output="string") if quantity else texts)
+    for ordered, output in ((False, "category"), (True, "ordered category")):
+        category = replace(texts, values=tuple(listed), output=output)
+        assert proposed(values, pa.dictionary(pa.int8(), pa.string(), ordered=ordered)) == category
+
+
+@pytest.mark.parametrize(
+    ("values", "kind", "output"),
+    [
+        ([1, 2], pa.int8(), "int8"),
+        ([1, 2], pa.int64(), None),
+        ([1.0, 2.0], pa.float64(), "float64"),
+        ([1.5, 2.0], pa.float64(), None),
+        ([1.5, 2.0], pa.float32(), "float32"),
+        ([Decimal("1.50"), Decimal("1.51")], pa.decimal128(10, 2), "decimal(10, 2)"),
+        ([Decimal("1.00"), Decimal("9.00")], pa.decimal128(10, 2), "decimal(10, 2)"),
+        ([dt.date(2000, 1, 1)], pa.date32(), None),
+        ([dt.date(2000, 1, 1)], pa.date64(), "date64"),
+        ([dt.datetime(2000, 1, 1)], pa.timestamp("us"), None),
+        ([dt.datetime(2000, 1, 1)], pa.timestamp("ns"), "timestamp[ns]"),
+        ([dt.datetime(2000, 1, 1)], pa.timestamp("us", "Europe/Berlin"), "timestamp[us, tz=Europe/Berlin]"),
+        (["1.5", "2"], pa.string(), "string"),
+    ],
+)
+def test_a_draft_states_the_type_of_a_typed_column(values: list[object], kind: pa.DataType, output: str | None) -> None:
+    attribute = proposed(values, kind)
+    assert attribute.output == output
+    # What it states can hold the domain: reading the draft back would refuse it otherwise.
+    assert Schema.from_toml(draft(pa.table({"x": pa.array(values, type=kind)})).to_toml()).attributes == (attribute,)
+
+
+def test_categories_of_numbers_stay_numbers() -> None:
+    column = pa.DictionaryArray.from_arrays(pa.array([1, 0, 1]), pa.array([7, 3, 5]))
+    attribute = draft(pa.table({"x": column})).schema.attribute("x")
+    assert (attribute.values, attribute.output) == ((7, 3, 5), "category")
 
 
 def test_types_of_typed_columns() -> None:

@@ -1,4 +1,5 @@
-"""The command line. Exit codes: 0 done, 1 the request could not be carried out, 2 the command was not understood.
+"""The command line. Exit codes: 0 done, 1 not carried out or a check failed, 2 not understood, 130 interrupted, 141 the
+reader of its output went away.
 
 One file per group of commands. They import only click; what a command works with is imported when it runs, so that
 `sklar --help` waits for nothing.
@@ -6,20 +7,32 @@ One file per group of commands. They import only click; what a command works wit
 
 from __future__ import annotations
 
+import os
 import sys
 
 import click
 
 from sklar.cli.answers import forecast, query, report
+from sklar.cli.complete import completion
 from sklar.cli.judge import evaluate
 from sklar.cli.release import fit, release, sample, tables
 from sklar.cli.schema import schema
+from sklar.cli.shared import quiet_option
 from sklar.cli.trust import audit, ledger, verify
 from sklar.cli.tryout import demo, generate
 from sklar.errors import SklarError
 
+_EPILOG = """\b
+Exit codes:
+  0    done
+  1    the request could not be carried out, or a check failed (verify, audit); one line says why
+  2    the command line was not understood
+  130  interrupted (Ctrl-C); no file is left half-written
+  141  whoever read the output went away (a pipe was closed)
+"""
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}, epilog=_EPILOG)
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 @click.version_option(package_name="sklar", message="sklar %(version)s")
 def cli(**_debug: bool) -> None:
@@ -28,13 +41,14 @@ def cli(**_debug: bool) -> None:
     Write a schema from public knowledge, run one command, get a synthetic table and a model file.
 
     \b
-      sklar release data.csv --schema schema.toml --epsilon 1 --out synthetic.csv
+      sklar release adult.csv --schema adult.toml --epsilon 1 --out synthetic.csv
       sklar demo
     """
 
 
 for _command in (
     audit,
+    completion,
     demo,
     evaluate,
     fit,
@@ -50,12 +64,21 @@ for _command in (
     verify,
 ):
     cli.add_command(_command)
+    for _each in _command.commands.values() if isinstance(_command, click.Group) else (_command,):
+        _each.params.append(quiet_option())
 
 
 def main() -> None:
     """Run the command line; every failure is one line and an exit code."""
     try:
-        cli(standalone_mode=False)
+        _run()
+        # A reader that went away is noticed here and not at exit, where Python would print a traceback.
+        sys.stdout.flush()
+    except click.exceptions.Exit as done:
+        sys.exit(done.exit_code)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(141)
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)
@@ -63,7 +86,18 @@ def main() -> None:
         if "--debug" in sys.argv[1:]:
             raise
         click.echo(f"sklar: {_explain(error)}", err=True)
-        sys.exit(1)
+        sys.exit(130 if isinstance(error, click.Abort | KeyboardInterrupt) else 1)
+
+
+def _run() -> None:
+    # Not cli.main: it would exit with 1 of its own accord when whoever reads the output goes away.
+    completing = os.environ.get("_SKLAR_COMPLETE")
+    if completing:
+        from click.shell_completion import shell_complete
+
+        sys.exit(shell_complete(cli, {}, "sklar", "_SKLAR_COMPLETE", completing))
+    with cli.make_context("sklar", sys.argv[1:]) as context:
+        cli.invoke(context)
 
 
 def _explain(error: BaseException) -> str:

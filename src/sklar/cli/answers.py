@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from sklar.cli.shared import number
+from sklar.cli.shared import JSON, number, print_json, say
 
 
 @click.command(short_help="What errors to expect, before spending.")
@@ -24,7 +24,7 @@ from sklar.cli.shared import number
 @click.option("--delta", type=number, default="2**-30", show_default=True, help="Chance that the epsilon bound fails.")
 @click.option("--neighbors", type=click.Choice(["replace-one", "add-remove"]), default="replace-one", show_default=True)
 @click.option("--method", type=click.Choice(["auto", "mixture", "factor", "binary"]), default="auto", show_default=True)
-@click.option("--json", "as_json", is_flag=True, help="Print all figures as JSON instead of a table.")
+@JSON
 @click.option(
     "--plot",
     "plot_path",
@@ -45,8 +45,6 @@ def forecast(
     \b
       sklar forecast --schema adult.toml --rows 32561 --epsilon 0.5 --epsilon 1 --epsilon 2
     """
-    import json
-
     from sklar.forecasting import forecast as foresee
     from sklar.forecasting import plot_forecasts, table_lines
     from sklar.output import check_target, replacing
@@ -59,12 +57,12 @@ def forecast(
         with replacing(target) as temporary:
             plot_forecasts(found, temporary, kind=target.suffix.lower()[1:])
     if as_json:
-        click.echo(json.dumps([each.to_dict() for each in found], indent=1, ensure_ascii=False))
+        print_json([each.to_dict() for each in found])
         return
     for line in table_lines(found):
         click.echo(line)
     if target:
-        click.echo(f"The plot is in {target}.")
+        say(f"The plot is in {target}.")
 
 
 @click.command(short_help="Counts with error bars, from a model.")
@@ -76,7 +74,7 @@ def forecast(
     is_flag=True,
     help="Vouch that every row has a level of every attribute: smaller errors; without it, the schema decides.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
+@JSON
 def query(model_path: Path, predicate: str, level: float, complete: bool, as_json: bool) -> None:  # noqa: FBT001
     """Count the rows that satisfy PREDICATE, with error bars, from a MODEL file. This costs no privacy.
 
@@ -92,14 +90,12 @@ def query(model_path: Path, predicate: str, level: float, complete: bool, as_jso
     Names stand bare or in double quotes, values in single quotes. Comparisons: =, !=, <, <=, >, >=,
     in (...), is missing. Joined by and, or, not and parentheses.
     """
-    import json
-
     from sklar.model import load
     from sklar.query import answer
 
     found = answer(load(model_path), predicate, level=level, complete=complete)
     if as_json:
-        click.echo(json.dumps(found.to_dict(), indent=1, ensure_ascii=False))
+        print_json(found.to_dict())
         return
     for line in found.lines():
         click.echo(line)
@@ -110,7 +106,8 @@ def query(model_path: Path, predicate: str, level: float, complete: bool, as_jso
 @click.option(
     "--out", required=True, type=click.Path(path_type=Path), metavar="OUT.html", help="Where the report goes."
 )
-def report(model_path: Path, out: Path) -> None:
+@JSON
+def report(*, model_path: Path, out: Path, as_json: bool) -> None:
     """Write a report that is safe to publish, from a MODEL file alone: one HTML page that needs no network.
 
     \b
@@ -123,7 +120,8 @@ def report(model_path: Path, out: Path) -> None:
     check_target(out, (".html",))
     text = publishable(load(model_path), file_name=model_path.name)
     write_text(out, text)
-    click.echo(f"The report is in {out} ({len(text.encode()) / 1e6:.2f} MB).")
-    click.echo(
-        "Safe to publish: made from the model file alone, which is differentially private. No privacy was spent."
-    )
+    if as_json:
+        print_json({"out": out, "bytes": len(text.encode())})
+        return
+    say(f"The report is in {out} ({len(text.encode()) / 1e6:.2f} MB).")
+    say("Safe to publish: made from the model file alone, which is differentially private. No privacy was spent.")

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import click
 
-from sklar.cli.shared import show_progress
+from sklar.cli.shared import JSON, print_json, say, show_progress
 
 
 @click.command(short_help="Compare with the real rows: private.")
 @click.argument("real", type=click.Path(path_type=Path))
 @click.argument("synthetic", type=click.Path(path_type=Path))
 @click.option("--schema", "schema_path", required=True, type=click.Path(path_type=Path), metavar="S.toml")
-@click.option("--json", "json_path", type=click.Path(path_type=Path), metavar="OUT.json", help="All figures as JSON.")
+@JSON
 @click.option(
     "--plot", "plot_path", type=click.Path(path_type=Path), metavar="OUT.png|.svg", help="CDFs of the errors."
 )
@@ -27,10 +27,11 @@ from sklar.cli.shared import show_progress
 @click.option("--target", help="An attribute to predict: trains on both tables, tests on --test.")
 @click.option("--test", type=click.Path(path_type=Path), help="Real rows kept apart, for --target.")
 def evaluate(
+    *,
     real: Path,
     synthetic: Path,
     schema_path: Path,
-    json_path: Path | None,
+    as_json: bool,
     plot_path: Path | None,
     report_path: Path | None,
     target: str | None,
@@ -41,16 +42,12 @@ def evaluate(
     \b
       sklar evaluate adult.csv synthetic.csv --schema adult.toml --report PRIVATE.html
     """
-    import json
-
     from sklar.evaluate import evaluate as judge
     from sklar.evaluate import plot
     from sklar.evaluate.report import MARK, custodian_report
     from sklar.output import check_target, write_text
     from sklar.schema import Schema
 
-    if json_path:
-        check_target(json_path, (".json",))
     if plot_path:
         check_target(plot_path, (".png", ".svg"))
     if report_path:
@@ -60,15 +57,16 @@ def evaluate(
         found = judge(real, synthetic, schema, target=target, test=test, progress=progress)
         if report_path:
             text = custodian_report(found, real, synthetic, schema, progress=progress)
-    for line in found.lines():
-        click.echo(line)
-    if json_path:
-        write_text(json_path, json.dumps(found.to_dict(), indent=1) + "\n")
+    if as_json:
+        print_json(found.to_dict())
+    else:
+        for line in found.lines():
+            click.echo(line)
     if plot_path:
         plot(found, plot_path)
     if report_path:
         write_text(report_path, text)
-    for path in filter(None, (json_path, plot_path, report_path)):
-        click.echo(f"PRIVATE as well: {path}")
+    for path in () if as_json else filter(None, (plot_path, report_path)):
+        say(f"PRIVATE as well: {path}")
         if path == report_path and MARK not in path.name:
-            click.echo(f"Its name does not say so: consider {path.with_name(f'{MARK}-{path.name}')}.")
+            say(f"Its name does not say so: consider {path.with_name(f'{MARK}-{path.name}')}.")

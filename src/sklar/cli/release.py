@@ -9,9 +9,22 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from sklar.cli.shared import DUMMIES, OUT, ROWS, SEED, THREADS, privacy_options, show_progress
+from sklar.cli.shared import (
+    DUMMIES,
+    JSON,
+    OUT,
+    ROWS,
+    SEED,
+    THREADS,
+    print_json,
+    privacy_options,
+    say,
+    show_progress,
+    table_of,
+)
 
 if TYPE_CHECKING:
+    from sklar.ledger import Account
     from sklar.model import Model
     from sklar.progress import Progress
     from sklar.release import Method
@@ -30,13 +43,17 @@ if TYPE_CHECKING:
     metavar="OUT.sklar",
     help="Where the model goes.  [default: beside --out]",
 )
-def release(out: Path, model_path: Path | None, rows: int | None, seed: int | None, **options: Any) -> None:
+@JSON
+def release(
+    *, out: Path, model_path: Path | None, rows: int | None, seed: int | None, as_json: bool, **options: Any
+) -> None:
     """Measure DATA once with noise, fit a model, and draw a synthetic table from it.
 
-    DATA is a CSV, TSV or Parquet file (also compressed), or a folder of them.
+    DATA is a CSV, TSV or Parquet file (also compressed), a folder of them, or a database with --query.
 
     \b
       sklar release adult.csv --schema adult.toml --epsilon 1 --out synthetic.csv
+      sklar release adult.duckdb --query "SELECT * FROM people" --schema adult.toml --epsilon 1 --out synthetic.csv
     """
     from sklar.model import check_draw
     from sklar.output import SUFFIXES, check_target
@@ -49,9 +66,13 @@ def release(out: Path, model_path: Path | None, rows: int | None, seed: int | No
         # The model first: once privacy is spent, a failure to write rows must not lose what it bought.
         model.save(model_path)
         model.write(out, rows, seed=seed, progress=progress)
+    if as_json:
+        drawn = {"rows": rows or model.n_rows, "seed": seed, "out": out, "model": model_path}
+        print_json(drawn | _spent(model, **options))
+        return
     _say_spent(model, **options)
-    click.echo(f"{rows or model.n_rows:,} synthetic rows in {out} (seed {seed}), the model in {model_path}.")
-    click.echo(f"More rows cost no privacy: sklar sample {model_path} --rows N --out FILE")
+    say(f"{rows or model.n_rows:,} synthetic rows in {out} (seed {seed}), the model in {model_path}.")
+    say(f"More rows cost no privacy: sklar sample {model_path} --rows N --out FILE")
 
 
 @click.command(short_help="Measure a table and fit a model.")
@@ -72,8 +93,11 @@ def release(out: Path, model_path: Path | None, rows: int | None, seed: int | No
     metavar="OUT.sklar",
     help="Where the model goes.",
 )
+@JSON
 @click.pass_context
-def fit(context: click.Context, /, model_path: Path, tables_path: Path | None, **options: Any) -> None:
+def fit(
+    context: click.Context, /, *, model_path: Path, tables_path: Path | None, as_json: bool, **options: Any
+) -> None:
     """Measure DATA once with noise and fit a model, without drawing rows.
 
     With --tables, fit to noisy tables that were measured before, by Sklar or by another system. Their privacy is then
@@ -93,12 +117,15 @@ def fit(context: click.Context, /, model_path: Path, tables_path: Path | None, *
         else:
             model = _fit_tables(tables_path, progress=progress, **options)
         model.save(model_path)
+    if as_json:
+        print_json({"model": model_path} | _spent(model, **options))
+        return
     _say_spent(model, **options)
-    click.echo(f"The model is in {model_path}.")
+    say(f"The model is in {model_path}.")
 
 
 # What `fit` takes beside --tables: everything else is about measuring.
-_WITH_TABLES = ("tables_path", "schema_path", "model_path", "method", "dummies", "threads")
+_WITH_TABLES = ("tables_path", "schema_path", "model_path", "method", "dummies", "threads", "as_json", "quiet")
 
 
 def _check_sources(context: click.Context, tables_path: Path | None) -> None:
@@ -124,21 +151,36 @@ def _fit_tables(
     return fit_tables(measured, method=method, dummies=dummies, progress=progress)
 
 
-def _fit(*, data: Path, schema_path: Path, progress: Progress, **options: Any) -> Model:
+def _fit(*, data: Path | str, query: str | None, schema_path: Path, progress: Progress, **options: Any) -> Model:
     from sklar.release import fit
     from sklar.schema import Schema
 
-    return fit(data, Schema.load(schema_path), progress=progress, **options)
+    return fit(table_of(data, query), Schema.load(schema_path), progress=progress, **options)
+
+
+def _account(model: Model, ledger: Path, dataset: str | None) -> Account:
+    from sklar.ledger import Ledger
+
+    return Ledger(ledger).account(dataset or model.schema.name)
+
+
+def _spent(model: Model, *, ledger: Path | None = None, dataset: str | None = None, **_options: Any) -> dict[str, Any]:
+    """What was released and what it cost: public figures."""
+    return {
+        "table": model.schema.name,
+        "table_rows": model.n_rows,
+        "certificate": model.certificate.to_dict(),
+        "settings": dict(model.settings),
+        "ledger": None if ledger is None else _account(model, ledger, dataset).to_dict(),
+    }
 
 
 def _say_spent(model: Model, *, ledger: Path | None = None, dataset: str | None = None, **_options: Any) -> None:
     for line in model.summary():
-        click.echo(line)
+        say(line)
     if ledger is not None:
-        from sklar.ledger import Ledger
-
-        account = Ledger(ledger).account(dataset or model.schema.name)
-        click.echo(
+        account = _account(model, ledger, dataset)
+        say(
             f"Ledger {ledger}: data set '{account.dataset}' has spent epsilon = {account.spent:.4g} of "
             f"{account.epsilon:.4g} in {len(account.charges):,} releases."
         )
@@ -150,7 +192,8 @@ def _say_spent(model: Model, *, ledger: Path | None = None, dataset: str | None 
 @SEED
 @OUT
 @THREADS
-def sample(model_path: Path, rows: int | None, seed: int | None, out: Path) -> None:
+@JSON
+def sample(*, model_path: Path, rows: int | None, seed: int | None, out: Path, as_json: bool) -> None:
     """Draw synthetic rows from a MODEL file. This costs no privacy, however often it is done.
 
     \b
@@ -162,7 +205,10 @@ def sample(model_path: Path, rows: int | None, seed: int | None, out: Path) -> N
     model = load(model_path)
     with show_progress() as progress:
         model.write(out, rows, seed=seed, progress=progress)
-    click.echo(f"{rows or model.n_rows:,} synthetic rows in {out} (seed {seed}). No privacy was spent.")
+    if as_json:
+        print_json({"rows": rows or model.n_rows, "seed": seed, "out": out, "spent_epsilon": 0})
+        return
+    say(f"{rows or model.n_rows:,} synthetic rows in {out} (seed {seed}). No privacy was spent.")
 
 
 @click.command(short_help="Export the noisy tables of a model.")
@@ -184,4 +230,4 @@ def tables(model_path: Path, out: Path) -> None:
     model = load(model_path)
     write_tables(model.measured, out)
     stages = len(model.measured)
-    click.echo(f"The noisy tables of {stages} stage{'s' if stages > 1 else ''} are in {out}. No privacy was spent.")
+    say(f"The noisy tables of {stages} stage{'s' if stages > 1 else ''} are in {out}. No privacy was spent.")

@@ -1,48 +1,124 @@
-"""Commands about what is publicly known: schema draft, schema check."""
+"""Commands about what is publicly known: schema draft, schema import, schema check."""
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from sklar.cli.shared import show_progress
+from sklar.cli.shared import DATA, JSON, QUERY, Data, print_json, say, show_progress, table_of
+
+if TYPE_CHECKING:
+    from sklar.private.inspect import Fate
+    from sklar.schema import Schema
+
+_OUT = click.option(
+    "-o", "--out", required=True, type=click.Path(path_type=Path), metavar="S.toml", help="Where it goes."
+)
 
 
-@click.group(short_help="Draft or check a schema.")
+@click.group(short_help="Draft, import or check a schema.")
 def schema() -> None:
-    """Draft or check a schema: what is publicly known of a table."""
+    """Draft, import or check a schema: what is publicly known of a table."""
 
 
 @schema.command()
-@click.argument("data", type=click.Path(path_type=Path))
-@click.option("-o", "--out", required=True, type=click.Path(path_type=Path), metavar="S.toml", help="Where it goes.")
-def draft(data: Path, out: Path) -> None:
+@DATA
+@QUERY
+@_OUT
+@JSON
+def draft(*, data: Path | str, query: str | None, out: Path, as_json: bool) -> None:
     """Propose a schema from the rows of DATA, to be reviewed by hand before any release.
 
     \b
-      sklar schema draft adult.csv -o adult.toml
+      sklar schema draft adult.csv -o draft.toml
     """
     from sklar.output import check_target, write_text
     from sklar.private.inspect import draft as propose
 
     check_target(out, (".toml",))
+    name = data.name.split(".")[0] if isinstance(data, Path) else ""
     with show_progress() as progress:
-        proposed = propose(data, name=data.name.split(".")[0] or "table", progress=progress)
+        proposed = propose(table_of(data, query), name=name or "table", progress=progress)
     write_text(out, proposed.to_toml())
-    click.echo(f"{proposed.schema.n_attributes} attributes drafted in {out}.")
+    if as_json:
+        print_json(
+            {
+                "notice": "PRIVATE until reviewed",
+                "attributes": proposed.schema.n_attributes,
+                "left_out": dict(proposed.left_out),
+                "out": out,
+            }
+        )
+        return
+    say(f"{proposed.schema.n_attributes} attributes drafted in {out}.")
     for name, reason in proposed.left_out.items():
-        click.echo(f"Left out: {name}: {reason}.")
-    click.echo(
-        "PRIVATE until reviewed: its domains were read from the rows. Check each entry against public knowledge,"
-    )
-    click.echo("correct it, and remove its line reviewed = false. A release refuses the file until then.")
+        say(f"Left out: {name}: {reason}.")
+    say("PRIVATE until reviewed: its domains were read from the rows. Check each entry against public knowledge,")
+    say("correct it, and remove its line reviewed = false. A release refuses the file until then.")
+
+
+@schema.command("import")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option(
+    "--format",
+    "format_",
+    type=click.Choice(["arrow", "frictionless", "sdv", "smartnoise"]),
+    help="What FILE is.  [default: recognized]",
+)
+@_OUT
+@JSON
+def import_(*, file: Path, format_: str | None, out: Path, as_json: bool) -> None:
+    """Turn a description of a table that exists already into a schema to complete. No row is read.
+
+    FILE is SDV metadata, SmartNoise metadata or transformers, a Frictionless Table Schema, a Parquet or Arrow file, of
+    which only names and types are read, or a model, whose schema lists the domains that its release found.
+
+    \b
+      sklar schema import metadata.json -o imported.toml
+      sklar schema import adult.parquet -o imported.toml
+      sklar schema import adult.sklar -o found.toml
+    """
+    from sklar.importers import import_schema
+    from sklar.output import check_target, write_text
+
+    check_target(out, (".toml",))
+    if file.suffix.lower() == ".sklar" and format_ is None:
+        _import_model(file, out, as_json=as_json)
+        return
+    found = import_schema(file, format=format_)
+    write_text(out, found.to_toml())
+    if as_json:
+        counted = {"attributes": len(found.entries), "open": list(found.open), "left_out": dict(found.left_out)}
+        print_json(counted | {"out": out})
+        return
+    say(f"{len(found.entries)} attributes imported from {found.source} into {out}.")
+    for name, reason in found.left_out.items():
+        say(f"Left out: {name}: {reason}.")
+    if found.open:
+        say(f"To complete from public knowledge: {', '.join(found.open)}. A release refuses the file until then.")
+
+
+def _import_model(file: Path, out: Path, *, as_json: bool) -> None:
+    from sklar.model import load
+    from sklar.output import write_text
+
+    found = load(file).schema
+    write_text(out, found.to_toml())
+    if as_json:
+        print_json({"attributes": found.n_attributes, "open": [], "left_out": {}, "out": out})
+        return
+    say(f"The schema of {file}, {found.n_attributes} attributes, is in {out}. Using it costs no privacy.")
 
 
 @schema.command()
 @click.argument("schema_path", metavar="SCHEMA", type=click.Path(path_type=Path))
-@click.argument("data", required=False, type=click.Path(path_type=Path))
-def check(schema_path: Path, data: Path | None) -> None:
+@click.argument("data", required=False, type=Data())
+@QUERY
+@JSON
+def check(*, schema_path: Path, data: Path | str | None, query: str | None, as_json: bool) -> None:
     """Validate SCHEMA; with DATA, tell the custodian what would be clipped or folded.
 
     \b
@@ -53,30 +129,51 @@ def check(schema_path: Path, data: Path | None) -> None:
 
     described = Schema.load(schema_path)
     m = described.measured.n_attributes
-    click.echo(
-        f"{schema_path}: table '{described.name}', {described.n_attributes} attributes, {described.n_levels} levels "
-        "in all,"
-    )
-    click.echo(f"{m} one-way and {m * (m - 1) // 2} two-way tables to measure.")
-    for number, rule in enumerate(described.rules, start=1):
-        click.echo(f"Rule {number}: {rule_text(rule, described.attributes)}.")
     waiting = [attribute.name for attribute in described.attributes if not attribute.reviewed]
-    if waiting:
-        click.echo(f"Not reviewed, so a release would refuse it: {', '.join(waiting)}.")
-    if data is None:
-        return
+    rules = [rule_text(rule, described.attributes) for rule in described.rules]
+    if not as_json:
+        click.echo(
+            f"{schema_path}: table '{described.name}', {described.n_attributes} attributes, {described.n_levels} "
+            "levels in all,"
+        )
+        click.echo(f"{m} one-way and {m * (m - 1) // 2} two-way tables to measure.")
+        for number, text in enumerate(rules, start=1):
+            click.echo(f"Rule {number}: {text}.")
+        if waiting:
+            click.echo(f"Not reviewed, so a release would refuse it: {', '.join(waiting)}.")
+    found = None if data is None else _look(data, query, described)
+    if as_json:
+        print_json(
+            {
+                "table": described.name,
+                "attributes": described.n_attributes,
+                "levels": described.n_levels,
+                "one_way_tables": m,
+                "two_way_tables": m * (m - 1) // 2,
+                "rules": rules,
+                "not_reviewed": waiting,
+                "PRIVATE": None
+                if found is None
+                else {"values": [asdict(fate) for fate in found[0]], "rows_that_break_rules": found[1]},
+            }
+        )
+    elif found is not None:
+        click.echo("PRIVATE, for the custodian only: exact counts of values, never part of a release.")
+        click.echo(f"{'attribute':<24}{'in domain':>12}{'missing':>10}{'clipped':>10}{'folded':>10}{'in no cell':>12}")
+        for fate in found[0]:
+            click.echo(
+                f"{fate.attribute:<24.24}{fate.listed:>12,}{fate.missing:>10,}{fate.clipped:>10,}{fate.folded:>10,}"
+                f"{fate.no_cell:>12,}"
+            )
+        for number, rows in enumerate(found[1], start=1):
+            click.echo(f"Rule {number}: broken by {rows:,} rows.")
+
+
+def _look(data: Path | str, query: str | None, described: Schema) -> tuple[list[Fate], list[int]]:
     from sklar.private.inspect import broken_rules
     from sklar.private.inspect import check as look
 
     with show_progress() as progress:
-        fates = look(data, described, progress=progress)
-        broken = broken_rules(data, described, progress=progress) if described.rules else []
-    click.echo("PRIVATE, for the custodian only: exact counts of values, never part of a release.")
-    click.echo(f"{'attribute':<24}{'in domain':>12}{'missing':>10}{'clipped':>10}{'folded':>10}{'in no cell':>12}")
-    for fate in fates:
-        click.echo(
-            f"{fate.attribute:<24.24}{fate.listed:>12,}{fate.missing:>10,}{fate.clipped:>10,}{fate.folded:>10,}"
-            f"{fate.no_cell:>12,}"
-        )
-    for number, rows in enumerate(broken, start=1):
-        click.echo(f"Rule {number}: broken by {rows:,} rows.")
+        fates = look(table_of(data, query), described, progress=progress)
+        broken = broken_rules(table_of(data, query), described, progress=progress) if described.rules else []
+    return fates, broken

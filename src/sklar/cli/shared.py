@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import operator
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -13,7 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from sklar.progress import SILENT
+
 if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
     from sklar.progress import Progress
 
 _OPERATORS: dict[type, Callable[[float, float], float]] = {ast.Pow: operator.pow, ast.Div: operator.truediv}
@@ -41,6 +46,69 @@ def _arithmetic(node: ast.expr) -> float:
         if isinstance(result, float):
             return result
     raise ValueError
+
+
+class Data(click.ParamType):  # type: ignore[type-arg]
+    """A file, a folder, or the address of a database, which is kept as it was written."""
+
+    name = "path"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """A path, or the address as a text."""
+        del param, ctx
+        return value if "://" in str(value) else Path(value)
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """Files and folders."""
+        return click.Path().shell_complete(ctx, param, incomplete)
+
+
+def table_of(data: Path | str, query: str | None) -> object:
+    """What `open_source` takes: the path, or the query's rows."""
+    if query is not None:
+        from sklar.private.sql import Query
+
+        return Query(data, query)
+    if isinstance(data, str):
+        # Its address may hold a password: it is not repeated.
+        raise click.UsageError("DATA is the address of a database: say which rows with --query.")
+    return data
+
+
+_QUIET = "sklar.quiet"
+
+
+def _be_quiet(context: click.Context, _option: click.Parameter, quiet: bool) -> None:  # noqa: FBT001
+    context.meta[_QUIET] = quiet
+
+
+def quiet_option() -> click.Option:
+    """The option that every command has."""
+    return click.Option(
+        ["--quiet"],
+        is_flag=True,
+        callback=_be_quiet,
+        expose_value=False,
+        help="No progress and no prose: print what was asked for, and errors.",
+    )
+
+
+def is_quiet() -> bool:
+    """Whether this command was told to be quiet."""
+    return bool(click.get_current_context().meta.get(_QUIET))
+
+
+def say(text: str) -> None:
+    """Print prose, unless told to be quiet. What a command was asked for is printed with `click.echo`."""
+    if not is_quiet():
+        click.echo(text)
+
+
+def print_json(document: Any) -> None:
+    """Print a document as JSON."""
+    import json
+
+    click.echo(json.dumps(document, indent=1, ensure_ascii=False, default=os.fspath))
 
 
 class Lines:
@@ -115,7 +183,10 @@ class Bars:
 
 @contextmanager
 def show_progress() -> Iterator[Progress]:
-    """Bars on a terminal, plain lines elsewhere, both on standard error."""
+    """Bars on a terminal, plain lines elsewhere, both on standard error; nothing when told to be quiet."""
+    if is_quiet():
+        yield SILENT
+        return
     shown = Bars() if sys.stderr.isatty() else Lines()
     try:
         yield shown
@@ -142,11 +213,22 @@ THREADS = click.option(
 )
 
 
+DATA = click.argument("data", type=Data())
+DATA_OR_TABLES = click.argument("data", required=False, type=Data())
+QUERY = click.option(
+    "--query",
+    metavar="SELECT",
+    help="Read the rows of this query; DATA is then a DuckDB file or an address postgresql://...",
+)
+JSON = click.option("--json", "as_json", is_flag=True, help="Print all figures as JSON instead of text.")
+
+
 def privacy_options(command: Callable[..., Any], *, required: bool = True) -> Callable[..., Any]:
     """The table, its schema and the privacy settings: what `release` and `fit` take."""
     for option in reversed(
         [
-            click.argument("data", required=required, type=click.Path(path_type=Path)),
+            DATA if required else DATA_OR_TABLES,
+            QUERY,
             click.option(
                 "--schema",
                 "schema_path",

@@ -8,21 +8,14 @@ from typing import Any
 
 import click
 
-from sklar.cli.shared import number
+from sklar.cli.shared import JSON, number, print_json, say
 
-_JSON = click.option("--json", "as_json", is_flag=True, help="Machine-readable, on standard output.")
 _FILE = click.argument("path", metavar="FILE", type=click.Path(path_type=Path))
-
-
-def _print_json(document: Any) -> None:
-    import json
-
-    click.echo(json.dumps(document, indent=1, ensure_ascii=False))
 
 
 @click.command(short_help="Recompute what a model file cost.")
 @click.argument("model_path", metavar="MODEL", type=click.Path(path_type=Path))
-@_JSON
+@JSON
 def verify(*, model_path: Path, as_json: bool) -> None:
     """Recompute what a MODEL file cost from its parts, and say what an outsider may conclude.
 
@@ -35,7 +28,7 @@ def verify(*, model_path: Path, as_json: bool) -> None:
 
     found = check(model_path)
     if as_json:
-        _print_json(found.to_dict())
+        print_json(found.to_dict())
     else:
         for line in found.lines():
             click.echo(line)
@@ -45,7 +38,7 @@ def verify(*, model_path: Path, as_json: bool) -> None:
 
 @click.command(short_help="Try to break the guarantee, on invented data.")
 @click.option("--quick", is_flag=True, help="Under 20 seconds; the full audit has more trials and so more power.")
-@_JSON
+@JSON
 def audit(*, quick: bool, as_json: bool) -> None:
     """Try to break the privacy of this installation, on invented tables.
 
@@ -56,7 +49,7 @@ def audit(*, quick: bool, as_json: bool) -> None:
 
     found = attack(quick=quick)
     if as_json:
-        _print_json(found.to_dict())
+        print_json(found.to_dict())
     else:
         for line in found.lines():
             click.echo(line)
@@ -75,7 +68,8 @@ def ledger() -> None:
 @click.option("--epsilon", required=True, type=number, help="Total for all releases together, set once.")
 @click.option("--delta", type=number, default="2**-30", show_default=True, help="Total for all releases together.")
 @click.option("--neighbors", type=click.Choice(["replace-one", "add-remove"]), default="replace-one", show_default=True)
-def init(path: Path, dataset: str, epsilon: float, delta: float, neighbors: Any) -> None:
+@JSON
+def init(*, path: Path, dataset: str, epsilon: float, delta: float, neighbors: Any, as_json: bool) -> None:
     """Give a data set its total budget in FILE, once; the file is made when there is none.
 
     \b
@@ -84,16 +78,19 @@ def init(path: Path, dataset: str, epsilon: float, delta: float, neighbors: Any)
     from sklar.ledger import Ledger
 
     account = Ledger(path).open_account(dataset, epsilon=epsilon, delta=delta, neighbors=neighbors)
-    click.echo(
+    if as_json:
+        print_json(account.to_dict())
+        return
+    say(
         f"Data set '{account.dataset}' in {path}: epsilon = {account.epsilon:.6g}, delta = {account.delta:.3g} for all "
         f"releases together ({account.neighbors} neighbors)."
     )
-    click.echo(f"Release with: --ledger {path} --dataset {account.dataset}")
+    say(f"Release with: --ledger {path} --dataset {account.dataset}")
 
 
 @ledger.command()
 @_FILE
-@_JSON
+@JSON
 def show(*, path: Path, as_json: bool) -> None:
     """Show what each data set has spent and has left.
 
@@ -104,17 +101,17 @@ def show(*, path: Path, as_json: bool) -> None:
 
     accounts = Ledger(path).accounts()
     if as_json:
-        _print_json([account.to_dict() for account in accounts])
+        print_json([account.to_dict() for account in accounts])
         return
     for account in accounts:
         for line in account.lines():
             click.echo(line)
-    click.echo("Drawing more rows from a model that was paid for costs nothing.")
+    say("Drawing more rows from a model that was paid for costs nothing.")
 
 
 @ledger.command()
 @_FILE
-@_JSON
+@JSON
 def history(*, path: Path, as_json: bool) -> None:
     """List every entry, oldest first.
 
@@ -125,7 +122,7 @@ def history(*, path: Path, as_json: bool) -> None:
 
     entries = Ledger(path).history()
     if as_json:
-        _print_json([entry.to_dict() for entry in entries])
+        print_json([entry.to_dict() for entry in entries])
         return
     for entry in entries:
         click.echo(entry.line())
@@ -142,4 +139,4 @@ def adopt(path: Path) -> None:
     from sklar.ledger import Ledger
 
     Ledger(path).adopt()
-    click.echo(f"{path} is in force. No other copy of it may be charged from now on.")
+    say(f"{path} is in force. No other copy of it may be charged from now on.")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from sklar.cli.shared import OUT, number, show_progress
+from sklar.cli.shared import JSON, OUT, number, print_json, say, show_progress
 from sklar.progress import watch
 
 
@@ -14,14 +14,22 @@ from sklar.progress import watch
 @click.option("--out", type=click.Path(path_type=Path), default="sklar-demo", show_default=True, help="Folder to fill.")
 @click.option("--rows", type=int, default=30_000, show_default=True, help="Rows of the generated table.")
 @click.option("--epsilon", type=number, default="1", show_default=True, help="Privacy budget.")
-def demo(out: Path, rows: int, epsilon: float) -> None:
-    """Generate a census-like table, release it, and show what came out."""
+@JSON
+def demo(*, out: Path, rows: int, epsilon: float, as_json: bool) -> None:
+    """Generate a census-like table, release it, and show what came out.
+
+    \b
+      sklar demo --rows 2000
+    """
     from sklar.demo import run
 
     with show_progress() as progress:
-        lines = run(out, rows=rows, epsilon=epsilon, progress=progress)
-    for line in lines:
-        click.echo(line)
+        shown = run(out, rows=rows, epsilon=epsilon, progress=progress)
+    if as_json:
+        print_json(shown.to_dict())
+        return
+    for line in shown.lines():
+        say(line)
 
 
 @click.command(short_help="Generate a test table and its schema.")
@@ -37,7 +45,8 @@ def demo(out: Path, rows: int, epsilon: float) -> None:
     metavar="S.toml",
     help="Where its public schema goes.",
 )
-def generate(shape: str, rows: int | None, seed: int, out: Path, schema_path: Path) -> None:
+@JSON
+def generate(*, shape: str, rows: int | None, seed: int, out: Path, schema_path: Path, as_json: bool) -> None:
     """Generate a test table of a given SHAPE, with its schema: nothing in it is about anyone.
 
     \b
@@ -54,6 +63,9 @@ def generate(shape: str, rows: int | None, seed: int, out: Path, schema_path: Pa
         progress.stage("generate", total=rows or SHAPES[shape].rows, unit="rows")
         write_batches(out, arrow_schema, watch(batches, progress), None)
     write_text(schema_path, schema_toml(shape))
-    click.echo(
-        f"{rows or SHAPES[shape].rows:,} rows of {SHAPES[shape].description} in {out}, the schema in {schema_path}."
-    )
+    if as_json:
+        print_json(
+            {"shape": shape, "rows": rows or SHAPES[shape].rows, "seed": seed, "out": out, "schema": schema_path}
+        )
+        return
+    say(f"{rows or SHAPES[shape].rows:,} rows of {SHAPES[shape].description} in {out}, the schema in {schema_path}.")

@@ -10,7 +10,7 @@ import numpy as np
 
 from sklar.evaluate.compare import NOTICE, Evaluation
 from sklar.evaluate.errors import Errors
-from sklar.evaluate.extras import require
+from sklar.extras import require
 from sklar.output import check_target, replacing
 
 if TYPE_CHECKING:

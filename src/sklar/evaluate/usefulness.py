@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sklar.errors import DataError
-from sklar.evaluate.extras import require
 from sklar.evaluate.queries import read
+from sklar.extras import require
 from sklar.schema import Schema
 
 # Enough for both learners to stop improving on tables of this kind, and a bound on memory.

@@ -16,6 +16,7 @@ from fractions import Fraction
 import numpy as np
 import pyarrow as pa
 
+from sklar.columns import misfit, output_of, parse_output, plain_output
 from sklar.errors import DataError
 from sklar.private.encode import (
     NO_CELL,
@@ -43,6 +44,7 @@ _MOST_UNIT_BINS = 50
 _BINS = 20
 _MOST_DIGITS = 15
 _OPAQUE = "(not a value)"
+_TOO_MANY = f"it holds more than {_MOST_CATEGORIES} different texts; list public values and other = true to keep it"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +74,8 @@ class Draft:
 class _Sketch:
     """What a draft needs to know of one column."""
 
-    logical: bool = False
+    kind: pa.DataType = field(default_factory=pa.null)
+    listed: dict[str, None] = field(default_factory=dict)
     distinct: set[str] = field(default_factory=set)
     many: bool = False
     kinds: set[str] = field(default_factory=lambda: {"boolean", "integer", "real", "date", "datetime"})
@@ -81,7 +84,12 @@ class _Sketch:
     missing: Counter[str] = field(default_factory=Counter)
 
     def add(self, column: pa.Array) -> None:
-        self.logical = pa.types.is_boolean(column.type)
+        self.kind = column.type
+        if pa.types.is_dictionary(column.type):
+            # Categories belong to the type of the column: their order is kept, and those that no row has.
+            self.listed |= dict.fromkeys(
+                text for text in _texts(column.dictionary) if text not in (None, *_MISSING_TEXTS)
+            )
         for text, times in Counter(_texts(column)).items():
             if text is None or text in _MISSING_TEXTS:
                 self.missing[text or ""] += times
@@ -141,26 +149,45 @@ def draft(data: object, *, name: str = "table", progress: Progress = SILENT) -> 
 
 def _propose(name: str, sketch: _Sketch) -> Attribute | str:
     missing = max(sketch.missing, key=lambda text: sketch.missing[text]) if sketch.missing else None
-    if sketch.logical:
+    output = output_of(sketch.kind)
+    if output == "bool":
         # The type of the column, not its rows, says that it is true, false or missing.
         return Attribute(name=name, kind="boolean", missing="")
     if not sketch.distinct and not sketch.many:
         return "it holds no values"
-    if "boolean" in sketch.kinds and len(sketch.distinct) == 2:
-        return Attribute(name=name, kind="boolean", missing=missing, reviewed=False)
+    proposed = Attribute(name=name, kind="categorical", missing=missing, reviewed=False)
+    if output in ("category", "ordered category") and len(sketch.listed) <= _MOST_CATEGORIES:
+        whole = pa.types.is_integer(sketch.kind.value_type)
+        values = tuple(int(text) for text in sketch.listed) if whole else tuple(sketch.listed)
+        return replace(proposed, values=values, output=output)
+    # A column of texts holds texts, even where they are yes and no; a text file says nothing of types.
+    if "boolean" in sketch.kinds and len(sketch.distinct) == 2 and output != "string":
+        return replace(proposed, kind="boolean")
     for kind in _QUANTITIES:
         if kind in sketch.kinds:
-            edges = _nice_edges(kind, sketch.low[kind], sketch.high[kind])
-            return Attribute(name=name, kind=kind, edges=edges, missing=missing, reviewed=False)
+            finest = Fraction(1, 10**sketch.kind.scale) if output and output.startswith("decimal") else Fraction(0)
+            edges = _nice_edges(kind, sketch.low[kind], sketch.high[kind], finest)
+            return _with_output(replace(proposed, kind=kind, edges=edges), output)
     if sketch.many:
-        return f"it holds more than {_MOST_CATEGORIES} different texts; list public values and other = true to keep it"
-    return Attribute(
-        name=name, kind="categorical", values=tuple(sorted(sketch.distinct)), missing=missing, reviewed=False
-    )
+        return _TOO_MANY
+    return _with_output(replace(proposed, values=tuple(sorted(sketch.distinct))), output)
 
 
-def _nice_edges(kind: str, low: float, high: float) -> tuple[int, ...] | tuple[float, ...]:
-    """Edges that cover low to high, at round numbers or new years."""
+def _with_output(attribute: Attribute, output: str | None) -> Attribute:
+    """The attribute with the type of its column as its output, where that says more and can hold its domain."""
+    kind, values, other = attribute.kind, attribute.values, attribute.other
+    described = parse_output(output) if output else None
+    if described is None or described == plain_output(kind, values, other=other):
+        return attribute
+    if misfit(described, kind, values, attribute.edges, other=other) is not None:
+        return attribute
+    return replace(attribute, output=output)
+
+
+def _nice_edges(
+    kind: str, low: float, high: float, finest: Fraction = Fraction(0)
+) -> tuple[int, ...] | tuple[float, ...]:
+    """Edges that cover low to high, at round numbers or new years, no finer than told."""
     if kind in ("date", "datetime"):
         first, last = (_year(kind, edge) for edge in (low, high))
         years = max(1, math.ceil((last + 1 - first) / _BINS))
@@ -172,6 +199,7 @@ def _nice_edges(kind: str, low: float, high: float) -> tuple[int, ...] | tuple[f
     width = (most - least) / _BINS or abs(least) or Fraction(1)
     power = Fraction(10) ** (len(str(math.floor(width))) - 1 if width >= 1 else -len(str(math.floor(1 / width))))
     step = next(power * times for times in (1, 2, 5, 10) if power * times >= width * Fraction("0.999"))
+    step = max(step, finest)
     first, last = math.floor(least / step), math.floor(most / step) + 1
     edges = [step * index for index in range(first, last + 1)]
     if kind == "integer":

@@ -1,0 +1,192 @@
+"""Which type a released column has, by public knowledge: the schema's `output`, never the rows.
+
+An output is written as Arrow writes its types: `int32`, `decimal(10, 2)`, `timestamp[us, tz=Europe/Berlin]`; and
+`category`, or `ordered category`, for a column of listed values that libraries hold as codes. Whether a type can hold
+every value of a domain is settled when the schema is read, so that no draw can fail later.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from decimal import Decimal
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+WHOLE = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
+TICKS = {"s": 1_000_000, "ms": 1_000, "us": 1, "ns": 1}
+_PLAIN = ("bool", "string", "category", "ordered category", "float32", "float64", "date32", "date64", *WHOLE)
+_BY_KIND = {
+    "categorical": {"string", "category", "ordered category", *WHOLE},
+    "boolean": {"bool", "string", *WHOLE},
+    "integer": {"string", "float32", "float64", "decimal", *WHOLE},
+    "real": {"string", "float32", "float64", "decimal"},
+    "date": {"string", "date32", "date64", "timestamp"},
+    "datetime": {"string", "timestamp"},
+}
+_DAY = 86_400_000_000
+_EXACT = {"float32": 2**24, "float64": 2**53}
+_LARGEST_FLOAT32 = (2 - 2**-23) * 2.0**127
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Output:
+    """A column type, taken apart: `name` without its settings, and those of a decimal or a timestamp."""
+
+    name: str
+    precision: int = 0
+    scale: int = 0
+    unit: str = ""
+    zone: str | None = None
+
+    def __str__(self) -> str:
+        if self.name == "decimal":
+            return f"decimal({self.precision}, {self.scale})"
+        if self.name == "timestamp":
+            return f"timestamp[{self.unit}]" if self.zone is None else f"timestamp[{self.unit}, tz={self.zone}]"
+        return self.name
+
+
+_PLAIN_OUTPUTS = {
+    "boolean": Output(name="bool"),
+    "integer": Output(name="int64"),
+    "real": Output(name="float64"),
+    "date": Output(name="date32"),
+    "datetime": Output(name="timestamp", unit="us"),
+}
+
+
+def parse_output(text: str) -> Output | None:
+    """The type that a text stands for, else None.
+
+    >>> str(parse_output("decimal(10,2)")), parse_output("money")
+    ('decimal(10, 2)', None)
+    """
+    if text in _PLAIN:
+        return Output(name=text)
+    found = re.fullmatch(r"decimal\((\d{1,2}), ?(\d{1,2})\)", text)
+    if found:
+        precision, scale = int(found[1]), int(found[2])
+        return Output(name="decimal", precision=precision, scale=scale) if scale <= precision in range(1, 39) else None
+    found = re.fullmatch(r"timestamp\[(s|ms|us|ns)(?:, ?tz=([A-Za-z0-9_+/:-]+))?\]", text)
+    return Output(name="timestamp", unit=found[1], zone=found[2]) if found else None
+
+
+def plain_output(kind: str, values: tuple[Any, ...], *, other: bool) -> Output:
+    """The type of a released column whose schema states none."""
+    if kind == "categorical":
+        # With other = true a released value may be the text 'other'.
+        return Output(name="int64" if not other and isinstance(values[0], int) else "string")
+    return _PLAIN_OUTPUTS[kind]
+
+
+def misfit(output: Output, kind: str, values: tuple[Any, ...], edges: tuple[Any, ...], *, other: bool) -> str | None:
+    """Why a column of this type cannot hold every value of a domain, as the end of a sentence; None when it can."""
+    name = output.name
+    if name not in _BY_KIND[kind]:
+        return f"does not hold a {kind}; use one of {', '.join(sorted(_BY_KIND[kind]))}"
+    if name in WHOLE:
+        if kind == "categorical" and (other or not isinstance(values[0], int)):
+            return "holds whole numbers only, not texts and not 'other'"
+        bits, signed = int(name.lstrip("uint")), not name.startswith("u")
+        low, high = (-(2 ** (bits - 1)), 2 ** (bits - 1)) if signed else (0, 2**bits)
+        held = values or (0, 1) if kind in ("categorical", "boolean") else (edges[0], edges[-1] - 1)
+        return None if low <= min(held) and max(held) < high else f"holds {low} to {high - 1} only"
+    if name == "decimal":
+        return _decimal_misfit(output, edges)
+    if name == "float32" and kind == "real":
+        return _float32_misfit(edges)
+    if name in _EXACT and kind == "integer":
+        limit = _EXACT[name]
+        return None if max(map(abs, edges)) <= limit else f"holds whole numbers exactly up to {limit} only"
+    if name == "timestamp":
+        return _timestamp_misfit(output, kind, edges)
+    return None
+
+
+def units(edges: tuple[Any, ...], scale: int) -> list[int]:
+    """Edges of numbers counted in units of 10**-scale, rounded where they do not fall on one."""
+    return [int(Decimal(repr(edge)).scaleb(scale).to_integral_value()) for edge in edges]
+
+
+def least_float32(low: float) -> float:
+    """The least single-precision number that is not below a number."""
+    import numpy as np
+
+    near = np.float32(low)
+    return float(near if float(near) >= low else np.nextafter(near, np.float32(np.inf)))
+
+
+def arrow_type(output: Output) -> pa.DataType:
+    """The Arrow type that a text stands for, for all but categories, whose values decide theirs."""
+    import pyarrow as pa
+
+    if output.name == "decimal":
+        return pa.decimal128(output.precision, output.scale)
+    if output.name == "timestamp":
+        return pa.timestamp(output.unit, output.zone)
+    return getattr(pa, {"bool": "bool_"}.get(output.name, output.name))()
+
+
+def output_of(kind: pa.DataType) -> str | None:
+    """How the schema writes an Arrow type, None when it has no word for it."""
+    import pyarrow as pa
+
+    if pa.types.is_dictionary(kind):
+        listed = pa.types.is_integer(kind.value_type) or output_of(kind.value_type) == "string"
+        return None if not listed else "ordered category" if kind.ordered else "category"
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+        return "string"
+    text = {"float": "float32", "double": "float64", "date32[day]": "date32", "date64[ms]": "date64"}.get(
+        str(kind), str(kind).replace("decimal128(", "decimal(")
+    )
+    found = parse_output(text)
+    return None if found is None else str(found)
+
+
+def _decimal_misfit(output: Output, edges: tuple[Any, ...]) -> str | None:
+    counted = units(edges, output.scale)
+    if any(Decimal(repr(edge)).scaleb(output.scale) != unit for edge, unit in zip(edges, counted, strict=True)):
+        return f"needs edges of at most {output.scale} digits after the point"
+    # The last edge is in no bin.
+    if -counted[0] >= 10**output.precision or counted[-1] > 10**output.precision:
+        return f"holds {output.precision} digits and no more"
+    # Drawn as whole units of 64 bits.
+    return None if -counted[0] < 2**63 and counted[-1] < 2**63 else "holds edges of up to 18 digits only"
+
+
+def _float32_misfit(edges: tuple[Any, ...]) -> str | None:
+    if max(map(abs, edges)) > _LARGEST_FLOAT32:
+        return f"holds numbers up to {_LARGEST_FLOAT32:.4g} only"
+    for low, high in pairwise(edges):
+        if not least_float32(low) < high:
+            return f"has no number between {low} and {high}; use wider bins"
+    return None
+
+
+def _timestamp_misfit(output: Output, kind: str, edges: tuple[Any, ...]) -> str | None:
+    moments = [edge * _DAY for edge in edges] if kind == "date" else list(edges)
+    if output.unit == "ns" and max(map(abs, moments)) > (2**63 - 1) // 1_000:
+        return "holds the years 1678 to 2262 only"
+    if any(moment % TICKS[output.unit] for moment in moments):
+        return f"needs edges of whole {output.unit}"
+    return None if output.zone is None else _zone_misfit(output.zone)
+
+
+def _zone_misfit(zone: str) -> str | None:
+    from zoneinfo import ZoneInfo
+
+    def known(key: str) -> bool:
+        try:
+            ZoneInfo(key)
+        except (KeyError, ValueError, OSError):
+            return False
+        return True
+
+    # A machine without a list of time zones refuses none.
+    if re.fullmatch(r"[+-]\d\d:\d\d", zone) or known(zone) or not known("Europe/London"):
+        return None
+    return f"names no time zone '{zone}'; use a name such as Europe/Berlin, or UTC"

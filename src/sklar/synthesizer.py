@@ -1,0 +1,106 @@
+"""`fit` and `sample` as an object that follows scikit-learn's conventions, without depending on scikit-learn."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from sklar.budget import DEFAULT_DELTA, Composition, Mechanism, Neighbors
+from sklar.errors import ModelError
+from sklar.ledger import Ledger
+from sklar.release import Method, Preset, fit
+from sklar.schema import Schema
+
+if TYPE_CHECKING:
+    from sklar.frames import Library
+    from sklar.model import Model
+
+
+class Synthesizer:
+    """A release that is set up first, then fitted to a table, then sampled as often as wanted.
+
+    The constructor only stores; settings mean what they mean for `sklar.fit`, and are checked by `fit`. `schema` may
+    also be the path of a schema file. Every `fit` spends its budget anew; `sample` spends nothing.
+
+    >>> import pyarrow as pa
+    >>> schema = Schema.from_toml('[attributes.smoker]\\ntype = "boolean"')
+    >>> synthesizer = Synthesizer(schema, epsilon=1.0).fit(pa.table({"smoker": [True, False] * 500}))
+    >>> synthesizer.sample(3, seed=7).num_rows
+    3
+    """
+
+    model_: Model
+    feature_names_in_: tuple[str, ...]
+    n_features_in_: int
+
+    def __init__(
+        self,
+        schema: Schema | str | Path,
+        *,
+        epsilon: float,
+        delta: float = DEFAULT_DELTA,
+        neighbors: Neighbors = "replace-one",
+        mechanism: Mechanism | None = None,
+        composition: Composition | None = None,
+        method: Method | None = None,
+        preset: Preset | None = None,
+        dummies: bool = False,
+        ledger: Ledger | str | Path | None = None,
+        dataset: str | None = None,
+    ) -> None:
+        self.schema = schema
+        self.epsilon = epsilon
+        self.delta = delta
+        self.neighbors = neighbors
+        self.mechanism = mechanism
+        self.composition = composition
+        self.method = method
+        self.preset = preset
+        self.dummies = dummies
+        self.ledger = ledger
+        self.dataset = dataset
+
+    def fit(self, X: object, y: object = None) -> Self:  # noqa: N803, ARG002
+        """Measure a table once and fit a model to it: a path, or whatever exports an Arrow stream. `y` is not used."""
+        settings = self.get_params()
+        schema = settings.pop("schema")
+        described = schema if isinstance(schema, Schema) else Schema.load(schema)
+        self.model_ = fit(X, described, **settings)
+        self.feature_names_in_ = described.names
+        self.n_features_in_ = described.n_attributes
+        return self
+
+    def sample(self, n: int | None = None, *, seed: int | None = None, to: Library = "arrow") -> Any:
+        """Draw `n` synthetic rows (as many as the original has, unless told) as `Model.sample` does."""
+        if not self.__sklearn_is_fitted__():
+            raise ModelError("this Synthesizer has no model yet. Call fit first.")
+        return self.model_.sample(n, seed=seed, to=to)
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: ARG002, FBT001, FBT002
+        """The settings that the constructor was given, by name."""
+        return {name: getattr(self, name) for name in _settings()}
+
+    def set_params(self, **params: Any) -> Self:
+        """Change settings; the next `fit` uses them."""
+        unknown = sorted(set(params) - set(_settings()))
+        if unknown:
+            raise ModelError(f"Synthesizer has no setting '{unknown[0]}'. Its settings are {', '.join(_settings())}.")
+        for name, value in params.items():
+            setattr(self, name, value)
+        return self
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "model_")
+
+    def __repr__(self) -> str:
+        defaults: Mapping[str, Any] = {name: known.default for name, known in _settings().items()}
+        shown = {name: value for name, value in self.get_params().items() if value != defaults[name]}
+        if isinstance(self.schema, Schema):
+            shown["schema"] = f"<{self.schema.name}>"
+        return f"Synthesizer({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
+
+
+def _settings() -> Mapping[str, inspect.Parameter]:
+    return inspect.signature(Synthesizer).parameters

@@ -1,0 +1,84 @@
+"""The synthesizer as scikit-learn's tools meet it: stores, clones, reports and changes its settings."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+from sklearn.base import clone
+
+import sklar
+from sklar.errors import BudgetError, ModelError
+from sklar.ledger import Ledger
+from sklar.schema import Schema
+
+SCHEMA = Schema.from_toml('[table]\nname = "t"\n[attributes.x]\ntype = "boolean"\n[attributes.y]\ntype = "boolean"')
+ROWS = pa.table({"x": [True, False] * 50, "y": [True, True, False, False] * 25})
+
+
+def test_the_constructor_only_stores() -> None:
+    odd = sklar.Synthesizer("no such file", epsilon=-1, method="magic")  # type: ignore[arg-type]
+    assert (odd.schema, odd.epsilon, odd.method) == ("no such file", -1, "magic")
+    with pytest.raises(sklar.SchemaError, match="does not exist"):
+        odd.fit(ROWS)
+    with pytest.raises(BudgetError, match="method must be one of"):
+        odd.set_params(schema=SCHEMA, epsilon=1.0).fit(ROWS)
+
+
+def test_its_settings_are_those_of_fit() -> None:
+    ours = inspect.signature(sklar.Synthesizer).parameters
+    theirs = inspect.signature(sklar.fit).parameters
+    assert set(theirs) - set(ours) == {"data", "progress"}
+    for name, setting in ours.items():
+        if name != "schema":
+            assert setting.default == theirs[name].default
+
+
+def test_fit_and_sample() -> None:
+    synthesizer = sklar.Synthesizer(SCHEMA, epsilon=5.0)
+    assert synthesizer.fit(ROWS) is synthesizer
+    assert (synthesizer.feature_names_in_, synthesizer.n_features_in_) == (("x", "y"), 2)
+    assert synthesizer.sample(seed=4).num_rows == 100
+    assert synthesizer.sample(9, seed=4) == synthesizer.model_.sample(9, seed=4)
+    assert isinstance(synthesizer.sample(9, to="pandas"), pd.DataFrame)
+
+
+def test_a_schema_may_be_a_path(tmp_path: Path) -> None:
+    (tmp_path / "s.toml").write_text(SCHEMA.to_toml())
+    assert sklar.Synthesizer(tmp_path / "s.toml", epsilon=1.0).fit(ROWS, None).model_.schema == SCHEMA
+
+
+def test_a_ledger_is_charged_by_every_fit(tmp_path: Path) -> None:
+    book = Ledger(tmp_path / "l.db")
+    book.open_account("t", epsilon=2.0, delta=2**-30)
+    synthesizer = sklar.Synthesizer(SCHEMA, epsilon=1.0, ledger=tmp_path / "l.db").fit(ROWS)
+    clone(synthesizer).fit(ROWS)
+    assert len(book.account("t").charges) == 2
+
+
+def test_clones_have_equal_settings_and_no_model() -> None:
+    fitted = sklar.Synthesizer(SCHEMA, epsilon=2.0, method="mixture", neighbors="add-remove").fit(ROWS)
+    copy = clone(fitted)
+    assert copy is not fitted
+    assert copy.get_params() == fitted.get_params()
+    with pytest.raises(ModelError, match=r"no model yet. Call fit first."):
+        copy.sample(3)
+
+
+def test_settings_by_name() -> None:
+    synthesizer = sklar.Synthesizer(SCHEMA, epsilon=2.0)
+    assert synthesizer.set_params(epsilon=3.0, delta=1e-6) is synthesizer
+    assert (synthesizer.epsilon, synthesizer.delta) == (3.0, 1e-6)
+    assert synthesizer.get_params(deep=False)["epsilon"] == 3.0
+    with pytest.raises(ModelError, match=r"Synthesizer has no setting 'eps'. Its settings are schema, epsilon"):
+        synthesizer.set_params(eps=1.0)
+
+
+def test_its_representation_shows_what_was_set() -> None:
+    assert repr(sklar.Synthesizer(SCHEMA, epsilon=2.0)) == "Synthesizer(schema='<t>', epsilon=2.0)"
+    assert repr(sklar.Synthesizer("s.toml", epsilon=1, method="factor")) == (
+        "Synthesizer(schema='s.toml', epsilon=1, method='factor')"
+    )
