@@ -1,14 +1,12 @@
-"""Faults lose nothing: kill -9 at any moment, rows of any kind, planted markers, numbers at the edge."""
+"""Faults lose nothing: kill -9 at any moment, numbers at the edge, hostile input within bounded memory."""
 
 from __future__ import annotations
 
-import json
 import signal
 import subprocess
 import sys
 import time
 import warnings
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +18,6 @@ import sklar
 from sklar.errors import BudgetError
 from sklar.ledger import Ledger, cost, covers
 from sklar.model import load
-from sklar.private import measure as door
 from sklar.schema import Schema
 
 TOML = '[table]\nname = "people"\n[attributes.age]\ntype = "integer"\nedges = [0, 20, 40, 60, 120]\n' + (
@@ -108,93 +105,6 @@ def test_a_killed_sample_leaves_no_file_under_its_name(tmp_path: Path) -> None:
     worker.kill()
     worker.wait()
     assert not (tmp_path / "o.csv").exists()
-
-
-ROWS = {
-    "plain": "".join(f"{20 + i % 50},{('Bern', 'Rome')[i % 2]}\n" for i in range(60)),
-    "all equal": "30,Bern\n" * 60,
-    "all outside": "nonsense,Atlantis\n" * 60,
-    "huge cells": f"{'9' * 20_000},{'x' * 20_000}\n" * 60,
-    "empty": ",\n" * 60,
-    "ragged": "1\n" * 30 + "1,2,3,4\n" * 30,
-}
-
-
-@pytest.mark.parametrize("options", [{"method": "binary"}, {"preset": "paper", "dummies": True}, {"method": "mixture"}])
-def test_nothing_but_the_noise_depends_on_the_rows(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: Any
-) -> None:
-    """Same schema, very different rows: the same stages, noise calls, members, types, shapes and certificate."""
-
-    class Log:
-        def __init__(self) -> None:
-            self.stages: list[Any] = []
-
-        def stage(self, name: str, *, total: int | None = None, unit: str = "") -> None:
-            if name in ("count", "measure"):
-                self.stages.append((name, total, unit))
-
-        def advance(self, steps: int) -> None:
-            pass
-
-    seen = []
-    for name, rows in ROWS.items():
-        folder = tmp_path / name
-        folder.mkdir()
-        people(folder, rows)
-        calls: list[Any] = []
-        with monkeypatch.context() as patched:
-            for kind in ("discrete_gaussian", "discrete_laplace"):
-                real = getattr(door, kind)
-
-                def record(scales: Any, sizes: Any, real: Any = real, calls: list[Any] = calls) -> Any:
-                    calls.append((sizes.tolist(), scales.tolist() if not calls else None))
-                    return real(scales, sizes)
-
-                patched.setattr(door, kind, record)
-            log = Log()
-            model = sklar.fit(folder / "people.csv", SCHEMA, epsilon=20.0, progress=log, **options)
-        model.save(folder / "m.sklar")
-        with zipfile.ZipFile(folder / "m.sklar") as archive:
-            sizes = {
-                member.filename: member.file_size
-                for member in archive.infolist()
-                if member.filename not in ("model.json", "probabilities.npy")
-            }
-            document = json.loads(archive.read("model.json"))
-        stated = document["certificate"]
-        first = [entry for entry in stated["measurements"] if entry["stage"] == 1]
-        seen.append((calls, log.stages, sizes, sorted(document), first, stated["epsilon"], str(model.arrow_schema)))
-    assert all(outcome == seen[0] for outcome in seen[1:])
-
-
-def test_no_planted_marker_leaves(tmp_path: Path) -> None:
-    """Texts, numbers, column names and a path that occur in the rows only: in no byte of any output."""
-    secret = tmp_path / "MARKERPATH"
-    secret.mkdir()
-    (tmp_path / "s.toml").write_text(TOML)
-    rows = "".join(f"8675309{i},MARKERTEXT{i},31415926.5358\n" for i in range(100))
-    (secret / "people.csv").write_text("age,city,MARKERCOLUMN\n" + rows)
-    ledger = tmp_path / "l.db"
-    Ledger(ledger).open_account("people", epsilon=5.0, delta=DELTA)
-    command = [sys.executable, "-m", "sklar", "release", str(secret / "people.csv"), "--schema", "s.toml"]
-    command += ["--epsilon", "1", "--method", "binary", "--ledger", "l.db", "--out", "o.csv"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, check=False)
-    assert done.returncode == 0, done.stderr
-    outputs = [done.stdout, done.stderr]
-    # A folder that cannot be read as a table: the error may name the path that was given, nothing of the rows.
-    (secret / "people.csv").write_bytes((secret / "people.csv").read_bytes() + b'"MARKERTEXT never closed')
-    failed = subprocess.run(command, cwd=tmp_path, capture_output=True, check=False)
-    outputs += [failed.stdout, failed.stderr.replace(str(secret).encode(), b"")]
-    for path in tmp_path.iterdir():
-        if path.is_file():
-            outputs.append(path.read_bytes())
-        if path.suffix == ".sklar":
-            with zipfile.ZipFile(path) as archive:
-                outputs += [archive.read(name) for name in archive.namelist()]
-    everything = b"\n".join(outputs)
-    for marker in (b"MARKER", b"8675309", b"31415926"):
-        assert marker not in everything
 
 
 ONE = Schema.from_toml('[attributes.x]\ntype = "categorical"\nvalues = ["only"]')

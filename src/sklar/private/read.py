@@ -12,7 +12,7 @@ import codecs
 import csv
 import io
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +32,8 @@ class Source:
     """A table that can be read once, in batches of the wanted columns."""
 
     name: str
-    columns: tuple[str, ...]
-    _open: Any
+    columns: tuple[str, ...] = field(repr=False)
+    _open: Any = field(repr=False)
 
     def batches(self, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
         """Record batches of these columns, in this order, at most `BATCH_ROWS` rows each."""
@@ -82,8 +82,8 @@ def require_columns(source: Source, schema: Schema) -> None:
     absent = [name for name in schema.names if name not in source.columns]
     if absent:
         raise DataError(
-            f"{source.name} has no column for {', '.join(repr(name) for name in absent)}. Correct the schema, or remove "
-            "the attribute from it."
+            f"{source.name} has no column for {', '.join(repr(name) for name in absent)}. Correct the schema, or "
+            "remove the attribute from it."
         )
 
 
