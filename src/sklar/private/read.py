@@ -204,7 +204,7 @@ def _open_csv(path: Path, delimiter: str) -> Source:
     return Source(name=f"file '{path}'", columns=columns, _open=read)
 
 
-def _readable(delimiter: str) -> Callable[[pa.Buffer], pa.Buffer | bytes]:
+def _readable(delimiter: str) -> Callable[[pa.Buffer], bytes]:
     """A filter for what Arrow fails on: text that is not UTF-8 is replaced, records longer than a block are cut."""
     from sklar.private.records import bounded
 
