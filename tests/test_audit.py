@@ -223,7 +223,7 @@ def test_the_power_of_ratios_is_what_is_stated() -> None:
 
     def judge(epsilon: float) -> Any:
         up = 1 / (1 + np.exp(-epsilon / 2))
-        scores = [generator.binomial(2, chance, 2_000) - 1.0 for chance in (up, 1 - up)]
+        scores = [(generator.binomial(2, chance, 2_000) - 1).astype(np.float64) for chance in (up, 1 - up)]
         return _judge_ratio("", PURE, scores, 2)
 
     sound = [judge(1.0) for _ in range(200)]

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import io
 import json
 import zipfile
 from collections.abc import Callable
@@ -144,6 +145,30 @@ def test_a_forged_certificate_fails(saved: Path, name: str, tmp_path: Path) -> N
     assert shown.exit_code == 1, shown.output
     assert "FAIL" in shown.output
     assert "Do not rely on its privacy claim." in shown.output
+
+
+@pytest.mark.parametrize("scale", [1e-308, 1e-160, 1e-5, 0.0, -1.0, 1e10, 1e155, float("nan"), float("inf")])
+def test_scales_that_nobody_can_draw_fail(saved: Path, scale: float, tmp_path: Path) -> None:
+    """In the arrays and in the certificate alike; they once ended in a traceback."""
+    path = forged(
+        saved, lambda d: [m.update(scale=scale) for m in d["certificate"]["measurements"]], tmp_path / "f.sklar"
+    )
+    with zipfile.ZipFile(path) as archive:
+        contents = {name: archive.read(name) for name in archive.namelist()}
+    for name in [name for name in contents if name.endswith("_scales.npy")]:
+        buffer = io.BytesIO()
+        np.save(buffer, np.full(np.load(io.BytesIO(contents[name])).shape, scale))
+        contents[name] = buffer.getvalue()
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, data in contents.items():
+            archive.writestr(name, data)
+    found = verify(path)
+    assert not found.passed
+    assert "Do not rely on its privacy claim." in found.lines()[-1]
+
+
+def test_the_smallest_noise_is_verified_without_overflow() -> None:
+    assert exact_epsilon("laplace", np.array([2.0**-10]), np.array([2]), 1e-9) == pytest.approx(2048, rel=TOLERANCE)
 
 
 def test_a_file_that_is_no_model_fails(tmp_path: Path) -> None:

@@ -46,6 +46,9 @@ VERSION = 1
 # Noise hardly compresses: the highest level takes six times as long as the lowest for one part in twenty.
 _LEVEL = 1
 _MAX_JSON = 64 << 20
+# A file may unpack to the first, or to the second times its size: noise does not pack well.
+_MAX_UNPACKED = 1 << 30
+_MAX_RATIO = 100
 _MAX_COMPONENTS = 1_000_000
 _MAX_STAGES = 100
 _EARLIEST = (1980, 1, 1, 0, 0, 0)
@@ -279,6 +282,11 @@ def _member(name: str) -> zipfile.ZipInfo:
 def _read(archive: zipfile.ZipFile) -> Model:
     if archive.getinfo("model.json").file_size > _MAX_JSON:
         raise ModelError("its description is larger than any model's.")
+    packed, unpacked = (
+        sum(sizes) for sizes in zip(*((each.compress_size, each.file_size) for each in archive.infolist()), strict=True)
+    )
+    if unpacked > max(_MAX_UNPACKED, _MAX_RATIO * packed):
+        raise ModelError(f"it would unpack to {unpacked / 2**30:.1f} GiB, far more than noisy counts do.")
     document = json.loads(archive.read("model.json"))
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise ModelError("its description is not a Sklar model's.")
@@ -403,12 +411,13 @@ def _read_tables(
     stage: int,
 ) -> NoisyTables:
     described, name = document["stages"][stage - 1], f"stage{stage}_"
-    m, d, where = schema.n_attributes, schema.n_levels, above_diagonal(schema)
+    m, d = schema.n_attributes, schema.n_levels
     one_way, two_way = bool(described["one_way"]), bool(described["pairs"])
-    flat = array(name + "pairs", np.int64, int(where.sum()) if two_way else 0)
+    # Squares are made only when the file has shown that it holds their cells.
+    flat = array(name + "pairs", np.int64, int(d * d - (schema.sizes**2).sum()) // 2 if two_way else 0)
     pairs = np.zeros((d, d) if two_way else (0, 0), dtype=np.int64)
     if two_way:
-        pairs[where] = flat
+        pairs[above_diagonal(schema)] = flat
     plan = Plan(
         total=described["total_scale"],
         one_way=array(name + "one_way_scales", np.float64, m if one_way else 0),
@@ -439,4 +448,7 @@ def _read_array(archive: zipfile.ZipFile, name: str, kind: np.dtype[Any], size: 
         if stored != kind or math.prod(shape) != size or len(shape) != 1 or fortran:
             raise ModelError(f"its array '{name}' must hold {size} values of type {kind}.")
         # frombuffer, not read_array: no code path that could ever unpickle. read() also checks the zip's CRC.
-        return np.frombuffer(file.read(), dtype=kind).copy()
+        found = np.frombuffer(file.read(), dtype=kind).copy()
+    if found.size != size:
+        raise ModelError(f"its array '{name}' must hold {size} values of type {kind}.")
+    return found

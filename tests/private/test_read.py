@@ -234,7 +234,7 @@ def cut(record: bytes, limit: int) -> bytes:
 @settings(max_examples=400, deadline=None)
 def test_records_are_cut_where_they_should_be(data: bytes, limit: int, block: int) -> None:
     keep = bounded(ord(","), limit)
-    found = b"".join(bytes(keep(data[at : at + block])) for at in range(0, len(data), block))
+    found = b"".join(keep(data[at : at + block]) for at in range(0, len(data), block))
     assert found == reference(data, limit)
     state = length = 0
     found = b""

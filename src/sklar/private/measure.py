@@ -174,20 +174,23 @@ def open_vault(
     schema.require_reviewed()
     source = open_source(data)
     require_columns(source, schema)
+    # How many rows there are may be told only where neighbors share it.
+    public = budget.neighbors == "replace-one"
+    unit, told = ("rows", progress) if public else ("", SILENT)
     search = None
     if schema.private_domains:
         if isinstance(data, pa.RecordBatchReader):
             raise DataError("private domains take two passes over the rows, a stream allows one. Give a table or file.")
         search = plan_search(schema, budget)
         wanted = schema.private_domains
-        progress.stage("find", unit="rows")
-        n_rows, tallies = tally(source.batches(tuple(each.name for each in wanted)), wanted, progress=progress)
+        progress.stage("find", unit=unit)
+        n_rows, tallies = tally(source.batches(tuple(each.name for each in wanted)), wanted, progress=told)
         if charge is not None:
             charge(np.concatenate([search.scales, search.rest]), search.lost_delta)
         schema = _find(schema, search, tallies)
         source = open_source(data)
-    progress.stage("count", unit="rows")
-    counts = count(source.batches(schema.names), schema, progress=progress)
+    progress.stage("count", unit=unit)
+    counts = count(source.batches(schema.names), schema, progress=told)
     if search is not None and counts.n_rows != n_rows:
         raise DataError("the table changed while it was read, or can be read once only. Give a table or file.")
     return Vault(counts, schema, budget, charge, search)

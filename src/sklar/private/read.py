@@ -12,7 +12,7 @@ import codecs
 import csv
 import io
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -44,8 +44,8 @@ class Source:
     """A table that can be read once, in batches of the wanted columns."""
 
     name: str
-    columns: tuple[str, ...]
-    _open: Any
+    columns: tuple[str, ...] = field(repr=False)
+    _open: Any = field(repr=False)
 
     def batches(self, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
         """Record batches of these columns, in this order, at most `batch_rows` rows each."""
@@ -95,8 +95,8 @@ def require_columns(source: Source, schema: Schema) -> None:
     absent = [name for name in schema.names if name not in source.columns]
     if absent:
         raise DataError(
-            f"{source.name} has no column for {', '.join(repr(name) for name in absent)}. Correct the schema, or remove "
-            "the attribute from it."
+            f"{source.name} has no column for {', '.join(repr(name) for name in absent)}. Correct the schema, or "
+            "remove the attribute from it."
         )
 
 
@@ -224,7 +224,7 @@ def _open_csv(path: Path, delimiter: str) -> Source:
     return Source(name=f"file '{path}'", columns=columns, _open=read)
 
 
-def _readable(delimiter: str) -> Callable[[pa.Buffer], pa.Buffer | bytes]:
+def _readable(delimiter: str) -> Callable[[pa.Buffer], bytes]:
     """A filter for what Arrow fails on: text that is not UTF-8 is replaced, records longer than a block are cut."""
     from sklar.private.records import bounded
 

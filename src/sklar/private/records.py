@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 import numba
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 _START, _PLAIN, _QUOTED, _CLOSED = 0, 1, 2, 3
@@ -51,11 +50,11 @@ def bound_records(
     return copied, state, length
 
 
-def bounded(delimiter: int, limit: int) -> Callable[[bytes], pa.Buffer | bytes]:
+def bounded(delimiter: int, limit: int) -> Callable[[bytes], bytes]:
     """A filter over the blocks of a file that cuts records as `bound_records` does."""
     state = length = 0
 
-    def keep(block: bytes) -> pa.Buffer | bytes:
+    def keep(block: bytes) -> bytes:
         nonlocal state, length
         first, last = block.find(b"\n"), max(block.rfind(b"\n"), block.rfind(b"\r"))
         if b'"' not in block and state != _QUOTED and 0 <= first <= limit - length and len(block) - first - 1 <= limit:
@@ -66,6 +65,7 @@ def bounded(delimiter: int, limit: int) -> Callable[[bytes], pa.Buffer | bytes]:
         text = np.frombuffer(bytearray(block), dtype=np.uint8)
         out = np.empty_like(text)
         copied, state, length = bound_records(text, out, state, length, delimiter, limit)
-        return pa.py_buffer(out[:copied])
+        # A copy: a view would keep all of `out` for as long as a reader keeps what is left of it.
+        return out[:copied].tobytes()
 
     return keep
