@@ -280,7 +280,8 @@ def choose(
     rival = float(curves[0][:, 0].min())
     challengers = [replace(race, rival=rival) for race in others]
     chosen = challenge(chosen, challengers, curves[SPLITS:], [0.0] * len(others))
-    rival = min(float(curve[:, 0].min()) for curve in (curves[0], *curves[SPLITS:]))
+    on_first = dict(zip(SHRINKAGES, [curves[0], *curves[SPLITS:]], strict=True))
+    rival = float(on_first[chosen.shrinkage][:, 0].min())
     starts = [replace(first, sd=sd) for sd in SDS[1:]]
     starts += [replace(first, kind=kind, components=COMPONENTS[kind]) for kind in kinds[1:]]
     by = [PREFERENCE] * (len(SDS) - 1) + [0.0] * (len(kinds) - 1)
