@@ -20,7 +20,7 @@ from threadpoolctl import threadpool_limits
 from sklar.margins import Probabilities
 from sklar.schema import Schema
 from sklar.tables import block_of_level
-from sklar.threads import side_by_side, workers
+from sklar.threads import side_by_side
 
 # Rows drawn from one generator. Part of what a seed means: changing it changes every release.
 BLOCK_ROWS = 16_384
@@ -81,8 +81,8 @@ def fit_binary(probabilities: Probabilities, *, dummies: bool, weighted: bool) -
     raw, clipped = _gaussian_correlations(probabilities, own, structural_zeros=dummies)
     rarity = levels.copy()
     rarity[mirrors - 1] = np.minimum(levels[mirrors - 1], levels[mirrors])
-    # One large decomposition at a time is the one thing here that is faster spread over all processors.
-    with threadpool_limits(workers(), user_api="blas"):
+    # Threads of a decomposition wait for each other: on a busy machine they take many times as long as one.
+    with threadpool_limits(1, user_api="blas"):
         repair = nearest(raw, floor=_FLOOR, weights=np.sqrt(np.maximum(rarity[own], 1e-6)) if weighted else None)
         triangle = np.linalg.cholesky(repair.correlation).astype(np.float32)
     factor = np.zeros((levels.size, levels.size), dtype=np.float32)

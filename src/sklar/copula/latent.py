@@ -49,7 +49,7 @@ RATE = 0.1
 _MOMENTUM = 0.9
 _SECOND_MOMENT = 0.99
 # Rows of the residual that are held at a time.
-_STRIP = 512
+_STRIP = 256
 _FLOOR = 1e-7
 _SQUARE = numba.float32[:, ::1]
 
@@ -148,13 +148,17 @@ class Loss:
 
     def gradient(self, found: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """Of the loss in the contrasts of Pi, shape (d - m, D), times D / 2: a part per component, and one for all."""
-        gradient = np.zeros_like(found)
+        gradient = np.empty_like(found)
         scale = np.float32(1 / found.shape[1])
         for first, last, residual in predicted_strips(found):
             _weigh(residual, self._target, self._weights, first, scale)
-            gradient[first:last] += residual @ found[first:]
-            if last < len(found):
-                gradient[last:] += residual[:, last - first :].T @ found[first:last]
+            beyond = residual[:, last - first :].T
+            if first == 0:
+                np.matmul(residual, found, out=gradient[:last])
+                np.matmul(beyond, found[:last], out=gradient[last:])
+            else:
+                gradient[first:last] += residual @ found[first:]
+                gradient[last:] += beyond @ found[first:last]
         return gradient, self._margin_weights * (found.mean(axis=1) - self._margins)
 
 

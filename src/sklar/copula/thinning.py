@@ -154,11 +154,8 @@ class Split:
         return error / self._scale, 2 * float(np.sqrt(self._kappa * distance)) / self._scale
 
 
-_SQUARE = numba.float32[:, ::1]
-
-
 @numba.njit(
-    numba.types.UniTuple(numba.float64, 2)(_SQUARE, _SQUARE, _SQUARE, numba.float32[::1], numba.int64, numba.float32),
+    "UniTuple(float64, 2)(float32[:, ::1], float32[:, ::1], float32[:, ::1], float32[::1], int64, float32)",
     cache=True,
     nogil=True,
     fastmath={"contract", "reassoc"},
@@ -183,8 +180,8 @@ def _error(
             away = value - level * margins[first + j]
             in_row += weight[j] * missed * missed
             moved_in_row += weight[j] * away * away
-        total += in_row
-        moved += moved_in_row
+        total += float(in_row)
+        moved += float(moved_in_row)
     return total, moved
 
 
@@ -261,9 +258,10 @@ def choose(
             steps, errors = 0, 1.0
         return Trial(start=race.start, shrinkage=race.shrinkage, steps=steps, gain=float(1 - errors))
 
-    def challenge(races: Sequence[Race], curves: Sequence[NDArray[np.float64]], by: Sequence[float]) -> None:
-        """Let each challenger, run on the first split already, replace what is chosen where it is better by so much."""
-        nonlocal chosen
+    def challenge(
+        chosen: Trial, races: Sequence[Race], curves: Sequence[NDArray[np.float64]], by: Sequence[float]
+    ) -> Trial:
+        """What is chosen after these challengers, run on the first split already: each must be better by so much."""
         for race, curve, needed in zip(races, curves, by, strict=True):
             trial = judge(race, [curve])
             if float(curve[:, 0].min()) < race.rival:
@@ -272,6 +270,7 @@ def choose(
                 if trial.gain > (1 + needed) * chosen.gain:
                     chosen = trial
             tried.append(trial)
+        return chosen
 
     # The incumbent on all splits and the other shrinkages on the first, so that all of it can run side by side.
     incumbents = [Race(split=split, start=first, shrinkage=SHRINKAGES[0]) for split in range(SPLITS)]
@@ -280,8 +279,10 @@ def choose(
     chosen = judge(incumbents[0], curves[:SPLITS])
     tried.append(chosen)
     rival = float(curves[0][:, 0].min())
-    challenge([replace(race, rival=rival) for race in others], curves[SPLITS:], [0.0] * len(others))
-    rival = min(float(curve[:, 0].min()) for curve in (curves[0], *curves[SPLITS:]))
+    challengers = [replace(race, rival=rival) for race in others]
+    chosen = challenge(chosen, challengers, curves[SPLITS:], [0.0] * len(others))
+    on_first = dict(zip(SHRINKAGES, [curves[0], *curves[SPLITS:]], strict=True))
+    rival = float(on_first[chosen.shrinkage][:, 0].min())
     starts = [replace(first, sd=sd) for sd in SDS[1:]]
     starts += [replace(first, kind=kind, components=COMPONENTS[kind]) for kind in kinds[1:]]
     by = [PREFERENCE] * (len(SDS) - 1) + [0.0] * (len(kinds) - 1)
@@ -289,7 +290,7 @@ def choose(
         Race(split=0, start=start, shrinkage=chosen.shrinkage, rival=rival - needed * (1 - rival))
         for start, needed in zip(starts, by, strict=True)
     ]
-    challenge(races, run(races), by)
+    chosen = challenge(chosen, races, run(races), by)
     return Choice(
         start=chosen.start, shrinkage=chosen.shrinkage, steps=chosen.steps, gain=chosen.gain, tried=tuple(tried)
     )
