@@ -9,19 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sklar.copula.blocks import blocks, empty_codes
 from sklar.copula.nearest import nearest
 from sklar.copula.tetrachoric import tetrachoric_matrix, thresholds
 from sklar.margins import Probabilities
 from sklar.schema import Schema
 from sklar.tables import block_of_level
-
-# Rows drawn from one generator. Part of what a seed means: changing it changes every release.
-BLOCK_ROWS = 16_384
+from sklar.threads import in_order, side_by_side
 
 _CALIBRATION_ROWS = 1 << 16
 _CALIBRATION_SEED = 20_200_619
@@ -104,21 +103,27 @@ def _calibrate(schema: Schema, levels: NDArray[np.float64], correlation: NDArray
     First as if the Y of one attribute were independent, by quadrature, which is accurate for rare levels too; then, as
     the repair leaves some correlation between them, corrected on a fixed simulated sample.
     """
-    cuts = np.empty_like(levels)
-    generator = np.random.Generator(np.random.SFC64(_CALIBRATION_SEED))
-    for block in _blocks(schema):
-        within = np.linalg.cholesky(correlation[block, block])
-        normal = generator.standard_normal((len(within), _CALIBRATION_ROWS), dtype=np.float32)
-        cuts[block] = _calibrate_attribute(levels[block], within.astype(np.float32) @ normal)
-    return cuts
+    from sklar.copula.winners import correlated, settle
+
+    def calibrated(attribute: int) -> NDArray[np.float64]:
+        own = slice(int(schema.offsets[attribute]), int(schema.offsets[attribute + 1]))
+        cuts = _independent_cuts(levels[own])
+        present = np.flatnonzero(np.isfinite(cuts))
+        if present.size > 1:
+            within = np.linalg.cholesky(correlation[own, own]).astype(np.float32)
+            factor = _differences(within, [present])
+            drawn = correlated(factor, _CALIBRATION_ROWS, attribute, _CALIBRATION_SEED)
+            wanted = levels[own][present] / levels[own][present].sum() * _CALIBRATION_ROWS
+            won = np.empty(_CALIBRATION_ROWS, dtype=np.uint16)
+            settle(drawn, 0, cuts[present], wanted, _slopes(cuts[present]), 15, won, settled := np.empty(present.size))
+            cuts[present] = settled
+        return cuts
+
+    return np.concatenate(side_by_side(calibrated, range(schema.n_attributes)))
 
 
-def _blocks(schema: Schema) -> list[slice]:
-    """Where each attribute's levels stand among all levels."""
-    return [slice(int(first), int(last)) for first, last in pairwise(schema.offsets)]
-
-
-def _calibrate_attribute(levels: NDArray[np.float64], simulated: NDArray[np.float32]) -> NDArray[np.float64]:
+def _independent_cuts(levels: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Cut points as if the Y of one attribute were independent; a level that nobody has is never drawn."""
     present = levels > 0
     target = levels[present] / levels[present].sum()
     c = thresholds(np.minimum(target, 1 - 1e-9))
@@ -130,30 +135,7 @@ def _calibrate_attribute(levels: NDArray[np.float64], simulated: NDArray[np.floa
             break
     cuts = np.full(levels.size, np.inf)
     cuts[present] = c
-    return _settle(cuts, levels, simulated, rounds=15)
-
-
-def _settle(
-    cuts: NDArray[np.float64], levels: NDArray[np.float64], drawn: NDArray[np.float32], *, rounds: int
-) -> NDArray[np.float64]:
-    """Cut points moved so that the winners among these draws, shape (levels, rows), have the wanted margins."""
-    present = np.isfinite(cuts)
-    wanted = levels[present] / levels[present].sum() * drawn.shape[1]
-    slope = _argmax_chances(cuts[present])[1]
-    # A level wanted a few times only is left to chance: forcing its count would round it to nothing.
-    gain = wanted / (wanted + 10.0) / slope
-    best, least, direction, step = cuts, np.inf, np.zeros(wanted.size), 0.5
-    for _ in range(rounds):
-        trial = best.copy()
-        trial[present] += step * direction
-        wins = np.bincount(_winners(drawn, trial), minlength=cuts.size)[present]
-        error = float(np.abs(wins - wanted) @ gain)
-        if error < least:
-            best, least, direction = trial, error, gain * np.log((wins + 0.5) / (wanted + 0.5))
-        else:
-            # Correlated levels answer more strongly than independent ones would.
-            step /= 2
-    return best
+    return cuts
 
 
 def _argmax_chances(c: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -170,35 +152,79 @@ def _argmax_chances(c: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArra
     return chance, np.maximum(step * (at * density).sum(axis=0) / chance, 0.5)
 
 
-def sample_binary(copula: BinaryCopula, rows: int, seed: int) -> Iterator[NDArray[np.int32] | NDArray[np.bool_]]:
-    """Blocks of codes, shape (m, rows of block), or of dummies, shape (d, rows of block); `rows` rows in all.
+def _slopes(cuts: NDArray[np.float64]) -> NDArray[np.float64]:
+    """How strongly the log chance of each level falls with its own cut point, as if levels were independent."""
+    return _argmax_chances(cuts)[1]
 
-    A block depends on (copula, seed, its number) alone.
+
+def sample_binary(
+    copula: BinaryCopula, rows: int, seed: int
+) -> Iterator[NDArray[np.uint8] | NDArray[np.uint16] | NDArray[np.bool_]]:
+    """Blocks of codes, shape (m, rows of block), or of dummies, shape (d, rows of block); `rows` rows in all."""
+    sampler = BinarySampler(copula)
+    return in_order(lambda block: sampler.draw(seed, *block), blocks(rows))
+
+
+class BinarySampler:
+    """Draws any block of a copula's rows; whatever all blocks share is worked out once.
+
+    Dummies need every Y. A record depends only on differences between the Y of one attribute, so that those between
+    each level and the attribute's last one are drawn instead: jointly normal too, and one fewer per attribute, which
+    is half of them where attributes are boolean. Levels that nobody has are left out.
     """
-    for block, start in enumerate(range(0, rows, BLOCK_ROWS)):
-        wanted = min(BLOCK_ROWS, rows - start)
-        generator = np.random.Generator(np.random.SFC64(np.random.SeedSequence([seed, block])))
-        normal = generator.standard_normal((copula.cuts.size, wanted), dtype=np.float32)
-        drawn = copula.factor @ normal
+
+    def __init__(self, copula: BinaryCopula) -> None:
+        # Here and not in a thread: compiled once, and the libraries loaded before threads limit those they know of.
+        import sklar.copula.winners  # noqa: F401
+
+        self._copula = copula
+        offsets = copula.schema.offsets
+        self._present = [np.flatnonzero(np.isfinite(copula.cuts[first:last])) for first, last in pairwise(offsets)]
         if copula.dummies:
-            yield drawn > copula.cuts.astype(np.float32)[:, None]
-        else:
-            yield np.stack([_decide(drawn[levels], copula, levels) for levels in _blocks(copula.schema)])
+            self._factor = np.asfortranarray(copula.factor)
+            return
+        at = [first + present for first, present in zip(offsets, self._present, strict=False)]
+        # In one thread: the same factor whatever the number of threads.
+        (self._factor,) = side_by_side(lambda levels: _differences(copula.factor, levels), [at])
+        self._first = [0, *accumulate(levels.size - 1 for levels in at)]
+        self._slopes = side_by_side(lambda levels: _slopes(copula.cuts[levels]), at)
+        self._cuts = [copula.cuts[levels] for levels in at]
+        self._shares = [copula.levels[levels] / copula.levels[levels].sum() for levels in at]
+
+    def draw(self, seed: int, block: int, rows: int) -> NDArray[np.uint8] | NDArray[np.uint16] | NDArray[np.bool_]:
+        """A block of codes, shape (m, rows), or of dummies, shape (d, rows)."""
+        from sklar.copula.winners import correlated, settle
+
+        drawn = correlated(self._factor, rows, block, seed)
+        if self._copula.dummies:
+            above = drawn > self._copula.cuts.astype(np.float32)[:, None]
+            return np.ascontiguousarray(above.swapaxes(0, 1).reshape(len(self._copula.cuts), -1)[:, :rows])
+        codes = empty_codes(self._copula.schema, rows)
+        won = np.empty(rows, dtype=np.uint16)
+        for attribute, present in enumerate(self._present):
+            if present.size == 1:
+                codes[attribute] = present[0]
+                continue
+            # Settling each block on the margins takes most of the sampling error out of one-way counts.
+            settle(
+                drawn,
+                self._first[attribute],
+                self._cuts[attribute],
+                self._shares[attribute] * rows,
+                self._slopes[attribute],
+                5,
+                won,
+                np.empty(present.size),
+            )
+            codes[attribute] = won if present[-1] == present.size - 1 else present[won]
+        return codes
 
 
-def _decide(drawn: NDArray[np.float32], copula: BinaryCopula, levels: slice) -> NDArray[np.int32]:
-    # Settling each block on the margins takes most of the sampling error out of one-way counts.
-    return _winners(drawn, _settle(copula.cuts[levels], copula.levels[levels], drawn, rounds=5))
+def _differences(factor: NDArray[np.float32], levels: list[NDArray[np.int64]]) -> NDArray[np.float32]:
+    """A factor of the covariance of Y_k - Y_l, for all of an attribute's levels k but its last one, l.
 
-
-def _winners(drawn: NDArray[np.float32], cuts: NDArray[np.float64]) -> NDArray[np.int32]:
-    """The level with the largest exceedance, for each column of `drawn`, shape (levels, rows)."""
-    winners = np.zeros(drawn.shape[1], dtype=np.int32)
-    # A running maximum over long rows is many times faster than numpy's argmax over short columns.
-    best = drawn[0] - np.float32(cuts[0])
-    for level in range(1, cuts.size):
-        exceedance = drawn[level] - np.float32(cuts[level])
-        better = exceedance > best
-        winners[better] = level
-        np.maximum(best, exceedance, out=best)
-    return winners
+    The differences are A factor @ normals for a matrix A, and (A factor)^T = Q R gives them the covariance R^T R.
+    """
+    rows = np.concatenate([own[:-1] for own in levels])
+    last = np.concatenate([np.full(own.size - 1, own[-1]) for own in levels])
+    return np.asfortranarray(np.linalg.qr((factor[rows] - factor[last]).T, mode="r").T)
