@@ -7,7 +7,7 @@ Y_k - c_k is largest, with c calibrated so that the margins hold.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
@@ -25,6 +25,7 @@ from sklar.threads import in_order, side_by_side
 _CALIBRATION_ROWS = 1 << 16
 _CALIBRATION_SEED = 20_200_619
 _FLOOR = 1e-6
+_TOGETHER = 4096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,56 +106,79 @@ def _calibrate(schema: Schema, levels: NDArray[np.float64], correlation: NDArray
     """
     from sklar.copula.winners import correlated, settle
 
+    spans = list(pairwise(schema.offsets.tolist()))
+    present = [np.flatnonzero(levels[first:last] > 0) for first, last in spans]
+    shares = [levels[first + own] / levels[first + own].sum() for (first, _), own in zip(spans, present, strict=True)]
+    independent = _in_groups(_independent_cuts, shares)
+    slopes = _in_groups(_slopes, independent)
+
     def calibrated(attribute: int) -> NDArray[np.float64]:
-        own = slice(int(schema.offsets[attribute]), int(schema.offsets[attribute + 1]))
-        cuts = _independent_cuts(levels[own])
-        present = np.flatnonzero(np.isfinite(cuts))
-        if present.size > 1:
-            within = np.linalg.cholesky(correlation[own, own]).astype(np.float32)
-            factor = _differences(within, [present])
-            drawn = correlated(factor, _CALIBRATION_ROWS, attribute, _CALIBRATION_SEED)
-            wanted = levels[own][present] / levels[own][present].sum() * _CALIBRATION_ROWS
-            won = np.empty(_CALIBRATION_ROWS, dtype=np.uint16)
-            settle(drawn, 0, cuts[present], wanted, _slopes(cuts[present]), 15, won, settled := np.empty(present.size))
-            cuts[present] = settled
+        (first, last), own = spans[attribute], present[attribute]
+        cuts = np.full(last - first, np.inf)
+        cuts[own] = independent[attribute]
+        if own.size > 1:
+            within = np.linalg.cholesky(correlation[first:last, first:last]).astype(np.float32)
+            drawn = correlated(_differences(within, [own]), _CALIBRATION_ROWS, attribute, _CALIBRATION_SEED)
+            won, settled = np.empty(_CALIBRATION_ROWS, dtype=np.uint16), np.empty(own.size)
+            wanted = shares[attribute] * _CALIBRATION_ROWS
+            settle(drawn, 0, cuts[own], wanted, slopes[attribute], 15, won, settled)
+            cuts[own] = settled
         return cuts
 
     return np.concatenate(side_by_side(calibrated, range(schema.n_attributes)))
 
 
-def _independent_cuts(levels: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Cut points as if the Y of one attribute were independent; a level that nobody has is never drawn."""
-    present = levels > 0
-    target = levels[present] / levels[present].sum()
-    c = thresholds(np.minimum(target, 1 - 1e-9))
+def _in_groups(
+    work: Callable[[NDArray[np.float64]], NDArray[np.float64]], parts: list[NDArray[np.float64]]
+) -> list[NDArray[np.float64]]:
+    """`work` on every part, those of one size together as rows of one array: thousands of small calls would be slow."""
+    alike: dict[int, list[int]] = {}
+    for index, part in enumerate(parts):
+        alike.setdefault(part.size, []).append(index)
+    groups = [
+        members[start : start + max(_TOGETHER // size, 1)]
+        for size, members in alike.items()
+        for start in range(0, len(members), max(_TOGETHER // size, 1))
+    ]
+    done = side_by_side(lambda group: work(np.stack([parts[index] for index in group])), groups)
+    found = {
+        index: row for group, rows in zip(groups, done, strict=True) for index, row in zip(group, rows, strict=True)
+    }
+    return [found[index] for index in range(len(parts))]
+
+
+def _independent_cuts(shares: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Cut points as if the Y of one attribute were independent, shape (attributes, levels)."""
+    c = thresholds(np.minimum(shares, 1 - 1e-9))
     for _ in range(60):
         chance, slope = _argmax_chances(c)
-        step = np.log(chance / target) / slope
+        step = np.log(chance / shares) / slope
         c += np.clip(step, -1, 1)
         if np.abs(step).max() < 1e-10:
             break
-    cuts = np.full(levels.size, np.inf)
-    cuts[present] = c
-    return cuts
-
-
-def _argmax_chances(c: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """P(k) = int phi(v + c_k) prod_{l != k} Phi(v + c_l) dv for independent normals, and -d log P(k) / d c_k."""
-    from scipy.special import log_ndtr
-
-    # The trapezoidal rule converges exponentially on a smooth integrand that vanishes at both ends.
-    v = np.linspace(-c.max() - 9.0, -c.min() + 9.0, 400)
-    at = v[:, None] + c[None, :]
-    logs = log_ndtr(at)
-    density = np.exp(-0.5 * at**2 - 0.5 * np.log(2 * np.pi) + logs.sum(axis=1, keepdims=True) - logs)
-    step = v[1] - v[0]
-    chance = step * density.sum(axis=0)
-    return chance, np.maximum(step * (at * density).sum(axis=0) / chance, 0.5)
+    return c
 
 
 def _slopes(cuts: NDArray[np.float64]) -> NDArray[np.float64]:
-    """How strongly the log chance of each level falls with its own cut point, as if levels were independent."""
+    """How strongly the log chance of each level falls with its own cut point, as if the Y were independent."""
     return _argmax_chances(cuts)[1]
+
+
+def _argmax_chances(c: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """P(k) = int phi(v + c_k) prod_{l != k} Phi(v + c_l) dv for independent normals, and -d log P(k) / d c_k.
+
+    For many attributes of as many levels at once, shape (attributes, levels).
+    """
+    from scipy.special import log_ndtr
+
+    # The trapezoidal rule converges exponentially on a smooth integrand that vanishes at both ends.
+    low, high = -c.max(axis=1) - 9.0, -c.min(axis=1) + 9.0
+    step = (high - low) / 399
+    at = (low[:, None] + step[:, None] * np.arange(400))[:, :, None] + c[:, None, :]
+    logs = log_ndtr(at)
+    density = np.exp(-0.5 * at**2 - 0.5 * np.log(2 * np.pi) + logs.sum(axis=2, keepdims=True) - logs)
+    chance = step[:, None] * density.sum(axis=1)
+    return chance, np.maximum(step[:, None] * (at * density).sum(axis=1) / chance, 0.5)
 
 
 def sample_binary(
@@ -178,17 +202,17 @@ class BinarySampler:
         import sklar.copula.winners  # noqa: F401
 
         self._copula = copula
-        offsets = copula.schema.offsets
-        self._present = [np.flatnonzero(np.isfinite(copula.cuts[first:last])) for first, last in pairwise(offsets)]
         if copula.dummies:
             self._factor = np.asfortranarray(copula.factor)
             return
-        at = [first + present for first, present in zip(offsets, self._present, strict=False)]
+        offsets = copula.schema.offsets
+        self._present = [np.flatnonzero(np.isfinite(copula.cuts[first:last])) for first, last in pairwise(offsets)]
+        at = [first + present for first, present in zip(offsets[:-1], self._present, strict=True)]
         # In one thread: the same factor whatever the number of threads.
         (self._factor,) = side_by_side(lambda levels: _differences(copula.factor, levels), [at])
         self._first = [0, *accumulate(levels.size - 1 for levels in at)]
-        self._slopes = side_by_side(lambda levels: _slopes(copula.cuts[levels]), at)
         self._cuts = [copula.cuts[levels] for levels in at]
+        self._slopes = _in_groups(_slopes, self._cuts)
         self._shares = [copula.levels[levels] / copula.levels[levels].sum() for levels in at]
 
     def draw(self, seed: int, block: int, rows: int) -> NDArray[np.uint8] | NDArray[np.uint16] | NDArray[np.bool_]:

@@ -10,6 +10,8 @@ value is larger in size than 6.4: the chance of one is 2e-10.
 
 from __future__ import annotations
 
+import math
+
 import numba
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +21,12 @@ _HALF = np.uint64(32)
 _SQRT_HALF_BITS = np.int32(0x3F3504F3)
 _MANTISSA = np.int32(0x007FFFFF)
 _LN2 = np.float32(0.6931471805599453)
-_SPLIT = np.float32(5.0)
+_ONE = np.float32(1.0)
+_STEP = np.float32(2.0**-31)
+_HALF_STEP = np.float32(2.0**-32)
+_GROUP = 64
+# w = 5 at q (2 - q) = exp(-5).
+_TAIL_WORDS = np.uint32(2**32 * (1 - math.sqrt(1 - math.exp(-5))))
 
 _LOG = tuple(
     np.float32(c)
@@ -85,6 +92,37 @@ def words(out: NDArray[np.uint32], counter: int, upper: int, seed: int) -> None:
         out[4 * i + 3] = c3
 
 
+@numba.njit(inline="always")
+def _minus_log(t):  # type: ignore[no-untyped-def]
+    """-log t for a t of at most one, but not below zero."""
+    # The exponent is chosen so that the mantissa 1 + f lies between the roots of 1/2 and of 2.
+    bits = np.int32(np.float32(t).view(np.int32) - _SQRT_HALF_BITS)
+    exponent = np.int32(bits >> np.int32(23))
+    f = np.int32((bits & _MANTISSA) + _SQRT_HALF_BITS).view(np.float32) - _ONE
+    log = _LOG[8]
+    log = log * f + _LOG[7]
+    log = log * f + _LOG[6]
+    log = log * f + _LOG[5]
+    log = log * f + _LOG[4]
+    log = log * f + _LOG[3]
+    log = log * f + _LOG[2]
+    log = log * f + _LOG[1]
+    log = log * f + _LOG[0]
+    return max(-(log * f + np.float32(exponent) * _LN2), np.float32(0.0))
+
+
+@numba.njit("float32(uint32)", cache=True, nogil=True, fastmath={"contract"}, error_model="numpy")
+def _tail(word: np.uint32) -> np.float32:
+    """The normal of a word whose w is 5 or more."""
+    q = np.float32(np.int32(word >> np.uint32(1))) * _STEP + _HALF_STEP
+    x = _ONE - q
+    v = np.sqrt(_minus_log(q * (_ONE + x))) - np.float32(3.4)
+    size = _TAIL[9]
+    for k in range(8, -1, -1):
+        size = size * v + _TAIL[k]
+    return x * size if word & np.uint32(1) else -x * size
+
+
 @numba.njit(
     "void(uint32[::1], float32[::1])",
     cache=True,
@@ -95,52 +133,34 @@ def words(out: NDArray[np.uint32], counter: int, upper: int, seed: int) -> None:
 )
 def to_normals(drawn: NDArray[np.uint32], out: NDArray[np.float32]) -> None:
     """The normal of each word."""
-    one = np.float32(1.0)
     for i in range(out.size):
         word = drawn[i]
         # Through a signed integer: processors convert those directly.
-        q = np.float32(np.int32(word >> np.uint32(1))) * np.float32(2.0**-31) + np.float32(2.0**-32)
-        x = one - q
-        t = q * (one + x)
-        # log t: the exponent is chosen so that the mantissa 1 + f lies between the roots of 1/2 and of 2.
-        bits = np.int32(np.float32(t).view(np.int32) - _SQRT_HALF_BITS)
-        exponent = np.int32(bits >> np.int32(23))
-        f = np.int32((bits & _MANTISSA) + _SQRT_HALF_BITS).view(np.float32) - one
-        log = _LOG[8]
-        log = log * f + _LOG[7]
-        log = log * f + _LOG[6]
-        log = log * f + _LOG[5]
-        log = log * f + _LOG[4]
-        log = log * f + _LOG[3]
-        log = log * f + _LOG[2]
-        log = log * f + _LOG[1]
-        log = log * f + _LOG[0]
-        w = -(log * f + np.float32(exponent) * _LN2)
-        w = max(w, np.float32(0.0))
-        v = w - np.float32(2.5)
-        middle = _MIDDLE[9]
-        middle = middle * v + _MIDDLE[8]
-        middle = middle * v + _MIDDLE[7]
-        middle = middle * v + _MIDDLE[6]
-        middle = middle * v + _MIDDLE[5]
-        middle = middle * v + _MIDDLE[4]
-        middle = middle * v + _MIDDLE[3]
-        middle = middle * v + _MIDDLE[2]
-        middle = middle * v + _MIDDLE[1]
-        middle = middle * v + _MIDDLE[0]
-        v = np.sqrt(w) - np.float32(3.4)
-        tail = _TAIL[9]
-        tail = tail * v + _TAIL[8]
-        tail = tail * v + _TAIL[7]
-        tail = tail * v + _TAIL[6]
-        tail = tail * v + _TAIL[5]
-        tail = tail * v + _TAIL[4]
-        tail = tail * v + _TAIL[3]
-        tail = tail * v + _TAIL[2]
-        tail = tail * v + _TAIL[1]
-        tail = tail * v + _TAIL[0]
-        size = x * (middle if w < _SPLIT else tail)
-        out[i] = size if word & np.uint32(1) else -size
+        q = np.float32(np.int32(word >> np.uint32(1))) * _STEP + _HALF_STEP
+        x = _ONE - q
+        v = _minus_log(q * (_ONE + x)) - np.float32(2.5)
+        size = _MIDDLE[9]
+        size = size * v + _MIDDLE[8]
+        size = size * v + _MIDDLE[7]
+        size = size * v + _MIDDLE[6]
+        size = size * v + _MIDDLE[5]
+        size = size * v + _MIDDLE[4]
+        size = size * v + _MIDDLE[3]
+        size = size * v + _MIDDLE[2]
+        size = size * v + _MIDDLE[1]
+        size = size * v + _MIDDLE[0]
+        out[i] = x * size if word & np.uint32(1) else -x * size
+    # One word in 300 is in a tail: found by the group, so that most are never looked at one by one.
+    for start in range(0, out.size, _GROUP):
+        group = drawn[start : start + _GROUP]
+        least = group[0]
+        # Over a slice from 0: other indices might be negative to the compiler, and would not be vectorized.
+        for i in range(group.size):
+            least = min(least, group[i])
+        if least < _TAIL_WORDS:
+            for i in range(group.size):
+                if group[i] < _TAIL_WORDS:
+                    out[start + i] = _tail(group[i])
 
 
 @numba.njit("void(float32[:, ::1], uint64, uint64, uint64)", cache=True, nogil=True, boundscheck=False)

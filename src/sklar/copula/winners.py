@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from sklar.copula.normals import fill_normals
 
-# Rows that are multiplied at once: their normals stay in a processor's own cache.
-_TILE = 512
+# Rows that are multiplied at once: few enough for the processor's caches, enough to make up for preparing the factor.
+_TILE = 2048
 
 # BLAS's triangular product, from scipy's interface for compiled code. Called through ctypes it lets other threads run,
 # which scipy's own wrapper does not.
