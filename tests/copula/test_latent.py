@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from sklar.copula import latent
+from sklar.copula.blocks import BLOCK_ROWS
 from sklar.copula.latent import (
-    BLOCK_ROWS,
     Fit,
     Kind,
     LatentModel,
@@ -139,7 +139,7 @@ def test_sample_has_the_models_tables() -> None:
     model, rows = random_model(schema, 7), 200_000
     codes = drawn(model, rows, 3)
     assert codes.shape == (4, rows)
-    assert codes.dtype == np.int32
+    assert codes.dtype == np.uint8
     assert (codes.min(axis=1) >= 0).all()
     assert (codes.max(axis=1) < schema.sizes).all()
     frequencies, expected = pair_frequencies(schema, codes), predict_pairs(model)
