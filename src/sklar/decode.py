@@ -6,7 +6,7 @@ missing as null. What happens inside a bin is not learned from the rows: it is s
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 from sklar.schema import Attribute, Schema
 
 _SECOND = 1_000_000
+
+Codes: TypeAlias = NDArray[np.uint8] | NDArray[np.uint16] | NDArray[np.int32]
 
 
 def column_type(attribute: Attribute) -> pa.DataType:
@@ -42,10 +44,53 @@ def dummy_schema(schema: Schema) -> pa.Schema:
     return pa.schema([(name, pa.uint8()) for name in schema.dummy_names])
 
 
-def decode(codes: NDArray[np.int32], schema: Schema, generator: np.random.Generator) -> pa.RecordBatch:
+def decode(codes: Codes, schema: Schema, generator: np.random.Generator) -> pa.RecordBatch:
     """Records of these codes, shape (m, rows)."""
-    columns = [decode_column(codes[i], attribute, generator) for i, attribute in enumerate(schema.attributes)]
-    return pa.record_batch(columns, schema=record_schema(schema))
+    return Decoder(schema).decode(codes, generator)
+
+
+class Decoder:
+    """Decodes any number of blocks of codes; whatever they share is worked out once.
+
+    With `dictionaries`, text is left as a dictionary of the attribute's values with indices into it: many times faster
+    to make, and to write where a file holds it likewise.
+    """
+
+    def __init__(self, schema: Schema, *, dictionaries: bool = False) -> None:
+        attributes = schema.attributes
+        self._attributes = attributes
+        # Booleans that are never missing are their bits, packed for all columns at once.
+        self._packed = np.array(
+            [attribute.kind == "boolean" and attribute.missing is None for attribute in attributes], dtype=bool
+        )
+        self._values = [_values(attribute) if attribute.kind == "categorical" else None for attribute in attributes]
+        self._dictionaries = dictionaries
+        self.arrow_schema = record_schema(schema)
+        for index, field in enumerate(self.arrow_schema if dictionaries else ()):
+            if pa.types.is_string(field.type):
+                kind = pa.dictionary(pa.uint16(), pa.string())
+                self.arrow_schema = self.arrow_schema.set(index, field.with_type(kind))
+
+    def decode(self, codes: Codes, generator: np.random.Generator) -> pa.RecordBatch:
+        """Records of these codes, shape (m, rows)."""
+        rows = codes.shape[1]
+        whole = bool(self._packed.all())
+        bits = iter(np.packbits(codes if whole else codes[self._packed], axis=1, bitorder="little"))
+        columns = [
+            pa.Array.from_buffers(pa.bool_(), rows, [None, pa.py_buffer(next(bits))], 0)
+            if self._packed[index]
+            else self._column(index, codes[index], generator)
+            for index in range(len(self._attributes))
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=self.arrow_schema)
+
+    def _column(self, index: int, codes: Codes, generator: np.random.Generator) -> pa.Array:
+        attribute, values = self._attributes[index], self._values[index]
+        if values is None:
+            return decode_column(codes, attribute, generator)
+        if not self._dictionaries or not pa.types.is_string(values.type):
+            return values.take(_indices(codes, attribute))
+        return pa.DictionaryArray.from_arrays(_indices(codes, attribute), values, safe=False)
 
 
 def decode_dummies(dummies: NDArray[np.bool_], schema: Schema) -> pa.RecordBatch:
@@ -53,22 +98,32 @@ def decode_dummies(dummies: NDArray[np.bool_], schema: Schema) -> pa.RecordBatch
     return pa.record_batch([pa.array(row.view(np.uint8)) for row in dummies], schema=dummy_schema(schema))
 
 
-def decode_column(codes: NDArray[np.int32], attribute: Attribute, generator: np.random.Generator) -> pa.Array:
+def _values(attribute: Attribute) -> pa.Array:
+    """The released values of a categorical attribute: those listed, then 'other'."""
+    kind = column_type(attribute)
+    values = [str(value) if kind == pa.string() else value for value in attribute.values]
+    return pa.array(values + ["other"] * attribute.other, type=kind)
+
+
+def _indices(codes: Codes, attribute: Attribute) -> pa.Array:
+    """Where each code's value stands among `_values`; null where it is missing, which stands before 'other'."""
+    missing = attribute.missing_code
+    if missing is None:
+        return pa.array(codes.astype(np.uint16, copy=False))
+    return pa.array((codes - (codes > missing)).astype(np.uint16), mask=codes == missing)
+
+
+def decode_column(codes: Codes, attribute: Attribute, generator: np.random.Generator) -> pa.Array:
     """Values of one attribute's codes, shape (rows,)."""
     kind = column_type(attribute)
-    missing = codes == (-1 if attribute.missing_code is None else attribute.missing_code)
     if attribute.kind == "categorical":
-        values: list[Any] = list(attribute.values)
-        if attribute.missing is not None:
-            values.append(None)
-        if attribute.other:
-            values = [None if value is None else str(value) for value in values] + ["other"]
-        return pa.array(values, type=kind).take(pa.array(codes))
+        return _values(attribute).take(_indices(codes, attribute))
+    missing = None if attribute.missing_code is None else codes == attribute.missing_code
     if attribute.kind == "boolean":
         return pa.array(codes == 1, type=kind, mask=missing)
     edges = np.asarray(attribute.edges)
-    inside = np.where(missing, 0, codes)
-    low, high = edges[inside], edges[inside + 1]
+    inside = codes if missing is None else np.where(missing, 0, codes)
+    low, high = edges[:-1][inside], edges[1:][inside]
     drawn: NDArray[Any]
     if attribute.kind == "real":
         share = generator.random(codes.size)
