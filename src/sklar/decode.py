@@ -16,7 +16,7 @@ from sklar.schema import Attribute, Schema
 
 _SECOND = 1_000_000
 
-Codes: TypeAlias = NDArray[np.uint8] | NDArray[np.uint16] | NDArray[np.int32]
+Codes: TypeAlias = NDArray[np.integer[Any]]
 
 
 def column_type(attribute: Attribute) -> pa.DataType:

@@ -212,7 +212,7 @@ class BlockSampler:
             return decode_dummies(drawn.view(np.bool_), self._schema)
         # A stream of its own, so that where a value lies in its bin says nothing about the copula's draw.
         generator = np.random.Generator(np.random.SFC64(np.random.SeedSequence([self._seed, number, 1])))
-        return self._decoder.decode(drawn, generator)
+        return self._decoder.decode(cast(NDArray[np.integer[Any]], drawn), generator)
 
 
 def check_draw(rows: int | None, seed: int | None) -> tuple[int | None, int]:

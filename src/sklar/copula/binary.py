@@ -14,7 +14,7 @@ from itertools import accumulate, pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from sklar.copula.blocks import blocks, empty_codes
+from sklar.copula.blocks import Codes, blocks, empty_codes
 from sklar.copula.nearest import nearest
 from sklar.copula.tetrachoric import tetrachoric_matrix, thresholds
 from sklar.margins import Probabilities
@@ -181,9 +181,7 @@ def _argmax_chances(c: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArra
     return chance, np.maximum(step[:, None] * (at * density).sum(axis=1) / chance, 0.5)
 
 
-def sample_binary(
-    copula: BinaryCopula, rows: int, seed: int
-) -> Iterator[NDArray[np.uint8] | NDArray[np.uint16] | NDArray[np.bool_]]:
+def sample_binary(copula: BinaryCopula, rows: int, seed: int) -> Iterator[Codes | NDArray[np.bool_]]:
     """Blocks of codes, shape (m, rows of block), or of dummies, shape (d, rows of block); `rows` rows in all."""
     sampler = BinarySampler(copula)
     return in_order(lambda block: sampler.draw(seed, *block), blocks(rows))
@@ -215,7 +213,7 @@ class BinarySampler:
         self._slopes = _in_groups(_slopes, self._cuts)
         self._shares = [copula.levels[levels] / copula.levels[levels].sum() for levels in at]
 
-    def draw(self, seed: int, block: int, rows: int) -> NDArray[np.uint8] | NDArray[np.uint16] | NDArray[np.bool_]:
+    def draw(self, seed: int, block: int, rows: int) -> Codes | NDArray[np.bool_]:
         """A block of codes, shape (m, rows), or of dummies, shape (d, rows)."""
         from sklar.copula.winners import correlated, settle
 
@@ -251,4 +249,5 @@ def _differences(factor: NDArray[np.float32], levels: list[NDArray[np.int64]]) -
     """
     rows = np.concatenate([own[:-1] for own in levels])
     last = np.concatenate([np.full(own.size - 1, own[-1]) for own in levels])
-    return np.asfortranarray(np.linalg.qr((factor[rows] - factor[last]).T, mode="r").T)
+    upper = np.asarray(np.linalg.qr((factor[rows] - factor[last]).T, mode="r"))
+    return np.asfortranarray(upper.T)

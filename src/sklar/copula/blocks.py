@@ -8,6 +8,7 @@ every seed, and is a change of what is released.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +16,8 @@ from numpy.typing import NDArray
 from sklar.schema import Schema
 
 BLOCK_ROWS = 1 << 14
+
+Codes: TypeAlias = NDArray[np.integer[Any]]
 
 
 def blocks(rows: int, first: int = 0, last: int | None = None) -> Iterator[tuple[int, int]]:
@@ -30,8 +33,7 @@ def blocks(rows: int, first: int = 0, last: int | None = None) -> Iterator[tuple
         yield block, min(BLOCK_ROWS, rows - block * BLOCK_ROWS)
 
 
-def empty_codes(schema: Schema, rows: int) -> NDArray[np.uint8] | NDArray[np.uint16]:
+def empty_codes(schema: Schema, rows: int) -> Codes:
     """Room for the codes of so many rows, shape (m, rows), in bytes where these hold every level."""
     # No attribute has more than schema.MAX_LEVELS = 20,000 levels.
-    kind: type[np.uint8] | type[np.uint16] = np.uint8 if schema.sizes.max() <= 256 else np.uint16
-    return np.empty((schema.n_attributes, rows), dtype=kind)
+    return np.empty((schema.n_attributes, rows), dtype=np.uint8 if schema.sizes.max() <= 256 else np.uint16)

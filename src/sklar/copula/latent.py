@@ -24,7 +24,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from sklar.copula.blocks import blocks, empty_codes
+from sklar.copula.blocks import Codes, blocks, empty_codes
 from sklar.denoise import Targets
 from sklar.progress import SILENT, Progress
 from sklar.schema import Schema
@@ -270,7 +270,7 @@ def _move(
             parameters[i, j] -= rate * velocity[i, j]
 
 
-def sample_latent(model: LatentModel, rows: int, seed: int) -> Iterator[NDArray[np.uint8] | NDArray[np.uint16]]:
+def sample_latent(model: LatentModel, rows: int, seed: int) -> Iterator[Codes]:
     """Blocks of codes, shape (m, rows of block), `rows` rows in all; O(m) per row."""
     sampler = LatentSampler(model)
     return in_order(lambda block: sampler.draw(seed, *block), blocks(rows))
@@ -290,7 +290,7 @@ class LatentSampler:
         self._visits = _visits(model)
         self._shares = _shares(model.probabilities, self._offsets)
 
-    def draw(self, seed: int, block: int, rows: int) -> NDArray[np.uint8] | NDArray[np.uint16]:
+    def draw(self, seed: int, block: int, rows: int) -> Codes:
         """A block of codes, shape (m, rows)."""
         schema = self._model.schema
         generator = np.random.Generator(np.random.SFC64(np.random.SeedSequence([seed, block])))
@@ -336,7 +336,7 @@ def _systematic(generator: np.random.Generator, rows: int, components: int) -> N
 
 @numba.njit(cache=True, nogil=True)
 def _draw(
-    codes: NDArray[np.uint8] | NDArray[np.uint16],
+    codes: Codes,
     shares: NDArray[np.float64],
     offsets: NDArray[np.int64],
     visits: NDArray[np.int32],

@@ -67,7 +67,7 @@ def _round(c0, c1, c2, c3, k0, k1):  # type: ignore[no-untyped-def]
 
 
 @numba.njit("void(uint32[::1], uint64, uint64, uint64)", cache=True, nogil=True, boundscheck=False)
-def words(out: NDArray[np.uint32], counter: int, upper: int, seed: int) -> None:
+def words(out: NDArray[np.uint32], counter: np.uint64 | int, upper: int, seed: int) -> None:
     """Four random words for each of the counters from this one on; `out` has a multiple of four.
 
     `counter` and `upper` are the lower and the upper 64 bits of the first counter.
