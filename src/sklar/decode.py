@@ -90,7 +90,7 @@ class Decoder:
             return decode_column(codes, attribute, generator)
         if not self._dictionaries or not pa.types.is_string(values.type):
             return values.take(_indices(codes, attribute))
-        return pa.DictionaryArray.from_arrays(_indices(codes, attribute), values, safe=False)
+        return pa.DictionaryArray.from_arrays(_indices(codes, attribute), values)
 
 
 def decode_dummies(dummies: NDArray[np.bool_], schema: Schema) -> pa.RecordBatch:

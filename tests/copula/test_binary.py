@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -208,3 +210,10 @@ def test_attributes_with_more_levels_than_a_byte_holds() -> None:
     # 200 expected of each: seven standard deviations, 1e-12 for each of 300 levels.
     assert np.abs(np.bincount(codes[0], minlength=300) - 200).max() < 7 * np.sqrt(200)
     assert codes[1].mean() == pytest.approx(0.75, abs=0.002)
+
+
+def test_a_damaged_model_without_a_level_to_draw_draws_the_first() -> None:
+    copula = fit_binary(probabilities(), dummies=False, weighted=True)
+    cuts = copula.cuts.copy()
+    cuts[:4] = np.nan
+    assert not draw(replace(copula, cuts=cuts), 100, 1)[0].any()

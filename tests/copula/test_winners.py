@@ -61,3 +61,10 @@ def test_settling_brings_winners_to_what_is_wanted(levels: int) -> None:
     again, kept = np.empty_like(won), np.empty(levels)
     settle(drawn, 0, settled, wanted, np.ones(levels), 1, again, kept)
     assert np.array_equal(again, won)
+
+
+def test_a_damaged_model_still_leaves_every_row_with_a_level() -> None:
+    drawn = correlated(np.eye(2, dtype=np.float32, order="F"), 100, 0, 1)
+    won, settled = np.full(100, 60_000, dtype=np.uint16), np.empty(3)
+    settle(drawn, 0, np.zeros(3), np.full(3, np.nan), np.ones(3), 5, won, settled)
+    assert (won < 3).all()

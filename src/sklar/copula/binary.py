@@ -204,7 +204,7 @@ class BinarySampler:
             self._factor = np.asfortranarray(copula.factor)
             return
         offsets = copula.schema.offsets
-        self._present = [np.flatnonzero(np.isfinite(copula.cuts[first:last])) for first, last in pairwise(offsets)]
+        self._present = [_finite(copula.cuts[first:last]) for first, last in pairwise(offsets)]
         at = [first + present for first, present in zip(offsets[:-1], self._present, strict=True)]
         # In one thread: the same factor whatever the number of threads.
         (self._factor,) = side_by_side(lambda levels: _differences(copula.factor, levels), [at])
@@ -240,6 +240,11 @@ class BinarySampler:
             )
             codes[attribute] = won if present[-1] == present.size - 1 else present[won]
         return codes
+
+
+def _finite(cuts: NDArray[np.float64]) -> NDArray[np.int64]:
+    """The levels that can win; the first one where a damaged model leaves none."""
+    return np.flatnonzero(np.isfinite(cuts)) if np.isfinite(cuts).any() else np.zeros(1, dtype=np.int64)
 
 
 def _differences(factor: NDArray[np.float32], levels: list[NDArray[np.int64]]) -> NDArray[np.float32]:

@@ -125,7 +125,8 @@ def settle(
         error = 0.0
         for k in range(levels):
             error += abs(wins[k] - wanted[k]) * gain[k]
-        if error < least:
+        # Not `error < least`: what a damaged model makes of the error must not leave rows without a winner.
+        if not error >= least:
             least = error
             settled[:] = trial
             won[:] = winners
