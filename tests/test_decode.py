@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from sklar.decode import column_type, decode, decode_column, decode_dummies, dummy_schema, record_schema
+from sklar.decode import Decoder, column_type, decode, decode_column, decode_dummies, dummy_schema, record_schema
 from sklar.private.encode import encode
 from sklar.schema import Attribute, Schema
 from tests.conftest import schemas_with_codes
@@ -29,6 +29,18 @@ def test_encoding_what_was_decoded_gives_the_codes_back(described: tuple[Schema,
     assert batch.schema == record_schema(schema)
     batch.validate(full=True)
     assert encode(batch, schema).tolist() == codes.tolist()
+
+
+@given(described=schemas_with_codes(), seed=st.integers(0, 2**32))
+@settings(max_examples=100, deadline=None)
+def test_dictionaries_and_narrow_codes_mean_the_same(described: tuple[Schema, NDArray[np.int32]], seed: int) -> None:
+    schema, codes = described
+    expected = decode(codes, schema, np.random.default_rng(seed))
+    decoder = Decoder(schema, dictionaries=True)
+    batch = decoder.decode(codes.astype(np.uint8), np.random.default_rng(seed))
+    assert batch.schema == decoder.arrow_schema
+    batch.validate(full=True)
+    assert pa.Table.from_batches([batch]).cast(record_schema(schema)).equals(pa.Table.from_batches([expected]))
 
 
 class Extremes(np.random.Generator):

@@ -12,9 +12,12 @@ import pyarrow.parquet as pq
 import pytest
 
 import sklar
+from sklar.copula.blocks import BLOCK_ROWS, blocks
 from sklar.errors import ModelError, OutputError
 from sklar.generate import generate, schema_toml
-from sklar.model import Model, check_draw, load
+from sklar.model import BlockSampler, Model, check_draw, load
+from sklar.private.read import open_source
+from sklar.threads import using
 
 SCHEMA = sklar.Schema.from_toml(schema_toml("census"))
 
@@ -101,6 +104,61 @@ def test_equal_models_are_equal_files(model: Model, tmp_path: Path) -> None:
 def test_write_streams_the_same_rows(model: Model, tmp_path: Path) -> None:
     model.write(tmp_path / "rows.parquet", 40_000, seed=9)
     assert pq.read_table(tmp_path / "rows.parquet").equals(model.sample(40_000, seed=9))
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "csv"])
+@pytest.mark.parametrize("rows", [1, BLOCK_ROWS, BLOCK_ROWS + 1])
+def test_files_have_all_rows_at_the_edges_of_blocks(model: Model, tmp_path: Path, rows: int, suffix: str) -> None:
+    path = tmp_path / f"rows.{suffix}"
+    model.write(path, rows, seed=1)
+    assert sum(batch.num_rows for batch in open_source(path).batches(SCHEMA.names)) == rows
+    assert model.sample(rows, seed=1).num_rows == rows
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "csv"])
+def test_rows_and_files_are_the_same_for_any_number_of_threads(model: Model, tmp_path: Path, suffix: str) -> None:
+    rows = 3 * BLOCK_ROWS + 100
+    for threads in (1, 2, 5):
+        with using(threads):
+            model.write(tmp_path / f"{threads}.{suffix}", rows, seed=4)
+            drawn = model.sample(rows, seed=4)
+        assert drawn.equals(model.sample(rows, seed=4))
+    first = (tmp_path / f"1.{suffix}").read_bytes()
+    assert all((tmp_path / f"{threads}.{suffix}").read_bytes() == first for threads in (2, 5))
+
+
+def test_blocks_drawn_apart_are_the_sample(model: Model, saved: Path) -> None:
+    """As on several machines, each with the model file and its own range of blocks."""
+    rows = 4 * BLOCK_ROWS + 9
+    parts = [
+        BlockSampler(load(saved), 12).draw(block)
+        for first, last in ((3, None), (0, 1), (1, 3))
+        for block in blocks(rows, first, last)
+    ]
+    whole = pa.Table.from_batches([*parts[2:], *parts[:2]])
+    assert whole.equals(model.sample(rows, seed=12))
+
+
+def test_a_stream_draws_few_blocks_ahead_of_its_reader(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun = []
+    draw = BlockSampler.draw
+
+    def noted(self: BlockSampler, block: tuple[int, int]) -> pa.RecordBatch:
+        begun.append(block[0])
+        return draw(self, block)
+
+    monkeypatch.setattr(BlockSampler, "draw", noted)
+    with using(2):
+        stream = model.sample_batches(100 * BLOCK_ROWS, seed=1)
+        for _ in range(3):
+            next(stream)
+        stream.close()  # type: ignore[attr-defined]
+    assert len(begun) <= 6
+
+
+def test_text_is_text_in_a_file(model: Model, tmp_path: Path) -> None:
+    model.write(tmp_path / "rows.parquet", 100, seed=1)
+    assert pq.read_schema(tmp_path / "rows.parquet").equals(model.arrow_schema, check_metadata=True)
 
 
 @pytest.mark.parametrize("rows", [0, -1, 1.5, True])

@@ -112,6 +112,29 @@ def test_parquet_keeps_types_nulls_and_all_batches(tmp_path: Path) -> None:
     assert pq.read_metadata(path).num_row_groups == 2
 
 
+def test_parquet_looks_for_repetitions_only_where_there_are_some(tmp_path: Path) -> None:
+    schema = Schema.from_toml(
+        """
+        [attributes.city]
+        type = "categorical"
+        values = ["Bern", "Lugano"]
+        [attributes.age]
+        type = "integer"
+        edges = [0, 50, 100]
+        [attributes.salary]
+        type = "integer"
+        edges = [0, 50_000, 100_000]
+        [attributes.income]
+        type = "real"
+        edges = [0, 1, 2]
+        """
+    )
+    write(tmp_path / "out.parquet", schema, np.zeros((4, 5), dtype=np.int32))
+    group = pq.read_metadata(tmp_path / "out.parquet").row_group(0)
+    assert [group.column(i).has_dictionary_page for i in range(4)] == [True, True, False, False]
+    assert not group.column(0).is_stats_set
+
+
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_no_rows_make_a_file_with_a_header(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"out{suffix}"

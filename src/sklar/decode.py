@@ -7,7 +7,7 @@ the schema's `output` states, else the plain type of its kind; either is public 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +19,8 @@ from sklar.schema import Attribute, Schema
 
 _SECOND = 1_000_000
 _DAY = 86_400 * _SECOND
+
+Codes: TypeAlias = NDArray[np.integer[Any]]
 
 
 def column_type(attribute: Attribute) -> pa.DataType:
@@ -49,10 +51,54 @@ def dummy_schema(schema: Schema) -> pa.Schema:
     return pa.schema([(name, pa.uint8()) for name in schema.dummy_names])
 
 
-def decode(codes: NDArray[np.int32], schema: Schema, generator: np.random.Generator) -> pa.RecordBatch:
+def decode(codes: Codes, schema: Schema, generator: np.random.Generator) -> pa.RecordBatch:
     """Records of these codes, shape (m, rows)."""
-    columns = [decode_column(codes[i], attribute, generator) for i, attribute in enumerate(schema.attributes)]
-    return pa.record_batch(columns, schema=record_schema(schema))
+    return Decoder(schema).decode(codes, generator)
+
+
+class Decoder:
+    """Decodes any number of blocks of codes; whatever they share is worked out once.
+
+    With `dictionaries`, text is left as a dictionary of the attribute's values with indices into it: many times faster
+    to make, and to write where a file holds it likewise.
+    """
+
+    def __init__(self, schema: Schema, *, dictionaries: bool = False) -> None:
+        attributes = schema.attributes
+        self._attributes = attributes
+        self.arrow_schema = record_schema(schema)
+        # Booleans that are never missing are their bits, packed for all columns at once.
+        self._packed = np.array(
+            [
+                attribute.kind == "boolean" and attribute.missing is None and pa.types.is_boolean(field.type)
+                for attribute, field in zip(attributes, self.arrow_schema, strict=True)
+            ],
+            dtype=bool,
+        )
+        self._values = [_values(attribute) if attribute.kind == "categorical" else None for attribute in attributes]
+        for index, field in enumerate(self.arrow_schema if dictionaries else ()):
+            if self._values[index] is not None and pa.types.is_string(field.type):
+                kind = pa.dictionary(pa.uint16(), pa.string())
+                self.arrow_schema = self.arrow_schema.set(index, field.with_type(kind))
+
+    def decode(self, codes: Codes, generator: np.random.Generator) -> pa.RecordBatch:
+        """Records of these codes, shape (m, rows)."""
+        rows = codes.shape[1]
+        whole = bool(self._packed.all())
+        bits = iter(np.packbits(codes if whole else codes[self._packed], axis=1, bitorder="little"))
+        columns = [
+            pa.Array.from_buffers(pa.bool_(), rows, [None, pa.py_buffer(next(bits))], 0)
+            if self._packed[index]
+            else self._column(index, codes[index], generator)
+            for index in range(len(self._attributes))
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=self.arrow_schema)
+
+    def _column(self, index: int, codes: Codes, generator: np.random.Generator) -> pa.Array:
+        attribute, values = self._attributes[index], self._values[index]
+        if values is None:
+            return decode_column(codes, attribute, generator)
+        return _categories(codes, attribute, values, self.arrow_schema.field(index).type)
 
 
 def decode_dummies(dummies: NDArray[np.bool_], schema: Schema) -> pa.RecordBatch:
@@ -60,20 +106,45 @@ def decode_dummies(dummies: NDArray[np.bool_], schema: Schema) -> pa.RecordBatch
     return pa.record_batch([pa.array(row.view(np.uint8)) for row in dummies], schema=dummy_schema(schema))
 
 
-def decode_column(codes: NDArray[np.int32], attribute: Attribute, generator: np.random.Generator) -> pa.Array:
+def _values(attribute: Attribute) -> pa.Array:
+    """The released values of a categorical attribute, in order: those listed, then 'other'. All, drawn or not."""
+    plain, kind = _plain_type(attribute), column_type(attribute)
+    values = [str(value) if plain == pa.string() else value for value in attribute.values]
+    listed = pa.array(values + ["other"] * attribute.other, type=plain)
+    return listed if pa.types.is_dictionary(kind) else listed.cast(kind)
+
+
+def _indices(codes: Codes, attribute: Attribute) -> pa.Array:
+    """Where each code's value stands among `_values`; null where it is missing, which stands before 'other'."""
+    missing = attribute.missing_code
+    if missing is None:
+        return pa.array(codes.astype(np.uint16, copy=False))
+    return pa.array((codes - (codes > missing)).astype(np.uint16), mask=codes == missing)
+
+
+def _categories(codes: Codes, attribute: Attribute, values: pa.Array, kind: pa.DataType) -> pa.Array:
+    """A column of this type; where that is a dictionary, one that is the same for every batch."""
+    indices = _indices(codes, attribute)
+    if pa.types.is_dictionary(kind):
+        return pa.DictionaryArray.from_arrays(indices.cast(kind.index_type), values, ordered=kind.ordered)
+    return values.take(indices)
+
+
+def decode_column(codes: Codes, attribute: Attribute, generator: np.random.Generator) -> pa.Array:
     """Values of one attribute's codes, shape (rows,)."""
     kind, output = column_type(attribute), _output(attribute)
-    missing = codes == (-1 if attribute.missing_code is None else attribute.missing_code)
     if attribute.kind == "categorical":
-        return _decode_categories(codes, attribute, kind)
+        return _categories(codes, attribute, _values(attribute), kind)
+    missing = None if attribute.missing_code is None else codes == attribute.missing_code
     if attribute.kind == "boolean":
         return pa.array(codes == 1, mask=missing).cast(kind)
     edges = np.asarray(attribute.edges)
-    inside = np.where(missing, 0, codes)
+    # Codes may be bytes: one more than the last would not fit.
+    inside = codes if missing is None else np.where(missing, 0, codes)
     if output is not None and output.name == "decimal":
         counted = np.array(units(attribute.edges, output.scale))
-        return _decimals(generator.integers(counted[inside], counted[inside + 1]), missing, kind)
-    low, high = edges[inside], edges[inside + 1]
+        return _decimals(generator.integers(counted[:-1][inside], counted[1:][inside]), missing, kind)
+    low, high = edges[:-1][inside], edges[1:][inside]
     drawn: NDArray[Any]
     if attribute.kind == "real":
         share = generator.random(codes.size)
@@ -100,30 +171,11 @@ def decode_column(codes: NDArray[np.int32], attribute: Attribute, generator: np.
     return values.cast(plain).cast(kind)
 
 
-def _decode_categories(codes: NDArray[np.int32], attribute: Attribute, kind: pa.DataType) -> pa.Array:
-    values: list[Any] = list(attribute.values)
-    if attribute.other:
-        values = [str(value) for value in values]
-    if attribute.missing is not None:
-        values.append(None)
-    if attribute.other:
-        values.append("other")
-    if not pa.types.is_dictionary(kind):
-        return pa.array(values, type=_plain_type(attribute)).cast(kind).take(pa.array(codes))
-    # All public values, whether drawn or not, in their order: one dictionary for every batch.
-    named = [value for value in values if value is not None]
-    missing = codes == (-1 if attribute.missing_code is None else attribute.missing_code)
-    places = np.where(codes == attribute.other_code, len(named) - 1, codes) if attribute.other else codes
-    return pa.DictionaryArray.from_arrays(
-        pa.array(places, type=pa.int32(), mask=missing), pa.array(named, type=kind.value_type), ordered=kind.ordered
-    )
-
-
-def _decimals(counted: NDArray[np.int64], missing: NDArray[np.bool_], kind: pa.DataType) -> pa.Array:
+def _decimals(counted: NDArray[np.int64], missing: NDArray[np.bool_] | None, kind: pa.DataType) -> pa.Array:
     """Decimals of whole units, without rounding: Arrow holds them as 128-bit numbers of units."""
     wide = np.stack([counted, counted >> 63], axis=1)
     whole = pa.Array.from_buffers(kind, counted.size, [None, pa.py_buffer(np.ascontiguousarray(wide))])
-    return pc.if_else(pa.array(missing), pa.scalar(None, kind), whole) if missing.any() else whole
+    return whole if missing is None else pc.if_else(pa.array(missing), pa.scalar(None, kind), whole)
 
 
 def _single(drawn: NDArray[np.float64], low: NDArray[np.float64], high: NDArray[np.float64]) -> NDArray[np.float32]:

@@ -24,9 +24,10 @@ from numpy.typing import NDArray
 
 from sklar.budget import MAX_SCALE, MIN_SCALE
 from sklar.copula.binary import BinaryCopula, Repairs
+from sklar.copula.blocks import blocks
 from sklar.copula.latent import LatentModel
-from sklar.copula.repair import sample_codes
-from sklar.decode import decode, decode_dummies, dummy_schema, record_schema
+from sklar.copula.repair import RecordSampler
+from sklar.decode import Decoder, decode_dummies, dummy_schema, record_schema
 from sklar.errors import ModelError, SklarError
 from sklar.frames import Library, check_library, to_library
 from sklar.output import SUFFIXES, check_target, replacing, write_batches
@@ -35,6 +36,7 @@ from sklar.progress import SILENT, Progress, watch
 from sklar.query import DEFAULT_LEVEL, Estimate, estimate
 from sklar.schema import Schema
 from sklar.tables import Certificate, NoisyTables, above_diagonal
+from sklar.threads import in_order
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -112,26 +114,21 @@ class Model:
     def sample_batches(self, rows: int | None = None, *, seed: int | None = None) -> Iterator[pa.RecordBatch]:
         """The same rows as `sample`, as a stream of record batches."""
         rows, seed = check_draw(rows, seed)
-        return self._batches(self.n_rows if rows is None else rows, seed)
-
-    def _batches(self, rows: int, seed: int) -> Iterator[pa.RecordBatch]:
-        for block, drawn in enumerate(sample_codes(self.copula, rows, seed)):
-            if self.dummies:
-                yield decode_dummies(drawn.view(np.bool_), self.schema)
-            else:
-                # A stream of its own, so that where a value lies in its bin says nothing about the copula's draw.
-                generator = np.random.Generator(np.random.SFC64(np.random.SeedSequence([seed, block, 1])))
-                yield decode(self.schema.complete(drawn), self.schema, generator)
+        return in_order(BlockSampler(self, seed).draw, blocks(self.n_rows if rows is None else rows))
 
     def write(
         self, path: str | Path, rows: int | None = None, *, seed: int | None = None, progress: Progress = SILENT
     ) -> None:
         """Sample straight into a CSV or Parquet file, a block at a time."""
         target = check_target(path, SUFFIXES)
-        batches = self.sample_batches(rows, seed=seed)
-        progress.stage("sample", total=self.n_rows if rows is None else rows, unit="rows")
-        described = None if self.dummies else self.schema
-        write_batches(target, self.arrow_schema, watch(batches, progress), described)
+        rows, seed = check_draw(rows, seed)
+        rows = self.n_rows if rows is None else rows
+        # A Parquet file keeps types that the schema states only where no column is held otherwise than it is read.
+        plain = all(attribute.output is None for attribute in self.schema.attributes)
+        sampler = BlockSampler(self, seed, dictionaries=plain and target.suffix.lower() == ".parquet")
+        progress.stage("sample", total=rows, unit="rows")
+        batches = watch(in_order(sampler.draw, blocks(rows)), progress)
+        write_batches(target, sampler.arrow_schema, batches, None if self.dummies else self.schema)
 
     def estimate(self, *names: str, level: float = DEFAULT_LEVEL, complete: bool = False) -> Estimate:
         """The noisy table of one or two attributes, averaged over all measurements, with errors and intervals.
@@ -242,6 +239,31 @@ def _claimed(certificate: Certificate) -> str:
         return "Privacy spent"
     rounded = "; values rounded to whole counts" if certificate.rounded else ""
     return f"Privacy claimed by the caller, not checked (measured by '{certificate.claimed_by}'{rounded})"
+
+
+class BlockSampler:
+    """Draws any block of the rows of a model and a seed, here or on another machine, in any thread.
+
+    `sample` puts together what `draw` makes of all of `blocks(rows)`: whoever draws some of them draws the same rows.
+    `dictionaries` is the decoder's.
+    """
+
+    def __init__(self, model: Model, seed: int, *, dictionaries: bool = False) -> None:
+        self._seed = seed
+        self._schema = model.schema
+        self._sampler = RecordSampler(model.copula)
+        self._decoder = None if model.dummies else Decoder(model.schema, dictionaries=dictionaries)
+        self.arrow_schema = model.arrow_schema if self._decoder is None else self._decoder.arrow_schema
+
+    def draw(self, block: tuple[int, int]) -> pa.RecordBatch:
+        """The rows of a block, given as its number and its size."""
+        number, rows = block
+        drawn = self._sampler.draw(self._seed, number, rows)
+        if self._decoder is None:
+            return decode_dummies(drawn.view(np.bool_), self._schema)
+        # A stream of its own, so that where a value lies in its bin says nothing about the copula's draw.
+        generator = np.random.Generator(np.random.SFC64(np.random.SeedSequence([self._seed, number, 1])))
+        return self._decoder.decode(self._schema.complete(drawn), generator)
 
 
 def check_draw(rows: int | None, seed: int | None) -> tuple[int | None, int]:

@@ -11,13 +11,20 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+if TYPE_CHECKING:
+    from pyarrow import csv
+
 from sklar.errors import OutputError
 from sklar.schema import Schema
+from sklar.threads import in_order
 
 SUFFIXES = (".csv", ".parquet")
+# Indices of text that is only held as a dictionary, on its way into a file.
+HELD = pa.uint16()
 _ROW_GROUP = 1 << 17
 
 
@@ -72,15 +79,30 @@ def write_batches(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatc
     """Stream batches to a CSV or Parquet file. In CSV a null is the attribute's missing text, by `described`."""
     with replacing(path) as temporary:
         if path.suffix.lower() == ".parquet":
-            _write_parquet(temporary, schema, batches)
+            _write_parquet(temporary, schema, batches, described)
         else:
             _write_csv(temporary, schema, batches, described)
 
 
-def _write_parquet(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
+def _write_parquet(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch], described: Schema | None) -> None:
     import pyarrow.parquet as pq
 
-    with pq.ParquetWriter(path, schema) as writer:
+    # Numbers spread over wide bins hardly repeat: looking for repetitions takes longer than writing them.
+    wide = {
+        attribute.name
+        for attribute in (() if described is None else described.attributes)
+        if attribute.kind == "real" or (attribute.edges and attribute.edges[-1] - attribute.edges[0] > _ROW_GROUP // 8)
+    }
+    writer = pq.ParquetWriter(
+        path,
+        schema,
+        use_dictionary=[name for name in schema.names if name not in wide] if wide else True,
+        # Rows are in random order: no reader could skip any by the least and the largest value.
+        write_statistics=False,
+        # Text that is held as a dictionary (a category has other indices) is still text to a reader.
+        store_schema=not any(pa.types.is_dictionary(kind) and kind.index_type == HELD for kind in schema.types),
+    )
+    with writer:
         waiting: list[pa.RecordBatch] = []
         rows = 0
         for batch in batches:
@@ -103,6 +125,7 @@ def _write_csv(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch],
     plain = described is not None and not any(mark in text for text in texts for mark in '",\r\n')
     style = "none" if plain else "needed"
     options = csv.WriteOptions(quoting_style=style, quoting_header=style)
+    headless = csv.WriteOptions(quoting_style=style, include_header=False)
     missing = {} if described is None else {attribute.name: attribute.missing for attribute in described.attributes}
     filled = [name for name in schema.names if missing.get(name)]
     # Times whose bins have whole seconds are drawn in whole seconds: six zeros more would only be noise to a reader.
@@ -116,13 +139,27 @@ def _write_csv(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch],
         schema = schema.set(schema.get_field_index(name), pa.field(name, kind))
     for name in filled:
         schema = schema.set(schema.get_field_index(name), pa.field(name, pa.string()))
-    with csv.CSVWriter(path, schema, write_options=options) as writer:
-        for batch in batches:
-            for name, kind in seconds.items():
-                index = batch.schema.get_field_index(name)
-                batch = batch.set_column(index, name, batch.column(index).cast(kind))
-            for name in filled:
-                index = batch.schema.get_field_index(name)
-                text = batch.column(index).cast(pa.string()).fill_null(missing[name])
-                batch = batch.set_column(index, name, text)
-            writer.write_batch(batch)
+
+    def text(batch: pa.RecordBatch) -> pa.Buffer:
+        for name, kind in seconds.items():
+            index = batch.schema.get_field_index(name)
+            batch = batch.set_column(index, name, batch.column(index).cast(kind))
+        for name in filled:
+            index = batch.schema.get_field_index(name)
+            column = batch.column(index).cast(pa.string()).fill_null(missing[name])
+            batch = batch.set_column(index, name, column)
+        return _csv(batch, headless)
+
+    with path.open("wb") as file:
+        file.write(_csv(schema.empty_table(), options))
+        # Arrow formats in one thread only; blocks are formatted side by side.
+        for formatted in in_order(text, batches):
+            file.write(formatted)
+
+
+def _csv(rows: pa.RecordBatch | pa.Table, options: csv.WriteOptions) -> pa.Buffer:
+    from pyarrow import csv
+
+    sink = pa.BufferOutputStream()
+    csv.write_csv(rows, sink, options)
+    return sink.getvalue()

@@ -417,7 +417,7 @@ def _propagated(
     return domains
 
 
-def violating(codes: NDArray[np.int32], allowed: Allowed) -> NDArray[np.bool_]:
+def violating(codes: NDArray[np.integer[Any]], allowed: Allowed) -> NDArray[np.bool_]:
     """Which records, columns of codes of shape (m, rows), hold a forbidden combination. Code -1 is in none."""
     broken = np.zeros(codes.shape[1], dtype=bool)
     for (i, j), free in allowed.items():

@@ -349,7 +349,7 @@ class Schema:
         kept = [i for i, attribute in enumerate(self.attributes) if attribute.name not in left_out]
         return [(kept.index(source.attribute), source.levels) for source in sources(self.attributes, self.rules)]
 
-    def complete(self, codes: NDArray[np.int32]) -> NDArray[np.int32]:
+    def complete(self, codes: NDArray[np.integer[Any]]) -> NDArray[np.integer[Any]]:
         """Codes of all attributes, shape (m, rows), from those of the measured ones. Code -1 stays."""
         if not self.determined:
             return codes

@@ -7,13 +7,14 @@ import numpy as np
 import pytest
 
 from sklar.copula import latent
+from sklar.copula.blocks import BLOCK_ROWS, blocks
 from sklar.copula.contrasts import contrasts, through_softmax
 from sklar.copula.latent import (
-    BLOCK_ROWS,
     MARGIN_WEIGHT,
     Fit,
     Kind,
     LatentModel,
+    LatentSampler,
     Loss,
     Start,
     cell_weights,
@@ -26,6 +27,7 @@ from sklar.copula.latent import (
 from sklar.denoise import Targets, denoise_tables
 from sklar.schema import Schema
 from sklar.tables import above_diagonal, block_of_level
+from sklar.threads import using
 from tests.test_denoise import mixture_joint, noisy_estimates, schema_of
 
 
@@ -168,7 +170,7 @@ def test_sample_has_the_models_tables() -> None:
     model, rows = random_model(schema, 7), 200_000
     codes = drawn(model, rows, 3)
     assert codes.shape == (4, rows)
-    assert codes.dtype == np.int32
+    assert codes.dtype == np.uint8
     assert (codes.min(axis=1) >= 0).all()
     assert (codes.max(axis=1) < schema.sizes).all()
     frequencies, expected = pair_frequencies(schema, codes), predict_pairs(model)
@@ -241,3 +243,38 @@ def test_one_attribute_of_one_level() -> None:
     targets = exact_targets(schema, np.ones((1, 1)))
     model = fit_latent(targets, 0.0, Start(components=5), steps=3, fits=1)
     assert not drawn(model, 100, 0).any()
+
+
+def test_rows_are_the_same_for_any_number_of_threads_and_any_order_of_blocks() -> None:
+    model = random_model(schema_of(2, 5, 3), 40)
+    rows = 3 * BLOCK_ROWS + 5
+    codes = []
+    for threads in (1, 2, 5):
+        with using(threads):
+            codes.append(drawn(model, rows, 7))
+    sampler = LatentSampler(model)
+    apart = {number: sampler.draw(7, number, size) for number, size in reversed(list(blocks(rows)))}
+    codes.append(np.concatenate([apart[number] for number in sorted(apart)], axis=1))
+    assert all(np.array_equal(codes[0], other) for other in codes[1:])
+
+
+def test_more_levels_than_a_byte_holds() -> None:
+    schema = schema_of(300, 2)
+    levels = np.concatenate([np.full(300, 1 / 300), [0.25, 0.75]])
+    codes = drawn(independent(schema, levels), BLOCK_ROWS, 0)
+    # Systematic: within one of the expectation, 54.6.
+    assert np.abs(np.bincount(codes[0], minlength=300) - BLOCK_ROWS / 300).max() <= 1
+    assert codes[1].sum() == 0.75 * BLOCK_ROWS
+
+
+def test_attributes_are_independent_within_a_component() -> None:
+    """Rows that one attribute gave its rare level say nothing about who gets another's."""
+    schema = schema_of(2, 2, 2)
+    model = independent(schema, np.array([0.1, 0.9, 0.2, 0.8, 0.5, 0.5]))
+    codes = drawn(model, 20 * BLOCK_ROWS, 3)
+    for first, second in ((0, 1), (0, 2), (1, 2)):
+        correlation = np.corrcoef(codes[first], codes[second])[0, 1]
+        # Six standard errors, 2e-9.
+        assert abs(correlation) < 6 / np.sqrt(codes.shape[1])
+    # Nor which rows were chosen before: neighbors in the block are independent too.
+    assert abs(np.corrcoef(codes[0, :-1], codes[0, 1:])[0, 1]) < 6 / np.sqrt(codes.shape[1])

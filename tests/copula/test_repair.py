@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from sklar.copula.binary import BLOCK_ROWS, BinaryCopula, fit_binary
+from sklar.copula.binary import BinaryCopula, fit_binary
+from sklar.copula.blocks import BLOCK_ROWS
 from sklar.copula.latent import LatentModel, sample_latent
 from sklar.copula.repair import ROUNDS, sample_codes, settle
 from sklar.margins import Probabilities

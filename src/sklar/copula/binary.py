@@ -9,27 +9,26 @@ point, as the paper has for a binary attribute.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
+from sklar.copula.blocks import Codes, blocks, empty_codes
 from sklar.margins import Probabilities
 from sklar.schema import Schema
 from sklar.tables import block_of_level
-from sklar.threads import side_by_side
-
-# Rows drawn from one generator. Part of what a seed means: changing it changes every release.
-BLOCK_ROWS = 16_384
+from sklar.threads import in_order, side_by_side
 
 _CALIBRATION_ROWS = 1 << 16
 _CALIBRATION_SEED = 20_200_619
 _FLOOR = 1e-6
 # The cut point of a level that all have.
 _CERTAIN = -6.0
+_TOGETHER = 4096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,120 +125,178 @@ def _calibrate(schema: Schema, levels: NDArray[np.float64], factor: NDArray[np.f
     rare levels too; then, as the repair leaves some correlation between them, corrected on a fixed simulated sample.
     """
     from sklar.copula.tetrachoric import thresholds
+    from sklar.copula.winners import correlated, settle
 
-    cuts = np.zeros_like(levels)
+    cuts = np.full(levels.size, np.inf)
     first = schema.offsets[:-1][schema.sizes == 2]
     share = levels[first] / (levels[first] + levels[first + 1])
-    cuts[first], cuts[first + 1] = thresholds(share), thresholds(1 - share)
     # A level that nobody has is cut off at infinity; the other needs a cut point all the same.
-    cuts = np.maximum(cuts, _CERTAIN)
+    cuts[first] = np.maximum(thresholds(share), _CERTAIN)
+    cuts[first + 1] = np.maximum(thresholds(1 - share), _CERTAIN)
 
-    def settle(attribute: int) -> None:
-        block = _blocks(schema)[attribute]
-        rows = factor[block, : block.stop].astype(np.float64)
-        within = np.linalg.cholesky(rows @ rows.T)
-        generator = np.random.Generator(np.random.SFC64(np.random.SeedSequence([_CALIBRATION_SEED, attribute])))
-        normal = generator.standard_normal((len(within), _CALIBRATION_ROWS), dtype=np.float32)
-        cuts[block] = _calibrate_attribute(levels[block], within.astype(np.float32) @ normal)
+    larger = np.flatnonzero(schema.sizes != 2)
+    own = [start + np.flatnonzero(levels[start:stop] > 0) for start, stop in zip(*_spans(schema, larger), strict=True)]
+    shares = [levels[each] / levels[each].sum() for each in own]
+    independent = _in_groups(_independent_cuts, shares)
+    slopes = _in_groups(_slopes, independent)
 
-    side_by_side(settle, np.nonzero(schema.sizes != 2)[0].tolist())
+    def calibrated(place: int) -> NDArray[np.float64]:
+        alone = independent[place]
+        if alone.size < 2:
+            return alone
+        rows = factor[own[place]].astype(np.float64)
+        within = np.linalg.cholesky(rows @ rows.T).astype(np.float32)
+        apart = _differences(within, [np.arange(alone.size)])
+        drawn = correlated(apart, _CALIBRATION_ROWS, int(larger[place]), _CALIBRATION_SEED)
+        won, settled = np.empty(_CALIBRATION_ROWS, dtype=np.uint16), np.empty(alone.size)
+        settle(drawn, 0, alone, shares[place] * _CALIBRATION_ROWS, slopes[place], 15, won, settled)
+        return settled
+
+    for place, settled in enumerate(side_by_side(calibrated, range(larger.size))):
+        cuts[own[place]] = settled
     return cuts
 
 
-def _blocks(schema: Schema) -> list[slice]:
-    """Where each attribute's levels stand among all levels."""
-    return [slice(int(first), int(last)) for first, last in pairwise(schema.offsets)]
+def _spans(schema: Schema, attributes: NDArray[np.int64]) -> tuple[list[int], list[int]]:
+    """Where the levels of these attributes begin and end among all levels."""
+    return schema.offsets[attributes].tolist(), schema.offsets[attributes + 1].tolist()
 
 
-def _calibrate_attribute(levels: NDArray[np.float64], simulated: NDArray[np.float32]) -> NDArray[np.float64]:
+def _in_groups(
+    work: Callable[[NDArray[np.float64]], NDArray[np.float64]], parts: list[NDArray[np.float64]]
+) -> list[NDArray[np.float64]]:
+    """`work` on every part, those of one size together as rows of one array: thousands of small calls would be slow."""
+    alike: dict[int, list[int]] = {}
+    for index, part in enumerate(parts):
+        alike.setdefault(part.size, []).append(index)
+    groups = [
+        members[start : start + max(_TOGETHER // size, 1)]
+        for size, members in alike.items()
+        for start in range(0, len(members), max(_TOGETHER // size, 1))
+    ]
+    done = side_by_side(lambda group: work(np.stack([parts[index] for index in group])), groups)
+    found = {
+        index: row for group, rows in zip(groups, done, strict=True) for index, row in zip(group, rows, strict=True)
+    }
+    return [found[index] for index in range(len(parts))]
+
+
+def _independent_cuts(shares: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Cut points as if the Y of one attribute were independent, shape (attributes, levels)."""
     from sklar.copula.tetrachoric import thresholds
 
-    present = levels > 0
-    target = levels[present] / levels[present].sum()
-    c = thresholds(np.minimum(target, 1 - 1e-9))
+    c = thresholds(np.minimum(shares, 1 - 1e-9))
     for _ in range(60):
         chance, slope = _argmax_chances(c)
-        step = np.log(chance / target) / slope
+        step = np.log(chance / shares) / slope
         c += np.clip(step, -1, 1)
         if np.abs(step).max() < 1e-10:
             break
-    cuts = np.full(levels.size, np.inf)
-    cuts[present] = c
-    return _settle(cuts, levels, simulated, rounds=15)
+    return c
 
 
-def _settle(
-    cuts: NDArray[np.float64], levels: NDArray[np.float64], drawn: NDArray[np.float32], *, rounds: int
-) -> NDArray[np.float64]:
-    """Cut points moved so that the winners among these draws, shape (levels, rows), have the wanted margins."""
-    present = np.isfinite(cuts)
-    wanted = levels[present] / levels[present].sum() * drawn.shape[1]
-    slope = _argmax_chances(cuts[present])[1]
-    # A level wanted a few times only is left to chance: forcing its count would round it to nothing.
-    gain = wanted / (wanted + 10.0) / slope
-    best, least, direction, step = cuts, np.inf, np.zeros(wanted.size), 0.5
-    for _ in range(rounds):
-        trial = best.copy()
-        trial[present] += step * direction
-        wins = np.bincount(_winners(drawn, trial), minlength=cuts.size)[present]
-        error = float(np.abs(wins - wanted) @ gain)
-        if error < least:
-            best, least, direction = trial, error, gain * np.log((wins + 0.5) / (wanted + 0.5))
-        else:
-            # Correlated levels answer more strongly than independent ones would.
-            step /= 2
-    return best
+def _slopes(cuts: NDArray[np.float64]) -> NDArray[np.float64]:
+    """How strongly the log chance of each level falls with its own cut point, as if the Y were independent."""
+    return _argmax_chances(cuts)[1]
 
 
 def _argmax_chances(c: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """P(k) = int phi(v + c_k) prod_{l != k} Phi(v + c_l) dv for independent normals, and -d log P(k) / d c_k."""
+    """P(k) = int phi(v + c_k) prod_{l != k} Phi(v + c_l) dv for independent normals, and -d log P(k) / d c_k.
+
+    For many attributes of as many levels at once, shape (attributes, levels).
+    """
     from scipy.special import log_ndtr
 
     # The trapezoidal rule converges exponentially on a smooth integrand that vanishes at both ends.
-    v = np.linspace(-c.max() - 9.0, -c.min() + 9.0, 400)
-    at = v[:, None] + c[None, :]
+    low, high = -c.max(axis=1) - 9.0, -c.min(axis=1) + 9.0
+    step = (high - low) / 399
+    at = (low[:, None] + step[:, None] * np.arange(400))[:, :, None] + c[:, None, :]
     logs = log_ndtr(at)
-    density = np.exp(-0.5 * at**2 - 0.5 * np.log(2 * np.pi) + logs.sum(axis=1, keepdims=True) - logs)
-    step = v[1] - v[0]
-    chance = step * density.sum(axis=0)
-    return chance, np.maximum(step * (at * density).sum(axis=0) / chance, 0.5)
+    density = np.exp(-0.5 * at**2 - 0.5 * np.log(2 * np.pi) + logs.sum(axis=2, keepdims=True) - logs)
+    chance = step[:, None] * density.sum(axis=1)
+    return chance, np.maximum(step[:, None] * (at * density).sum(axis=1) / chance, 0.5)
 
 
-def sample_binary(copula: BinaryCopula, rows: int, seed: int) -> Iterator[NDArray[np.int32] | NDArray[np.bool_]]:
-    """Blocks of codes, shape (m, rows of block), or of dummies, shape (d, rows of block); `rows` rows in all.
+def sample_binary(copula: BinaryCopula, rows: int, seed: int) -> Iterator[Codes | NDArray[np.bool_]]:
+    """Blocks of codes, shape (m, rows of block), or of dummies, shape (d, rows of block); `rows` rows in all."""
+    sampler = BinarySampler(copula)
+    return in_order(lambda block: sampler.draw(seed, *block), blocks(rows))
 
-    A block depends on (copula, seed, its number) alone.
+
+class BinarySampler:
+    """Draws any block of a copula's rows; whatever all blocks share is worked out once.
+
+    Dummies need every Y. A record depends only on differences between the Y of one attribute, so that those between
+    each level and the attribute's last one are drawn instead: jointly normal too, and one fewer per attribute, which
+    is half of them where attributes are boolean. Levels that nobody has are left out.
     """
-    for block, start in enumerate(range(0, rows, BLOCK_ROWS)):
-        wanted = min(BLOCK_ROWS, rows - start)
-        generator = np.random.Generator(np.random.SFC64(np.random.SeedSequence([seed, block])))
-        normal = generator.standard_normal((copula.cuts.size, wanted), dtype=np.float32)
-        drawn = copula.factor @ normal
+
+    def __init__(self, copula: BinaryCopula) -> None:
+        # Here and not in a thread: compiled once, and the libraries loaded before threads limit those they know of.
+        import sklar.copula.winners  # noqa: F401
+
+        self._copula = copula
         if copula.dummies:
-            yield drawn > copula.cuts.astype(np.float32)[:, None]
-        else:
-            yield np.stack([_decide(drawn[levels], copula, levels) for levels in _blocks(copula.schema)])
+            self._factor = np.asfortranarray(copula.factor)
+            return
+        offsets = copula.schema.offsets
+        self._present = [_finite(copula.cuts[first:last]) for first, last in pairwise(offsets)]
+        at = [first + present for first, present in zip(offsets[:-1], self._present, strict=True)]
+        # In one thread: the same factor whatever the number of threads.
+        (self._factor,) = side_by_side(lambda levels: _differences(copula.factor, levels), [at])
+        self._first = [0, *accumulate(levels.size - 1 for levels in at)]
+        self._cuts = [copula.cuts[levels] for levels in at]
+        self._slopes = _in_groups(_slopes, self._cuts)
+        self._shares = [copula.levels[levels] / copula.levels[levels].sum() for levels in at]
+
+    def draw(self, seed: int, block: int, rows: int) -> Codes | NDArray[np.bool_]:
+        """A block of codes, shape (m, rows), or of dummies, shape (d, rows)."""
+        from sklar.copula.winners import correlated, settle
+
+        drawn = correlated(self._factor, rows, block, seed)
+        if self._copula.dummies:
+            above = drawn > self._copula.cuts.astype(np.float32)[:, None]
+            return np.ascontiguousarray(above.swapaxes(0, 1).reshape(len(self._copula.cuts), -1)[:, :rows])
+        codes = empty_codes(self._copula.schema, rows)
+        won = np.empty(rows, dtype=np.uint16)
+        for attribute, present in enumerate(self._present):
+            if present.size == 1:
+                codes[attribute] = present[0]
+                continue
+            # Settling each block on the margins takes most of the sampling error out of one-way counts.
+            settle(
+                drawn,
+                self._first[attribute],
+                self._cuts[attribute],
+                self._shares[attribute] * rows,
+                self._slopes[attribute],
+                5,
+                won,
+                np.empty(present.size),
+            )
+            codes[attribute] = won if present[-1] == present.size - 1 else present[won]
+        return codes
 
 
 def draw_records(copula: BinaryCopula, rows: int, generator: np.random.Generator) -> NDArray[np.int32]:
     """Codes of so many independent records, shape (m, rows), at the fitted cut points."""
-    drawn = copula.factor @ generator.standard_normal((copula.cuts.size, rows), dtype=np.float32)
-    return np.stack([_winners(drawn[levels], copula.cuts[levels]) for levels in _blocks(copula.schema)])
+    exceed = copula.factor @ generator.standard_normal((copula.cuts.size, rows), dtype=np.float32)
+    exceed -= copula.cuts.astype(np.float32)[:, None]
+    won = [exceed[start:stop].argmax(axis=0) for start, stop in pairwise(copula.schema.offsets)]
+    return np.stack(won).astype(np.int32)
 
 
-def _decide(drawn: NDArray[np.float32], copula: BinaryCopula, levels: slice) -> NDArray[np.int32]:
-    # Settling each block on the margins takes most of the sampling error out of one-way counts.
-    return _winners(drawn, _settle(copula.cuts[levels], copula.levels[levels], drawn, rounds=5))
+def _finite(cuts: NDArray[np.float64]) -> NDArray[np.int64]:
+    """The levels that can win; the first one where a damaged model leaves none."""
+    return np.flatnonzero(np.isfinite(cuts)) if np.isfinite(cuts).any() else np.zeros(1, dtype=np.int64)
 
 
-def _winners(drawn: NDArray[np.float32], cuts: NDArray[np.float64]) -> NDArray[np.int32]:
-    """The level with the largest exceedance, for each column of `drawn`, shape (levels, rows)."""
-    winners = np.zeros(drawn.shape[1], dtype=np.int32)
-    # A running maximum over long rows is many times faster than numpy's argmax over short columns.
-    best = drawn[0] - np.float32(cuts[0])
-    for level in range(1, cuts.size):
-        exceedance = drawn[level] - np.float32(cuts[level])
-        better = exceedance > best
-        winners[better] = level
-        np.maximum(best, exceedance, out=best)
-    return winners
+def _differences(factor: NDArray[np.float32], levels: list[NDArray[np.int64]]) -> NDArray[np.float32]:
+    """A factor of the covariance of Y_k - Y_l, for all of an attribute's levels k but its last one, l.
+
+    The differences are A factor @ normals for a matrix A, and (A factor)^T = Q R gives them the covariance R^T R.
+    """
+    rows = np.concatenate([own[:-1] for own in levels])
+    last = np.concatenate([np.full(own.size - 1, own[-1]) for own in levels])
+    upper = np.asarray(np.linalg.qr((factor[rows] - factor[last]).T, mode="r"))
+    return np.asfortranarray(upper.T)

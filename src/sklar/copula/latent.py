@@ -25,6 +25,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from sklar.copula.blocks import Codes, blocks, empty_codes
 from sklar.copula.contrasts import (
     block_of_contrast,
     contrast_levels,
@@ -37,12 +38,9 @@ from sklar.denoise import Targets
 from sklar.progress import SILENT, Progress
 from sklar.schema import Schema
 from sklar.tables import block_of_level
-from sklar.threads import side_by_side
+from sklar.threads import in_order, side_by_side
 
 Kind = Literal["mixture", "factor"]
-
-# Rows drawn from one generator. Part of what a seed means: changing it changes every release.
-BLOCK_ROWS = 16_384
 
 MARGIN_WEIGHT = 3.0
 RATE = 0.1
@@ -276,26 +274,37 @@ def _move(
             parameters[i, j] -= rate * velocity[i, j]
 
 
-def sample_latent(model: LatentModel, rows: int, seed: int) -> Iterator[NDArray[np.int32]]:
-    """Blocks of codes, shape (m, rows of block), `rows` rows in all; O(m) per row.
+def sample_latent(model: LatentModel, rows: int, seed: int) -> Iterator[Codes]:
+    """Blocks of codes, shape (m, rows of block), `rows` rows in all; O(m) per row."""
+    sampler = LatentSampler(model)
+    return in_order(lambda block: sampler.draw(seed, *block), blocks(rows))
 
-    A block depends on (model, seed, its number, its rows) alone. Every record has exactly the model's distribution, and
-    attributes are independent within a component; but components and levels are allotted systematically, so that
-    counts of levels are within about one of their expectation in each block.
+
+class LatentSampler:
+    """Draws any block of a model's rows; whatever all blocks share is worked out once.
+
+    Every record has exactly the model's distribution, and attributes are independent within a component; but components
+    and levels are allotted systematically, so that counts of levels are within about one of their expectation in each
+    block.
     """
-    offsets = model.schema.offsets
-    probabilities = np.ascontiguousarray(model.probabilities)
-    visits = _visits(model)
-    for block, start in enumerate(range(0, rows, BLOCK_ROWS)):
-        wanted = min(BLOCK_ROWS, rows - start)
+
+    def __init__(self, model: LatentModel) -> None:
+        self._model = model
+        self._offsets = model.schema.offsets
+        self._visits = _visits(model)
+        self._shares = _shares(model.probabilities, self._offsets)
+
+    def draw(self, seed: int, block: int, rows: int) -> Codes:
+        """A block of codes, shape (m, rows)."""
+        schema = self._model.schema
         generator = np.random.Generator(np.random.SFC64(np.random.SeedSequence([seed, block])))
-        bounds = _systematic(generator, wanted, model.n_components)
-        place = generator.permutation(wanted).astype(np.int32)
-        offset = generator.random(model.schema.n_levels)
-        keys = generator.integers(1, 2**63, size=model.schema.n_attributes, dtype=np.uint64)
-        codes = np.empty((model.schema.n_attributes, wanted), dtype=np.int32)
-        _draw(codes, probabilities, offsets, visits, bounds, place, offset, keys)
-        yield codes
+        bounds = _systematic(generator, rows, self._model.n_components)
+        place = generator.permutation(rows).astype(np.uint16)
+        uniforms = generator.random(schema.n_levels)
+        keys = generator.integers(1, 2**63, size=schema.n_attributes, dtype=np.uint64)
+        codes = empty_codes(schema, rows)
+        _draw(codes, self._shares, self._offsets, self._visits, bounds, place, uniforms, keys)
+        return codes
 
 
 def _visits(model: LatentModel) -> NDArray[np.int32]:
@@ -311,6 +320,17 @@ def _visits(model: LatentModel) -> NDArray[np.int32]:
     return visits
 
 
+def _shares(probabilities: NDArray[np.float32], offsets: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Each level's share of those levels of its attribute that do not come before it, shape (components, d)."""
+    shares = np.empty(probabilities.shape)
+    for first, last in pairwise(offsets):
+        own = probabilities[:, first:last].astype(np.float64)
+        # Summed from the last level back: one that nobody can take after it has all that is left, to the last bit.
+        rest = np.cumsum(own[:, ::-1], axis=1)[:, ::-1]
+        shares[:, first:last] = np.divide(own, rest, out=np.ones_like(own), where=rest > own)
+    return shares
+
+
 def _systematic(generator: np.random.Generator, rows: int, components: int) -> NDArray[np.int64]:
     """Where each component's rows end: rows / components for each on average, rounded by one common uniform."""
     ends = np.floor(np.arange(components + 1) * (rows / components) + generator.random()).astype(np.int64)
@@ -318,65 +338,70 @@ def _systematic(generator: np.random.Generator, rows: int, components: int) -> N
     return np.asarray(ends)
 
 
-@numba.njit(cache=True, nogil=True, parallel=True)
+@numba.njit(cache=True, nogil=True)
 def _draw(
-    codes: NDArray[np.int32],
-    probabilities: NDArray[np.float32],
+    codes: Codes,
+    shares: NDArray[np.float64],
     offsets: NDArray[np.int64],
     visits: NDArray[np.int32],
     bounds: NDArray[np.int64],
-    place: NDArray[np.int32],
+    place: NDArray[np.uint16],
     uniforms: NDArray[np.float64],
     keys: NDArray[np.uint64],
 ) -> None:
-    """Levels of every attribute: counts per component by systematic rounding, shuffled within the component.
+    """Levels of every attribute: counts per component by systematic rounding, dealt to its rows at random.
 
     Levels are split off one at a time. Of the rows that a component still has, level k takes its share
     p_k / (p_k + p_(k+1) + ...), rounded so that the running total over components stays within one of the sum of the
     shares: floor(S_c + u) - floor(S_(c-1) + u) has the right expectation for a uniform u.
+
+    `place` holds the rows, component by component, and is shuffled on the way.
     """
-    components = probabilities.shape[0]
-    for a in numba.prange(codes.shape[0]):
+    for a in range(codes.shape[0]):
         first, last = offsets[a], offsets[a + 1]
+        own = codes[a]
         running = uniforms[first:last].copy()
         floors = np.zeros(last - first, dtype=np.int64)
-        rests = np.empty(last - first)
+        took = np.empty(last - first, dtype=np.int64)
         state = keys[a]
-        drawn = np.empty(bounds[-1], dtype=np.int32)
-        for visit in range(components):
+        for visit in range(visits.shape[1]):
             c = visits[a, visit]
             begin, end = bounds[c], bounds[c + 1]
-            if begin == end:
+            left = end - begin
+            if left == 0:
                 continue
-            # From the last level back: a level that nobody can take after it takes all that is left, to the last bit.
-            rest = 0.0
-            for k in range(last - 1, first - 1, -1):
-                rest += np.float64(probabilities[c, k])
-                rests[k - first] = rest
-            position = begin
-            for k in range(first, last):
-                left = end - position
+            reached, largest = 0, 0
+            for k in range(last - first):
+                share = shares[c, first + k]
+                if share >= 1.0:
+                    took[k] = left
+                else:
+                    running[k] += left * share
+                    took[k] = min(max(np.int64(np.floor(running[k])) - floors[k], 0), left)
+                    floors[k] += took[k]
+                if took[k] > took[largest]:
+                    largest = k
+                left -= took[k]
+                reached = k + 1
                 if left == 0:
                     break
-                p = np.float64(probabilities[c, k])
-                rest = rests[k - first]
-                if p >= rest:
-                    took = left
-                else:
-                    running[k - first] += left * (p / rest)
-                    took = np.int64(np.floor(running[k - first])) - floors[k - first]
-                    took = min(max(took, 0), left)
-                    floors[k - first] += took
-                for row in range(position, position + took):
-                    drawn[row] = k - first
-                position += took
-            for row in range(end - 1, begin, -1):
-                # xorshift64*: shuffles need speed, and rows of a component are few.
-                state ^= state >> np.uint64(12)
-                state ^= state << np.uint64(25)
-                state ^= state >> np.uint64(27)
-                word = (state * np.uint64(2685821657736338717)) >> np.uint64(32)
-                other = begin + np.int64((word * np.uint64(row - begin + 1)) >> np.uint64(32))
-                drawn[row], drawn[other] = drawn[other], drawn[row]
-        for row in range(bounds[-1]):
-            codes[a, place[row]] = drawn[row]
+            # All rows get the most frequent level; then each of the others takes rows that none has taken yet, by a
+            # shuffle that goes only as far as it must. Where the shuffle starts from makes no difference.
+            for row in range(begin, end):
+                own[place[row]] = largest
+            taken = begin
+            for k in range(reached):
+                if k == largest:
+                    continue
+                for _ in range(took[k]):
+                    # xorshift64*: shuffles need speed, and rows of a component are few.
+                    state ^= state >> np.uint64(12)
+                    state ^= state << np.uint64(25)
+                    state ^= state >> np.uint64(27)
+                    word = (state * np.uint64(2685821657736338717)) >> np.uint64(32)
+                    other = taken + np.int64((word * np.uint64(end - taken)) >> np.uint64(32))
+                    chosen = place[other]
+                    place[other] = place[taken]
+                    place[taken] = chosen
+                    own[chosen] = k
+                    taken += 1

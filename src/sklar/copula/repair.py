@@ -12,17 +12,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sklar.copula.binary import BinaryCopula, draw_records, sample_binary
-from sklar.copula.latent import LatentModel, sample_latent
+from sklar.copula.binary import BinaryCopula, BinarySampler, draw_records
+from sklar.copula.blocks import Codes, blocks
+from sklar.copula.latent import LatentModel, LatentSampler
 from sklar.errors import ModelError
 from sklar.rules import Allowed, Effort, EffortError, constrained, groups, solve, violating
 from sklar.schema import Schema
 from sklar.tables import block_of_level
+from sklar.threads import in_order
 
 Copula = TypeVar("Copula", BinaryCopula, LatentModel)
 
@@ -37,27 +39,35 @@ _SETTLE_SEED = 20_260_301
 _LARGEST_STEP = 2.0
 
 
-def sample_codes(copula: BinaryCopula | LatentModel, rows: int, seed: int) -> Iterator[NDArray[Any]]:
-    """Blocks of codes of the measured attributes, or of dummies; every record honors the schema's rules.
+class RecordSampler:
+    """Draws any block of codes of the measured attributes, or of dummies; every record honors the schema's rules."""
 
-    A block depends on (copula, seed, its number, its rows) alone.
-    """
-    allowed = copula.schema.allowed
-    for block, codes in enumerate(_drawn(copula, rows, seed)):
-        if allowed:
+    def __init__(self, copula: BinaryCopula | LatentModel) -> None:
+        self._copula, self._allowed = copula, copula.schema.allowed
+        self._sampler = LatentSampler(copula) if isinstance(copula, LatentModel) else BinarySampler(copula)
+
+    def draw(self, seed: int, block: int, rows: int) -> Codes:
+        """A block, shape (m, rows), or (d, rows) for dummies: a function of (copula, seed, its number, its rows)."""
+        codes = _whole(self._sampler.draw(seed, block, rows))
+        if self._allowed:
             # A stream of its own: a block's draw is the same with and without rules.
             generator = np.random.Generator(np.random.SFC64(np.random.SeedSequence([seed, block, 2])))
-            repair(codes, copula, allowed, generator)
-        yield codes
+            repair(codes, self._copula, self._allowed, generator)
+        return codes
 
 
-def _drawn(copula: BinaryCopula | LatentModel, rows: int, seed: int) -> Iterator[NDArray[Any]]:
-    return sample_latent(copula, rows, seed) if isinstance(copula, LatentModel) else sample_binary(copula, rows, seed)
+def _whole(drawn: Codes | NDArray[np.bool_]) -> Codes:
+    """Dummies as numbers 0 and 1, without a copy."""
+    return drawn.view(np.uint8) if drawn.dtype == np.bool_ else cast(Codes, drawn)
 
 
-def repair(
-    codes: NDArray[np.int32], copula: BinaryCopula | LatentModel, allowed: Allowed, generator: np.random.Generator
-) -> None:
+def sample_codes(copula: BinaryCopula | LatentModel, rows: int, seed: int) -> Iterator[Codes]:
+    """Blocks of codes of the measured attributes, or of dummies, `rows` rows in all."""
+    sampler = RecordSampler(copula)
+    return in_order(lambda block: sampler.draw(seed, *block), blocks(rows))
+
+
+def repair(codes: Codes, copula: BinaryCopula | LatentModel, allowed: Allowed, generator: np.random.Generator) -> None:
     """Draw anew, in place, the records that hold a forbidden combination; codes have shape (m, rows)."""
     broken = np.nonzero(violating(codes, allowed))[0]
     for start in range(0, broken.size, _CHUNK):
@@ -71,7 +81,7 @@ def repair(
 class _Conditional:
     """Draws of the attributes in rules from a latent model, given the other attributes of some records."""
 
-    def __init__(self, codes: NDArray[np.int32], model: LatentModel, allowed: Allowed) -> None:
+    def __init__(self, codes: Codes, model: LatentModel, allowed: Allowed) -> None:
         self._model, self._touched = model, constrained(allowed)
         offsets = model.schema.offsets
         logs = np.zeros((codes.shape[1], model.n_components), dtype=np.float32)
@@ -81,9 +91,7 @@ class _Conditional:
         odds = np.exp(logs - logs.max(axis=1, keepdims=True)).astype(np.float64)
         self._odds = np.cumsum(odds, axis=1)
 
-    def __call__(
-        self, codes: NDArray[np.int32], rows: NDArray[np.int64], generator: np.random.Generator
-    ) -> NDArray[np.int32]:
+    def __call__(self, codes: Codes, rows: NDArray[np.int64], generator: np.random.Generator) -> Codes:
         """Fresh records in place of `codes`, which are those of these rows."""
         fresh, offsets = codes.copy(), self._model.schema.offsets
         component = _pick(self._odds[rows], generator)
@@ -104,9 +112,7 @@ class _Fresh:
     def __init__(self, copula: BinaryCopula) -> None:
         self._copula = copula
 
-    def __call__(
-        self, codes: NDArray[np.int32], _rows: NDArray[np.int64], generator: np.random.Generator
-    ) -> NDArray[np.int32]:
+    def __call__(self, codes: Codes, _rows: NDArray[np.int64], generator: np.random.Generator) -> Codes:
         """Fresh records, as many as `codes` holds."""
         return draw_records(self._copula, codes.shape[1], generator)
 
@@ -122,9 +128,7 @@ def _pick(cumulative: NDArray[np.float64], generator: np.random.Generator) -> ND
     return np.asarray((cumulative <= at[:, None]).sum(axis=1).clip(max=cumulative.shape[1] - 1))
 
 
-def _redrawn(
-    codes: NDArray[np.int32], allowed: Allowed, generator: np.random.Generator, draw: _Conditional | _Fresh
-) -> NDArray[np.int32]:
+def _redrawn(codes: Codes, allowed: Allowed, generator: np.random.Generator, draw: _Conditional | _Fresh) -> Codes:
     """Records in place of these, all of which break a rule: drawn until they do not, at last found by search."""
     codes, left = codes.copy(), np.arange(codes.shape[1])
     for _ in range(ROUNDS):
@@ -208,7 +212,9 @@ def _moved(copula: BinaryCopula | LatentModel, allowed: Allowed, seed: int) -> N
     offsets, d = copula.schema.offsets[:-1, None], copula.schema.n_levels
     moved = np.zeros(d)
     generator = np.random.Generator(np.random.SFC64(seed))
-    for codes in _drawn(copula, _SETTLE_ROWS, seed):
+    sampler = LatentSampler(copula) if isinstance(copula, LatentModel) else BinarySampler(copula)
+    for block, rows in blocks(_SETTLE_ROWS):
+        codes = _whole(sampler.draw(seed, block, rows))
         before = np.bincount((codes + offsets).ravel(), minlength=d)
         repair(codes, copula, allowed, generator)
         moved += (np.bincount((codes + offsets).ravel(), minlength=d) - before) / _SETTLE_ROWS
