@@ -201,7 +201,9 @@ def add_codes(
                     counts[offsets[i] + a[row] - 1, offsets[j] + b[row] - 1] += 1
 
 
-@numba.njit("void(int64[::1], int64[::1], int64[::1], int64[::1], int64[:, ::1])", cache=True, nogil=True, boundscheck=False)
+@numba.njit(
+    "void(int64[::1], int64[::1], int64[::1], int64[::1], int64[:, ::1])", cache=True, nogil=True, boundscheck=False
+)
 def complete(
     offsets: NDArray[np.int64],
     reach: NDArray[np.int64],

@@ -139,5 +139,8 @@ def open_vault(
     schema.require_reviewed()
     source = open_source(data)
     require_columns(source, schema)
-    progress.stage("count", unit="rows")
-    return Vault(count(source.batches(schema.names), schema, progress=progress), schema, budget, charge)
+    # Progress is seen: it may tell of the number of rows only where that is public.
+    public = budget.neighbors == "replace-one"
+    progress.stage("count", total=source.n_rows if public else None, unit="rows" if public else "")
+    counts = count(source.batches(schema.names), schema, progress=progress if public else SILENT)
+    return Vault(counts, schema, budget, charge)
