@@ -284,7 +284,7 @@ def _looked_up(numbers: NDArray[np.int64] | NDArray[np.float64], attribute: Attr
         return None
     # What lies below has the code of first - 1, what lies above that of last.
     codes = _searched(np.concatenate([[first - 1], first + width * np.arange(steps), [last]]), attribute)
-    step = np.clip(numbers, first - 1, last)
+    step: NDArray[np.int64] = np.clip(numbers.astype(np.int64, copy=False), first - 1, last)
     step -= first
     if width > 1:
         step //= width

@@ -42,7 +42,7 @@ def batch_rows(columns: int) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """A table that can be read once, in batches of the wanted columns. `n_rows` is None where it is not written down."""
+    """A table that can be read once, in batches of the wanted columns. `n_rows` is None where no file states it."""
 
     name: str
     columns: tuple[str, ...]
