@@ -10,7 +10,7 @@ import pytest
 from threadpoolctl import threadpool_info
 
 from sklar.errors import SklarError
-from sklar.threads import in_order, side_by_side, using, workers
+from sklar.threads import ahead, crew, in_order, side_by_side, using, workers
 
 
 def test_the_number_of_threads_holds_inside_its_block_alone() -> None:
@@ -69,3 +69,41 @@ def test_a_stream_takes_few_items_ahead_and_stops_with_its_reader() -> None:
 def test_the_error_of_one_piece_reaches_the_reader() -> None:
     with pytest.raises(ZeroDivisionError):
         list(in_order(lambda item: 1 // item, [2, 1, 0, 1, 1, 1]))
+
+
+def test_a_crew_stays_for_all_of_its_work() -> None:
+    with using(2), crew() as together:
+        names = {together(lambda _item: threading.current_thread().name, range(4))[0] for _ in range(5)}
+        assert all("ThreadPool" in name for name in names)
+        with pytest.raises(ZeroDivisionError):
+            together(lambda item: 1 // item, [1, 0])
+        assert together(str, [1, 2]) == ["1", "2"]
+
+
+def test_the_next_item_is_fetched_while_one_is_in_use_and_no_further() -> None:
+    fetched: list[int] = []
+    second = threading.Event()
+
+    def items() -> Iterator[int]:
+        for item in range(5):
+            fetched.append(item)
+            if item == 1:
+                second.set()
+            yield item
+
+    stream = ahead(items())
+    assert next(stream) == 0
+    assert second.wait(timeout=30)
+    assert fetched == [0, 1]
+    assert list(stream) == [1, 2, 3, 4]
+
+
+def test_a_failure_of_the_source_comes_after_what_it_gave() -> None:
+    def broken() -> Iterator[int]:
+        yield 1
+        raise ZeroDivisionError
+
+    stream = ahead(broken())
+    assert next(stream) == 1
+    with pytest.raises(ZeroDivisionError):
+        next(stream)

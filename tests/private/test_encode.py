@@ -11,10 +11,10 @@ import hypothesis.strategies as st
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 
-from sklar.private.encode import NO_CELL, coder, encode, encode_column
-from sklar.schema import Attribute, Schema, days, microseconds
+from sklar.private.encode import NO_CELL, coder, encode, encode_column, ready_bits
+from sklar.schema import Attribute, Outside, Schema, days, microseconds
 from tests.conftest import TEXTS, schemas
 
 NOON = microseconds(dt.datetime(2000, 1, 1, 12))
@@ -158,6 +158,68 @@ def test_a_number_equal_to_the_missing_text_is_missing_whatever_its_type() -> No
         assert codes(values, clipped, kind) == [1, 0]
     forever = dt.date(9999, 12, 31)
     assert codes([forever, dt.date(2600, 1, 1)], of("date")) == [2, 1]
+
+
+@given(
+    first=st.integers(-(2**62), 2**62) | st.integers(-40, 40) | st.sampled_from([-(2**63) + 1, 2**63 - 60]),
+    width=st.sampled_from([1, 2, 7]),
+    steps=st.lists(st.integers(1, 4), min_size=1, max_size=3),
+    missing=st.sampled_from([None, -1, 1, 5]),
+    outside=st.sampled_from(["clip", "missing"]),
+    data=st.data(),
+)
+@settings(max_examples=200, deadline=None)
+def test_many_numbers_are_looked_up_as_few_are_searched(
+    first: int, width: int, steps: list[int], missing: int | None, outside: Outside, data: st.DataObject
+) -> None:
+    edges = tuple(int(edge) for edge in first + width * np.cumsum([0, *steps]).astype(object))
+    assume(edges[-1] < 2**63)
+    sentinel = None if missing is None else str(edges[0] - 1 if missing < 0 else edges[-1] + missing)
+    attribute = Attribute(
+        name="x",
+        kind="integer",
+        edges=edges,
+        missing=sentinel,
+        outside=outside if sentinel is not None else "clip",
+    )
+    near = [edge + by for edge in edges for by in (-2, -1, 0, 1, 5) if -(2**63) <= edge + by < 2**63]
+    values: list[object] = [
+        *near,
+        *data.draw(st.lists(st.integers(-(2**63), 2**63 - 1), max_size=3)),
+        -(2**63),
+        2**63 - 1,
+        None,
+    ]
+    few = [codes([value], attribute, pa.int64())[0] for value in values]
+    assert codes(values * 60, attribute, pa.int64()) == few * 60
+    assert few == [coder(attribute)(value) for value in values]
+
+
+def test_dates_and_moments_are_looked_up_too() -> None:
+    day = 86_400_000_000
+    for kind, unit, scale in (("date", pa.date32(), 1), ("datetime", pa.timestamp("us"), day)):
+        attribute = Attribute(name="x", kind=kind, edges=(-3 * scale, 0, 4 * scale))  # type: ignore[arg-type]
+        numbers = [-(10**6), -4, -3, -1, 0, 3, 4, 10**6]
+        moments = pa.array([number * scale for number in numbers] * 50, pa.int64())
+        column = moments.cast(pa.int32()).cast(unit) if kind == "date" else moments.cast(unit)
+        assert encode_column(column, attribute).tolist() == [0, 0, 0, 0, 1, 1, 1, 1] * 50
+
+
+def test_bits_are_ready_where_arrow_holds_them() -> None:
+    values = np.random.default_rng(0).random(203) < 0.3
+    column = pa.array(values)
+    for start in range(20):
+        for length in (1, 7, 8, 9, 64, 150):
+            bits = ready_bits(column.slice(start, length), of("flag"))
+            assert (bits is None) == (start % 8 > 0)
+            if bits is not None:
+                assert bits.size == -(-length // 8)
+                unpacked = np.unpackbits(bits, bitorder="little", count=length)
+                assert unpacked.tolist() == values[start : start + length].astype(int).tolist()
+    named = Attribute(name="x", kind="categorical", values=("true", "false"))
+    for other in (pa.array([True, None]), pa.array([1, 0]), pa.array(["true"]), column.slice(0, 0), pa.nulls(3)):
+        assert ready_bits(other, of("flag")) is None
+    assert ready_bits(column, named) is None
 
 
 def test_booleans() -> None:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from numpy.typing import NDArray
 
-from sklar.budget import Budget
+from sklar.budget import Budget, Neighbors
 from sklar.errors import BudgetError, DataError, SchemaError
 from sklar.plan import Plan, plan_tables
 from sklar.private import measure as door
@@ -249,6 +251,22 @@ def test_a_table_without_rows_is_refused_where_its_size_is_public() -> None:
         open_vault(empty, SCHEMA, Budget(epsilon=1.0))
     # Under add-remove an error would tell an empty table from a table of one.
     assert open_vault(empty, SCHEMA, Budget(epsilon=1.0, neighbors="add-remove")).n_rows is None
+
+
+@pytest.mark.parametrize("neighbors", ["replace-one", "add-remove"])
+def test_progress_tells_the_number_of_rows_only_where_it_is_public(tmp_path: Path, neighbors: Neighbors) -> None:
+    told: list[object] = []
+
+    class Watch:
+        def stage(self, name: str, *, total: int | None = None, unit: str = "") -> None:
+            told.append((name, total, unit))
+
+        def advance(self, steps: int) -> None:
+            told.append(steps)
+
+    pq.write_table(pa.table({name: ["0", "1", "x"] for name in SCHEMA.names}), tmp_path / "t.parquet")
+    open_vault(tmp_path / "t.parquet", SCHEMA, Budget(epsilon=1.0, neighbors=neighbors), progress=Watch())
+    assert told == ([("count", 3, "rows"), 3] if neighbors == "replace-one" else [("count", None, "")])
 
 
 def test_an_unreviewed_schema_never_meets_the_rows() -> None:

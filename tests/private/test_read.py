@@ -20,7 +20,7 @@ from sklar.errors import DataError
 from sklar.private import read
 from sklar.private.count import count
 from sklar.private.encode import encode
-from sklar.private.read import BATCH_ROWS, open_source, require_columns
+from sklar.private.read import BATCH_ROWS, batch_rows, open_source, require_columns
 from sklar.private.records import bound_records, bounded
 from sklar.schema import Schema
 
@@ -295,6 +295,54 @@ def test_batches_are_bounded(tmp_path: Path, suffix: str) -> None:
     sizes = [batch.num_rows for batch in open_source(data).batches(("x",))]
     assert max(sizes) <= BATCH_ROWS
     assert sum(sizes) == rows
+
+
+def test_batches_of_wide_tables_have_fewer_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert [batch_rows(columns) for columns in (0, 1, 1_024, 1_025, 4_096, 10**9)] == [
+        BATCH_ROWS,
+        BATCH_ROWS,
+        BATCH_ROWS,
+        BATCH_ROWS // 2,
+        BATCH_ROWS // 4,
+        64,
+    ]
+    monkeypatch.setattr(read, "_BATCH_CELLS", 512)
+    data = pa.table({"x": range(1_000), "y": range(1_000)})
+    pq.write_table(data, tmp_path / "t.parquet")
+    for source in (data, tmp_path / "t.parquet"):
+        assert {batch.num_rows for batch in open_source(source).batches(("x", "y"))} == {256, 1_000 - 3 * 256}
+
+
+@pytest.mark.parametrize("group", [1, 7, 1_000])
+def test_row_groups_of_any_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, group: int) -> None:
+    monkeypatch.setattr(read, "BATCH_ROWS", 64)
+    data = pa.table({"x": range(300), "text": [f"t{i % 90}" for i in range(300)]})
+    pq.write_table(data, tmp_path / "t.parquet", row_group_size=group, use_dictionary=group == 7)
+    batches = list(open_source(tmp_path / "t.parquet").batches(("text", "x")))
+    assert [row for batch in batches for row in batch.to_pylist()] == data.select(["text", "x"]).to_pylist()
+    assert max(batch.num_rows for batch in batches) <= 64
+    # Texts begin anew with every dictionary; else small groups are read together.
+    assert len(batches) < 12 or group == 7
+
+
+def test_texts_of_a_parquet_file_come_with_each_distinct_one_once(tmp_path: Path) -> None:
+    texts = ["a", None, "b", "", "a"] * 10
+    for kind in (pa.string(), pa.binary(), pa.large_string()):
+        pq.write_table(pa.table({"x": pa.array(texts, pa.string()).cast(kind)}), tmp_path / "t.parquet")
+        (batch,) = open_source(tmp_path / "t.parquet").batches(("x",))
+        assert pa.types.is_dictionary(batch.schema.field("x").type) == (kind != pa.large_string())
+        column = batch.column(0).cast(pa.string())
+        assert column.to_pylist() == texts
+
+
+def test_the_number_of_rows_is_known_where_a_file_states_it(tmp_path: Path) -> None:
+    pq.write_table(table(), tmp_path / "1.parquet")
+    pq.write_table(table(), tmp_path / "2.parquet")
+    assert open_source(tmp_path / "1.parquet").n_rows == 4
+    assert open_source(tmp_path).n_rows == 8
+    (tmp_path / "3.csv").write_text(CSV, encoding="utf-8")
+    assert open_source(tmp_path).n_rows is None
+    assert open_source(table()).n_rows is None
 
 
 def read_all(data: object) -> None:

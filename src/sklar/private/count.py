@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial, reduce
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -22,7 +23,7 @@ from sklar.schema import Schema
 from sklar.threads import ahead, crew
 
 # A table with so many cells, first levels left out, costs as much on bits as a histogram of codes does.
-_CELLS_ON_BITS = 500
+_CELLS_ON_BITS = 300
 # To make the bits of so many levels costs about as much as a histogram.
 _LEVELS_PER_HISTOGRAM = 12
 # Both sides of a tile stay in a second-level cache, and tiles are many enough to keep all threads at work.
@@ -119,7 +120,7 @@ class _Layout:
         self.histograms = np.stack([first, np.concatenate(others) + first + 1], axis=1)
         self.in_histograms = np.isin(np.arange(m), self.histograms)
         # Codes are held plus one.
-        self.code_type: type[np.uint8 | np.int32] = np.uint8 if sizes.max() < 255 else np.int32
+        self.code_type: Any = np.uint8 if sizes.max() < 255 else np.int32
 
         # Small attributes first: then the partners of each one stand side by side.
         ranked = np.argsort(sizes, kind="stable")
@@ -155,7 +156,7 @@ class _Tally:
         self._n_rows = 0
         self._nowhere = np.zeros(schema.n_attributes, dtype=np.int64)
         self._bits = np.empty((schema.n_levels, 0), dtype=np.uint64)
-        self._codes = np.empty((schema.n_attributes, 0), dtype=self._layout.code_type)
+        self._codes: NDArray[Any] = np.empty((schema.n_attributes, 0), dtype=self._layout.code_type)
 
     def begin(self, rows: int) -> None:
         """A batch of so many rows comes; the one before it is counted."""

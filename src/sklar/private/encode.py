@@ -66,7 +66,9 @@ def ready_bits(column: pa.Array, attribute: Attribute) -> NDArray[np.uint8] | No
 
     Bit r % 8 of byte r // 8 is row r's code. Bits past the last row may be anything.
     """
-    if attribute.kind != "boolean" or not pa.types.is_boolean(column.type) or column.null_count or column.offset % 8:
+    if attribute.kind != "boolean" or not pa.types.is_boolean(column.type):
+        return None
+    if column.null_count or column.offset % 8 or len(column) == 0:
         return None
     start = column.offset // 8
     return np.frombuffer(column.buffers()[1], dtype=np.uint8)[start : start - (-len(column) // 8)]
@@ -283,7 +285,7 @@ def _looked_up(numbers: NDArray[np.int64] | NDArray[np.float64], attribute: Attr
         return None
     # What lies below has the code of first - 1, what lies above that of last.
     codes = _searched(np.concatenate([[first - 1], first + width * np.arange(steps), [last]]), attribute)
-    step = np.clip(numbers, first - 1, last)
+    step: NDArray[np.int64] = np.clip(numbers.astype(np.int64, copy=False), first - 1, last)
     step -= first
     if width > 1:
         step //= width

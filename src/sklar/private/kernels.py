@@ -1,8 +1,8 @@
 """Compiled counting kernels. Each stays in the thread that calls it and lets others run beside it.
 
 Two layouts of a batch of rows. *Bits*: one bit per row and level, a row of words for each of the d levels; a cell of a
-two-way table is the number of ones that two rows of words have in common. *Codes*: a whole number per row and attribute;
-a two-way table is a histogram. Which is cheaper depends on the sizes of the two attributes (`sklar.private.count`).
+two-way table is the number of ones that two rows of words have in common. *Codes*: one number per row and attribute; a
+two-way table is a histogram. Which is cheaper depends on the sizes of the two attributes (`sklar.private.count`).
 """
 
 from __future__ import annotations
@@ -20,15 +20,17 @@ from numpy.typing import NDArray
 _CHUNK = 512
 
 
-@intrinsic
-def _ones(_context: Any, _word: Any) -> tuple[Any, Callable[..., Any]]:
+def _population(_context: Any, _word: Any) -> tuple[Any, Callable[..., Any]]:
     """How many bits of a word are set: one instruction, which vectorizes where the machine can."""
     return types.uint64(types.uint64), lambda _target, builder, _signature, words: builder.ctpop(words[0])
 
 
+_ones: Any = intrinsic(_population)
+
+
 @numba.njit("void(int32[::1], uint64[:, ::1], int64[::1])", cache=True, nogil=True, boundscheck=False)
 def spread(codes: NDArray[np.int32], bits: NDArray[np.uint64], found: NDArray[np.int64]) -> None:
-    """Write the codes (rows,) of one attribute as bits, shape (size, >= words), and how many rows have each, from -1 on.
+    """Write one attribute's codes (rows,) as bits, shape (size, >= words), and how many have each code, from -1 on.
 
     The rows that are in no cell take the place of the first level; the bits of that one are not written.
     """
@@ -46,15 +48,13 @@ def spread(codes: NDArray[np.int32], bits: NDArray[np.uint64], found: NDArray[np
                 row = 64 * word + bit
                 if row < part.size:
                     lines[np.uint64(part[row] + 1) * np.uint64(8) + np.uint64(word)] |= one
-        words = (part.size + 63) // 64
+        first, words = start // 64, (part.size + 63) // 64
         for level in range(size + 1):
-            line = lines[8 * level : 8 * level + words]
-            total = np.uint64(0)
             for word in range(words):
-                total += _ones(line[word])
-            found[level] += np.int64(total)
-            if level != 1:
-                bits[max(level - 1, 0), start // 64 : start // 64 + words] = line
+                line = lines[8 * level + word]
+                found[level] += np.int64(_ones(line))
+                if level != 1:
+                    bits[max(level - 1, 0), first + word] = line
 
 
 @numba.njit(nogil=True, boundscheck=False)

@@ -183,13 +183,13 @@ def open_vault(
             raise DataError("private domains take two passes over the rows, a stream allows one. Give a table or file.")
         search = plan_search(schema, budget)
         wanted = schema.private_domains
-        progress.stage("find", unit=unit)
+        progress.stage("find", total=source.n_rows if public else None, unit=unit)
         n_rows, tallies = tally(source.batches(tuple(each.name for each in wanted)), wanted, progress=told)
         if charge is not None:
             charge(np.concatenate([search.scales, search.rest]), search.lost_delta)
         schema = _find(schema, search, tallies)
         source = open_source(data)
-    progress.stage("count", unit=unit)
+    progress.stage("count", total=source.n_rows if public else None, unit=unit)
     counts = count(source.batches(schema.names), schema, progress=told)
     if search is not None and counts.n_rows != n_rows:
         raise DataError("the table changed while it was read, or can be read once only. Give a table or file.")

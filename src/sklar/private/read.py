@@ -41,11 +41,12 @@ def batch_rows(columns: int) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """A table that can be read once, in batches of the wanted columns."""
+    """A table that can be read once, in batches of the wanted columns. `n_rows` is None where no file states it."""
 
     name: str
     columns: tuple[str, ...] = field(repr=False)
     _open: Any = field(repr=False)
+    n_rows: int | None = None
 
     def batches(self, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
         """Record batches of these columns, in this order, at most `batch_rows` rows each."""
@@ -132,7 +133,9 @@ def _open_path(path: Path) -> Source:
             for part in parts:
                 yield from part.batches(names)
 
-        return Source(name=f"folder '{path}'", columns=parts[0].columns, _open=chain)
+        known = [part.n_rows for part in parts if part.n_rows is not None]
+        n_rows = sum(known) if len(known) == len(parts) else None
+        return Source(name=f"folder '{path}'", columns=parts[0].columns, _open=chain, n_rows=n_rows)
     if not path.exists():
         raise DataError(f"file '{path}' does not exist. Check the path.")
     return _open_file(path)
@@ -161,7 +164,8 @@ def _open_parquet(path: Path) -> Source:
     import pyarrow.parquet as pq
 
     try:
-        schema = pq.read_schema(path)
+        with pq.ParquetFile(path) as file:
+            schema, n_rows = file.schema_arrow, file.metadata.num_rows
     except (pa.ArrowException, ValueError):
         raise DataError(f"file '{path}' is not a Parquet file, or it is damaged.") from None
 
@@ -169,11 +173,29 @@ def _open_parquet(path: Path) -> Source:
         # Texts with each distinct one once: they are then encoded once, too.
         texts = [name for name in names if _is_text(schema.field(name).type)]
         with pq.ParquetFile(path, read_dictionary=texts) as file:
-            rows = batch_rows(len(names))
-            for batch in file.iter_batches(batch_size=rows, columns=list(names), use_threads=workers() > 1):
-                yield batch.select(list(names))
+            for groups in _row_groups(file.metadata):
+                for batch in file.iter_batches(
+                    batch_size=batch_rows(len(names)),
+                    row_groups=groups,
+                    columns=list(names),
+                    use_threads=workers() > 1,
+                ):
+                    yield batch.select(list(names))
 
-    return Source(name=f"file '{path}'", columns=tuple(schema.names), _open=read)
+    return Source(name=f"file '{path}'", columns=tuple(schema.names), _open=read, n_rows=n_rows)
+
+
+def _row_groups(metadata: Any) -> Iterator[list[int]]:
+    """Row groups that are read at once: Arrow keeps buffers of all of them until it is done with the last."""
+    groups, rows = [], 0
+    for group in range(metadata.num_row_groups):
+        groups.append(group)
+        rows += metadata.row_group(group).num_rows
+        if rows >= BATCH_ROWS:
+            yield groups
+            groups, rows = [], 0
+    if groups:
+        yield groups
 
 
 def _is_text(kind: pa.DataType) -> bool:
