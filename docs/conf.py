@@ -1,9 +1,8 @@
-"""How the site is built: `make docs`. Nothing is fetched: no web fonts, no scripts from elsewhere, no remote inventories."""
+"""How the site is built: `make docs`. Nothing is fetched: no web fonts, no scripts from elsewhere."""
 
 from __future__ import annotations
 
 import json
-from importlib import import_module
 from importlib.metadata import version as installed
 from inspect import isclass
 from typing import Any
@@ -19,13 +18,14 @@ version = release = installed("sklar")
 
 extensions = ["myst_parser", "sphinx.ext.autodoc"]
 root_doc = "index"
-nitpicky = False
 myst_heading_anchors = 4
 # Code in docstrings stands in single backticks, as in Markdown.
 default_role = "code"
 autodoc_member_order = "bysource"
 autodoc_typehints_format = "short"
+autodoc_preserve_defaults = True
 python_use_unqualified_type_names = True
+python_maximum_signature_line_length = 80
 
 html_theme = "furo"
 html_title = f"Sklar {version}"
@@ -85,8 +85,6 @@ def markdown(notebook: dict[str, Any]) -> str:
 
 def setup(app: Sphinx) -> None:
     """Register the two generators of this file."""
-    # Doctests of lazily loaded modules must be found under their own names.
-    import_module("sklar.release")
     app.add_source_suffix(".ipynb", "notebook")
     app.add_source_parser(NotebookParser)
     app.connect("source-read", reference)

@@ -1,11 +1,11 @@
-"""Every code block of the README, CONTRIBUTING, SECURITY and docs/ runs, page by page and in order, in a folder of its own.
+"""Every code block of the Markdown pages here and in docs/ runs, page by page and in order, in a folder of its own.
 
 - `python` blocks share one namespace per page; with `>>>` they are doctests.
 - `bash` blocks hold `sklar` commands, one a line (a backslash continues it); they run in this process.
 - `toml` blocks are schemas; a first line `# people.toml` also saves it under that name.
 - `text` and `json` blocks show output.
 - A comment `<!-- first:` with commands, closed by `-->` on a line of its own, runs them unseen.
-- A comment `<!-- not run: REASON -->` before a block excuses it; README and CONTRIBUTING may excuse `make`, for example.
+- A comment `<!-- not run: REASON -->` before a block excuses it.
 """
 
 from __future__ import annotations
@@ -137,7 +137,8 @@ def test_notebooks_run(notebook: Path, tmp_path: Path, monkeypatch: pytest.Monke
 def test_blocks_are_found_and_excused() -> None:
     text = (
         "<!-- first:\nsklar --version\n-->\n```python\n1 / 0\n```\n"
-        "- item\n\n  ```text\n  shown\n  ```\n<!-- not run: it installs -->\n```bash\nmake\n```\n```{toctree}\napi\n```\n"
+        "- item\n\n  ```text\n  shown\n  ```\n<!-- not run: it installs -->\n```bash\nmake\n```\n"
+        "```{toctree}\napi\n```\n"
     )
     found = blocks(text)
     assert [(block.language, block.line, block.excuse) for block in found] == [
