@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 LOCK := $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --quiet
 
-.PHONY: help demo test slow lint format paper peers bench lock clean
+.PHONY: help demo test slow lint format docs wheel lowest paper peers bench lock clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -31,6 +31,21 @@ format: $(VENV)/.dev ## rewrite the files in the house format
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+docs: $(VENV)/.dev ## build the documentation into build/site; warnings are errors
+	$(BIN)/python -m sphinx -W --keep-going -q -b html -d build/doctrees docs build/site
+
+wheel: $(VENV)/.dev ## build sdist and wheel; install the wheel in a clean environment and run its demo
+	rm -rf dist build/wheel
+	$(BIN)/hatchling build
+	$(PYTHON) -m venv build/wheel
+	build/wheel/bin/python -m pip --disable-pip-version-check --quiet install --no-compile --require-hashes -r requirements/core.txt
+	build/wheel/bin/python -m pip --disable-pip-version-check --quiet install --no-compile --no-index --no-deps dist/sklar-*.whl
+	cd build/wheel/lib/python*/site-packages && du -sm . * | sort -rn | head -12
+	cd build && wheel/bin/sklar demo --out wheel/demo --rows 3000
+
+lowest: .venv-lowest/.done ## run the tests with the oldest dependencies that are allowed (Python 3.11 or 3.12)
+	.venv-lowest/bin/python -m pytest -n 2 -m "not slow" -p no:cacheprovider
+
 EXPERIMENTS := illustrations errors scatter cdfs correlation_split epsilon_sweep runtimes learning page
 
 paper: $(VENV)/.dev ## run the paper's tables and figures again, into docs/results/
@@ -48,10 +63,11 @@ lock: $(VENV)/.dev ## resolve the dependencies anew into requirements/
 	$(LOCK) pyproject.toml --group build --upgrade -o requirements/core.txt
 	$(LOCK) requirements/peers.in --upgrade -o requirements/peers.txt
 	$(LOCK) requirements/dpcgeneration.in --upgrade -o requirements/dpcgeneration.txt
-	$(LOCK) pyproject.toml --all-extras --group build --group test --group lint --group lock -c requirements/core.txt --upgrade -o requirements/dev.txt
+	$(LOCK) pyproject.toml --all-extras --group build --group test --group lint --group docs --group lock -c requirements/core.txt --upgrade -o requirements/dev.txt
+	$(LOCK) pyproject.toml --all-extras --group build --group test --resolution lowest-direct --upgrade -o requirements/lowest.txt
 
 clean: ## remove the virtual environment and what the tools left behind
-	rm -rf $(VENV) .venv-peers .venv-authors dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis sklar-demo
+	rm -rf $(VENV) .venv-peers .venv-authors .venv-lowest dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis sklar-demo
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
@@ -73,4 +89,10 @@ $(VENV)/.dev: $(VENV)/.core requirements/dev.txt
 .venv-authors/.done: requirements/dpcgeneration.txt
 	$(PYTHON) -m venv .venv-authors
 	.venv-authors/bin/python -m pip --disable-pip-version-check --quiet install --require-hashes -r requirements/dpcgeneration.txt
+	@touch $@
+
+.venv-lowest/.done: requirements/lowest.txt pyproject.toml
+	$(PYTHON) -m venv .venv-lowest
+	.venv-lowest/bin/python -m pip --disable-pip-version-check --quiet install --require-hashes -r requirements/lowest.txt
+	.venv-lowest/bin/python -m pip --disable-pip-version-check --quiet install --no-deps --no-build-isolation -e .
 	@touch $@

@@ -44,7 +44,7 @@ def _filled(text: str) -> str:
     """Paragraphs and list items filled to the width of the house; tables, code and pictures as they are."""
     out = []
     for part in re.split(r"(\n\n|\n(?=- )|\n(?=\|))", text):
-        if part.strip() and part[0] not in "|#`!":
+        if part.strip() and part[0] not in "|#`!<":
             words = " ".join(part.split())
             part = textwrap.fill(
                 words, 120, subsequent_indent="  " if words.startswith("- ") else "", break_on_hyphens=False
@@ -370,7 +370,8 @@ def _data() -> str:
     return f"""
 ## Run it again
 
-```
+<!-- not run: it takes hours -->
+```bash
 {commands}
 ```
 

@@ -1,18 +1,198 @@
-"""Code blocks of pages whose examples stand alone run as they are printed."""
+"""Every code block of the Markdown pages here and in docs/ runs, page by page and in order, in a folder of its own.
+
+- `python` blocks share one namespace per page; with `>>>` they are doctests.
+- `bash` blocks hold `sklar` commands, one a line (a backslash continues it); they run in this process.
+- `toml` blocks are schemas; a first line `# people.toml` also saves it under that name.
+- `text` and `json` blocks show output.
+- A comment `<!-- first:` with commands, closed by `-->` on a line of its own, runs them unseen.
+- A comment `<!-- not run: REASON -->` before a block excuses it.
+"""
 
 from __future__ import annotations
 
+import doctest
+import json
 import re
+import shlex
+import tomllib
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
-DOCS = Path(__file__).parent.parent / "docs"
+import sklar
+from sklar.cli import cli
+
+ROOT = Path(__file__).parent.parent
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.ipynb"))
+SHOWN = ("text", "json")
+
+_PARTS = re.compile(
+    r"^<!-- first:\n(?P<first>.*?)^-->$"
+    r"|^<!-- not run: (?P<excuse>.+?) -->$"
+    r"|^(?P<indent> *)```(?P<language>[^\n]*)\n(?P<code>.*?)^(?P=indent)```$",
+    re.MULTILINE | re.DOTALL,
+)
 
 
-@pytest.mark.parametrize("page", ["rules.md", "tables.md"])
-def test_python_blocks_run(page: str) -> None:
-    blocks = re.findall(r"```python\n(.*?)```", (DOCS / page).read_text(), flags=re.DOTALL)
-    assert blocks
-    for block in blocks:
-        exec(compile(block, page, "exec"), {})
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    language: str
+    code: str
+    line: int
+    excuse: str | None
+
+
+def blocks(text: str) -> list[Block]:
+    """What a page asks to be run, in order; excused blocks are marked."""
+    found, excuse = [], None
+    for part in _PARTS.finditer(text):
+        line = text.count("\n", 0, part.start()) + 1
+        if part["excuse"]:
+            excuse = part["excuse"]
+            continue
+        language, code = ("bash", part["first"]) if part["first"] else (part["language"], part["code"])
+        # Directives of the site, such as tables of contents.
+        if not language.startswith("{"):
+            found.append(Block(language=language, code=code, line=line, excuse=excuse))
+        excuse = None
+    return found
+
+
+def run_command(line: str) -> None:
+    program, *arguments = shlex.split(line, comments=True)
+    assert program == "sklar", f"only sklar commands run here, got {line!r}"
+    result = CliRunner().invoke(cli, arguments)
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    assert result.exit_code == 0, result.output
+    if arguments[:2] == ["schema", "draft"]:
+        review(Path(arguments[-1]))
+
+
+def review(draft: Path) -> None:
+    """Play the custodian: the serial number goes, the rest is vouched for."""
+    text = re.sub(r"\[attributes\.person_id\]\n(.+\n)+", "", draft.read_text())
+    draft.write_text(text.replace("reviewed = false\n", ""))
+
+
+def run_block(block: Block, namespace: dict[str, Any]) -> None:
+    if block.language == "python" and ">>> " in block.code:
+        test = doctest.DocTestParser().get_doctest(block.code, namespace, "block", None, None)
+        runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS)
+        runner.run(test, clear_globs=False)
+        assert runner.summarize(verbose=False).failed == 0
+        namespace.update(test.globs)
+    elif block.language == "python":
+        exec(compile(block.code, "block", "exec"), namespace)
+    elif block.language == "bash":
+        for line in block.code.replace("\\\n", " ").splitlines():
+            if line.strip() and not line.startswith("#"):
+                run_command(line)
+    elif block.language == "toml":
+        named = re.match(r"# (\S+\.toml)\n", block.code)
+        if named:
+            Path(named[1]).write_text(block.code)
+        sklar.Schema.from_toml(block.code)
+    else:
+        assert block.language in SHOWN, f"say what it is, one of python, bash, toml, text, json: {block.language!r}"
+        if block.language == "json":
+            json.loads(block.code)
+
+
+@pytest.fixture(autouse=True)
+def quiet_plots(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MPLBACKEND", "agg")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_block_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    namespace: dict[str, Any] = {"__name__": "__main__"}
+    for block in blocks(page.read_text(encoding="utf-8")):
+        if block.excuse is None:
+            try:
+                run_block(block, namespace)
+            except BaseException as error:
+                error.add_note(f"the block at {page.relative_to(ROOT)}, line {block.line}")
+                raise
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda notebook: notebook.name)
+def test_notebooks_run(notebook: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plots = pytest.importorskip("matplotlib.pyplot")
+    monkeypatch.chdir(tmp_path)
+    namespace: dict[str, Any] = {"__name__": "__main__"}
+    document = json.loads(notebook.read_text(encoding="utf-8"))
+    monkeypatch.setattr(plots, "show", lambda: plots.close("all"))
+    for number, cell in enumerate(document["cells"]):
+        if cell["cell_type"] == "code":
+            exec(compile("".join(cell["source"]), f"cell {number}", "exec"), namespace)
+    # Stored outputs are shown by the site; big ones do not belong in the repository.
+    assert notebook.stat().st_size < 400_000
+
+
+def test_blocks_are_found_and_excused() -> None:
+    text = (
+        "<!-- first:\nsklar --version\n-->\n```python\n1 / 0\n```\n"
+        "- item\n\n  ```text\n  shown\n  ```\n<!-- not run: it installs -->\n```bash\nmake\n```\n"
+        "```{toctree}\napi\n```\n"
+    )
+    found = blocks(text)
+    assert [(block.language, block.line, block.excuse) for block in found] == [
+        ("bash", 1, None), ("python", 4, None), ("text", 9, None), ("bash", 13, "it installs")
+    ]  # fmt: skip
+    with pytest.raises(ZeroDivisionError):
+        run_block(found[1], {})
+    with pytest.raises(AssertionError, match="only sklar commands run here, got 'make'"):
+        run_block(found[3], {})
+
+
+@pytest.mark.parametrize(
+    ("language", "code", "expected"),
+    [
+        ("", "x", AssertionError),
+        ("python", ">>> 1 + 1\n3\n", AssertionError),
+        ("bash", "sklar sample nothing.sklar --out x.csv", sklar.ModelError),
+        ("bash", "sklar --nonsense", AssertionError),
+        ("toml", "[attributes.x]\ntype = 'nonsense'", sklar.SchemaError),
+        ("json", "{", json.JSONDecodeError),
+    ],
+)
+def test_a_wrong_block_fails(language: str, code: str, expected: type[Exception]) -> None:
+    with pytest.raises(expected):
+        run_block(Block(language=language, code=code, line=1, excuse=None), {})
+
+
+def test_few_blocks_are_excused() -> None:
+    every = [block for page in PAGES for block in blocks(page.read_text(encoding="utf-8"))]
+    excused = [block for block in every if block.excuse is not None]
+    ran = [block for block in every if block.excuse is None and block.language not in SHOWN]
+    assert 3 * len(excused) <= len(ran)
+
+
+def test_links_within_the_repository_lead_somewhere() -> None:
+    for page in PAGES:
+        for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8")):
+            if not re.match(r"[a-z]+:|#", target):
+                assert (page.parent / target.split("#")[0]).exists(), f"{page.relative_to(ROOT)}: {target}"
+
+
+def test_every_yes_of_the_comparison_has_a_test_or_a_page_behind_it() -> None:
+    text = (ROOT / "docs" / "comparison.md").read_text(encoding="utf-8")
+    ours = [line.split("|")[2].strip() for line in text.splitlines() if line.count("|") == 10]
+    claims = [cell for cell in ours if cell.startswith("yes")]
+    assert len(claims) > 10
+    for claim in claims:
+        paths = re.findall(r"`([^`]+)`", claim)
+        assert paths or "](" in claim, claim
+        assert all((ROOT / path).exists() for path in paths), claim
+
+
+def test_the_citation_names_the_projects_version() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    cited = re.findall(r"^version: (.+)$", (ROOT / "CITATION.cff").read_text(), re.MULTILINE)
+    assert cited == [project["version"]]

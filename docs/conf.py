@@ -1,0 +1,90 @@
+"""How the site is built: `make docs`. Nothing is fetched: no web fonts, no scripts from elsewhere."""
+
+from __future__ import annotations
+
+import json
+from importlib.metadata import version as installed
+from inspect import isclass
+from typing import Any
+
+from myst_parser.parsers.sphinx_ import MystParser
+from sphinx.application import Sphinx
+
+import sklar
+
+project = "Sklar"
+author = "The Sklar authors"
+version = release = installed("sklar")
+
+extensions = ["myst_parser", "sphinx.ext.autodoc"]
+root_doc = "index"
+myst_heading_anchors = 4
+# Code in docstrings stands in single backticks, as in Markdown.
+default_role = "code"
+autodoc_member_order = "bysource"
+autodoc_typehints_format = "short"
+autodoc_preserve_defaults = True
+python_use_unqualified_type_names = True
+python_maximum_signature_line_length = 80
+
+html_theme = "furo"
+html_title = f"Sklar {version}"
+html_static_path = ["_static"]
+html_css_files = ["sklar.css"]
+html_show_copyright = False
+html_show_sphinx = False
+html_copy_source = False
+
+
+def reference(_app: Sphinx, name: str, source: list[str]) -> None:
+    """Append every public name to the page `api`, so that none can be left out."""
+    if name != "api":
+        return
+    names = {public: getattr(sklar, public) for public in sklar.__all__}
+    errors = [public for public, found in names.items() if isclass(found) and issubclass(found, Exception)]
+    classes = [public for public, found in names.items() if isclass(found) and public not in errors]
+    functions = [public for public in names if public not in errors and public not in classes]
+    parts = [
+        ("Functions", "autofunction", "", functions),
+        ("Classes", "autoclass", "   :members:\n", classes),
+        ("Errors", "autoexception", "", errors),
+    ]
+    for title, directive, options, listed in parts:
+        directives = "\n".join(f".. {directive}:: sklar.{public}\n{options}" for public in listed)
+        source[0] += f"\n## {title}\n\n```{{eval-rst}}\n{directives}\n```\n"
+
+
+class NotebookParser(MystParser):
+    """Reads a notebook as Markdown: its text, its code, and the outputs that are stored in it."""
+
+    supported = ("notebook",)
+
+    def parse(self, inputstring: str, document: Any) -> None:
+        """Parse the notebook's JSON as the Markdown that it amounts to."""
+        super().parse(markdown(json.loads(inputstring)), document)
+
+
+def markdown(notebook: dict[str, Any]) -> str:
+    """The notebook as one Markdown text; pictures become data URIs."""
+    parts: list[str] = []
+    for cell in notebook["cells"]:
+        text = "".join(cell["source"])
+        if cell["cell_type"] == "markdown":
+            parts.append(text)
+            continue
+        parts.append(f"```python\n{text}\n```")
+        for output in cell["outputs"]:
+            data = output.get("data", {})
+            if "image/png" in data:
+                parts.append(f"![](data:image/png;base64,{''.join(data['image/png'].split())})")
+            else:
+                printed = "".join(output["text"] if output["output_type"] == "stream" else data["text/plain"])
+                parts.append(f"```text\n{printed.rstrip()}\n```")
+    return "\n\n".join(parts) + "\n"
+
+
+def setup(app: Sphinx) -> None:
+    """Register the two generators of this file."""
+    app.add_source_suffix(".ipynb", "notebook")
+    app.add_source_parser(NotebookParser)
+    app.connect("source-read", reference)
