@@ -337,17 +337,23 @@ class Schema:
         left_out = self.determined
         if not left_out:
             return self
-        kept = [i for i, attribute in enumerate(self.attributes) if attribute.name not in left_out]
-        attributes = tuple(self.attributes[i] for i in kept)
-        allowed = {(kept.index(i), kept.index(j)): free for (i, j), free in self.allowed.items()}
+        attributes = tuple(attribute for attribute in self.attributes if attribute.name not in left_out)
+        place = self._places
+        allowed = {(place[i], place[j]): free for (i, j), free in self.allowed.items()}
         return replace(self, attributes=attributes, rules=forbidden_rules(attributes, allowed), whole=self)
 
     @property
     def sources(self) -> list[tuple[int, NDArray[np.int64]]]:
         """For each attribute: the place in `measured` of the one that decides its level, and its level for each."""
+        place = self._places
+        return [(place[source.attribute], source.levels) for source in sources(self.attributes, self.rules)]
+
+    @property
+    def _places(self) -> dict[int, int]:
+        """Where in `measured` each measured attribute stands."""
         left_out = self.determined
-        kept = [i for i, attribute in enumerate(self.attributes) if attribute.name not in left_out]
-        return [(kept.index(source.attribute), source.levels) for source in sources(self.attributes, self.rules)]
+        kept = (i for i, attribute in enumerate(self.attributes) if attribute.name not in left_out)
+        return {i: place for place, i in enumerate(kept)}
 
     def complete(self, codes: NDArray[np.integer[Any]]) -> NDArray[np.integer[Any]]:
         """Codes of all attributes, shape (m, rows), from those of the measured ones. Code -1 stays."""

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from experiments import data, errors, illustrations, page, paper, record, runtimes, scatter, stopwatch
+from experiments import data, errors, illustrations, page, paper, record, rules, runtimes, scatter, stopwatch
 from sklar.evaluate import evaluate
 from tests.evaluate.tables import SCHEMA, records
 
@@ -203,3 +203,21 @@ def test_recorded_results_are_small_and_name_no_place() -> None:
         if path.suffix in (".json", ".md", ".svg"):
             text = path.read_text(encoding="utf-8")
             assert not re.search(r"/(work|home|tmp|root)/", text), path.name
+
+
+@needs_data
+def test_the_rules_fit_adult_and_leave_one_attribute_out() -> None:
+    schema = rules.with_rules(data.from_folder("adult").schema)
+    assert schema.determined == {"education-num": "education"}
+    assert schema.measured.n_attributes == 13
+    levels = dict(schema.sources)[schema.names.index("education")]
+    assert sorted(levels.tolist()) == list(range(16))
+
+
+def test_the_page_of_rules_shows_every_run() -> None:
+    judged = [{"one-way": 0.1, "two-way": 0.2, "three-way": 0.3}]
+    runs = {"broken": [[0, 7, 0, 0]], "all attributes": judged, "measured attributes": judged}
+    text = rules.markdown({"rows": 10, "broken in the real rows": [1, 2, 3, 4], "runs": {"auto, with rules": runs}})
+    assert "| the real table | 1 | 2 | 3 | 4 |" in text
+    assert "| auto, with rules | 0 | 7 | 0 | 0 |" in text
+    assert "| auto, with rules: measured attributes | 0.1000 | 0.2000 | 0.3000 |" in text
