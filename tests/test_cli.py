@@ -181,12 +181,12 @@ def test_an_interruption_leaves_no_half_written_file(folder: Path) -> None:
     run("fit", "people.csv", "--schema", "s.toml", "--epsilon", "2", "--model", "m.sklar", cwd=folder)
     command = [sys.executable, "-m", "sklar", "sample", "m.sklar", "--rows", "2000000000", "--out", "o.csv"]
     process = subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    deadline = time.monotonic() + 60
-    while not any(name.endswith(".part") for name in files(folder)) and time.monotonic() < deadline:
+    # However slow the machine: rows are drawn until it is stopped.
+    while not any(name.endswith(".part") for name in files(folder)):
+        assert process.poll() is None
         time.sleep(0.05)
-    assert any(name.endswith(".part") for name in files(folder))
     process.send_signal(signal.SIGINT)
-    stdout, stderr = process.communicate(timeout=60)
+    stdout, stderr = process.communicate()
     assert process.returncode == 130
     assert stderr.strip() == "sklar: interrupted. No file was left half-written."
     assert stdout == ""

@@ -46,24 +46,30 @@ from sklar.model import load
 from sklar.release import fit
 from sklar.schema import Schema
 schema = Schema.load("s.toml")
-print("ready", flush=True)
 for i in range(1000):
     model = fit("people.csv", schema, epsilon=0.01, method="binary" if i % 2 else "mixture", ledger="l.db")
     model.save(f"{sys.argv[1]}-{i}.sklar")
     model.write(f"{sys.argv[1]}-{i}.csv", 50, seed=1)
+    print("done", flush=True)
 """
 
 
 def kill_at_random(folder: Path, kills: int, seed: int) -> int:
-    """Kill a worker again and again; then no file is half-written and every model is covered by charges of its own."""
+    """Kill a worker again and again; then no file is half-written and every model is covered by charges of its own.
+
+    How many charges were lost.
+    """
     Ledger(folder / "l.db").open_account("people", epsilon=1000.0, delta=DELTA)
     generator = np.random.default_rng(seed)
     for number in range(kills):
         command = [sys.executable, "-c", WORKER, str(number)]
         worker = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True)
         assert worker.stdout is not None
-        assert worker.stdout.readline() == "ready\n"
-        time.sleep(float(generator.uniform(0.0, 0.7)))
+        # One of each kind to warm up, one of each to see how long they take on this machine now: the kill falls within.
+        assert [worker.stdout.readline() for _ in range(2)] == ["done\n"] * 2
+        since = time.monotonic()
+        assert [worker.stdout.readline() for _ in range(2)] == ["done\n"] * 2
+        time.sleep(float(generator.uniform(0.0, 1.0)) * (time.monotonic() - since))
         worker.send_signal(signal.SIGKILL)
         worker.communicate()
     account = Ledger(folder / "l.db").account("people")
@@ -81,10 +87,11 @@ def kill_at_random(folder: Path, kills: int, seed: int) -> int:
         unused.remove(paid)
     # A killed run may lose a charge, at most one each; no model is without one.
     assert 0 <= len(unused) <= kills
+    assert len(models) >= 4 * kills
     for path in folder.glob("*.csv"):
         if path.name != "people.csv":
             assert len(path.read_text().splitlines()) == 51
-    return len(models)
+    return len(unused)
 
 
 def test_killed_at_random_points(tmp_path: Path) -> None:
@@ -96,6 +103,7 @@ def test_killed_at_random_points(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(4))
 def test_killed_two_hundred_times(tmp_path: Path, part: int) -> None:
+    # Some kills fell between a charge and its model: that is where they hurt.
     assert kill_at_random(people(tmp_path), kills=52, seed=100 + part) > 0
 
 
@@ -104,8 +112,8 @@ def test_a_killed_sample_leaves_no_file_under_its_name(tmp_path: Path) -> None:
     sklar.fit(tmp_path / "people.csv", SCHEMA, epsilon=1.0, method="binary").save(tmp_path / "m.sklar")
     command = [sys.executable, "-m", "sklar", "sample", "m.sklar", "--rows", "2000000000", "--out", "o.csv"]
     worker = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.DEVNULL)
-    waited = time.monotonic() + 60
-    while not list(tmp_path.glob(".o.csv.*")) and time.monotonic() < waited:
+    while not list(tmp_path.glob(".o.csv.*")):
+        assert worker.poll() is None
         time.sleep(0.02)
     worker.kill()
     worker.wait()

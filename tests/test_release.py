@@ -66,7 +66,8 @@ def test_adult_by_default() -> None:
         assert np.abs(drawn.one_way - exact.one_way).mean() <= 36
         errors[method] = np.abs(drawn.pairs - exact.pairs)[above_diagonal(schema)].mean()
     assert errors["binary"] <= 18
-    assert errors["auto"] <= 10.3
+    # 9.6 on average over 15 runs, with a standard deviation of 0.17: six of them.
+    assert errors["auto"] <= 10.6
 
 
 @pytest.mark.parametrize("neighbors", ["replace-one", "add-remove"])

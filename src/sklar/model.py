@@ -351,7 +351,7 @@ def _require_types(document: Mapping[str, Any], certificate: Certificate) -> Non
         return type(value) is int and least <= value < 2**63
 
     def known(value: object) -> bool:
-        return value is None or whole(value)
+        return value is None or whole(value, 1)
 
     stages, stated = document["stages"], certificate
     right = (
@@ -367,6 +367,8 @@ def _require_types(document: Mapping[str, Any], certificate: Certificate) -> Non
         and type(stated.rounded) is bool
         and all(isinstance(text, str) for text in (stated.neighbors, stated.mechanism, stated.composition))
         and all(number(value) for value in (stated.epsilon, stated.delta, stated.spent_epsilon))
+        and stated.epsilon > 0
+        and 0 < stated.delta < 1
         and all(whole(entry.stage, 1) and whole(entry.tables, 1) for entry in stated.measurements)
         and all(type(entry.order) is int and entry.order in (0, 1, 2) for entry in stated.measurements)
         and all(
@@ -385,7 +387,7 @@ def _require_types(document: Mapping[str, Any], certificate: Certificate) -> Non
         )
     )
     if not right:
-        raise ModelError("its description or its privacy certificate holds values of the wrong type.")
+        raise ModelError("its description or its privacy certificate holds values that no model has.")
 
 
 def _describe_copula(copula: BinaryCopula | LatentModel) -> dict[str, Any]:

@@ -290,3 +290,29 @@ FOUND: list[tuple[str, bytes]] = [
 @pytest.mark.parametrize(("kind", "data"), FOUND)
 def test_what_was_found_stays_found(kind: str, data: bytes, tmp_path: Path) -> None:
     {"schema": schema_case, "csv": csv_case, "parquet": parquet_case, "model": model_case}[kind](data, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("keys", "value"),
+    [
+        (("public_rows",), 0),
+        (("certificate", "public_rows"), 0),
+        (("certificate", "delta"), 0),
+        (("certificate", "delta"), 1),
+    ],
+)
+def test_what_was_found_in_models(model: bytes, tmp_path: Path, keys: tuple[str, ...], value: Any) -> None:
+    """Values of the right type that no model has: a report of them divided by zero."""
+    with zipfile.ZipFile(io.BytesIO(model)) as archive:
+        contents = {name: archive.read(name) for name in archive.namelist()}
+    document = json.loads(contents["model.json"])
+    node = document
+    for key in keys[:-1]:
+        node = node[key]
+    node[keys[-1]] = value
+    contents["model.json"] = json.dumps(document).encode()
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name, content in contents.items():
+            archive.writestr(name, content)
+    assert not model_case(buffer.getvalue(), tmp_path)
