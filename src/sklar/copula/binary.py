@@ -9,6 +9,7 @@ point, as the paper has for a binary attribute.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
@@ -236,6 +237,7 @@ class BinarySampler:
         import sklar.copula.winners  # noqa: F401
 
         self._copula = copula
+        self._scratch = threading.local()
         if copula.dummies:
             self._factor = np.asfortranarray(copula.factor)
             return
@@ -253,7 +255,7 @@ class BinarySampler:
         """A block of codes, shape (m, rows), or of dummies, shape (d, rows)."""
         from sklar.copula.winners import correlated, settle
 
-        drawn = correlated(self._factor, rows, block, seed)
+        drawn = correlated(self._factor, rows, block, seed, self._scratch)
         if self._copula.dummies:
             above = drawn > self._copula.cuts.astype(np.float32)[:, None]
             return np.ascontiguousarray(above.swapaxes(0, 1).reshape(len(self._copula.cuts), -1)[:, :rows])

@@ -6,6 +6,7 @@ Apart from `binary`, which imports it where rows are drawn, so that nothing here
 from __future__ import annotations
 
 import ctypes
+import threading
 
 import numba
 import numpy as np
@@ -24,9 +25,21 @@ _strmm = ctypes.CFUNCTYPE(None, *[ctypes.c_char_p] * 4, *[ctypes.c_void_p] * 7)(
 )
 
 
-def correlated(factor: NDArray[np.float32], rows: int, block: int, seed: int) -> NDArray[np.float32]:
-    """factor @ normals for at least so many rows, shape (tiles, len(factor), _TILE): in tiles, and in place of them."""
-    drawn = np.empty((-(-rows // _TILE), len(factor), _TILE), dtype=np.float32)
+def correlated(
+    factor: NDArray[np.float32], rows: int, block: int, seed: int, scratch: threading.local | None = None
+) -> NDArray[np.float32]:
+    """factor @ normals for at least so many rows, shape (tiles, len(factor), _TILE): in tiles, and in place of them.
+
+    With `scratch`, the result is overwritten by this thread's next call with it: fresh memory of this size is returned
+    to the system each time, and costs as much as a third of the product to get back.
+    """
+    shape = (-(-rows // _TILE), len(factor), _TILE)
+    drawn = getattr(scratch, "drawn", np.empty((0, *shape[1:]), dtype=np.float32))
+    if len(drawn) < shape[0]:
+        drawn = np.empty(shape, dtype=np.float32)
+    if scratch is not None:
+        scratch.drawn = drawn
+    drawn = drawn[: shape[0]]
     for number, tile in enumerate(drawn):
         fill_normals(tile, number * _TILE, block, seed)
         _multiply(factor, tile)
@@ -122,9 +135,10 @@ def settle(
         for k in range(levels):
             trial[k] = settled[k] + step * direction[k]
         _winners(drawn, first, trial, winners, wins)
-        error = 0.0
+        error, farthest = 0.0, 0.0
         for k in range(levels):
             error += abs(wins[k] - wanted[k]) * gain[k]
+            farthest = max(farthest, abs(wins[k] - wanted[k]))
         # Not `error < least`: what a damaged model makes of the error must not leave rows without a winner.
         if not error >= least:
             least = error
@@ -135,3 +149,5 @@ def settle(
         else:
             # Correlated levels answer more strongly than independent ones would.
             step /= 2
+        if farthest < 1:
+            break
