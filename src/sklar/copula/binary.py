@@ -189,7 +189,8 @@ def _independent_cuts(shares: NDArray[np.float64]) -> NDArray[np.float64]:
     c = thresholds(np.minimum(shares, 1 - 1e-9))
     for _ in range(60):
         chance, slope = _argmax_chances(c)
-        step = np.log(chance / shares) / slope
+        # All cut points move at once and only differences count: were Y Gumbel, 1 - share would make it Newton's step.
+        step = np.log(chance / shares) / slope * (1 - shares)
         c += np.clip(step, -1, 1)
         if np.abs(step).max() < 1e-10:
             break
