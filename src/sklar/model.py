@@ -23,6 +23,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from sklar.copula.binary import BinaryCopula, Repairs, sample_binary
+from sklar.copula.blocks import BLOCK_ROWS, blocks
 from sklar.copula.latent import LatentModel, sample_latent
 from sklar.decode import decode, decode_dummies, dummy_schema, record_schema
 from sklar.errors import ModelError, SklarError
@@ -86,17 +87,7 @@ class Model:
     def sample_batches(self, rows: int | None = None, *, seed: int | None = None) -> Iterator[pa.RecordBatch]:
         """The same rows as `sample`, as a stream of record batches."""
         rows, seed = check_draw(rows, seed)
-        return self._batches(self.n_rows if rows is None else rows, seed)
-
-    def _batches(self, rows: int, seed: int) -> Iterator[pa.RecordBatch]:
-        sample = sample_binary if isinstance(self.copula, BinaryCopula) else sample_latent
-        for block, drawn in enumerate(sample(self.copula, rows, seed)):  # type: ignore[arg-type]
-            if self.dummies:
-                yield decode_dummies(drawn.view(np.bool_), self.schema)
-            else:
-                # A stream of its own, so that where a value lies in its bin says nothing about the copula's draw.
-                generator = np.random.Generator(np.random.SFC64(np.random.SeedSequence([seed, block, 1])))
-                yield decode(drawn.astype(np.int32, copy=False), self.schema, generator)
+        return map(BlockSampler(self, seed).draw, blocks(self.n_rows if rows is None else rows))
 
     def write(
         self, path: str | Path, rows: int | None = None, *, seed: int | None = None, progress: Progress = SILENT
@@ -202,6 +193,29 @@ class Model:
             "cuts": self.copula.cuts,
             "factor": self.copula.factor[np.tril_indices(self.schema.n_levels)],
         }
+
+
+class BlockSampler:
+    """Draws any block of the rows of a model and a seed, here or on another machine.
+
+    `sample` puts together what `draw` makes of all of `blocks(rows)`: whoever draws some of them draws the same rows.
+    """
+
+    def __init__(self, model: Model, seed: int) -> None:
+        self._model, self._seed = model, seed
+        self.arrow_schema = model.arrow_schema
+
+    def draw(self, block: tuple[int, int]) -> pa.RecordBatch:
+        """The rows of a block, given as its number and its size."""
+        (number, rows), copula, schema = block, self._model.copula, self._model.schema
+        sample = sample_binary if isinstance(copula, BinaryCopula) else sample_latent
+        upto = number * BLOCK_ROWS + rows
+        drawn = next(sample(copula, upto, self._seed, number))  # type: ignore[arg-type]
+        if self._model.dummies:
+            return decode_dummies(drawn.view(np.bool_), schema)
+        # A stream of its own, so that where a value lies in its bin says nothing about the copula's draw.
+        generator = np.random.Generator(np.random.SFC64(np.random.SeedSequence([self._seed, number, 1])))
+        return decode(drawn.astype(np.int32, copy=False), schema, generator)
 
 
 def check_draw(rows: int | None, seed: int | None) -> tuple[int | None, int]:

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from sklar.copula.binary import BLOCK_ROWS, BinaryCopula, fit_binary, sample_binary
+from sklar.copula.binary import BinaryCopula, fit_binary, sample_binary
+from sklar.copula.blocks import BLOCK_ROWS
 from sklar.margins import Probabilities
 from sklar.schema import Attribute, Schema
 from sklar.tables import above_diagonal

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from sklar.copula import latent
+from sklar.copula.blocks import BLOCK_ROWS
 from sklar.copula.contrasts import contrasts, through_softmax
 from sklar.copula.latent import (
-    BLOCK_ROWS,
     MARGIN_WEIGHT,
     Fit,
     Kind,

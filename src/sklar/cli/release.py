@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sklar.cli.shared import DUMMIES, OUT, ROWS, SEED, THREADS, privacy_options, show_progress
+from sklar.cli.shared import DUMMIES, ENGINE, OUT, ROWS, SEED, THREADS, privacy_options, show_progress
 
 if TYPE_CHECKING:
+    from sklar.cluster import Engine
     from sklar.model import Model
     from sklar.progress import Progress
 
@@ -27,25 +28,28 @@ if TYPE_CHECKING:
     metavar="OUT.sklar",
     help="Where the model goes.  [default: beside --out]",
 )
-def release(out: Path, model_path: Path | None, rows: int | None, seed: int | None, **options: Any) -> None:
+def release(
+    out: str, model_path: Path | None, rows: int | None, seed: int | None, engine: Engine, **options: Any
+) -> None:
     """Measure DATA once with noise, fit a model, and draw a synthetic table from it.
 
-    DATA is a CSV, TSV or Parquet file (also compressed), or a folder of them.
+    DATA is a CSV, TSV or Parquet file (also compressed), or a folder of them; with --engine spark on any file system
+    that Spark reads, and --out is a folder of Parquet files.
 
     \b
       sklar release adult.csv --schema adult.toml --epsilon 1 --out synthetic.csv
     """
     from sklar.model import check_draw
-    from sklar.output import SUFFIXES, check_target
+    from sklar.output import check_target
 
-    check_target(out, SUFFIXES)
-    model_path = check_target(model_path or out.with_suffix(".sklar"), (".sklar",))
+    _check_out(out, engine)
+    model_path = check_target(model_path or Path(out).with_suffix(".sklar"), (".sklar",))
     rows, seed = check_draw(rows, seed)
     with show_progress() as progress:
-        model = _fit(progress=progress, **options)
+        model = _fit(progress=progress, engine=engine, **options)
         # The model first: once privacy is spent, a failure to write rows must not lose what it bought.
         model.save(model_path)
-        model.write(out, rows, seed=seed, progress=progress)
+        _write(model, out, rows, seed, engine, progress)
     _say_spent(model, **options)
     click.echo(f"{rows or model.n_rows:,} synthetic rows in {out} (seed {seed}), the model in {model_path}.")
     click.echo(f"More rows cost no privacy: sklar sample {model_path} --rows N --out FILE")
@@ -78,7 +82,29 @@ def fit(model_path: Path, **options: Any) -> None:
     click.echo(f"The model is in {model_path}.")
 
 
-def _fit(*, data: Path, schema_path: Path, progress: Progress, **options: Any) -> Model:
+def _check_out(out: str, engine: Engine) -> None:
+    """Refuse, before any privacy is spent, an output that could not be written."""
+    from sklar.output import SUFFIXES, check_target
+
+    if engine == "local":
+        check_target(out, SUFFIXES)
+        return
+    from sklar.spread import check_folder
+
+    check_folder(out)
+
+
+def _write(model: Model, out: str, rows: int | None, seed: int, engine: Engine, progress: Progress) -> None:
+    if engine == "local":
+        model.write(out, rows, seed=seed, progress=progress)
+        return
+    from sklar.spread import write_on_spark
+
+    progress.stage("sample")
+    write_on_spark(model, out, rows, seed=seed)
+
+
+def _fit(*, data: str, schema_path: Path, progress: Progress, **options: Any) -> Model:
     from sklar.release import fit
     from sklar.schema import Schema
 
@@ -103,8 +129,9 @@ def _say_spent(model: Model, *, ledger: Path | None = None, dataset: str | None 
 @ROWS
 @SEED
 @OUT
+@ENGINE
 @THREADS
-def sample(model_path: Path, rows: int | None, seed: int | None, out: Path) -> None:
+def sample(model_path: Path, rows: int | None, seed: int | None, out: str, engine: Engine) -> None:
     """Draw synthetic rows from a MODEL file. This costs no privacy, however often it is done.
 
     \b
@@ -113,7 +140,8 @@ def sample(model_path: Path, rows: int | None, seed: int | None, out: Path) -> N
     from sklar.model import check_draw, load
 
     rows, seed = check_draw(rows, seed)
+    _check_out(out, engine)
     model = load(model_path)
     with show_progress() as progress:
-        model.write(out, rows, seed=seed, progress=progress)
+        _write(model, out, rows, seed, engine, progress)
     click.echo(f"{rows or model.n_rows:,} synthetic rows in {out} (seed {seed}). No privacy was spent.")

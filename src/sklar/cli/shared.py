@@ -142,11 +142,20 @@ THREADS = click.option(
 )
 
 
+ENGINE = click.option(
+    "--engine",
+    type=click.Choice(["local", "spark"]),
+    default="local",
+    show_default=True,
+    help="Where rows are counted and drawn: on this machine, or on Spark (sklar[spark]).",
+)
+
+
 def privacy_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """The table, its schema and the privacy settings: what `release` and `fit` take."""
     for option in reversed(
         [
-            click.argument("data", type=click.Path(path_type=Path)),
+            click.argument("data", type=click.Path()),
             click.option(
                 "--schema",
                 "schema_path",
@@ -199,6 +208,14 @@ def privacy_options(command: Callable[..., Any]) -> Callable[..., Any]:
                 help="Charge this ledger before anything is measured; it refuses to overspend (see sklar ledger).",
             ),
             click.option("--dataset", metavar="NAME", help="Its name in the ledger.  [default: the schema's]"),
+            ENGINE,
+            click.option(
+                "--checkpoint",
+                type=click.Path(path_type=Path),
+                metavar="DIR",
+                help="Keep exact counts (PRIVATE) here while a folder of files is counted, to go on after an "
+                "interruption; deleted in the end.",
+            ),
             THREADS,
         ]
     ):
@@ -211,7 +228,7 @@ SEED = click.option("--seed", type=int, help="Makes the draw repeatable; it has 
 OUT = click.option(
     "--out",
     required=True,
-    type=click.Path(path_type=Path),
+    type=click.Path(),
     metavar="OUT.csv|.parquet",
     help="Where the synthetic rows go.",
 )

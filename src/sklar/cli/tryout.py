@@ -37,7 +37,7 @@ def demo(out: Path, rows: int, epsilon: float) -> None:
     metavar="S.toml",
     help="Where its public schema goes.",
 )
-def generate(shape: str, rows: int | None, seed: int, out: Path, schema_path: Path) -> None:
+def generate(shape: str, rows: int | None, seed: int, out: str, schema_path: Path) -> None:
     """Generate a test table of a given SHAPE, with its schema: nothing in it is about anyone.
 
     \b
@@ -47,12 +47,12 @@ def generate(shape: str, rows: int | None, seed: int, out: Path, schema_path: Pa
     from sklar.generate import generate as make
     from sklar.output import SUFFIXES, check_target, write_batches, write_text
 
-    check_target(out, SUFFIXES)
+    target = check_target(out, SUFFIXES)
     check_target(schema_path, (".toml",))
     arrow_schema, batches = make(shape, rows=rows, seed=seed)
     with show_progress() as progress:
         progress.stage("generate", total=rows or SHAPES[shape].rows, unit="rows")
-        write_batches(out, arrow_schema, watch(batches, progress), None)
+        write_batches(target, arrow_schema, watch(batches, progress), None)
     write_text(schema_path, schema_toml(shape))
     click.echo(
         f"{rows or SHAPES[shape].rows:,} rows of {SHAPES[shape].description} in {out}, the schema in {schema_path}."

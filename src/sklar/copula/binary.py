@@ -17,13 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
+from sklar.copula.blocks import blocks
 from sklar.margins import Probabilities
 from sklar.schema import Schema
 from sklar.tables import block_of_level
 from sklar.threads import side_by_side, workers
 
 # Rows drawn from one generator. Part of what a seed means: changing it changes every release.
-BLOCK_ROWS = 16_384
 
 _CALIBRATION_ROWS = 1 << 16
 _CALIBRATION_SEED = 20_200_619
@@ -205,13 +205,13 @@ def _argmax_chances(c: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArra
     return chance, np.maximum(step * (at * density).sum(axis=0) / chance, 0.5)
 
 
-def sample_binary(copula: BinaryCopula, rows: int, seed: int) -> Iterator[NDArray[np.int32] | NDArray[np.bool_]]:
-    """Blocks of codes, shape (m, rows of block), or of dummies, shape (d, rows of block); `rows` rows in all.
-
-    A block depends on (copula, seed, its number) alone.
+def sample_binary(
+    copula: BinaryCopula, rows: int, seed: int, first: int = 0
+) -> Iterator[NDArray[np.int32] | NDArray[np.bool_]]:
+    """Blocks of codes, shape (m, rows of block), or of dummies, shape (d, rows of block); `rows` rows in all, without
+    the blocks before `first`. A block depends on (copula, seed, its number, its rows) alone.
     """
-    for block, start in enumerate(range(0, rows, BLOCK_ROWS)):
-        wanted = min(BLOCK_ROWS, rows - start)
+    for block, wanted in blocks(rows, first):
         generator = np.random.Generator(np.random.SFC64(np.random.SeedSequence([seed, block])))
         normal = generator.standard_normal((copula.cuts.size, wanted), dtype=np.float32)
         drawn = copula.factor @ normal

@@ -25,6 +25,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from sklar.copula.blocks import blocks
 from sklar.copula.contrasts import (
     block_of_contrast,
     contrast_levels,
@@ -42,7 +43,6 @@ from sklar.threads import side_by_side
 Kind = Literal["mixture", "factor"]
 
 # Rows drawn from one generator. Part of what a seed means: changing it changes every release.
-BLOCK_ROWS = 16_384
 
 MARGIN_WEIGHT = 3.0
 RATE = 0.1
@@ -272,8 +272,8 @@ def _move(
             parameters[i, j] -= rate * velocity[i, j]
 
 
-def sample_latent(model: LatentModel, rows: int, seed: int) -> Iterator[NDArray[np.int32]]:
-    """Blocks of codes, shape (m, rows of block), `rows` rows in all; O(m) per row.
+def sample_latent(model: LatentModel, rows: int, seed: int, first: int = 0) -> Iterator[NDArray[np.int32]]:
+    """Blocks of codes, shape (m, rows of block), `rows` rows in all, without the blocks before `first`; O(m) per row.
 
     A block depends on (model, seed, its number, its rows) alone. Every record has exactly the model's distribution, and
     attributes are independent within a component; but components and levels are allotted systematically, so that
@@ -282,8 +282,7 @@ def sample_latent(model: LatentModel, rows: int, seed: int) -> Iterator[NDArray[
     offsets = model.schema.offsets
     probabilities = np.ascontiguousarray(model.probabilities)
     visits = _visits(model)
-    for block, start in enumerate(range(0, rows, BLOCK_ROWS)):
-        wanted = min(BLOCK_ROWS, rows - start)
+    for block, wanted in blocks(rows, first):
         generator = np.random.Generator(np.random.SFC64(np.random.SeedSequence([seed, block])))
         bounds = _systematic(generator, wanted, model.n_components)
         place = generator.permutation(wanted).astype(np.int32)

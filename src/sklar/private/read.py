@@ -15,13 +15,13 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
 
 from sklar.errors import DataError
 from sklar.schema import Schema
-from sklar.threads import workers
+from sklar.threads import merged, workers
 
 BATCH_ROWS = 65_536
 _BATCH_CELLS = 1 << 26
@@ -40,13 +40,34 @@ def batch_rows(columns: int) -> int:
     return int(min(BATCH_ROWS, 1 << (max(_BATCH_CELLS // max(columns, 1), 64).bit_length() - 1)))
 
 
+class Named(Protocol):
+    """A table whose columns have names."""
+
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of its columns."""
+
+
+N = TypeVar("N", bound=Named)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """A table that can be read once, in batches of the wanted columns."""
+    """A table that can be read once, in batches of the wanted columns; a folder's `parts` are its files."""
 
     name: str
     columns: tuple[str, ...]
     _open: Any
+    path: Path | None = None
+    parts: tuple[Source, ...] = ()
+
+    def scan(self, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
+        """The same batches as `batches` in any order: the files of a folder are read side by side."""
+        return merged(part.batches(columns) for part in self.parts or (self,))
 
     def batches(self, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
         """Record batches of these columns, in this order, at most `batch_rows` rows each."""
@@ -85,10 +106,10 @@ def open_source(data: object) -> Source:
             "data must be a path or an object that exports an Arrow stream (pyarrow, pandas, polars, DuckDB), got "
             f"{type(data).__name__}."
         )
-    return _unrepeated(source)
+    return unrepeated(source)
 
 
-def require_columns(source: Source, schema: Schema) -> None:
+def require_columns(source: Named, schema: Schema) -> None:
     """Refuse a table that lacks a column for some attribute."""
     absent = [name for name in schema.names if name not in source.columns]
     if absent:
@@ -98,7 +119,8 @@ def require_columns(source: Source, schema: Schema) -> None:
         )
 
 
-def _unrepeated(source: Source) -> Source:
+def unrepeated(source: N) -> N:
+    """The table, refused where a column's name is repeated."""
     repeated = sorted(name for name, times in Counter(source.columns).items() if times > 1)
     if repeated:
         raise DataError(f"{source.name} has the column '{repeated[0]}' more than once. Rename one of them.")
@@ -114,7 +136,7 @@ def _open_path(path: Path) -> Source:
     if path.is_dir():
         # Names that begin with a dot or an underline are notes of the tool that wrote the folder, not data.
         files = sorted(file for file in path.rglob("*") if file.is_file() and not _is_note(file.relative_to(path)))
-        parts = [_unrepeated(_open_file(file)) for file in files]
+        parts = [unrepeated(_open_file(file)) for file in files]
         if not parts:
             raise DataError(f"the folder '{path}' holds no files. It must hold CSV or Parquet files.")
         for part in parts:
@@ -127,7 +149,8 @@ def _open_path(path: Path) -> Source:
             for part in parts:
                 yield from part.batches(names)
 
-        return Source(name=f"folder '{path}'", columns=parts[0].columns, _open=chain)
+        name = f"folder '{path}'"
+        return Source(name=name, columns=parts[0].columns, _open=chain, path=path, parts=tuple(parts))
     if not path.exists():
         raise DataError(f"file '{path}' does not exist. Check the path.")
     return _open_file(path)
@@ -168,7 +191,7 @@ def _open_parquet(path: Path) -> Source:
             for batch in file.iter_batches(batch_size=rows, columns=list(names), use_threads=workers() > 1):
                 yield batch.select(list(names))
 
-    return Source(name=f"file '{path}'", columns=tuple(schema.names), _open=read)
+    return Source(name=f"file '{path}'", columns=tuple(schema.names), _open=read, path=path)
 
 
 def _is_text(kind: pa.DataType) -> bool:
@@ -216,7 +239,7 @@ def _open_csv(path: Path, delimiter: str) -> Source:
             rows = min(BATCH_ROWS, ragged - start)
             yield pa.record_batch({name: pa.nulls(rows, pa.binary()) for name in names})
 
-    return Source(name=f"file '{path}'", columns=columns, _open=read)
+    return Source(name=f"file '{path}'", columns=columns, _open=read, path=path)
 
 
 def _readable() -> Callable[[pa.Buffer], bytes]:
