@@ -5,6 +5,8 @@ Nothing here is imported from pyspark until an engine asks for it.
 
 from __future__ import annotations
 
+import os
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Literal, TypeGuard, get_args
 
@@ -14,6 +16,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 Engine = Literal["local", "spark"]
+
+# Set by spark-submit, whose settings say which Python executors run.
+_BY_SUBMIT = "PYSPARK_GATEWAY_PORT"
 
 
 def choose_engine(engine: Engine | None, data: object) -> Engine:
@@ -51,6 +56,9 @@ def session() -> SparkSession:
     found = SparkSession.getActiveSession()
     if found is not None:
         return found
+    if _BY_SUBMIT not in os.environ:
+        # Spark would take the first Python on the path, which may know nothing of this package.
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     try:
         return SparkSession.builder.appName("sklar").getOrCreate()
     except Exception as error:
