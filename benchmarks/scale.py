@@ -30,6 +30,7 @@ from benchmarks.shapes import prepare
 from experiments import record
 from sklar.generate import generate, schema_toml
 from sklar.output import replacing, write_text
+from sklar.private.spark import MOST_SHUFFLED, TASKS_PER_CORE
 from sklar.threads import workers
 
 if TYPE_CHECKING:
@@ -38,6 +39,9 @@ if TYPE_CHECKING:
 WORK = ROOT / "build" / "scale"
 ATTRIBUTES = (125, 250, 500, 1000)
 PARTITIONS = (4, 16, 64)
+# Bytes of a file that Spark gives to one task, and the cluster that is reckoned with.
+SPLIT = 128 << 20
+CORES = 400
 SOURCE = source_digest(["private/*.py", "threads.py", "schema.py", "cluster.py"])
 
 
@@ -104,21 +108,34 @@ def interrupted(source: Path, schema: Path, out: Path, rows: int, *, fresh: bool
     return counted(source, schema, out, fresh=fresh, checkpoint=checkpoint, **options)
 
 
-def on_paper(*, rows: int, attributes: int, levels: int, rate: float, partials: int) -> dict[str, float]:
-    """What counting costs on a cluster: by sizes alone, and a rate in cells of the table per core and second.
+def on_paper(
+    *, rows: int, attributes: int, levels: int, cores: int, rate: float, cell_bytes: float
+) -> dict[str, float]:
+    """What counting costs on a cluster: by sizes alone, and by what was measured of one core.
 
-    >>> costs = on_paper(rows=10**9, attributes=2000, levels=4000, rate=1e9, partials=400)
+    `rate` is pairs of attributes that a core counts in a second, one row of each; `cell_bytes` is what a value takes on
+    the disk.
+
+    >>> costs = on_paper(rows=10**9, attributes=2000, levels=4000, cores=400, rate=2e9, cell_bytes=0.125)
     >>> {name: f"{value:.3g}" for name, value in costs.items()}
-    {'partial_bytes': '6.4e+07', 'shuffle_bytes': '2.56e+10', 'driver_bytes': '3.2e+08', 'core_seconds': '2e+03'}
+    ... # doctest: +NORMALIZE_WHITESPACE
+    {'read_bytes': '2.5e+11', 'partial_bytes': '6.4e+07', 'partials': '1.6e+03', 'shuffle_bytes': '1.02e+11',
+     'driver_bytes': '3.2e+08', 'core_seconds': '1e+06', 'seconds': '2.5e+03'}
     """
-    # Pairs of levels of different attributes, when all have as many levels, and eight bytes each.
+    # Pairs of levels of different attributes, eight bytes each.
     partial = 8 * levels**2 * (1 - 1 / attributes) / 2
+    read = rows * attributes * cell_bytes
+    partials = min(-(-read // SPLIT), max(MOST_SHUFFLED // partial, TASKS_PER_CORE * cores))
+    seconds = rows * attributes * (attributes - 1) / 2 / rate
     return {
+        "read_bytes": read,
         "partial_bytes": partial,
+        "partials": partials,
         "shuffle_bytes": partial * partials,
         # The sums as they come, and the d x d array they are put into, twice while noise is added.
         "driver_bytes": partial + 2 * 8 * levels**2,
-        "core_seconds": rows * attributes / rate,
+        "core_seconds": seconds,
+        "seconds": seconds / cores,
     }
 
 
@@ -184,6 +201,7 @@ def main(
                 path = work / f"columns.{engine}.{given.path.stem}.{split or 'as-is'}.json"
                 run = counted(given.path, given.schema_path, path, fresh=fresh, **options)
                 run |= {"attributes": attributes, "levels": given.schema.n_levels}
+                run["cell_bytes"] = given.path.stat().st_size / run["rows"] / attributes
                 if split:
                     growth["partitions"].append({**run, "size": split})
                 if split in (None, splits[0]):
@@ -252,7 +270,27 @@ def markdown(found: Mapping[str, Any]) -> str:
         ]
         titles = [axis, "rows of the table", "wall, s", "peak RSS, GB", "partial counts", "shuffled, MB"]
         text += f"\n\n## By {axis}\n\n" + record.table(titles, rows)
-    return text
+    return f"{text}\n\n{reckoned(found)}"
+
+
+def reckoned(found: Mapping[str, Any]) -> str:
+    """A billion rows of 2,000 binary attributes on a cluster, from the widest table that was counted here."""
+    widest = max((run for run in found["growth"]["columns"] if run["engine"] == "local"), key=lambda run: run["size"])
+    pairs = widest["rows"] * widest["size"] * (widest["size"] - 1) / 2
+    rate = pairs / widest["cpu_seconds"]
+    costs = on_paper(rows=10**9, attributes=2000, levels=4000, cores=CORES, rate=rate, cell_bytes=widest["cell_bytes"])
+    rows = [
+        ["read", f"{costs['read_bytes'] / 1e9:,.0f} GB"],
+        ["partial counts", f"{costs['partials']:,.0f} of {costs['partial_bytes'] / 1e6:.0f} MB"],
+        ["shuffled, before compression", f"{costs['shuffle_bytes'] / 1e9:,.0f} GB"],
+        ["driver's memory for counts", f"{costs['driver_bytes'] / 1e9:.2f} GB"],
+        ["counting, at the rate above", f"{costs['core_seconds'] / 3600:,.0f} core hours"],
+        [f"counting, {CORES} cores", f"{costs['seconds'] / 60:,.0f} minutes"],
+    ]
+    rate_text = (
+        f"One core here counts {rate:.2g} pairs of attributes a second, by CPU seconds at m = {widest['size']:,}."
+    )
+    return f"## A billion rows x 2,000 binary attributes, on paper\n\n{rate_text}\n\n" + record.table(["", ""], rows)
 
 
 def figure(found: Mapping[str, Any]) -> Figure:

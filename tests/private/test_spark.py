@@ -115,7 +115,7 @@ def test_tables_of_many_runs_are_put_together(spark: Any, monkeypatch: pytest.Mo
     rng = np.random.default_rng(5)
     codes = np.stack([rng.integers(0, size, 2000) for size in schema.sizes]).astype(np.int32)
     rows = pa.table({f"a{i}": column for i, column in enumerate(codes)})
-    monkeypatch.setattr(on_spark, "_SHUFFLE", 1)
+    monkeypatch.setattr(on_spark, "MOST_SHUFFLED", 1)
     frame = spark.createDataFrame(rows).repartition(20)
     assert sum(on_spark._lengths(schema)) > 2 * on_spark._RUN
     assert same(open_table(frame).count(schema), count_codes(codes, schema))

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 _RUN = 1 << 17
 _RUNS_AT_ONCE = 16
 # Partial counts that are at most summed, in bytes: with more, neighboring partitions share one.
-_SHUFFLE = 1 << 34
-_TASKS_PER_CORE = 4
+MOST_SHUFFLED = 1 << 34
+TASKS_PER_CORE = 4
 _RESULT = pa.schema([("run", pa.int64()), ("parts", pa.int64()), ("cells", pa.binary())])
 _RESULT_DDL = "run long, parts long, cells binary"
 _RAGGED = "_sklar_ragged"
@@ -58,10 +58,10 @@ class SparkTable:
         frame = self._frame.toDF(*map(str, range(len(self.columns)))).select(*(f"`{number}`" for number in wanted))
         context = frame.sparkSession.sparkContext
         lengths = _lengths(schema)
-        most = max(_SHUFFLE // (8 * sum(lengths)), _TASKS_PER_CORE * context.defaultParallelism)
+        most = max(MOST_SHUFFLED // (8 * sum(lengths)), TASKS_PER_CORE * context.defaultParallelism)
         try:
             partials = frame.coalesce(most).mapInArrow(partial(_count_part, schema.to_toml()), _RESULT_DDL)
-            reducers = min(-(-sum(lengths) // _RUN), _TASKS_PER_CORE * context.defaultParallelism)
+            reducers = min(-(-sum(lengths) // _RUN), TASKS_PER_CORE * context.defaultParallelism)
             summed = partials.repartition(reducers, "run").mapInArrow(_add_parts, _RESULT_DDL).toArrow()
         except SklarError:
             raise
