@@ -7,9 +7,8 @@ whether it is drawn again. The model is public: it may lie on every executor's d
 from __future__ import annotations
 
 import tempfile
-import uuid
 from collections.abc import Iterator
-from functools import cache, partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +21,7 @@ from sklar.model import BlockSampler, Model, check_draw, load
 from sklar.threads import using
 
 if TYPE_CHECKING:
+    from pyspark import Broadcast
     from pyspark.sql import DataFrame
 
 # A file of about a million rows.
@@ -35,15 +35,15 @@ def sample_on_spark(model: Model, rows: int | None = None, *, seed: int | None =
     rows, seed = check_draw(rows, seed)
     rows = model.n_rows if rows is None else rows
     spark = session()
-    name = f"{uuid.uuid4().hex}.sklar"
     with tempfile.TemporaryDirectory() as folder:
-        model.save(Path(folder) / name)
-        # Copied at once, and fetched once by every executor.
-        spark.sparkContext.addFile(str(Path(folder) / name))
+        path = Path(folder) / "model.sklar"
+        model.save(path)
+        # Fetched once by every executor, for as long as the DataFrame is in use.
+        shipped = spark.sparkContext.broadcast(path.read_bytes())
     described = from_arrow_schema(_spark_types(model.arrow_schema), prefer_timestamp_ntz=True)
     numbers = sum(1 for _ in blocks(rows))
     parts = max(-(-numbers // _BLOCKS_PER_PART), min(numbers, spark.sparkContext.defaultParallelism))
-    return spark.range(0, numbers, 1, parts).mapInArrow(partial(_draw_part, name, rows, seed), described)
+    return spark.range(0, numbers, 1, parts).mapInArrow(partial(_draw_part, shipped, rows, seed), described)
 
 
 def write_on_spark(model: Model, path: str, rows: int | None = None, *, seed: int | None = None) -> None:
@@ -72,10 +72,10 @@ def _spark_types(schema: pa.Schema) -> pa.Schema:
     return pa.schema([(field.name, pa.int16() if pa.types.is_uint8(field.type) else field.type) for field in schema])
 
 
-def _draw_part(name: str, rows: int, seed: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    from pyspark import SparkFiles
-
-    sampler = _sampler(SparkFiles.get(name), seed)
+def _draw_part(
+    shipped: Broadcast[bytes], rows: int, seed: int, batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    sampler = _sampler(shipped.value, seed)
     described = _spark_types(sampler.arrow_schema)
     # Spark runs a task per core.
     with using(1):
@@ -85,6 +85,10 @@ def _draw_part(name: str, rows: int, seed: int, batches: Iterator[pa.RecordBatch
                 yield sampler.draw(block).cast(described)
 
 
-@cache
-def _sampler(path: str, seed: int) -> BlockSampler:
-    return BlockSampler(load(path), seed)
+@lru_cache(maxsize=1)
+def _sampler(model: bytes, seed: int) -> BlockSampler:
+    """Made once by a Python worker, which draws many parts."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.sklar"
+        path.write_bytes(model)
+        return BlockSampler(load(path), seed)
