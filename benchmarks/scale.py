@@ -80,7 +80,11 @@ def counted(source: Path, schema: Path, out: Path, *, fresh: bool = False, **opt
             return kept
     load = os.getloadavg()[0]
     subprocess.run(_command(source, schema, out, options), check=True, cwd=ROOT, stdout=subprocess.DEVNULL)  # noqa: S603
-    found = json.loads(out.read_text(encoding="utf-8")) | {"source": SOURCE, "load": load, **_named(options)}
+    found: dict[str, Any] = json.loads(out.read_text(encoding="utf-8")) | {
+        "source": SOURCE,
+        "load": load,
+        **_named(options),
+    }
     write_text(out, json.dumps(found) + "\n")
     return found
 
@@ -197,9 +201,9 @@ def main(
         splits: Sequence[int | None] = PARTITIONS if attributes == ATTRIBUTES[-2] else (None,)
         for engine in engines:
             for split in splits if engine == "spark" else (None,):
-                options = {"engine": engine, "master": master if engine == "spark" else None, "partitions": split}
+                options = {"engine": engine, "master": master if engine == "spark" else None}
                 path = work / f"columns.{engine}.{given.path.stem}.{split or 'as-is'}.json"
-                run = counted(given.path, given.schema_path, path, fresh=fresh, **options)
+                run = counted(given.path, given.schema_path, path, fresh=fresh, partitions=split, **options)
                 run |= {"attributes": attributes, "levels": given.schema.n_levels}
                 run["cell_bytes"] = given.path.stat().st_size / run["rows"] / attributes
                 if split:

@@ -84,11 +84,10 @@ def test_merged_streams_give_every_item_once_and_few_ahead(threads: int) -> None
             yield number, item
 
     found = []
-    with using(threads):
-        for item in merged(stream(number) for number in range(9)):
-            found.append(item)
-            # One that is in use, and one ahead of every stream that is open.
-            assert taken <= len(found) + threads + 1
+    for item in merged((stream(number) for number in range(9)), threads):
+        found.append(item)
+        # One that is in use, and one ahead of every stream that is open.
+        assert taken <= len(found) + threads + 1
     assert begun == set(range(9))
     assert sorted(found) == [(number, item) for number in range(9) for item in range(number)]
 
@@ -98,5 +97,5 @@ def test_a_stream_that_fails_ends_all() -> None:
         yield 1
         raise KeyError("stop")
 
-    with using(2), pytest.raises(KeyError, match="stop"):
-        list(merged([iter(range(1000)), bad()]))
+    with pytest.raises(KeyError, match="stop"):
+        list(merged([iter(range(1000)), bad()], 2))

@@ -97,16 +97,16 @@ def ahead(items: Iterable[T]) -> Iterator[T]:
             yield cast(T, item)
 
 
-def merged(streams: Iterable[Iterable[T]]) -> Iterator[T]:
-    """The items of many streams, in any order, as many streams at a time as threads work: for sums.
+def merged(streams: Iterable[Iterable[T]], at_once: int) -> Iterator[T]:
+    """The items of many streams, in any order, so many streams at a time: for sums.
 
     Each stream is one item ahead at most, so that memory does not grow with their number or length.
 
-    >>> sorted(merged([[1, 2], [], [3]]))
+    >>> sorted(merged([[1, 2], [], [3]], 2))
     [1, 2, 3]
     """
-    count, waiting, end = workers(), map(iter, streams), object()
-    with ThreadPoolExecutor(count) as pool:
+    waiting, end = map(iter, streams), object()
+    with ThreadPoolExecutor(at_once) as pool:
         fetched: dict[Future[T | object], Iterator[T]] = {}
 
         def begin() -> None:
@@ -114,7 +114,7 @@ def merged(streams: Iterable[Iterable[T]]) -> Iterator[T]:
                 fetched[pool.submit(next, stream, end)] = stream
                 return
 
-        for _ in range(count):
+        for _ in range(at_once):
             begin()
         try:
             while fetched:

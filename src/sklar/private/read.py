@@ -12,7 +12,7 @@ import codecs
 import csv
 import io
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -64,10 +64,12 @@ class Source:
     _open: Any
     path: Path | None = None
     parts: tuple[Source, ...] = ()
+    threaded: bool = False
 
     def scan(self, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
         """The same batches as `batches` in any order: the files of a folder are read side by side."""
-        return merged(part.batches(columns) for part in self.parts or (self,))
+        parts = self.parts or (self,)
+        return merged((part.batches(columns) for part in parts), files_at_once(parts))
 
     def batches(self, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
         """Record batches of these columns, in this order, at most `batch_rows` rows each."""
@@ -82,6 +84,11 @@ class Source:
                 f"{self.name} could not be read to its end: it is damaged or cut off. Nothing was released and no "
                 "privacy was spent."
             ) from None
+
+
+def files_at_once(parts: Sequence[Source]) -> int:
+    """How many files are read side by side: one a thread, but two where reading one takes threads and memory itself."""
+    return min(2, workers()) if any(part.threaded for part in parts) else workers()
 
 
 def open_source(data: object) -> Source:
@@ -191,7 +198,7 @@ def _open_parquet(path: Path) -> Source:
             for batch in file.iter_batches(batch_size=rows, columns=list(names), use_threads=workers() > 1):
                 yield batch.select(list(names))
 
-    return Source(name=f"file '{path}'", columns=tuple(schema.names), _open=read, path=path)
+    return Source(name=f"file '{path}'", columns=tuple(schema.names), _open=read, path=path, threaded=True)
 
 
 def _is_text(kind: pa.DataType) -> bool:

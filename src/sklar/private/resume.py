@@ -23,11 +23,11 @@ import numpy as np
 
 from sklar.errors import DataError, OutputError
 from sklar.private.count import Counts, count, no_counts
-from sklar.private.read import Source
+from sklar.private.read import Source, files_at_once
 from sklar.progress import SILENT, Progress
 from sklar.schema import Schema
 from sklar.tables import above_diagonal
-from sklar.threads import merged, workers
+from sklar.threads import merged
 
 _FILE = "counts.npz"
 # Counts are kept so seldom that keeping them takes a tenth of the time at most.
@@ -51,11 +51,11 @@ def count_resumable(source: Source, schema: Schema, folder: str | Path, *, progr
             total, done = kept
             progress.advance(total.n_rows)
         covered, last, took = set(done), 0.0, 0.0
-        rest, together = [shard for shard in shards if shard not in covered], workers()
+        rest, together = [shard for shard in shards if shard not in covered], files_at_once(source.parts)
         for first in range(0, len(rest), together):
             group = rest[first : first + together]
             parts = [shards[shard] for shard in group]
-            total += count(merged(part.batches(schema.names) for part in parts), schema, progress=progress)
+            total += count(merged((part.batches(schema.names) for part in parts), together), schema, progress=progress)
             if group != [_shard(part, source.path) for part in parts]:
                 raise DataError(f"{source.name} changed while it was read. Nothing was released. Run it again.")
             done += group
