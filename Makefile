@@ -6,7 +6,10 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 LOCK := $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --quiet
 
-.PHONY: help demo test slow lint format docs wheel lowest paper peers bench lock clean
+# All but spark, which is as large as all the rest together.
+EXTRAS := --extra learn --extra pandas --extra plot --extra polars --extra sql --extra yaml
+
+.PHONY: help demo test slow spark lint format docs wheel lowest paper peers bench scale lock clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -20,6 +23,9 @@ test: $(VENV)/.dev ## run the tests and the doctests (not the slow ones)
 
 slow: $(VENV)/.dev ## run the tests that take minutes
 	$(BIN)/python -m pytest -n 2 -m slow
+
+spark: .venv-spark/.done ## test the engine on Spark with a cluster of its own (needs Java 17)
+	.venv-spark/bin/python -m pytest -m spark tests/private
 
 lint: $(VENV)/.dev ## ruff (lint and format), mypy strict, import contracts
 	$(BIN)/ruff check .
@@ -59,15 +65,19 @@ bench: $(VENV)/.dev .venv-authors/.done ## time releases of the paper's five sha
 	$(BIN)/python -m benchmarks.pipeline --authors-python .venv-authors/bin/python
 	$(BIN)/python -m benchmarks.pipeline --growth --page
 
+scale: .venv-spark/.done ## count 50 million rows here and on Spark on an idle machine, into docs/results/
+	.venv-spark/bin/python -m benchmarks.scale --rows 50000000 --shards 64 --page
+
 lock: $(VENV)/.dev ## resolve the dependencies anew into requirements/
 	$(LOCK) pyproject.toml --group build --upgrade -o requirements/core.txt
 	$(LOCK) requirements/peers.in --upgrade -o requirements/peers.txt
 	$(LOCK) requirements/dpcgeneration.in --upgrade -o requirements/dpcgeneration.txt
-	$(LOCK) pyproject.toml --all-extras --group build --group test --group lint --group docs --group lock -c requirements/core.txt --upgrade -o requirements/dev.txt
-	$(LOCK) pyproject.toml --all-extras --group build --group test --resolution lowest-direct --upgrade -o requirements/lowest.txt
+	$(LOCK) pyproject.toml $(EXTRAS) --group build --group test --group lint --group docs --group lock -c requirements/core.txt --upgrade -o requirements/dev.txt
+	$(LOCK) pyproject.toml $(EXTRAS) --group build --group test --resolution lowest-direct --upgrade -o requirements/lowest.txt
+	$(LOCK) pyproject.toml requirements/spark.in --extra spark --extra plot --group build -c requirements/core.txt --upgrade -o requirements/spark.txt
 
 clean: ## remove the virtual environment and what the tools left behind
-	rm -rf $(VENV) .venv-peers .venv-authors .venv-lowest dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis sklar-demo
+	rm -rf $(VENV) .venv-peers .venv-authors .venv-lowest .venv-spark dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis sklar-demo
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
@@ -84,6 +94,12 @@ $(VENV)/.dev: $(VENV)/.core requirements/dev.txt
 .venv-peers/.done: requirements/peers.txt
 	$(PYTHON) -m venv .venv-peers
 	.venv-peers/bin/python -m pip --disable-pip-version-check --quiet install --require-hashes -r requirements/peers.txt
+	@touch $@
+
+.venv-spark/.done: requirements/spark.txt pyproject.toml
+	$(PYTHON) -m venv .venv-spark
+	.venv-spark/bin/python -m pip --disable-pip-version-check --quiet install --require-hashes -r requirements/spark.txt
+	.venv-spark/bin/python -m pip --disable-pip-version-check --quiet install --no-deps --no-build-isolation -e .
 	@touch $@
 
 .venv-authors/.done: requirements/dpcgeneration.txt

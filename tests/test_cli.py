@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import resource
@@ -110,6 +111,8 @@ def test_dummies_and_the_papers_preset(folder: Path) -> None:
         ((*RELEASE, "--out", "no-folder/o.csv"), 1, "sklar: the folder 'no-folder' does not exist."),
         ((*RELEASE, "--out", "o.xlsx"), 1, "sklar: 'o.xlsx' must end in .csv or .parquet."),
         ((*RELEASE, "--composition", "basic", "--out", "o.csv"), 1, "sklar: composition 'basic' adds up pure-epsilon"),
+        ((*RELEASE, "--checkpoint", "c", "--out", "o.csv"), 1, "sklar: a checkpoint is for a folder of files"),
+        ((*RELEASE, "--engine", "spark", "--out", "o.csv"), 1, "sklar: 'o.csv' must end in .parquet: Spark writes a"),
         (("sample", "none.sklar", "--out", "o.csv"), 1, "sklar: model file 'none.sklar' does not exist."),
         ((*RELEASE[:4], "--epsilon", "much", "--out", "o.csv"), 2, "'much' is not a number such as 1e-9 or 2**-30."),
         (("release", "people.csv", "--out", "o.csv"), 2, "Missing option '--schema'"),
@@ -265,6 +268,25 @@ def test_version() -> None:
     import sklar
 
     assert CliRunner().invoke(cli, ["--version"]).output == f"sklar {sklar.__version__}\n"
+
+
+@pytest.mark.skipif(importlib.util.find_spec("pyspark") is not None, reason="PySpark is installed")
+def test_an_engine_that_is_not_installed_says_how_to_get_it(folder: Path) -> None:
+    done = run(*RELEASE, "--engine", "spark", "--out", "o.parquet", cwd=folder)
+    assert done.returncode == 1
+    assert "needs PySpark 4 and Java 17: pip install 'sklar[spark]'" in done.stderr
+    assert files(folder) == {"s.toml", "people.csv"}
+
+
+def test_a_folder_is_released_with_a_checkpoint_that_is_gone_in_the_end(folder: Path) -> None:
+    (folder / "shards").mkdir()
+    for name in ("a.csv", "b.csv"):
+        (folder / "shards" / name).write_text((folder / "people.csv").read_text())
+    options = (*RELEASE[2:], "--checkpoint", "counting", "--rows", "10", "--out", "out.csv")
+    done = run("release", "shards", *options, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert "600 rows" in done.stdout
+    assert files(folder) == {"s.toml", "people.csv", "shards", "out.csv", "out.sklar"}
 
 
 def test_a_generated_table_goes_all_the_way(tmp_path: Path) -> None:

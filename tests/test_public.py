@@ -47,7 +47,18 @@ def loaded_by(statement: str) -> set[str]:
 
 @pytest.mark.parametrize("statement", ["import sklar", "from sklar.cli import cli"])
 def test_importing_waits_for_nothing_heavy(statement: str) -> None:
-    heavy = {"numba", "numpy", "scipy", "scipy.stats", "pyarrow", "pyarrow.dataset", "cryptography", "rich.progress"}
+    heavy = {
+        "pyspark",
+        "pandas",
+        "numba",
+        "numpy",
+        "scipy",
+        "scipy.stats",
+        "pyarrow",
+        "pyarrow.dataset",
+        "cryptography",
+        "rich.progress",
+    }
     assert not loaded_by(statement) & heavy
 
 
@@ -57,4 +68,4 @@ def test_a_release_loads_neither_scipy_stats_nor_pyarrow_dataset() -> None:
         "schema = sklar.Schema.from_toml('[attributes.x]\\ntype = \"boolean\"')\n"
         "sklar.fit(pa.table({'x': [True, False]}), schema, epsilon=1.0).sample(2)"
     )
-    assert not loaded_by(statement) & {"scipy.stats", "pyarrow.dataset", "matplotlib", "sklearn"}
+    assert not loaded_by(statement) & {"scipy.stats", "pyarrow.dataset", "matplotlib", "sklearn", "pyspark"}

@@ -10,7 +10,7 @@ import pytest
 from threadpoolctl import threadpool_info
 
 from sklar.errors import SklarError
-from sklar.threads import ahead, crew, in_order, side_by_side, using, workers
+from sklar.threads import ahead, crew, in_order, merged, side_by_side, using, workers
 
 
 def test_the_number_of_threads_holds_inside_its_block_alone() -> None:
@@ -107,3 +107,33 @@ def test_a_failure_of_the_source_comes_after_what_it_gave() -> None:
     assert next(stream) == 1
     with pytest.raises(ZeroDivisionError):
         next(stream)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 7])
+def test_merged_streams_give_every_item_once_and_few_ahead(threads: int) -> None:
+    taken = 0
+    begun: set[int] = set()
+
+    def stream(number: int) -> Iterator[tuple[int, int]]:
+        nonlocal taken
+        begun.add(number)
+        for item in range(number):
+            taken += 1
+            yield number, item
+
+    found = []
+    for item in merged((stream(number) for number in range(9)), threads):
+        found.append(item)
+        # One that is in use, and one ahead of every stream that is open.
+        assert taken <= len(found) + threads + 1
+    assert begun == set(range(9))
+    assert sorted(found) == [(number, item) for number in range(9) for item in range(number)]
+
+
+def test_a_stream_that_fails_ends_all() -> None:
+    def bad() -> Iterator[int]:
+        yield 1
+        raise KeyError("stop")
+
+    with pytest.raises(KeyError, match="stop"):
+        list(merged([iter(range(1000)), bad()], 2))

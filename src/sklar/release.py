@@ -9,6 +9,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from sklar.budget import DEFAULT_DELTA, Budget, Composition, Mechanism, Neighbors
+from sklar.cluster import Engine
 from sklar.copula.binary import fit_binary
 from sklar.copula.latent import Kind
 from sklar.copula.repair import settle
@@ -45,6 +46,8 @@ def fit(
     dummies: bool = False,
     ledger: Ledger | str | Path | None = None,
     dataset: str | None = None,
+    engine: Engine | None = None,
+    checkpoint: str | Path | None = None,
     progress: Progress = SILENT,
 ) -> Model:
     """Measure a table once, within (epsilon, delta), and fit a model from which any number of rows can be drawn.
@@ -56,6 +59,10 @@ def fit(
     `dummies` gives the paper's 0/1 output instead of valid records. A `ledger` is charged for the whole release, under
     the name `dataset` (by default the schema's), before any noise is drawn; it refuses what would overspend. Attributes
     that the schema's rules determine are not measured; every record honors all rules.
+
+    `engine` says where rows are counted: `local`, or `spark` for what one machine does not hold (the default for a
+    Spark DataFrame). With a `checkpoint`, a folder for exact counts that is deleted in the end, an interrupted pass
+    over a folder of files goes on where it ended.
     """
     paper = preset == "paper"
     if preset is not None:
@@ -79,7 +86,7 @@ def fit(
         raise BudgetError(f"a data set is a name in a ledger, got dataset='{dataset}' and no ledger. Give both.")
 
     schema = schema.measured
-    vault = open_vault(data, schema, budget, charge=charge, progress=progress)
+    vault = open_vault(data, schema, budget, charge=charge, engine=engine, checkpoint=checkpoint, progress=progress)
     schema = vault.schema
     progress.stage("measure")
     if method == "binary" or mechanism == "laplace":

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from typing import Protocol, TypeVar, cast
 
@@ -95,6 +95,39 @@ def ahead(items: Iterable[T]) -> Iterator[T]:
         while (item := fetched.result()) is not end:
             fetched = pool.submit(next, iterator, end)
             yield cast(T, item)
+
+
+def merged(streams: Iterable[Iterable[T]], at_once: int) -> Iterator[T]:
+    """The items of many streams, in any order, so many streams at a time: for sums.
+
+    Each stream is one item ahead at most, so that memory does not grow with their number or length.
+
+    >>> sorted(merged([[1, 2], [], [3]], 2))
+    [1, 2, 3]
+    """
+    waiting, end = map(iter, streams), object()
+    with ThreadPoolExecutor(at_once) as pool:
+        fetched: dict[Future[T | object], Iterator[T]] = {}
+
+        def begin() -> None:
+            for stream in waiting:
+                fetched[pool.submit(next, stream, end)] = stream
+                return
+
+        for _ in range(at_once):
+            begin()
+        try:
+            while fetched:
+                for future in wait(fetched, return_when=FIRST_COMPLETED).done:
+                    stream, item = fetched.pop(future), future.result()
+                    if item is end:
+                        begin()
+                    else:
+                        fetched[pool.submit(next, stream, end)] = stream
+                        yield cast(T, item)
+        finally:
+            for future in fetched:
+                future.cancel()
 
 
 def in_order(work: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:

@@ -11,6 +11,7 @@ from click.core import ParameterSource
 
 from sklar.cli.shared import (
     DUMMIES,
+    ENGINE,
     JSON,
     OUT,
     ROWS,
@@ -24,6 +25,7 @@ from sklar.cli.shared import (
 )
 
 if TYPE_CHECKING:
+    from sklar.cluster import Engine
     from sklar.ledger import Account
     from sklar.model import Model
     from sklar.progress import Progress
@@ -45,27 +47,35 @@ if TYPE_CHECKING:
 )
 @JSON
 def release(
-    *, out: Path, model_path: Path | None, rows: int | None, seed: int | None, as_json: bool, **options: Any
+    *,
+    out: str,
+    model_path: Path | None,
+    rows: int | None,
+    seed: int | None,
+    engine: Engine,
+    as_json: bool,
+    **options: Any,
 ) -> None:
     """Measure DATA once with noise, fit a model, and draw a synthetic table from it.
 
-    DATA is a CSV, TSV or Parquet file (also compressed), a folder of them, or a database with --query.
+    DATA is a CSV, TSV or Parquet file (also compressed), a folder of them, or a database with --query; with --engine
+    spark on any file system that Spark reads, and --out is a folder of Parquet files.
 
     \b
       sklar release adult.csv --schema adult.toml --epsilon 1 --out synthetic.csv
       sklar release adult.duckdb --query "SELECT * FROM people" --schema adult.toml --epsilon 1 --out synthetic.csv
     """
     from sklar.model import check_draw
-    from sklar.output import SUFFIXES, check_target
+    from sklar.output import check_target
 
-    check_target(out, SUFFIXES)
-    model_path = check_target(model_path or out.with_suffix(".sklar"), (".sklar",))
+    _check_out(out, engine)
+    model_path = check_target(model_path or Path(out).with_suffix(".sklar"), (".sklar",))
     rows, seed = check_draw(rows, seed)
     with show_progress() as progress:
-        model = _fit(progress=progress, **options)
+        model = _fit(progress=progress, engine=engine, **options)
         # The model first: once privacy is spent, a failure to write rows must not lose what it bought.
         model.save(model_path)
-        model.write(out, rows, seed=seed, progress=progress)
+        _write(model, out, rows, seed, engine, progress)
     if as_json:
         drawn = {"rows": rows or model.n_rows, "seed": seed, "out": out, "model": model_path}
         print_json(drawn | _spent(model, **options))
@@ -151,6 +161,28 @@ def _fit_tables(
     return fit_tables(measured, method=method, dummies=dummies, progress=progress)
 
 
+def _check_out(out: str, engine: Engine) -> None:
+    """Refuse, before any privacy is spent, an output that could not be written."""
+    from sklar.output import SUFFIXES, check_target
+
+    if engine == "local":
+        check_target(out, SUFFIXES)
+        return
+    from sklar.spread import check_folder
+
+    check_folder(out)
+
+
+def _write(model: Model, out: str, rows: int | None, seed: int, engine: Engine, progress: Progress) -> None:
+    if engine == "local":
+        model.write(out, rows, seed=seed, progress=progress)
+        return
+    from sklar.spread import write_on_spark
+
+    progress.stage("sample")
+    write_on_spark(model, out, rows, seed=seed)
+
+
 def _fit(*, data: Path | str, query: str | None, schema_path: Path, progress: Progress, **options: Any) -> Model:
     from sklar.release import fit
     from sklar.schema import Schema
@@ -191,9 +223,10 @@ def _say_spent(model: Model, *, ledger: Path | None = None, dataset: str | None 
 @ROWS
 @SEED
 @OUT
+@ENGINE
 @THREADS
 @JSON
-def sample(*, model_path: Path, rows: int | None, seed: int | None, out: Path, as_json: bool) -> None:
+def sample(*, model_path: Path, rows: int | None, seed: int | None, out: str, engine: Engine, as_json: bool) -> None:
     """Draw synthetic rows from a MODEL file. This costs no privacy, however often it is done.
 
     \b
@@ -202,9 +235,10 @@ def sample(*, model_path: Path, rows: int | None, seed: int | None, out: Path, a
     from sklar.model import check_draw, load
 
     rows, seed = check_draw(rows, seed)
+    _check_out(out, engine)
     model = load(model_path)
     with show_progress() as progress:
-        model.write(out, rows, seed=seed, progress=progress)
+        _write(model, out, rows, seed, engine, progress)
     if as_json:
         print_json({"rows": rows or model.n_rows, "seed": seed, "out": out, "spent_epsilon": 0})
         return

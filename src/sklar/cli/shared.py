@@ -213,6 +213,13 @@ THREADS = click.option(
 )
 
 
+ENGINE = click.option(
+    "--engine",
+    type=click.Choice(["local", "spark"]),
+    default="local",
+    show_default=True,
+    help="Where rows are counted and drawn: on this machine, or on Spark (sklar[spark]).",
+)
 DATA = click.argument("data", type=Data())
 DATA_OR_TABLES = click.argument("data", required=False, type=Data())
 QUERY = click.option(
@@ -281,6 +288,14 @@ def privacy_options(command: Callable[..., Any], *, required: bool = True) -> Ca
                 help="Charge this ledger before anything is measured; it refuses to overspend (see sklar ledger).",
             ),
             click.option("--dataset", metavar="NAME", help="Its name in the ledger.  [default: the schema's]"),
+            ENGINE,
+            click.option(
+                "--checkpoint",
+                type=click.Path(path_type=Path),
+                metavar="DIR",
+                help="Keep exact counts (PRIVATE) here while a folder of files is counted, to go on after an "
+                "interruption; deleted in the end.",
+            ),
             THREADS,
         ]
     ):
@@ -293,7 +308,7 @@ SEED = click.option("--seed", type=int, help="Makes the draw repeatable; it has 
 OUT = click.option(
     "--out",
     required=True,
-    type=click.Path(path_type=Path),
+    type=click.Path(),
     metavar="OUT.csv|.parquet",
     help="Where the synthetic rows go.",
 )

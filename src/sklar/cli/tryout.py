@@ -46,7 +46,7 @@ def demo(*, out: Path, rows: int, epsilon: float, as_json: bool) -> None:
     help="Where its public schema goes.",
 )
 @JSON
-def generate(*, shape: str, rows: int | None, seed: int, out: Path, schema_path: Path, as_json: bool) -> None:
+def generate(*, shape: str, rows: int | None, seed: int, out: str, schema_path: Path, as_json: bool) -> None:
     """Generate a test table of a given SHAPE, with its schema: nothing in it is about anyone.
 
     \b
@@ -56,12 +56,12 @@ def generate(*, shape: str, rows: int | None, seed: int, out: Path, schema_path:
     from sklar.generate import generate as make
     from sklar.output import SUFFIXES, check_target, write_batches, write_text
 
-    check_target(out, SUFFIXES)
+    target = check_target(out, SUFFIXES)
     check_target(schema_path, (".toml",))
     arrow_schema, batches = make(shape, rows=rows, seed=seed)
     with show_progress() as progress:
         progress.stage("generate", total=rows or SHAPES[shape].rows, unit="rows")
-        write_batches(out, arrow_schema, watch(batches, progress), None)
+        write_batches(target, arrow_schema, watch(batches, progress), None)
     write_text(schema_path, schema_toml(shape))
     if as_json:
         print_json(

@@ -25,20 +25,23 @@ its stages; `measure` pays for its plan when nothing was charged yet, and refuse
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from sklar.budget import Budget
+from sklar.cluster import Engine
 from sklar.domains import Finding, Search, found_edges, found_values, plan_search
 from sklar.errors import BudgetError, DataError
 from sklar.ledger import Charge, Cost, cost, covers
 from sklar.plan import Plan
-from sklar.private.count import Counts, count
-from sklar.private.discover import Tally, tally
+from sklar.private.count import Counts
+from sklar.private.discover import Tally
+from sklar.private.engines import open_table
 from sklar.private.noise import discrete_gaussian, discrete_laplace
-from sklar.private.read import open_source, require_columns
+from sklar.private.read import require_columns
 from sklar.progress import SILENT, Progress
 from sklar.schema import Schema
 from sklar.tables import NoisyTables, above_diagonal, certify, spent_with
@@ -164,16 +167,27 @@ def _segments(schema: Schema, plan: Plan) -> tuple[NDArray[np.float64], NDArray[
 
 
 def open_vault(
-    data: object, schema: Schema, budget: Budget, *, charge: Charge | None = None, progress: Progress = SILENT
+    data: object,
+    schema: Schema,
+    budget: Budget,
+    *,
+    charge: Charge | None = None,
+    engine: Engine | None = None,
+    checkpoint: str | Path | None = None,
+    progress: Progress = SILENT,
 ) -> Vault:
     """Read, encode and count a table; what comes back gives nothing away but through `Vault.measure`.
 
     Where the schema has private domains, they are found first, which takes a pass over the rows of its own; the vault's
-    schema lists what was found.
+    schema lists what was found. Whatever the engine, noise is drawn here, once, after all parts are summed.
     """
     schema.require_reviewed()
-    source = open_source(data)
-    require_columns(source, schema)
+    if checkpoint is not None and schema.private_domains:
+        raise DataError(
+            "a checkpoint goes with public domains only: a run that starts again finds private ones anew. Leave it out."
+        )
+    table = open_table(data, engine, checkpoint)
+    require_columns(table, schema)
     # How many rows there are may be told only where neighbors share it.
     public = budget.neighbors == "replace-one"
     unit, told = ("rows", progress) if public else ("", SILENT)
@@ -183,14 +197,14 @@ def open_vault(
             raise DataError("private domains take two passes over the rows, a stream allows one. Give a table or file.")
         search = plan_search(schema, budget)
         wanted = schema.private_domains
-        progress.stage("find", total=source.n_rows if public else None, unit=unit)
-        n_rows, tallies = tally(source.batches(tuple(each.name for each in wanted)), wanted, progress=told)
+        progress.stage("find", total=table.n_rows if public else None, unit=unit)
+        n_rows, tallies = table.tally(wanted, progress=told)
         if charge is not None:
             charge(np.concatenate([search.scales, search.rest]), search.lost_delta)
         schema = _find(schema, search, tallies)
-        source = open_source(data)
-    progress.stage("count", total=source.n_rows if public else None, unit=unit)
-    counts = count(source.batches(schema.names), schema, progress=told)
+        table = open_table(data, engine)
+    progress.stage("count", total=table.n_rows if public else None, unit=unit)
+    counts = table.count(schema, progress=told)
     if search is not None and counts.n_rows != n_rows:
         raise DataError("the table changed while it was read, or can be read once only. Give a table or file.")
     return Vault(counts, schema, budget, charge, search)

@@ -11,16 +11,16 @@ from __future__ import annotations
 import codecs
 import csv
 import io
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
 
 from sklar.errors import DataError
 from sklar.schema import Schema
-from sklar.threads import workers
+from sklar.threads import merged, workers
 
 BATCH_ROWS = 65_536
 _BATCH_CELLS = 1 << 26
@@ -39,14 +39,40 @@ def batch_rows(columns: int) -> int:
     return int(min(BATCH_ROWS, 1 << (max(_BATCH_CELLS // max(columns, 1), 64).bit_length() - 1)))
 
 
+class Named(Protocol):
+    """A table whose columns have names."""
+
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of its columns."""
+
+
+N = TypeVar("N", bound=Named)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """A table that can be read once, in batches of the wanted columns. `n_rows` is None where no file states it."""
+    """A table that can be read once, in batches of the wanted columns; a folder's `parts` are its files.
+
+    `n_rows` is None where no file states it.
+    """
 
     name: str
     columns: tuple[str, ...] = field(repr=False)
     _open: Any = field(repr=False)
     n_rows: int | None = None
+    path: Path | None = None
+    parts: tuple[Source, ...] = ()
+    threaded: bool = False
+
+    def scan(self, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
+        """The same batches as `batches` in any order: the files of a folder are read side by side."""
+        parts = self.parts or (self,)
+        return merged((part.batches(columns) for part in parts), files_at_once(parts))
 
     def batches(self, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
         """Record batches of these columns, in this order, at most `batch_rows` rows each."""
@@ -61,6 +87,11 @@ class Source:
                 f"{self.name} could not be read to its end: it is damaged or cut off. Nothing was released and no "
                 "privacy was spent."
             ) from None
+
+
+def files_at_once(parts: Sequence[Source]) -> int:
+    """How many files are read side by side: one a thread, but two where reading one takes threads and memory itself."""
+    return min(2, workers()) if any(part.threaded for part in parts) else workers()
 
 
 def open_source(data: object) -> Source:
@@ -85,10 +116,10 @@ def open_source(data: object) -> Source:
             "data must be a path or an object that exports an Arrow stream (pyarrow, pandas, polars, DuckDB), got "
             f"{type(data).__name__}."
         )
-    return _unrepeated(source)
+    return unrepeated(source)
 
 
-def require_columns(source: Source, schema: Schema) -> None:
+def require_columns(source: Named, schema: Schema) -> None:
     """Refuse a table that lacks a column for some attribute.
 
     The table's other columns are not named: what the schema leaves out stays out of messages too.
@@ -101,7 +132,8 @@ def require_columns(source: Source, schema: Schema) -> None:
         )
 
 
-def _unrepeated(source: Source) -> Source:
+def unrepeated(source: N) -> N:
+    """The table, refused where a column's name is repeated."""
     first: dict[str, int] = {}
     for number, name in enumerate(source.columns, start=1):
         if first.setdefault(name, number) != number:
@@ -120,7 +152,7 @@ def _open_path(path: Path) -> Source:
     if path.is_dir():
         # Names that begin with a dot or an underline are notes of the tool that wrote the folder, not data.
         files = sorted(file for file in path.rglob("*") if file.is_file() and not _is_note(file.relative_to(path)))
-        parts = [_unrepeated(_open_file(file)) for file in files]
+        parts = [unrepeated(_open_file(file)) for file in files]
         if not parts:
             raise DataError(f"the folder '{path}' holds no files. It must hold CSV or Parquet files.")
         for part in parts:
@@ -134,8 +166,14 @@ def _open_path(path: Path) -> Source:
                 yield from part.batches(names)
 
         known = [part.n_rows for part in parts if part.n_rows is not None]
-        n_rows = sum(known) if len(known) == len(parts) else None
-        return Source(name=f"folder '{path}'", columns=parts[0].columns, _open=chain, n_rows=n_rows)
+        return Source(
+            name=f"folder '{path}'",
+            columns=parts[0].columns,
+            _open=chain,
+            n_rows=sum(known) if len(known) == len(parts) else None,
+            path=path,
+            parts=tuple(parts),
+        )
     if not path.exists():
         raise DataError(f"file '{path}' does not exist. Check the path.")
     return _open_file(path)
@@ -182,7 +220,9 @@ def _open_parquet(path: Path) -> Source:
                 ):
                     yield batch.select(list(names))
 
-    return Source(name=f"file '{path}'", columns=tuple(schema.names), _open=read, n_rows=n_rows)
+    return Source(
+        name=f"file '{path}'", columns=tuple(schema.names), _open=read, n_rows=n_rows, path=path, threaded=True
+    )
 
 
 def _row_groups(metadata: Any) -> Iterator[list[int]]:
@@ -243,7 +283,7 @@ def _open_csv(path: Path, delimiter: str) -> Source:
             rows = min(BATCH_ROWS, ragged - start)
             yield pa.record_batch({name: pa.nulls(rows, pa.binary()) for name in names})
 
-    return Source(name=f"file '{path}'", columns=columns, _open=read)
+    return Source(name=f"file '{path}'", columns=columns, _open=read, path=path)
 
 
 def _readable(delimiter: str) -> Callable[[pa.Buffer], bytes]:

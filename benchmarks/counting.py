@@ -1,0 +1,163 @@
+"""One pass over a table, timed, in a process of its own: exact counts of generated rows, by one engine.
+
+    python -m benchmarks.counting FOLDER SCHEMA.toml OUT.json --engine spark --master 'local[2]' --partitions 16
+
+Tells on standard output how many rows it has counted, so that it can be interrupted in the middle.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import resource
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+from experiments.stopwatch import peak_bytes
+
+from sklar.output import write_text
+from sklar.private.count import Counts
+from sklar.private.engines import open_table
+from sklar.schema import Schema
+from sklar.threads import using, workers
+
+
+class Told:
+    """Says how many rows are counted."""
+
+    def __init__(self) -> None:
+        self._rows = 0
+
+    def stage(self, name: str, *, total: int | None = None, unit: str = "") -> None:
+        """Nothing to say."""
+
+    def advance(self, steps: int) -> None:
+        """Say how many it are now."""
+        self._rows += steps
+        click.echo(self._rows)
+
+
+def digest(counts: Counts) -> str:
+    """The same for equal counts alone."""
+    parts = (str(counts.n_rows).encode(), counts.one_way.tobytes(), counts.pairs.tobytes())
+    return hashlib.sha256(b"".join(parts)).hexdigest()[:16]
+
+
+def cpu_seconds() -> float:
+    """Of this process and of those it has waited for."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(each.ru_utime + each.ru_stime for each in used)
+
+
+def local(source: Path, schema: Schema, checkpoint: Path | None) -> dict[str, Any]:
+    """By the threads of this process."""
+    wall, cpu = time.perf_counter(), cpu_seconds()
+    counts = open_table(source, "local", checkpoint).count(schema, progress=Told())
+    return {
+        "rows": counts.n_rows,
+        "digest": digest(counts),
+        "seconds": time.perf_counter() - wall,
+        "cpu_seconds": cpu_seconds() - cpu,
+        "peak_bytes": peak_bytes(),
+    }
+
+
+def on_spark(source: Path, schema: Schema, master: str, partitions: int | None) -> dict[str, Any]:
+    """By Spark: the session's start by itself, and what was shuffled, from Spark's event log."""
+    from pyspark.sql import SparkSession
+
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    with tempfile.TemporaryDirectory() as folder:
+        wall = time.perf_counter()
+        session = (
+            SparkSession.builder.master(master)
+            .appName("sklar benchmark")
+            .config("spark.driver.host", "127.0.0.1")
+            .config("spark.driver.bindAddress", "127.0.0.1")
+            .config("spark.network.timeout", "600s")
+            .config("spark.ui.enabled", "false")
+            .config("spark.eventLog.enabled", "true")
+            .config("spark.eventLog.rolling.enabled", "false")
+            .config("spark.eventLog.compress", "false")
+            .config("spark.eventLog.dir", Path(folder).as_uri())
+            .config("spark.local.dir", folder)
+            .config("spark.executorEnv.PYTHONPATH", ":".join(path for path in sys.path if path))
+            .getOrCreate()
+        )
+        session.sparkContext.setLogLevel("ERROR")
+        # The first task pays for Python workers and compiled code.
+        session.range(0, 64, 1, 4).mapInArrow(_load, "id long").count()
+        start, wall = time.perf_counter() - wall, time.perf_counter()
+        frame = session.read.parquet(str(source))
+        counts = open_table(frame if partitions is None else frame.repartition(partitions)).count(schema)
+        seconds = time.perf_counter() - wall
+        session.stop()
+        written, tasks = _shuffled(Path(folder))
+    return {
+        "rows": counts.n_rows,
+        "digest": digest(counts),
+        "start_seconds": start,
+        "seconds": seconds,
+        "partial_bytes": written,
+        "partials": tasks,
+    }
+
+
+def _load(batches: Any) -> Any:
+    from sklar.private import kernels  # noqa: F401
+
+    yield from batches
+
+
+def _shuffled(folder: Path) -> tuple[int, int]:
+    """Bytes of partial counts on their way to be summed, and how many partial counts: the last stage that shuffles."""
+    stages: dict[int, list[int]] = {}
+    for log in folder.glob("local-*"):
+        for line in log.read_text(encoding="utf-8").splitlines():
+            event = json.loads(line)
+            if event["Event"] == "SparkListenerTaskEnd" and event.get("Task Metrics"):
+                written = event["Task Metrics"]["Shuffle Write Metrics"]["Shuffle Bytes Written"]
+                if written:
+                    stages.setdefault(event["Stage ID"], []).append(written)
+    last = stages[max(stages)] if stages else []
+    return sum(last), len(last)
+
+
+@click.command(help=__doc__)
+@click.argument("source", type=click.Path(path_type=Path, exists=True))
+@click.argument("schema", type=click.Path(path_type=Path, exists=True))
+@click.argument("out", type=click.Path(path_type=Path))
+@click.option("--engine", type=click.Choice(["local", "spark"]), default="local", show_default=True)
+@click.option("--master", default="local[*]", show_default=True, help="Spark's master.")
+@click.option("--partitions", type=int, help="Split the rows anew into so many partitions first.")
+@click.option("--checkpoint", type=click.Path(path_type=Path))
+@click.option("--threads", type=int)
+def main(
+    source: Path,
+    schema: Path,
+    out: Path,
+    engine: str,
+    master: str,
+    partitions: int | None,
+    checkpoint: Path | None,
+    threads: int | None,
+) -> None:
+    """Time one pass."""
+    described = Schema.load(schema)
+    with using(threads):
+        found = (
+            local(source, described, checkpoint)
+            if engine == "local"
+            else on_spark(source, described, master, partitions)
+        )
+        found["threads"] = workers()
+    write_text(out, json.dumps(found) + "\n")
+
+
+if __name__ == "__main__":
+    main()

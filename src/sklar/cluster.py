@@ -1,0 +1,68 @@
+"""Spark, where it is installed: which engine a table asks for, and the session that it works in.
+
+Nothing here is imported from pyspark until an engine asks for it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib import import_module
+from typing import TYPE_CHECKING, Literal, TypeGuard, get_args
+
+from sklar.errors import DataError, MissingExtraError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+Engine = Literal["local", "spark"]
+
+# Set by spark-submit, whose settings say which Python executors run.
+_BY_SUBMIT = "PYSPARK_GATEWAY_PORT"
+
+
+def choose_engine(engine: Engine | None, data: object) -> Engine:
+    """The engine: as told, else Spark for Spark's own tables and this machine for all others.
+
+    >>> choose_engine(None, "table.parquet")
+    'local'
+    """
+    if engine is None:
+        return "spark" if is_spark(data) else "local"
+    if engine not in get_args(Engine):
+        raise DataError(f"engine must be one of {', '.join(get_args(Engine))}, got {engine!r}.")
+    return engine
+
+
+def is_spark(data: object) -> TypeGuard[DataFrame]:
+    """Whether this is a Spark DataFrame, found out without loading Spark."""
+    return any(kind.__module__.startswith("pyspark.sql") and kind.__name__ == "DataFrame" for kind in type(data).mro())
+
+
+def session() -> SparkSession:
+    """The session that is active, else one by the settings of spark-submit or the environment.
+
+    Only what counts rely on is set: nothing about the cluster, which is its administrator's.
+    """
+    for module in ("pyspark", "pandas"):
+        try:
+            import_module(module)
+        except ImportError:
+            raise MissingExtraError(
+                "the engine 'spark' needs PySpark 4 and Java 17: pip install 'sklar[spark]'"
+            ) from None
+    from pyspark.sql import SparkSession
+
+    found = SparkSession.getActiveSession()
+    if found is not None:
+        return found
+    if _BY_SUBMIT not in os.environ:
+        # Spark would take the first Python on the path, which may know nothing of this package.
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    try:
+        return SparkSession.builder.appName("sklar").getOrCreate()
+    except Exception as error:
+        raise MissingExtraError(
+            f"Spark did not start ({type(error).__name__}). It needs Java 17 or later (JAVA_HOME), and a master that "
+            "can be reached."
+        ) from None
