@@ -77,7 +77,8 @@ def main() -> None:
         # The first folder is where libFuzzer keeps what it finds interesting.
         folders = [argument for argument in sys.argv[2:] if not argument.startswith("-")]
         options = [argument for argument in sys.argv[2:] if argument.startswith("-")]
-        atheris.Setup([sys.argv[0], *options, *folders, str(start)], cases[kind])
+        # Seeds are kept: a small member that is sound covers what a whole description does, and mutates to less.
+        atheris.Setup([sys.argv[0], "-keep_seed=1", *options, *folders, str(start)], cases[kind])
         atheris.Fuzz()
 
 
