@@ -31,7 +31,7 @@ class Told:
     """Says how many rows are counted."""
 
     def __init__(self) -> None:
-        self._rows = 0
+        self._rows, self.first = 0, 0
 
     def stage(self, name: str, *, total: int | None = None, unit: str = "") -> None:
         """Nothing to say."""
@@ -39,6 +39,7 @@ class Told:
     def advance(self, steps: int) -> None:
         """Say how many it are now."""
         self._rows += steps
+        self.first = self.first or steps
         click.echo(self._rows)
 
 
@@ -56,10 +57,13 @@ def cpu_seconds() -> float:
 
 def local(source: Path, schema: Schema, checkpoint: Path | None) -> dict[str, Any]:
     """By the threads of this process."""
+    goes_on = checkpoint is not None and checkpoint.exists()
+    told = Told()
     wall, cpu = time.perf_counter(), cpu_seconds()
-    counts = open_table(source, "local", checkpoint).count(schema, progress=Told())
+    counts = open_table(source, "local", checkpoint).count(schema, progress=told)
     return {
         "rows": counts.n_rows,
+        "kept_rows": told.first if goes_on else 0,
         "digest": digest(counts),
         "seconds": time.perf_counter() - wall,
         "cpu_seconds": cpu_seconds() - cpu,

@@ -248,7 +248,7 @@ def markdown(found: Mapping[str, Any]) -> str:
     }
     main_rows = [
         [
-            names[name],
+            names[name] + (f", {run['kept_rows']:,} rows kept" if name == "resumed" else ""),
             f"{run['rows']:,}",
             f"{run['seconds']:.1f}",
             "-" if name == "resumed" else f"{run['rows'] / run['seconds']:,.0f}",

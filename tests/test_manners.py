@@ -76,6 +76,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     release = ("release", "adult.csv", "--schema", "adult.toml", "--epsilon", "1", "--out", "synthetic.csv")
     assert call(*release, "--model", "adult.sklar", cwd=folder).exit_code == 0
+    assert call("tables", "adult.sklar", "--out", "tables.parquet", cwd=folder).exit_code == 0
     Ledger(folder / "ledger.db").open_account("adult", epsilon=3.0, delta=2**-30)
     return folder
 
@@ -141,6 +142,7 @@ FIGURES = {
     ("release",): "release adult.csv --schema adult.toml --epsilon 1 --out o.csv",
     ("fit",): "fit adult.csv --schema adult.toml --epsilon 1 --model o.sklar --ledger ledger.db",
     ("sample",): "sample adult.sklar --rows 9 --out o.csv",
+    ("tables",): "tables adult.sklar --out o.parquet",
     ("verify",): "verify adult.sklar",
     ("forecast",): "forecast --schema adult.toml --rows 400 --epsilon 1",
     ("query",): "query adult.sklar \"sex = 'Male'\"",

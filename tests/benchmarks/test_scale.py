@@ -23,6 +23,7 @@ def run(engine: str = "local", size: int = 1000, **facts: Any) -> dict[str, Any]
         "load": 0.25,
         "partitions": None,
         "cell_bytes": 0.125,
+        "kept_rows": 400,
     }
     if engine == "local":
         found |= {"cpu_seconds": 4.0, "peak_bytes": 1_250_000_000}
@@ -52,7 +53,7 @@ def test_the_page_says_what_was_measured(tmp_path: Path) -> None:
     }
     scale.write(scale.document(runs, growth), tmp_path)
     page = (tmp_path / "scale.md").read_text()
-    for text in ("50,000,000", "25,000,000", "1.25", "64.00", "250 GB", "1,600 of 64 MB", "102 GB"):
+    for text in ("400 rows kept", "50,000,000", "25,000,000", "1.25", "64.00", "250 GB", "1,600 of 64 MB", "102 GB"):
         assert text in page
     # 1,000 rows x 499,500 pairs in 4 CPU seconds, for 10^9 rows x 1,999,000 pairs.
     assert f"{1e9 * 1_999_000 / (1000 * 499_500 / 4) / 3600:,.0f} core hours" in page
@@ -87,4 +88,5 @@ def test_a_small_run_without_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     kept = json.loads((tmp_path / "out" / "scale.json").read_text())["runs"]
     assert kept["here"]["rows"] == kept["resumed"]["rows"] == 200_000
     assert kept["here"]["digest"] == kept["resumed"]["digest"]
+    assert 0 < kept["resumed"]["kept_rows"] <= 200_000
     assert not list((tmp_path / "work").glob("*.checkpoint"))

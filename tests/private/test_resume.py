@@ -243,6 +243,7 @@ def test_a_full_disk_is_said_and_nothing_is_released(
     monkeypatch.setattr(np, "savez", full)
     with pytest.raises(OutputError, match=r"could not be written: No space left on device\. Nothing was released"):
         fit(shards, SCHEMA, epsilon=1.0, checkpoint=tmp_path / "kept")
+    assert list((tmp_path / "kept").iterdir()) == []
 
 
 def test_a_release_with_a_checkpoint_leaves_none(shards: Path, tmp_path: Path) -> None:

@@ -250,7 +250,8 @@ def sample(*, model_path: Path, rows: int | None, seed: int | None, out: str, en
 @click.option(
     "--out", required=True, type=click.Path(path_type=Path), metavar="OUT.parquet", help="Where the tables go."
 )
-def tables(model_path: Path, out: Path) -> None:
+@JSON
+def tables(*, model_path: Path, out: Path, as_json: bool) -> None:
     """Write the noisy tables of a MODEL file to Parquet, one row per cell. This costs no privacy.
 
     \b
@@ -264,4 +265,7 @@ def tables(model_path: Path, out: Path) -> None:
     model = load(model_path)
     write_tables(model.measured, out)
     stages = len(model.measured)
+    if as_json:
+        print_json({"stages": stages, "out": out, "spent_epsilon": 0})
+        return
     say(f"The noisy tables of {stages} stage{'s' if stages > 1 else ''} are in {out}. No privacy was spent.")

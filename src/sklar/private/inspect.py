@@ -133,6 +133,9 @@ def draft(data: object, *, name: str = "table", progress: Progress = SILENT) -> 
             sketch.add(batch.column(batch.schema.get_field_index(column)))
         rows += batch.num_rows
         progress.advance(batch.num_rows)
+    for column, sketch in sketches.items():
+        if source.types is not None:
+            sketch.kind = source.types.field(column).type
     if rows == 0:
         raise DataError(f"{source.name} has no rows to draft a schema from. Write the schema by hand.")
     attributes, left_out = [], {}

@@ -58,13 +58,14 @@ N = TypeVar("N", bound=Named)
 class Source:
     """A table that can be read once, in batches of the wanted columns; a folder's `parts` are its files.
 
-    `n_rows` is None where no file states it.
+    `n_rows` is None where no file states it. `types` are the columns' own, where batches may hold them otherwise.
     """
 
     name: str
     columns: tuple[str, ...] = field(repr=False)
     _open: Any = field(repr=False)
     n_rows: int | None = None
+    types: pa.Schema | None = field(default=None, repr=False)
     path: Path | None = None
     parts: tuple[Source, ...] = ()
     threaded: bool = False
@@ -171,6 +172,7 @@ def _open_path(path: Path) -> Source:
             columns=parts[0].columns,
             _open=chain,
             n_rows=sum(known) if len(known) == len(parts) else None,
+            types=parts[0].types,
             path=path,
             parts=tuple(parts),
         )
@@ -221,7 +223,13 @@ def _open_parquet(path: Path) -> Source:
                     yield batch.select(list(names))
 
     return Source(
-        name=f"file '{path}'", columns=tuple(schema.names), _open=read, n_rows=n_rows, path=path, threaded=True
+        name=f"file '{path}'",
+        columns=tuple(schema.names),
+        _open=read,
+        n_rows=n_rows,
+        types=schema,
+        path=path,
+        threaded=True,
     )
 
 

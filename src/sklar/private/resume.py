@@ -136,6 +136,7 @@ def _write(folder: Path, schema: Schema, origin: Path, counts: Counts, done: lis
             os.fsync(file.fileno())
         Path(name).replace(folder / _FILE)
     except OSError as error:
+        _sweep(folder)
         raise OutputError(
             f"the checkpoint in '{folder}' could not be written: {error.strerror or error}. Nothing was released."
         ) from None
