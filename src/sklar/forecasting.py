@@ -29,8 +29,8 @@ ONE_WAY_SHARE = 0.4
 # A count must be so many standard errors from zero to be told from noise.
 DISTINGUISHABLE = 2.0
 
-# Rough: fitted to runs of `sklar fit` on two cores, from 119 to 674 levels. Expect a factor of three either way.
-_SECONDS_START, _SECONDS_FIT, _FIT_POWER, _PAIRS_PER_SECOND = 2.5, 0.0123, 1.36, 1.0e8
+# Rough: by the releases in docs/results/speed.md, on two cores, from 194 to 4,000 levels. A factor of three either way.
+_SECONDS_START, _SECONDS_FIT, _FIT_POWER, _CELLS_PER_SECOND = 1.5, 0.0017, 1.34, 5.0e7
 _BYTES_START, _BYTES_CELL, _BYTES_LEVEL = 290e6, 120.0, 20_000.0
 
 _SHOWN_PAIRS = 8
@@ -224,7 +224,7 @@ def _rms(sd: NDArray[np.float64], weights: NDArray[Any]) -> float:
 def _resources(schema: Schema, rows: int) -> tuple[float, float]:
     """Seconds and bytes that a release may take on a small machine: rough."""
     m, d = schema.n_attributes, schema.n_levels
-    seconds = _SECONDS_START + _SECONDS_FIT * d**_FIT_POWER + rows * (m + m * m / 2) / _PAIRS_PER_SECOND
+    seconds = _SECONDS_START + _SECONDS_FIT * d**_FIT_POWER + rows * m / _CELLS_PER_SECOND
     return seconds, _BYTES_START + _BYTES_CELL * d * d + _BYTES_LEVEL * d
 
 
