@@ -21,8 +21,9 @@ demo: $(VENV)/.core ## release a generated census-like table and show what came 
 test: $(VENV)/.dev ## run the tests and the doctests (not the slow ones)
 	$(BIN)/python -m pytest -n 2 -m "not slow"
 
-slow: $(VENV)/.dev ## run the tests that take minutes
+slow: $(VENV)/.dev ## run the tests that take minutes, and the property tests on new examples
 	$(BIN)/python -m pytest -n 2 -m slow
+	HYPOTHESIS_PROFILE=new $(BIN)/python -m pytest -n 2 -m "hypothesis and not slow"
 
 spark: .venv-spark/.done ## test the engine on Spark with a cluster of its own (needs Java 17)
 	.venv-spark/bin/python -m pytest -m spark tests/private

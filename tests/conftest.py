@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import hypothesis.strategies as st
 import numpy as np
-from hypothesis import reject
+from hypothesis import reject, settings
 from numpy.typing import NDArray
 
 from sklar.errors import SchemaError
 from sklar.schema import Schema
+
+# `make test` draws the same examples every time, so that a landing never fails by chance; `make slow` draws new ones.
+settings.register_profile("same", derandomize=True)
+settings.register_profile("new", print_blob=True)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 
 ODD = (
     "",

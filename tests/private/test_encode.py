@@ -162,7 +162,7 @@ def test_a_number_equal_to_the_missing_text_is_missing_whatever_its_type() -> No
 
 @given(
     first=st.integers(-(2**62), 2**62) | st.integers(-40, 40) | st.sampled_from([-(2**63) + 1, 2**63 - 60]),
-    width=st.sampled_from([1, 2, 7]),
+    width=st.sampled_from([1, 2, 7, 2**61, 2**63 - 1, 2**63]),  # the last two: bins wider than int64 can say
     steps=st.lists(st.integers(1, 4), min_size=1, max_size=3),
     missing=st.sampled_from([None, -1, 1, 5]),
     outside=st.sampled_from(["clip", "missing"]),

@@ -281,7 +281,7 @@ def _looked_up(numbers: NDArray[np.int64] | NDArray[np.float64], attribute: Attr
     first, last = (int(edge) for edge in (attribute.edges[0], attribute.edges[-1]))
     width = math.gcd(*(int(edge) - first for edge in attribute.edges))
     steps = (last - first) // width
-    if steps > numbers.size // 4:
+    if steps > numbers.size // 4 or last - first >= 2**63:  # few enough to pay, and differences that int64 holds
         return None
     # What lies below has the code of first - 1, what lies above that of last.
     codes = _searched(np.concatenate([[first - 1], first + width * np.arange(steps), [last]]), attribute)
