@@ -79,14 +79,15 @@ def denoise_margins(estimates: Estimates) -> Margins:
     if large.any():
         block = block_of_level(schema)
         generator = np.random.Generator(np.random.SFC64(_SEED))
-        errors = np.zeros((len(PRIORS), schema.n_attributes))
-        for _ in range(_SPLITS):
-            z = sd[block] * generator.standard_normal(average.size)
-            z -= (np.add.reduceat(z, schema.offsets[:-1]) / schema.sizes)[block]
+        drawn = sd[block] * generator.standard_normal((_SPLITS, average.size))
+
+        def errors(z: NDArray[np.float64]) -> NDArray[np.float64]:
+            z = z - (np.add.reduceat(z, schema.offsets[:-1]) / schema.sizes)[block]
             held = (average - z / _GAIN) / n
             candidates = _candidates(average + _GAIN * z, sd * np.sqrt(1 + _GAIN**2), large, schema, n)
-            errors += np.add.reduceat((candidates - held) ** 2, schema.offsets[:-1], axis=1)
-        prior = np.argmin(errors, axis=0)
+            return np.add.reduceat((candidates - held) ** 2, schema.offsets[:-1], axis=1)
+
+        prior = np.argmin(np.sum(side_by_side(errors, drawn), axis=0), axis=0)
         levels = _candidates(average, sd, large, schema, n)[prior[block], np.arange(average.size)]
     else:
         levels = project(average / n, schema)

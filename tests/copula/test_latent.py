@@ -100,7 +100,7 @@ def test_strips_cover_the_square(strip: int, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(latent, "_STRIP", strip)
     found = np.random.default_rng(0).random((7, 5), dtype=np.float32)
     whole, ends = found @ found.T, [0]
-    for first, last, part in latent.predicted_strips(found):
+    for first, last, part in latent.predicted_strips(found, latent.Room(*found.shape)):
         assert np.allclose(part, whole[first:last, first:], atol=1e-6)
         assert first == ends[-1]
         ends.append(last)
@@ -118,8 +118,9 @@ def test_gradient_is_that_of_the_plain_loss(shrinkage: float, strip: int, monkey
     targets = denoise_tables(replace(estimates, pair_sd=spread + spread.T), np.diag(joint).copy())
     logits = np.random.default_rng(1).standard_normal((12, 3)).astype(np.float32)
     probabilities, found = softmaxed(logits, schema)
-    gradient = np.empty_like(probabilities)
-    through_softmax(*loss_of(targets, shrinkage).gradient(found), probabilities, schema.offsets, gradient)
+    pull, gradient = np.empty_like(found), np.empty_like(probabilities)
+    constant = loss_of(targets, shrinkage).gradient(found, pull, latent.Room(*found.shape))
+    through_softmax(pull, constant, probabilities, schema.offsets, gradient)
     for at in np.ndindex(logits.shape):
         step = np.zeros_like(logits)
         step[at] = 0.03

@@ -4,8 +4,20 @@ from dataclasses import replace
 
 import numpy as np
 
-from sklar.copula.latent import Start, cell_weights, predict_pairs
-from sklar.copula.thinning import Choice, Race, Split, fit_auto, follow, step_limit, thin, union_size
+from sklar.copula.latent import Room, Start, cell_weights, predict_pairs
+from sklar.copula.thinning import (
+    EVERY,
+    LOSS,
+    PATIENCE,
+    Choice,
+    Race,
+    Split,
+    fit_auto,
+    follow,
+    step_limit,
+    thin,
+    union_size,
+)
 from sklar.denoise import relative_precision
 from sklar.tables import above_diagonal, block_of_level
 from tests.copula.test_latent import softmaxed
@@ -50,7 +62,7 @@ def test_held_out_error_is_that_of_the_tables_cell_by_cell() -> None:
     errors = [(weights * (table - held.pairs / 1_000) ** 2).sum() for table in (predicted, alone)]
     kappa = (precision * (held.pair_sd / 1_000) ** 2)[~np.eye(4, dtype=bool)].mean()
     chance = 2 * np.sqrt(kappa * (weights * (predicted - alone) ** 2).sum()) / errors[1]
-    assert np.allclose(split.score(found), [errors[0] / errors[1], chance], rtol=1e-4)
+    assert np.allclose(split.score(found, Room(*found.shape)), [errors[0] / errors[1], chance], rtol=1e-4)
 
 
 def test_a_hopeless_candidate_is_given_up_early() -> None:
@@ -65,6 +77,18 @@ def test_a_hopeless_candidate_is_given_up_early() -> None:
     assert len(beaten) < len(alone) / 2
     assert np.array_equal(beaten, alone[: len(beaten)])
     assert np.array_equal(equal[: alone[:, 0].argmin()], alone[: alone[:, 0].argmin()])
+
+
+def test_a_model_that_overfits_is_stopped() -> None:
+    schema = schema_of(*[30] * 4)
+    estimates = noisy_estimates(schema, mixture_joint(schema, 2, 2), 20_000, 400.0)
+    weights = cell_weights(schema, relative_precision(estimates.pair_sd))
+    splits = [Split(estimates, np.random.Generator(np.random.SFC64(3)), weights)]
+    errors = follow(Race(split=0, start=Start(), shrinkage=0.0), splits, max_steps=400)[:, 0]
+    best = int(errors.argmin())
+    assert 0 < best < errors.size - 1 < best + PATIENCE // EVERY
+    lost = (errors[best:] - errors[best]) / (1 - errors[best])
+    assert lost[-1] > LOSS >= lost[:-1].max()
 
 
 def test_pure_noise_is_left_independent() -> None:

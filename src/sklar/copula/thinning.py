@@ -22,6 +22,7 @@ from sklar.copula.latent import (
     Kind,
     LatentModel,
     Loss,
+    Room,
     Start,
     cell_weights,
     fit_latent,
@@ -42,7 +43,8 @@ SPLITS = 2
 EVERY = 10
 PATIENCE = 60
 HOPE = 4.0
-# The first is tried on every split.
+# What a model may lose again of its gain over independence before it is taken to overfit.
+LOSS = 0.05
 SHRINKAGES = (0.4, 0.0)
 SDS = (1.0, 0.5)
 PREFERENCE = 0.01
@@ -132,9 +134,9 @@ class Split:
         # precision is sigma^-2 of the training half over its mean.
         self._kappa = float(np.mean(precision[off] * (held.pair_sd[off] / held.n_rows) ** 2))
         self._scale = 1.0
-        self._scale = self.score(self._margins[:, None])[0]
+        self._scale = self.score(self._margins[:, None], Room(self._margins.size, 1))[0]
 
-    def score(self, found: NDArray[np.float32]) -> tuple[float, float]:
+    def score(self, found: NDArray[np.float32], room: Room) -> tuple[float, float]:
         """Weighted squared error of the held-out tables under these components, and the sd of its gain by chance.
 
         Both relative to the error of independence. With P the predicted tables, I independence, V the held-out ones
@@ -143,7 +145,7 @@ class Split:
         """
         # Tables without any noise may be independent to the last digit.
         error, distance = float(np.finfo(np.float32).tiny), 0.0
-        for first, _, predicted in predicted_strips(found):
+        for first, _, predicted in predicted_strips(found, room):
             scale = np.float32(1 / found.shape[1])
             parts = _error(predicted, self._held, self.weights, self._margins, first, scale)
             error += parts[0]
@@ -198,8 +200,9 @@ class Race:
 def follow(race: Race, splits: Sequence[Split], *, max_steps: int, progress: Progress = SILENT) -> NDArray[np.float64]:
     """Held-out error and the sd of its gain by chance every `EVERY` steps, shape (evaluations, 2).
 
-    The first row is independence, whose error is 1. Stops when the error has not fallen for `PATIENCE` steps, or when
-    it would stay above the rival's even if it fell `HOPE` times as much again as in the last `PATIENCE` steps.
+    The first row is independence, whose error is 1. Stops when the error has not fallen for `PATIENCE` steps, when more
+    than `LOSS` of what it gained is lost again, or when it would stay above the rival's even if it fell `HOPE` times as
+    much again as in the last `PATIENCE` steps.
     """
     split = splits[race.split]
     fit = Fit(
@@ -209,12 +212,12 @@ def follow(race: Race, splits: Sequence[Split], *, max_steps: int, progress: Pro
     while (len(rows) - 1) * EVERY < max_steps:
         for _ in range(EVERY):
             fit.step()
-        rows.append(split.score(fit.contrasts))
+        rows.append(split.score(fit.contrasts, fit.room))
         progress.advance(EVERY)
         error = rows[-1][0]
         if error < best:
             best, best_at = error, len(rows)
-        elif len(rows) - best_at >= back:
+        elif len(rows) - best_at >= back or error - best > LOSS * (1 - best) > 0:
             break
         if len(rows) > 2 * back and error - HOPE * max(rows[-1 - back][0] - error, 0.0) > race.rival:
             break
@@ -230,67 +233,64 @@ def choose(
 ) -> Choice:
     """The start, shrinkage and number of steps that predict held-out tables best; no steps where independence does.
 
-    Shrinkages are compared first, then starts and parametrisations. A challenger is tried on the first split, and on
-    the others only when it does better there. A smaller start must be better by more than `PREFERENCE` of what the
-    model gains over independence: held-out two-way tables cannot see the three-way structure that it loses.
+    Shrinkages are compared first, then starts and parametrisations. Another parametrisation is tried on the first
+    split, and on the others only when it does better there. A smaller start must be better by more than `PREFERENCE` of
+    what the model gains over independence: held-out two-way tables cannot see the three-way structure that it loses.
     """
     first = Start(kind=kinds[0], components=COMPONENTS[kinds[0]])
     if estimates.schema.n_attributes < 2:
         return Choice(start=first, shrinkage=SHRINKAGES[0], steps=0, gain=0.0, tried=())
-    generator = np.random.Generator(np.random.SFC64(SEED))
     progress.stage("choose", unit="steps")
     weights = cell_weights(estimates.schema, relative_precision(estimates.pair_sd))
-    splits = [Split(estimates, generator, weights) for _ in range(SPLITS)]
-    tried: list[Trial] = []
+    seeds = np.random.SeedSequence(SEED).spawn(SPLITS)
+    splits = side_by_side(lambda seed: Split(estimates, np.random.Generator(np.random.SFC64(seed)), weights), seeds)
 
-    def run(races: Sequence[Race]) -> list[NDArray[np.float64]]:
+    def run(races: Sequence[Race]) -> dict[Race, NDArray[np.float64]]:
+        """All of them side by side, the longest first."""
+
         def one(race: Race) -> NDArray[np.float64]:
             limit = step_limit(estimates, race.start) if max_steps is None else max_steps
             return follow(race, splits, max_steps=limit, progress=progress)
 
-        return side_by_side(one, races)
+        races = sorted(races, key=lambda race: -race.start.components)
+        return dict(zip(races, side_by_side(one, races), strict=True))
 
-    def judge(race: Race, curves: Sequence[NDArray[np.float64]]) -> Trial:
-        best = [int(np.argmin(curve[:, 0])) for curve in curves]
-        errors, chance = np.mean([curve[at] for curve, at in zip(curves, best, strict=True)], axis=0)
+    def judge(found: Sequence[NDArray[np.float64]], race: Race) -> Trial:
+        best = [int(np.argmin(curve[:, 0])) for curve in found]
+        errors, chance = np.mean([curve[at] for curve, at in zip(found, best, strict=True)], axis=0)
         steps = EVERY * round(float(np.mean(best)))
         if 1 - errors <= SIGNIFICANT * chance:
             steps, errors = 0, 1.0
         return Trial(start=race.start, shrinkage=race.shrinkage, steps=steps, gain=float(1 - errors))
 
-    def challenge(
-        chosen: Trial, races: Sequence[Race], curves: Sequence[NDArray[np.float64]], by: Sequence[float]
-    ) -> Trial:
-        """What is chosen after these challengers, run on the first split already: each must be better by so much."""
-        for race, curve, needed in zip(races, curves, by, strict=True):
-            trial = judge(race, [curve])
-            if float(curve[:, 0].min()) < race.rival:
-                rest = run([replace(race, split=split, rival=np.inf) for split in range(1, SPLITS)])
-                trial = judge(race, [curve, *rest])
-                if trial.gain > (1 + needed) * chosen.gain:
-                    chosen = trial
-            tried.append(trial)
-        return chosen
+    def on_all(race: Race) -> list[Race]:
+        return [replace(race, split=split) for split in range(SPLITS)]
 
-    # The incumbent on all splits and the other shrinkages on the first, so that all of it can run side by side.
-    incumbents = [Race(split=split, start=first, shrinkage=SHRINKAGES[0]) for split in range(SPLITS)]
-    others = [Race(split=0, start=first, shrinkage=shrinkage) for shrinkage in SHRINKAGES[1:]]
-    curves = run([*incumbents, *others])
-    chosen = judge(incumbents[0], curves[:SPLITS])
-    tried.append(chosen)
-    rival = float(curves[0][:, 0].min())
-    challengers = [replace(race, rival=rival) for race in others]
-    chosen = challenge(chosen, challengers, curves[SPLITS:], [0.0] * len(others))
-    on_first = dict(zip(SHRINKAGES, [curves[0], *curves[SPLITS:]], strict=True))
-    rival = float(on_first[chosen.shrinkage][:, 0].min())
-    starts = [replace(first, sd=sd) for sd in SDS[1:]]
-    starts += [replace(first, kind=kind, components=COMPONENTS[kind]) for kind in kinds[1:]]
-    by = [PREFERENCE] * (len(SDS) - 1) + [0.0] * (len(kinds) - 1)
-    races = [
-        Race(split=0, start=start, shrinkage=chosen.shrinkage, rival=rival - needed * (1 - rival))
-        for start, needed in zip(starts, by, strict=True)
-    ]
-    chosen = challenge(chosen, races, run(races), by)
+    shrinkages = [Race(split=0, start=first, shrinkage=shrinkage) for shrinkage in SHRINKAGES]
+    curves = run([each for race in shrinkages for each in on_all(race)])
+    tried = [judge([curves[each] for each in on_all(race)], race) for race in shrinkages]
+    chosen = max(tried, key=lambda trial: trial.gain)
+    incumbent = shrinkages[tried.index(chosen)]
+
+    def against(race: Race, needed: float) -> Race:
+        """The same, given up when it will not be better than the incumbent on its split by this share of the gain."""
+        error = float(curves[replace(incumbent, split=race.split)][:, 0].min())
+        return replace(race, rival=error - needed * (1 - error))
+
+    smaller = [replace(incumbent, start=replace(first, sd=sd)) for sd in SDS[1:]]
+    others = [replace(incumbent, start=replace(first, kind=kind, components=COMPONENTS[kind])) for kind in kinds[1:]]
+    ran = {race: [against(each, PREFERENCE) for each in on_all(race)] for race in smaller}
+    ran |= {race: [against(race, 0.0)] for race in others}
+    curves |= run([each for races in ran.values() for each in races])
+    for race in others:
+        if float(curves[ran[race][0]][:, 0].min()) < ran[race][0].rival:
+            ran[race] += on_all(race)[1:]
+    curves |= run([each for race in others for each in ran[race][1:]])
+    for race, races in ran.items():
+        tried.append(judge([curves[each] for each in races], race))
+        needed = PREFERENCE if race in smaller else 0.0
+        if len(races) == SPLITS and tried[-1].gain > (1 + needed) * chosen.gain:
+            chosen = tried[-1]
     return Choice(
         start=chosen.start, shrinkage=chosen.shrinkage, steps=chosen.steps, gain=chosen.gain, tried=tuple(tried)
     )
