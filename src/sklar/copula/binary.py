@@ -12,7 +12,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,10 @@ _FLOOR = 1e-6
 # The cut point of a level that all have.
 _CERTAIN = -6.0
 _TOGETHER = 4096
+# Passes over a block that settle it on the margins.
+_ROUNDS = 5
+# The first of the words that round the counts: where no normal of any row is drawn from.
+_ROUNDING = 0xFFFFFFFF << 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -247,37 +251,46 @@ class BinarySampler:
         at = [first + present for first, present in zip(offsets[:-1], self._present, strict=True)]
         # In one thread: the same factor whatever the number of threads.
         (self._factor,) = side_by_side(lambda levels: _differences(copula.factor, levels), [at])
-        self._first = [0, *accumulate(levels.size - 1 for levels in at)]
-        self._cuts = [copula.cuts[levels] for levels in at]
-        self._slopes = _in_groups(_slopes, self._cuts)
+        sizes = np.array([levels.size for levels in at])
+        first = np.cumsum(sizes - 1) - (sizes - 1)
         self._shares = [copula.levels[levels] / copula.levels[levels].sum() for levels in at]
+        self._one, self._two, more = (np.flatnonzero(which) for which in (sizes == 1, sizes == 2, sizes > 2))
+        cuts = [copula.cuts[at[index]] for index in more]
+        self._more = list(zip(more.tolist(), first[more].tolist(), cuts, _in_groups(_slopes, cuts), strict=True))
+        # Of two levels the first wins where their difference is above that of their cut points.
+        between = np.array([-np.diff(copula.cuts[at[index]])[0] for index in self._two])
+        sd = np.maximum(np.linalg.norm(self._factor[first[self._two]], axis=1), 1e-6).astype(np.float64)
+        density = np.exp(-0.5 * (between / sd) ** 2) / (sd * np.sqrt(2 * np.pi))
+        self._between = (first[self._two], between, np.maximum(density, 1e-12))
 
     def draw(self, seed: int, block: int, rows: int) -> Codes | NDArray[np.bool_]:
         """A block of codes, shape (m, rows), or of dummies, shape (d, rows)."""
-        from sklar.copula.winners import correlated, settle
+        from sklar.copula.normals import words
+        from sklar.copula.winners import correlated, settle, settle_two
 
         drawn = correlated(self._factor, rows, block, seed, self._scratch)
         if self._copula.dummies:
             above = drawn > self._copula.cuts.astype(np.float32)[:, None]
             return np.ascontiguousarray(above.swapaxes(0, 1).reshape(len(self._copula.cuts), -1)[:, :rows])
         codes = empty_codes(self._copula.schema, rows)
+        for index in self._one.tolist():
+            codes[index] = self._present[index][0]
+        # Settling each block on the margins takes most of the sampling error out of one-way counts.
+        if self._two.size:
+            chance = np.empty(-(-self._two.size // 4) * 4, dtype=np.uint32)
+            words(chance, _ROUNDING, block, seed)
+            wanted = np.array([self._shares[index][0] * rows for index in self._two])
+            second = np.empty((self._two.size, rows), dtype=np.uint8)
+            settle_two(drawn, *self._between, wanted, chance, _ROUNDS, second)
+            codes[self._two] = second
+            for place, index in enumerate(self._two.tolist()):
+                if self._present[index][1] != 1:
+                    codes[index] = self._present[index][second[place]]
         won = np.empty(rows, dtype=np.uint16)
-        for attribute, present in enumerate(self._present):
-            if present.size == 1:
-                codes[attribute] = present[0]
-                continue
-            # Settling each block on the margins takes most of the sampling error out of one-way counts.
-            settle(
-                drawn,
-                self._first[attribute],
-                self._cuts[attribute],
-                self._shares[attribute] * rows,
-                self._slopes[attribute],
-                5,
-                won,
-                np.empty(present.size),
-            )
-            codes[attribute] = won if present[-1] == present.size - 1 else present[won]
+        for index, first, cuts, slopes in self._more:
+            settle(drawn, first, cuts, self._shares[index] * rows, slopes, _ROUNDS, won, np.empty(cuts.size))
+            present = self._present[index]
+            codes[index] = won if present[-1] == present.size - 1 else present[won]
         return codes
 
 

@@ -151,3 +151,64 @@ def settle(
             step /= 2
         if farthest < 1:
             break
+
+
+@numba.njit(
+    "void(float32[:, :, ::1], int64[::1], float64[::1], float64[::1], float64[::1], uint32[::1], int64, uint8[:, ::1])",
+    cache=True,
+    nogil=True,
+    boundscheck=False,
+)
+def settle_two(
+    drawn: NDArray[np.float32],
+    first: NDArray[np.int64],
+    cuts: NDArray[np.float64],
+    densities: NDArray[np.float64],
+    wanted: NDArray[np.float64],
+    chance: NDArray[np.uint32],
+    rounds: int,
+    won: NDArray[np.uint8],
+) -> None:
+    """The same for many attributes of two levels at once: `won`, shape (attributes, rows), has the winner of each row.
+
+    Level 0 wins where the difference in row `first` of `drawn` is above the cut point, whose density there is given; it
+    is `wanted` so often, rounded by a random word. The cut point is found by its counts alone: Newton's steps until it
+    is between two that were tried, then in proportion.
+    """
+    rows, columns = won.shape[1], drawn.shape[2]
+    for i in range(first.size):
+        # A level wanted a few times only is left to chance, as above.
+        rarer = min(wanted[i], rows - wanted[i])
+        forced, rounding = rarer / (rarer + 10.0), chance[i] * 2.0**-32
+        cut, settled, least, target = cuts[i], cuts[i], np.inf, 0.0
+        low, high, too_many, too_few = -np.inf, np.inf, 0.0, 0.0
+        for turn in range(rounds):
+            above = np.int64(0)
+            at = np.float32(cut)
+            for tile in range(drawn.shape[0]):
+                own = drawn[tile, first[i], : min(columns, rows - tile * columns)]
+                count = np.int32(0)
+                for column in range(own.size):
+                    count += np.int32(own[column] > at)
+                above += np.int64(count)
+            if turn == 0:
+                target = np.floor(above + forced * (wanted[i] - above) + rounding)
+            missed = above - target
+            if abs(missed) < least:
+                least, settled = abs(missed), cut
+            if missed > 0:
+                low, too_many = cut, missed
+            elif missed < 0:
+                high, too_few = cut, -missed
+            else:
+                break
+            if np.isfinite(high - low):
+                cut = low + (high - low) * too_many / (too_many + too_few)
+            else:
+                cut += min(max(missed / (rows * densities[i]), -1.0), 1.0)
+        at = np.float32(settled)
+        for tile in range(drawn.shape[0]):
+            own = drawn[tile, first[i], : min(columns, rows - tile * columns)]
+            out = won[i, tile * columns : tile * columns + own.size]
+            for column in range(own.size):
+                out[column] = own[column] <= at
