@@ -17,6 +17,9 @@ from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
 
+from sklar.private.count import Tally
+from sklar.private.read import batch_rows
+from sklar.schema import Schema
 from sklar.threads import side_by_side, using, workers
 
 SECONDS = 0.4
@@ -137,6 +140,28 @@ def measure(folder: Path, threads: int | None) -> dict[str, float]:
             "memory": _rate(_stream, 3 * 8 * _TRIAD),
             **disk(folder),
         }
+
+
+def counting(schema: Schema, threads: int | None) -> float:
+    """Rows a CPU second that are counted once their columns are bits and codes: one batch, again and again."""
+    rows = batch_rows(schema.n_attributes)
+    generator, tally = np.random.default_rng(0), Tally(schema)
+    tally.begin(rows)
+    for index, size in enumerate(schema.sizes.tolist()):
+        tally.put_codes(index, generator.integers(0, size, rows, dtype=np.int32))
+
+    def work(job: Callable[[], None]) -> float:
+        begin = time.thread_time()
+        job()
+        return time.thread_time() - begin
+
+    with using(threads):
+        side_by_side(work, tally.jobs())
+        stop, repeats, seconds = time.perf_counter() + SECONDS, 0, 0.0
+        while time.perf_counter() < stop or not repeats:
+            seconds += sum(side_by_side(work, tally.jobs()))
+            repeats += 1
+    return rows * repeats / seconds
 
 
 def counting_floor(rows: int, sizes: Sequence[int], rates: Mapping[str, float]) -> float:

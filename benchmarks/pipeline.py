@@ -164,6 +164,7 @@ def main(
                 run = release(given, method=method, threads=threads, work=work)
                 sizes = given.schema.sizes.tolist()
                 run["limits"] = limits.measure(work, threads)
+                run["kernel"] = run["rows"] / limits.counting(given.schema, threads)
                 run["floors"] = limits.floors(run, sizes, run["limits"])
                 run["references"] = references.measure(run["rows"], sizes)
                 keep(path, run)

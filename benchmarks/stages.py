@@ -16,6 +16,7 @@ import click
 import numpy as np
 from experiments.stopwatch import Stopwatch, peak_bytes
 
+from sklar.copula.binary import BinaryCopula
 from sklar.model import Model
 from sklar.output import write_text
 from sklar.release import fit
@@ -27,9 +28,16 @@ SEED = 1
 
 
 def multiplications(model: Model) -> int | None:
-    """Multiply-adds that a row costs where rows are drawn through a factor of a correlation matrix; else None."""
-    factor = getattr(model.copula, "factor", None)
-    return None if factor is None else int(np.count_nonzero(factor))
+    """Multiply-adds that a row costs where rows are drawn through a factor of a correlation matrix; else None.
+
+    Records need the differences between the levels of an attribute that can win: one fewer than those.
+    """
+    if not isinstance(model.copula, BinaryCopula):
+        return None
+    side = model.copula.cuts.size
+    if not model.copula.dummies:
+        side = int(np.isfinite(model.copula.cuts).sum()) - model.copula.schema.n_attributes
+    return side * (side + 1) // 2
 
 
 def timed(source: Path, schema: Schema, folder: Path, *, method: Any) -> dict[str, Any]:

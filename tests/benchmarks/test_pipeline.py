@@ -50,6 +50,7 @@ def run(method: str = "auto", **facts: Any) -> dict[str, Any]:
         "model_bytes": 10**4,
         "multiplications": None if method == "auto" else 3_000_000,
         "limits": RATES,
+        "kernel": 1.0,
         "floors": {"counting": 0.75, "multiply": None if method == "auto" else 3.0, "pass": 0.3, "disk": 1.0},
         "references": {"dummy_pairs": 1000, "counting": 6.0, "correlations": 7200.0, "repair": 9.0},
     }
@@ -121,6 +122,19 @@ def test_limits_are_measured_and_leave_nothing_behind(tmp_path: Path, monkeypatc
     assert set(found) == set(RATES)
     assert min(found.values()) > 0
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_kernels_alone_are_timed_on_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "SECONDS", 0.001)
+    entry = {"type": "boolean"}
+    rates = [
+        limits.counting(
+            Schema.from_dict({"table": {"name": "t"}, "attributes": {f"x{index}": entry for index in range(m)}}), 2
+        )
+        for m in (4, 64)
+    ]
+    # 2,016 pairs take longer than 6.
+    assert rates[0] > 3 * rates[1] > 0
 
 
 @pytest.mark.parametrize(("h", "k", "r"), [(0.3, -0.5, 0.6), (1.0, 0.2, -0.4)])
@@ -213,6 +227,7 @@ def test_a_whole_benchmark_runs_keeps_its_runs_and_writes_its_page(
     monkeypatch.setattr(pipeline, "release", release)
     monkeypatch.setattr(pipeline, "warm_up", lambda methods, work: None)
     monkeypatch.setattr(limits, "measure", lambda folder, threads: RATES)
+    monkeypatch.setattr(limits, "counting", lambda schema, threads: 1e3)
     monkeypatch.setattr(references, "measure", lambda rows, sizes: run()["references"])
     monkeypatch.setattr(growth, "ATTRIBUTES", (2, 4))
     monkeypatch.setattr(growth, "PACKED", (1, 2))
@@ -283,7 +298,7 @@ def test_tables_of_the_page() -> None:
     assert auto.count("2.00 (3.00)") == 6
     assert binary.count("2.00 (3.00)") == 7
     # Limits in CPU seconds are set beside 3 s; the disk's beside 2 s of wall time.
-    head = "| 3.00 | 0.750 | 25.0% | 10.0% |"
+    head = "| 3.00 | 1.000 | 0.750 | 75.0% | 25.0% |"
     assert f"{head} 3.00 | 3.000 | 100.0% | 10.0% | 50.0% |" in speed.limits_table(runs)
     assert f"{head} 3.00 | - | - | 10.0% | 50.0% |" in speed.limits_table(runs)
     assert "| Adult, `auto` | 1.00 | 1.00 | 2.00 | 1.00 | 1.00 | 1.00 |" in speed.rates_table(runs)

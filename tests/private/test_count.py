@@ -263,7 +263,7 @@ def test_many_rows(way: str) -> None:
 
 def test_counts_pass_32_bits() -> None:
     schema = schema_of([2, 2])
-    tally = counting._Tally(schema)
+    tally = counting.Tally(schema)
     tally._total.pairs[1, 3] = tally._total.one_way[1] = tally._total.one_way[3] = 2**40
     tally._n_rows = 2**40
     tally.begin(1)

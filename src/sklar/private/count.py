@@ -67,7 +67,7 @@ def merge(parts: Iterable[Counts], schema: Schema) -> Counts:
 
 def count_codes(codes: NDArray[np.int32], schema: Schema) -> Counts:
     """Exact counts of codes, shape (m, rows), in the thread that calls."""
-    tally = _Tally(schema)
+    tally = Tally(schema)
     for start in range(0, codes.shape[1], _ROWS_AT_ONCE):
         part = codes[:, start : start + _ROWS_AT_ONCE]
         tally.begin(part.shape[1])
@@ -80,7 +80,7 @@ def count_codes(codes: NDArray[np.int32], schema: Schema) -> Counts:
 
 def count(batches: Iterable[pa.RecordBatch], schema: Schema, *, progress: Progress = SILENT) -> Counts:
     """Exact counts of all batches, whose columns are the schema's attributes in order."""
-    tally = _Tally(schema)
+    tally = Tally(schema)
     groups = np.array_split(np.arange(schema.n_attributes), min(schema.n_attributes, _GROUPS_OF_COLUMNS))
     with crew() as together:
         for batch in ahead(batches):
@@ -139,7 +139,7 @@ class _Layout:
         return order, low, np.maximum(high, low)
 
 
-class _Tally:
+class Tally:
     """Running counts. Batch by batch: `begin`, then put every column, then do all `jobs`, each step in any order.
 
     A batch is held as bits (d, words) and as codes plus one (m, rows), each where the layout needs it. The bits of an
