@@ -99,8 +99,9 @@ def test_predicted_pairs_equal_enumeration() -> None:
 def test_strips_cover_the_square(strip: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(latent, "_STRIP", strip)
     found = np.random.default_rng(0).random((7, 5), dtype=np.float32)
+    room = latent.Room(schema_of(2, 4, 4), 5)
     whole, ends = found @ found.T, [0]
-    for first, last, part in latent.predicted_strips(found, latent.Room(*found.shape)):
+    for first, last, part in latent.predicted_strips(found, room):
         assert np.allclose(part, whole[first:last, first:], atol=1e-6)
         assert first == ends[-1]
         ends.append(last)
@@ -119,7 +120,7 @@ def test_gradient_is_that_of_the_plain_loss(shrinkage: float, strip: int, monkey
     logits = np.random.default_rng(1).standard_normal((12, 3)).astype(np.float32)
     probabilities, found = softmaxed(logits, schema)
     pull, gradient = np.empty_like(found), np.empty_like(probabilities)
-    constant = loss_of(targets, shrinkage).gradient(found, pull, latent.Room(*found.shape))
+    constant = loss_of(targets, shrinkage).gradient(found, pull, latent.Room(schema, 3))
     through_softmax(pull, constant, probabilities, schema.offsets, gradient)
     for at in np.ndindex(logits.shape):
         step = np.zeros_like(logits)
@@ -127,6 +128,25 @@ def test_gradient_is_that_of_the_plain_loss(shrinkage: float, strip: int, monkey
         up, down = (plain_loss(targets, shrinkage, softmaxed(logits + s * step, schema)[0]) for s in (1, -1))
         # `gradient` is D / 2 times the derivative.
         assert np.isclose(gradient[at], (up - down) / 0.06 * 3 / 2, atol=2e-4, rtol=2e-2)
+
+
+def test_few_large_attributes_have_the_same_gradient_by_less_work() -> None:
+    schema = schema_of(50, 1, 40, 2)
+    estimates = noisy_estimates(schema, mixture_joint(schema, 3, 0), 1_000, 20.0)
+    spread = np.random.default_rng(2).uniform(20, 60, (4, 4))
+    estimates = replace(estimates, pair_sd=spread + spread.T)
+    loss = loss_of(denoise_tables(estimates, np.diag(mixture_joint(schema, 3, 0)).copy()), 0.4)
+    found = softmaxed(np.random.default_rng(1).standard_normal((93, 6)).astype(np.float32), schema)[1]
+    plain, quick = np.empty_like(found), np.empty_like(found)
+    room = latent.Room(schema, 6)
+    assert room.squares is not None
+    constant = loss.gradient(found, quick, room)
+    room.squares = None
+    assert np.array_equal(loss.gradient(found, plain, room), constant)
+    assert np.allclose(quick, plain, rtol=1e-4, atol=1e-6 * np.abs(plain).max())
+    # Many attributes, or many components, would make it more.
+    assert latent.Room(schema_of(*[2] * 90), 6).squares is None
+    assert latent.Room(schema, 60).squares is None
 
 
 @pytest.mark.parametrize("kind", ["mixture", "factor"])

@@ -62,7 +62,7 @@ def test_held_out_error_is_that_of_the_tables_cell_by_cell() -> None:
     errors = [(weights * (table - held.pairs / 1_000) ** 2).sum() for table in (predicted, alone)]
     kappa = (precision * (held.pair_sd / 1_000) ** 2)[~np.eye(4, dtype=bool)].mean()
     chance = 2 * np.sqrt(kappa * (weights * (predicted - alone) ** 2).sum()) / errors[1]
-    assert np.allclose(split.score(found, Room(*found.shape)), [errors[0] / errors[1], chance], rtol=1e-4)
+    assert np.allclose(split.score(found, Room(schema, 6)), [errors[0] / errors[1], chance], rtol=1e-4)
 
 
 def test_a_hopeless_candidate_is_given_up_early() -> None:

@@ -10,8 +10,9 @@ logits W, fitted by the same code to the same noisy tables:
   same points.
 
 Cost of a step with c = d - m contrasts (m where all attributes are binary): the product of a (c, D) matrix with its
-transpose, and of the residual with it, 3 D c^2 operations. Memory: the target and its weights, 8 c^2 bytes, one strip
-of the residual, and about 24 D d bytes of state.
+transpose, and of the residual with it, 3 D c^2 operations; 2 D c^2 + D^2 (4 c + 2 m^2) where few attributes have
+large domains. Memory: the target and its weights, 8 c^2 bytes, one strip of the residual, and about 24 D d bytes of
+state.
 """
 
 from __future__ import annotations
@@ -111,7 +112,7 @@ class Fit:
         self.contrasts = np.empty((d - loss.schema.n_attributes, components), dtype=np.float32)
         self._gradient = np.empty_like(self.probabilities)
         self._pull = np.empty_like(self.contrasts)
-        self.room = Room(*self.contrasts.shape)
+        self.room = Room(loss.schema, components)
         self._predict()
 
     def _predict(self) -> None:
@@ -144,17 +145,27 @@ class Loss:
         self.levels = targets.levels.astype(np.float32)
         self._margins = contrast_levels(targets.levels, targets.schema)
         self._margin_weights = np.float32(MARGIN_WEIGHT) + margin_weights(targets.schema, targets.precision)
-        self._target = contrast_tables(targets.mixed(shrinkage), targets.schema)
+        self._weighted = weights * contrast_tables(targets.mixed(shrinkage), targets.schema)
         self._weights = weights
+        self._precision = targets.precision.astype(np.float32)
+        self._ends = self.schema.offsets - np.arange(self.schema.n_attributes + 1)
 
     def gradient(self, found: NDArray[np.float32], gradient: NDArray[np.float32], room: Room) -> NDArray[np.float32]:
-        """Of the loss in the contrasts of Pi, shape (d - m, D), times D / 2: a part per component, and one for all.
+        """Of the loss in the contrasts F of Pi, shape (d - m, D), times D / 2: a part per component, and one for all.
 
         The first is put into `gradient`, the second returned.
         """
+        if room.squares is None:
+            self._by_strips(found, gradient, room)
+        else:
+            self._by_attributes(found, gradient, room.rows, *room.squares)
+        return np.asarray(self._margin_weights * (found.mean(axis=1) - self._margins))
+
+    def _by_strips(self, found: NDArray[np.float32], gradient: NDArray[np.float32], room: Room) -> None:
+        """(weights (F F^T / D - target)) F, a strip of the residual at a time."""
         scale = np.float32(1 / found.shape[1])
         for first, last, residual in predicted_strips(found, room):
-            _weigh(residual, self._target, self._weights, first, scale)
+            _weigh(residual, self._weighted, self._weights, first, scale)
             beyond = residual[:, last - first :].T
             if first == 0:
                 np.matmul(residual, found, out=gradient[:last])
@@ -162,7 +173,25 @@ class Loss:
             else:
                 gradient[first:last] += np.matmul(residual, found[first:], out=room.rows[first:last])
                 gradient[last:] += np.matmul(beyond, found[first:last], out=room.rows[last:])
-        return np.asarray(self._margin_weights * (found.mean(axis=1) - self._margins))
+
+    def _by_attributes(
+        self,
+        found: NDArray[np.float32],
+        gradient: NDArray[np.float32],
+        rows: NDArray[np.float32],
+        own: NDArray[np.float32],
+        others: NDArray[np.float32],
+    ) -> None:
+        """The same, F_A (sum over B of precision_AB F_B^T F_B) / D for each attribute A, less the weighted target."""
+        np.matmul(self._weighted, found, out=gradient)
+        parts = [slice(first, last) for first, last in pairwise(self._ends)]
+        for part, square in zip(parts, own, strict=True):
+            np.matmul(found[part].T, found[part], out=square)
+        m, components = own.shape[:2]
+        np.matmul(self._precision / np.float32(components), own.reshape(m, -1), out=others.reshape(m, -1))
+        for part, square in zip(parts, others, strict=True):
+            np.matmul(found[part], square, out=rows[part])
+        np.subtract(rows, gradient, out=gradient)
 
 
 def cell_weights(schema: Schema, precision: NDArray[np.float64]) -> NDArray[np.float32]:
@@ -178,11 +207,18 @@ def margin_weights(schema: Schema, precision: NDArray[np.float64]) -> NDArray[np
 
 
 class Room:
-    """Memory that a fit uses again in every step: taking it anew costs as much as a tenth of the step."""
+    """Memory that a fit uses again in every step: taking it anew costs as much as a tenth of the step.
 
-    def __init__(self, contrasts: int, components: int) -> None:
+    `squares` are there where few attributes have large domains: then products of D x D matrices, one for each
+    attribute, take less work than the residual of all pairs of contrasts.
+    """
+
+    def __init__(self, schema: Schema, components: int) -> None:
+        m, contrasts = schema.n_attributes, schema.n_levels - schema.n_attributes
         self.strip = np.empty(min(_STRIP, contrasts) * contrasts, dtype=np.float32)
         self.rows = np.empty((contrasts, components), dtype=np.float32)
+        pays = components * (4 * contrasts + 2 * m**2) < contrasts**2
+        self.squares = np.empty((2, m, components, components), dtype=np.float32) if pays else None
 
 
 def predicted_strips(found: NDArray[np.float32], room: Room) -> Iterator[tuple[int, int, NDArray[np.float32]]]:
@@ -259,16 +295,16 @@ def softmax(
 )
 def _weigh(
     strip: NDArray[np.float32],
-    target: NDArray[np.float32],
+    weighted: NDArray[np.float32],
     weights: NDArray[np.float32],
     first: int,
     scale: np.float32,
 ) -> None:
-    """A strip of predictions to weighted residuals, in place."""
+    """A strip of predictions to weighted residuals, in place. The target comes weighted."""
     for i in range(strip.shape[0]):
-        wanted, weight = target[first + i, first:], weights[first + i, first:]
+        wanted, weight = weighted[first + i, first:], weights[first + i, first:]
         for j in range(strip.shape[1]):
-            strip[i, j] = weight[j] * (scale * strip[i, j] - wanted[j])
+            strip[i, j] = weight[j] * (scale * strip[i, j]) - wanted[j]
 
 
 @numba.njit(

@@ -134,7 +134,7 @@ class Split:
         # precision is sigma^-2 of the training half over its mean.
         self._kappa = float(np.mean(precision[off] * (held.pair_sd[off] / held.n_rows) ** 2))
         self._scale = 1.0
-        self._scale = self.score(self._margins[:, None], Room(self._margins.size, 1))[0]
+        self._scale = self.score(self._margins[:, None], Room(schema, 1))[0]
 
     def score(self, found: NDArray[np.float32], room: Room) -> tuple[float, float]:
         """Weighted squared error of the held-out tables under these components, and the sd of its gain by chance.
