@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, BinaryIO
+from typing import BinaryIO, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -20,15 +20,19 @@ from sklar.thrift import BINARY, I32, I64, LIST, STRUCT, Sequenced, Struct, read
 _MAGIC = b"PAR1"
 # Numbers of the format: a type, two encodings, a compression, a kind of page.
 _BOOLEAN, _PLAIN, _RLE, _SNAPPY, _DATA_PAGE = 0, 0, 3, 1, 0
+# Fields of a column's metadata: where its data, index and dictionary pages begin.
+_PLACES = (9, 10, 11)
 # What one thread encodes at once: many enough that a piece is worth its while, few enough that many of them fit.
 _COLUMNS = 64
+
+_Content: TypeAlias = tuple[bytes | memoryview, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class _Chunk:
-    """A column of a row group: its size with its page headers, before and after compression, and its footer entry.
+    """A column of a row group: its size, before and after compression, with page headers, and its footer entry.
 
-    The entry is Arrow's metadata, or ours up to the one number that is not known before the chunk has its place.
+    The entry is Arrow's, with places counted from the chunk's first byte, or ours up to the place, which comes last.
     """
 
     plain: int
@@ -38,6 +42,9 @@ class _Chunk:
 
 @dataclass(frozen=True, slots=True)
 class _Encoded:
+    """Neighboring columns of a row group."""
+
+    rows: int
     data: bytes
     chunks: list[_Chunk]
 
@@ -45,53 +52,39 @@ class _Encoded:
 def write_groups(
     file: BinaryIO, schema: pa.Schema, groups: Iterable[pa.Table], *, dictionaries: Collection[str], store_schema: bool
 ) -> None:
-    """Write tables as the row groups of a file, each as it comes; no column may be nested.
+    """Write tables as the row groups of a file, each as it comes. None may be empty, and no column nested.
 
     `dictionaries` names the columns in which repetitions are looked for. `store_schema` keeps Arrow's own types for
     readers that know them. The bytes do not depend on the number of threads.
     """
-    pieces = [
-        _Piece(schema, range(first, min(first + _COLUMNS, len(schema))), dictionaries)
-        for first in range(0, len(schema), _COLUMNS)
-    ]
-
-    def work() -> Iterator[tuple[_Piece, pa.Table]]:
-        for group in groups:
-            for piece in pieces:
-                yield piece, group
-
-    footer = _footer(_in_memory(schema, None, dictionaries, store_schema=store_schema))
+    pieces = [_Piece(schema, first, dictionaries) for first in range(0, len(schema), _COLUMNS)]
+    work = ((piece, group) for group in groups for piece in pieces)
+    footer = _footer(_by_arrow(schema, None, dictionaries, store_schema=store_schema))
     file.write(_MAGIC)
     at, rows = len(_MAGIC), 0
     described: list[bytes] = []
-    entries: list[bytes] = []
-    begin, plain = at, 0
-    for piece, count, encoded in in_order(lambda item: (item[0], item[1].num_rows, item[0].encode(item[1])), work()):
+    chunks: list[_Chunk] = []
+    for encoded in in_order(lambda item: item[0].encode(item[1]), work):
         file.write(encoded.data)
-        for chunk in encoded.chunks:
-            entries.append(_placed(chunk, at))
-            at += chunk.size
-            plain += chunk.plain
-        if piece is pieces[-1]:
-            described.append(_described(entries, count, begin, at - begin, plain))
-            rows += count
-            entries, begin, plain = [], at, 0
-    footer[3] = (I64, rows)
-    footer[4] = (LIST, Sequenced(STRUCT, described))
-    end = write_struct(footer)
+        chunks += encoded.chunks
+        if len(chunks) == len(schema):
+            described.append(_described(chunks, encoded.rows, at))
+            at += sum(chunk.size for chunk in chunks)
+            rows += encoded.rows
+            chunks = []
+    end = write_struct({**footer, 3: (I64, rows), 4: (LIST, Sequenced(STRUCT, described))})
     file.write(end + len(end).to_bytes(4, "little") + _MAGIC)
 
 
 class _Piece:
-    """Neighboring columns, which are encoded together."""
+    """Neighboring columns, from the one with this number on, that are encoded together."""
 
-    def __init__(self, schema: pa.Schema, where: range, dictionaries: Collection[str]) -> None:
-        self._where = where
+    def __init__(self, schema: pa.Schema, first: int, dictionaries: Collection[str]) -> None:
+        self._columns = range(first, min(first + _COLUMNS, len(schema)))
         self._dictionaries = dictionaries
-        self._optional = [schema.field(index).nullable for index in where]
-        # The part of a boolean's footer entry that is the same in every row group; two structs are left open.
-        self._heads = [
-            _chunk_entry(
+        # What is the same in every row group of a boolean's footer entry; its two structs go on.
+        self._heads = {
+            index: _entry(
                 {
                     1: (I32, _BOOLEAN),
                     2: (LIST, Sequenced(I32, [_RLE, _PLAIN])),
@@ -99,33 +92,31 @@ class _Piece:
                     4: (I32, _SNAPPY),
                 }
             )[:-2]
-            for index in where
-        ]
+            for index in self._columns
+            if pa.types.is_boolean(schema.field(index).type)
+        }
 
     def encode(self, group: pa.Table) -> _Encoded:
         """The chunks of these columns, in their order."""
+        packed = [index for index in self._columns if index in self._heads and not group.column(index).null_count]
+        others = sorted(set(self._columns) - set(packed))
+        encoded = dict(zip(packed, self._own(group, packed), strict=True))
+        if others:
+            encoded |= zip(others, _theirs(group.select(others), self._dictionaries), strict=True)
+        parts = [encoded[index] for index in self._columns]
+        data = b"".join(piece for _, content in parts for piece in content)
+        return _Encoded(group.num_rows, data, [chunk for chunk, _ in parts])
+
+    def _own(self, group: pa.Table, packed: list[int]) -> Iterator[tuple[_Chunk, _Content]]:
         rows = group.num_rows
-        columns = [group.column(index) for index in self._where]
-        packed = [pa.types.is_boolean(column.type) and not column.null_count for column in columns]
-        others = [index for index, own in zip(self._where, packed, strict=True) if not own]
-        bits = iter(group.select([index for index in self._where if index not in others]).combine_chunks().columns)
-        theirs = iter(_by_arrow(group.select(others), self._dictionaries) if others else ())
         pages = {optional: _Pages(rows, optional=optional) for optional in (True, False)}
-        data: list[Any] = []
-        chunks = []
-        for own, optional, head in zip(packed, self._optional, self._heads, strict=True):
-            if own:
-                (array,) = next(bits).chunks
-                header, body = pages[optional].page(array)
-                plain, size = len(header) + pages[optional].size, len(header) + len(body)
-                data += (header, body)
-                entry = head + b"\x16%b\x16%b\x16%b\x26" % (_zigzag(rows), _zigzag(plain), _zigzag(size))
-                chunks.append(_Chunk(plain, size, entry))
-            else:
-                chunk, content = next(theirs)
-                data.append(content)
-                chunks.append(chunk)
-        return _Encoded(b"".join(data), chunks)
+        for index, column in zip(packed, group.select(packed).combine_chunks().columns, strict=True):
+            own = pages[group.schema.field(index).nullable]
+            header, body = own.page(column.chunk(0))
+            plain, size = len(header) + own.size, len(header) + len(body)
+            # Fields 5 to 7, 64-bit integers all, and the head of field 9.
+            sizes = b"\x16%b\x16%b\x16%b\x26" % (_zigzag(rows), _zigzag(plain), _zigzag(size))
+            yield _Chunk(plain, size, self._heads[index] + sizes), (header, body)
 
 
 class _Pages:
@@ -160,24 +151,19 @@ def _packed(column: pa.BooleanArray) -> bytes:
     return bytes(held)
 
 
-def _by_arrow(table: pa.Table, dictionaries: Collection[str]) -> Iterator[tuple[_Chunk, memoryview]]:
-    """What Arrow makes of all columns of a table: each with its bytes."""
-    data = _in_memory(table.schema, table, dictionaries, store_schema=False)
+def _theirs(table: pa.Table, dictionaries: Collection[str]) -> Iterator[tuple[_Chunk, _Content]]:
+    """What Arrow makes of all columns of a table."""
+    data = _by_arrow(table.schema, table, dictionaries, store_schema=False)
     (group,) = _footer(data)[4][1].values
     for column in group[1][1].values:
-        entry: Struct = column[3][1]
-        begin = min(value for number, (_, value) in entry.items() if number in (9, 11))
+        # Filters, were there any, are not kept.
+        entry: Struct = {number: field for number, field in column[3][1].items() if number not in (14, 15)}
+        begin = min(entry[number][1] for number in _PLACES if number in entry)
         size = entry[7][1]
-        # Places in the file are from here on counted from the chunk's first byte. Filters and indices are not kept.
-        moved = {
-            number: (kind, value - begin if number in (9, 11) else value)
-            for number, (kind, value) in entry.items()
-            if number not in (10, 14, 15)
-        }
-        yield _Chunk(entry[6][1], size, moved), data[begin : begin + size]
+        yield _Chunk(entry[6][1], size, _moved(entry, -begin)), (data[begin : begin + size],)
 
 
-def _in_memory(
+def _by_arrow(
     schema: pa.Schema, table: pa.Table | None, dictionaries: Collection[str], *, store_schema: bool
 ) -> memoryview:
     """A file of one row group, or of none, as Arrow writes it."""
@@ -202,29 +188,34 @@ def _footer(data: memoryview) -> Struct:
     return read_struct(data[-8 - size : -8])[0]
 
 
-def _placed(chunk: _Chunk, at: int) -> bytes:
-    """The footer entry of a chunk that begins at this byte of the file."""
-    if isinstance(chunk.entry, bytes):
-        return chunk.entry + _zigzag(at) + b"\x00\x00"
-    return _chunk_entry({**chunk.entry, **{n: (I64, chunk.entry[n][1] + at) for n in (9, 11) if n in chunk.entry}})
+def _described(chunks: list[_Chunk], rows: int, begin: int) -> bytes:
+    """The footer's description of a row group whose chunks lie one behind the other from this byte of the file on."""
+    at = begin
+    entries = []
+    for chunk in chunks:
+        if isinstance(chunk.entry, bytes):
+            entries.append(chunk.entry + _zigzag(at) + b"\x00\x00")
+        else:
+            entries.append(_entry(_moved(chunk.entry, at)))
+        at += chunk.size
+    return write_struct(
+        {
+            1: (LIST, Sequenced(STRUCT, entries)),
+            2: (I64, sum(chunk.plain for chunk in chunks)),
+            3: (I64, rows),
+            5: (I64, begin),
+            6: (I64, at - begin),
+        }
+    )
 
 
-def _chunk_entry(metadata: Struct) -> bytes:
+def _entry(metadata: Struct) -> bytes:
     # The first number was once the place of a copy of the metadata; there is none.
     return write_struct({2: (I64, 0), 3: (STRUCT, metadata)})
 
 
-def _described(entries: list[bytes], rows: int, begin: int, size: int, plain: int) -> bytes:
-    """The footer's description of a row group."""
-    return write_struct(
-        {
-            1: (LIST, Sequenced(STRUCT, entries)),
-            2: (I64, plain),
-            3: (I64, rows),
-            5: (I64, begin),
-            6: (I64, size),
-        }
-    )
+def _moved(metadata: Struct, by: int) -> Struct:
+    return metadata | {number: (I64, metadata[number][1] + by) for number in _PLACES if number in metadata}
 
 
 def _zigzag(number: int) -> bytes:
