@@ -22,8 +22,8 @@ _MAGIC = b"PAR1"
 _BOOLEAN, _PLAIN, _RLE, _SNAPPY, _DATA_PAGE = 0, 0, 3, 1, 0
 # Fields of a column's metadata: where its data, index and dictionary pages begin.
 _PLACES = (9, 10, 11)
-# What one thread encodes at once: many enough that a piece is worth its while, few enough that many of them fit.
-_COLUMNS = 64
+# What one thread encodes at once: enough to be worth its while, few enough that every thread has some in memory.
+_COLUMNS = 16
 
 _Content: TypeAlias = tuple[bytes | memoryview, ...]
 
@@ -52,10 +52,11 @@ class _Encoded:
 def write_groups(
     file: BinaryIO, schema: pa.Schema, groups: Iterable[pa.Table], *, dictionaries: Collection[str], store_schema: bool
 ) -> None:
-    """Write tables as the row groups of a file, each as it comes. None may be empty, and no column nested.
+    """Write tables as the row groups of a file, each as it comes.
 
-    `dictionaries` names the columns in which repetitions are looked for. `store_schema` keeps Arrow's own types for
-    readers that know them. The bytes do not depend on the number of threads.
+    None may be empty or have more than 2**20 rows, which Arrow would cut, and no column may be nested. `dictionaries`
+    names the columns in which repetitions are looked for. `store_schema` keeps Arrow's own types for readers that know
+    them. The bytes do not depend on the number of threads.
     """
     pieces = [_Piece(schema, first, dictionaries) for first in range(0, len(schema), _COLUMNS)]
     work = ((piece, group) for group in groups for piece in pieces)
@@ -123,11 +124,10 @@ class _Pages:
     """Pages of so many booleans without nulls, one for each column."""
 
     def __init__(self, rows: int, *, optional: bool) -> None:
-        self._rows = rows
         self._codec = pa.Codec("snappy")
         # One run of "not null".
-        levels = varint(rows << 1) + b"\x01" if optional else b""
-        self._levels = len(levels).to_bytes(4, "little") + levels if optional else b""
+        run = varint(rows << 1) + b"\x01"
+        self._levels = len(run).to_bytes(4, "little") + run if optional else b""
         self.size = len(self._levels) + (rows + 7) // 8
         # Fields are numbered from the one before: what follows the third is written as if it followed none.
         values = {1: (I32, rows), 2: (I32, _PLAIN), 3: (I32, _RLE), 4: (I32, _RLE)}
