@@ -112,6 +112,21 @@ def test_parquet_keeps_types_nulls_and_all_batches(tmp_path: Path) -> None:
     assert pq.read_metadata(path).num_row_groups == 2
 
 
+def test_row_groups_have_one_size_whatever_the_batches(tmp_path: Path) -> None:
+    path = tmp_path / "out.parquet"
+    whole = pa.record_batch({"x": np.arange(300_000), "even": np.arange(300_000) % 2 == 0})
+    found = []
+    for sizes in ([300_000], [0, 5, 262_139, 0, 37_856], [131_072, 131_072, 37_856]):
+        begins = np.cumsum([0, *sizes])
+        batches = [whole.slice(int(begin), size) for begin, size in zip(begins, sizes, strict=False)]
+        write_batches(path, whole.schema, batches, None)
+        groups = [pq.read_metadata(path).row_group(index).num_rows for index in range(3)]
+        assert groups == [131_072, 131_072, 37_856]
+        assert pq.read_table(path).equals(pa.Table.from_batches([whole]))
+        found.append(path.read_bytes())
+    assert found[0] == found[1] == found[2]
+
+
 def test_parquet_looks_for_repetitions_only_where_there_are_some(tmp_path: Path) -> None:
     schema = Schema.from_toml(
         """

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from threadpoolctl import threadpool_info
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from sklar.errors import SklarError
 from sklar.threads import ahead, crew, in_order, merged, side_by_side, using, workers
@@ -44,11 +44,32 @@ def test_as_many_work_at_once_as_were_asked_for_and_results_keep_their_order(run
         assert list(run(work, range(9))) == list(range(9))  # type: ignore[operator]
 
 
-def test_matrix_products_stay_in_their_thread() -> None:
-    def limits(_item: int) -> list[int]:
-        return [library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"]
+def limits() -> set[int]:
+    return {library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"}
 
-    assert all(count == 1 for counts in side_by_side(limits, [0]) for count in counts)
+
+def test_matrix_products_stay_in_their_thread() -> None:
+    assert side_by_side(lambda _item: limits(), [0]) == [{1}]
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 0, 2)])
+def test_matrix_products_stay_until_the_last_stream_ends(order: tuple[int, ...]) -> None:
+    with threadpool_limits(2, user_api="blas"):
+        streams = [in_order(abs, range(100)) for _ in order]
+        assert [next(stream) for stream in streams] == [0, 0, 0]
+        for index in order:
+            assert limits() == {1}
+            assert side_by_side(abs, [-1]) == [1]
+            assert limits() == {1}
+            streams[index].close()  # type: ignore[attr-defined]
+        assert limits() == {2}
+
+
+def test_what_others_set_between_streams_is_kept() -> None:
+    for count in (2, 1, 2):
+        with threadpool_limits(count, user_api="blas"):
+            assert list(in_order(abs, [-1])) == [1]
+            assert limits() == {count}
 
 
 def test_a_stream_takes_few_items_ahead_and_stops_with_its_reader() -> None:

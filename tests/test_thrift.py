@@ -91,5 +91,14 @@ def test_the_footer_of_another_writer_is_the_same_when_written_again() -> None:
     assert write_struct(fields) == footer
 
 
+@given(fields=STRUCTS)
+@settings(deadline=None)
+def test_a_struct_inside_another_may_be_given_as_its_bytes(fields: Struct) -> None:
+    given_as = [
+        write_struct({1: (STRUCT, own), 2: (LIST, Sequenced(STRUCT, [own]))}) for own in (fields, write_struct(fields))
+    ]
+    assert given_as[0] == given_as[1]
+
+
 def test_numbers_take_the_bytes_that_the_protocol_says() -> None:
     assert [varint(number).hex() for number in (0, 127, 128, 2**64 - 1)] == ["00", "7f", "8001", "ff" * 9 + "01"]

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pyarrow import csv
 
 from sklar.errors import OutputError
+from sklar.parquet import write_groups
 from sklar.schema import Schema
 from sklar.threads import in_order
 
@@ -85,34 +86,39 @@ def write_batches(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatc
 
 
 def _write_parquet(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch], described: Schema | None) -> None:
-    import pyarrow.parquet as pq
-
     # Numbers spread over wide bins hardly repeat: looking for repetitions takes longer than writing them.
     wide = {
         attribute.name
         for attribute in (() if described is None else described.attributes)
         if attribute.kind == "real" or (attribute.edges and attribute.edges[-1] - attribute.edges[0] > _ROW_GROUP // 8)
     }
-    writer = pq.ParquetWriter(
-        path,
-        schema,
-        use_dictionary=[name for name in schema.names if name not in wide] if wide else True,
-        # Rows are in random order: no reader could skip any by the least and the largest value.
-        write_statistics=False,
-        # Text that is held as a dictionary (a category has other indices) is still text to a reader.
-        store_schema=not any(pa.types.is_dictionary(kind) and kind.index_type == HELD for kind in schema.types),
-    )
-    with writer:
-        waiting: list[pa.RecordBatch] = []
-        rows = 0
-        for batch in batches:
-            waiting.append(batch)
-            rows += batch.num_rows
-            if rows >= _ROW_GROUP:
-                writer.write_table(pa.Table.from_batches(waiting, schema))
-                waiting, rows = [], 0
-        if waiting:
-            writer.write_table(pa.Table.from_batches(waiting, schema))
+    with path.open("wb") as file:
+        write_groups(
+            file,
+            schema,
+            _row_groups(schema, batches),
+            dictionaries=set(schema.names) - wide,
+            # Text that is held as a dictionary (a category has other indices) is still text to a reader.
+            store_schema=not any(pa.types.is_dictionary(kind) and kind.index_type == HELD for kind in schema.types),
+        )
+
+
+def _row_groups(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """Batches gathered, or cut, into row groups."""
+    waiting: list[pa.RecordBatch] = []
+    rows = 0
+    for batch in batches:
+        left = batch
+        while rows + left.num_rows >= _ROW_GROUP:
+            waiting.append(left.slice(0, _ROW_GROUP - rows))
+            left = left.slice(_ROW_GROUP - rows)
+            yield pa.Table.from_batches(waiting, schema)
+            waiting, rows = [], 0
+        if left.num_rows:
+            waiting.append(left)
+            rows += left.num_rows
+    if waiting:
+        yield pa.Table.from_batches(waiting, schema)
 
 
 def _write_csv(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch], described: Schema | None) -> None:

@@ -11,10 +11,11 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from threading import RLock
 from typing import Protocol, TypeVar, cast
 
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 from sklar.errors import SklarError
 
@@ -22,6 +23,10 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 _chosen: int | None = None
+# One that its holder may take again: garbage is collected at any moment, and with it a stream that nobody ended.
+_lock = RLock()
+_inside = 0
+_limits = ExitStack()
 
 
 def workers() -> int:
@@ -72,6 +77,28 @@ class Together(Protocol):
 
 
 @contextmanager
+def undivided() -> Iterator[None]:
+    """Matrix products stay in the thread that asks for them, in the whole process, until the last leaves its block.
+
+    Streams end in any order: the first to end must not free those that still work, nor the last keep what it found.
+    """
+    global _inside
+    with _lock:
+        _inside += 1
+        libraries = ThreadpoolController().select(user_api="blas")
+        # Those inside have limited all, but for a library that was loaded since.
+        if any(library["num_threads"] > 1 for library in libraries.info()):
+            _limits.enter_context(libraries.limit(limits=1))
+    try:
+        yield
+    finally:
+        with _lock:
+            _inside -= 1
+            if not _inside:
+                _limits.close()
+
+
+@contextmanager
 def crew() -> Iterator[Together]:
     """The same for work that comes again and again: threads that stay until the block ends.
 
@@ -79,7 +106,7 @@ def crew() -> Iterator[Together]:
     ...     together(abs, [-1, 2]), together(abs, [-3])
     ([1, 2], [3])
     """
-    with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(workers()) as pool:
+    with undivided(), ThreadPoolExecutor(workers()) as pool:
         yield lambda work, items: list(pool.map(work, items))
 
 
@@ -137,7 +164,7 @@ def in_order(work: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
     [1, 2, 3]
     """
     count = workers()
-    with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(count) as pool:
+    with undivided(), ThreadPoolExecutor(count) as pool:
         waiting: deque[Future[R]] = deque()
         try:
             for item in items:

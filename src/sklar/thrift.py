@@ -2,6 +2,7 @@
 
 A struct is a dictionary from field numbers to (type, value), whatever the fields mean, so that what is read and written
 again is the same to the last field. Values are ints, bools, floats, bytes, structs and `Sequenced` lists of one type.
+Where a struct is to be written, its bytes will do.
 """
 
 from __future__ import annotations
@@ -162,6 +163,8 @@ def _put_value(out: bytearray, kind: int, value: Any) -> None:
         _put_varint(out, value << 1 if value >= 0 else (-value << 1) - 1)
     elif kind == BINARY:
         _put_varint(out, len(value))
+        out += value
+    elif kind == STRUCT and isinstance(value, bytes):
         out += value
     elif kind == STRUCT:
         _put_struct(out, value)

@@ -16,13 +16,12 @@ from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
 from sklar.copula.blocks import Codes, blocks, empty_codes
 from sklar.margins import Probabilities
 from sklar.schema import Schema
 from sklar.tables import block_of_level
-from sklar.threads import in_order, side_by_side
+from sklar.threads import in_order, side_by_side, undivided
 
 _CALIBRATION_ROWS = 1 << 16
 _CALIBRATION_SEED = 20_200_619
@@ -86,7 +85,7 @@ def fit_binary(probabilities: Probabilities, *, dummies: bool, weighted: bool) -
     rarity = levels.copy()
     rarity[mirrors - 1] = np.minimum(levels[mirrors - 1], levels[mirrors])
     # Threads of a decomposition wait for each other: on a busy machine they take many times as long as one.
-    with threadpool_limits(1, user_api="blas"):
+    with undivided():
         repair = nearest(raw, floor=_FLOOR, weights=np.sqrt(np.maximum(rarity[own], 1e-6)) if weighted else None)
         triangle = np.linalg.cholesky(repair.correlation).astype(np.float32)
     factor = np.zeros((levels.size, levels.size), dtype=np.float32)
