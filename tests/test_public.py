@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import subprocess
 import sys
 import tomllib
 import zipfile
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from pyarrow import csv
 
 import sklar
 
@@ -62,10 +66,30 @@ def test_importing_waits_for_nothing_heavy(statement: str) -> None:
     assert not loaded_by(statement) & heavy
 
 
-def test_a_release_loads_neither_scipy_stats_nor_pyarrow_dataset() -> None:
+@pytest.mark.parametrize("method", ["auto", "binary"])
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_a_release_loads_nothing_heavy_that_it_can_do_without(tmp_path: Path, method: str, suffix: str) -> None:
+    columns = {
+        "seen": pa.array([True, False, None] * 40),
+        "age": pa.array([3, 40, None] * 40),
+        "place": pa.array(["north", "south", None] * 40),
+        "day": pa.array([dt.date(2020, 1, 2), None, dt.date(2021, 3, 4)] * 40),
+    }
+    table, source, target = pa.table(columns), tmp_path / f"in{suffix}", tmp_path / f"out{suffix}"
+    if suffix == ".csv":
+        csv.write_csv(table, source)
+    else:
+        pq.write_table(table, source)
+    text = """
+        attributes.seen = {type = "boolean", missing = "-"}
+        attributes.age = {type = "integer", edges = [0, 18, 65], missing = "-"}
+        attributes.place = {type = "categorical", values = ["north", "south"], missing = "-"}
+        attributes.day = {type = "date", edges = ["2020-01-01", "2021-01-01", "2022-01-01"], missing = "-"}
+    """
     statement = (
-        "import pyarrow as pa, sklar\n"
-        "schema = sklar.Schema.from_toml('[attributes.x]\\ntype = \"boolean\"')\n"
-        "sklar.fit(pa.table({'x': [True, False]}), schema, epsilon=1.0).sample(2)"
+        f"import sklar\nmodel = sklar.fit({str(source)!r}, sklar.Schema.from_toml({text!r}), epsilon=1.0, "
+        f"method={method!r})\nmodel.save({str(tmp_path / 'm.sklar')!r})\nmodel.write({str(target)!r})"
     )
-    assert not loaded_by(statement) & {"scipy.stats", "pyarrow.dataset", "matplotlib", "sklearn", "pyspark"}
+    unneeded = {"pandas", "polars", "scipy.stats", "scipy.optimize", "pyarrow.dataset", "matplotlib", "sklearn", "rich"}
+    assert not loaded_by(statement) & (unneeded | {"pyspark"})
+    assert target.exists()

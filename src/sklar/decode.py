@@ -11,9 +11,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from sklar.arrays import array, strings, validity
 from sklar.columns import TICKS, Output, arrow_type, parse_output, plain_output, units
 from sklar.schema import Attribute, Schema
 
@@ -103,14 +103,16 @@ class Decoder:
 
 def decode_dummies(dummies: NDArray[np.bool_], schema: Schema) -> pa.RecordBatch:
     """A batch of 0/1 columns from dummies of shape (d, rows)."""
-    return pa.record_batch([pa.array(row.view(np.uint8)) for row in dummies], schema=dummy_schema(schema))
+    return pa.record_batch([array(row.view(np.uint8)) for row in dummies], schema=dummy_schema(schema))
 
 
 def _values(attribute: Attribute) -> pa.Array:
     """The released values of a categorical attribute, in order: those listed, then 'other'. All, drawn or not."""
     plain, kind = _plain_type(attribute), column_type(attribute)
-    values = [str(value) if plain == pa.string() else value for value in attribute.values]
-    listed = pa.array(values + ["other"] * attribute.other, type=plain)
+    if plain == pa.string():
+        listed = strings([str(value) for value in attribute.values] + ["other"] * attribute.other)
+    else:
+        listed = array(np.array(attribute.values, dtype=np.int64))
     return listed if pa.types.is_dictionary(kind) else listed.cast(kind)
 
 
@@ -118,8 +120,8 @@ def _indices(codes: Codes, attribute: Attribute) -> pa.Array:
     """Where each code's value stands among `_values`; null where it is missing, which stands before 'other'."""
     missing = attribute.missing_code
     if missing is None:
-        return pa.array(codes.astype(np.uint16, copy=False))
-    return pa.array((codes - (codes > missing)).astype(np.uint16), mask=codes == missing)
+        return array(codes.astype(np.uint16, copy=False))
+    return array((codes - (codes > missing)).astype(np.uint16), codes == missing)
 
 
 def _categories(codes: Codes, attribute: Attribute, values: pa.Array, kind: pa.DataType) -> pa.Array:
@@ -137,7 +139,7 @@ def decode_column(codes: Codes, attribute: Attribute, generator: np.random.Gener
         return _categories(codes, attribute, _values(attribute), kind)
     missing = None if attribute.missing_code is None else codes == attribute.missing_code
     if attribute.kind == "boolean":
-        return pa.array(codes == 1, mask=missing).cast(kind)
+        return array(codes == 1, missing).cast(kind)
     edges = np.asarray(attribute.edges)
     # Codes may be bytes: one more than the last would not fit.
     inside = codes if missing is None else np.where(missing, 0, codes)
@@ -160,9 +162,9 @@ def decode_column(codes: Codes, attribute: Attribute, generator: np.random.Gener
         drawn = generator.integers(low // tick, high // tick) * tick
     else:
         drawn = generator.integers(low, high)
-    values = pa.array(drawn.astype(np.int32) if attribute.kind == "date" else drawn, mask=missing)
+    values = array(drawn.astype(np.int32) if attribute.kind == "date" else drawn, missing)
     if output is not None and output.name == "timestamp":
-        moments = pa.array(drawn * (_DAY if attribute.kind == "date" else 1), mask=missing)
+        moments = array(drawn * (_DAY if attribute.kind == "date" else 1), missing)
         # By way of a zone: a number is a moment in UTC, whatever the zone it is shown in.
         return moments.cast(pa.timestamp("us", output.zone)).cast(kind)
     plain = _plain_type(attribute)
@@ -174,8 +176,7 @@ def decode_column(codes: Codes, attribute: Attribute, generator: np.random.Gener
 def _decimals(counted: NDArray[np.int64], missing: NDArray[np.bool_] | None, kind: pa.DataType) -> pa.Array:
     """Decimals of whole units, without rounding: Arrow holds them as 128-bit numbers of units."""
     wide = np.stack([counted, counted >> 63], axis=1)
-    whole = pa.Array.from_buffers(kind, counted.size, [None, pa.py_buffer(np.ascontiguousarray(wide))])
-    return whole if missing is None else pc.if_else(pa.array(missing), pa.scalar(None, kind), whole)
+    return pa.Array.from_buffers(kind, counted.size, [validity(missing), pa.py_buffer(wide)])
 
 
 def _single(drawn: NDArray[np.float64], low: NDArray[np.float64], high: NDArray[np.float64]) -> NDArray[np.float32]:

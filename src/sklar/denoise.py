@@ -27,7 +27,7 @@ Prior = Literal["none", "shared", "own"]
 PRIORS: tuple[Prior, ...] = get_args(Prior)
 
 # Cells of the tables that are worked on together.
-_CELLS = 1_000_000
+_CELLS = 250_000
 _DYKSTRA_ROUNDS = 30
 _FITTING_SWEEPS = 5
 _GRID = 120
@@ -214,28 +214,29 @@ def interactions(estimates: Estimates, levels: NDArray[np.float64]) -> NDArray[n
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Group:
-    """Two-way tables of one shape: their numbers, their attributes, and where these begin."""
+    """Two-way tables of one shape: their numbers, their attributes, and the sizes and offsets of all attributes."""
 
     members: NDArray[np.int64]
     first: NDArray[np.int64]
     second: NDArray[np.int64]
-    schema: Schema
+    sizes: NDArray[np.int64]
+    offsets: NDArray[np.int64]
 
     @property
     def rows(self) -> NDArray[np.int64]:
         """The rows of their cells, shape (tables, rows, 1)."""
-        size = self.schema.sizes[self.first[0]]
-        return self.schema.offsets[self.first][:, None, None] + np.arange(size)[None, :, None]
+        size = self.sizes[self.first[0]]
+        return self.offsets[self.first][:, None, None] + np.arange(size)[None, :, None]
 
     @property
     def columns(self) -> NDArray[np.int64]:
         """The columns of their cells, shape (tables, 1, columns)."""
-        size = self.schema.sizes[self.second[0]]
-        return self.schema.offsets[self.second][:, None, None] + np.arange(size)[None, None, :]
+        size = self.sizes[self.second[0]]
+        return self.offsets[self.second][:, None, None] + np.arange(size)[None, None, :]
 
 
 def _groups(schema: Schema) -> Iterator[_Group]:
-    sizes = schema.sizes
+    sizes, offsets = schema.sizes, schema.offsets
     first, second = np.triu_indices(sizes.size, 1)
     # Shapes as single numbers: unique pairs of millions take seconds.
     shapes = sizes[first] * (sizes.max() + 1) + sizes[second]
@@ -243,7 +244,7 @@ def _groups(schema: Schema) -> Iterator[_Group]:
         members = np.nonzero(shapes == shape)[0]
         cells = members.size * sizes[first[members[0]]] * sizes[second[members[0]]]
         for part in np.array_split(members, min(members.size, 1 + cells // _CELLS)):
-            yield _Group(members=part, first=first[part], second=second[part], schema=schema)
+            yield _Group(members=part, first=first[part], second=second[part], sizes=sizes, offsets=offsets)
 
 
 def _interactions(

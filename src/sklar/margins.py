@@ -9,12 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sklar.schema import Schema
 from sklar.tables import NoisyTables, above_diagonal, block_of_level
+from sklar.threads import side_by_side
+
+# Cells of a (d, d) array that are worked on together.
+_CELLS = 250_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -49,25 +54,32 @@ class Estimates:
 def pool(measured: Sequence[NoisyTables]) -> Estimates:
     """Inverse-variance averages of what several measurements say of the same tables."""
     schema = measured[0].schema
-    m, d = schema.n_attributes, schema.n_levels
+    m, d, sizes, offsets = schema.n_attributes, schema.n_levels, schema.sizes, schema.offsets
     block = block_of_level(schema)
     one_way, one_way_weight = np.zeros(d), np.zeros(m)
-    pairs, pair_weight = np.zeros((d, d)), np.zeros((m, m))
-    for tables in measured:
+    pairs, pair_weights = np.zeros((d, d)), np.zeros((len(measured), m, m))
+    for tables, pair_weight in zip(measured, pair_weights, strict=True):
         if tables.plan.one_way.size:
             weight = 1 / tables.variances(tables.plan.one_way)
             one_way += tables.one_way * weight[block]
             one_way_weight += weight
         if tables.plan.pairs.size:
             with np.errstate(divide="ignore"):
-                weight = 1 / tables.variances(tables.plan.pair_scales(m))
-            np.fill_diagonal(weight, 0.0)
-            pairs += tables.pairs * weight[block][:, block]
-            pair_weight += weight
-    np.fill_diagonal(pair_weight, 1.0)
+                pair_weight[:] = 1 / tables.variances(tables.plan.pair_scales(m))
+            np.fill_diagonal(pair_weight, 0.0)
+    whole = pair_weights.sum(axis=0)
+    np.fill_diagonal(whole, 1.0)
     one_way /= one_way_weight[block]
-    pairs /= pair_weight[block][:, block]
-    pair_sd = pair_weight**-0.5
+
+    def fill(first: int, last: int) -> None:
+        rows = slice(offsets[first], offsets[last])
+        for tables, pair_weight in zip(measured, pair_weights, strict=True):
+            if tables.plan.pairs.size:
+                shares = pair_weight[first:last] / whole[first:last]
+                pairs[rows] += tables.pairs[rows] * shares.repeat(sizes[first:last], axis=0).repeat(sizes, axis=1)
+
+    side_by_side(lambda span: fill(*span), _spans(schema))
+    pair_sd = whole**-0.5
     np.fill_diagonal(pair_sd, 0.0)
     return Estimates(
         schema=schema,
@@ -77,6 +89,13 @@ def pool(measured: Sequence[NoisyTables]) -> Estimates:
         pairs=pairs,
         pair_sd=pair_sd,
     )
+
+
+def _spans(schema: Schema) -> list[tuple[int, int]]:
+    """Runs of attributes, from the first to before the last, whose rows of a (d, d) array hold about `_CELLS` cells."""
+    d, offsets = schema.n_levels, schema.offsets
+    starts = np.searchsorted(offsets, np.arange(0, d, max(_CELLS // d, 1)))
+    return list(pairwise(np.unique(np.append(starts, schema.n_attributes)).tolist()))
 
 
 def plain(estimates: Estimates) -> Probabilities:
@@ -133,8 +152,16 @@ def average_margins(estimates: Estimates) -> tuple[NDArray[np.float64], NDArray[
     schema, n = estimates.schema, estimates.n_rows
     sizes, offsets = schema.sizes, schema.offsets
     block = block_of_level(schema)
-    implied = np.add.reduceat(estimates.pairs, offsets[:-1], axis=1)
-    implied += np.add.reduceat(estimates.pairs, offsets[:-1], axis=0).T
+    over_rows, implied = np.empty((sizes.size, block.size)), np.empty((block.size, sizes.size))
+
+    def add(first: int, last: int) -> None:
+        start, stop = offsets[first], offsets[last]
+        pairs = estimates.pairs[start:stop]
+        np.add.reduceat(pairs, offsets[first:last] - start, axis=0, out=over_rows[first:last])
+        np.add.reduceat(pairs, offsets[:-1], axis=1, out=implied[start:stop])
+
+    side_by_side(lambda span: add(*span), _spans(schema))
+    implied += over_rows.T
     implied[np.arange(block.size), block] = estimates.one_way
     variances = estimates.pair_sd**2 * sizes[None, :]
     np.fill_diagonal(variances, estimates.one_way_sd**2)

@@ -18,6 +18,7 @@ import pyarrow as pa
 if TYPE_CHECKING:
     from pyarrow import csv
 
+from sklar.arrays import strings
 from sklar.errors import OutputError
 from sklar.parquet import write_groups
 from sklar.schema import Schema
@@ -132,8 +133,9 @@ def _write_csv(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch],
     style = "none" if plain else "needed"
     options = csv.WriteOptions(quoting_style=style, quoting_header=style)
     headless = csv.WriteOptions(quoting_style=style, include_header=False)
-    missing = {} if described is None else {attribute.name: attribute.missing for attribute in described.attributes}
-    filled = [name for name in schema.names if missing.get(name)]
+    attributes = () if described is None else described.attributes
+    missing = {attribute.name: attribute.missing for attribute in attributes if attribute.missing}
+    filled = [name for name in schema.names if name in missing]
     # Times whose bins have whole seconds are drawn in whole seconds: six zeros more would only be noise to a reader.
     seconds = {
         attribute.name: pa.timestamp("s", schema.field(attribute.name).type.tz)
@@ -152,12 +154,12 @@ def _write_csv(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch],
             batch = batch.set_column(index, name, batch.column(index).cast(kind))
         for name in filled:
             index = batch.schema.get_field_index(name)
-            column = batch.column(index).cast(pa.string()).fill_null(missing[name])
+            column = batch.column(index).cast(pa.string()).fill_null(strings([missing[name]])[0])
             batch = batch.set_column(index, name, column)
         return _csv(batch, headless)
 
     with path.open("wb") as file:
-        file.write(_csv(schema.empty_table(), options))
+        file.write(_csv(pa.Table.from_batches([], schema), options))
         # Arrow formats in one thread only; blocks are formatted side by side.
         for formatted in in_order(text, batches):
             file.write(formatted)

@@ -24,6 +24,7 @@ from scipy import stats
 from sklar.errors import NoiseError
 from sklar.private import noise
 from sklar.private.noise import discrete_gaussian, discrete_laplace
+from sklar.threads import using
 
 Ints = NDArray[np.int64]
 Sampler = Callable[[NDArray[np.float64], Ints], Ints]
@@ -330,6 +331,44 @@ def test_every_call_asks_the_operating_system_for_a_key(sampler: Sampler, monkey
     # The key decides everything: the first two are the same here, the third is not.
     assert np.array_equal(first, second)
     assert not np.array_equal(second, third)
+
+
+@each_sampler
+@pytest.mark.parametrize("threads", [1, 3])
+def test_every_part_has_a_key_of_its_own_whatever_the_threads(
+    sampler: Sampler, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    real = os.urandom
+
+    def urandom(size: int) -> bytes:
+        asked.append(size)
+        return real(size)
+
+    monkeypatch.setattr(os, "urandom", urandom)
+    with using(threads):
+        sample = draw(sampler, 80.0, 2 * noise._PART_CELLS + 5)
+    assert asked == [32, 32, 32]
+    parts = sample[: noise._PART_CELLS], sample[noise._PART_CELLS : 2 * noise._PART_CELLS]
+    # Equal by chance less often than once in 1e200 runs, and independent: |r| < 6 / sqrt(cells) all but once in 5e8.
+    assert not np.array_equal(*parts)
+    assert abs(np.corrcoef(*parts)[0, 1]) < 6 / math.sqrt(noise._PART_CELLS)
+
+
+@each_sampler
+def test_parts_keep_to_the_scales_of_their_tables(sampler: Sampler, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(noise, "_PART_CELLS", 100)
+    generator = np.random.Generator(np.random.PCG64(1))
+    for _ in range(20):
+        # Tables that are empty, end with a part, or stretch over several; at the small scale noise is all but never 1.
+        sizes = generator.choice([0, 0, 1, 2, 50, 99, 100, 101, 350], 30)
+        large = generator.random(30) < 0.5
+        sample = sampler(np.where(large, 2.0**20, 2.0**-10), sizes)
+        of_table = np.repeat(large, sizes)
+        assert sample.size == sizes.sum()
+        assert not sample[~of_table].any()
+        # A cell is 0 with probability 1e-6 at most: three of some thousand are so less often than once in 1e9 runs.
+        assert np.count_nonzero(sample[of_table] == 0) < 3
 
 
 def test_keystream_runs_on(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,8 @@ One file per group of commands. They import only click; what a command works wit
 
 from __future__ import annotations
 
+import atexit
+import gc
 import os
 import sys
 
@@ -70,6 +72,8 @@ for _command in (
 
 def main() -> None:
     """Run the command line; every failure is one line and an exit code."""
+    # The process ends: what is left then is not searched for garbage once more, which takes longer than --help does.
+    atexit.register(gc.freeze)
     try:
         _run()
         # A reader that went away is noticed here and not at exit, where Python would print a traceback.

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from numba import float64, int64, njit, vectorize
+from numba import float64, int64, njit
 from scipy.special import ndtri
 
 from sklar.threads import side_by_side
@@ -77,8 +77,10 @@ def orthant(h: npt.ArrayLike, k: npt.ArrayLike, r: npt.ArrayLike) -> Array:
     >>> orthant(0.0, 0.0, [-1.0, 0.0, 0.5, 1.0]).round(12).tolist()
     [0.0, 0.25, 0.333333333333, 0.5]
     """
-    with np.errstate(all="ignore"):  # exp underflows wherever a probability is 0
-        return np.asarray(_orthant(np.asarray(h, np.float64), np.asarray(k, np.float64), np.asarray(r, np.float64)))
+    every_h, every_k, every_r = np.broadcast_arrays(*(np.asarray(each, np.float64) for each in (h, k, r)))
+    found = np.empty(every_h.size)
+    _fill_orthants(every_h.flatten(), every_k.flatten(), every_r.flatten(), found)
+    return found.reshape(every_h.shape)
 
 
 def tetrachoric(p_i: Array, p_j: Array, p_ij: Array) -> Tetrachoric:
@@ -238,7 +240,7 @@ def _beyond(a: float, b: float, u: float) -> float:
     return total * length / _TWO_PI
 
 
-@vectorize([float64(float64, float64, float64)], nopython=True, cache=True)  # type: ignore[no-untyped-call]
+@njit(cache=True, nogil=True, error_model="numpy")
 def _orthant(h: float, k: float, r: float) -> float:
     if not abs(r) <= 1.0 or math.isnan(h) or math.isnan(k):
         return math.nan
@@ -257,6 +259,13 @@ def _orthant(h: float, k: float, r: float) -> float:
         inside = _beyond(h + k, -h * k, u) if u > 0.0 else 0.0
         return inside if h + k >= 0.0 else inside + _tail(max(h, k)) - _tail(-min(h, k))
     return _tail(h) * _tail(k) - _between(h + k, -h * k, 0.0, math.asin(-r), _STEEPEST)
+
+
+# Without a signature: it is loaded when it is called, which no release does.
+@njit(cache=True, nogil=True, error_model="numpy")
+def _fill_orthants(h: Array, k: Array, r: Array, found: Array) -> None:
+    for i in range(found.size):
+        found[i] = _orthant(h[i], k[i], r[i])
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from sklar.arrays import array, filled, held
 from sklar.schema import BINNED, FALSE_TEXTS, TRUE_TEXTS, Attribute, Schema, days, parse_edge, parse_number
 
 NO_CELL = -1
@@ -51,7 +52,7 @@ def encode_column(column: pa.Array, attribute: Attribute) -> NDArray[np.int32]:
     if opaque(kind):
         return _with_nulls(column, np.full(len(column), unknown_code(attribute), dtype=np.int32), attribute)
     if pa.types.is_boolean(kind) and attribute.kind == "boolean":
-        return _with_nulls(column, np.asarray(column.fill_null(False)).astype(np.int32), attribute)  # noqa: FBT003
+        return _with_nulls(column, filled(column).astype(np.int32), attribute)
     numbers = _numbers(column, attribute)
     if numbers is not None:
         return _with_nulls(column, _bins(numbers, attribute), attribute)
@@ -151,15 +152,15 @@ def distinct(column: pa.Array) -> pa.DictionaryArray:
     try:
         return column.dictionary_encode()
     except pa.ArrowNotImplementedError:
-        return pa.DictionaryArray.from_arrays(pa.array(np.arange(len(column))), column)
+        return pa.DictionaryArray.from_arrays(array(np.arange(len(column))), column)
 
 
 def positions(column: pa.DictionaryArray) -> NDArray[np.integer[Any]]:
     """Where each row's value stands in the dictionary; the position after its last for a null."""
     indices = column.indices
     if indices.null_count:
-        indices = indices.cast(pa.int64()).fill_null(len(column.dictionary))
-    return np.asarray(indices)
+        indices = indices.cast(pa.int64()).fill_null(array(np.array([len(column.dictionary)]))[0])
+    return held(indices)
 
 
 def opaque(kind: pa.DataType) -> bool:
@@ -182,8 +183,8 @@ def values_of(dictionary: pa.Array) -> list[object]:
         ticks = per_day[kind.unit] if pa.types.is_timestamp(kind) else 1 if pa.types.is_date32(kind) else 86_400_000
         if ticks:
             first, last = (np.asarray(days(day) * ticks) for day in (dt.date.min, dt.date.max))
-            clipped = np.clip(np.asarray(ticking.fill_null(0)), first, last)
-            ticking = pa.array(clipped, type=number, mask=np.asarray(dictionary.is_null()))
+            clipped = np.clip(filled(ticking), first, last)
+            ticking = array(clipped, held(dictionary.is_null())).cast(number)
         # Without its zone, which this machine may not know: UTC.
         dictionary = ticking.cast(pa.timestamp(kind.unit) if pa.types.is_timestamp(kind) else kind).cast(pa.string())
     return dictionary.to_pylist()  # type: ignore[no-any-return]
@@ -220,13 +221,13 @@ def _numbers(column: pa.Array, attribute: Attribute) -> NDArray[np.int64] | NDAr
             column = column.cast(pa.float64(), safe=False)
         elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
             return None
-        filled = np.asarray(column.fill_null(0))
-        if filled.dtype == np.uint64 and attribute.kind == "integer":
-            filled = np.minimum(filled, np.uint64(2**63 - 1))
-        floats = attribute.kind == "real" or filled.dtype.kind == "f"
-        return filled.astype(np.float64) if floats else filled.astype(np.int64)
+        numbers = filled(column)
+        if numbers.dtype == np.uint64 and attribute.kind == "integer":
+            numbers = np.minimum(numbers, np.uint64(2**63 - 1))
+        floats = attribute.kind == "real" or numbers.dtype.kind == "f"
+        return numbers.astype(np.float64) if floats else numbers.astype(np.int64)
     if attribute.kind == "date" and pa.types.is_date32(kind):
-        return np.asarray(column.cast(pa.int32()).fill_null(0)).astype(np.int64)
+        return filled(column.cast(pa.int32())).astype(np.int64)
     if attribute.kind in ("date", "datetime") and (pa.types.is_timestamp(kind) or pa.types.is_date(kind)):
         if pa.types.is_date32(kind):
             column = column.cast(pa.int32()).cast(pa.int64())
@@ -238,7 +239,7 @@ def _numbers(column: pa.Array, attribute: Attribute) -> NDArray[np.int64] | NDAr
             column = (
                 column.cast(pa.timestamp(kind.unit)).cast(pa.int64()) if kind.tz is None else column.cast(pa.int64())
             )
-        values = np.asarray(column.fill_null(0)).astype(np.int64)
+        values = filled(column).astype(np.int64)
         if ticks == 0:
             values = values // 1_000
         else:
@@ -295,5 +296,5 @@ def _looked_up(numbers: NDArray[np.int64] | NDArray[np.float64], attribute: Attr
 
 def _with_nulls(column: pa.Array, codes: NDArray[np.int32], attribute: Attribute) -> NDArray[np.int32]:
     if column.null_count:
-        codes[np.asarray(pc.is_null(column))] = null_code(attribute)
+        codes[held(column.is_null())] = null_code(attribute)
     return codes

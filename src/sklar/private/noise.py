@@ -1,6 +1,8 @@
 """Exact discrete Laplace and discrete Gaussian noise: Canonne, Kamath and Steinke (2020), Algorithms 1 to 3.
 
-Nothing here sees a count, and nothing here can be seeded: every call draws a fresh key from the operating system.
+Nothing here sees a count, and nothing here can be seeded: every call draws a fresh key from the operating system, one
+for every `_PART_CELLS` cells, so that parts are drawn side by side. How cells are cut into parts depends on how many
+they are alone, and cells are independent: the law of the noise is the same as if one key had served for all.
 
 Why exact. A scale is a fraction p/q, every coin is a comparison of integers, and no floating-point number takes part
 in the sampling, so the attack of Mironov (2012) on the low bits of the noise has nothing to read. Two things are
@@ -30,6 +32,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from sklar.errors import NoiseError
+from sklar.threads import side_by_side
 
 __all__ = ["discrete_gaussian", "discrete_laplace"]
 
@@ -38,6 +41,7 @@ _Words = NDArray[np.uint8]
 _Source = Callable[[int], _Words]
 
 _BUFFER_WORDS = 1 << 18
+_PART_CELLS = 1 << 16
 _SMALLEST_SCALE = 2.0**-38  # with 24 significant bits, q <= 2**61: |Y| q and X // q are shifts of an int64
 _LARGEST_SCALE = 2.0**24
 _V_LIMIT = 128
@@ -62,7 +66,7 @@ def discrete_laplace(scales: NDArray[np.float64], sizes: NDArray[np.int64]) -> N
     >>> discrete_laplace(np.array([0.5, 80.0]), np.array([4, 6])).shape
     (10,)
     """
-    return _draw(_LAPLACE, scales, sizes, _keystream())
+    return _draw_parts(_LAPLACE, scales, sizes)
 
 
 def discrete_gaussian(scales: NDArray[np.float64], sizes: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -73,16 +77,50 @@ def discrete_gaussian(scales: NDArray[np.float64], sizes: NDArray[np.int64]) -> 
     >>> discrete_gaussian(np.array([0.5, 80.0]), np.array([4, 6])).shape
     (10,)
     """
-    return _draw(_GAUSSIAN, scales, sizes, _keystream())
+    return _draw_parts(_GAUSSIAN, scales, sizes)
 
 
 def _keystream() -> _Source:
-    """Random words: AES-256-CTR under a key that only this call knows.
+    """Random words: AES-256-CTR under a key that only this stream knows.
 
-    A key per call leaves no state that a fork could copy, and makes the constant nonce safe.
+    A key per stream leaves no state that a fork could copy, and makes the constant nonce safe.
     """
     encryptor = Cipher(AES256(os.urandom(32)), CTR(bytes(16))).encryptor()
     return lambda count: np.frombuffer(encryptor.update(bytes(count)), dtype=np.uint8)
+
+
+def _draw_parts(kind: int, scales: NDArray[np.float64], sizes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Every cell once, in parts of so many cells side by side, each from a stream of its own."""
+    scales, sizes = _checked(scales, sizes)
+    # Summed as Python integers: a sum that wrapped would let the kernel write past the end.
+    noise = np.empty(sum(sizes.tolist()), dtype=np.int64)
+    if noise.size <= _PART_CELLS:
+        return _draw(kind, scales, sizes, _keystream())
+    ends = np.cumsum(sizes)
+
+    def part(start: int) -> None:
+        stop = min(start + _PART_CELLS, noise.size)
+        # The tables from that of the part's first cell to that of its last, and where each ends within the part.
+        first, last = np.searchsorted(ends, [start, stop - 1], side="right")
+        own = slice(first, last + 1)
+        within = np.diff(np.minimum(ends[own], stop), prepend=start)
+        noise[start:stop] = _draw(kind, scales[own], within, _keystream())
+
+    side_by_side(part, range(0, noise.size, _PART_CELLS))
+    return noise
+
+
+def _checked(scales: NDArray[np.float64], sizes: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    scales = np.asarray(scales).astype(np.float64, casting="safe")
+    sizes = np.asarray(sizes).astype(np.int64, casting="safe")
+    if scales.ndim != 1 or scales.shape != sizes.shape:
+        raise NoiseError(
+            "scales and sizes must be two flat arrays of the same length, "
+            f"got shapes {scales.shape} and {sizes.shape}. Give one scale and one size per table."
+        )
+    if (sizes < 0).any():
+        raise NoiseError(f"sizes must not be negative, got size={sizes[sizes < 0][0]}. Give the cells of each table.")
+    return scales, sizes
 
 
 def _draw(
@@ -93,19 +131,9 @@ def _draw(
     buffer_words: int = _BUFFER_WORDS,
 ) -> NDArray[np.int64]:
     """Fill all cells in order; the result depends on the words alone, not on how they are cut into buffers."""
-    scales = np.asarray(scales).astype(np.float64, casting="safe")
-    sizes = np.asarray(sizes).astype(np.int64, casting="safe")
-    if scales.ndim != 1 or scales.shape != sizes.shape:
-        raise NoiseError(
-            "scales and sizes must be two flat arrays of the same length, "
-            f"got shapes {scales.shape} and {sizes.shape}. Give one scale and one size per table."
-        )
-    if (sizes < 0).any():
-        raise NoiseError(f"sizes must not be negative, got size={sizes[sizes < 0][0]}. Give the cells of each table.")
     numerators, shifts = _fractions(scales)
-    # Summed as Python integers: a sum that wrapped would let the kernel write past the end.
-    noise = np.empty(sum(sizes.tolist()), dtype=np.int64)
     ends = np.cumsum(sizes)
+    noise = np.empty(int(ends[-1]) if ends.size else 0, dtype=np.int64)
 
     words = source(buffer_words).copy()  # the kernel is compiled for writable arrays
     table = cell = 0
