@@ -55,6 +55,7 @@ def main() -> None:
         "sklar.private.bits",
         "sklar.private.kernels",
         "sklar.private.noise",
+        "sklar.private.pages",
         "sklar.private.records",
         "sklar.copula.latent",
         "sklar.copula.tetrachoric",

@@ -275,14 +275,16 @@ def damaged(data: bytes, generator: np.random.Generator) -> bytes:
         pages = bytearray(data[:end])
         for _ in range(int(generator.integers(1, 4))):
             at = int(generator.integers(4, end))
-            pages[at] = int(generator.choice([pages[at] ^ 1 << int(generator.integers(8)), generator.integers(256)]))
+            flipped = pages[at] ^ 1 << int(generator.integers(8))
+            pages[at] = flipped if generator.random() < 0.5 else int(generator.integers(256))
         return bytes(pages) + data[end:]
     about, _ = read_struct(data, end)
     node: Any = about[4][1].values[int(generator.integers(len(about[4][1].values)))]
     if generator.random() < 0.8:
         chunks = node[1][1].values
         node = chunks[int(generator.integers(len(chunks)))][3][1]
-    number = int(generator.choice([key for key, (kind, _) in node.items() if kind in (I32, I64)]))
+    numbers = [key for key in node if node[key][0] in (I32, I64)]
+    number = numbers[int(generator.integers(len(numbers)))]
     kind, value = node[number]
     node[number] = (kind, value + int(generator.choice([-1, 1, -100, 100, 1 << 20, 1 << 30])))
     words = write_struct(about)
@@ -296,10 +298,12 @@ def boolean_case(data: bytes, folder: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
     def rows() -> list[dict[str, Any]] | None:
         found: list[dict[str, Any]] = []
-        read = accepted(
-            lambda: [found.extend(batch.to_pylist()) for batch in open_source(path).batches(("b", "n", "a"))]
-        )
-        return found if read else None
+
+        def act() -> None:
+            for batch in open_source(path).batches(("b", "n", "a")):
+                found.extend(batch.to_pylist())
+
+        return found if accepted(act) else None
 
     found = rows()
     with monkeypatch.context() as patch:

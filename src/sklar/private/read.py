@@ -246,10 +246,9 @@ def _open_parquet(path: Path) -> Source:
 def _bits(stream: Any, file: Any, names: set[str]) -> Callable[[list[int]], dict[str, pa.BooleanArray]]:
     """Reads, of some row groups, those of the boolean columns that do not need Arrow: many times faster."""
     # Imported here, before threads begin: numba is slow to load.
-    from sklar.private.bits import boolean_leaves, read_columns
+    from sklar.private.bits import Booleans
 
-    leaves = {name: leaf for name, leaf in boolean_leaves(file).items() if name in names}
-    return lambda groups: read_columns(stream, [file.metadata.row_group(group) for group in groups], leaves)
+    return Booleans(stream, file, names).read
 
 
 def _beside(
