@@ -423,4 +423,4 @@ def test_memory_is_bounded_whatever_number_of_rows_is_said(monkeypatch: pytest.M
 def test_a_page_of_more_bytes_than_its_values_need_is_not_decompressed() -> None:
     body = pa.compress(bytes(1 << 20), codec="zstd", asbytes=True)
     data = np.frombuffer(page(body, full=1 << 20), dtype=np.uint8)
-    assert find_pages(data, 0, 20, ZSTD, np.empty((4, 8), dtype=np.int64)) == 0
+    assert find_pages(data, 0, 20, ZSTD, np.empty((4, 9), dtype=np.int64)) == 0

@@ -77,11 +77,14 @@ class Booleans:
     def read(self, groups: list[int]) -> dict[str, pa.BooleanArray]:
         """The columns of these row groups, those left out that are not of the plain kind."""
         names = list(self._leaves)
+        chunks = self._chunks[groups].swapaxes(0, 1).tolist()
+        rows = [self._rows[group] for group in groups]
 
         def part(some: list[str]) -> list[pa.BooleanArray | None]:
-            return [self._column(self._leaves[name], groups) for name in some]
+            leaves = [self._leaves[name] for name in some]
+            return [self._column(chunks[leaf.index], rows, optional=leaf.optional) for leaf in leaves]
 
-        if len(names) * sum(self._rows[group] for group in groups) < _ALONE:
+        if len(names) * sum(rows) < _ALONE:
             columns = part(names)
         else:
             parts = [names[start::_PARTS] for start in range(_PARTS)]
@@ -96,11 +99,10 @@ class Booleans:
         plain = tail[4:] == b"PAR1" and size <= self._end - 8
         return np.frombuffer(self._stream.read_at(size, self._end - 8 - size) if plain else b"", dtype=np.uint8)
 
-    def _column(self, leaf: _Leaf, groups: list[int]) -> pa.BooleanArray | None:
-        chunks = self._chunks[groups, leaf.index].tolist()
+    def _column(self, chunks: list[list[int]], rows: list[int], *, optional: bool) -> pa.BooleanArray | None:
         held = total = 0
-        for (at, size, values, codec, plain), group in zip(chunks, groups, strict=True):
-            if not plain or values != self._rows[group] or values <= 0 or codec not in _CODECS:
+        for (at, size, values, codec, plain), expected in zip(chunks, rows, strict=True):
+            if not plain or values != expected or values <= 0 or codec not in _CODECS:
                 return None
             if at < 4 or not 0 < size <= self._end - at:
                 return None
@@ -108,16 +110,16 @@ class Booleans:
         if total > 8 * max(_MOST // len(self._leaves), _TIMES * held):
             return None
         bits = np.zeros(-(-total // 8), dtype=np.uint8)
-        valid = np.zeros(bits.size if leaf.optional else 0, dtype=np.uint8)
+        valid = np.zeros(bits.size if optional else 0, dtype=np.uint8)
         start = nulls = 0
-        for at, size, rows, codec, _ in chunks:
+        for at, size, values, codec, _ in chunks:
             try:
-                nulls = _decode(self._stream.read_at(size, at), rows, codec, bits, valid, start, nulls)
+                nulls = _decode(self._stream.read_at(size, at), values, codec, bits, valid, start, nulls)
             except (pa.ArrowException, OSError, ValueError):
                 return None
             if nulls < 0:
                 return None
-            start += rows
+            start += values
         buffers = [pa.py_buffer(valid) if nulls else None, pa.py_buffer(bits)]
         return pa.Array.from_buffers(pa.bool_(), total, buffers, null_count=nulls)
 
@@ -140,29 +142,28 @@ def _decode(
     nulls: int,
 ) -> int:
     """Write a chunk's values from row `start` on, as `put_pages` does: -1 where it is not of the plain kind."""
-    data, pages = np.frombuffer(chunk, dtype=np.uint8), np.empty((_PAGES, 8), dtype=np.int64)
+    data, pages = np.frombuffer(chunk, dtype=np.uint8), np.empty((_PAGES, 9), dtype=np.int64)
     at = seen = 0
     while seen < rows:
         found = pages[: find_pages(data, at, rows - seen, codec, pages)]
         if found.size == 0:
             return -1
-        at = int(found[-1, 0] + found[-1, 1])
         bodies = data if codec == NONE else np.frombuffer(_unpacked(codec, chunk, found), dtype=np.uint8)
-        nulls = put_pages(bodies, found, bits, valid, start + seen, nulls)
+        nulls = put_pages(bodies, found, bits, valid, start + seen, nulls, codec)
         if nulls < 0:
             return -1
-        seen += int(found[:, 3].sum())
+        at, seen = int(found[-1, 0] + found[-1, 1]), seen + int(found[-1, 8])
     return nulls if at == len(chunk) else -1
 
 
 def _unpacked(codec: int, chunk: bytes, pages: NDArray[np.int64]) -> bytes:
-    """The bodies of pages, one after the other; where they begin is put in the place of where they began.
+    """The bodies of pages, one after the other.
 
     Each must have exactly the bytes that its header states: pyarrow leaves those that are lacking as they were.
     """
     unpack = pa.Codec(_CODECS[codec]).decompress
     parts = []
-    for at, size, full, _, _, levels, _, packed in pages.tolist():
+    for at, size, full, _, _, levels, _, packed, _ in pages.tolist():
         if not packed:
             parts.append(chunk[at : at + size])
             continue
@@ -178,7 +179,6 @@ def _unpacked(codec: int, chunk: bytes, pages: NDArray[np.int64]) -> bytes:
             else:
                 raise ValueError("a page is shorter than its header says.")
         parts.append(unpack(body, full, asbytes=True))
-    pages[:, 0] = np.cumsum(pages[:, 2]) - pages[:, 2]
     return b"".join(parts)
 
 
@@ -321,7 +321,9 @@ def _values(
 
 
 @numba.njit(
-    numba.int64(readonly_bytes, numba.int64[:, ::1], numba.uint8[::1], numba.uint8[::1], numba.int64, numba.int64),
+    numba.int64(
+        readonly_bytes, numba.int64[:, ::1], numba.uint8[::1], numba.uint8[::1], numba.int64, numba.int64, numba.int64
+    ),
     cache=True,
     nogil=True,
     boundscheck=False,
@@ -333,15 +335,20 @@ def put_pages(
     valid: NDArray[np.uint8],
     at: int,
     nulls: int,
+    codec: int,
 ) -> int:
-    """Write the values of pages, whose bodies are decompressed, from bit `at` on; so many before them were null.
+    """Write the values of pages from bit `at` on, so many before them being null: how many are by now.
 
-    How many are null by now, -1 where a page is not of the plain kind or too short for its values. All bits from `at`
-    on must be 0, and enough for the values of all pages; nothing is written past them. `valid` is empty where nothing
-    can be null, and is not complete as long as nothing is.
+    `bodies` are the bytes that the pages were found in or, where there is a codec, the decompressed bodies one after
+    the other. All bits from `at` on must be 0, and enough for the values of all pages; nothing is written past them.
+    `valid` is empty where nothing can be null, and is not complete as long as nothing is. -1 where a page is not of the
+    plain kind, or too short for its values.
     """
+    begin = 0
     for page in pages:
-        begin, full, count, encoding, levels, stated = page[0], page[2], page[3], page[4], page[5], page[6]
+        full, count, encoding, levels, stated = page[2], page[3], page[4], page[5], page[6]
+        if codec == NONE:
+            begin = page[0]
         body, present = bodies[begin : begin + full], count
         if valid.size:
             if levels == -1:
@@ -357,6 +364,7 @@ def put_pages(
             return -1
         if not _values(body, count, present, encoding, bits, valid, at):
             return -1
+        begin += full
         at += count
         nulls += count - present
     return nulls

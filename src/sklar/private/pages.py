@@ -260,10 +260,12 @@ def find_pages(data: NDArray[np.uint8], at: int, rows: int, codec: int, pages: N
     """Find the pages from a byte on, until they have so many rows or `pages` is full: how many, 0 if any is not plain.
 
     A row of `pages` is: the byte where its body begins, its bytes here and when decompressed, values, encoding, bytes
-    of levels before the values (-1: its body says how many, -2: not in runs), nulls (-1: not said), and whether it is
-    compressed. Postcondition: bodies lie inside of `data`, levels inside of bodies, no decompressed body is larger than
-    four bits a value and 64 bytes, and one that is not compressed has the same size both ways.
+    of levels before the values (-1: its body says how many, -2: not in runs), nulls (-1: not said), whether it is
+    compressed, and the values of all pages so far. Postcondition: bodies lie inside of `data`, levels inside of bodies,
+    no decompressed body is larger than four bits a value and 64 bytes, and one that is not compressed has the same size
+    both ways.
     """
+    wanted = rows
     for found in range(pages.shape[0]):
         page = pages[found]
         if not _header(data, at, page):
@@ -283,6 +285,7 @@ def find_pages(data: NDArray[np.uint8], at: int, rows: int, codec: int, pages: N
             if after < 0 or stated != full - before:
                 return 0
         at, rows = begin + size, rows - count
+        page[8] = wanted - rows
         if rows == 0:
             return found + 1
     return len(pages)
