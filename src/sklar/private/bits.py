@@ -3,7 +3,7 @@
 Parquet holds booleans eight to a byte, the first in the lowest bit: as Arrow does, and as the counting kernels do. Only
 the plain kind is decoded here: columns that are not nested, data pages of both versions, values plain or in runs. Of
 any other column, and of any that has something inconsistent about it, nothing is said here: Arrow reads it, or refuses
-it. No size that the file states is believed: what is allocated is bounded by the number of rows, and that by
+it. No size that the file states is believed: what is allocated is bounded by the number of values, and that by
 the bytes of the file (`_MOST`).
 """
 
@@ -37,7 +37,7 @@ from sklar.threads import side_by_side
 _CODECS = {NONE: None, SNAPPY: "snappy", GZIP: "gzip", BROTLI: "brotli", ZSTD: "zstd", LZ4_RAW: "lz4_raw"}
 # Those that do not say when a body is shorter than expected.
 _UNSURE = (GZIP, BROTLI, LZ4_RAW)
-# The columns decoded at once may take so many bytes, or so many times what they take in the file.
+# The columns decoded at once may take so many bytes, or so many times those of the file.
 _MOST, _TIMES = 1 << 28, 4
 # So many values are read sooner than threads begin; others in so many parts.
 _ALONE, _PARTS = 1 << 22, 16
@@ -79,6 +79,8 @@ class Booleans:
         names = list(self._leaves)
         chunks = self._chunks[groups].swapaxes(0, 1).tolist()
         rows = [self._rows[group] for group in groups]
+        if len(names) * sum(rows) > 8 * max(_MOST, _TIMES * self._end):
+            return {}
 
         def part(some: list[str]) -> list[pa.BooleanArray | None]:
             leaves = [self._leaves[name] for name in some]
@@ -100,15 +102,12 @@ class Booleans:
         return np.frombuffer(self._stream.read_at(size, self._end - 8 - size) if plain else b"", dtype=np.uint8)
 
     def _column(self, chunks: list[list[int]], rows: list[int], *, optional: bool) -> pa.BooleanArray | None:
-        held = total = 0
         for (at, size, values, codec, plain), expected in zip(chunks, rows, strict=True):
             if not plain or values != expected or values <= 0 or codec not in _CODECS:
                 return None
             if at < 4 or not 0 < size <= self._end - at:
                 return None
-            held, total = held + size, total + values
-        if total > 8 * max(_MOST // len(self._leaves), _TIMES * held):
-            return None
+        total = sum(rows)
         bits = np.zeros(-(-total // 8), dtype=np.uint8)
         valid = np.zeros(bits.size if optional else 0, dtype=np.uint8)
         start = nulls = 0
