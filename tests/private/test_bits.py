@@ -163,7 +163,7 @@ def test_batches_are_those_of_arrow_whatever_stands_beside(
 
 def test_columns_that_are_nested_are_left_to_arrow() -> None:
     stream, names = pa.BufferReader(written(mixed(10))), mixed(10).column_names
-    assert Booleans(stream, pq.ParquetFile(stream), [*names, "c", "list", "item"]).names == ("a", "b.c", "d")
+    assert Booleans(stream, pq.ParquetFile(stream), [*names, "c", "element"]).read([0]).keys() == {"a", "b.c", "d"}
 
 
 @pytest.mark.parametrize("threads", [1, 3])

@@ -55,10 +55,7 @@ class _Leaf:
 
 
 class Booleans:
-    """Those columns of an open Parquet file that hold booleans and are not nested, of these names.
-
-    `stream` is the same file. Only the calling thread and those that it waits for may use both.
-    """
+    """Those columns of a Parquet file, of these names, that hold booleans and are not nested; `stream` is its bytes."""
 
     def __init__(self, stream: Any, file: Any, names: Collection[str]) -> None:
         self._stream, self._end = stream, stream.size()
@@ -68,11 +65,6 @@ class Booleans:
         self._chunks = np.zeros((len(self._rows), metadata.num_columns, 5), dtype=np.int64)
         if not self._leaves or not find_chunks(self._footer(), self._chunks):
             self._leaves = {}
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The columns' names."""
-        return tuple(self._leaves)
 
     def read(self, groups: list[int]) -> dict[str, pa.BooleanArray]:
         """The columns of these row groups, those left out that are not of the plain kind."""
