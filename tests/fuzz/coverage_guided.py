@@ -52,8 +52,10 @@ def main() -> None:
         raise SystemExit(f"usage: python -m tests.fuzz.coverage_guided {'|'.join(KINDS)} [libFuzzer options] [folders]")
     # Compiled kernels cannot be instrumented.
     kernels = [
+        "sklar.private.bits",
         "sklar.private.kernels",
         "sklar.private.noise",
+        "sklar.private.pages",
         "sklar.private.records",
         "sklar.copula.latent",
         "sklar.copula.tetrachoric",

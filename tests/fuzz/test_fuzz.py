@@ -23,10 +23,13 @@ import sklar
 from sklar.budget import Budget
 from sklar.errors import SklarError
 from sklar.model import load
+from sklar.private import read as reading
 from sklar.private.measure import open_vault
+from sklar.private.read import open_source
 from sklar.query import answer
 from sklar.report import publishable
 from sklar.schema import Schema
+from sklar.thrift import I32, I64, read_struct, write_struct
 from sklar.verify import verify
 
 TOML = b"""[table]
@@ -237,6 +240,94 @@ def test_a_few_hundred_inputs(kind: str, model: bytes, tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", ["schema", "csv", "parquet", "model"])
 def test_ten_thousand_inputs(kind: str, part: int, model: bytes, tmp_path: Path) -> None:
     attack(kind, range(1_000 + 500 * part, 1_500 + 500 * part), model, tmp_path)
+
+
+def booleans(generator: np.random.Generator) -> bytes:
+    """A Parquet file of booleans beside numbers."""
+    rows = int(generator.integers(1, 200))
+    table = pa.table(
+        {
+            "a": pa.array(generator.random(rows) < 0.5, mask=generator.random(rows) < generator.choice([0.0, 0.4])),
+            "n": generator.integers(0, 9, rows),
+            "b": generator.random(rows) < 0.1,
+        },
+        pa.schema([("a", pa.bool_()), ("n", pa.int64()), pa.field("b", pa.bool_(), nullable=False)]),
+    )
+    buffer = io.BytesIO()
+    pq.write_table(
+        table,
+        buffer,
+        compression=str(generator.choice(["none", "none", "snappy", "gzip", "zstd", "lz4", "brotli"])),
+        data_page_version=str(generator.choice(["1.0", "2.0"])),
+        row_group_size=int(generator.integers(20, 200)),
+        data_page_size=int(generator.choice([8, 1 << 20])),
+        write_batch_size=int(generator.integers(5, 100)),
+        write_statistics=bool(generator.integers(2)),
+        store_schema=False,
+    )
+    return buffer.getvalue()
+
+
+def damaged(data: bytes, generator: np.random.Generator) -> bytes:
+    """The file with some bytes of its pages changed, or one number of its footer, so that much of it is still sound."""
+    end = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+    if generator.random() < 0.6:
+        pages = bytearray(data[:end])
+        for _ in range(int(generator.integers(1, 4))):
+            at = int(generator.integers(4, end))
+            flipped = pages[at] ^ 1 << int(generator.integers(8))
+            pages[at] = flipped if generator.random() < 0.5 else int(generator.integers(256))
+        return bytes(pages) + data[end:]
+    about, _ = read_struct(data, end)
+    node: Any = about[4][1].values[int(generator.integers(len(about[4][1].values)))]
+    if generator.random() < 0.8:
+        chunks = node[1][1].values
+        node = chunks[int(generator.integers(len(chunks)))][3][1]
+    numbers = [key for key in node if node[key][0] in (I32, I64)]
+    number = numbers[int(generator.integers(len(numbers)))]
+    kind, value = node[number]
+    node[number] = (kind, value + int(generator.choice([-1, 1, -100, 100, 1 << 20, 1 << 30])))
+    words = write_struct(about)
+    return data[:end] + words + len(words).to_bytes(4, "little") + b"PAR1"
+
+
+def boolean_case(data: bytes, folder: Path, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Whether the file is read; what is read of it is what Arrow alone reads."""
+    path = folder / "t.parquet"
+    path.write_bytes(data)
+
+    def rows() -> list[dict[str, Any]] | None:
+        found: list[dict[str, Any]] = []
+
+        def act() -> None:
+            for batch in open_source(path).batches(("b", "n", "a")):
+                found.extend(batch.to_pylist())
+
+        return found if accepted(act) else None
+
+    found = rows()
+    with monkeypatch.context() as patch:
+        patch.setattr(reading, "_bits", lambda *_: None)
+        assert rows() == found
+    return found is not None
+
+
+def attack_booleans(seeds: range, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = 0
+    for seed in seeds:
+        generator = np.random.default_rng(seed)
+        seen += boolean_case(damaged(booleans(generator), generator), folder, monkeypatch)
+    assert 0 < seen < len(seeds)
+
+
+def test_a_few_hundred_files_of_booleans(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    attack_booleans(range(200), tmp_path, monkeypatch)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(5))
+def test_ten_thousand_files_of_booleans(part: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    attack_booleans(range(1_000 + 2_000 * part, 3_000 + 2_000 * part), tmp_path, monkeypatch)
 
 
 @pytest.mark.parametrize(

@@ -119,6 +119,8 @@ class _Layout:
         first = np.repeat(np.arange(m), [each.size for each in others])
         self.histograms = np.stack([first, np.concatenate(others) + first + 1], axis=1)
         self.in_histograms = np.isin(np.arange(m), self.histograms)
+        # As lists, to be asked of one column after the other.
+        self.bits_alone, self.first = (self.on_bits & ~self.in_histograms).tolist(), offsets.tolist()
         # Codes are held plus one.
         self.code_type: Any = np.uint8 if sizes.max() < 255 else np.int32
 
@@ -171,22 +173,17 @@ class Tally:
     def put_column(self, index: int, column: pa.Array) -> None:
         """Take the batch's values of one attribute."""
         attribute = self._schema.attributes[index]
-        bits = None if self._layout.in_histograms[index] else ready_bits(column, attribute)
-        if bits is None or not self._layout.on_bits[index]:
+        bits = ready_bits(column, attribute) if self._layout.bits_alone[index] else None
+        if bits is None:
             self.put_codes(index, encode_column(column, attribute))
             return
-        false = int(self._layout.offsets[index])
-        true = self._bits[false + 1, : self._words]
-        as_bytes = true.view(np.uint8)
-        as_bytes[: bits.size] = bits
-        as_bytes[bits.size :] = 0
-        if self._rows % 8:
-            as_bytes[bits.size - 1] &= (1 << self._rows % 8) - 1
-        ones = int(np.bitwise_count(true).sum(dtype=np.int64))
+        false = self._layout.first[index]
+        ones = self._kernels.place(bits, self._rows, self._bits[false + 1, : self._words])
         self._total.one_way[false] += self._rows - ones
         self._total.one_way[false + 1] += ones
-        # The level of missing values, which this batch has none of.
-        self._bits[false + 2 : self._layout.offsets[index + 1], : self._words] = 0
+        if attribute.n_levels > 2:
+            # The level of missing values, which this batch has none of.
+            self._bits[false + 2 : false + attribute.n_levels, : self._words] = 0
         self._present[false] = False
 
     def put_codes(self, index: int, codes: NDArray[np.int32]) -> None:

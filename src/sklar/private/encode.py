@@ -67,7 +67,7 @@ def ready_bits(column: pa.Array, attribute: Attribute) -> NDArray[np.uint8] | No
 
     Bit r % 8 of byte r // 8 is row r's code. Bits past the last row may be anything.
     """
-    if attribute.kind != "boolean" or not pa.types.is_boolean(column.type):
+    if attribute.kind != "boolean" or not isinstance(column, pa.BooleanArray):
         return None
     if column.null_count or column.offset % 8 or len(column) == 0:
         return None

@@ -57,6 +57,26 @@ def spread(codes: NDArray[np.int32], bits: NDArray[np.uint64], found: NDArray[np
                     bits[max(level - 1, 0), first + word] = line
 
 
+@numba.njit(
+    numba.int64(types.Array(numba.uint8, 1, "C", readonly=True), numba.int64, numba.uint64[::1]),
+    cache=True,
+    nogil=True,
+    boundscheck=False,
+)
+def place(packed: NDArray[np.uint8], rows: int, bits: NDArray[np.uint64]) -> np.int64:
+    """Write a column that is bits already, eight rows to a byte, as words, zeros behind it: how many are ones."""
+    whole, rest = rows // 8, rows % 8
+    out = bits.view(np.uint8)
+    out[:whole] = packed[:whole]
+    out[whole:] = 0
+    if rest:
+        out[whole] = packed[whole] & ((1 << rest) - 1)
+    total = np.uint64(0)
+    for word in range(bits.size):
+        total += _ones(bits[word])
+    return np.int64(total)
+
+
 @numba.njit(nogil=True, boundscheck=False)
 def _common(a: NDArray[np.uint64], b: NDArray[np.uint64]) -> np.int64:
     """How many ones two rows of words share."""
