@@ -5,9 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from sklar import denoise
 from sklar.denoise import denoise_margins, denoise_tables, fit_margins, interactions, posterior_means
-from sklar.margins import Estimates, average_margins, margins, project, shrink
+from sklar.margins import Estimates, average_margins, margins, project
 from sklar.schema import Attribute, Schema
 from sklar.tables import above_diagonal, block_of_level
 
@@ -84,15 +83,6 @@ def test_shrunk_tables_are_nearer_the_truth() -> None:
     targets = denoise_tables(estimates, denoise_margins(estimates).levels)
     up = above_diagonal(schema)
     assert np.abs(targets.shrunk - joint)[up].sum() < 0.7 * np.abs(targets.noisy - joint)[up].sum()
-
-
-@pytest.mark.parametrize("shape", [(2, 2), (2, 7), (7, 2)])
-def test_rank_one_shrinkage_is_shrinkage(shape: tuple[int, int]) -> None:
-    residual = np.random.default_rng(0).standard_normal((20, *shape))
-    residual -= residual.mean(axis=1, keepdims=True)
-    residual -= residual.mean(axis=2, keepdims=True)
-    sd = np.linspace(0.1, 2.0, 20)
-    assert np.allclose(denoise._shrink_rank_one(residual, sd), shrink(residual, sd))
 
 
 def test_precision_is_relative_and_zero_on_the_diagonal() -> None:

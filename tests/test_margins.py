@@ -125,6 +125,21 @@ def test_the_number_of_rows_is_at_least_one() -> None:
     assert all(estimate_rows((Vault(nobody, SCHEMA, budget).measure(plan),)) >= 1 for _ in range(20))
 
 
+@pytest.mark.parametrize("shape", [(2, 2), (2, 7), (7, 2), (3, 5)])
+def test_shrinkage_is_that_of_singular_values(shape: tuple[int, int]) -> None:
+    residual = np.random.default_rng(0).standard_normal((20, *shape))
+    sd = np.linspace(0.1, 2.0, 20)
+    short, long = sorted(side - 1 for side in shape)
+    beta = short / long
+    for table, noise, shrunk in zip(residual, sd, shrink(residual, sd), strict=True):
+        centred = table - table.mean(axis=0)
+        centred -= centred.mean(axis=1, keepdims=True)
+        left, values, right = np.linalg.svd(centred, full_matrices=False)
+        y = values / (noise * np.sqrt(long))
+        kept = [np.sqrt((v**2 - beta - 1) ** 2 - 4 * beta) / v if v > 1 + np.sqrt(beta) else 0.0 for v in y]
+        assert np.allclose(shrunk, left @ np.diag(np.multiply(kept, noise * np.sqrt(long))) @ right)
+
+
 def test_shrinkage_removes_noise_and_keeps_signal() -> None:
     generator = np.random.default_rng(5)
     sd = np.full(50, 0.01)

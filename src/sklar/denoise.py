@@ -15,7 +15,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from sklar.margins import Estimates, average_margins, project, shrink
+from sklar.margins import Estimates, average_margins, project, shrink, shrink_rank_one
 from sklar.schema import Schema
 from sklar.tables import block_of_level
 from sklar.threads import side_by_side
@@ -259,17 +259,8 @@ def _interactions(
     residual -= residual.mean(axis=2, keepdims=True)
     sd = estimates.pair_sd[group.first, group.second] / n
     if min(residual.shape[1:]) == 2:
-        return residual, _shrink_rank_one(residual, sd), independent
+        return residual, shrink_rank_one(residual, sd), independent
     return residual, shrink(residual, sd), independent
-
-
-def _shrink_rank_one(residual: NDArray[np.float64], sd: NDArray[np.float64]) -> NDArray[np.float64]:
-    """`shrink` for double-centred tables with two rows or columns: one singular value, the Frobenius norm."""
-    long = max(residual.shape[1:]) - 1
-    beta = 1 / long
-    y = np.maximum(np.sqrt((residual**2).sum(axis=(1, 2))) / (sd * np.sqrt(long)), 1e-150)
-    kept = np.sqrt(np.maximum((y**2 - beta - 1) ** 2 - 4 * beta, 0.0)) / y**2
-    return residual * np.where(y > 1 + np.sqrt(beta), kept, 0.0)[:, None, None]
 
 
 @numba.njit(

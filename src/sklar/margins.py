@@ -211,16 +211,22 @@ def shrunk_pairs(estimates: Estimates, levels: NDArray[np.float64]) -> NDArray[n
     joint = np.where(above_diagonal(schema), np.outer(levels, levels), 0.0)
     sds = estimates.pair_sd / n
     first, second = np.triu_indices(sizes.size, 1)
-    shapes, which = np.unique(np.stack([sizes[first], sizes[second]]), axis=1, return_inverse=True)
-    for shape, (rows, columns) in enumerate(shapes.T):
-        members = np.nonzero(which == shape)[0]
-        # Many small tables at once, but never more than about 50 million cells.
-        for part in np.array_split(members, 1 + members.size * rows * columns // 50_000_000):
-            i, j = first[part], second[part]
-            at_rows = offsets[i][:, None, None] + np.arange(rows)[None, :, None]
-            at_columns = offsets[j][:, None, None] + np.arange(columns)[None, None, :]
-            residual = estimates.pairs[at_rows, at_columns] / n - joint[at_rows, at_columns]
-            joint[at_rows, at_columns] += shrink(residual, sds[i, j])
+    # Shapes as single numbers: unique pairs of millions take seconds.
+    shapes = sizes[first] * (sizes.max() + 1) + sizes[second]
+
+    def fill(part: NDArray[np.int64]) -> None:
+        i, j = first[part], second[part]
+        rows = offsets[i][:, None, None] + np.arange(sizes[i[0]])[None, :, None]
+        columns = offsets[j][:, None, None] + np.arange(sizes[j[0]])[None, None, :]
+        residual = estimates.pairs[rows, columns] / n - joint[rows, columns]
+        joint[rows, columns] += shrink(residual, sds[i, j])
+
+    parts: list[NDArray[np.int64]] = []
+    for shape in np.unique(shapes):
+        members = np.nonzero(shapes == shape)[0]
+        cells = members.size * sizes[first[members[0]]] * sizes[second[members[0]]]
+        parts += np.array_split(members, min(members.size, 1 + cells // _CELLS))
+    side_by_side(fill, parts)
     np.clip(joint, 0.0, 1.0, out=joint)
     return joint + joint.T
 
@@ -237,6 +243,8 @@ def shrink(residual: NDArray[np.float64], sd: NDArray[np.float64]) -> NDArray[np
     short, long = sorted((residual.shape[1] - 1, residual.shape[2] - 1))
     if short == 0:
         return np.zeros_like(residual)
+    if short == 1:
+        return shrink_rank_one(centred, sd)
     beta = short / long
     unit = sd[:, None] * np.sqrt(long)
     left, values, right = np.linalg.svd(centred, full_matrices=False)
@@ -244,3 +252,12 @@ def shrink(residual: NDArray[np.float64], sd: NDArray[np.float64]) -> NDArray[np
     kept = np.sqrt(np.maximum((y**2 - beta - 1) ** 2 - 4 * beta, 0.0)) / y
     shrunk = np.where(y > 1 + np.sqrt(beta), kept, 0.0) * unit
     return np.asarray((left * shrunk[:, None, :]) @ right)
+
+
+def shrink_rank_one(centred: NDArray[np.float64], sd: NDArray[np.float64]) -> NDArray[np.float64]:
+    """`shrink` of tables with two rows or columns, centred both ways: one singular value, the Frobenius norm."""
+    long = max(centred.shape[1:]) - 1
+    beta = 1 / long
+    y = np.maximum(np.sqrt((centred**2).sum(axis=(1, 2))) / (sd * np.sqrt(long)), 1e-150)
+    kept = np.sqrt(np.maximum((y**2 - beta - 1) ** 2 - 4 * beta, 0.0)) / y**2
+    return np.asarray(centred * np.where(y > 1 + np.sqrt(beta), kept, 0.0)[:, None, None])

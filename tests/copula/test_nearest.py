@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sklar.copula.binary import _ACCURACY
 from sklar.copula.nearest import nearest
 
 Array = npt.NDArray[np.float64]
@@ -176,6 +177,17 @@ def test_weighted_optimum(d: int, floor: float, spread: float) -> None:
         nearest(matrix, floor=floor, weights=1e6 * weights).correlation, repair.correlation, atol=1e-9
     )
     assert repair.negative_eigenvalues == plain.negative_eigenvalues
+
+
+@pytest.mark.parametrize(("levels", "noise"), [(2, 0.02), (7, 0.3), (50, 0.1), (50, 1.0)])
+def test_the_accuracy_of_a_fit_is_far_below_the_noise(levels: int, noise: float) -> None:
+    # Weights as of levels from common to one in a million.
+    matrix, weights = dummy_coded(200, levels=levels, noise=noise), 10.0 ** -np.linspace(0.0, 3.0, 200)
+    near = nearest(matrix, floor=1e-6, weights=weights, tolerance=_ACCURACY)
+    exact = nearest(matrix, floor=1e-6, weights=weights)
+    assert near.decompositions < exact.decompositions
+    assert np.abs(near.correlation - exact.correlation).max() < 1e-3
+    assert_correlation(near.correlation, floor=1e-6)
 
 
 def test_equal_weights_are_no_weights() -> None:

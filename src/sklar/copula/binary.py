@@ -26,6 +26,8 @@ from sklar.threads import in_order, side_by_side, undivided
 _CALIBRATION_ROWS = 1 << 16
 _CALIBRATION_SEED = 20_200_619
 _FLOOR = 1e-6
+# Of the repair: noise moves correlations by hundredths, further steps would move none by a thousandth.
+_ACCURACY = 1e-6
 # The cut point of a level that all have.
 _CERTAIN = -6.0
 _TOGETHER = 4096
@@ -86,7 +88,8 @@ def fit_binary(probabilities: Probabilities, *, dummies: bool, weighted: bool) -
     rarity[mirrors - 1] = np.minimum(levels[mirrors - 1], levels[mirrors])
     # Threads of a decomposition wait for each other: on a busy machine they take many times as long as one.
     with undivided():
-        repair = nearest(raw, floor=_FLOOR, weights=np.sqrt(np.maximum(rarity[own], 1e-6)) if weighted else None)
+        weights = np.sqrt(np.maximum(rarity[own], 1e-6)) if weighted else None
+        repair = nearest(raw, floor=_FLOOR, weights=weights, tolerance=_ACCURACY)
         triangle = np.linalg.cholesky(repair.correlation).astype(np.float32)
     factor = np.zeros((levels.size, levels.size), dtype=np.float32)
     factor[own[:, None], own] = triangle

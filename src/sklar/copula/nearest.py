@@ -16,10 +16,12 @@ from scipy.linalg.blas import dgemm, sgemm
 Array = npt.NDArray[np.float64]
 Array32 = npt.NDArray[np.float32]
 
-_TOLERANCE = 1e-8  # on the root mean square of the diagonal's error, before the last rescaling makes it exact
 _MAX_NEWTON = 60
 _MAX_HALVINGS = 25
 _MAX_CG = 200
+# Entries of eigenvectors below this are nothing beside rounding, but numbers near the smallest that single precision
+# holds make a product several times as slow.
+_NOTHING = 1e-20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,12 +37,13 @@ class Repair:
     residual: float  # root mean square error of the diagonal before it was made exact; a large one means no convergence
 
 
-def nearest(matrix: Array, *, floor: float = 1e-8, weights: Array | None = None) -> Repair:
+def nearest(matrix: Array, *, floor: float = 1e-8, weights: Array | None = None, tolerance: float = 1e-8) -> Repair:
     """The correlation matrix X with eigenvalues >= `floor` that minimises ||W^1/2 (X - matrix) W^1/2||_F.
 
     W is the diagonal of `weights`, one positive number per row; all alike when left out. The result is symmetric with a
     unit diagonal, exactly, and when `floor` is positive it has a Cholesky factor. The diagonal of `matrix` has no say:
-    any correlation matrix is as far from it. A matrix that needs no repair comes back as it is.
+    any correlation matrix is as far from it. A matrix that needs no repair comes back as it is. Newton's method ends
+    where the root mean square of the diagonal's error is within `tolerance`; the diagonal is then made exact.
 
     >>> repair = nearest(np.array([[1.0, 1.0, 0.0], [1.0, 1.0, 1.0], [0.0, 1.0, 1.0]]), floor=0.0)
     >>> repair.correlation.round(4).tolist()
@@ -66,7 +69,7 @@ def nearest(matrix: Array, *, floor: float = 1e-8, weights: Array | None = None)
         np.fill_diagonal(correlation, 1.0)
         return _repair(correlation, matrix, negative=0, iterations=0, decompositions=1, residual=0.0)
 
-    point, iterations = _minimise(dual, point, tolerance=_TOLERANCE * float(np.linalg.norm(w)))
+    point, iterations = _minimise(dual, point, tolerance=tolerance * float(np.linalg.norm(w)))
     correlation = _primal(point, floor=floor)
     return _repair(
         correlation,
@@ -181,7 +184,7 @@ class _Hessian:
 
     def __init__(self, values: Array, vectors: Array) -> None:
         # Single precision is enough for a search direction and takes half the time.
-        self.vectors: Array32 = vectors.astype(np.float32)
+        self.vectors: Array32 = np.where(np.abs(vectors) < _NOTHING, 0.0, vectors).astype(np.float32)
         d = len(values)
         negative = int(np.count_nonzero(values <= 0.0))
         below, above = slice(0, negative), slice(negative, d)
@@ -215,7 +218,7 @@ def _direction(point: _Point) -> Array:
     size = float(np.linalg.norm(point.gradient))
     hessian = _Hessian(point.values, point.vectors)
     # The generalised Hessian may be singular far from the answer; the shift vanishes with the gradient.
-    shift = np.float32(min(1e-3, 0.1 * size / np.sqrt(len(point.y))))
+    shift = np.float32(min(1e-4, 0.01 * size / np.sqrt(len(point.y))))
     inverse = 1.0 / np.maximum(hessian.diagonal() + shift, np.float32(1e-6))
     residual = (-point.gradient / size).astype(np.float32)
     solution = np.zeros_like(residual)
