@@ -305,6 +305,7 @@ def boolean_case(data: bytes, folder: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
         return found if accepted(act) else None
 
+    monkeypatch.setattr(reading, "_MANY_BITS", 1)
     found = rows()
     with monkeypatch.context() as patch:
         patch.setattr(reading, "_bits", lambda *_: None)

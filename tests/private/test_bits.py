@@ -30,6 +30,11 @@ from sklar.thrift import BINARY, I32, I64, STRUCT, TRUE, Struct, read_struct, wr
 CODECS = ("none", "snappy", "gzip", "zstd", "lz4", "brotli")
 
 
+@pytest.fixture(autouse=True)
+def few_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(read, "_MANY_BITS", 1)
+
+
 def booleans(rows: int, nulls: float, seed: int = 0, ones: float = 0.4) -> pa.BooleanArray:
     generator = np.random.default_rng(seed)
     return pa.array(generator.random(rows) < ones, mask=generator.random(rows) < nulls)

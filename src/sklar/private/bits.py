@@ -4,7 +4,7 @@ Parquet holds booleans eight to a byte, the first in the lowest bit: as Arrow do
 the plain kind is decoded here: columns that are not nested, data pages of both versions, values plain or in runs. Of
 any other column, and of any that has something inconsistent about it, nothing is said here: Arrow reads it, or refuses
 it. No size that the file states is believed: what is allocated is bounded by the number of values, and that by
-the bytes of the file (`_MOST`).
+the bytes of the file (`_MOST`); and what reads the file's words checks every index besides.
 """
 
 from __future__ import annotations
@@ -63,7 +63,11 @@ class Booleans:
         metadata = file.metadata
         self._rows = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
         self._chunks = np.zeros((len(self._rows), metadata.num_columns, 5), dtype=np.int64)
-        if not self._leaves or not find_chunks(self._footer(), self._chunks):
+        try:
+            known = bool(self._leaves) and find_chunks(self._footer(), self._chunks)
+        except IndexError:
+            known = False
+        if not known:
             self._leaves = {}
 
     def read(self, groups: list[int]) -> dict[str, pa.BooleanArray]:
@@ -106,7 +110,7 @@ class Booleans:
         for at, size, values, codec, _ in chunks:
             try:
                 nulls = _decode(self._stream.read_at(size, at), values, codec, bits, valid, start, nulls)
-            except (pa.ArrowException, OSError, ValueError):
+            except (pa.ArrowException, OSError, ValueError, IndexError):
                 return None
             if nulls < 0:
                 return None
@@ -218,7 +222,7 @@ def _ones(source: NDArray[np.uint8], count: int) -> int:
     return total
 
 
-@numba.njit(nogil=True, boundscheck=False)
+@numba.njit(nogil=True, boundscheck=True)
 def _runs(data: NDArray[np.uint8], count: int, out: NDArray[np.uint8], at: int) -> int:
     """Write bits that are held in runs from bit `at` of `out` on: how many are ones, -1 where something is wrong."""
     ones = byte = 0
@@ -248,7 +252,7 @@ def _runs(data: NDArray[np.uint8], count: int, out: NDArray[np.uint8], at: int) 
     return ones
 
 
-@numba.njit(nogil=True, boundscheck=False)
+@numba.njit(nogil=True, boundscheck=True)
 def _length(body: NDArray[np.uint8]) -> Any:
     """The four bytes that a part of a page begins with, -1 where they are not there."""
     if body.size < 4:
@@ -266,7 +270,7 @@ def _scatter(plain: NDArray[np.uint8], count: int, bits: NDArray[np.uint8], vali
             taken += 1
 
 
-@numba.njit(nogil=True, boundscheck=False)
+@numba.njit(nogil=True, boundscheck=True)
 def _levels(data: NDArray[np.uint8], count: int, valid: NDArray[np.uint8], at: int, nulls: int) -> int:
     """Write which of a page's values are not null: how many, -1 where something is wrong; `nulls` came before."""
     head, byte = varint(data, 0, 5)
@@ -279,7 +283,7 @@ def _levels(data: NDArray[np.uint8], count: int, valid: NDArray[np.uint8], at: i
     return _runs(data, count, valid, at)
 
 
-@numba.njit(nogil=True, boundscheck=False)
+@numba.njit(nogil=True, boundscheck=True)
 def _values(
     body: NDArray[np.uint8],
     count: int,

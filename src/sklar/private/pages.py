@@ -28,7 +28,7 @@ _ABSENT = -(1 << 62)
 readonly_bytes = numba.types.Array(numba.uint8, 1, "C", readonly=True)
 
 
-@numba.njit(nogil=True, boundscheck=False)
+@numba.njit(nogil=True, boundscheck=True)
 def varint(data: NDArray[np.uint8], at: int, longest: int) -> tuple[Any, Any]:
     """The number at a byte, and the byte after it; -1 where it does not end."""
     value = np.uint64(0)
@@ -42,7 +42,7 @@ def varint(data: NDArray[np.uint8], at: int, longest: int) -> tuple[Any, Any]:
     return np.int64(0), -1
 
 
-@numba.njit(nogil=True, boundscheck=False)
+@numba.njit(nogil=True, boundscheck=True)
 def _field(data: NDArray[np.uint8], at: int, before: int) -> tuple[Any, Any, Any]:
     """The type of a struct's next field (0: its end), its number, where its value begins; -1 where it is none."""
     if at < 0 or at >= data.size:
@@ -61,7 +61,7 @@ def _field(data: NDArray[np.uint8], at: int, before: int) -> tuple[Any, Any, Any
     return kind, number, at
 
 
-@numba.njit(nogil=True, boundscheck=False)
+@numba.njit(nogil=True, boundscheck=True)
 def _elements(data: NDArray[np.uint8], at: int) -> tuple[Any, Any, Any]:
     """The type of a list's elements, how many there are, where they begin; -1 where there cannot be so many."""
     if at < 0 or at >= data.size:
@@ -75,7 +75,7 @@ def _elements(data: NDArray[np.uint8], at: int) -> tuple[Any, Any, Any]:
     return kind, size, at
 
 
-@numba.njit(nogil=True, boundscheck=False)
+@numba.njit(nogil=True, boundscheck=True)
 def _after(data: NDArray[np.uint8], at: int, kind: int) -> int:
     """The byte after a value that is no list and no struct; -1 where it is none."""
     if kind == _BINARY:
@@ -92,7 +92,7 @@ def _after(data: NDArray[np.uint8], at: int, kind: int) -> int:
     return at if at <= data.size else -1
 
 
-@numba.njit(nogil=True, boundscheck=False)
+@numba.njit(nogil=True, boundscheck=True)
 def _skip(data: NDArray[np.uint8], at: int, kind: int) -> int:
     """The byte after a value; -1 where it is none."""
     if kind not in (_LIST, _SET, _STRUCT):
@@ -128,7 +128,7 @@ def _skip(data: NDArray[np.uint8], at: int, kind: int) -> int:
             return at
 
 
-@numba.njit(nogil=True, boundscheck=False)
+@numba.njit(nogil=True, boundscheck=True)
 def _numbers(data: NDArray[np.uint8], at: int, kinds: NDArray[np.int64], out: NDArray[np.int64]) -> int:
     """Take the numbers of a struct whose types are these, by field: the byte after it, -1 where it is none."""
     number = 0
@@ -145,7 +145,7 @@ def _numbers(data: NDArray[np.uint8], at: int, kinds: NDArray[np.int64], out: ND
             out[number] = (value >> 1 & 0x7FFF_FFFF_FFFF_FFFF) ^ -(value & 1)
 
 
-@numba.njit(nogil=True, boundscheck=False)
+@numba.njit(nogil=True, boundscheck=True)
 def _chunk(data: NDArray[np.uint8], at: int, chunk: NDArray[np.int64]) -> int:
     """Read the footer's words about a chunk into a row of `find_chunks`: the byte after them, -1 for none."""
     fields = np.full(_CHUNK.size, _ABSENT, dtype=np.int64)
@@ -171,7 +171,7 @@ def _chunk(data: NDArray[np.uint8], at: int, chunk: NDArray[np.int64]) -> int:
     return at
 
 
-@numba.njit(numba.int64(readonly_bytes, numba.int64[:, :, ::1]), cache=True, nogil=True, boundscheck=False)
+@numba.njit(numba.int64(readonly_bytes, numba.int64[:, :, ::1]), cache=True, nogil=True, boundscheck=True)
 def find_chunks(footer: NDArray[np.uint8], chunks: NDArray[np.int64]) -> int:
     """Read a footer's words about the column chunks, shape (row groups, columns, 5): 1 if there are just so many.
 
@@ -213,7 +213,7 @@ def find_chunks(footer: NDArray[np.uint8], chunks: NDArray[np.int64]) -> int:
                 return 0
 
 
-@numba.njit(nogil=True, boundscheck=False)
+@numba.njit(nogil=True, boundscheck=True)
 def _header(data: NDArray[np.uint8], at: int, page: NDArray[np.int64]) -> bool:
     """Read the page header at a byte into a row of `find_pages`: whether it is of the plain kind."""
     fields = np.full((3, 8), _ABSENT, dtype=np.int64)
@@ -254,7 +254,7 @@ def _header(data: NDArray[np.uint8], at: int, page: NDArray[np.int64]) -> bool:
     numba.int64(readonly_bytes, numba.int64, numba.int64, numba.int64, numba.int64[:, ::1]),
     cache=True,
     nogil=True,
-    boundscheck=False,
+    boundscheck=True,
 )
 def find_pages(data: NDArray[np.uint8], at: int, rows: int, codec: int, pages: NDArray[np.int64]) -> int:
     """Find the pages from a byte on, until they have so many rows or `pages` is full: how many, 0 if any is not plain.

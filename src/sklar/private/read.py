@@ -25,6 +25,8 @@ from sklar.threads import merged, workers
 BATCH_ROWS = 65_536
 _BATCH_CELLS = 1 << 26
 _CSV_BLOCK = 1 << 24
+# So many booleans take Arrow longer than it takes to load what reads them faster.
+_MANY_BITS = 1 << 24
 _DELIMITERS = {".csv": ",", ".tsv": "\t"}
 _COMPRESSED = {".gz", ".bz2", ".zst", ".lz4", ".br"}
 
@@ -215,7 +217,8 @@ def _open_parquet(path: Path) -> Source:
         booleans = {name for name in names if pa.types.is_boolean(schema.field(name).type)}
         size = batch_rows(len(names))
         with pa.OSFile(str(path)) as stream, pq.ParquetFile(stream, read_dictionary=texts) as file:
-            bits = _bits(stream, file, booleans) if booleans else None
+            many = file.metadata.num_rows * len(booleans) >= _MANY_BITS
+            bits = _bits(stream, file, booleans) if many else None
             for groups in _row_groups(file.metadata):
                 ready = bits(groups) if bits else {}
                 rest = [name for name in names if name not in ready]
