@@ -25,6 +25,10 @@ from sklar.schema import Schema
 _ROWS = numba.float32[:, ::1]
 _OFFSETS = numba.int64[::1]
 _FAST = {"contract", "reassoc"}
+# 2^f between -1/2 and 1/2, to the least largest relative error.
+_EXP = tuple(
+    np.float32(c) for c in (1, 0.693147206, 0.240226469, 0.0555032878, 0.00961848896, 0.00133999312, 0.000153458116)
+)
 
 
 def block_of_contrast(schema: Schema) -> NDArray[np.int64]:
@@ -69,54 +73,67 @@ def _contrast(values: NDArray[np.float32], offsets: NDArray[np.int64], found: ND
                 found[first - a + k - 1, c] = values[first + k, c] - shift[c]
 
 
-@numba.njit(numba.void(_ROWS, _OFFSETS), cache=True, nogil=True, fastmath=_FAST)
-def subtract_max(logits: NDArray[np.float32], offsets: NDArray[np.int64]) -> None:
-    """From each attribute's logits, shape (d, n), their largest, in place."""
+@numba.njit(inline="always")
+def _exp(x):  # type: ignore[no-untyped-def]
+    """e^x for an x of at most zero, to a few units of the last digit; written out so that loops of it vectorize."""
+    # x = (k + f) ln 2 with a whole k and f between -1/2 and 1/2.
+    y = max(x, np.float32(-87.0)) * np.float32(1.4426950408889634)
+    k = np.int32(y - np.float32(0.5))
+    f = y - np.float32(k)
+    power = _EXP[6]
+    power = power * f + _EXP[5]
+    power = power * f + _EXP[4]
+    power = power * f + _EXP[3]
+    power = power * f + _EXP[2]
+    power = power * f + _EXP[1]
+    power = power * f + _EXP[0]
+    return power * np.int32((k + np.int32(127)) << np.int32(23)).view(np.float32)
+
+
+@numba.njit(numba.void(_ROWS, _OFFSETS, _ROWS, _ROWS), cache=True, nogil=True, fastmath=_FAST)
+def softmax(
+    logits: NDArray[np.float32],
+    offsets: NDArray[np.int64],
+    probabilities: NDArray[np.float32],
+    found: NDArray[np.float32],
+) -> None:
+    """Probabilities within each attribute from logits, both of shape (d, n), and their contrasts, (d - m, n)."""
     n = logits.shape[1]
-    top = np.empty(n, dtype=np.float32)
-    for a in range(offsets.size - 1):
-        top[:] = logits[offsets[a]]
-        for k in range(offsets[a] + 1, offsets[a + 1]):
-            for c in range(n):
-                top[c] = logits[k, c] if logits[k, c] > top[c] else top[c]
-        for k in range(offsets[a], offsets[a + 1]):
-            for c in range(n):
-                logits[k, c] -= top[c]
-
-
-@numba.njit(numba.void(_ROWS, _OFFSETS, _ROWS), cache=True, nogil=True, fastmath=_FAST)
-def normalize(weights: NDArray[np.float32], offsets: NDArray[np.int64], found: NDArray[np.float32]) -> None:
-    """Positive weights, shape (d, n), to probabilities within each attribute, in place, and to their contrasts."""
-    n = weights.shape[1]
-    scale, shift = np.empty(n, dtype=np.float32), np.empty(n, dtype=np.float32)
+    top, scale, shift = np.empty(n, dtype=np.float32), np.empty(n, dtype=np.float32), np.empty(n, dtype=np.float32)
     one = np.float32(1.0)
     for a in range(offsets.size - 1):
         first, size = offsets[a], offsets[a + 1] - offsets[a]
-        scale[:] = weights[first]
+        top[:] = logits[first]
         for k in range(1, size):
             for c in range(n):
-                scale[c] += weights[first + k, c]
+                top[c] = logits[first + k, c] if logits[first + k, c] > top[c] else top[c]
+        scale[:] = np.float32(0.0)
+        for k in range(size):
+            for c in range(n):
+                weight = _exp(logits[first + k, c] - top[c])
+                probabilities[first + k, c] = weight
+                scale[c] += weight
         root = np.sqrt(np.float32(size))
         slope = one / (root - one) if size > 1 else one
         for c in range(n):
             scale[c] = one / scale[c]
-            weights[first, c] *= scale[c]
-            shift[c] = (one / root - weights[first, c]) * slope
+            probabilities[first, c] *= scale[c]
+            shift[c] = (one / root - probabilities[first, c]) * slope
         for k in range(1, size):
             for c in range(n):
-                weights[first + k, c] *= scale[c]
-                found[first - a + k - 1, c] = weights[first + k, c] - shift[c]
+                probabilities[first + k, c] *= scale[c]
+                found[first - a + k - 1, c] = probabilities[first + k, c] - shift[c]
 
 
-@numba.njit(numba.void(_ROWS, numba.float32[::1], _ROWS, _OFFSETS, _ROWS), cache=True, nogil=True, fastmath=_FAST)
+@numba.njit(numba.float64(_ROWS, numba.float32[::1], _ROWS, _OFFSETS, _ROWS), cache=True, nogil=True, fastmath=_FAST)
 def through_softmax(
     pull: NDArray[np.float32],
     constant: NDArray[np.float32],
     probabilities: NDArray[np.float32],
     offsets: NDArray[np.int64],
     gradient: NDArray[np.float32],
-) -> None:
-    """From the gradient in the contrasts, pull + constant, to the gradient in the logits, shape (d, n).
+) -> float:
+    """From the gradient in the contrasts, pull + constant, to the gradient in the logits, shape (d, n): its square.
 
     In the probabilities it is g = Q^T (pull + constant), and in the logits p (g - sum of p g within the attribute),
     which does not change when g moves by a constant: so that g_j is pull_j and g_0 the sum of them / (sqrt(K) - 1).
@@ -124,6 +141,7 @@ def through_softmax(
     n = pull.shape[1]
     one = np.float32(1.0)
     total, mean = np.empty(n, dtype=np.float32), np.empty(n, dtype=np.float32)
+    square = 0.0
     for a in range(offsets.size - 1):
         first, size = offsets[a], offsets[a + 1] - offsets[a]
         total[:] = np.float32(0.0)
@@ -135,11 +153,20 @@ def through_softmax(
                 total[c] += pulled
                 mean[c] += pulled * probabilities[first + k, c]
         slope = one / (np.sqrt(np.float32(size)) - one) if size > 1 else one
+        part = np.float32(0.0)
         for c in range(n):
             total[c] *= slope
             mean[c] += total[c] * probabilities[first, c]
-            gradient[first, c] = (total[c] - mean[c]) * probabilities[first, c]
+            moved = (total[c] - mean[c]) * probabilities[first, c]
+            gradient[first, c] = moved
+            part += moved * moved
+        square += float(part)
         for k in range(1, size):
             at = first - a + k - 1
+            part = np.float32(0.0)
             for c in range(n):
-                gradient[first + k, c] = (pull[at, c] + constant[at] - mean[c]) * probabilities[first + k, c]
+                moved = (pull[at, c] + constant[at] - mean[c]) * probabilities[first + k, c]
+                gradient[first + k, c] = moved
+                part += moved * moved
+            square += float(part)
+    return square

@@ -31,8 +31,7 @@ from sklar.copula.contrasts import (
     block_of_contrast,
     contrast_levels,
     contrast_tables,
-    normalize,
-    subtract_max,
+    softmax,
     through_softmax,
 )
 from sklar.denoise import Targets
@@ -49,8 +48,25 @@ _MOMENTUM = 0.9
 _SECOND_MOMENT = 0.99
 # Rows of the residual that are held at a time.
 _STRIP = 256
+# Steps between two words to whoever watches.
+_AT_ONCE = 10
 _FLOOR = 1e-7
-_SQUARE = numba.float32[:, ::1]
+_ROW, _SQUARE = numba.float32[::1], numba.float32[:, ::1]
+# What a fit holds, as `_step` takes it.
+_STATE = (
+    _SQUARE,
+    _ROW,
+    _ROW,
+    numba.int64[::1],
+    _SQUARE,
+    _SQUARE,
+    _SQUARE,
+    _SQUARE,
+    _SQUARE,
+    _SQUARE,
+    _SQUARE,
+    numba.float64[::1],
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -81,7 +97,7 @@ class Start:
 
 
 class Fit:
-    """A fit in progress: `step` moves the logits against the gradient.
+    """A fit in progress: `advance` moves the logits against the gradient.
 
     Momentum with a single scalar second moment: every logit has the same rate, so that directions in which the tables
     say much are learnt long before those in which they hold noise, and stopping early regularises.
@@ -92,45 +108,50 @@ class Fit:
 
     def __init__(self, loss: Loss, start: Start) -> None:
         self._loss = loss
-        self._offsets = loss.schema.offsets
         generator = np.random.Generator(np.random.SFC64(np.random.SeedSequence([start.seed, start.components])))
         base = np.log(np.maximum(loss.levels, np.float32(_FLOOR)))
         d, components = base.size, start.components
-        self._design: NDArray[np.float32] | None = None
+        # Of a mixture the logits are the parameters.
+        design = np.empty((components, 0), dtype=np.float32)
         if start.kind == "mixture":
             drawn = generator.standard_normal((components, d), dtype=np.float32)
-            self._parameters = np.ascontiguousarray((base + np.float32(start.sd) * drawn).T)
+            parameters = np.ascontiguousarray((base + np.float32(start.sd) * drawn).T)
         else:
             latent = _balanced_normals(generator, components, start.rank)
-            self._design = np.hstack([np.ones((components, 1), np.float32), latent])
+            design = np.ascontiguousarray(np.hstack([np.ones((components, 1), np.float32), latent]))
             loadings = generator.standard_normal((start.rank, d), dtype=np.float32)
-            self._parameters = np.vstack([base, np.float32(start.sd * start.rank**-0.5) * loadings]).T.copy()
-        self._velocity = np.zeros_like(self._parameters)
-        self._second_moment = 0.0
-        self._steps = 0
+            parameters = np.vstack([base, np.float32(start.sd * start.rank**-0.5) * loadings]).T.copy()
         self.probabilities = np.empty((d, components), dtype=np.float32)
         self.contrasts = np.empty((d - loss.schema.n_attributes, components), dtype=np.float32)
-        self._gradient = np.empty_like(self.probabilities)
-        self._pull = np.empty_like(self.contrasts)
         self.room = Room(loss.schema, components)
-        self._predict()
+        self._pull = np.empty_like(self.contrasts)
+        self._state = (
+            self._pull,
+            loss.margins,
+            loss.margin_weights,
+            loss.schema.offsets,
+            self.probabilities,
+            self.contrasts,
+            design,
+            parameters,
+            np.zeros_like(parameters),
+            np.empty_like(self.probabilities),
+            np.empty_like(parameters),
+            np.zeros(2),
+        )
+        logits = parameters @ design.T if design.size else parameters
+        softmax(logits, loss.schema.offsets, self.probabilities, self.contrasts)
 
-    def _predict(self) -> None:
-        logits = self._parameters if self._design is None else self._parameters @ self._design.T
-        softmax(logits, self._offsets, self.probabilities, self.contrasts)
-
-    def step(self) -> None:
-        """One step of gradient descent with momentum."""
-        constant = self._loss.gradient(self.contrasts, self._pull, self.room)
-        through_softmax(self._pull, constant, self.probabilities, self._offsets, self._gradient)
-        gradient = self._gradient if self._design is None else self._gradient @ self._design
-        self._steps += 1
-        square = float(np.vdot(gradient, gradient)) / gradient.size
-        self._second_moment += (1 - _SECOND_MOMENT) * (square - self._second_moment)
-        unbiased = self._second_moment / (1 - _SECOND_MOMENT**self._steps)
-        rate = RATE / ((1 - _MOMENTUM**self._steps) * max(unbiased, 1e-30) ** 0.5)
-        _move(self._parameters, self._velocity, gradient, np.float32(_MOMENTUM), np.float32(rate))
-        self._predict()
+    def advance(self, steps: int) -> None:
+        """So many steps of gradient descent with momentum."""
+        contrasts, loss = len(self.contrasts), self._loss
+        if contrasts <= _STRIP and self.room.squares is None:
+            square = self.room.strip.reshape(contrasts, contrasts)
+            _descend(steps, square, loss.weighted, loss.weights, *self._state)
+            return
+        for _ in range(steps):
+            loss.gradient(self.contrasts, self._pull, self.room)
+            _step(*self._state)
 
 
 class Loss:
@@ -143,29 +164,25 @@ class Loss:
     def __init__(self, targets: Targets, shrinkage: float, weights: NDArray[np.float32]) -> None:
         self.schema = targets.schema
         self.levels = targets.levels.astype(np.float32)
-        self._margins = contrast_levels(targets.levels, targets.schema)
-        self._margin_weights = np.float32(MARGIN_WEIGHT) + margin_weights(targets.schema, targets.precision)
-        self._weighted = weights * contrast_tables(targets.mixed(shrinkage), targets.schema)
-        self._weights = weights
+        self.margins = contrast_levels(targets.levels, targets.schema)
+        self.margin_weights = np.float32(MARGIN_WEIGHT) + margin_weights(targets.schema, targets.precision)
+        self.weighted = weights * contrast_tables(targets.mixed(shrinkage), targets.schema)
+        self.weights = weights
         self._precision = targets.precision.astype(np.float32)
         self._ends = self.schema.offsets - np.arange(self.schema.n_attributes + 1)
 
-    def gradient(self, found: NDArray[np.float32], gradient: NDArray[np.float32], room: Room) -> NDArray[np.float32]:
-        """Of the loss in the contrasts F of Pi, shape (d - m, D), times D / 2: a part per component, and one for all.
-
-        The first is put into `gradient`, the second returned.
-        """
+    def gradient(self, found: NDArray[np.float32], pull: NDArray[np.float32], room: Room) -> None:
+        """Of the tables' part of the loss in the contrasts F of Pi, shape (d - m, D), times D / 2, into `pull`."""
         if room.squares is None:
-            self._by_strips(found, gradient, room)
+            self._by_strips(found, pull, room)
         else:
-            self._by_attributes(found, gradient, room.rows, *room.squares)
-        return np.asarray(self._margin_weights * (found.mean(axis=1) - self._margins))
+            self._by_attributes(found, pull, room.rows, *room.squares)
 
     def _by_strips(self, found: NDArray[np.float32], gradient: NDArray[np.float32], room: Room) -> None:
         """(weights (F F^T / D - target)) F, a strip of the residual at a time."""
         scale = np.float32(1 / found.shape[1])
         for first, last, residual in predicted_strips(found, room):
-            _weigh(residual, self._weighted, self._weights, first, scale)
+            _weigh(residual, self.weighted, self.weights, first, scale)
             beyond = residual[:, last - first :].T
             if first == 0:
                 np.matmul(residual, found, out=gradient[:last])
@@ -183,7 +200,7 @@ class Loss:
         others: NDArray[np.float32],
     ) -> None:
         """The same, F_A (sum over B of precision_AB F_B^T F_B) / D for each attribute A, less the weighted target."""
-        np.matmul(self._weighted, found, out=gradient)
+        np.matmul(self.weighted, found, out=gradient)
         parts = [slice(first, last) for first, last in pairwise(self._ends)]
         for part, square in zip(parts, own, strict=True):
             np.matmul(found[part].T, found[part], out=square)
@@ -255,9 +272,10 @@ def fit_latent(
 
     def run(seed: int) -> NDArray[np.float32]:
         fit = Fit(loss, replace(start, seed=seed))
-        for _ in range(steps):
-            fit.step()
-            progress.advance(1)
+        for done in range(0, steps, _AT_ONCE):
+            some = min(_AT_ONCE, steps - done)
+            fit.advance(some)
+            progress.advance(some)
         return fit.probabilities.T
 
     found = side_by_side(run, range(start.seed, start.seed + fits))
@@ -272,19 +290,6 @@ def _balanced_normals(generator: np.random.Generator, rows: int, rank: int) -> N
     if rows >= 4 * rank:
         drawn = np.linalg.solve(np.linalg.cholesky(covariance), drawn.T).T
     return drawn.astype(np.float32)
-
-
-def softmax(
-    logits: NDArray[np.float32],
-    offsets: NDArray[np.int64],
-    probabilities: NDArray[np.float32],
-    found: NDArray[np.float32],
-) -> None:
-    """Probabilities within each attribute, and their contrasts, from logits of shape (d, D)."""
-    probabilities[:] = logits
-    subtract_max(probabilities, offsets)
-    np.exp(probabilities, out=probabilities)
-    normalize(probabilities, offsets, found)
 
 
 @numba.njit(
@@ -324,6 +329,83 @@ def _move(
         for j in range(parameters.shape[1]):
             velocity[i, j] = momentum * velocity[i, j] + (np.float32(1.0) - momentum) * gradient[i, j]
             parameters[i, j] -= rate * velocity[i, j]
+
+
+@numba.njit(numba.void(*_STATE), cache=True, nogil=True, fastmath={"contract", "reassoc"})
+def _step(
+    pull: NDArray[np.float32],
+    margins: NDArray[np.float32],
+    margin_weights: NDArray[np.float32],
+    offsets: NDArray[np.int64],
+    probabilities: NDArray[np.float32],
+    found: NDArray[np.float32],
+    design: NDArray[np.float32],
+    parameters: NDArray[np.float32],
+    velocity: NDArray[np.float32],
+    logits: NDArray[np.float32],
+    slopes: NDArray[np.float32],
+    moment: NDArray[np.float64],
+) -> None:
+    """Move the parameters against the gradient, of which `pull` is the tables' part, and predict again.
+
+    `moment` is the running mean of squares and the number of steps; `logits` and `slopes` are room.
+    """
+    constant = np.empty(len(found), dtype=np.float32)
+    for i in range(len(found)):
+        total = np.float32(0.0)
+        for c in range(found.shape[1]):
+            total += found[i, c]
+        constant[i] = margin_weights[i] * (total / np.float32(found.shape[1]) - margins[i])
+    factor = design.size > 0
+    gradient = logits
+    square = through_softmax(pull, constant, probabilities, offsets, gradient)
+    if factor:
+        np.dot(logits, design, slopes)
+        gradient = slopes
+        square = 0.0
+        for i in range(len(slopes)):
+            for j in range(slopes.shape[1]):
+                square += float(slopes[i, j]) * float(slopes[i, j])
+    moment[0] += (1 - _SECOND_MOMENT) * (square / gradient.size - moment[0])
+    moment[1] += 1
+    unbiased = moment[0] / (1 - _SECOND_MOMENT ** moment[1])
+    rate = RATE / ((1 - _MOMENTUM ** moment[1]) * np.sqrt(max(unbiased, 1e-30)))
+    _move(parameters, velocity, gradient, np.float32(_MOMENTUM), np.float32(rate))
+    if factor:
+        np.dot(parameters, design.T, logits)
+        softmax(logits, offsets, probabilities, found)
+    else:
+        softmax(parameters, offsets, probabilities, found)
+
+
+@numba.njit(numba.void(numba.int64, _SQUARE, _SQUARE, _SQUARE, *_STATE), cache=True, nogil=True)
+def _descend(
+    steps: int,
+    square: NDArray[np.float32],
+    weighted: NDArray[np.float32],
+    weights: NDArray[np.float32],
+    pull: NDArray[np.float32],
+    margins: NDArray[np.float32],
+    margin_weights: NDArray[np.float32],
+    offsets: NDArray[np.int64],
+    probabilities: NDArray[np.float32],
+    found: NDArray[np.float32],
+    design: NDArray[np.float32],
+    parameters: NDArray[np.float32],
+    velocity: NDArray[np.float32],
+    logits: NDArray[np.float32],
+    slopes: NDArray[np.float32],
+    moment: NDArray[np.float64],
+) -> None:
+    """Steps of a fit whose tables are one strip: so short that threads would wait for Python's lock half the time."""
+    for _ in range(steps):
+        np.dot(found, found.T, square)
+        _weigh(square, weighted, weights, 0, np.float32(1 / found.shape[1]))
+        np.dot(square, found, pull)
+        _step(
+            pull, margins, margin_weights, offsets, probabilities, found, design, parameters, velocity, logits, slopes,
+            moment,
+        )  # fmt: skip
 
 
 def sample_latent(model: LatentModel, rows: int, seed: int) -> Iterator[Codes]:

@@ -210,8 +210,7 @@ def follow(race: Race, splits: Sequence[Split], *, max_steps: int, progress: Pro
     )
     rows, best, best_at, back = [(1.0, 0.0)], np.inf, 0, PATIENCE // EVERY
     while (len(rows) - 1) * EVERY < max_steps:
-        for _ in range(EVERY):
-            fit.step()
+        fit.advance(EVERY)
         rows.append(split.score(fit.contrasts, fit.room))
         progress.advance(EVERY)
         error = rows[-1][0]
