@@ -52,7 +52,7 @@ _STRIP = 256
 _AT_ONCE = 10
 _FLOOR = 1e-7
 _ROW, _SQUARE = numba.float32[::1], numba.float32[:, ::1]
-# What a fit holds, as `_step` takes it.
+# What a fit holds, as `_descend` takes it.
 _STATE = (
     _SQUARE,
     _ROW,
@@ -151,7 +151,7 @@ class Fit:
             return
         for _ in range(steps):
             loss.gradient(self.contrasts, self._pull, self.room)
-            _step(*self._state)
+            _descend(1, self.room.strip[:0].reshape(0, 1), loss.weighted, loss.weights, *self._state)
 
 
 class Loss:
@@ -313,72 +313,11 @@ def _weigh(
 
 
 @numba.njit(
-    numba.void(_SQUARE, _SQUARE, _SQUARE, numba.float32, numba.float32),
+    numba.void(numba.int64, _SQUARE, _SQUARE, _SQUARE, *_STATE),
     cache=True,
     nogil=True,
     fastmath={"contract", "reassoc"},
 )
-def _move(
-    parameters: NDArray[np.float32],
-    velocity: NDArray[np.float32],
-    gradient: NDArray[np.float32],
-    momentum: np.float32,
-    rate: np.float32,
-) -> None:
-    for i in range(parameters.shape[0]):
-        for j in range(parameters.shape[1]):
-            velocity[i, j] = momentum * velocity[i, j] + (np.float32(1.0) - momentum) * gradient[i, j]
-            parameters[i, j] -= rate * velocity[i, j]
-
-
-@numba.njit(numba.void(*_STATE), cache=True, nogil=True, fastmath={"contract", "reassoc"})
-def _step(
-    pull: NDArray[np.float32],
-    margins: NDArray[np.float32],
-    margin_weights: NDArray[np.float32],
-    offsets: NDArray[np.int64],
-    probabilities: NDArray[np.float32],
-    found: NDArray[np.float32],
-    design: NDArray[np.float32],
-    parameters: NDArray[np.float32],
-    velocity: NDArray[np.float32],
-    logits: NDArray[np.float32],
-    slopes: NDArray[np.float32],
-    moment: NDArray[np.float64],
-) -> None:
-    """Move the parameters against the gradient, of which `pull` is the tables' part, and predict again.
-
-    `moment` is the running mean of squares and the number of steps; `logits` and `slopes` are room.
-    """
-    constant = np.empty(len(found), dtype=np.float32)
-    for i in range(len(found)):
-        total = np.float32(0.0)
-        for c in range(found.shape[1]):
-            total += found[i, c]
-        constant[i] = margin_weights[i] * (total / np.float32(found.shape[1]) - margins[i])
-    factor = design.size > 0
-    gradient = logits
-    square = through_softmax(pull, constant, probabilities, offsets, gradient)
-    if factor:
-        np.dot(logits, design, slopes)
-        gradient = slopes
-        square = 0.0
-        for i in range(len(slopes)):
-            for j in range(slopes.shape[1]):
-                square += float(slopes[i, j]) * float(slopes[i, j])
-    moment[0] += (1 - _SECOND_MOMENT) * (square / gradient.size - moment[0])
-    moment[1] += 1
-    unbiased = moment[0] / (1 - _SECOND_MOMENT ** moment[1])
-    rate = RATE / ((1 - _MOMENTUM ** moment[1]) * np.sqrt(max(unbiased, 1e-30)))
-    _move(parameters, velocity, gradient, np.float32(_MOMENTUM), np.float32(rate))
-    if factor:
-        np.dot(parameters, design.T, logits)
-        softmax(logits, offsets, probabilities, found)
-    else:
-        softmax(parameters, offsets, probabilities, found)
-
-
-@numba.njit(numba.void(numba.int64, _SQUARE, _SQUARE, _SQUARE, *_STATE), cache=True, nogil=True)
 def _descend(
     steps: int,
     square: NDArray[np.float32],
@@ -397,15 +336,48 @@ def _descend(
     slopes: NDArray[np.float32],
     moment: NDArray[np.float64],
 ) -> None:
-    """Steps of a fit whose tables are one strip: so short that threads would wait for Python's lock half the time."""
+    """Move the parameters against the gradient, and predict again, so many times.
+
+    `pull` is the tables' part of the gradient. Where `square`, room for all pairs of contrasts, is not empty, it is
+    found here: such a step is so short that threads would wait for Python's lock half the time. `moment` is the running
+    mean of squares and the number of steps; `logits` and `slopes` are room.
+    """
+    factor, one = design.size > 0, np.float32(1.0)
+    scale = one / np.float32(found.shape[1])
+    constant = np.empty(len(found), dtype=np.float32)
     for _ in range(steps):
-        np.dot(found, found.T, square)
-        _weigh(square, weighted, weights, 0, np.float32(1 / found.shape[1]))
-        np.dot(square, found, pull)
-        _step(
-            pull, margins, margin_weights, offsets, probabilities, found, design, parameters, velocity, logits, slopes,
-            moment,
-        )  # fmt: skip
+        if square.size:
+            np.dot(found, found.T, square)
+            _weigh(square, weighted, weights, 0, scale)
+            np.dot(square, found, pull)
+        for i in range(len(found)):
+            total = np.float32(0.0)
+            for c in range(found.shape[1]):
+                total += found[i, c]
+            constant[i] = margin_weights[i] * (scale * total - margins[i])
+        gradient = logits
+        size = through_softmax(pull, constant, probabilities, offsets, gradient)
+        if factor:
+            np.dot(logits, design, slopes)
+            gradient = slopes
+            size = 0.0
+            for i in range(len(slopes)):
+                for j in range(slopes.shape[1]):
+                    size += float(slopes[i, j]) * float(slopes[i, j])
+        moment[0] += (1 - _SECOND_MOMENT) * (size / gradient.size - moment[0])
+        moment[1] += 1
+        unbiased = moment[0] / (1 - _SECOND_MOMENT ** moment[1])
+        rate = np.float32(RATE / ((1 - _MOMENTUM ** moment[1]) * np.sqrt(max(unbiased, 1e-30))))
+        momentum = np.float32(_MOMENTUM)
+        for i in range(parameters.shape[0]):
+            for j in range(parameters.shape[1]):
+                velocity[i, j] = momentum * velocity[i, j] + (one - momentum) * gradient[i, j]
+                parameters[i, j] -= rate * velocity[i, j]
+        if factor:
+            np.dot(parameters, design.T, logits)
+            softmax(logits, offsets, probabilities, found)
+        else:
+            softmax(parameters, offsets, probabilities, found)
 
 
 def sample_latent(model: LatentModel, rows: int, seed: int) -> Iterator[Codes]:
