@@ -42,6 +42,7 @@ def run(method: str = "auto", **facts: Any) -> dict[str, Any]:
         "source": pipeline.SOURCE,
         "load": 0.25,
         "seconds": 20.0,
+        "walls": [20.0],
         "cpu_seconds": 30.0,
         "stages": laps,
         "peak_bytes": 1_250_000_000,
@@ -285,6 +286,22 @@ def test_what_a_process_takes_beside_its_stages_is_its_start(tmp_path: Path, mon
     assert list(found["stages"]) == ["start", "count"]
     assert found["stages"]["start"]["seconds"] == found["seconds"] > 0
     assert (found["attributes"], found["levels"]) == (2, 4)
+
+
+def test_short_releases_are_repeated_and_the_middle_one_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    walls = iter([3.0, 5.0, 1.0, 4.0, 2.0, 21.0])
+
+    def release(given: shapes.Input, **_options: Any) -> dict[str, Any]:
+        return {"seconds": next(walls)}
+
+    monkeypatch.setattr(pipeline, "release", release)
+    given = shapes.prepare("adult", rows=10, work=tmp_path, folder=tmp_path)
+    found = pipeline.typical(given, method="auto", threads=None, work=tmp_path)
+    assert found == {"seconds": 3.0, "walls": [1.0, 2.0, 3.0, 4.0, 5.0]}
+    assert "**3.0** (1.0 to 5.0)" in speed.shapes_table([run() | found])
+    assert pipeline.typical(given, method="auto", threads=None, work=tmp_path)["walls"] == [21.0]
 
 
 def test_tables_of_the_page() -> None:
