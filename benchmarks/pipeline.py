@@ -74,7 +74,7 @@ def release(given: Input, *, method: str, threads: int | None, work: Path) -> di
 
 
 def typical(given: Input, *, method: str, threads: int | None, work: Path) -> dict[str, Any]:
-    """A release or, of a short one, which other work on the machine disturbs most, the median of `TIMES` by wall time."""
+    """A release or, of a short one, which other work on the machine disturbs most, the median of `TIMES` by wall."""
     runs = [release(given, method=method, threads=threads, work=work)]
     if runs[0]["seconds"] < SHORT:
         runs += [release(given, method=method, threads=threads, work=work) for _ in range(TIMES - 1)]
