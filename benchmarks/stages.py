@@ -7,6 +7,8 @@ Writes FOLDER/release.parquet, FOLDER/release.sklar and, last, FOLDER/stages.jso
 
 from __future__ import annotations
 
+import atexit
+import gc
 import json
 from dataclasses import asdict
 from pathlib import Path
@@ -68,6 +70,8 @@ def timed(source: Path, schema: Schema, folder: Path, *, method: Any) -> dict[st
 @click.option("--threads", type=int)
 def main(source: Path, schema: Path, folder: Path, method: str, threads: int | None) -> None:
     """Time one release."""
+    # As the command line does.
+    atexit.register(gc.freeze)
     folder.mkdir(parents=True, exist_ok=True)
     with using(threads):
         found = timed(source, Schema.load(schema), folder, method=method)
