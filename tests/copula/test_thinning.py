@@ -14,6 +14,7 @@ from sklar.copula.thinning import (
     Split,
     fit_auto,
     follow,
+    starting,
     step_limit,
     thin,
     union_size,
@@ -135,6 +136,13 @@ def test_one_attribute_is_independent() -> None:
     assert decisions["kind"] == "independence"
     assert model.n_components == 1
     assert step_limit(estimates, Start()) == 0
+
+
+def test_a_factor_model_of_large_domains_has_fewer_points() -> None:
+    assert starting(schema_of(20, 20, 20), "factor").components == 500
+    assert 150 < starting(schema_of(600, 600), "factor").components < 300
+    assert starting(schema_of(2_000, 2_000), "factor").components == 150
+    assert {starting(schema_of(*sizes), "mixture").components for sizes in ([2], [20, 20], [2_000, 2_000])} == {150}
 
 
 def test_wide_tables_take_fewer_steps_and_unite_fewer_fits() -> None:

@@ -53,7 +53,8 @@ SIGNIFICANT = 2.0
 MAX_STEPS = 1200
 COMPONENTS: Mapping[Kind, int] = MappingProxyType({"mixture": 150, "factor": 500})
 FITS: Mapping[Kind, int] = MappingProxyType({"mixture": 8, "factor": 2})
-# Of one fit, and of all fits that are united.
+# Operations of a step, of one fit, and of all fits that are united.
+MAX_STEP = 1e9
 MAX_RUN = 2e12
 MAX_OPERATIONS = 8e12
 
@@ -236,7 +237,7 @@ def choose(
     split, and on the others only when it does better there. A smaller start must be better by more than `PREFERENCE` of
     what the model gains over independence: held-out two-way tables cannot see the three-way structure that it loses.
     """
-    first = Start(kind=kinds[0], components=COMPONENTS[kinds[0]])
+    first = starting(estimates.schema, kinds[0])
     if estimates.schema.n_attributes < 2:
         return Choice(start=first, shrinkage=SHRINKAGES[0], steps=0, gain=0.0, tried=())
     progress.stage("choose", unit="steps")
@@ -277,12 +278,13 @@ def choose(
         return replace(race, rival=error - needed * (1 - error))
 
     smaller = [replace(incumbent, start=replace(first, sd=sd)) for sd in SDS[1:]]
-    others = [replace(incumbent, start=replace(first, kind=kind, components=COMPONENTS[kind])) for kind in kinds[1:]]
+    others = [replace(incumbent, start=starting(estimates.schema, kind)) for kind in kinds[1:]]
     ran = {race: [against(each, PREFERENCE) for each in on_all(race)] for race in smaller}
     ran |= {race: [against(race, 0.0)] for race in others}
     curves |= run([each for races in ran.values() for each in races])
+    beaten = [curve[:, 0].min() for race, curve in curves.items() if race.split == 0 and race.start.kind == first.kind]
     for race in others:
-        if float(curves[ran[race][0]][:, 0].min()) < ran[race][0].rival:
+        if curves[ran[race][0]][:, 0].min() < min(beaten):
             ran[race] += on_all(race)[1:]
     curves |= run([each for race in others for each in ran[race][1:]])
     for race, races in ran.items():
@@ -293,6 +295,13 @@ def choose(
     return Choice(
         start=chosen.start, shrinkage=chosen.shrinkage, steps=chosen.steps, gain=chosen.gain, tried=tuple(tried)
     )
+
+
+def starting(schema: Schema, kind: Kind) -> Start:
+    """How a kind of model starts. A factor model has fewer points, though never few, where a step would take long."""
+    start = Start(kind=kind, components=COMPONENTS[kind])
+    affordable = int(MAX_STEP / step_operations(schema, replace(start, components=1)))
+    return replace(start, components=max(min(start.components, affordable), COMPONENTS["mixture"]))
 
 
 def step_limit(estimates: Estimates, start: Start) -> int:
