@@ -294,6 +294,18 @@ def reckoned(found: Mapping[str, Any]) -> str:
     rate_text = (
         f"One core here counts {rate:.2g} pairs of attributes a second, by CPU seconds at m = {widest['size']:,}."
     )
+    on_spark = [run for run in found["growth"]["columns"] if run["engine"] == "spark"]
+    if on_spark:
+        widest = max(on_spark, key=lambda run: run["size"])
+        held = widest["seconds"] * widest["threads"] / (widest["rows"] * widest["size"]) * 1e9 * 2000
+        rate_text += (
+            " Spark's whole pass, in which readers hand rows to Python, is taken to grow with the number of values "
+            f"from m = {widest['size']:,} on."
+        )
+        rows += [
+            ["Spark's whole pass, at the rate above", f"{held / 3600:,.0f} core hours"],
+            [f"Spark's whole pass, {CORES} cores", f"{held / CORES / 60:,.0f} minutes"],
+        ]
     return f"## A billion rows x 2,000 binary attributes, on paper\n\n{rate_text}\n\n" + record.table(["", ""], rows)
 
 

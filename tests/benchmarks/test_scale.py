@@ -57,6 +57,8 @@ def test_the_page_says_what_was_measured(tmp_path: Path) -> None:
         assert text in page
     # 1,000 rows x 499,500 pairs in 4 CPU seconds, for 10^9 rows x 1,999,000 pairs.
     assert f"{1e9 * 1_999_000 / (1000 * 499_500 / 4) / 3600:,.0f} core hours" in page
+    # Two cores for 2 seconds and a million values, for 2 x 10^12.
+    assert f"{2 * 2 * 2e6 / 3600:,.0f} core hours" in page
     assert json.loads((tmp_path / "scale.json").read_text())["runs"]["spark"]["partials"] == 7
     assert (tmp_path / "scale.svg").exists()
 
