@@ -30,8 +30,8 @@ ONE_WAY_SHARE = 0.4
 DISTINGUISHABLE = 2.0
 
 # Rough: by the releases in docs/results/speed.md, on two cores, from 194 to 4,000 levels. A factor of three either way.
-_SECONDS_START, _SECONDS_FIT, _FIT_POWER, _CELLS_PER_SECOND = 1.5, 0.0017, 1.34, 5.0e7
-_BYTES_START, _BYTES_CELL, _BYTES_LEVEL = 290e6, 120.0, 20_000.0
+_SECONDS_START, _SECONDS_FIT, _FIT_POWER, _CELLS_PER_SECOND = 1.5, 0.0032, 1.2, 8.0e7
+_BYTES_START, _BYTES_CELL, _BYTES_LEVEL = 290e6, 130.0, 50_000.0
 
 _SHOWN_PAIRS = 8
 _BARS = " ▏▎▍▌▋▊▉█"
@@ -224,7 +224,7 @@ def _rms(sd: NDArray[np.float64], weights: NDArray[Any]) -> float:
 def _resources(schema: Schema, rows: int) -> tuple[float, float]:
     """Seconds and bytes that a release may take on a small machine: rough."""
     m, d = schema.n_attributes, schema.n_levels
-    seconds = _SECONDS_START + _SECONDS_FIT * d**_FIT_POWER + rows * m / _CELLS_PER_SECOND
+    seconds = _SECONDS_START + _SECONDS_FIT * (d - m) ** _FIT_POWER + rows * m / _CELLS_PER_SECOND
     return seconds, _BYTES_START + _BYTES_CELL * d * d + _BYTES_LEVEL * d
 
 
