@@ -320,7 +320,14 @@ def figure(found: Mapping[str, Any]) -> Figure:
             if line:
                 ax.plot(*zip(*line, strict=True), color=colour, linestyle=style, marker=marker, label=engine)
         ax.set_xscale("log")
-        ax.set_yscale("log")
+        sizes = sorted({run["size"] for run in runs})
+        ax.set_xticks(sizes, [f"{size / 1e6:g} M" if size >= 10**6 else f"{size:,}" for size in sizes], fontsize=8)
+        # Nothing is gained by a logarithm where all is alike.
+        if axis == "partitions":
+            ax.set_ylim(0, 1.2 * max(run["seconds"] for run in runs))
+        else:
+            ax.set_yscale("log")
+        ax.minorticks_off()
         ax.set_xlabel(axis, fontsize=8)
         ax.set_ylabel("wall, s", fontsize=8)
         if ax.get_legend_handles_labels()[0]:
