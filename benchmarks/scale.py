@@ -324,7 +324,7 @@ def figure(found: Mapping[str, Any]) -> Figure:
         ax.set_xticks(sizes, [f"{size / 1e6:g} M" if size >= 10**6 else f"{size:,}" for size in sizes], fontsize=8)
         # Nothing is gained by a logarithm where all is alike.
         if axis == "partitions":
-            ax.set_ylim(0, 1.2 * max(run["seconds"] for run in runs))
+            ax.set_ylim(0, 1.2 * max((run["seconds"] for run in runs), default=1.0))
         else:
             ax.set_yscale("log")
         ax.minorticks_off()
