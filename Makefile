@@ -26,7 +26,7 @@ slow: $(VENV)/.dev ## run the tests that take minutes, and the property tests on
 	HYPOTHESIS_PROFILE=new $(BIN)/python -m pytest -n 2 -m "hypothesis and not slow"
 
 spark: .venv-spark/.done ## test the engine on Spark with a cluster of its own (needs Java 17)
-	.venv-spark/bin/python -m pytest -m spark tests/private/test_engines.py tests/private/test_spark.py
+	.venv-spark/bin/python -m pytest -m spark tests/rows/test_engines.py tests/rows/test_spark.py
 
 lint: $(VENV)/.dev ## ruff (lint and format), mypy strict, import contracts
 	$(BIN)/ruff check .

@@ -26,6 +26,7 @@ from typing import Any
 import click
 import numpy as np
 import pyarrow as pa
+from experiments.baselines import draw_records
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
@@ -33,17 +34,16 @@ from benchmarks import pages
 from benchmarks.pages import RESULTS, ROOT, source_digest, versions
 from benchmarks.tables import FOLDER, NAMES, Bench, codes_of, opened, text_table
 from experiments import record
-from sklar.budget import DEFAULT_DELTA, Budget
-from sklar.decode import decode
-from sklar.evaluate import Answers, Triples, answer, choose_triples, compare, usefulness
-from sklar.evaluate.baselines import draw_records
-from sklar.evaluate.queries import MAX_TRIPLES, answer_blocks
-from sklar.margins import simplex
-from sklar.output import write_text
-from sklar.plan import Plan
-from sklar.private.measure import open_vault
+from sklar.budget.plan import Plan
+from sklar.custodian.evaluate import Answers, Triples, answer, choose_triples, compare, usefulness
+from sklar.custodian.evaluate.queries import MAX_TRIPLES, answer_blocks
+from sklar.draw.decode import decode
+from sklar.files.write import write_text
+from sklar.fitting.margins import simplex
+from sklar.kernel.theorems import DEFAULT_DELTA, Budget
+from sklar.kernel.vault import open_vault
+from sklar.public.schema import Attribute, Schema
 from sklar.release import Method, fit
-from sklar.schema import Attribute, Schema
 
 WORK = ROOT / "build" / "accuracy"
 
@@ -144,7 +144,7 @@ def judge(bench: Bench, drawn: NDArray[np.int32] | pa.Table) -> dict[str, Any]:
 
 
 def independent(bench: Bench, epsilon: float, seed: int) -> NDArray[np.int32]:
-    """DP independence (`sklar.evaluate.baselines.independence`), as codes."""
+    """DP independence (`experiments.baselines.independence`), as codes."""
     budget = Budget(epsilon=epsilon)
     plan = Plan(one_way=budget.scales(np.ones(bench.schema.n_attributes)), pairs=np.zeros(0))
     noisy = open_vault(bench.rows, bench.schema, budget).measure(plan)
@@ -232,9 +232,7 @@ def stopped_after(command: Sequence[str], limit: float, output: Any = None) -> s
 
 
 # Read when the code is, so that a later edit does not change what a run says of itself.
-SOURCE = source_digest(
-    f"{part}.py" for part in ("budget", "denoise", "margins", "plan", "release", "tables", "copula/*", "private/*")
-)
+SOURCE = source_digest(f"{part}.py" for part in ("release", "budget/*", "kernel/*", "rows/*", "fitting/*", "draw/*"))
 
 
 def learn(bench: Bench, stems: Sequence[str], work: Path, test: Path) -> list[dict[str, Any]]:

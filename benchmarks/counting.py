@@ -20,11 +20,11 @@ from typing import Any
 import click
 from experiments.stopwatch import peak_bytes
 
-from sklar.output import write_text
-from sklar.private.count import Counts
-from sklar.private.engines import open_table
-from sklar.schema import Schema
-from sklar.threads import using, workers
+from sklar.files.write import write_text
+from sklar.machine.threads import using, workers
+from sklar.public.schema import Schema
+from sklar.rows.engines import open_table
+from sklar.rows.fast import Counts
 
 
 class Told:
@@ -113,7 +113,7 @@ def on_spark(source: Path, schema: Schema, master: str, partitions: int | None) 
 
 
 def _load(batches: Any) -> Any:
-    from sklar.private import kernels  # noqa: F401
+    import sklar.rows.planes  # noqa: F401
 
     yield from batches
 

@@ -17,10 +17,10 @@ from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
 
-from sklar.private.count import Tally
-from sklar.private.read import batch_rows
-from sklar.schema import Schema
-from sklar.threads import side_by_side, using, workers
+from sklar.machine.threads import side_by_side, using, workers
+from sklar.public.schema import Schema
+from sklar.rows.fast import Tally
+from sklar.rows.read import batch_rows
 
 SECONDS = 0.4
 _WORDS = 1024  # two operands of 8 KiB: half of the smallest L1 in use

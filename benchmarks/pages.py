@@ -10,7 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sklar.output import write_text
+from sklar.files.write import write_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -49,7 +49,7 @@ def write_page(
     folder: Path, name: str, *, marked: str, otherwise: str, document: Mapping[str, Any], markdown: str, figure: Figure
 ) -> None:
     """Write NAME.json, NAME.md and the figure; `otherwise` is the text where nobody has written any yet."""
-    from sklar.evaluate.plots import save
+    from sklar.custodian.evaluate.plots import save
 
     folder.mkdir(parents=True, exist_ok=True)
     write_text(folder / f"{name}.json", json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n")

@@ -27,7 +27,7 @@ from benchmarks import growth, limits, references, speed
 from benchmarks.pages import RESULTS, ROOT, source_digest
 from benchmarks.shapes import SHAPES, Input, prepare
 from benchmarks.tables import FOLDER
-from sklar.output import write_text
+from sklar.files.write import write_text
 
 WORK = ROOT / "build" / "speed"
 METHODS = ("auto", "binary")

@@ -28,10 +28,10 @@ from benchmarks import pages
 from benchmarks.pages import RESULTS, ROOT, source_digest
 from benchmarks.shapes import prepare
 from experiments import record
+from sklar.files.write import replacing, write_text
 from sklar.generate import generate, schema_toml
-from sklar.output import replacing, write_text
-from sklar.private.spark import MOST_SHUFFLED, TASKS_PER_CORE
-from sklar.threads import workers
+from sklar.machine.threads import workers
+from sklar.rows.spark import MOST_SHUFFLED, TASKS_PER_CORE
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -42,7 +42,7 @@ PARTITIONS = (4, 16, 64)
 # Bytes of a file that Spark gives to one task, and the cluster that is reckoned with.
 SPLIT = 128 << 20
 CORES = 400
-SOURCE = source_digest(["private/*.py", "threads.py", "schema.py", "cluster.py"])
+SOURCE = source_digest(["kernel/*.py", "rows/*.py", "machine/*.py", "public/*.py"])
 
 
 def shards(rows: int, count: int, work: Path) -> tuple[Path, Path]:
@@ -311,7 +311,7 @@ def reckoned(found: Mapping[str, Any]) -> str:
 
 def figure(found: Mapping[str, Any]) -> Figure:
     """Seconds along each axis, by engine, log-log."""
-    from sklar.evaluate.plots import STYLES, grid
+    from sklar.custodian.evaluate.plots import STYLES, grid
 
     made, axes = grid(3, 3, title="What counting costs", size=(3.5, 3.0))
     for ax, (axis, runs) in zip(axes, found["growth"].items(), strict=True):

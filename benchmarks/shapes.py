@@ -12,9 +12,9 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from benchmarks.tables import FOLDER, SEED
+from sklar.files.write import replacing, write_text
 from sklar.generate import generate, schema_toml
-from sklar.output import replacing, write_text
-from sklar.schema import Schema
+from sklar.public.schema import Schema
 
 TITLES = {"adult": "Adult", "hospital": "Hospital", "dss": "DSS-like", "syn1": "Syn 1", "syn2": "Syn 2"}
 SHAPES = tuple(TITLES)

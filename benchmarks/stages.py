@@ -18,12 +18,12 @@ import click
 import numpy as np
 from experiments.stopwatch import Stopwatch, peak_bytes
 
-from sklar.copula.binary import BinaryCopula
-from sklar.model import Model
-from sklar.output import write_text
+from sklar.files.model import Model
+from sklar.files.write import write_text
+from sklar.fitting.binary import BinaryCopula
+from sklar.machine.threads import using, workers
+from sklar.public.schema import Schema
 from sklar.release import fit
-from sklar.schema import Schema
-from sklar.threads import using, workers
 
 EPSILON = 1.0
 SEED = 1

@@ -15,9 +15,9 @@ import pyarrow.csv
 from numpy.typing import NDArray
 
 from sklar.generate import generate, schema_toml
-from sklar.private.encode import encode
-from sklar.private.read import open_source
-from sklar.schema import Schema
+from sklar.public.schema import Schema
+from sklar.rows.encode import encode
+from sklar.rows.read import open_source
 
 FOLDER = Path(__file__).resolve().parents[2] / "shared" / "data"
 SEED = 1

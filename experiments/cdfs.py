@@ -9,9 +9,9 @@ import click
 
 from experiments import data, paper, record
 from experiments.errors import EPSILON, MAX_TRIPLES
-from sklar.evaluate import Errors, answer, baselines, choose_triples, compare
-from sklar.evaluate.plots import cdf_figure
-from sklar.evaluate.queries import Answers
+from sklar.custodian.evaluate import Errors, answer, baselines, choose_triples, compare
+from sklar.custodian.evaluate.plots import cdf_figure
+from sklar.custodian.evaluate.queries import Answers
 from sklar.generate import SHAPES
 
 SEED = record.SEEDS[0]

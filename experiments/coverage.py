@@ -19,17 +19,17 @@ from numpy.typing import NDArray
 
 from experiments.data import Dataset, opened
 from experiments.record import table
-from sklar.budget import Budget, Mechanism, Neighbors
-from sklar.forecasting import forecast
-from sklar.margins import pool
-from sklar.plan import plan_tables
-from sklar.private.count import Counts, count
-from sklar.private.measure import Vault
-from sklar.private.read import open_source
-from sklar.query import estimate, measure
+from sklar.answer.query import estimate, measure
+from sklar.budget.certificate import NoisyTables
+from sklar.budget.forecast import forecast
+from sklar.budget.plan import plan_tables
+from sklar.fitting.margins import pool
+from sklar.kernel.theorems import Budget, Mechanism, Neighbors
+from sklar.kernel.vault import Vault
+from sklar.public.schema import Schema
 from sklar.release import measure_twice
-from sklar.schema import Schema
-from sklar.tables import NoisyTables
+from sklar.rows.fast import Counts, count
+from sklar.rows.read import open_source
 
 ROWS = 20_000
 
@@ -104,7 +104,7 @@ def noise_errors(counts: Counts, schema: Schema, setting: Setting, *, times: int
 
 
 def _flat(square: NDArray[np.float64], schema: Schema) -> NDArray[np.float64]:
-    from sklar.tables import above_diagonal
+    from sklar.budget.certificate import above_diagonal
 
     return np.asarray(square[above_diagonal(schema)])
 

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import click
 
+from sklar.files.write import write_batches
 from sklar.generate import generate, schema_toml
-from sklar.output import write_batches
-from sklar.schema import Schema
+from sklar.public.schema import Schema
 
 DEFAULT_FOLDER = Path(__file__).resolve().parents[2] / "shared" / "data"
 GENERATED_ROWS = 200_000

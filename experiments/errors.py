@@ -12,10 +12,10 @@ from typing import Any
 import click
 
 from experiments import data, paper, record
-from sklar.evaluate import Evaluation, answer, baselines, choose_triples, compare
-from sklar.evaluate.errors import PERCENTS
-from sklar.evaluate.kendall import kendall
-from sklar.evaluate.queries import Answers
+from experiments.kendall import kendall
+from sklar.custodian.evaluate import Evaluation, answer, baselines, choose_triples, compare
+from sklar.custodian.evaluate.errors import PERCENTS
+from sklar.custodian.evaluate.queries import Answers
 from sklar.generate import SHAPES
 from sklar.release import fit
 

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from experiments import data, paper, record
-from sklar.budget import advanced_epsilon
-from sklar.copula.tetrachoric import orthant, thresholds
-from sklar.evaluate.plots import grid
+from sklar.custodian.evaluate.plots import grid
+from sklar.fitting.tetrachoric import orthant, thresholds
+from sklar.kernel.theorems import advanced_epsilon
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from experiments import data, record
 from experiments.errors import EPSILON
-from sklar.evaluate import usefulness
-from sklar.model import Model
+from sklar.custodian.evaluate import usefulness
+from sklar.files.model import Model
 from sklar.release import fit
 
 TARGET = "income"

@@ -12,8 +12,8 @@ from typing import Any
 import click
 
 from experiments import errors, paper, record
-from sklar.evaluate.errors import PERCENTS
-from sklar.output import write_text
+from sklar.custodian.evaluate.errors import PERCENTS
+from sklar.files.write import write_text
 
 PARTS = (
     "errors", "scatter", "cdfs", "correlation_split", "epsilon_sweep", "runtimes", "illustrations", "learning"

@@ -15,10 +15,10 @@ import click
 import pyarrow as pa
 
 from experiments import data, record
-from sklar.evaluate import evaluate
-from sklar.private.inspect import broken_rules
+from sklar.custodian.draft import broken_rules
+from sklar.custodian.evaluate import evaluate
+from sklar.public.schema import Schema
 from sklar.release import Method, fit
-from sklar.schema import Schema
 
 EPSILON = 1.0
 METHODS: tuple[Method, ...] = ("auto", "binary")

@@ -14,9 +14,9 @@ import click
 
 from experiments import data, paper, record
 from experiments.errors import EPSILON
-from sklar.evaluate import answer, baselines, choose_triples, compare
-from sklar.evaluate.errors import PERCENTS
-from sklar.evaluate.queries import Answers
+from sklar.custodian.evaluate import answer, baselines, choose_triples, compare
+from sklar.custodian.evaluate.errors import PERCENTS
+from sklar.custodian.evaluate.queries import Answers
 
 RUNS = 30
 TWO = ("one-way", "two-way")

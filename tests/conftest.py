@@ -11,7 +11,7 @@ from hypothesis import reject, settings
 from numpy.typing import NDArray
 
 from sklar.errors import SchemaError
-from sklar.schema import Schema
+from sklar.public.schema import Schema
 
 # `make test` draws the same examples every time, so that a landing never fails by chance; `make slow` draws new ones.
 settings.register_profile("same", derandomize=True)

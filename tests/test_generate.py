@@ -15,7 +15,7 @@ import pytest
 
 from sklar.errors import DataError
 from sklar.generate import _TABLES, SHAPES, binary, generate, hospital, schema_toml
-from sklar.schema import Schema
+from sklar.public.schema import Schema
 
 UNLISTED = {"census": ["person_id"]}
 NARROW = [shape for shape in SHAPES if not shape.startswith("syn")]

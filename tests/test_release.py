@@ -11,12 +11,12 @@ import pytest
 from numpy.typing import NDArray
 
 import sklar
+from sklar.budget.certificate import above_diagonal
 from sklar.errors import BudgetError, SchemaError
 from sklar.generate import generate, schema_toml
-from sklar.private.count import Counts, count
-from sklar.private.read import open_source
-from sklar.schema import Schema
-from sklar.tables import above_diagonal
+from sklar.public.schema import Schema
+from sklar.rows.fast import Counts, count
+from sklar.rows.read import open_source
 
 ADULT = Path(__file__).parents[2] / "shared" / "data" / "adult.csv"
 needs_adult = pytest.mark.skipif(not ADULT.exists(), reason="the shared data folder is absent")

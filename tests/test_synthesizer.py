@@ -11,9 +11,9 @@ import pytest
 from sklearn.base import clone
 
 import sklar
+from sklar.budget.ledger import Ledger
 from sklar.errors import BudgetError, ModelError
-from sklar.ledger import Ledger
-from sklar.schema import Schema
+from sklar.public.schema import Schema
 
 SCHEMA = Schema.from_toml('[table]\nname = "t"\n[attributes.x]\ntype = "boolean"\n[attributes.y]\ntype = "boolean"')
 ROWS = pa.table({"x": [True, False] * 50, "y": [True, True, False, False] * 25})

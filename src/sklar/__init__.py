@@ -17,7 +17,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sklar.budget import Budget
+    from sklar.budget.certificate import Certificate, NoisyTables
+    from sklar.budget.forecast import forecast
     from sklar.errors import (
         BudgetError,
         DataError,
@@ -29,13 +30,12 @@ if TYPE_CHECKING:
         SchemaError,
         SklarError,
     )
-    from sklar.exchange import read_tables, write_tables
-    from sklar.forecasting import forecast
-    from sklar.model import Model, load
+    from sklar.files.model import Model, load
+    from sklar.files.tables import read_tables, write_tables
+    from sklar.kernel.theorems import Budget
+    from sklar.public.schema import Attribute, Schema
     from sklar.release import fit, fit_tables
-    from sklar.schema import Attribute, Schema
     from sklar.synthesizer import Synthesizer
-    from sklar.tables import Certificate, NoisyTables
 
 __all__ = [
     "Attribute",
@@ -64,28 +64,28 @@ __all__ = [
 
 # Where each name lives. Loaded on first use: `import sklar` and `sklar --help` must not wait for numba or Arrow.
 _HOMES = {
-    "Attribute": "schema",
-    "Budget": "budget",
+    "Attribute": "public.schema",
+    "Budget": "kernel.theorems",
     "BudgetError": "errors",
-    "Certificate": "tables",
+    "Certificate": "budget.certificate",
     "DataError": "errors",
     "LedgerError": "errors",
     "MissingExtraError": "errors",
-    "Model": "model",
+    "Model": "files.model",
     "ModelError": "errors",
     "NoiseError": "errors",
-    "NoisyTables": "tables",
+    "NoisyTables": "budget.certificate",
     "OutputError": "errors",
-    "Schema": "schema",
+    "Schema": "public.schema",
     "SchemaError": "errors",
     "SklarError": "errors",
     "Synthesizer": "synthesizer",
     "fit": "release",
     "fit_tables": "release",
-    "forecast": "forecasting",
-    "load": "model",
-    "read_tables": "exchange",
-    "write_tables": "exchange",
+    "forecast": "budget.forecast",
+    "load": "files.model",
+    "read_tables": "files.tables",
+    "write_tables": "files.tables",
 }
 
 

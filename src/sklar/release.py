@@ -8,22 +8,22 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from sklar.budget import DEFAULT_DELTA, Budget, Composition, Mechanism, Neighbors
-from sklar.cluster import Engine
-from sklar.copula.binary import fit_binary
-from sklar.copula.latent import Kind
-from sklar.copula.repair import settle
-from sklar.copula.thinning import fit_auto
-from sklar.denoise import interactions
+from sklar.budget.certificate import NoisyTables
+from sklar.budget.ledger import Ledger
+from sklar.budget.plan import plan_second, plan_stages, plan_tables
+from sklar.draw.repair import settle
 from sklar.errors import BudgetError, SchemaError
-from sklar.ledger import Ledger
-from sklar.margins import consistent, margins, plain, pool
-from sklar.model import Model
-from sklar.plan import plan_second, plan_stages, plan_tables
-from sklar.private.measure import Vault, open_vault
-from sklar.progress import SILENT, Progress
-from sklar.schema import Schema
-from sklar.tables import NoisyTables
+from sklar.files.model import Model
+from sklar.fitting.binary import fit_binary
+from sklar.fitting.choose import fit_auto
+from sklar.fitting.denoise import interactions
+from sklar.fitting.latent import Kind
+from sklar.fitting.margins import consistent, margins, plain, pool
+from sklar.kernel.theorems import DEFAULT_DELTA, Budget, Composition, Mechanism, Neighbors
+from sklar.kernel.vault import Vault, open_vault
+from sklar.machine.cluster import Engine
+from sklar.machine.progress import SILENT, Progress
+from sklar.public.schema import Schema
 
 Method = Literal["auto", "mixture", "factor", "binary"]
 Preset = Literal["paper"]

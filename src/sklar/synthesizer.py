@@ -7,15 +7,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from sklar.budget import DEFAULT_DELTA, Composition, Mechanism, Neighbors
+from sklar.budget.ledger import Ledger
 from sklar.errors import ModelError
-from sklar.ledger import Ledger
+from sklar.kernel.theorems import DEFAULT_DELTA, Composition, Mechanism, Neighbors
+from sklar.public.schema import Schema
 from sklar.release import Method, Preset, fit
-from sklar.schema import Schema
 
 if TYPE_CHECKING:
-    from sklar.frames import Library
-    from sklar.model import Model
+    from sklar.files.frames import Library
+    from sklar.files.model import Model
 
 
 class Synthesizer:

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 
 from benchmarks import accuracy, peers, tables
-from sklar.evaluate import choose_triples, compare
-from sklar.evaluate.queries import answer_blocks
-from sklar.schema import Attribute, Schema
+from sklar.custodian.evaluate import choose_triples, compare
+from sklar.custodian.evaluate.queries import answer_blocks
+from sklar.public.schema import Attribute, Schema
 
 SCHEMA = Schema(
     name="small",

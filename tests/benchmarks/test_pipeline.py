@@ -10,9 +10,9 @@ import pytest
 from click.testing import CliRunner
 
 from benchmarks import growth, limits, pipeline, references, shapes, speed, stages
-from sklar.copula.nearest import nearest
-from sklar.copula.tetrachoric import orthant
-from sklar.schema import Schema
+from sklar.fitting.nearest import nearest
+from sklar.fitting.tetrachoric import orthant
+from sklar.public.schema import Schema
 
 RATES = {
     "popcount": 1e9,

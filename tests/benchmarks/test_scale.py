@@ -7,8 +7,8 @@ import pytest
 from click.testing import CliRunner
 
 from benchmarks import counting, scale
-from sklar.private.count import count_codes, no_counts
-from tests.private.test_count import schema_of
+from sklar.rows.fast import count_codes, no_counts
+from tests.rows.test_fast import schema_of
 
 
 def run(engine: str = "local", size: int = 1000, **facts: Any) -> dict[str, Any]:

@@ -14,8 +14,8 @@ import pytest
 from click.testing import CliRunner
 
 from experiments import data, errors, illustrations, page, paper, record, rules, runtimes, scatter, stopwatch
-from sklar.evaluate import evaluate
-from tests.evaluate.tables import SCHEMA, records
+from sklar.custodian.evaluate import evaluate
+from tests.custodian.evaluate.tables import SCHEMA, records
 
 needs_data = pytest.mark.skipif(not data.DEFAULT_FOLDER.is_dir(), reason="needs ../shared/data")
 

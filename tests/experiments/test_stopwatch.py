@@ -1,7 +1,7 @@
 import pytest
 
 from experiments import stopwatch
-from sklar.progress import Progress, watch
+from sklar.machine.progress import Progress, watch
 
 
 class Clock:

@@ -52,14 +52,14 @@ def main() -> None:
         raise SystemExit(f"usage: python -m tests.fuzz.coverage_guided {'|'.join(KINDS)} [libFuzzer options] [folders]")
     # Compiled kernels cannot be instrumented.
     kernels = [
-        "sklar.private.bits",
-        "sklar.private.kernels",
-        "sklar.private.noise",
-        "sklar.private.pages",
-        "sklar.private.records",
-        "sklar.copula.latent",
-        "sklar.copula.tetrachoric",
-        "sklar.copula.thinning",
+        "sklar.rows.bits",
+        "sklar.rows.planes",
+        "sklar.kernel.noise",
+        "sklar.rows.pages",
+        "sklar.rows.records",
+        "sklar.fitting.latent",
+        "sklar.fitting.tetrachoric",
+        "sklar.fitting.choose",
     ]
     with atheris.instrument_imports(include=["sklar", "tomllib", "csv", "json", "zipfile"], exclude=kernels):
         from tests.fuzz.test_fuzz import csv_case, model_case, parquet_case, schema_case, small_model

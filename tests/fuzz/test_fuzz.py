@@ -20,17 +20,17 @@ import pyarrow.parquet as pq
 import pytest
 
 import sklar
-from sklar.budget import Budget
+from sklar.answer.query import answer
+from sklar.answer.report import publishable
 from sklar.errors import SklarError
-from sklar.model import load
-from sklar.private import read as reading
-from sklar.private.measure import open_vault
-from sklar.private.read import open_source
-from sklar.query import answer
-from sklar.report import publishable
-from sklar.schema import Schema
-from sklar.thrift import I32, I64, read_struct, write_struct
-from sklar.verify import verify
+from sklar.files.model import load
+from sklar.files.thrift import I32, I64, read_struct, write_struct
+from sklar.kernel.theorems import Budget
+from sklar.kernel.vault import open_vault
+from sklar.public.schema import Schema
+from sklar.rows import read as reading
+from sklar.rows.read import open_source
+from sklar.trust.verify import verify
 
 TOML = b"""[table]
 name = "people"

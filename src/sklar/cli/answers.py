@@ -45,10 +45,10 @@ def forecast(
     \b
       sklar forecast --schema adult.toml --rows 32561 --epsilon 0.5 --epsilon 1 --epsilon 2
     """
-    from sklar.forecasting import forecast as foresee
-    from sklar.forecasting import plot_forecasts, table_lines
-    from sklar.output import check_target, replacing
-    from sklar.schema import Schema
+    from sklar.budget.forecast import forecast as foresee
+    from sklar.budget.forecast import plot_forecasts, table_lines
+    from sklar.files.write import check_target, replacing
+    from sklar.public.schema import Schema
 
     target = check_target(plot_path, (".png", ".svg")) if plot_path else None
     schema = Schema.load(schema_path)
@@ -90,8 +90,8 @@ def query(model_path: Path, predicate: str, level: float, complete: bool, as_jso
     Names stand bare or in double quotes, values in single quotes. Comparisons: =, !=, <, <=, >, >=,
     in (...), is missing. Joined by and, or, not and parentheses.
     """
-    from sklar.model import load
-    from sklar.query import answer
+    from sklar.answer.query import answer
+    from sklar.files.model import load
 
     found = answer(load(model_path), predicate, level=level, complete=complete)
     if as_json:
@@ -113,9 +113,9 @@ def report(*, model_path: Path, out: Path, as_json: bool) -> None:
     \b
       sklar report adult.sklar --out report.html
     """
-    from sklar.model import load
-    from sklar.output import check_target, write_text
-    from sklar.report import publishable
+    from sklar.answer.report import publishable
+    from sklar.files.model import load
+    from sklar.files.write import check_target, write_text
 
     check_target(out, (".html",))
     text = publishable(load(model_path), file_name=model_path.name)

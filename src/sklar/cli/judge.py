@@ -42,11 +42,11 @@ def evaluate(
     \b
       sklar evaluate adult.csv synthetic.csv --schema adult.toml --report PRIVATE.html
     """
-    from sklar.evaluate import evaluate as judge
-    from sklar.evaluate import plot
-    from sklar.evaluate.report import MARK, custodian_report
-    from sklar.output import check_target, write_text
-    from sklar.schema import Schema
+    from sklar.custodian.evaluate import evaluate as judge
+    from sklar.custodian.evaluate import plot
+    from sklar.custodian.evaluate.report import MARK, custodian_report
+    from sklar.files.write import check_target, write_text
+    from sklar.public.schema import Schema
 
     if plot_path:
         check_target(plot_path, (".png", ".svg"))

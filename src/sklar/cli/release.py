@@ -25,10 +25,10 @@ from sklar.cli.shared import (
 )
 
 if TYPE_CHECKING:
-    from sklar.cluster import Engine
-    from sklar.ledger import Account
-    from sklar.model import Model
-    from sklar.progress import Progress
+    from sklar.budget.ledger import Account
+    from sklar.files.model import Model
+    from sklar.machine.cluster import Engine
+    from sklar.machine.progress import Progress
     from sklar.release import Method
 
 
@@ -65,8 +65,8 @@ def release(
       sklar release adult.csv --schema adult.toml --epsilon 1 --out synthetic.csv
       sklar release adult.duckdb --query "SELECT * FROM people" --schema adult.toml --epsilon 1 --out synthetic.csv
     """
-    from sklar.model import check_draw
-    from sklar.output import check_target
+    from sklar.files.model import check_draw
+    from sklar.files.write import check_target
 
     _check_out(out, engine)
     model_path = check_target(model_path or Path(out).with_suffix(".sklar"), (".sklar",))
@@ -117,7 +117,7 @@ def fit(
       sklar fit adult.csv --schema adult.toml --epsilon 1 --model adult.sklar
       sklar fit --tables tables.parquet --schema adult.toml --model adult.sklar
     """
-    from sklar.output import check_target
+    from sklar.files.write import check_target
 
     _check_sources(context, tables_path)
     check_target(model_path, (".sklar",))
@@ -152,9 +152,9 @@ def _check_sources(context: click.Context, tables_path: Path | None) -> None:
 def _fit_tables(
     path: Path, *, schema_path: Path, method: Method | None, dummies: bool, progress: Progress, **_options: Any
 ) -> Model:
-    from sklar.exchange import read_tables
+    from sklar.files.tables import read_tables
+    from sklar.public.schema import Schema
     from sklar.release import fit_tables
-    from sklar.schema import Schema
 
     measured = read_tables(path, Schema.load(schema_path))
     method = method or ("binary" if dummies else "auto")
@@ -163,12 +163,12 @@ def _fit_tables(
 
 def _check_out(out: str, engine: Engine) -> None:
     """Refuse, before any privacy is spent, an output that could not be written."""
-    from sklar.output import SUFFIXES, check_target
+    from sklar.files.write import SUFFIXES, check_target
 
     if engine == "local":
         check_target(out, SUFFIXES)
         return
-    from sklar.spread import check_folder
+    from sklar.files.spark import check_folder
 
     check_folder(out)
 
@@ -177,21 +177,21 @@ def _write(model: Model, out: str, rows: int | None, seed: int, engine: Engine, 
     if engine == "local":
         model.write(out, rows, seed=seed, progress=progress)
         return
-    from sklar.spread import write_on_spark
+    from sklar.files.spark import write_on_spark
 
     progress.stage("sample")
     write_on_spark(model, out, rows, seed=seed)
 
 
 def _fit(*, data: Path | str, query: str | None, schema_path: Path, progress: Progress, **options: Any) -> Model:
+    from sklar.public.schema import Schema
     from sklar.release import fit
-    from sklar.schema import Schema
 
     return fit(table_of(data, query), Schema.load(schema_path), progress=progress, **options)
 
 
 def _account(model: Model, ledger: Path, dataset: str | None) -> Account:
-    from sklar.ledger import Ledger
+    from sklar.budget.ledger import Ledger
 
     return Ledger(ledger).account(dataset or model.schema.name)
 
@@ -232,7 +232,7 @@ def sample(*, model_path: Path, rows: int | None, seed: int | None, out: str, en
     \b
       sklar sample adult.sklar --rows 10000 --seed 7 --out synthetic.parquet
     """
-    from sklar.model import check_draw, load
+    from sklar.files.model import check_draw, load
 
     rows, seed = check_draw(rows, seed)
     _check_out(out, engine)
@@ -257,9 +257,9 @@ def tables(*, model_path: Path, out: Path, as_json: bool) -> None:
     \b
       sklar tables adult.sklar --out tables.parquet
     """
-    from sklar.exchange import write_tables
-    from sklar.model import load
-    from sklar.output import check_target
+    from sklar.files.model import load
+    from sklar.files.tables import write_tables
+    from sklar.files.write import check_target
 
     check_target(out, (".parquet",))
     model = load(model_path)

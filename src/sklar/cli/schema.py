@@ -11,8 +11,8 @@ import click
 from sklar.cli.shared import DATA, JSON, QUERY, Data, print_json, say, show_progress, table_of
 
 if TYPE_CHECKING:
-    from sklar.private.inspect import Fate
-    from sklar.schema import Schema
+    from sklar.custodian.draft import Fate
+    from sklar.public.schema import Schema
 
 _OUT = click.option(
     "-o", "--out", required=True, type=click.Path(path_type=Path), metavar="S.toml", help="Where it goes."
@@ -35,8 +35,8 @@ def draft(*, data: Path | str, query: str | None, out: Path, as_json: bool) -> N
     \b
       sklar schema draft adult.csv -o draft.toml
     """
-    from sklar.output import check_target, write_text
-    from sklar.private.inspect import draft as propose
+    from sklar.custodian.draft import draft as propose
+    from sklar.files.write import check_target, write_text
 
     check_target(out, (".toml",))
     name = data.name.split(".")[0] if isinstance(data, Path) else ""
@@ -81,8 +81,8 @@ def import_(*, file: Path, format_: str | None, out: Path, as_json: bool) -> Non
       sklar schema import adult.parquet -o imported.toml
       sklar schema import adult.sklar -o found.toml
     """
-    from sklar.importers import import_schema
-    from sklar.output import check_target, write_text
+    from sklar.files.write import check_target, write_text
+    from sklar.public.importers import import_schema
 
     check_target(out, (".toml",))
     if file.suffix.lower() == ".sklar" and format_ is None:
@@ -102,8 +102,8 @@ def import_(*, file: Path, format_: str | None, out: Path, as_json: bool) -> Non
 
 
 def _import_model(file: Path, out: Path, *, as_json: bool) -> None:
-    from sklar.model import load
-    from sklar.output import write_text
+    from sklar.files.model import load
+    from sklar.files.write import write_text
 
     found = load(file).schema
     write_text(out, found.to_toml())
@@ -124,8 +124,8 @@ def check(*, schema_path: Path, data: Path | str | None, query: str | None, as_j
     \b
       sklar schema check adult.toml adult.csv
     """
-    from sklar.rules import rule_text
-    from sklar.schema import Schema
+    from sklar.public.rules import rule_text
+    from sklar.public.schema import Schema
 
     described = Schema.load(schema_path)
     m = described.measured.n_attributes
@@ -170,8 +170,8 @@ def check(*, schema_path: Path, data: Path | str | None, query: str | None, as_j
 
 
 def _look(data: Path | str, query: str | None, described: Schema) -> tuple[list[Fate], list[int]]:
-    from sklar.private.inspect import broken_rules
-    from sklar.private.inspect import check as look
+    from sklar.custodian.draft import broken_rules
+    from sklar.custodian.draft import check as look
 
     with show_progress() as progress:
         fates = look(table_of(data, query), described, progress=progress)

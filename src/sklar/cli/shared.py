@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sklar.progress import SILENT
+from sklar.machine.progress import SILENT
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-    from sklar.progress import Progress
+    from sklar.machine.progress import Progress
 
 _OPERATORS: dict[type, Callable[[float, float], float]] = {ast.Pow: operator.pow, ast.Div: operator.truediv}
 
@@ -66,7 +66,7 @@ class Data(click.ParamType):  # type: ignore[type-arg]
 def table_of(data: Path | str, query: str | None) -> object:
     """What `open_source` takes: the path, or the query's rows."""
     if query is not None:
-        from sklar.private.sql import Query
+        from sklar.rows.sql import Query
 
         return Query(data, query)
     if isinstance(data, str):
@@ -199,7 +199,7 @@ def show_progress() -> Iterator[Progress]:
 
 
 def _use_threads(context: click.Context, _option: click.Parameter, threads: int | None) -> None:
-    from sklar.threads import using
+    from sklar.machine.threads import using
 
     context.with_resource(using(threads))
 

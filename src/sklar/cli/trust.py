@@ -24,7 +24,7 @@ def verify(*, model_path: Path, as_json: bool) -> None:
     \b
       sklar verify adult.sklar
     """
-    from sklar.verify import verify as check
+    from sklar.trust.verify import verify as check
 
     found = check(model_path)
     if as_json:
@@ -45,7 +45,7 @@ def audit(*, quick: bool, as_json: bool) -> None:
     \b
       sklar audit --quick
     """
-    from sklar.audit import audit as attack
+    from sklar.trust.audit import audit as attack
 
     found = attack(quick=quick)
     if as_json:
@@ -75,7 +75,7 @@ def init(*, path: Path, dataset: str, epsilon: float, delta: float, neighbors: A
     \b
       sklar ledger init ledger.db --dataset adult --epsilon 3
     """
-    from sklar.ledger import Ledger
+    from sklar.budget.ledger import Ledger
 
     account = Ledger(path).open_account(dataset, epsilon=epsilon, delta=delta, neighbors=neighbors)
     if as_json:
@@ -97,7 +97,7 @@ def show(*, path: Path, as_json: bool) -> None:
     \b
       sklar ledger show ledger.db
     """
-    from sklar.ledger import Ledger
+    from sklar.budget.ledger import Ledger
 
     accounts = Ledger(path).accounts()
     if as_json:
@@ -118,7 +118,7 @@ def history(*, path: Path, as_json: bool) -> None:
     \b
       sklar ledger history ledger.db
     """
-    from sklar.ledger import Ledger
+    from sklar.budget.ledger import Ledger
 
     entries = Ledger(path).history()
     if as_json:
@@ -136,7 +136,7 @@ def adopt(path: Path) -> None:
     \b
       sklar ledger adopt ledger.db
     """
-    from sklar.ledger import Ledger
+    from sklar.budget.ledger import Ledger
 
     Ledger(path).adopt()
     say(f"{path} is in force. No other copy of it may be charged from now on.")

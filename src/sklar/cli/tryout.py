@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from sklar.cli.shared import JSON, OUT, number, print_json, say, show_progress
-from sklar.progress import watch
+from sklar.machine.progress import watch
 
 
 @click.command(short_help="Release a generated table and show it.")
@@ -21,7 +21,7 @@ def demo(*, out: Path, rows: int, epsilon: float, as_json: bool) -> None:
     \b
       sklar demo --rows 2000
     """
-    from sklar.demo import run
+    from sklar.custodian.demo import run
 
     with show_progress() as progress:
         shown = run(out, rows=rows, epsilon=epsilon, progress=progress)
@@ -52,9 +52,9 @@ def generate(*, shape: str, rows: int | None, seed: int, out: str, schema_path: 
     \b
       sklar generate dss --rows 100000 --out dss.parquet --schema dss.toml
     """
+    from sklar.files.write import SUFFIXES, check_target, write_batches, write_text
     from sklar.generate import SHAPES, schema_toml
     from sklar.generate import generate as make
-    from sklar.output import SUFFIXES, check_target, write_batches, write_text
 
     target = check_target(out, SUFFIXES)
     check_target(schema_path, (".toml",))

@@ -16,7 +16,7 @@ import pyarrow as pa
 from sklar.errors import DataError
 from sklar.generate import binary, census, dss, hospital
 from sklar.generate.table import Table
-from sklar.schema import Schema
+from sklar.public.schema import Schema
 
 __all__ = ["SHAPES", "Shape", "generate", "schema_toml"]
 

@@ -1,0 +1,1 @@
+"""Answers from noisy tables and models, at no privacy cost: predicates, queries, the publishable report."""

@@ -1,0 +1,396 @@
+"""Counts with error bars, and answers to predicates: post-processing of the noisy tables, at no privacy cost.
+
+Noise scales are public, so the standard error of every sum of noisy cells is known exactly. A count over one attribute
+is seen directly and in the sums of every two-way table; a count over two attributes in their own table. Wider counts
+were never measured: only the fitted model has an opinion on them.
+
+What is counted are rows that have a level of the attributes asked about. A row that stands in no cell of another
+attribute is missing from sums over that attribute's levels, by how much no noisy table can tell well enough. So such a
+sum is used only where the schema gives every value a level (it declares `missing` or `other`), or where the caller
+vouches that the table is `complete`: that every row has a level of every attribute.
+
+An attribute that a rule of the schema determines has no table of its own: it is answered from the table of the one that
+determines it, as sums over the levels that give the level asked about. Forbidden combinations are answered as measured.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from functools import cache
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sklar.answer.predicate import Atom, Expression, QueryError, attributes_of, evaluate, parse, resolve, traced
+from sklar.budget.certificate import NoisyTables
+from sklar.draw.repair import sample_codes
+from sklar.fitting.latent import LatentModel
+from sklar.public.rules import constrained
+from sklar.public.schema import Schema
+
+if TYPE_CHECKING:
+    from sklar.files.model import Model
+
+DEFAULT_LEVEL = 0.95
+
+# Classes of rows that the model's exact answer may tell apart; beyond it, rows are drawn and counted.
+_MAX_CLASSES = 1 << 20
+_MAX_SAMPLED = 1_000_000
+_SAMPLE_SEED = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Estimate:
+    """A one- or two-way table of unbiased estimates, each with its standard error and confidence interval.
+
+    Arrays have one axis per name, in the order asked for, and `levels` names each axis. Estimates may be negative, and
+    intervals are not cut at zero: cutting them would spoil sums and averages of several.
+    """
+
+    names: tuple[str, ...]
+    levels: tuple[tuple[str, ...], ...]
+    counts: NDArray[np.float64]
+    standard_errors: NDArray[np.float64]
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
+    level: float
+
+    def __post_init__(self) -> None:
+        for array in (self.counts, self.standard_errors, self.low, self.high):
+            array.setflags(write=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """How many rows satisfy a predicate: by the noisy tables, with error bars, and by the synthetic rows.
+
+    `estimate`, `standard_error`, `low` and `high` are None where no direct measurement exists. `synthetic` is the count
+    that `n_rows` synthetic rows have, on average over draws or in the drawn rows that `synthetic_by` names.
+    """
+
+    predicate: str
+    attributes: tuple[str, ...]
+    n_rows: int
+    level: float
+    estimate: float | None
+    standard_error: float | None
+    low: float | None
+    high: float | None
+    synthetic: float
+    synthetic_by: str
+    measured_by: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+    def lines(self) -> list[str]:
+        """For a person to read."""
+        lines = [f"Rows with {self.predicate}, of {self.n_rows:,}:"]
+        if self.estimate is None or self.standard_error is None or self.low is None or self.high is None:
+            lines.append(f"  estimate        none: {self.measured_by}.")
+        else:
+            low, high = (min(max(bound, 0.0), float(self.n_rows)) for bound in (self.low, self.high))
+            cut = (low, high) != (self.low, self.high)
+            lines += [
+                f"  estimate        {self.estimate:,.0f}, standard error {self.standard_error:,.1f}",
+                f"  {f'{100 * self.level:.4g}% interval':<16}{low:,.0f} to {high:,.0f}"
+                + (f" (computed {self.low:,.0f} to {self.high:,.0f}; a count lies in [0, n])" if cut else ""),
+                f"  measured by     {self.measured_by}",
+            ]
+        return [*lines, f"  synthetic rows  {self.synthetic:,.0f} ({self.synthetic_by})"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _View:
+    """One unbiased look at a table: its cells, the variance of each, and how many noisy cells each is a sum of."""
+
+    cells: NDArray[np.float64]
+    variance: float
+    summed: int
+
+
+def estimate(
+    measured: Sequence[NoisyTables], *names: str, level: float = DEFAULT_LEVEL, complete: bool = False
+) -> Estimate:
+    """The pooled noisy table of one or two attributes, with standard errors and confidence intervals.
+
+    One attribute: the direct table and the sums of its two-way tables, averaged by inverse variance. Two: their own
+    table, averaged over stages.
+    """
+    schema = measured[0].schema.whole or measured[0].schema
+    _check_level(level)
+    if len(names) not in (1, 2) or len(set(names)) != len(names):
+        raise QueryError(
+            f"one or two different attributes have a measured table, got {len(names)}: {', '.join(names) or 'none'}. "
+            "Count wider tables in synthetic rows: model.sample()."
+        )
+    asked = [schema.names.index(schema.attribute(name).name) for name in names]
+    sources = [schema.sources[i] for i in asked]
+    where = sorted({source for source, _ in sources})
+    views = _views(measured, where, complete=complete)
+    weights = _weights(views)
+    cells = np.sum([weight * view.cells for weight, view in zip(weights, views, strict=True)], axis=0)
+    variance = sum(weight**2 * view.variance for weight, view in zip(weights, views, strict=True))
+    # Where each measured cell stands in the table asked for; a cell of it may be the sum of several, or of none.
+    place = np.ix_(*(np.arange(size) for size in cells.shape))
+    into = tuple(levels[place[where.index(source)]] for source, levels in sources)
+    shape = tuple(schema.attributes[i].n_levels for i in asked)
+    counts, summed = np.zeros(shape), np.zeros(shape, dtype=np.int64)
+    np.add.at(counts, into, cells)
+    np.add.at(summed, into, 1)
+    sd = np.sqrt(variance * summed)
+    sizes, which = np.unique(summed, return_inverse=True)
+    reach = np.array([_quantile(level, measured, views, weights, int(size)) for size in sizes])
+    half = sd * reach[which].reshape(shape)
+    return Estimate(
+        names=names,
+        levels=tuple(schema.attributes[i].levels for i in asked),
+        counts=counts,
+        standard_errors=sd,
+        low=counts - half,
+        high=counts + half,
+        level=level,
+    )
+
+
+def answer(model: Model, predicate: str, *, level: float = DEFAULT_LEVEL, complete: bool = False) -> Answer:
+    """How many rows satisfy a predicate, with its standard error and a confidence interval where it was measured."""
+    schema, n = model.schema, model.n_rows
+    _check_level(level)
+    expression = resolve(parse(predicate), schema)
+    names = tuple(schema.names[i] for i in attributes_of(expression))
+    expression, schema = traced(expression, schema), model.measured_schema
+    where = attributes_of(expression)
+    shares, by = _synthetic(model, expression, where)
+    direct: dict[str, Any] = dict.fromkeys(("estimate", "standard_error", "low", "high"))
+    if len(where) > 2:
+        measured_by = f"no direct measurement exists over {len(where)} attributes; only pairs were measured"
+    else:
+        found = measure(model.measured, cells_of(expression, where, schema), where, level=level, complete=complete)
+        measured_by = found.by
+        direct = {
+            "estimate": found.count,
+            "standard_error": found.standard_error,
+            "low": found.count - found.half_width,
+            "high": found.count + found.half_width,
+        }
+    return Answer(
+        predicate=predicate.strip(),
+        attributes=names,
+        n_rows=n,
+        level=level,
+        synthetic=n * shares,
+        synthetic_by=by,
+        measured_by=measured_by,
+        **direct,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """A sum of noisy cells: the count, its standard error, half its confidence interval, and what was summed."""
+
+    count: float
+    standard_error: float
+    half_width: float
+    by: str
+
+
+def measure(
+    measured: Sequence[NoisyTables],
+    cells: NDArray[np.bool_],
+    where: Sequence[int],
+    *,
+    level: float = DEFAULT_LEVEL,
+    complete: bool = False,
+) -> Measured:
+    """The count of rows in these cells of the table of one or two attributes."""
+    schema, views = measured[0].schema, _views(measured, where, complete=complete)
+    public, turned = measured[0].n_rows, False
+    # Where every row has a cell and their number is public, counting the others may be the more precise way.
+    every = complete or _exhaustive(schema, where)
+    if public is not None and 2 * np.count_nonzero(cells) > cells.size and every:
+        cells, turned = ~cells, True
+    weights, size = _weights(views), int(np.count_nonzero(cells))
+    found = sum(weight * float(view.cells[cells].sum()) for weight, view in zip(weights, views, strict=True))
+    sd = math.sqrt(size * sum(weight**2 * view.variance for weight, view in zip(weights, views, strict=True)))
+    names = " and ".join(f"'{schema.names[i]}'" for i in where)
+    by = f"{size:,} noisy cell{'s' if size != 1 else ''} of the table of {names}"
+    if len(where) == 1 and len(views) > 1:
+        by += f" and the sums of {len(views) - 1:,} two-way tables"
+    return Measured(
+        count=(public or 0) - found if turned else found,
+        standard_error=sd,
+        half_width=sd * _quantile(level, measured, views, weights, size),
+        by=f"n less {by}" if turned else by,
+    )
+
+
+def cells_of(expression: Expression, where: Sequence[int], schema: Schema) -> NDArray[np.bool_]:
+    """The cells of the table of these attributes in which a predicate holds."""
+    axes = {attribute: axis for axis, attribute in enumerate(where)}
+    shape = tuple(int(schema.sizes[i]) for i in where)
+
+    def atom(leaf: Atom) -> NDArray[np.bool_]:
+        along = [1] * len(where)
+        along[axes[leaf.attribute]] = -1
+        return np.broadcast_to(leaf.levels.reshape(along), shape)
+
+    return np.asarray(evaluate(expression, atom))
+
+
+def _views(measured: Sequence[NoisyTables], where: Sequence[int], *, complete: bool) -> list[_View]:
+    if len(where) == 2:
+        (first, second), swapped = sorted(where), where[0] > where[1]
+        view = _pair_view(measured, first, second)
+        if view is None:
+            raise QueryError("the model holds no two-way tables. Ask about one attribute.")
+        return [view if not swapped else _View(cells=view.cells.T, variance=view.variance, summed=view.summed)]
+    return _margin_views(measured, where[0], complete=complete)
+
+
+def _pair_view(measured: Sequence[NoisyTables], i: int, j: int) -> _View | None:
+    """The two-way table of attributes i < j, averaged over stages."""
+    schema = measured[0].schema
+    rows, columns = (slice(int(schema.offsets[k]), int(schema.offsets[k + 1])) for k in (i, j))
+    m = schema.n_attributes
+    index = i * (2 * m - i - 1) // 2 + j - i - 1
+    weighted, precision = np.zeros((int(schema.sizes[i]), int(schema.sizes[j]))), 0.0
+    for tables in measured:
+        if tables.plan.pairs.size:
+            weight = 1 / float(tables.variances(tables.plan.pairs[index : index + 1])[0])
+            weighted += weight * tables.pairs[rows, columns]
+            precision += weight
+    return None if precision == 0 else _View(cells=weighted / precision, variance=1 / precision, summed=1)
+
+
+def _margin_views(measured: Sequence[NoisyTables], i: int, *, complete: bool) -> list[_View]:
+    """Unbiased looks at the one-way table of attribute i: direct, and the sums of its trustworthy two-way tables."""
+    schema = measured[0].schema
+    m, own = schema.n_attributes, slice(int(schema.offsets[i]), int(schema.offsets[i + 1]))
+    views, direct, precision = [], np.zeros(int(schema.sizes[i])), 0.0
+    for tables in measured:
+        if tables.plan.one_way.size:
+            weight = 1 / float(tables.variances(tables.plan.one_way[i : i + 1])[0])
+            direct += weight * tables.one_way[own]
+            precision += weight
+    if precision:
+        views.append(_View(cells=direct / precision, variance=1 / precision, summed=1))
+    for j in range(m):
+        usable = j != i and (complete or _exhaustive(schema, [j]))
+        pair = _pair_view(measured, min(i, j), max(i, j)) if usable else None
+        if pair is None:
+            continue
+        size = int(schema.sizes[j])
+        views.append(_View(cells=pair.cells.sum(axis=1 if i < j else 0), variance=size * pair.variance, summed=size))
+    return views
+
+
+def _exhaustive(schema: Schema, where: Sequence[int]) -> bool:
+    """Whether every value whatsoever has a level of these attributes, by the schema alone."""
+
+    # Unlisted and unreadable values take either of the two levels where the other one is not declared.
+    return all(schema.attributes[i].missing is not None or schema.attributes[i].other for i in where)
+
+
+def _weights(views: Sequence[_View]) -> list[float]:
+    precision = [1 / view.variance for view in views]
+    return [each / sum(precision) for each in precision]
+
+
+def _check_level(level: float) -> None:
+    if not 0 < level < 1:
+        raise QueryError(f"the confidence level must lie strictly between 0 and 1, got {level}. Try 0.95.")
+
+
+def _quantile(
+    level: float, measured: Sequence[NoisyTables], views: Sequence[_View], weights: Sequence[float], size: int
+) -> float:
+    """How many standard errors an interval of this level reaches to either side of a sum over `size` cells.
+
+    The normal quantile under Gaussian noise. Under Laplace noise, a weighted sum X of independent Laplace variables has
+    the characteristic function phi(t), a product of 1 / (1 + s^2 t^2 / 2) over the sds s of its terms, and
+    P(|X| <= q) = 2/pi times the integral of sin(q t) / t phi(t) over t > 0 (Gil-Pelaez 1951).
+    """
+    from scipy.special import ndtri
+
+    normal = float(ndtri(0.5 + level / 2))
+    if measured[0].certificate.mechanism == "gaussian" or size == 0:
+        return normal
+    sds = [weight * math.sqrt(view.variance / view.summed) for weight, view in zip(weights, views, strict=True)]
+    return _laplace_quantile(level, tuple(sds), tuple(size * view.summed for view in views))
+
+
+@cache
+def _laplace_quantile(level: float, sds: tuple[float, ...], terms: tuple[int, ...]) -> float:
+    from scipy.optimize import brentq
+
+    number = np.array(terms)
+    each = np.array(sds) / math.sqrt(float(number @ np.square(sds)))
+    # In units of the standard error phi has a width of order one; its tail falls at least as 2 / t^2.
+    step, t = 0.01, (np.arange(40_000) + 0.5) * 0.01
+    phi = np.exp(-np.sum(number[:, None] * np.log1p(0.5 * (each[:, None] * t[None, :]) ** 2), axis=0))
+
+    def covered(q: float) -> float:
+        return 2 / math.pi * float(np.sum(np.sin(q * t) / t * phi)) * step - level
+
+    return float(brentq(covered, 1e-6, 50.0))
+
+
+def _synthetic(model: Model, expression: Expression, where: Sequence[int]) -> tuple[float, str]:
+    """The share of synthetic rows that satisfy a predicate, and how it was found."""
+    copula, schema = model.copula, model.measured_schema
+    # Given the attributes that no rule forbids anything of, the model is as it was fitted; the others are drawn again.
+    if isinstance(copula, LatentModel) and not set(where) & set(constrained(schema.allowed)):
+        share = _expected_share(copula, expression, where)
+        if share is not None:
+            return share, "the model's exact expectation"
+    rows = min(model.n_rows, _MAX_SAMPLED)
+    dummies, offsets = model.dummies, schema.offsets
+    held = 0
+    for block in sample_codes(copula, rows, _SAMPLE_SEED):
+
+        def atom(leaf: Atom, block: NDArray[Any] = block) -> NDArray[np.bool_]:
+            if dummies:
+                own = block[offsets[leaf.attribute] : offsets[leaf.attribute + 1]].view(np.bool_)
+                return np.asarray(own[leaf.levels].any(axis=0))
+            return np.asarray(leaf.levels[block[leaf.attribute]])
+
+        held += int(np.count_nonzero(evaluate(expression, atom)))
+    return held / rows, f"counted in {rows:,} rows drawn with seed {_SAMPLE_SEED}"
+
+
+def _expected_share(copula: LatentModel, expression: Expression, where: Sequence[int]) -> float | None:
+    """P(predicate) exactly: within a component attributes are independent, so classes of levels multiply.
+
+    Levels of an attribute that no part of the predicate tells apart are one class; None when classes are too many.
+    """
+    leaves: dict[int, list[NDArray[np.bool_]]] = {i: [] for i in where}
+
+    def collect(leaf: Atom) -> NDArray[np.bool_]:
+        leaves[leaf.attribute].append(leaf.levels)
+        return np.zeros(1, dtype=bool)
+
+    evaluate(expression, collect)
+    offsets, components = copula.schema.offsets, copula.n_components
+    joint = np.ones((components, 1))
+    classes: dict[int, tuple[NDArray[np.int64], NDArray[np.int64]]] = {}
+    for i in where:
+        _, first, which = np.unique(np.stack(leaves[i]), axis=1, return_index=True, return_inverse=True)
+        classes[i] = first, which.ravel()
+    if math.prod(first.size for first, _ in classes.values()) > _MAX_CLASSES // max(components // 256, 1):
+        return None
+    for i in where:
+        first, which = classes[i]
+        own = copula.probabilities[:, offsets[i] : offsets[i + 1]].astype(np.float64)
+        mass = np.stack([own[:, which == k].sum(axis=1) for k in range(first.size)], axis=1)
+        mass /= mass.sum(axis=1, keepdims=True)
+        joint = (joint[:, :, None] * mass[:, None, :]).reshape(components, -1)
+    grid = np.array(list(product(*(classes[i][0] for i in where))), dtype=np.int64)
+    held = evaluate(expression, lambda leaf: leaf.levels[grid[:, list(where).index(leaf.attribute)]])
+    return float(joint.mean(axis=0) @ held)

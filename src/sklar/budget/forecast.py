@@ -1,0 +1,353 @@
+"""What an epsilon will buy, before any of it is spent: from public facts alone.
+
+The plan of a release depends on the schema, the budget and the public number of rows, and noise scales are part of the
+plan. So the standard error of every count is known beforehand; how well the model will fit is not. The second stage's
+scales depend on the first stage's noisy tables; they are forecast as if it were planned like the first.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sklar.budget.plan import plan_stages, plan_tables
+from sklar.budget.search import Finding, plan_search
+from sklar.errors import BudgetError, SklarError
+from sklar.kernel.theorems import DEFAULT_DELTA, Budget, Neighbors
+from sklar.public.schema import Schema
+
+Method = Literal["auto", "mixture", "factor", "binary"]
+
+# As in `release`: where all tables are measured at once. A test holds the two together.
+ONE_WAY_SHARE = 0.4
+# A count must be so many standard errors from zero to be told from noise.
+DISTINGUISHABLE = 2.0
+
+# Rough: by the releases in docs/results/speed.md, on two cores, from 194 to 4,000 levels. A factor of three either way.
+_SECONDS_START, _SECONDS_FIT, _FIT_POWER, _CELLS_PER_SECOND = 1.5, 0.0032, 1.2, 8.0e7
+_BYTES_START, _BYTES_CELL, _BYTES_LEVEL = 290e6, 130.0, 50_000.0
+
+_SHOWN_PAIRS = 8
+_BARS = " ▏▎▍▌▋▊▉█"
+_WIDTH = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Forecast:
+    """Expected errors of one release.
+
+    The schema is the measured part of the one that was asked about. `one_way_sd`, shape (m,), is the standard error of
+    a count of each attribute's levels, averaged over the direct table and the sums of two-way tables; `pair_sd`, shape
+    (m (m - 1) / 2,), that of a cell of each two-way table, over both stages. `split` is the share of the privacy cost
+    (of the sum of 1 / scale^2) by purpose.
+    """
+
+    schema: Schema
+    n_rows: int
+    epsilon: float
+    delta: float
+    neighbors: Neighbors
+    method: Method
+    one_way_sd: NDArray[np.float64]
+    pair_sd: NDArray[np.float64]
+    split: tuple[tuple[str, float], ...]
+    findings: tuple[Finding, ...]
+    seconds: float
+    memory_bytes: float
+
+    def __post_init__(self) -> None:
+        for array in (self.one_way_sd, self.pair_sd):
+            array.setflags(write=False)
+
+    @property
+    def one_way_error(self) -> float:
+        """The root mean square over all levels of the standard error of their counts."""
+        return _rms(self.one_way_sd, self.schema.sizes)
+
+    @property
+    def pair_error(self) -> float:
+        """The root mean square over all two-way cells of the standard error of their counts; 0 without pairs."""
+        return _rms(self.pair_sd, _cells(self.schema))
+
+    @property
+    def one_way_share(self) -> float:
+        """The smallest share of the rows that a one-way count can tell from noise, at most 1."""
+        return min(DISTINGUISHABLE * self.one_way_error / self.n_rows, 1.0)
+
+    @property
+    def pair_share(self) -> float:
+        """The smallest share of the rows that a two-way count can tell from noise, at most 1."""
+        return min(DISTINGUISHABLE * self.pair_error / self.n_rows, 1.0)
+
+    @property
+    def mostly_noise(self) -> tuple[tuple[str, str], ...]:
+        """Pairs whose cells hold fewer rows on average than their standard error, the noisiest first.
+
+        Their single cells say little; sums over many cells, and what depends on the strongest of them, still may.
+        """
+        expected = self.n_rows / _cells(self.schema)
+        ratio = self.pair_sd / expected
+        first, second = np.triu_indices(self.schema.n_attributes, 1)
+        order = [index for index in np.argsort(-ratio, kind="stable") if ratio[index] > 1]
+        names = self.schema.names
+        return tuple((names[first[index]], names[second[index]]) for index in order)
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        m = self.schema.n_attributes
+        noisy = self.mostly_noise
+        return {
+            "table": self.schema.name,
+            "rows": self.n_rows,
+            "attributes": m,
+            "levels": self.schema.n_levels,
+            "epsilon": self.epsilon,
+            "delta": self.delta,
+            "neighbors": self.neighbors,
+            "method": self.method,
+            "one_way": {
+                "standard_error": round(self.one_way_error, 3),
+                "smallest_share": round(self.one_way_share, 8),
+                "by_attribute": {
+                    name: round(float(sd), 3) for name, sd in zip(self.schema.names, self.one_way_sd, strict=True)
+                },
+            },
+            "two_way": {
+                "standard_error": round(self.pair_error, 3),
+                "smallest_share": round(self.pair_share, 8),
+                "tables": m * (m - 1) // 2,
+                "mostly_noise": len(noisy),
+                "noisiest": [list(pair) for pair in noisy[:1000]],
+            },
+            "budget_split": dict(self.split),
+            "private_domains": {
+                finding.attribute: {"standard_error": finding.scale, "threshold": finding.threshold}
+                for finding in self.findings
+            },
+            "rough_seconds": round(self.seconds),
+            "rough_memory_mb": round(self.memory_bytes / 1e6),
+        }
+
+    def lines(self) -> list[str]:
+        """For a person to read."""
+        return table_lines([self])
+
+
+def forecast(
+    schema: Schema,
+    *,
+    rows: int,
+    epsilon: float,
+    delta: float = DEFAULT_DELTA,
+    neighbors: Neighbors = "replace-one",
+    method: Method = "auto",
+) -> Forecast:
+    """Expected errors of a release with these settings. Spends nothing and looks at no data.
+
+    Under add-remove the number of rows is not public, and `rows` is the custodian's guess. Attributes that the schema's
+    rules determine are not measured and have no line of their own.
+
+    >>> schema = Schema.from_toml('[attributes.smoker]\\ntype = "boolean"')
+    >>> round(forecast(schema, rows=1000, epsilon=1.0).one_way_error, 1)
+    8.0
+    """
+    if type(rows) is not int or rows < 1:
+        raise BudgetError(f"rows must be a whole number of at least 1, got {rows!r}.")
+    if method not in get_args(Method):
+        raise BudgetError(f"method must be one of {', '.join(get_args(Method))}, got {method!r}.")
+    budget = Budget(epsilon=epsilon, delta=delta, neighbors=neighbors)
+    schema = schema.measured
+    search = plan_search(schema, budget) if schema.private_domains else None
+    rest = None if search is None else search.rest
+    if method == "binary":
+        plan = plan_tables(schema, budget, one_way_share=ONE_WAY_SHARE, rest=rest)
+        stages = [plan.pairs]
+    else:
+        staged = plan_stages(schema, budget, rows if neighbors == "replace-one" else None, rest)
+        plan = staged.first
+        stages = [plan.pairs, staged.reserve]
+    pair_precision = np.sum([scales**-2.0 for scales in stages], axis=0)
+    costs = [("one-way tables", float(np.sum(plan.one_way**-2.0)))]
+    if search is not None:
+        costs.insert(0, ("finding domains", float(np.sum(search.scales**-2.0))))
+    if plan.total is not None:
+        costs.insert(0, ("number of rows", plan.total**-2.0))
+    if plan.pairs.size:
+        costs += [
+            (f"two-way tables{f', stage {stage}' if len(stages) > 1 else ''}", float(np.sum(scales**-2.0)))
+            for stage, scales in enumerate(stages, start=1)
+        ]
+    whole = sum(cost for _, cost in costs)
+    seconds, memory = _resources(schema, rows)
+    return Forecast(
+        schema=schema,
+        n_rows=rows,
+        epsilon=budget.epsilon,
+        delta=budget.delta,
+        neighbors=neighbors,
+        method=method,
+        one_way_sd=_margin_sd(schema, plan.one_way, pair_precision),
+        pair_sd=pair_precision**-0.5,
+        split=tuple((name, cost / whole) for name, cost in costs),
+        findings=() if search is None else search.findings,
+        seconds=seconds,
+        memory_bytes=memory,
+    )
+
+
+def _margin_sd(
+    schema: Schema, one_way: NDArray[np.float64], pair_precision: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """The sd of the averaged margins: direct, and sums over K_j cells of every pair (i, j)."""
+    m = schema.n_attributes
+    precision = np.zeros((m, m))
+    precision[np.triu_indices(m, 1)] = pair_precision
+    precision += precision.T
+    return np.asarray((one_way**-2.0 + (precision / schema.sizes[None, :]).sum(axis=1)) ** -0.5)
+
+
+def _cells(schema: Schema) -> NDArray[np.float64]:
+    first, second = np.triu_indices(schema.n_attributes, 1)
+    return (schema.sizes[first] * schema.sizes[second]).astype(np.float64)
+
+
+def _rms(sd: NDArray[np.float64], weights: NDArray[Any]) -> float:
+    return math.sqrt(float(weights @ sd**2) / float(weights.sum())) if sd.size else 0.0
+
+
+def _resources(schema: Schema, rows: int) -> tuple[float, float]:
+    """Seconds and bytes that a release may take on a small machine: rough."""
+    m, d = schema.n_attributes, schema.n_levels
+    seconds = _SECONDS_START + _SECONDS_FIT * (d - m) ** _FIT_POWER + rows * m / _CELLS_PER_SECOND
+    return seconds, _BYTES_START + _BYTES_CELL * d * d + _BYTES_LEVEL * d
+
+
+def table_lines(forecasts: Sequence[Forecast]) -> list[str]:
+    """Several epsilons of one table side by side, with bars of their two-way errors, as text."""
+    first = forecasts[0]
+    schema, m = first.schema, first.schema.n_attributes
+    n_pairs = m * (m - 1) // 2
+    lines = [
+        f"Table '{schema.name}': {first.n_rows:,} rows, {m:,} attributes, {schema.n_levels:,} levels, "
+        f"{n_pairs:,} pairs. "
+        f"delta = {first.delta:.3g}, {first.neighbors} neighbors.",
+        "Nothing was spent: this is computed from the schema, the number of rows and the budget alone.",
+        "",
+        f"{'epsilon':>8}  {'standard error of a count':^27}  {'smallest share told from noise':^32}  "
+        f"{'pairs mostly':>12}",
+        f"{'':>8}  {'one-way':>13} {'two-way':>13}  {'one-way':>16} {'two-way':>15}  {'noise':>12}  two-way error",
+    ]
+    if schema.whole is not None:
+        left_out = ", ".join(f"'{name}' (by '{by}')" for name, by in schema.whole.determined.items())
+        lines.insert(1, f"Not measured, because rules determine them: {left_out}.")
+    top = max(each.pair_error for each in forecasts) or 1.0
+    for each in forecasts:
+        noisy = f"{len(each.mostly_noise):,} of {n_pairs:,}"
+        lines.append(
+            f"{each.epsilon:>8.4g}  {each.one_way_error:>13,.1f} {each.pair_error:>13,.1f}  "
+            f"{each.one_way_share:>16.3%} "
+            f"{each.pair_share:>15.3%}  {noisy:>12}  {_bar(each.pair_error / top)}".rstrip()
+        )
+    lines.append("")
+    splits: dict[str, list[str]] = {}
+    for each in forecasts:
+        split = ", ".join(f"{name} {share:.0%}" for name, share in each.split)
+        splits.setdefault(split, []).append(f"{each.epsilon:.4g}")
+    lines += [f"Budget at epsilon {', '.join(epsilons)}: {split}." for split, epsilons in splits.items()]
+    for each in forecasts:
+        least = [f"{found.attribute} {found.threshold:,}" for found in each.findings if found.threshold is not None]
+        if least:
+            lines.append(f"Rows that a category needs to be found at epsilon {each.epsilon:.4g}: {', '.join(least)}.")
+    if first.findings:
+        lines.append("Domains that are not public are counted with as many levels as they may have.")
+    last = min(forecasts, key=lambda each: each.epsilon)
+    noisiest = last.mostly_noise
+    if noisiest:
+        named = "; ".join(f"{one} x {other}" for one, other in noisiest[:_SHOWN_PAIRS])
+        more = (
+            f"; and {len(noisiest) - _SHOWN_PAIRS:,} more (--json lists them)" if len(noisiest) > _SHOWN_PAIRS else ""
+        )
+        lines += [
+            "",
+            f"Mostly noise at epsilon {last.epsilon:.4g} (an average cell holds fewer rows than its error): "
+            f"{named}{more}.",
+            "Wider bins or fewer levels would help most there.",
+        ]
+    lines += [
+        "",
+        f"Rough run time {_duration(first.seconds)} and memory {first.memory_bytes / 1e9:.1f} GB on two cores; "
+        "within a factor of three.",
+    ]
+    return lines
+
+
+def _bar(share: float) -> str:
+    eighths = max(round(share * _WIDTH * 8), 1)
+    return "█" * (eighths // 8) + (_BARS[eighths % 8] if eighths % 8 else "")
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 100:
+        return f"{max(round(seconds), 1)} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
+
+
+def plot_forecasts(forecasts: Sequence[Forecast], path: str | Path, *, kind: str) -> None:
+    """Standard error of counts against epsilon, on logarithmic axes, as png or svg. Needs matplotlib."""
+    try:
+        import matplotlib as mpl
+        from matplotlib.figure import Figure
+        from matplotlib.ticker import FuncFormatter, NullFormatter
+    except ImportError:
+        raise SklarError("a plot needs matplotlib: pip install 'sklar[plot]'") from None
+    ordered = sorted(forecasts, key=lambda each: each.epsilon)
+    if len(ordered) == 1:
+        # One point is no curve: draw a decade around it.
+        only = ordered[0]
+        ordered = [
+            forecast(
+                only.schema,
+                rows=only.n_rows,
+                epsilon=only.epsilon * factor,
+                delta=only.delta,
+                neighbors=only.neighbors,
+                method=only.method,
+            )
+            for factor in (0.25, 0.5, 1.0, 2.0, 4.0)
+        ]
+    asked = [each.epsilon for each in forecasts]
+    figure = Figure(figsize=(6.4, 4.2), layout="constrained")
+    ax = figure.subplots()
+    lines = (
+        [("two-way counts", "#c2410c", "s", [each.pair_error for each in ordered])] if ordered[0].pair_sd.size else []
+    )
+    lines.append(("one-way counts", "#1f2937", "o", [each.one_way_error for each in ordered]))
+    for label, color, marker, errors in lines:
+        ax.plot([each.epsilon for each in ordered], errors, color=color, marker=marker, markersize=4.5, label=label)
+    for epsilon in asked if len(asked) == 1 else []:
+        ax.axvline(epsilon, color="#9ca3af", linestyle=":", linewidth=1)
+    ax.set_xscale("log")
+    ax.set_yscale("log")
+    plain = FuncFormatter(lambda value, _: f"{value:,.4g}")
+    ax.set_xticks([each.epsilon for each in ordered])
+    for axis in (ax.xaxis, ax.yaxis):
+        axis.set_major_formatter(plain)
+    ax.xaxis.set_minor_formatter(NullFormatter())
+    ax.yaxis.set_minor_formatter(plain)
+    ax.tick_params(which="both", labelsize=8)
+    ax.grid(visible=True, which="both", color="#e5e7eb", linewidth=0.7)
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.set_xlabel("epsilon")
+    ax.set_ylabel("standard error of a count (rows)")
+    title = f"{ordered[0].schema.name}: expected noise error, {ordered[0].n_rows:,} rows"
+    ax.set_title(title, loc="left", fontsize=11, fontweight="bold")
+    ax.legend(frameon=False)
+    metadata = {"Date": None} if kind == "svg" else {"Software": None}
+    with mpl.rc_context({"svg.hashsalt": "sklar", "svg.fonttype": "none"}):
+        figure.savefig(path, format=kind, dpi=110, metadata=metadata)

@@ -1,1 +1,0 @@
-"""Gaussian correlations from pair probabilities, their repair, and the models built on them."""

@@ -1,0 +1,115 @@
+"""The demonstration: a generated census-like table, released, and what came out beside what went in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sklar.errors import OutputError
+from sklar.files.model import Model
+from sklar.files.write import write_batches, write_text
+from sklar.fitting.margins import pool
+from sklar.generate import generate, schema_toml
+from sklar.machine.progress import Progress, watch
+from sklar.public.schema import Schema
+from sklar.release import fit
+from sklar.rows.fast import Counts, count
+from sklar.rows.read import open_source
+
+_SEED = 2020
+_ONE_WAY = (("education", 2), ("employed", 1), ("marital_status", 1), ("birth_country", -1))
+_TWO_WAY = (("education", 2, "employed", 1), ("sex", 0, "marital_status", 1), ("employed", 0, "occupation", -1))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """What a demonstration made: the model, some counts beside each other, the first rows, and the files."""
+
+    model: Model
+    counts: tuple[tuple[str, int, int, int], ...]
+    head: tuple[str, ...]
+    folder: Path
+    files: Mapping[str, str]
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        columns = ("count", "true", "noisy", "synthetic")
+        return {
+            "certificate": self.model.certificate.to_dict(),
+            "counts": [dict(zip(columns, row, strict=True)) for row in self.counts],
+            "files": [str(self.folder / name) for name in self.files],
+        }
+
+    def lines(self) -> list[str]:
+        """As text."""
+        return [
+            "",
+            *self.model.summary(),
+            "",
+            f"{'count':<58}{'true':>8}{'noisy':>8}{'synthetic':>11}",
+            "-" * 85,
+            *(f"{label:<58.57}{exact:>8,}{noisy:>8,}{drawn:>11,}" for label, exact, noisy, drawn in self.counts),
+            "",
+            "The first synthetic rows:",
+            *(f"  {line if len(line) <= 118 else line[:115] + '...'}" for line in self.head),
+            "",
+            f"Files in {self.folder}:",
+            *(f"  {name:<15} {what}" for name, what in self.files.items()),
+        ]
+
+
+def run(folder: Path, *, rows: int, epsilon: float, progress: Progress) -> Shown:
+    """Fill the folder with the table, its schema, a release and its model; return what to show."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputError(f"the folder '{folder}' cannot be made: {error.strerror}.") from None
+    original, described, synthetic, model_file = (
+        folder / name for name in ("census.csv", "census.toml", "synthetic.csv", "census.sklar")
+    )
+    progress.stage("generate", total=rows, unit="rows")
+    arrow_schema, batches = generate("census", rows=rows, seed=_SEED)
+    write_batches(original, arrow_schema, watch(batches, progress), None)
+    write_text(described, schema_toml("census"))
+
+    schema = Schema.load(described)
+    model = fit(original, schema, epsilon=epsilon, progress=progress)
+    model.save(model_file)
+    model.write(synthetic, seed=_SEED, progress=progress)
+
+    # The demonstration's rows are invented, so that their exact counts may be shown; a release never shows them.
+    exact, drawn = (_count(path, schema) for path in (original, synthetic))
+    noisy = pool(model.measured)
+    counts = []
+    for name, level in _ONE_WAY:
+        at = _at(schema, name, level)
+        counts.append((schema.dummy_names[at], exact.one_way[at], noisy.one_way[at], drawn.one_way[at]))
+    for name, level, other, other_level in _TWO_WAY:
+        at, other_at = cell = tuple(sorted((_at(schema, name, level), _at(schema, other, other_level))))
+        label = f"{schema.dummy_names[at]} and {schema.dummy_names[other_at]}"
+        counts.append((label, exact.pairs[cell], noisy.pairs[cell], drawn.pairs[cell]))
+    with synthetic.open(encoding="utf-8") as file:
+        head = tuple(line.rstrip("\n") for line, _ in zip(file, range(4), strict=False))
+    return Shown(
+        model=model,
+        counts=tuple((label, round(exact), round(noisy), round(drawn)) for label, exact, noisy, drawn in counts),
+        head=head,
+        folder=folder,
+        files={
+            original.name: f"the table that went in (generated, {rows:,} rows)",
+            described.name: "its schema: what is publicly known of it",
+            synthetic.name: "the synthetic table that came out",
+            model_file.name: f"the model: draw more rows with sklar sample {model_file} --rows N --out FILE",
+        },
+    )
+
+
+def _count(path: Path, schema: Schema) -> Counts:
+    return count(open_source(path).batches(schema.names), schema)
+
+
+def _at(schema: Schema, name: str, level: int) -> int:
+    index = schema.names.index(name)
+    return int(schema.offsets[index] + level % schema.sizes[index])

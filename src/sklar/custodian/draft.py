@@ -1,0 +1,322 @@
+"""What the custodian may look at before a release: a proposed schema, and what a schema would do to the rows.
+
+Both read the rows and tell what they find, so both are private: for the custodian, never for a release.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+import sys
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+
+import numpy as np
+import pyarrow as pa
+
+from sklar.errors import DataError
+from sklar.machine.progress import SILENT, Progress
+from sklar.public.rules import Determined
+from sklar.public.schema import BINNED, Attribute, Kind, Schema, days, microseconds, parse_edge
+from sklar.public.types import misfit, output_of, parse_output, plain_output
+from sklar.rows.encode import (
+    NO_CELL,
+    coder,
+    distinct,
+    encode,
+    is_nothing,
+    missing_number,
+    opaque,
+    plain,
+    positions,
+    text_of,
+    values_of,
+)
+from sklar.rows.read import open_source, require_columns
+
+_MISSING_TEXTS = ("", "(missing)", "?", "NA", "N/A", "n/a", "null", "NULL", "None", "nan", "NaN", ".", "-")
+_BOOLEAN_TEXTS = {"true", "false", "yes", "no", "t", "f", "y", "n"}
+_QUANTITIES: tuple[Kind, ...] = ("integer", "date", "datetime", "real")
+_MOST_CATEGORIES = 200
+_MOST_UNIT_BINS = 50
+_BINS = 20
+_MOST_DIGITS = 15
+_OPAQUE = "(not a value)"
+_TOO_MANY = f"it holds more than {_MOST_CATEGORIES} different texts; list public values and other = true to keep it"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draft:
+    """A proposed schema whose entries were read from the rows, and the columns that it leaves out, with the reason."""
+
+    schema: Schema
+    left_out: Mapping[str, str]
+
+    def to_toml(self) -> str:
+        """The draft as a file to edit."""
+        lines = [
+            "# A draft, read from the rows. A domain read from the rows tells who is in them: compare each entry with",
+            "# public knowledge (a code book, a legal limit), correct it, and remove its line reviewed = false.",
+            "# Or let a release find it within its budget: replace the values of a category, the edges of a number, by",
+            '# domain = "private" (a number needs low, high and bins beside it: wide bounds from public knowledge).',
+            # A comment must stay one, whatever the column is called.
+            *(
+                f"# Left out: {name if name.isprintable() else ascii(name)}: {reason}"
+                for name, reason in self.left_out.items()
+            ),
+        ]
+        return "\n".join(lines) + "\n\n" + self.schema.to_toml()
+
+
+@dataclass(slots=True)
+class _Sketch:
+    """What a draft needs to know of one column."""
+
+    kind: pa.DataType = field(default_factory=pa.null)
+    listed: dict[str, None] = field(default_factory=dict)
+    distinct: set[str] = field(default_factory=set)
+    many: bool = False
+    kinds: set[str] = field(default_factory=lambda: {"boolean", "integer", "real", "date", "datetime"})
+    low: dict[str, float] = field(default_factory=dict)
+    high: dict[str, float] = field(default_factory=dict)
+    missing: Counter[str] = field(default_factory=Counter)
+
+    def add(self, column: pa.Array) -> None:
+        self.kind = column.type
+        if pa.types.is_dictionary(column.type):
+            # Categories belong to the type of the column: their order is kept, and those that no row has.
+            self.listed |= dict.fromkeys(
+                text for text in _texts(column.dictionary) if text not in (None, *_MISSING_TEXTS)
+            )
+        for text, times in Counter(_texts(column)).items():
+            if text is None or text in _MISSING_TEXTS:
+                self.missing[text or ""] += times
+                continue
+            self._weigh(text)
+            if not self.many:
+                self.distinct.add(text)
+                self.many = len(self.distinct) > _MOST_CATEGORIES
+                if self.many:
+                    self.distinct.clear()
+
+    def _weigh(self, text: str) -> None:
+        for kind in tuple(self.kinds):
+            if kind == "boolean":
+                if text.lower() not in _BOOLEAN_TEXTS:
+                    self.kinds.discard(kind)
+                continue
+            edge = parse_edge(text, kind)
+            digits = text.lstrip("+-")
+            # A leading zero makes an identifier (a ZIP code), a long integer too; neither is a quantity.
+            zero = digits[:1] == "0" and digits[1:2].isdigit()
+            coded = kind in ("integer", "real") and (zero or (digits.isdigit() and len(digits) > _MOST_DIGITS))
+            dated = kind in ("date", "datetime") and not (len(text) > 8 and text[4:5] == "-")
+            partial = kind == "integer" and isinstance(edge, float)
+            timed = kind == "date" and len(text) > 10
+            if edge is None or not math.isfinite(edge) or coded or dated or partial or timed:
+                self.kinds.discard(kind)
+                continue
+            self.low[kind] = min(edge, self.low.get(kind, edge))
+            self.high[kind] = max(edge, self.high.get(kind, edge))
+
+
+def draft(data: object, *, name: str = "table", progress: Progress = SILENT) -> Draft:
+    """Propose a schema from the rows: private, and every entry that came from them is marked as not reviewed."""
+    source = open_source(data)
+    sketches = {column: _Sketch() for column in source.columns}
+    progress.stage("read", unit="rows")
+    rows = 0
+    for batch in source.batches(source.columns):
+        for column, sketch in sketches.items():
+            sketch.add(batch.column(batch.schema.get_field_index(column)))
+        rows += batch.num_rows
+        progress.advance(batch.num_rows)
+    for column, sketch in sketches.items():
+        if source.types is not None:
+            sketch.kind = source.types.field(column).type
+    if rows == 0:
+        raise DataError(f"{source.name} has no rows to draft a schema from. Write the schema by hand.")
+    attributes, left_out = [], {}
+    for column, sketch in sketches.items():
+        proposed = _propose(column, sketch) if column else "it has no name"
+        if isinstance(proposed, str):
+            left_out[column] = proposed
+        else:
+            attributes.append(proposed)
+    if not attributes:
+        raise DataError(f"{source.name} has no column that a draft could describe. Write the schema by hand.")
+    return Draft(schema=Schema(name=name, attributes=tuple(attributes)).checked(), left_out=left_out)
+
+
+def _propose(name: str, sketch: _Sketch) -> Attribute | str:
+    missing = max(sketch.missing, key=lambda text: sketch.missing[text]) if sketch.missing else None
+    output = output_of(sketch.kind)
+    if output == "bool":
+        # The type of the column, not its rows, says that it is true, false or missing.
+        return Attribute(name=name, kind="boolean", missing="")
+    if not sketch.distinct and not sketch.many:
+        return "it holds no values"
+    proposed = Attribute(name=name, kind="categorical", missing=missing, reviewed=False)
+    if output in ("category", "ordered category") and len(sketch.listed) <= _MOST_CATEGORIES:
+        whole = pa.types.is_integer(sketch.kind.value_type)
+        values = tuple(int(text) for text in sketch.listed) if whole else tuple(sketch.listed)
+        return replace(proposed, values=values, output=output)
+    # A column of texts holds texts, even where they are yes and no; a text file says nothing of types.
+    if "boolean" in sketch.kinds and len(sketch.distinct) == 2 and output != "string":
+        return replace(proposed, kind="boolean")
+    for kind in _QUANTITIES:
+        if kind in sketch.kinds:
+            finest = Fraction(1, 10**sketch.kind.scale) if output and output.startswith("decimal") else Fraction(0)
+            edges = _nice_edges(kind, sketch.low[kind], sketch.high[kind], finest)
+            return _with_output(replace(proposed, kind=kind, edges=edges), output)
+    if sketch.many:
+        return _TOO_MANY
+    return _with_output(replace(proposed, values=tuple(sorted(sketch.distinct))), output)
+
+
+def _with_output(attribute: Attribute, output: str | None) -> Attribute:
+    """The attribute with the type of its column as its output, where that says more and can hold its domain."""
+    kind, values, other = attribute.kind, attribute.values, attribute.other
+    described = parse_output(output) if output else None
+    if described is None or described == plain_output(kind, values, other=other):
+        return attribute
+    if misfit(described, kind, values, attribute.edges, other=other) is not None:
+        return attribute
+    return replace(attribute, output=output)
+
+
+def _nice_edges(
+    kind: str, low: float, high: float, finest: Fraction = Fraction(0)
+) -> tuple[int, ...] | tuple[float, ...]:
+    """Edges that cover low to high, at round numbers or new years, no finer than told."""
+    if kind in ("date", "datetime"):
+        first, last = (_year(kind, edge) for edge in (low, high))
+        years = max(1, math.ceil((last + 1 - first) / _BINS))
+        return tuple(_new_year(kind, year) for year in range(first, last + 1 + years, years))
+    if kind == "integer" and high - low < _MOST_UNIT_BINS:
+        return tuple(range(int(low), int(high) + 2))
+    # Exact, because floats near one another would fall on one edge. One value alone gets a bin of its own size.
+    least, most = Fraction(low), Fraction(high)
+    width = (most - least) / _BINS or abs(least) or Fraction(1)
+    power = Fraction(10) ** (len(str(math.floor(width))) - 1 if width >= 1 else -len(str(math.floor(1 / width))))
+    step = next(power * times for times in (1, 2, 5, 10) if power * times >= width * Fraction("0.999"))
+    step = max(step, finest)
+    first, last = math.floor(least / step), math.floor(most / step) + 1
+    edges = [step * index for index in range(first, last + 1)]
+    if kind == "integer":
+        return tuple(int(edge) for edge in edges)
+    return tuple(sorted({_within_floats(edge) for edge in edges}))
+
+
+def _within_floats(edge: Fraction) -> float:
+    largest = sys.float_info.max
+    return float(min(max(edge, Fraction(-largest)), Fraction(largest)))
+
+
+def _year(kind: str, edge: float) -> int:
+    day = int(edge) if kind == "date" else int(edge) // 86_400_000_000
+    return (dt.date(1970, 1, 1) + dt.timedelta(days=day)).year
+
+
+def _new_year(kind: str, year: int) -> int:
+    # Python's last year is 9999; its last day, which data use for "no end", is then clipped into the last bin.
+    day = dt.datetime(year, 1, 1) if year <= dt.MAXYEAR else dt.datetime(dt.MAXYEAR, 12, 31)
+    return days(day.date()) if kind == "date" else microseconds(day)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fate:
+    """How many values of one attribute meet which fate under a schema: private."""
+
+    attribute: str
+    listed: int
+    missing: int
+    clipped: int
+    folded: int
+    no_cell: int
+
+
+def check(data: object, schema: Schema, *, progress: Progress = SILENT) -> list[Fate]:
+    """What the schema would do to the rows, attribute by attribute: private, exact counts for the custodian alone."""
+    source = open_source(data)
+    require_columns(source, schema)
+    tallies = [Counter[str]() for _ in schema.attributes]
+    # Bounds are all that is known of a private domain of numbers, and nothing of one of categories.
+    known = [
+        replace(attribute, domain="public") if attribute in schema.private_domains else attribute
+        for attribute in schema.attributes
+    ]
+    coders = [coder(attribute) for attribute in known]
+    progress.stage("check", unit="rows")
+    for batch in source.batches(schema.names):
+        for index, attribute in enumerate(known):
+            for text, times in Counter(_texts(batch.column(index))).items():
+                tallies[index][_fate(text, attribute, coders[index](text))] += times
+        progress.advance(batch.num_rows)
+    for attribute, tally in zip(schema.attributes, tallies, strict=True):
+        if attribute.domain == "private" and attribute.kind == "categorical":
+            # A release decides which of them it lists.
+            tally["listed"] += tally.pop("folded", 0)
+    return [
+        Fate(attribute=attribute.name, **{fate: tally[fate] for fate in Fate.__slots__ if fate != "attribute"})
+        for attribute, tally in zip(schema.attributes, tallies, strict=True)
+    ]
+
+
+def broken_rules(data: object, schema: Schema, *, progress: Progress = SILENT) -> list[int]:
+    """How many rows break each rule of the schema: private, exact counts for the custodian alone.
+
+    A row without a level of one of a rule's attributes breaks nothing.
+    """
+    source = open_source(data)
+    require_columns(source, schema)
+    names, broken = schema.names, [0] * len(schema.rules)
+    progress.stage("rules", unit="rows")
+    for batch in source.batches(names):
+        codes = encode(batch, schema)
+        for number, rule in enumerate(schema.rules):
+            if isinstance(rule, Determined):
+                has, by = codes[names.index(rule.attribute)], codes[names.index(rule.by)]
+                breaks = (has != np.array(rule.levels)[by]) & (has >= 0) & (by >= 0)
+            else:
+                breaks = np.isin(codes[names.index(rule.first)], rule.first_levels)
+                breaks &= np.isin(codes[names.index(rule.second)], rule.second_levels)
+            broken[number] += int(np.count_nonzero(breaks))
+        progress.advance(batch.num_rows)
+    return broken
+
+
+def _fate(text: str | None, attribute: Attribute, code: int) -> str:
+    if code == NO_CELL:
+        return "no_cell"
+    if text is None or text in ("", attribute.missing):
+        return "listed" if code < attribute.n_values else "missing"
+    if attribute.kind in BINNED:
+        edge = parse_edge(text, attribute.kind)
+        if not text.strip() or (edge is not None and (edge != edge or edge == missing_number(attribute))):
+            return "missing"
+        if edge is not None:
+            first, last = attribute.edges[0], attribute.edges[-1]
+            inside = first <= edge < last or (attribute.kind == "real" and edge == last)
+            if not inside:
+                return "clipped" if code < attribute.n_values else "folded"
+    return "listed" if code < attribute.n_values else "folded"
+
+
+def _texts(column: pa.Array) -> list[str | None]:
+    """Each value as the text that `coder` would see, in order; None for a null."""
+    column = plain(column)
+    kind = column.type
+    if pa.types.is_null(kind):
+        return [None] * len(column)
+    if opaque(kind):
+        return [_OPAQUE if valid else None for valid in column.is_valid().to_pylist()]
+    if pa.types.is_dictionary(kind):
+        texts, places = [*_texts(column.dictionary), None], positions(column)
+    else:
+        encoded = distinct(column)
+        values = [*values_of(encoded.dictionary), None]
+        texts, places = [None if is_nothing(value) else text_of(value) for value in values], positions(encoded)
+    return [texts[place] for place in places]

@@ -1,0 +1,102 @@
+"""CDFs of absolute errors, drawn to be read in grayscale too. Needs matplotlib, and only when called."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sklar.custodian.evaluate.compare import NOTICE, Evaluation
+from sklar.custodian.evaluate.errors import Errors
+from sklar.files.write import check_target, replacing
+from sklar.machine.extras import require
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+SUFFIXES = (".png", ".svg")
+
+# Colours of clearly different lightness, and a line style and marker each: any one of the three is enough.
+STYLES = (
+    ("#000000", "-", "o"),
+    ("#c2410c", "--", "s"),
+    ("#2563eb", "-.", "^"),
+    ("#7e9b2f", ":", "D"),
+    ("#8b5cf6", (0, (5, 1, 1, 1, 1, 1)), "v"),
+    ("#9ca3af", (0, (1, 1)), "x"),
+    ("#0f766e", (0, (8, 2)), "P"),
+)
+
+_INK = "#1f2937"
+
+
+def plot(evaluation: Evaluation, path: str | Path) -> None:
+    """Draw the error CDFs of one evaluation into a .png or .svg file, whole or not at all. Private, and says so."""
+    target = check_target(path, SUFFIXES)
+    whole = {result.name: result.errors for result in evaluation.results if "|r|" not in result.name}
+    split = {result.name: result.errors for result in evaluation.results if "two-way" in result.name}
+    panels = {"All classes of queries": whole, "Two-way, by correlation": split}
+    save(cdf_figure(panels, title=f"{evaluation.table}: absolute error of counts", notice=NOTICE), target)
+
+
+def cdf_figure(
+    panels: Mapping[str, Mapping[str, Errors]], *, title: str, columns: int | None = None, notice: str = ""
+) -> Figure:
+    """One panel of CDFs per entry, one line per output, on a shared logarithmic axis of errors."""
+    figure, axes = grid(len(panels), columns or len(panels), title=title, notice=notice)
+    for index, (name, lines) in enumerate(panels.items()):
+        ax = axes[index]
+        for (label, errors), (colour, style, marker) in zip(lines.items(), STYLES, strict=False):
+            if errors.size == 0:
+                continue
+            at, share = errors.cdf()
+            # A step function that rises from zero; the axis is linear below one, so that an error of zero has a place.
+            steps = np.concatenate([[0.0, at[0]], at]), np.concatenate([[0.0, 0.0], share])
+            ax.step(*steps, where="post", color=colour, linestyle=style, linewidth=1.6, label=label)
+            marked = np.searchsorted(share, (0.5, 0.9, 0.99)).clip(0, at.size - 1)
+            ax.plot(at[marked], share[marked], marker, color=colour, markersize=4.5, linestyle="none")
+        ax.set_xscale("symlog", linthresh=1.0)
+        ax.set_xlim(left=0)
+        ax.set_ylim(0, 1.02)
+        ax.set_title(name, fontsize=10, color=_INK, loc="left")
+        ax.set_xlabel("absolute error (rows)")
+        ax.legend(fontsize=8, frameon=False, loc="lower right", handlelength=3.2)
+    for ax in axes[:: columns or len(panels)]:
+        ax.set_ylabel("share of queries")
+    return figure
+
+
+def grid(
+    panels: int, columns: int, *, title: str, notice: str = "", size: tuple[float, float] = (4.3, 3.4)
+) -> tuple[Figure, list[Axes]]:
+    """An empty figure of so many panels, and its axes in reading order."""
+    require("matplotlib", what="a plot", package="matplotlib", extra="plot")
+    from matplotlib.figure import Figure
+
+    rows = -(-panels // columns)
+    figure = Figure(figsize=(size[0] * columns, size[1] * rows + 0.5), layout="constrained")
+    figure.suptitle(title, fontsize=12, fontweight="bold", color=_INK, x=0.01, ha="left")
+    axes = figure.subplots(rows, columns, squeeze=False).ravel()
+    for ax in axes:
+        ax.grid(visible=True, color="#e5e7eb", linewidth=0.7)
+        ax.set_axisbelow(True)
+        ax.spines[["top", "right"]].set_visible(False)
+        ax.tick_params(labelsize=8, colors=_INK)
+    for ax in axes[panels:]:
+        ax.set_visible(False)
+    if notice:
+        figure.supxlabel(notice, fontsize=8, color="#b91c1c", x=0.01, ha="left")
+    return figure, list(axes)
+
+
+def save(figure: Figure, target: Path) -> None:
+    """Write a figure, whole or not at all; equal figures are equal files."""
+    import matplotlib as mpl
+
+    kind = target.suffix.lower()[1:]
+    metadata = {"Date": None} if kind == "svg" else {"Software": None}
+    with replacing(target) as temporary, mpl.rc_context({"svg.hashsalt": "sklar", "svg.fonttype": "none"}):
+        figure.savefig(temporary, format=kind, dpi=110, metadata=metadata)

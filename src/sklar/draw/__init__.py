@@ -1,0 +1,1 @@
+"""Models to rows: post-processing."""

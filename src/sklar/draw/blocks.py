@@ -1,0 +1,39 @@
+"""How a sample is cut into blocks: the unit that is drawn at once, in any thread, on any machine, in any order.
+
+What a seed means: block b of a sample of n rows depends on the model, the seed, b and how many of the n rows fall into
+it, and on nothing else. Changing BLOCK_ROWS, a generator, or the order in which either is used changes the rows of
+every seed, and is a change of what is released.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sklar.public.schema import Schema
+
+BLOCK_ROWS = 1 << 14
+
+Codes: TypeAlias = NDArray[np.integer[Any]]
+
+
+def blocks(rows: int, first: int = 0, last: int | None = None) -> Iterator[tuple[int, int]]:
+    """Number and size of the blocks of so many rows, from block `first` up to and without `last`.
+
+    >>> list(blocks(40_000))
+    [(0, 16384), (1, 16384), (2, 7232)]
+    >>> list(blocks(40_000, first=2))
+    [(2, 7232)]
+    """
+    end = -(-rows // BLOCK_ROWS)
+    for block in range(first, end if last is None else min(last, end)):
+        yield block, min(BLOCK_ROWS, rows - block * BLOCK_ROWS)
+
+
+def empty_codes(schema: Schema, rows: int) -> Codes:
+    """Room for the codes of so many rows, shape (m, rows), in bytes where these hold every level."""
+    # No attribute has more than schema.MAX_LEVELS = 20,000 levels.
+    return np.empty((schema.n_attributes, rows), dtype=np.uint8 if schema.sizes.max() <= 256 else np.uint16)

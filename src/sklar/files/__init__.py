@@ -1,0 +1,1 @@
+"""What a release is on disk and in other libraries: models, rows, noisy tables."""

@@ -1,0 +1,1 @@
+"""Noisy tables to models: post-processing."""

@@ -1,0 +1,364 @@
+"""Exact discrete Laplace and discrete Gaussian noise: Canonne, Kamath and Steinke (2020), Algorithms 1 to 3.
+
+Nothing here sees a count, and nothing here can be seeded: every call draws a fresh key from the operating system, one
+for every `_PART_CELLS` cells, so that parts are drawn side by side. How cells are cut into parts depends on how many
+they are alone, and cells are independent: the law of the noise is the same as if one key had served for all.
+
+Why exact. A scale is a fraction p/q, every coin is a comparison of integers, and no floating-point number takes part
+in the sampling, so the attack of Mironov (2012) on the low bits of the noise has nothing to read. Two things are
+idealised: AES-256 in counter mode is taken for random, and a draw outside the proven range of the integers (fewer than
+one in 2**180) raises instead of being returned. Each sampler states its precondition, its postcondition and why it
+holds; together they bound every intermediate below 2**63:
+
+    p <= 2**24, V <= 127, K <= 63
+    U + pV            <  2**31    _laplace: U < p
+    (|Y| q - p)**2    <  2**62    _gaussian: |Y| q <= U + pV
+    256 * 2 p**2 * K  <  2**63    _bernoulli, called with d = 2 p**2 K
+
+The arithmetic is int64 and not uint64 on purpose: numba turns a sum of the two into a float.
+
+The time a call takes depends on the noise it draws, so whoever can time single calls learns a little about the noise.
+"""
+
+import math
+import os
+from collections.abc import Callable
+
+import numpy as np
+from cryptography.hazmat.primitives.ciphers import Cipher
+from cryptography.hazmat.primitives.ciphers.algorithms import AES256
+from cryptography.hazmat.primitives.ciphers.modes import CTR
+from numba import njit
+from numpy.typing import NDArray
+
+from sklar.errors import NoiseError
+from sklar.machine.threads import side_by_side
+
+__all__ = ["discrete_gaussian", "discrete_laplace"]
+
+# A random word is one byte: nearly every coin is decided by its first byte, so longer words would be thrown away.
+_Words = NDArray[np.uint8]
+_Source = Callable[[int], _Words]
+
+_BUFFER_WORDS = 1 << 18
+_PART_CELLS = 1 << 16
+_SMALLEST_SCALE = 2.0**-38  # with 24 significant bits, q <= 2**61: |Y| q and X // q are shifts of an int64
+_LARGEST_SCALE = 2.0**24
+_V_LIMIT = 128
+_K_LIMIT = 64
+
+# The base-256 digits of exp(-1) = 1/2! - 1/3! + 1/4! - ..., to 256 bits.
+_INVERSE_E = tuple((sum((-1) ** k * (1 << 400) // math.factorial(k) for k in range(100)) >> 144).to_bytes(32))
+
+_LAPLACE = 0
+_GAUSSIAN = 1
+
+# In place of a position in the words: why there is no sample.
+_SHORT = -1
+_LIMIT = -2
+
+
+def discrete_laplace(scales: NDArray[np.float64], sizes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Independent noise with P(x) proportional to exp(-|x| / scale), table after table.
+
+    Table t has sizes[t] cells at scales[t]. A scale must be a float32 number, so that it is exactly a fraction p/q.
+
+    >>> discrete_laplace(np.array([0.5, 80.0]), np.array([4, 6])).shape
+    (10,)
+    """
+    return _draw_parts(_LAPLACE, scales, sizes)
+
+
+def discrete_gaussian(scales: NDArray[np.float64], sizes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Independent noise with P(x) proportional to exp(-x**2 / (2 scale**2)), table after table.
+
+    Table t has sizes[t] cells at scales[t]. A scale must be a float32 number, so that it is exactly a fraction p/q.
+
+    >>> discrete_gaussian(np.array([0.5, 80.0]), np.array([4, 6])).shape
+    (10,)
+    """
+    return _draw_parts(_GAUSSIAN, scales, sizes)
+
+
+def _keystream() -> _Source:
+    """Random words: AES-256-CTR under a key that only this stream knows.
+
+    A key per stream leaves no state that a fork could copy, and makes the constant nonce safe.
+    """
+    encryptor = Cipher(AES256(os.urandom(32)), CTR(bytes(16))).encryptor()
+    return lambda count: np.frombuffer(encryptor.update(bytes(count)), dtype=np.uint8)
+
+
+def _draw_parts(kind: int, scales: NDArray[np.float64], sizes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Every cell once, in parts of so many cells side by side, each from a stream of its own."""
+    scales, sizes = _checked(scales, sizes)
+    # Summed as Python integers: a sum that wrapped would let the kernel write past the end.
+    noise = np.empty(sum(sizes.tolist()), dtype=np.int64)
+    if noise.size <= _PART_CELLS:
+        return _draw(kind, scales, sizes, _keystream())
+    ends = np.cumsum(sizes)
+
+    def part(start: int) -> None:
+        stop = min(start + _PART_CELLS, noise.size)
+        # The tables from that of the part's first cell to that of its last, and where each ends within the part.
+        first, last = np.searchsorted(ends, [start, stop - 1], side="right")
+        own = slice(first, last + 1)
+        within = np.diff(np.minimum(ends[own], stop), prepend=start)
+        noise[start:stop] = _draw(kind, scales[own], within, _keystream())
+
+    side_by_side(part, range(0, noise.size, _PART_CELLS))
+    return noise
+
+
+def _checked(scales: NDArray[np.float64], sizes: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    scales = np.asarray(scales).astype(np.float64, casting="safe")
+    sizes = np.asarray(sizes).astype(np.int64, casting="safe")
+    if scales.ndim != 1 or scales.shape != sizes.shape:
+        raise NoiseError(
+            "scales and sizes must be two flat arrays of the same length, "
+            f"got shapes {scales.shape} and {sizes.shape}. Give one scale and one size per table."
+        )
+    if (sizes < 0).any():
+        raise NoiseError(f"sizes must not be negative, got size={sizes[sizes < 0][0]}. Give the cells of each table.")
+    return scales, sizes
+
+
+def _draw(
+    kind: int,
+    scales: NDArray[np.float64],
+    sizes: NDArray[np.int64],
+    source: _Source,
+    buffer_words: int = _BUFFER_WORDS,
+) -> NDArray[np.int64]:
+    """Fill all cells in order; the result depends on the words alone, not on how they are cut into buffers."""
+    numerators, shifts = _fractions(scales)
+    ends = np.cumsum(sizes)
+    noise = np.empty(int(ends[-1]) if ends.size else 0, dtype=np.int64)
+
+    words = source(buffer_words).copy()  # the kernel is compiled for writable arrays
+    table = cell = 0
+    while cell < noise.size:
+        table, cell, used, status = _fill(kind, numerators, shifts, ends, noise, words, table, cell)
+        if status == _LIMIT:
+            raise NoiseError(
+                "a draw must stay in the range where its integers are proven exact, got one outside. "
+                "That is less likely than 2**-180: suspect the operating system's entropy; if it is sound, run again."
+            )
+        if status == _SHORT:
+            if used == 0:
+                raise NoiseError(
+                    f"a cell must need at most {buffer_words} random words, got one that needs more. "
+                    "Suspect the operating system's entropy; if it is sound, run again."
+                )
+            # The cell cut off by the end of the buffer is replayed from its own first word. Drawing it afresh would
+            # give it a second chance, and long draws, which are the ones cut off most often, would become too rare.
+            words = np.concatenate([words[used:], source(used)])
+    return noise
+
+
+def _fractions(scales: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Each scale as p and log2 q with scale = p/q exactly, in lowest terms; p <= 2**24 and log2 q <= 61."""
+    outside = ~((scales >= _SMALLEST_SCALE) & (scales <= _LARGEST_SCALE))
+    if outside.any():
+        raise NoiseError(
+            f"noise scale must lie between 2**-38 and 2**24, got scale={scales[outside][0]}. "
+            "Change the budget, or the number of tables that share it."
+        )
+    inexact = scales.astype(np.float32) != scales
+    if inexact.any():
+        raise NoiseError(
+            f"noise scale must be exactly a float32 number, got scale={scales[inexact][0]}. "
+            "Round it up with sklar.kernel.theorems.round_up_scale."
+        )
+    # Powers of two only, so each step is exact: scale = mantissa * 2**exponent = p * 2**(exponent - 24).
+    mantissas, exponents = np.frexp(scales)
+    numerators = (mantissas * 2.0**24).astype(np.int64)
+    zeros = np.frexp(numerators & -numerators)[1] - 1
+    powers = exponents - 24 + zeros
+    return (numerators >> zeros) << np.maximum(powers, 0), np.maximum(-powers, 0).astype(np.int64)
+
+
+# The samplers read words from position `at` and return (outcome, position after the words read). A negative position,
+# _SHORT or _LIMIT, means there is no outcome.
+
+
+@njit("UniTuple(int64, 2)(int64, int64, uint8[::1], int64)", nogil=True, cache=True)
+def _bernoulli(n: int, d: int, words: _Words, at: int) -> tuple[int, int]:
+    """1 with probability n/d.
+
+    Precondition: 0 <= n <= d and 256 d < 2**63. Postcondition: the outcome is 1 with probability exactly n/d.
+    Why: the words are the base-256 digits of a uniform real R in [0, 1), and the outcome says whether R < n/d. With w
+    the first digit, R = (w + R') / 256 and R' is uniform again, so R < n/d means R' < (256 n - w d) / d. That is sure
+    if the fraction is 1 or more, impossible if it is 0 or less, and else the same question with 256 n - w d for n.
+    """
+    while at < words.size:
+        n = 256 * n - words[at] * d
+        at += 1
+        if n >= d:
+            return 1, at
+        if n <= 0:
+            return 0, at
+    return 0, _SHORT
+
+
+@njit("UniTuple(int64, 2)(int64, int64, uint8[::1], int64)", nogil=True, cache=True)
+def _bernoulli_exp(n: int, d: int, words: _Words, at: int) -> tuple[int, int]:
+    """1 with probability exp(-n/d): Algorithm 1, the case of at most 1.
+
+    Precondition: 0 <= n <= d <= 2**49. Postcondition: the outcome is 1 with probability exactly exp(-n/d).
+    Why: with g = n/d, coin k shows heads with probability g/k, so the first tails comes after coin k with probability
+    g**k / k!, and at an odd coin with probability 1 - g + g**2/2! - ... = exp(-g). K <= 63 keeps 256 d K < 2**63.
+    """
+    for k in range(1, _K_LIMIT):
+        heads, at = _bernoulli(n, d * k, words, at)
+        if at < 0:
+            return 0, at
+        if heads == 0:
+            return k & 1, at
+    return 0, _LIMIT
+
+
+@njit("UniTuple(int64, 2)(uint8[::1], int64)", nogil=True, cache=True)
+def _bernoulli_exp_one(words: _Words, at: int) -> tuple[int, int]:
+    """1 with probability exp(-1): one comparison where Algorithm 1 tosses e coins on average.
+
+    Postcondition: the outcome is 1 with probability exactly exp(-1).
+    Why: the words are the base-256 digits of a uniform real, compared with those of exp(-1) until they differ; words
+    that equal all 32 digits, with probability 2**-256, have no outcome.
+    """
+    for digit in _INVERSE_E:
+        if at >= words.size:
+            return 0, _SHORT
+        word = words[at]
+        at += 1
+        if word < digit:
+            return 1, at
+        if word > digit:
+            return 0, at
+    return 0, _LIMIT
+
+
+@njit("UniTuple(int64, 2)(int64, uint8[::1], int64)", nogil=True, cache=True)
+def _uniform(p: int, words: _Words, at: int) -> tuple[int, int]:
+    """An integer from 0 to p - 1.
+
+    Precondition: 1 <= p <= 2**24. Postcondition: each of the p integers has probability exactly 1/p.
+    Why: an integer of the bit length of p - 1 is uniform over a power of two; those below p are equally likely.
+    """
+    mask = p - 1
+    mask |= mask >> 1
+    mask |= mask >> 2
+    mask |= mask >> 4
+    mask |= mask >> 8
+    mask |= mask >> 16
+    while True:
+        u = 0
+        left = mask
+        while left > 0:
+            if at >= words.size:
+                return 0, _SHORT
+            u = (u << 8) | words[at]
+            at += 1
+            left >>= 8
+        u &= mask
+        if u < p:
+            return u, at
+
+
+@njit("UniTuple(int64, 2)(int64, int64, uint8[::1], int64)", nogil=True, cache=True)
+def _laplace(p: int, shift: int, words: _Words, at: int) -> tuple[int, int]:
+    """Discrete Laplace of scale p/q with q = 2**shift: Algorithm 2.
+
+    Precondition: 1 <= p <= 2**24, 0 <= shift <= 61. Postcondition: P(y) is proportional to exp(-|y| q / p), and
+    |y| q < 2**31.
+    Why: X = U + pV has P(x) proportional to exp(-x/p), for U mod p and V whole multiples; so floor(X / q) is geometric
+    with ratio exp(-q/p); the sign is fair, and refusing one of the two zeros counts zero once. V <= 127 bounds X.
+    """
+    while True:
+        u, at = _uniform(p, words, at)
+        if at < 0:
+            return 0, at
+        keep, at = _bernoulli_exp(u, p, words, at)
+        if at < 0:
+            return 0, at
+        if keep == 0:
+            continue
+        v = 0
+        more = 1
+        while more == 1:
+            more, at = _bernoulli_exp_one(words, at)
+            if at < 0:
+                return 0, at
+            v += more
+            if v == _V_LIMIT:
+                return 0, _LIMIT
+        y = (u + p * v) >> shift
+        negative, at = _bernoulli(1, 2, words, at)
+        if at < 0:
+            return 0, at
+        if negative == 0:
+            return y, at
+        if y > 0:
+            return -y, at
+
+
+@njit("UniTuple(int64, 2)(int64, int64, uint8[::1], int64)", nogil=True, cache=True)
+def _gaussian(p: int, shift: int, words: _Words, at: int) -> tuple[int, int]:
+    """Discrete Gaussian of sigma = p/q with q = 2**shift: Algorithm 3, its free parameter t set to sigma.
+
+    Precondition: 1 <= p <= 2**24, 0 <= shift <= 61. Postcondition: P(y) is proportional to exp(-y**2 q**2 / (2 p**2)).
+    Why: y comes from the Laplace of scale sigma and is kept with probability exp(-g), g = (|y| q - p)**2 / (2 p**2);
+    the exponents add up to -|y|/sigma - (|y|/sigma - 1)**2 / 2 = -y**2 / (2 sigma**2) - 1/2. As |y| q < 2**31 and
+    p <= 2**24, the square is below 2**62 and d <= 2**49. exp(-g) is a coin exp(-1) per whole unit of g, then the rest.
+    """
+    d = 2 * p * p
+    while True:
+        y, at = _laplace(p, shift, words, at)
+        if at < 0:
+            return 0, at
+        distance = (abs(y) << shift) - p
+        n = distance * distance
+        keep = 1
+        while keep == 1 and n >= d:
+            keep, at = _bernoulli_exp_one(words, at)
+            if at < 0:
+                return 0, at
+            n -= d
+        if keep == 1:
+            keep, at = _bernoulli_exp(n, d, words, at)
+            if at < 0:
+                return 0, at
+        if keep == 1:
+            return y, at
+
+
+@njit(
+    "UniTuple(int64, 4)(int64, int64[::1], int64[::1], int64[::1], int64[::1], uint8[::1], int64, int64)",
+    nogil=True,
+    cache=True,
+)
+def _fill(
+    kind: int,
+    numerators: NDArray[np.int64],
+    shifts: NDArray[np.int64],
+    ends: NDArray[np.int64],
+    noise: NDArray[np.int64],
+    words: _Words,
+    table: int,
+    cell: int,
+) -> tuple[int, int, int, int]:
+    """Draw cells from `cell` on while the words last: (table, next cell, words its predecessors used, status)."""
+    used = 0
+    while cell < noise.size:
+        while ends[table] <= cell:
+            table += 1
+        if kind == _GAUSSIAN:
+            value, after = _gaussian(numerators[table], shifts[table], words, used)
+        else:
+            value, after = _laplace(numerators[table], shifts[table], words, used)
+        if after < 0:
+            return table, cell, used, after
+        noise[cell] = value
+        cell += 1
+        used = after
+    return table, cell, used, 0

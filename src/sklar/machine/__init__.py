@@ -1,0 +1,1 @@
+"""What the work runs on: threads, progress, optional packages, Spark's session."""

@@ -1,0 +1,75 @@
+"""Exact histograms of attributes whose domain is not public: of the values that occur, or on a public grid.
+
+They leave only with noise, through `measure`. Memory grows with the number of different values of such an attribute.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from sklar.budget.search import BRANCHES, MAX_TEXT, depth, grid
+from sklar.machine.progress import SILENT, Progress
+from sklar.public.schema import Attribute
+from sklar.rows.encode import distinct, encode_column, is_nothing, opaque, plain, positions, text_of, values_of
+
+
+@dataclass(slots=True, eq=False)
+class Tally:
+    """Exact counts of one attribute: private. `texts` of categories, `cells` of the finest grid of a number."""
+
+    texts: Counter[str]
+    cells: NDArray[np.int64]
+
+    def __repr__(self) -> str:
+        return "Tally(private)"
+
+    def levels(self, attribute: Attribute) -> list[NDArray[np.int64]]:
+        """Counts of every level of the grid, the coarsest first: a row stands in at most one cell of each."""
+        every = depth(attribute)
+        padded = np.zeros(BRANCHES**every, dtype=np.int64)
+        padded[: self.cells.size] = self.cells
+        return [padded.reshape(BRANCHES**level, -1).sum(axis=1) for level in range(1, every + 1)]
+
+
+def tally(
+    batches: Iterable[pa.RecordBatch], attributes: Sequence[Attribute], *, progress: Progress = SILENT
+) -> tuple[int, list[Tally]]:
+    """The number of rows, and the histograms of these attributes, which are the batches' columns in order."""
+    grids = [None if attribute.kind == "categorical" else grid(attribute) for attribute in attributes]
+    tallies = [Tally(Counter(), np.zeros(0 if fine is None else fine.n_values, dtype=np.int64)) for fine in grids]
+    n_rows = 0
+    for batch in batches:
+        for column, attribute, fine, found in zip(batch.columns, attributes, grids, tallies, strict=True):
+            if fine is None:
+                found.texts.update(_texts(column, attribute))
+            else:
+                codes = encode_column(column, fine)
+                found.cells += np.bincount(codes[(codes >= 0) & (codes < fine.n_values)], minlength=fine.n_values)
+        n_rows += batch.num_rows
+        progress.advance(batch.num_rows)
+    return n_rows, tallies
+
+
+def _texts(column: pa.Array, attribute: Attribute) -> dict[str, int]:
+    """How often each text occurs that could be a category."""
+    column = plain(column)
+    if pa.types.is_null(column.type) or opaque(column.type):
+        return {}
+    encoded = column if pa.types.is_dictionary(column.type) else distinct(column)
+    listed = plain(encoded.dictionary)
+    if opaque(listed.type):
+        return {}
+    values = [*values_of(listed), None]
+    times = np.bincount(positions(encoded), minlength=len(values))
+    counts: Counter[str] = Counter()
+    for value, count in zip(values, times.tolist(), strict=True):
+        text = "" if is_nothing(value) else text_of(value)
+        if count and text not in ("", attribute.missing) and len(text) <= MAX_TEXT:
+            counts[text] += count
+    return counts

@@ -1,0 +1,263 @@
+"""Compiled counting kernels. Each stays in the thread that calls it and lets others run beside it.
+
+Two layouts of a batch of rows. *Bits*: one bit per row and level, a row of words for each of the d levels; a cell of a
+two-way table is the number of ones that two rows of words have in common. *Codes*: one number per row and attribute; a
+two-way table is a histogram. Which is cheaper depends on the sizes of the two attributes (`sklar.rows.fast`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numba
+import numpy as np
+from numba.core import types
+from numba.extending import intrinsic
+from numpy.typing import NDArray
+
+# Four rows of so many words leave half of a first-level cache of 32 KiB to the rows that they are compared with.
+_CHUNK = 512
+
+
+def _population(_context: Any, _word: Any) -> tuple[Any, Callable[..., Any]]:
+    """How many bits of a word are set: one instruction, which vectorizes where the machine can."""
+    return types.uint64(types.uint64), lambda _target, builder, _signature, words: builder.ctpop(words[0])
+
+
+_ones: Any = intrinsic(_population)
+
+
+@numba.njit("void(int32[::1], uint64[:, ::1], int64[::1])", cache=True, nogil=True, boundscheck=False)
+def spread(codes: NDArray[np.int32], bits: NDArray[np.uint64], found: NDArray[np.int64]) -> None:
+    """Write one attribute's codes (rows,) as bits, shape (size, >= words), and how many have each code, from -1 on.
+
+    The rows that are in no cell take the place of the first level; the bits of that one are not written.
+    """
+    size = bits.shape[0]
+    # Eight words of each level at a time: a line of the cache, written once.
+    lines = np.empty((size + 1) * 8, dtype=np.uint64)
+    found[:] = 0
+    for start in range(0, codes.size, 512):
+        part = codes[start : start + 512]
+        lines[:] = 0
+        # Rows of different words in turn: to write to a word again at once would wait for the write before.
+        for bit in range(64):
+            one = np.uint64(1) << np.uint64(bit)
+            for word in range(8):
+                row = 64 * word + bit
+                if row < part.size:
+                    lines[np.uint64(part[row] + 1) * np.uint64(8) + np.uint64(word)] |= one
+        first, words = start // 64, (part.size + 63) // 64
+        for level in range(size + 1):
+            for word in range(words):
+                line = lines[8 * level + word]
+                found[level] += np.int64(_ones(line))
+                if level != 1:
+                    bits[max(level - 1, 0), first + word] = line
+
+
+@numba.njit(
+    numba.int64(types.Array(numba.uint8, 1, "C", readonly=True), numba.int64, numba.uint64[::1]),
+    cache=True,
+    nogil=True,
+    boundscheck=False,
+)
+def place(packed: NDArray[np.uint8], rows: int, bits: NDArray[np.uint64]) -> np.int64:
+    """Write a column that is bits already, eight rows to a byte, as words, zeros behind it: how many are ones."""
+    whole, rest = rows // 8, rows % 8
+    out = bits.view(np.uint8)
+    out[:whole] = packed[:whole]
+    out[whole:] = 0
+    if rest:
+        out[whole] = packed[whole] & ((1 << rest) - 1)
+    total = np.uint64(0)
+    for word in range(bits.size):
+        total += _ones(bits[word])
+    return np.int64(total)
+
+
+@numba.njit(nogil=True, boundscheck=False)
+def _common(a: NDArray[np.uint64], b: NDArray[np.uint64]) -> np.int64:
+    """How many ones two rows of words share."""
+    total = np.uint64(0)
+    for word in range(a.size):
+        total += _ones(a[word] & b[word])
+    return np.int64(total)
+
+
+@numba.njit(nogil=True, boundscheck=False)
+def _common_16(
+    a0: NDArray[np.uint64],
+    a1: NDArray[np.uint64],
+    a2: NDArray[np.uint64],
+    a3: NDArray[np.uint64],
+    b0: NDArray[np.uint64],
+    b1: NDArray[np.uint64],
+    b2: NDArray[np.uint64],
+    b3: NDArray[np.uint64],
+) -> tuple[np.uint64, ...]:
+    """The same for four rows with four others: every word that is loaded is used four times."""
+    zero = np.uint64(0)
+    s00 = s01 = s02 = s03 = s10 = s11 = s12 = s13 = s20 = s21 = s22 = s23 = s30 = s31 = s32 = s33 = zero
+    # Over slices that begin at 0: other indices turn loads into gathers.
+    for word in range(a0.size):
+        x0, x1, x2, x3 = a0[word], a1[word], a2[word], a3[word]
+        y0, y1, y2, y3 = b0[word], b1[word], b2[word], b3[word]
+        s00 += _ones(x0 & y0)
+        s01 += _ones(x0 & y1)
+        s02 += _ones(x0 & y2)
+        s03 += _ones(x0 & y3)
+        s10 += _ones(x1 & y0)
+        s11 += _ones(x1 & y1)
+        s12 += _ones(x1 & y2)
+        s13 += _ones(x1 & y3)
+        s20 += _ones(x2 & y0)
+        s21 += _ones(x2 & y1)
+        s22 += _ones(x2 & y2)
+        s23 += _ones(x2 & y3)
+        s30 += _ones(x3 & y0)
+        s31 += _ones(x3 & y1)
+        s32 += _ones(x3 & y2)
+        s33 += _ones(x3 & y3)
+    return s00, s01, s02, s03, s10, s11, s12, s13, s20, s21, s22, s23, s30, s31, s32, s33
+
+
+@numba.njit(
+    "void(uint64[:, ::1], int64, int64[::1], int64[::1], int64[::1], int64[::1], int64[:, ::1])",
+    cache=True,
+    nogil=True,
+    boundscheck=False,
+)
+def add_bits(
+    bits: NDArray[np.uint64],
+    words: int,
+    order: NDArray[np.int64],
+    low: NDArray[np.int64],
+    high: NDArray[np.int64],
+    tile: NDArray[np.int64],
+    counts: NDArray[np.int64],
+) -> None:
+    """Add to counts (d, d), above the diagonal, how many ones pairs of rows of `bits` (d, >= words) have in common.
+
+    `order` lists the rows that take part; number p of it is paired with numbers low[p] to high[p], and of these pairs
+    the `tile` (first p, end, first partner, end) is counted. Low must not fall along the order, nor high rise.
+    """
+    first, last, begin, end = tile[0], tile[1], tile[2], tile[3]
+    for start in range(0, words, _CHUNK):
+        stop = min(start + _CHUNK, words)
+        for p in range(first, last, 4):
+            left, right = end, end
+            if p + 4 <= last:
+                # The partners that all four share.
+                left = min(max(low[p + 3], begin), end)
+                right = max(min(high[p + 3], end), left)
+                right -= (right - left) % 4
+                for q in range(left, right, 4):
+                    sums = _common_16(
+                        bits[order[p], start:stop],
+                        bits[order[p + 1], start:stop],
+                        bits[order[p + 2], start:stop],
+                        bits[order[p + 3], start:stop],
+                        bits[order[q], start:stop],
+                        bits[order[q + 1], start:stop],
+                        bits[order[q + 2], start:stop],
+                        bits[order[q + 3], start:stop],
+                    )
+                    for k in range(16):
+                        a, b = order[p + k // 4], order[q + k % 4]
+                        counts[min(a, b), max(a, b)] += np.int64(sums[k])
+            for row in range(p, min(p + 4, last)):
+                a = order[row]
+                for q in range(max(low[row], begin), min(high[row], end)):
+                    if q < left or q >= right:
+                        b = order[q]
+                        counts[min(a, b), max(a, b)] += _common(bits[a, start:stop], bits[b, start:stop])
+
+
+@numba.njit(
+    [
+        "void(uint8[:, ::1], int64, int64[::1], int64[::1], int64[:, ::1], int64[:, ::1])",
+        "void(int32[:, ::1], int64, int64[::1], int64[::1], int64[:, ::1], int64[:, ::1])",
+    ],
+    cache=True,
+    nogil=True,
+    boundscheck=False,
+)
+def add_codes(
+    codes: NDArray[np.uint8] | NDArray[np.int32],
+    rows: int,
+    sizes: NDArray[np.int64],
+    offsets: NDArray[np.int64],
+    pairs: NDArray[np.int64],
+    counts: NDArray[np.int64],
+) -> None:
+    """Add the tables of the listed pairs of attributes i < j, shape (k, 2), to counts (d, d).
+
+    `codes` has shape (m, >= rows) and holds every code plus one: 0 is a row that stands in no cell of that attribute.
+    """
+    largest = 0
+    for k in range(pairs.shape[0]):
+        largest = max(largest, (sizes[pairs[k, 0]] + 1) * (sizes[pairs[k, 1]] + 1))
+    # A table of more cells than rows would be cleared and added in vain: its rows go straight to the counts.
+    scratch = np.empty(min(largest, rows), dtype=np.int32)
+    for k in range(pairs.shape[0]):
+        i, j = pairs[k, 0], pairs[k, 1]
+        a, b = codes[i, :rows], codes[j, :rows]
+        height, width = sizes[i] + 1, sizes[j] + 1
+        if height * width <= rows:
+            table = scratch[: height * width]
+            table[:] = 0
+            step = np.uint64(width)
+            for row in range(rows):
+                # Unsigned: a signed index would be tested for counting from the end.
+                table[np.uint64(a[row]) * step + np.uint64(b[row])] += np.int32(1)
+            for x in range(1, height):
+                for y in range(1, width):
+                    counts[offsets[i] + x - 1, offsets[j] + y - 1] += table[x * width + y]
+        else:
+            for row in range(rows):
+                if a[row] > 0 and b[row] > 0:
+                    counts[offsets[i] + a[row] - 1, offsets[j] + b[row] - 1] += 1
+
+
+@numba.njit(
+    "void(int64[::1], int64[::1], int64[::1], int64[::1], int64[:, ::1])", cache=True, nogil=True, boundscheck=False
+)
+def complete(
+    offsets: NDArray[np.int64],
+    reach: NDArray[np.int64],
+    nowhere: NDArray[np.int64],
+    one_way: NDArray[np.int64],
+    counts: NDArray[np.int64],
+) -> None:
+    """Put the counts of each attribute's first level into the tables that were counted on bits.
+
+    Those hold, in the place of the first level, the rows that stand in no cell of that attribute. All rows are in one
+    of the levels or nowhere, so what a table's margin has beyond the others belongs to the first level: exact, for
+    whole numbers. `reach` is the size up to which an attribute's partners were counted on bits (0: none), `nowhere` the
+    number of rows in no cell of it, `one_way` all one-way tables, complete.
+    """
+    m = offsets.size - 1
+    for i in range(m):
+        for j in range(i + 1, m):
+            if offsets[j + 1] - offsets[j] > reach[i] or offsets[i + 1] - offsets[i] > reach[j]:
+                continue
+            table = counts[offsets[i] : offsets[i + 1], offsets[j] : offsets[j + 1]]
+            height, width = table.shape
+            both = table[0, 0]
+            second = nowhere[j] - both
+            for x in range(1, height):
+                rest = one_way[offsets[i] + x]
+                for y in range(width):
+                    rest -= table[x, y]
+                second -= table[x, 0]
+                table[x, 0] = rest
+            rest = one_way[offsets[i]] - second
+            for y in range(1, width):
+                cell = one_way[offsets[j] + y]
+                for x in range(height):
+                    cell -= table[x, y]
+                table[0, y] = cell
+                rest -= cell
+            table[0, 0] = rest

@@ -1,0 +1,206 @@
+"""The publishable report: from the model alone, self-contained, readable at any width of table."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner
+from experiments.screenshots import chromium, shoot
+
+import sklar
+from sklar.answer.report import page, publishable
+from sklar.budget.certificate import NoisyTables, above_diagonal, certify
+from sklar.budget.plan import plan_tables
+from sklar.cli import cli
+from sklar.files.model import Model
+from sklar.fitting.latent import LatentModel
+from sklar.generate import generate, schema_toml
+from sklar.kernel.theorems import Budget
+from sklar.public.schema import Attribute, Schema
+from tests.answer.report.html import read
+
+MARKER = "planted-marker-7f3a"
+
+
+@pytest.fixture(scope="module")
+def model() -> Model:
+    schema = Schema.from_toml(schema_toml("census"))
+    columns, batches = generate("census", rows=4000, seed=1)
+    return sklar.fit(pa.Table.from_batches(batches, columns), schema, epsilon=2.0)
+
+
+def wide(m: int, levels: int = 2, rows: int = 100_000) -> Model:
+    """A model of many attributes without fitting: independence, and noise for tables."""
+    attributes = tuple(
+        Attribute(name=f"question {k}", kind="categorical", values=tuple(f"v{v}" for v in range(levels)))
+        for k in range(m)
+    )
+    schema = Schema(name="wide", attributes=attributes)
+    budget = Budget(epsilon=1.0)
+    plan = plan_tables(schema, budget, one_way_share=0.4)
+    generator = np.random.default_rng(1)
+    d = schema.n_levels
+    scale = float(plan.pairs[0])
+    noise = generator.standard_normal((d, d), dtype=np.float32) * scale + rows / levels**2
+    tables = NoisyTables(
+        schema=schema,
+        n_rows=rows,
+        total=None,
+        one_way=(rows / levels + generator.normal(0, float(plan.one_way[0]), d)).astype(np.int64),
+        pairs=np.where(above_diagonal(schema), noise, 0).astype(np.int64),
+        plan=plan,
+        certificate=certify(schema, budget, [plan], rows),
+    )
+    copula = LatentModel(schema=schema, probabilities=np.full((1, d), 1 / levels, dtype=np.float32))
+    return Model(measured=(tables,), copula=copula, n_rows=rows, settings={"kind": "independence"})
+
+
+def test_every_part_is_there(model: Model) -> None:
+    reader = read(publishable(model, file_name="census.sklar"))
+    text = " ".join(reader.text)
+    for part in (
+        "What was released",
+        "The privacy promise, in plain words",
+        "Where the privacy budget went",
+        "What the table describes",
+        "One attribute at a time",
+        "How attributes depend on each other",
+        "How well the synthetic rows match",
+        "Which tables are mostly noise",
+        "How to compute with this release",
+        "How to cite and verify it",
+        "sklar verify census.sklar",
+        "88.1% sure of it",
+    ):
+        assert part in text
+    assert reader.tags >= {"svg", "table", "nav", "main", "header", "footer"}
+
+
+def test_equal_models_give_equal_bytes(model: Model) -> None:
+    assert publishable(model) == publishable(model)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"method": "binary"}, {"preset": "paper", "dummies": True}, {"neighbors": "add-remove"}],
+    ids=str,
+)
+def test_every_kind_of_model_has_one(settings: dict[str, Any]) -> None:
+    schema = Schema.from_toml('[attributes.a]\ntype="boolean"\n[attributes.b]\ntype="integer"\nedges=[0,1,2,3]')
+    table = pa.table({"a": [True, False] * 200, "b": [0, 1, 2, 2] * 100})
+    text = publishable(sklar.fit(table, schema, epsilon=5.0, **settings))
+    read(text)
+    assert ("had not held you at all" in text) == ("neighbors" in settings)
+
+
+def test_one_attribute_is_enough() -> None:
+    schema = Schema.from_toml('[attributes.a]\ntype="boolean"')
+    read(publishable(sklar.fit(pa.table({"a": [True, False] * 50}), schema, epsilon=1.0)))
+
+
+def test_names_and_values_cannot_break_out() -> None:
+    evil = "<script>alert(1)</script>\"'&\x7f"
+    schema = Schema(
+        name=evil,
+        attributes=(
+            Attribute(name=evil, kind="categorical", values=("</svg><img src=x>", "b")),
+            Attribute(name="x", kind="categorical", values=("'", '"')),
+        ),
+    )
+    table = pa.table({evil: ["b"] * 50, "x": ["'"] * 50})
+    read(publishable(sklar.fit(table, schema, epsilon=1.0), file_name=evil))
+
+
+@pytest.mark.parametrize("m", [300, pytest.param(2000, marks=pytest.mark.slow)])
+def test_thousands_of_attributes_stay_small(m: int) -> None:
+    document = publishable(wide(m))
+    read(document)
+    assert len(document.encode()) < 5_000_000
+    assert "in 40 groups of neighbors" in document
+    assert document.count("<svg viewBox") < 60
+
+
+def test_large_domains_stay_small() -> None:
+    document = publishable(wide(6, levels=300, rows=10_000))
+    read(document)
+    assert len(document.encode()) < 1_000_000
+    assert "288 smaller levels not shown" in document
+
+
+def test_the_report_holds_no_byte_of_the_rows_and_does_not_need_them(tmp_path: Path) -> None:
+    (tmp_path / "s.toml").write_text('[attributes.city]\ntype="categorical"\nvalues=["Bern","Rome"]\nother=true\n'
+                                     '[attributes.age]\ntype="integer"\nedges=[0,50,100]\n')  # fmt: skip
+    rows = "".join(f"{MARKER},{i % 90},{MARKER}\n" for i in range(400))
+    (tmp_path / "rows.csv").write_text("city,age,secret\n" + rows)
+
+    def run(*arguments: str) -> None:
+        subprocess.run([sys.executable, "-m", "sklar", *arguments], cwd=tmp_path, check=True, capture_output=True)
+
+    run("release", "rows.csv", "--schema", "s.toml", "--epsilon", "1", "--out", "syn.csv")
+    run("report", "syn.sklar", "--out", "with.html")
+    for name in ("rows.csv", "s.toml", "syn.csv"):
+        (tmp_path / name).unlink()
+    run("report", "syn.sklar", "--out", "without.html")
+    document = (tmp_path / "with.html").read_bytes()
+    assert document == (tmp_path / "without.html").read_bytes()
+    assert MARKER.encode() not in document
+    assert b"secret" not in document
+    assert str(tmp_path).encode() not in document
+
+
+def test_the_command_refuses_other_endings(model: Model, tmp_path: Path) -> None:
+    model.save(tmp_path / "m.sklar")
+    done = CliRunner().invoke(cli, ["report", str(tmp_path / "m.sklar"), "--out", str(tmp_path / "r.pdf")])
+    assert str(done.exception) == f"'{tmp_path / 'r.pdf'}' must end in .html."
+
+
+def luminance(color: str) -> float:
+    digits = color.lstrip("#")
+    digits = "".join(2 * digit for digit in digits) if len(digits) == 3 else digits
+    parts = [int(digits[k : k + 2], 16) / 255 for k in (0, 2, 4)]
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return float(np.dot(linear, [0.2126, 0.7152, 0.0722]))
+
+
+def mixed(top: str, under: str, opacity: float) -> str:
+    def channels(color: str) -> list[int]:
+        digits = color.lstrip("#")
+        digits = "".join(2 * digit for digit in digits) if len(digits) == 3 else digits
+        return [int(digits[k : k + 2], 16) for k in (0, 2, 4)]
+
+    pairs = zip(channels(top), channels(under), strict=True)
+    return "#" + "".join(f"{round(opacity * a + (1 - opacity) * b):02x}" for a, b in pairs)
+
+
+def test_contrast_is_at_least_4_5_in_light_and_dark() -> None:
+    schemes = [dict(re.findall(r"--([\w-]+):(#\w+)", block)) for block in re.findall(r":root\{([^}]*)\}", page._CSS)]
+    assert len(schemes) == 3
+    for colors in schemes:
+        deepest = mixed(colors["heat"], colors["page"], 0.5)
+        pairs = [("ink", colors["page"]), ("ink", colors["panel"]), ("soft", colors["page"]), ("soft", colors["panel"]),
+                 ("link", colors["page"]), ("warn", colors["warn-page"]), ("ink", deepest)]  # fmt: skip
+        for name, under in pairs:
+            light, dark = sorted((luminance(colors[name]), luminance(under)), reverse=True)
+            assert (light + 0.05) / (dark + 0.05) >= 4.5, (name, under)
+
+
+@pytest.mark.skipif(chromium() is None, reason="Chromium is not installed")
+def test_chromium_shows_it_on_a_desktop_and_a_phone(model: Model, tmp_path: Path) -> None:
+    pytest.importorskip("PIL")
+    from PIL import Image
+
+    document = tmp_path / "r.html"
+    document.write_text(publishable(model), encoding="utf-8")
+    for width in (1280, 390):
+        picture = tmp_path / f"{width}.png"
+        shoot(document, picture, width=width, height=1500)
+        with Image.open(picture) as image:
+            assert image.size == (width, 1500)
+            assert len(image.convert("RGB").getcolors(1 << 20) or []) > 20

@@ -1,0 +1,183 @@
+"""Forecasts: from public facts alone, and right about the noise that then comes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import sklar
+from sklar import release
+from sklar.answer.query import estimate
+from sklar.budget import forecast as forecasting
+from sklar.budget.certificate import above_diagonal
+from sklar.budget.forecast import forecast, plot_forecasts, table_lines
+from sklar.cli import cli
+from sklar.errors import BudgetError, SklarError
+from sklar.fitting.margins import pool
+from sklar.kernel.theorems import Budget
+from sklar.kernel.vault import Vault
+from sklar.public.schema import Attribute, Schema
+from sklar.release import measure_twice
+from sklar.rows.fast import Counts, count, no_counts
+from sklar.rows.read import open_source
+
+DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
+
+SCHEMA = Schema(
+    name="people",
+    attributes=(
+        Attribute(name="age", kind="integer", edges=tuple(range(0, 101, 10))),
+        Attribute(name="sex", kind="categorical", values=("F", "M"), other=True),
+        Attribute(name="town", kind="categorical", values=tuple(f"t{k}" for k in range(25)), missing=""),
+        Attribute(name="employed", kind="boolean", missing="?"),
+    ),
+)
+
+
+def generated(schema: Schema, rows: int, seed: int = 3) -> Counts:
+    """Exact counts of dependent rows, without reading a file."""
+    from sklar.rows.fast import count_codes
+
+    generator = np.random.default_rng(seed)
+    latent = generator.random(rows) ** 2
+    drawn = [np.floor((0.7 * latent + 0.3 * generator.random(rows)) * size) for size in schema.sizes]
+    return count_codes(np.stack(drawn).astype(np.int32), schema)
+
+
+def measured_errors(counts: Counts, schema: Schema, epsilon: float, times: int, **budget: Any) -> tuple[float, float]:
+    squares = []
+    for _ in range(times):
+        tables = measure_twice(
+            Vault(counts, schema, Budget(epsilon=epsilon, **budget)), schema, Budget(epsilon=epsilon, **budget)
+        )
+        one = np.concatenate([estimate(tables, name, complete=True).counts for name in schema.names]) - counts.one_way
+        two = (pool(tables).pairs - counts.pairs)[above_diagonal(schema)]
+        squares.append((np.mean(one**2), np.mean(two**2)))
+    one_way, pairs = np.sqrt(np.mean(squares, axis=0))
+    return float(one_way), float(pairs)
+
+
+@pytest.mark.parametrize("epsilon", [0.2, 1.0, 5.0])
+@pytest.mark.parametrize("neighbors", ["replace-one", "add-remove"])
+def test_forecasts_are_within_15_percent_of_the_noise_on_generated_tables(epsilon: float, neighbors: Any) -> None:
+    # About 2,000 cells over 25 draws: the measured root mean square is known to about 1%.
+    counts = generated(SCHEMA, 8000)
+    expected = forecast(SCHEMA, rows=8000, epsilon=epsilon, neighbors=neighbors)
+    one_way, pairs = measured_errors(counts, SCHEMA, epsilon, 25, neighbors=neighbors)
+    assert expected.one_way_error == pytest.approx(one_way, rel=0.15)
+    assert expected.pair_error == pytest.approx(pairs, rel=0.15)
+    # A forecast that is off by a third would be noticed.
+    assert expected.pair_error * 1.35 != pytest.approx(pairs, rel=0.15)
+
+
+@pytest.mark.skipif(not (DATA / "adult.csv").is_file(), reason="Adult is not here")
+def test_forecasts_are_within_15_percent_of_the_noise_on_adult() -> None:
+    schema = Schema.load(DATA / "adult.toml")
+    counts = count(open_source(DATA / "adult.csv").batches(schema.names), schema)
+    expected = forecast(schema, rows=counts.n_rows, epsilon=1.0)
+    one_way, pairs = measured_errors(counts, schema, 1.0, 6)
+    assert expected.one_way_error == pytest.approx(one_way, rel=0.15)
+    assert expected.pair_error == pytest.approx(pairs, rel=0.15)
+
+
+def test_binary_measures_all_at_once() -> None:
+    expected = forecast(SCHEMA, rows=5000, epsilon=1.0, method="binary")
+    assert [name for name, _ in expected.split] == ["one-way tables", "two-way tables"]
+    assert forecasting.ONE_WAY_SHARE == release.ONE_WAY_SHARE
+    assert dict(expected.split)["one-way tables"] == pytest.approx(release.ONE_WAY_SHARE, abs=0.01)
+
+
+def test_more_budget_buys_less_error_and_the_split_adds_up() -> None:
+    found = [forecast(SCHEMA, rows=5000, epsilon=epsilon) for epsilon in (0.1, 1.0, 10.0)]
+    errors = [each.pair_error for each in found]
+    assert errors == sorted(errors, reverse=True)
+    assert len(found[0].mostly_noise) >= len(found[-1].mostly_noise)
+    for each in found:
+        assert sum(share for _, share in each.split) == pytest.approx(1.0)
+        assert 0 < each.one_way_share <= 1
+        assert each.seconds > 0
+        assert each.memory_bytes > 1e8
+    assert found[0].mostly_noise[0] == ("age", "town")
+
+
+def test_one_attribute_has_no_pairs() -> None:
+    schema = Schema(name="one", attributes=SCHEMA.attributes[:1])
+    expected = forecast(schema, rows=100, epsilon=1.0)
+    assert expected.pair_error == 0
+    assert expected.mostly_noise == ()
+    assert expected.split == (("one-way tables", 1.0),)
+    assert "0 of 0" in "\n".join(expected.lines())
+
+
+def test_no_rows_are_needed_and_the_name_is_exported() -> None:
+    assert sklar.forecast is forecast
+    assert sklar.forecast(SCHEMA, rows=10, epsilon=1.0).to_dict()["rows"] == 10
+    assert no_counts(SCHEMA).n_rows == 0
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"rows": 0}, "rows must be a whole number of at least 1, got 0."),
+        ({"rows": 1.5}, "rows must be a whole number of at least 1, got 1.5."),
+        ({"epsilon": 0.0}, "epsilon must be positive and finite, got epsilon=0.0."),
+        ({"method": "magic"}, "method must be one of auto, mixture, factor, binary, got 'magic'."),
+        ({"neighbors": "friends"}, "neighbors must be one of replace-one, add-remove, got 'friends'."),
+    ],
+)
+def test_refusals(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(BudgetError) as error:
+        forecast(SCHEMA, **{"rows": 10, "epsilon": 1.0, **settings})
+    assert str(error.value) == message
+
+
+def test_the_table_has_bars_and_names_the_noisy_pairs() -> None:
+    lines = table_lines([forecast(SCHEMA, rows=2000, epsilon=epsilon) for epsilon in (0.1, 1.0)])
+    text = "\n".join(lines)
+    assert "Nothing was spent" in text
+    assert "████" in text
+    assert "Mostly noise at epsilon 0.1" in text
+    assert "age x town" in text
+    assert "within a factor of three" in text
+
+
+def test_the_command(tmp_path: Path) -> None:
+    schema = tmp_path / "s.toml"
+    schema.write_text(SCHEMA.to_toml())
+    base = ["forecast", "--schema", str(schema), "--rows", "5000", "--epsilon", "0.5", "--epsilon", "2"]
+    done = CliRunner().invoke(cli, [*base, "--json"])
+    assert done.exit_code == 0
+    found = json.loads(done.stdout)
+    assert [each["epsilon"] for each in found] == [0.5, 2.0]
+    assert found[0]["two_way"]["tables"] == 6
+    done = CliRunner().invoke(cli, [*base, "--neighbors", "add-remove"])
+    assert "number of rows" in done.stdout
+    done = CliRunner().invoke(cli, [*base, "--plot", str(tmp_path / "p.pdf")])
+    assert isinstance(done.exception, SklarError)
+
+
+def test_plots_are_repeatable(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    schema = tmp_path / "s.toml"
+    schema.write_text(SCHEMA.to_toml())
+    for name in ("a.svg", "b.svg", "a.png"):
+        done = CliRunner().invoke(
+            cli,
+            ["forecast", "--schema", str(schema), "--rows", "50", "--epsilon", "1", "--plot", str(tmp_path / name)],
+        )
+        assert done.exit_code == 0, done.output
+    assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
+    assert (tmp_path / "a.png").stat().st_size > 1000
+
+
+def test_a_plot_without_matplotlib_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    import sys
+
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(SklarError, match=r"a plot needs matplotlib: pip install 'sklar\[plot\]'"):
+        plot_forecasts([forecast(SCHEMA, rows=10, epsilon=1.0)], tmp_path / "x.svg", kind="svg")

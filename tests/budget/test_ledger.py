@@ -1,0 +1,359 @@
+from __future__ import annotations
+
+import math
+import os
+import resource
+import signal
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import hypothesis.strategies as st
+import numpy as np
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner
+from hypothesis import given, settings
+from numpy.typing import NDArray
+
+import sklar
+from sklar.budget.ledger import Cost, Ledger, cost, covers
+from sklar.budget.plan import Plan, plan_tables
+from sklar.cli import cli
+from sklar.errors import BudgetError, LedgerError
+from sklar.kernel.theorems import Budget, gaussian_epsilon
+from sklar.kernel.vault import Vault
+from sklar.public.schema import Attribute, Schema
+from sklar.rows.fast import count_codes
+
+DELTA = 2.0**-30
+SCHEMA = Schema(
+    name="t",
+    attributes=(
+        Attribute(name="a", kind="categorical", values=tuple("wxyz")),
+        Attribute(name="b", kind="categorical", values=tuple("pqrst")),
+        Attribute(name="c", kind="boolean"),
+    ),
+)
+TABLE = pa.table({"a": list("wxyz") * 50, "b": list("pqrs") * 50, "c": [True, False] * 100})
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Ledger:
+    book = Ledger(tmp_path / "l.db")
+    book.open_account("t", epsilon=2.0, delta=DELTA)
+    return book
+
+
+def many(budget: Budget, tables: int = 105) -> Any:
+    return budget.scales(np.ones(tables))
+
+
+def test_releases_add_up_by_the_accountant_and_the_naive_sum_is_shown(ledger: Ledger) -> None:
+    budget = Budget(epsilon=1.0)
+    alone = ledger.charge("t", budget, many(budget)).spent
+    assert alone == budget.spent(many(budget))
+    for _ in range(2):
+        account = ledger.charge("t", budget, many(budget))
+    assert account.accountant == "curve"
+    scale = float(many(budget)[0])
+    assert account.spent == pytest.approx(gaussian_epsilon(np.array([scale]), np.array([630]), DELTA), rel=1e-6)
+    assert 1.7 < account.spent < 1.85
+    assert account.naive[0] == pytest.approx(3.0, rel=1e-6)
+    assert account.naive[1] == 3 * DELTA
+    text = "\n".join(account.lines())
+    assert "in 3 releases (pooled on the Gaussian curve)" in text
+    assert "the naive sum would be epsilon = 3, delta = 2.79e-09" in text
+
+
+def test_a_refusal_says_what_is_left_and_what_fits(ledger: Ledger) -> None:
+    budget = Budget(epsilon=1.5)
+    ledger.charge("t", budget, many(budget))
+    with pytest.raises(
+        BudgetError, match=r"must stay within epsilon=2 .* of which 1.5 is spent; .* would overspend"
+    ) as refused:
+        ledger.charge("t", budget, many(budget))
+    fits = float(str(refused.value).rsplit("epsilon=", 1)[1].rstrip("."))
+    assert 1.0 < fits < 1.5
+    assert len(ledger.account("t").charges) == 1
+    smaller = Budget(epsilon=fits)
+    assert 1.98 < ledger.charge("t", smaller, many(smaller)).spent <= 2.0
+    full = Budget(epsilon=2.0)
+    ledger.open_account("u", epsilon=2.0, delta=DELTA)
+    ledger.charge("u", full, many(full))
+    with pytest.raises(
+        BudgetError, match=r"No release like this one fits any more; .* costs nothing|fits up to about epsilon=0\.0"
+    ):
+        ledger.charge("u", budget, many(budget))
+
+
+@pytest.mark.parametrize("composition", ["tight", "advanced", "basic"])
+def test_laplace_releases_fit_a_total_of_their_own_size(tmp_path: Path, composition: Any) -> None:
+    budget = Budget(epsilon=1.0, mechanism="laplace", composition=composition)
+    book = Ledger(tmp_path / "l.db")
+    book.open_account("t", epsilon=1.0, delta=DELTA)
+    account = book.charge("t", budget, many(budget, 3))
+    assert account.spent <= 1.0 + 1e-9
+    assert account.accountant == {"basic": "sum"}.get(composition, account.accountant)
+
+
+def test_mixtures_of_noise_pool(ledger: Ledger) -> None:
+    gaussian, laplace = Budget(epsilon=1.0), Budget(epsilon=1.0, mechanism="laplace", composition="advanced")
+    ledger.charge("t", gaussian, many(gaussian))
+    account = ledger.charge("t", laplace, many(laplace))
+    assert 1.1 < account.spent < 1.5
+    assert [entry.body["accountant"] for entry in account.charges] == ["curve", "curve"]
+
+
+def test_the_first_charge_decides_the_accountant(tmp_path: Path) -> None:
+    book = Ledger(tmp_path / "l.db")
+    book.open_account("small", epsilon=100.0, delta=DELTA)
+    budget = Budget(epsilon=50.0)
+    scales = many(budget, 3)
+    assert scales.max() < 2
+    assert book.charge("small", budget, scales).accountant == "zcdp"
+    assert book.charge("small", Budget(epsilon=1.0), many(Budget(epsilon=1.0))).accountant == "zcdp"
+
+
+def test_costs() -> None:
+    assert cost("laplace", "add-remove", [10.0]).rho == pytest.approx(0.005)
+    # Small e: mu = sqrt(2 pi) / 2 e.
+    assert cost("laplace", "add-remove", [1000.0]).mu_squared == pytest.approx(math.pi / 2 * 1e-6, rel=1e-4)
+    assert cost("gaussian", "replace-one", [2.0]).mu_squared == math.inf
+    assert covers(Cost(rho=1, mu_squared=math.inf), Cost(rho=1, mu_squared=5))
+    assert not covers(Cost(rho=1, mu_squared=1), Cost(rho=1, mu_squared=1.1))
+
+
+def test_laplace_noise_is_as_gdp_as_is_claimed() -> None:
+    """The trade-off curve of k shifts of discrete Laplace noise lies above the Gaussian one that is charged."""
+    from sklar.kernel.theorems import gdp_delta, laplace_delta
+
+    for scale, shifts in ((0.7, 3), (5.0, 40), (100.0, 210)):
+        mu = math.sqrt(cost("laplace", "add-remove", np.full(shifts, scale)).mu_squared)
+        for epsilon in (0.01, 0.3, 1.0, 3.0):
+            exact = laplace_delta(epsilon, np.array([scale]), np.array([shifts]))
+            assert exact <= gdp_delta(epsilon, mu) * (1 + 1e-9) + 1e-15
+
+
+@settings(max_examples=10, deadline=None)
+@given(
+    charges=st.lists(
+        st.tuples(st.floats(0.01, 5.0), st.sampled_from(["gaussian", "laplace"]), st.integers(1, 200)), max_size=6
+    )
+)
+def test_no_sequence_of_charges_overspends(tmp_path_factory: pytest.TempPathFactory, charges: Any) -> None:
+    book = Ledger(tmp_path_factory.mktemp("l") / "l.db")
+    book.open_account("t", epsilon=3.0, delta=DELTA)
+    for epsilon, mechanism, tables in charges:
+        budget = Budget(epsilon=epsilon, mechanism=mechanism)
+        before = book.account("t").spent
+        try:
+            account = book.charge("t", budget, many(budget, tables))
+        except BudgetError:
+            assert book.account("t").spent == before
+            continue
+        assert before <= account.spent <= 3.0 * (1 + 1e-9)
+
+
+def test_fit_charges_before_it_draws(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    from sklar.kernel import vault as door
+
+    def never(*_: Any) -> Any:
+        raise RuntimeError("drawn")
+
+    monkeypatch.setattr(door, "discrete_gaussian", never)
+    with pytest.raises(RuntimeError, match="drawn"):
+        sklar.fit(TABLE, SCHEMA, epsilon=1.0, ledger=ledger)
+    # Charged although the run ended: budget may be lost, never hidden; and for both stages.
+    account = ledger.account("t")
+    assert account.spent == pytest.approx(1.0, rel=1e-3)
+    assert sum(count for _, count in account.charges[0].body["scales"]) == 9
+
+
+@pytest.mark.parametrize("options", [{}, {"preset": "paper"}, {"method": "factor"}, {"mechanism": "laplace"}])
+def test_every_kind_of_fit_is_charged_for_what_it_measured(ledger: Ledger, options: Any) -> None:
+    ledger.open_account("wide", epsilon=4.0, delta=4 * DELTA)
+    model = sklar.fit(TABLE, SCHEMA, epsilon=1.0, ledger=str(ledger.path), dataset="wide", **options)
+    (entry,) = ledger.account("wide").charges
+    certificate = model.certificate
+    measured = cost(
+        certificate.mechanism,
+        certificate.neighbors,
+        [group.scale for group in certificate.measurements],
+        [group.tables for group in certificate.measurements],
+    )
+    assert covers(entry.cost, measured)
+    assert entry.body["schema_sha256"] == SCHEMA.digest
+    model.sample(10)
+    assert len(ledger.account("wide").charges) == 1
+    # The same fit again is charged again.
+    sklar.fit(TABLE, SCHEMA, epsilon=1.0, ledger=ledger, dataset="wide", **options)
+    assert len(ledger.account("wide").charges) == 2
+    assert (ledger.account("wide").accountant == "sum") == ("mechanism" in options)
+
+
+def test_a_vault_measures_only_what_was_charged() -> None:
+    charged: list[Any] = []
+
+    def charge(scales: NDArray[np.float64], lost_delta: float = 0.0, /) -> None:
+        charged.append((scales, lost_delta))
+
+    budget = Budget(epsilon=1.0)
+    plan = plan_tables(SCHEMA, Budget(epsilon=0.5))
+    counts = count_codes(np.zeros((3, 5), dtype=np.int32), SCHEMA)
+    vault = Vault(counts, SCHEMA, budget, charge)
+    vault.measure(plan)
+    assert len(charged) == 1
+    with pytest.raises(BudgetError, match=r"costs more than the ledger was charged for\. Charge all stages"):
+        vault.measure(plan)
+    with pytest.raises(BudgetError, match="a release is charged once, before it is measured"):
+        vault.charge(plan.scales)
+    vault = Vault(counts, SCHEMA, budget, charge)
+    vault.charge(np.concatenate([plan.scales, plan.pairs]))
+    vault.measure(plan)
+    vault.measure(Plan(one_way=np.empty(0), pairs=plan.pairs))
+    assert len(charged) == 2
+
+
+def test_refusals(ledger: Ledger, tmp_path: Path) -> None:
+    budget = Budget(epsilon=1.0)
+    with pytest.raises(LedgerError, match=r"has no data set 'u'; it has 't'\. Name one with --dataset"):
+        ledger.charge("u", budget, many(budget))
+    with pytest.raises(LedgerError, match=r"has its total in ledger .* already; a total is set once"):
+        ledger.open_account("t", epsilon=9.0, delta=DELTA)
+    with pytest.raises(LedgerError, match="a data set must have a name that can be printed, got ''"):
+        ledger.open_account("", epsilon=9.0, delta=DELTA)
+    with pytest.raises(BudgetError, match="epsilon must be positive"):
+        ledger.open_account("v", epsilon=-1.0, delta=DELTA)
+    with pytest.raises(BudgetError, match="counts its budget for replace-one neighbors, got a release for add-remove"):
+        sklar.fit(TABLE, SCHEMA, epsilon=1.0, neighbors="add-remove", ledger=ledger)
+    with pytest.raises(LedgerError, match=r"does not exist\. Make it: sklar ledger init"):
+        Ledger(tmp_path / "none.db").accounts()
+    with pytest.raises(BudgetError, match="a data set is a name in a ledger, got dataset='t' and no ledger"):
+        sklar.fit(TABLE, SCHEMA, epsilon=1.0, dataset="t")
+
+
+def test_a_copy_is_refused_until_it_is_adopted(ledger: Ledger, tmp_path: Path) -> None:
+    copy = tmp_path / "copy.db"
+    copy.write_bytes(ledger.path.read_bytes())
+    budget = Budget(epsilon=0.5)
+    with pytest.raises(LedgerError, match=r"is a copy, or was restored from one: .* run: sklar ledger adopt"):
+        Ledger(copy).charge("t", budget, many(budget))
+    with pytest.raises(LedgerError, match="is a copy"):
+        Ledger(copy).open_account("u", epsilon=1.0, delta=DELTA)
+    Ledger(copy).adopt()
+    assert Ledger(copy).charge("t", budget, many(budget)).spent == pytest.approx(0.5, rel=1e-3)
+    assert Ledger(copy).history()[1].kind == "adopt"
+    # Moved on its disk, it stays itself.
+    ledger.path.rename(tmp_path / "moved.db")
+    Ledger(tmp_path / "moved.db").charge("t", budget, many(budget))
+
+
+@pytest.mark.parametrize("statement", [
+    "UPDATE entries SET body = replace(body, '2.0', '9.0') WHERE number = 1",
+    "DELETE FROM entries WHERE number = 1",
+    "UPDATE entries SET dataset = 'x' WHERE number = 2",
+    "UPDATE entries SET time = '' WHERE number = 2",
+    "PRAGMA application_id = 7",
+    "PRAGMA user_version = 7",
+    "DROP TABLE entries",
+])  # fmt: skip
+def test_edited_ledgers_are_refused(ledger: Ledger, statement: str) -> None:
+    budget = Budget(epsilon=0.5)
+    ledger.charge("t", budget, many(budget))
+    connection = sqlite3.connect(ledger.path)
+    connection.execute(statement)
+    connection.commit()
+    connection.close()
+    with pytest.raises(LedgerError, match=r"Nothing was measured\.$"):
+        ledger.charge("t", budget, many(budget))
+
+
+def test_damaged_ledgers_are_refused_or_unharmed(ledger: Ledger) -> None:
+    budget = Budget(epsilon=0.01)
+    for _ in range(5):
+        ledger.charge("t", budget, many(budget))
+    whole, entries = ledger.path.read_bytes(), ledger.history()
+    generator = np.random.default_rng(1)
+    for length in (0, 1, 100, 512, len(whole) // 2, len(whole) - 1):
+        ledger.path.write_bytes(whole[:length])
+        with pytest.raises(LedgerError):
+            ledger.charge("t", budget, many(budget))
+    for _ in range(150):
+        damaged = bytearray(whole)
+        damaged[int(generator.integers(len(whole)))] ^= 1 << int(generator.integers(8))
+        ledger.path.write_bytes(damaged)
+        try:
+            found = ledger.history()
+        except LedgerError:
+            continue
+        assert found == entries
+
+
+def test_a_full_disk_measures_nothing(tmp_path: Path) -> None:
+    Ledger(tmp_path / "l.db").open_account("t", epsilon=2.0, delta=DELTA)
+    size = (tmp_path / "l.db").stat().st_size
+
+    def small_files() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size - 4096, size - 4096))
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+
+    code = (
+        "import numpy as np; from sklar.budget.ledger import Ledger; from sklar.kernel.theorems import Budget\n"
+        "Ledger('l.db').charge('t', Budget(epsilon=1.0), np.full(3, 100.0))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False, preexec_fn=small_files
+    )
+    assert "LedgerError" in done.stderr
+    assert "on a disk with room. Nothing was measured." in done.stderr
+    assert len(Ledger(tmp_path / "l.db").history()) == 1
+
+
+def test_a_ledger_that_cannot_be_written(ledger: Ledger) -> None:
+    if os.geteuid() == 0:
+        pytest.skip("this user may write anywhere")
+    ledger.path.chmod(0o400)
+    with pytest.raises(LedgerError, match="It must be a file that can be written"):
+        ledger.charge("t", Budget(epsilon=1.0), np.full(3, 100.0))
+
+
+def test_eight_writers_at_once_never_overspend(ledger: Ledger) -> None:
+    code = (
+        "import sys, numpy as np; from sklar.budget.ledger import Ledger; from sklar.kernel.theorems import Budget\n"
+        "from sklar.errors import BudgetError\n"
+        "done = 0\n"
+        "for _ in range(10):\n"
+        "    budget = Budget(epsilon=0.5)\n"
+        "    try: Ledger(sys.argv[1]).charge('t', budget, budget.scales(np.ones(10))); done += 1\n"
+        "    except BudgetError: pass\n"
+        "print(done)"
+    )
+    command = [sys.executable, "-c", code, str(ledger.path)]
+    writers = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(8)]
+    charged = sum(int(writer.communicate(timeout=300)[0]) for writer in writers)
+    account = ledger.account("t")
+    assert charged == len(account.charges) > 8
+    assert account.spent <= 2.0
+    assert [entry.number for entry in ledger.history()] == list(range(1, charged + 2))
+
+
+def test_the_commands(tmp_path: Path) -> None:
+    book = str(tmp_path / "l.db")
+    run = CliRunner().invoke
+    made = run(cli, ["ledger", "init", book, "--dataset", "people", "--epsilon", "3", "--delta", "1e-9"])
+    assert made.exit_code == 0
+    assert "epsilon = 3, delta = 1e-09 for all releases together" in made.output
+    Ledger(book).charge("people", Budget(epsilon=1.0), np.full(3, 100.0))
+    shown = run(cli, ["ledger", "show", book])
+    assert "Data set 'people'" in shown.output
+    assert "the naive sum would be" in shown.output
+    assert "costs nothing" in shown.output
+    assert '"spent_epsilon"' in run(cli, ["ledger", "show", book, "--json"]).output
+    listed = run(cli, ["ledger", "history", book]).output.splitlines()
+    assert "people: opened with epsilon = 3" in listed[0]
+    assert "3 tables, gaussian noise, tight composition, counted by curve" in listed[1]
+    assert '"kind": "charge"' in run(cli, ["ledger", "history", book, "--json"]).output
+    assert "is in force" in run(cli, ["ledger", "adopt", book]).output

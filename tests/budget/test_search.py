@@ -1,0 +1,441 @@
+"""Domains that are not public."""
+
+from __future__ import annotations
+
+import json
+import math
+import zipfile
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import hypothesis.strategies as st
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from numpy.typing import NDArray
+
+import sklar
+from sklar.budget.certificate import spent_with
+from sklar.budget.ledger import Ledger
+from sklar.budget.search import (
+    DELTA_SHARE,
+    SHARE,
+    Finding,
+    chance_of_one,
+    depth,
+    found_edges,
+    found_values,
+    grid,
+    least_threshold,
+    plan_search,
+)
+from sklar.errors import BudgetError, DataError, SchemaError
+from sklar.kernel import vault as measure
+from sklar.kernel.theorems import Budget, Neighbors
+from sklar.public.schema import Attribute, Schema
+from sklar.rows.discover import tally
+from sklar.trust.verify import verify
+
+TOML = """
+[attributes.town]
+type = "categorical"
+domain = "private"
+at_most = 4
+
+[attributes.income]
+type = "integer"
+domain = "private"
+low = 0
+high = 1_000_000
+bins = 6
+
+[attributes.smoker]
+type = "boolean"
+"""
+SCHEMA = Schema.from_toml(TOML)
+TOWN, INCOME = SCHEMA.private_domains
+N = 4000
+TABLE = pa.table(
+    {
+        "town": ["Ahausen"] * 2000 + ["Behausen"] * 1500 + ["Cehausen"] * 499 + ["marker-town"],
+        "income": [(row * 37) % 50_000 for row in range(N)],
+        "smoker": [row % 3 == 0 for row in range(N)],
+    }
+)
+
+
+def no_noise(scales: NDArray[np.float64], sizes: NDArray[np.int64]) -> NDArray[np.int64]:
+    return np.zeros(int(np.sum(sizes)), dtype=np.int64)
+
+
+def test_a_schema_says_which_domains_are_private_and_survives_its_own_toml() -> None:
+    assert [attribute.name for attribute in SCHEMA.private_domains] == ["town", "income"]
+    assert SCHEMA.sizes.tolist() == [5, 6, 2]
+    assert Schema.from_toml(SCHEMA.to_toml()) == SCHEMA
+    assert TOWN.other
+    found = Schema(name="t", attributes=(replace(TOWN, values=(), domain="found", at_most=0),))
+    assert Schema.from_toml(found.to_toml()) == found
+    assert found.n_levels == 1
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ('type = "categorical"\ndomain = "secret"', "domain must be one of public, private, found"),
+        ('type = "categorical"\ndomain = "private"\nvalues = ["a"]', "takes no values"),
+        ('type = "categorical"\ndomain = "private"\nat_most = 0', "at_most must be a whole number from 1"),
+        ('type = "categorical"\nvalues = ["a"]\nat_most = 3', "at_most goes with domain"),
+        ('type = "categorical"\ndomain = "found"\nvalues = ["a"]', "needs other = true"),
+        ('type = "categorical"\ndomain = "public"\nvalues = []', "values must list the categories"),
+        ('type = "integer"\ndomain = "private"\nbins = 3', "needs low, high and bins"),
+        ('type = "integer"\ndomain = "private"\nlow = 0\nhigh = 9', "bins must be a whole number"),
+        ('type = "integer"\ndomain = "private"\nlow = 9\nhigh = 0\nbins = 3', "low must be below high"),
+        ('type = "real"\ndomain = "private"\nedges = [0, 1]', "takes no edges"),
+        ('type = "boolean"\ndomain = "private"', "unknown key 'domain'"),
+    ],
+)
+def test_entries_that_contradict_themselves_are_refused(entry: str, message: str) -> None:
+    with pytest.raises(SchemaError, match=message):
+        Schema.from_toml(f"[attributes.a]\n{entry}")
+
+
+@pytest.mark.parametrize("scale", [0.7, 1.0, 3.3, 20.0, 92.45, 1000.0])
+@pytest.mark.parametrize("threshold", [2, 3, 7, 50, 400])
+def test_the_chance_of_a_single_row_is_bounded_and_the_bound_is_near(scale: float, threshold: int) -> None:
+    k = np.arange(-40 * math.ceil(scale), 40 * math.ceil(scale) + 1)
+    mass = np.exp(-(k**2) / (2 * scale**2))
+    exact = float(mass[k >= threshold - 1].sum() / mass.sum())
+    assert exact <= chance_of_one(scale, threshold)
+    # One step of the threshold covers the difference.
+    assert chance_of_one(scale, threshold + 1) <= exact * (1 + 1e-6) or exact < 1e-300
+
+
+@pytest.mark.parametrize("scale", [1.0, 8.0, 92.45, 3.7e5])
+def test_the_threshold_is_the_smallest_that_keeps_its_chance(scale: float) -> None:
+    for chance in (1e-3, 9e-11, 1e-20):
+        threshold = least_threshold(scale, chance)
+        assert chance_of_one(scale, threshold) <= chance < chance_of_one(scale, threshold - 1)
+
+
+def hockey_stick(one: NDArray[np.float64], other: NDArray[np.float64], epsilon: float) -> float:
+    return float(np.maximum(one - math.exp(epsilon) * other, 0.0).sum())
+
+
+@pytest.mark.parametrize(
+    ("rows", "others"), [("a", "b"), ("aa", "ab"), ("aab", "abb"), ("aaabc", "aaabb"), ("ab", "a")]
+)
+@pytest.mark.parametrize("delta", [1e-2, 1e-4])
+def test_the_claim_holds_for_every_set_of_outputs(rows: str, others: str, delta: float) -> None:
+    """The whole law of the mechanism on two neighbors, at a delta that can be summed: none of it is beyond the claim.
+
+    The shown cells are the noisy counts from the threshold on, or nothing; they are independent, so the law is their
+    product. Leaving out what a threshold loses breaks the claim for 'a' and 'b', where every output differs.
+    """
+    neighbors: Neighbors = "replace-one" if len(rows) == len(others) else "add-remove"
+    budget = Budget(epsilon=1.0, delta=delta, neighbors=neighbors)
+    scale = float(budget.less(DELTA_SHARE * delta).scales(np.ones(1))[0])
+    threshold = least_threshold(scale, DELTA_SHARE * delta)
+    finding = Finding(
+        attribute="a", tables=1, scale=scale, threshold=threshold, lost_delta=chance_of_one(scale, threshold)
+    )
+    epsilon = spent_with(budget, [finding], np.zeros(0))
+    assert epsilon <= 1.0
+    shown = np.arange(threshold, threshold + 8 * math.ceil(scale))
+
+    def law(count: int) -> NDArray[np.float64]:
+        if count == 0:
+            return np.array([1.0, *np.zeros(shown.size)])
+        noise = np.arange(-12 * math.ceil(scale), 12 * math.ceil(scale) + 1)
+        mass = np.exp(-(noise**2) / (2 * scale**2))
+        mass /= mass.sum()
+        at = np.array([mass[noise + count == value].sum() for value in shown])
+        return np.array([1 - at.sum(), *at])
+
+    joint = []
+    for table in (rows, others):
+        product = np.ones(1)
+        for value in "abc":
+            here, there = rows.count(value), others.count(value)
+            # A cell that is equal in both has the same factor in both: it changes no divergence.
+            if here != there:
+                product = np.multiply.outer(product, law(table.count(value))).ravel()
+        joint.append(product)
+    for one, other in (joint, joint[::-1]):
+        assert hockey_stick(one, other, epsilon) <= delta
+    if (rows, others) == ("a", "b"):
+        # What is lost is really lost: without it, delta would be claimed as zero here.
+        assert hockey_stick(joint[0], joint[1], 50.0) > 0
+
+
+@pytest.mark.parametrize("neighbors", ["replace-one", "add-remove"])
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 8.0])
+def test_the_search_and_what_it_leaves_spend_the_budget_together(neighbors: Neighbors, epsilon: float) -> None:
+    budget = Budget(epsilon=epsilon, neighbors=neighbors)
+    search = plan_search(SCHEMA, budget)
+    assert 0.995 * epsilon < spent_with(budget, search.findings, search.rest) <= epsilon
+    assert 0.2 * DELTA_SHARE < search.lost_delta / budget.delta <= DELTA_SHARE
+    cost = np.sum(search.scales**-2.0)
+    assert cost / (cost + np.sum(search.rest**-2.0)) == pytest.approx(SHARE, rel=0.05)
+    assert [finding.tables for finding in search.findings] == [1, depth(INCOME)]
+
+
+def test_laplace_noise_finds_no_domains() -> None:
+    with pytest.raises(BudgetError, match=r"private domains \(town, income\) are found with Gaussian noise"):
+        sklar.fit(TABLE, SCHEMA, epsilon=1.0, mechanism="laplace")
+
+
+@given(st.lists(st.integers(-5, 40), min_size=1, max_size=30), st.integers(0, 29), st.integers(-5, 40))
+@settings(max_examples=60, deadline=None)
+def test_replacing_a_row_moves_two_cells_of_each_table_by_one(values: list[int], where: int, instead: int) -> None:
+    attribute = Attribute(name="x", kind="integer", edges=(0, 30), domain="private", at_most=3)
+    other = [*values]
+    other[where % len(values)] = instead
+    tables = []
+    for rows in (values, other):
+        for kind in (attribute, replace(attribute, kind="categorical", edges=(), other=True)):
+            _, (found,) = tally([pa.record_batch({"x": rows})], [kind])
+            tables.append(found)
+    for one, two in zip(tables[0].levels(attribute), tables[2].levels(attribute), strict=True):
+        assert one.sum() == len(values)
+        moved = np.abs(one - two)
+        assert moved.sum() <= 2
+        assert moved.max() <= 1
+    texts = set(tables[1].texts) | set(tables[3].texts)
+    assert sum(abs(tables[1].texts[text] - tables[3].texts[text]) for text in texts) <= 2
+
+
+def test_every_seen_value_and_every_cell_of_the_grid_gets_noise_at_its_scale(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[tuple[list[float], list[int]]] = []
+
+    def recorded(scales: NDArray[np.float64], sizes: NDArray[np.int64]) -> NDArray[np.int64]:
+        calls.append((scales.tolist(), sizes.tolist()))
+        return no_noise(scales, sizes)
+
+    monkeypatch.setattr(measure, "discrete_gaussian", recorded)
+    budget = Budget(epsilon=1.0)
+    search = plan_search(SCHEMA, budget)
+    vault = measure.open_vault(TABLE, SCHEMA, budget)
+    town, income = search.findings
+    assert calls == [
+        ([town.scale], [4]),
+        ([income.scale] * income.tables, [4**level for level in range(1, income.tables + 1)]),
+    ]
+    threshold = town.threshold
+    assert threshold is not None
+    assert 1 < threshold < 499
+    assert vault.schema.attribute("town").values == ("Ahausen", "Behausen", "Cehausen")
+    assert vault.schema.attribute("town").domain == "found"
+    edges = vault.schema.attribute("income").edges
+    assert len(edges) - 1 <= 6
+    # About equal numbers of rows, and none of the empty rest of the wide bounds.
+    shares = np.histogram(TABLE["income"].to_numpy(), edges)[0] / N
+    assert edges[-1] < 60_000
+    assert shares.max() < 0.35
+
+
+def test_what_is_below_the_threshold_is_not_listed_and_the_largest_are_kept() -> None:
+    texts, noisy = ["a", "b", "c", "d", "e", "other"], np.array([10, 9, 8, 50, 11, 99])
+    found = found_values(replace(TOWN, at_most=3), texts, noisy, 9, frozenset())
+    assert found.values == ("a", "d", "e")
+    assert found_values(TOWN, texts, noisy, 9, frozenset({"town=d"})).values == ("a", "b", "e")
+    assert found_values(TOWN, texts, noisy, 1000, frozenset()).levels == ("other",)
+
+
+@given(
+    st.integers(1, 30),
+    st.integers(0, 3),
+    st.floats(0.5, 500),
+    st.sampled_from([(0, 3), (-7, 90), (0, 10**9), (-(2**62), 2**62)]),
+    st.sampled_from(["integer", "real", "date"]),
+)
+@settings(max_examples=80, deadline=None)
+def test_edges_are_valid_whatever_the_noise(bins: int, seed: int, scale: float, bounds: Any, kind: Any) -> None:
+    if kind == "date":
+        bounds = (bounds[0] % 1000, bounds[0] % 1000 + 1 + bounds[1] % 40_000)
+    if kind == "real":
+        bounds = (float(bounds[0]), float(bounds[1]))
+    attribute = Attribute(name="x", kind=kind, edges=bounds, domain="private", at_most=bins)
+    generator = np.random.default_rng(seed)
+    levels = [
+        np.rint(generator.normal(0, scale, 4 ** (level + 1))).astype(np.int64) for level in range(depth(attribute))
+    ]
+    if seed == 3:
+        levels = [np.zeros_like(level) for level in levels]
+    found = found_edges(attribute, levels, scale)
+    assert found.n_values <= bins
+    assert bounds[0] <= found.edges[0] < found.edges[-1] <= bounds[1]
+    schema = Schema(name="t", attributes=(found,))
+    assert Schema.from_toml(schema.to_toml()) == schema
+    assert grid(attribute).edges[0] == bounds[0]
+    assert grid(attribute).edges[-1] >= bounds[1]
+
+
+def test_a_common_value_gets_a_bin_of_its_own() -> None:
+    exact = np.zeros(4**8, dtype=np.int64)
+    exact[0] = 9_000
+    exact[100:1100] = 1
+    levels = [exact.reshape(4**level, -1).sum(axis=1) for level in range(1, 9)]
+    found = found_edges(replace(INCOME, edges=(0, 4**8)), levels, 1.0)
+    assert found.edges[:2] == (0, 1)
+    assert found.n_values == 6
+
+
+@pytest.mark.parametrize("neighbors", ["replace-one", "add-remove"])
+@pytest.mark.parametrize("method", ["binary", "mixture"])
+def test_a_release_finds_its_domains_and_says_what_they_cost(tmp_path: Path, neighbors: Neighbors, method: Any) -> None:
+    model = sklar.fit(TABLE, SCHEMA, epsilon=4.0, neighbors=neighbors, method=method)
+    path = tmp_path / "model.sklar"
+    model.save(path)
+    again = sklar.load(path)
+    assert again.schema.private_domains == ()
+    assert {"Ahausen", "Behausen"} <= set(again.schema.attribute("town").values)
+    # Few tables at small scales: what is left is not spent to the last bit.
+    assert 3.6 < again.certificate.spent_epsilon <= 4.0
+    assert [finding.attribute for finding in again.certificate.domains] == ["town", "income"]
+    assert any("domain of 'town' found" in line for line in again.summary())
+    result = verify(path)
+    assert result.passed, result.lines()
+    assert "domains" in [check.name for check in result.checks]
+    rows = again.sample(500, seed=1)
+    assert set(rows["town"].to_pylist()) <= {"other", *again.schema.attribute("town").values}
+    # A single row's town stays inside: it would need noise of some fifteen standard deviations.
+    with zipfile.ZipFile(path) as archive:
+        assert not any(b"marker-town" in archive.read(name) for name in archive.namelist())
+    # The schema that was found can be used again, and costs nothing more.
+    repeat = sklar.fit(TABLE, again.schema, epsilon=4.0, method="binary")
+    assert repeat.certificate.domains == ()
+
+
+def forge(path: Path, change: Callable[[dict[str, Any]], None]) -> None:
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    document = json.loads(members["model.json"])
+    change(document["certificate"])
+    members["model.json"] = json.dumps(document).encode()
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+
+
+def _set(index: int, **values: Any) -> Callable[[dict[str, Any]], None]:
+    return lambda certificate: certificate["domains"][index].update(values)
+
+
+FORGERIES: dict[str, Callable[[dict[str, Any]], None]] = {
+    "a lower threshold": _set(0, threshold=5),
+    "no chance of failure": _set(0, lost_delta=0.0),
+    "no threshold": _set(0, threshold=None, lost_delta=0.0),
+    "a threshold on edges": _set(1, threshold=100),
+    "another scale": _set(1, scale=1e6),
+    "fewer tables": _set(1, tables=1),
+    "another attribute": _set(0, attribute="smoker"),
+    "no such attribute": _set(0, attribute="nothing"),
+    "no domains": lambda certificate: certificate.update(domains=[]),
+    "a text for a number": _set(0, scale="1"),
+}
+
+
+@pytest.mark.parametrize("name", FORGERIES)
+def test_a_forged_search_fails(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "model.sklar"
+    sklar.fit(TABLE, SCHEMA, epsilon=4.0, method="binary").save(path)
+    forge(path, FORGERIES[name])
+    assert not verify(path).passed
+
+
+def test_the_ledger_is_charged_for_the_search_before_any_noise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger = Ledger(tmp_path / "ledger.db")
+    ledger.open_account("table", epsilon=1.2, delta=2.0**-30)
+    sklar.fit(TABLE, SCHEMA, epsilon=1.0, method="binary", ledger=ledger)
+    account = ledger.account("table")
+    (charge,) = account.charges
+    assert charge.lost_delta == plan_search(SCHEMA, Budget(epsilon=1.0)).lost_delta > 0
+    assert 0.99 < account.spent <= 1.0 + 1e-9
+
+    def never(*_arguments: Any) -> None:
+        raise AssertionError("noise was drawn")
+
+    monkeypatch.setattr(measure, "discrete_gaussian", never)
+    with pytest.raises(BudgetError, match="would overspend"):
+        sklar.fit(TABLE, SCHEMA, epsilon=1.0, method="binary", ledger=ledger)
+    assert len(ledger.account("table").charges) == 1
+
+
+def test_chances_of_failure_add_up_in_the_ledger(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "ledger.db")
+    budget = Budget(epsilon=1.0, delta=1e-6)
+    ledger.open_account("table", epsilon=50.0, delta=1e-6)
+    scales = np.full(10, 100.0)
+    without = ledger.charge("table", budget, scales).spent
+    assert ledger.charge("table", budget, scales, 4e-7).spent > without
+    ledger.charge("table", budget, scales, 4e-7)
+    with pytest.raises(BudgetError, match="would overspend"):
+        ledger.charge("table", budget, scales, 4e-7)
+
+
+def test_a_stream_that_can_be_read_once_is_refused_before_it_is_read() -> None:
+    reader = TABLE.to_reader()
+    with pytest.raises(DataError, match="two passes over the rows"):
+        sklar.fit(reader, SCHEMA, epsilon=1.0)
+    assert reader.read_all().num_rows == N
+
+
+def test_a_forecast_tells_what_a_category_needs() -> None:
+    forecast = sklar.forecast(SCHEMA, rows=N, epsilon=1.0)
+    threshold = plan_search(SCHEMA, Budget(epsilon=1.0)).findings[0].threshold
+    assert dict(forecast.split)["finding domains"] == pytest.approx(SHARE, rel=0.05)
+    assert f"town {threshold:,}" in "\n".join(forecast.lines())
+    assert forecast.to_dict()["private_domains"]["town"]["threshold"] == threshold
+    assert sum(share for _, share in forecast.split) == pytest.approx(1.0)
+
+
+def test_texts_that_cannot_be_categories_are_left_out() -> None:
+    rows = ["x" * 500, "", None, "?", "ok"]
+    attribute = replace(TOWN, missing="?")
+    for column in (pa.array(rows), pa.array(rows).dictionary_encode(), pa.array(rows, pa.large_string())):
+        _, (found,) = tally([pa.record_batch({"town": column})], [attribute])
+        assert dict(found.texts) == {"ok": 1}
+        assert "ok" not in repr(found)
+    for opaque in (pa.array([[1], [2]]), pa.nulls(2)):
+        _, (found,) = tally([pa.record_batch({"town": opaque})], [attribute])
+        assert not found.texts
+
+
+def test_levels_are_refused_where_they_are_not_found_yet() -> None:
+    from sklar.rows.encode import encode
+
+    with pytest.raises(SchemaError, match="domains are private and a release has yet to find them: town, income"):
+        encode(TABLE.to_batches()[0], SCHEMA)
+
+
+RULES = """
+[attributes.ward]
+type = "categorical"
+values = ["x", "y"]
+
+[attributes.floor]
+type = "categorical"
+values = ["1", "2"]
+
+[[rules]]
+attribute = "floor"
+determined_by = "ward"
+map = { x = "1", y = "2" }
+"""
+
+
+def test_rules_and_private_domains_go_together_but_not_on_one_attribute() -> None:
+    schema = Schema.from_toml(TOML + RULES)
+    ward = ["x" if row % 2 else "y" for row in range(N)]
+    table = TABLE.append_column("ward", pa.array(ward)).append_column("floor", pa.array(["1"] * N))
+    model = sklar.fit(table, schema, epsilon=4.0, method="binary")
+    rows = model.sample(200, seed=1).to_pylist()
+    assert all((row["ward"] == "x") == (row["floor"] == "1") for row in rows)
+    assert model.schema.rules == schema.rules
+    assert "Ahausen" in model.schema.attribute("town").values
+    rule = '[[rules]]\nforbid = { town = "Ahausen", smoker = "true" }'
+    with pytest.raises(SchemaError, match="the domain of 'town' is private, so no rule can name its levels"):
+        Schema.from_toml(f"{TOML}\n{rule}")

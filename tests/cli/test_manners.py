@@ -1,0 +1,322 @@
+"""How the command line behaves among other tools: examples that run, JSON, silence, colors, completion, exit codes."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+import pty
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import duckdb
+import pytest
+from click.testing import CliRunner, Result
+
+from sklar.budget.ledger import Ledger
+from sklar.cli import cli
+from tests.cli.test_cli import run
+
+ADULT = """
+[table]
+name = "adult"
+[attributes.age]
+type = "integer"
+edges = [0, 20, 30, 40, 60, 120]
+[attributes.workclass]
+type = "categorical"
+values = ["Private", "State"]
+missing = "?"
+[attributes.education]
+type = "categorical"
+values = ["Bachelors", "Masters", "Doctorate"]
+[attributes.education-num]
+type = "integer"
+edges = [13, 14, 15, 17]
+[attributes.sex]
+type = "categorical"
+values = ["Female", "Male"]
+[attributes.income]
+type = "categorical"
+values = ["<=50K", ">50K"]
+"""
+
+
+def call(*arguments: str, cwd: Path) -> Result:
+    """The same as `run`, without a process of its own."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(cwd)
+        return CliRunner().invoke(cli, arguments)
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with every file that an example reads."""
+    folder = tmp_path_factory.mktemp("examples")
+    (folder / "adult.toml").write_text(ADULT)
+    lines = ["age,workclass,education,education-num,sex,income"]
+    for i in range(400):
+        level = i % 3
+        lines.append(
+            f"{17 + i % 70},{('Private', 'State', '?')[i % 5 % 3]},{('Bachelors', 'Masters', 'Doctorate')[level]},"
+            f"{(13, 14, 16)[level]},{('Female', 'Male')[i % 2]},{('<=50K', '>50K')[i % 7 % 2]}"
+        )
+    (folder / "adult.csv").write_text("\n".join(lines) + "\n")
+    with duckdb.connect(str(folder / "adult.duckdb")) as connection:
+        connection.execute(f"CREATE TABLE people AS FROM read_csv('{folder / 'adult.csv'}')")
+        connection.execute(f"COPY people TO '{folder / 'adult.parquet'}'")
+    (folder / "metadata.json").write_text(
+        json.dumps({"METADATA_SPEC_VERSION": "SINGLE_TABLE_V1", "columns": {"age": {"sdtype": "numerical"}}})
+    )
+    release = ("release", "adult.csv", "--schema", "adult.toml", "--epsilon", "1", "--out", "synthetic.csv")
+    assert call(*release, "--model", "adult.sklar", cwd=folder).exit_code == 0
+    assert call("tables", "adult.sklar", "--out", "tables.parquet", cwd=folder).exit_code == 0
+    Ledger(folder / "ledger.db").open_account("adult", epsilon=3.0, delta=2**-30)
+    return folder
+
+
+@pytest.fixture
+def folder(prepared: Path, tmp_path: Path) -> Path:
+    """A copy of it for one test."""
+    shutil.copytree(prepared, tmp_path / "work")
+    # A copied ledger must be put in force.
+    Ledger(tmp_path / "work" / "ledger.db").adopt()
+    return tmp_path / "work"
+
+
+def commands(group: click.Group = cli, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    for name, command in group.commands.items():
+        if isinstance(command, click.Group):
+            yield from commands(command, (*path, name))
+        else:
+            yield (*path, name), command
+
+
+def examples(text: str | None) -> list[str]:
+    return [line.strip() for line in inspect.cleandoc(text or "").splitlines() if line.startswith("  sklar ")]
+
+
+COMMANDS = dict(commands())
+EXAMPLES = {line for command in COMMANDS.values() for line in examples(command.help)} | set(examples(cli.help))
+HEAVY = {"sklar audit --quick", "sklar demo", "sklar generate dss --rows 100000 --out dss.parquet --schema dss.toml"}
+
+
+@pytest.mark.parametrize("name", COMMANDS, ids=" ".join)
+def test_every_command_shows_an_example_of_itself(name: tuple[str, ...]) -> None:
+    shown = examples(COMMANDS[name].help)
+    assert shown
+    assert all(line.startswith(f"sklar {' '.join(name)}") for line in shown)
+
+
+def assert_runs(line: str, folder: Path) -> None:
+    if line.startswith("sklar ledger init"):
+        (folder / "ledger.db").unlink()
+    before = {path: path.stat().st_mtime_ns for path in folder.iterdir()}
+    done = call(*shlex.split(line)[1:], cwd=folder)
+    assert done.exit_code == 0, done.exception
+    for option in ("--out", "-o", "--model", "--report"):
+        if f" {option} " in line:
+            made = folder / shlex.split(line)[shlex.split(line).index(option) + 1]
+            assert made.is_file()
+            assert made not in before or made.stat().st_mtime_ns > before[made]
+
+
+@pytest.mark.parametrize("line", sorted(EXAMPLES - HEAVY))
+def test_examples_of_the_help_run(line: str, folder: Path) -> None:
+    assert_runs(line, folder)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("line", sorted(HEAVY))
+def test_examples_that_take_long_run_too(line: str, folder: Path) -> None:
+    assert_runs(line, folder)
+
+
+FIGURES = {
+    ("release",): "release adult.csv --schema adult.toml --epsilon 1 --out o.csv",
+    ("fit",): "fit adult.csv --schema adult.toml --epsilon 1 --model o.sklar --ledger ledger.db",
+    ("sample",): "sample adult.sklar --rows 9 --out o.csv",
+    ("tables",): "tables adult.sklar --out o.parquet",
+    ("verify",): "verify adult.sklar",
+    ("forecast",): "forecast --schema adult.toml --rows 400 --epsilon 1",
+    ("query",): "query adult.sklar \"sex = 'Male'\"",
+    ("report",): "report adult.sklar --out o.html",
+    ("evaluate",): "evaluate adult.csv synthetic.csv --schema adult.toml",
+    ("demo",): "demo --rows 500 --out shown",
+    ("generate",): "generate census --rows 50 --out o.csv --schema o.toml",
+    ("schema", "draft"): "schema draft adult.csv -o o.toml",
+    ("schema", "import"): "schema import metadata.json -o o.toml",
+    ("schema", "check"): "schema check adult.toml adult.csv",
+    ("ledger", "init"): "ledger init o.db --dataset adult --epsilon 3",
+    ("ledger", "show"): "ledger show ledger.db",
+    ("ledger", "history"): "ledger history ledger.db",
+}
+NO_FIGURES = {("audit",), ("completion",), ("ledger", "adopt")}
+
+
+def test_every_command_that_prints_figures_is_tested_for_json() -> None:
+    assert set(FIGURES) | NO_FIGURES == set(COMMANDS)
+    for name, command in COMMANDS.items():
+        assert any("--json" in option.opts for option in command.params) == (name in FIGURES or name == ("audit",))
+        assert any("--quiet" in option.opts for option in command.params)
+
+
+@pytest.mark.parametrize("line", FIGURES.values())
+def test_json_is_all_that_is_printed(line: str, folder: Path) -> None:
+    done = call(*shlex.split(line), "--json", cwd=folder)
+    assert done.exit_code == 0, done.exception
+    assert json.loads(done.stdout)
+
+
+def test_what_a_release_says_in_json(folder: Path) -> None:
+    line = "release adult.csv --schema adult.toml --epsilon 1 --out o.csv --rows 70 --seed 5 --ledger ledger.db --json"
+    found = json.loads(call(*shlex.split(line), cwd=folder).stdout)
+    assert (found["rows"], found["seed"], found["out"], found["model"]) == (70, 5, "o.csv", "o.sklar")
+    assert found["certificate"]["spent_epsilon"] <= 1
+    assert found["ledger"]["releases"] == 1
+    again = json.loads(call(*shlex.split("sample o.sklar --rows 70 --seed 5 --out p.csv --json"), cwd=folder).stdout)
+    assert again["spent_epsilon"] == 0
+    assert (folder / "o.csv").read_text() == (folder / "p.csv").read_text()
+
+
+# Commands whose figures are the answer to a question; the others do something, and say so.
+ASKING = ("verify", "forecast", "query", "evaluate", "schema check", "ledger show", "ledger history")
+
+
+@pytest.mark.parametrize("name", FIGURES, ids=" ".join)
+def test_quiet_prints_only_what_was_asked_for(name: tuple[str, ...], folder: Path) -> None:
+    done = call(*shlex.split(FIGURES[name]), "--quiet", cwd=folder)
+    assert done.exit_code == 0
+    assert done.stderr == ""
+    assert (done.stdout != "") == (" ".join(name) in ASKING)
+
+
+def test_quiet_still_shows_errors(folder: Path) -> None:
+    done = run("sample", "none.sklar", "--out", "o.csv", "--quiet", cwd=folder)
+    assert done.returncode == 1
+    assert done.stderr.startswith("sklar: model file 'none.sklar' does not exist.")
+
+
+def on_a_terminal(command: list[str], folder: Path, **environment: str) -> str:
+    """What a command draws on a terminal."""
+    ours, theirs = pty.openpty()
+    clean = {key: value for key, value in os.environ.items() if key not in ("NO_COLOR", "FORCE_COLOR", "TERM")}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "sklar", *command],
+        cwd=folder,
+        env=clean | {"TERM": "xterm-256color"} | environment,
+        stdout=subprocess.DEVNULL,
+        stderr=theirs,
+    )
+    os.close(theirs)
+    drawn = b""
+    while True:
+        try:
+            block = os.read(ours, 65_536)
+        except OSError:
+            break
+        if not block:
+            break
+        drawn += block
+    os.close(ours)
+    assert process.wait() == 0
+    return drawn.decode()
+
+
+def test_no_color_is_honored(folder: Path) -> None:
+    command = ["sample", "adult.sklar", "--out", "o.csv"]
+    color = re.compile(r"\x1b\[[0-9;]*(3[0-9]|38;5;[0-9]+)m")
+    assert color.search(on_a_terminal(command, folder))
+    assert not color.search(on_a_terminal(command, folder, NO_COLOR="1"))
+    assert on_a_terminal([*command, "--quiet"], folder) == ""
+
+
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        ("--version", 0),
+        ("verify adult.sklar", 0),
+        ("verify none.sklar", 1),
+        ("release none.csv --schema adult.toml --epsilon 1 --out o.csv", 1),
+        ("release adult.csv", 2),
+        ("nonsense", 2),
+        ("sample adult.sklar --out o.csv --rows many", 2),
+    ],
+)
+def test_exit_codes(line: str, code: int, folder: Path) -> None:
+    assert run(*shlex.split(line), cwd=folder).returncode == code
+
+
+def test_a_check_that_fails_is_exit_code_1(folder: Path) -> None:
+    import zipfile
+
+    with zipfile.ZipFile(folder / "adult.sklar") as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    document = json.loads(members["model.json"])
+    document["certificate"]["spent_epsilon"] /= 2
+    members["model.json"] = json.dumps(document).encode()
+    with zipfile.ZipFile(folder / "adult.sklar", "w") as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    assert run("verify", "adult.sklar", cwd=folder).returncode == 1
+
+
+@pytest.mark.parametrize("line", ["verify adult.sklar", "--help", "query adult.sklar \"sex = 'Male'\""])
+def test_a_reader_that_goes_away_is_no_error_to_print(line: str, folder: Path) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "sklar", *shlex.split(line)]
+    done = subprocess.run(command, cwd=folder, stdout=writing, stderr=subprocess.PIPE, check=False)
+    os.close(writing)
+    assert done.returncode == 141
+    assert done.stderr == b""
+
+
+def test_exit_codes_are_documented() -> None:
+    shown = CliRunner().invoke(cli, ["--help"]).output
+    told = (Path(__file__).parents[2] / "docs" / "interfaces.md").read_text()
+    for code in ("0", "1", "2", "130", "141"):
+        assert re.search(rf"^ +{code} +\w", shown, re.MULTILINE)
+        assert f"| {code} |" in told
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_scripts(shell: str, tmp_path: Path) -> None:
+    done = run("completion", shell, cwd=tmp_path)
+    assert done.returncode == 0
+    assert f"_SKLAR_COMPLETE={shell}_complete" in done.stdout
+    # What such a script asks for, and is answered.
+    place = "im" if shell == "fish" else "2"
+    asked = os.environ | {"_SKLAR_COMPLETE": f"{shell}_complete", "COMP_WORDS": "sklar schema im", "COMP_CWORD": place}
+    answered = run(cwd=tmp_path, env=asked)
+    assert "import" in answered.stdout
+
+
+def test_bash_completes(folder: Path) -> None:
+    bash = shutil.which("bash")
+    if bash is None:
+        pytest.skip("no bash")
+    shim = folder / "bin" / "sklar"
+    shim.parent.mkdir()
+    shim.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m sklar "$@"\n')
+    shim.chmod(0o755)
+    script = (
+        'eval "$(sklar completion bash)"; COMP_WORDS=(sklar release adult.csv --meth); COMP_CWORD=3; '
+        '_sklar_completion sklar; echo "${COMPREPLY[@]}"'
+    )
+    path = f"{shim.parent}:{os.environ['PATH']}"
+    done = subprocess.run(
+        [bash, "--norc", "-c", script],
+        cwd=folder,
+        env=os.environ | {"PATH": path},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.strip() == "--method"

@@ -1,0 +1,157 @@
+"""A whole evaluation: classes, total variation, the table for a person, and the notice on all of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sklar.custodian.evaluate import NOTICE, MissingExtraError, answer, choose_triples, compare, evaluate, plot
+from sklar.custodian.evaluate.queries import pearson
+from sklar.errors import DataError, OutputError, SchemaError
+from sklar.public.schema import Schema
+from tests.custodian.evaluate.tables import SCHEMA, as_dummies, brute_force, codes, dummies, records
+
+
+def slow_errors(order: int, seeds: Sequence[int] = (0, 1), rows: int = 90) -> dict[tuple[int, ...], int]:
+    one, other = (brute_force(as_dummies(codes(rows, seed)), order) for seed in seeds)
+    return {levels: abs(one[levels] - other[levels]) for levels in one}
+
+
+def test_every_class_of_queries_is_judged() -> None:
+    evaluation = evaluate(records(90, 0), records(90, 1), SCHEMA)
+    for order, name in enumerate(("one-way", "two-way", "three-way"), start=1):
+        slow = slow_errors(order)
+        best = evaluation.result(name).errors.best(100)
+        assert best.queries == len(slow)
+        assert best.average == pytest.approx(np.mean(list(slow.values())))
+        assert best.maximum == max(slow.values())
+
+
+def test_three_way_queries_with_a_true_count_stand_apart() -> None:
+    true = brute_force(as_dummies(codes(25, 0)), 3)
+    slow = [error for levels, error in slow_errors(3, rows=25).items() if true[levels] > 0]
+    best = evaluate(records(25, 0), records(25, 1), SCHEMA).result("three-way, count > 0").errors.best(100)
+    assert 0 < best.queries == len(slow) < len(true)
+    assert best.average == pytest.approx(np.mean(slow))
+
+
+def test_pairs_are_split_by_the_correlation_of_the_real_dummies() -> None:
+    real = answer(records(90), SCHEMA, choose_triples(SCHEMA))
+    evaluation = evaluate(records(90), records(90, 1), SCHEMA)
+    high = int((np.abs(pearson(real)) >= 0.5).sum())
+    assert evaluation.result("two-way, |r| >= 0.5").errors.size == high > 0
+    assert evaluation.result("two-way, |r| < 0.5").errors.size == len(slow_errors(2)) - high
+
+
+def test_mean_total_variation_by_hand() -> None:
+    evaluation = evaluate(records(90, 0), records(90, 1), SCHEMA)
+    for order, name, tables in ((1, "one-way", 4), (2, "two-way", 6), (3, "three-way", 4)):
+        assert evaluation.result(name).tv == pytest.approx(sum(slow_errors(order).values()) / (2 * 90) / tables)
+
+
+def test_a_sample_of_triples_estimates_their_total_variation() -> None:
+    whole = evaluate(records(90, 0), records(90, 1), SCHEMA)
+    sampled = evaluate(records(90, 0), records(90, 1), SCHEMA, max_triples=10)
+    assert sampled.triples == "a random sample of 500,000 of 81 triples (seed 2020)"
+    assert sampled.result("three-way").tv == pytest.approx(whole.result("three-way").tv, rel=0.02)
+
+
+def test_a_table_is_no_error_away_from_itself() -> None:
+    evaluation = evaluate(dummies(70), dummies(70), SCHEMA)
+    assert all(result.errors.best(100).maximum == 0 for result in evaluation.results)
+
+
+def test_other_numbers_of_rows_are_scaled_and_said() -> None:
+    evaluation = evaluate(records(90), records(45), SCHEMA)
+    drawn = as_dummies(codes(90)).sum(axis=1) - 2 * as_dummies(codes(45)).sum(axis=1)
+    assert evaluation.result("one-way").errors.total == pytest.approx(np.abs(drawn).sum())
+    assert "Synthetic counts are scaled to the number of real rows." in evaluation.lines()
+
+
+def test_two_attributes_have_no_three_way_distance() -> None:
+    schema = Schema(name="two", attributes=SCHEMA.attributes[:2])
+    evaluation = evaluate(records(9), records(9, 1), schema)
+    assert evaluation.result("three-way").errors.size == 0
+    assert evaluation.result("three-way").tv is None
+    assert evaluation.lines()
+
+
+def test_lines_begin_with_the_notice_and_fit_a_terminal() -> None:
+    lines = evaluate(records(90), dummies(90), SCHEMA).lines()
+    assert lines[0] == NOTICE
+    assert "PRIVATE" in NOTICE
+    assert "do not publish" in NOTICE
+    assert lines[2].startswith("tiny: 90 real rows, 90 synthetic dummies, ")
+    assert "Three-way queries: all 81 triples." in lines
+    assert sum(line.startswith(("one-way", "two-way", "three-way")) for line in lines) == 6
+    assert max(map(len, lines)) <= 100
+
+
+def test_the_dictionary_is_json_and_carries_the_notice() -> None:
+    document = json.loads(json.dumps(evaluate(records(90), records(90, 1), SCHEMA).to_dict(), allow_nan=False))
+    assert document["notice"] == NOTICE
+    assert document["valid_share"] == 1.0
+    assert [result["name"] for result in document["results"]][:2] == ["one-way", "two-way"]
+    first = document["results"][0]
+    assert [best["percent"] for best in first["best"]] == [95, 99, 100]
+    assert first["cdf"]["share"][-1] == 1.0
+    assert len(first["cdf"]["error"]) == len(first["cdf"]["share"])
+
+
+def test_answers_without_rows_have_no_valid_share() -> None:
+    from experiments.baselines import no_cor
+
+    true = answer(records(50), SCHEMA, choose_triples(SCHEMA))
+    evaluation = compare(true, no_cor(true))
+    assert evaluation.valid_share is None
+    assert "valid" not in evaluation.lines()[2]
+
+
+@pytest.mark.parametrize("arguments", [{"target": "a"}, {"test": "x.csv"}])
+def test_usefulness_needs_a_target_and_a_test_table(arguments: dict[str, str]) -> None:
+    with pytest.raises(DataError, match="needs both a target attribute and a test table of real rows"):
+        evaluate(records(9), records(9), SCHEMA, **arguments)  # type: ignore[arg-type]
+
+
+def test_an_unknown_target_is_refused_before_any_work() -> None:
+    with pytest.raises(SchemaError, match="has no attribute 'income'"):
+        evaluate("no such file.csv", "nor this.csv", SCHEMA, target="income", test="t.csv")
+
+
+@pytest.mark.parametrize("suffix", [".png", ".svg"])
+def test_a_plot_is_drawn_and_carries_the_notice(tmp_path: Path, suffix: str) -> None:
+    pytest.importorskip("matplotlib")
+    path = tmp_path / f"plot{suffix}"
+    evaluation = evaluate(records(90), records(90, 1), SCHEMA)
+    plot(evaluation, path)
+    first = path.read_bytes()
+    assert first.startswith(b"\x89PNG" if suffix == ".png" else b"<?xml")
+    if suffix == ".svg":
+        assert NOTICE.split(".")[0].encode() in first
+        plot(evaluation, path)
+        assert path.read_bytes() == first
+    assert [file.name for file in tmp_path.iterdir()] == [path.name]
+
+
+def test_a_plot_of_another_kind_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(OutputError, match=r"must end in .png or .svg"):
+        plot(evaluate(records(9), records(9), SCHEMA), tmp_path / "plot.pdf")
+
+
+def test_a_plot_without_matplotlib_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "matplotlib", None)
+    with pytest.raises(MissingExtraError, match=r"^a plot needs matplotlib: pip install 'sklar\[plot\]'$"):
+        plot(evaluate(records(9), records(9), SCHEMA), tmp_path / "plot.png")
+    assert not list(tmp_path.iterdir())
+
+
+def test_importing_evaluate_loads_no_extra() -> None:
+    import subprocess
+    import sys
+
+    code = "import sys, sklar.custodian.evaluate; sys.exit(bool({'matplotlib', 'sklearn'} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

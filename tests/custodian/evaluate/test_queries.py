@@ -1,0 +1,176 @@
+"""Queries against a brute-force count, on records and on dummies, by every kernel."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from sklar.budget.certificate import above_diagonal, block_of_level
+from sklar.custodian.evaluate import Answers, answer, choose_triples
+from sklar.custodian.evaluate import queries as module
+from sklar.custodian.evaluate.queries import Triples, answer_blocks, pearson, valid
+from sklar.errors import DataError
+from sklar.files.write import write_batches
+from sklar.public.schema import Attribute, Schema
+from tests.custodian.evaluate.tables import SCHEMA, as_dummies, brute_force, codes, dummies, dummy_matrix, records
+
+WIDE = Schema(name="wide", attributes=tuple(Attribute(name=f"x{j}", kind="boolean") for j in range(9)))
+
+
+def listed(asked: Triples) -> list[tuple[int, int, int]]:
+    """The triples in the order of their layout, written out from its definition."""
+    schema = asked.schema
+    offsets, m = schema.offsets, schema.n_attributes
+    return [
+        (a, b, c)
+        for i in range(m)
+        for j in range(i + 1, m)
+        for a in range(offsets[i], offsets[i + 1])
+        for b in range(offsets[j], offsets[j + 1])
+        for c in range(offsets[j + 1], schema.n_levels)
+    ]
+
+
+def check(found: Answers, matrix: np.ndarray) -> None:
+    schema, asked = found.schema, found.asked
+    assert found.n_rows == matrix.shape[1]
+    assert found.one_way.tolist() == matrix.sum(axis=1).tolist()
+    for (a, b), count in brute_force(matrix, 2, schema).items():
+        assert found.pairs[a, b] == count
+    assert not found.pairs[~above_diagonal(schema)].any()
+    triples = brute_force(matrix, 3, schema)
+    asked_for = listed(asked) if asked.listed is None else [tuple(row) for row in asked.listed.tolist()]
+    assert found.triples.tolist() == [triples[levels] for levels in asked_for]
+
+
+@pytest.mark.parametrize("max_triples", [10_000, 0], ids=["all triples", "sampled triples"])
+@pytest.mark.parametrize("form", ["records", "dummies"])
+def test_answers_are_those_of_a_brute_force_count(form: str, max_triples: int) -> None:
+    asked = choose_triples(SCHEMA, max_triples=max_triples, sampled=300)
+    found = answer(records(157) if form == "records" else dummies(157), SCHEMA, asked)
+    assert found.form == form
+    check(found, as_dummies(codes(157)) if form == "records" else dummy_matrix(157))
+
+
+@pytest.mark.parametrize("max_triples", [10_000, 0])
+def test_wide_tables_are_counted_on_bits_and_alike(max_triples: int) -> None:
+    drawn = np.random.default_rng(3).integers(-1, 2, (9, 200)).astype(np.int32)
+    asked = choose_triples(WIDE, max_triples=max_triples, sampled=50)
+    check(answer_blocks([drawn], WIDE, asked, form="records"), as_dummies(drawn, WIDE))
+    matrix = as_dummies(drawn, WIDE)
+    check(answer_blocks([matrix], WIDE, asked, form="dummies"), matrix)
+
+
+def test_rows_in_no_cell_count_nowhere() -> None:
+    drawn = codes(80)
+    drawn[np.random.default_rng(1).random(drawn.shape) < 0.2] = -1
+    found = answer_blocks([drawn], SCHEMA, choose_triples(SCHEMA), form="records")
+    check(found, as_dummies(drawn))
+    assert found.valid_rows == int((drawn >= 0).all(axis=0).sum()) < 80
+
+
+def test_blocks_and_pieces_of_blocks_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_MAX_CELLS", 64 * SCHEMA.n_levels)
+    matrix = dummy_matrix(301)
+    blocks = [matrix[:, :7], matrix[:, 7:200], matrix[:, 200:]]
+    check(answer_blocks(blocks, SCHEMA, choose_triples(SCHEMA), form="dummies"), matrix)
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+@pytest.mark.parametrize("form", ["records", "dummies"])
+def test_files_of_both_forms_are_read(tmp_path: Path, form: str, suffix: str) -> None:
+    table = records(60) if form == "records" else dummies(60)
+    path = tmp_path / f"t{suffix}"
+    write_batches(path, table.schema, table.to_batches(), SCHEMA if form == "records" else None)
+    found = answer(path, SCHEMA, choose_triples(SCHEMA))
+    check(found, as_dummies(codes(60)) if form == "records" else dummy_matrix(60))
+
+
+def test_boolean_and_float_dummies_are_read() -> None:
+    matrix = dummy_matrix(20)
+    for kind in (bool, np.float64):
+        table = pa.table({name: row.astype(kind) for name, row in zip(SCHEMA.dummy_names, matrix, strict=True)})
+        check(answer(table, SCHEMA, choose_triples(SCHEMA)), matrix)
+
+
+@pytest.mark.parametrize("bad", [[0, 2], [1, None], ["0", "yes"]])
+def test_a_dummy_must_be_zero_or_one(bad: list[object]) -> None:
+    columns: dict[str, list[object]] = {name: [0, 1] for name in SCHEMA.dummy_names}
+    columns["b=true"] = bad
+    with pytest.raises(DataError, match="column 'b=true' of a table of dummies must hold 0 or 1 in every row"):
+        answer(pa.table(columns), SCHEMA, choose_triples(SCHEMA))
+
+
+def test_a_table_of_neither_form_is_refused() -> None:
+    with pytest.raises(DataError, match="has no column for 'b', 'c', 'd'"):
+        answer(pa.table({"a": ["x"]}), SCHEMA, choose_triples(SCHEMA))
+
+
+def test_a_table_without_rows_is_refused() -> None:
+    with pytest.raises(DataError, match="the table has no rows"):
+        answer(records(5).slice(0, 0), SCHEMA, choose_triples(SCHEMA))
+
+
+def test_answers_do_not_print_counts() -> None:
+    assert repr(answer(records(9), SCHEMA, choose_triples(SCHEMA))) == "Answers(private)"
+
+
+def test_the_number_of_triples_and_what_is_said_of_them() -> None:
+    asked = choose_triples(SCHEMA)
+    assert asked.size == asked.in_all == len(brute_force(dummy_matrix(1), 3)) == len(listed(asked))
+    assert asked.stated == "all 81 triples"
+    sampled = choose_triples(SCHEMA, max_triples=80, sampled=40)
+    assert sampled.size == 40
+    assert sampled.stated == "a random sample of 40 of 81 triples (seed 2020)"
+    again = choose_triples(SCHEMA, max_triples=80, sampled=40)
+    assert sampled.listed is not None
+    assert again.listed is not None
+    assert sampled.listed.tolist() == again.listed.tolist()
+    assert choose_triples(SCHEMA, max_triples=0, sampled=0).size == 0
+
+
+def test_sampled_triples_are_uniform() -> None:
+    asked = choose_triples(SCHEMA, max_triples=0, sampled=81_000)
+    assert asked.listed is not None
+    assert (np.diff(block_of_level(SCHEMA)[asked.listed], axis=1) > 0).all()
+    _, times = np.unique(asked.listed, axis=0, return_counts=True)
+    # 81 cells of 1,000 expected: chi-squared has mean 80 and sd 12.6; the seed is fixed.
+    assert times.size == 81
+    assert ((times - 1000) ** 2 / 1000).sum() < 150
+
+
+def test_two_attributes_have_no_triples() -> None:
+    schema = Schema(name="two", attributes=SCHEMA.attributes[:2])
+    found = answer_blocks([codes(30)[:2]], schema, choose_triples(schema), form="records")
+    assert found.triples.size == 0
+
+
+def test_valid_rows_have_exactly_one_level_of_every_attribute() -> None:
+    matrix = dummy_matrix(400)
+    slow = [
+        all(
+            matrix[start : start + size, row].sum() == 1
+            for start, size in zip(SCHEMA.offsets, SCHEMA.sizes, strict=False)
+        )
+        for row in range(400)
+    ]
+    assert 0 < sum(slow) < 400
+    assert valid(matrix, SCHEMA, "dummies").tolist() == slow
+    assert valid(codes(9), SCHEMA, "records").all()
+
+
+def test_pearson_is_that_of_the_dummies() -> None:
+    found = answer(dummies(200), SCHEMA, choose_triples(SCHEMA))
+    expected = np.asarray(np.corrcoef(dummy_matrix(200)))[above_diagonal(SCHEMA)]
+    np.testing.assert_allclose(pearson(found), expected, atol=1e-12)
+
+
+def test_a_dummy_that_never_varies_has_no_correlation() -> None:
+    matrix = dummy_matrix(50)
+    matrix[0] = False
+    found = answer_blocks([matrix], SCHEMA, choose_triples(SCHEMA), form="dummies")
+    first = np.nonzero(above_diagonal(SCHEMA))[0]
+    assert not pearson(found)[first == 0].any()

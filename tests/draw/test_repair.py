@@ -1,0 +1,156 @@
+"""Repairs: what comes out is the model given the rules, block by block, whatever the model would have drawn."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from sklar.draw.blocks import BLOCK_ROWS
+from sklar.draw.repair import ROUNDS, sample_codes, settle
+from sklar.fitting.binary import BinaryCopula, fit_binary
+from sklar.fitting.latent import LatentModel, sample_latent
+from sklar.fitting.margins import Probabilities
+from sklar.public.rules import violating
+from sklar.public.schema import Schema
+
+RULES: list[Any] = [{"forbid": {"a": "v0", "b": ["v1", "v2"]}}, {"forbid": {"b": "v0", "c": "v1"}}]
+
+
+def schema(rules: list[Any] = RULES, sizes: tuple[int, ...] = (2, 3, 2, 3)) -> Schema:
+    attributes = {
+        name: {"type": "categorical", "values": [f"v{v}" for v in range(size)]}
+        for name, size in zip("abcd", sizes, strict=True)
+    }
+    return Schema.from_dict({"attributes": attributes, "rules": rules})
+
+
+def random_model(rules: list[Any] = RULES, components: int = 3, seed: int = 4) -> LatentModel:
+    described = schema(rules)
+    weights = np.random.default_rng(seed).gamma(0.7, size=(components, described.n_levels)) + 0.02
+    totals = np.add.reduceat(weights, described.offsets[:-1], axis=1)
+    spread = np.repeat(totals, described.sizes, axis=1)
+    return LatentModel(schema=described, probabilities=(weights / spread).astype(np.float32))
+
+
+def drawn(copula: LatentModel | BinaryCopula, rows: int, seed: int = 1) -> NDArray[np.int32]:
+    return np.concatenate(list(sample_codes(copula, rows, seed)), axis=1)
+
+
+def joint(model: LatentModel) -> NDArray[np.float64]:
+    """Probabilities of all records, shape (2, 3, 2, 3), by adding up components."""
+    parts = [np.split(row.astype(np.float64), model.schema.offsets[1:-1]) for row in model.probabilities]
+    return np.asarray(np.mean([np.einsum("a,b,c,d->abcd", *part) for part in parts], axis=0))
+
+
+def test_records_are_the_model_given_the_others_and_the_rules() -> None:
+    model = random_model()
+    rows = 400_000
+    whole = joint(model)
+    free = np.array(
+        [not violating(np.array([r]).T, model.schema.allowed)[0] for r in product(*map(range, whole.shape))]
+    )
+    honored = whole * free.reshape(whole.shape)
+    # d stands outside the rules: its margin stays; the others are drawn given it and given that the rules hold.
+    expected = honored / honored.sum(axis=(0, 1, 2), keepdims=True) * whole.sum(axis=(0, 1, 2), keepdims=True)
+    found = np.zeros(whole.shape)
+    np.add.at(found, tuple(drawn(model, rows)), 1 / rows)
+    assert 0.1 < 1 - honored.sum() < 0.9
+    assert (found[expected == 0] == 0).all()
+    # Six binomial standard errors in each of 36 cells: a false failure in 1e7 runs; draws are fixed by the seed anyway.
+    assert (np.abs(found - expected) < 6 * np.sqrt(expected / rows) + 1e-9).all()
+    assert np.abs(expected - honored / honored.sum()).max() > 10 * np.sqrt(1 / rows)
+
+
+def test_only_records_that_break_a_rule_change_and_only_in_attributes_of_rules() -> None:
+    model = random_model()
+    before = np.concatenate(list(sample_latent(model, 50_000, 1)), axis=1)
+    after = drawn(model, 50_000)
+    broken = violating(before, model.schema.allowed)
+    assert broken.any()
+    assert (before[:, ~broken] == after[:, ~broken]).all()
+    assert (before[3] == after[3]).all()
+    assert not violating(after, model.schema.allowed).any()
+
+
+def test_without_rules_nothing_changes() -> None:
+    model = random_model(rules=[])
+    assert (drawn(model, 1000) == next(sample_latent(model, 1000, 1))).all()
+    assert settle(model) is model
+
+
+def test_a_block_depends_on_its_number_alone() -> None:
+    model = random_model()
+    short, long = (list(sample_codes(model, rows, 7)) for rows in (BLOCK_ROWS, 3 * BLOCK_ROWS))
+    assert (short[0] == long[0]).all()
+    assert (long[1] != long[2]).any()
+
+
+def test_records_are_found_by_search_where_the_model_would_never_draw_one() -> None:
+    described = schema()
+    certain = np.zeros((1, described.n_levels), dtype=np.float32)
+    certain[0, described.offsets[:-1] + np.array([0, 1, 1, 2])] = 1.0
+    model = LatentModel(schema=described, probabilities=certain)
+    codes = drawn(model, 500)
+    assert not violating(codes, described.allowed).any()
+    assert (codes[3] == 2).all()
+
+
+def test_an_exhausted_search_falls_back_on_the_plain_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sklar.draw.repair._EFFORT", 0)
+    monkeypatch.setattr("sklar.draw.repair.ROUNDS", 0)
+    model = random_model()
+    assert ROUNDS > 1
+    assert not violating(drawn(model, 2000), model.schema.allowed).any()
+
+
+def near_model() -> LatentModel:
+    """A model that all but honors its one rule, as a fit does."""
+    described = schema([{"forbid": {"a": "v0", "b": "v1"}}])
+    rows = [
+        [0.9, 0.1, 0.8, 0.1, 0.1, 0.3, 0.7, 0.2, 0.2, 0.6],
+        [0.2, 0.8, 0.1, 0.8, 0.1, 0.7, 0.3, 0.6, 0.2, 0.2],
+        [0.7, 0.3, 0.3, 0.1, 0.6, 0.5, 0.5, 0.1, 0.8, 0.1],
+    ]
+    return LatentModel(schema=described, probabilities=np.array(rows, dtype=np.float32))
+
+
+def test_settling_brings_back_the_margins_and_leaves_other_attributes_alone() -> None:
+    model = near_model()
+    wanted = model.probabilities.mean(axis=0)
+    settled = settle(model)
+    assert np.array_equal(settled.probabilities[:, 5:], model.probabilities[:, 5:])
+    errors = []
+    for each in (model, settled):
+        codes = drawn(each, 200_000, seed=3) + each.schema.offsets[:-1, None]
+        shares = np.bincount(codes.ravel(), minlength=each.schema.n_levels) / 200_000
+        errors.append(np.abs(shares - wanted).max())
+    assert errors[0] > 0.02
+    assert errors[1] < 0.4 * errors[0]
+
+
+def binary() -> BinaryCopula:
+    model = near_model()
+    described = model.schema
+    levels = model.probabilities.mean(axis=0, dtype=np.float64)
+    pairs = model.probabilities.T.astype(np.float64) @ model.probabilities / model.n_components
+    for first, last in zip(described.offsets, described.offsets[1:], strict=False):
+        pairs[first:last, first:last] = 0.0
+    given = Probabilities(schema=described, n_rows=10_000, levels=levels, pairs=pairs)
+    return fit_binary(given, dummies=False, weighted=True)
+
+
+def test_records_of_the_binary_copula_honor_the_rules_and_keep_their_margins() -> None:
+    copula = binary()
+    settled = settle(copula)
+    errors = []
+    for each in (copula, settled):
+        codes = drawn(each, 100_000)
+        assert not violating(codes, each.schema.allowed).any()
+        shares = np.bincount((codes + each.schema.offsets[:-1, None]).ravel(), minlength=10) / 100_000
+        errors.append(np.abs(shares - copula.levels).max())
+    assert errors[0] > 0.01
+    assert errors[1] < 0.4 * errors[0]

@@ -1,0 +1,127 @@
+"""Correlated normals in tiles, and who wins, against plain NumPy."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy.stats import norm
+
+from sklar.draw.normals import fill_normals
+from sklar.draw.winners import correlated, settle, settle_two
+
+
+def lower(n: int, seed: int = 0) -> NDArray[np.float32]:
+    return np.tril(np.random.default_rng(seed).standard_normal((n, n), dtype=np.float32))
+
+
+@pytest.mark.parametrize(("n", "rows"), [(1, 1), (2, 5), (7, 2048), (65, 2049), (130, 4100)])
+def test_tiles_hold_factor_times_normals(n: int, rows: int) -> None:
+    factor = lower(n)
+    drawn = correlated(np.asfortranarray(factor), rows, 3, 4)
+    tiles, _, columns = drawn.shape
+    assert (tiles - 1) * columns < rows <= tiles * columns
+    normals = np.empty((n, tiles * columns), dtype=np.float32)
+    fill_normals(normals, 0, 3, 4)
+    np.testing.assert_allclose(np.hstack(list(drawn)), factor @ normals, atol=1e-4)
+
+
+def test_no_differences_to_draw() -> None:
+    assert correlated(np.empty((0, 0), dtype=np.float32, order="F"), 10, 0, 0).size == 0
+
+
+# Few levels are counted by comparison, many by adding up.
+@pytest.mark.parametrize("levels", [2, 3, 8, 9, 30])
+@pytest.mark.parametrize("rows", [1, 2047, 3000])
+def test_the_largest_exceedance_wins(levels: int, rows: int) -> None:
+    drawn = correlated(np.asfortranarray(lower(levels + 3)), rows, 0, 1)
+    cuts = np.random.default_rng(2).standard_normal(levels)
+    own = np.hstack(list(drawn[:, 2 : 2 + levels - 1]))[:, :rows]
+    exceedance = np.vstack([own, np.zeros((1, rows), np.float32)]) - cuts.astype(np.float32)[:, None]
+    won, settled = np.empty(rows, dtype=np.uint16), np.empty(levels)
+    settle(drawn, 2, cuts, np.full(levels, rows / levels), np.ones(levels), 1, won, settled)
+    assert np.array_equal(won, exceedance.argmax(axis=0))
+    assert np.array_equal(settled, cuts)
+
+
+@pytest.mark.parametrize("levels", [2, 5, 12])
+def test_settling_brings_winners_to_what_is_wanted(levels: int) -> None:
+    rows = 16_384
+    drawn = correlated(np.eye(levels - 1, dtype=np.float32, order="F"), rows, 0, 1)
+    wanted = rows * np.arange(1.0, levels + 1) / np.arange(1, levels + 1).sum()
+    won, settled = np.empty(rows, dtype=np.uint16), np.empty(levels)
+
+    def error(rounds: int) -> float:
+        settle(drawn, 0, np.zeros(levels), wanted, np.ones(levels), rounds, won, settled)
+        return float(np.abs(np.bincount(won, minlength=levels) - wanted).max())
+
+    before = error(1)
+    assert before > 500
+    assert error(15) < before / 20
+    # The winners are those of the settled cut points.
+    again, kept = np.empty_like(won), np.empty(levels)
+    settle(drawn, 0, settled, wanted, np.ones(levels), 1, again, kept)
+    assert np.array_equal(again, won)
+
+
+def test_a_damaged_model_still_leaves_every_row_with_a_level() -> None:
+    drawn = correlated(np.eye(2, dtype=np.float32, order="F"), 100, 0, 1)
+    won, settled = np.full(100, 60_000, dtype=np.uint16), np.empty(3)
+    settle(drawn, 0, np.zeros(3), np.full(3, np.nan), np.ones(3), 5, won, settled)
+    assert (won < 3).all()
+
+
+@pytest.mark.parametrize("rows", [1, 2047, 2048, 16_384])
+def test_two_levels_are_settled_within_a_few_rows_of_what_is_wanted(rows: int) -> None:
+    factor = lower(40)
+    drawn = correlated(np.asfortranarray(factor), rows, 0, 1)
+    first = np.array([1, 7, 38])
+    sd = np.linalg.norm(factor[first], axis=1).astype(np.float64)
+    wanted = rows * np.array([0.5, 0.1, 0.97])
+    # Cut points that are off by a tenth of a standard deviation, and densities by a third.
+    cuts = sd * (norm.isf(wanted / rows) + 0.1)
+    densities = 0.7 * norm.pdf(cuts / sd) / sd
+    won = np.full((3, rows), 9, dtype=np.uint8)
+    settle_two(drawn, first, cuts, densities, wanted, np.zeros(3, dtype=np.uint32), 6, won)
+    own = np.hstack(list(drawn[:, first]))[:, :rows]
+    for values, winners, each in zip(own, won, wanted, strict=True):
+        assert set(winners.tolist()) <= {0, 1}
+        # The first level has the largest differences.
+        assert min(values[winners == 0], default=np.inf) > max(values[winners == 1], default=-np.inf)
+        if rows > 2_000:
+            assert abs((winners == 0).sum() - each) < 4 + 0.02 * rows * 10 / min(each, rows - each)
+
+
+def test_a_rare_level_of_two_is_as_frequent_as_wanted_on_average() -> None:
+    rows, blocks, wanted = 4_096, 400, 0.7
+    cut = np.array([norm.isf(wanted / rows)])
+    won, found = np.empty((1, rows), dtype=np.uint8), 0
+    for block in range(blocks):
+        drawn = correlated(np.ones((1, 1), dtype=np.float32, order="F"), rows, block, 1)
+        chance = np.array([block * 2**32 // blocks], dtype=np.uint32)
+        settle_two(drawn, np.zeros(1, dtype=np.int64), cut, norm.pdf(cut), np.array([wanted]), chance, 5, won)
+        found += int((won == 0).sum())
+    assert abs(found - blocks * wanted) < 4 * np.sqrt(blocks * wanted)
+
+
+def test_counts_of_two_levels_are_rounded_without_bias() -> None:
+    rows, wanted = 2_048, np.array([1_000.25])
+    drawn = correlated(np.ones((1, 1), dtype=np.float32, order="F"), rows, 0, 1)
+    won, found = np.empty((1, rows), dtype=np.uint8), []
+    for word in range(0, 2**32, 2**28):
+        arguments = (np.zeros(1, dtype=np.int64), np.zeros(1), np.full(1, norm.pdf(0.0)), wanted)
+        settle_two(drawn, *arguments, np.array([word], dtype=np.uint32), 12, won)
+        found.append(int((won == 0).sum()))
+    assert len(set(found)) == 2
+    natural = int((drawn > 0).sum())
+    aimed = natural + 1_000.25 / 1_010.25 * (1_000.25 - natural)
+    assert abs(np.mean(found) - aimed) <= 1 / 16
+
+
+def test_a_damaged_model_of_two_levels_still_leaves_every_row_with_a_level() -> None:
+    drawn = correlated(np.eye(1, dtype=np.float32, order="F"), 100, 0, 1)
+    won = np.full((1, 100), 9, dtype=np.uint8)
+    for bad in (np.nan, np.inf, -np.inf):
+        some = np.full(1, bad)
+        settle_two(drawn, np.zeros(1, dtype=np.int64), some, some, some, np.zeros(1, dtype=np.uint32), 5, won)
+        assert (won < 2).all()

@@ -1,0 +1,370 @@
+"""Noisy tables as Parquet: the same tables come back, others' are marked as claimed, odd files are refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+
+import sklar
+from sklar.answer.report import publishable
+from sklar.cli import cli
+from sklar.errors import ModelError, SchemaError
+from sklar.files.model import Model, load
+from sklar.files.tables import KEY, read_tables, write_tables
+from sklar.public.schema import Schema
+from sklar.release import fit_tables
+from sklar.trust.verify import verify_model
+
+SCHEMA = Schema.from_toml("""
+[attributes.smoker]
+type = "boolean"
+[attributes."age group"]
+type = "integer"
+edges = [0, 18, 65, 66]
+missing = ""
+[attributes.city]
+type = "categorical"
+values = ["Bern", "Basel"]
+other = true
+""")
+
+
+def rows_of(n: int = 2000) -> pa.Table:
+    generator = np.random.default_rng(2)
+    return pa.table(
+        {
+            "smoker": generator.random(n) < 0.3,
+            "age group": generator.integers(0, 66, n),
+            "city": generator.choice(["Bern", "Basel", "Chur"], n),
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def model() -> Model:
+    return sklar.fit(rows_of(), SCHEMA, epsilon=2.0, method="mixture")
+
+
+@pytest.fixture
+def exported(model: Model, tmp_path: Path) -> Path:
+    write_tables(model.measured, tmp_path / "t.parquet")
+    return tmp_path / "t.parquet"
+
+
+def edited(path: Path, change: Any = None, metadata: Any = None) -> Path:
+    """The same file with its rows, as a list of dictionaries, or its JSON changed."""
+    table = pq.read_table(path)
+    document = json.loads(table.schema.metadata[KEY])
+    if metadata is not None:
+        metadata(document)
+    rows = table.to_pylist()
+    if change is not None:
+        changed = change(rows)
+        rows = rows if changed is None else changed
+    schema = pa.schema(
+        [pa.field(f.name, pa.float64() if f.name == "value" else f.type) for f in table.schema],
+        metadata={KEY: json.dumps(document).encode()},
+    )
+    pq.write_table(pa.Table.from_pylist(rows, schema=schema), path)
+    return path
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"method": "mixture"},
+        {"method": "binary"},
+        {"method": "mixture", "mechanism": "laplace"},
+        {"method": "mixture", "neighbors": "add-remove"},
+    ],
+)
+def test_tables_come_back_as_they_were_and_give_the_same_model(settings: Any, tmp_path: Path) -> None:
+    original = sklar.fit(rows_of(), SCHEMA, epsilon=2.0, **settings)
+    write_tables(original.measured, tmp_path / "t.parquet")
+    measured = read_tables(tmp_path / "t.parquet", SCHEMA)
+    for ours, read in zip(original.measured, measured, strict=True):
+        assert (ours.n_rows, ours.total, ours.plan.total) == (read.n_rows, read.total, read.plan.total)
+        for name in ("one_way", "pairs"):
+            assert np.array_equal(getattr(ours, name), getattr(read, name))
+            assert np.array_equal(getattr(ours.plan, name), getattr(read.plan, name))
+    again = fit_tables(measured, method=settings["method"])
+    assert again.sample(500, seed=1) == fit_tables(original.measured, method=settings["method"]).sample(500, seed=1)
+    assert again.certificate.measurements == original.certificate.measurements
+    assert original.certificate.claimed_by is None
+    assert again.certificate.claimed_by == f"sklar {sklar.__version__}"
+
+
+def test_a_single_attribute_has_no_pairs(tmp_path: Path) -> None:
+    schema = Schema.from_toml('[attributes.smoker]\ntype = "boolean"')
+    write_tables(sklar.fit(rows_of(), schema, epsilon=1.0).measured, tmp_path / "t.parquet")
+    assert read_tables(tmp_path / "t.parquet", schema)[0].pairs.size == 0
+
+
+def test_what_is_read_is_marked_as_claimed_everywhere(exported: Path, tmp_path: Path) -> None:
+    model = fit_tables(read_tables(exported, SCHEMA), method="binary")
+    model.save(tmp_path / "m.sklar")
+    model = load(tmp_path / "m.sklar")
+    assert model.summary()[1].startswith("Privacy claimed by the caller, not checked (measured by 'sklar ")
+    found = verify_model(model)
+    assert found.passed
+    assert found.independent_epsilon is None
+    assert next(check.detail for check in found.checks if check.name == "privacy").startswith(
+        "claimed by the caller, not checked: epsilon "
+    )
+    assert found.lines()[-1].startswith("is claimed by the caller ('sklar ")
+    assert "learns little" not in "\n".join(found.lines())
+    page = publishable(model)
+    assert "Claimed by the caller, not checked." in page
+    assert "Privacy claimed, ε" in page
+
+
+def test_our_own_models_are_not(model: Model) -> None:
+    assert model.summary()[1].startswith("Privacy spent: epsilon = ")
+    assert "laimed" not in publishable(model)
+
+
+def test_another_systems_tables_in_plain_texts_and_real_values(tmp_path: Path) -> None:
+    """Written as a stranger would: no dictionaries, any order, either attribute first, floats, pure epsilon."""
+    rows: list[tuple[Any, ...]] = []
+    generator = np.random.default_rng(3)
+    names = ["city", "smoker", "age group"]
+    levels = {name: SCHEMA.attribute(name).levels for name in names}
+    for i, one in enumerate(names):
+        rows += [(1, one, a, None, None, 500.25 + generator.normal(), 3.0) for a in levels[one]]
+        for two in names[i + 1 :]:
+            rows += [(1, one, a, two, b, 100.5 + generator.normal(), 7.0) for a in levels[one] for b in levels[two]]
+    rows = [rows[place] for place in generator.permutation(len(rows))]
+    columns = ["stage", "attribute", "level", "attribute_2", "level_2", "value", "scale"]
+    document = {
+        "format": "sklar-tables",
+        "version": 1,
+        "rows": 1500,
+        "certificate": {
+            "by": "Another <System> 3.1",
+            "epsilon": 1,
+            "delta": 0,
+            "neighbors": "replace-one",
+            "mechanism": "laplace",
+        },
+    }
+    table = pa.table(dict(zip(columns, map(list, zip(*rows, strict=True)), strict=True)))
+    pq.write_table(table.replace_schema_metadata({KEY: json.dumps(document)}), tmp_path / "t.parquet")
+    model = fit_tables(read_tables(tmp_path / "t.parquet", SCHEMA), method="mixture")
+    assert model.sample(seed=1).num_rows == 1500
+    assert model.certificate.rounded
+    assert "values rounded to whole counts" in model.summary()[1]
+    assert model.estimate("smoker").counts.shape == (2,)
+    page = publishable(model)
+    assert "Another &lt;System&gt; 3.1" in page
+    assert "rounded to whole counts" in page
+
+
+def without(**wanted: Any) -> Any:
+    def change(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        return [row for row in rows if any(row[key] != value for key, value in wanted.items())]
+
+    return change
+
+
+def every(**changed: Any) -> Any:
+    def change(rows: list[dict[str, Any]]) -> None:
+        for row in rows:
+            row.update(changed)
+
+    return change
+
+
+def first(**changed: Any) -> Any:
+    def change(rows: list[dict[str, Any]]) -> None:
+        rows[0].update(changed)
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            without(attribute="city", attribute_2=None),
+            "stage 1: the table of 'city' is missing. A stage must hold all one",
+        ),
+        (
+            without(attribute="smoker", attribute_2="city", stage=1),
+            "stage 1: the table of 'smoker' and 'city' is missing. A stage must hold all two-way tables",
+        ),
+        (
+            without(attribute="smoker", attribute_2="city", level="true", stage=2),
+            "stage 2: the table of 'smoker' and 'city' lacks",
+        ),
+        (lambda rows: [r for r in rows if r["attribute_2"] is None and r["stage"] == 1], "it holds no two-way tables."),
+        (lambda rows: [r for r in rows if r["attribute_2"] is not None], "it holds no one-way tables."),
+        (lambda rows: rows + rows[:1], "stage 1 holds a cell twice."),
+        (lambda rows: rows * 2, "stage 1 has"),
+        (lambda rows: [], "its stages must be numbered 1, 2, ..., got []"),
+        (every(stage=3), "its stages must be numbered 1, 2, ..., got [3]"),
+        (first(stage=None), "a row has no stage."),
+        (first(scale=0.0), "scales must be positive numbers."),
+        (first(scale=None), "scales must be positive numbers."),
+        (first(scale=float("inf")), "scales must be positive numbers."),
+        (first(scale=1.0), "stage 1: all cells of the table of 'smoker' must have one scale."),
+        (first(value=None), "a cell has no value."),
+        (first(value=float("nan")), "values must be finite"),
+        (first(value=1e300), "values must be finite"),
+        (first(attribute="smokr"), "the schema has no attribute 'smokr'. It has: smoker, age group, city"),
+        (first(level="maybe"), "attribute 'smoker' has no level 'maybe'."),
+        (first(level=None), "'attribute' and 'level' must be given together"),
+        (first(attribute_2="smoker", level_2="true"), "a two-way table must be about two different attributes."),
+        (
+            first(attribute=None, level=None),
+            "it holds a noisy number of rows, which is measured under add-remove only.",
+        ),
+        (first(attribute=None, level=None, attribute_2="city", level_2="Bern"), "a second attribute and no first"),
+    ],
+)
+def test_incomplete_and_forged_cells_are_refused(exported: Path, change: Any, message: str) -> None:
+    with pytest.raises(ModelError) as caught:
+        read_tables(edited(exported, change), SCHEMA)
+    assert message in str(caught.value)
+    assert str(caught.value).startswith(f"'{exported}' is not a usable file of noisy tables: ")
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"format": "other"}, "its format must be 'sklar-tables', version 1, got 'other'."),
+        ({"version": 2}, "its format must be 'sklar-tables', version 1"),
+        ({"rows": None}, "under replace-one its number of rows must be stated and at least 1, got None."),
+        ({"rows": 1.5}, "under replace-one its number of rows must be stated"),
+        ({"schema_sha256": "0"}, "it was written for another schema."),
+        ({"certificate": None}, "its certificate is not readable (TypeError"),
+        ({"certificate": {"by": "x"}}, "its certificate is not readable (KeyError: 'epsilon')."),
+    ],
+)
+def test_forged_descriptions_are_refused(exported: Path, changed: Any, message: str) -> None:
+    with pytest.raises(ModelError) as caught:
+        read_tables(edited(exported, metadata=lambda document: document.update(changed)), SCHEMA)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"epsilon": -1}, "its certificate must state epsilon > 0 and 0 <= delta < 1, got -1"),
+        ({"epsilon": True}, "its certificate must state epsilon > 0"),
+        ({"delta": 1}, "its certificate must state epsilon > 0 and 0 <= delta < 1"),
+        ({"neighbors": "all"}, "its neighbors must be one of replace-one, add-remove, got 'all'."),
+        ({"mechanism": ["gaussian"]}, "its mechanism must be one of gaussian, laplace"),
+        ({"by": ""}, "its certificate's 'by' must be a text of 1 to 200 characters."),
+        ({"by": "x" * 201}, "its certificate's 'by' must be a text"),
+        ({"neighbors": "add-remove"}, "under add-remove the number of rows is not public."),
+    ],
+)
+def test_forged_certificates_are_refused(exported: Path, changed: Any, message: str) -> None:
+    with pytest.raises(ModelError) as caught:
+        read_tables(edited(exported, metadata=lambda document: document["certificate"].update(changed)), SCHEMA)
+    assert message in str(caught.value)
+
+
+def test_other_files_are_refused(exported: Path, tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=r"tables file '.*none.parquet' does not exist"):
+        read_tables(tmp_path / "none.parquet", SCHEMA)
+    (tmp_path / "text.parquet").write_text("not Parquet")
+    with pytest.raises(ModelError, match=r"is not a Parquet file, or it is damaged \(ArrowInvalid\)"):
+        read_tables(tmp_path / "text.parquet", SCHEMA)
+    whole = exported.read_bytes()
+    (tmp_path / "cut.parquet").write_bytes(whole[: len(whole) // 2] + whole[-2000:])
+    with pytest.raises(ModelError):
+        read_tables(tmp_path / "cut.parquet", SCHEMA)
+    pq.write_table(rows_of(), tmp_path / "rows.parquet")
+    with pytest.raises(ModelError, match=r"its metadata has no key 'sklar.tables'"):
+        read_tables(tmp_path / "rows.parquet", SCHEMA)
+    metadata = pq.read_schema(exported).metadata
+    pq.write_table(rows_of().replace_schema_metadata(metadata), tmp_path / "rows.parquet")
+    with pytest.raises(ModelError, match="its columns must be stage, attribute"):
+        read_tables(tmp_path / "rows.parquet", SCHEMA)
+
+
+def test_a_column_of_another_type_is_refused(exported: Path) -> None:
+    table = pq.read_table(exported)
+    for name, column, message in (
+        ("value", pa.array(["1"] * table.num_rows), "its column 'value' must hold numbers, got"),
+        ("level", pa.array([1] * table.num_rows), "its column 'level' must hold texts, got"),
+    ):
+        changed = table.set_column(table.column_names.index(name), name, column)
+        pq.write_table(changed, exported)
+        with pytest.raises(ModelError, match=message):
+            read_tables(exported, SCHEMA)
+
+
+def test_files_larger_than_the_schema_implies_are_refused_before_they_are_read(exported: Path) -> None:
+    table = pq.read_table(exported)
+    long = table.set_column(2, "level", pa.array(["x" * 100_000 + str(i) for i in range(table.num_rows)]))
+    pq.write_table(long, exported)
+    with pytest.raises(ModelError, match="its columns are larger than its schema implies"):
+        read_tables(exported, SCHEMA)
+    pq.write_table(pa.concat_tables([table] * 300), exported)
+    with pytest.raises(ModelError, match="more than 100 stages of this schema's tables"):
+        read_tables(exported, SCHEMA)
+
+
+def test_the_schema_must_be_reviewed_and_determined_attributes_have_no_table(exported: Path) -> None:
+    drafted = Schema.from_toml(SCHEMA.to_toml().replace('type = "boolean"', 'type = "boolean"\nreviewed = false'))
+    with pytest.raises(SchemaError, match="not reviewed: smoker"):
+        read_tables(exported, drafted)
+    rule = {"attribute": "smoker", "determined_by": "city", "map": {"Bern": True, "Basel": False, "other": False}}
+    ruled = Schema.from_dict(SCHEMA.to_dict() | {"rules": [rule]})
+    edited(exported, metadata=lambda document: document.pop("schema_sha256"))
+    with pytest.raises(ModelError, match="Leave out 'smoker', which a rule determines"):
+        read_tables(exported, ruled)
+    edited(exported, lambda rows: [row for row in rows if row["attribute_2"] is None])
+    with pytest.raises(ModelError, match=r"'smoker' is determined by 'city' and has no table\. Leave its tables out"):
+        read_tables(exported, ruled)
+
+
+def test_the_command_line_exports_and_fits(model: Model, tmp_path: Path) -> None:
+    model.save(tmp_path / "m.sklar")
+    (tmp_path / "s.toml").write_text(SCHEMA.to_toml())
+    run = CliRunner().invoke
+    out = run(cli, ["tables", str(tmp_path / "m.sklar"), "--out", str(tmp_path / "t.parquet")])
+    assert out.exit_code == 0, out.output
+    assert "No privacy was spent." in out.output
+    given = ["fit", "--tables", str(tmp_path / "t.parquet"), "--schema", str(tmp_path / "s.toml")]
+    given += ["--model", str(tmp_path / "again.sklar"), "--method", "mixture"]
+    out = run(cli, given)
+    assert out.exit_code == 0, out.output
+    assert "Privacy claimed by the caller, not checked" in out.output
+    assert load(tmp_path / "again.sklar").sample(200, seed=1) == model.sample(200, seed=1)
+    out = run(cli, ["verify", str(tmp_path / "again.sklar")])
+    assert out.exit_code == 0
+    assert "claimed by the caller, not checked" in out.output
+
+
+@pytest.mark.parametrize(
+    ("extra", "message"),
+    [
+        (["--epsilon", "1"], "--epsilon is about measuring, which --tables replaces."),
+        (["rows.csv"], "data is about measuring"),
+        (["--neighbors", "add-remove"], "--neighbors is about measuring"),
+        (["--ledger", "l.db"], "--ledger is about measuring"),
+    ],
+)
+def test_tables_go_with_nothing_that_measures(extra: list[str], message: str) -> None:
+    out = CliRunner().invoke(cli, ["fit", "--tables", "t.parquet", "--schema", "s", "--model", "m.sklar", *extra])
+    assert out.exit_code == 2
+    assert message in out.output
+
+
+@pytest.mark.parametrize(
+    ("given", "missing"), [([], "Missing argument '[DATA]'"), (["rows.csv"], "Missing option '--epsilon'")]
+)
+def test_without_tables_data_and_epsilon_are_needed(given: list[str], missing: str) -> None:
+    out = CliRunner().invoke(cli, ["fit", *given, "--schema", "s.toml", "--model", "m.sklar"])
+    assert out.exit_code == 2
+    assert missing in out.output

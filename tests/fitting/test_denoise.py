@@ -1,0 +1,207 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from sklar.budget.certificate import above_diagonal, block_of_level
+from sklar.fitting.denoise import denoise_margins, denoise_tables, fit_margins, interactions, posterior_means
+from sklar.fitting.margins import Estimates, average_margins, margins, project
+from sklar.public.schema import Attribute, Schema
+
+
+def schema_of(*sizes: int) -> Schema:
+    return Schema(
+        name="t",
+        attributes=tuple(
+            Attribute(name=f"a{i}", kind="categorical", values=tuple(f"v{k}" for k in range(size)))
+            for i, size in enumerate(sizes)
+        ),
+    )
+
+
+def noisy_estimates(
+    schema: Schema, joint: np.ndarray, n: int, sd: float, seed: int = 0, one_way_sd: float | None = None
+) -> Estimates:
+    """Estimates from pair probabilities (d, d), filled above the diagonal, with noise; margins from the diagonal."""
+    generator = np.random.default_rng(seed)
+    m, d = schema.n_attributes, schema.n_levels
+    up = above_diagonal(schema)
+    return Estimates(
+        schema=schema,
+        n_rows=n,
+        one_way=n * np.diag(joint) + (one_way_sd or sd) * generator.standard_normal(d),
+        one_way_sd=np.full(m, one_way_sd or sd),
+        pairs=np.where(up, n * joint + sd * generator.standard_normal((d, d)), 0.0),
+        pair_sd=sd * (1 - np.eye(m)),
+    )
+
+
+def mixture_joint(schema: Schema, components: int, seed: int, spread: float = 2.0) -> np.ndarray:
+    """Pair probabilities of a random mixture, (d, d), with the margins on the diagonal."""
+    generator = np.random.default_rng(seed)
+    block = block_of_level(schema)
+    weights = np.exp(spread * generator.standard_normal((components, schema.n_levels)))
+    weights /= np.add.reduceat(weights, schema.offsets[:-1], axis=1)[:, block]
+    joint = weights.T @ weights / components
+    np.fill_diagonal(joint, weights.mean(axis=0))
+    return joint
+
+
+def test_average_margins_project_to_margins() -> None:
+    schema = schema_of(3, 4, 2, 5)
+    estimates = noisy_estimates(schema, mixture_joint(schema, 3, 1), 5_000, 30.0)
+    average, sd = average_margins(estimates)
+    assert np.allclose(project(average / 5_000, schema), margins(estimates))
+    # The average is never worse than the direct table.
+    assert (sd < 30.0).all()
+
+
+def test_targets_have_the_margins() -> None:
+    schema = schema_of(3, 4, 2, 5, 2, 1)
+    estimates = noisy_estimates(schema, mixture_joint(schema, 3, 1), 5_000, 60.0)
+    levels = denoise_margins(estimates).levels
+    targets = denoise_tables(estimates, levels)
+    block = block_of_level(schema)
+    for tables in (targets.noisy, targets.shrunk):
+        assert np.array_equal(tables, tables.T)
+        assert not tables[block[:, None] == block[None, :]].any()
+        sums = np.add.reduceat(tables, schema.offsets[:-1], axis=1)
+        sums[np.arange(block.size), block] = levels
+        assert np.abs(sums - levels[:, None]).max() < 2e-4
+    assert targets.shrunk.min() >= 0
+    assert targets.noisy.min() < 0
+    assert np.allclose(targets.mixed(0.25), 0.75 * targets.noisy + 0.25 * targets.shrunk, atol=1e-7)
+    assert targets.mixed(0.0) is targets.noisy
+
+
+def test_shrunk_tables_are_nearer_the_truth() -> None:
+    schema = schema_of(8, 9, 10, 7)
+    joint = mixture_joint(schema, 2, 3)
+    estimates = noisy_estimates(schema, joint, 10_000, 40.0)
+    targets = denoise_tables(estimates, denoise_margins(estimates).levels)
+    up = above_diagonal(schema)
+    assert np.abs(targets.shrunk - joint)[up].sum() < 0.7 * np.abs(targets.noisy - joint)[up].sum()
+
+
+def test_precision_is_relative_and_zero_on_the_diagonal() -> None:
+    schema = schema_of(2, 2, 2)
+    estimates = noisy_estimates(schema, mixture_joint(schema, 2, 0), 1_000, 10.0)
+    sd = np.array([[0.0, 1.0, 2.0], [1.0, 0.0, 4.0], [2.0, 4.0, 0.0]])
+    precision = denoise_tables(replace(estimates, pair_sd=sd), margins(estimates)).precision
+    assert not np.diag(precision).any()
+    assert np.isclose(precision[0, 1] / precision[0, 2], 4.0)
+    assert np.isclose(precision[~np.eye(3, dtype=bool)].mean(), 1.0)
+
+
+def test_interactions_find_the_dependent_pair() -> None:
+    schema = schema_of(4, 4, 4)
+    levels = np.full(12, 0.25)
+    joint = np.outer(levels, levels)
+    joint[:4, 4:8] = np.eye(4) / 4
+    np.fill_diagonal(joint, levels)
+    distances = interactions(noisy_estimates(schema, joint, 10_000, 10.0), levels)
+    assert distances[0] > 10_000
+    assert distances[1:].max() < 1_000
+
+
+def test_independent_tables_shrink_to_independence() -> None:
+    schema = schema_of(5, 6)
+    levels = np.concatenate([np.full(5, 0.2), np.full(6, 1 / 6)])
+    joint = np.outer(levels, levels)
+    np.fill_diagonal(joint, levels)
+    targets = denoise_tables(noisy_estimates(schema, joint, 100_000, 5.0), levels)
+    assert np.abs(targets.shrunk - joint)[:5, 5:].max() < 1e-3
+
+
+def test_posterior_means_beat_raw_and_clipped_on_a_sparse_domain() -> None:
+    generator = np.random.default_rng(5)
+    truth = np.where(generator.random(500) < 0.1, 60.0, 0.0)
+    sd = np.full(500, 20.0)
+    seen = truth + sd * generator.standard_normal(500)
+    error = np.abs(posterior_means(seen, sd, np.zeros(1, dtype=np.int64)) - truth).mean()
+    assert error < 0.5 * np.abs(np.maximum(seen, 0) - truth).mean()
+
+
+def test_every_group_has_its_own_prior() -> None:
+    generator = np.random.default_rng(6)
+    seen, sd = generator.normal(30, 30, 57), generator.uniform(5, 20, 57)
+    starts = np.array([0, 40, 42])
+    together = posterior_means(seen, sd, starts)
+    for first, last in ((0, 40), (40, 42), (42, 57)):
+        alone = posterior_means(seen[first:last], sd[first:last], np.zeros(1, dtype=np.int64))
+        assert np.allclose(together[first:last], alone, rtol=1e-12)
+
+
+def plain_fit(table: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+    """Dykstra's projections and proportional fitting as they are written in books."""
+    point, correction = table, np.zeros_like(table)
+    for _ in range(30):
+        down = point + (rows - point.sum(axis=1))[:, None] / table.shape[1]
+        point = down + (columns - down.sum(axis=0)) / table.shape[0]
+        shifted = point + correction
+        point = np.maximum(shifted, 0.0)
+        correction = shifted - point
+    point = point + 1e-9 * np.outer(rows, columns)
+    for _ in range(5):
+        point = point * (rows / point.sum(axis=1))[:, None]
+        point = point * (columns / point.sum(axis=0))
+    return point
+
+
+@pytest.mark.parametrize("shape", [(2, 2), (2, 5), (7, 3)])
+def test_tables_are_fitted_to_margins_as_by_the_plain_algorithm(shape: tuple[int, int]) -> None:
+    generator = np.random.default_rng(3)
+    tables = generator.normal(0.1, 0.2, (40, *shape))
+    rows = generator.dirichlet(np.ones(shape[0]), 40)
+    columns = generator.dirichlet(np.ones(shape[1]), 40)
+    wanted = [plain_fit(*each) for each in zip(tables, rows, columns, strict=True)]
+    assert (tables < 0).any(axis=(1, 2)).any()
+    fit_margins(tables, rows, columns)
+    assert np.allclose(tables, wanted, atol=1e-12)
+    assert np.allclose(tables.sum(axis=1), columns)
+
+
+def test_bayes_margins_are_chosen_for_a_large_sparse_domain() -> None:
+    schema = schema_of(300, 2)
+    generator = np.random.default_rng(7)
+    probabilities = np.where(generator.random(300) < 0.1, 1.0, 1e-9)
+    probabilities /= probabilities.sum()
+    levels = np.concatenate([probabilities, [0.3, 0.7]])
+    joint = np.outer(levels, levels)
+    np.fill_diagonal(joint, levels)
+    estimates = noisy_estimates(schema, joint, 2_000, 20.0, seed=8)
+    found = denoise_margins(estimates)
+    assert found.priors[0] != "none"
+    assert found.priors[1] == "none"
+    assert np.isclose(found.levels[:300].sum(), 1.0)
+    raw = margins(estimates)
+    assert np.abs(found.levels - levels)[:300].sum() < 0.8 * np.abs(raw - levels)[:300].sum()
+
+
+def test_margins_of_small_domains_are_projected_only() -> None:
+    schema = schema_of(3, 4)
+    estimates = noisy_estimates(schema, mixture_joint(schema, 2, 0), 10_000, 5.0)
+    found = denoise_margins(estimates)
+    assert found.priors == ("none", "none")
+    assert np.allclose(found.levels, margins(estimates))
+
+
+def test_one_attribute() -> None:
+    schema = schema_of(4)
+    estimates = noisy_estimates(schema, np.eye(4) / 4, 1_000, 10.0)
+    targets = denoise_tables(estimates, denoise_margins(estimates).levels)
+    assert targets.noisy.shape == (4, 4)
+    assert not targets.noisy.any()
+
+
+def test_a_level_that_nobody_has() -> None:
+    schema = schema_of(3, 3)
+    levels = np.array([0.5, 0.5, 0.0, 0.2, 0.8, 0.0])
+    joint = np.outer(levels, levels)
+    np.fill_diagonal(joint, levels)
+    targets = denoise_tables(noisy_estimates(schema, joint, 1_000, 20.0), levels)
+    assert not targets.shrunk[2].any()
+    assert not targets.shrunk[:, 5].any()
+    assert np.isfinite(targets.shrunk).all()

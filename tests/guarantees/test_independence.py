@@ -1,0 +1,263 @@
+"""Nothing but the noise depends on the rows: same schema, very different tables, and all that can be seen is the same.
+
+Compared for every way to release: the files, the members of the model, their types and shapes, the keys of its
+description, what is printed, the calls for noise and the random words that they use, and the errors.
+
+Legitimate differences are functions of noisy tables, that is post-processing: every number in the noisy arrays and what
+was fitted to them, the second stage's scales, how many components and steps were chosen and whether a fit follows the
+choice, repairs, the synthetic values, and the sizes of compressed bytes. Under add-remove the number of rows is such a
+number too. How long a stage took is printed and is not hidden (docs/privacy.md, known limits).
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+
+import sklar
+from sklar.budget.ledger import Ledger
+from sklar.cli import cli
+from sklar.kernel import noise
+from sklar.public.schema import Schema
+
+TOML = """[table]
+name = "people"
+[attributes.age]
+type = "integer"
+edges = [0, 20, 40, 60, 120]
+[attributes.city]
+type = "categorical"
+values = ["Bern", "Rome"]
+missing = "?"
+[attributes.ok]
+type = "boolean"
+"""
+SCHEMA = Schema.from_toml(TOML)
+N = 60
+
+
+def parquet(**columns: Any) -> bytes:
+    buffer = io.BytesIO()
+    pq.write_table(pa.table(columns), buffer, row_group_size=7)
+    return buffer.getvalue()
+
+
+# Name of the file, and its bytes; all have N rows.
+TABLES: dict[str, tuple[str, bytes]] = {
+    name: ("t.csv", b"age,city,ok\n" + rows)
+    for name, rows in {
+        "ordinary": b"".join(b"%d,%b,%d\n" % (20 + i % 50, (b"Bern", b"Rome")[i % 2], i % 2) for i in range(N)),
+        "all equal": b"30,Bern,true\n" * N,
+        "all outside": b"nonsense,Atlantis,perhaps\n" * N,
+        "huge cells": b"%b,%b,%b\n" % (b"9" * 20_000, b"x" * 300_000, b"y" * 10_000) * N,
+        "all nulls": b",,\n" * N,
+        "ragged": b"1\n" * (N // 2) + b"1,2,3,4\n" * (N // 2),
+        "not text": b"\xff\xfe,\x00\x00,\xc3\n" * N,
+    }.items()
+} | {
+    "parquet nulls": ("t.parquet", parquet(age=pa.nulls(N), city=pa.nulls(N), ok=pa.nulls(N))),
+    "parquet lists": ("t.parquet", parquet(age=[[1]] * N, city=[{"x": 1}] * N, ok=[b"\xff"] * N)),
+    "parquet numbers": ("t.parquet", parquet(age=[1e300] * N, city=list(range(N)), ok=[True] * N)),
+}
+WAYS: dict[str, list[str]] = {
+    "auto": [],
+    "binary": ["--method", "binary"],
+    "paper": ["--preset", "paper", "--dummies"],
+    "laplace": ["--mechanism", "laplace", "--method", "mixture"],
+}
+
+
+def keys(node: Any, path: str = "") -> set[str]:
+    """Where values stand in a document: names, with lists taken as one."""
+    if isinstance(node, dict):
+        return {f"{path}/{key}" for key in node} | {each for key in node for each in keys(node[key], f"{path}/{key}")}
+    if isinstance(node, list):
+        return {each for item in node for each in keys(item, f"{path}[]")}
+    return set()
+
+
+def arrays(path: Path) -> dict[str, Any]:
+    """Type and shape of every array; of the fitted components the number is a choice made on noisy tables."""
+    found: dict[str, Any] = {}
+    with zipfile.ZipFile(path) as archive:
+        for name in archive.namelist():
+            if name.endswith(".npy"):
+                array = np.load(io.BytesIO(archive.read(name)))
+                found[name] = (array.dtype, array.ndim if name == "probabilities.npy" else array.shape)
+    return found
+
+
+def document(path: Path) -> dict[str, Any]:
+    with zipfile.ZipFile(path) as archive:
+        loaded: dict[str, Any] = json.loads(archive.read("model.json"))
+    return loaded
+
+
+def public(text: str, *, rows: bool) -> list[str]:
+    """Printed lines without times, without what follows from noisy tables, and `rows` or not without the row count."""
+    lines = []
+    for line in text.splitlines():
+        line = re.sub(r"\(\d+\.\d s\)", "(time)", line)
+        if line.startswith(("choose:", "fit:", "Model:", "  Chosen on", "  Margins shrunk", "  1 attributes")):
+            continue
+        if "stage 2:" in line:
+            line = re.sub(r"noise of scale .* a count", "noise", line)
+        if not rows:
+            line = re.sub(r"(about |^sample: |^)[\d,]+ (synthetic )?rows", r"\1N \2rows", line)
+        lines.append(line)
+    return lines
+
+
+class Entropy:
+    """The same random words for every run, counted."""
+
+    def __init__(self) -> None:
+        self.words: list[int] = []
+
+    def stream(self) -> Any:
+        generator = np.random.Generator(np.random.PCG64(len(self.words)))
+        self.words.append(0)
+        at = len(self.words) - 1
+
+        def source(count: int) -> Any:
+            self.words[at] += count
+            return generator.integers(0, 256, count, dtype=np.uint8)
+
+        return source
+
+
+def seen(folder: Path, table: str, arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """All that can be seen of one release, less what may differ."""
+    folder.mkdir()
+    (folder / "s.toml").write_text(TOML)
+    name, data = TABLES[table]
+    (folder / name).write_bytes(data)
+    entropy = Entropy()
+    calls: list[Any] = []
+    real = noise._draw
+
+    def draw(kind: int, scales: Any, sizes: Any, source: Any) -> Any:
+        # The second stage's scales are chosen on the first's noisy tables.
+        calls.append((kind, np.asarray(sizes).tolist(), None if calls else np.asarray(scales).tolist()))
+        # A small buffer, so that the words used show.
+        return real(kind, scales, sizes, source, 256)
+
+    rows = "add-remove" not in arguments
+    with monkeypatch.context() as patched:
+        patched.chdir(folder)
+        patched.setattr(noise, "_draw", draw)
+        patched.setattr(noise, "_keystream", entropy.stream)
+        run = ["release", name, "--schema", "s.toml", "--seed", "1", "--out", "o.csv", *arguments]
+        done = CliRunner().invoke(cli, run)
+    assert done.exit_code == 0, done.output
+    stated = document(folder / "o.sklar")
+    out = pa_csv.read_csv(folder / "o.csv")
+    return {
+        "files": sorted(path.name for path in folder.iterdir() if path.name != name),
+        "arrays": arrays(folder / "o.sklar"),
+        "keys": {key for key in keys(stated) if not key.startswith("/settings/")},
+        "settings": {key: stated["settings"][key] for key in ("method", "preset")},
+        "first stage": [entry for entry in stated["certificate"]["measurements"] if entry["stage"] == 1],
+        "claim": {key: stated["certificate"][key] for key in ("epsilon", "delta", "neighbors", "public_rows")},
+        "calls": calls,
+        "words": entropy.words[:1],
+        "stdout": public(done.stdout, rows=rows),
+        "stderr": public(done.stderr, rows=rows),
+        "columns": out.column_names,
+        "rows": out.num_rows if rows else None,
+    }
+
+
+@pytest.mark.parametrize("neighbors", ["replace-one", "add-remove"])
+@pytest.mark.parametrize("way", WAYS)
+def test_what_can_be_seen_of_a_release_is_the_same_for_all_tables(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str, neighbors: str
+) -> None:
+    arguments = ["--epsilon", "20", "--neighbors", neighbors, *WAYS[way]]
+    reference = seen(tmp_path / "ordinary", "ordinary", arguments, monkeypatch)
+    # What is compared is there.
+    assert any(line.startswith("count:") for line in reference["stderr"])
+    assert any(line.startswith("measure:") for line in reference["stderr"])
+    assert reference["words"][0] > 256
+    assert len(reference["calls"]) == (2 if way == "auto" else 1)
+    for table in TABLES:
+        if table != "ordinary":
+            assert seen(tmp_path / table, table, arguments, monkeypatch) == reference, table
+
+
+def test_fit_prints_the_same_for_all_tables(tmp_path: Path) -> None:
+    printed = []
+    for table, (name, data) in TABLES.items():
+        folder = tmp_path / table
+        folder.mkdir()
+        (folder / name).write_bytes(data)
+        (folder / "s.toml").write_text(TOML)
+        options = ["--schema", str(folder / "s.toml"), "--epsilon", "20", "--model", str(folder / "m.sklar")]
+        done = CliRunner().invoke(cli, ["fit", str(folder / name), *options])
+        assert done.exit_code == 0, done.output
+        text = (done.stdout + done.stderr).replace(str(folder), "")
+        printed.append((public(text, rows=True), arrays(folder / "m.sklar")))
+    assert all(each == printed[0] for each in printed)
+
+
+def test_how_many_rows_there_are_is_printed_only_where_it_is_public(tmp_path: Path) -> None:
+    """Under add-remove the number of rows is private: no line and no bar may count them."""
+
+    class Log:
+        def __init__(self) -> None:
+            self.steps: list[Any] = []
+
+        def stage(self, name: str, *, total: int | None = None, unit: str = "") -> None:
+            self.steps.append((name, total, unit))
+
+        def advance(self, steps: int) -> None:
+            if self.steps[-1][0] == "count":
+                self.steps.append(("count", steps, "advanced"))
+
+    def counted(rows: int, neighbors: Any) -> list[Any]:
+        log = Log()
+        table = pa.table({"age": [30] * rows, "city": ["Bern"] * rows, "ok": [True] * rows})
+        sklar.fit(table, SCHEMA, epsilon=1.0, neighbors=neighbors, method="binary", progress=log)
+        return [step for step in log.steps if step[0] in ("count", "measure")]
+
+    assert counted(5, "add-remove") == counted(70_000, "add-remove") == [("count", None, ""), ("measure", None, "")]
+    assert ("count", 5, "advanced") in counted(5, "replace-one")
+
+
+def test_errors_are_the_same_for_all_tables(tmp_path: Path) -> None:
+    """Whether a run is refused, and in which words, follows from the schema, the settings and the ledger."""
+    Ledger(tmp_path / "l.db").open_account("people", epsilon=0.5, delta=2.0**-30)
+    (tmp_path / "s.toml").write_text(TOML)
+    (tmp_path / "wide.toml").write_text(TOML + '[attributes.more]\ntype = "boolean"\n')
+    (tmp_path / "draft.toml").write_text(TOML + "reviewed = false\n")
+    settings: dict[str, list[str]] = {
+        "overspent": ["--schema", "s.toml", "--epsilon", "1", "--ledger", "l.db"],
+        "tiny": ["--schema", "s.toml", "--epsilon", "1e-9"],
+        "no column": ["--schema", "wide.toml", "--epsilon", "1"],
+        "not reviewed": ["--schema", "draft.toml", "--epsilon", "1"],
+        "neighbors": ["--schema", "s.toml", "--epsilon", "0.1", "--ledger", "l.db", "--neighbors", "add-remove"],
+    }
+    for name, arguments in settings.items():
+        messages = set()
+        for file, data in TABLES.values():
+            (tmp_path / file).write_bytes(data)
+            with pytest.MonkeyPatch.context() as patched:
+                patched.chdir(tmp_path)
+                done = CliRunner().invoke(cli, ["release", file, "--out", "o.csv", *arguments])
+            assert done.exception is not None, name
+            printed = tuple(public(done.output, rows=True))
+            messages.add((type(done.exception), str(done.exception).replace(file, "FILE"), printed))
+        assert len(messages) == 1, messages
+    assert not (tmp_path / "o.csv").exists()
+    assert not Ledger(tmp_path / "l.db").account("people").charges

@@ -1,0 +1,326 @@
+"""The accountant against the paper's figures, brute force, high precision, and Google's dp-accounting."""
+
+from __future__ import annotations
+
+import math
+from itertools import product
+from typing import Any
+
+import mpmath
+import numpy as np
+import pytest
+from dp_accounting import dp_event
+from dp_accounting.pld import PLDAccountant
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sklar.errors import BudgetError
+from sklar.kernel import theorems as accountant
+from sklar.kernel.theorems import (
+    DEFAULT_DELTA,
+    MAX_SCALE,
+    Budget,
+    advanced_epsilon,
+    curve_epsilon,
+    gaussian_epsilon,
+    gdp_delta,
+    laplace_delta,
+    laplace_epsilon,
+    round_up_scale,
+    zcdp_epsilon,
+)
+
+
+def array(*values: float) -> Any:
+    return np.array(values)
+
+
+@pytest.mark.parametrize(("m", "each"), [(14, 0.014782), (27, 0.007791), (9, 0.022579)])
+def test_the_papers_formula_gives_the_papers_figures(m: int, each: float) -> None:
+    k = m + m * (m - 1) // 2
+    scale = Budget(epsilon=1.0, mechanism="laplace", composition="advanced").scales(np.ones(k))[0]
+    assert math.floor(2 / scale * 1e6) / 1e6 == each
+
+
+# Standard deviations at epsilon 1, delta 2^-30: advanced composition, discrete Laplace, zCDP, Gaussian curve.
+@pytest.mark.parametrize(
+    ("k", "paper", "laplace", "zcdp", "gaussian"),
+    [
+        (45, 125.3, 71.9, 54.9, 52.2),
+        (105, 191.3, 111.6, 83.9, 79.8),
+        (378, 363.0, 213.5, 159.2, 151.4),
+        (500_500, 13_208.0, 7_792.0, 5_793.0, 5_510.0),
+        (2_001_000, 26_408.0, 15_580.0, 11_584.0, 11_017.0),
+    ],
+)
+def test_standard_deviations(k: int, paper: float, laplace: float, zcdp: float, gaussian: float) -> None:
+    weights = np.ones(k)
+    advanced = Budget(epsilon=1.0, mechanism="laplace", composition="advanced").scales(weights)[0] * math.sqrt(2)
+    tight = Budget(epsilon=1.0, mechanism="laplace").scales(weights)[0] * math.sqrt(2)
+    curve = Budget(epsilon=1.0).scales(weights)[0]
+    assert advanced == pytest.approx(paper, rel=2e-3)
+    assert tight == pytest.approx(laplace, rel=2e-3)
+    assert curve == pytest.approx(gaussian, rel=2e-3)
+    assert zcdp_epsilon(k / zcdp**2, DEFAULT_DELTA) == pytest.approx(1.0, rel=2e-3)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    epsilon=st.floats(0.01, 20),
+    delta=st.floats(1e-12, 1e-3),
+    tables=st.integers(1, 500),
+    neighbors=st.sampled_from(["replace-one", "add-remove"]),
+    kind=st.sampled_from([("gaussian", "tight"), ("laplace", "tight"), ("laplace", "advanced"), ("laplace", "basic")]),
+    ratio=st.floats(0.2, 5),
+)
+def test_scales_and_spent_are_inverse(
+    epsilon: float, delta: float, tables: int, neighbors: Any, kind: Any, ratio: float
+) -> None:
+    budget = Budget(epsilon=epsilon, delta=delta, neighbors=neighbors, mechanism=kind[0], composition=kind[1])
+    weights = np.concatenate([np.ones(tables), np.full(tables // 2, ratio)])
+    scales = budget.scales(weights)
+    assert budget.spent(scales) <= epsilon
+    # Not only safe but tight: two percent less noise would overspend.
+    assert budget.spent(scales * 0.98) > epsilon
+    np.testing.assert_allclose(scales / weights, scales[0], rtol=1e-6)
+
+
+def test_a_scale_is_rounded_up_to_what_the_sampler_draws_exactly() -> None:
+    values = np.concatenate([np.geomspace(1e-3, 1e7, 1000), [1.0, 2.0**24]])
+    rounded = round_up_scale(values)
+    assert (rounded >= values).all()
+    assert (rounded <= values * (1 + 2.0**-22)).all()
+    assert (rounded.astype(np.float32) == rounded).all()
+    assert round_up_scale(1.5) == 1.5
+
+
+def brute_laplace_delta(epsilon: float, shifts: list[tuple[float, int]]) -> float:
+    """Sum over every outcome of every unit shift's two-valued loss."""
+    losses = [1 / scale for scale, count in shifts for _ in range(count)]
+    delta = 0.0
+    for signs in product((1, -1), repeat=len(losses)):
+        loss = sum(sign * each for sign, each in zip(signs, losses, strict=True))
+        chance = math.prod(1 / (1 + math.exp(-sign * each)) for sign, each in zip(signs, losses, strict=True))
+        delta += chance * max(0.0, 1 - math.exp(epsilon - loss))
+    return delta
+
+
+@pytest.mark.parametrize("epsilon", [0.05, 0.3, 1.0, 2.5])
+@pytest.mark.parametrize("shifts", [[(3.0, 8)], [(1.0, 4), (2.5, 8)], [(0.7, 3)]])
+def test_laplace_delta_equals_the_sum_over_all_outcomes(epsilon: float, shifts: list[tuple[float, int]]) -> None:
+    scales = np.array([scale for scale, _ in shifts])
+    counts = np.array([count for _, count in shifts])
+    assert laplace_delta(epsilon, scales, counts) == pytest.approx(brute_laplace_delta(epsilon, shifts), abs=1e-11)
+
+
+def test_the_two_valued_loss_is_that_of_the_discrete_laplace_distribution() -> None:
+    """Directly from the definition: sup over sets of P(S) - e^eps P(S + 1), on a wide support."""
+    scale, epsilon = 2.0, 0.2
+    x = np.arange(-400, 401)
+    mass = np.exp(-np.abs(x) / scale)
+    mass /= mass.sum()
+    shifted = np.roll(mass, 1)
+    direct = np.maximum(mass - math.exp(epsilon) * shifted, 0).sum()
+    assert laplace_delta(epsilon, array(scale), np.array([1])) == pytest.approx(direct, rel=1e-9)
+
+
+@pytest.mark.parametrize("shifts", [4_002_000, 4_000])
+def test_laplace_delta_at_high_precision(shifts: int) -> None:
+    """The incomplete beta function is trusted to a million compositions: compare with a 40-digit sum."""
+    scale = Budget(epsilon=1.0, mechanism="laplace").scales(np.ones(shifts // 2))[0]
+    with mpmath.workdps(40):
+        up = 1 / (1 + mpmath.exp(-1 / mpmath.mpf(float(scale))))
+        first = math.floor((1.0 * float(scale) + shifts) / 2) + 1
+        total = mpmath.mpf(0)
+        for success in range(first, shifts + 1):
+            log_ways = (
+                mpmath.loggamma(shifts + 1) - mpmath.loggamma(success + 1) - mpmath.loggamma(shifts - success + 1)
+            )
+            chance = mpmath.exp(log_ways + success * mpmath.log(up) + (shifts - success) * mpmath.log(1 - up))
+            loss = (2 * success - shifts) / mpmath.mpf(float(scale))
+            term = chance * (1 - mpmath.exp(1 - loss))
+            total += term
+            if success > first + 10 and term < total * mpmath.mpf(10) ** -12:
+                break
+    ours = laplace_delta(1.0, array(scale), np.array([shifts]))
+    assert ours == pytest.approx(float(total), rel=1e-6)
+    assert ours <= DEFAULT_DELTA
+
+
+@pytest.mark.parametrize(("epsilon", "mu"), [(0.01, 0.05), (1.0, 0.18), (5.0, 1.0), (30.0, 6.0), (1e-4, 1e-4)])
+def test_gaussian_curve_at_high_precision(epsilon: float, mu: float) -> None:
+    with mpmath.workdps(50):
+        exact = mpmath.ncdf(mpmath.mpf(mu) / 2 - mpmath.mpf(epsilon) / mu) - mpmath.exp(epsilon) * mpmath.ncdf(
+            -mpmath.mpf(mu) / 2 - mpmath.mpf(epsilon) / mu
+        )
+    ours = gdp_delta(epsilon, mu)
+    assert ours >= float(exact)
+    assert ours == pytest.approx(float(exact), rel=1e-5, abs=1e-12)
+
+
+def pld_epsilon(event: dp_event.DpEvent, count: int, delta: float) -> float:
+    accountant = PLDAccountant(value_discretization_interval=1e-4)
+    accountant.compose(event, count)
+    return float(accountant.get_epsilon(delta))
+
+
+@pytest.mark.parametrize(("shifts", "sigma"), [(90, 52.3), (210, 79.8), (2_000, 60.0)])
+def test_gaussian_epsilon_against_dp_accounting(shifts: int, sigma: float) -> None:
+    theirs = pld_epsilon(dp_event.GaussianDpEvent(sigma), shifts, DEFAULT_DELTA)
+    ours = gaussian_epsilon(array(sigma), np.array([shifts]), DEFAULT_DELTA)
+    # Ours pays for discreteness (variance sigma^2 - 4) and is never below the continuous truth.
+    assert ours == pytest.approx(theirs, rel=3e-3)
+
+
+@pytest.mark.parametrize(("shifts", "scale"), [(90, 50.8), (210, 78.9), (2_000, 300.0)])
+def test_laplace_epsilon_against_dp_accounting(shifts: int, scale: float) -> None:
+    # Their Laplace noise is continuous; a unit shift of the discrete one loses the same at most, and less inside.
+    theirs = pld_epsilon(dp_event.LaplaceDpEvent(scale), shifts, DEFAULT_DELTA)
+    ours = laplace_epsilon(array(scale), np.array([shifts]), DEFAULT_DELTA)
+    assert ours == pytest.approx(theirs, rel=2e-2)
+
+
+def test_the_gaussian_curve_holds_for_the_discrete_gaussian_itself() -> None:
+    """The theorem's claim, computed: delta of the exact discrete Gaussian, composed by convolution, at mixed scales."""
+    sigmas, epsilon = (5.0, 8.0, 5.0), 0.9
+    grid = np.array([0.0])
+    mass = np.array([1.0])
+    for sigma in sigmas:
+        x = np.arange(-int(14 * sigma), int(14 * sigma) + 1)
+        chance = np.exp(-(x**2) / (2 * sigma**2))
+        chance /= chance.sum()
+        loss = (1 - 2 * x) / (2 * sigma**2)
+        grid, mass = (grid[:, None] + loss[None, :]).ravel(), (mass[:, None] * chance[None, :]).ravel()
+    exact = float(np.sum(mass * np.maximum(0.0, 1 - np.exp(epsilon - grid))))
+    values, counts = np.unique(np.array(sigmas), return_counts=True)
+    assert gaussian_epsilon(values, counts, exact) >= epsilon
+    assert gaussian_epsilon(values, counts, exact) == pytest.approx(epsilon, rel=0.12)
+
+
+def test_the_simulation_behind_the_gaussian_theorem() -> None:
+    """A discrete Gaussian is a blurred continuous one: the proof's two-step draw, integrated numerically."""
+    with mpmath.workdps(60):
+        sigma2, s2, x = mpmath.mpf(9), mpmath.mpf(4), 0
+        tau2 = sigma2 - s2
+        total = mpmath.fsum(mpmath.exp(-(mpmath.mpf(z) ** 2) / (2 * sigma2)) for z in range(-60, 61))
+        for z in (0, 1, 5):
+
+            def integrand(y: mpmath.mpf, z: int = z) -> mpmath.mpf:
+                centre = int(y)
+                normalizer = mpmath.fsum(
+                    mpmath.exp(-((k - y) ** 2) / (2 * s2)) for k in range(centre - 30, centre + 31)
+                )
+                density = mpmath.exp(-((y - x) ** 2) / (2 * tau2)) / mpmath.sqrt(2 * mpmath.pi * tau2)
+                return density * mpmath.exp(-((z - y) ** 2) / (2 * s2)) / normalizer
+
+            # The trapezoidal rule on a smooth, decaying integrand.
+            step = mpmath.mpf(1) / 3
+            two_step = step * mpmath.fsum(integrand(step * k) for k in range(-130, 131))
+            discrete = mpmath.exp(-(mpmath.mpf(z) ** 2) / (2 * sigma2)) / total
+            assert abs(mpmath.log(two_step / discrete)) < mpmath.mpf("4e-34")
+
+
+def test_small_scales_fall_back_to_zcdp() -> None:
+    epsilon = gaussian_epsilon(array(1.5), np.array([2]), 1e-6)
+    assert epsilon == zcdp_epsilon(2 / (2 * 1.5**2), 1e-6)
+
+
+def test_zcdp_is_never_below_the_gaussian_truth() -> None:
+    for rho in (1e-3, 0.1, 2.0):
+        mu = math.sqrt(2 * rho)
+        assert gdp_delta(zcdp_epsilon(rho, 1e-8), mu) <= 1e-8
+
+
+def test_advanced_composition_by_hand() -> None:
+    by_hand = math.sqrt(2 * 10 * math.log(1e6)) * 0.1 + 10 * 0.1 * (math.exp(0.1) - 1)
+    assert advanced_epsilon([0.1], [10], 1e-6) == pytest.approx(by_hand)
+    assert advanced_epsilon([0.1, 0.1], [4, 6], 1e-6) == pytest.approx(by_hand)
+
+
+def test_basic_composition_adds_up() -> None:
+    budget = Budget(epsilon=1.0, mechanism="laplace", composition="basic")
+    assert budget.spent([4.0, 4.0]) == pytest.approx(1.0)
+    assert Budget(epsilon=1.0, mechanism="laplace", composition="basic", neighbors="add-remove").spent([4.0]) == 0.25
+
+
+def test_spending_nothing_costs_nothing() -> None:
+    assert Budget(epsilon=1.0).spent([]) == 0.0
+
+
+@pytest.mark.parametrize("epsilon", [0.0, -1.0, math.nan, math.inf])
+def test_epsilon_must_be_positive_and_finite(epsilon: float) -> None:
+    with pytest.raises(BudgetError, match=r"^epsilon must be positive and finite, got epsilon="):
+        Budget(epsilon=epsilon)
+
+
+@pytest.mark.parametrize("delta", [0.0, 1.0, -1e-9, math.nan, 2.0])
+def test_delta_must_lie_between_zero_and_one(delta: float) -> None:
+    with pytest.raises(BudgetError, match=r"^delta must lie strictly between 0 and 1, got delta=.* Try 2\*\*-30\.$"):
+        Budget(epsilon=1.0, delta=delta)
+
+
+@pytest.mark.parametrize("field", ["neighbors", "mechanism", "composition"])
+def test_unknown_words_are_refused(field: str) -> None:
+    with pytest.raises(BudgetError, match=rf"^{field} must be one of .*, got 'nonsense'\.$"):
+        Budget(epsilon=1.0, **{field: "nonsense"})  # type: ignore[arg-type]
+
+
+def test_gaussian_noise_needs_tight_composition() -> None:
+    with pytest.raises(BudgetError, match="which Gaussian noise is not"):
+        Budget(epsilon=1.0, composition="advanced")
+
+
+def test_noise_beyond_the_sampler_is_refused() -> None:
+    with pytest.raises(BudgetError, match=f"above the largest that can be drawn exactly \\({MAX_SCALE:.0f}\\)"):
+        Budget(epsilon=1e-7).scales(np.ones(105))
+
+
+def test_tight_laplace_takes_two_scales_at_most() -> None:
+    with pytest.raises(BudgetError, match="at most two different scales, got 3"):
+        Budget(epsilon=1.0, mechanism="laplace").spent([1.0, 2.0, 3.0])
+
+
+KINDS: Any = [("gaussian", "tight"), ("laplace", "tight"), ("laplace", "advanced"), ("laplace", "basic")]
+
+
+@pytest.mark.parametrize(("mechanism", "composition"), KINDS)
+def test_tables_may_be_given_in_groups(mechanism: Any, composition: Any) -> None:
+    budget = Budget(epsilon=1.0, mechanism=mechanism, composition=composition)
+    one_by_one = budget.spent([30.0, 40.0, 30.0, 40.0, 30.0])
+    assert budget.spent([30.0, 40.0], [3, 2]) == one_by_one
+    assert budget.spent([40.0, 30.0, 30.0], [2, 1, 2]) == one_by_one
+    assert budget.spent(30.0, 3) == budget.spent([30.0] * 3) < one_by_one
+    assert budget.spent([]) == 0.0
+
+
+@pytest.mark.parametrize(("mechanism", "composition"), KINDS)
+def test_what_is_remembered_belongs_to_its_sensitivity_and_its_delta(
+    monkeypatch: pytest.MonkeyPatch, mechanism: Any, composition: Any
+) -> None:
+    """The same scales asked again under other neighbors or another delta are another question."""
+    kind: Any = {"epsilon": 1.0, "mechanism": mechanism, "composition": composition}
+    scales = [35.0] * 40
+    two, one = (Budget(neighbors=neighbors, **kind).spent(scales) for neighbors in ("replace-one", "add-remove"))
+    assert two > 1.3 * one
+    assert two == Budget(**kind).spent(scales)
+    if composition != "basic":
+        assert Budget(delta=1e-3, **kind).spent(scales) < 0.8 * two
+    monkeypatch.setattr(Budget, "shifts", 1)
+    assert Budget(**kind).spent(scales) == one
+
+
+def test_memory_is_bounded() -> None:
+    before = accountant._compose.cache_info()
+    assert before.maxsize == 1_024
+    Budget(epsilon=1.0).spent(np.linspace(50.0, 60.0, 5_000))
+    assert accountant._compose.cache_info().currsize == before.currsize
+
+
+def test_the_curve_has_one_home() -> None:
+    scales, shifts = array(60.0, 80.0), np.array([10, 200])
+    mu_squared = float(np.sum(shifts / (scales**2 - 4)))
+    assert curve_epsilon(mu_squared, DEFAULT_DELTA) == gaussian_epsilon(scales, shifts, DEFAULT_DELTA)
+    assert gdp_delta(curve_epsilon(mu_squared, 1e-6), math.sqrt(mu_squared)) <= 1e-6
+    assert gdp_delta(0.999 * curve_epsilon(mu_squared, 1e-6), math.sqrt(mu_squared)) > 1e-6
+    # A curve that starts below delta costs nothing.
+    assert curve_epsilon(1e-20, 1e-6) == 0.0

@@ -1,0 +1,160 @@
+"""How work is spread over threads."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
+
+from sklar.errors import SklarError
+from sklar.machine.threads import ahead, crew, in_order, merged, side_by_side, using, workers
+
+
+def test_the_number_of_threads_holds_inside_its_block_alone() -> None:
+    before = workers()
+    with using(5):
+        with using(None):
+            assert workers() == 5
+        with pytest.raises(ZeroDivisionError), using(2):
+            raise ZeroDivisionError
+        assert workers() == 5
+    assert workers() == before
+
+
+@pytest.mark.parametrize("wrong", [0, -1, 1.5, True, "2"])
+def test_a_number_of_threads_is_a_positive_integer(wrong: object) -> None:
+    with pytest.raises(SklarError, match="threads must be a whole number"), using(wrong):  # type: ignore[arg-type]
+        pass
+
+
+@pytest.mark.parametrize("run", [side_by_side, in_order])
+def test_as_many_work_at_once_as_were_asked_for_and_results_keep_their_order(run: object) -> None:
+    meeting = threading.Barrier(3, timeout=30)
+
+    def work(item: int) -> int:
+        # Passes only when three are here at once.
+        meeting.wait()
+        time.sleep(0.01 * (item % 3))
+        return item
+
+    with using(3):
+        assert list(run(work, range(9))) == list(range(9))  # type: ignore[operator]
+
+
+def limits() -> set[int]:
+    return {library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"}
+
+
+def test_matrix_products_stay_in_their_thread() -> None:
+    assert side_by_side(lambda _item: limits(), [0]) == [{1}]
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 0, 2)])
+def test_matrix_products_stay_until_the_last_stream_ends(order: tuple[int, ...]) -> None:
+    with threadpool_limits(2, user_api="blas"):
+        streams = [in_order(abs, range(100)) for _ in order]
+        assert [next(stream) for stream in streams] == [0, 0, 0]
+        for index in order:
+            assert limits() == {1}
+            assert side_by_side(abs, [-1]) == [1]
+            assert limits() == {1}
+            streams[index].close()  # type: ignore[attr-defined]
+        assert limits() == {2}
+
+
+def test_what_others_set_between_streams_is_kept() -> None:
+    for count in (2, 1, 2):
+        with threadpool_limits(count, user_api="blas"):
+            assert list(in_order(abs, [-1])) == [1]
+            assert limits() == {count}
+
+
+def test_a_stream_takes_few_items_ahead_and_stops_with_its_reader() -> None:
+    taken = []
+
+    def items() -> Iterator[int]:
+        for item in range(1000):
+            taken.append(item)
+            yield item
+
+    with using(2):
+        stream = in_order(abs, items())
+        assert [next(stream) for _ in range(3)] == [0, 1, 2]
+        stream.close()  # type: ignore[attr-defined]
+    assert len(taken) <= 6
+
+
+def test_the_error_of_one_piece_reaches_the_reader() -> None:
+    with pytest.raises(ZeroDivisionError):
+        list(in_order(lambda item: 1 // item, [2, 1, 0, 1, 1, 1]))
+
+
+def test_a_crew_stays_for_all_of_its_work() -> None:
+    with using(2), crew() as together:
+        names = {together(lambda _item: threading.current_thread().name, range(4))[0] for _ in range(5)}
+        assert all("ThreadPool" in name for name in names)
+        with pytest.raises(ZeroDivisionError):
+            together(lambda item: 1 // item, [1, 0])
+        assert together(str, [1, 2]) == ["1", "2"]
+
+
+def test_the_next_item_is_fetched_while_one_is_in_use_and_no_further() -> None:
+    fetched: list[int] = []
+    second = threading.Event()
+
+    def items() -> Iterator[int]:
+        for item in range(5):
+            fetched.append(item)
+            if item == 1:
+                second.set()
+            yield item
+
+    stream = ahead(items())
+    assert next(stream) == 0
+    assert second.wait(timeout=30)
+    assert fetched == [0, 1]
+    assert list(stream) == [1, 2, 3, 4]
+
+
+def test_a_failure_of_the_source_comes_after_what_it_gave() -> None:
+    def broken() -> Iterator[int]:
+        yield 1
+        raise ZeroDivisionError
+
+    stream = ahead(broken())
+    assert next(stream) == 1
+    with pytest.raises(ZeroDivisionError):
+        next(stream)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 7])
+def test_merged_streams_give_every_item_once_and_few_ahead(threads: int) -> None:
+    taken = 0
+    begun: set[int] = set()
+
+    def stream(number: int) -> Iterator[tuple[int, int]]:
+        nonlocal taken
+        begun.add(number)
+        for item in range(number):
+            taken += 1
+            yield number, item
+
+    found = []
+    for item in merged((stream(number) for number in range(9)), threads):
+        found.append(item)
+        # One that is in use, and one ahead of every stream that is open.
+        assert taken <= len(found) + threads + 1
+    assert begun == set(range(9))
+    assert sorted(found) == [(number, item) for number in range(9) for item in range(number)]
+
+
+def test_a_stream_that_fails_ends_all() -> None:
+    def bad() -> Iterator[int]:
+        yield 1
+        raise KeyError("stop")
+
+    with pytest.raises(KeyError, match="stop"):
+        list(merged([iter(range(1000)), bad()], 2))

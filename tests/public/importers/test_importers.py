@@ -1,0 +1,316 @@
+"""Importers: what a description states is taken over; what it does not is left open, and refused until filled in."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from sklar.errors import MissingExtraError, SchemaError
+from sklar.public.importers import Imported, import_schema
+from sklar.public.importers.arrow import from_schema
+from sklar.public.schema import Schema
+
+SDV_COLUMNS = {
+    "guest_email": {"sdtype": "email", "pii": True},
+    "has_rewards": {"sdtype": "boolean"},
+    "room_type": {"sdtype": "categorical"},
+    "size": {"sdtype": "categorical", "order": ["S", "M", "L"]},
+    "nights": {"sdtype": "numerical", "computer_representation": "Int8"},
+    "fee": {"sdtype": "numerical"},
+    "checkin": {"sdtype": "datetime", "datetime_format": "%d %b %Y"},
+    "paid_at": {"sdtype": "datetime", "datetime_format": "%Y-%m-%d %H:%M:%S"},
+    "card": {"sdtype": "id", "regex_format": "[0-9]{4}"},
+    "note": {"sdtype": "unknown", "pii": False},
+}
+SDV = {"METADATA_SPEC_VERSION": "SINGLE_TABLE_V1", "primary_key": "guest_email", "columns": SDV_COLUMNS}
+SDV_TABLES = {
+    "METADATA_SPEC_VERSION": "V1",
+    "tables": {"hotels": {"primary_key": "guest_email", "columns": SDV_COLUMNS}},
+    "relationships": [],
+}
+FRICTIONLESS = {
+    "fields": [
+        {"name": "id", "type": "integer", "constraints": {"unique": True}},
+        {"name": "age", "type": "integer", "constraints": {"minimum": 0, "maximum": 119}},
+        {"name": "rooms", "type": "integer", "constraints": {"required": True, "minimum": 1, "exclusiveMaximum": 9}},
+        {"name": "income", "type": "number", "constraints": {"minimum": "0", "maximum": "1e6"}},
+        {"name": "sex", "type": "string", "constraints": {"enum": ["F", "M"], "required": True}},
+        {
+            "name": "size",
+            "type": "string",
+            "categories": ["S", {"value": "L", "label": "x"}],
+            "categoriesOrdered": True,
+        },
+        {"name": "code", "type": "integer", "categories": [{"value": 1, "label": "one"}, {"value": 2, "label": "two"}]},
+        {"name": "city", "type": "string"},
+        {"name": "born", "type": "date", "constraints": {"minimum": "1900-01-01", "maximum": "2024-12-31"}},
+        {"name": "seen", "type": "datetime", "format": "%d/%m/%Y"},
+        {"name": "smoker", "type": "boolean"},
+        {"name": "place", "type": "geopoint"},
+    ],
+    "missingValues": ["", "NA", "-"],
+}
+SMARTNOISE = """
+Database:
+  PUMS:
+    PUMS:
+      rows: 1000
+      max_ids: 1
+      age: {type: int, lower: 0, upper: 100}
+      income: {type: float, lower: 0, upper: 500000.0, nullable: false}
+      sex: {type: string, missing_value: "?"}
+      married: {type: boolean}
+      seen: {type: datetime}
+      weight: {type: float}
+      pid: {type: int, private_id: true}
+engine: postgres
+"""
+
+
+def transformer(name: str, **params: Any) -> dict[str, Any]:
+    return {"type": f"_ssynth_transformer:{name}", "name": name, "params": params}
+
+
+TRANSFORMERS = {
+    "module": "smartnoise-synth",
+    "version": "1.0.0",
+    "constraints": {
+        "id": transformer("AnonymizationTransformer") | {"params": "uuid4"},
+        "age": transformer("MinMaxTransformer", lower=0, upper=100, nullable=False),
+        "weight": {
+            "type": "_ssynth_transformer:ChainTransformer",
+            "name": "ChainTransformer",
+            "params": [transformer("ClampTransformer", lower=10, upper=200), transformer("BinTransformer", bins=25)],
+        },
+        "income": {
+            "type": "_ssynth_transformer:ChainTransformer",
+            "name": "ChainTransformer",
+            "params": [transformer("LogTransformer"), transformer("BinTransformer", bins=20, lower=0, upper=50)],
+        },
+        "sex": {
+            "type": "_ssynth_transformer:ChainTransformer",
+            "name": "ChainTransformer",
+            "params": [transformer("LabelTransformer", nullable=True), transformer("OneHotEncoder")],
+        },
+        "job": transformer("DropTransformer"),
+    },
+}  # fmt: skip
+
+
+def put(folder: Path, name: str, content: object) -> Path:
+    path = folder / name
+    path.write_text(content if isinstance(content, str) else json.dumps(content))
+    return path
+
+
+def completed(found: Imported) -> Schema:
+    """The schema once somebody has filled in what is open."""
+    text = found.to_toml()
+    text = text.replace("values = []\n", 'values = ["a", "b"]\n').replace("reviewed = false\n", "")
+    for kind, edges in (("date", '["2000-01-01", "2030-01-01"]'), ("datetime", '["2000-01-01", "2030-01-01"]')):
+        parts = text.split("\n\n")
+        text = "\n\n".join(
+            part.replace("edges = []", f"edges = {edges}") if f'type = "{kind}"' in part else part for part in parts
+        )
+    return Schema.from_toml(text.replace("edges = []", "edges = [0, 50, 100]"))
+
+
+def assert_refused_until_completed(found: Imported) -> None:
+    text = found.to_toml()
+    assert text.count("reviewed = false\n") == len(found.open)
+    if found.open:
+        with pytest.raises(SchemaError, match=rf"attribute '({'|'.join(found.open)})': (values|edges) must list"):
+            Schema.from_toml(text)
+    assert completed(found).names == tuple(found.entries)
+
+
+@pytest.mark.parametrize("document", [SDV, SDV_TABLES, SDV_TABLES | {"METADATA_SPEC_VERSION": "MULTI_TABLE_V1"}])
+def test_sdv(tmp_path: Path, document: dict[str, Any]) -> None:
+    found = import_schema(put(tmp_path, "hotels.json", document))
+    assert found.name == "hotels"
+    assert found.open == ("room_type", "nights", "fee", "checkin", "paid_at")
+    assert set(found.left_out) == {"guest_email", "card", "note"}
+    assert_refused_until_completed(found)
+    schema = completed(found)
+    assert {each.name: each.kind for each in schema.attributes} == {
+        "has_rewards": "boolean",
+        "room_type": "categorical",
+        "size": "categorical",
+        "nights": "integer",
+        "fee": "real",
+        "checkin": "date",
+        "paid_at": "datetime",
+    }
+    assert schema.attribute("size").values == ("S", "M", "L")
+    assert schema.attribute("nights").output == "int8"
+    assert "# Texts of the form '%d %b %Y' are not read as dates: convert the column first." in found.to_toml()
+
+
+def test_frictionless(tmp_path: Path) -> None:
+    found = import_schema(put(tmp_path, "people.json", FRICTIONLESS))
+    assert found.name == "people"
+    assert found.open == ("city", "seen")
+    assert set(found.left_out) == {"id", "place"}
+    assert_refused_until_completed(found)
+    schema = completed(found)
+    age, rooms, income = (schema.attribute(name) for name in ("age", "rooms", "income"))
+    assert (age.edges[0], age.edges[-1], age.n_values, age.missing) == (0, 120, 20, "NA")
+    assert (rooms.edges, rooms.missing) == (tuple(range(1, 10)), None)
+    assert (income.edges[0], income.edges[-1]) == (0.0, 1e6)
+    assert schema.attribute("sex").values == ("F", "M")
+    assert (schema.attribute("size").values, schema.attribute("size").output) == (("S", "L"), "ordered category")
+    assert (schema.attribute("code").values, schema.attribute("code").output) == ((1, 2), "category")
+    born = schema.attribute("born")
+    assert (born.edge_text(born.edges[0]), born.edge_text(born.edges[-1])) == ("1900-01-01", "2025-01-01")
+    assert "# Missing is also written '-' there; a schema knows one text." in found.to_toml()
+
+
+def test_frictionless_in_a_resource_and_a_package(tmp_path: Path) -> None:
+    resource = {"name": "people", "path": "people.csv", "schema": FRICTIONLESS}
+    for document in (resource, {"name": "study", "resources": [resource]}):
+        found = import_schema(put(tmp_path, "datapackage.json", document))
+        assert (found.name, found.open) == ("people", ("city", "seen"))
+
+
+def test_smartnoise_metadata(tmp_path: Path) -> None:
+    found = import_schema(put(tmp_path, "meta.yaml", SMARTNOISE))
+    assert found.name == "PUMS"
+    assert found.open == ("sex", "seen", "weight")
+    assert found.left_out == {"pid": "it identifies a row or a person"}
+    assert_refused_until_completed(found)
+    schema = completed(found)
+    assert (schema.attribute("age").edges[-1], schema.attribute("age").missing) == (101, "")
+    assert (schema.attribute("income").edges[-1], schema.attribute("income").missing) == (500_000.0, None)
+    assert "# SmartNoise was told to put '?' where a value is missing." in found.to_toml()
+
+
+def test_smartnoise_transformers(tmp_path: Path) -> None:
+    found = import_schema(put(tmp_path, "t.json", TRANSFORMERS))
+    assert set(found.left_out) == {"id", "job"}
+    # The bounds behind a logarithm are not those of the column.
+    assert found.open == ("income", "sex")
+    assert_refused_until_completed(found)
+    schema = completed(found)
+    assert schema.attribute("age").edges[-1] == 100.0
+    weight = schema.attribute("weight")
+    assert (weight.edges[0], weight.edges[-1], weight.n_values) == (10.0, 200.0, 25)
+    assert (schema.attribute("sex").kind, schema.attribute("sex").missing) == ("categorical", "")
+
+
+ARROW = pa.schema(
+    [
+        pa.field("id", pa.int32(), nullable=False),
+        ("price", pa.decimal128(10, 2)),
+        ("ratio", pa.float32()),
+        ("city", pa.dictionary(pa.int8(), pa.string())),
+        ("zip", pa.large_string()),
+        ("smoker", pa.bool_()),
+        ("born", pa.date32()),
+        ("seen", pa.timestamp("us", "Europe/Berlin")),
+        ("tags", pa.list_(pa.string())),
+        ("__index_level_0__", pa.int64()),
+    ]
+)
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "arrow"])
+def test_arrow(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"t.{suffix}"
+    empty = ARROW.empty_table()
+    if suffix == "parquet":
+        pq.write_table(empty, path)
+    else:
+        with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, ARROW) as writer:
+            writer.write_table(empty)
+    found = import_schema(path)
+    assert found.open == ("id", "price", "ratio", "city", "zip", "born", "seen")
+    assert set(found.left_out) == {"tags", "__index_level_0__"}
+    assert_refused_until_completed(found)
+    schema = completed(found)
+    assert {each.name: each.output for each in schema.attributes} == {
+        "id": "int32",
+        "price": "decimal(10, 2)",
+        "ratio": "float32",
+        "city": "category",
+        "zip": None,
+        "smoker": None,
+        "born": None,
+        "seen": "timestamp[us, tz=Europe/Berlin]",
+    }
+    assert [each.missing for each in schema.attributes] == [None, *[""] * 7]
+
+
+def test_no_row_and_no_statistic_of_a_parquet_file_is_read(tmp_path: Path) -> None:
+    """The same names and types make the same import, whatever the rows."""
+    texts = set()
+    for values in ([1, 2, 3], [7], [None, 10**9]):
+        pq.write_table(
+            pa.table({"x": pa.array(values, pa.int64()), "y": ["secret"] * len(values)}), tmp_path / "t.parquet"
+        )
+        texts.add(import_schema(tmp_path / "t.parquet").to_toml())
+    [text] = texts
+    assert "secret" not in text
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("none.json", None, "does not exist. Check the path."),
+        ("x.json", "{", "cannot be read. It must be a JSON, YAML, Parquet or Arrow file."),
+        ("x.yaml", "a: [", "cannot be read. It must be a JSON, YAML, Parquet or Arrow file."),
+        ("x.json", "[1]", "must hold an object with keys, got a list."),
+        ("x.json", {"a": 1}, "is not recognized as SDV metadata, SmartNoise metadata or a Frictionless Table Schema."),
+        ("x.json", {"columns": {"a": 5}}, "is not laid out as sdv lays out its descriptions."),
+        ("x.json", {"fields": [{}]}, "is not laid out as frictionless lays out its descriptions."),
+        ("x.parquet", "no", "is not a Parquet file or an Arrow file, or it is damaged."),
+        ("x.json", {"tables": {"a": {}, "b": {}}}, "the SDV metadata describes 2 tables (a, b). Keep the one"),
+        ("x.json", {"resources": [{"name": "a"}, {"name": "b"}]}, "the Data Package holds 2 resources (a, b)."),
+        ("x.yaml", "c:\n  s:\n    a: {x: {type: int}}\n    b: {x: {type: int}}\n", "describes 2 tables (a, b)."),
+    ],
+)  # fmt: skip
+def test_refusals(tmp_path: Path, name: str, content: object, message: str) -> None:
+    path = tmp_path / name
+    if content is not None:
+        put(tmp_path, name, content)
+    with pytest.raises(SchemaError) as refused:
+        import_schema(path)
+    assert message in str(refused.value)
+
+
+def test_a_format_may_be_stated_and_must_be_known(tmp_path: Path) -> None:
+    path = put(tmp_path, "x.json", SDV)
+    assert import_schema(path, format="sdv").entries.keys() == import_schema(path).entries.keys()
+    with pytest.raises(SchemaError, match="format must be one of arrow, frictionless, sdv, smartnoise, got 'xml'"):
+        import_schema(path, format="xml")
+
+
+def test_a_description_that_contradicts_itself_is_refused_by_name(tmp_path: Path) -> None:
+    field = {"name": "age", "type": "integer", "constraints": {"minimum": 9, "maximum": 1}}
+    found = import_schema(put(tmp_path, "x.json", {"fields": [field]}))
+    with pytest.raises(SchemaError, match="attribute 'age': low must be below high"):
+        found.to_toml()
+
+
+def test_nothing_to_release_is_refused() -> None:
+    with pytest.raises(SchemaError, match="describes no column that a release could have"):
+        from_schema(pa.schema([("x", pa.list_(pa.int8()))]), "t").to_toml()
+
+
+def test_odd_names_and_notes_stay_one_line(tmp_path: Path) -> None:
+    document = {"columns": {"a\n[x]": {"sdtype": "categorical"}, "b\nc": {"sdtype": "id"}}}
+    found = import_schema(put(tmp_path, "x.json", document))
+    assert "# Left out: 'b\\nc': it identifies" in found.to_toml()
+    assert completed(found).names == ("a\n[x]",)
+
+
+def test_yaml_needs_its_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = put(tmp_path, "meta.yaml", SMARTNOISE)
+    monkeypatch.setitem(sys.modules, "yaml", None)
+    with pytest.raises(MissingExtraError, match=r"a YAML file needs PyYAML: pip install 'sklar\[yaml\]'"):
+        import_schema(path)

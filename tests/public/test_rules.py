@@ -1,0 +1,354 @@
+"""Rules in the schema: syntax, round trip, contradictions, what is measured, what every record honors."""
+
+from __future__ import annotations
+
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import hypothesis.strategies as st
+import numpy as np
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner
+from hypothesis import given, settings
+
+import sklar
+from sklar.answer.predicate import QueryError
+from sklar.answer.query import answer
+from sklar.answer.report import publishable
+from sklar.cli import cli
+from sklar.custodian.draft import broken_rules
+from sklar.errors import SchemaError
+from sklar.files.model import load
+from sklar.public.rules import Determined, Effort, EffortError, Forbidden, solve, violating
+from sklar.public.schema import Schema
+from sklar.trust.verify import verify_model
+
+ATTRIBUTES: dict[str, Any] = {
+    "sex": {"type": "categorical", "values": ["Female", "Male"]},
+    "role": {"type": "categorical", "values": ["Husband", "Wife", "Child"], "missing": ""},
+    "age": {"type": "integer", "edges": [0, 15, 16, 65, 99]},
+    "band": {"type": "categorical", "values": ["young", "old"]},
+    "member": {"type": "boolean"},
+    "born": {"type": "date", "edges": ["2000-01-01", "2000-01-02", "2001-01-01"]},
+    "code": {"type": "categorical", "values": [1, 2]},
+}
+BANDS = {"attribute": "band", "determined_by": "age", "map": {"[0, 15)": "young", "15": "young", "[16, 65)": "old"}}
+BANDS["map"] = {**BANDS["map"], "[65, 99)": "old"}  # type: ignore[dict-item]
+WIVES = {"forbid": {"sex": "Male", "role": "Wife"}}
+HUSBANDS = {"forbid": {"sex": ["Female"], "role": ["Husband"]}}
+CHILDREN = {"forbid": {"role": ["Husband", "Wife"], "age": {"below": 16}}}
+
+
+def ruled(*rules: Any, attributes: dict[str, Any] = ATTRIBUTES) -> Schema:
+    return Schema.from_dict({"attributes": attributes, "rules": list(rules)})
+
+
+def test_rules_are_read_from_toml_and_written_back() -> None:
+    schema = Schema.from_toml(
+        """
+        [attributes.sex]
+        type = "categorical"
+        values = ["Female", "Male"]
+        [attributes."year of birth"]
+        type = "integer"
+        low = 1900
+        high = 1904
+        bins = 4
+        [attributes.decade]
+        type = "categorical"
+        values = [1900, 1910]
+        [[rules]]
+        forbid = { sex = "Male", "year of birth" = { from = 1902 } }
+        [[rules]]
+        attribute = "decade"
+        determined_by = "year of birth"
+        map = { 1900 = 1900, 1901 = 1900, 1902 = 1910, 1903 = 1910 }
+        """
+    )
+    assert schema.rules == (
+        Forbidden(first="sex", first_levels=(1,), second="year of birth", second_levels=(2, 3)),
+        Determined(attribute="decade", by="year of birth", levels=(0, 0, 1, 1)),
+    )
+    assert Schema.from_toml(schema.to_toml()) == schema == Schema.from_dict(schema.to_dict())
+
+
+def test_levels_may_be_written_as_people_write_them() -> None:
+    schema = ruled(
+        {"forbid": {"member": True, "code": 2}},
+        {"forbid": {"member": "false", "role": "(missing)"}},
+        {"forbid": {"born": "2000-01-01", "age": 15}},
+        {"forbid": {"born": "[2000-01-02, 2001-01-01)", "code": "1"}},
+    )
+    spoken = [(rule.first_levels, rule.second_levels) for rule in schema.rules if isinstance(rule, Forbidden)]
+    assert spoken == [((1,), (1,)), ((0,), (3,)), ((0,), (1,)), ((1,), (0,))]
+    native = Schema.from_toml(schema.to_toml().replace('born = ["2000-01-01"]', "born = 2000-01-01"))
+    assert native == schema
+
+
+def test_the_digest_covers_rules_and_leaves_other_schemas_as_they_were() -> None:
+    plain = Schema.from_dict({"attributes": ATTRIBUTES})
+    assert "rules" not in plain.to_dict()
+    assert len({plain.digest, ruled(WIVES).digest, ruled(HUSBANDS).digest, ruled(BANDS).digest}) == 4
+    assert ruled(BANDS).measured.digest == ruled(BANDS).digest
+
+
+@pytest.mark.parametrize(
+    ("rules", "message"),
+    [
+        ("x", "rules must be a list of tables, got 'x'."),
+        (["x"], "rule 1: must be a table, got 'x'."),
+        ([{"forbids": {}}], "rule 1: a rule has the key forbid, or the keys attribute, determined_by and map;"),
+        ([{"attribute": "band", "map": {}}], "'determined_by' is missing."),
+        ([{**WIVES, "why": 1}], "'why' is not expected."),
+        ([{"forbid": {"sex": "Male"}}], "rule 1: forbid must name two attributes and their levels"),
+        ([{"forbid": {"sex": "Male", "rol": "Wife"}}], "rule 1: the schema has no attribute 'rol'. It has: sex, role"),
+        ([{"forbid": {"sex": "Man", "role": "Wife"}}], "'sex' has no level 'Man'. Its levels are 'Female', 'Male'."),
+        ([{"forbid": {"sex": [], "role": "Wife"}}], "'sex' must list different levels, at least one, got []."),
+        ([{"forbid": {"sex": ["Male", "Male"], "role": "Wife"}}], "'sex' must list different levels"),
+        (
+            [{"forbid": {"age": 30, "role": "Wife"}}],
+            "30 lies within the bin [16, 65) of 'age', and rules are about whole",
+        ),
+        ([{"forbid": {"age": 120, "role": "Wife"}}], "'age' has no level 120."),
+        (
+            [{"forbid": {"age": {"below": 17}, "role": "Wife"}}],
+            "a range of 'age' must begin and end at its edges, got 17",
+        ),
+        ([{"forbid": {"age": {"under": 16}, "role": "Wife"}}], "a range of 'age' has the keys from, below or both"),
+        ([{"forbid": {"age": {"from": 16, "below": 15}, "sex": "Male"}}], "the range of 'age' holds no bin"),
+        ([{"forbid": {"sex": {"below": 1}, "role": "Wife"}}], "'sex' is categorical and has no range."),
+        ([{**BANDS, "attribute": "age"}], "rule 1: 'age' cannot determine itself."),
+        ([{**BANDS, "map": []}], "rule 1: map must be a table from levels of 'age' to levels of 'band'."),
+        (
+            [{**BANDS, "map": {"15": "young"}}],
+            "map must give every level of 'age' a level of 'band'; '[0, 15)' has none.",
+        ),
+        ([{**BANDS, "map": {"15": "youngish"}}], "rule 1: 'band' has no level 'youngish'."),
+        ([{**BANDS, "map": {"14": "young"}}], "14 lies within the bin [0, 15) of 'age'"),
+        ([BANDS, BANDS], "rule 2: rule 1 determines 'band' already. Remove one."),
+        ([WIVES, WIVES], "rule 2: what it forbids for 'sex' and 'role' earlier rules forbid already. Remove it."),
+        (
+            [BANDS, {"attribute": "age", "determined_by": "band", "map": {"young": 15, "old": "[16, 65)"}}],
+            "rules: 'age' is determined in a circle.",
+        ),
+        (
+            [{"forbid": {"sex": ["Female", "Male"], "role": "Wife"}}],
+            "level 'Wife' of 'role' is forbidden with every level of 'sex', so that it can never occur.",
+        ),
+        (
+            [BANDS, {"forbid": {"band": "young", "age": 15}}],
+            "rule 2: it forbids what the maps require: 'band' and 'age' both follow from 'age', whose level '15'",
+        ),
+        (
+            [BANDS, {"forbid": {"band": "young", "sex": ["Female", "Male"]}}],
+            "level '[0, 15)' of 'age' is forbidden with every level of 'sex'",
+        ),
+        (
+            # Each pair has a partner left, but all three together do not: two of three must differ, with two values.
+            [
+                {"forbid": {"sex": "Female", "code": 1}},
+                {"forbid": {"sex": "Female", "member": True}},
+                {"forbid": {"code": 2, "member": False}},
+            ],
+            "rules: level 'Female' of 'sex' can occur in no record: the rules together leave it no partners.",
+        ),
+    ],
+)
+def test_contradictions_are_refused_when_the_schema_is_loaded(rules: Any, message: str) -> None:
+    with pytest.raises(SchemaError) as caught:
+        Schema.from_dict({"attributes": ATTRIBUTES, "rules": rules})
+    assert message in str(caught.value)
+
+
+def test_a_map_twice_over_one_level_is_refused() -> None:
+    attributes = {"a": {"type": "integer", "edges": [0, 1]}, "b": {"type": "boolean"}}
+    with pytest.raises(SchemaError, match="map gives level '0' of 'a' twice"):
+        ruled({"attribute": "b", "determined_by": "a", "map": {"0": True, "0.0": True}}, attributes=attributes)
+
+
+def test_a_search_that_takes_too_long_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sklar.public.rules.MAX_EFFORT", 10)
+    rules = [{"forbid": {"sex": "Male", "code": 1}}, {"forbid": {"sex": "Male", "member": True}}]
+    ruled(*rules)  # no cycle: no search
+    with pytest.raises(SchemaError, match="was not decided within 10 steps of search"):
+        ruled(*rules, {"forbid": {"code": 2, "member": True}})
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data())
+def test_loading_agrees_with_trying_every_record(data: st.DataObject) -> None:
+    sizes = data.draw(st.lists(st.integers(1, 3), min_size=2, max_size=4))
+    attributes = {
+        f"a{i}": {"type": "categorical", "values": [f"v{v}" for v in range(size)]} for i, size in enumerate(sizes)
+    }
+    codes = [st.lists(st.integers(0, size - 1), min_size=1, unique=True) for size in sizes]
+    rules, free = [], []
+    for i, j in data.draw(
+        st.lists(st.tuples(*[st.integers(0, len(sizes) - 1)] * 2).filter(lambda p: p[0] != p[1]), max_size=6)
+    ):
+        one, two = data.draw(codes[i]), data.draw(codes[j])
+        rules.append({"forbid": {f"a{i}": [f"v{v}" for v in one], f"a{j}": [f"v{v}" for v in two]}})
+        free.append((i, one, j, two))
+    records = [
+        record
+        for record in product(*(range(size) for size in sizes))
+        if not any(record[i] in one and record[j] in two for i, one, j, two in free)
+    ]
+    possible = all({record[i] for record in records} == set(range(size)) for i, size in enumerate(sizes))
+    try:
+        schema = ruled(*rules, attributes=attributes)
+    except SchemaError as error:
+        refused: str | None = str(error)
+    else:
+        refused = None
+    if refused is not None:
+        assert not possible or "earlier rules forbid already" in refused
+        return
+    assert possible
+    every = np.array(list(product(*(range(size) for size in sizes))), dtype=np.int32).T
+    honored = {tuple(record) for record in every[:, ~violating(every, schema.allowed)].T.tolist()}
+    assert honored == set(records)
+
+
+def test_a_search_finds_a_record_or_proves_that_there_is_none() -> None:
+    differ = ~np.eye(2, dtype=bool)
+    allowed = {(0, 1): differ, (1, 2): differ, (0, 2): differ}
+    domains = {i: np.ones(2, dtype=bool) for i in range(3)}
+    assert solve(domains, allowed, effort=Effort(1000)) is None
+    found = solve(domains, {(0, 1): differ, (1, 2): differ}, effort=Effort(1000))
+    assert found is not None
+    assert found[0] != found[1] != found[2]
+    with pytest.raises(EffortError):
+        solve(domains, allowed, effort=Effort(3))
+
+
+def test_determined_attributes_are_not_measured_and_their_rules_pass_on() -> None:
+    schema = ruled(BANDS, WIVES, {"forbid": {"role": "Husband", "band": "young"}})
+    part = schema.measured
+    assert part.names == ("sex", "role", "age", "member", "born", "code")
+    assert part.whole is schema
+    assert schema.determined == {"band": "age"}
+    assert set(part.rules) == {
+        Forbidden(first="sex", first_levels=(1,), second="role", second_levels=(1,)),
+        Forbidden(first="role", first_levels=(0,), second="age", second_levels=(0, 1)),
+    }
+    codes = np.array([[0], [0], [3], [0], [0], [0]], dtype=np.int32)
+    assert schema.complete(codes)[:, 0].tolist() == [0, 0, 3, 1, 0, 0, 0]
+    assert schema.complete(np.full((6, 1), -1, dtype=np.int32))[:, 0].tolist() == [-1] * 7
+
+
+def test_chains_of_determination_end_at_a_measured_attribute() -> None:
+    member = {"attribute": "member", "determined_by": "band", "map": {"young": False, "old": True}}
+    schema = ruled(member, BANDS)
+    assert schema.measured.names == ("sex", "role", "age", "born", "code")
+    assert [(source, levels.tolist()) for source, levels in schema.sources][3:5] == [
+        (2, [0, 0, 1, 1]),
+        (2, [0, 0, 1, 1]),
+    ]
+
+
+SMALL = ruled(
+    BANDS, WIVES, HUSBANDS, CHILDREN, attributes={name: ATTRIBUTES[name] for name in ("sex", "role", "age", "band")}
+)
+
+
+def rows_of_small(rows: int = 4000) -> pa.Table:
+    """Rows of which some break every rule."""
+    generator = np.random.default_rng(5)
+    return pa.table(
+        {
+            "sex": generator.choice(["Female", "Male"], rows),
+            "role": generator.choice(["Husband", "Wife", "Child", ""], rows, p=[0.3, 0.2, 0.4, 0.1]),
+            "age": generator.integers(0, 99, rows),
+            "band": generator.choice(["young", "old"], rows),
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def model() -> sklar.Model:
+    return sklar.fit(rows_of_small(), SMALL, epsilon=3.0, method="mixture")
+
+
+@pytest.mark.parametrize("method", ["mixture", "factor", "binary"])
+def test_every_released_record_honors_all_rules(method: Any, tmp_path: Path) -> None:
+    model = sklar.fit(rows_of_small(), SMALL, epsilon=3.0, method=method)
+    rows = model.sample(20_000, seed=1)
+    assert min(broken_rules(rows_of_small(), SMALL)) > 100
+    assert broken_rules(rows, SMALL) == [0, 0, 0, 0]
+    assert rows.column_names == list(SMALL.names)
+    model.save(tmp_path / "m.sklar")
+    again = load(tmp_path / "m.sklar")
+    assert again.schema == SMALL
+    assert again.sample(20_000, seed=1) == rows
+    assert verify_model(again).passed
+
+
+def test_a_determined_column_is_not_read() -> None:
+    rows = rows_of_small()
+    for table in (rows.drop_columns("band"), rows.set_column(3, "band", pa.array([None] * rows.num_rows))):
+        assert broken_rules(sklar.fit(table, SMALL, epsilon=3.0, method="binary").sample(seed=1), SMALL) == [0] * 4
+
+
+def test_dummies_are_refused_and_the_papers_preset_honors_rules() -> None:
+    with pytest.raises(SchemaError, match="rules are about records, and dummies are single 0/1 columns"):
+        sklar.fit(rows_of_small(), SMALL, epsilon=1.0, dummies=True)
+    assert broken_rules(sklar.fit(rows_of_small(), SMALL, epsilon=5.0, preset="paper").sample(seed=1), SMALL) == [0] * 4
+
+
+def test_the_summary_and_the_report_tell_the_rules(model: sklar.Model) -> None:
+    assert "Rules: 'band' is determined by 'age' and was not measured." in model.summary()
+    assert "Rules: 3 forbidden combinations; no record holds one." in model.summary()
+    page = publishable(model)
+    assert "Rules that every synthetic record honors" in page
+    assert "&#x27;band&#x27; is determined by &#x27;age&#x27;." in page
+    assert "its 3 attributes that others do not determine" in page
+
+
+def test_determined_attributes_are_answered_by_those_that_determine_them(model: sklar.Model) -> None:
+    ages, bands = model.estimate("age"), model.estimate("band")
+    assert bands.levels == (("young", "old"),)
+    assert np.allclose(bands.counts, [ages.counts[:2].sum(), ages.counts[2:].sum()])
+    assert np.allclose(bands.standard_errors, ages.standard_errors[0] * np.sqrt(2))
+    assert np.allclose(bands.high - bands.counts, 1.959964 * bands.standard_errors)
+    crossed = model.estimate("band", "age")
+    assert np.allclose(crossed.counts.sum(axis=0), ages.counts)
+    assert crossed.standard_errors[1, 0] == 0
+    pair = model.estimate("band", "sex")
+    assert np.allclose(pair.counts[0], model.estimate("sex", "age").counts[:, :2].sum(axis=1))
+    by_age, by_band = answer(model, "age < 16"), answer(model, "band = 'young'")
+    assert (by_age.estimate, by_age.standard_error) == (by_band.estimate, by_band.standard_error)
+    assert by_band.attributes == ("band",)
+    assert answer(model, "band = 'old' and age < 16 and sex = 'Male'").estimate == 0
+    with pytest.raises(QueryError, match="has no value 'middle'"):
+        answer(model, "band = 'middle'")
+
+
+def test_synthetic_answers_honor_the_rules(model: sklar.Model) -> None:
+    assert answer(model, "sex = 'Male' and role = 'Wife'").synthetic == 0
+    found = answer(model, "role = 'Child'")
+    assert found.synthetic_by.startswith("counted in 4,000 rows")
+
+
+def test_a_forecast_is_about_what_is_measured() -> None:
+    with_rules = sklar.forecast(SMALL, rows=4000, epsilon=1.0)
+    part = Schema.from_dict({"attributes": {name: ATTRIBUTES[name] for name in ("sex", "role", "age")}})
+    assert with_rules.one_way_error == sklar.forecast(part, rows=4000, epsilon=1.0).one_way_error
+    assert "Not measured, because rules determine them: 'band' (by 'age')." in with_rules.lines()
+
+
+def test_schema_check_tells_rules_and_to_the_custodian_who_breaks_them(tmp_path: Path) -> None:
+    import pyarrow.csv
+
+    (tmp_path / "s.toml").write_text(SMALL.to_toml())
+    pyarrow.csv.write_csv(rows_of_small(), tmp_path / "rows.csv")
+    public = CliRunner().invoke(cli, ["schema", "check", str(tmp_path / "s.toml")])
+    assert "3 one-way and 3 two-way tables to measure." in public.output
+    assert "Rule 2: no record has 'sex' = 'Male' together with 'role' = 'Wife'." in public.output
+    assert "broken" not in public.output
+    private = CliRunner().invoke(cli, ["schema", "check", str(tmp_path / "s.toml"), str(tmp_path / "rows.csv")])
+    wives = sum(row == {"sex": "Male", "role": "Wife"} for row in rows_of_small().select(["sex", "role"]).to_pylist())
+    shown = private.output.split("PRIVATE")[1]
+    assert f"Rule 2: broken by {wives:,} rows." in shown

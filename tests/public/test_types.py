@@ -1,0 +1,138 @@
+"""Column types by public knowledge: what is understood, what is refused, and that a domain's ends always fit."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from sklar.draw.decode import column_type, decode_column
+from sklar.errors import SchemaError
+from sklar.public.schema import Attribute, Schema
+from sklar.public.types import arrow_type, output_of, parse_output
+
+
+def one(body: str) -> Attribute:
+    return Schema.from_toml(f"[attributes.x]\n{body}").attributes[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("bool", pa.bool_()),
+        ("int8", pa.int8()),
+        ("uint64", pa.uint64()),
+        ("float32", pa.float32()),
+        ("float64", pa.float64()),
+        ("decimal(10, 2)", pa.decimal128(10, 2)),
+        ("date32", pa.date32()),
+        ("date64", pa.date64()),
+        ("timestamp[ns]", pa.timestamp("ns")),
+        ("timestamp[us, tz=Europe/Berlin]", pa.timestamp("us", "Europe/Berlin")),
+        ("string", pa.string()),
+    ],
+)
+def test_a_text_and_its_arrow_type(text: str, kind: pa.DataType) -> None:
+    output = parse_output(text)
+    assert output is not None
+    assert str(output) == text
+    assert arrow_type(output) == kind
+    assert output_of(kind) == text
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        (pa.large_string(), "string"),
+        (pa.string_view(), "string"),
+        (pa.dictionary(pa.int8(), pa.string()), "category"),
+        (pa.dictionary(pa.int8(), pa.string(), ordered=True), "ordered category"),
+        (pa.binary(), None),
+        (pa.float16(), None),
+        (pa.decimal256(50, 2), None),
+        (pa.list_(pa.int8()), None),
+        (pa.duration("s"), None),
+    ],
+)
+def test_other_arrow_types(kind: pa.DataType, text: str | None) -> None:
+    assert output_of(kind) == text
+
+
+@pytest.mark.parametrize("text", ["", "int", "decimal(39, 2)", "decimal(2, 3)", "decimal(0, 0)", "timestamp", "object"])
+def test_texts_that_are_no_type(text: str) -> None:
+    assert parse_output(text) is None
+    with pytest.raises(SchemaError, match="attribute 'x': output must be a column type such as 'int32'"):
+        one(f'type = "boolean"\noutput = "{text}"')
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ('type = "boolean"\noutput = 8', "output must be a column type such as"),
+        ('type = "boolean"\noutput = "date32"', "output 'date32' does not hold a boolean; use one of bool, int16"),
+        ('type = "categorical"\nvalues = ["a"]\noutput = "int8"', "output 'int8' holds whole numbers only, not texts"),
+        ('type = "categorical"\nvalues = [1]\nother = true\noutput = "int8"', "holds whole numbers only"),
+        ('type = "categorical"\nvalues = [1, 128]\noutput = "int8"', "output 'int8' holds -128 to 127 only"),
+        ('type = "integer"\nedges = [0, 129]\noutput = "int8"', "output 'int8' holds -128 to 127 only"),
+        ('type = "integer"\nedges = [-1, 9]\noutput = "uint8"', "output 'uint8' holds 0 to 255 only"),
+        ('type = "integer"\nedges = [0, 16777218]\noutput = "float32"', "holds whole numbers exactly up to 16777216"),
+        ('type = "real"\nedges = [0, 0.125]\noutput = "decimal(9, 2)"', "needs edges of at most 2 digits after"),
+        ('type = "real"\nedges = [0, 1000.5]\noutput = "decimal(4, 1)"', "holds 4 digits and no more"),
+        ('type = "integer"\nedges = [0, 10]\noutput = "decimal(38, 30)"', "holds edges of up to 18 digits only"),
+        ('type = "real"\nedges = [0, 1e39]\noutput = "float32"', "output 'float32' holds numbers up to 3.403e+38 only"),
+        ('type = "real"\nedges = [1.00000001, 1.00000002]\noutput = "float32"', "has no number between 1.00000001 and"),
+        ('type = "date"\nedges = ["1600-01-01", "2000-01-01"]\noutput = "timestamp[ns]"', "years 1678 to 2262 only"),
+        ('type = "datetime"\nedges = ["2000-01-01T00:00:00.5", "2001-01-01"]\noutput = "timestamp[s]"', "whole s."),
+        ('type = "datetime"\nedges = ["2000-01-01", "2001-01-01"]\noutput = "timestamp[s, tz=Mars/X]"', "no time zone"),
+    ],
+)  # fmt: skip
+def test_types_that_cannot_hold_the_domain_are_refused(body: str, message: str) -> None:
+    with pytest.raises(SchemaError, match=r"attribute 'x': ") as refused:
+        one(body)
+    assert message in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        'type = "integer"\nedges = [-128, 0, 128]\noutput = "int8"',
+        'type = "integer"\nedges = [0, 255, 256]\noutput = "uint8"',
+        'type = "integer"\nedges = [-9223372036854775807, 0, 9223372036854775807]\noutput = "int64"',
+        'type = "real"\nedges = [-999.9, 0, 1000]\noutput = "decimal(4, 1)"',
+        'type = "real"\nedges = [-3e38, 0.1, 0.10000001, 3e38]\noutput = "float32"',
+        'type = "date"\nedges = ["1678-01-01", "2000-01-01", "2262-01-01"]\noutput = "timestamp[ns, tz=Asia/Tokyo]"',
+        'type = "datetime"\nedges = ["0001-01-01", "9999-12-31T23:59:59.999999"]\noutput = "timestamp[us, tz=UTC]"',
+    ],
+)
+def test_every_bin_of_an_accepted_type_can_be_drawn(body: str) -> None:
+    attribute = one(body)
+    codes = np.repeat(np.arange(attribute.n_values, dtype=np.int32), 300)
+    values = decode_column(codes, attribute, np.random.default_rng(3))
+    values.validate(full=True)
+    assert values.type == column_type(attribute)
+    assert values.null_count == 0
+
+
+def test_a_category_lists_all_public_values_in_their_order() -> None:
+    attribute = one(
+        'type = "categorical"\nvalues = ["low", "high"]\nmissing = "?"\nother = true\noutput = "ordered category"'
+    )
+    drawn = decode_column(np.array([1, 2, 3], dtype=np.int32), attribute, np.random.default_rng(0))
+    assert drawn.type == pa.dictionary(pa.int32(), pa.string(), ordered=True)
+    assert drawn.dictionary.to_pylist() == ["low", "high", "other"]
+    assert drawn.to_pylist() == ["high", None, "other"]
+
+
+def test_decimals_are_exact_and_even_over_their_units() -> None:
+    attribute = one('type = "real"\nedges = [-0.02, 0.01]\nmissing = ""\noutput = "decimal(3, 2)"')
+    codes = np.array([0] * 200 + [1], dtype=np.int32)
+    drawn = decode_column(codes, attribute, np.random.default_rng(0)).to_pylist()
+    # 200 draws miss one of three units with probability 3 * (2/3)**200 < 1e-34.
+    assert {str(value) for value in drawn} == {"-0.02", "-0.01", "0.00", "None"}
+
+
+def test_the_output_is_part_of_the_schema() -> None:
+    schema = Schema.from_toml('[attributes.x]\ntype = "boolean"\noutput = "int8"')
+    assert 'output = "int8"' in schema.to_toml()
+    assert Schema.from_toml(schema.to_toml()) == schema
+    assert schema.digest != Schema.from_toml('[attributes.x]\ntype = "boolean"').digest

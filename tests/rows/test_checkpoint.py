@@ -1,0 +1,269 @@
+"""Counting that is interrupted goes on: exact, protected, and gone in the end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from sklar.errors import DataError, OutputError
+from sklar.machine.threads import using
+from sklar.public.schema import Schema
+from sklar.release import fit
+from sklar.rows import checkpoint as resume
+from sklar.rows.checkpoint import count_resumable
+from sklar.rows.engines import open_table
+from sklar.rows.fast import Counts, count, no_counts
+from sklar.rows.read import open_source
+from tests.rows.test_fast import same, schema_of
+
+SCHEMA = schema_of([2, 3, 40])
+SHARDS, ROWS = 8, 500
+
+# Counts shards one by one, and when the fifth has begun says so and waits to be killed.
+INTERRUPTED = """
+import sys, time
+from pathlib import Path
+from sklar.rows.engines import open_table
+from sklar.public.schema import Schema
+from sklar.machine.threads import using
+
+class Stop:
+    rows = 0
+    def advance(self, steps):
+        self.rows += steps
+        if self.rows > 4 * {rows}:
+            print("here", flush=True)
+            time.sleep(600)
+
+data, checkpoint, schema = sys.argv[1:]
+with using(1):
+    open_table(data, "local", checkpoint).count(Schema.load(schema), progress=Stop())
+"""
+
+
+@pytest.fixture
+def shards(tmp_path: Path) -> Path:
+    folder = tmp_path / "shards"
+    folder.mkdir()
+    for number in range(SHARDS):
+        rng = np.random.default_rng(number)
+        columns = {f"a{i}": rng.integers(0, size, ROWS) for i, size in enumerate(SCHEMA.sizes)}
+        pq.write_table(pa.table(columns), folder / f"{number}.parquet")
+    return folder
+
+
+def whole(folder: Path) -> Counts:
+    return count(open_source(folder).batches(SCHEMA.names), SCHEMA)
+
+
+def kill_in_the_middle(shards: Path, checkpoint: Path) -> None:
+    described = shards.parent / "schema.toml"
+    described.write_text(SCHEMA.to_toml())
+    command = [sys.executable, "-c", INTERRUPTED.format(rows=ROWS), str(shards), str(checkpoint), str(described)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "here\n"
+        process.send_signal(signal.SIGKILL)
+        assert process.wait(60) == -signal.SIGKILL
+
+
+class Told:
+    def __init__(self) -> None:
+        self.steps: list[int] = []
+
+    def stage(self, name: str, *, total: int | None = None, unit: str = "") -> None:
+        raise AssertionError(name)
+
+    def advance(self, steps: int) -> None:
+        self.steps.append(steps)
+
+
+def test_a_killed_pass_goes_on_where_it_ended(shards: Path, tmp_path: Path) -> None:
+    checkpoint, exact = tmp_path / "kept", whole(shards)
+    kill_in_the_middle(shards, checkpoint)
+    kept = checkpoint / "counts.npz"
+    assert stat.S_IMODE(checkpoint.stat().st_mode) == 0o700
+    assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+    found = resume._read(checkpoint, SCHEMA, shards)
+    assert found is not None
+    covered = [name for name, _, _ in found[1]]
+    # Keeping may be put off once it has taken a while: at least the first shard is kept.
+    assert covered == [f"{number}.parquet" for number in range(len(covered))]
+    assert 1 <= len(covered) <= 4
+    # What is covered is not read again: it could not be.
+    for name in covered:
+        before = (shards / name).stat()
+        with (shards / name).open("r+b") as file:
+            file.seek(4)
+            file.write(b"\0" * 40)
+        os.utime(shards / name, ns=(before.st_atime_ns, before.st_mtime_ns))
+    told = Told()
+    with using(1):
+        assert same(open_table(shards, "local", checkpoint).count(SCHEMA, progress=told), exact)
+    assert told.steps == [ROWS * len(covered)] + [ROWS] * (SHARDS - len(covered))
+    assert not checkpoint.exists()
+
+
+def interrupted(shards: Path, checkpoint: Path, shards_done: int) -> None:
+    """The same in this process, quickly: an exception in the middle of the shard after so many."""
+
+    class Stop(Told):
+        def advance(self, steps: int) -> None:
+            super().advance(steps)
+            if len(self.steps) > shards_done:
+                raise KeyboardInterrupt
+
+    with using(1), pytest.raises(KeyboardInterrupt):
+        count_resumable(open_source(shards), SCHEMA, checkpoint, progress=Stop())
+
+
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counts are kept after every shard."""
+    monkeypatch.setattr(resume, "_PATIENCE", 0)
+
+
+def resumed(shards: Path, checkpoint: Path, schema: Schema = SCHEMA) -> list[int]:
+    told = Told()
+    with using(1):
+        counts = count_resumable(open_source(shards), schema, checkpoint, progress=told)
+    assert same(counts, count(open_source(shards).batches(schema.names), schema))
+    assert not checkpoint.exists()
+    return told.steps
+
+
+@pytest.mark.usefixtures("at_once")
+@pytest.mark.parametrize("done", [0, 1, 3, SHARDS - 1])
+def test_an_interruption_costs_one_shard_at_most(shards: Path, tmp_path: Path, done: int) -> None:
+    interrupted(shards, tmp_path / "kept", done)
+    assert resumed(shards, tmp_path / "kept") == [ROWS * done] * (done > 0) + [ROWS] * (SHARDS - done)
+
+
+@pytest.mark.usefixtures("at_once")
+@pytest.mark.parametrize("change", ["time", "content", "gone", "schema", "folder"])
+def test_what_changed_is_counted_anew(shards: Path, tmp_path: Path, change: str) -> None:
+    interrupted(shards, tmp_path / "kept", 3)
+    shard, schema = shards / "1.parquet", SCHEMA
+    if change == "time":
+        os.utime(shard)
+    elif change == "content":
+        before = shard.stat()
+        pq.write_table(pq.read_table(shard).slice(7), shard)
+        os.utime(shard, ns=(before.st_atime_ns, before.st_mtime_ns))
+    elif change == "gone":
+        shard.unlink()
+    elif change == "schema":
+        schema = schema_of([2, 3, 39])
+    else:
+        shards = shards.rename(tmp_path / "moved")
+    steps = resumed(shards, tmp_path / "kept", schema)
+    assert max(steps) <= ROWS
+    assert len(steps) == SHARDS - (change == "gone")
+
+
+@pytest.mark.usefixtures("at_once")
+def test_a_shard_that_came_later_is_counted_too(shards: Path, tmp_path: Path) -> None:
+    interrupted(shards, tmp_path / "kept", 3)
+    pq.write_table(pq.read_table(shards / "1.parquet").slice(7), shards / "0.later.parquet")
+    assert resumed(shards, tmp_path / "kept")[0] == 3 * ROWS
+
+
+@pytest.mark.usefixtures("at_once")
+def test_a_damaged_checkpoint_is_refused(shards: Path, tmp_path: Path) -> None:
+    interrupted(shards, tmp_path / "kept", 3)
+    kept = tmp_path / "kept" / "counts.npz"
+    content = bytearray(kept.read_bytes())
+    content[len(content) // 2] ^= 1
+    for damaged in (bytes(content), content[:100], b""):
+        kept.write_bytes(damaged)
+        with pytest.raises(DataError, match=r"is damaged\. Delete it to count from the beginning"):
+            count_resumable(open_source(shards), SCHEMA, tmp_path / "kept")
+
+
+def test_a_file_that_changes_while_it_is_read_is_refused(shards: Path, tmp_path: Path) -> None:
+    class Touch(Told):
+        def advance(self, steps: int) -> None:
+            os.utime(shards / "0.parquet", ns=(1, 1))
+
+    with using(1), pytest.raises(DataError, match="changed while it was read"):
+        count_resumable(open_source(shards), SCHEMA, tmp_path / "kept", progress=Touch())
+
+
+def test_what_a_kill_left_half_written_is_removed(shards: Path, tmp_path: Path) -> None:
+    (tmp_path / "kept").mkdir(mode=0o700)
+    (tmp_path / "kept" / ".counts.npz.abc.part").write_bytes(b"counts")
+    resumed(shards, tmp_path / "kept")
+
+
+def test_others_files_stay(shards: Path, tmp_path: Path) -> None:
+    (tmp_path / "kept").mkdir(mode=0o700)
+    (tmp_path / "kept" / "mine").write_text("mine")
+    count_resumable(open_source(shards), SCHEMA, tmp_path / "kept")
+    assert [path.name for path in (tmp_path / "kept").iterdir()] == ["mine"]
+
+
+def test_a_folder_open_to_others_is_refused(shards: Path, tmp_path: Path) -> None:
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o750)
+    with pytest.raises(OutputError, match="must be yours and closed to others"):
+        count_resumable(open_source(shards), SCHEMA, tmp_path / "open")
+    (tmp_path / "file").write_text("")
+    for other in ("file", "none/below"):
+        with pytest.raises(OutputError, match="cannot be used"):
+            count_resumable(open_source(shards), SCHEMA, tmp_path / other)
+
+
+def test_two_runs_do_not_share_a_checkpoint(shards: Path, tmp_path: Path) -> None:
+    with resume._own(tmp_path / "kept"), pytest.raises(OutputError, match="in use by another run"):
+        count_resumable(open_source(shards), SCHEMA, tmp_path / "kept")
+
+
+def test_a_checkpoint_is_for_a_folder_outside_of_which_it_lies(shards: Path, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="a checkpoint is for a folder of files, got file"):
+        count_resumable(open_source(shards / "0.parquet"), SCHEMA, tmp_path / "kept")
+    with pytest.raises(DataError, match="must lie outside of folder"):
+        count_resumable(open_source(shards), SCHEMA, shards / "kept")
+
+
+def test_a_full_disk_is_said_and_nothing_is_released(
+    shards: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_arguments: object, **_arrays: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(np, "savez", full)
+    with pytest.raises(OutputError, match=r"could not be written: No space left on device\. Nothing was released"):
+        fit(shards, SCHEMA, epsilon=1.0, checkpoint=tmp_path / "kept")
+    assert list((tmp_path / "kept").iterdir()) == []
+
+
+def test_a_release_with_a_checkpoint_leaves_none(shards: Path, tmp_path: Path) -> None:
+    model = fit(shards, SCHEMA, epsilon=1.0, checkpoint=tmp_path / "kept")
+    assert model.n_rows == SHARDS * ROWS
+    assert not (tmp_path / "kept").exists()
+
+
+def test_private_domains_take_no_checkpoint(shards: Path, tmp_path: Path) -> None:
+    schema = Schema.from_dict(
+        {"table": {"name": "t"}, "attributes": {"a2": {"type": "categorical", "domain": "private", "at_most": 5}}}
+    )
+    with pytest.raises(DataError, match="a checkpoint goes with public domains only"):
+        fit(shards, schema, epsilon=1.0, checkpoint=tmp_path / "kept")
+
+
+def test_private_domains_are_found_over_all_shards(shards: Path) -> None:
+    schema = Schema.from_dict(
+        {"table": {"name": "t"}, "attributes": {"a1": {"type": "categorical", "domain": "private", "at_most": 5}}}
+    )
+    model = fit(shards, schema, epsilon=20.0)
+    assert sorted(model.schema.attributes[0].values) == ["0", "1", "2"]
+    assert no_counts(model.schema).one_way.size == 4

@@ -1,0 +1,401 @@
+"""Encoding: by the schema alone, value by value, for every Arrow type, without ever raising."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator
+from decimal import Decimal
+from functools import partial
+
+import hypothesis.strategies as st
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import assume, given, settings
+
+from sklar.public.schema import Attribute, Outside, Schema, days, microseconds
+from sklar.rows.encode import NO_CELL, coder, encode, encode_column, ready_bits
+from tests.conftest import TEXTS, schemas
+
+NOON = microseconds(dt.datetime(2000, 1, 1, 12))
+ATTRIBUTES = (
+    Attribute(name="text", kind="categorical", values=("a", "01", "1")),
+    Attribute(name="folded", kind="categorical", values=("a", "1"), missing="?", other=True),
+    Attribute(name="whole", kind="categorical", values=(1, 2, -3), missing="-9"),
+    Attribute(name="flag", kind="boolean", missing="unknown"),
+    Attribute(name="bare flag", kind="boolean"),
+    Attribute(name="integer", kind="integer", edges=(0, 10, 20)),
+    Attribute(name="strict", kind="integer", edges=(0, 10, 20), missing="-1", outside="missing"),
+    Attribute(name="real", kind="real", edges=(0.0, 0.5, 1.0), missing="?"),
+    Attribute(name="date", kind="date", edges=(0, 1, 20_000), missing="9999-12-31"),
+    Attribute(name="datetime", kind="datetime", edges=(0, NOON, 2 * NOON), missing="?", outside="missing"),
+)
+
+
+def of(name: str) -> Attribute:
+    return next(attribute for attribute in ATTRIBUTES if attribute.name == name)
+
+
+def codes(values: list[object], attribute: Attribute, kind: pa.DataType | None = None) -> list[int]:
+    found: list[int] = encode_column(pa.array(values, type=kind), attribute).tolist()
+    return found
+
+
+# Rules, text by text.
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("text", {"a": 0, "01": 1, "1": 2, "A": -1, " a": -1, "1.0": -1, "": -1, None: -1, "?": -1}),
+        ("folded", {"a": 0, "1": 1, "?": 2, "": 2, None: 2, "b": 3, "other": 3, "01": 3, " ": 3}),
+        (
+            "whole",
+            {"1": 0, "01": 0, "1.0": 0, " 2 ": 1, "2e0": 1, "-3": 2, "+1": 0, "-9": 3, "-9.0": 3, "": 3, None: 3}
+            | {"1.5": 3, "1_0": 3, "x": 3, "inf": 3, "nan": 3, "9" * 400: 3, "9" * 5_000: 3},
+        ),
+        (
+            "flag",
+            dict.fromkeys(("true", "True", "TRUE", "t", "yes", "Y", "1", " true "), 1)
+            | dict.fromkeys(("false", "False", "F", "no", "N", "0"), 0)
+            | {"unknown": 2, "": 2, " ": 2, None: 2, "maybe": 2, "2": 2},
+        ),
+        ("bare flag", {"true": 1, "false": 0, "": -1, None: -1, "maybe": -1, "unknown": -1}),
+        (
+            "integer",
+            {"0": 0, "9": 0, "9.99": 0, "10": 1, "19": 1, "20": 1, "-1": 0, "1e3": 1, " 12 ": 1, "+5": 0, "005": 0}
+            | {"inf": 1, "-Infinity": 0, "9" * 400: 1, "-" + "9" * 300: 0}
+            | {"nan": -1, "1_000": -1, "x": -1, "": -1, " ": -1, None: -1, "0x10": -1, "1,5": -1, "9" * 401: -1},
+        ),
+        (
+            "strict",
+            {"0": 0, "19.5": 1, "20": 2, "-1": 2, "-1.0": 2, "-2": 2, "inf": 2, "x": 2, "": 2, None: 2, "nan": 2},
+        ),
+        ("real", {"0": 0, "0.499": 0, "0.5": 1, "1": 1, "1.0": 1, "1.01": 1, "-7": 0, "?": 2, "nan": 2, "one": 2}),
+        (
+            "date",
+            {
+                "1970-01-01": 0,
+                "1970-01-02": 1,
+                "1969-12-31": 0,
+                "1970-01-01 23:59:59": 0,
+                "19700102": 1,
+                "2500-01-01": 1,
+            }
+            | {" 1970-01-01 ": 0, "1970-01-01T23:00-05:00": 0, "9999-12-31": 2, "": 2, None: 2}
+            | {"01/02/1970": 2, "1970-02-30": 2, "5": 2},
+        ),
+        (
+            "datetime",
+            {"1970-01-01": 0, "2000-01-01T11:59:59.999999": 0, "2000-01-01T12:00": 1, "2000-01-01T12:00Z": 1}
+            | {"2000-01-01 13:30+02:00": 0, "2000-01-01T11:00-01:00": 1, "1969-12-31": 2, "2999-01-01": 2}
+            | {"0001-01-01T00:00+10:00": 2, "soon": 2, "": 2, None: 2},
+        ),
+    ],
+)
+def test_texts(name: str, expected: dict[str | None, int]) -> None:
+    attribute = of(name)
+    texts = list(expected)
+    assert dict(zip(texts, codes([*texts], attribute), strict=True)) == expected
+    code_of = coder(attribute)
+    assert {text: code_of(text) for text in texts} == expected
+    raw: list[object] = [None if text is None else text.encode() for text in texts]
+    for kind in (pa.binary(), pa.large_binary(), pa.binary_view()):
+        assert dict(zip(texts, codes(raw, attribute, kind), strict=True)) == expected
+    for kind in (pa.large_string(), pa.string_view(), pa.dictionary(pa.int8(), pa.string())):
+        assert dict(zip(texts, codes([*texts], attribute, kind), strict=True)) == expected
+
+
+# Rules, type by type.
+
+
+INTEGERS = [pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()]
+FLOATS = [pa.float16(), pa.float32(), pa.float64()]
+DECIMALS = [pa.decimal32(6, 2), pa.decimal64(12, 2), pa.decimal128(30, 2), pa.decimal256(70, 2)]
+
+
+@pytest.mark.parametrize("kind", [*INTEGERS, *FLOATS, *DECIMALS], ids=str)
+def test_numbers_of_every_width(kind: pa.DataType) -> None:
+    convert = np.float16 if kind == pa.float16() else Decimal if pa.types.is_decimal(kind) else int
+    values: list[object] = [*(convert(number) for number in (0, 9, 10, 19, 20, 100)), None]
+    assert codes(values, of("integer"), kind) == [0, 0, 1, 1, 1, 1, -1]
+    assert codes(values, of("strict"), kind) == [0, 0, 1, 1, 2, 2, 2]
+    assert codes(values, of("real"), kind) == [0, 1, 1, 1, 1, 1, 2]
+    small: list[object] = [*(convert(number) for number in (1, 2, 3)), None]
+    if not pa.types.is_decimal(kind):
+        # A decimal is written with its zeros, 1.00, where it is a text.
+        assert codes(small, of("text"), kind) == [2, -1, -1, -1]
+    assert codes(small, of("whole"), kind) == [0, 1, 3, 3]
+    assert codes(small, of("flag"), kind) == [1, 2, 2, 2]
+
+
+def test_numbers_at_the_ends_of_their_types() -> None:
+    assert codes([2**64 - 1, 2**63, 0, None], of("strict"), pa.uint64()) == [2, 2, 0, 2]
+    wide = Attribute(name="x", kind="real", edges=(0.0, 1e19, 2e19))
+    assert codes([2**63, 15 * 10**18], wide, pa.uint64()) == [0, 1]
+    exact = Attribute(name="x", kind="integer", edges=(0, 2**53, 2**53 + 1, 2**63 - 1))
+    assert codes([2**53 - 1, 2**53, 2**53 + 1, 2**63 - 1], exact, pa.int64()) == [0, 1, 2, 2]
+    assert codes([str(2**53), str(2**53 + 1)], exact) == [1, 2]
+    odd: list[object] = [float("nan"), float("inf"), -float("inf"), 1e308, -0.0, 1.0, None]
+    assert codes(odd, of("real")) == [2, 1, 0, 1, 0, 1, 2]
+    assert codes(odd, of("strict")) == [2, 2, 2, 2, 0, 0, 2]
+    assert codes(odd, of("folded")) == [2, 3, 3, 3, 3, 1, 2]
+    assert codes([-1, -1.0, -2.0], of("strict"), pa.float64()) == [2, 2, 2]
+
+
+def test_the_last_bin_of_a_real_includes_its_upper_edge_and_that_of_an_integer_does_not() -> None:
+    closed = Attribute(name="x", kind="real", edges=(0.0, 0.5, 1.0), missing="?", outside="missing")
+    for values, kind in (([0, 1, 2], pa.int64()), ([0, 1, 2], pa.float64()), (["0", "1.0", "2"], pa.string())):
+        assert codes([*values], closed, kind) == [0, 1, 2]
+        half_open = Attribute(name="x", kind="integer", edges=(0, 1), missing="?", outside="missing")
+        assert codes([*values], half_open, kind) == [0, 1, 1]
+
+
+def test_a_number_equal_to_the_missing_text_is_missing_whatever_its_type() -> None:
+    clipped = Attribute(name="x", kind="integer", edges=(0, 10), missing="-1")
+    for kind in (pa.int8(), pa.float32(), pa.string(), pa.decimal128(5, 0)):
+        values: list[object] = ["-1", "-2"] if kind == pa.string() else [-1, -2]
+        assert codes(values, clipped, kind) == [1, 0]
+    forever = dt.date(9999, 12, 31)
+    assert codes([forever, dt.date(2600, 1, 1)], of("date")) == [2, 1]
+
+
+@given(
+    first=st.integers(-(2**62), 2**62) | st.integers(-40, 40) | st.sampled_from([-(2**63) + 1, 2**63 - 60]),
+    width=st.sampled_from([1, 2, 7, 2**61, 2**63 - 1, 2**63]),  # the last two: bins wider than int64 can say
+    steps=st.lists(st.integers(1, 4), min_size=1, max_size=3),
+    missing=st.sampled_from([None, -1, 1, 5]),
+    outside=st.sampled_from(["clip", "missing"]),
+    data=st.data(),
+)
+@settings(max_examples=200, deadline=None)
+def test_many_numbers_are_looked_up_as_few_are_searched(
+    first: int, width: int, steps: list[int], missing: int | None, outside: Outside, data: st.DataObject
+) -> None:
+    edges = tuple(int(edge) for edge in first + width * np.cumsum([0, *steps]).astype(object))
+    assume(edges[-1] < 2**63)
+    sentinel = None if missing is None else str(edges[0] - 1 if missing < 0 else edges[-1] + missing)
+    attribute = Attribute(
+        name="x",
+        kind="integer",
+        edges=edges,
+        missing=sentinel,
+        outside=outside if sentinel is not None else "clip",
+    )
+    near = [edge + by for edge in edges for by in (-2, -1, 0, 1, 5) if -(2**63) <= edge + by < 2**63]
+    values: list[object] = [
+        *near,
+        *data.draw(st.lists(st.integers(-(2**63), 2**63 - 1), max_size=3)),
+        -(2**63),
+        2**63 - 1,
+        None,
+    ]
+    few = [codes([value], attribute, pa.int64())[0] for value in values]
+    assert codes(values * 60, attribute, pa.int64()) == few * 60
+    assert few == [coder(attribute)(value) for value in values]
+
+
+def test_dates_and_moments_are_looked_up_too() -> None:
+    day = 86_400_000_000
+    for kind, unit, scale in (("date", pa.date32(), 1), ("datetime", pa.timestamp("us"), day)):
+        attribute = Attribute(name="x", kind=kind, edges=(-3 * scale, 0, 4 * scale))  # type: ignore[arg-type]
+        numbers = [-(10**6), -4, -3, -1, 0, 3, 4, 10**6]
+        moments = pa.array([number * scale for number in numbers] * 50, pa.int64())
+        column = moments.cast(pa.int32()).cast(unit) if kind == "date" else moments.cast(unit)
+        assert encode_column(column, attribute).tolist() == [0, 0, 0, 0, 1, 1, 1, 1] * 50
+
+
+def test_bits_are_ready_where_arrow_holds_them() -> None:
+    values = np.random.default_rng(0).random(203) < 0.3
+    column = pa.array(values)
+    for start in range(20):
+        for length in (1, 7, 8, 9, 64, 150):
+            bits = ready_bits(column.slice(start, length), of("flag"))
+            assert (bits is None) == (start % 8 > 0)
+            if bits is not None:
+                assert bits.size == -(-length // 8)
+                unpacked = np.unpackbits(bits, bitorder="little", count=length)
+                assert unpacked.tolist() == values[start : start + length].astype(int).tolist()
+    named = Attribute(name="x", kind="categorical", values=("true", "false"))
+    for other in (pa.array([True, None]), pa.array([1, 0]), pa.array(["true"]), column.slice(0, 0), pa.nulls(3)):
+        assert ready_bits(other, of("flag")) is None
+    assert ready_bits(column, named) is None
+
+
+def test_booleans() -> None:
+    assert codes([True, False, None], of("flag")) == [1, 0, 2]
+    assert codes([True, False, None], of("bare flag")) == [1, 0, -1]
+    named = Attribute(name="x", kind="categorical", values=("true", "false"))
+    assert codes([True, False, None], named) == [0, 1, -1]
+
+
+def test_dates_and_times() -> None:
+    day, noon = dt.date(2000, 1, 1), dt.datetime(2000, 1, 1, 12)
+    for kind in (pa.date32(), pa.date64()):
+        assert codes([day, dt.date(1970, 1, 1), dt.date(1900, 1, 1), None], of("date"), kind) == [1, 0, 0, 2]
+        assert codes([day, dt.date(1900, 1, 1), None], of("datetime"), kind) == [0, 2, 2]
+        named = Attribute(name="x", kind="categorical", values=("2000-01-01",))
+        assert codes([day, None], named, kind) == [0, -1]
+    for unit in ("s", "ms", "us", "ns"):
+        for zone in (None, "UTC", "America/New_York", "+05:30", "No/Where"):
+            kind = pa.timestamp(unit, zone)
+            ticks = pa.array([microseconds(noon), microseconds(noon) - 1_000_000, -1_000_000, None])
+            moments = ticks.cast(pa.timestamp("us")).cast(pa.timestamp(unit)).cast(pa.int64()).cast(kind)
+            assert encode_column(moments, of("datetime")).tolist() == [1, 0, 2, 2]
+            assert encode_column(moments, of("date")).tolist() == [1, 1, 0, 2]
+            assert encode_column(moments, of("text")).tolist() == [-1] * 4
+            assert encode_column(moments, of("integer")).tolist() == [-1] * 4
+    beyond = pa.array([2**63 - 1, -(2**63) + 1, None])
+    for unit in ("s", "ms", "us"):
+        assert encode_column(beyond.cast(pa.timestamp(unit)), of("date")).tolist() == [1, 0, 2]
+        assert encode_column(beyond.cast(pa.timestamp(unit)), of("datetime")).tolist() == [2, 2, 2]
+    clipped = Attribute(name="x", kind="datetime", edges=(0, NOON))
+    assert encode_column(beyond.cast(pa.timestamp("s")), clipped).tolist() == [0, 0, -1]
+    assert days(day) < 20_000
+
+
+def test_nulls_of_dictionaries() -> None:
+    column = pa.DictionaryArray.from_arrays(pa.array([0, 1, None, 2, 3]), pa.array(["a", None, "1", "zzz"]))
+    assert encode_column(column, of("folded")).tolist() == [0, 2, 2, 1, 3]
+    assert encode_column(column, of("text")).tolist() == [0, -1, -1, 2, -1]
+    numbers = pa.DictionaryArray.from_arrays(pa.array([2, 1, None, 0], pa.uint8()), pa.array([1.0, None, float("nan")]))
+    assert encode_column(numbers, of("real")).tolist() == [2, 2, 2, 1]
+    flags = pa.DictionaryArray.from_arrays(pa.array([0, 1, None]), pa.array([True, None]))
+    assert encode_column(flags, of("flag")).tolist() == [1, 2, 2]
+
+
+def test_extension_types_and_run_ends_are_seen_through() -> None:
+    flags = pa.ExtensionArray.from_storage(pa.bool8(), pa.array([1, 0, None], pa.int8()))
+    assert encode_column(flags, of("flag")).tolist() == [1, 0, 2]
+    runs = pa.RunEndEncodedArray.from_arrays(pa.array([2, 3, 4], pa.int32()), pa.array(["a", None, "b"]))
+    assert encode_column(runs, of("folded")).tolist() == [0, 0, 2, 3]
+
+
+# Whatever the type: no value raises, and a value's code is its own.
+
+
+def odd_columns() -> Iterator[pa.Array]:
+    far = pa.array([0, None, 2**63 - 1, -(2**63), 1])
+    for unit in ("s", "ms", "us", "ns"):
+        for zone in (None, "UTC", "Asia/Tokyo", "No/Where"):
+            yield far.cast(pa.timestamp(unit, zone))
+        yield far.cast(pa.duration(unit))
+    yield pa.array([0, None, 2**31 - 1, -(2**31)], pa.int32()).cast(pa.date32())
+    yield pa.Array.from_buffers(pa.date64(), 3, [None, pa.py_buffer(np.array([2**63 - 1, -(2**63), 5]))])
+    yield pa.array([1, None], pa.int32()).cast(pa.time32("ms"))
+    yield pa.array([1, None], pa.int64()).cast(pa.time64("ns"))
+    yield pa.array([pa.MonthDayNano([1, 2, 3]), None])
+    yield pa.array([np.float16("nan"), None, np.float16("inf"), np.float16(-1)], pa.float16())
+    yield pa.array([Decimal("9" * 76), None, Decimal("-" + "9" * 76)], pa.decimal256(76, 0))
+    yield pa.array([Decimal("1E+30"), None], pa.decimal128(5, -28))
+    yield pa.array([Decimal("1.50"), None, Decimal(0)], pa.decimal32(5, 2))
+    yield pa.array([b"a", None, b"\xff"], pa.binary(1))
+    # Arrow does not check that texts are UTF-8 when they come from elsewhere.
+    yield pa.Array.from_buffers(pa.string(), 3, pa.array([b"\xff\xfe", b"a", b""]).buffers())
+    yield pa.nulls(3)
+    yield pa.array([[1], None, []])
+    yield pa.array([[1], None], pa.list_(pa.int64(), 1))
+    yield pa.array([["a"], None], pa.list_view(pa.string()))
+    yield pa.array([{"a": 1}, None])
+    yield pa.array([[("a", 1)], None], pa.map_(pa.string(), pa.int64()))
+    kinds, places = pa.array([0, 1], pa.int8()), pa.array([0, 0], pa.int32())
+    yield pa.UnionArray.from_dense(kinds, places, [pa.array([1]), pa.array(["b"])])
+    yield pa.RunEndEncodedArray.from_arrays(pa.array([2, 3], pa.int32()), pa.array([5, None]))
+    yield pa.DictionaryArray.from_arrays(pa.array([0, 1, None]), pa.array([[1], None]))
+    yield pa.DictionaryArray.from_arrays(pa.array([0, 1, None]), pa.nulls(2))
+    yield pa.DictionaryArray.from_arrays(pa.array([1, 0, None]), pa.array(["a", None]).dictionary_encode())
+    uuids = pa.ExtensionArray.from_storage(pa.uuid(), pa.array([b"0" * 16, None], pa.binary(16)))
+    yield uuids
+    yield pa.ExtensionArray.from_storage(pa.opaque(pa.uuid(), "x", "y"), uuids)
+
+
+def assert_elementwise(column: pa.Array, attribute: Attribute) -> None:
+    together = encode_column(column, attribute)
+    assert together.dtype == np.int32
+    assert together.shape == (len(column),)
+    assert together.min(initial=0) >= NO_CELL
+    assert together.max(initial=-1) < attribute.n_levels
+    assert encode_column(column.slice(0, 0), attribute).shape == (0,)
+    # A slice of one row carries no other row; an array built from it shares nothing.
+    alone = [encode_column(pa.concat_arrays([column.slice(row, 1)]), attribute)[0] for row in range(len(column))]
+    assert together.tolist() == alone
+    if len(column):
+        assert encode_column(pa.concat_arrays([column.slice(1), column.slice(0, 1)]), attribute).tolist() == [
+            *alone[1:],
+            alone[0],
+        ]
+
+
+@pytest.mark.parametrize("column", list(odd_columns()), ids=lambda column: str(column.type)[:40])
+def test_no_arrow_type_raises_and_each_code_is_its_own(column: pa.Array) -> None:
+    for attribute in ATTRIBUTES:
+        assert_elementwise(column, attribute)
+
+
+def recast(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    return column.cast(kind)
+
+
+def typed() -> st.SearchStrategy[pa.Array]:
+    def several(values: st.SearchStrategy[object], kind: pa.DataType) -> st.SearchStrategy[pa.Array]:
+        return st.lists(st.none() | values, max_size=8).map(lambda drawn: pa.array(drawn, type=kind))
+
+    number_texts = st.sampled_from(
+        ["1", "01", "1.0", "1e3", "nan", "-inf", "1_0", " 5 ", "0.1", "9" * 30, "true", "No"]
+    )
+    day_texts = st.datetimes().map(str) | st.dates().map(str)
+    texts = TEXTS | number_texts | day_texts
+    near = st.sampled_from([0.0, 0.5, 1.0, 10.0, 20.0, -1.0])
+    widths = [(8, pa.int8()), (16, pa.int16()), (32, pa.int32()), (64, pa.int64())]
+    unsigned = [(8, pa.uint8()), (64, pa.uint64())]
+    int64 = st.integers(-(2**63), 2**63 - 1) | st.integers(-5, 25)
+    moments = several(int64, pa.int64())
+    return st.one_of(
+        several(texts, pa.string()),
+        several(texts.map(str.encode) | st.binary(max_size=5), pa.binary()),
+        *(several(st.integers(-(2 ** (bits - 1)), 2 ** (bits - 1) - 1), kind) for bits, kind in widths),
+        *(several(st.integers(0, 2**bits - 1), kind) for bits, kind in unsigned),
+        several(st.floats(width=32) | near, pa.float32()),
+        several(st.floats() | near, pa.float64()),
+        several(st.decimals(-(10**18), 10**18, places=3), pa.decimal128(30, 3)),
+        several(st.booleans(), pa.bool_()),
+        *(moments.map(partial(recast, kind=pa.timestamp(unit))) for unit in ("s", "ms", "us", "ns")),
+        several(st.integers(-(2**31), 2**31 - 1), pa.int32()).map(partial(recast, kind=pa.date32())),
+    )
+
+
+@given(column=typed(), attribute=st.sampled_from(ATTRIBUTES))
+@settings(max_examples=400, deadline=None)
+def test_codes_are_elementwise(column: pa.Array, attribute: Attribute) -> None:
+    assert_elementwise(column, attribute)
+
+
+@given(schema=schemas(), texts=st.lists(st.none() | TEXTS, max_size=8))
+@settings(max_examples=100, deadline=None)
+def test_codes_are_within_the_domain_of_any_schema(schema: Schema, texts: list[str | None]) -> None:
+    listed: list[str | None] = [level for attribute in schema.attributes for level in attribute.levels]
+    column = pa.array(texts + listed, pa.string())
+    batch = pa.record_batch([column] * schema.n_attributes, names=[str(i) for i in range(schema.n_attributes)])
+    found = encode(batch, schema)
+    assert found.shape == (schema.n_attributes, len(column))
+    assert found.min() >= NO_CELL
+    assert np.all(found < schema.sizes[:, None])
+    for attribute in schema.attributes:
+        assert_elementwise(column, attribute)
+
+
+@given(attribute=st.sampled_from(ATTRIBUTES), value=st.floats() | st.integers(-(2**63), 2**63 - 1))
+@settings(max_examples=200, deadline=None)
+def test_a_number_has_the_code_of_its_text(attribute: Attribute, value: float) -> None:
+    column = pa.array([value])
+    text = repr(int(value)) if value == value and abs(value) != float("inf") and value == int(value) else repr(value)
+    if value != value:
+        return
+    assert encode_column(column, attribute).tolist() == encode_column(pa.array([text]), attribute).tolist()
+
+
+def test_encode_takes_columns_in_the_order_of_the_schema() -> None:
+    schema = Schema(name="t", attributes=(of("integer"), of("flag")))
+    batch = pa.record_batch({"b": ["3", "11"], "a": [True, None]})
+    assert encode(batch, schema).tolist() == [[0, 1], [1, 2]]
+    assert encode(batch.slice(0, 0), schema).shape == (2, 0)

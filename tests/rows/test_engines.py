@@ -1,0 +1,240 @@
+"""The contract of engines: equal exact tables and equal rows, wherever they are counted and drawn."""
+
+from __future__ import annotations
+
+import datetime as dt
+import gzip
+from collections.abc import Callable
+from decimal import Decimal
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from sklar.draw.blocks import BLOCK_ROWS, blocks
+from sklar.errors import DataError, MissingExtraError
+from sklar.files.model import BlockSampler, Model
+from sklar.machine.cluster import Engine, choose_engine, is_spark, session
+from sklar.machine.threads import using
+from sklar.public.schema import Schema
+from sklar.release import fit
+from sklar.rows.encode import encode
+from sklar.rows.engines import open_table
+from sklar.rows.fast import Counts, count_codes
+from tests.rows.test_fast import brute_force, same
+
+SCHEMA = Schema.from_toml(
+    """
+    [attributes.city]
+    type = "categorical"
+    values = ["Bern", "Lugano", "a,b", "line\\nbreak", "say \\"hi\\""]
+    missing = "?"
+    [attributes."odd.name `x`"]
+    type = "integer"
+    edges = [0, 10, 20, 30]
+    missing = ""
+    [attributes.price]
+    type = "real"
+    edges = [0, 1.5, 99.5]
+    [attributes.born]
+    type = "date"
+    edges = ["1970-01-01", "1990-01-01", "2010-01-01"]
+    missing = "unknown"
+    [attributes.seen]
+    type = "datetime"
+    edges = ["2020-01-01T00:00:00", "2021-01-01T00:00:00", "2022-01-01T00:00:00"]
+    [attributes.citizen]
+    type = "boolean"
+    [attributes.code]
+    type = "categorical"
+    values = [1, 2, 3]
+    other = true
+    """
+)
+ENGINES = ["local", pytest.param("spark", marks=pytest.mark.spark)]
+
+
+@pytest.fixture(params=ENGINES)
+def engine(request: pytest.FixtureRequest) -> Engine:
+    if request.param == "spark":
+        request.getfixturevalue("spark")
+    return request.param  # type: ignore[no-any-return]
+
+
+def table(rows: int, seed: int = 0) -> pa.Table:
+    """Every type that Spark and Arrow share, with nulls, decimals, bytes, and values outside of the schema."""
+    rng = np.random.default_rng(seed)
+
+    def some(values: list[Any], kind: pa.DataType) -> pa.Array:
+        return pa.array([values[index] for index in rng.integers(0, len(values), rows)], kind)
+
+    moments = [dt.datetime(year, 6, 1, 12) for year in (2019, 2020, 2021, 2023)]
+    return pa.table(
+        {
+            "unused": some(["x"], pa.string()),
+            "code": some([1, 2, 3, 4, None], pa.int16()),
+            "city": some(["Bern", "Lugano", "a,b", "line\nbreak", 'say "hi"', "?", "", "Rome", None], pa.string()),
+            "odd.name `x`": some([-5, 0, 9, 10, 25, 40, None], pa.int32()),
+            "price": some([Decimal("0.01"), Decimal("1.50"), Decimal("99.50"), None], pa.decimal128(9, 2)),
+            "born": some([dt.date(1960, 1, 1), dt.date(1989, 12, 31), dt.date(2000, 1, 1), None], pa.date32()),
+            "seen": some([*moments, None], pa.timestamp("us")),
+            "citizen": some([True, False, None], pa.bool_()),
+        }
+    )
+
+
+def expected(rows: pa.Table) -> Counts:
+    """By the tests' own loop over rows."""
+    whole = rows.select(list(SCHEMA.names)).combine_chunks().to_batches() or [rows.select(list(SCHEMA.names))]
+    codes = np.concatenate([encode(batch, SCHEMA) for batch in whole if batch.num_rows], axis=1)
+    one_way, pairs = brute_force(codes, SCHEMA)
+    return Counts(n_rows=rows.num_rows, one_way=one_way, pairs=pairs)
+
+
+def one_file(folder: Path, rows: pa.Table) -> Path:
+    pq.write_table(rows, folder / "t.parquet", row_group_size=300)
+    return folder / "t.parquet"
+
+
+def skewed(folder: Path, rows: pa.Table) -> Path:
+    """Shards of very unequal sizes, one without rows, one in a folder of its own."""
+    shards = folder / "shards"
+    (shards / "more").mkdir(parents=True)
+    bounds = [0, 1, 1, 3, rows.num_rows - 10, rows.num_rows]
+    for number, (first, last) in enumerate(pairwise(bounds)):
+        home = shards / "more" if number == 4 else shards
+        pq.write_table(rows.slice(first, last - first), home / f"{number}.parquet", compression="zstd")
+    (shards / "_notes").write_text("not data")
+    return shards
+
+
+LAYOUTS: dict[str, Callable[[Path, pa.Table], Path]] = {"file": one_file, "skewed": skewed}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_counts_equal_brute_force(engine: Engine, layout: str, tmp_path: Path) -> None:
+    rows = table(4321)
+    if layout == "skewed" and engine == "spark":
+        # Spark takes a folder in a folder for a partition of its own, unless its name says so.
+        path = LAYOUTS[layout](tmp_path, rows)
+        (path / "more" / "4.parquet").rename(path / "4.parquet")
+        (path / "more").rmdir()
+    else:
+        path = LAYOUTS[layout](tmp_path, rows)
+    assert same(open_table(path, engine).count(SCHEMA), expected(rows))
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_text_files_are_read_alike(engine: Engine, packed: bool, tmp_path: Path) -> None:
+    """Quotes, separators and line ends in values, ragged rows, bytes that are no text, an empty last value."""
+    text = (
+        b'city,born,"odd.name `x`",price,seen,citizen,code\r\n'
+        b"Bern,1980-01-01,5,1.0,2020-02-02T10:00:00,true,1\r\n"
+        b'"a,b",2000-01-01,15,2.5,2021-02-02T10:00:00,false,2\r\n'
+        b'"line\nbreak",unknown,,0.5,,no,9\r\n'
+        b'"say ""hi""",,29,1e1,2020-12-31,yes,\r\n'
+        b"Lugano,1980-01-01,5\r\n"
+        b"Lugano,1980-01-01,5,1.0,2020-02-02T10:00:00,true,1,too,many\r\n"
+        b' Bern ,1980-01-01, 5 ,"",2020-02-02T10:00:00,TRUE,3\r\n'
+    ) + b"B\xffrn,1980-01-01,5,1.0,2020-02-02T10:00:00,true,1\r\n"
+    folder = tmp_path / "shards"
+    folder.mkdir()
+    half = text.index(b"Lugano")
+    header = text[: text.index(b"\r\n") + 2]
+    for name, part in (("a.csv", text[:half]), ("b.csv", header + text[half:])):
+        if packed:
+            (folder / f"{name}.gz").write_bytes(gzip.compress(part))
+        else:
+            (folder / name).write_bytes(part)
+    counts = open_table(folder, engine).count(SCHEMA)
+    # A ragged row is a row of unknown values.
+    codes = [
+        [0, 2, 3, 4, 5, 5, 5, 5],
+        [0, 1, 3, 2, 3, 3, 0, 0],
+        [0, 1, 0, 1, -1, -1, -1, 0],
+        [0, 1, 2, 2, 2, 2, 0, 0],
+        [0, 1, -1, 0, -1, -1, 0, 0],
+        [1, 0, 0, 1, -1, -1, 1, 1],
+        [0, 1, 3, 3, 3, 3, 2, 0],
+    ]
+    assert same(counts, count_codes(np.array(codes, dtype=np.int32), SCHEMA))
+
+
+def test_a_table_without_rows_has_no_counts(engine: Engine, tmp_path: Path) -> None:
+    counts = open_table(one_file(tmp_path, table(0)), engine).count(SCHEMA)
+    assert counts.n_rows == 0
+    assert not counts.one_way.any()
+    assert not counts.pairs.any()
+
+
+def test_a_column_that_is_not_there_is_named(engine: Engine, tmp_path: Path) -> None:
+    path = one_file(tmp_path, table(3).drop_columns(["citizen"]))
+    with pytest.raises(DataError, match="has no column for 'citizen'"):
+        fit(path, SCHEMA, epsilon=1.0, engine=engine)
+
+
+def test_a_path_that_is_not_there(engine: Engine, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"does not exist|Spark cannot read"):
+        open_table(tmp_path / "nothing.parquet", engine)
+
+
+def test_threads_change_nothing(tmp_path: Path) -> None:
+    rows = table(2000)
+    path = skewed(tmp_path, rows)
+    for threads in (1, 2, 5):
+        with using(threads):
+            assert same(open_table(path, "local").count(SCHEMA), expected(rows))
+
+
+def fitted(method: Any, **options: Any) -> Model:
+    return fit(table(3000, seed=1), SCHEMA, epsilon=5.0, method=method, **options)
+
+
+def drawn(engine: Engine, model: Model, rows: int, seed: int) -> pa.Table:
+    if engine == "local":
+        # In an order of its own.
+        sampler = BlockSampler(model, seed)
+        parts = [sampler.draw(block) for block in reversed(list(blocks(rows)))]
+        return pa.Table.from_batches(reversed(parts), model.arrow_schema)
+    from sklar.files.spark import sample_on_spark
+
+    return sample_on_spark(model, rows, seed=seed).toArrow().cast(model.arrow_schema)
+
+
+@pytest.mark.parametrize("method", ["mixture", "binary", "dummies"])
+def test_blocks_are_the_same_rows_wherever_they_are_drawn(engine: Engine, method: str) -> None:
+    model = fitted("binary", dummies=True) if method == "dummies" else fitted(method)
+    rows = 3 * BLOCK_ROWS + 77
+    found = drawn(engine, model, rows, 7)
+    assert found.combine_chunks().equals(model.sample(rows, seed=7).combine_chunks())
+    assert not found.equals(model.sample(rows, seed=8))
+
+
+def test_the_engine_is_chosen_by_what_is_given() -> None:
+    assert choose_engine(None, table(1)) == choose_engine(None, "x.csv") == "local"
+    assert choose_engine("spark", "x.csv") == "spark"
+    assert not is_spark(table(1))
+    with pytest.raises(DataError, match=r"engine must be one of local, spark, got 'dask'\."):
+        choose_engine("dask", "x.csv")  # type: ignore[arg-type]
+
+
+def test_what_is_missing_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    import sys
+
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+    with pytest.raises(MissingExtraError, match=r"needs PySpark 4 and Java 17: pip install 'sklar\[spark\]'"):
+        session()
+
+
+def test_a_checkpoint_is_for_the_local_engine(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="a checkpoint is for engine 'local', got engine 'spark'"):
+        open_table("x.parquet", "spark", tmp_path)
+
+
+def test_spark_takes_paths_and_its_own_tables() -> None:
+    with pytest.raises(DataError, match="takes a path or a Spark DataFrame, got Table"):
+        open_table(table(1), "spark")

@@ -1,0 +1,341 @@
+"""Counting: equal to brute force, a sum over any split, and the sensitivity that the privacy claim rests on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+
+import hypothesis.strategies as st
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from numpy.typing import NDArray
+
+from sklar.budget.certificate import above_diagonal
+from sklar.machine.threads import using
+from sklar.public.schema import Attribute, Schema
+from sklar.rows import fast as counting
+from sklar.rows import planes as kernels
+from sklar.rows.encode import encode
+from sklar.rows.fast import Counts, count, count_codes, merge, no_counts
+
+
+def schema_of(sizes: list[int]) -> Schema:
+    return Schema(
+        name="t",
+        attributes=tuple(
+            Attribute(name=f"a{i}", kind="categorical", values=tuple(range(size))) for i, size in enumerate(sizes)
+        ),
+    )
+
+
+@st.composite
+def coded(draw: st.DrawFn, min_rows: int = 0) -> tuple[Schema, NDArray[np.int32]]:
+    """A schema of 1 to 4 attributes, one level to 300, and codes, -1 among them."""
+    sizes = draw(st.lists(st.sampled_from([1, 2, 3, 300]), min_size=1, max_size=4))
+    rows = draw(st.integers(min_rows, 30))
+    codes = [draw(st.lists(st.integers(-1, size - 1), min_size=rows, max_size=rows)) for size in sizes]
+    return schema_of(sizes), np.array(codes, dtype=np.int32).reshape(len(sizes), rows)
+
+
+def brute_force(codes: NDArray[np.int32], schema: Schema) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    d, offsets = schema.n_levels, schema.offsets
+    one_way, pairs = np.zeros(d, dtype=np.int64), np.zeros((d, d), dtype=np.int64)
+    for row in codes.T:
+        for i, a in enumerate(row):
+            if a >= 0:
+                one_way[offsets[i] + a] += 1
+            for j in range(i + 1, len(row)):
+                if a >= 0 and row[j] >= 0:
+                    pairs[offsets[i] + a, offsets[j] + row[j]] += 1
+    return one_way, pairs
+
+
+def same(left: Counts, right: Counts) -> bool:
+    return (
+        left.n_rows == right.n_rows
+        and np.array_equal(left.one_way, right.one_way)
+        and np.array_equal(left.pairs, right.pairs)
+    )
+
+
+@given(case=coded())
+@settings(max_examples=60, deadline=None)
+def test_counts_equal_brute_force(case: tuple[Schema, NDArray[np.int32]]) -> None:
+    schema, codes = case
+    counts = count_codes(codes, schema)
+    one_way, pairs = brute_force(codes, schema)
+    assert counts.n_rows == codes.shape[1]
+    assert counts.one_way.dtype == counts.pairs.dtype == np.int64
+    assert counts.one_way.tolist() == one_way.tolist()
+    assert counts.pairs.tolist() == pairs.tolist()
+
+
+@given(case=coded(), cuts=st.lists(st.integers(0, 30), max_size=4))
+@settings(max_examples=40, deadline=None)
+def test_any_split_gives_the_same_counts(case: tuple[Schema, NDArray[np.int32]], cuts: list[int]) -> None:
+    schema, codes = case
+    whole = count_codes(codes, schema)
+    parts = [count_codes(part, schema) for part in np.split(codes, sorted(cuts), axis=1)]
+    assert same(merge(parts, schema), whole)
+    assert same(merge(reversed(parts), schema), whole)
+    assert same(merge([], schema), no_counts(schema))
+
+
+@given(case=coded(min_rows=1), data=st.data())
+@settings(max_examples=60, deadline=None)
+def test_replacing_a_row_moves_at_most_two_cells_of_each_table_by_one(
+    case: tuple[Schema, NDArray[np.int32]], data: st.DataObject
+) -> None:
+    schema, codes = case
+    row = data.draw(st.integers(0, codes.shape[1] - 1))
+    other = codes.copy()
+    other[:, row] = [data.draw(st.integers(-1, int(size) - 1)) for size in schema.sizes]
+    before, after = count_codes(codes, schema), count_codes(other, schema)
+    assert before.n_rows == after.n_rows
+    one_way, pairs = np.abs(before.one_way - after.one_way), np.abs(before.pairs - after.pairs)
+    blocks = [slice(start, stop) for start, stop in zip(schema.offsets, schema.offsets[1:], strict=False)]
+    for i, rows in enumerate(blocks):
+        assert one_way[rows].sum() <= 2
+        assert one_way[rows].max() <= 1
+        for columns in blocks[i + 1 :]:
+            assert pairs[rows, columns].sum() <= 2
+            assert pairs[rows, columns].max() <= 1
+
+
+def test_the_bound_of_two_cells_is_reached_in_every_table() -> None:
+    schema = schema_of([2, 2, 2])
+    before, after = (count_codes(np.full((3, 1), code, dtype=np.int32), schema) for code in (0, 1))
+    assert np.abs(before.one_way - after.one_way).sum() == 2 * 3
+    assert np.abs(before.pairs - after.pairs).sum() == 2 * 3
+
+
+def test_batches_are_encoded_and_summed_and_told_to_the_progress() -> None:
+    told: list[int] = []
+
+    class Watch:
+        def stage(self, name: str, *, total: int | None = None, unit: str = "") -> None:
+            raise AssertionError(name)
+
+        def advance(self, steps: int) -> None:
+            told.append(steps)
+
+    schema = schema_of([2, 3])
+    table = pa.table({"a0": ["0", "1", "x", "1"], "a1": [2, 2, 2, None]})
+    batches = table.to_batches(max_chunksize=3)
+    counts = count(batches, schema, progress=Watch())
+    assert counts.n_rows == 4
+    assert counts.one_way.tolist() == [1, 2, 0, 0, 3]
+    assert counts.pairs.sum() == 2
+    assert counts.pairs[0, 4] == counts.pairs[1, 4] == 1
+    assert told == [3, 1]
+    assert same(counts, merge((count_codes(encode(batch, schema), schema) for batch in batches), schema))
+
+
+def test_counts_print_no_number() -> None:
+    counts = count_codes(np.zeros((2, 7), dtype=np.int32), schema_of([2, 2]))
+    for text in (repr(counts), str(counts), f"{counts}", f"{[counts]}"):
+        assert not any(character.isdigit() for character in text)
+
+
+def test_counts_of_columns_cut_out_of_a_larger_array() -> None:
+    codes = np.zeros((2, 10), dtype=np.int32)
+    codes[:, 5:] = 1
+    counts = count_codes(codes[:, ::2], schema_of([2, 2]))
+    assert counts.one_way.tolist() == [3, 2, 3, 2]
+
+
+@pytest.mark.parametrize("rows", [0, 1])
+def test_one_attribute_has_no_pairs(rows: int) -> None:
+    counts = count_codes(np.zeros((1, rows), dtype=np.int32), schema_of([3]))
+    assert counts.one_way.tolist() == [rows, 0, 0]
+    assert not counts.pairs.any()
+
+
+# Every way to count gives the same counts.
+
+WAYS = {
+    "by size": {},
+    "bits": {"_CELLS_ON_BITS": 10**9, "_LEVELS_PER_HISTOGRAM": 10**9},
+    "histograms": {"_CELLS_ON_BITS": -(10**9)},
+    "both": {"_CELLS_ON_BITS": 4, "_LEVELS_PER_HISTOGRAM": 10**9},
+    "small tiles": {"_CELLS_ON_BITS": 10**9, "_TILE_LEVELS": 5, "_TILE_PARTNERS": 3},
+    "small pieces": {"_ROWS_AT_ONCE": 64, "_HISTOGRAMS_AT_ONCE": 1, "_CELLS_ON_BITS": 4},
+}
+
+
+@contextmanager
+def counted(way: str) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in WAYS[way].items():
+            patch.setattr(counting, name, value)
+        yield
+
+
+def by_products(codes: NDArray[np.int32], schema: Schema) -> Counts:
+    """Another way: products of indicators."""
+    indicators = np.concatenate(
+        [row == np.arange(size)[:, None] for row, size in zip(codes, schema.sizes, strict=True)]
+    )
+    # Whole numbers far below 2^53: exact.
+    products = (indicators.astype(np.float64) @ indicators.T.astype(np.float64)).astype(np.int64)
+    return Counts(n_rows=codes.shape[1], one_way=np.diag(products), pairs=products * above_diagonal(schema))
+
+
+def drawn(sizes: list[int], rows: int, nowhere: float = 0.2) -> NDArray[np.int32]:
+    rng = np.random.default_rng([rows, *sizes])
+    codes = (rng.random((len(sizes), rows)) ** 2 * np.array(sizes)[:, None]).astype(np.int32)
+    return np.where(rng.random(codes.shape) < nowhere, -1, codes).astype(np.int32)
+
+
+def test_ways_are_different_ways() -> None:
+    schema = schema_of([2, 3, 4])
+    bits, histograms = {}, {}
+    for way in WAYS:
+        with counted(way):
+            layout = counting._Layout(schema)
+            bits[way], histograms[way] = int(layout.on_bits.sum()), len(layout.histograms)
+    assert bits == dict.fromkeys(WAYS, 3) | {"histograms": 0}
+    assert histograms == dict.fromkeys(WAYS, 0) | {"histograms": 3, "both": 1, "small pieces": 1}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_every_tail_of_a_word(way: str) -> None:
+    sizes = [3, 2, 1, 5, 2, 2, 4, 2]
+    schema = schema_of(sizes)
+    with counted(way):
+        for rows in [*range(131), 511, 512, 513, 575, 576, 577]:
+            codes = drawn(sizes, rows)
+            assert same(count_codes(codes, schema), by_products(codes, schema)), rows
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("size", [253, 254, 255, 256, 257, 300, 301, 302])
+def test_sizes_around_every_boundary(way: str, size: int) -> None:
+    # 254 levels and none are the most that a byte holds; 301 levels beside two are the most that are counted on bits.
+    sizes = [2, size, 3, 2]
+    schema = schema_of(sizes)
+    codes = drawn(sizes, 1_100)
+    codes[1, :3] = [size - 1, 0, -1]
+    with counted(way):
+        assert same(count_codes(codes, schema), by_products(codes, schema))
+
+
+@pytest.mark.parametrize("rows", [400, 200_000])
+@pytest.mark.parametrize("size", [65_535, 65_536, 65_537])
+def test_histograms_of_very_many_levels(rows: int, size: int) -> None:
+    # Larger than a schema may be, and than the square of counts would be: the kernel on its own.
+    codes = drawn([2, size], rows)
+    codes[1, :2] = size - 1
+    counts = np.zeros((2, 2 + size), dtype=np.int64)
+    sizes, offsets = np.array([2, size]), np.array([0, 2, 2 + size])
+    kernels.add_codes(codes + np.int32(1), rows, sizes, offsets, np.array([[0, 1]]), counts)
+    both = (codes >= 0).all(axis=0)
+    expected = np.bincount(codes[0, both] * size + codes[1, both], minlength=2 * size).reshape(2, size)
+    assert counts[:, 2:].tolist() == expected.tolist()
+    assert not counts[:, :2].any()
+
+
+@given(
+    sizes=st.lists(st.sampled_from([1, 2, 2, 2, 3, 7, 40, 300]), min_size=1, max_size=14),
+    rows=st.integers(0, 700),
+    nowhere=st.sampled_from([0.0, 0.01, 0.5, 1.0]),
+    way=st.sampled_from(list(WAYS)),
+)
+@settings(max_examples=150, deadline=None)
+def test_every_way_gives_the_same_counts(sizes: list[int], rows: int, nowhere: float, way: str) -> None:
+    schema, codes = schema_of(sizes), drawn(sizes, rows, nowhere)
+    with counted(way):
+        assert same(count_codes(codes, schema), by_products(codes, schema))
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_many_rows(way: str) -> None:
+    # More than one chunk of words, and more than one piece of rows.
+    sizes = [2, 3, 2, 30, 2, 2, 2, 2, 2, 2]
+    codes = drawn(sizes, 65_536 + 32_768 + 77, 0.01)
+    schema = schema_of(sizes)
+    with counted(way):
+        assert same(count_codes(codes, schema), by_products(codes, schema))
+
+
+def test_counts_pass_32_bits() -> None:
+    schema = schema_of([2, 2])
+    tally = counting.Tally(schema)
+    tally._total.pairs[1, 3] = tally._total.one_way[1] = tally._total.one_way[3] = 2**40
+    tally._n_rows = 2**40
+    tally.begin(1)
+    for index in range(2):
+        tally.put_codes(index, np.ones(1, dtype=np.int32))
+    for job in tally.jobs():
+        job()
+    assert tally.counts().pairs[1, 3] == 2**40 + 1
+
+
+FLAGS = Schema(
+    name="flags",
+    attributes=(
+        Attribute(name="a", kind="boolean"),
+        Attribute(name="b", kind="boolean", missing="?"),
+        Attribute(name="c", kind="boolean"),
+        Attribute(name="d", kind="categorical", values=("x", "y", "z")),
+    ),
+)
+
+
+@given(
+    rows=st.integers(0, 200),
+    cuts=st.lists(st.integers(0, 200), max_size=3),
+    nulls=st.tuples(*[st.sampled_from([0.0, 0.0, 0.3])] * 4),
+    way=st.sampled_from(list(WAYS)),
+    threads=st.sampled_from([1, 2, 5]),
+    seed=st.integers(0, 2**32 - 1),
+)
+@settings(max_examples=120, deadline=None)
+def test_columns_of_booleans_wherever_they_are_cut(
+    rows: int, cuts: list[int], nulls: tuple[float, ...], way: str, threads: int, seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    flags = [pa.array(rng.random(rows) < 0.4, mask=rng.random(rows) < share) for share in nulls[:3]]
+    texts = pa.array(rng.choice(["x", "y", "z", "?"], rows), mask=rng.random(rows) < nulls[3])
+    whole = pa.record_batch([*flags, texts], names=list(FLAGS.names))
+    batches = [whole.slice(start, stop - start) for start, stop in pairwise(sorted([0, *cuts, rows]))]
+    batches = [batch for batch in batches if batch.num_rows or seed % 2]
+    codes = np.concatenate([encode(batch, FLAGS) for batch in batches] or [np.empty((4, 0), dtype=np.int32)], axis=1)
+    with counted(way), using(threads):
+        assert same(count(batches, FLAGS), by_products(codes, FLAGS))
+
+
+def test_booleans_in_whole_bytes_are_not_unpacked(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_arguments: object) -> None:
+        raise AssertionError
+
+    schema = Schema(name="t", attributes=FLAGS.attributes[:3])
+    values = np.random.default_rng(0).random((3, 1_003)) < 0.3
+    batch = pa.record_batch([pa.array(row) for row in values], names=["a", "b", "c"])
+    expected = by_products(values[:, 16:].astype(np.int32), schema)
+    monkeypatch.setattr(counting, "encode_column", refuse)
+    assert same(count([batch.slice(16)], schema), expected)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_any_number_of_threads_gives_the_same_counts(threads: int) -> None:
+    sizes = [2] * 150 + [3, 9, 70, 300]
+    schema, codes = schema_of(sizes), drawn(sizes, 3_000, 0.01)
+    batches = [
+        pa.record_batch([pa.array(row[start : start + 700]) for row in codes], names=list(schema.names))
+        for start in range(0, 3_000, 700)
+    ]
+    with using(threads):
+        assert same(count(batches, schema), by_products(codes, schema))
+
+
+def test_a_failure_while_reading_is_the_one_that_is_seen() -> None:
+    def broken() -> Iterator[pa.RecordBatch]:
+        yield pa.record_batch({"a0": [1]})
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        count(broken(), schema_of([2]))

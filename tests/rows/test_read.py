@@ -1,0 +1,450 @@
+"""Reading: every kind of table gives the same rows; bad tables are refused early; no row can make reading fail."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Callable
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from sklar.errors import DataError
+from sklar.public.schema import Schema
+from sklar.rows import read
+from sklar.rows.encode import encode
+from sklar.rows.fast import count
+from sklar.rows.read import BATCH_ROWS, batch_rows, open_source, require_columns
+from sklar.rows.records import bound_records, bounded
+
+COLUMNS = {"name": ["Ann", "Bo, jr", 'C "x"', None], "age": [30, None, 5, 41], "city": ["é", "a\nb", "", "z"]}
+CSV = 'name,age,city\nAnn,30,é\n"Bo, jr",,"a\nb"\n"C ""x""",5,\n,41,z\n'
+SCHEMA = Schema.from_toml(
+    """
+    [attributes.city]
+    type = "categorical"
+    values = ["é", "a\\nb", "z"]
+    missing = ""
+    [attributes.name]
+    type = "categorical"
+    values = ["Ann", "Bo, jr", 'C "x"']
+    missing = "?"
+    [attributes.age]
+    type = "integer"
+    edges = [0, 10, 35, 50]
+    missing = "?"
+    """
+)
+CODES = [[0, 1, 3, 2], [0, 1, 2, 3], [1, 3, 0, 2]]
+SECRET = "SECRETCELL"
+
+
+def table() -> pa.Table:
+    return pa.table(COLUMNS)
+
+
+def as_file(name: str, data: bytes) -> Callable[[Path], object]:
+    def make(folder: Path) -> Path:
+        (folder / name).write_bytes(data)
+        return folder / name
+
+    return make
+
+
+def as_parquet(folder: Path) -> Path:
+    pq.write_table(table(), folder / "t.parquet")
+    return folder / "t.parquet"
+
+
+def as_parquet_folder(folder: Path) -> str:
+    (folder / "deep").mkdir()
+    pq.write_table(table().slice(0, 1), folder / "1.parquet")
+    pq.write_table(table().slice(1).select(["city", "age", "name"]), folder / "deep" / "2.parquet")
+    (folder / "_SUCCESS").write_text("")
+    (folder / ".hidden.csv").write_text("x\n1\n")
+    (folder / "_delta_log").mkdir()
+    (folder / "_delta_log" / "0.json").write_text("{}")
+    return str(folder)
+
+
+def as_csv_folder(folder: Path) -> Path:
+    (folder / "1.csv").write_text('name,age,city\nAnn,30,é\n"Bo, jr",,"a\nb"\n', encoding="utf-8")
+    (folder / "2.csv").write_text('city,name,age\n,"C ""x""",5\nz,,41\n', encoding="utf-8")
+    return folder
+
+
+def as_reader(_folder: Path) -> pa.RecordBatchReader:
+    return pa.RecordBatchReader.from_batches(table().schema, table().to_batches(max_chunksize=1))
+
+
+def as_duckdb(_folder: Path) -> object:
+    connection = duckdb.connect()
+    connection.register("source", table())
+    return connection.sql("select * from source")
+
+
+SOURCES: dict[str, Callable[[Path], object]] = {
+    "csv": as_file("t.csv", CSV.encode()),
+    "upper case": as_file("T.CSV", CSV.encode()),
+    "gz": as_file("t.csv.gz", gzip.compress(CSV.encode())),
+    "tsv": as_file("t.tsv", CSV.replace("Bo, jr", "Bo; jr").replace(",", "\t").replace("Bo; jr", "Bo, jr").encode()),
+    "byte order mark": as_file("t.csv", b"\xef\xbb\xbf" + CSV.encode()),
+    "no last newline": as_file("t.csv", CSV.encode().rstrip(b"\n")),
+    "crlf": as_file("t.csv", CSV.replace("\n", "\r\n").replace("a\r\nb", "a\nb").encode()),
+    "blank lines": as_file("t.csv", CSV.replace("30,é\n", "30,é\n\n").encode() + b"\n\n"),
+    "parquet": as_parquet,
+    "parquet folder": as_parquet_folder,
+    "csv folder": as_csv_folder,
+    "pyarrow": lambda _: table(),
+    "reader": as_reader,
+    "pandas": lambda _: pd.DataFrame(COLUMNS),
+    "pandas categories": lambda _: pd.DataFrame(COLUMNS).astype({"name": "category", "city": "category"}),
+    "polars": lambda _: pl.DataFrame(COLUMNS),
+    "polars categories": lambda _: pl.DataFrame(COLUMNS).with_columns(pl.col("name").cast(pl.Categorical)),
+    "duckdb": as_duckdb,
+}
+
+
+@pytest.mark.parametrize("make", SOURCES.values(), ids=SOURCES)
+def test_every_source_gives_the_same_rows_in_the_order_asked(make: Callable[[Path], object], tmp_path: Path) -> None:
+    source = open_source(make(tmp_path))
+    assert source.columns == ("name", "age", "city")
+    require_columns(source, SCHEMA)
+    batches = list(source.batches(SCHEMA.names))
+    assert all(batch.schema.names == list(SCHEMA.names) for batch in batches)
+    rows = sorted(row for batch in batches for row in encode(batch, SCHEMA).T.tolist())
+    assert rows == sorted(list(row) for row in zip(*CODES, strict=True))
+
+
+def cells(path: Path, data: bytes) -> list[tuple[bytes | None, ...]]:
+    """All rows of a CSV file, as bytes."""
+    path.write_bytes(data)
+    source = open_source(path)
+    return [tuple(row.values()) for batch in source.batches(source.columns) for row in batch.to_pylist()]
+
+
+@pytest.mark.parametrize(
+    ("data", "rows"),
+    [
+        (b"a,b\n", []),
+        (b"a,b", []),
+        (b"a,b\r\n1,2\r\n", [(b"1", b"2")]),
+        (b"a,b\n1\n2,3\n4,5,6\n", [(b"2", b"3"), (None, None), (None, None)]),
+        (b"a,b\n1\n", [(None, None)]),
+        (b"a,b\n\xff\xfe,\xc3\n", [("\ufffd\ufffd".encode(), "\ufffd".encode())]),
+        (b"a,b\n\xff\n\xc3\n1,2\n", [(b"1", b"2"), (None, None), (None, None)]),
+        (b"a,b\n1,\xc3", [(b"1", "\ufffd".encode())]),
+        (b"a,b\n\x00,x\x00y\n", [(b"\x00", b"x\x00y")]),
+        (b'a,b\n"x, ""y""\nz",2', [(b'x, "y"\nz', b"2")]),
+        (b'a,b\n1,"never closed\n2,3\n', [(b"1", b"never closed\n2,3\n")]),
+        (b"a,b\n NA ,null\n", [(b" NA ", b"null")]),
+        (b"a\n1\n\n2\n", [(b"1",), (b"",), (b"2",)]),
+        (b'a\n""\n', [(b"",)]),
+        (b"a,b\n" + b"x" * 3_000_000 + b",2\n", [(b"x" * 3_000_000, b"2")]),
+    ],
+)
+def test_no_row_of_a_csv_file_makes_reading_fail(tmp_path: Path, data: bytes, rows: list[tuple[bytes, ...]]) -> None:
+    assert cells(tmp_path / "t.csv", data) == rows
+
+
+@given(body=st.text('ab,"\r\n \x00', max_size=60).map(str.encode) | st.binary(max_size=60))
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_bytes_after_the_header_never_raise(tmp_path: Path, body: bytes) -> None:
+    assert all(len(row) == 2 for row in cells(tmp_path / "t.csv", b"a,b\n" + body))
+
+
+@pytest.mark.parametrize(
+    ("row", "kept"),
+    [
+        (b'"never closed,2\n' + b"3,4\n" * 4_000, (None, None)),
+        (b'1,"never closed\n' + b"3,4\n" * 4_000, (b"1", (b"never closed\n" + b"3,4\n" * 4_000)[:4_089])),
+        (b"x" * 20_000 + b",2\n", (None, None)),
+        (b"1," + b"y" * 20_000 + b"\n", (b"1", b"y" * 4_090)),
+        (b'1,"' + b'""z\n' * 5_000 + b'"\n', (b"1", b'"z\n' * 1_022)),
+        (b",".join([b"5"] * 20_000) + b"\n", (None, None)),
+    ],
+    ids=["unclosed first", "unclosed last", "wide first", "wide last", "quotes in quotes", "many fields"],
+)
+def test_a_row_longer_than_a_block_is_cut_and_nothing_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, row: bytes, kept: tuple[bytes | None, ...]
+) -> None:
+    """As many rows as ever: the long one has what is left of it, or unknown values, and the others are as they were."""
+    monkeypatch.setattr(read, "_CSV_BLOCK", 4_096)
+    before = [(b"%d" % i, b"p") for i in range(100)]
+    head = b"a,b\n" + b"".join(b"%b,%b\n" % pair for pair in before)
+    after = [] if b"never closed" in row else [(b"7", b"8")]
+    found = cells(tmp_path / "t.csv", head + row + b"".join(b"%b,%b\n" % pair for pair in after))
+    assert sorted(found, key=str) == sorted([*before, kept, *after], key=str)
+
+
+def test_an_unclosed_quote_of_forty_megabytes_is_no_error(tmp_path: Path) -> None:
+    found = cells(tmp_path / "t.csv", b'a,b\n1,2\n"' + b"3,4\n" * 10_000_000)
+    assert found == [(b"1", b"2"), (None, None)]
+
+
+def reference(data: bytes, limit: int) -> bytes:
+    """`bound_records`, record by record."""
+    out, record, inside, start = bytearray(), bytearray(), False, True
+    at = 0
+    while at < len(data):
+        byte = data[at : at + 1]
+        if inside and data[at : at + 2] == b'""':
+            record += b'""'
+            at += 2
+            continue
+        if byte in b"\r\n" and not inside:
+            out += cut(bytes(record), limit) + byte
+            record, start = bytearray(), True
+            at += 1
+            continue
+        if byte == b'"':
+            inside = not inside and start
+        start = byte == b"," and not inside
+        record += byte
+        at += 1
+    return bytes(out + cut(bytes(record), limit))
+
+
+def cut(record: bytes, limit: int) -> bytes:
+    """A record after so many bytes, with its quotes closed."""
+    if len(record) <= limit:
+        return record
+    inside, start = False, True
+    closed = False
+    for at in range(limit):
+        byte = record[at : at + 1]
+        if inside:
+            inside, closed = byte != b'"', byte == b'"'
+        elif byte == b'"' and (start or closed):
+            inside, closed = True, False
+        else:
+            closed = False
+        start = byte == b"," and not inside
+    return record[:limit] + b'"' * inside
+
+
+@given(data=st.text('ab,"\r\n', max_size=80).map(str.encode), limit=st.integers(1, 12), block=st.integers(1, 90))
+@settings(max_examples=400, deadline=None)
+def test_records_are_cut_where_they_should_be(data: bytes, limit: int, block: int) -> None:
+    keep = bounded(ord(","), limit)
+    found = b"".join(keep(data[at : at + block]) for at in range(0, len(data), block))
+    assert found == reference(data, limit)
+    state = length = 0
+    found = b""
+    for at in range(0, len(data), block):
+        part = np.frombuffer(bytearray(data[at : at + block]), dtype=np.uint8)
+        out = np.empty_like(part)
+        copied, state, length = bound_records(part, out, state, length, ord(","), limit)
+        found += out[:copied].tobytes()
+    assert found == reference(data, limit)
+    if max(map(len, data.replace(b"\r", b"\n").split(b"\n"))) <= limit and b'"' not in data:
+        assert found == data
+
+
+def test_a_ragged_row_counts_as_a_row_of_unknown_values(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_bytes(b"x,y\ntrue,false\ntrue\ntrue,false,true\n")
+    schema = Schema.from_toml("[attributes.x]\ntype = 'boolean'\nmissing = ''\n[attributes.y]\ntype = 'boolean'")
+    counts = count(open_source(path).batches(schema.names), schema)
+    assert counts.n_rows == 3
+    assert counts.one_way.tolist() == [0, 1, 2, 1, 0]
+
+
+def test_rows_are_the_same_however_the_file_is_cut_into_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = b"a,b\n" + b"".join(b'%d,"x\n%d"\n%s' % (i, i, b"odd\n" * (i % 7 == 0)) for i in range(400))
+    whole = cells(tmp_path / "t.csv", data)
+    monkeypatch.setattr(read, "_CSV_BLOCK", 64)
+    assert sorted(cells(tmp_path / "t.csv", data), key=str) == sorted(whole, key=str)
+    assert len(whole) == 400 + 58
+
+
+def test_wide_files_and_single_columns_of_them(tmp_path: Path) -> None:
+    names = [f"column_{i}" for i in range(3_000)]
+    path = tmp_path / "t.csv"
+    path.write_text(",".join(names) + "\n" + ",".join(map(str, range(3_000))) + "\n")
+    source = open_source(path)
+    assert source.columns == tuple(names)
+    (batch,) = source.batches(("column_2999", "column_7"))
+    assert batch.to_pydict() == {"column_2999": [b"2999"], "column_7": [b"7"]}
+
+
+@pytest.mark.parametrize("name", ["a.b", "a", "x y", "é"])
+def test_parquet_columns_are_found_by_their_whole_name(tmp_path: Path, name: str) -> None:
+    pq.write_table(pa.table({name: [1], "b": [2], "s": [{"b": 3}]}), tmp_path / "t.parquet")
+    (batch,) = open_source(tmp_path / "t.parquet").batches(("s", name))
+    assert batch.to_pydict() == {"s": [{"b": 3}], name: [1]}
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet", ""])
+def test_batches_are_bounded(tmp_path: Path, suffix: str) -> None:
+    rows = 2 * BATCH_ROWS + 5
+    data: object = pa.table({"x": range(rows)})
+    if suffix == "csv":
+        (tmp_path / "t.csv").write_text("x\n" + "".join(f"{i}\n" for i in range(rows)))
+        data = tmp_path / "t.csv"
+    elif suffix == "parquet":
+        pq.write_table(data, tmp_path / "t.parquet")
+        data = tmp_path / "t.parquet"
+    sizes = [batch.num_rows for batch in open_source(data).batches(("x",))]
+    assert max(sizes) <= BATCH_ROWS
+    assert sum(sizes) == rows
+
+
+def test_batches_of_wide_tables_have_fewer_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert [batch_rows(columns) for columns in (0, 1, 1_024, 1_025, 4_096, 10**9)] == [
+        BATCH_ROWS,
+        BATCH_ROWS,
+        BATCH_ROWS,
+        BATCH_ROWS // 2,
+        BATCH_ROWS // 4,
+        64,
+    ]
+    monkeypatch.setattr(read, "_BATCH_CELLS", 512)
+    data = pa.table({"x": range(1_000), "y": range(1_000)})
+    pq.write_table(data, tmp_path / "t.parquet")
+    for source in (data, tmp_path / "t.parquet"):
+        assert {batch.num_rows for batch in open_source(source).batches(("x", "y"))} == {256, 1_000 - 3 * 256}
+
+
+@pytest.mark.parametrize("group", [1, 7, 1_000])
+def test_row_groups_of_any_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, group: int) -> None:
+    monkeypatch.setattr(read, "BATCH_ROWS", 64)
+    data = pa.table({"x": range(300), "text": [f"t{i % 90}" for i in range(300)]})
+    pq.write_table(data, tmp_path / "t.parquet", row_group_size=group, use_dictionary=group == 7)
+    batches = list(open_source(tmp_path / "t.parquet").batches(("text", "x")))
+    assert [row for batch in batches for row in batch.to_pylist()] == data.select(["text", "x"]).to_pylist()
+    assert max(batch.num_rows for batch in batches) <= 64
+    # Texts begin anew with every dictionary; else small groups are read together.
+    assert len(batches) < 12 or group == 7
+
+
+def test_texts_of_a_parquet_file_come_with_each_distinct_one_once(tmp_path: Path) -> None:
+    texts = ["a", None, "b", "", "a"] * 10
+    for kind in (pa.string(), pa.binary(), pa.large_string()):
+        pq.write_table(pa.table({"x": pa.array(texts, pa.string()).cast(kind)}), tmp_path / "t.parquet")
+        (batch,) = open_source(tmp_path / "t.parquet").batches(("x",))
+        assert pa.types.is_dictionary(batch.schema.field("x").type) == (kind != pa.large_string())
+        column = batch.column(0).cast(pa.string())
+        assert column.to_pylist() == texts
+
+
+def test_the_number_of_rows_is_known_where_a_file_states_it(tmp_path: Path) -> None:
+    pq.write_table(table(), tmp_path / "1.parquet")
+    pq.write_table(table(), tmp_path / "2.parquet")
+    assert open_source(tmp_path / "1.parquet").n_rows == 4
+    assert open_source(tmp_path).n_rows == 8
+    (tmp_path / "3.csv").write_text(CSV, encoding="utf-8")
+    assert open_source(tmp_path).n_rows is None
+    assert open_source(table()).n_rows is None
+
+
+def read_all(data: object) -> None:
+    source = open_source(data)
+    list(source.batches(source.columns))
+
+
+def refusal(data: object) -> str:
+    with pytest.raises(DataError) as refused:
+        read_all(data)
+    assert SECRET not in str(refused.value)
+    assert refused.value.__cause__ is None
+    assert refused.value.__suppress_context__ or refused.value.__context__ is None
+    return str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "message"),
+    [
+        ("t.csv", b"", "file '{}' is empty. It must hold a header and rows."),
+        ("t.parquet", b"", "file '{}' is empty. It must hold a header and rows."),
+        ("t.csv", b"\n\na,b\n", "file '{}' has no header line. It must begin with the column names."),
+        ("t.csv", b",\n1,2\n", "file '{}' has no header line. It must begin with the column names."),
+        ("t.csv", b"a,b,a\n1,2,3\n", "columns 1 and 3 of file '{}' have the same name. Rename one of them."),
+        (
+            "t.csv",
+            b"a,\xff\n1,2\n",
+            "the header of file '{}' must be UTF-8 text. Convert it first (for example with iconv).",
+        ),
+        ("t.csv", b"a" * 200_000, "file '{}' has no readable header line. It must begin with the column names."),
+        ("t.csv.gz", b"a,b\n1,2\n", "file '{}' has no readable header line. It must begin with the column names."),
+        (
+            "t.xlsx",
+            b"PK",
+            "file '{}' must end in .csv, .tsv (also .gz and other compressions) or .parquet.",
+        ),
+        ("t", b"a\n1\n", "file '{}' must end in .csv, .tsv (also .gz and other compressions) or .parquet."),
+        ("t.parquet", SECRET.encode() * 20, "file '{}' is not a Parquet file, or it is damaged."),
+    ],
+)
+def test_a_file_is_refused(tmp_path: Path, name: str, data: bytes, message: str) -> None:
+    path = tmp_path / name
+    path.write_bytes(data)
+    assert refusal(path) == message.format(path)
+
+
+def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    assert refusal(tmp_path / "no.csv") == f"file '{tmp_path / 'no.csv'}' does not exist. Check the path."
+
+
+def test_folders_are_refused(tmp_path: Path) -> None:
+    assert refusal(tmp_path) == f"the folder '{tmp_path}' holds no files. It must hold CSV or Parquet files."
+    first, second = tmp_path / "1.csv", tmp_path / "2.csv"
+    first.write_text("a,b\n1,2\n")
+    second.write_text("a,c\n1,2\n")
+    assert refusal(tmp_path) == (
+        f"file '{second}' and file '{first}' have different columns. Files of a folder must agree."
+    )
+    second.write_text("a,b,b\n1,2,3\n")
+    assert refusal(tmp_path) == f"columns 2 and 3 of file '{second}' have the same name. Rename one of them."
+
+
+CUT = "could not be read to its end: it is damaged or cut off. Nothing was released and no privacy was spent."
+
+
+def test_a_file_that_is_cut_off_is_refused_without_quoting_it(tmp_path: Path) -> None:
+    rows = "".join(f"{SECRET}{i * 7919 % 100_003},{i}\n" for i in range(20_000))
+    packed = gzip.compress(f"a,b\n{rows}".encode())
+    path = tmp_path / "t.csv.gz"
+    path.write_bytes(packed[: len(packed) // 2])
+    assert refusal(path) == f"file '{path}' {CUT}"
+    pq.write_table(pa.table({"a": [f"{SECRET}{i}" for i in range(20_000)]}), tmp_path / "t.parquet")
+    data = bytearray((tmp_path / "t.parquet").read_bytes())
+    data[4:5_000] = b"\xff" * 4_996
+    (tmp_path / "t.parquet").write_bytes(data)
+    assert refusal(tmp_path / "t.parquet") == f"file '{tmp_path / 't.parquet'}' {CUT}"
+
+
+def test_a_stream_that_breaks_is_refused_without_quoting_it() -> None:
+    def broken() -> object:
+        yield pa.record_batch({"a": [1]})
+        raise pa.ArrowInvalid(f"cannot convert {SECRET}")
+
+    assert refusal(pa.RecordBatchReader.from_batches(pa.schema({"a": pa.int64()}), broken())) == f"the table {CUT}"
+
+
+def test_objects_without_a_usable_stream_are_refused() -> None:
+    assert refusal([1, 2]) == (
+        "data must be a path or an object that exports an Arrow stream (pyarrow, pandas, polars, DuckDB), got list."
+    )
+    assert refusal(pl.Series([1])).startswith("the table of type Series does not export an Arrow stream.")
+    assert refusal(pd.DataFrame({"a": [1, SECRET]})) == (
+        "the table of type DataFrame does not export an Arrow stream. It must be a table whose columns have one type "
+        "each; convert mixed columns to text."
+    )
+    twice = pa.table([pa.array([1]), pa.array([2])], names=["a", "a"])
+    assert refusal(twice) == "columns 1 and 2 of the table have the same name. Rename one of them."
+
+
+def test_every_attribute_needs_a_column() -> None:
+    with pytest.raises(DataError) as refused:
+        require_columns(open_source(pa.table({"age": [1], "town": ["x"]})), SCHEMA)
+    assert str(refused.value) == (
+        "the table has no column for 'city', 'name'. Correct the schema, or remove the attribute from it."
+    )

@@ -1,0 +1,178 @@
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner
+
+import sklar
+from sklar.cli import cli
+from sklar.kernel.theorems import gaussian_epsilon, laplace_epsilon
+from sklar.public.schema import Attribute, Schema
+from sklar.trust.verify import TOLERANCE, exact_epsilon, verify
+
+DELTA = 2.0**-30
+SCHEMA = Schema(
+    name="t",
+    attributes=(
+        Attribute(name="a", kind="categorical", values=tuple("wxyz")),
+        Attribute(name="b", kind="categorical", values=tuple("pqrst")),
+        Attribute(name="c", kind="boolean"),
+    ),
+)
+TABLE = pa.table({"a": list("wxyz") * 50, "b": list("pqrs") * 50, "c": [True, False] * 100})
+
+GROUPS: list[tuple[list[float], list[int]]] = [
+    ([79.8], [210]), ([40.0, 90.0], [28, 182]), ([9.0, 20.0], [6, 6]), ([0.6], [6]), ([11017.0], [4_002_000]),
+    ([9000.0, 15000.0], [4000, 3_998_000]), ([1e6], [6]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("scales", "shifts"), GROUPS)
+def test_the_independent_path_agrees_with_the_theorems(scales: Any, shifts: Any) -> None:
+    scales, shifts = np.array(scales), np.array(shifts)
+    exact = exact_epsilon("laplace", scales, shifts, DELTA)
+    assert exact == pytest.approx(laplace_epsilon(scales, shifts, DELTA), rel=TOLERANCE)
+    # The Gaussian theorems are upper bounds: 4 units of variance, or zCDP, above the truth.
+    claimed = gaussian_epsilon(scales, shifts, DELTA)
+    exact = exact_epsilon("gaussian", scales, shifts, DELTA)
+    assert exact <= claimed * (1 + TOLERANCE)
+    assert exact >= claimed * (0.95 - 3 / scales.min() ** 2) or scales.min() < 3
+
+
+def test_small_discrete_gaussians_by_brute_force() -> None:
+    """Two unit shifts at scale 1.5: the loss's law from all pairs of whole numbers."""
+    scale, delta = 1.5, 1e-4
+    x = np.arange(-40, 41)
+    mass = np.exp(-(x**2) / (2 * scale**2))
+    mass /= mass.sum()
+    loss = np.add.outer(2 * x + 1, 2 * x + 1).ravel() / (2 * scale**2)
+    chance = np.multiply.outer(mass, mass).ravel()
+
+    def delta_at(epsilon: float) -> float:
+        over = loss > epsilon
+        return float(np.sum(chance[over] * -np.expm1(epsilon - loss[over])))
+
+    found = exact_epsilon("gaussian", np.array([scale]), np.array([2]), delta)
+    assert delta_at(found * 1.003) < delta < delta_at(found * 0.997)
+
+
+@pytest.fixture(scope="module", params=["gaussian", "paper", "laplace", "add-remove"])
+def saved(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    options: dict[str, Any] = {
+        "gaussian": {},
+        "paper": {"preset": "paper"},
+        "laplace": {"mechanism": "laplace", "method": "binary"},
+        "add-remove": {"neighbors": "add-remove"},
+    }[request.param]
+    path: Path = tmp_path_factory.mktemp("v") / "m.sklar"
+    sklar.fit(TABLE, SCHEMA, epsilon=1.0, **options).save(path)
+    return path
+
+
+def test_a_sound_model_passes(saved: Path) -> None:
+    found = verify(saved)
+    assert found.passed, found.lines()
+    assert [check.name for check in found.checks] == [
+        "format", "schema", "settings", "rows", "measurements", "arrays", "theorem", "independent",
+    ]  # fmt: skip
+    assert found.certificate is not None
+    assert found.independent_epsilon is not None
+    assert found.independent_epsilon <= found.certificate.spent_epsilon * (1 + TOLERANCE)
+    text = " ".join(found.lines())
+    assert "agrees with its certificate" in text
+    assert "Other releases of the same rows do add to it" in text
+    shown = CliRunner().invoke(cli, ["verify", str(saved), "--json"])
+    assert shown.exit_code == 0
+    assert json.loads(shown.output)["passed"] is True
+
+
+def forged(path: Path, change: Callable[[dict[str, Any]], object], to: Path) -> Path:
+    with zipfile.ZipFile(path) as archive:
+        contents = {name: archive.read(name) for name in archive.namelist()}
+    document = json.loads(contents["model.json"])
+    change(document)
+    contents["model.json"] = json.dumps(document).encode()
+    with zipfile.ZipFile(to, "w") as archive:
+        for name, data in contents.items():
+            archive.writestr(name, data)
+    return to
+
+
+def other_neighbors(document: dict[str, Any]) -> None:
+    stated = document["certificate"]
+    one = stated["neighbors"] == "add-remove"
+    stated["neighbors"] = "replace-one" if one else "add-remove"
+    for entry in stated["measurements"]:
+        entry["sensitivity_l1"], entry["sensitivity_l2"] = (2.0, 2**0.5) if one else (1.0, 1.0)
+
+
+FORGERIES: dict[str, Callable[[dict[str, Any]], object]] = {
+    "lower spent": lambda d: d["certificate"].update(spent_epsilon=d["certificate"]["spent_epsilon"] * 0.9),
+    "lower both": lambda d: d["certificate"].update(spent_epsilon=0.5, epsilon=0.5),
+    "a hair lower": lambda d: d["certificate"].update(spent_epsilon=d["certificate"]["spent_epsilon"] * (1 - 1e-6)),
+    "spent nothing": lambda d: d["certificate"].update(spent_epsilon=0.0),
+    "not a number": lambda d: d["certificate"].update(spent_epsilon="little"),
+    "nan": lambda d: d["certificate"].update(spent_epsilon=float("nan")),
+    "smaller delta": lambda d: d["certificate"].update(delta=1e-15),
+    "other scales": lambda d: d["certificate"]["measurements"][0].update(scale=1e4),
+    "other tables": lambda d: d["certificate"]["measurements"][-1].update(tables=99),
+    "a measurement left out": lambda d: d["certificate"]["measurements"].pop(),
+    "no measurements": lambda d: d["certificate"]["measurements"].clear(),
+    "other stage": lambda d: d["certificate"]["measurements"][0].update(stage=9),
+    "half the sensitivity": lambda d: d["certificate"]["measurements"][0].update(sensitivity_l1=0.5),
+    "other neighbors": other_neighbors,
+    "unknown neighbors": lambda d: d["certificate"].update(neighbors="friends"),
+    "other mechanism": lambda d: d["certificate"].update(
+        mechanism={"gaussian": "laplace", "laplace": "gaussian"}[d["certificate"]["mechanism"]], composition="tight"
+    ),
+    "other rows": lambda d: d["certificate"].update(public_rows=7),
+    "other schema": lambda d: d["certificate"].update(schema_sha256="0" * 64),
+}
+
+
+@pytest.mark.parametrize("name", FORGERIES)
+def test_a_forged_certificate_fails(saved: Path, name: str, tmp_path: Path) -> None:
+    path = forged(saved, FORGERIES[name], tmp_path / "f.sklar")
+    shown = CliRunner().invoke(cli, ["verify", str(path)])
+    assert shown.exit_code == 1, shown.output
+    assert "FAIL" in shown.output
+    assert "Do not rely on its privacy claim." in shown.output
+
+
+@pytest.mark.parametrize("scale", [1e-308, 1e-160, 1e-5, 0.0, -1.0, 1e10, 1e155, float("nan"), float("inf")])
+def test_scales_that_nobody_can_draw_fail(saved: Path, scale: float, tmp_path: Path) -> None:
+    """In the arrays and in the certificate alike; they once ended in a traceback."""
+    path = forged(
+        saved, lambda d: [m.update(scale=scale) for m in d["certificate"]["measurements"]], tmp_path / "f.sklar"
+    )
+    with zipfile.ZipFile(path) as archive:
+        contents = {name: archive.read(name) for name in archive.namelist()}
+    for name in [name for name in contents if name.endswith("_scales.npy")]:
+        buffer = io.BytesIO()
+        np.save(buffer, np.full(np.load(io.BytesIO(contents[name])).shape, scale))
+        contents[name] = buffer.getvalue()
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, data in contents.items():
+            archive.writestr(name, data)
+    found = verify(path)
+    assert not found.passed
+    assert "Do not rely on its privacy claim." in found.lines()[-1]
+
+
+def test_the_smallest_noise_is_verified_without_overflow() -> None:
+    assert exact_epsilon("laplace", np.array([2.0**-10]), np.array([2]), 1e-9) == pytest.approx(2048, rel=TOLERANCE)
+
+
+def test_a_file_that_is_no_model_fails(tmp_path: Path) -> None:
+    (tmp_path / "x.sklar").write_text("no")
+    found = verify(tmp_path / "x.sklar")
+    assert not found.passed
+    assert "is not a Sklar model file" in found.checks[0].detail
