@@ -1,4 +1,4 @@
-"""NoisyTables: noisy counts, their noise scales, their privacy certificate. The one value that leaves `private/`."""
+"""What was spent, on what, against whom: the certificate of a release, and everything that it measured."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ from importlib.metadata import version
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from sklar.budget.plan import Plan
-from sklar.budget.search import Finding, search_scales
+from sklar.budget.search import Finding, search_spend
 from sklar.errors import ModelError
+from sklar.kernel.tables import NoisyTables, Plan
 from sklar.kernel.theorems import Budget, Composition, Mechanism, Neighbors
 from sklar.public.schema import Schema
 
@@ -75,12 +74,6 @@ class Certificate:
             raise ModelError(f"the privacy certificate is not readable ({error}). Get an intact copy.") from None
 
 
-def spent_with(budget: Budget, findings: Sequence[Finding], scales: NDArray[np.float64]) -> float:
-    """The epsilon spent on finding domains and on tables at these scales together, at the budget's delta."""
-    lost = math.fsum(finding.lost_delta for finding in findings)
-    return budget.less(lost).spent(np.concatenate([search_scales(findings), scales])) - math.log1p(-lost)
-
-
 def certify(
     schema: Schema,
     budget: Budget,
@@ -95,7 +88,7 @@ def certify(
         composition=budget.composition,
         epsilon=budget.epsilon,
         delta=budget.delta,
-        spent_epsilon=spent_with(budget, findings, np.concatenate([plan.scales for plan in plans])),
+        spent_epsilon=budget.spent(sum((plan.spend for plan in plans), search_spend(findings))),
         public_rows=public_rows,
         schema_sha256=schema.digest,
         measurements=measurements(plans, budget.shifts),
@@ -105,7 +98,7 @@ def certify(
 
 
 def measurements(plans: Sequence[Plan], shifts: int) -> tuple[Measurement, ...]:
-    """What these plans measure, one stage after the other, where a person makes so many unit shifts in a table."""
+    """What these plans measure, one stage after the other. A person makes `shifts` unit shifts in a table."""
     return tuple(
         Measurement(
             stage=stage,
@@ -127,51 +120,17 @@ def _versions() -> dict[str, str]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class NoisyTables:
-    """What one measurement let out: tables with noise on every cell of the public domain.
+class Measured:
+    """Everything that was measured of one table, stage after stage, with its certificate: public.
 
-    `one_way` has shape (d,). `pairs` has shape (d, d): the table of attributes i < j stands at the rows of i's levels
-    and the columns of j's; all else is zero. `n_rows` is the public number of rows under replace-one, None under
-    add-remove, where `total` is its noisy measurement instead. What the plan does not measure has size 0. The
-    certificate covers this measurement and all before it.
+    `schema` is the measured part of the release's schema, without the attributes that others determine.
     """
 
     schema: Schema
-    n_rows: int | None
-    total: int | None
-    one_way: NDArray[np.int64]
-    pairs: NDArray[np.int64]
-    plan: Plan
+    stages: tuple[NoisyTables, ...]
     certificate: Certificate
 
-    def __post_init__(self) -> None:
-        for counts in (self.one_way, self.pairs):
-            counts.setflags(write=False)
-
-    def variances(self, scales: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Variance of the noise at these scales."""
-        return noise_variance(self.certificate.mechanism, scales)
-
-
-def noise_variance(mechanism: Mechanism, scales: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Variance of discrete noise: sigma^2 (an upper bound, reached but for 1e-6 above sigma = 1), or Laplace's exactly.
-
-    >>> noise_variance("laplace", np.array([10.0])).round(2).tolist()
-    [199.83]
-    """
-    if mechanism == "gaussian":
-        return scales**2
-    with np.errstate(over="ignore"):
-        return np.where(scales > 0, 0.5 / np.sinh(0.5 / np.where(scales > 0, scales, 1.0)) ** 2, 0.0)
-
-
-def block_of_level(schema: Schema) -> NDArray[np.int64]:
-    """The attribute that each of the d levels belongs to, shape (d,)."""
-    return np.repeat(np.arange(schema.n_attributes), schema.sizes)
-
-
-def above_diagonal(schema: Schema) -> NDArray[np.bool_]:
-    """Where `NoisyTables.pairs` holds counts: blocks of attributes i < j, shape (d, d)."""
-    block = block_of_level(schema)
-    mask: NDArray[np.bool_] = block[:, None] < block[None, :]
-    return mask
+    @property
+    def n_rows(self) -> int | None:
+        """The public number of rows; None under add-remove."""
+        return self.stages[0].n_rows

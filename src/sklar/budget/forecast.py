@@ -9,24 +9,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sklar.budget.plan import plan_stages, plan_tables
+from sklar.budget.method import Method
+from sklar.budget.plan import margin_sd, plan_release
 from sklar.budget.search import Finding, plan_search
 from sklar.errors import BudgetError, SklarError
-from sklar.kernel.theorems import DEFAULT_DELTA, Budget, Neighbors
+from sklar.kernel.theorems import Budget
 from sklar.public.schema import Schema
 
-Method = Literal["auto", "mixture", "factor", "binary"]
-
-# As in `release`: where all tables are measured at once. A test holds the two together.
-ONE_WAY_SHARE = 0.4
-# A count must be so many standard errors from zero to be told from noise.
+# A count this many standard errors from zero can be told from noise.
 DISTINGUISHABLE = 2.0
 
 # Rough: by the releases in docs/results/speed.md, on two cores, from 194 to 4,000 levels. A factor of three either way.
@@ -50,9 +47,7 @@ class Forecast:
 
     schema: Schema
     n_rows: int
-    epsilon: float
-    delta: float
-    neighbors: Neighbors
+    budget: Budget
     method: Method
     one_way_sd: NDArray[np.float64]
     pair_sd: NDArray[np.float64]
@@ -73,7 +68,7 @@ class Forecast:
     @property
     def pair_error(self) -> float:
         """The root mean square over all two-way cells of the standard error of their counts; 0 without pairs."""
-        return _rms(self.pair_sd, _cells(self.schema))
+        return _rms(self.pair_sd, self.schema.cells.pair_sizes)
 
     @property
     def one_way_share(self) -> float:
@@ -91,9 +86,9 @@ class Forecast:
 
         Their single cells say little; sums over many cells, and what depends on the strongest of them, still may.
         """
-        expected = self.n_rows / _cells(self.schema)
-        ratio = self.pair_sd / expected
-        first, second = np.triu_indices(self.schema.n_attributes, 1)
+        cells = self.schema.cells
+        ratio = self.pair_sd * cells.pair_sizes / self.n_rows
+        first, second = cells.pairs
         order = [index for index in np.argsort(-ratio, kind="stable") if ratio[index] > 1]
         names = self.schema.names
         return tuple((names[first[index]], names[second[index]]) for index in order)
@@ -107,10 +102,10 @@ class Forecast:
             "rows": self.n_rows,
             "attributes": m,
             "levels": self.schema.n_levels,
-            "epsilon": self.epsilon,
-            "delta": self.delta,
-            "neighbors": self.neighbors,
-            "method": self.method,
+            "epsilon": self.budget.epsilon,
+            "delta": self.budget.delta,
+            "neighbors": self.budget.neighbors,
+            "method": self.method.name,
             "one_way": {
                 "standard_error": round(self.one_way_error, 3),
                 "smallest_share": round(self.one_way_share, 8),
@@ -140,18 +135,17 @@ class Forecast:
 
 
 def forecast(
-    schema: Schema,
+    schema: Schema | str | Path,
+    budget: Budget | None = None,
     *,
     rows: int,
-    epsilon: float,
-    delta: float = DEFAULT_DELTA,
-    neighbors: Neighbors = "replace-one",
-    method: Method = "auto",
+    epsilon: float | None = None,
+    method: Method | str = "auto",
 ) -> Forecast:
     """Expected errors of a release with these settings. Spends nothing and looks at no data.
 
-    Under add-remove the number of rows is not public, and `rows` is the custodian's guess. Attributes that the schema's
-    rules determine are not measured and have no line of their own.
+    Give a budget, or an epsilon as its short form. Under add-remove the number of rows is not public, and `rows` is the
+    custodian's guess. Attributes that the schema's rules determine are not measured and have no line of their own.
 
     >>> schema = Schema.from_toml('[attributes.smoker]\\ntype = "boolean"')
     >>> round(forecast(schema, rows=1000, epsilon=1.0).one_way_error, 1)
@@ -159,62 +153,39 @@ def forecast(
     """
     if type(rows) is not int or rows < 1:
         raise BudgetError(f"rows must be a whole number of at least 1, got {rows!r}.")
-    if method not in get_args(Method):
-        raise BudgetError(f"method must be one of {', '.join(get_args(Method))}, got {method!r}.")
-    budget = Budget(epsilon=epsilon, delta=delta, neighbors=neighbors)
-    schema = schema.measured
+    method = Method.of(method)
+    budget = method.budget_of(budget, epsilon)
+    schema = Schema.of(schema).measured
     search = plan_search(schema, budget) if schema.private_domains else None
-    rest = None if search is None else search.rest
-    if method == "binary":
-        plan = plan_tables(schema, budget, one_way_share=ONE_WAY_SHARE, rest=rest)
-        stages = [plan.pairs]
-    else:
-        staged = plan_stages(schema, budget, rows if neighbors == "replace-one" else None, rest)
-        plan = staged.first
-        stages = [plan.pairs, staged.reserve]
-    pair_precision = np.sum([scales**-2.0 for scales in stages], axis=0)
+    public = rows if budget.neighbors == "replace-one" else None
+    stages = plan_release(schema.cells, budget, method, n_rows=public, rest=None if search is None else search.rest)
+    plan = stages.first
+    two_way = [plan.pairs, stages.reserve] if stages.reserve.size else [plan.pairs]
+    pair_precision = np.sum([scales**-2.0 for scales in two_way], axis=0)
     costs = [("one-way tables", float(np.sum(plan.one_way**-2.0)))]
     if search is not None:
-        costs.insert(0, ("finding domains", float(np.sum(search.scales**-2.0))))
+        costs.insert(0, ("finding domains", float(np.sum(search.spend.tables * search.spend.scales**-2.0))))
     if plan.total is not None:
         costs.insert(0, ("number of rows", plan.total**-2.0))
     if plan.pairs.size:
         costs += [
-            (f"two-way tables{f', stage {stage}' if len(stages) > 1 else ''}", float(np.sum(scales**-2.0)))
-            for stage, scales in enumerate(stages, start=1)
+            (f"two-way tables{f', stage {stage}' if len(two_way) > 1 else ''}", float(np.sum(scales**-2.0)))
+            for stage, scales in enumerate(two_way, start=1)
         ]
     whole = sum(cost for _, cost in costs)
     seconds, memory = _resources(schema, rows)
     return Forecast(
         schema=schema,
         n_rows=rows,
-        epsilon=budget.epsilon,
-        delta=budget.delta,
-        neighbors=neighbors,
+        budget=budget,
         method=method,
-        one_way_sd=_margin_sd(schema, plan.one_way, pair_precision),
+        one_way_sd=margin_sd(schema.cells, plan.one_way, pair_precision),
         pair_sd=pair_precision**-0.5,
         split=tuple((name, cost / whole) for name, cost in costs),
         findings=() if search is None else search.findings,
         seconds=seconds,
         memory_bytes=memory,
     )
-
-
-def _margin_sd(
-    schema: Schema, one_way: NDArray[np.float64], pair_precision: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """The sd of the averaged margins: direct, and sums over K_j cells of every pair (i, j)."""
-    m = schema.n_attributes
-    precision = np.zeros((m, m))
-    precision[np.triu_indices(m, 1)] = pair_precision
-    precision += precision.T
-    return np.asarray((one_way**-2.0 + (precision / schema.sizes[None, :]).sum(axis=1)) ** -0.5)
-
-
-def _cells(schema: Schema) -> NDArray[np.float64]:
-    first, second = np.triu_indices(schema.n_attributes, 1)
-    return (schema.sizes[first] * schema.sizes[second]).astype(np.float64)
 
 
 def _rms(sd: NDArray[np.float64], weights: NDArray[Any]) -> float:
@@ -236,7 +207,7 @@ def table_lines(forecasts: Sequence[Forecast]) -> list[str]:
     lines = [
         f"Table '{schema.name}': {first.n_rows:,} rows, {m:,} attributes, {schema.n_levels:,} levels, "
         f"{n_pairs:,} pairs. "
-        f"delta = {first.delta:.3g}, {first.neighbors} neighbors.",
+        f"delta = {first.budget.delta:.3g}, {first.budget.neighbors} neighbors.",
         "Nothing was spent: this is computed from the schema, the number of rows and the budget alone.",
         "",
         f"{'epsilon':>8}  {'standard error of a count':^27}  {'smallest share told from noise':^32}  "
@@ -250,7 +221,7 @@ def table_lines(forecasts: Sequence[Forecast]) -> list[str]:
     for each in forecasts:
         noisy = f"{len(each.mostly_noise):,} of {n_pairs:,}"
         lines.append(
-            f"{each.epsilon:>8.4g}  {each.one_way_error:>13,.1f} {each.pair_error:>13,.1f}  "
+            f"{each.budget.epsilon:>8.4g}  {each.one_way_error:>13,.1f} {each.pair_error:>13,.1f}  "
             f"{each.one_way_share:>16.3%} "
             f"{each.pair_share:>15.3%}  {noisy:>12}  {_bar(each.pair_error / top)}".rstrip()
         )
@@ -258,15 +229,17 @@ def table_lines(forecasts: Sequence[Forecast]) -> list[str]:
     splits: dict[str, list[str]] = {}
     for each in forecasts:
         split = ", ".join(f"{name} {share:.0%}" for name, share in each.split)
-        splits.setdefault(split, []).append(f"{each.epsilon:.4g}")
+        splits.setdefault(split, []).append(f"{each.budget.epsilon:.4g}")
     lines += [f"Budget at epsilon {', '.join(epsilons)}: {split}." for split, epsilons in splits.items()]
     for each in forecasts:
         least = [f"{found.attribute} {found.threshold:,}" for found in each.findings if found.threshold is not None]
         if least:
-            lines.append(f"Rows that a category needs to be found at epsilon {each.epsilon:.4g}: {', '.join(least)}.")
+            lines.append(
+                f"Rows that a category needs to be found at epsilon {each.budget.epsilon:.4g}: {', '.join(least)}."
+            )
     if first.findings:
         lines.append("Domains that are not public are counted with as many levels as they may have.")
-    last = min(forecasts, key=lambda each: each.epsilon)
+    last = min(forecasts, key=lambda each: each.budget.epsilon)
     noisiest = last.mostly_noise
     if noisiest:
         named = "; ".join(f"{one} x {other}" for one, other in noisiest[:_SHOWN_PAIRS])
@@ -275,7 +248,7 @@ def table_lines(forecasts: Sequence[Forecast]) -> list[str]:
         )
         lines += [
             "",
-            f"Mostly noise at epsilon {last.epsilon:.4g} (an average cell holds fewer rows than its error): "
+            f"Mostly noise at epsilon {last.budget.epsilon:.4g} (an average cell holds fewer rows than its error): "
             f"{named}{more}.",
             "Wider bins or fewer levels would help most there.",
         ]
@@ -306,22 +279,20 @@ def plot_forecasts(forecasts: Sequence[Forecast], path: str | Path, *, kind: str
         from matplotlib.ticker import FuncFormatter, NullFormatter
     except ImportError:
         raise SklarError("a plot needs matplotlib: pip install 'sklar[plot]'") from None
-    ordered = sorted(forecasts, key=lambda each: each.epsilon)
+    ordered = sorted(forecasts, key=lambda each: each.budget.epsilon)
     if len(ordered) == 1:
         # One point is no curve: draw a decade around it.
         only = ordered[0]
         ordered = [
             forecast(
                 only.schema,
+                replace(only.budget, epsilon=only.budget.epsilon * factor),
                 rows=only.n_rows,
-                epsilon=only.epsilon * factor,
-                delta=only.delta,
-                neighbors=only.neighbors,
                 method=only.method,
             )
             for factor in (0.25, 0.5, 1.0, 2.0, 4.0)
         ]
-    asked = [each.epsilon for each in forecasts]
+    asked = [each.budget.epsilon for each in forecasts]
     figure = Figure(figsize=(6.4, 4.2), layout="constrained")
     ax = figure.subplots()
     lines = (
@@ -329,13 +300,15 @@ def plot_forecasts(forecasts: Sequence[Forecast], path: str | Path, *, kind: str
     )
     lines.append(("one-way counts", "#1f2937", "o", [each.one_way_error for each in ordered]))
     for label, color, marker, errors in lines:
-        ax.plot([each.epsilon for each in ordered], errors, color=color, marker=marker, markersize=4.5, label=label)
+        ax.plot(
+            [each.budget.epsilon for each in ordered], errors, color=color, marker=marker, markersize=4.5, label=label
+        )
     for epsilon in asked if len(asked) == 1 else []:
         ax.axvline(epsilon, color="#9ca3af", linestyle=":", linewidth=1)
     ax.set_xscale("log")
     ax.set_yscale("log")
     plain = FuncFormatter(lambda value, _: f"{value:,.4g}")
-    ax.set_xticks([each.epsilon for each in ordered])
+    ax.set_xticks([each.budget.epsilon for each in ordered])
     for axis in (ax.xaxis, ax.yaxis):
         axis.set_major_formatter(plain)
     ax.xaxis.set_minor_formatter(NullFormatter())

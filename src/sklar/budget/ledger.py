@@ -6,16 +6,10 @@ and the charges of a data set together stay within its total (epsilon, delta).
 The file is a journal of entries, each with the hash of all before it. A data set is opened once, with a total; every
 other entry is a charge. What is spent is recomputed from the journal each time, never stored.
 
-**How releases add up.** A charge holds the noise scales of the whole release. `cost` turns them into two currencies
-that add up over releases even when a later release is chosen after looking at earlier ones, as long as the limit was
-fixed before (zCDP: Whitehouse et al. 2023; GDP: Smith and Thakurta 2022). Thresholds that may fail (`Budget.less`) have
-a currency of their own, the chance that one does, which adds up and is taken off the total delta:
-
-- zCDP. One unit shift of Gaussian noise of scale s is 1/(2 s^2)-zCDP (Canonne, Kamath and Steinke 2020); one of
-  Laplace noise is pure (1/s)-DP and so 1/(2 s^2)-zCDP too (Bun and Steinke 2016). The cells are independent: they add.
-- Curve. One unit shift of Gaussian noise is mu-GDP with mu^2 = 1/(s^2 - 4), by the theorem in `budget`; one of Laplace
-  noise is pure e-DP with e = 1/s and so mu-GDP with mu = 2 Phi^-1(1/(1 + exp(-e))): both trade-off curves meet at the
-  corner of the former, and the Gaussian one is convex, so it lies below.
+**How releases add up.** A charge holds the noise scales of the whole release. `theorems.cost` turns them into two
+currencies, zCDP and GDP, that add up over releases even when a later release is chosen after looking at earlier ones, as
+long as the limit was fixed before (zCDP: Whitehouse et al. 2023; GDP: Smith and Thakurta 2022). Thresholds that may fail
+(`Budget.less`) have a currency of their own, the chance that one does, which adds up and is taken off the total delta.
 
 The third accountant, `sum`, adds up the releases' own (epsilon, delta). A minimum of accountants taken after the fact
 would not be a limit fixed before, so the first charge of a data set decides, before anything of it is measured: the
@@ -34,13 +28,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 
 from sklar.errors import BudgetError, LedgerError
-from sklar.kernel.theorems import BLUR, Budget, Mechanism, Neighbors, curve_epsilon, zcdp_epsilon
+from sklar.kernel.theorems import ROUNDING, Budget, Cost, Neighbors, Spend, cost, curve_epsilon, zcdp_epsilon
 
 Accountant = Literal["curve", "zcdp", "sum"]
 
@@ -48,7 +41,6 @@ APPLICATION_ID = 0x534B4C52  # "SKLR"
 VERSION = 1
 
 _WAIT_SECONDS = 60.0
-_ROUNDING = 1e-12
 _DEARER = 1.2
 _KEYS = {
     "open": {"epsilon", "delta", "neighbors"},
@@ -66,17 +58,6 @@ _WORDS = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cost:
-    """What some tables cost, in currencies that add up: `rho` of zCDP, and the square of `mu` of GDP."""
-
-    rho: float = 0.0
-    mu_squared: float = 0.0
-
-    def __add__(self, other: Cost) -> Cost:
-        return Cost(rho=self.rho + other.rho, mu_squared=self.mu_squared + other.mu_squared)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
     """One line of the journal: a data set was opened with a total, or charged, or the file was adopted after a copy."""
 
@@ -89,8 +70,9 @@ class Entry:
     @property
     def cost(self) -> Cost:
         """Of a charge."""
-        scales, counts = np.array(self.body["scales"], dtype=np.float64).reshape(-1, 2).T
-        return cost(self.body["mechanism"], self.body["neighbors"], scales, counts)
+        scales, tables = np.array(self.body["scales"], dtype=np.float64).reshape(-1, 2).T
+        shifts = Budget(epsilon=1.0, neighbors=self.body["neighbors"]).shifts
+        return cost(self.body["mechanism"], shifts, Spend.of(scales, tables))
 
     @property
     def lost_delta(self) -> float:
@@ -165,8 +147,8 @@ class Account:
     def left(self) -> float:
         """About the largest epsilon, at this delta, of one more release of many Gaussian tables."""
         budget = Budget(epsilon=self.epsilon, delta=self.delta, neighbors=self.neighbors)
-        # So many tables that 4 units of variance are nothing.
-        return _largest(self, budget, np.full(1, 1000.0), np.full(1, 1_000_000_000))
+        # Of many tables, so that 4 units of variance are nothing.
+        return _largest(self, budget, Spend.of([1000.0], [1_000_000_000]))
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -190,7 +172,7 @@ class Account:
         """What would be spent with one more release of this cost, or of this (epsilon, delta) for `sum`."""
         if accountant == "sum":
             epsilons, deltas = self.naive
-            return epsilons + epsilon if deltas + delta <= self.delta * (1 + _ROUNDING) else math.inf
+            return epsilons + epsilon if deltas + delta <= self.delta * (1 + ROUNDING) else math.inf
         total = sum((entry.cost for entry in self.charges), more)
         amount = total.rho if accountant == "zcdp" else total.mu_squared
         if amount == 0 or not math.isfinite(amount):
@@ -201,34 +183,6 @@ class Account:
         # The same functions as a release's own epsilon, so that one release costs the same here and there.
         pooled = zcdp_epsilon if accountant == "zcdp" else curve_epsilon
         return pooled(amount, self.delta - lost) - math.log1p(-lost)
-
-
-def cost(mechanism: Mechanism, neighbors: Neighbors, scales: ArrayLike, tables: ArrayLike = 1) -> Cost:
-    """What tables measured at these scales cost, in both currencies (see the module's docstring).
-
-    >>> cost("gaussian", "replace-one", [10.0])
-    Cost(rho=0.01, mu_squared=0.020833333333333332)
-    """
-    from scipy.special import ndtri
-
-    values = np.asarray(scales, dtype=np.float64)
-    shifts = (2 if neighbors == "replace-one" else 1) * np.broadcast_to(np.asarray(tables, np.float64), values.shape)
-    rho = float(np.sum(shifts / (2 * values**2)))
-    if mechanism == "laplace":
-        # 2 Phi^-1(1/(1 + exp(-e))), from the tail that keeps its digits.
-        return Cost(rho=rho, mu_squared=float(np.sum(shifts * (2 * ndtri(1 / (1 + np.exp(1 / values)))) ** 2)))
-    if values.size and values.min() ** 2 <= BLUR:
-        return Cost(rho=rho, mu_squared=math.inf)
-    return Cost(rho=rho, mu_squared=float(np.sum(shifts / (values**2 - BLUR))))
-
-
-def covers(charged: Cost, measured: Cost) -> bool:
-    """Whether what was charged pays for what is measured, in every currency that the charge can be counted in."""
-
-    def within(paid: float, used: float) -> bool:
-        return not math.isfinite(paid) or used <= paid * (1 + _ROUNDING)
-
-    return within(charged.rho, measured.rho) and within(charged.mu_squared, measured.mu_squared)
 
 
 class Ledger:
@@ -279,34 +233,29 @@ class Ledger:
         with self._transaction() as (_, entries):
             self._matching(entries, dataset, budget)
 
-    def charge(
-        self, dataset: str, budget: Budget, scales: ArrayLike, lost_delta: float = 0.0, *, schema_sha256: str = ""
-    ) -> Account:
-        """Charge a release that will measure tables at these scales, or at others that cost no more.
-
-        `lost_delta` is the chance that a threshold of it fails.
+    def charge(self, dataset: str, budget: Budget, spend: Spend, *, schema_sha256: str = "") -> Account:
+        """Charge a release that will spend this, or no more in any currency.
 
         Postcondition: when this returns, the charge is on the disk; when it raises, nothing may be measured.
         """
-        values, counts = np.unique(np.asarray(scales, dtype=np.float64), return_counts=True)
         with self._transaction() as (connection, entries):
             account = self._matching(entries, dataset, budget)
-            accountant = _choose(account, budget, values, counts, lost_delta)
+            accountant = _choose(account, budget, spend)
             if accountant is None:
-                raise BudgetError(self._refusal(account, budget, values, counts, lost_delta))
-            own, delta = _own(budget, values, counts, lost_delta)
+                raise BudgetError(self._refusal(account, budget, spend))
+            own, delta = _own(budget, spend)
             body = {
                 "epsilon": own,
                 "delta": delta,
                 "neighbors": budget.neighbors,
                 "mechanism": budget.mechanism,
                 "composition": budget.composition,
-                "scales": [[float(value), int(count)] for value, count in zip(values, counts, strict=True)],
+                "scales": [list(pair) for pair in zip(spend.scales.tolist(), spend.tables.tolist(), strict=True)],
                 "accountant": accountant,
                 "schema_sha256": schema_sha256,
             }
-            if lost_delta:
-                body["lost_delta"] = lost_delta
+            if spend.lost_delta:
+                body["lost_delta"] = spend.lost_delta
             self._append(connection, entries, "charge", dataset, body)
         return self.account(dataset)
 
@@ -329,16 +278,9 @@ class Ledger:
             )
         return account
 
-    def _refusal(
-        self,
-        account: Account,
-        budget: Budget,
-        values: NDArray[np.float64],
-        counts: NDArray[np.int64],
-        lost_delta: float,
-    ) -> str:
-        asked, _ = _own(budget, values, counts, lost_delta)
-        fits = _largest(account, budget, values, counts, lost_delta)
+    def _refusal(self, account: Account, budget: Budget, spend: Spend) -> str:
+        asked, _ = _own(budget, spend)
+        fits = _largest(account, budget, spend)
         remedy = (
             f"A release like this one fits up to about epsilon={fits:.4g}."
             if fits > 0
@@ -487,26 +429,23 @@ def _accounts(entries: Sequence[Entry]) -> tuple[Account, ...]:
     )
 
 
-def _own(
-    budget: Budget, values: NDArray[np.float64], counts: NDArray[np.int64], lost_delta: float
-) -> tuple[float, float]:
+def _own(budget: Budget, spend: Spend) -> tuple[float, float]:
     """The epsilon of a release by itself, and the delta that it is stated at: none where pure epsilons add up to it."""
-    epsilon = budget.less(lost_delta).spent(values, counts) - math.log1p(-lost_delta)
-    pure = budget.mechanism == "laplace" and float(np.sum(counts * budget.shifts / values)) <= epsilon * (1 + _ROUNDING)
+    epsilon = budget.spent(spend)
+    sum_of_pure = float(np.sum(spend.tables * budget.shifts / spend.scales))
+    pure = budget.mechanism == "laplace" and sum_of_pure <= epsilon * (1 + ROUNDING)
     return epsilon, 0.0 if pure else budget.delta
 
 
-def _choose(
-    account: Account, budget: Budget, values: NDArray[np.float64], counts: NDArray[np.int64], lost_delta: float
-) -> Accountant | None:
+def _choose(account: Account, budget: Budget, spend: Spend) -> Accountant | None:
     """The accountant that counts this charge, None when it does not fit."""
-    more = cost(budget.mechanism, budget.neighbors, values, counts)
-    own, delta = _own(budget, values, counts, lost_delta)
+    more = budget.cost(spend)
+    own, delta = _own(budget, spend)
 
     def total(accountant: Accountant) -> float:
-        return account.epsilon_with(accountant, more, lost_delta, own, delta)
+        return account.epsilon_with(accountant, more, spend.lost_delta, own, delta)
 
-    limit = account.epsilon * (1 + _ROUNDING)
+    limit = account.epsilon * (1 + ROUNDING)
     if account.accountant is not None:
         return account.accountant if total(account.accountant) <= limit else None
     pooled: tuple[Accountant, ...] = ("curve", "zcdp")
@@ -516,17 +455,11 @@ def _choose(
     return best if total(best) <= limit else None
 
 
-def _largest(
-    account: Account,
-    budget: Budget,
-    values: NDArray[np.float64],
-    counts: NDArray[np.int64],
-    lost_delta: float = 0.0,
-) -> float:
+def _largest(account: Account, budget: Budget, spend: Spend) -> float:
     """About the largest epsilon of a release of the same shape (scales times one factor) that fits; 0 for none."""
 
     def fits(factor: float) -> bool:
-        return _choose(account, budget, values * factor, counts, lost_delta) is not None
+        return _choose(account, budget, spend * factor) is not None
 
     high = 1.0
     while not fits(high):
@@ -538,13 +471,6 @@ def _largest(
         middle = (low + high) / 2
         low, high = (low, middle) if fits(middle) else (middle, high)
     # Rounded down, with room for a plan whose shape is a little different at the smaller epsilon.
-    exact = 0.999 * _own(budget, values * high, counts, lost_delta)[0]
+    exact = 0.999 * _own(budget, spend * high)[0]
     digits = 3 - math.floor(math.log10(exact)) if exact > 0 else 0
     return math.floor(exact * 10.0**digits) / 10.0**digits
-
-
-class Charge(Protocol):
-    """Pays for tables at these scales, and for thresholds that may fail with this chance, before any is measured."""
-
-    def __call__(self, scales: NDArray[np.float64], lost_delta: float = 0.0, /) -> object:
-        """Raises when it does not fit."""

@@ -21,8 +21,9 @@ The time a call takes depends on the noise it draws, so whoever can time single 
 """
 
 import math
-import os
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from os import urandom
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher
@@ -32,7 +33,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from sklar.errors import NoiseError
-from sklar.machine.threads import side_by_side
+from sklar.kernel.seal import seal
 
 __all__ = ["discrete_gaussian", "discrete_laplace"]
 
@@ -58,7 +59,7 @@ _SHORT = -1
 _LIMIT = -2
 
 
-def discrete_laplace(scales: NDArray[np.float64], sizes: NDArray[np.int64]) -> NDArray[np.int64]:
+def discrete_laplace(scales: NDArray[np.float64], sizes: NDArray[np.int64], *, threads: int = 1) -> NDArray[np.int64]:
     """Independent noise with P(x) proportional to exp(-|x| / scale), table after table.
 
     Table t has sizes[t] cells at scales[t]. A scale must be a float32 number, so that it is exactly a fraction p/q.
@@ -66,10 +67,10 @@ def discrete_laplace(scales: NDArray[np.float64], sizes: NDArray[np.int64]) -> N
     >>> discrete_laplace(np.array([0.5, 80.0]), np.array([4, 6])).shape
     (10,)
     """
-    return _draw_parts(_LAPLACE, scales, sizes)
+    return _draw_parts(_LAPLACE, scales, sizes, threads)
 
 
-def discrete_gaussian(scales: NDArray[np.float64], sizes: NDArray[np.int64]) -> NDArray[np.int64]:
+def discrete_gaussian(scales: NDArray[np.float64], sizes: NDArray[np.int64], *, threads: int = 1) -> NDArray[np.int64]:
     """Independent noise with P(x) proportional to exp(-x**2 / (2 scale**2)), table after table.
 
     Table t has sizes[t] cells at scales[t]. A scale must be a float32 number, so that it is exactly a fraction p/q.
@@ -77,7 +78,7 @@ def discrete_gaussian(scales: NDArray[np.float64], sizes: NDArray[np.int64]) -> 
     >>> discrete_gaussian(np.array([0.5, 80.0]), np.array([4, 6])).shape
     (10,)
     """
-    return _draw_parts(_GAUSSIAN, scales, sizes)
+    return _draw_parts(_GAUSSIAN, scales, sizes, threads)
 
 
 def _keystream() -> _Source:
@@ -85,12 +86,12 @@ def _keystream() -> _Source:
 
     A key per stream leaves no state that a fork could copy, and makes the constant nonce safe.
     """
-    encryptor = Cipher(AES256(os.urandom(32)), CTR(bytes(16))).encryptor()
+    encryptor = Cipher(AES256(urandom(32)), CTR(bytes(16))).encryptor()
     return lambda count: np.frombuffer(encryptor.update(bytes(count)), dtype=np.uint8)
 
 
-def _draw_parts(kind: int, scales: NDArray[np.float64], sizes: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Every cell once, in parts of so many cells side by side, each from a stream of its own."""
+def _draw_parts(kind: int, scales: NDArray[np.float64], sizes: NDArray[np.int64], threads: int) -> NDArray[np.int64]:
+    """Every cell once, in parts that threads draw side by side, each part from a stream of its own."""
     scales, sizes = _checked(scales, sizes)
     # Summed as Python integers: a sum that wrapped would let the kernel write past the end.
     noise = np.empty(sum(sizes.tolist()), dtype=np.int64)
@@ -106,7 +107,8 @@ def _draw_parts(kind: int, scales: NDArray[np.float64], sizes: NDArray[np.int64]
         within = np.diff(np.minimum(ends[own], stop), prepend=start)
         noise[start:stop] = _draw(kind, scales[own], within, _keystream())
 
-    side_by_side(part, range(0, noise.size, _PART_CELLS))
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(part, range(0, noise.size, _PART_CELLS)))
     return noise
 
 
@@ -362,3 +364,6 @@ def _fill(
         cell += 1
         used = after
     return table, cell, used, 0
+
+
+seal(__name__)

@@ -6,8 +6,9 @@ shifts a table (2 or 1), L1 sensitivity `shifts`, L2 sensitivity sqrt(`shifts`).
 domain moves fewer cells, which is the same table followed by post-processing that hides the others: the bounds below
 still hold.
 
-Each theorem takes the tables' noise scales and gives the epsilon they spend together at the budget's delta. The proofs
-are in the docstrings; `docs/privacy.md` tells the same story to a reader who is not a programmer.
+Each theorem takes a `Spend`, the noise scales of the tables, and gives the epsilon that they spend together at the
+budget's delta. Floating-point results are rounded outward: scales and epsilons up. The proofs are in the docstrings;
+`docs/privacy.md` tells the same story to a reader who is not a programmer.
 """
 
 from __future__ import annotations
@@ -29,21 +30,105 @@ Composition = Literal["tight", "advanced", "basic"]
 
 DEFAULT_DELTA = 2.0**-30
 
-# Numerators of scales fit in 24 bits, so that the exact sampler's products fit in 64 (see private/noise.py).
+# Numerators of scales fit in 24 bits, so that the exact sampler's products fit in 64 (see `noise`).
 MAX_SCALE = 2.0**24
 MIN_SCALE = 2.0**-10
 
-# Subtracting two tail probabilities loses digits; a delta is only believed up to this share of the larger of the two.
-_ROUNDING = 1e-12
+# Sums and differences of probabilities lose digits: a probability is believed up to this share of it.
+ROUNDING = 1e-12
 
 # Variance that a discrete Gaussian gives up to be a post-processed continuous one, and the log-ratio that this leaves
 # open over at most 10^13 noisy cells. Both from the theorem in `gaussian_epsilon`.
 BLUR = 4.0
 _SLACK = 1e-20
 
-# Costs are remembered for this many questions of at most so many different scales each: 16 MB at worst.
+# Answers are remembered for this many questions, of at most this many different scales each: 16 MB at worst.
 _REMEMBERED = 1_024
 _REMEMBERED_SCALES = 1_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Spend:
+    """What noisy tables cost: `tables[g]` of them at noise scale `scales[g]`, and the chance that a threshold fails.
+
+    >>> Spend.of([80.0, 90.0, 80.0]).tables.tolist()
+    [2, 1]
+    """
+
+    scales: NDArray[np.float64]
+    tables: NDArray[np.int64]
+    lost_delta: float = 0.0
+
+    @classmethod
+    def of(cls, scales: ArrayLike, tables: ArrayLike = 1, lost_delta: float = 0.0) -> Spend:
+        """Tables at these scales: one at each, or `tables[g]` of them at `scales[g]`."""
+        exact = np.ravel(np.asarray(scales, dtype=np.float64))
+        if isinstance(tables, int):
+            # As below, many times as fast: a plan asks this of millions of tables.
+            each, times = np.unique(exact, return_counts=True)
+            return cls(scales=each, tables=times * np.int64(tables), lost_delta=lost_delta)
+        each, groups = np.unique(exact, return_inverse=True)
+        counts = np.zeros(each.size, dtype=np.int64)
+        np.add.at(counts, groups, np.broadcast_to(np.asarray(tables, dtype=np.int64), groups.shape))
+        return cls(scales=each, tables=counts, lost_delta=lost_delta)
+
+    def __add__(self, other: Spend) -> Spend:
+        return Spend.of(
+            np.concatenate([self.scales, other.scales]),
+            np.concatenate([self.tables, other.tables]),
+            self.lost_delta + other.lost_delta,
+        )
+
+    def __mul__(self, factor: float) -> Spend:
+        """The same tables at `factor` times the scales."""
+        return replace(self, scales=self.scales * factor)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """A spend in two currencies that add up over releases: `rho` of zCDP, and the square of `mu` of GDP."""
+
+    rho: float = 0.0
+    mu_squared: float = 0.0
+
+    def __add__(self, other: Cost) -> Cost:
+        return Cost(rho=self.rho + other.rho, mu_squared=self.mu_squared + other.mu_squared)
+
+    def covers(self, other: Cost) -> bool:
+        """Whether this pays for the other in every currency in which it is finite."""
+        pairs = ((self.rho, other.rho), (self.mu_squared, other.mu_squared))
+        return all(not math.isfinite(paid) or used <= paid * (1 + ROUNDING) for paid, used in pairs)
+
+
+def cost(mechanism: Mechanism, shifts: int, spend: Spend) -> Cost:
+    """The cost of tables in which one person makes `shifts` unit shifts each, in both currencies.
+
+    zCDP: one unit shift of Gaussian noise of scale s is 1/(2 s^2)-zCDP (Canonne, Kamath and Steinke 2020); one of
+    Laplace noise is pure (1/s)-DP and so 1/(2 s^2)-zCDP too (Bun and Steinke 2016). The cells are independent: they add.
+    GDP: one unit shift of Gaussian noise is mu-GDP with mu^2 = 1/(s^2 - 4) by the theorem in `gaussian_epsilon`; one of
+    Laplace noise is pure e-DP with e = 1/s and so mu-GDP with mu = `pure_mu(e)`.
+
+    >>> cost("gaussian", 2, Spend.of([10.0]))
+    Cost(rho=0.01, mu_squared=0.020833333333333332)
+    """
+    scales, moved = spend.scales, shifts * spend.tables.astype(np.float64)
+    rho = float(np.sum(moved / (2 * scales**2)))
+    if mechanism == "laplace":
+        each = np.array([pure_mu(1 / float(scale)) for scale in scales])
+        return Cost(rho=rho, mu_squared=float(np.sum(moved * each**2)))
+    if scales.size and scales.min() ** 2 <= BLUR:
+        return Cost(rho=rho, mu_squared=math.inf)
+    return Cost(rho=rho, mu_squared=float(np.sum(moved / (scales**2 - BLUR))))
+
+
+def pure_mu(epsilon: float) -> float:
+    """The least mu for which epsilon-DP implies mu-GDP: Phi(mu / 2) = 1 / (1 + exp(-epsilon)).
+
+    The trade-off curve of epsilon-DP has one corner. The Gaussian curve of this mu passes through it, and as that curve
+    is convex, it lies below the two straight lines of the other.
+    """
+    wrong = math.exp(-epsilon) / (1 + math.exp(-epsilon))
+    return _smallest(lambda mu: math.exp(log_ndtr(-mu / 2)) <= wrong, start=max(epsilon, 1e-300))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,31 +168,22 @@ class Budget:
         """Unit shifts that one person makes in one table; also its L1 sensitivity, and the square of its L2."""
         return 2 if self.neighbors == "replace-one" else 1
 
-    def spent(self, scales: ArrayLike, tables: ArrayLike = 1) -> float:
-        """The epsilon that tables measured at these scales spend together at this delta: `tables[g]` at `scales[g]`.
+    def spent(self, spend: Spend) -> float:
+        """The epsilon that these tables spend together at this delta.
 
         Precondition: the scales are fixed before any of the tables is measured, or are chosen from earlier noisy
-        tables within a cost that was fixed before (see `plan`). Postcondition: the joint output is
-        (returned epsilon, delta)-DP under `neighbors`.
-
-        >>> Budget(epsilon=1.0).spent([80.0, 90.0, 80.0]) == Budget(epsilon=1.0).spent([80.0, 90.0], [2, 1])
-        True
+        tables within a cost that was fixed before (`matched_scales`). Postcondition: the joint output is
+        (returned epsilon, delta)-DP under `neighbors`. Thresholds that may fail are paid for as `less` proves.
         """
-        exact, each = np.ravel(np.asarray(scales, dtype=np.float64)), np.asarray(tables, dtype=np.int64)
-        if each.ndim == 0:
-            # As below, many times as fast: a plan asks this of millions of tables.
-            values, counts = np.unique(exact, return_counts=True)
-            return self._spent(values, counts * each)
-        values, groups = np.unique(exact, return_inverse=True)
-        counts = np.zeros(values.size, dtype=np.int64)
-        np.add.at(counts, groups, np.broadcast_to(each, exact.shape))
-        return self._spent(values, counts)
-
-    def _spent(self, values: NDArray[np.float64], counts: NDArray[np.int64]) -> float:
         # Not `neighbors` but the shifts themselves, so that what is remembered cannot belong to another sensitivity.
-        compose = _compose if values.size <= _REMEMBERED_SCALES else _compose.__wrapped__
-        tables = counts.astype(np.int64, copy=False)
-        return compose(self.mechanism, self.composition, self.shifts, self.delta, values.tobytes(), tables.tobytes())
+        compose = _compose if spend.scales.size <= _REMEMBERED_SCALES else _compose.__wrapped__
+        delta = self.less(spend.lost_delta).delta
+        settings = (self.mechanism, self.composition, self.shifts, delta)
+        return compose(*settings, spend.scales.tobytes(), spend.tables.tobytes()) - math.log1p(-spend.lost_delta)
+
+    def cost(self, spend: Spend) -> Cost:
+        """The same tables in currencies that add up over releases."""
+        return cost(self.mechanism, self.shifts, spend)
 
     def less(self, lost_delta: float) -> Budget:
         """The budget that is left for noise when, with probability `lost_delta`, a threshold may fail.
@@ -135,15 +211,15 @@ class Budget:
         The inverse of `spent`; each scale is rounded up to a number that the exact sampler can draw.
         """
         weights = np.asarray(weights, dtype=np.float64)
-        values, counts = np.unique(weights, return_counts=True)
+        shape = Spend.of(weights)
 
         def within(factor: float) -> bool:
             if self.mechanism == "laplace" and self.composition == "tight":
                 # The same question as below, without solving for epsilon at every step.
-                return laplace_delta(self.epsilon, values * factor, counts * self.shifts) <= self.delta
-            return self._spent(values * factor, counts) <= self.epsilon
+                return laplace_delta(self.epsilon, shape.scales * factor, shape.tables * self.shifts) <= self.delta
+            return self.spent(shape * factor) <= self.epsilon
 
-        factor = _smallest(within, start=float(math.sqrt(counts.sum()) / self.epsilon / values.max()))
+        factor = _smallest(within, start=float(math.sqrt(weights.size) / self.epsilon / shape.scales.max()))
         scales = np.maximum(round_up_scale(weights * factor), MIN_SCALE)
         if scales.max() > MAX_SCALE:
             raise BudgetError(
@@ -175,21 +251,19 @@ def _compose(
     return advanced_epsilon(each, counts, delta)
 
 
-def matched_scales(scales: NDArray[np.float64], reference: NDArray[np.float64]) -> NDArray[np.float64]:
-    """These Gaussian scales, times one factor, so that they cost no more than the reference scales do.
+def matched_scales(scales: NDArray[np.float64], reference: Spend) -> NDArray[np.float64]:
+    """These Gaussian scales, times one factor, so that they cost no more than the reference does.
 
     Both bounds of `gaussian_epsilon` grow with a sum over all tables: of 1/sigma^2, and of 1/(sigma^2 - 4). The factor
     keeps both sums at or below the reference's, so that whatever else is measured, `Budget.spent` with these scales is
     at most what it is with the reference. The cost of a stage can so be fixed before its scales are chosen.
     """
-    factor = math.sqrt(float(np.sum(scales**-2.0)) / float(np.sum(reference**-2.0)))
-    if reference.min() ** 2 > BLUR:
-        allowed = float(np.sum(1 / (reference**2 - BLUR)))
-        values, counts = np.unique(scales, return_counts=True)
+    allowed, wanted = cost("gaussian", 1, reference), Spend.of(scales)
+    factor = math.sqrt(cost("gaussian", 1, wanted).rho / allowed.rho)
+    if math.isfinite(allowed.mu_squared):
 
         def affordable(times: float) -> bool:
-            variances = (times * values) ** 2 - BLUR
-            return bool(variances.min() > 0 and np.sum(counts / variances) <= allowed)
+            return cost("gaussian", 1, wanted * times).mu_squared <= allowed.mu_squared
 
         factor = max(factor, _smallest(affordable, start=factor))
     # Sums over millions of tables are rounded: stay a hair below.
@@ -245,7 +319,7 @@ def curve_epsilon(mu_squared: float, delta: float) -> float:
     >>> curve_epsilon(0.0, 1e-9)
     0.0
     """
-    target = delta * (1 - _SLACK) - _ROUNDING * delta
+    target = delta * (1 - _SLACK) - ROUNDING * delta
     mu = math.sqrt(mu_squared)
     if mu == 0 or gdp_delta(0.0, mu) <= target:
         return 0.0
@@ -257,11 +331,21 @@ def gdp_delta(epsilon: float, mu: float) -> float:
 
     (Balle and Wang 2018, theorem 8.)
     """
-    from scipy.special import log_ndtr
-
     upper = math.exp(log_ndtr(mu / 2 - epsilon / mu))
     lower = math.exp(epsilon + log_ndtr(-mu / 2 - epsilon / mu))
-    return upper - lower + _ROUNDING * upper
+    return upper - lower + ROUNDING * upper
+
+
+def log_ndtr(x: float) -> float:
+    """log Phi(x), to about 14 digits."""
+    if x > -35:
+        return math.log(math.erfc(-x / math.sqrt(2)) / 2)
+    # Beyond the range of erfc: the asymptotic series, whose terms fall by a factor of at least 70 here.
+    term = series = 1.0
+    for k in range(1, 9):
+        term *= -(2 * k - 1) / x**2
+        series += term
+    return -(x**2) / 2 - math.log(-x * math.sqrt(2 * math.pi)) + math.log(series)
 
 
 def zcdp_epsilon(rho: float, delta: float) -> float:
@@ -292,41 +376,48 @@ def laplace_epsilon(scales: NDArray[np.float64], shifts: NDArray[np.int64], delt
 def laplace_delta(epsilon: float, scales: NDArray[np.float64], shifts: NDArray[np.int64]) -> float:
     """The delta at this epsilon of the loss in `laplace_epsilon`, rounded up.
 
-    Two groups at most: the one with fewer shifts is enumerated, the other's tail is an incomplete beta function.
+    Two groups at most: the outcomes of the one with fewer shifts are enumerated, the other's tails are looked up.
     """
-    from scipy.special import betainc, gammaln
-
     if scales.size > 2:
         raise BudgetError(
             f"tight composition of Laplace noise takes at most two different scales, got {scales.size}. "
             "Use mechanism 'gaussian'."
         )
-    order = np.argsort(shifts)
-    scales, shifts = scales[order], shifts[order]
-    last_scale, last_shifts = float(scales[-1]), int(shifts[-1])
-    if scales.size == 1:
-        lost, under_p, under_q = np.zeros(1), np.ones(1), np.ones(1)
-    else:
-        b, u = float(scales[0]), int(shifts[0])
-        x = np.arange(u + 1)
-        ways = gammaln(u + 1) - gammaln(x + 1) - gammaln(u - x + 1)
-        log_up = -math.log1p(math.exp(-1 / b))
-        log_down = log_up - 1 / b
-        lost = (2 * x - u) / b
-        under_p = np.exp(ways + x * log_up + (u - x) * log_down)
-        under_q = np.exp(ways + x * log_down + (u - x) * log_up)
-    first = np.floor(((epsilon - lost) * last_scale + last_shifts) / 2) + 1
-    inside = np.clip(first, 1, last_shifts)
-    odds = math.exp(-1 / last_scale)
+    order = np.argsort(shifts, kind="stable")
+    scale, count = float(scales[order[-1]]), int(shifts[order[-1]])
+    lost, here, there = np.zeros(1), np.ones(1), np.ones(1)
+    if scales.size == 2:
+        small, few = float(scales[order[0]]), int(shifts[order[0]])
+        low, here = _binomial(few, 1 / small)
+        x = low + np.arange(here.size)
+        lost, mirrored = (2 * x - few) / small, few - x - low
+        there = np.where((mirrored >= 0) & (mirrored < here.size), here[np.clip(mirrored, 0, here.size - 1)], 0.0)
+    low, chances = _binomial(count, 1 / scale)
+    upto = np.concatenate([[0.0], np.cumsum(chances)])
+    beyond = np.append(np.cumsum(chances[::-1])[::-1], 0.0)
+    first = np.searchsorted((2 * (low + np.arange(chances.size)) - count) / scale, epsilon - lost, side="right")
+    # Under the neighbor heads and tails change places. What is left out of a tail there can only raise the answer.
+    above, below = here @ beyond[first], there @ upto[np.clip(count - 2 * low - first + 1, 0, chances.size)]
+    return float(above - math.exp(min(epsilon, 700.0)) * below + ROUNDING * above)
 
-    def tail(probability: float) -> NDArray[np.float64]:
-        exact = betainc(inside, last_shifts - inside + 1, probability)
-        return np.where(first <= 0, 1.0, np.where(first > last_shifts, 0.0, exact))
 
-    above = float(under_p @ tail(1 / (1 + odds)))
-    # Beyond e^700 a smaller factor is used: it can only raise the answer.
-    below = math.exp(min(epsilon, 700.0)) * float(under_q @ tail(odds / (1 + odds)))
-    return above - below + _ROUNDING * above
+@lru_cache(maxsize=8)
+def _binomial(count: int, log_odds: float) -> tuple[int, NDArray[np.float64]]:
+    """The first value and the chances of a binomial of `count` coins, but for values whose chance is below 1e-300.
+
+    By the ratios of neighboring chances, from the mode outward: sums of small logarithms, which keep their digits.
+    """
+    chance = 1 / (1 + math.exp(-log_odds))
+    mode, reach = min(int((count + 1) * chance), count), int(40 * math.sqrt(count * chance * (1 - chance))) + 750
+    low, high = max(mode - reach, 0), min(mode + reach, count)
+    x = np.arange(low, high)
+    steps = np.log((count - x) / (x + 1)) + log_odds
+    at = mode - low
+    logs = np.concatenate([-np.cumsum(steps[:at][::-1])[::-1], [0.0], np.cumsum(steps[at:])])
+    chances = np.exp(logs)
+    chances /= chances.sum()
+    chances.setflags(write=False)
+    return low, chances
 
 
 def advanced_epsilon(each: ArrayLike, counts: ArrayLike, delta: float) -> float:
@@ -342,6 +433,31 @@ def advanced_epsilon(each: ArrayLike, counts: ArrayLike, delta: float) -> float:
     with np.errstate(over="ignore"):
         drift = float(np.sum(counts * each * np.expm1(each)))
     return math.sqrt(2 * math.log(1 / delta) * float(np.sum(counts * each**2))) + drift
+
+
+def chance_of_one(scale: float, threshold: int) -> float:
+    """A bound on the chance that a value of one row reaches the threshold: P(1 + X >= threshold).
+
+    X is discrete Gaussian, P(X = k) = exp(-k^2 / (2 sigma^2)) / N. By Poisson summation N >= sigma sqrt(2 pi), and as
+    the density falls, the sum over k >= t is at most its integral from t - 1: P(X >= t) <= Phi(-(t - 1) / sigma).
+    """
+    return math.exp(log_ndtr(-(threshold - 2) / scale)) * (1 + ROUNDING)
+
+
+def least_threshold(scale: float, chance: float) -> int:
+    """The smallest whole threshold that `chance_of_one` shows to be passed with at most this chance.
+
+    >>> chance_of_one(10.0, least_threshold(10.0, 1e-9)) <= 1e-9 < chance_of_one(10.0, least_threshold(10.0, 1e-9) - 1)
+    True
+    """
+    enough = 2
+    while chance_of_one(scale, enough) > chance:
+        enough *= 2
+    short = enough // 2
+    while enough - short > 1:
+        middle = (short + enough) // 2
+        short, enough = (short, middle) if chance_of_one(scale, middle) <= chance else (middle, enough)
+    return max(enough, 2)
 
 
 def _smallest(holds: Callable[[float], bool], *, start: float) -> float:

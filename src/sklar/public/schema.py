@@ -18,6 +18,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, cast, get_args
@@ -26,6 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sklar.errors import SchemaError
+from sklar.kernel.cells import Cells
 from sklar.public.rules import (
     Allowed,
     Determined,
@@ -194,6 +196,11 @@ class Schema:
     whole: Schema | None = None
 
     @classmethod
+    def of(cls, given: Schema | str | Path) -> Schema:
+        """The schema that a caller gives, by value or as the path of its file."""
+        return given if isinstance(given, Schema) else cls.load(given)
+
+    @classmethod
     def load(cls, path: str | Path) -> Schema:
         """Read a schema file (TOML)."""
         try:
@@ -305,6 +312,11 @@ class Schema:
         return np.concatenate([[0], np.cumsum(self.sizes)])
 
     @property
+    def cells(self) -> Cells:
+        """Which cells the one-way and two-way tables of these attributes have."""
+        return _cells(tuple(attribute.n_levels for attribute in self.attributes))
+
+    @property
     def dummy_names(self) -> tuple[str, ...]:
         """Names of the d dummy columns, `attribute=level`."""
         return tuple(f"{attribute.name}={level}" for attribute in self.attributes for level in attribute.levels)
@@ -384,6 +396,11 @@ class Schema:
     def reviewed(self) -> Schema:
         """The same schema with every entry marked reviewed."""
         return replace(self, attributes=tuple(replace(attribute, reviewed=True) for attribute in self.attributes))
+
+
+@lru_cache(maxsize=64)
+def _cells(sizes: tuple[int, ...]) -> Cells:
+    return Cells(sizes)
 
 
 def days(value: dt.date) -> int:

@@ -21,16 +21,16 @@ from typing import Any
 
 import numpy as np
 
-from sklar.budget.certificate import above_diagonal
 from sklar.errors import DataError, OutputError
+from sklar.kernel.count import Counts, no_counts
 from sklar.machine.progress import SILENT, Progress
 from sklar.machine.threads import merged
 from sklar.public.schema import Schema
-from sklar.rows.fast import Counts, count, no_counts
+from sklar.rows.fast import count
 from sklar.rows.read import Source, files_at_once
 
 _FILE = "counts.npz"
-# Counts are kept so seldom that keeping them takes a tenth of the time at most.
+# Counts are kept seldom enough that keeping them takes a tenth of the time at most.
 _PATIENCE = 10
 
 Shard = tuple[str, int, int]
@@ -46,7 +46,7 @@ def count_resumable(source: Source, schema: Schema, folder: str | Path, *, progr
     with _own(folder):
         shards = {_shard(part, source.path): part for part in source.parts}
         kept = _read(folder, schema, source.path)
-        total, done = no_counts(schema), list[Shard]()
+        total, done = no_counts(schema.cells), list[Shard]()
         if kept is not None and shards.keys() >= set(kept[1]):
             total, done = kept
             progress.advance(total.n_rows)
@@ -130,7 +130,7 @@ def _write(folder: Path, schema: Schema, origin: Path, counts: Counts, done: lis
                 about=np.frombuffer(json.dumps(about).encode(), dtype=np.uint8),
                 n_rows=np.array([counts.n_rows]),
                 one_way=counts.one_way,
-                pairs=counts.pairs[above_diagonal(schema)],
+                pairs=counts.pairs,
             )
             file.flush()
             os.fsync(file.fileno())
@@ -152,9 +152,9 @@ def _read(folder: Path, schema: Schema, origin: Path) -> tuple[Counts, list[Shar
             about: dict[str, Any] = json.loads(kept["about"].tobytes())
             if about["schema"] != schema.digest or about["origin"] != str(origin.resolve()):
                 return None
-            counts = no_counts(schema)
+            counts = no_counts(schema.cells)
             counts.one_way[:] = kept["one_way"]
-            counts.pairs[above_diagonal(schema)] = kept["pairs"]
+            counts.pairs[:] = kept["pairs"]
             n_rows = int(kept["n_rows"][0])
             done = [(str(name), int(size), int(changed)) for name, size, changed in about["done"]]
     except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile):

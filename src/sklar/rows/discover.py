@@ -1,6 +1,6 @@
 """Exact histograms of attributes whose domain is not public: of the values that occur, or on a public grid.
 
-They leave only with noise, through `measure`. Memory grows with the number of different values of such an attribute.
+They leave only with noise, through the vault. Memory grows with the number of different values of such an attribute.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from sklar.rows.encode import distinct, encode_column, is_nothing, opaque, plain
 
 
 @dataclass(slots=True, eq=False)
-class Tally:
+class Histogram:
     """Exact counts of one attribute: private. `texts` of categories, `cells` of the finest grid of a number."""
 
     texts: Counter[str]
     cells: NDArray[np.int64]
 
     def __repr__(self) -> str:
-        return "Tally(private)"
+        return "Histogram(private)"
 
     def levels(self, attribute: Attribute) -> list[NDArray[np.int64]]:
         """Counts of every level of the grid, the coarsest first: a row stands in at most one cell of each."""
@@ -37,15 +37,17 @@ class Tally:
         return [padded.reshape(BRANCHES**level, -1).sum(axis=1) for level in range(1, every + 1)]
 
 
-def tally(
+def count_values(
     batches: Iterable[pa.RecordBatch], attributes: Sequence[Attribute], *, progress: Progress = SILENT
-) -> tuple[int, list[Tally]]:
+) -> tuple[int, list[Histogram]]:
     """The number of rows, and the histograms of these attributes, which are the batches' columns in order."""
     grids = [None if attribute.kind == "categorical" else grid(attribute) for attribute in attributes]
-    tallies = [Tally(Counter(), np.zeros(0 if fine is None else fine.n_values, dtype=np.int64)) for fine in grids]
+    histograms = [
+        Histogram(Counter(), np.zeros(0 if fine is None else fine.n_values, dtype=np.int64)) for fine in grids
+    ]
     n_rows = 0
     for batch in batches:
-        for column, attribute, fine, found in zip(batch.columns, attributes, grids, tallies, strict=True):
+        for column, attribute, fine, found in zip(batch.columns, attributes, grids, histograms, strict=True):
             if fine is None:
                 found.texts.update(_texts(column, attribute))
             else:
@@ -53,7 +55,7 @@ def tally(
                 found.cells += np.bincount(codes[(codes >= 0) & (codes < fine.n_values)], minlength=fine.n_values)
         n_rows += batch.num_rows
         progress.advance(batch.num_rows)
-    return n_rows, tallies
+    return n_rows, histograms
 
 
 def _texts(column: pa.Array, attribute: Attribute) -> dict[str, int]:

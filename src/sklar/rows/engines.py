@@ -1,26 +1,32 @@
 """One contract for where rows are counted: on this machine, or on Spark.
 
-An engine opens a table and gives back exact counts that are the sum of partial counts of its parts. Counts do not
-depend on the engine, on how rows are split, on the order of parts, or on how often a part had to be counted again.
-`tests/private/test_engines.py` holds every engine to it, with equal tables to the last unit.
+An engine opens a table and puts exact counts, the sum of partial counts of its parts, behind the vault's door. Counts do
+not depend on the engine, on how rows are split, on the order of parts, or on how often a part had to be counted again.
+`tests/rows/test_engines.py` holds every engine to it, with equal tables to the last unit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
+from sklar.budget.search import Search
 from sklar.errors import DataError
+from sklar.kernel.count import Counts
+from sklar.kernel.vault import Vault
 from sklar.machine.cluster import Engine, choose_engine
 from sklar.machine.progress import SILENT, Progress
 from sklar.public.schema import Attribute, Schema
-from sklar.rows.discover import Tally, tally
-from sklar.rows.fast import Counts, count
-from sklar.rows.read import Source, open_source
+from sklar.rows.discover import Histogram, count_values
+from sklar.rows.fast import count
+from sklar.rows.read import open_source, require_columns, takes_one_pass
 
 
-class Table(Protocol):
+class CountedTable(Protocol):
     """A table where its engine can count it."""
 
     @property
@@ -38,16 +44,19 @@ class Table(Protocol):
     def count(self, schema: Schema, *, progress: Progress = SILENT) -> Counts:
         """Exact counts of all rows."""
 
-    def tally(self, attributes: Sequence[Attribute], *, progress: Progress = SILENT) -> tuple[int, list[Tally]]:
+    def count_values(
+        self, attributes: Sequence[Attribute], *, progress: Progress = SILENT
+    ) -> tuple[int, list[Histogram]]:
         """The number of rows, and exact histograms of attributes whose domain is private."""
 
 
 class LocalTable:
     """A file, a folder of files, or an Arrow stream, counted by the threads of this process in bounded memory."""
 
-    def __init__(self, source: Source, checkpoint: str | Path | None = None) -> None:
-        self._source, self._checkpoint = source, checkpoint
-        self.name, self.columns, self.n_rows = source.name, source.columns, source.n_rows
+    def __init__(self, data: object, checkpoint: str | Path | None = None) -> None:
+        self._data, self._checkpoint = data, checkpoint
+        self._source = open_source(data)
+        self.name, self.columns, self.n_rows = self._source.name, self._source.columns, self._source.n_rows
 
     def count(self, schema: Schema, *, progress: Progress = SILENT) -> Counts:
         """Exact counts of all rows; with a checkpoint, resumed where an earlier pass ended."""
@@ -58,17 +67,62 @@ class LocalTable:
 
         return count_resumable(self._source, schema, self._checkpoint, progress=progress)
 
-    def tally(self, attributes: Sequence[Attribute], *, progress: Progress = SILENT) -> tuple[int, list[Tally]]:
+    def count_values(
+        self, attributes: Sequence[Attribute], *, progress: Progress = SILENT
+    ) -> tuple[int, list[Histogram]]:
         """The number of rows, and exact histograms of attributes whose domain is private."""
-        return tally(self._source.scan(tuple(each.name for each in attributes)), attributes, progress=progress)
+        if takes_one_pass(self._data):
+            raise DataError("private domains take two passes over the rows, a stream allows one. Give a table or file.")
+        found = count_values(self._source.scan(tuple(each.name for each in attributes)), attributes, progress=progress)
+        self._source = open_source(self._data)
+        return found
 
 
-def open_table(data: object, engine: Engine | None = None, checkpoint: str | Path | None = None) -> Table:
-    """The table behind the engine that is asked for. No row is read yet."""
+def open_table(
+    data: object, schema: Schema, *, engine: Engine | None = None, checkpoint: str | Path | None = None
+) -> CountedTable:
+    """The table behind the engine that is asked for, refused where it lacks a column. No row is read yet."""
+    if checkpoint is not None and schema.private_domains:
+        raise DataError(
+            "a checkpoint goes with public domains only: a run that starts again finds private ones anew. Leave it out."
+        )
+    table: CountedTable
     if choose_engine(engine, data) == "local":
-        return LocalTable(open_source(data), checkpoint)
-    if checkpoint is not None:
-        raise DataError("a checkpoint is for engine 'local', got engine 'spark', which repeats lost parts by itself.")
-    from sklar.rows.spark import open_spark
+        table = LocalTable(data, checkpoint)
+    else:
+        if checkpoint is not None:
+            raise DataError(
+                "a checkpoint is for engine 'local', got engine 'spark', which repeats lost parts by itself."
+            )
+        from sklar.rows.spark import open_spark
 
-    return open_spark(data)
+        table = open_spark(data)
+    require_columns(table, schema)
+    return table
+
+
+def search_rows(
+    table: CountedTable, vault: Vault, schema: Schema, search: Search, *, public_rows: bool, progress: Progress = SILENT
+) -> list[Mapping[str, int] | list[NDArray[np.int64]]]:
+    """What the rows say, with noise, about each private domain: common texts, or every level of a number's grid.
+
+    The whole release is charged here, before the first noise is drawn. How many rows there are is told to `progress`
+    only where it is public.
+    """
+    progress.stage("find", total=table.n_rows if public_rows else None, unit="rows" if public_rows else "")
+    wanted = schema.private_domains
+    _, histograms = table.count_values(wanted, progress=progress if public_rows else SILENT)
+    vault.reserve(search.spend + search.rest)
+    answers: list[Mapping[str, int] | list[NDArray[np.int64]]] = []
+    for finding, attribute, exact in zip(search.findings, wanted, histograms, strict=True):
+        if finding.threshold is not None:
+            answers.append(vault.common(exact.texts, finding.scale, finding.threshold))
+        else:
+            answers.append([vault.histogram(level, finding.scale) for level in exact.levels(attribute)])
+    return answers
+
+
+def hold(table: CountedTable, vault: Vault, schema: Schema, *, public_rows: bool, progress: Progress = SILENT) -> None:
+    """Count the table and put its counts behind the vault's door. Noise is drawn there, once, after all are summed."""
+    progress.stage("count", total=table.n_rows if public_rows else None, unit="rows" if public_rows else "")
+    vault.hold(table.count(schema, progress=progress if public_rows else SILENT), schema.cells)

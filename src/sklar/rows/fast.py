@@ -1,99 +1,67 @@
-"""Codes to exact one- and two-way counts, as partial sums that merge by addition.
+"""Batches to exact counts on all threads: what `kernel.count` counts plainly, many times as fast where tables are large.
 
-A two-way table is counted on bits where it is small and as a histogram of codes where it is large; the attributes'
+The first rows are counted by the kernel's plain routine, until their work would repay loading compiled code. After that
+a two-way table is counted on bits where it is small and as a histogram of codes where it is large; the attributes'
 sizes alone decide. A batch's columns are prepared side by side, then its pairs of attributes are counted side by side,
-each into its own cells of one array: memory is a few batches and one d x d array,
-whatever the number of threads and rows.
+each into its own cells of one array: memory is a few batches and one d x d array, whatever the number of threads and
+rows. The counts are the plain routine's to the last unit, whatever the way (`tests/rows/test_engines.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from functools import partial, reduce
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from sklar.kernel.cells import Cells
+from sklar.kernel.codes import one_or_none
+from sklar.kernel.count import Counts, count_plainly, no_counts
 from sklar.machine.progress import SILENT, Progress
 from sklar.machine.threads import ahead, crew
 from sklar.public.schema import Schema
 from sklar.rows.encode import encode_column, ready_bits
 
-# A table with so many cells, first levels left out, costs as much on bits as a histogram of codes does.
+# Of pairs of attributes times rows, with rows for the overhead of a pair: below this the plain routine is at least as
+# fast as loading compiled code, and never compiles.
+_PLAIN_WORK, _PAIR_OVERHEAD = 3e7, 2_000
+# A table with this many cells, first levels left out, costs as much on bits as a histogram of codes does.
 _CELLS_ON_BITS = 300
-# To make the bits of so many levels costs about as much as a histogram.
+# To make the bits of this many levels costs about as much as a histogram.
 _LEVELS_PER_HISTOGRAM = 12
 # Both sides of a tile stay in a second-level cache, and tiles are many enough to keep all threads at work.
 _TILE_LEVELS, _TILE_PARTNERS = 64, 192
 _HISTOGRAMS_AT_ONCE = 16
 _GROUPS_OF_COLUMNS = 32
-# Where rows do not come in batches.
-_ROWS_AT_ONCE = 1 << 16
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Counts:
-    """Exact counts of some rows: private. `one_way` has shape (d,), `pairs` (d, d) laid out as in `NoisyTables`."""
-
-    n_rows: int
-    one_way: NDArray[np.int64]
-    pairs: NDArray[np.int64]
-
-    def __repr__(self) -> str:
-        # A traceback or a debugger's log must not print counts.
-        return "Counts(private)"
-
-    def __add__(self, other: Counts) -> Counts:
-        return Counts(
-            n_rows=self.n_rows + other.n_rows,
-            one_way=self.one_way + other.one_way,
-            pairs=self.pairs + other.pairs,
-        )
-
-
-def no_counts(schema: Schema) -> Counts:
-    """The counts of no rows, over the full public domain."""
-    d = schema.n_levels
-    return Counts(n_rows=0, one_way=np.zeros(d, dtype=np.int64), pairs=np.zeros((d, d), dtype=np.int64))
-
-
-def merge(parts: Iterable[Counts], schema: Schema) -> Counts:
-    """The sum of partial counts."""
-    return reduce(Counts.__add__, parts, no_counts(schema))
-
-
-def count_codes(codes: NDArray[np.int32], schema: Schema) -> Counts:
-    """Exact counts of codes, shape (m, rows), in the thread that calls."""
-    tally = Tally(schema)
-    for start in range(0, codes.shape[1], _ROWS_AT_ONCE):
-        part = codes[:, start : start + _ROWS_AT_ONCE]
-        tally.begin(part.shape[1])
-        for index, column in enumerate(part):
-            tally.put_codes(index, column)
-        for job in tally.jobs():
-            job()
-    return tally.counts()
 
 
 def count(batches: Iterable[pa.RecordBatch], schema: Schema, *, progress: Progress = SILENT) -> Counts:
     """Exact counts of all batches, whose columns are the schema's attributes in order."""
-    tally = Tally(schema)
+    cells = schema.cells
+    total, compiled = no_counts(cells), None
     groups = np.array_split(np.arange(schema.n_attributes), min(schema.n_attributes, _GROUPS_OF_COLUMNS))
     with crew() as together:
         for batch in ahead(batches):
+            work = cells.n_pairs * (total.n_rows + batch.num_rows + _PAIR_OVERHEAD)
+            if compiled is None and work <= _PLAIN_WORK:
+                codes = [encode_column(batch.column(i), attribute) for i, attribute in enumerate(schema.attributes)]
+                total += count_plainly(codes, cells)
+                progress.advance(batch.num_rows)
+                continue
+            compiled = compiled or BitCounter(schema)
 
-            def put(group: NDArray[np.int64], batch: pa.RecordBatch = batch) -> None:
+            def put(group: NDArray[np.int64], batch: pa.RecordBatch = batch, counter: BitCounter = compiled) -> None:
                 for index in group.tolist():
-                    tally.put_column(index, batch.column(index))
+                    counter.put_column(index, batch.column(index))
 
-            tally.begin(batch.num_rows)
+            compiled.begin(batch.num_rows)
             together(put, groups)
-            together(_call, tally.jobs())
+            together(_call, compiled.jobs())
             progress.advance(batch.num_rows)
-    return tally.counts()
+    return total if compiled is None else total + compiled.counts()
 
 
 def _call(job: Callable[[], None]) -> None:
@@ -107,8 +75,8 @@ class _Layout:
     has bits when enough partners pay for making them. `reach` is the size of its largest such partner, 0 for none.
     """
 
-    def __init__(self, schema: Schema) -> None:
-        m, sizes, offsets = schema.n_attributes, schema.sizes, schema.offsets
+    def __init__(self, cells: Cells) -> None:
+        m, sizes, offsets = cells.n_attributes, cells.sizes, cells.offsets
         reach = np.minimum(_CELLS_ON_BITS // np.maximum(sizes - 1, 1) + 1, sizes.max())
         partners = np.searchsorted(np.sort(sizes), reach, side="right") - (sizes <= reach)
         reach[(partners == 0) | (partners * _LEVELS_PER_HISTOGRAM < sizes - 1)] = 0
@@ -141,8 +109,8 @@ class _Layout:
         return order, low, np.maximum(high, low)
 
 
-class Tally:
-    """Running counts. Batch by batch: `begin`, then put every column, then do all `jobs`, each step in any order.
+class BitCounter:
+    """Running counts by compiled code. Batch by batch: `begin`, put every column, do all `jobs`, each in any order.
 
     A batch is held as bits (d, words) and as codes plus one (m, rows), each where the layout needs it. The bits of an
     attribute's first level are not made: in their place stand those of the rows that are in no cell of it, where there
@@ -151,17 +119,18 @@ class Tally:
 
     def __init__(self, schema: Schema) -> None:
         # Imported here, before threads begin: numba is slow to load.
-        from sklar.rows import planes as kernels
+        from sklar.rows import planes
 
-        self._kernels, self._schema, self._layout = kernels, schema, _Layout(schema)
-        self._total = no_counts(schema)
+        self._kernels, self._schema, self._layout = planes, schema, _Layout(schema.cells)
+        d = schema.n_levels
+        self._one_way, self._pairs = np.zeros(d, dtype=np.int64), np.zeros((d, d), dtype=np.int64)
         self._n_rows = 0
         self._nowhere = np.zeros(schema.n_attributes, dtype=np.int64)
         self._bits = np.empty((schema.n_levels, 0), dtype=np.uint64)
         self._codes: NDArray[Any] = np.empty((schema.n_attributes, 0), dtype=self._layout.code_type)
 
     def begin(self, rows: int) -> None:
-        """A batch of so many rows comes; the one before it is counted."""
+        """A batch of this many rows comes; the one before it is counted."""
         self._n_rows += rows
         self._rows, self._words = rows, -(-rows // 64)
         if rows > self._codes.shape[1]:
@@ -179,8 +148,8 @@ class Tally:
             return
         false = self._layout.first[index]
         ones = self._kernels.place(bits, self._rows, self._bits[false + 1, : self._words])
-        self._total.one_way[false] += self._rows - ones
-        self._total.one_way[false + 1] += ones
+        self._one_way[false] += self._rows - ones
+        self._one_way[false + 1] += ones
         if attribute.n_levels > 2:
             # The level of missing values, which this batch has none of.
             self._bits[false + 2 : false + attribute.n_levels, : self._words] = 0
@@ -190,6 +159,8 @@ class Tally:
         """Take the batch's codes of one attribute, shape (rows,)."""
         layout = self._layout
         start, stop = int(layout.offsets[index]), int(layout.offsets[index + 1])
+        # Compiled code writes where a code points to.
+        codes = one_or_none(codes, stop - start)
         found = np.empty(stop - start + 1, dtype=np.int64)
         if layout.in_histograms[index] or not layout.on_bits[index]:
             np.add(codes, 1, out=self._codes[index, : self._rows], casting="unsafe")
@@ -197,14 +168,14 @@ class Tally:
             self._kernels.spread(np.ascontiguousarray(codes), self._bits[start:stop], found)
         else:
             found = np.bincount(self._codes[index, : self._rows], minlength=found.size)
-        self._total.one_way[start:stop] += found[1:]
+        self._one_way[start:stop] += found[1:]
         self._nowhere[index] += found[0]
         # The counts are the same either way.
         self._present[start] = found[0] > 0
 
     def jobs(self) -> list[Callable[[], None]]:
         """What is left to do of the batch: pieces that write to different cells."""
-        layout, counts = self._layout, self._total.pairs
+        layout, counts = self._layout, self._pairs
         order, low, high = layout.pairing(self._present)
         tiles = [
             np.array([first, min(first + _TILE_LEVELS, order.size), begin, begin + _TILE_PARTNERS])
@@ -220,7 +191,7 @@ class Tally:
         ]
 
     def counts(self) -> Counts:
-        """The counts of all batches. They are the tally's last word."""
-        layout, total = self._layout, self._total
-        self._kernels.complete(layout.offsets, layout.reach, self._nowhere, total.one_way, total.pairs)
-        return Counts(n_rows=self._n_rows, one_way=total.one_way, pairs=total.pairs)
+        """The counts of all batches, once: no batch may follow."""
+        layout = self._layout
+        self._kernels.complete(layout.offsets, layout.reach, self._nowhere, self._one_way, self._pairs)
+        return Counts(n_rows=self._n_rows, one_way=self._one_way, pairs=self._schema.cells.flat(self._pairs))

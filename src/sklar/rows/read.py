@@ -122,6 +122,11 @@ def open_source(data: object) -> Source:
     return unrepeated(source)
 
 
+def takes_one_pass(data: object) -> bool:
+    """Whether the rows of this table can be read only once."""
+    return isinstance(data, pa.RecordBatchReader)
+
+
 def require_columns(source: Named, schema: Schema) -> None:
     """Refuse a table that lacks a column for some attribute.
 

@@ -2,7 +2,7 @@
 
 Each partition's rows become partial counts in an executor (`mapInArrow`); partial counts are cut into runs of cells,
 and each run is summed over all partitions in an executor, so that neither the driver nor any executor holds more than
-a few tables at once. Only the sum comes to the driver, and only there is noise drawn, once, by `measure`: a task that
+a few tables at once. Only the sum comes to the driver, and only there is noise drawn, once, by the vault: a task that
 is repeated, or runs twice, repeats an exact count. What Spark keeps on the way (shuffle files, event logs, its own
 checkpoints) is private: docs/scale.md.
 """
@@ -18,14 +18,15 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sklar.budget.certificate import above_diagonal
 from sklar.errors import DataError, SklarError
+from sklar.kernel.cells import Cells
+from sklar.kernel.count import Counts
 from sklar.machine.cluster import is_spark, session
 from sklar.machine.progress import SILENT, Progress
 from sklar.machine.threads import using
 from sklar.public.schema import Attribute, Schema
-from sklar.rows.discover import Tally
-from sklar.rows.fast import Counts, count, no_counts
+from sklar.rows.discover import Histogram
+from sklar.rows.fast import count
 from sklar.rows.read import unrepeated
 
 if TYPE_CHECKING:
@@ -59,11 +60,11 @@ class SparkTable:
         wanted = [str(self.columns.index(name)) for name in schema.names]
         frame = self._frame.toDF(*map(str, range(len(self.columns)))).select(*(f"`{number}`" for number in wanted))
         context = frame.sparkSession.sparkContext
-        lengths = _lengths(schema)
-        most = max(MOST_SHUFFLED // (8 * sum(lengths)), TASKS_PER_CORE * context.defaultParallelism)
+        length = _length(schema.cells)
+        most = max(MOST_SHUFFLED // (8 * length), TASKS_PER_CORE * context.defaultParallelism)
         try:
             partials = frame.coalesce(most).mapInArrow(partial(_count_part, schema.to_toml()), _RESULT_DDL)
-            reducers = min(-(-sum(lengths) // _RUN), TASKS_PER_CORE * context.defaultParallelism)
+            reducers = min(-(-length // _RUN), TASKS_PER_CORE * context.defaultParallelism)
             summed = partials.repartition(reducers, "run").mapInArrow(_add_parts, _RESULT_DDL).toArrow()
         except SklarError:
             raise
@@ -77,7 +78,9 @@ class SparkTable:
         progress.advance(counts.n_rows)
         return counts
 
-    def tally(self, attributes: Sequence[Attribute], *, progress: Progress = SILENT) -> tuple[int, list[Tally]]:
+    def count_values(
+        self, attributes: Sequence[Attribute], *, progress: Progress = SILENT
+    ) -> tuple[int, list[Histogram]]:
         """Not on Spark: the values that occur would have to be brought together."""
         del progress
         raise DataError(
@@ -147,10 +150,9 @@ def _kind_of_folder(spark: Any, path: str) -> str:
     return kinds.pop()
 
 
-def _lengths(schema: Schema) -> tuple[int, int, int]:
-    """How many numbers partial counts are: the rows, the one-way cells, the two-way cells."""
-    sizes = schema.sizes
-    return 1, schema.n_levels, int((schema.n_levels**2 - (sizes**2).sum()) // 2)
+def _length(cells: Cells) -> int:
+    """How many numbers partial counts are: the number of rows, the one-way cells, the two-way cells."""
+    return 1 + cells.n_levels + cells.n_cells
 
 
 def _count_part(schema_toml: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -161,7 +163,7 @@ def _count_part(schema_toml: str, batches: Iterator[pa.RecordBatch]) -> Iterator
         counts = count(batches, schema)
     if not counts.n_rows:
         return
-    flat = np.concatenate([[counts.n_rows], counts.one_way, counts.pairs[above_diagonal(schema)]])
+    flat = np.concatenate([[counts.n_rows], counts.one_way, counts.pairs])
     del counts
     runs = {run: flat[first : first + _RUN] for run, first in enumerate(range(0, flat.size, _RUN))}
     yield from _rows(runs, dict.fromkeys(runs, 1))
@@ -191,15 +193,12 @@ def _rows(runs: dict[int, NDArray[np.int64]], parts: dict[int, int]) -> Iterator
 
 
 def _put_together(summed: pa.Table, schema: Schema) -> Counts:
-    lengths = _lengths(schema)
-    flat = np.zeros(sum(lengths), dtype=np.int64)
+    flat = np.zeros(_length(schema.cells), dtype=np.int64)
     runs, parts = summed["run"].to_pylist(), summed["parts"].to_pylist()
     # A part that is in some sums and not in others would be a table that no row was counted into once.
     if runs and (sorted(runs) != list(range(-(-flat.size // _RUN))) or len(set(parts)) != 1):
         raise DataError("Spark's partial counts do not add up. Nothing was released. Run it again.")
     for run, cells in zip(runs, summed["cells"], strict=True):
         flat[run * _RUN : (run + 1) * _RUN] = np.frombuffer(cells.as_buffer(), dtype="<i8")
-    counts = no_counts(schema)
-    counts.one_way[:] = flat[1 : 1 + lengths[1]]
-    counts.pairs[above_diagonal(schema)] = flat[1 + lengths[1] :]
-    return Counts(n_rows=int(flat[0]), one_way=counts.one_way, pairs=counts.pairs)
+    levels = schema.n_levels
+    return Counts(n_rows=int(flat[0]), one_way=flat[1 : 1 + levels].copy(), pairs=flat[1 + levels :].copy())

@@ -1,0 +1,142 @@
+"""Which cells exist: the geometry of one-way and two-way tables, by the attributes' sizes alone.
+
+All one-way tables are one flat vector of d cells, attribute after attribute. All two-way tables are another, table after
+table in the order (0, 1), (0, 2), ..., (1, 2), ...; within a table, row after row of the first attribute's levels. Every
+array of counts, noise or scales in the package is laid out by this file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+Number = TypeVar("Number", bound=np.generic)
+
+# Cells of tables of one shape that are worked on together.
+_TOGETHER = 250_000
+
+
+class Cells:
+    """The cells of m attributes with these numbers of levels. Every array that it hands out is read-only.
+
+    >>> cells = Cells([2, 3, 2])
+    >>> cells.n_attributes, cells.n_levels, cells.n_pairs, cells.n_cells
+    (3, 7, 3, 16)
+    >>> cells.pair(0, 2), cells.table(np.arange(16), 0, 2).tolist()
+    (1, [[6, 7], [8, 9]])
+    """
+
+    def __init__(self, sizes: Sequence[int] | NDArray[np.int64]) -> None:
+        self.sizes = _fixed(np.array(sizes, dtype=np.int64))
+        self.offsets = _fixed(np.concatenate([[0], np.cumsum(self.sizes)]))
+        self.n_attributes, self.n_levels = self.sizes.size, int(self.offsets[-1])
+        self.n_pairs = self.n_attributes * (self.n_attributes - 1) // 2
+        self.n_cells = (self.n_levels**2 - int(np.sum(self.sizes**2))) // 2
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Cells) and np.array_equal(self.sizes, other.sizes)
+
+    def __hash__(self) -> int:
+        return hash(self.sizes.tobytes())
+
+    @cached_property
+    def attribute_of_level(self) -> NDArray[np.int64]:
+        """The attribute that each of the d levels belongs to, shape (d,)."""
+        return _fixed(np.repeat(np.arange(self.n_attributes), self.sizes))
+
+    @cached_property
+    def pairs(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The first and the second attribute of every two-way table, shape (n_pairs,) each."""
+        first, second = np.triu_indices(self.n_attributes, 1)
+        return _fixed(first), _fixed(second)
+
+    @cached_property
+    def pair_sizes(self) -> NDArray[np.int64]:
+        """The number of cells of every two-way table, shape (n_pairs,)."""
+        first, second = self.pairs
+        return _fixed(self.sizes[first] * self.sizes[second])
+
+    @cached_property
+    def pair_offsets(self) -> NDArray[np.int64]:
+        """Where every two-way table begins in the flat vector, and where the last one ends, shape (n_pairs + 1,)."""
+        return _fixed(np.concatenate([[0], np.cumsum(self.pair_sizes)]))
+
+    def levels(self, attribute: int) -> slice:
+        """The levels of an attribute among all d."""
+        return slice(int(self.offsets[attribute]), int(self.offsets[attribute + 1]))
+
+    def pair(self, first: int, second: int) -> int:
+        """The number of the two-way table of attributes first < second."""
+        return first * (2 * self.n_attributes - first - 1) // 2 + second - first - 1
+
+    def table(self, flat: NDArray[Number], first: int, second: int) -> NDArray[Number]:
+        """The two-way table of attributes first < second in a flat vector: a view, one row per level of the first."""
+        start = int(self.pair_offsets[self.pair(first, second)])
+        height, width = int(self.sizes[first]), int(self.sizes[second])
+        return flat[start : start + height * width].reshape(height, width)
+
+    def square(self, flat: NDArray[Number]) -> NDArray[Number]:
+        """All two-way tables as one (d, d) array: the table of i < j at rows of i and columns of j, zero elsewhere.
+
+        >>> Cells([2, 2]).square(np.array([5, 6, 7, 8])).tolist()
+        [[0, 0, 5, 6], [0, 0, 7, 8], [0, 0, 0, 0], [0, 0, 0, 0]]
+        """
+        square = np.zeros((self.n_levels, self.n_levels), dtype=flat.dtype)
+        for rows, columns, run, order in self._strips():
+            square[rows, columns] = flat[run][order]
+        return square
+
+    def flat(self, square: NDArray[Number]) -> NDArray[Number]:
+        """The inverse of `square`: what stands above the diagonal blocks of a (d, d) array, as a flat vector."""
+        flat = np.empty(self.n_cells, dtype=square.dtype)
+        for rows, columns, run, order in self._strips():
+            flat[run][order] = square[rows, columns]
+        return flat
+
+    def _strips(self) -> Iterator[tuple[slice, slice, slice, NDArray[np.int64]]]:
+        """Attribute by attribute: its rows and columns in the square, its run of the flat vector, its cells' places."""
+        width = self.sizes[self.attribute_of_level]
+        table = self.offsets[self.attribute_of_level]
+        within = np.arange(self.n_levels) - table
+        start = 0
+        for attribute, height in enumerate(self.sizes.tolist()):
+            rows = self.levels(attribute)
+            columns = slice(rows.stop, self.n_levels)
+            # The tables with later attributes follow one another; within one, its rows do.
+            order = height * (table[columns] - rows.stop) + within[columns]
+            order = order + np.arange(height)[:, None] * width[columns]
+            yield rows, columns, slice(start, start + order.size), order
+            start += order.size
+
+    def symmetric(self, each: NDArray[np.float64]) -> NDArray[np.float64]:
+        """One number per two-way table as a symmetric (m, m) matrix with a diagonal of zeros."""
+        square = np.zeros((self.n_attributes, self.n_attributes))
+        square[self.pairs] = each
+        return square + square.T
+
+    def alike(self) -> Iterator[NDArray[np.int64]]:
+        """The numbers of tables of one shape, in groups that are small enough to be worked on together."""
+        first, second = self.pairs
+        if not first.size:
+            return
+        # Shapes as single numbers: to sort millions of pairs takes seconds.
+        shapes = self.sizes[first] * (self.sizes.max() + 1) + self.sizes[second]
+        for shape in np.unique(shapes):
+            members = np.flatnonzero(shapes == shape)
+            parts = 1 + members.size * int(self.pair_sizes[members[0]]) // _TOGETHER
+            yield from np.array_split(members, min(members.size, parts))
+
+    def places(self, members: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Where the cells of tables of one shape stand in the flat vector, shape (tables, rows, columns)."""
+        first, second = self.pairs
+        height, width = int(self.sizes[first[members[0]]]), int(self.sizes[second[members[0]]])
+        return self.pair_offsets[members][:, None, None] + np.arange(height * width).reshape(height, width)
+
+
+def _fixed(array: NDArray[Any]) -> NDArray[Any]:
+    array.setflags(write=False)
+    return array

@@ -1,0 +1,67 @@
+"""Exact counts, which are private, and a plain routine that anyone can read and every other way is held to.
+
+A row adds one to at most one cell of each one-way and each two-way table, so counts of parts of the rows add up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sklar.kernel.cells import Cells
+from sklar.kernel.codes import one_or_none
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Counts:
+    """Exact counts of some rows: private. `one_way` has shape (d,), `pairs` (n_cells,), both laid out by `Cells`."""
+
+    n_rows: int
+    one_way: NDArray[np.int64]
+    pairs: NDArray[np.int64]
+
+    def __repr__(self) -> str:
+        # A traceback or a debugger's log must not print counts.
+        return "Counts(private)"
+
+    def __add__(self, other: Counts) -> Counts:
+        return Counts(
+            n_rows=self.n_rows + other.n_rows,
+            one_way=self.one_way + other.one_way,
+            pairs=self.pairs + other.pairs,
+        )
+
+
+def no_counts(cells: Cells) -> Counts:
+    """The counts of no rows, over the full public domain."""
+    return Counts(
+        n_rows=0, one_way=np.zeros(cells.n_levels, dtype=np.int64), pairs=np.zeros(cells.n_cells, dtype=np.int64)
+    )
+
+
+def count_plainly(codes: Sequence[NDArray[np.integer[Any]]] | NDArray[np.integer[Any]], cells: Cells) -> Counts:
+    """Exact counts of codes, one array of shape (rows,) per attribute.
+
+    A row without a level of an attribute stands in no cell of any of its tables.
+
+    >>> count_plainly(np.array([[0, 1, 1], [0, 2, -1]]), Cells([2, 3])).pairs.tolist()
+    [1, 0, 0, 0, 0, 1]
+    """
+    found = no_counts(cells)
+    # One place more in every table, for the rows that have no level.
+    shifted = [
+        one_or_none(own, size).astype(np.intp) + 1 for own, size in zip(codes, cells.sizes.tolist(), strict=True)
+    ]
+    rows = len(shifted[0]) if shifted else 0
+    for i, first in enumerate(shifted):
+        height = int(cells.sizes[i]) + 1
+        found.one_way[cells.levels(i)] = np.bincount(first, minlength=height)[1:]
+        for j in range(i + 1, len(shifted)):
+            width = int(cells.sizes[j]) + 1
+            table = np.bincount(first * width + shifted[j], minlength=height * width).reshape(height, width)
+            cells.table(found.pairs, i, j)[:] = table[1:, 1:]
+    return Counts(n_rows=rows, one_way=found.one_way, pairs=found.pairs)
