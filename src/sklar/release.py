@@ -24,7 +24,7 @@ from sklar.machine.cluster import Engine
 from sklar.machine.progress import SILENT, Progress
 from sklar.machine.threads import workers
 from sklar.public.schema import Schema
-from sklar.rows.engines import hold, open_table, search_rows
+from sklar.rows.engines import hold_counts, open_table, search_rows
 
 
 def fit(
@@ -79,7 +79,7 @@ def measure(
     checkpoint: str | Path | None = None,
     progress: Progress = SILENT,
 ) -> Measured:
-    """The noisy tables that a release measures, by the same arguments as `fit`: all that ever leaves the private side."""
+    """The noisy tables that a release measures: all that ever leaves the private side. Arguments are those of `fit`."""
     schema, method = Schema.of(schema), Method.of(method)
     schema.require_reviewed()
     _require_records(schema, method)
@@ -94,19 +94,16 @@ def measure(
     schema = schema.measured
     vault = Vault(budget, charge=charge, threads=workers())
     table = open_table(data, schema, engine=engine, checkpoint=checkpoint)
-    rest, findings = None, ()
+    search = None
     if schema.private_domains:
         search = plan_search(schema, budget)
-        rest, findings = search.rest, search.findings
-        answers = search_rows(
-            table, vault, schema, search, public_rows=budget.neighbors == "replace-one", progress=progress
-        )
-        schema = find_domains(schema, search, answers)
-    hold(table, vault, schema, public_rows=budget.neighbors == "replace-one", progress=progress)
+        schema = find_domains(schema, search, search_rows(table, vault, schema, search, progress=progress))
+    hold_counts(table, vault, schema, progress=progress)
 
     progress.stage("measure")
+    rest, findings = (None, ()) if search is None else (search.rest, search.findings)
     stages = plan_release(schema.cells, budget, method, n_rows=vault.n_rows, rest=rest)
-    if rest is None:
+    if search is None:
         # All stages at once: a run that ends between them must not leave one of them uncharged.
         vault.reserve(stages.spend)
     noisy = (vault.measure(stages.first),)

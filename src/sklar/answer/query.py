@@ -26,9 +26,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sklar.answer.predicate import Atom, Expression, QueryError, attributes_of, evaluate, parse, resolve, traced
-from sklar.budget.certificate import NoisyTables
+from sklar.budget.certificate import Measured
 from sklar.draw.repair import sample_codes
-from sklar.fitting.latent import LatentModel
 from sklar.public.rules import constrained
 from sklar.public.schema import Schema
 
@@ -114,15 +113,13 @@ class _View:
     summed: int
 
 
-def estimate(
-    measured: Sequence[NoisyTables], *names: str, level: float = DEFAULT_LEVEL, complete: bool = False
-) -> Estimate:
+def estimate(measured: Measured, *names: str, level: float = DEFAULT_LEVEL, complete: bool = False) -> Estimate:
     """The pooled noisy table of one or two attributes, with standard errors and confidence intervals.
 
     One attribute: the direct table and the sums of its two-way tables, averaged by inverse variance. Two: their own
     table, averaged over stages.
     """
-    schema = measured[0].schema.whole or measured[0].schema
+    schema = measured.schema.whole or measured.schema
     _check_level(level)
     if len(names) not in (1, 2) or len(set(names)) != len(names):
         raise QueryError(
@@ -192,7 +189,7 @@ def answer(model: Model, predicate: str, *, level: float = DEFAULT_LEVEL, comple
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
+class Counted:
     """A sum of noisy cells: the count, its standard error, half its confidence interval, and what was summed."""
 
     count: float
@@ -202,16 +199,16 @@ class Measured:
 
 
 def measure(
-    measured: Sequence[NoisyTables],
+    measured: Measured,
     cells: NDArray[np.bool_],
     where: Sequence[int],
     *,
     level: float = DEFAULT_LEVEL,
     complete: bool = False,
-) -> Measured:
+) -> Counted:
     """The count of rows in these cells of the table of one or two attributes."""
-    schema, views = measured[0].schema, _views(measured, where, complete=complete)
-    public, turned = measured[0].n_rows, False
+    schema, views = measured.schema, _views(measured, where, complete=complete)
+    public, turned = measured.n_rows, False
     # Where every row has a cell and their number is public, counting the others may be the more precise way.
     every = complete or _exhaustive(schema, where)
     if public is not None and 2 * np.count_nonzero(cells) > cells.size and every:
@@ -223,7 +220,7 @@ def measure(
     by = f"{size:,} noisy cell{'s' if size != 1 else ''} of the table of {names}"
     if len(where) == 1 and len(views) > 1:
         by += f" and the sums of {len(views) - 1:,} two-way tables"
-    return Measured(
+    return Counted(
         count=(public or 0) - found if turned else found,
         standard_error=sd,
         half_width=sd * _quantile(level, measured, views, weights, size),
@@ -244,7 +241,7 @@ def cells_of(expression: Expression, where: Sequence[int], schema: Schema) -> ND
     return np.asarray(evaluate(expression, atom))
 
 
-def _views(measured: Sequence[NoisyTables], where: Sequence[int], *, complete: bool) -> list[_View]:
+def _views(measured: Measured, where: Sequence[int], *, complete: bool) -> list[_View]:
     if len(where) == 2:
         (first, second), swapped = sorted(where), where[0] > where[1]
         view = _pair_view(measured, first, second)
@@ -254,39 +251,36 @@ def _views(measured: Sequence[NoisyTables], where: Sequence[int], *, complete: b
     return _margin_views(measured, where[0], complete=complete)
 
 
-def _pair_view(measured: Sequence[NoisyTables], i: int, j: int) -> _View | None:
+def _pair_view(measured: Measured, i: int, j: int) -> _View | None:
     """The two-way table of attributes i < j, averaged over stages."""
-    schema = measured[0].schema
-    rows, columns = (slice(int(schema.offsets[k]), int(schema.offsets[k + 1])) for k in (i, j))
-    m = schema.n_attributes
-    index = i * (2 * m - i - 1) // 2 + j - i - 1
-    weighted, precision = np.zeros((int(schema.sizes[i]), int(schema.sizes[j]))), 0.0
-    for tables in measured:
+    cells = measured.schema.cells
+    index = cells.pair(i, j)
+    weighted, precision = np.zeros((int(cells.sizes[i]), int(cells.sizes[j]))), 0.0
+    for tables in measured.stages:
         if tables.plan.pairs.size:
             weight = 1 / float(tables.variances(tables.plan.pairs[index : index + 1])[0])
-            weighted += weight * tables.pairs[rows, columns]
+            weighted += weight * cells.table(tables.pairs, i, j)
             precision += weight
     return None if precision == 0 else _View(cells=weighted / precision, variance=1 / precision, summed=1)
 
 
-def _margin_views(measured: Sequence[NoisyTables], i: int, *, complete: bool) -> list[_View]:
+def _margin_views(measured: Measured, i: int, *, complete: bool) -> list[_View]:
     """Unbiased looks at the one-way table of attribute i: direct, and the sums of its trustworthy two-way tables."""
-    schema = measured[0].schema
-    m, own = schema.n_attributes, slice(int(schema.offsets[i]), int(schema.offsets[i + 1]))
-    views, direct, precision = [], np.zeros(int(schema.sizes[i])), 0.0
-    for tables in measured:
+    schema, cells = measured.schema, measured.schema.cells
+    views, direct, precision = [], np.zeros(int(cells.sizes[i])), 0.0
+    for tables in measured.stages:
         if tables.plan.one_way.size:
             weight = 1 / float(tables.variances(tables.plan.one_way[i : i + 1])[0])
-            direct += weight * tables.one_way[own]
+            direct += weight * tables.one_way[cells.levels(i)]
             precision += weight
     if precision:
         views.append(_View(cells=direct / precision, variance=1 / precision, summed=1))
-    for j in range(m):
+    for j in range(cells.n_attributes):
         usable = j != i and (complete or _exhaustive(schema, [j]))
         pair = _pair_view(measured, min(i, j), max(i, j)) if usable else None
         if pair is None:
             continue
-        size = int(schema.sizes[j])
+        size = int(cells.sizes[j])
         views.append(_View(cells=pair.cells.sum(axis=1 if i < j else 0), variance=size * pair.variance, summed=size))
     return views
 
@@ -308,9 +302,7 @@ def _check_level(level: float) -> None:
         raise QueryError(f"the confidence level must lie strictly between 0 and 1, got {level}. Try 0.95.")
 
 
-def _quantile(
-    level: float, measured: Sequence[NoisyTables], views: Sequence[_View], weights: Sequence[float], size: int
-) -> float:
+def _quantile(level: float, measured: Measured, views: Sequence[_View], weights: Sequence[float], size: int) -> float:
     """How many standard errors an interval of this level reaches to either side of a sum over `size` cells.
 
     The normal quantile under Gaussian noise. Under Laplace noise, a weighted sum X of independent Laplace variables has
@@ -320,7 +312,7 @@ def _quantile(
     from scipy.special import ndtri
 
     normal = float(ndtri(0.5 + level / 2))
-    if measured[0].certificate.mechanism == "gaussian" or size == 0:
+    if measured.certificate.mechanism == "gaussian" or size == 0:
         return normal
     sds = [weight * math.sqrt(view.variance / view.summed) for weight, view in zip(weights, views, strict=True)]
     return _laplace_quantile(level, tuple(sds), tuple(size * view.summed for view in views))
@@ -346,8 +338,9 @@ def _synthetic(model: Model, expression: Expression, where: Sequence[int]) -> tu
     """The share of synthetic rows that satisfy a predicate, and how it was found."""
     copula, schema = model.copula, model.measured_schema
     # Given the attributes that no rule forbids anything of, the model is as it was fitted; the others are drawn again.
-    if isinstance(copula, LatentModel) and not set(where) & set(constrained(schema.allowed)):
-        share = _expected_share(copula, expression, where)
+    components = copula.components()
+    if components is not None and not set(where) & set(constrained(schema.allowed)):
+        share = _expected_share(components, expression, where, schema)
         if share is not None:
             return share, "the model's exact expectation"
     rows = min(model.n_rows, _MAX_SAMPLED)
@@ -365,7 +358,9 @@ def _synthetic(model: Model, expression: Expression, where: Sequence[int]) -> tu
     return held / rows, f"counted in {rows:,} rows drawn with seed {_SAMPLE_SEED}"
 
 
-def _expected_share(copula: LatentModel, expression: Expression, where: Sequence[int]) -> float | None:
+def _expected_share(
+    probabilities: NDArray[np.float32], expression: Expression, where: Sequence[int], schema: Schema
+) -> float | None:
     """P(predicate) exactly: within a component attributes are independent, so classes of levels multiply.
 
     Levels of an attribute that no part of the predicate tells apart are one class; None when classes are too many.
@@ -377,7 +372,7 @@ def _expected_share(copula: LatentModel, expression: Expression, where: Sequence
         return np.zeros(1, dtype=bool)
 
     evaluate(expression, collect)
-    offsets, components = copula.schema.offsets, copula.n_components
+    offsets, components = schema.offsets, len(probabilities)
     joint = np.ones((components, 1))
     classes: dict[int, tuple[NDArray[np.int64], NDArray[np.int64]]] = {}
     for i in where:
@@ -387,7 +382,7 @@ def _expected_share(copula: LatentModel, expression: Expression, where: Sequence
         return None
     for i in where:
         first, which = classes[i]
-        own = copula.probabilities[:, offsets[i] : offsets[i + 1]].astype(np.float64)
+        own = probabilities[:, offsets[i] : offsets[i + 1]].astype(np.float64)
         mass = np.stack([own[:, which == k].sum(axis=1) for k in range(first.size)], axis=1)
         mass /= mass.sum(axis=1, keepdims=True)
         joint = (joint[:, :, None] * mass[:, None, :]).reshape(components, -1)

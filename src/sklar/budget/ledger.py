@@ -7,9 +7,9 @@ The file is a journal of entries, each with the hash of all before it. A data se
 other entry is a charge. What is spent is recomputed from the journal each time, never stored.
 
 **How releases add up.** A charge holds the noise scales of the whole release. `theorems.cost` turns them into two
-currencies, zCDP and GDP, that add up over releases even when a later release is chosen after looking at earlier ones, as
-long as the limit was fixed before (zCDP: Whitehouse et al. 2023; GDP: Smith and Thakurta 2022). Thresholds that may fail
-(`Budget.less`) have a currency of their own, the chance that one does, which adds up and is taken off the total delta.
+currencies, zCDP and GDP. Both add up over releases even when a later release is chosen after looking at earlier ones,
+as long as the limit was fixed before (zCDP: Whitehouse et al. 2023; GDP: Smith and Thakurta 2022). Thresholds that may
+fail (`Budget.less`) have a currency of their own, the chance that one does. It adds up and comes off the total delta.
 
 The third accountant, `sum`, adds up the releases' own (epsilon, delta). A minimum of accountants taken after the fact
 would not be a limit fixed before, so the first charge of a data set decides, before anything of it is measured: the

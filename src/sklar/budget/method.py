@@ -1,4 +1,4 @@
-"""Which model a release fits, and so which tables it measures in how many stages: a public choice, made in one place."""
+"""Which model a release fits, and so which tables it measures in how many stages: a public choice."""
 
 from __future__ import annotations
 

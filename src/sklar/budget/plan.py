@@ -24,8 +24,8 @@ class Stages:
     """A first plan, and the cost that a second look at the two-way tables may have: both from public facts.
 
     `reserve` holds the scales that the second stage would have if it were planned like the first, shape (n_pairs,), or
-    (0,) where all tables are measured at once. They fix its cost; how it is spread over the pairs may then depend on the
-    first stage's tables.
+    (0,) where all tables are measured at once. They fix its cost; how that is spread over the pairs may then depend on
+    the first stage's tables.
     """
 
     first: Plan
@@ -112,7 +112,7 @@ def margin_sd(cells: Cells, one_way: NDArray[np.float64], pair_precision: NDArra
 
 
 def expected_one_way_tv(cells: Cells, n_rows: int, stages: Stages) -> float:
-    """The mean over attributes of 0.4 K sd / n, at most 1: the total variation that noise alone is expected to cause."""
+    """The total variation to expect from noise alone: the mean over attributes of 0.4 K sd / n, at most 1."""
     sd = margin_sd(cells, stages.first.one_way, _precision(stages))
     return float(np.mean(np.minimum(0.4 * cells.sizes * sd / n_rows, 1.0)))
 

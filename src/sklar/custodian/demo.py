@@ -12,10 +12,11 @@ from sklar.files.model import Model
 from sklar.files.write import write_batches, write_text
 from sklar.fitting.margins import pool
 from sklar.generate import generate, schema_toml
+from sklar.kernel.count import Counts
 from sklar.machine.progress import Progress, watch
 from sklar.public.schema import Schema
 from sklar.release import fit
-from sklar.rows.fast import Counts, count
+from sklar.rows.fast import count
 from sklar.rows.read import open_source
 
 _SEED = 2020
@@ -81,15 +82,20 @@ def run(folder: Path, *, rows: int, epsilon: float, progress: Progress) -> Shown
 
     # The demonstration's rows are invented, so that their exact counts may be shown; a release never shows them.
     exact, drawn = (_count(path, schema) for path in (original, synthetic))
-    noisy = pool(model.measured)
+    noisy, cells = pool(model.measured.stages), schema.cells
     counts = []
     for name, level in _ONE_WAY:
-        at = _at(schema, name, level)
+        at = schema.offsets[schema.names.index(name)] + _level(schema, name, level)
         counts.append((schema.dummy_names[at], exact.one_way[at], noisy.one_way[at], drawn.one_way[at]))
     for name, level, other, other_level in _TWO_WAY:
-        at, other_at = cell = tuple(sorted((_at(schema, name, level), _at(schema, other, other_level))))
-        label = f"{schema.dummy_names[at]} and {schema.dummy_names[other_at]}"
-        counts.append((label, exact.pairs[cell], noisy.pairs[cell], drawn.pairs[cell]))
+        asked = sorted(
+            (schema.names.index(each), _level(schema, each, at)) for each, at in ((name, level), (other, other_level))
+        )
+        (i, row), (j, column) = asked
+        label = " and ".join(schema.dummy_names[schema.offsets[k] + at] for k, at in asked)
+        counts.append(
+            (label, *(cells.table(pairs, i, j)[row, column] for pairs in (exact.pairs, noisy.pairs, drawn.pairs)))
+        )
     with synthetic.open(encoding="utf-8") as file:
         head = tuple(line.rstrip("\n") for line, _ in zip(file, range(4), strict=False))
     return Shown(
@@ -110,6 +116,6 @@ def _count(path: Path, schema: Schema) -> Counts:
     return count(open_source(path).batches(schema.names), schema)
 
 
-def _at(schema: Schema, name: str, level: int) -> int:
-    index = schema.names.index(name)
-    return int(schema.offsets[index] + level % schema.sizes[index])
+def _level(schema: Schema, name: str, level: int) -> int:
+    """The code of a level that is given from the front, or by a negative number from the end."""
+    return level % schema.attribute(name).n_levels

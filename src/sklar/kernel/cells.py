@@ -1,8 +1,8 @@
 """Which cells exist: the geometry of one-way and two-way tables, by the attributes' sizes alone.
 
-All one-way tables are one flat vector of d cells, attribute after attribute. All two-way tables are another, table after
-table in the order (0, 1), (0, 2), ..., (1, 2), ...; within a table, row after row of the first attribute's levels. Every
-array of counts, noise or scales in the package is laid out by this file.
+All one-way tables are one flat vector of d cells, attribute after attribute. All two-way tables are another, table
+after table in the order (0, 1), (0, 2), ..., (1, 2), ...; within a table, row after row of the first attribute's
+levels. Every array of counts, noise or scales in the package is laid out by this file.
 """
 
 from __future__ import annotations

@@ -63,10 +63,10 @@ class Spend:
     def of(cls, scales: ArrayLike, tables: ArrayLike = 1, lost_delta: float = 0.0) -> Spend:
         """Tables at these scales: one at each, or `tables[g]` of them at `scales[g]`."""
         exact = np.ravel(np.asarray(scales, dtype=np.float64))
-        if isinstance(tables, int):
+        if np.ndim(tables) == 0:
             # As below, many times as fast: a plan asks this of millions of tables.
             each, times = np.unique(exact, return_counts=True)
-            return cls(scales=each, tables=times * np.int64(tables), lost_delta=lost_delta)
+            return cls(scales=each, tables=times * np.asarray(tables, dtype=np.int64), lost_delta=lost_delta)
         each, groups = np.unique(exact, return_inverse=True)
         counts = np.zeros(each.size, dtype=np.int64)
         np.add.at(counts, groups, np.broadcast_to(np.asarray(tables, dtype=np.int64), groups.shape))
@@ -104,7 +104,7 @@ def cost(mechanism: Mechanism, shifts: int, spend: Spend) -> Cost:
     """The cost of tables in which one person makes `shifts` unit shifts each, in both currencies.
 
     zCDP: one unit shift of Gaussian noise of scale s is 1/(2 s^2)-zCDP (Canonne, Kamath and Steinke 2020); one of
-    Laplace noise is pure (1/s)-DP and so 1/(2 s^2)-zCDP too (Bun and Steinke 2016). The cells are independent: they add.
+    Laplace noise is pure (1/s)-DP and so 1/(2 s^2)-zCDP too (Bun and Steinke 2016). Cells are independent: they add.
     GDP: one unit shift of Gaussian noise is mu-GDP with mu^2 = 1/(s^2 - 4) by the theorem in `gaussian_epsilon`; one of
     Laplace noise is pure e-DP with e = 1/s and so mu-GDP with mu = `pure_mu(e)`.
 

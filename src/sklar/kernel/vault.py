@@ -6,10 +6,10 @@ under the budget's neighbors.
 Proof. A row has at most one code per attribute (`codes`), by the schema alone, so it stands in at most one cell of each
 one-way and each two-way table (`count`), and in at most one cell of each histogram of one attribute. Replacing it moves
 at most two cells of a table by one, adding or removing it at most one: `Budget.shifts` unit shifts a table. Every cell
-of the public domain gets fresh exact noise (`noise`), seen or not. By `Budget.spent` all that was drawn so far costs the
-epsilon it returns, also when a later plan was made from earlier noisy tables; every method refuses before it draws when
-that would exceed the budget. The number of rows leaves without noise under replace-one only, where neighbors share it.
-Whether and what is raised, and how much noise is drawn, depends on sizes, plan, budget and ledger alone.
+of the public domain gets fresh exact noise (`noise`), seen or not. All that was drawn so far costs the epsilon that
+`Budget.spent` returns, also when a later plan was made from earlier noisy tables; every method refuses before it draws
+when that would exceed the budget. The number of rows leaves without noise under replace-one only, where neighbors share
+it. Whether and what is raised, and how much noise is drawn, depends on sizes, plan, budget and ledger alone.
 
 Categories that are not public come from tables with noise on the values that occur (`common`). Only those that reach a
 threshold are let out; what that costs beside the noise, the chance `lost_delta`, is proven in `Budget.less` and taken
@@ -62,15 +62,19 @@ class Vault(metaclass=Sealed):
             raise BudgetError("a vault holds the counts of one table. Open another for another table.")
         if counts.one_way.size != cells.n_levels or counts.pairs.size != cells.n_cells:
             raise BudgetError("counts must cover all tables of their attributes. Count them by the same schema.")
-        if self._budget.neighbors == "replace-one" and counts.n_rows == 0:
-            # Under replace-one the number of rows is public, so this message may depend on it.
+        if self.rows_are_public and counts.n_rows == 0:
             raise DataError("the table has no rows. It must hold at least one.")
         self._counts, self._cells = counts, cells
 
     @property
+    def rows_are_public(self) -> bool:
+        """Whether neighbors share the number of rows (replace-one)."""
+        return self._budget.neighbors == "replace-one"
+
+    @property
     def n_rows(self) -> int | None:
-        """The number of rows where neighbors share it (replace-one), else None."""
-        return self._held.n_rows if self._budget.neighbors == "replace-one" else None
+        """The number of rows where it is public, else None."""
+        return self._held.n_rows if self.rows_are_public else None
 
     @property
     def spent(self) -> Spend:
@@ -98,10 +102,9 @@ class Vault(metaclass=Sealed):
         """
         cells, counts = self._cells, self._held
         if plan.one_way.size not in (0, cells.n_attributes) or plan.pairs.size not in (0, cells.n_pairs):
-            raise BudgetError(
-                f"the plan must cover all tables of {cells.n_attributes} attributes. Make it with plan_tables."
-            )
-        if plan.total is not None and self._budget.neighbors == "replace-one":
+            m = cells.n_attributes
+            raise BudgetError(f"the plan must cover all tables of {m} attributes. Make it with plan_tables.")
+        if plan.total is not None and self.rows_are_public:
             raise BudgetError("the number of rows is measured under add-remove only. Make a new plan.")
         total = np.array([] if plan.total is None else [counts.n_rows], dtype=np.int64)
         one_way = counts.one_way if plan.one_way.size else counts.one_way[:0]

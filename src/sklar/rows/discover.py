@@ -42,9 +42,8 @@ def count_values(
 ) -> tuple[int, list[Histogram]]:
     """The number of rows, and the histograms of these attributes, which are the batches' columns in order."""
     grids = [None if attribute.kind == "categorical" else grid(attribute) for attribute in attributes]
-    histograms = [
-        Histogram(Counter(), np.zeros(0 if fine is None else fine.n_values, dtype=np.int64)) for fine in grids
-    ]
+    sizes = [0 if fine is None else fine.n_values for fine in grids]
+    histograms = [Histogram(Counter(), np.zeros(size, dtype=np.int64)) for size in sizes]
     n_rows = 0
     for batch in batches:
         for column, attribute, fine, found in zip(batch.columns, attributes, grids, histograms, strict=True):

@@ -1,7 +1,7 @@
 """One contract for where rows are counted: on this machine, or on Spark.
 
-An engine opens a table and puts exact counts, the sum of partial counts of its parts, behind the vault's door. Counts do
-not depend on the engine, on how rows are split, on the order of parts, or on how often a part had to be counted again.
+An engine opens a table and puts exact counts, the sum of partial counts of its parts, behind the vault's door. Counts
+do not depend on the engine, on how rows are split, on the order of parts, or on how often a part was counted again.
 `tests/rows/test_engines.py` holds every engine to it, with equal tables to the last unit.
 """
 
@@ -44,10 +44,8 @@ class CountedTable(Protocol):
     def count(self, schema: Schema, *, progress: Progress = SILENT) -> Counts:
         """Exact counts of all rows."""
 
-    def count_values(
-        self, attributes: Sequence[Attribute], *, progress: Progress = SILENT
-    ) -> tuple[int, list[Histogram]]:
-        """The number of rows, and exact histograms of attributes whose domain is private."""
+    def count_values(self, attributes: Sequence[Attribute], *, progress: Progress = SILENT) -> list[Histogram]:
+        """Exact histograms of attributes whose domain is private, from a pass over the rows of its own."""
 
 
 class LocalTable:
@@ -56,26 +54,29 @@ class LocalTable:
     def __init__(self, data: object, checkpoint: str | Path | None = None) -> None:
         self._data, self._checkpoint = data, checkpoint
         self._source = open_source(data)
+        self._seen: int | None = None
         self.name, self.columns, self.n_rows = self._source.name, self._source.columns, self._source.n_rows
 
     def count(self, schema: Schema, *, progress: Progress = SILENT) -> Counts:
         """Exact counts of all rows; with a checkpoint, resumed where an earlier pass ended."""
         if self._checkpoint is None:
-            return count(self._source.scan(schema.names), schema, progress=progress)
+            counts = count(self._source.scan(schema.names), schema, progress=progress)
+            if self._seen not in (None, counts.n_rows):
+                raise DataError("the table changed while it was read, or can be read once only. Give a table or file.")
+            return counts
         # Imported here: most counting goes without.
         from sklar.rows.checkpoint import count_resumable
 
         return count_resumable(self._source, schema, self._checkpoint, progress=progress)
 
-    def count_values(
-        self, attributes: Sequence[Attribute], *, progress: Progress = SILENT
-    ) -> tuple[int, list[Histogram]]:
-        """The number of rows, and exact histograms of attributes whose domain is private."""
+    def count_values(self, attributes: Sequence[Attribute], *, progress: Progress = SILENT) -> list[Histogram]:
+        """Exact histograms of attributes whose domain is private, from a pass over the rows of its own."""
         if takes_one_pass(self._data):
             raise DataError("private domains take two passes over the rows, a stream allows one. Give a table or file.")
-        found = count_values(self._source.scan(tuple(each.name for each in attributes)), attributes, progress=progress)
+        names = tuple(attribute.name for attribute in attributes)
+        self._seen, histograms = count_values(self._source.scan(names), attributes, progress=progress)
         self._source = open_source(self._data)
-        return found
+        return histograms
 
 
 def open_table(
@@ -102,16 +103,14 @@ def open_table(
 
 
 def search_rows(
-    table: CountedTable, vault: Vault, schema: Schema, search: Search, *, public_rows: bool, progress: Progress = SILENT
+    table: CountedTable, vault: Vault, schema: Schema, search: Search, *, progress: Progress = SILENT
 ) -> list[Mapping[str, int] | list[NDArray[np.int64]]]:
     """What the rows say, with noise, about each private domain: common texts, or every level of a number's grid.
 
-    The whole release is charged here, before the first noise is drawn. How many rows there are is told to `progress`
-    only where it is public.
+    The whole release is charged here, before the first noise is drawn.
     """
-    progress.stage("find", total=table.n_rows if public_rows else None, unit="rows" if public_rows else "")
     wanted = schema.private_domains
-    _, histograms = table.count_values(wanted, progress=progress if public_rows else SILENT)
+    histograms = table.count_values(wanted, progress=_watched("find", table, vault, progress))
     vault.reserve(search.spend + search.rest)
     answers: list[Mapping[str, int] | list[NDArray[np.int64]]] = []
     for finding, attribute, exact in zip(search.findings, wanted, histograms, strict=True):
@@ -122,7 +121,15 @@ def search_rows(
     return answers
 
 
-def hold(table: CountedTable, vault: Vault, schema: Schema, *, public_rows: bool, progress: Progress = SILENT) -> None:
+def hold_counts(table: CountedTable, vault: Vault, schema: Schema, *, progress: Progress = SILENT) -> None:
     """Count the table and put its counts behind the vault's door. Noise is drawn there, once, after all are summed."""
-    progress.stage("count", total=table.n_rows if public_rows else None, unit="rows" if public_rows else "")
-    vault.hold(table.count(schema, progress=progress if public_rows else SILENT), schema.cells)
+    vault.hold(table.count(schema, progress=_watched("count", table, vault, progress)), schema.cells)
+
+
+def _watched(stage: str, table: CountedTable, vault: Vault, progress: Progress) -> Progress:
+    """Whoever watches a stage: told of rows only where their number is public."""
+    if not vault.rows_are_public:
+        progress.stage(stage)
+        return SILENT
+    progress.stage(stage, total=table.n_rows, unit="rows")
+    return progress

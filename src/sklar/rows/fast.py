@@ -1,4 +1,4 @@
-"""Batches to exact counts on all threads: what `kernel.count` counts plainly, many times as fast where tables are large.
+"""Batches to exact counts on all threads: what `kernel.count` counts plainly, many times as fast for large tables.
 
 The first rows are counted by the kernel's plain routine, until their work would repay loading compiled code. After that
 a two-way table is counted on bits where it is small and as a histogram of codes where it is large; the attributes'

@@ -1,8 +1,4 @@
-"""A model file against its certificate: what it cost, recomputed from its parts by another path than `budget`'s.
-
-`exact_epsilon` knows nothing of zCDP, of the Gaussian curve, of incomplete beta functions: it inverts the Laplace
-transform of the privacy loss of the discrete noise itself (Gaussian), or adds up the loss's probabilities one by one
-(Laplace). It is the true epsilon of the measurements, to a stated tolerance; a sound certificate states no less.
+"""A model file against its certificate: what it cost, recomputed from its parts by another path (`trust.exact`).
 
 What this cannot show: that the noise was really drawn. For that, see `audit` and the code.
 """
@@ -11,25 +7,20 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from sklar.budget.certificate import Certificate, NoisyTables, above_diagonal, spent_with
-from sklar.budget.search import search_scales
+from sklar.budget.certificate import Certificate
+from sklar.budget.search import search_spend
 from sklar.errors import SklarError
-from sklar.files.model import Model, load
-from sklar.kernel.theorems import MAX_SCALE, MIN_SCALE, Budget
-
-# Relative error that is allowed to the independent epsilon.
-TOLERANCE = 1e-3
-# Below this scale the sum over the whole numbers is taken as it is; above, it is an integral to 1e-70.
-_DIRECT = 3.0
-_MOST_POINTS = 8_192
+from sklar.files.archive import load
+from sklar.files.model import Model
+from sklar.kernel.tables import NoisyTables
+from sklar.kernel.theorems import MAX_SCALE, MIN_SCALE, Budget, Spend
+from sklar.trust.exact import TOLERANCE, exact_epsilon
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,9 +164,9 @@ def _settings(stated: Certificate) -> Check:
 def _rows(model: Model) -> Check:
     """The number of rows: stated in one place, public under replace-one, measured under add-remove."""
     stated = model.certificate
-    known = {tables.n_rows for tables in model.measured} | {stated.public_rows}
-    totals = [tables.total for tables in model.measured if tables.total is not None]
-    scales = [tables.plan.total for tables in model.measured if tables.plan.total is not None]
+    known = {tables.n_rows for tables in model.measured.stages} | {stated.public_rows}
+    totals = [tables.total for tables in model.measured.stages if tables.total is not None]
+    scales = [tables.plan.total for tables in model.measured.stages if tables.plan.total is not None]
     if stated.neighbors == "replace-one":
         passed = known == {model.n_rows} and not totals and not scales
         return Check(name="rows", passed=passed, detail=f"{model.n_rows:,}, public")
@@ -189,7 +180,7 @@ def _measurements(model: Model) -> Check:
     shifts = 2 if stated.neighbors == "replace-one" else 1
     wanted = Counter(
         (stage, order, scale)
-        for stage, tables in enumerate(model.measured, start=1)
+        for stage, tables in enumerate(model.measured.stages, start=1)
         for order, scales in enumerate(_scales(tables))
         for scale in scales
     )
@@ -211,18 +202,15 @@ def _scales(tables: NoisyTables) -> tuple[list[float], list[float], list[float]]
 
 def _arrays(model: Model) -> Check:
     """Every cell of the public domain is there, with noise that its scale makes likely."""
-    where = above_diagonal(model.measured_schema)
-    d = model.measured_schema.n_levels
-    for tables in model.measured:
+    cells = model.measured_schema.cells
+    for tables in model.measured.stages:
         scales = np.array([scale for group in _scales(tables) for scale in group])
         if not ((scales >= MIN_SCALE) & (scales <= MAX_SCALE)).all():
             return Check(name="arrays", passed=False, detail="a noise scale is not one that can be drawn exactly")
-        if tables.one_way.size not in (0, d) or tables.pairs.size not in (0, d * d):
+        if tables.one_way.size not in (0, cells.n_levels) or tables.pairs.size not in (0, cells.n_cells):
             return Check(name="arrays", passed=False, detail="tables do not cover the public domain")
-        if tables.pairs.size and tables.pairs[~where].any():
-            return Check(name="arrays", passed=False, detail="counts stand where no table is")
-    cells = sum(tables.one_way.size + (int(where.sum()) if tables.pairs.size else 0) for tables in model.measured)
-    return Check(name="arrays", passed=True, detail=f"{cells:,} noisy cells cover the public domain, whole numbers all")
+    size = sum(tables.one_way.size + tables.pairs.size for tables in model.measured.stages)
+    return Check(name="arrays", passed=True, detail=f"{size:,} noisy cells cover the public domain, whole numbers all")
 
 
 def _domains(model: Model) -> Check:
@@ -262,9 +250,8 @@ def _chance_of_one(scale: float, threshold: int) -> float:
 
 def _totals(model: Model) -> tuple[float, list[Check]]:
     stated = model.certificate
-    scales = np.array([scale for tables in model.measured for group in _scales(tables) for scale in group])
-    lost = math.fsum(finding.lost_delta for finding in stated.domains)
-    values, counts = np.unique(np.concatenate([search_scales(stated.domains), scales]), return_counts=True)
+    scales = np.array([scale for tables in model.measured.stages for group in _scales(tables) for scale in group])
+    spend = search_spend(stated.domains) + Spend.of(scales)
     budget = Budget(
         epsilon=stated.epsilon,
         delta=stated.delta,
@@ -273,9 +260,11 @@ def _totals(model: Model) -> tuple[float, list[Check]]:
         composition=stated.composition,
     )
     shifts = 2 if stated.neighbors == "replace-one" else 1
-    claimed = spent_with(budget, stated.domains, scales)
+    claimed, lost = budget.spent(spend), spend.lost_delta
     # A threshold that fails costs its chance of delta, and of the odds the rest of all chances.
-    independent = exact_epsilon(stated.mechanism, values, counts * shifts, stated.delta - lost) - math.log1p(-lost)
+    independent = exact_epsilon(
+        stated.mechanism, spend.scales, spend.tables * shifts, stated.delta - lost
+    ) - math.log1p(-lost)
     return independent, [
         Check(
             name="theorem",
@@ -289,126 +278,3 @@ def _totals(model: Model) -> tuple[float, list[Check]]:
             f"the {stated.spent_epsilon:.6g} stated",
         ),
     ]
-
-
-def exact_epsilon(mechanism: str, scales: NDArray[np.float64], shifts: Sequence[int] | Any, delta: float) -> float:
-    """The epsilon at this delta of `shifts[g]` unit shifts under discrete noise of `scales[g]`, to `TOLERANCE`.
-
-    >>> 0.99 < exact_epsilon("gaussian", np.array([79.8]), np.array([210]), 2.0**-30) < 1.001
-    True
-    """
-    scales, shifts = np.asarray(scales, dtype=np.float64), np.asarray(shifts, dtype=np.float64)
-    pure = float(np.sum(shifts / scales))
-
-    def enough(epsilon: float) -> bool:
-        if mechanism == "laplace" and scales.size <= 2:
-            return _laplace_delta(epsilon, scales, shifts) <= delta
-        return _transform_delta(mechanism, epsilon, scales, shifts) <= delta
-
-    # About where a normal loss would have it: sqrt(2 ln(1/delta)) deviations.
-    low, high = 0.0, max(math.sqrt(2 * math.log(1 / delta) * float(np.sum(shifts / scales**2))), 1e-9)
-    while not enough(high):
-        low, high = high, 2 * high
-        if mechanism == "laplace" and high >= pure:
-            high = pure
-            break
-    while high - low > TOLERANCE / 20 * high:
-        middle = (low + high) / 2
-        low, high = (low, middle) if enough(middle) else (middle, high)
-    return high
-
-
-def _laplace_delta(epsilon: float, scales: NDArray[np.float64], shifts: NDArray[np.float64]) -> float:
-    """E[(1 - e^(epsilon - L))+], one binomial probability after the other."""
-    losses, chances = np.zeros(1), np.ones(1)
-    for scale, count in zip(scales, shifts, strict=True):
-        more, likely = _binomial_losses(scale, int(count))
-        if losses.size * more.size <= 4_000_000:
-            losses, chances = np.add.outer(losses, more).ravel(), np.multiply.outer(chances, likely).ravel()
-            continue
-        # Large: the expectation over the second group by sums from its largest loss down, for each loss of the first.
-        first = np.searchsorted(more, epsilon - losses, side="right")
-        above = np.append(np.cumsum(likely[::-1])[::-1], 0.0)
-        tilted = np.append(np.cumsum((likely * np.exp(more[-1] - more))[::-1])[::-1], 0.0)
-        return float(chances @ (above[first] - np.exp(epsilon - losses - more[-1]) * tilted[first]))
-    over = losses > epsilon
-    return float(np.sum(chances[over] * -np.expm1(epsilon - losses[over])))
-
-
-def _binomial_losses(scale: float, count: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Losses (2x - count) / scale and their probabilities, those below 1e-30 left out, by ratios from the mode."""
-    mode = int((count + 1) / (1 + math.exp(-1 / scale)))
-    reach = int(min(count, 13 * math.sqrt(count) + 13))
-    low, high = max(mode - reach, 0), min(mode + reach, count)
-    x = np.arange(low, high + 1)
-    steps = np.log((count - x[:-1]) / (x[:-1] + 1)) + 1 / scale
-    logs = np.concatenate([[0.0], np.cumsum(steps)])
-    chances = np.exp(logs - logs.max())
-    return (2 * x - count) / scale, chances / chances.sum()
-
-
-def _transform_delta(mechanism: str, epsilon: float, scales: NDArray[np.float64], shifts: NDArray[np.float64]) -> float:
-    """delta = 1/(2 pi i) int exp(K(z) - epsilon z) / (z (z + 1)) dz along Re z = s > 0, K = log E[exp(z L)].
-
-    (Alghamdi et al. 2022, "The saddle-point method in differential privacy"; the line crosses at the saddle, so that
-    the integrand is largest there and a tiny delta keeps its digits.)
-    """
-    grow = _cumulants(mechanism, scales, shifts)
-    variance = float(np.sum(shifts / scales**2))
-
-    def exponent(s: float) -> float:
-        return float(grow(np.array([complex(s)]))[0].real) - epsilon * s - math.log(s * (s + 1))
-
-    s = _minimum(exponent)
-    top = exponent(s) + math.log(s * (s + 1))
-    spread = 1 / math.sqrt(variance)
-    step = min(s / 6, spread / 5, 2 * math.pi / (60 * math.sqrt(variance) + 2 * epsilon))
-    # Losses on a lattice make the integrand come back; the larger the noise, the later and the lower.
-    length = 13 * spread + 40 * s if scales.min() > _DIRECT else max(13 * spread, 2000 * s * (s + 1))
-    points = int(min(length / step, _MOST_POINTS)) + 1
-    total = 0.0
-    for start in range(0, points, 1 << 16):
-        t = (np.arange(start, min(start + (1 << 16), points)) + 0.5) * step
-        z = s + 1j * t
-        total += float(np.sum((np.exp(grow(z) - epsilon * z - top) / (z * (z + 1))).real))
-    return math.exp(min(top, 700.0)) * total * step / math.pi
-
-
-def _cumulants(mechanism: str, scales: NDArray[np.float64], shifts: NDArray[np.float64]) -> Any:
-    wide = scales > _DIRECT if mechanism == "gaussian" else np.zeros(scales.size, dtype=bool)
-    rho = float(np.sum(shifts[wide] / (2 * scales[wide] ** 2)))
-    narrow = list(zip(scales[~wide].tolist(), shifts[~wide].tolist(), strict=True))
-
-    def grow(z: NDArray[np.complex128]) -> NDArray[np.complex128]:
-        total = rho * z * (z + 1)
-        for scale, count in narrow:
-            if mechanism == "laplace":
-                up = 1 / (1 + math.exp(-1 / scale))
-                parts = [np.log(up) + z / scale, np.log(1 - up) - z / scale]
-            else:
-                # Loss (2x + 1) / (2 scale^2) at x; the tilt moves the mean by Re z, which the support must hold.
-                reach = int(16 * scale + abs(float(z.real.max()))) + 2
-                x = np.arange(-reach, reach + 1)
-                mass = np.exp(-(x**2) / (2 * scale**2))
-                logs = np.log(np.maximum(mass, 1e-300) / mass.sum())
-                # All points share their real part: terms that are nothing there are nothing everywhere.
-                real = logs + float(z.real.max()) * (2 * x + 1) / (2 * scale**2)
-                kept = real > real.max() - 40
-                pairs = zip(x[kept], logs[kept], strict=True)
-                parts = [log + z * ((2 * at + 1) / (2 * scale**2)) for at, log in pairs]
-            peak = np.max([part.real for part in parts], axis=0)
-            inner = sum(np.exp(part - peak) for part in parts)
-            total = total + count * (peak + np.log(inner))
-        return np.asarray(total)
-
-    return grow
-
-
-def _minimum(value: Any) -> float:
-    """Where a convex function of s > 0 is smallest, to a percent: any s is right, a good one is accurate."""
-    low, high = -12.0, 14.0
-    ratio = (math.sqrt(5) - 1) / 2
-    while high - low > 0.01:
-        one, two = high - ratio * (high - low), low + ratio * (high - low)
-        low, high = (low, two) if value(math.exp(one)) < value(math.exp(two)) else (one, high)
-    return math.exp((low + high) / 2)

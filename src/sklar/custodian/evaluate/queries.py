@@ -15,7 +15,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from sklar.budget.certificate import above_diagonal, block_of_level
 from sklar.errors import DataError
 from sklar.machine.progress import SILENT, Progress
 from sklar.public.schema import Schema
@@ -76,7 +75,7 @@ def choose_triples(
 
 
 def _sample(schema: Schema, wanted: int, seed: int) -> NDArray[np.int64]:
-    generator, block = np.random.default_rng(seed), block_of_level(schema)
+    generator, block = np.random.default_rng(seed), schema.cells.attribute_of_level
     kept = np.empty((0, 3), dtype=np.int64)
     # Three levels at random, again where two are of one attribute: every triple is as likely as any other.
     while len(kept) < wanted:
@@ -111,7 +110,7 @@ class Answers:
     @property
     def two_way(self) -> NDArray[Any]:
         """The two-way answers over distinct attributes, flat."""
-        return np.asarray(self.pairs[above_diagonal(self.schema)])
+        return self.schema.cells.flat(self.pairs)
 
 
 def answer(data: object, schema: Schema, asked: Triples, *, progress: Progress = SILENT) -> Answers:
@@ -161,7 +160,7 @@ def answer_blocks(blocks: Iterable[NDArray[Any]], schema: Schema, asked: Triples
     """Exact answers from blocks of codes, shape (m, rows), or of dummies, shape (d, rows)."""
     from sklar.custodian.evaluate import counting as kernels
 
-    m, d, offsets, block_of = schema.n_attributes, schema.n_levels, schema.offsets, block_of_level(schema)
+    m, d, offsets, block_of = schema.n_attributes, schema.n_levels, schema.offsets, schema.cells.attribute_of_level
     one_way, pairs = np.zeros(d, dtype=np.int64), np.zeros((d, d), dtype=np.int64)
     triples = np.zeros(asked.size, dtype=np.int32)
     # A row has about m levels. Lists take m^2 / 2 steps for its pairs, bits d^2 / 128.
@@ -244,8 +243,7 @@ def _bits(block: NDArray[Any], offsets: NDArray[np.int64], d: int, form: Form) -
 def pearson(answers: Answers) -> NDArray[np.float64]:
     """Pearson correlations of the dummies, flat, in the order of `two_way`; 0 where a dummy never varies."""
     mean = answers.one_way / answers.n_rows
-    first, second = np.nonzero(above_diagonal(answers.schema))
-    variance = mean * (1 - mean)
-    spread = np.sqrt(variance[first] * variance[second])
-    covariance = answers.pairs[first, second] / answers.n_rows - mean[first] * mean[second]
+    flat, variance = answers.schema.cells.flat, mean * (1 - mean)
+    spread = flat(np.sqrt(np.outer(variance, variance)))
+    covariance = answers.two_way / answers.n_rows - flat(np.outer(mean, mean))
     return np.divide(covariance, spread, out=np.zeros_like(spread), where=spread > 0)
