@@ -26,7 +26,7 @@ from typing import Any
 import click
 import numpy as np
 import pyarrow as pa
-from experiments.baselines import draw_records
+from experiments.baselines import DPC, draw_records
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
@@ -34,16 +34,17 @@ from benchmarks import pages
 from benchmarks.pages import RESULTS, ROOT, source_digest, versions
 from benchmarks.tables import FOLDER, NAMES, Bench, codes_of, opened, text_table
 from experiments import record
-from sklar.budget.plan import Plan
 from sklar.custodian.evaluate import Answers, Triples, answer, choose_triples, compare, usefulness
 from sklar.custodian.evaluate.queries import MAX_TRIPLES, answer_blocks
 from sklar.draw.decode import decode
 from sklar.files.write import write_text
-from sklar.fitting.margins import simplex
+from sklar.fitting.simplex import project_levels
+from sklar.kernel.tables import Plan
 from sklar.kernel.theorems import DEFAULT_DELTA, Budget
-from sklar.kernel.vault import open_vault
+from sklar.kernel.vault import Vault
 from sklar.public.schema import Attribute, Schema
-from sklar.release import Method, fit
+from sklar.release import fit
+from sklar.rows.engines import hold_counts, open_table
 
 WORK = ROOT / "build" / "accuracy"
 
@@ -147,9 +148,10 @@ def independent(bench: Bench, epsilon: float, seed: int) -> NDArray[np.int32]:
     """DP independence (`experiments.baselines.independence`), as codes."""
     budget = Budget(epsilon=epsilon)
     plan = Plan(one_way=budget.scales(np.ones(bench.schema.n_attributes)), pairs=np.zeros(0))
-    noisy = open_vault(bench.rows, bench.schema, budget).measure(plan)
-    offsets = bench.schema.offsets
-    chances = [simplex(noisy.one_way[start:stop] / bench.n_rows) for start, stop in pairwise(offsets)]
+    vault = Vault(budget)
+    hold_counts(open_table(bench.rows, bench.schema), vault, bench.schema)
+    levels = project_levels(vault.measure(plan).one_way / bench.n_rows, bench.schema.cells)
+    chances = [levels[start:stop] for start, stop in pairwise(bench.schema.offsets)]
     return np.concatenate(list(draw_records(chances, bench.n_rows, seed, correlation=None)), axis=1)
 
 
@@ -162,7 +164,7 @@ def release_ours(bench: Bench, run: Run) -> tuple[NDArray[np.int32] | pa.Table, 
         drawn = independent(bench, run.epsilon, run.draw)
     else:
         dpc = run.method == "dpc"
-        how: dict[str, Any] = {"preset": "paper", "dummies": True} if dpc else {"method": run.method}
+        how: dict[str, Any] = {"method": DPC} if dpc else {"method": run.method}
         model = fit(bench.rows, bench.schema, epsilon=run.epsilon, **how)
         drawn = model.sample(seed=run.draw)
         settings = {key: value for key, value in model.settings.items() if isinstance(value, str | int | float | bool)}
@@ -266,7 +268,7 @@ def warm_up() -> None:
     """Load the compiled kernels on a table of three rows, so that no run pays for it."""
     schema = Schema(name="", attributes=tuple(Attribute(name=name, kind="boolean") for name in "abc"))
     rows = pa.table({name: [True, False, True] for name in "abc"})
-    methods: tuple[Method, ...] = ("mixture", "factor", "binary")
+    methods = ("mixture", "factor", "binary")
     for method in methods:
         fit(rows, schema, epsilon=1.0, method=method).sample(seed=1)
 

@@ -24,20 +24,23 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sklar.budget.certificate import above_diagonal
-from sklar.budget.plan import Plan
+from sklar.budget.method import Method
 from sklar.custodian.evaluate.queries import Answers, answer, answer_blocks
 from sklar.files.model import Model
 from sklar.fitting.binary import BinaryCopula, Repairs, fit_binary, sample_binary
-from sklar.fitting.margins import Probabilities, simplex
+from sklar.fitting.margins import Probabilities
+from sklar.fitting.simplex import project_levels
 from sklar.fitting.tetrachoric import thresholds
+from sklar.kernel.count import Counts
 from sklar.kernel.noise import discrete_laplace
+from sklar.kernel.tables import Plan
 from sklar.kernel.theorems import DEFAULT_DELTA, Budget
 from sklar.kernel.vault import Vault
 from sklar.public.schema import Schema
 from sklar.release import fit
-from sklar.rows.fast import Counts
 
+# The paper's mechanism and its 0/1 output.
+DPC = Method(name="binary", paper=True, dummies=True)
 BLOCK_ROWS = 65_536
 
 _NO_REPAIRS = Repairs(clipped_pairs=0, empty_attributes=0, negative_eigenvalues=0, moved=0.0, max_moved=0.0)
@@ -130,15 +133,12 @@ def laplace(true: Answers, *, epsilon: float, delta: float = DEFAULT_DELTA) -> A
     where b = 135.)
     """
     scale, scale_triples = laplace_scales(true.schema, epsilon=epsilon, delta=delta)
-    where = above_diagonal(true.schema)
-    pairs = np.zeros_like(true.pairs)
-    pairs[where] = _noisy(true.pairs[where], scale)
     return Answers(
         schema=true.schema,
         asked=true.asked,
         n_rows=true.n_rows,
         one_way=_noisy(true.one_way, scale),
-        pairs=pairs,
+        pairs=true.schema.cells.square(_noisy(true.two_way, scale)),
         triples=_noisy(true.triples, scale_triples),
     )
 
@@ -154,7 +154,8 @@ def _noisy(counts: NDArray[np.int64], scale: float) -> NDArray[np.int64]:
 
 def dpc(real: object, true: Answers, *, epsilon: float, delta: float = DEFAULT_DELTA, seed: int) -> Answers:
     """The paper's mechanism, soundly read; its n rows of dummies."""
-    return drawn(fit(real, true.schema, epsilon=epsilon, delta=delta, preset="paper", dummies=True), true, seed=seed)
+    budget = Budget(epsilon=epsilon, delta=delta, mechanism="laplace", composition="advanced")
+    return drawn(fit(real, true.schema, budget, method=DPC), true, seed=seed)
 
 
 def drawn(model: Model, true: Answers, *, seed: int) -> Answers:
@@ -168,8 +169,10 @@ def independence(true: Answers, *, epsilon: float, delta: float = DEFAULT_DELTA,
     schema, n = true.schema, true.n_rows
     budget = Budget(epsilon=epsilon, delta=delta)
     plan = Plan(one_way=budget.scales(np.ones(schema.n_attributes)), pairs=np.zeros(0))
-    noisy = Vault(Counts(n_rows=n, one_way=true.one_way, pairs=true.pairs), schema, budget).measure(plan)
-    chances = [simplex(noisy.one_way[start:stop] / n) for start, stop in pairwise(schema.offsets)]
+    vault = Vault(budget)
+    vault.hold(Counts(n_rows=n, one_way=true.one_way, pairs=true.two_way), schema.cells)
+    levels = project_levels(vault.measure(plan).one_way / n, schema.cells)
+    chances = [levels[start:stop] for start, stop in pairwise(schema.offsets)]
     return answer_blocks(draw_records(chances, n, seed, correlation=None), schema, true.asked, form="records")
 
 

@@ -20,15 +20,16 @@ from numpy.typing import NDArray
 from experiments.data import Dataset, opened
 from experiments.record import table
 from sklar.answer.query import estimate, measure
-from sklar.budget.certificate import NoisyTables
+from sklar.budget.certificate import Measured
 from sklar.budget.forecast import forecast
-from sklar.budget.plan import plan_tables
+from sklar.budget.method import Method
 from sklar.fitting.margins import pool
+from sklar.kernel.count import Counts
 from sklar.kernel.theorems import Budget, Mechanism, Neighbors
 from sklar.kernel.vault import Vault
 from sklar.public.schema import Schema
-from sklar.release import measure_twice
-from sklar.rows.fast import Counts, count
+from sklar.release import measure_stages
+from sklar.rows.fast import count
 from sklar.rows.read import open_source
 
 ROWS = 20_000
@@ -58,15 +59,13 @@ def counts_of(dataset: Dataset) -> Counts:
     return count(source.batches(dataset.schema.names), dataset.schema)
 
 
-def draws(counts: Counts, schema: Schema, setting: Setting, times: int) -> Iterator[tuple[NoisyTables, ...]]:
+def draws(counts: Counts, schema: Schema, setting: Setting, times: int) -> Iterator[Measured]:
     """The same counts measured again and again."""
     budget = Budget(epsilon=setting.epsilon, neighbors=setting.neighbors, mechanism=setting.mechanism)
     for _ in range(times):
-        vault = Vault(counts, schema, budget)
-        if setting.mechanism == "laplace":
-            yield (vault.measure(plan_tables(schema, budget, one_way_share=0.4)),)
-        else:
-            yield measure_twice(vault, schema, budget)
+        vault = Vault(budget)
+        vault.hold(counts, schema.cells)
+        yield measure_stages(vault, schema, budget, Method())
 
 
 def coverage(
@@ -74,12 +73,14 @@ def coverage(
 ) -> dict[str, float]:
     """Shares of intervals that hold the exact count: one-way, two-way, and random sets of cells of both."""
     generator = np.random.default_rng(seed)
-    m, offsets = schema.n_attributes, schema.offsets
+    geometry = schema.cells
     held: dict[str, list[float]] = {"one-way": [], "two-way": [], "one-way sets": [], "two-way sets": []}
     for measured in draws(counts, schema, setting, times):
-        i, j = sorted(generator.choice(m, size=2, replace=False).tolist())
-        own, other = slice(offsets[i], offsets[i + 1]), slice(offsets[j], offsets[j + 1])
-        exact: dict[str, NDArray[np.int64]] = {"one-way": counts.one_way[own], "two-way": counts.pairs[own, other]}
+        i, j = sorted(generator.choice(geometry.n_attributes, size=2, replace=False).tolist())
+        exact: dict[str, NDArray[np.int64]] = {
+            "one-way": counts.one_way[geometry.levels(i)],
+            "two-way": geometry.table(counts.pairs, i, j),
+        }
         for kind, names in (("one-way", (schema.names[i],)), ("two-way", (schema.names[i], schema.names[j]))):
             found = estimate(measured, *names, level=level)
             held[kind].append(float(np.mean((found.low <= exact[kind]) & (exact[kind] <= found.high))))
@@ -94,19 +95,13 @@ def noise_errors(counts: Counts, schema: Schema, setting: Setting, *, times: int
     """Root mean square errors of one-way and two-way counts, over all cells and draws."""
     squares: list[tuple[float, float]] = []
     for measured in draws(counts, schema, setting, times):
-        pooled = pool(measured)
+        pooled = pool(measured.stages)
         one = [estimate(measured, name, complete=True).counts for name in schema.names]
         wrong = np.concatenate(one) - counts.one_way
-        pairs = _flat(pooled.pairs - counts.pairs, schema)
+        pairs = pooled.pairs - counts.pairs
         squares.append((float(np.mean(wrong**2)), float(np.mean(pairs**2)) if pairs.size else 0.0))
     means = np.mean(squares, axis=0)
     return math.sqrt(means[0]), math.sqrt(means[1])
-
-
-def _flat(square: NDArray[np.float64], schema: Schema) -> NDArray[np.float64]:
-    from sklar.budget.certificate import above_diagonal
-
-    return np.asarray(square[above_diagonal(schema)])
 
 
 @click.command()

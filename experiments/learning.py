@@ -10,6 +10,7 @@ import click
 import pyarrow as pa
 
 from experiments import data, record
+from experiments.baselines import DPC
 from experiments.errors import EPSILON
 from sklar.custodian.evaluate import usefulness
 from sklar.files.model import Model
@@ -44,7 +45,7 @@ def main(data_folder: Path | None, out: Path) -> None:
     test = dataset.path.with_name("adult_test.csv")
     if not test.is_file():
         raise click.ClickException("this experiment needs adult_test.csv beside adult.csv.")
-    kinds: dict[str, dict[str, Any]] = {"dpc": {"preset": "paper", "dummies": True}, "sklar default": {}}
+    kinds: dict[str, dict[str, Any]] = {"dpc": {"method": DPC}, "sklar default": {}}
     results: dict[str, Any] = {}
     for name, settings in kinds.items():
         for seed in record.SEEDS:

@@ -17,8 +17,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sklar.budget.certificate import Certificate, NoisyTables
+    from sklar.budget.certificate import Certificate, Measured
     from sklar.budget.forecast import forecast
+    from sklar.budget.method import Method
     from sklar.errors import (
         BudgetError,
         DataError,
@@ -30,11 +31,13 @@ if TYPE_CHECKING:
         SchemaError,
         SklarError,
     )
-    from sklar.files.model import Model, load
+    from sklar.files.archive import load
+    from sklar.files.model import Model
     from sklar.files.tables import read_tables, write_tables
+    from sklar.kernel.tables import NoisyTables
     from sklar.kernel.theorems import Budget
     from sklar.public.schema import Attribute, Schema
-    from sklar.release import fit, fit_tables
+    from sklar.release import fit, fit_tables, measure
     from sklar.synthesizer import Synthesizer
 
 __all__ = [
@@ -44,6 +47,8 @@ __all__ = [
     "Certificate",
     "DataError",
     "LedgerError",
+    "Measured",
+    "Method",
     "MissingExtraError",
     "Model",
     "ModelError",
@@ -58,6 +63,7 @@ __all__ = [
     "fit_tables",
     "forecast",
     "load",
+    "measure",
     "read_tables",
     "write_tables",
 ]
@@ -70,11 +76,13 @@ _HOMES = {
     "Certificate": "budget.certificate",
     "DataError": "errors",
     "LedgerError": "errors",
+    "Measured": "budget.certificate",
+    "Method": "budget.method",
     "MissingExtraError": "errors",
     "Model": "files.model",
     "ModelError": "errors",
     "NoiseError": "errors",
-    "NoisyTables": "budget.certificate",
+    "NoisyTables": "kernel.tables",
     "OutputError": "errors",
     "Schema": "public.schema",
     "SchemaError": "errors",
@@ -83,7 +91,8 @@ _HOMES = {
     "fit": "release",
     "fit_tables": "release",
     "forecast": "budget.forecast",
-    "load": "files.model",
+    "load": "files.archive",
+    "measure": "release",
     "read_tables": "files.tables",
     "write_tables": "files.tables",
 }

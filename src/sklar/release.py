@@ -9,7 +9,7 @@ from sklar.budget.certificate import Measured, certify
 from sklar.budget.ledger import Ledger
 from sklar.budget.method import Method
 from sklar.budget.plan import plan_release, plan_second
-from sklar.budget.search import plan_search
+from sklar.budget.search import Search, plan_search
 from sklar.draw.repair import settle
 from sklar.errors import BudgetError, SchemaError
 from sklar.files.model import Model
@@ -101,6 +101,13 @@ def measure(
     hold_counts(table, vault, schema, progress=progress)
 
     progress.stage("measure")
+    return measure_stages(vault, schema, budget, method, search)
+
+
+def measure_stages(
+    vault: Vault, schema: Schema, budget: Budget, method: Method, search: Search | None = None
+) -> Measured:
+    """All stages of a release of the counts that the vault holds. `search` is how the schema's domains were found."""
     rest, findings = (None, ()) if search is None else (search.rest, search.findings)
     stages = plan_release(schema.cells, budget, method, n_rows=vault.n_rows, rest=rest)
     if search is None:

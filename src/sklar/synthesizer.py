@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from sklar.budget.ledger import Ledger
+from sklar.budget.method import Method
 from sklar.errors import ModelError
-from sklar.kernel.theorems import DEFAULT_DELTA, Composition, Mechanism, Neighbors
+from sklar.kernel.theorems import Budget
 from sklar.public.schema import Schema
-from sklar.release import Method, Preset, fit
+from sklar.release import fit
 
 if TYPE_CHECKING:
     from sklar.files.frames import Library
@@ -38,35 +39,24 @@ class Synthesizer:
     def __init__(
         self,
         schema: Schema | str | Path,
+        budget: Budget | None = None,
         *,
-        epsilon: float,
-        delta: float = DEFAULT_DELTA,
-        neighbors: Neighbors = "replace-one",
-        mechanism: Mechanism | None = None,
-        composition: Composition | None = None,
-        method: Method | None = None,
-        preset: Preset | None = None,
-        dummies: bool = False,
+        epsilon: float | None = None,
+        method: Method | str = "auto",
         ledger: Ledger | str | Path | None = None,
         dataset: str | None = None,
     ) -> None:
         self.schema = schema
+        self.budget = budget
         self.epsilon = epsilon
-        self.delta = delta
-        self.neighbors = neighbors
-        self.mechanism = mechanism
-        self.composition = composition
         self.method = method
-        self.preset = preset
-        self.dummies = dummies
         self.ledger = ledger
         self.dataset = dataset
 
     def fit(self, X: object, y: object = None) -> Self:  # noqa: N803, ARG002
         """Measure a table once and fit a model to it: a path, or whatever exports an Arrow stream. `y` is not used."""
         settings = self.get_params()
-        schema = settings.pop("schema")
-        described = schema if isinstance(schema, Schema) else Schema.load(schema)
+        described = Schema.of(settings.pop("schema"))
         self.model_ = fit(X, described, **settings)
         self.feature_names_in_ = described.names
         self.n_features_in_ = described.n_attributes

@@ -16,17 +16,19 @@ import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 from hypothesis import given, settings
-from numpy.typing import NDArray
 
 import sklar
-from sklar.budget.ledger import Cost, Ledger, cost, covers
-from sklar.budget.plan import Plan, plan_tables
+from sklar.budget.ledger import Ledger
+from sklar.budget.method import PAPER
+from sklar.budget.plan import plan_tables
 from sklar.cli import cli
 from sklar.errors import BudgetError, LedgerError
-from sklar.kernel.theorems import Budget, gaussian_epsilon
+from sklar.kernel import vault as door
+from sklar.kernel.count import count_plainly
+from sklar.kernel.tables import Plan
+from sklar.kernel.theorems import Budget, Cost, Spend, cost, gaussian_epsilon
 from sklar.kernel.vault import Vault
 from sklar.public.schema import Attribute, Schema
-from sklar.rows.fast import count_codes
 
 DELTA = 2.0**-30
 SCHEMA = Schema(
@@ -47,8 +49,8 @@ def ledger(tmp_path: Path) -> Ledger:
     return book
 
 
-def many(budget: Budget, tables: int = 105) -> Any:
-    return budget.scales(np.ones(tables))
+def many(budget: Budget, tables: int = 105) -> Spend:
+    return Spend.of(budget.scales(np.ones(tables)))
 
 
 def test_releases_add_up_by_the_accountant_and_the_naive_sum_is_shown(ledger: Ledger) -> None:
@@ -111,19 +113,19 @@ def test_the_first_charge_decides_the_accountant(tmp_path: Path) -> None:
     book = Ledger(tmp_path / "l.db")
     book.open_account("small", epsilon=100.0, delta=DELTA)
     budget = Budget(epsilon=50.0)
-    scales = many(budget, 3)
-    assert scales.max() < 2
-    assert book.charge("small", budget, scales).accountant == "zcdp"
+    spend = many(budget, 3)
+    assert spend.scales.max() < 2
+    assert book.charge("small", budget, spend).accountant == "zcdp"
     assert book.charge("small", Budget(epsilon=1.0), many(Budget(epsilon=1.0))).accountant == "zcdp"
 
 
 def test_costs() -> None:
-    assert cost("laplace", "add-remove", [10.0]).rho == pytest.approx(0.005)
+    assert cost("laplace", 1, Spend.of([10.0])).rho == pytest.approx(0.005)
     # Small e: mu = sqrt(2 pi) / 2 e.
-    assert cost("laplace", "add-remove", [1000.0]).mu_squared == pytest.approx(math.pi / 2 * 1e-6, rel=1e-4)
-    assert cost("gaussian", "replace-one", [2.0]).mu_squared == math.inf
-    assert covers(Cost(rho=1, mu_squared=math.inf), Cost(rho=1, mu_squared=5))
-    assert not covers(Cost(rho=1, mu_squared=1), Cost(rho=1, mu_squared=1.1))
+    assert cost("laplace", 1, Spend.of([1000.0])).mu_squared == pytest.approx(math.pi / 2 * 1e-6, rel=1e-4)
+    assert cost("gaussian", 2, Spend.of([2.0])).mu_squared == math.inf
+    assert Cost(rho=1, mu_squared=math.inf).covers(Cost(rho=1, mu_squared=5))
+    assert not Cost(rho=1, mu_squared=1).covers(Cost(rho=1, mu_squared=1.1))
 
 
 def test_laplace_noise_is_as_gdp_as_is_claimed() -> None:
@@ -131,7 +133,7 @@ def test_laplace_noise_is_as_gdp_as_is_claimed() -> None:
     from sklar.kernel.theorems import gdp_delta, laplace_delta
 
     for scale, shifts in ((0.7, 3), (5.0, 40), (100.0, 210)):
-        mu = math.sqrt(cost("laplace", "add-remove", np.full(shifts, scale)).mu_squared)
+        mu = math.sqrt(cost("laplace", 1, Spend.of([scale], [shifts])).mu_squared)
         for epsilon in (0.01, 0.3, 1.0, 3.0):
             exact = laplace_delta(epsilon, np.array([scale]), np.array([shifts]))
             assert exact <= gdp_delta(epsilon, mu) * (1 + 1e-9) + 1e-15
@@ -158,12 +160,10 @@ def test_no_sequence_of_charges_overspends(tmp_path_factory: pytest.TempPathFact
 
 
 def test_fit_charges_before_it_draws(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
-    from sklar.kernel import vault as door
-
-    def never(*_: Any) -> Any:
+    def never(*_: Any, **_settings: Any) -> Any:
         raise RuntimeError("drawn")
 
-    monkeypatch.setattr(door, "discrete_gaussian", never)
+    monkeypatch.setitem(vars(door), "discrete_gaussian", never)
     with pytest.raises(RuntimeError, match="drawn"):
         sklar.fit(TABLE, SCHEMA, epsilon=1.0, ledger=ledger)
     # Charged although the run ended: budget may be lost, never hidden; and for both stages.
@@ -172,46 +172,45 @@ def test_fit_charges_before_it_draws(ledger: Ledger, monkeypatch: pytest.MonkeyP
     assert sum(count for _, count in account.charges[0].body["scales"]) == 9
 
 
-@pytest.mark.parametrize("options", [{}, {"preset": "paper"}, {"method": "factor"}, {"mechanism": "laplace"}])
+@pytest.mark.parametrize("options", [{}, {"method": PAPER}, {"method": "factor"}, {"mechanism": "laplace"}])
 def test_every_kind_of_fit_is_charged_for_what_it_measured(ledger: Ledger, options: Any) -> None:
     ledger.open_account("wide", epsilon=4.0, delta=4 * DELTA)
-    model = sklar.fit(TABLE, SCHEMA, epsilon=1.0, ledger=str(ledger.path), dataset="wide", **options)
+    budget = Budget(epsilon=1.0, **options) if "mechanism" in options else None
+    how = {"budget": budget} if budget else {"epsilon": 1.0, **options}
+    model = sklar.fit(TABLE, SCHEMA, ledger=str(ledger.path), dataset="wide", **how)
     (entry,) = ledger.account("wide").charges
     certificate = model.certificate
-    measured = cost(
-        certificate.mechanism,
-        certificate.neighbors,
-        [group.scale for group in certificate.measurements],
-        [group.tables for group in certificate.measurements],
-    )
-    assert covers(entry.cost, measured)
+    groups = certificate.measurements
+    spend = Spend.of([group.scale for group in groups], [group.tables for group in groups])
+    assert entry.cost.covers(cost(certificate.mechanism, 2, spend))
     assert entry.body["schema_sha256"] == SCHEMA.digest
     model.sample(10)
     assert len(ledger.account("wide").charges) == 1
     # The same fit again is charged again.
-    sklar.fit(TABLE, SCHEMA, epsilon=1.0, ledger=ledger, dataset="wide", **options)
+    sklar.fit(TABLE, SCHEMA, ledger=ledger, dataset="wide", **how)
     assert len(ledger.account("wide").charges) == 2
     assert (ledger.account("wide").accountant == "sum") == ("mechanism" in options)
 
 
 def test_a_vault_measures_only_what_was_charged() -> None:
-    charged: list[Any] = []
+    charged: list[Spend] = []
+    budget, cells = Budget(epsilon=1.0), SCHEMA.cells
+    plan = plan_tables(cells, Budget(epsilon=0.5))
 
-    def charge(scales: NDArray[np.float64], lost_delta: float = 0.0, /) -> None:
-        charged.append((scales, lost_delta))
+    def opened() -> Vault:
+        vault = Vault(budget, charge=charged.append)
+        vault.hold(count_plainly(np.zeros((3, 5), dtype=np.int32), cells), cells)
+        return vault
 
-    budget = Budget(epsilon=1.0)
-    plan = plan_tables(SCHEMA, Budget(epsilon=0.5))
-    counts = count_codes(np.zeros((3, 5), dtype=np.int32), SCHEMA)
-    vault = Vault(counts, SCHEMA, budget, charge)
+    vault = opened()
     vault.measure(plan)
     assert len(charged) == 1
     with pytest.raises(BudgetError, match=r"costs more than the ledger was charged for\. Charge all stages"):
         vault.measure(plan)
     with pytest.raises(BudgetError, match="a release is charged once, before it is measured"):
-        vault.charge(plan.scales)
-    vault = Vault(counts, SCHEMA, budget, charge)
-    vault.charge(np.concatenate([plan.scales, plan.pairs]))
+        vault.reserve(plan.spend)
+    vault = opened()
+    vault.reserve(plan.spend + Spend.of(plan.pairs))
     vault.measure(plan)
     vault.measure(Plan(one_way=np.empty(0), pairs=plan.pairs))
     assert len(charged) == 2

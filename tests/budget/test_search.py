@@ -18,25 +18,22 @@ from hypothesis import given, settings
 from numpy.typing import NDArray
 
 import sklar
-from sklar.budget.certificate import spent_with
 from sklar.budget.ledger import Ledger
 from sklar.budget.search import (
     DELTA_SHARE,
     SHARE,
     Finding,
-    chance_of_one,
     depth,
-    found_edges,
-    found_values,
     grid,
-    least_threshold,
     plan_search,
+    search_spend,
 )
 from sklar.errors import BudgetError, DataError, SchemaError
-from sklar.kernel import vault as measure
-from sklar.kernel.theorems import Budget, Neighbors
+from sklar.fitting.domains import found_edges, found_values
+from sklar.kernel import vault as door
+from sklar.kernel.theorems import Budget, Neighbors, Spend, chance_of_one, least_threshold
 from sklar.public.schema import Attribute, Schema
-from sklar.rows.discover import tally
+from sklar.rows.discover import count_values
 from sklar.trust.verify import verify
 
 TOML = """
@@ -141,7 +138,7 @@ def test_the_claim_holds_for_every_set_of_outputs(rows: str, others: str, delta:
     finding = Finding(
         attribute="a", tables=1, scale=scale, threshold=threshold, lost_delta=chance_of_one(scale, threshold)
     )
-    epsilon = spent_with(budget, [finding], np.zeros(0))
+    epsilon = budget.spent(search_spend([finding]))
     assert epsilon <= 1.0
     shown = np.arange(threshold, threshold + 8 * math.ceil(scale))
 
@@ -175,16 +172,16 @@ def test_the_claim_holds_for_every_set_of_outputs(rows: str, others: str, delta:
 def test_the_search_and_what_it_leaves_spend_the_budget_together(neighbors: Neighbors, epsilon: float) -> None:
     budget = Budget(epsilon=epsilon, neighbors=neighbors)
     search = plan_search(SCHEMA, budget)
-    assert 0.995 * epsilon < spent_with(budget, search.findings, search.rest) <= epsilon
-    assert 0.2 * DELTA_SHARE < search.lost_delta / budget.delta <= DELTA_SHARE
-    cost = np.sum(search.scales**-2.0)
-    assert cost / (cost + np.sum(search.rest**-2.0)) == pytest.approx(SHARE, rel=0.05)
+    assert 0.995 * epsilon < budget.spent(search.spend + search.rest) <= epsilon
+    assert 0.2 * DELTA_SHARE < search.spend.lost_delta / budget.delta <= DELTA_SHARE
+    cost, rest = (float(np.sum(each.tables / each.scales**2)) for each in (search.spend, search.rest))
+    assert cost / (cost + rest) == pytest.approx(SHARE, rel=0.05)
     assert [finding.tables for finding in search.findings] == [1, depth(INCOME)]
 
 
 def test_laplace_noise_finds_no_domains() -> None:
     with pytest.raises(BudgetError, match=r"private domains \(town, income\) are found with Gaussian noise"):
-        sklar.fit(TABLE, SCHEMA, epsilon=1.0, mechanism="laplace")
+        sklar.fit(TABLE, SCHEMA, Budget(epsilon=1.0, mechanism="laplace"))
 
 
 @given(st.lists(st.integers(-5, 40), min_size=1, max_size=30), st.integers(0, 29), st.integers(-5, 40))
@@ -196,7 +193,7 @@ def test_replacing_a_row_moves_two_cells_of_each_table_by_one(values: list[int],
     tables = []
     for rows in (values, other):
         for kind in (attribute, replace(attribute, kind="categorical", edges=(), other=True)):
-            _, (found,) = tally([pa.record_batch({"x": rows})], [kind])
+            _, (found,) = count_values([pa.record_batch({"x": rows})], [kind])
             tables.append(found)
     for one, two in zip(tables[0].levels(attribute), tables[2].levels(attribute), strict=True):
         assert one.sum() == len(values)
@@ -210,25 +207,23 @@ def test_replacing_a_row_moves_two_cells_of_each_table_by_one(values: list[int],
 def test_every_seen_value_and_every_cell_of_the_grid_gets_noise_at_its_scale(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[tuple[list[float], list[int]]] = []
 
-    def recorded(scales: NDArray[np.float64], sizes: NDArray[np.int64]) -> NDArray[np.int64]:
+    def recorded(scales: NDArray[np.float64], sizes: NDArray[np.int64], **_threads: int) -> NDArray[np.int64]:
         calls.append((scales.tolist(), sizes.tolist()))
         return no_noise(scales, sizes)
 
-    monkeypatch.setattr(measure, "discrete_gaussian", recorded)
+    monkeypatch.setitem(vars(door), "discrete_gaussian", recorded)
     budget = Budget(epsilon=1.0)
     search = plan_search(SCHEMA, budget)
-    vault = measure.open_vault(TABLE, SCHEMA, budget)
+    schema = sklar.measure(TABLE, SCHEMA, budget).schema
     town, income = search.findings
-    assert calls == [
-        ([town.scale], [4]),
-        ([income.scale] * income.tables, [4**level for level in range(1, income.tables + 1)]),
-    ]
+    grids = [([income.scale], [4**level]) for level in range(1, income.tables + 1)]
+    assert calls[: 1 + income.tables] == [([town.scale], [4]), *grids]
     threshold = town.threshold
     assert threshold is not None
     assert 1 < threshold < 499
-    assert vault.schema.attribute("town").values == ("Ahausen", "Behausen", "Cehausen")
-    assert vault.schema.attribute("town").domain == "found"
-    edges = vault.schema.attribute("income").edges
+    assert schema.attribute("town").values == ("Ahausen", "Behausen", "Cehausen")
+    assert schema.attribute("town").domain == "found"
+    edges = schema.attribute("income").edges
     assert len(edges) - 1 <= 6
     # About equal numbers of rows, and none of the empty rest of the wide bounds.
     shares = np.histogram(TABLE["income"].to_numpy(), edges)[0] / N
@@ -236,12 +231,12 @@ def test_every_seen_value_and_every_cell_of_the_grid_gets_noise_at_its_scale(mon
     assert shares.max() < 0.35
 
 
-def test_what_is_below_the_threshold_is_not_listed_and_the_largest_are_kept() -> None:
-    texts, noisy = ["a", "b", "c", "d", "e", "other"], np.array([10, 9, 8, 50, 11, 99])
-    found = found_values(replace(TOWN, at_most=3), texts, noisy, 9, frozenset())
+def test_the_most_common_texts_are_kept_and_names_of_other_levels_are_not() -> None:
+    common = {"a": 10, "b": 9, "d": 50, "e": 11, "other": 99}
+    found = found_values(replace(TOWN, at_most=3), common, frozenset())
     assert found.values == ("a", "d", "e")
-    assert found_values(TOWN, texts, noisy, 9, frozenset({"town=d"})).values == ("a", "b", "e")
-    assert found_values(TOWN, texts, noisy, 1000, frozenset()).levels == ("other",)
+    assert found_values(TOWN, common, frozenset({"town=d"})).values == ("a", "b", "e")
+    assert found_values(TOWN, {}, frozenset()).levels == ("other",)
 
 
 @given(
@@ -352,13 +347,13 @@ def test_the_ledger_is_charged_for_the_search_before_any_noise(tmp_path: Path, m
     sklar.fit(TABLE, SCHEMA, epsilon=1.0, method="binary", ledger=ledger)
     account = ledger.account("table")
     (charge,) = account.charges
-    assert charge.lost_delta == plan_search(SCHEMA, Budget(epsilon=1.0)).lost_delta > 0
+    assert charge.lost_delta == plan_search(SCHEMA, Budget(epsilon=1.0)).spend.lost_delta > 0
     assert 0.99 < account.spent <= 1.0 + 1e-9
 
-    def never(*_arguments: Any) -> None:
+    def never(*_arguments: Any, **_settings: Any) -> None:
         raise AssertionError("noise was drawn")
 
-    monkeypatch.setattr(measure, "discrete_gaussian", never)
+    monkeypatch.setitem(vars(door), "discrete_gaussian", never)
     with pytest.raises(BudgetError, match="would overspend"):
         sklar.fit(TABLE, SCHEMA, epsilon=1.0, method="binary", ledger=ledger)
     assert len(ledger.account("table").charges) == 1
@@ -368,12 +363,12 @@ def test_chances_of_failure_add_up_in_the_ledger(tmp_path: Path) -> None:
     ledger = Ledger(tmp_path / "ledger.db")
     budget = Budget(epsilon=1.0, delta=1e-6)
     ledger.open_account("table", epsilon=50.0, delta=1e-6)
-    scales = np.full(10, 100.0)
-    without = ledger.charge("table", budget, scales).spent
-    assert ledger.charge("table", budget, scales, 4e-7).spent > without
-    ledger.charge("table", budget, scales, 4e-7)
+    without = ledger.charge("table", budget, Spend.of([100.0], [10])).spent
+    risky = Spend.of([100.0], [10], 4e-7)
+    assert ledger.charge("table", budget, risky).spent > without
+    ledger.charge("table", budget, risky)
     with pytest.raises(BudgetError, match="would overspend"):
-        ledger.charge("table", budget, scales, 4e-7)
+        ledger.charge("table", budget, risky)
 
 
 def test_a_stream_that_can_be_read_once_is_refused_before_it_is_read() -> None:
@@ -396,11 +391,11 @@ def test_texts_that_cannot_be_categories_are_left_out() -> None:
     rows = ["x" * 500, "", None, "?", "ok"]
     attribute = replace(TOWN, missing="?")
     for column in (pa.array(rows), pa.array(rows).dictionary_encode(), pa.array(rows, pa.large_string())):
-        _, (found,) = tally([pa.record_batch({"town": column})], [attribute])
+        _, (found,) = count_values([pa.record_batch({"town": column})], [attribute])
         assert dict(found.texts) == {"ok": 1}
         assert "ok" not in repr(found)
     for opaque in (pa.array([[1], [2]]), pa.nulls(2)):
-        _, (found,) = tally([pa.record_batch({"town": opaque})], [attribute])
+        _, (found,) = count_values([pa.record_batch({"town": opaque})], [attribute])
         assert not found.texts
 
 

@@ -20,6 +20,7 @@ from sklar.kernel.theorems import (
     DEFAULT_DELTA,
     MAX_SCALE,
     Budget,
+    Spend,
     advanced_epsilon,
     curve_epsilon,
     gaussian_epsilon,
@@ -79,9 +80,9 @@ def test_scales_and_spent_are_inverse(
     budget = Budget(epsilon=epsilon, delta=delta, neighbors=neighbors, mechanism=kind[0], composition=kind[1])
     weights = np.concatenate([np.ones(tables), np.full(tables // 2, ratio)])
     scales = budget.scales(weights)
-    assert budget.spent(scales) <= epsilon
+    assert budget.spent(Spend.of(scales)) <= epsilon
     # Not only safe but tight: two percent less noise would overspend.
-    assert budget.spent(scales * 0.98) > epsilon
+    assert budget.spent(Spend.of(scales * 0.98)) > epsilon
     np.testing.assert_allclose(scales / weights, scales[0], rtol=1e-6)
 
 
@@ -239,12 +240,15 @@ def test_advanced_composition_by_hand() -> None:
 
 def test_basic_composition_adds_up() -> None:
     budget = Budget(epsilon=1.0, mechanism="laplace", composition="basic")
-    assert budget.spent([4.0, 4.0]) == pytest.approx(1.0)
-    assert Budget(epsilon=1.0, mechanism="laplace", composition="basic", neighbors="add-remove").spent([4.0]) == 0.25
+    assert budget.spent(Spend.of([4.0, 4.0])) == pytest.approx(1.0)
+    assert (
+        Budget(epsilon=1.0, mechanism="laplace", composition="basic", neighbors="add-remove").spent(Spend.of([4.0]))
+        == 0.25
+    )
 
 
 def test_spending_nothing_costs_nothing() -> None:
-    assert Budget(epsilon=1.0).spent([]) == 0.0
+    assert Budget(epsilon=1.0).spent(Spend.of([])) == 0.0
 
 
 @pytest.mark.parametrize("epsilon", [0.0, -1.0, math.nan, math.inf])
@@ -277,7 +281,7 @@ def test_noise_beyond_the_sampler_is_refused() -> None:
 
 def test_tight_laplace_takes_two_scales_at_most() -> None:
     with pytest.raises(BudgetError, match="at most two different scales, got 3"):
-        Budget(epsilon=1.0, mechanism="laplace").spent([1.0, 2.0, 3.0])
+        Budget(epsilon=1.0, mechanism="laplace").spent(Spend.of([1.0, 2.0, 3.0]))
 
 
 KINDS: Any = [("gaussian", "tight"), ("laplace", "tight"), ("laplace", "advanced"), ("laplace", "basic")]
@@ -286,11 +290,11 @@ KINDS: Any = [("gaussian", "tight"), ("laplace", "tight"), ("laplace", "advanced
 @pytest.mark.parametrize(("mechanism", "composition"), KINDS)
 def test_tables_may_be_given_in_groups(mechanism: Any, composition: Any) -> None:
     budget = Budget(epsilon=1.0, mechanism=mechanism, composition=composition)
-    one_by_one = budget.spent([30.0, 40.0, 30.0, 40.0, 30.0])
-    assert budget.spent([30.0, 40.0], [3, 2]) == one_by_one
-    assert budget.spent([40.0, 30.0, 30.0], [2, 1, 2]) == one_by_one
-    assert budget.spent(30.0, 3) == budget.spent([30.0] * 3) < one_by_one
-    assert budget.spent([]) == 0.0
+    one_by_one = budget.spent(Spend.of([30.0, 40.0, 30.0, 40.0, 30.0]))
+    assert budget.spent(Spend.of([30.0, 40.0], [3, 2])) == one_by_one
+    assert budget.spent(Spend.of([40.0, 30.0, 30.0], [2, 1, 2])) == one_by_one
+    assert budget.spent(Spend.of(30.0, 3)) == budget.spent(Spend.of([30.0] * 3)) < one_by_one
+    assert budget.spent(Spend.of([])) == 0.0
 
 
 @pytest.mark.parametrize(("mechanism", "composition"), KINDS)
@@ -300,19 +304,21 @@ def test_what_is_remembered_belongs_to_its_sensitivity_and_its_delta(
     """The same scales asked again under other neighbors or another delta are another question."""
     kind: Any = {"epsilon": 1.0, "mechanism": mechanism, "composition": composition}
     scales = [35.0] * 40
-    two, one = (Budget(neighbors=neighbors, **kind).spent(scales) for neighbors in ("replace-one", "add-remove"))
+    two, one = (
+        Budget(neighbors=neighbors, **kind).spent(Spend.of(scales)) for neighbors in ("replace-one", "add-remove")
+    )
     assert two > 1.3 * one
-    assert two == Budget(**kind).spent(scales)
+    assert two == Budget(**kind).spent(Spend.of(scales))
     if composition != "basic":
-        assert Budget(delta=1e-3, **kind).spent(scales) < 0.8 * two
+        assert Budget(delta=1e-3, **kind).spent(Spend.of(scales)) < 0.8 * two
     monkeypatch.setattr(Budget, "shifts", 1)
-    assert Budget(**kind).spent(scales) == one
+    assert Budget(**kind).spent(Spend.of(scales)) == one
 
 
 def test_memory_is_bounded() -> None:
     before = accountant._compose.cache_info()
     assert before.maxsize == 1_024
-    Budget(epsilon=1.0).spent(np.linspace(50.0, 60.0, 5_000))
+    Budget(epsilon=1.0).spent(Spend.of(np.linspace(50.0, 60.0, 5_000)))
     assert accountant._compose.cache_info().currsize == before.currsize
 
 

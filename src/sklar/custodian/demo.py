@@ -88,14 +88,12 @@ def run(folder: Path, *, rows: int, epsilon: float, progress: Progress) -> Shown
         at = schema.offsets[schema.names.index(name)] + _level(schema, name, level)
         counts.append((schema.dummy_names[at], exact.one_way[at], noisy.one_way[at], drawn.one_way[at]))
     for name, level, other, other_level in _TWO_WAY:
-        asked = sorted(
-            (schema.names.index(each), _level(schema, each, at)) for each, at in ((name, level), (other, other_level))
-        )
+        wanted = ((name, level), (other, other_level))
+        asked = sorted((schema.names.index(each), _level(schema, each, at)) for each, at in wanted)
         (i, row), (j, column) = asked
         label = " and ".join(schema.dummy_names[schema.offsets[k] + at] for k, at in asked)
-        counts.append(
-            (label, *(cells.table(pairs, i, j)[row, column] for pairs in (exact.pairs, noisy.pairs, drawn.pairs)))
-        )
+        found = (cells.table(each.pairs, i, j)[row, column] for each in (exact, noisy, drawn))
+        counts.append((label, *found))
     with synthetic.open(encoding="utf-8") as file:
         head = tuple(line.rstrip("\n") for line, _ in zip(file, range(4), strict=False))
     return Shown(

@@ -23,7 +23,6 @@ def one_or_none(codes: NDArray[np.integer[Any]], size: int) -> NDArray[np.int32]
     >>> one_or_none(np.array([0, 2, 3, -5]), 3).tolist()
     [0, 2, -1, -1]
     """
-    outside = (codes < 0) | (codes >= size)
-    if not outside.any():
-        return codes.astype(np.int32, copy=False)
-    return np.where(outside, NO_CELL, codes).astype(np.int32)
+    # Compared before they are narrowed: a number that does not fit would become another one.
+    outside, narrow = (codes < 0) | (codes >= size), codes.astype(np.int32, copy=False)
+    return np.where(outside, np.int32(NO_CELL), narrow) if outside.any() else narrow

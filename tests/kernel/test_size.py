@@ -1,0 +1,82 @@
+"""The kernel is small and closed, and stays so: whoever lets it grow must say so here, with the reason."""
+
+from __future__ import annotations
+
+import ast
+import io
+import sys
+import tokenize
+from pathlib import Path
+
+import sklar.kernel
+
+FOLDER = Path(sklar.kernel.__file__).parent
+FILES = ("__init__", "cells", "codes", "count", "noise", "seal", "tables", "theorems", "vault")
+# Lines of code, docstrings and comments not counted: 1,000 without the mechanisms of later work, 1,400 with them.
+MOST_LINES = 1_000
+OUTSIDE = {"cryptography", "numba", "numpy", "typing", "sklar.errors"}
+
+
+def code_lines(source: str) -> int:
+    """Lines that hold code: no comments, no blank lines, no docstrings."""
+    strings: set[int] = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            strings |= set(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+    skipped = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
+    lines: set[int] = set()
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type not in skipped:
+            lines |= set(range(token.start[0], token.end[0] + 1))
+    return len(lines - strings)
+
+
+def imported(source: str) -> set[str]:
+    """Every module that a file imports, wherever in it."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0
+            assert node.module is not None
+            found.add(node.module)
+    return found
+
+
+def test_code_lines_are_counted_as_a_person_would() -> None:
+    source = (
+        '"""Doc\nstring."""\n\n# why\nx = 1  # because\n\n\ndef f():\n    """What."""\n    return (\n        x\n    )\n'
+    )
+    assert code_lines(source) == 5
+
+
+def test_the_kernel_is_small() -> None:
+    assert sorted(path.stem for path in FOLDER.glob("*.py")) == sorted(FILES)
+    assert sum(code_lines((FOLDER / f"{name}.py").read_text()) for name in FILES) <= MOST_LINES
+
+
+def test_the_kernel_imports_nothing_else_of_ours() -> None:
+    for name in FILES:
+        for module in imported((FOLDER / f"{name}.py").read_text()):
+            top = module.split(".")[0]
+            own = module in {f"sklar.kernel.{file}" for file in FILES}
+            allowed = own or module in OUTSIDE or top in OUTSIDE or top in sys.stdlib_module_names
+            assert allowed, f"kernel/{name}.py imports {module}"
+
+
+def report() -> str:
+    """The kernel's files, their lines of code and what they import: `make kernel`."""
+    rows = []
+    for name in FILES:
+        source = (FOLDER / f"{name}.py").read_text()
+        outside = sorted(module for module in imported(source) if module.split(".")[0] not in sys.stdlib_module_names)
+        rows.append(f"{name + '.py':<14}{code_lines(source):>6}  {', '.join(outside)}")
+    total = sum(code_lines((FOLDER / f"{name}.py").read_text()) for name in FILES)
+    return "\n".join(
+        [f"{'file':<14}{'lines':>6}  imports", *rows, f"{'in all':<14}{total:>6}  of at most {MOST_LINES:,}"]
+    )
+
+
+if __name__ == "__main__":
+    sys.stdout.write(report() + "\n")
