@@ -9,7 +9,7 @@ LOCK := $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashe
 # All but spark, which is as large as all the rest together.
 EXTRAS := --extra learn --extra pandas --extra plot --extra polars --extra sql --extra yaml
 
-.PHONY: help demo test slow spark lint format docs wheel lowest paper peers bench scale lock clean
+.PHONY: help demo test slow spark kernel lint format docs wheel lowest paper peers bench scale lock clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -27,6 +27,9 @@ slow: $(VENV)/.dev ## run the tests that take minutes, and the property tests on
 
 spark: .venv-spark/.done ## test the engine on Spark with a cluster of its own (needs Java 17)
 	.venv-spark/bin/python -m pytest -m spark tests/rows/test_engines.py tests/rows/test_spark.py
+
+kernel: $(VENV)/.dev ## print the kernel's files, lines of code and imports: what must be right
+	$(BIN)/python -m tests.kernel.test_size
 
 lint: $(VENV)/.dev ## ruff (lint and format), mypy strict, import contracts
 	$(BIN)/ruff check .

@@ -304,9 +304,9 @@ def test_a_histogram_covers_its_whole_grid_and_costs_one_table() -> None:
 def test_common_values_reach_the_threshold_and_pay_for_its_failures(no_noise: Any) -> None:
     budget = Budget(epsilon=1.0)
     held = Vault(budget)
-    shown = held.common({"rare": 1, "edge": 400, "often": 4000, "below": 399}, 30.0, 400)
-    assert shown == {"edge": 400, "often": 4000}
-    assert held.spent.lost_delta == chance_of_one(30.0, 400)
+    shown = held.common({"rare": 1, "edge": 200, "often": 4000, "below": 199}, 30.0, 200)
+    assert shown == {"edge": 200, "often": 4000}
+    assert held.spent.lost_delta == chance_of_one(30.0, 200)
     assert budget.spent(held.spent) > budget.spent(Spend.of([30.0]))
     assert no_noise[0][1].tolist() == [4]
 

@@ -12,9 +12,7 @@ from typing import Any, NoReturn
 
 
 def _refuse(name: str) -> NoReturn:
-    raise AttributeError(
-        f"'{name}' decides what leaves the private side and cannot be replaced. Pass arguments instead."
-    )
+    raise AttributeError(f"'{name}' decides what leaves the private side, so it cannot be replaced.")
 
 
 class _SealedModule(ModuleType):
