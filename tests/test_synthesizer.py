@@ -13,6 +13,7 @@ from sklearn.base import clone
 import sklar
 from sklar.budget.ledger import Ledger
 from sklar.errors import BudgetError, ModelError
+from sklar.kernel.theorems import Budget
 from sklar.public.schema import Schema
 
 SCHEMA = Schema.from_toml('[table]\nname = "t"\n[attributes.x]\ntype = "boolean"\n[attributes.y]\ntype = "boolean"')
@@ -61,7 +62,7 @@ def test_a_ledger_is_charged_by_every_fit(tmp_path: Path) -> None:
 
 
 def test_clones_have_equal_settings_and_no_model() -> None:
-    fitted = sklar.Synthesizer(SCHEMA, epsilon=2.0, method="mixture", neighbors="add-remove").fit(ROWS)
+    fitted = sklar.Synthesizer(SCHEMA, Budget(epsilon=2.0, neighbors="add-remove"), method="mixture").fit(ROWS)
     copy = clone(fitted)
     assert copy is not fitted
     assert copy.get_params() == fitted.get_params()
@@ -71,10 +72,10 @@ def test_clones_have_equal_settings_and_no_model() -> None:
 
 def test_settings_by_name() -> None:
     synthesizer = sklar.Synthesizer(SCHEMA, epsilon=2.0)
-    assert synthesizer.set_params(epsilon=3.0, delta=1e-6) is synthesizer
-    assert (synthesizer.epsilon, synthesizer.delta) == (3.0, 1e-6)
+    assert synthesizer.set_params(epsilon=3.0, dataset="t") is synthesizer
+    assert (synthesizer.epsilon, synthesizer.dataset) == (3.0, "t")
     assert synthesizer.get_params(deep=False)["epsilon"] == 3.0
-    with pytest.raises(ModelError, match=r"Synthesizer has no setting 'eps'. Its settings are schema, epsilon"):
+    with pytest.raises(ModelError, match=r"Synthesizer has no setting 'eps'. Its settings are schema, budget, epsilon"):
         synthesizer.set_params(eps=1.0)
 
 

@@ -18,15 +18,16 @@ from hypothesis import strategies as st
 import sklar
 from sklar.answer.predicate import QueryError, attributes_of, evaluate, parse, resolve
 from sklar.answer.query import answer, cells_of, estimate, measure
-from sklar.budget.certificate import NoisyTables
-from sklar.budget.plan import Plan, plan_stages, plan_tables
+from sklar.budget.certificate import Measured, certify
+from sklar.budget.plan import plan_stages, plan_tables
 from sklar.cli import cli
 from sklar.draw.decode import decode
 from sklar.files.model import Model
+from sklar.kernel.count import Counts, count_plainly
+from sklar.kernel.tables import Plan
 from sklar.kernel.theorems import Budget
 from sklar.kernel.vault import Vault
 from sklar.public.schema import Attribute, Schema
-from sklar.rows.fast import Counts, count_codes
 
 SCHEMA = Schema(
     name="people",
@@ -182,18 +183,20 @@ def test_two_attribute_predicates_are_sets_of_cells() -> None:
     assert held.tolist() == [[True, True], *[[True, False]] * 4]
 
 
-def measurer(counts: Counts, **settings: Any) -> Callable[[], tuple[NoisyTables, ...]]:
+def measurer(counts: Counts, **settings: Any) -> Callable[[], Measured]:
     """Measures the same counts again and again by one plan, which is slow to make."""
     budget = Budget(**settings)
     if budget.mechanism == "laplace":
-        plans = [plan_tables(SCHEMA, budget, one_way_share=0.4)]
+        plans = [plan_tables(SCHEMA.cells, budget, one_way_share=0.4)]
     else:
-        stages = plan_stages(SCHEMA, budget, 4000 if budget.neighbors == "replace-one" else None)
+        stages = plan_stages(SCHEMA.cells, budget, 4000 if budget.neighbors == "replace-one" else None)
         plans = [stages.first, Plan(one_way=np.empty(0), pairs=stages.reserve.copy())]
 
-    def draw() -> tuple[NoisyTables, ...]:
-        vault = Vault(counts, SCHEMA, budget)
-        return tuple(vault.measure(plan) for plan in plans)
+    def draw() -> Measured:
+        vault = Vault(budget)
+        vault.hold(counts, SCHEMA.cells)
+        stages = tuple(vault.measure(plan) for plan in plans)
+        return Measured(schema=SCHEMA, stages=stages, certificate=certify(SCHEMA, budget, plans, vault.n_rows))
 
     return draw
 
@@ -217,7 +220,7 @@ def test_intervals_cover_what_they_promise(case: dict[str, Any]) -> None:
     2 million runs. (Sets of two attributes have an error of about 0.4%. Noise of 0.9 times its scale covers 92%.)
     """
     lost, complete = case.get("lost", 0.0), case.get("complete", False)
-    counts = count_codes(codes(4000, lost=lost), SCHEMA)
+    counts = count_plainly(codes(4000, lost=lost), SCHEMA.cells)
     draw = measurer(counts, **{key: value for key, value in case.items() if key not in ("lost", "complete")})
     generator = np.random.default_rng(5)
     offsets = SCHEMA.offsets
@@ -231,7 +234,7 @@ def test_intervals_cover_what_they_promise(case: dict[str, Any]) -> None:
             held["one"] += ((found.low <= exact) & (exact <= found.high)).tolist()
         for i, j in ((0, 2), (1, 5)):
             found = estimate(tables, SCHEMA.names[i], SCHEMA.names[j])
-            exact = counts.pairs[offsets[i] : offsets[i + 1], offsets[j] : offsets[j + 1]]
+            exact = SCHEMA.cells.table(counts.pairs, i, j)
             held["two"] += ((found.low <= exact) & (exact <= found.high)).ravel().tolist()
             for _ in range(5):
                 cells = generator.random(exact.shape) < generator.random()
@@ -254,7 +257,7 @@ def test_intervals_cover_what_they_promise(case: dict[str, Any]) -> None:
 def test_standard_errors_are_exact(model: Model) -> None:
     """Pooled over stages: 1 / sqrt(sum of 1 / sigma^2)."""
     found = model.estimate("sex", "born")
-    scales = [tables.plan.pair_scales(6)[1, 5] for tables in model.measured]
+    scales = [tables.plan.pairs[SCHEMA.cells.pair(1, 5)] for tables in model.measured.stages]
     assert found.standard_errors[0, 0] == pytest.approx(sum(scale**-2.0 for scale in scales) ** -0.5)
     assert found.counts.shape == (2, 3)
     assert found.levels == (("Female", "Male"), SCHEMA.attributes[5].levels)
@@ -266,7 +269,7 @@ def test_standard_errors_are_exact(model: Model) -> None:
 
 
 def test_one_way_estimates_use_every_table(model: Model) -> None:
-    direct = model.measured[0].plan.one_way[1]
+    direct = model.measured.stages[0].plan.one_way[1]
     assert model.estimate("sex").standard_errors[0] < direct
 
 
@@ -274,8 +277,8 @@ def test_tables_that_lost_rows_are_left_out_of_sums() -> None:
     """A third of the rows has no cell of 'sex': sums over it would be wrong by thousands, unless someone vouches."""
     drawn = codes(30_000)
     drawn[1, ::3] = -1
-    tables = measurer(count_codes(drawn, SCHEMA), epsilon=5.0)()
-    exact = count_codes(drawn, SCHEMA).one_way[:5]
+    tables = measurer(count_plainly(drawn, SCHEMA.cells), epsilon=5.0)()
+    exact = count_plainly(drawn, SCHEMA.cells).one_way[:5]
     found = estimate(tables, "age")
     assert np.abs(found.counts - exact).max() < 6 * found.standard_errors[0]
     vouched = estimate(tables, "age", complete=True)

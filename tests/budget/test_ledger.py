@@ -227,7 +227,7 @@ def test_refusals(ledger: Ledger, tmp_path: Path) -> None:
     with pytest.raises(BudgetError, match="epsilon must be positive"):
         ledger.open_account("v", epsilon=-1.0, delta=DELTA)
     with pytest.raises(BudgetError, match="counts its budget for replace-one neighbors, got a release for add-remove"):
-        sklar.fit(TABLE, SCHEMA, epsilon=1.0, neighbors="add-remove", ledger=ledger)
+        sklar.fit(TABLE, SCHEMA, Budget(epsilon=1.0, neighbors="add-remove"), ledger=ledger)
     with pytest.raises(LedgerError, match=r"does not exist\. Make it: sklar ledger init"):
         Ledger(tmp_path / "none.db").accounts()
     with pytest.raises(BudgetError, match="a data set is a name in a ledger, got dataset='t' and no ledger"):

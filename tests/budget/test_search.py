@@ -281,7 +281,7 @@ def test_a_common_value_gets_a_bin_of_its_own() -> None:
 @pytest.mark.parametrize("neighbors", ["replace-one", "add-remove"])
 @pytest.mark.parametrize("method", ["binary", "mixture"])
 def test_a_release_finds_its_domains_and_says_what_they_cost(tmp_path: Path, neighbors: Neighbors, method: Any) -> None:
-    model = sklar.fit(TABLE, SCHEMA, epsilon=4.0, neighbors=neighbors, method=method)
+    model = sklar.fit(TABLE, SCHEMA, Budget(epsilon=4.0, neighbors=neighbors), method=method)
     path = tmp_path / "model.sklar"
     model.save(path)
     again = sklar.load(path)

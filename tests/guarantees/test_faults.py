@@ -263,7 +263,7 @@ def test_numbers_at_the_edge(name: str, method: Any, epsilon: float) -> None:
 def test_tables_without_noise(method: Any, neighbors: Any) -> None:
     """Laplace noise at epsilon 1,000 is all zeros but for a chance below 1e-60: tables are exact, and independent."""
     table, schema = EDGES["constant booleans"]
-    model = sklar.fit(table, schema, epsilon=1000.0, mechanism="laplace", method=method, neighbors=neighbors)
+    model = sklar.fit(table, schema, Budget(epsilon=1000.0, mechanism="laplace", neighbors=neighbors), method=method)
     assert model.sample(40, seed=1).to_pydict() == {name: [True] * 40 for name in "xy"}
 
 

@@ -228,7 +228,7 @@ def test_how_many_rows_there_are_is_printed_only_where_it_is_public(tmp_path: Pa
     def counted(rows: int, neighbors: Any) -> list[Any]:
         log = Log()
         table = pa.table({"age": [30] * rows, "city": ["Bern"] * rows, "ok": [True] * rows})
-        sklar.fit(table, SCHEMA, epsilon=1.0, neighbors=neighbors, method="binary", progress=log)
+        sklar.fit(table, SCHEMA, Budget(epsilon=1.0, neighbors=neighbors), method="binary", progress=log)
         return [step for step in log.steps if step[0] in ("count", "measure")]
 
     assert counted(5, "add-remove") == counted(70_000, "add-remove") == [("count", None, ""), ("measure", None, "")]
