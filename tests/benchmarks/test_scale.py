@@ -7,8 +7,8 @@ import pytest
 from click.testing import CliRunner
 
 from benchmarks import counting, scale
-from sklar.rows.fast import count_codes, no_counts
-from tests.rows.test_fast import schema_of
+from sklar.kernel.cells import Cells
+from sklar.kernel.count import count_plainly, no_counts
 
 
 def run(engine: str = "local", size: int = 1000, **facts: Any) -> dict[str, Any]:
@@ -37,10 +37,10 @@ def test_doctests() -> None:
 
 
 def test_equal_counts_have_equal_digests() -> None:
-    schema = schema_of([2, 3])
-    none = no_counts(schema)
-    some = count_codes(none.pairs[:2, :1].astype("int32"), schema)
-    assert counting.digest(none) == counting.digest(no_counts(schema))
+    cells = Cells([2, 3])
+    none = no_counts(cells)
+    some = count_plainly(np.zeros((2, 1), dtype=np.int32), cells)
+    assert counting.digest(none) == counting.digest(no_counts(cells))
     assert counting.digest(none) != counting.digest(some)
 
 

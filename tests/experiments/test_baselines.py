@@ -11,9 +11,9 @@ from scipy.stats import kendalltau, norm
 
 from sklar.custodian.evaluate import answer, baselines, choose_triples, compare
 from sklar.custodian.evaluate.queries import Answers, answer_blocks
+from sklar.kernel.count import count_plainly
 from sklar.kernel.theorems import Budget, advanced_epsilon
 from sklar.public.schema import Attribute, Schema
-from sklar.rows.fast import count_codes
 from tests.custodian.evaluate.tables import SCHEMA, as_dummies, brute_force, codes, records
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
@@ -167,7 +167,7 @@ def test_kendall_tau_without_ties_is_scipys() -> None:
 
 def test_all_taus_come_in_the_order_of_pairs() -> None:
     drawn = codes(100)
-    taus = kendall_taus(count_codes(drawn, SCHEMA).pairs, SCHEMA, 100)
+    taus = kendall_taus(SCHEMA.cells.square(count_plainly(drawn, SCHEMA.cells).pairs), SCHEMA, 100)
     table = np.zeros((3, 3), dtype=np.int64)
     np.add.at(table, (drawn[0], drawn[3]), 1)
     assert taus.shape == (6,)

@@ -26,8 +26,8 @@ from sklar.errors import SklarError
 from sklar.files.model import load
 from sklar.files.thrift import I32, I64, read_struct, write_struct
 from sklar.kernel.theorems import Budget
-from sklar.kernel.vault import open_vault
 from sklar.public.schema import Schema
+from sklar.release import measure
 from sklar.rows import read as reading
 from sklar.rows.read import open_source
 from sklar.trust.verify import verify
@@ -115,7 +115,7 @@ def schema_case(data: bytes, folder: Path) -> bool:
 
 
 def read_case(path: Path) -> bool:
-    return accepted(lambda: open_vault(path, SCHEMA, BUDGET))
+    return accepted(lambda: measure(path, SCHEMA, BUDGET))
 
 
 def csv_case(data: bytes, folder: Path) -> bool:

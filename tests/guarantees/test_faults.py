@@ -22,6 +22,7 @@ from sklar.answer.report import publishable
 from sklar.budget.ledger import Ledger, cost, covers
 from sklar.errors import BudgetError
 from sklar.files.model import load
+from sklar.kernel.theorems import Budget
 from sklar.public.schema import Attribute, Schema
 from sklar.trust.verify import verify_model
 
@@ -127,8 +128,8 @@ import resource, sys
 import pyarrow.csv, pyarrow.parquet, scipy.special
 from sklar.kernel.theorems import Budget
 from sklar.errors import SklarError
-from sklar.files.model import load
-from sklar.kernel.vault import open_vault
+from sklar.files.archive import load
+from sklar.release import measure
 from sklar.public.schema import Schema
 from sklar.trust.verify import verify
 import pyarrow as pa
@@ -138,7 +139,7 @@ pa.set_io_thread_count(2)
 load("sound.sklar").sample(10, seed=1)
 verify("sound.sklar")
 schema = Schema.load("s.toml")
-open_vault("people.csv", schema, Budget(epsilon=1.0))
+measure("people.csv", schema, Budget(epsilon=1.0))
 pages = int(open("/proc/self/statm").read().split()[0])
 room = pages * resource.getpagesize() + int(sys.argv[3])
 resource.setrlimit(resource.RLIMIT_AS, (room, room))
@@ -146,7 +147,7 @@ try:
     if sys.argv[1] == "model":
         load(sys.argv[2])
     else:
-        open_vault(sys.argv[2], schema, Budget(epsilon=1.0))
+        measure(sys.argv[2], schema, Budget(epsilon=1.0))
     print("accepted")
 except SklarError as error:
     print(error)

@@ -29,6 +29,7 @@ import sklar
 from sklar.budget.ledger import Ledger
 from sklar.cli import cli
 from sklar.kernel import noise
+from sklar.kernel.theorems import Budget
 from sklar.public.schema import Schema
 
 TOML = """[table]

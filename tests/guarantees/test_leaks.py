@@ -27,8 +27,9 @@ from click.testing import CliRunner
 from sklar.cli import _explain, cli
 from sklar.errors import SklarError
 from sklar.kernel.theorems import Budget
-from sklar.kernel.vault import open_vault
+from sklar.kernel.vault import Vault
 from sklar.public.schema import Schema
+from sklar.rows.engines import hold_counts, open_table
 from sklar.rows.read import open_source
 
 TOML = """[table]
@@ -218,7 +219,8 @@ def test_private_values_print_nothing(folders: tuple[Path, Path]) -> None:
     secret, _ = folders
     schema = Schema.from_toml(TOML)
     source = open_source(secret / "people.csv")
-    vault = open_vault(secret / "people.csv", schema, Budget(epsilon=1.0))
+    vault = Vault(Budget(epsilon=1.0))
+    hold_counts(open_table(secret / "people.csv", schema), vault, schema)
     shown = [repr(vault), str(vault), repr(source), repr(vault._counts), f"{vault._counts}"]
     text = "\n".join(shown).replace(str(secret), "")
     assert leaked([text.encode()]) == []

@@ -8,7 +8,6 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sklar.budget.certificate import block_of_level
 from sklar.draw.decode import decode, decode_dummies
 from sklar.public.schema import Attribute, Schema
 
@@ -62,7 +61,7 @@ def as_dummies(drawn: NDArray[np.int32], schema: Schema = SCHEMA) -> NDArray[np.
 
 def brute_force(matrix: NDArray[np.bool_], order: int, schema: Schema = SCHEMA) -> dict[tuple[int, ...], int]:
     """The count of every conjunction of `order` dummies of distinct attributes."""
-    block = block_of_level(schema)
+    block = schema.cells.attribute_of_level
     return {
         levels: int(matrix[list(levels)].all(axis=0).sum())
         for levels in combinations(range(schema.n_levels), order)

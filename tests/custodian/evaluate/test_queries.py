@@ -8,7 +8,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from sklar.budget.certificate import above_diagonal, block_of_level
 from sklar.custodian.evaluate import Answers, answer, choose_triples
 from sklar.custodian.evaluate import queries as module
 from sklar.custodian.evaluate.queries import Triples, answer_blocks, pearson, valid
@@ -40,7 +39,7 @@ def check(found: Answers, matrix: np.ndarray) -> None:
     assert found.one_way.tolist() == matrix.sum(axis=1).tolist()
     for (a, b), count in brute_force(matrix, 2, schema).items():
         assert found.pairs[a, b] == count
-    assert not found.pairs[~above_diagonal(schema)].any()
+    assert (schema.cells.square(found.two_way) == found.pairs).all()
     triples = brute_force(matrix, 3, schema)
     asked_for = listed(asked) if asked.listed is None else [tuple(row) for row in asked.listed.tolist()]
     assert found.triples.tolist() == [triples[levels] for levels in asked_for]
@@ -135,7 +134,7 @@ def test_the_number_of_triples_and_what_is_said_of_them() -> None:
 def test_sampled_triples_are_uniform() -> None:
     asked = choose_triples(SCHEMA, max_triples=0, sampled=81_000)
     assert asked.listed is not None
-    assert (np.diff(block_of_level(SCHEMA)[asked.listed], axis=1) > 0).all()
+    assert (np.diff(SCHEMA.cells.attribute_of_level[asked.listed], axis=1) > 0).all()
     _, times = np.unique(asked.listed, axis=0, return_counts=True)
     # 81 cells of 1,000 expected: chi-squared has mean 80 and sd 12.6; the seed is fixed.
     assert times.size == 81
@@ -164,7 +163,7 @@ def test_valid_rows_have_exactly_one_level_of_every_attribute() -> None:
 
 def test_pearson_is_that_of_the_dummies() -> None:
     found = answer(dummies(200), SCHEMA, choose_triples(SCHEMA))
-    expected = np.asarray(np.corrcoef(dummy_matrix(200)))[above_diagonal(SCHEMA)]
+    expected = SCHEMA.cells.flat(np.asarray(np.corrcoef(dummy_matrix(200))))
     np.testing.assert_allclose(pearson(found), expected, atol=1e-12)
 
 
@@ -172,5 +171,4 @@ def test_a_dummy_that_never_varies_has_no_correlation() -> None:
     matrix = dummy_matrix(50)
     matrix[0] = False
     found = answer_blocks([matrix], SCHEMA, choose_triples(SCHEMA), form="dummies")
-    first = np.nonzero(above_diagonal(SCHEMA))[0]
-    assert not pearson(found)[first == 0].any()
+    assert not SCHEMA.cells.square(pearson(found))[0].any()
