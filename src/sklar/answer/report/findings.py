@@ -1,4 +1,4 @@
-"""What the noisy tables and the model say about each other: the figures behind the publishable report."""
+"""The figures of the publishable report, worked out from a model alone: dependence, match and noise."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SAMPLED_ROWS = 20_000
 def closed_form(copula: BinaryCopula | LatentModel) -> NDArray[np.float64] | None:
     """The probabilities of pairs of levels, with those of levels on the diagonal, shape (d, d).
 
-    None where the copula has no closed form.
+    None when the copula has no closed form.
     """
     if isinstance(copula, BinaryCopula):
         return None
@@ -34,9 +34,9 @@ def closed_form(copula: BinaryCopula | LatentModel) -> NDArray[np.float64] | Non
 class Findings:
     """Figures of all levels, shape (d,), and of all pairs of attributes, in the order (0, 1), (0, 2), ... (1, 2), ...
 
-    `levels` are shares among synthetic rows. `pair_sd` is the error of one count in rows. `dependence` is the share of
-    rows that would have to change for a pair to become independent. `ratios` are the squared differences between model
-    and noisy table over what the noise alone is expected to make.
+    `levels` are shares among synthetic rows. `pair_sd` is the standard error of a count. `dependence` is the share of
+    rows that would have to change to make a pair independent. `ratios` are the squared differences between model and
+    noisy table, divided by those that noise alone is expected to make.
     """
 
     levels: NDArray[np.float64]
@@ -49,7 +49,7 @@ class Findings:
 
 
 def find(model: Model) -> Findings:
-    """Work the figures out from a model alone."""
+    """Work out the figures of a model."""
     schema = model.measured_schema
     estimates = pool(model.measured)
     first, second = np.triu_indices(schema.n_attributes, 1)
@@ -61,7 +61,7 @@ def find(model: Model) -> Findings:
         second=second,
         cells=schema.sizes[first] * schema.sizes[second],
         pair_sd=estimates.pair_sd[first, second],
-        # Half the L1 distance: the total variation between the pair and what independence would give.
+        # Half the L1 distance is the total variation distance from independence.
         dependence=interactions(estimates, margins(estimates)) / (2 * model.n_rows) if paired else np.zeros(0),
         ratios=_ratios(estimates, predicted, sampling)[first, second] if paired else np.zeros(0),
     )
@@ -70,8 +70,8 @@ def find(model: Model) -> Findings:
 def _predict(model: Model) -> tuple[NDArray[np.float64], float]:
     """The probabilities of pairs of levels, with those of levels on the diagonal, shape (d, d).
 
-    Where they have no closed form, and where rules change what the copula draws, they are counted in synthetic rows:
-    the second value is one over their number, which scales the variance of sampling, and otherwise zero.
+    Without a closed form, and with rules, which change what the copula draws, they are counted in synthetic rows. The
+    second value is 1 / rows then, because sampling has variance p (1 - p) / rows, and 0 otherwise.
     """
     schema = model.measured_schema
     known = None if schema.rules else closed_form(model.copula)
@@ -90,7 +90,7 @@ def _predict(model: Model) -> tuple[NDArray[np.float64], float]:
 
 
 def _ratios(estimates: Estimates, predicted: NDArray[np.float64], sampling: float) -> NDArray[np.float64]:
-    """The mean squared difference of model and noisy table over what noise alone makes, by pair, shape (m, m)."""
+    """Mean squared differences between model and noisy table, in units of the variance of noise, shape (m, m)."""
     schema, n = estimates.schema, estimates.n_rows
     offsets, sizes, block = schema.offsets[:-1], schema.sizes, block_of_level(schema)
     variance = (estimates.pair_sd**2)[block][:, block]

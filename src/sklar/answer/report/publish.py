@@ -1,7 +1,7 @@
-"""The publishable report: what was released, what it promises, how far to trust it. Made from a model alone.
+"""The publishable report: what was released, what it promises and how far to trust it. Made from a model alone.
 
-This module decides what is shown; `templates/publishable.html.j2` has the words. Equal models give equal bytes: no
-time, no host, no random numbers but those of a fixed seed.
+This module decides what is shown; `templates/publishable.html.j2` has the words. Equal models give equal bytes: the
+page shows no time and no host, and random numbers come from a fixed seed.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import math
 from collections import Counter
 from dataclasses import dataclass
 from itertools import groupby, pairwise
-from typing import TypeAlias
 
 import numpy as np
 from markupsafe import Markup
@@ -18,13 +17,13 @@ from numpy.typing import NDArray
 
 from sklar.answer.report import svg
 from sklar.answer.report.findings import Findings, find
-from sklar.answer.report.render import percent, render, short
+from sklar.answer.report.render import Rows, percent, render, short
 from sklar.budget.certificate import Certificate
 from sklar.files.model import Model
 from sklar.public.rules import rule_text
 from sklar.public.schema import Attribute, Schema
 
-# What keeps the page readable, and below 5 MB, however wide the table is.
+# These limits keep the page readable, and below 5 MB, however wide the table is.
 MAX_CHARTS = 48
 MAX_BARS = 20
 MANY_BARS = 12
@@ -42,12 +41,10 @@ _KINDS = {
     "independence": "independent attributes, because the noisy tables support no dependence",
 }
 
-Rows: TypeAlias = tuple[tuple[str, ...], ...]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chart:
-    """The levels of one attribute, drawn, and how many of them are not."""
+    """A drawing of the levels of one attribute, without the `left_out` smallest."""
 
     name: str
     left_out: int
@@ -56,19 +53,20 @@ class Chart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pairs:
-    """What is shown of pairs of attributes: how they depend, how well they are matched, which are mostly noise."""
+    """What the report shows about pairs of attributes: dependence, the match of the synthetic rows, and noise."""
 
     number: int
     error: float
     hidden: str
     heat_map: Markup
     map_width: int
-    grouped: bool
+    groups: int
     strongest: Rows
-    least: float
+    least_dependence: float
     independent: int
     histogram: Markup
     near: float
+    near_ratio: float
     worst: Rows
     noisy: int
     noisiest: Rows
@@ -76,7 +74,7 @@ class Pairs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Release:
-    """All that the report shows. `measured` attributes were counted; `pairs` is None where there is only one."""
+    """All that the report shows. The custodian counted `measured` attributes; with only one, `pairs` is None."""
 
     schema: Schema
     certificate: Certificate
@@ -149,7 +147,7 @@ def _one_in(chance: float) -> str:
 
 
 def _measurements(certificate: Certificate) -> Rows:
-    """What each stage measured, with how much noise, and its share of the cost."""
+    """What each stage measured: the tables, their noise and their share of the cost."""
     power = 2 if certificate.mechanism == "gaussian" else 1
     costs = [(entry, entry.tables * entry.scale**-power) for entry in certificate.measurements]
     whole = sum(cost for _, cost in costs)
@@ -177,10 +175,10 @@ def _domain(attribute: Attribute) -> str:
 
 
 def _leading(found: Findings, attributes: int) -> list[int]:
-    """All attributes, or those of the strongest dependences where there are many, in the order of the schema."""
+    """The attributes to draw, in the order of the schema: all, or those with the strongest dependences."""
     if attributes <= MAX_CHARTS:
         return list(range(attributes))
-    # These pairs are more than fewer attributes can form.
+    # Fewer attributes than we want cannot form this many pairs.
     order = np.argsort(-found.dependence, kind="stable")[: MAX_CHARTS**2]
     ranked = dict.fromkeys(np.stack([found.first[order], found.second[order]], axis=1).ravel().tolist())
     return sorted(list(ranked)[:MAX_CHARTS])
@@ -232,14 +230,15 @@ def _pairs(model: Model, found: Findings) -> Pairs:
         hidden=percent(2 * error / n),
         heat_map=heat_map,
         map_width=min(width, 700),
-        grouped=len(names) > MAX_MAP,
+        groups=MAX_MAP if len(names) > MAX_MAP else 0,
         strongest=tuple(
             (name(index), f"{100 * found.dependence[index]:.1f}", f"± {found.pair_sd[index]:,.0f}")
             for index in strongest
         ),
-        least=_NO_DEPENDENCE,
+        least_dependence=_NO_DEPENDENCE,
         independent=int(np.count_nonzero(found.dependence < _NO_DEPENDENCE)),
         histogram=_histogram(found.ratios),
+        near_ratio=_NEAR,
         near=float(np.mean(found.ratios < _NEAR)),
         worst=tuple(
             (name(index), f"{found.ratios[index]:.2f}") for index in largest(found.ratios, found.ratios >= _NEAR)
@@ -264,12 +263,12 @@ def _heat_map(found: Findings, names: tuple[str, ...], strongest: str | None) ->
         starts = np.array([group[0] for group in groups])
         square = np.maximum.reduceat(np.maximum.reduceat(square, starts, axis=0), starts, axis=1)
         labels = [f"{group[0] + 1} to {group[-1] + 1}" for group in groups]
-    told = f"The strongest is {strongest}." if strongest else "No pair shows any dependence."
+    told = f"The strongest pair is {strongest}." if strongest else "No pair shows any dependence."
     return svg.heat_map(
         square,
         labels,
         title="Dependence between attributes, corrected for noise",
-        description=f"Cells are darker where two attributes depend more. {told} The table below lists the strongest.",
+        description=f"Darker cells show stronger dependence. {told} The table below lists the strongest.",
     )
 
 
@@ -280,8 +279,7 @@ def _histogram(ratios: NDArray[np.float64]) -> Markup:
         [int(np.count_nonzero((ratios >= low) & (ratios < high))) for low, high in pairwise(edges)],
         [f"< {_RATIOS[0]:g}", *between, f"≥ {_RATIOS[-1]:g}"],
         title="How far the synthetic rows are from the noisy tables, by pair",
-        description=f"{100 * float(np.mean(ratios < _NEAR)):.0f}% of the pairs are within {_NEAR:g} times what noise "
-        "alone makes.",
+        description=f"{100 * float(np.mean(ratios < _NEAR)):.0f}% of the pairs have a ratio below {_NEAR:g}.",
     )
 
 

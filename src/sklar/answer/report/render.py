@@ -1,10 +1,10 @@
-"""Reports by Jinja2: a template escapes every value that it shows, and stops where a value is missing."""
+"""Reports by Jinja2: a template escapes every value that it shows, and fails when a value is missing."""
 
 from __future__ import annotations
 
 from dataclasses import fields
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from markupsafe import Markup
 
@@ -12,18 +12,20 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
     from jinja2 import Environment
 
+Rows: TypeAlias = tuple[tuple[str, ...], ...]
+
 _SHARED = "sklar.answer.report"
 
 
 def render(package: str, template: str, view: DataclassInstance) -> str:
-    """The document that a template of a package draws of the fields of a view."""
+    """Fill a template of a package with the fields of a view."""
     shown = {each.name: getattr(view, each.name) for each in fields(view)}
     return _environment(package).get_template(template).render(shown)
 
 
 @cache
 def _environment(package: str) -> Environment:
-    # Only those who make a report wait for Jinja2.
+    # Jinja2 is imported only when a report is made.
     from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
     made = Environment(
@@ -40,19 +42,19 @@ def _environment(package: str) -> Environment:
 
 
 def clean(value: Any) -> Any:
-    """A text without control characters, which HTML forbids: they become U+FFFD. Markup is left as it is."""
+    """Replace the control characters of a text, which HTML forbids, by U+FFFD. Markup stays as it is."""
     if isinstance(value, Markup) or not isinstance(value, str) or value.isprintable():
         return value
     return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in value)
 
 
 def short(value: str, limit: int = 28) -> str:
-    """A text of at most `limit` characters, cut where it is longer."""
+    """Cut a text to at most `limit` characters."""
     return value if len(value) <= limit else value[: limit - 1] + "…"
 
 
 def number(value: float, form: str = ",") -> str:
-    """A number as text, in one of Python's forms.
+    """Write a number in a format of Python.
 
     >>> number(1234567), number(0.51234, ".1%")
     ('1,234,567', '51.2%')
@@ -61,7 +63,7 @@ def number(value: float, form: str = ",") -> str:
 
 
 def percent(share: float) -> str:
-    """A share as text, with two digits or three.
+    """Write a share as a percentage with two or three digits.
 
     >>> percent(0.123), percent(0.0123), percent(0.00123)
     ('12%', '1.2%', '0.12%')

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from sklar.answer.report.render import clean, percent, short
 
-# Text stands on the darkest cell with a contrast above 4.5 in light and in dark, so cells go no further than this.
+# Text on the darkest cell needs a contrast above 4.5 in light and in dark mode, so no cell is more opaque than this.
 _DEEPEST = 0.5
-# One pair that says the same thing twice must not bleach all others.
+# An exponent below one keeps weak cells visible beside one pair that says the same thing twice.
 _SOFTER = 0.6
 
 DASHES = ("", "6 3", "2 2", "8 2 2 2")
@@ -26,7 +26,7 @@ STROKES = ("var(--ink)", "var(--point)", "var(--bar)", "var(--soft)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bar:
-    """One bar: its label, its value with an interval, and a mark beside it."""
+    """One bar: a label, a value with its interval, and a mark for a second value."""
 
     label: str
     value: float
@@ -37,7 +37,7 @@ class Bar:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Line:
-    """One line of a chart, as a step function: shares at errors."""
+    """One line of a chart: a step function with the share `y` from the error `x` on."""
 
     label: str
     x: NDArray[np.float64]
@@ -75,9 +75,9 @@ def heat_map(
     written: Sequence[Sequence[str]] | None = None,
     top: float | None = None,
 ) -> tuple[Markup, int]:
-    """Cells darker for larger values, with labels and, in small maps, the values written; and the width it needs.
+    """Draw darker cells for larger values, and write the values into them in small maps. Also returns the width.
 
-    A symmetric map (no `columns`) leaves its diagonal empty.
+    Without `columns` the map is symmetric, and its diagonal stays empty.
     """
     rows, across = values.shape
     side = 36.0 if across <= 24 else 18.0 if across <= 60 else 12.0
@@ -106,7 +106,7 @@ def heat_map(
 
 
 def histogram(counts: Sequence[int], labels: Sequence[str], *, title: str, description: str) -> Markup:
-    """Upright bars with their counts above and labels below."""
+    """Upright bars with counts above and labels below."""
     width, height, base = 640.0, 190.0, 150.0
     step = (width - 20) / len(counts)
     most = max(max(counts), 1)
@@ -122,7 +122,7 @@ def histogram(counts: Sequence[int], labels: Sequence[str], *, title: str, descr
 
 
 def cdfs(lines: Sequence[Line], *, title: str, description: str) -> Markup:
-    """Shares of queries against their absolute error, on an axis that is linear below one and logarithmic above."""
+    """Shares of queries by absolute error. The axis is linear below one and logarithmic above."""
     width, left, right, top, base = 520.0, 46.0, 490.0, 10.0, 284.0
     height = base + 52 + 18 * len(lines)
     most = max(max((float(line.x[-1]) for line in lines), default=1.0), 10.0)
@@ -179,7 +179,7 @@ def _text(x: float, y: float, content: str, *, size: float = 11, anchor: str = "
 
 
 def _element(name: str, content: str | None = None, **attributes: str | float) -> Markup:
-    """An element with escaped attributes and content. Every other drawing is put together from these."""
+    """Make an element, with its attributes and content escaped. All drawings consist of these elements."""
     written = Markup("").join(
         Markup(' {}="{}"').format(
             key.rstrip("_").replace("_", "-"), clean(value) if isinstance(value, str) else _n(value)

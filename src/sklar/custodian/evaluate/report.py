@@ -1,4 +1,4 @@
-"""The custodian's own report: a release against the real rows, as one HTML file. Private, and says so everywhere.
+"""The custodian's own report: it compares a release with the real rows, in one HTML file that says PRIVATE everywhere.
 
 This module decides what is shown; `templates/private.html.j2` has the words.
 """
@@ -6,14 +6,13 @@ This module decides what is shown; `templates/private.html.j2` has the words.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
 from markupsafe import Markup
 from numpy.typing import NDArray
 
 from sklar.answer.report import svg
-from sklar.answer.report.render import render, short
+from sklar.answer.report.render import Rows, render, short
 from sklar.custodian.evaluate.compare import NOTICE, Evaluation
 from sklar.custodian.evaluate.errors import PERCENTS
 from sklar.custodian.evaluate.queries import Answers, Triples, answer
@@ -25,8 +24,6 @@ MAX_ATTRIBUTES = 300
 MAX_PAIRS = 100
 WORST_PAIRS = 3
 _SIDE = 12
-
-Rows: TypeAlias = tuple[tuple[str, ...], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -53,7 +50,7 @@ class _Tables:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Panel:
-    """One drawing of the errors of some classes of queries."""
+    """A drawing of the errors of some classes of queries."""
 
     title: str
     drawing: Markup
@@ -61,9 +58,9 @@ class Panel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SideBySide:
-    """One pair of attributes in the real and in the synthetic table: a name, a drawing and its width for each.
+    """One pair of attributes, as maps of the real and of the synthetic counts: (caption, label, drawing, width).
 
-    `shown` says how many levels of each attribute are drawn, where some are left out.
+    `shown` says how many levels of both attributes the maps show; None when they show all.
     """
 
     name: str
@@ -74,7 +71,7 @@ class SideBySide:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pairs:
-    """What is shown of pairs of attributes. `number`, `median` and `largest` are about the errors of all of them."""
+    """What the report shows about pairs of attributes: the errors of all of them in short, and the worst at length."""
 
     number: int
     median: float
@@ -85,10 +82,11 @@ class Pairs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """All that the report shows. `pairs` is None where there is only one attribute."""
+    """All that the report shows. With only one attribute, `pairs` is None."""
 
     banner: str
     evaluation: Evaluation
+    best: tuple[str, ...]
     classes: Rows
     panels: tuple[Panel, ...]
     n_attributes: int
@@ -100,7 +98,7 @@ class Comparison:
 def custodian_report(
     evaluation: Evaluation, real: object, synthetic: object, schema: Schema, *, progress: Progress = SILENT
 ) -> str:
-    """The report on an evaluation of these two tables, which are read once more for their one- and two-way counts."""
+    """Report on an evaluation of these two tables. Both are read once more, for their one- and two-way counts."""
     nothing = Triples(
         schema=schema,
         listed=np.zeros((0, 3), dtype=np.int64),
@@ -126,6 +124,7 @@ def view(evaluation: Evaluation, true: Answers, given: Answers) -> Comparison:
     return Comparison(
         banner=NOTICE,
         evaluation=evaluation,
+        best=tuple(f"Best {percent}%" for percent in PERCENTS),
         classes=_classes(evaluation),
         panels=_panels(evaluation),
         n_attributes=tables.schema.n_attributes,
@@ -164,7 +163,7 @@ def _panels(evaluation: Evaluation) -> tuple[Panel, ...]:
 
 
 def _attributes(tables: _Tables) -> Rows:
-    """Every attribute with its total variation and its worst level, the worst first."""
+    """Attributes with their total variation and their worst level, the worst first."""
     offsets = tables.schema.offsets
     errors = np.abs(tables.real_one - tables.other_one)
     totals = np.add.reduceat(errors, offsets[:-1]) / (2 * tables.n_rows)
@@ -228,7 +227,7 @@ def _pair_row(tables: _Tables, i: int, j: int, error: float) -> tuple[str, ...]:
 def _side_by_side(tables: _Tables, i: int, j: int, error: float) -> SideBySide:
     one, two = tables.schema.attributes[i], tables.schema.attributes[j]
     real, other = tables.block(i, j)
-    # The levels with the largest errors, in the order of the schema.
+    # We show the levels with the largest errors, in the order of the schema.
     gap = np.abs(real - other)
     rows, columns = (np.sort(np.argsort(-gap.sum(axis=axis), kind="stable")[:_SIDE]) for axis in (1, 0))
     names = f"{short(one.name, 40)} by {short(two.name, 40)}"
