@@ -105,6 +105,24 @@ def test_every_kind_of_model_has_one(settings: dict[str, Any]) -> None:
     assert ("had not held you at all" in text) == ("neighbors" in settings)
 
 
+def test_domains_that_were_found_are_not_called_public() -> None:
+    schema = Schema.from_toml(
+        '[attributes.town]\ntype="categorical"\ndomain="private"\nat_most=4\n[attributes.b]\ntype="boolean"'
+    )
+    model = sklar.fit(pa.table({"town": ["Rome"] * 400, "b": [True, False] * 200}), schema, epsilon=5.0)
+    text = " ".join(" ".join(read(publishable(model)).text).split())
+    assert (
+        "Noisy counts found the categories or bins of 1 of the 2 attributes; the privacy account includes that search."
+        in text
+    )
+    assert "their categories and bins unless noisy counts found them" in text
+    # The search has its share of the whole cost.
+    shares = [int(share) for share in re.findall(r"tables [\d,]+ [\d. to]+ (\d+)%", text)]
+    [searched] = re.findall(r"search domains of attributes 1 [\d.]+ (\d+)%", text)
+    assert int(searched) >= 5
+    assert abs(int(searched) + sum(shares) - 100) <= 2
+
+
 def test_one_attribute_is_enough() -> None:
     schema = Schema.from_toml('[attributes.a]\ntype="boolean"')
     read(publishable(sklar.fit(pa.table({"a": [True, False] * 50}), schema, epsilon=1.0)))

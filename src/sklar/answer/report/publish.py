@@ -10,6 +10,7 @@ import math
 from collections import Counter
 from dataclasses import dataclass
 from itertools import groupby, pairwise
+from operator import itemgetter
 
 import numpy as np
 from markupsafe import Markup
@@ -147,24 +148,17 @@ def _one_in(chance: float) -> str:
 
 
 def _measurements(certificate: Certificate) -> Rows:
-    """What each stage measured: the tables, their noise and their share of the cost."""
+    """What the search for domains and each stage measured: the tables, their noise and their share of the cost."""
     power = 2 if certificate.mechanism == "gaussian" else 1
-    costs = [(entry, entry.tables * entry.scale**-power) for entry in certificate.measurements]
-    whole = sum(cost for _, cost in costs)
+    measured = [("search", "domains of attributes", each.tables, each.scale) for each in certificate.domains]
+    measured += [(str(each.stage), each.what, each.tables, each.scale) for each in certificate.measurements]
+    whole = sum(tables * scale**-power for _, _, tables, scale in measured)
     rows = []
-    for (stage, order), group in groupby(costs, key=lambda pair: (pair[0].stage, pair[0].order)):
-        entries, paid = zip(*group, strict=True)
-        low, high = (f"{end(entry.scale for entry in entries):,.1f}" for end in (min, max))
-        tables = sum(entry.tables for entry in entries) if order else 1
-        rows.append(
-            (
-                str(stage),
-                entries[0].what,
-                f"{tables:,}",
-                low if low == high else f"{low} to {high}",
-                f"{sum(paid) / whole:.0%}",
-            )
-        )
+    for (stage, what), group in groupby(measured, key=itemgetter(0, 1)):
+        _, _, tables, scales = zip(*group, strict=True)
+        low, high = f"{min(scales):,.1f}", f"{max(scales):,.1f}"
+        share = sum(number * scale**-power for number, scale in zip(tables, scales, strict=True)) / whole
+        rows.append((stage, what, f"{sum(tables):,}", low if low == high else f"{low} to {high}", f"{share:.0%}"))
     return tuple(rows)
 
 

@@ -47,7 +47,7 @@ class Errors:
         return float(self.values @ self.counts)
 
     def best(self, percent: int) -> Best:
-        """The paper's (alpha, beta): the average and maximum of the smallest errors, a share of 1 - beta (rounded up)."""
+        """The paper's (alpha, beta): average and maximum of the smallest errors, a share of 1 - beta (rounded up)."""
         kept = (self.size * percent + 99) // 100
         if kept == 0:
             return Best(percent=percent, queries=0, average=0.0, maximum=0.0)
