@@ -58,7 +58,6 @@ class Pairs:
 
     number: int
     error: float
-    hidden: str
     heat_map: Markup
     map_width: int
     groups: int
@@ -128,7 +127,7 @@ def view(model: Model, file_name: str) -> Release:
         rules=tuple(short(rule_text(rule, schema.attributes), 200) for rule in schema.rules[:MAX_LISTED]),
         charts=tuple(_chart(model, found, index) for index in _leading(found, model.measured_schema.n_attributes)),
         pairs=_pairs(model, found) if found.first.size else None,
-        asked=" and ".join(f"{_quoted(each.name)} = '{_doubled(each.levels[0])}'" for each in _ends(schema)),
+        asked=" and ".join(_condition(each) for each in schema.attributes[:1] + schema.attributes[1:][-1:]),
         run=_run(certificate),
     )
 
@@ -221,7 +220,6 @@ def _pairs(model: Model, found: Findings) -> Pairs:
     return Pairs(
         number=found.first.size,
         error=error,
-        hidden=percent(2 * error / n),
         heat_map=heat_map,
         map_width=min(width, 700),
         groups=MAX_MAP if len(names) > MAX_MAP else 0,
@@ -277,18 +275,11 @@ def _histogram(ratios: NDArray[np.float64]) -> Markup:
     )
 
 
-def _ends(schema: Schema) -> tuple[Attribute, ...]:
-    """The first and the last attribute, for examples."""
-    return schema.attributes[:1] + schema.attributes[1:][-1:]
-
-
-def _quoted(name: str) -> str:
+def _condition(attribute: Attribute) -> str:
+    """A question about the first level of an attribute, as it stands in double quotes on a command line."""
+    name, level = attribute.name, attribute.levels[0].replace("'", "''")
     plain = all(letter.isalnum() or letter in "_-." for letter in name)
-    return name if plain else '\\"' + name + '\\"'
-
-
-def _doubled(value: str) -> str:
-    return value.replace("'", "''")
+    return f"{name} = '{level}'" if plain else f"\\\"{name}\\\" = '{level}'"
 
 
 def _run(certificate: Certificate) -> Rows:

@@ -5,7 +5,8 @@ This module decides what is shown; `templates/private.html.j2` has the words.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from markupsafe import Markup
@@ -17,43 +18,13 @@ from sklar.custodian.evaluate.compare import NOTICE, Evaluation
 from sklar.custodian.evaluate.errors import PERCENTS
 from sklar.custodian.evaluate.queries import Answers, Triples, answer
 from sklar.machine.progress import SILENT, Progress
-from sklar.public.schema import Schema
+from sklar.public.schema import Attribute, Schema
 
 MARK = "PRIVATE"
 MAX_ATTRIBUTES = 300
 MAX_PAIRS = 100
 WORST_PAIRS = 3
 _SIDE = 12
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Tables:
-    """Exact counts of both tables. The synthetic ones are scaled to the number of real rows."""
-
-    schema: Schema
-    n_rows: int
-    real_one: NDArray[np.float64]
-    real_pairs: NDArray[np.float64]
-    other_one: NDArray[np.float64]
-    other_pairs: NDArray[np.float64]
-
-    def __repr__(self) -> str:
-        # A traceback or a debugger's log must not print counts.
-        return "_Tables(private)"
-
-    def block(self, i: int, j: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """The real and the synthetic table of two attributes."""
-        offsets = self.schema.offsets
-        where = slice(int(offsets[i]), int(offsets[i + 1])), slice(int(offsets[j]), int(offsets[j + 1]))
-        return self.real_pairs[where], self.other_pairs[where]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Panel:
-    """A drawing of the errors of some classes of queries."""
-
-    title: str
-    drawing: Markup
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +59,7 @@ class Comparison:
     evaluation: Evaluation
     best: tuple[str, ...]
     classes: Rows
-    panels: tuple[Panel, ...]
+    panels: tuple[tuple[str, Markup], ...]
     n_attributes: int
     attributes: Rows
     pairs: Pairs | None
@@ -111,25 +82,18 @@ def custodian_report(
 
 
 def view(evaluation: Evaluation, true: Answers, given: Answers) -> Comparison:
-    """What the report shows."""
-    factor = true.n_rows / given.n_rows
-    tables = _Tables(
-        schema=true.schema,
-        n_rows=true.n_rows,
-        real_one=true.one_way.astype(np.float64),
-        real_pairs=true.pairs.astype(np.float64),
-        other_one=given.one_way * factor,
-        other_pairs=given.pairs * factor,
-    )
+    """What the report shows. Given counts are scaled to the number of real rows."""
+    factor, m = true.n_rows / given.n_rows, true.schema.n_attributes
+    given = replace(given, one_way=given.one_way * factor, pairs=given.pairs * factor)
     return Comparison(
         banner=NOTICE,
         evaluation=evaluation,
         best=tuple(f"Best {percent}%" for percent in PERCENTS),
         classes=_classes(evaluation),
         panels=_panels(evaluation),
-        n_attributes=tables.schema.n_attributes,
-        attributes=_attributes(tables),
-        pairs=_pairs(tables) if tables.schema.n_attributes > 1 else None,
+        n_attributes=m,
+        attributes=_attributes(true, given),
+        pairs=_pairs(true, given) if m > 1 else None,
         scores=tuple(
             (score.trained_on, score.learner, f"{score.rows:,}", f"{score.accuracy:.3f}", f"{score.auc:.3f}")
             for score in evaluation.scores
@@ -146,7 +110,7 @@ def _classes(evaluation: Evaluation) -> Rows:
     return tuple(rows)
 
 
-def _panels(evaluation: Evaluation) -> tuple[Panel, ...]:
+def _panels(evaluation: Evaluation) -> tuple[tuple[str, Markup], ...]:
     asked = [result for result in evaluation.results if result.errors.size]
     chosen = {
         "All classes of queries": [result for result in asked if "|r|" not in result.name],
@@ -158,20 +122,20 @@ def _panels(evaluation: Evaluation) -> tuple[Panel, ...]:
         within = [f"{each.name}: 95% within {each.errors.best(95).maximum:,.0f} rows" for each in results]
         heading = f"Cumulative shares of absolute errors: {title}"
         if results:
-            panels.append(Panel(title=title, drawing=svg.cdfs(lines, title=heading, description="; ".join(within))))
+            panels.append((title, svg.cdfs(lines, title=heading, description="; ".join(within))))
     return tuple(panels)
 
 
-def _attributes(tables: _Tables) -> Rows:
+def _attributes(true: Answers, given: Answers) -> Rows:
     """Attributes with their total variation and their worst level, the worst first."""
-    offsets = tables.schema.offsets
-    errors = np.abs(tables.real_one - tables.other_one)
-    totals = np.add.reduceat(errors, offsets[:-1]) / (2 * tables.n_rows)
+    offsets = true.schema.offsets
+    errors = np.abs(true.one_way - given.one_way)
+    totals = np.add.reduceat(errors, offsets[:-1]) / (2 * true.n_rows)
     rows = []
     for i in np.argsort(-totals, kind="stable")[:MAX_ATTRIBUTES]:
-        attribute = tables.schema.attributes[i]
+        attribute = true.schema.attributes[i]
         worst = int(errors[offsets[i] : offsets[i + 1]].argmax())
-        real, other = (counts[offsets[i] + worst] for counts in (tables.real_one, tables.other_one))
+        real, other = (answers.one_way[offsets[i] + worst] for answers in (true, given))
         rows.append(
             (
                 short(attribute.name, 60),
@@ -185,48 +149,48 @@ def _attributes(tables: _Tables) -> Rows:
     return tuple(rows)
 
 
-def _pairs(tables: _Tables) -> Pairs:
-    first, second = np.triu_indices(tables.schema.n_attributes, 1)
-    errors = _pair_errors(tables)[first, second]
+def _pairs(true: Answers, given: Answers) -> Pairs:
+    schema, starts = true.schema, true.schema.offsets[:-1]
+    first, second = np.triu_indices(schema.n_attributes, 1)
+    distances = np.add.reduceat(np.add.reduceat(np.abs(true.pairs - given.pairs), starts, axis=0), starts, axis=1)
+    errors = distances[first, second] / (2 * true.n_rows)
     order = [(int(first[k]), int(second[k]), float(errors[k])) for k in np.argsort(-errors, kind="stable")[:MAX_PAIRS]]
     return Pairs(
         number=errors.size,
         median=float(np.median(errors)),
         largest=float(errors.max()),
-        rows=tuple(_pair_row(tables, *pair) for pair in order),
-        worst=tuple(_side_by_side(tables, *pair) for pair in order[:WORST_PAIRS]),
+        rows=tuple(_pair_row(true, given, *pair) for pair in order),
+        worst=tuple(_side_by_side(true, given, *pair) for pair in order[:WORST_PAIRS]),
     )
 
 
-def _pair_errors(tables: _Tables) -> NDArray[np.float64]:
-    """The total variation of every two-way table, shape (m, m)."""
-    offsets = tables.schema.offsets[:-1]
-    errors = np.abs(tables.real_pairs - tables.other_pairs)
-    return np.asarray(np.add.reduceat(np.add.reduceat(errors, offsets, axis=0), offsets, axis=1) / (2 * tables.n_rows))
+def _block(answers: Answers, i: int, j: int) -> NDArray[Any]:
+    """The two-way table of two attributes."""
+    offsets = answers.schema.offsets
+    return np.asarray(answers.pairs[offsets[i] : offsets[i + 1], offsets[j] : offsets[j + 1]])
 
 
-def _pair_name(tables: _Tables, i: int, j: int) -> str:
-    names = tables.schema.names
-    return short(f"{names[i]} \N{MULTIPLICATION SIGN} {names[j]}", 80)
+def _pair_name(one: Attribute, two: Attribute) -> str:
+    return short(f"{one.name} \N{MULTIPLICATION SIGN} {two.name}", 80)
 
 
-def _pair_row(tables: _Tables, i: int, j: int, error: float) -> tuple[str, ...]:
-    real, other = tables.block(i, j)
+def _pair_row(true: Answers, given: Answers, i: int, j: int, error: float) -> tuple[str, ...]:
+    one, two = true.schema.attributes[i], true.schema.attributes[j]
+    real, other = _block(true, i, j), _block(given, i, j)
     at = np.unravel_index(np.abs(real - other).argmax(), real.shape)
-    levels = (tables.schema.attributes[k].levels[level] for k, level in zip((i, j), at, strict=True))
     return (
-        _pair_name(tables, i, j),
+        _pair_name(one, two),
         f"{real.size:,}",
         f"{error:.4f}",
-        short(", ".join(levels), 50),
+        short(f"{one.levels[at[0]]}, {two.levels[at[1]]}", 50),
         f"{real[at]:,.0f}",
         f"{other[at]:,.0f}",
     )
 
 
-def _side_by_side(tables: _Tables, i: int, j: int, error: float) -> SideBySide:
-    one, two = tables.schema.attributes[i], tables.schema.attributes[j]
-    real, other = tables.block(i, j)
+def _side_by_side(true: Answers, given: Answers, i: int, j: int, error: float) -> SideBySide:
+    one, two = true.schema.attributes[i], true.schema.attributes[j]
+    real, other = _block(true, i, j), _block(given, i, j)
     # We show the levels with the largest errors, in the order of the schema.
     gap = np.abs(real - other)
     rows, columns = (np.sort(np.argsort(-gap.sum(axis=axis), kind="stable")[:_SIDE]) for axis in (1, 0))
@@ -245,7 +209,7 @@ def _side_by_side(tables: _Tables, i: int, j: int, error: float) -> SideBySide:
         )
         maps.append((label, f"{label}: {names}", drawing, width * 3 // 4))
     return SideBySide(
-        name=_pair_name(tables, i, j),
+        name=_pair_name(one, two),
         error=error,
         shown=(rows.size, columns.size) if rows.size * columns.size < real.size else None,
         maps=tuple(maps),
