@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,8 +13,8 @@ from markupsafe import escape
 
 from sklar.answer.report.render import clean
 from sklar.cli import cli
-from sklar.custodian.evaluate import NOTICE, evaluate
-from sklar.custodian.evaluate.report import custodian_report
+from sklar.custodian.evaluate import NOTICE, answer, choose_triples, compare, evaluate
+from sklar.custodian.evaluate.report import custodian_report, view
 from sklar.public.schema import Attribute, Schema
 from tests.answer.report.html import EVIL, check_escaped, read
 from tests.custodian.evaluate.tables import SCHEMA, dummies, records
@@ -46,6 +47,14 @@ def test_the_figures_are_those_of_the_evaluation() -> None:
     tv = found.result("two-way").tv
     assert tv is not None
     assert f"{tv:.4f}" in document
+
+
+def test_what_is_shown_does_not_print_its_counts() -> None:
+    real, synthetic = (answer(records(600, seed), SCHEMA, choose_triples(SCHEMA)) for seed in (0, 2))
+    shown = view(compare(real, synthetic), real, synthetic)
+    assert shown.pairs is not None
+    for each in (shown, shown.pairs, shown.pairs.worst[0]):
+        assert re.fullmatch(r"<[\w.]+ object at 0x[0-9a-f]+>", repr(each))
 
 
 def test_dummies_are_compared_too() -> None:

@@ -26,8 +26,10 @@ MAX_PAIRS = 100
 WORST_PAIRS = 3
 _SIDE = 12
 
+# These values have no repr: a traceback or a debugger's log must not print counts.
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class SideBySide:
     """One pair of attributes, as maps of the real and of the synthetic counts: (caption, label, drawing, width).
 
@@ -40,7 +42,7 @@ class SideBySide:
     maps: tuple[tuple[str, str, Markup, int], ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Pairs:
     """What the report shows about pairs of attributes: the errors of all of them in short, and the worst at length."""
 
@@ -51,7 +53,7 @@ class Pairs:
     worst: tuple[SideBySide, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Comparison:
     """All that the report shows. With only one attribute, `pairs` is None."""
 
