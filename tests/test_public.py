@@ -36,12 +36,17 @@ def test_the_version_is_the_projects() -> None:
     assert sklar.__version__ == project["version"]
 
 
-def test_the_wheel_says_that_it_is_typed(tmp_path: Path) -> None:
+def test_the_wheel_says_that_it_is_typed_and_holds_the_templates(tmp_path: Path) -> None:
     build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
     subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
     [wheel] = tmp_path.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
-        assert "sklar/py.typed" in archive.namelist()
+        held = set(archive.namelist())
+    assert "sklar/py.typed" in held
+    assert {
+        f"sklar/{name}"
+        for name in ("answer/report/templates/style.css", "custodian/evaluate/templates/private.html.j2")
+    } <= held
 
 
 def loaded_by(statement: str) -> set[str]:

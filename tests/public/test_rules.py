@@ -303,7 +303,7 @@ def test_the_summary_and_the_report_tell_the_rules(model: sklar.Model) -> None:
     assert "Rules: 3 forbidden combinations; no record holds one." in model.summary()
     page = publishable(model)
     assert "Rules that every synthetic record honors" in page
-    assert "&#x27;band&#x27; is determined by &#x27;age&#x27;." in page
+    assert "&#39;band&#39; is determined by &#39;age&#39;." in page
     assert "its 3 attributes that others do not determine" in page
 
 

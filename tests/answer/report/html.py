@@ -6,8 +6,15 @@ import re
 from html.parser import HTMLParser
 
 VOID = {"meta", "link", "br", "img", "hr", "input"}
+# Names that a table may have, and that a page must never show as they are.
+EVIL = ("<script>alert(1)</script>", '"><img src=x>', "</svg></title>'&\x7f")
 # Elements of our drawings that close themselves.
 DRAWN = {"rect", "path", "line"}
+TAGS = {
+    "html", "head", "meta", "title", "style", "body", "header", "main", "footer", "nav", "section", "div", "a",
+    "h1", "h2", "h3", "p", "b", "em", "code", "pre", "ul", "ol", "li", "dl", "dt", "dd", "figure", "figcaption",
+    "details", "summary", "table", "caption", "thead", "tbody", "tr", "th", "td", "svg", "desc", "text", *DRAWN,
+}  # fmt: skip
 
 
 class Reader(HTMLParser):
@@ -65,3 +72,11 @@ def read(document: str) -> Reader:
     assert reader.unlabeled == 0
     assert not re.search(r"https?:|@import|url\(", document)
     return reader
+
+
+def check_escaped(document: str, evil: str) -> None:
+    """A name is nowhere in a report as it is, nor does any part of it become markup."""
+    reader = read(document)
+    assert evil not in document
+    assert not re.search("<script|<img", document, re.IGNORECASE)
+    assert reader.tags <= TAGS

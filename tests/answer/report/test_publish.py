@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from dataclasses import replace
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +15,11 @@ import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 from experiments.screenshots import chromium, shoot
+from markupsafe import escape
 
 import sklar
-from sklar.answer.report import page, publishable
+from sklar.answer.report import publishable
+from sklar.answer.report.render import clean
 from sklar.budget.certificate import NoisyTables, above_diagonal, certify
 from sklar.budget.plan import plan_tables
 from sklar.cli import cli
@@ -23,8 +27,9 @@ from sklar.files.model import Model
 from sklar.fitting.latent import LatentModel
 from sklar.generate import generate, schema_toml
 from sklar.kernel.theorems import Budget
+from sklar.public.rules import Forbidden
 from sklar.public.schema import Attribute, Schema
-from tests.answer.report.html import read
+from tests.answer.report.html import EVIL, check_escaped, read
 
 MARKER = "planted-marker-7f3a"
 
@@ -100,22 +105,48 @@ def test_every_kind_of_model_has_one(settings: dict[str, Any]) -> None:
     assert ("had not held you at all" in text) == ("neighbors" in settings)
 
 
+def test_domains_that_were_found_are_not_called_public() -> None:
+    schema = Schema.from_toml(
+        '[attributes.town]\ntype="categorical"\ndomain="private"\nat_most=4\n[attributes.b]\ntype="boolean"'
+    )
+    model = sklar.fit(pa.table({"town": ["Rome"] * 400, "b": [True, False] * 200}), schema, epsilon=5.0)
+    text = " ".join(" ".join(read(publishable(model)).text).split())
+    assert (
+        "Noisy counts found the categories or bins of 1 of the 2 attributes; the privacy account includes that search."
+        in text
+    )
+    assert "their categories and bins unless noisy counts found them" in text
+    # The search has its share of the whole cost.
+    shares = [int(share) for share in re.findall(r"tables [\d,]+ [\d. to]+ (\d+)%", text)]
+    [searched] = re.findall(r"search domains of attributes 1 [\d.]+ (\d+)%", text)
+    assert int(searched) >= 5
+    assert abs(int(searched) + sum(shares) - 100) <= 2
+
+
 def test_one_attribute_is_enough() -> None:
     schema = Schema.from_toml('[attributes.a]\ntype="boolean"')
     read(publishable(sklar.fit(pa.table({"a": [True, False] * 50}), schema, epsilon=1.0)))
 
 
-def test_names_and_values_cannot_break_out() -> None:
-    evil = "<script>alert(1)</script>\"'&\x7f"
+@pytest.mark.parametrize("evil", EVIL)
+def test_names_and_values_cannot_break_out(evil: str) -> None:
     schema = Schema(
         name=evil,
         attributes=(
-            Attribute(name=evil, kind="categorical", values=("</svg><img src=x>", "b")),
+            Attribute(name=evil, kind="categorical", values=(evil, "b"), missing=f"?{evil}"),
             Attribute(name="x", kind="categorical", values=("'", '"')),
         ),
+        rules=(Forbidden(first=evil, first_levels=(0,), second="x", second_levels=(0,)),),
     )
     table = pa.table({evil: ["b"] * 50, "x": ["'"] * 50})
-    read(publishable(sklar.fit(table, schema, epsilon=1.0), file_name=evil))
+    model = sklar.fit(table, schema, epsilon=1.0)
+    stranger = replace(model.certificate, claimed_by=evil, versions={evil: evil})
+    claimed = replace(model, measured=tuple(replace(each, certificate=stranger) for each in model.measured))
+    for each in (model, claimed):
+        document = publishable(each, file_name=evil)
+        check_escaped(document, evil)
+        # Controls: what is looked for is there, in a heading, a table, a picture, a command and a list of rules.
+        assert document.count(str(escape(clean(evil)))) > 10
 
 
 @pytest.mark.parametrize("m", [300, pytest.param(2000, marks=pytest.mark.slow)])
@@ -180,7 +211,8 @@ def mixed(top: str, under: str, opacity: float) -> str:
 
 
 def test_contrast_is_at_least_4_5_in_light_and_dark() -> None:
-    schemes = [dict(re.findall(r"--([\w-]+):(#\w+)", block)) for block in re.findall(r":root\{([^}]*)\}", page._CSS)]
+    style = (files("sklar.answer.report") / "templates" / "style.css").read_text()
+    schemes = [dict(re.findall(r"--([\w-]+):(#\w+)", block)) for block in re.findall(r":root\{([^}]*)\}", style)]
     assert len(schemes) == 3
     for colors in schemes:
         deepest = mixed(colors["heat"], colors["page"], 0.5)

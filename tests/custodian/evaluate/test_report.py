@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pytest
 from click.testing import CliRunner
+from markupsafe import escape
 
+from sklar.answer.report.render import clean
 from sklar.cli import cli
-from sklar.custodian.evaluate import NOTICE, evaluate
-from sklar.custodian.evaluate.report import custodian_report
-from tests.answer.report.html import read
+from sklar.custodian.evaluate import NOTICE, answer, choose_triples, compare, evaluate
+from sklar.custodian.evaluate.report import custodian_report, view
+from sklar.public.schema import Attribute, Schema
+from tests.answer.report.html import EVIL, check_escaped, read
 from tests.custodian.evaluate.tables import SCHEMA, dummies, records
 
 
@@ -29,7 +34,7 @@ def test_every_part_is_there_and_says_private() -> None:
         assert part in text
     assert "<title>PRIVATE" in document
     assert document.count("PRIVATE: do not publish") == document.count("<section")
-    assert document.count(NOTICE.replace("'", "&#x27;")) == 2
+    assert document.count(escape(NOTICE)) == 2
     assert "Synthetic counts are scaled" in text
     # Fixed on screen and on every printed page.
     assert ".banner.top{position:fixed" in document
@@ -42,6 +47,14 @@ def test_the_figures_are_those_of_the_evaluation() -> None:
     tv = found.result("two-way").tv
     assert tv is not None
     assert f"{tv:.4f}" in document
+
+
+def test_what_is_shown_does_not_print_its_counts() -> None:
+    real, synthetic = (answer(records(600, seed), SCHEMA, choose_triples(SCHEMA)) for seed in (0, 2))
+    shown = view(compare(real, synthetic), real, synthetic)
+    assert shown.pairs is not None
+    for each in (shown, shown.pairs, shown.pairs.worst[0]):
+        assert re.fullmatch(r"<[\w.]+ object at 0x[0-9a-f]+>", repr(each))
 
 
 def test_dummies_are_compared_too() -> None:
@@ -58,6 +71,23 @@ def test_learning_is_reported() -> None:
     document = custodian_report(found, real, synthetic, SCHEMA)
     read(document)
     assert "Trained on synthetic rows, tested on real ones" in document
+
+
+@pytest.mark.parametrize("evil", EVIL)
+def test_names_and_values_cannot_break_out(evil: str) -> None:
+    pytest.importorskip("sklearn")
+    schema = Schema(
+        name=evil,
+        attributes=(
+            Attribute(name=evil, kind="categorical", values=(evil, "b")),
+            Attribute(name="x", kind="categorical", values=("'", '"')),
+        ),
+    )
+    table = pa.table({evil: [evil, "b"] * 30, "x": ["'", "'", '"'] * 20})
+    document = custodian_report(evaluate(table, table, schema, target=evil, test=table), table, table, schema)
+    check_escaped(document, evil)
+    # A control: what is looked for is there, in the heading, the tables, the pictures and the scores.
+    assert document.count(str(escape(clean(evil)))) > 10
 
 
 @pytest.mark.parametrize("name", ["PRIVATE.html", "report.html"])

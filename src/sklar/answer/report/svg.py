@@ -1,6 +1,6 @@
-"""A small SVG writer: bars with error bars, heat maps, lines. Colors come from the page, so that dark mode works.
+"""Drawings as SVG: bars with error bars, heat maps, lines. Colors come from the page, so that dark mode works.
 
-Numbers are written with one decimal, and every drawing carries a title and a description for those who cannot see it.
+Every drawing carries a title and a description for those who cannot see it.
 """
 
 from __future__ import annotations
@@ -10,13 +10,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from markupsafe import Markup
 from numpy.typing import NDArray
 
-from sklar.answer.report.page import short, text
+from sklar.answer.report.render import clean, percent, short
 
-# Text stands on the darkest cell with a contrast above 4.5 in light and in dark, so cells go no further than this.
+# Text on the darkest cell needs a contrast above 4.5 in light and in dark mode, so no cell is more opaque than this.
 _DEEPEST = 0.5
-# One pair that says the same thing twice must not bleach all others.
+# An exponent below one keeps weak cells visible beside one pair that says the same thing twice.
 _SOFTER = 0.6
 
 DASHES = ("", "6 3", "2 2", "8 2 2 2")
@@ -25,7 +26,7 @@ STROKES = ("var(--ink)", "var(--point)", "var(--bar)", "var(--soft)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bar:
-    """One bar: its label, its value with an interval, and a mark beside it."""
+    """One bar: a label, a value with its interval, and a mark for a second value."""
 
     label: str
     value: float
@@ -36,44 +37,32 @@ class Bar:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Line:
-    """One line of a chart, as a step function: shares at errors."""
+    """One line of a chart: a step function with the share `y` from the error `x` on."""
 
     label: str
     x: NDArray[np.float64]
     y: NDArray[np.float64]
 
 
-def bars(entries: Sequence[Bar], *, title: str, description: str) -> str:
+def bars(entries: Sequence[Bar], *, title: str, description: str) -> Markup:
     """Horizontal bars on an axis of percent, with whiskers for intervals and ticks for marks."""
     left, right, step, width = 122.0, 312.0, 19.0, 360.0
     top = max(max(max(entry.high, entry.mark) for entry in entries), 1e-9)
     scale = (right - left) / top
     height = step * len(entries) + 4
-    parts = [f'<line class="axis" x1="{left}" y1="0" x2="{left}" y2="{_n(height)}"/>']
+    parts = [_axis(left, 0, left, height)]
     for index, entry in enumerate(entries):
-        y = step * index + 2
+        middle = step * index + 9.5
         low, high = (left + scale * min(max(bound, 0.0), top) for bound in (entry.low, entry.high))
-        mark, middle = left + scale * entry.mark, y + 7.5
+        ends = "".join(f"M{_n(end)} {_n(middle - 3)}v6" for end in (low, high))
         parts += [
-            f'<text x="{_n(left - 6)}" y="{_n(middle + 4)}" font-size="11.5" text-anchor="end">'
-            f"{text(short(entry.label, 17))}</text>",
-            f'<rect class="bar" x="{_n(left)}" y="{_n(y + 2)}" '
-            f'width="{_n(scale * max(entry.value, 0.0))}" height="11"/>',
-            f'<path class="whisker" d="M{_n(low)} {_n(middle)}H{_n(high)}M{_n(low)} {_n(middle - 3)}v6'
-            f'M{_n(high)} {_n(middle - 3)}v6"/>',
-            f'<path class="tick" d="M{_n(mark)} {_n(middle - 7.5)}v15"/>',
-            f'<text class="soft" x="{_n(width - 2)}" y="{_n(middle + 4)}" font-size="11" text-anchor="end">'
-            f"{percent(entry.value)}</text>",
+            _text(left - 6, middle + 4, short(entry.label, 17), size=11.5, anchor="end"),
+            _rect("bar", left, middle - 5.5, scale * max(entry.value, 0.0), 11),
+            _element("path", class_="whisker", d=f"M{_n(low)} {_n(middle)}H{_n(high)}{ends}"),
+            _element("path", class_="tick", d=f"M{_n(left + scale * entry.mark)} {_n(middle - 7.5)}v15"),
+            _text(width - 2, middle + 4, percent(entry.value), size=11, anchor="end", class_="soft"),
         ]
     return _svg(width, height, parts, title=title, description=description)
-
-
-def percent(share: float) -> str:
-    """A share as text: 12%, 1.2%, 0.12%."""
-    value = 100 * share
-    if abs(value) < 0.005:
-        return "0%"
-    return f"{value:.0f}%" if abs(value) >= 9.95 else f"{value:.1f}%" if abs(value) >= 0.995 else f"{value:.2f}%"
 
 
 def heat_map(
@@ -85,75 +74,58 @@ def heat_map(
     columns: Sequence[str] | None = None,
     written: Sequence[Sequence[str]] | None = None,
     top: float | None = None,
-) -> tuple[str, int]:
-    """Cells darker for larger values, with labels and, in small maps, the values written; and the width it needs.
+) -> tuple[Markup, int]:
+    """Draw darker cells for larger values, and write the values into them in small maps. Also returns the width.
 
-    A symmetric map (no `columns`) leaves its diagonal empty.
+    Without `columns` the map is symmetric, and its diagonal stays empty.
     """
     rows, across = values.shape
-    side, left, head = (36.0, 128.0, 98.0) if across <= 24 else (18.0, 128.0, 98.0)
-    low = side if written is None else 22.0
+    side = 36.0 if across <= 24 else 18.0 if across <= 60 else 12.0
+    low = 22.0 if written is not None and across <= 60 else side
+    left, head = 128.0, 98.0
     width, height = left + side * across + 60, head + low * rows + 4
-    if across > 60:
-        side = low = 12.0
-        width, height = left + side * across + 60, head + low * rows + 4
     most = top if top is not None else max(float(values.max(initial=0.0)), 1e-12)
     parts = []
     for j, label in enumerate(labels if columns is None else columns):
-        x = left + side * (j + 0.5)
-        parts.append(
-            f'<text x="{_n(x)}" y="{_n(head - 6)}" font-size="11" transform="rotate(-42 {_n(x)} {_n(head - 6)})">'
-            f"{text(short(label, 17))}</text>"
-        )
+        x, y = left + side * (j + 0.5), head - 6
+        parts.append(_text(x, y, short(label, 17), size=11, transform=f"rotate(-42 {_n(x)} {_n(y)})"))
     for i in range(rows):
         y = head + low * i
-        parts.append(
-            f'<text x="{_n(left - 7)}" y="{_n(y + low / 2 + 4)}" font-size="11.5" text-anchor="end">'
-            f"{text(short(labels[i], 18))}</text>"
-        )
+        parts.append(_text(left - 7, y + low / 2 + 4, short(labels[i], 18), size=11.5, anchor="end"))
         for j in range(across):
             if columns is None and i == j:
                 continue
-            shade = _DEEPEST * min(max(float(values[i, j]) / most, 0.0), 1.0) ** _SOFTER
             x = left + side * j
+            shade = _DEEPEST * min(max(float(values[i, j]) / most, 0.0), 1.0) ** _SOFTER
             if shade >= 0.005:
-                parts.append(
-                    f'<rect class="cell" fill-opacity="{shade:.2f}" x="{_n(x)}" y="{_n(y)}" width="{_n(side - 1)}" '
-                    f'height="{_n(low - 1)}"/>'
-                )
+                parts.append(_rect("cell", x, y, side - 1, low - 1, fill_opacity=f"{shade:.2f}"))
             if written is not None or across <= 24:
                 shown = written[i][j] if written is not None else f"{100 * values[i, j]:.0f}"
-                parts.append(
-                    f'<text x="{_n(x + side / 2 - 0.5)}" y="{_n(y + low / 2 + 3.5)}" font-size="10" '
-                    f'text-anchor="middle">{text(shown)}</text>'
-                )
+                parts.append(_text(x + side / 2 - 0.5, y + low / 2 + 3.5, shown, size=10, anchor="middle"))
     return _svg(width, height, parts, title=title, description=description), int(width)
 
 
-def histogram(counts: Sequence[int], labels: Sequence[str], *, title: str, description: str) -> str:
-    """Upright bars with their counts above and labels below."""
+def histogram(counts: Sequence[int], labels: Sequence[str], *, title: str, description: str) -> Markup:
+    """Upright bars with counts above and labels below."""
     width, height, base = 640.0, 190.0, 150.0
     step = (width - 20) / len(counts)
     most = max(max(counts), 1)
-    parts = [f'<line class="axis" x1="10" y1="{base}" x2="{width - 10}" y2="{base}"/>']
-    for index, (number, label) in enumerate(zip(counts, labels, strict=True)):
-        x, tall = 10 + step * index, 120 * number / most
+    parts = [_axis(10, base, width - 10, base)]
+    for index, (count, label) in enumerate(zip(counts, labels, strict=True)):
+        x, tall = 10 + step * index, 120 * count / most
         parts += [
-            f'<rect class="bar" x="{_n(x + 3)}" y="{_n(base - tall)}" width="{_n(step - 6)}" height="{_n(tall)}"/>',
-            f'<text x="{_n(x + step / 2)}" y="{_n(base - tall - 5)}" font-size="12" '
-            f'text-anchor="middle">{number:,}</text>',
-            f'<text class="soft" x="{_n(x + step / 2)}" y="{_n(base + 18)}" font-size="12" text-anchor="middle">'
-            f"{text(label)}</text>",
+            _rect("bar", x + 3, base - tall, step - 6, tall),
+            _text(x + step / 2, base - tall - 5, f"{count:,}", size=12, anchor="middle"),
+            _text(x + step / 2, base + 18, label, size=12, anchor="middle", class_="soft"),
         ]
     return _svg(width, height, parts, title=title, description=description)
 
 
-def cdfs(lines: Sequence[Line], *, title: str, description: str) -> str:
-    """Shares of queries against their absolute error, on an axis that is linear below one and logarithmic above."""
-    drawn = [line for line in lines if line.x.size]
+def cdfs(lines: Sequence[Line], *, title: str, description: str) -> Markup:
+    """Shares of queries by absolute error. The axis is linear below one and logarithmic above."""
     width, left, right, top, base = 520.0, 46.0, 490.0, 10.0, 284.0
-    height = base + 52 + 18 * len(drawn)
-    most = max(max((float(line.x[-1]) for line in drawn), default=1.0), 10.0)
+    height = base + 52 + 18 * len(lines)
+    most = max(max((float(line.x[-1]) for line in lines), default=1.0), 10.0)
     decades = math.ceil(math.log10(most))
 
     def across(x: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -166,50 +138,57 @@ def cdfs(lines: Sequence[Line], *, title: str, description: str) -> str:
     parts = []
     for share in (0.0, 0.25, 0.5, 0.75, 1.0):
         y = float(up(np.array(share)))
-        parts += [
-            f'<line class="axis" x1="{left}" y1="{_n(y)}" x2="{right}" y2="{_n(y)}"/>',
-            f'<text class="soft" x="{left - 6}" y="{_n(y + 4)}" font-size="11" text-anchor="end">{share:.0%}</text>',
-        ]
+        parts += [_axis(left, y, right, y), _text(left - 6, y + 4, f"{share:.0%}", anchor="end", class_="soft")]
     for value in (0, *(10**k for k in range(decades + 1))):
         x = float(across(np.array(float(value))))
-        parts += [
-            f'<line class="axis" x1="{_n(x)}" y1="{top}" x2="{_n(x)}" y2="{base}"/>',
-            f'<text class="soft" x="{_n(x)}" y="{base + 16}" font-size="11" text-anchor="middle">{value:,}</text>',
-        ]
-    parts.append(
-        f'<text class="soft" x="{_n((left + right) / 2)}" y="{base + 36}" font-size="12" text-anchor="middle">'
-        "absolute error (rows)</text>"
-    )
-    for index, line in enumerate(drawn):
+        parts += [_axis(x, top, x, base), _text(x, base + 16, f"{value:,}", anchor="middle", class_="soft")]
+    middle = (left + right) / 2
+    parts.append(_text(middle, base + 36, "absolute error (rows)", size=12, anchor="middle", class_="soft"))
+    for index, line in enumerate(lines):
         xs, ys = across(line.x), up(line.y)
         path = f"M{_n(left)} {_n(base)}H{_n(float(xs[0]))}" + "".join(
             f"V{_n(float(b))}H{_n(float(a))}" for a, b in zip([*xs[1:], right], ys, strict=True)
         )
-        stroke = f'style="stroke:{STROKES[index % 4]}" stroke-dasharray="{DASHES[index % 4]}"'
         at = base + 62 + 18 * index
+        stroke = {"style": f"stroke:{STROKES[index % 4]}", "stroke_dasharray": DASHES[index % 4]}
         parts += [
-            f'<path class="line" {stroke} d="{path}"/>',
-            f'<path class="line" {stroke} d="M{left} {_n(at - 4)}h34"/>',
-            f'<text x="{left + 44}" y="{_n(at)}" font-size="12">{text(line.label)}</text>',
+            _element("path", class_="line", d=drawn, **stroke) for drawn in (path, f"M{_n(left)} {_n(at - 4)}h34")
         ]
+        parts.append(_text(left + 44, at, line.label, size=12))
     return _svg(width, height, parts, title=title, description=description)
 
 
-def key(kind: str) -> str:
-    """A small sample of a mark, for a legend; its meaning stands beside it as text."""
-    drawn = {
-        "bar": '<rect class="bar" x="1" y="3" width="22" height="9"/>',
-        "whisker": '<path class="whisker" d="M3 7.5H21M3 4.5v6M21 4.5v6"/>',
-        "tick": '<path class="tick" d="M12 0v15"/>',
-    }[kind]
-    return f'<svg viewBox="0 0 24 15" aria-hidden="true" focusable="false">{drawn}</svg>'
-
-
-def _svg(width: float, height: float, parts: Sequence[str], *, title: str, description: str) -> str:
-    return (
-        f'<svg viewBox="0 0 {_n(width)} {_n(height)}" role="img" aria-label="{text(title)}. {text(description)}">\n'
-        f"<title>{text(title)}</title>\n<desc>{text(description)}</desc>\n" + "\n".join(parts) + "\n</svg>\n"
+def _svg(width: float, height: float, parts: Sequence[Markup], *, title: str, description: str) -> Markup:
+    told = [_element("title", title), _element("desc", description)]
+    box = f"0 0 {_n(width)} {_n(height)}"
+    return _element(
+        "svg", Markup("\n").join([*told, *parts]), viewBox=box, role="img", aria_label=f"{title}. {description}"
     )
+
+
+def _rect(class_: str, x: float, y: float, width: float, height: float, **attributes: str) -> Markup:
+    return _element("rect", class_=class_, x=x, y=y, width=width, height=height, **attributes)
+
+
+def _axis(x1: float, y1: float, x2: float, y2: float) -> Markup:
+    return _element("line", class_="axis", x1=x1, y1=y1, x2=x2, y2=y2)
+
+
+def _text(x: float, y: float, content: str, *, size: float = 11, anchor: str = "start", **attributes: str) -> Markup:
+    return _element("text", content, x=x, y=y, font_size=size, text_anchor=anchor, **attributes)
+
+
+def _element(name: str, content: str | None = None, **attributes: str | float) -> Markup:
+    """Make an element, with its attributes and content escaped. All drawings consist of these elements."""
+    written = Markup("").join(
+        Markup(' {}="{}"').format(
+            key.rstrip("_").replace("_", "-"), clean(value) if isinstance(value, str) else _n(value)
+        )
+        for key, value in attributes.items()
+    )
+    if content is None:
+        return Markup("<{}{}/>").format(name, written)
+    return Markup("<{0}{1}>{2}</{0}>").format(name, written, clean(content))
 
 
 def _n(value: float) -> str:

@@ -1,7 +1,8 @@
 """Compiled counting kernels for two- and three-way conjunctions.
 
-Two layouts of a batch of rows. *Lists*: row r has the levels `levels[starts[r]:starts[r + 1]]`, ascending; cheap where
-attributes have many levels. *Bits*: one bit per row and level, shape (d, words); cheap where they have few.
+A batch of rows has one of two layouts. *Lists*: row r has the levels `levels[starts[r]:starts[r + 1]]`, ascending; this
+is cheap when attributes have many levels. *Bits*: one bit per row and level, shape (d, words); this is cheap when
+attributes have few levels.
 """
 # mypy: disallow-untyped-decorators=False
 
@@ -28,7 +29,7 @@ def add_pairs(
     starts: NDArray[np.int64], levels: NDArray[np.int32], block: NDArray[np.int64], counts: NDArray[np.int64]
 ) -> None:
     """Add every pair of levels of distinct attributes that a row has into counts (d, d), above the diagonal."""
-    # By the attribute of the first level: different ones write to different rows of counts.
+    # Each thread takes a first attribute, so that no two threads write to the same row of counts.
     for first in numba.prange(block[-1] + 1):
         for row in range(starts.size - 1):
             for x in range(starts[row], starts[row + 1]):
@@ -82,7 +83,7 @@ def add_triples(
 
 @numba.njit("int64(uint64)", cache=True, nogil=True, inline="always")
 def _ones(x: np.uint64) -> np.int64:
-    """How many bits of a word are set; the compiler knows this idiom and vectorizes it."""
+    """The number of set bits of a word. The compiler knows this idiom and vectorizes it."""
     x = x - ((x >> np.uint64(1)) & _ODD)
     x = (x & _PAIRS) + ((x >> np.uint64(2)) & _PAIRS)
     x = (x + (x >> np.uint64(4))) & _NIBBLES
@@ -99,7 +100,7 @@ def _ones(x: np.uint64) -> np.int64:
 def add_pair_bits(
     bits: NDArray[np.uint64], block: NDArray[np.int64], offsets: NDArray[np.int64], counts: NDArray[np.int64]
 ) -> None:
-    """The same as `add_pairs`, on bits."""
+    """Do the same as `add_pairs`, on bits."""
     d, words = bits.shape
     for a in numba.prange(d):
         for b in range(offsets[block[a] + 1], d):

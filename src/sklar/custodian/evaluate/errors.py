@@ -16,7 +16,7 @@ _CHUNK = 1 << 22
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Best:
-    """The best `percent` % of the queries: how many they are, and the average and maximum of their errors."""
+    """The best `percent` % of the queries: their number, and the average and maximum of their errors."""
 
     percent: int
     queries: int
@@ -26,7 +26,7 @@ class Best:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Errors:
-    """The distribution of absolute errors: distinct values, ascending, and how many queries have each.
+    """The distribution of absolute errors: the distinct values, ascending, and the number of queries with each.
 
     >>> errors = tally([np.array([3, 0, 1, 0])])
     >>> errors.values.tolist(), errors.counts.tolist(), errors.best(100)
@@ -38,7 +38,7 @@ class Errors:
 
     @property
     def size(self) -> int:
-        """How many queries there are."""
+        """The number of queries."""
         return int(self.counts.sum())
 
     @property
@@ -47,7 +47,7 @@ class Errors:
         return float(self.values @ self.counts)
 
     def best(self, percent: int) -> Best:
-        """The paper's (alpha, beta): sort ascending, keep the first 1 - beta (rounded up), average and maximum."""
+        """The paper's (alpha, beta): average and maximum of the smallest errors, a share of 1 - beta (rounded up)."""
         kept = (self.size * percent + 99) // 100
         if kept == 0:
             return Best(percent=percent, queries=0, average=0.0, maximum=0.0)
@@ -59,24 +59,24 @@ class Errors:
         return Best(percent=percent, queries=kept, average=average, maximum=float(self.values[last]))
 
     def share_within(self, alpha: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The CDF: the share of queries with an error of at most `alpha`."""
+        """The CDF: the share of queries whose error is at most `alpha`."""
         upto = np.concatenate([[0], np.cumsum(self.counts)])
         return np.asarray(upto[np.searchsorted(self.values, alpha, side="right")] / max(self.size, 1))
 
     def cdf(self, points: int = 200) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """The CDF at all values, or at `points` of them spread evenly on a logarithmic axis: (errors, shares)."""
+        """The CDF as (errors, shares): at all values, or at `points` of them, spread evenly on a logarithmic axis."""
         at = self.values
         if at.size > points:
             low = max(float(at[at > 0][0]), 0.5)
             grid = np.geomspace(low, at[-1], points - 1)
-            # At values that occur, so that no point lies between two steps.
+            # Only values that occur are used, so that no point lies between two steps.
             near = np.searchsorted(at, grid, side="right") - 1
             at = np.unique(np.concatenate([at[:1], at[np.clip(near, 0, at.size - 1)], at[-1:]]))
         return at, self.share_within(at)
 
 
 def tally(chunks: Iterable[NDArray[Any]]) -> Errors:
-    """The distribution of errors that come in chunks: whole numbers by a histogram, others by sorting."""
+    """Count the errors of all chunks by value: whole numbers with a histogram, others by sorting."""
     whole = np.zeros(0, dtype=np.int64)
     values, counts = [np.zeros(0)], [np.zeros(0, dtype=np.int64)]
     for chunk in chunks:
@@ -99,7 +99,7 @@ def tally(chunks: Iterable[NDArray[Any]]) -> Errors:
 def absolute_errors(
     true: NDArray[Any], given: NDArray[Any], *, factor: float = 1.0, where: NDArray[np.bool_] | None = None
 ) -> Errors:
-    """|true - factor given| over all queries, or those in `where`, a chunk at a time."""
+    """The errors |true - factor * given| of all queries, or of those in `where`, one chunk at a time."""
 
     def chunks() -> Iterable[NDArray[Any]]:
         for start in range(0, true.size, _CHUNK):

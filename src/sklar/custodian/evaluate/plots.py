@@ -1,4 +1,4 @@
-"""CDFs of absolute errors, drawn to be read in grayscale too. Needs matplotlib, and only when called."""
+"""Drawings of the CDFs of absolute errors, readable in grayscale too. They need matplotlib only when called."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 SUFFIXES = (".png", ".svg")
 
-# Colours of clearly different lightness, and a line style and marker each: any one of the three is enough.
+# Each line has a color of a different lightness, a style and a marker. Any one of the three tells it from the others.
 STYLES = (
     ("#000000", "-", "o"),
     ("#c2410c", "--", "s"),
@@ -34,7 +34,7 @@ _INK = "#1f2937"
 
 
 def plot(evaluation: Evaluation, path: str | Path) -> None:
-    """Draw the error CDFs of one evaluation into a .png or .svg file, whole or not at all. Private, and says so."""
+    """Draw the error CDFs of an evaluation into a .png or .svg file, whole or not at all. The file says PRIVATE."""
     target = check_target(path, SUFFIXES)
     whole = {result.name: result.errors for result in evaluation.results if "|r|" not in result.name}
     split = {result.name: result.errors for result in evaluation.results if "two-way" in result.name}
@@ -49,15 +49,15 @@ def cdf_figure(
     figure, axes = grid(len(panels), columns or len(panels), title=title, notice=notice)
     for index, (name, lines) in enumerate(panels.items()):
         ax = axes[index]
-        for (label, errors), (colour, style, marker) in zip(lines.items(), STYLES, strict=False):
+        for (label, errors), (color, style, marker) in zip(lines.items(), STYLES, strict=False):
             if errors.size == 0:
                 continue
             at, share = errors.cdf()
-            # A step function that rises from zero; the axis is linear below one, so that an error of zero has a place.
+            # The step function rises from zero. The axis is linear below one, so that it can show an error of zero.
             steps = np.concatenate([[0.0, at[0]], at]), np.concatenate([[0.0, 0.0], share])
-            ax.step(*steps, where="post", color=colour, linestyle=style, linewidth=1.6, label=label)
+            ax.step(*steps, where="post", color=color, linestyle=style, linewidth=1.6, label=label)
             marked = np.searchsorted(share, (0.5, 0.9, 0.99)).clip(0, at.size - 1)
-            ax.plot(at[marked], share[marked], marker, color=colour, markersize=4.5, linestyle="none")
+            ax.plot(at[marked], share[marked], marker, color=color, markersize=4.5, linestyle="none")
         ax.set_xscale("symlog", linthresh=1.0)
         ax.set_xlim(left=0)
         ax.set_ylim(0, 1.02)
@@ -72,7 +72,7 @@ def cdf_figure(
 def grid(
     panels: int, columns: int, *, title: str, notice: str = "", size: tuple[float, float] = (4.3, 3.4)
 ) -> tuple[Figure, list[Axes]]:
-    """An empty figure of so many panels, and its axes in reading order."""
+    """An empty figure with a number of panels, and their axes in reading order."""
     require("matplotlib", what="a plot", package="matplotlib", extra="plot")
     from matplotlib.figure import Figure
 

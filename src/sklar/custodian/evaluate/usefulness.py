@@ -18,7 +18,7 @@ from sklar.public.schema import Schema
 MAX_TRAINING_ROWS = 100_000
 _SEED = 2020
 
-# Trees split a category into at most so many bins.
+# Trees can split at most this many categories.
 _MAX_CATEGORIES = 255
 
 

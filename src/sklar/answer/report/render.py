@@ -1,0 +1,74 @@
+"""Reports by Jinja2: a template escapes every value that it shows, and fails when a value is missing."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from functools import cache
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from markupsafe import Markup
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+    from jinja2 import Environment
+
+Rows: TypeAlias = tuple[tuple[str, ...], ...]
+
+_SHARED = "sklar.answer.report"
+
+
+def render(package: str, template: str, view: DataclassInstance) -> str:
+    """Fill a template of a package with the fields of a view."""
+    shown = {each.name: getattr(view, each.name) for each in fields(view)}
+    return _environment(package).get_template(template).render(shown)
+
+
+@cache
+def _environment(package: str) -> Environment:
+    # Jinja2 is imported only when a report is made.
+    from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+
+    made = Environment(
+        loader=ChoiceLoader([PackageLoader(package), PackageLoader(_SHARED)]),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=clean,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    made.filters |= {"number": number, "percent": percent, "short": short}
+    return made
+
+
+def clean(value: Any) -> Any:
+    """Replace the control characters of a text, which HTML forbids, by U+FFFD. Markup stays as it is."""
+    if isinstance(value, Markup) or not isinstance(value, str) or value.isprintable():
+        return value
+    return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in value)
+
+
+def short(value: str, limit: int = 28) -> str:
+    """Cut a text to at most `limit` characters."""
+    return value if len(value) <= limit else value[: limit - 1] + "…"
+
+
+def number(value: float, form: str = ",") -> str:
+    """Write a number in a format of Python.
+
+    >>> number(1234567), number(0.51234, ".1%")
+    ('1,234,567', '51.2%')
+    """
+    return format(value, form)
+
+
+def percent(share: float) -> str:
+    """Write a share as a percentage with two or three digits.
+
+    >>> percent(0.123), percent(0.0123), percent(0.00123)
+    ('12%', '1.2%', '0.12%')
+    """
+    value = 100 * share
+    if abs(value) < 0.005:
+        return "0%"
+    return f"{value:.0f}%" if abs(value) >= 9.95 else f"{value:.1f}%" if abs(value) >= 0.995 else f"{value:.2f}%"
