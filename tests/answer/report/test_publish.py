@@ -20,12 +20,13 @@ from markupsafe import escape
 import sklar
 from sklar.answer.report import publishable
 from sklar.answer.report.render import clean
-from sklar.budget.certificate import NoisyTables, above_diagonal, certify
+from sklar.budget.certificate import Measured, certify
 from sklar.budget.plan import plan_tables
 from sklar.cli import cli
 from sklar.files.model import Model
 from sklar.fitting.latent import LatentModel
 from sklar.generate import generate, schema_toml
+from sklar.kernel.tables import NoisyTables
 from sklar.kernel.theorems import Budget
 from sklar.public.rules import Forbidden
 from sklar.public.schema import Attribute, Schema
@@ -49,22 +50,23 @@ def wide(m: int, levels: int = 2, rows: int = 100_000) -> Model:
     )
     schema = Schema(name="wide", attributes=attributes)
     budget = Budget(epsilon=1.0)
-    plan = plan_tables(schema, budget, one_way_share=0.4)
+    plan = plan_tables(schema.cells, budget, one_way_share=0.4)
     generator = np.random.default_rng(1)
     d = schema.n_levels
     scale = float(plan.pairs[0])
-    noise = generator.standard_normal((d, d), dtype=np.float32) * scale + rows / levels**2
+    noise = generator.standard_normal(schema.cells.n_cells, dtype=np.float32) * scale + rows / levels**2
     tables = NoisyTables(
-        schema=schema,
+        cells=schema.cells,
+        mechanism="gaussian",
         n_rows=rows,
         total=None,
         one_way=(rows / levels + generator.normal(0, float(plan.one_way[0]), d)).astype(np.int64),
-        pairs=np.where(above_diagonal(schema), noise, 0).astype(np.int64),
+        pairs=noise.astype(np.int64),
         plan=plan,
-        certificate=certify(schema, budget, [plan], rows),
     )
+    measured = Measured(schema=schema, stages=(tables,), certificate=certify(schema, budget, [plan], rows))
     copula = LatentModel(schema=schema, probabilities=np.full((1, d), 1 / levels, dtype=np.float32))
-    return Model(measured=(tables,), copula=copula, n_rows=rows, settings={"kind": "independence"})
+    return Model(measured=measured, copula=copula, n_rows=rows, settings={"kind": "independence"})
 
 
 def test_every_part_is_there(model: Model) -> None:
@@ -141,7 +143,7 @@ def test_names_and_values_cannot_break_out(evil: str) -> None:
     table = pa.table({evil: ["b"] * 50, "x": ["'"] * 50})
     model = sklar.fit(table, schema, epsilon=1.0)
     stranger = replace(model.certificate, claimed_by=evil, versions={evil: evil})
-    claimed = replace(model, measured=tuple(replace(each, certificate=stranger) for each in model.measured))
+    claimed = replace(model, measured=replace(model.measured, certificate=stranger))
     for each in (model, claimed):
         document = publishable(each, file_name=evil)
         check_escaped(document, evil)

@@ -3,31 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sklar.budget.certificate import above_diagonal, block_of_level
 from sklar.draw.repair import sample_codes
-from sklar.files.model import Model
-from sklar.fitting.binary import BinaryCopula
 from sklar.fitting.denoise import interactions
-from sklar.fitting.latent import LatentModel, predict_pairs
 from sklar.fitting.margins import Estimates, margins, pool
 
+if TYPE_CHECKING:
+    from sklar.files.model import Model
+
 _SAMPLED_ROWS = 20_000
-
-
-def closed_form(copula: BinaryCopula | LatentModel) -> NDArray[np.float64] | None:
-    """The probabilities of pairs of levels, with those of levels on the diagonal, shape (d, d).
-
-    None when the copula has no closed form.
-    """
-    if isinstance(copula, BinaryCopula):
-        return None
-    pairs = predict_pairs(copula).astype(np.float64)
-    np.fill_diagonal(pairs, copula.probabilities.mean(axis=0, dtype=np.float64))
-    return pairs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -50,20 +38,19 @@ class Findings:
 
 def find(model: Model) -> Findings:
     """Work out the figures of a model."""
-    schema = model.measured_schema
-    estimates = pool(model.measured)
-    first, second = np.triu_indices(schema.n_attributes, 1)
+    cells, estimates = model.measured_schema.cells, pool(model.measured.stages)
+    first, second = cells.pairs
     paired = bool(first.size)
     predicted, sampling = _predict(model)
     return Findings(
         levels=np.diagonal(predicted),
         first=first,
         second=second,
-        cells=schema.sizes[first] * schema.sizes[second],
-        pair_sd=estimates.pair_sd[first, second],
+        cells=cells.pair_sizes,
+        pair_sd=estimates.pair_sd,
         # Half the L1 distance is the total variation distance from independence.
         dependence=interactions(estimates, margins(estimates)) / (2 * model.n_rows) if paired else np.zeros(0),
-        ratios=_ratios(estimates, predicted, sampling)[first, second] if paired else np.zeros(0),
+        ratios=_ratios(estimates, predicted, sampling) if paired else np.zeros(0),
     )
 
 
@@ -74,9 +61,11 @@ def _predict(model: Model) -> tuple[NDArray[np.float64], float]:
     second value is 1 / rows then, because sampling has variance p (1 - p) / rows, and 0 otherwise.
     """
     schema = model.measured_schema
-    known = None if schema.rules else closed_form(model.copula)
+    known = None if schema.rules else model.copula.predict_pairs()
     if known is not None:
-        return known, 0.0
+        square = known.astype(np.float64)
+        np.fill_diagonal(square, model.copula.margins())
+        return square, 0.0
     rows = min(model.n_rows, _SAMPLED_ROWS)
     total = np.zeros((schema.n_levels, schema.n_levels))
     for block in sample_codes(model.copula, rows, 0):
@@ -90,13 +79,10 @@ def _predict(model: Model) -> tuple[NDArray[np.float64], float]:
 
 
 def _ratios(estimates: Estimates, predicted: NDArray[np.float64], sampling: float) -> NDArray[np.float64]:
-    """Mean squared differences between model and noisy table, in units of the variance of noise, shape (m, m)."""
-    schema, n = estimates.schema, estimates.n_rows
-    offsets, sizes, block = schema.offsets[:-1], schema.sizes, block_of_level(schema)
-    variance = (estimates.pair_sd**2)[block][:, block]
+    """Mean squared differences between model and noisy table, in units of the variance of noise, shape (n_pairs,)."""
+    cells, n, expected = estimates.cells, estimates.n_rows, estimates.cells.flat(predicted)
+    variance = np.repeat(estimates.pair_sd**2, cells.pair_sizes)
     if sampling:
-        variance += n**2 * sampling * predicted * (1 - predicted)
-    squares = (estimates.pairs - n * predicted) ** 2 / np.where(variance > 0, variance, 1.0)
-    squares[~above_diagonal(schema)] = 0.0
-    summed = np.add.reduceat(np.add.reduceat(squares, offsets, axis=0), offsets, axis=1)
-    return np.asarray(summed / np.outer(sizes, sizes))
+        variance += n**2 * sampling * expected * (1 - expected)
+    squares = (estimates.pairs - n * expected) ** 2 / variance
+    return np.asarray(np.add.reduceat(squares, cells.pair_offsets[:-1]) / cells.pair_sizes)

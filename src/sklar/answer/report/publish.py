@@ -11,6 +11,7 @@ from collections import Counter
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 from operator import itemgetter
+from typing import TYPE_CHECKING
 
 import numpy as np
 from markupsafe import Markup
@@ -20,9 +21,11 @@ from sklar.answer.report import svg
 from sklar.answer.report.findings import Findings, find
 from sklar.answer.report.render import Rows, percent, render, short
 from sklar.budget.certificate import Certificate
-from sklar.files.model import Model
 from sklar.public.rules import rule_text
 from sklar.public.schema import Attribute, Schema
+
+if TYPE_CHECKING:
+    from sklar.files.model import Model
 
 # These limits keep the page readable, and below 5 MB, however wide the table is.
 MAX_CHARTS = 48
