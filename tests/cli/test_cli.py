@@ -18,7 +18,7 @@ import pytest
 from click.testing import CliRunner
 
 from sklar.cli import cli
-from sklar.cli.shared import number
+from sklar.cli.options import number
 from sklar.files.write import write_batches
 from sklar.generate import generate, schema_toml
 from sklar.public.schema import Schema
