@@ -58,7 +58,7 @@ def test_equal_steps_end_where_they_should_and_differ_by_one_at_most(first: int,
     edges = equal_steps("integer", first, first + width, bins)
     assert (edges[0], edges[-1], len(edges)) == (first, first + width, bins + 1)
     steps = {after - before for before, after in pairwise(edges)}
-    assert max(steps) - min(steps) <= 2
+    assert max(steps) - min(steps) <= 1
 
 
 def test_an_edge_is_refused_as_it_was_written() -> None:

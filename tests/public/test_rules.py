@@ -23,7 +23,6 @@ from sklar.errors import SchemaError
 from sklar.files.model import load
 from sklar.public.rules import Determined, Forbidden, violating
 from sklar.public.schema import Schema
-from sklar.public.solve import Effort, EffortError, solve
 from sklar.trust.verify import verify_model
 
 ATTRIBUTES: dict[str, Any] = {
@@ -211,18 +210,6 @@ def test_loading_agrees_with_trying_every_record(data: st.DataObject) -> None:
     every = np.array(list(product(*(range(size) for size in sizes))), dtype=np.int32).T
     honored = {tuple(record) for record in every[:, ~violating(every, schema.allowed)].T.tolist()}
     assert honored == set(records)
-
-
-def test_a_search_finds_a_record_or_proves_that_there_is_none() -> None:
-    differ = ~np.eye(2, dtype=bool)
-    allowed = {(0, 1): differ, (1, 2): differ, (0, 2): differ}
-    domains = {i: np.ones(2, dtype=bool) for i in range(3)}
-    assert solve(domains, allowed, effort=Effort(1000)) is None
-    found = solve(domains, {(0, 1): differ, (1, 2): differ}, effort=Effort(1000))
-    assert found is not None
-    assert found[0] != found[1] != found[2]
-    with pytest.raises(EffortError):
-        solve(domains, allowed, effort=Effort(3))
 
 
 def test_determined_attributes_are_not_measured_and_their_rules_pass_on() -> None:
