@@ -40,8 +40,12 @@ def _arithmetic(node: ast.expr) -> float:
     raise ValueError
 
 
+# How addresses of files begin, in object stores and on the file systems of a cluster. Others are those of databases.
+_STORES = ("s3", "s3a", "gs", "gcs", "az", "azure", "abfs", "abfss", "adl", "wasb", "wasbs", "hdfs", "dbfs", "file")
+
+
 class FileOrAddress(click.ParamType):  # type: ignore[type-arg]
-    """A file or folder, which becomes a path, or the address of a database, which stays as it was written."""
+    """A file or folder, which becomes a path, or the address of a store or database, which stays as it was written."""
 
     name = "path"
 
@@ -56,12 +60,12 @@ class FileOrAddress(click.ParamType):  # type: ignore[type-arg]
 
 
 def table_of(data: Path | str, query: str | None) -> object:
-    """The table that DATA and --query name: a path, or the rows of the query."""
+    """The table that DATA and --query name: a path, an address of files, or the rows of the query."""
     if query is not None:
         from sklar.rows.sql import Query
 
         return Query(data, query)
-    if isinstance(data, str):
+    if isinstance(data, str) and data.split("://")[0].lower() not in _STORES:
         # The address may hold a password: the message does not repeat it.
         raise click.UsageError("DATA is the address of a database: say which rows with --query.")
     return data
