@@ -18,7 +18,7 @@ import pytest
 from click.testing import CliRunner
 
 from sklar.cli import cli
-from sklar.cli.shared import number
+from sklar.cli.options import FileOrAddress, number, table_of
 from sklar.files.write import write_batches
 from sklar.generate import generate, schema_toml
 from sklar.public.schema import Schema
@@ -255,6 +255,21 @@ def test_what_is_not_a_number(text: str) -> None:
 
     with pytest.raises(BadParameter, match="is not a number such as"):
         number(text)
+
+
+def test_addresses_of_files_are_kept_as_they_were_written() -> None:
+    for address in ("s3a://bucket/table.parquet", "hdfs://host/table", "gs://bucket/part*.parquet"):
+        assert table_of(FileOrAddress().convert(address, None, None), None) == address
+    assert table_of(FileOrAddress().convert("folder/table.csv", None, None), None) == Path("folder/table.csv")
+
+
+@pytest.mark.parametrize("address", ["postgresql://me:hidden@host/db", "mysql://me:hidden@host/db"])
+def test_the_address_of_a_database_needs_a_query_and_is_not_repeated(address: str) -> None:
+    from click import UsageError
+
+    with pytest.raises(UsageError) as refused:
+        table_of(address, None)
+    assert refused.value.message == "DATA is the address of a database: say which rows with --query."
 
 
 @pytest.mark.parametrize("command", [[], ["release"], ["fit"], ["sample"], ["schema"], ["schema", "draft"], ["demo"]])

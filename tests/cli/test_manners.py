@@ -20,7 +20,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from sklar.budget.ledger import Ledger
-from sklar.cli import cli
+from sklar.cli import cli, main
 from tests.cli.test_cli import run
 
 ADULT = """
@@ -103,6 +103,7 @@ def examples(text: str | None) -> list[str]:
 
 
 COMMANDS = dict(commands())
+SHARED = {"__init__", "console", "options"}
 EXAMPLES = {line for command in COMMANDS.values() for line in examples(command.help)} | set(examples(cli.help))
 HEAVY = {"sklar audit --quick", "sklar demo", "sklar generate dss --rows 100000 --out dss.parquet --schema dss.toml"}
 
@@ -112,6 +113,14 @@ def test_every_command_shows_an_example_of_itself(name: tuple[str, ...]) -> None
     shown = examples(COMMANDS[name].help)
     assert shown
     assert all(line.startswith(f"sklar {' '.join(name)}") for line in shown)
+
+
+def test_every_command_has_a_file_of_its_name() -> None:
+    files = {path.stem for path in Path(inspect.getfile(main)).parent.glob("*.py")}
+    assert files - SHARED == set(cli.commands)
+    for name, command in COMMANDS.items():
+        assert command.callback is not None
+        assert command.callback.__module__ == f"sklar.cli.{name[0]}"
 
 
 def assert_runs(line: str, folder: Path) -> None:

@@ -13,7 +13,8 @@ import pyarrow as pa
 import pytest
 from hypothesis import assume, given, settings
 
-from sklar.public.schema import Attribute, Outside, Schema, days, microseconds
+from sklar.public.axis import days, microseconds
+from sklar.public.schema import Attribute, Outside, Schema
 from sklar.rows.encode import NO_CELL, coder, encode, encode_column, ready_bits
 from tests.conftest import TEXTS, schemas
 

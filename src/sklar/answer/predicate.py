@@ -26,7 +26,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sklar.errors import ModelError
-from sklar.public.schema import BINNED, FALSE_TEXTS, TRUE_TEXTS, Attribute, Schema, parse_edge
+from sklar.public.axis import parse_edge
+from sklar.public.schema import BINNED, FALSE_TEXTS, TRUE_TEXTS, Attribute, Schema
 
 
 class QueryError(ModelError):

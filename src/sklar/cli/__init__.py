@@ -1,8 +1,8 @@
 """The command line. Exit codes: 0 done, 1 not carried out or a check failed, 2 not understood, 130 interrupted, 141 the
 reader of its output went away.
 
-One file per group of commands. They import only click; what a command works with is imported when it runs, so that
-`sklar --help` waits for nothing.
+One file per command. It imports only click; what the command works with is imported when it runs, so that
+`sklar --help` waits for nothing. `options` holds the options that several commands share, `console` how they print.
 """
 
 from __future__ import annotations
@@ -14,14 +14,22 @@ import sys
 
 import click
 
-from sklar.cli.answers import forecast, query, report
-from sklar.cli.complete import completion
-from sklar.cli.judge import evaluate
-from sklar.cli.release import fit, release, sample, tables
+from sklar.cli.audit import audit
+from sklar.cli.completion import completion
+from sklar.cli.console import quiet_option
+from sklar.cli.demo import demo
+from sklar.cli.evaluate import evaluate
+from sklar.cli.fit import fit
+from sklar.cli.forecast import forecast
+from sklar.cli.generate import generate
+from sklar.cli.ledger import ledger
+from sklar.cli.query import query
+from sklar.cli.release import release
+from sklar.cli.report import report
+from sklar.cli.sample import sample
 from sklar.cli.schema import schema
-from sklar.cli.shared import quiet_option
-from sklar.cli.trust import audit, ledger, verify
-from sklar.cli.tryout import demo, generate
+from sklar.cli.tables import tables
+from sklar.cli.verify import verify
 from sklar.errors import SklarError
 
 _EPILOG = """\b
@@ -48,23 +56,13 @@ def cli(**_debug: bool) -> None:
     """
 
 
-for _command in (
-    audit,
-    completion,
-    demo,
-    evaluate,
-    fit,
-    forecast,
-    generate,
-    ledger,
-    query,
-    release,
-    report,
-    sample,
-    schema,
-    tables,
-    verify,
-):
+_PUBLIC_KNOWLEDGE = (schema, forecast)
+_SPENDING = (release, fit, ledger)
+_FROM_A_MODEL = (sample, tables, query, report, verify)
+_FOR_THE_CUSTODIAN = (evaluate,)
+_TO_TRY = (audit, completion, demo, generate)
+
+for _command in (*_PUBLIC_KNOWLEDGE, *_SPENDING, *_FROM_A_MODEL, *_FOR_THE_CUSTODIAN, *_TO_TRY):
     cli.add_command(_command)
     for _each in _command.commands.values() if isinstance(_command, click.Group) else (_command,):
         _each.params.append(quiet_option())
@@ -72,11 +70,11 @@ for _command in (
 
 def main() -> None:
     """Run the command line; every failure is one line and an exit code."""
-    # The process ends: what is left then is not searched for garbage once more, which takes longer than --help does.
+    # At the end of the process nothing is searched for garbage again: that takes longer than --help does.
     atexit.register(gc.freeze)
     try:
         _run()
-        # A reader that went away is noticed here and not at exit, where Python would print a traceback.
+        # A closed pipe is noticed here, and not at exit, where Python would print a traceback.
         sys.stdout.flush()
     except click.exceptions.Exit as done:
         sys.exit(done.exit_code)
@@ -94,7 +92,7 @@ def main() -> None:
 
 
 def _run() -> None:
-    # Not cli.main: it would exit with 1 of its own accord when whoever reads the output goes away.
+    # Not cli.main: that exits with 1 when the reader of the output goes away.
     completing = os.environ.get("_SKLAR_COMPLETE")
     if completing:
         from click.shell_completion import shell_complete

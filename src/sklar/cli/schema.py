@@ -1,4 +1,4 @@
-"""Commands about what is publicly known: schema draft, schema import, schema check."""
+"""`sklar schema`: draft, import or check what is publicly known of a table."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sklar.cli.shared import DATA, JSON, QUERY, Data, print_json, say, show_progress, table_of
+from sklar.cli.console import print_json, say, show_progress
+from sklar.cli.options import DATA, DATA_IF_GIVEN, JSON, QUERY, table_of
 
 if TYPE_CHECKING:
     from sklar.custodian.draft import Fate
@@ -73,8 +74,8 @@ def draft(*, data: Path | str, query: str | None, out: Path, as_json: bool) -> N
 def import_(*, file: Path, format_: str | None, out: Path, as_json: bool) -> None:
     """Turn a description of a table that exists already into a schema to complete. No row is read.
 
-    FILE is SDV metadata, SmartNoise metadata or transformers, a Frictionless Table Schema, a Parquet or Arrow file, of
-    which only names and types are read, or a model, whose schema lists the domains that its release found.
+    FILE is SDV metadata, SmartNoise metadata or transformers, a Frictionless Table Schema, a Parquet or Arrow file
+    (only its names and types are read), or a model (its schema lists the domains that its release found).
 
     \b
       sklar schema import metadata.json -o imported.toml
@@ -115,7 +116,7 @@ def _import_model(file: Path, out: Path, *, as_json: bool) -> None:
 
 @schema.command()
 @click.argument("schema_path", metavar="SCHEMA", type=click.Path(path_type=Path))
-@click.argument("data", required=False, type=Data())
+@DATA_IF_GIVEN
 @QUERY
 @JSON
 def check(*, schema_path: Path, data: Path | str | None, query: str | None, as_json: bool) -> None:

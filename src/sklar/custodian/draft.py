@@ -18,8 +18,9 @@ import pyarrow as pa
 
 from sklar.errors import DataError
 from sklar.machine.progress import SILENT, Progress
+from sklar.public.axis import days, microseconds, parse_edge
 from sklar.public.rules import Determined
-from sklar.public.schema import BINNED, Attribute, Kind, Schema, days, microseconds, parse_edge
+from sklar.public.schema import BINNED, Attribute, AttributeKind, Schema
 from sklar.public.types import misfit, output_of, parse_output, plain_output
 from sklar.rows.encode import (
     NO_CELL,
@@ -38,7 +39,7 @@ from sklar.rows.read import open_source, require_columns
 
 _MISSING_TEXTS = ("", "(missing)", "?", "NA", "N/A", "n/a", "null", "NULL", "None", "nan", "NaN", ".", "-")
 _BOOLEAN_TEXTS = {"true", "false", "yes", "no", "t", "f", "y", "n"}
-_QUANTITIES: tuple[Kind, ...] = ("integer", "date", "datetime", "real")
+_QUANTITIES: tuple[AttributeKind, ...] = ("integer", "date", "datetime", "real")
 _MOST_CATEGORIES = 200
 _MOST_UNIT_BINS = 50
 _BINS = 20

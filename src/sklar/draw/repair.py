@@ -23,8 +23,9 @@ from sklar.errors import ModelError
 from sklar.fitting.binary import BinaryCopula, BinarySampler, draw_records
 from sklar.fitting.latent import LatentModel, LatentSampler
 from sklar.machine.threads import in_order
-from sklar.public.rules import Allowed, Effort, EffortError, constrained, groups, solve, violating
+from sklar.public.rules import constrained, violating
 from sklar.public.schema import Schema
+from sklar.public.solve import Allowed, Effort, EffortError, groups, solve
 
 Copula = TypeVar("Copula", BinaryCopula, LatentModel)
 

@@ -23,7 +23,8 @@ from numpy.typing import NDArray
 from sklar.public.schema import Schema
 
 _ROWS = numba.float32[:, ::1]
-_OFFSETS = numba.int64[::1]
+# A schema's offsets are read-only.
+_OFFSETS = numba.types.Array(numba.int64, 1, "C", readonly=True)
 _FAST = {"contract", "reassoc"}
 # 2^f between -1/2 and 1/2, to the least largest relative error.
 _EXP = tuple(

@@ -57,7 +57,8 @@ _STATE = (
     _SQUARE,
     _ROW,
     _ROW,
-    numba.int64[::1],
+    # A schema's offsets are read-only.
+    numba.types.Array(numba.int64, 1, "C", readonly=True),
     _SQUARE,
     _SQUARE,
     _SQUARE,

@@ -1,18 +1,20 @@
-"""Public structural knowledge: combinations of two attributes that no record has, and attributes that others determine.
+"""Rules: combinations of levels of two attributes that no record has, and attributes that another one determines.
 
 A rule is part of the schema, so it is public and costs no privacy; every released record honors it. This module parses
-rules, checks them for contradictions, and says what they mean for the attributes that are measured: an attribute that
-another determines is not measured at all, and what is forbidden for it is forbidden for the one that determines it.
+rules, checks them for contradictions, and translates them to the attributes that are measured: an attribute that
+another one determines is not measured, and what is forbidden for it becomes forbidden for the other one.
 
-What the check proves: every level of every measured attribute occurs in some record that honors all rules. Pairs of
-attributes are checked for support in each other, which suffices where the rules tie attributes together without a
-cycle; where there is a cycle, such a record is searched for, and rules are refused for which a bounded search finds
-neither a record nor a contradiction.
+The check proves that every level of every measured attribute occurs in some record that honors all rules. It first
+looks at pairs: each level must have an allowed level in every other attribute. That suffices where the rules tie
+attributes together without a cycle. Where there is a cycle, it searches for such a record (`solve`), and refuses the
+rules when the search ends without one, or does not end within a bounded effort.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import datetime as dt
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -21,15 +23,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sklar.errors import SchemaError
+from sklar.public.axis import check_edge, parse_edge
+from sklar.public.solve import Allowed, Effort, EffortError, groups, solve
 
 if TYPE_CHECKING:
     from sklar.public.schema import Attribute
 
-# Which pairs of levels may stand in one record, shape (levels of i, levels of j), by attributes i < j. Pairs of
-# attributes that are not in it are free.
-Allowed: TypeAlias = dict[tuple[int, int], NDArray[np.bool_]]
-
-# Levels looked at in one search for a record. Real rules need a few thousand; a file must not stall whoever loads it.
+# The most levels that one search for a record looks at. Real rules need a few thousand; loading a file must end soon.
 MAX_EFFORT = 20_000_000
 
 
@@ -45,7 +45,7 @@ class Forbidden:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Determined:
-    """`attribute` has level `levels[k]` in every record in which `by` has level k."""
+    """A record with level k of `by` has level `levels[k]` of `attribute`."""
 
     attribute: str
     by: str
@@ -56,7 +56,7 @@ Rule: TypeAlias = Forbidden | Determined
 
 
 def parse_rules(entries: object, attributes: Sequence[Attribute]) -> tuple[Rule, ...]:
-    """Rules as the schema file writes them, checked one by one and against one another."""
+    """The rules that a schema file states, each of them checked, and all of them checked together."""
     if not isinstance(entries, list):
         raise SchemaError(
             f"rules must be a list of tables, got {entries!r}. Write [[rules]] and the rule's keys below it."
@@ -68,7 +68,7 @@ def parse_rules(entries: object, attributes: Sequence[Attribute]) -> tuple[Rule,
 
 
 def describe_rule(rule: Rule, attributes: Sequence[Attribute]) -> dict[str, Any]:
-    """The structure that `parse_rules` reads."""
+    """A rule as the structure that `parse_rules` reads."""
     levels = {attribute.name: attribute.levels for attribute in attributes}
     if isinstance(rule, Determined):
         named = {key: levels[rule.attribute][code] for key, code in zip(levels[rule.by], rule.levels, strict=True)}
@@ -106,7 +106,8 @@ def _rule(where: str, entry: object, known: Mapping[str, Attribute]) -> Rule:
     return _determined(where, entry, known)
 
 
-def _known(where: str, name: object, known: Mapping[str, Attribute]) -> Attribute:
+def _named(where: str, name: object, known: Mapping[str, Attribute]) -> Attribute:
+    """The attribute that a rule names."""
     if not isinstance(name, str) or name not in known:
         raise SchemaError(f"{where}: the schema has no attribute {name!r}. It has: {', '.join(known)}.")
     if known[name].domain == "private":
@@ -122,17 +123,17 @@ def _forbidden(where: str, entry: object, known: Mapping[str, Attribute]) -> For
             f"{where}: forbid must name two attributes and their levels, got {entry!r}. "
             "Write forbid = { sex = 'Male', relationship = ['Wife'] }."
         )
-    first, second = (_known(where, name, known) for name in entry)
+    first, second = (_named(where, name, known) for name in entry)
     codes = [_codes(where, attribute, entry[attribute.name]) for attribute in (first, second)]
     return Forbidden(first=first.name, first_levels=codes[0], second=second.name, second_levels=codes[1])
 
 
 def _codes(where: str, attribute: Attribute, given: object) -> tuple[int, ...]:
-    """The levels of one attribute that a rule speaks of: one, a list, or a range of bins."""
+    """The levels of one attribute that a rule names: one level, a list of levels, or a range of bins."""
     if isinstance(given, Mapping):
         return _range(where, attribute, given)
     values = given if isinstance(given, list) else [given]
-    codes = [attribute.level_code(where, value) for value in values]
+    codes = [_level_code(where, attribute, value) for value in values]
     if not codes or len(set(codes)) != len(codes):
         raise SchemaError(f"{where}: '{attribute.name}' must list different levels, at least one, got {given!r}.")
     return tuple(sorted(codes))
@@ -143,16 +144,48 @@ def _range(where: str, attribute: Attribute, given: Mapping[str, Any]) -> tuple[
         raise SchemaError(
             f"{where}: a range of '{attribute.name}' has the keys from, below or both, got {dict(given)!r}."
         )
-    low = attribute.edge_index(where, given["from"]) if "from" in given else 0
-    high = attribute.edge_index(where, given["below"]) if "below" in given else attribute.n_values
+    low = _edge_index(where, attribute, given["from"]) if "from" in given else 0
+    high = _edge_index(where, attribute, given["below"]) if "below" in given else attribute.n_values
     if not low < high:
         raise SchemaError(f"{where}: the range of '{attribute.name}' holds no bin, got {dict(given)!r}.")
     return tuple(range(low, high))
 
 
+def _level_code(where: str, attribute: Attribute, value: object) -> int:
+    """The code of the level that a value names: its own name, a category, or a number or day with its own bin."""
+    text = str(value).lower() if isinstance(value, bool) else str(value)
+    if isinstance(value, dt.date):
+        text = value.isoformat()
+    levels, edges = attribute.levels, attribute.edges
+    if text in levels:
+        return levels.index(text)
+    edge = parse_edge(text, attribute.kind) if edges and not isinstance(value, bool) else None
+    if edge is None or not edges[0] <= edge <= edges[-1]:
+        shown = ", ".join(f"'{level}'" for level in levels[:12])
+        more = " and others" if len(levels) > 12 else ""
+        raise SchemaError(f"{where}: '{attribute.name}' has no level {value!r}. Its levels are {shown}{more}.")
+    code = min(bisect_right(edges, edge) - 1, attribute.n_values - 1)
+    if attribute.kind not in ("integer", "date") or edges[code + 1] - edges[code] != 1:
+        raise SchemaError(
+            f"{where}: {value} lies within the bin {levels[code]} of '{attribute.name}', and rules are about whole "
+            f"bins. Write '{levels[code]}', or give {value} a bin of its own."
+        )
+    return code
+
+
+def _edge_index(where: str, attribute: Attribute, value: object) -> int:
+    """The number of the edge at which a range begins or ends."""
+    if not attribute.edges:
+        raise SchemaError(f"{where}: '{attribute.name}' is {attribute.kind} and has no range. List its levels.")
+    edge = check_edge(f"{where}: '{attribute.name}'", attribute.kind, value)
+    if edge not in attribute.edges:
+        raise SchemaError(f"{where}: a range of '{attribute.name}' must begin and end at its edges, got {value!r}.")
+    return attribute.edges.index(edge)
+
+
 def _determined(where: str, entry: Mapping[str, Any], known: Mapping[str, Attribute]) -> Determined:
-    attribute = _known(where, entry["attribute"], known)
-    by = _known(where, entry["determined_by"], known)
+    attribute = _named(where, entry["attribute"], known)
+    by = _named(where, entry["determined_by"], known)
     if attribute is by:
         raise SchemaError(f"{where}: '{by.name}' cannot determine itself. Name another attribute.")
     mapped = entry["map"]
@@ -160,10 +193,10 @@ def _determined(where: str, entry: Mapping[str, Any], known: Mapping[str, Attrib
         raise SchemaError(f"{where}: map must be a table from levels of '{by.name}' to levels of '{attribute.name}'.")
     levels: dict[int, int] = {}
     for key, value in mapped.items():
-        code = by.level_code(where, key)
+        code = _level_code(where, by, key)
         if code in levels:
             raise SchemaError(f"{where}: map gives level '{by.levels[code]}' of '{by.name}' twice. Remove one.")
-        levels[code] = attribute.level_code(where, value)
+        levels[code] = _level_code(where, attribute, value)
     lost = [level for code, level in enumerate(by.levels) if code not in levels]
     if lost:
         raise SchemaError(
@@ -174,15 +207,15 @@ def _determined(where: str, entry: Mapping[str, Any], known: Mapping[str, Attrib
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Source:
-    """Where an attribute's level comes from: a measured attribute and, for each of its levels, the level here."""
+class Origin:
+    """The measured attribute that decides another one's level, and the level that it decides for each of its own."""
 
     attribute: int
     levels: NDArray[np.int64]
 
 
-def sources(attributes: Sequence[Attribute], rules: Sequence[Rule]) -> tuple[Source, ...]:
-    """For every attribute the measured one that decides its level: itself, unless a rule determines it."""
+def origins(attributes: Sequence[Attribute], rules: Sequence[Rule]) -> tuple[Origin, ...]:
+    """For every attribute, the measured attribute that decides its level: itself, unless a rule determines it."""
     index = {attribute.name: i for i, attribute in enumerate(attributes)}
     rule_of = {rule.attribute: rule for rule in rules if isinstance(rule, Determined)}
     found = []
@@ -198,30 +231,30 @@ def sources(attributes: Sequence[Attribute], rules: Sequence[Rule]) -> tuple[Sou
         levels = np.arange(attributes[index[name]].n_levels)
         for step in reversed(chained):
             levels = step[levels]
-        found.append(Source(attribute=index[name], levels=levels))
+        found.append(Origin(attribute=index[name], levels=levels))
     return tuple(found)
 
 
 def allowed_pairs(attributes: Sequence[Attribute], rules: Sequence[Rule]) -> Allowed:
-    """Which pairs of levels may stand in one record, for every pair of measured attributes that rules speak of.
+    """Which pairs of levels one record may have, for every pair of measured attributes in the rules.
 
-    A combination that is forbidden for an attribute that another determines is forbidden for that other one.
+    Where a rule forbids levels of a determined attribute, it forbids the levels of the other one that lead to them.
     """
-    index, source = {attribute.name: i for i, attribute in enumerate(attributes)}, sources(attributes, rules)
-    allowed: Allowed = {}
+    index, found = {attribute.name: i for i, attribute in enumerate(attributes)}, origins(attributes, rules)
+    allowed: dict[tuple[int, int], NDArray[np.bool_]] = {}
     for number, rule in enumerate(rules, start=1):
         if not isinstance(rule, Forbidden):
             continue
-        one, two = source[index[rule.first]], source[index[rule.second]]
+        one, two = found[index[rule.first]], found[index[rule.second]]
         first, second = np.isin(one.levels, rule.first_levels), np.isin(two.levels, rule.second_levels)
         if one.attribute == two.attribute:
-            # Both follow from one attribute: the map says which of its levels have both.
+            # Both follow from one attribute: the maps show which of its levels lead to both.
             if (first & second).any():
-                origin = attributes[one.attribute]
-                level = origin.levels[int(np.argmax(first & second))]
+                decisive = attributes[one.attribute]
+                level = decisive.levels[int(np.argmax(first & second))]
                 raise SchemaError(
                     f"rule {number}: it forbids what the maps require: '{rule.first}' and '{rule.second}' both follow "
-                    f"from '{origin.name}', whose level '{level}' could then never occur. Correct one of them."
+                    f"from '{decisive.name}', whose level '{level}' could then never occur. Correct one of them."
                 )
             continue
         if one.attribute > two.attribute:
@@ -232,7 +265,7 @@ def allowed_pairs(attributes: Sequence[Attribute], rules: Sequence[Rule]) -> All
         cells = np.ix_(first, second)
         if first.any() and second.any() and not free[cells].any():
             raise SchemaError(
-                f"rule {number}: what it forbids for '{rule.first}' and '{rule.second}' earlier rules forbid already. "
+                f"rule {number}: earlier rules already forbid what it forbids for '{rule.first}' and '{rule.second}'. "
                 "Remove it."
             )
         free[cells] = False
@@ -240,7 +273,7 @@ def allowed_pairs(attributes: Sequence[Attribute], rules: Sequence[Rule]) -> All
 
 
 def forbidden_rules(attributes: Sequence[Attribute], allowed: Allowed) -> tuple[Forbidden, ...]:
-    """The same knowledge as rules over these attributes: one for each set of levels that share their partners."""
+    """Rules over these attributes that forbid the same: one for each set of levels with the same allowed partners."""
     rules = []
     for (i, j), free in sorted(allowed.items()):
         patterns, which = np.unique(free, axis=0, return_inverse=True)
@@ -258,7 +291,7 @@ def forbidden_rules(attributes: Sequence[Attribute], allowed: Allowed) -> tuple[
 
 
 def _check(attributes: Sequence[Attribute], rules: Sequence[Rule]) -> None:
-    """Refuse rules that contradict one another, or under which some level can never occur."""
+    """Refuse rules that contradict one another, and rules under which some level can never occur."""
     seen: dict[str, int] = {}
     for number, rule in enumerate(rules, start=1):
         if isinstance(rule, Determined):
@@ -274,12 +307,12 @@ def _check(attributes: Sequence[Attribute], rules: Sequence[Rule]) -> None:
                 level = attributes[one].levels[int(np.argmin(support))]
                 raise SchemaError(
                     f"rules: level '{level}' of '{attributes[one].name}' is forbidden with every level of "
-                    f"'{attributes[other].name}', so that it can never occur. Correct a rule, or remove the level."
+                    f"'{attributes[other].name}', so it can never occur. Correct a rule, or remove the level."
                 )
     sizes = [attribute.n_levels for attribute in attributes]
     for group in groups(allowed):
         within = {pair: free for pair, free in allowed.items() if pair[0] in group}
-        # Without a cycle, pairwise support is enough (Freuder 1982).
+        # Without a cycle, an allowed partner in each pair is enough (Freuder 1982).
         if len(within) >= len(group):
             _check_levels(attributes, group, within, sizes)
 
@@ -287,7 +320,7 @@ def _check(attributes: Sequence[Attribute], rules: Sequence[Rule]) -> None:
 def _check_levels(
     attributes: Sequence[Attribute], group: Sequence[int], allowed: Allowed, sizes: Sequence[int]
 ) -> None:
-    """Find a record for every level of a group of attributes that rules tie together in a cycle."""
+    """Refuse rules that tie a group of attributes together in a cycle and leave one of its levels without a record."""
     found = {i: np.zeros(sizes[i], dtype=bool) for i in group}
     effort = Effort(MAX_EFFORT)
     for i in group:
@@ -313,112 +346,8 @@ def _check_levels(
                 found[j][code] = True
 
 
-def groups(allowed: Allowed) -> list[list[int]]:
-    """Attributes that rules tie together, directly or through others."""
-    found: list[set[int]] = []
-    for pair in allowed:
-        touched = [group for group in found if group & set(pair)]
-        found = [group for group in found if not group & set(pair)] + [set(pair).union(*touched)]
-    return sorted(sorted(group) for group in found)
-
-
-class EffortError(Exception):
-    """A search did not end within its effort. Internal: whoever searches says what that means."""
-
-
-class Effort:
-    """What a search may still cost."""
-
-    def __init__(self, steps: int) -> None:
-        self._left = steps
-
-    def spend(self, steps: int) -> None:
-        """Count, and stop the search when nothing is left."""
-        self._left -= steps
-        if self._left < 0:
-            raise EffortError
-
-
-def solve(
-    domains: Mapping[int, NDArray[np.bool_]],
-    allowed: Allowed,
-    *,
-    effort: Effort,
-    order: Callable[[int, NDArray[np.int64]], Iterable[int]] = lambda _attribute, codes: codes.tolist(),
-) -> dict[int, int] | None:
-    """A level of every attribute, within its domain, such that all pairs are allowed; None when no record is.
-
-    Backtracking that keeps domains arc-consistent (Sabin and Freuder 1994), so that it never turns back where the rules
-    have no cycle. `order` says which level to try first.
-    """
-    neighbors: dict[int, list[tuple[int, NDArray[np.bool_]]]] = {i: [] for i in domains}
-    for (i, j), free in allowed.items():
-        if i in domains and j in domains:
-            neighbors[i].append((j, free))
-            neighbors[j].append((i, free.T))
-    start = _propagated(dict(domains), neighbors, list(domains), effort)
-    return None if start is None else _search(start, neighbors, effort, order)
-
-
-def _search(
-    start: dict[int, NDArray[np.bool_]],
-    neighbors: Mapping[int, list[tuple[int, NDArray[np.bool_]]]],
-    effort: Effort,
-    order: Callable[[int, NDArray[np.int64]], Iterable[int]],
-) -> dict[int, int] | None:
-    # A stack of its own: rules may tie more attributes together than Python nests calls.
-    stack: list[Iterator[dict[int, NDArray[np.bool_]]]] = [iter([start])]
-    while stack:
-        domains = next(stack[-1], None)
-        if domains is None:
-            stack.pop()
-            continue
-        undecided = [i for i, domain in domains.items() if np.count_nonzero(domain) > 1]
-        if not undecided:
-            return {i: int(np.argmax(domain)) for i, domain in domains.items()}
-        attribute = min(undecided, key=lambda i: int(np.count_nonzero(domains[i])))
-        codes = order(attribute, np.nonzero(domains[attribute])[0])
-        stack.append(_branches(domains, attribute, codes, neighbors, effort))
-    return None
-
-
-def _branches(
-    domains: dict[int, NDArray[np.bool_]],
-    attribute: int,
-    codes: Iterable[int],
-    neighbors: Mapping[int, list[tuple[int, NDArray[np.bool_]]]],
-    effort: Effort,
-) -> Iterator[dict[int, NDArray[np.bool_]]]:
-    for code in codes:
-        fixed = domains | {attribute: np.arange(domains[attribute].size) == code}
-        narrowed = _propagated(fixed, neighbors, [attribute], effort)
-        if narrowed is not None:
-            yield narrowed
-
-
-def _propagated(
-    domains: dict[int, NDArray[np.bool_]],
-    neighbors: Mapping[int, list[tuple[int, NDArray[np.bool_]]]],
-    changed: list[int],
-    effort: Effort,
-) -> dict[int, NDArray[np.bool_]] | None:
-    """Domains without the levels that have no partner left in a neighbor's; None when one becomes empty."""
-    waiting = list(changed)
-    while waiting:
-        i = waiting.pop()
-        for j, free in neighbors[i]:
-            effort.spend(free.size)
-            kept = domains[j] & free[domains[i]].any(axis=0)
-            if not kept.any():
-                return None
-            if np.count_nonzero(kept) < np.count_nonzero(domains[j]):
-                domains[j] = kept
-                waiting.append(j)
-    return domains
-
-
 def violating(codes: NDArray[np.integer[Any]], allowed: Allowed) -> NDArray[np.bool_]:
-    """Which records, columns of codes of shape (m, rows), hold a forbidden combination. Code -1 is in none."""
+    """Which records hold a forbidden combination, for codes of shape (m, rows). Code -1 is no level, and in none."""
     broken = np.zeros(codes.shape[1], dtype=bool)
     for (i, j), free in allowed.items():
         broken |= ~free[codes[i], codes[j]] & (codes[i] >= 0) & (codes[j] >= 0)
@@ -426,5 +355,5 @@ def violating(codes: NDArray[np.integer[Any]], allowed: Allowed) -> NDArray[np.b
 
 
 def constrained(allowed: Allowed) -> tuple[int, ...]:
-    """The attributes that some forbidden combination is about, ascending."""
+    """The attributes that stand in some forbidden combination, ascending."""
     return tuple(sorted(set(chain.from_iterable(allowed))))

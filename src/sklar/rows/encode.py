@@ -22,7 +22,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from sklar.machine.arrays import array, filled, held
-from sklar.public.schema import BINNED, FALSE_TEXTS, TRUE_TEXTS, Attribute, Schema, days, parse_edge, parse_number
+from sklar.public.axis import days, parse_edge, parse_number
+from sklar.public.schema import BINNED, FALSE_TEXTS, TRUE_TEXTS, Attribute, Schema
 
 NO_CELL = -1
 

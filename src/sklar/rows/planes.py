@@ -19,6 +19,9 @@ from numpy.typing import NDArray
 # Four rows of so many words leave half of a first-level cache of 32 KiB to the rows that they are compared with.
 _CHUNK = 512
 
+# A schema's sizes and offsets are read-only.
+_GEOMETRY = types.Array(numba.int64, 1, "C", readonly=True)
+
 
 def _population(_context: Any, _word: Any) -> tuple[Any, Callable[..., Any]]:
     """How many bits of a word are set: one instruction, which vectorizes where the machine can."""
@@ -177,8 +180,8 @@ def add_bits(
 
 @numba.njit(
     [
-        "void(uint8[:, ::1], int64, int64[::1], int64[::1], int64[:, ::1], int64[:, ::1])",
-        "void(int32[:, ::1], int64, int64[::1], int64[::1], int64[:, ::1], int64[:, ::1])",
+        numba.void(code[:, ::1], numba.int64, _GEOMETRY, _GEOMETRY, numba.int64[:, ::1], numba.int64[:, ::1])
+        for code in (numba.uint8, numba.int32)
     ],
     cache=True,
     nogil=True,
@@ -222,7 +225,10 @@ def add_codes(
 
 
 @numba.njit(
-    "void(int64[::1], int64[::1], int64[::1], int64[::1], int64[:, ::1])", cache=True, nogil=True, boundscheck=False
+    numba.void(_GEOMETRY, numba.int64[::1], numba.int64[::1], numba.int64[::1], numba.int64[:, ::1]),
+    cache=True,
+    nogil=True,
+    boundscheck=False,
 )
 def complete(
     offsets: NDArray[np.int64],

@@ -168,7 +168,7 @@ def test_frictionless(tmp_path: Path) -> None:
     assert (schema.attribute("code").values, schema.attribute("code").output) == ((1, 2), "category")
     born = schema.attribute("born")
     assert (born.edge_text(born.edges[0]), born.edge_text(born.edges[-1])) == ("1900-01-01", "2025-01-01")
-    assert "# Missing is also written '-' there; a schema knows one text." in found.to_toml()
+    assert "# The description also has '-' for missing; a schema has one text." in found.to_toml()
 
 
 def test_frictionless_in_a_resource_and_a_package(tmp_path: Path) -> None:
@@ -266,8 +266,8 @@ def test_no_row_and_no_statistic_of_a_parquet_file_is_read(tmp_path: Path) -> No
         ("x.yaml", "a: [", "cannot be read. It must be a JSON, YAML, Parquet or Arrow file."),
         ("x.json", "[1]", "must hold an object with keys, got a list."),
         ("x.json", {"a": 1}, "is not recognized as SDV metadata, SmartNoise metadata or a Frictionless Table Schema."),
-        ("x.json", {"columns": {"a": 5}}, "is not laid out as sdv lays out its descriptions."),
-        ("x.json", {"fields": [{}]}, "is not laid out as frictionless lays out its descriptions."),
+        ("x.json", {"columns": {"a": 5}}, "does not have the layout of sdv descriptions."),
+        ("x.json", {"fields": [{}]}, "does not have the layout of frictionless descriptions."),
         ("x.parquet", "no", "is not a Parquet file or an Arrow file, or it is damaged."),
         ("x.json", {"tables": {"a": {}, "b": {}}}, "the SDV metadata describes 2 tables (a, b). Keep the one"),
         ("x.json", {"resources": [{"name": "a"}, {"name": "b"}]}, "the Data Package holds 2 resources (a, b)."),

@@ -17,6 +17,10 @@ _NIBBLES = np.uint64(0x0F0F0F0F0F0F0F0F)
 _PAIRS = np.uint64(0x3333333333333333)
 _ODD = np.uint64(0x5555555555555555)
 
+_NUMBERS, _TABLE = numba.int64[::1], numba.int64[:, ::1]
+# A schema's offsets are read-only.
+_OFFSETS = numba.types.Array(numba.int64, 1, "C", readonly=True)
+
 
 @numba.njit(
     "void(int64[::1], int32[::1], int64[::1], int64[:, ::1])",
@@ -44,7 +48,7 @@ def add_pairs(
 
 
 @numba.njit(
-    "void(int64[::1], int32[::1], int64[::1], int64[::1], int64[:, ::1], int32[::1])",
+    numba.void(_NUMBERS, numba.int32[::1], _NUMBERS, _OFFSETS, _TABLE, numba.int32[::1]),
     parallel=True,
     cache=True,
     nogil=True,
@@ -91,7 +95,7 @@ def _ones(x: np.uint64) -> np.int64:
 
 
 @numba.njit(
-    "void(uint64[:, ::1], int64[::1], int64[::1], int64[:, ::1])",
+    numba.void(numba.uint64[:, ::1], _NUMBERS, _OFFSETS, _TABLE),
     parallel=True,
     cache=True,
     nogil=True,

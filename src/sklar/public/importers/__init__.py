@@ -1,7 +1,7 @@
-"""What people already wrote about a table (SDV, SmartNoise, Frictionless, Arrow), as a schema to complete.
+"""Descriptions of tables that exist already (SDV, SmartNoise, Frictionless, Arrow), as schemas to complete.
 
-No importer sees a row: they read descriptions. A domain that the description states is taken over, without a mark;
-one that it does not state stays open, marked `reviewed = false`, and the schema is refused until somebody fills it in.
+Importers read descriptions and never a row. A domain that the description states goes into the schema as it is. A
+domain that it does not state is marked `reviewed = false`, and a release refuses the schema until somebody fills it in.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 from sklar.errors import SchemaError
 from sklar.machine.extras import require
 from sklar.public.importers import arrow, frictionless, sdv, smartnoise
-from sklar.public.importers.entry import Imported
+from sklar.public.importers.proposal import Imported
 
 __all__ = ["FORMATS", "Imported", "import_schema"]
 
@@ -27,7 +27,7 @@ _DOCUMENTS: Mapping[str, Callable[[Mapping[str, Any], str], Imported]] = {
 
 
 def import_schema(path: str | Path, *, format: str | None = None) -> Imported:  # noqa: A002
-    """The schema that a description implies, as far as it does; its format is recognized unless given."""
+    """The schema that a description implies, as far as it goes. The format is recognized unless it is given."""
     path = Path(path)
     if format is not None and format not in FORMATS:
         raise SchemaError(f"format must be one of {', '.join(FORMATS)}, got '{format}'.")
@@ -46,7 +46,7 @@ def import_schema(path: str | Path, *, format: str | None = None) -> Imported:  
     try:
         return _DOCUMENTS[kind](document, name)
     except (AttributeError, KeyError, TypeError, ValueError):
-        raise SchemaError(f"'{path}' is not laid out as {kind} lays out its descriptions. Check its format.") from None
+        raise SchemaError(f"'{path}' does not have the layout of {kind} descriptions. Check its format.") from None
 
 
 def _load(path: Path) -> Mapping[str, Any]:

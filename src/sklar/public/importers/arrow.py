@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sklar.errors import SchemaError
-from sklar.public.importers.entry import Entry, Imported
+from sklar.public.importers.proposal import Imported, Proposal
 from sklar.public.types import Output, output_of, plain_output
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def from_schema(schema: pa.Schema, name: str) -> Imported:
         elif field.name.startswith("__index_level_"):
             left_out[field.name] = "it is an index that pandas wrote"
         else:
-            entries[field.name] = Entry(keys=keys | ({"missing": ""} if field.nullable else {}))
+            entries[field.name] = Proposal(keys=keys | ({"missing": ""} if field.nullable else {}))
     return Imported(name=name, source="an Arrow schema", entries=entries, left_out=left_out)
 
 

@@ -1,6 +1,6 @@
 """A Frictionless Table Schema, alone, in a Data Resource, or in a Data Package of one resource.
 
-Its constraints may state domains: `enum`, `categories`, `minimum` and `maximum`. Those are taken over.
+Domains come from what it states: `enum`, `categories`, `minimum` and `maximum`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sklar.errors import SchemaError
-from sklar.public.importers.entry import IDENTIFIER, Entry, Imported, between, listed
+from sklar.public.importers.proposal import IDENTIFIER, Imported, Proposal, between, listed
 
 _KINDS = {
     "string": "categorical",
@@ -43,13 +43,13 @@ def from_document(document: Mapping[str, Any], name: str) -> Imported:
         if keys == {column} or constraints.get("unique"):
             left_out[column] = IDENTIFIER
         elif kind is None and "enum" not in constraints:
-            left_out[column] = f"a field of type {described['type']!r} is in no domain"
+            left_out[column] = f"no attribute type fits a field of type {described['type']!r}"
         else:
-            entries[column] = _entry(kind or "categorical", described, constraints, missing)
+            entries[column] = _proposal(kind or "categorical", described, constraints, missing)
     return Imported(name=name, source="a Frictionless Table Schema", entries=entries, left_out=left_out)
 
 
-def _entry(kind: str, described: Mapping[str, Any], constraints: Mapping[str, Any], missing: list[Any]) -> Entry:
+def _proposal(kind: str, described: Mapping[str, Any], constraints: Mapping[str, Any], missing: list[Any]) -> Proposal:
     keys: dict[str, Any] = {"type": kind}
     values = constraints.get("enum") or [_plain(each) for each in described.get("categories", ())]
     if values and kind != "boolean":
@@ -61,14 +61,16 @@ def _entry(kind: str, described: Mapping[str, Any], constraints: Mapping[str, An
     notes = []
     if not constraints.get("required"):
         texts = [str(_plain(each)) for each in described.get("missingValues", missing)]
-        # An empty text is missing in any case.
+        # A schema reads an empty text as missing in any case.
         named = [text for text in texts if text]
         keys["missing"] = named[0] if named else ""
         if len(named) > 1:
-            notes.append(f"Missing is also written {', '.join(map(repr, named[1:]))} there; a schema knows one text.")
+            notes.append(
+                f"The description also has {', '.join(map(repr, named[1:]))} for missing; a schema has one text."
+            )
     if kind in ("date", "datetime") and described.get("format", "default") not in ("default", "any"):
         notes.append(f"Texts of the form {described['format']!r} are not read as dates: convert the column first.")
-    return Entry(keys=keys, notes=notes)
+    return Proposal(keys=keys, notes=notes)
 
 
 def _plain(each: Any) -> Any:
@@ -76,7 +78,7 @@ def _plain(each: Any) -> Any:
 
 
 def _bound(kind: str, constraints: Mapping[str, Any], end: str, inwards: int) -> Any:
-    """The bound, of which an excluded one lies a step inwards where there are steps."""
+    """The stated bound. An exclusive bound moves inwards by one step, if the kind has steps."""
     stated = constraints.get(f"m{end}")
     if stated is not None:
         return stated

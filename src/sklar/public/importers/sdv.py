@@ -1,6 +1,6 @@
 """SDV metadata: one table, in the form of a single table (SINGLE_TABLE_V1) or of several (V1, MULTI_TABLE_V1).
 
-It says what sort of thing each column is and never what values it takes, but for the order of some categories.
+It states the type of each column, but not its values, except for categories that have an order.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sklar.errors import SchemaError
-from sklar.public.importers.entry import IDENTIFIER, Entry, Imported, listed
+from sklar.public.importers.proposal import IDENTIFIER, Imported, Proposal, listed
 from sklar.public.types import WHOLE
 
 _ISO = ("%Y-%m-%d", "%Y-%m-%d %H:%M:%S", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M:%S.%f", "%Y-%m-%dT%H:%M:%S.%f")
@@ -28,34 +28,35 @@ def from_document(document: Mapping[str, Any], name: str) -> Imported:
     keys = {document.get("primary_key"), document.get("sequence_key"), *document.get("alternate_keys", ())}
     entries, left_out = {}, {}
     for column, described in document["columns"].items():
-        entry = IDENTIFIER if column in keys else _entry(described)
-        if isinstance(entry, str):
-            left_out[column] = entry
+        proposed = IDENTIFIER if column in keys else _proposal(described)
+        if isinstance(proposed, str):
+            left_out[column] = proposed
         else:
-            entries[column] = entry
+            entries[column] = proposed
     return Imported(name=name, source="SDV metadata", entries=entries, left_out=left_out)
 
 
-def _entry(described: Mapping[str, Any]) -> Entry | str:
+def _proposal(described: Mapping[str, Any]) -> Proposal | str:
+    """The entry for a column, or the reason why it is left out."""
     kind = described["sdtype"]
     if kind == "boolean":
-        return Entry(keys={"type": "boolean", "missing": ""})
+        return Proposal(keys={"type": "boolean", "missing": ""})
     if kind == "categorical":
         order = described.get("order")
         values = {"values": listed(order)} if order else {}
-        return Entry(keys={"type": "categorical", **values, "missing": ""})
+        return Proposal(keys={"type": "categorical", **values, "missing": ""})
     if kind == "numerical":
-        return Entry(keys={**_number(str(described.get("computer_representation", "Float"))), "missing": ""})
+        return Proposal(keys={**_number(str(described.get("computer_representation", "Float"))), "missing": ""})
     if kind == "datetime":
         written = described.get("datetime_format")
         timed = written is None or any(code in written for code in _TIMES)
         notes = []
         if written is not None and written not in _ISO:
             notes.append(f"Texts of the form {written!r} are not read as dates: convert the column first.")
-        return Entry(keys={"type": "datetime" if timed else "date", "missing": ""}, notes=notes)
+        return Proposal(keys={"type": "datetime" if timed else "date", "missing": ""}, notes=notes)
     if kind == "id" or described.get("pii", True):
         return IDENTIFIER
-    return f"a column of SDV's type {kind!r} is in no domain"
+    return f"no attribute type fits a column of SDV's type {kind!r}"
 
 
 def _number(representation: str) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """SmartNoise: the metadata of its SQL reader (YAML), or the transformers of its synthesizers written as JSON.
 
 Metadata nests collection, schema, table, column; bounds are `lower` and `upper`. Transformers are listed by column
-under `constraints`, each with a name and parameters; a chain is read up to its first change of scale.
+under `constraints`, each with a name and parameters. A chain of them is read up to its first change of scale.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sklar.errors import SchemaError
-from sklar.public.importers.entry import IDENTIFIER, Entry, Imported, between
+from sklar.public.importers.proposal import IDENTIFIER, Imported, Proposal, between
 
 _KINDS = {
     "boolean": "boolean",
@@ -49,19 +49,19 @@ def from_document(document: Mapping[str, Any], name: str) -> Imported:
         if described.get("private_id"):
             left_out[str(column)] = IDENTIFIER
         elif kind is None:
-            left_out[str(column)] = f"a column of type {described['type']!r} is in no domain"
+            left_out[str(column)] = f"no attribute type fits a column of type {described['type']!r}"
         else:
             keys = {"type": kind}
             if kind in ("integer", "real"):
                 keys |= between(kind, described.get("lower"), described.get("upper"))
             if described.get("nullable", True):
                 keys["missing"] = ""
-            entries[str(column)] = Entry(keys=keys, notes=_filled(described))
+            entries[str(column)] = Proposal(keys=keys, notes=_filled(described))
     return Imported(name=name, source="SmartNoise metadata", entries=entries, left_out=left_out)
 
 
 def tables_of(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Tables by name, of all schemas of the one collection; none when the document is not laid out so."""
+    """The tables of all schemas of the collection, by name; none when the document has another layout."""
     collections = [each for key, each in document.items() if key != "engine"]
     if len(collections) != 1 or not isinstance(collections[0], Mapping):
         return {}
@@ -78,15 +78,15 @@ def _from_transformers(constraints: Mapping[str, Any], name: str) -> Imported:
     entries, left_out = {}, {}
     for column, described in constraints.items():
         chain = described["params"] if described["name"] == "ChainTransformer" else [described]
-        entry = _entry(chain)
-        if entry is None:
+        proposed = _proposal(chain)
+        if proposed is None:
             left_out[str(column)] = "SmartNoise drops it or makes it up"
         else:
-            entries[str(column)] = entry
+            entries[str(column)] = proposed
     return Imported(name=name, source="SmartNoise transformers", entries=entries, left_out=left_out)
 
 
-def _entry(chain: list[Mapping[str, Any]]) -> Entry | None:
+def _proposal(chain: list[Mapping[str, Any]]) -> Proposal | None:
     kind, bins, nullable = None, None, False
     bounds: dict[str, Any] = {}
     for step in chain:
@@ -107,4 +107,4 @@ def _entry(chain: list[Mapping[str, Any]]) -> Entry | None:
         if bins and "bins" in keys:
             keys["bins"] = bins
     notes = ["If it holds whole numbers, write type = 'integer'."] if kind == "real" else []
-    return Entry(keys=keys | ({"missing": ""} if nullable else {}), notes=notes)
+    return Proposal(keys=keys | ({"missing": ""} if nullable else {}), notes=notes)

@@ -1,4 +1,4 @@
-"""An imported attribute, and how an import is written as a file to complete."""
+"""What a description says about one attribute and about a table, and how it becomes a schema file to complete."""
 
 from __future__ import annotations
 
@@ -8,16 +8,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sklar.errors import SchemaError
-from sklar.public.schema import Schema, toml_key, toml_value
+from sklar.public.schema import Schema
+from sklar.public.toml import toml_key, toml_value
 
 _BINS = 20
 _MOST_UNIT_BINS = 50
 IDENTIFIER = "it identifies a row or a person"
 
 
-@dataclass(slots=True, kw_only=True)
-class Entry:
-    """One attribute: the keys that are known, and what a person should know or must add."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proposal:
+    """A schema's entry for one attribute, as far as a description goes: the known keys, and notes for a person."""
 
     keys: dict[str, Any]
     notes: list[str] = field(default_factory=list)
@@ -28,14 +29,14 @@ class Entry:
         return self.keys["type"] != "boolean" and not {"values", "edges", "bins"} & set(self.keys)
 
     def to_toml(self, name: str) -> str:
-        """The entry; an open one carries an empty domain, a remark and `reviewed = false`, and is refused as it is."""
+        """The entry in TOML. An unknown domain is written empty, with `reviewed = false`: a release refuses it."""
         keys, notes = dict(self.keys), list(self.notes)
         if self.is_open:
             categorical = keys["type"] == "categorical"
             keys |= {"values" if categorical else "edges": [], "reviewed": False}
             notes.append(f"To do: {'list the values' if categorical else 'state edges, or low, high and bins'}.")
         else:
-            # Refused here, with its name, when the description contradicts itself.
+            # A description that contradicts itself is refused here, by the attribute's name.
             Schema.from_dict({"attributes": {name: keys}})
         lines = [f"[attributes.{toml_key(name)}]", *(f"# {_printable(note)}" for note in notes)]
         return "\n".join([*lines, *(f"{key} = {toml_value(value)}" for key, value in keys.items())]) + "\n"
@@ -43,11 +44,11 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Imported:
-    """What a description says of a table, and the columns that it leaves out, with the reason."""
+    """The schema that a description implies, and the columns that are left out, each with the reason."""
 
     name: str
     source: str
-    entries: Mapping[str, Entry]
+    entries: Mapping[str, Proposal]
     left_out: Mapping[str, str]
 
     @property
@@ -59,12 +60,12 @@ class Imported:
         """The schema as a file to complete."""
         if not self.entries:
             raise SchemaError(
-                f"the {self.source} describes no column that a release could have. Write a schema by hand."
+                f"the imported file ({self.source}) describes no column that a release could have. Write a schema."
             )
         lines = [
             f"# Imported from {self.source}; no row was read. Complete the entries marked reviewed = false from",
-            "# public knowledge (a code book, a legal limit), and remove the mark. Domains that stand here were stated",
-            "# by the imported file: if some tool had inferred them from the rows, they are not public.",
+            "# public knowledge (a code book, a legal limit), and remove the mark. The imported file stated the other",
+            "# domains: if some tool had inferred them from the rows, they are not public.",
             *(f"# Left out: {_printable(name)}: {reason}" for name, reason in self.left_out.items()),
         ]
         tables = [entry.to_toml(name) for name, entry in self.entries.items()]
@@ -72,7 +73,7 @@ class Imported:
 
 
 def between(kind: str, low: Any, high: Any) -> dict[str, Any]:
-    """Keys of a number or date from low to high, both included, in bins of equal width; none where a bound is open."""
+    """The keys for bins of equal width from low to high, both included; no keys where a bound is unknown."""
     if low is None or high is None:
         return {}
     if kind == "real":
@@ -88,12 +89,12 @@ def between(kind: str, low: Any, high: Any) -> dict[str, Any]:
             "high": end.isoformat(),
             "bins": max(1, min(_BINS, (end - first.date()).days)),
         }
-    # The bound itself stands in the last bin, which has no upper end.
+    # Bins exclude their upper edge: the last one ends after the bound, so that it includes it.
     return {"low": first.isoformat(), "high": (last + dt.timedelta(seconds=1)).isoformat(), "bins": _BINS}
 
 
 def listed(values: Sequence[Any]) -> list[Any]:
-    """Values as the schema takes them: whole numbers where all are, else texts."""
+    """Values as a schema lists them: as whole numbers if all of them are, else as texts."""
     if all(type(value) is int for value in values):
         return list(values)
     return [str(value).lower() if isinstance(value, bool) else str(value) for value in values]

@@ -1,4 +1,4 @@
-"""The command that prints a shell's completion script."""
+"""`sklar completion`: the script by which a shell completes commands."""
 
 from __future__ import annotations
 

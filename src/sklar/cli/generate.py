@@ -1,4 +1,4 @@
-"""Commands to try Sklar with: demo, generate."""
+"""`sklar generate`: test tables that are about nobody, with their schemas."""
 
 from __future__ import annotations
 
@@ -6,30 +6,8 @@ from pathlib import Path
 
 import click
 
-from sklar.cli.shared import JSON, OUT, number, print_json, say, show_progress
-from sklar.machine.progress import watch
-
-
-@click.command(short_help="Release a generated table and show it.")
-@click.option("--out", type=click.Path(path_type=Path), default="sklar-demo", show_default=True, help="Folder to fill.")
-@click.option("--rows", type=int, default=30_000, show_default=True, help="Rows of the generated table.")
-@click.option("--epsilon", type=number, default="1", show_default=True, help="Privacy budget.")
-@JSON
-def demo(*, out: Path, rows: int, epsilon: float, as_json: bool) -> None:
-    """Generate a census-like table, release it, and show what came out.
-
-    \b
-      sklar demo --rows 2000
-    """
-    from sklar.custodian.demo import run
-
-    with show_progress() as progress:
-        shown = run(out, rows=rows, epsilon=epsilon, progress=progress)
-    if as_json:
-        print_json(shown.to_dict())
-        return
-    for line in shown.lines():
-        say(line)
+from sklar.cli.console import print_json, say, show_progress
+from sklar.cli.options import JSON, OUT
 
 
 @click.command(short_help="Generate a test table and its schema.")
@@ -55,6 +33,7 @@ def generate(*, shape: str, rows: int | None, seed: int, out: str, schema_path: 
     from sklar.files.write import SUFFIXES, check_target, write_batches, write_text
     from sklar.generate import SHAPES, schema_toml
     from sklar.generate import generate as make
+    from sklar.machine.progress import watch
 
     target = check_target(out, SUFFIXES)
     check_target(schema_path, (".toml",))

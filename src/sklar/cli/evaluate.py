@@ -1,4 +1,4 @@
-"""The command that compares with the real rows: evaluate."""
+"""`sklar evaluate`: compare synthetic rows with the real ones, for the custodian."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from pathlib import Path
 
 import click
 
-from sklar.cli.shared import JSON, print_json, say, show_progress
+from sklar.cli.console import print_figures, say, show_progress
+from sklar.cli.options import JSON
 
 
 @click.command(short_help="Compare with the real rows: private.")
@@ -24,7 +25,7 @@ from sklar.cli.shared import JSON, print_json, say, show_progress
     metavar="PRIVATE.html",
     help="A private report of all of it, with the worst pairs side by side.",
 )
-@click.option("--target", help="An attribute to predict: trains on both tables, tests on --test.")
+@click.option("--target", help="An attribute to predict: each table trains a model, and --test tests both.")
 @click.option("--test", type=click.Path(path_type=Path), help="Real rows kept apart, for --target.")
 def evaluate(
     *,
@@ -42,7 +43,7 @@ def evaluate(
     \b
       sklar evaluate adult.csv synthetic.csv --schema adult.toml --report PRIVATE.html
     """
-    from sklar.custodian.evaluate import evaluate as judge
+    from sklar.custodian.evaluate import evaluate as compare
     from sklar.custodian.evaluate import plot
     from sklar.custodian.evaluate.report import MARK, custodian_report
     from sklar.files.write import check_target, write_text
@@ -54,14 +55,10 @@ def evaluate(
         check_target(report_path, (".html",))
     schema, text = Schema.load(schema_path), ""
     with show_progress() as progress:
-        found = judge(real, synthetic, schema, target=target, test=test, progress=progress)
+        found = compare(real, synthetic, schema, target=target, test=test, progress=progress)
         if report_path:
             text = custodian_report(found, real, synthetic, schema, progress=progress)
-    if as_json:
-        print_json(found.to_dict())
-    else:
-        for line in found.lines():
-            click.echo(line)
+    print_figures(found, as_json=as_json)
     if plot_path:
         plot(found, plot_path)
     if report_path:

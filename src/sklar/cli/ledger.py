@@ -1,60 +1,16 @@
-"""Commands that let a stranger check, and a custodian keep count: verify, audit, ledger."""
+"""`sklar ledger`: keep count of what was spent on each data set."""
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
 import click
 
-from sklar.cli.shared import JSON, number, print_json, say
+from sklar.cli.console import print_json, say
+from sklar.cli.options import JSON, NEIGHBORS, number
 
 _FILE = click.argument("path", metavar="FILE", type=click.Path(path_type=Path))
-
-
-@click.command(short_help="Recompute what a model file cost.")
-@click.argument("model_path", metavar="MODEL", type=click.Path(path_type=Path))
-@JSON
-def verify(*, model_path: Path, as_json: bool) -> None:
-    """Recompute what a MODEL file cost from its parts, and say what an outsider may conclude.
-
-    Exit code 1 when anything in the file contradicts its privacy certificate.
-
-    \b
-      sklar verify adult.sklar
-    """
-    from sklar.trust.verify import verify as check
-
-    found = check(model_path)
-    if as_json:
-        print_json(found.to_dict())
-    else:
-        for line in found.lines():
-            click.echo(line)
-    if not found.passed:
-        sys.exit(1)
-
-
-@click.command(short_help="Try to break the guarantee, on invented data.")
-@click.option("--quick", is_flag=True, help="Under 20 seconds; the full audit has more trials and so more power.")
-@JSON
-def audit(*, quick: bool, as_json: bool) -> None:
-    """Try to break the privacy of this installation, on invented tables.
-
-    \b
-      sklar audit --quick
-    """
-    from sklar.trust.audit import audit as attack
-
-    found = attack(quick=quick)
-    if as_json:
-        print_json(found.to_dict())
-    else:
-        for line in found.lines():
-            click.echo(line)
-    if not found.passed:
-        sys.exit(1)
 
 
 @click.group(short_help="Keep count of what was spent.")
@@ -67,7 +23,7 @@ def ledger() -> None:
 @click.option("--dataset", required=True, metavar="NAME", help="By default, releases look for the schema's table name.")
 @click.option("--epsilon", required=True, type=number, help="Total for all releases together, set once.")
 @click.option("--delta", type=number, default="2**-30", show_default=True, help="Total for all releases together.")
-@click.option("--neighbors", type=click.Choice(["replace-one", "add-remove"]), default="replace-one", show_default=True)
+@click.option("--neighbors", type=NEIGHBORS, default="replace-one", show_default=True)
 @JSON
 def init(*, path: Path, dataset: str, epsilon: float, delta: float, neighbors: Any, as_json: bool) -> None:
     """Give a data set its total budget in FILE, once; the file is made when there is none.

@@ -1,0 +1,27 @@
+"""`sklar audit`: try to break the guarantee."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from sklar.cli.console import print_figures
+from sklar.cli.options import JSON
+
+
+@click.command(short_help="Try to break the guarantee, on invented data.")
+@click.option("--quick", is_flag=True, help="Under 20 seconds; the full audit has more trials and so more power.")
+@JSON
+def audit(*, quick: bool, as_json: bool) -> None:
+    """Try to break the privacy of this installation, on invented tables.
+
+    \b
+      sklar audit --quick
+    """
+    from sklar.trust.audit import audit as attack
+
+    found = attack(quick=quick)
+    print_figures(found, as_json=as_json)
+    if not found.passed:
+        sys.exit(1)

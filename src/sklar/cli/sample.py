@@ -1,0 +1,66 @@
+"""`sklar sample`: draw more rows from a model, at no cost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from sklar.cli.console import print_json, say, show_progress
+from sklar.cli.options import ENGINE, JSON, MODEL, OUT, ROWS, SEED, THREADS
+
+if TYPE_CHECKING:
+    from sklar.files.model import Model
+    from sklar.machine.cluster import Engine
+    from sklar.machine.progress import Progress
+
+
+@click.command(short_help="Draw more rows from a model, for free.")
+@MODEL
+@ROWS
+@SEED
+@OUT
+@ENGINE
+@THREADS
+@JSON
+def sample(*, model_path: Path, rows: int | None, seed: int | None, out: str, engine: Engine, as_json: bool) -> None:
+    """Draw synthetic rows from a MODEL file. This costs no privacy, however often it is done.
+
+    \b
+      sklar sample adult.sklar --rows 10000 --seed 7 --out synthetic.parquet
+    """
+    from sklar.files.model import check_draw, load
+
+    rows, seed = check_draw(rows, seed)
+    check_out(out, engine)
+    model = load(model_path)
+    with show_progress() as progress:
+        write_rows(model, out, rows, seed, engine, progress)
+    if as_json:
+        print_json({"rows": rows or model.n_rows, "seed": seed, "out": out, "spent_epsilon": 0})
+        return
+    say(f"{rows or model.n_rows:,} synthetic rows in {out} (seed {seed}). No privacy was spent.")
+
+
+def check_out(out: str, engine: Engine) -> None:
+    """Refuse, before any privacy is spent, an output that could not be written."""
+    from sklar.files.write import SUFFIXES, check_target
+
+    if engine == "local":
+        check_target(out, SUFFIXES)
+        return
+    from sklar.files.spark import check_folder
+
+    check_folder(out)
+
+
+def write_rows(model: Model, out: str, rows: int | None, seed: int, engine: Engine, progress: Progress) -> None:
+    """Draw rows into a file, or on Spark into a folder of files."""
+    if engine == "local":
+        model.write(out, rows, seed=seed, progress=progress)
+        return
+    from sklar.files.spark import write_on_spark
+
+    progress.stage("sample")
+    write_on_spark(model, out, rows, seed=seed)

@@ -1,0 +1,320 @@
+"""Schema files: parsing and checking what a person wrote as TOML, and writing a schema as one.
+
+An error names the attribute, what is required, what was given, and how to mend it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, cast, get_args
+
+from sklar.errors import SchemaError
+from sklar.public.axis import check_edge, edge_text, equal_steps, parse_edge
+from sklar.public.rules import describe_rule, parse_rules
+from sklar.public.schema import (
+    BINNED,
+    FALSE_TEXTS,
+    MAX_LEVELS,
+    TRUE_TEXTS,
+    Attribute,
+    AttributeKind,
+    Domain,
+    Outside,
+    Schema,
+    repeated,
+)
+from sklar.public.types import misfit, parse_output
+
+# How many categories a release looks for when a domain is private and the schema does not say.
+DEFAULT_AT_MOST = 50
+
+_KINDS: tuple[str, ...] = get_args(AttributeKind)
+_KEYS = {
+    "categorical": {"values", "missing", "other", "domain", "at_most"},
+    "boolean": {"missing"},
+    **{kind: {"edges", "low", "high", "bins", "missing", "outside", "domain"} for kind in BINNED},
+}
+
+
+def load_schema(path: str | Path) -> Schema:
+    """Read a schema file."""
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise SchemaError(f"schema file '{path}' does not exist. Check the path.") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise SchemaError(f"schema file '{path}' cannot be read: {error}. It must be a UTF-8 text file.") from None
+    return parse_schema(text)
+
+
+def parse_schema(text: str) -> Schema:
+    """The schema that a TOML text describes."""
+    try:
+        document = tomllib.loads(text)
+    except ValueError as error:
+        raise SchemaError(f"the schema is not valid TOML: {error}.") from None
+    return build_schema(document)
+
+
+def build_schema(document: Mapping[str, Any]) -> Schema:
+    """The schema that parsed TOML, or the same structure in JSON, describes."""
+    _require_known_keys("schema", document, {"table", "attributes", "rules"})
+    table, attributes = document.get("table", {}), document.get("attributes")
+    if not isinstance(table, Mapping):
+        raise SchemaError("[table] must be a table of settings. Write [table] and name = '...' below it.")
+    _require_known_keys("[table]", table, {"name"})
+    name = table.get("name", "table")
+    if not isinstance(name, str) or not name:
+        raise SchemaError(f"[table] name must be a text that is not empty, got {name!r}.")
+    if not isinstance(attributes, Mapping) or not attributes:
+        raise SchemaError("the schema lists no attributes. Add [attributes.NAME] for each column to release.")
+    built = tuple(_build_attribute(key, entry) for key, entry in attributes.items())
+    schema = Schema(name=name, attributes=built).checked()
+    rules = document.get("rules", [])
+    return replace(schema, rules=parse_rules(rules, schema.attributes)) if rules != [] else schema
+
+
+def describe_schema(schema: Schema) -> dict[str, Any]:
+    """The structure that `build_schema` reads."""
+    document: dict[str, Any] = {
+        "table": {"name": schema.name},
+        "attributes": {attribute.name: _describe_attribute(attribute) for attribute in schema.attributes},
+    }
+    if schema.rules:
+        document["rules"] = [describe_rule(rule, schema.attributes) for rule in schema.rules]
+    return document
+
+
+def write_schema(schema: Schema) -> str:
+    """The schema as TOML text, one line per key, as a person would write it."""
+    parts = [f"[table]\nname = {toml_value(schema.name)}\n"]
+    for attribute in schema.attributes:
+        parts.append(f"[attributes.{toml_key(attribute.name)}]\n{_lines(_describe_attribute(attribute))}")
+    for rule in schema.rules:
+        parts.append(f"[[rules]]\n{_lines(describe_rule(rule, schema.attributes))}")
+    return "\n".join(parts)
+
+
+def toml_key(name: str) -> str:
+    """A name as a TOML key, without quotes where TOML allows that."""
+    return name if re.fullmatch("[A-Za-z0-9_-]+", name) else _quoted(name)
+
+
+def toml_value(value: object) -> str:
+    """A text, number, truth value, list or table as TOML writes it."""
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{toml_key(key)} = {toml_value(entry)}" for key, entry in value.items()) + " }"
+    if isinstance(value, list):
+        return f"[{', '.join(toml_value(entry) for entry in value)}]"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return _quoted(value) if isinstance(value, str) else repr(value)
+
+
+def _quoted(text: str) -> str:
+    # A JSON string is a TOML string, except for one control character that TOML wants escaped too.
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007F")
+
+
+def _lines(entry: Mapping[str, Any]) -> str:
+    return "".join(f"{key} = {toml_value(value)}\n" for key, value in entry.items())
+
+
+def _require_known_keys(where: str, entry: Mapping[str, Any], keys: Iterable[str]) -> None:
+    unknown = sorted(set(entry) - set(keys))
+    if unknown:
+        raise SchemaError(f"{where}: unknown key '{unknown[0]}'. Known keys are {', '.join(sorted(keys))}.")
+
+
+def _build_attribute(name: str, entry: object) -> Attribute:
+    where = f"attribute '{name}'"
+    if not name:
+        raise SchemaError("an attribute's name must not be empty. Give [attributes.NAME] the name of its column.")
+    if not isinstance(entry, Mapping):
+        raise SchemaError(f"{where}: must be a table, got {entry!r}. Write [attributes.{name}] and its keys below it.")
+    kind = entry.get("type")
+    if not isinstance(kind, str) or kind not in _KINDS:
+        raise SchemaError(f"{where}: type must be one of {', '.join(_KINDS)}, got {kind!r}.")
+    _require_known_keys(where, entry, _KEYS[kind] | {"type", "output", "reviewed"})
+    missing, other = entry.get("missing"), _flag(where, entry, "other", default=False)
+    if missing is not None and not isinstance(missing, str):
+        raise SchemaError(f"{where}: missing must be the text that stands for a missing value, got {missing!r}.")
+    outside = entry.get("outside", "clip")
+    if outside not in get_args(Outside):
+        raise SchemaError(f"{where}: outside must be 'clip' or 'missing', got {outside!r}.")
+    if outside == "missing" and missing is None:
+        raise SchemaError(f"{where}: outside = 'missing' needs a missing level. Add missing = '' or another text.")
+    domain, at_most = _domain(where, kind, entry)
+    if domain == "private":
+        # Categories that are not found, or are more than at_most, need a level.
+        other = kind == "categorical"
+    elif kind == "categorical" and domain == "found" and not other:
+        raise SchemaError(f"{where}: a domain that was found needs other = true. Add it.")
+    attribute = Attribute(
+        name=name,
+        kind=cast(AttributeKind, kind),
+        values=_values(where, entry, domain) if kind == "categorical" else (),
+        edges=_bounds(where, kind, entry) if domain == "private" else _edges(where, kind, entry),
+        missing=missing,
+        other=other,
+        outside=cast(Outside, outside),
+        output=entry.get("output"),
+        reviewed=_flag(where, entry, "reviewed", default=True),
+        domain=domain,
+        at_most=at_most,
+    )
+    twice = repeated(attribute.levels)
+    if twice is not None:
+        raise SchemaError(f"{where}: levels must differ, got '{twice}' twice. Remove or rename one.")
+    _check_missing(where, attribute)
+    return attribute if attribute.output is None else replace(attribute, output=_output(where, attribute))
+
+
+def _output(where: str, attribute: Attribute) -> str:
+    """The output type in its standard spelling, if it holds every value of the domain."""
+    output = parse_output(attribute.output) if isinstance(attribute.output, str) else None
+    if output is None:
+        raise SchemaError(
+            f"{where}: output must be a column type such as 'int32', 'decimal(10, 2)', 'timestamp[us, tz=UTC]', "
+            f"'string' or 'category', got {attribute.output!r}."
+        )
+    reason = misfit(output, attribute.kind, attribute.values, attribute.edges, other=attribute.other)
+    if reason is not None:
+        raise SchemaError(f"{where}: output '{output}' {reason}.")
+    return str(output)
+
+
+def _check_missing(where: str, attribute: Attribute) -> None:
+    """Refuse a missing text that also reads as a value of the domain, or that a listed value hides."""
+    missing = attribute.missing
+    if missing is None:
+        return
+    if attribute.kind == "categorical" and "" in attribute.values:
+        raise SchemaError(f"{where}: values must not list '' beside missing, which takes empty texts. Remove one.")
+    if attribute.kind == "boolean" and missing.strip().lower() in TRUE_TEXTS | FALSE_TEXTS:
+        raise SchemaError(f"{where}: missing must not be a text for true or false, got '{missing}'. Use another text.")
+    edge = parse_edge(missing, attribute.kind) if attribute.kind in BINNED else None
+    if edge is not None and attribute.edges[0] <= edge <= attribute.edges[-1]:
+        raise SchemaError(f"{where}: missing must not lie within the edges, got '{missing}'. Move the edges past it.")
+
+
+def _flag(where: str, entry: Mapping[str, Any], key: str, *, default: bool) -> bool:
+    value = entry.get(key, default)
+    if not isinstance(value, bool):
+        raise SchemaError(f"{where}: {key} must be true or false, got {value!r}.")
+    return value
+
+
+def _domain(where: str, kind: str, entry: Mapping[str, Any]) -> tuple[Domain, int]:
+    """Whether the domain is public, and if it is private, the most categories or bins that a release looks for."""
+    domain = entry.get("domain", "public")
+    if domain not in get_args(Domain):
+        raise SchemaError(f"{where}: domain must be one of {', '.join(get_args(Domain))}, got {domain!r}.")
+    if domain != "private":
+        if "at_most" in entry:
+            raise SchemaError(f'{where}: at_most goes with domain = "private". Remove one, or add the other.')
+        return domain, 0
+    given = {"values", "other", "edges"} & set(entry)
+    if given:
+        raise SchemaError(
+            f'{where}: domain = "private" is found by a release, so it takes no {sorted(given)[0]}. Remove one of them.'
+        )
+    key = "at_most" if kind == "categorical" else "bins"
+    at_most = entry.get(key, DEFAULT_AT_MOST if kind == "categorical" else None)
+    if type(at_most) is not int or not 1 <= at_most <= MAX_LEVELS:
+        raise SchemaError(f"{where}: {key} must be a whole number from 1 to {MAX_LEVELS}, got {at_most!r}.")
+    return domain, at_most
+
+
+def _bounds(where: str, kind: str, entry: Mapping[str, Any]) -> tuple[int, ...] | tuple[float, ...]:
+    """The two bounds between which a release finds the edges."""
+    if kind == "categorical":
+        return ()
+    if not {"low", "high"} <= set(entry):
+        raise SchemaError(f'{where}: domain = "private" needs low, high and bins: wide bounds from public knowledge.')
+    return _edges(where, kind, {**entry, "bins": 1})
+
+
+def _values(where: str, entry: Mapping[str, Any], domain: Domain) -> tuple[str, ...] | tuple[int, ...]:
+    values = entry.get("values")
+    if domain == "private" or (domain == "found" and values == []):
+        # A release may find nothing: no category may be common enough.
+        return ()
+    if not isinstance(values, list) or not values:
+        raise SchemaError(f"{where}: values must list the categories, got {values!r}. Write values = ['a', 'b'].")
+    kind = type(values[0]) if type(values[0]) in (str, int) else str
+    odd = [value for value in values if type(value) is not kind]
+    if odd:
+        raise SchemaError(f"{where}: values must be all texts or all whole numbers, got {odd[0]!r}. Quote it.")
+    if kind is int:
+        large = [value for value in values if not -(2**63) <= value < 2**63]
+        if large:
+            raise SchemaError(f"{where}: whole numbers must fit in 64 bits, got {large[0]}. Quote all values.")
+    return tuple(values)
+
+
+def _edges(where: str, kind: str, entry: Mapping[str, Any]) -> tuple[int, ...] | tuple[float, ...]:
+    if kind not in BINNED:
+        return ()
+    spaced = {"low", "high", "bins"} & set(entry)
+    if "edges" in entry and spaced:
+        raise SchemaError(f"{where}: give either edges or low, high and bins, not both. Remove {sorted(spaced)[0]}.")
+    if "edges" in entry:
+        raw = entry["edges"]
+        if not isinstance(raw, list) or len(raw) < 2:
+            raise SchemaError(f"{where}: edges must list at least two numbers or dates, got {raw!r}.")
+        edges = tuple(check_edge(where, kind, edge) for edge in raw)
+    elif len(spaced) == 3:
+        edges = _spaced(where, kind, entry["low"], entry["high"], entry["bins"])
+    else:
+        raise SchemaError(f"{where}: needs edges = [...], or low, high and bins. Add them from public knowledge.")
+    for before, after in pairwise(edges):
+        if not before < after:
+            shown = f"{edge_text(kind, after)} after {edge_text(kind, before)}"
+            raise SchemaError(f"{where}: edges must increase, got {shown}. Remove one.")
+    return edges
+
+
+def _spaced(where: str, kind: str, low: object, high: object, bins: object) -> tuple[int, ...] | tuple[float, ...]:
+    first, last = check_edge(where, kind, low), check_edge(where, kind, high)
+    if not isinstance(bins, int) or isinstance(bins, bool) or not 1 <= bins <= MAX_LEVELS:
+        raise SchemaError(f"{where}: bins must be a whole number from 1 to {MAX_LEVELS}, got {bins!r}.")
+    if not first < last:
+        raise SchemaError(f"{where}: low must be below high, got {low} and {high}.")
+    if kind != "real" and last - first < bins:
+        raise SchemaError(f"{where}: {bins} bins do not fit between {low} and {high}. Use fewer.")
+    return equal_steps(kind, first, last, bins)
+
+
+def _describe_attribute(attribute: Attribute) -> dict[str, Any]:
+    """The entry that `_build_attribute` reads."""
+    entry: dict[str, Any] = {"type": attribute.kind}
+    edges = list(attribute.edges)
+    shown = [attribute.edge_text(edge) for edge in edges] if attribute.kind in ("date", "datetime") else edges
+    if attribute.domain != "public":
+        entry["domain"] = attribute.domain
+    if attribute.kind == "categorical" and attribute.domain == "private":
+        entry["at_most"] = attribute.at_most
+    elif attribute.kind == "categorical":
+        entry["values"] = list(attribute.values)
+    elif attribute.domain == "private":
+        entry |= {"low": shown[0], "high": shown[1], "bins": attribute.at_most}
+    elif attribute.kind in BINNED:
+        entry["edges"] = shown
+    if attribute.missing is not None:
+        entry["missing"] = attribute.missing
+    if attribute.other and attribute.domain != "private":
+        entry["other"] = True
+    if attribute.outside != "clip":
+        entry["outside"] = attribute.outside
+    if attribute.output is not None:
+        entry["output"] = attribute.output
+    if not attribute.reviewed:
+        entry["reviewed"] = False
+    return entry
