@@ -14,7 +14,8 @@ import pytest
 import sklar
 from sklar.draw.blocks import BLOCK_ROWS, blocks
 from sklar.errors import ModelError, OutputError
-from sklar.files.model import BlockSampler, Model, check_draw, load
+from sklar.files.archive import load
+from sklar.files.model import BlockSampler, Model, check_draw
 from sklar.generate import generate, schema_toml
 from sklar.machine.threads import using
 from sklar.rows.read import open_source

@@ -16,7 +16,8 @@ import sklar
 from sklar.answer.report import publishable
 from sklar.cli import cli
 from sklar.errors import ModelError, SchemaError
-from sklar.files.model import Model, load
+from sklar.files.archive import load
+from sklar.files.model import Model
 from sklar.files.tables import KEY, read_tables, write_tables
 from sklar.public.schema import Schema
 from sklar.release import fit_tables

@@ -23,7 +23,7 @@ import sklar
 from sklar.answer.query import answer
 from sklar.answer.report import publishable
 from sklar.errors import SklarError
-from sklar.files.model import load
+from sklar.files.archive import load
 from sklar.files.thrift import I32, I64, read_struct, write_struct
 from sklar.kernel.theorems import Budget
 from sklar.public.schema import Schema

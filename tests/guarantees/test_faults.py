@@ -21,7 +21,7 @@ import sklar
 from sklar.answer.report import publishable
 from sklar.budget.ledger import Ledger, cost, covers
 from sklar.errors import BudgetError
-from sklar.files.model import load
+from sklar.files.archive import load
 from sklar.kernel.theorems import Budget
 from sklar.public.schema import Attribute, Schema
 from sklar.trust.verify import verify_model
@@ -43,7 +43,7 @@ def people(folder: Path, rows: str = "") -> Path:
 # Many releases in one process, so that a kill falls on every part of one and not on the imports.
 WORKER = """
 import sys
-from sklar.files.model import load
+from sklar.files.archive import load
 from sklar.release import fit
 from sklar.public.schema import Schema
 schema = Schema.load("s.toml")

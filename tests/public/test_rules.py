@@ -20,7 +20,7 @@ from sklar.answer.report import publishable
 from sklar.cli import cli
 from sklar.custodian.draft import broken_rules
 from sklar.errors import SchemaError
-from sklar.files.model import load
+from sklar.files.archive import load
 from sklar.public.rules import Determined, Forbidden, violating
 from sklar.public.schema import Schema
 from sklar.trust.verify import verify_model

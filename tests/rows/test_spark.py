@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from sklar.cli import cli
 from sklar.errors import DataError, OutputError
-from sklar.files.model import load
+from sklar.files.archive import load
 from sklar.files.spark import write_on_spark
 from sklar.kernel import vault as door
 from sklar.public.schema import Schema

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,9 +15,10 @@ from sklar.cli.options import DUMMIES, JSON, privacy_options, table_of
 
 if TYPE_CHECKING:
     from sklar.budget.ledger import Account
+    from sklar.budget.method import Method
     from sklar.files.model import Model
+    from sklar.kernel.theorems import Budget
     from sklar.machine.progress import Progress
-    from sklar.release import Method
 
 
 @click.command(short_help="Measure a table and fit a model.")
@@ -83,24 +85,47 @@ def _check_sources(context: click.Context, tables_path: Path | None) -> None:
             raise click.UsageError(f"{parameter.opts[0]} is about measuring, which --tables replaces. Leave one out.")
 
 
-def _fit_tables(
-    path: Path, *, schema_path: Path, method: Method | None, dummies: bool, progress: Progress, **_options: Any
-) -> Model:
+def _fit_tables(path: Path, *, schema_path: Path, progress: Progress, **options: Any) -> Model:
     from sklar.files.tables import read_tables
     from sklar.public.schema import Schema
     from sklar.release import fit_tables
 
     measured = read_tables(path, Schema.load(schema_path))
-    method = method or ("binary" if dummies else "auto")
-    return fit_tables(measured, method=method, dummies=dummies, progress=progress)
+    return fit_tables(measured, method=_method(options), progress=progress)
 
 
 def fit_data(*, data: Path | str, query: str | None, schema_path: Path, progress: Progress, **options: Any) -> Model:
     """Measure DATA and fit a model. `options` are those of `privacy_options`, and --dummies."""
-    from sklar.public.schema import Schema
     from sklar.release import fit as release_model
 
-    return release_model(table_of(data, query), Schema.load(schema_path), progress=progress, **options)
+    method, budget = _method(options), _budget(options)
+    kept = ("ledger", "dataset", "engine", "checkpoint")
+    settings = {name: options[name] for name in kept if name in options}
+    return release_model(table_of(data, query), schema_path, budget, method=method, progress=progress, **settings)
+
+
+def _method(options: Mapping[str, Any]) -> Method:
+    """The method that --method, --preset and --dummies ask for together."""
+    from sklar.budget.method import Method
+
+    paper, dummies = options.get("preset") == "paper", options["dummies"]
+    return Method(name=options["method"] or ("binary" if paper or dummies else "auto"), paper=paper, dummies=dummies)
+
+
+def _budget(options: Mapping[str, Any]) -> Budget:
+    """The budget that the options ask for. What is given beside --preset wins."""
+    from sklar.kernel.theorems import Budget
+
+    paper = options["preset"] == "paper"
+    mechanism = options["mechanism"] or ("laplace" if paper else "gaussian")
+    composition = options["composition"] or ("advanced" if paper and mechanism == "laplace" else "tight")
+    return Budget(
+        epsilon=options["epsilon"],
+        delta=options["delta"],
+        neighbors=options["neighbors"],
+        mechanism=mechanism,
+        composition=composition,
+    )
 
 
 def _account(model: Model, ledger: Path, dataset: str | None) -> Account:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
 from sklar.cli.console import print_json, say
 from sklar.cli.options import DELTA, JSON, METHODS, NEIGHBORS, SCHEMA, number
+
+if TYPE_CHECKING:
+    from sklar.kernel.theorems import Neighbors
 
 
 @click.command(short_help="What errors to expect, before spending.")
@@ -33,9 +36,11 @@ def forecast(
     schema_path: Path,
     rows: int,
     epsilons: tuple[float, ...],
+    delta: float,
+    neighbors: Neighbors,
+    method: str,
     as_json: bool,
     plot_path: Path | None,
-    **settings: Any,
 ) -> None:
     """Say what errors to expect from a release, before any budget is spent.
 
@@ -45,11 +50,13 @@ def forecast(
     from sklar.budget.forecast import forecast as foresee
     from sklar.budget.forecast import plot_forecasts, table_lines
     from sklar.files.write import check_target, replacing
+    from sklar.kernel.theorems import Budget
     from sklar.public.schema import Schema
 
     target = check_target(plot_path, (".png", ".svg")) if plot_path else None
     schema = Schema.load(schema_path)
-    found = [foresee(schema, rows=rows, epsilon=epsilon, **settings) for epsilon in epsilons]
+    budgets = [Budget(epsilon=epsilon, delta=delta, neighbors=neighbors) for epsilon in epsilons]
+    found = [foresee(schema, budget, rows=rows, method=method) for budget in budgets]
     if target:
         with replacing(target) as temporary:
             plot_forecasts(found, temporary, kind=target.suffix.lower()[1:])

@@ -36,7 +36,7 @@ def query(*, model_path: Path, predicate: str, level: float, complete: bool, as_
     in (...), is missing. Joined by and, or, not and parentheses.
     """
     from sklar.answer.query import answer
-    from sklar.files.model import load
+    from sklar.files.archive import load
 
     found = answer(load(model_path), predicate, level=level, complete=complete)
     print_figures(found, as_json=as_json)

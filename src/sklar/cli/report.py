@@ -23,7 +23,7 @@ def report(*, model_path: Path, out: Path, as_json: bool) -> None:
       sklar report adult.sklar --out report.html
     """
     from sklar.answer.report import publishable
-    from sklar.files.model import load
+    from sklar.files.archive import load
     from sklar.files.write import check_target, write_text
 
     check_target(out, (".html",))

@@ -103,7 +103,7 @@ def import_(*, file: Path, format_: str | None, out: Path, as_json: bool) -> Non
 
 
 def _import_model(file: Path, out: Path, *, as_json: bool) -> None:
-    from sklar.files.model import load
+    from sklar.files.archive import load
     from sklar.files.write import write_text
 
     found = load(file).schema

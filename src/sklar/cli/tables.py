@@ -22,14 +22,14 @@ def tables(*, model_path: Path, out: Path, as_json: bool) -> None:
     \b
       sklar tables adult.sklar --out tables.parquet
     """
-    from sklar.files.model import load
+    from sklar.files.archive import load
     from sklar.files.tables import write_tables
     from sklar.files.write import check_target
 
     check_target(out, (".parquet",))
     model = load(model_path)
     write_tables(model.measured, out)
-    stages = len(model.measured)
+    stages = len(model.measured.stages)
     if as_json:
         print_json({"stages": stages, "out": out, "spent_epsilon": 0})
         return

@@ -16,7 +16,8 @@ import pyarrow as pa
 
 from sklar.draw.blocks import blocks
 from sklar.errors import OutputError
-from sklar.files.model import BlockSampler, Model, check_draw, load
+from sklar.files.archive import load
+from sklar.files.model import BlockSampler, Model, check_draw
 from sklar.machine.cluster import session
 from sklar.machine.threads import using
 
