@@ -1,8 +1,8 @@
 """How a sample is cut into blocks: the unit that is drawn at once, in any thread, on any machine, in any order.
 
-What a seed means: block b of a sample of n rows depends on the model, the seed, b and how many of the n rows fall into
-it, and on nothing else. Changing BLOCK_ROWS, a generator, or the order in which either is used changes the rows of
-every seed, and is a change of what is released.
+What a seed means: block b of a sample depends on the model, the seed, b and the number of rows in the block, and on
+nothing else. Whoever changes BLOCK_ROWS, a generator, or the order in which draws are made changes the rows of every
+seed, and so what is released.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from sklar.public.schema import Schema
+from sklar.kernel.cells import Cells
 
 BLOCK_ROWS = 1 << 14
 
@@ -21,7 +21,7 @@ Codes: TypeAlias = NDArray[np.integer[Any]]
 
 
 def blocks(rows: int, first: int = 0, last: int | None = None) -> Iterator[tuple[int, int]]:
-    """Number and size of the blocks of so many rows, from block `first` up to and without `last`.
+    """Number and size of the blocks of this many rows, from block `first` up to and without `last`.
 
     >>> list(blocks(40_000))
     [(0, 16384), (1, 16384), (2, 7232)]
@@ -33,7 +33,7 @@ def blocks(rows: int, first: int = 0, last: int | None = None) -> Iterator[tuple
         yield block, min(BLOCK_ROWS, rows - block * BLOCK_ROWS)
 
 
-def empty_codes(schema: Schema, rows: int) -> Codes:
-    """Room for the codes of so many rows, shape (m, rows), in bytes where these hold every level."""
+def empty_codes(cells: Cells, rows: int) -> Codes:
+    """Room for the codes of this many rows, shape (m, rows), in bytes where these hold every level."""
     # No attribute has more than schema.MAX_LEVELS = 20,000 levels.
-    return np.empty((schema.n_attributes, rows), dtype=np.uint8 if schema.sizes.max() <= 256 else np.uint16)
+    return np.empty((cells.n_attributes, rows), dtype=np.uint8 if cells.sizes.max() <= 256 else np.uint16)

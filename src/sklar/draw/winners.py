@@ -1,7 +1,4 @@
-"""Correlated normals in tiles of rows, and the level that wins in each row.
-
-Apart from `binary`, which imports it where rows are drawn, so that nothing here is compiled for models that never do.
-"""
+"""Correlated normals in tiles of rows, and the level that wins in each row."""
 
 from __future__ import annotations
 
@@ -23,6 +20,17 @@ _TILE = 2048
 _strmm = ctypes.CFUNCTYPE(None, *[ctypes.c_char_p] * 4, *[ctypes.c_void_p] * 7)(
     get_cython_function_address("scipy.linalg.cython_blas", "strmm")
 )
+
+
+def differences(factor: NDArray[np.float32], levels: list[NDArray[np.int64]]) -> NDArray[np.float32]:
+    """A factor of the covariance of Y_k - Y_l, for all of an attribute's levels k but its last one, l.
+
+    The differences are A factor @ normals for a matrix A, and (A factor)^T = Q R gives them the covariance R^T R.
+    """
+    rows = np.concatenate([own[:-1] for own in levels])
+    last = np.concatenate([np.full(own.size - 1, own[-1]) for own in levels])
+    upper = np.asarray(np.linalg.qr((factor[rows] - factor[last]).T, mode="r"))
+    return np.asfortranarray(upper.T)
 
 
 def correlated(

@@ -1,8 +1,9 @@
 """Choosing between models on noisy tables alone, at no privacy cost.
 
 Gaussian thinning: with h the noisy counts, sigma the known sd of their noise and z a fresh standard normal,
-h + g sigma z and h - sigma z / g are independent and both unbiased. One trains, the other judges. It is post-processing
-of what was released already, with public randomness from a fixed seed, so that a fit is a function of the tables.
+h + g sigma z and h - sigma z / g are independent and both unbiased. The first trains, the second judges. It is
+post-processing of what was released already, with public randomness from a fixed seed, so that a fit is a function of
+the tables.
 """
 
 from __future__ import annotations
@@ -16,23 +17,21 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from sklar.budget.certificate import block_of_level
-from sklar.fitting.contrasts import block_of_contrast, contrast_levels, contrast_tables, contrasts
+from sklar.fitting.contrasts import attribute_of_contrast, contrast_levels, contrast_tables, contrasts
 from sklar.fitting.denoise import denoise_margins, denoise_tables, relative_precision
-from sklar.fitting.latent import (
+from sklar.fitting.descent import (
     Fit,
-    Kind,
-    LatentModel,
+    LatentKind,
     Loss,
     Room,
     Start,
     cell_weights,
-    fit_latent,
-    independent,
     margin_weights,
     predicted_strips,
 )
-from sklar.fitting.margins import Estimates
+from sklar.fitting.latent import LatentModel, fit_latent, independent
+from sklar.fitting.margins import Estimates, implied_counts
+from sklar.kernel.cells import Cells
 from sklar.machine.progress import SILENT, Progress
 from sklar.machine.threads import side_by_side
 from sklar.public.schema import Schema
@@ -48,11 +47,11 @@ LOSS = 0.05
 SHRINKAGES = (0.4, 0.0)
 SDS = (1.0, 0.5)
 PREFERENCE = 0.01
-# A gain over independence must be so many times its sd by chance.
+# A gain over independence must be at least this many times the sd that it has by chance.
 SIGNIFICANT = 2.0
 MAX_STEPS = 1200
-COMPONENTS: Mapping[Kind, int] = MappingProxyType({"mixture": 150, "factor": 500})
-FITS: Mapping[Kind, int] = MappingProxyType({"mixture": 8, "factor": 2})
+COMPONENTS: Mapping[LatentKind, int] = MappingProxyType({"mixture": 150, "factor": 500})
+FITS: Mapping[LatentKind, int] = MappingProxyType({"mixture": 8, "factor": 2})
 # Operations of a step, of one fit, and of all fits that are united.
 MAX_STEP = 1e9
 MAX_RUN = 2e12
@@ -63,7 +62,7 @@ MAX_OPERATIONS = 8e12
 class Trial:
     """One candidate: its best number of steps, and the share of independence's held-out error that it takes away.
 
-    Of a candidate that was given up, both as far as it came.
+    For a candidate that was given up, both are as far as it came.
     """
 
     start: Start
@@ -88,13 +87,10 @@ def thin(estimates: Estimates, generator: np.random.Generator, gain: float = GAI
 
     Their variances are 1 + gain^2 and 1 + 1 / gain^2 times the original's.
     """
-    schema = estimates.schema
-    block = block_of_level(schema)
-    one_way = estimates.one_way_sd[block] * generator.standard_normal(block.size)
-    pairs = generator.standard_normal((block.size, block.size))
-    for first in range(0, block.size, 1024):
-        strip = slice(first, first + 1024)
-        pairs[strip] *= np.where(block[strip, None] < block[None, :], estimates.pair_sd[block[strip]][:, block], 0.0)
+    cells = estimates.cells
+    one_way = estimates.one_way_sd[cells.attribute_of_level] * generator.standard_normal(cells.n_levels)
+    pairs = generator.standard_normal(cells.n_cells)
+    pairs *= np.repeat(estimates.pair_sd, cells.pair_sizes)
 
     def half(step: float) -> Estimates:
         wider = np.sqrt(1 + step**2)
@@ -113,29 +109,27 @@ class Split:
     """Targets from one half, and the other half as a judge. `weights` are those of `cell_weights`."""
 
     def __init__(self, estimates: Estimates, generator: np.random.Generator, weights: NDArray[np.float32]) -> None:
-        schema = estimates.schema
+        cells = estimates.cells
         train, held = thin(estimates, generator)
         self.targets = denoise_tables(train, denoise_margins(train).levels)
         self.weights = weights
         precision = self.targets.precision
-        self._margins = contrast_levels(self.targets.levels, schema)
-        self._margin_weights = margin_weights(schema, precision).astype(np.float64)
-        tables = (held.pairs / held.n_rows).astype(np.float32)
-        self._held = contrast_tables(tables + tables.T, schema)
+        self._margins = contrast_levels(self.targets.levels, cells)
+        self._margin_weights = margin_weights(cells, precision).astype(np.float64)
+        tables = held.pairs / held.n_rows
+        self._held = contrast_tables(tables.astype(np.float32), cells)
         # What each table says of the margins of its attributes, shape (d, m), and the rest of `_error`'s sum.
-        offsets = schema.offsets[:-1]
-        implied = np.add.reduceat(tables, offsets, axis=1) + np.add.reduceat(tables, offsets, axis=0).T
-        said = contrasts(implied, schema).astype(np.float64)
-        each = (precision / schema.sizes)[block_of_contrast(schema)]
+        implied = implied_counts(tables, cells)
+        said = contrasts(implied.astype(np.float32), cells).astype(np.float64)
+        each = (precision / cells.sizes)[attribute_of_contrast(cells)]
         self._said = (each * said).sum(axis=1)
-        totals = 1 - np.add.reduceat(implied, offsets, axis=0, dtype=np.float64)
+        totals = 1 - np.add.reduceat(implied, cells.offsets[:-1], axis=0)
         self._rest = float((each * said**2).sum())
-        self._rest += float((precision / np.outer(schema.sizes, schema.sizes) * totals**2).sum()) / 2
-        off = ~np.eye(schema.n_attributes, dtype=bool)
+        self._rest += float((precision / np.outer(cells.sizes, cells.sizes) * totals**2).sum()) / 2
         # precision is sigma^-2 of the training half over its mean.
-        self._kappa = float(np.mean(precision[off] * (held.pair_sd[off] / held.n_rows) ** 2))
+        self._kappa = float(np.mean(precision[cells.pairs] * (held.pair_sd / held.n_rows) ** 2))
         self._scale = 1.0
-        self._scale = self.score(self._margins[:, None], Room(schema, 1))[0]
+        self._scale = self.score(self._margins[:, None], Room(cells, 1))[0]
 
     def score(self, found: NDArray[np.float32], room: Room) -> tuple[float, float]:
         """Weighted squared error of the held-out tables under these components, and the sd of its gain by chance.
@@ -227,7 +221,7 @@ def follow(race: Race, splits: Sequence[Split], *, max_steps: int, progress: Pro
 def choose(
     estimates: Estimates,
     *,
-    kinds: Sequence[Kind] = ("mixture", "factor"),
+    kinds: Sequence[LatentKind] = ("mixture", "factor"),
     max_steps: int | None = None,
     progress: Progress = SILENT,
 ) -> Choice:
@@ -237,11 +231,11 @@ def choose(
     split, and on the others only when it does better there. A smaller start must be better by more than `PREFERENCE` of
     what the model gains over independence: held-out two-way tables cannot see the three-way structure that it loses.
     """
-    first = starting(estimates.schema, kinds[0])
-    if estimates.schema.n_attributes < 2:
+    first = starting(estimates.cells, kinds[0])
+    if estimates.cells.n_attributes < 2:
         return Choice(start=first, shrinkage=SHRINKAGES[0], steps=0, gain=0.0, tried=())
     progress.stage("choose", unit="steps")
-    weights = cell_weights(estimates.schema, relative_precision(estimates.pair_sd))
+    weights = cell_weights(estimates.cells, relative_precision(estimates.cells, estimates.pair_sd))
     seeds = np.random.SeedSequence(SEED).spawn(SPLITS)
     splits = side_by_side(lambda seed: Split(estimates, np.random.Generator(np.random.SFC64(seed)), weights), seeds)
 
@@ -278,7 +272,7 @@ def choose(
         return replace(race, rival=error - needed * (1 - error))
 
     smaller = [replace(incumbent, start=replace(first, sd=sd)) for sd in SDS[1:]]
-    others = [replace(incumbent, start=starting(estimates.schema, kind)) for kind in kinds[1:]]
+    others = [replace(incumbent, start=starting(estimates.cells, kind)) for kind in kinds[1:]]
     ran = {race: [against(each, PREFERENCE) for each in on_all(race)] for race in smaller}
     ran |= {race: [against(race, 0.0)] for race in others}
     curves |= run([each for races in ran.values() for each in races])
@@ -297,44 +291,47 @@ def choose(
     )
 
 
-def starting(schema: Schema, kind: Kind) -> Start:
-    """How a kind of model starts. A factor model has fewer points, though never few, where a step would take long."""
+def starting(cells: Cells, kind: LatentKind) -> Start:
+    """How a kind of model starts. A factor model has fewer points where a step would take long, but never few."""
     start = Start(kind=kind, components=COMPONENTS[kind])
-    affordable = int(MAX_STEP / step_operations(schema, replace(start, components=1)))
+    affordable = int(MAX_STEP / step_operations(cells, replace(start, components=1)))
     return replace(start, components=max(min(start.components, affordable), COMPONENTS["mixture"]))
 
 
 def step_limit(estimates: Estimates, start: Start) -> int:
     """The most steps worth trying: 1,200, and more where the signal may be far above the noise.
 
-    Fewer where a table is so wide that one fit would take more than `MAX_RUN` operations; but at least 100.
+    A wide table gets fewer, so that one fit takes at most `MAX_RUN` operations, but at least 100 steps.
     """
-    schema = estimates.schema
-    m = schema.n_attributes
-    if m < 2:
+    if not estimates.pair_sd.size:
         return 0
-    noise = float(np.median(estimates.pair_sd[np.triu_indices(m, 1)])) / estimates.n_rows
+    noise = float(np.median(estimates.pair_sd)) / estimates.n_rows
     wanted = np.clip(MAX_STEPS * np.sqrt(1e-3 / max(noise, 1e-12)), MAX_STEPS, 4 * MAX_STEPS)
-    return int(min(wanted, max(MAX_RUN / step_operations(schema, start), 100)))
+    return int(min(wanted, max(MAX_RUN / step_operations(estimates.cells, start), 100)))
 
 
-def step_operations(schema: Schema, start: Start) -> float:
-    """Multiplications and additions in one step of a fit; see `latent`."""
-    return max(3.0 * start.components * (schema.n_levels - schema.n_attributes) ** 2, 1.0)
+def step_operations(cells: Cells, start: Start) -> float:
+    """Multiplications and additions in one step of a fit; see `descent`."""
+    return max(3.0 * start.components * (cells.n_levels - cells.n_attributes) ** 2, 1.0)
 
 
 def fit_auto(
-    estimates: Estimates, *, kinds: Sequence[Kind] = ("mixture", "factor"), progress: Progress = SILENT
+    estimates: Estimates,
+    schema: Schema,
+    *,
+    kinds: Sequence[LatentKind] = ("mixture", "factor"),
+    progress: Progress = SILENT,
 ) -> tuple[LatentModel, dict[str, Any]]:
     """The model that thinning chooses, refitted to the full tables, and everything that was decided on the way."""
-    schema = estimates.schema
     margins = denoise_margins(estimates)
     choice = choose(estimates, kinds=kinds, progress=progress)
-    fits = union_size(schema, choice) if choice.steps else 0
+    fits = union_size(estimates.cells, choice) if choice.steps else 0
     if choice.steps:
         progress.stage("fit", total=fits * choice.steps, unit="steps")
         targets = denoise_tables(estimates, margins.levels)
-        model = fit_latent(targets, choice.shrinkage, choice.start, steps=choice.steps, fits=fits, progress=progress)
+        model = fit_latent(
+            targets, schema, choice.shrinkage, choice.start, steps=choice.steps, fits=fits, progress=progress
+        )
     else:
         model = independent(schema, margins.levels)
     return model, {
@@ -360,7 +357,7 @@ def fit_auto(
     }
 
 
-def union_size(schema: Schema, choice: Choice) -> int:
-    """How many fits to unite: 8, fewer where a table is so wide that they would take minutes; at least 2."""
-    operations = step_operations(schema, choice.start) * choice.steps
+def union_size(cells: Cells, choice: Choice) -> int:
+    """How many fits to unite: as many as `FITS` says, fewer where they would take minutes, at least 2."""
+    operations = step_operations(cells, choice.start) * choice.steps
     return int(np.clip(MAX_OPERATIONS / max(operations, 1.0), 2, FITS[choice.start.kind]))

@@ -1,12 +1,12 @@
 """Tables in orthonormal contrasts: the same squared errors from fewer numbers.
 
-An attribute's K probabilities sum to one, so that K - 1 contrasts say all: x -> Q x with Q the last K - 1 rows of the
-Householder reflection that takes the constant vector to the first axis,
+An attribute's K probabilities sum to one, so K - 1 contrasts hold all that they say: x -> Q x, where Q is the last
+K - 1 rows of the Householder reflection that takes the constant vector to the first axis,
 
     (Q x)_j = x_j - (sum(x) / sqrt(K) - x_0) / (sqrt(K) - 1),    j = 1 ... K - 1.
 
-Q Q^T = I and Q 1 = 0. A two-way table T of attributes A and B, with total 1 and margins a and b, is then three parts at
-right angles, Q T Q^T, Q a and Q b, and for two such tables
+Q Q^T = I and Q 1 = 0. A two-way table T of attributes A and B, with total 1 and margins a and b, then has three parts
+at right angles, Q T Q^T, Q a and Q b, and for two such tables
 
     ||T - T'||^2 = ||Q (T - T') Q^T||^2 + ||Q (a - a')||^2 / K_B + ||Q (b - b')||^2 / K_A.
 
@@ -20,11 +20,10 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from sklar.public.schema import Schema
+from sklar.kernel.cells import Cells
 
 _ROWS = numba.float32[:, ::1]
-# A schema's offsets are read-only.
-_OFFSETS = numba.types.Array(numba.int64, 1, "C", readonly=True)
+OFFSETS = numba.types.Array(numba.int64, 1, "C", readonly=True)
 _FAST = {"contract", "reassoc"}
 # 2^f between -1/2 and 1/2, to the least largest relative error.
 _EXP = tuple(
@@ -32,29 +31,32 @@ _EXP = tuple(
 )
 
 
-def block_of_contrast(schema: Schema) -> NDArray[np.int64]:
+def attribute_of_contrast(cells: Cells) -> NDArray[np.int64]:
     """The attribute that each of the d - m contrasts belongs to, shape (d - m,)."""
-    return np.repeat(np.arange(schema.n_attributes), schema.sizes - 1)
+    return np.repeat(np.arange(cells.n_attributes), cells.sizes - 1)
 
 
-def contrasts(values: NDArray[np.float32], schema: Schema) -> NDArray[np.float32]:
+def contrasts(values: NDArray[np.float32], cells: Cells) -> NDArray[np.float32]:
     """Q along the first axis: shape (d, n) to (d - m, n)."""
-    found = np.empty((schema.n_levels - schema.n_attributes, values.shape[1]), dtype=np.float32)
-    _contrast(np.ascontiguousarray(values), schema.offsets, found)
+    found = np.empty((cells.n_levels - cells.n_attributes, values.shape[1]), dtype=np.float32)
+    _contrast(np.ascontiguousarray(values), cells.offsets, found)
     return found
 
 
-def contrast_levels(levels: NDArray[np.float64], schema: Schema) -> NDArray[np.float32]:
+def contrast_levels(levels: NDArray[np.float64], cells: Cells) -> NDArray[np.float32]:
     """Q p of every attribute's probabilities, shape (d,) to (d - m,)."""
-    return contrasts(levels.astype(np.float32)[:, None], schema)[:, 0]
+    return contrasts(levels.astype(np.float32)[:, None], cells)[:, 0]
 
 
-def contrast_tables(tables: NDArray[np.float32], schema: Schema) -> NDArray[np.float32]:
-    """Q T Q^T of every two-way table, shape (d, d) to (d - m, d - m)."""
-    return np.ascontiguousarray(contrasts(contrasts(tables, schema).T, schema).T)
+def contrast_tables(tables: NDArray[np.float32], cells: Cells) -> NDArray[np.float32]:
+    """Q T Q^T of every two-way table, shape (n_cells,) to (d - m, d - m), symmetric; zero within attributes."""
+    size = cells.n_levels - cells.n_attributes
+    found = np.zeros((size, size), dtype=np.float32)
+    _contrast_tables(tables, cells.offsets, found)
+    return found
 
 
-@numba.njit(numba.void(_ROWS, _OFFSETS, _ROWS), cache=True, nogil=True, fastmath=_FAST)
+@numba.njit(numba.void(_ROWS, OFFSETS, _ROWS), cache=True, nogil=True, fastmath=_FAST)
 def _contrast(values: NDArray[np.float32], offsets: NDArray[np.int64], found: NDArray[np.float32]) -> None:
     n = values.shape[1]
     shift = np.empty(n, dtype=np.float32)
@@ -74,6 +76,40 @@ def _contrast(values: NDArray[np.float32], offsets: NDArray[np.int64], found: ND
                 found[first - a + k - 1, c] = values[first + k, c] - shift[c]
 
 
+@numba.njit(numba.void(numba.float32[::1], OFFSETS, _ROWS), cache=True, nogil=True, fastmath=_FAST)
+def _contrast_tables(tables: NDArray[np.float32], offsets: NDArray[np.int64], found: NDArray[np.float32]) -> None:
+    one = np.float32(1.0)
+    shift, row = np.empty(offsets[-1], dtype=np.float32), np.empty(offsets[-1], dtype=np.float32)
+    start = 0
+    for a in range(offsets.size - 1):
+        height = offsets[a + 1] - offsets[a]
+        for b in range(a + 1, offsets.size - 1):
+            width = offsets[b + 1] - offsets[b]
+            table = tables[start : start + height * width].reshape(height, width)
+            start += height * width
+            if height == 1 or width == 1:
+                continue
+            tall, wide = np.sqrt(np.float32(height)), np.sqrt(np.float32(width))
+            for column in range(width):
+                shift[column] = table[0, column]
+            for k in range(1, height):
+                for column in range(width):
+                    shift[column] += table[k, column]
+            for column in range(width):
+                shift[column] = (shift[column] / tall - table[0, column]) / (tall - one)
+            for k in range(1, height):
+                total = np.float32(0.0)
+                for column in range(width):
+                    row[column] = table[k, column] - shift[column]
+                    total += row[column]
+                moved = (total / wide - row[0]) / (wide - one)
+                up = offsets[a] - a + k - 1
+                for column in range(1, width):
+                    across = offsets[b] - b + column - 1
+                    found[up, across] = row[column] - moved
+                    found[across, up] = row[column] - moved
+
+
 @numba.njit(inline="always")
 def _exp(x):  # type: ignore[no-untyped-def]
     """e^x for an x of at most zero, to a few units of the last digit; written out so that loops of it vectorize."""
@@ -91,7 +127,7 @@ def _exp(x):  # type: ignore[no-untyped-def]
     return power * np.int32((k + np.int32(127)) << np.int32(23)).view(np.float32)
 
 
-@numba.njit(numba.void(_ROWS, _OFFSETS, _ROWS, _ROWS), cache=True, nogil=True, fastmath=_FAST)
+@numba.njit(numba.void(_ROWS, OFFSETS, _ROWS, _ROWS), cache=True, nogil=True, fastmath=_FAST)
 def softmax(
     logits: NDArray[np.float32],
     offsets: NDArray[np.int64],
@@ -126,7 +162,7 @@ def softmax(
                 found[first - a + k - 1, c] = probabilities[first + k, c] - shift[c]
 
 
-@numba.njit(numba.float64(_ROWS, numba.float32[::1], _ROWS, _OFFSETS, _ROWS), cache=True, nogil=True, fastmath=_FAST)
+@numba.njit(numba.float64(_ROWS, numba.float32[::1], _ROWS, OFFSETS, _ROWS), cache=True, nogil=True, fastmath=_FAST)
 def through_softmax(
     pull: NDArray[np.float32],
     constant: NDArray[np.float32],

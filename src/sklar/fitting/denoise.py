@@ -1,13 +1,12 @@
 """Noisy tables to the tables that a latent model is fitted to: post-processing.
 
-Margins come from all tables together; where domains are large and rows few they may be shrunk by empirical Bayes. Each
+Margins come from all tables together. Where domains are large and rows few, empirical Bayes may shrink them. Each
 two-way table then has two readings with these margins: `noisy`, unbiased and possibly negative, and `shrunk`, with less
 noise and some bias. A fit's target mixes the two.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -15,10 +14,10 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from sklar.budget.certificate import block_of_level
-from sklar.fitting.margins import Estimates, average_margins, project, shrink, shrink_rank_one
+from sklar.fitting.margins import Estimates, Residuals, average_margins, shrink
+from sklar.fitting.simplex import project_levels
+from sklar.kernel.cells import Cells
 from sklar.machine.threads import side_by_side
-from sklar.public.schema import Schema
 
 # Margins whose noise is expected to cost more total variation than this are tried with empirical Bayes.
 LARGE_TV = 0.02
@@ -26,8 +25,6 @@ LARGE_TV = 0.02
 Prior = Literal["none", "shared", "own"]
 PRIORS: tuple[Prior, ...] = get_args(Prior)
 
-# Cells of the tables that are worked on together.
-_CELLS = 250_000
 _DYKSTRA_ROUNDS = 30
 _FITTING_SWEEPS = 5
 _GRID = 120
@@ -47,13 +44,13 @@ class Margins:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Targets:
-    """Two readings of every two-way table, as probabilities with the margins `levels`, shape (d, d), symmetric.
+    """Two readings of every two-way table, as probabilities with the margins `levels`, shape (n_cells,) each.
 
-    `noisy` is unbiased, `shrunk` non-negative; blocks on the diagonal are zero. `precision`, shape (m, m), weighs the
-    squared errors of a table's cells: inverse variances of their noise with mean 1 over pairs, zero on the diagonal.
+    `noisy` is unbiased, `shrunk` non-negative. `precision`, shape (m, m), weighs the squared errors of a table's cells:
+    inverse variances of their noise with mean 1 over pairs, zero on the diagonal.
     """
 
-    schema: Schema
+    cells: Cells
     levels: NDArray[np.float64]
     noisy: NDArray[np.float32]
     shrunk: NDArray[np.float32]
@@ -72,37 +69,36 @@ def denoise_margins(estimates: Estimates) -> Margins:
     shared by all of them or their own; thinned halves of the averaged margins decide for each, by squared error, at no
     privacy cost.
     """
-    schema, n = estimates.schema, estimates.n_rows
+    cells, n = estimates.cells, estimates.n_rows
     average, sd = average_margins(estimates)
-    large = 0.4 * schema.sizes * sd / n > LARGE_TV
-    prior = np.zeros(schema.n_attributes, dtype=np.int64)
+    large = 0.4 * cells.sizes * sd / n > LARGE_TV
+    prior = np.zeros(cells.n_attributes, dtype=np.int64)
     if large.any():
-        block = block_of_level(schema)
+        attribute, starts = cells.attribute_of_level, cells.offsets[:-1]
         generator = np.random.Generator(np.random.SFC64(_SEED))
-        drawn = sd[block] * generator.standard_normal((_SPLITS, average.size))
+        drawn = sd[attribute] * generator.standard_normal((_SPLITS, average.size))
 
         def errors(z: NDArray[np.float64]) -> NDArray[np.float64]:
-            z = z - (np.add.reduceat(z, schema.offsets[:-1]) / schema.sizes)[block]
+            z = z - (np.add.reduceat(z, starts) / cells.sizes)[attribute]
             held = (average - z / _GAIN) / n
-            candidates = _candidates(average + _GAIN * z, sd * np.sqrt(1 + _GAIN**2), large, schema, n)
-            return np.add.reduceat((candidates - held) ** 2, schema.offsets[:-1], axis=1)
+            candidates = _candidates(average + _GAIN * z, sd * np.sqrt(1 + _GAIN**2), large, cells, n)
+            return np.add.reduceat((candidates - held) ** 2, starts, axis=1)
 
         prior = np.argmin(np.sum(side_by_side(errors, drawn), axis=0), axis=0)
-        levels = _candidates(average, sd, large, schema, n)[prior[block], np.arange(average.size)]
+        levels = _candidates(average, sd, large, cells, n)[prior[attribute], np.arange(average.size)]
     else:
-        levels = project(average / n, schema)
+        levels = project_levels(average / n, cells)
     return Margins(levels=levels, priors=tuple(PRIORS[each] for each in prior))
 
 
 def _candidates(
-    average: NDArray[np.float64], sd: NDArray[np.float64], large: NDArray[np.bool_], schema: Schema, n: int
+    average: NDArray[np.float64], sd: NDArray[np.float64], large: NDArray[np.bool_], cells: Cells, n: int
 ) -> NDArray[np.float64]:
     """Margins with each of `PRIORS`, shape (3, d). Attributes that are not large are projected in all of them."""
-    projected = project(average / n, schema)
+    projected = project_levels(average / n, cells)
     candidates = np.stack([projected] * len(PRIORS))
-    within = large[block_of_level(schema)]
-    observed, spread = average[within], np.repeat(sd[large], schema.sizes[large])
-    sizes = schema.sizes[large]
+    within, sizes = large[cells.attribute_of_level], cells.sizes[large]
+    observed, spread = average[within], np.repeat(sd[large], sizes)
     starts = np.cumsum(sizes) - sizes
     candidates[1, within] = posterior_means(observed, spread, np.zeros(1, dtype=np.int64))
     candidates[2, within] = posterior_means(observed, spread, starts)
@@ -163,104 +159,43 @@ def _weigh_by_prior(likelihood: NDArray[np.float64], starts: NDArray[np.int64], 
 
 def denoise_tables(estimates: Estimates, levels: NDArray[np.float64]) -> Targets:
     """Both readings of every two-way table, with the given margins."""
-    schema, d = estimates.schema, estimates.schema.n_levels
-    noisy, shrunk = np.zeros((d, d), dtype=np.float32), np.zeros((d, d), dtype=np.float32)
+    cells = estimates.cells
+    noisy, shrunk = np.empty(cells.n_cells, dtype=np.float32), np.empty(cells.n_cells, dtype=np.float32)
 
-    def fill(group: _Group) -> None:
-        rows, columns = group.rows, group.columns
-        interaction, small, independent = _interactions(estimates, levels, group)
-        noisy[rows, columns] = independent + interaction
-        small += independent
-        fit_margins(small, levels[rows[:, :, 0]], levels[columns[:, 0, :]])
-        shrunk[rows, columns] = small
+    def fill(members: NDArray[np.int64]) -> None:
+        tables = Residuals.of(estimates, levels, members)
+        noisy[tables.places] = tables.independent + tables.centred
+        shrunk[tables.places] = _fitted(tables)
 
-    side_by_side(fill, _groups(schema))
-    for tables in (noisy, shrunk):
-        tables += tables.T
+    side_by_side(fill, cells.alike())
     return Targets(
-        schema=schema,
-        levels=levels,
-        noisy=noisy,
-        shrunk=shrunk,
-        precision=relative_precision(estimates.pair_sd),
+        cells=cells, levels=levels, noisy=noisy, shrunk=shrunk, precision=relative_precision(cells, estimates.pair_sd)
     )
 
 
-def relative_precision(sd: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Inverse variances of all pairs, shape (m, m), over their mean; zero on the diagonal."""
-    m = len(sd)
-    off = ~np.eye(m, dtype=bool)
-    precision = np.zeros((m, m))
-    if m > 1:
-        precision[off] = sd[off] ** -2.0
-        precision /= precision[off].mean()
-    return precision
+def relative_precision(cells: Cells, pair_sd: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Inverse variances of all pairs over their mean, shape (m, m), symmetric; zero on the diagonal."""
+    precision = pair_sd**-2.0
+    return cells.symmetric(precision / precision.mean() if precision.size else precision)
 
 
 def interactions(estimates: Estimates, levels: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The L1 distance, in rows, of every denoised two-way table from independence, shape (m (m - 1) / 2,)."""
-    schema = estimates.schema
-    distances = np.zeros(schema.n_attributes * (schema.n_attributes - 1) // 2)
+    """The L1 distance, in rows, of every denoised two-way table from independence, shape (n_pairs,)."""
+    distances = np.zeros(estimates.cells.n_pairs)
 
-    def measure(group: _Group) -> None:
-        _, small, independent = _interactions(estimates, levels, group)
-        small += independent
-        fit_margins(small, levels[group.rows[:, :, 0]], levels[group.columns[:, 0, :]])
-        distances[group.members] = np.abs(small - independent).sum(axis=(1, 2)) * estimates.n_rows
+    def measure(members: NDArray[np.int64]) -> None:
+        tables = Residuals.of(estimates, levels, members)
+        distances[members] = np.abs(_fitted(tables) - tables.independent).sum(axis=(1, 2)) * estimates.n_rows
 
-    side_by_side(measure, _groups(schema))
+    side_by_side(measure, estimates.cells.alike())
     return distances
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Group:
-    """Two-way tables of one shape: their numbers, their attributes, and the sizes and offsets of all attributes."""
-
-    members: NDArray[np.int64]
-    first: NDArray[np.int64]
-    second: NDArray[np.int64]
-    sizes: NDArray[np.int64]
-    offsets: NDArray[np.int64]
-
-    @property
-    def rows(self) -> NDArray[np.int64]:
-        """The rows of their cells, shape (tables, rows, 1)."""
-        size = self.sizes[self.first[0]]
-        return self.offsets[self.first][:, None, None] + np.arange(size)[None, :, None]
-
-    @property
-    def columns(self) -> NDArray[np.int64]:
-        """The columns of their cells, shape (tables, 1, columns)."""
-        size = self.sizes[self.second[0]]
-        return self.offsets[self.second][:, None, None] + np.arange(size)[None, None, :]
-
-
-def _groups(schema: Schema) -> Iterator[_Group]:
-    sizes, offsets = schema.sizes, schema.offsets
-    first, second = np.triu_indices(sizes.size, 1)
-    # Shapes as single numbers: unique pairs of millions take seconds.
-    shapes = sizes[first] * (sizes.max() + 1) + sizes[second]
-    for shape in np.unique(shapes):
-        members = np.nonzero(shapes == shape)[0]
-        cells = members.size * sizes[first[members[0]]] * sizes[second[members[0]]]
-        for part in np.array_split(members, min(members.size, 1 + cells // _CELLS)):
-            yield _Group(members=part, first=first[part], second=second[part], sizes=sizes, offsets=offsets)
-
-
-def _interactions(
-    estimates: Estimates, levels: NDArray[np.float64], group: _Group
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """Of a group's tables: the double-centred residual, the same with its singular values shrunk, and independence."""
-    n = estimates.n_rows
-    rows, columns = group.rows, group.columns
-    independent = levels[rows] * levels[columns]
-    residual = estimates.pairs[rows, columns] / n - independent
-    residual -= residual.mean(axis=1, keepdims=True)
-    residual -= residual.mean(axis=2, keepdims=True)
-    sd = estimates.pair_sd[group.first, group.second] / n
-    if min(residual.shape[1:]) == 2:
-        return residual, shrink_rank_one(residual, sd), independent
-    return residual, shrink(residual, sd), independent
+def _fitted(tables: Residuals) -> NDArray[np.float64]:
+    """Tables with their singular values shrunk, non-negative and with their margins."""
+    fitted = tables.independent + shrink(tables.centred, tables.sd)
+    fit_margins(fitted, tables.rows, tables.columns)
+    return fitted
 
 
 @numba.njit(

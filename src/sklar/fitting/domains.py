@@ -38,7 +38,7 @@ def find_domains(schema: Schema, search: Search, answers: Sequence[Found]) -> Sc
 
 
 def found_values(attribute: Attribute, common: Mapping[str, int], taken: frozenset[str]) -> Attribute:
-    """The attribute with the most common texts as categories, `at_most` of them, sorted.
+    """The attribute with common texts as categories, sorted: the `at_most` texts with the largest noisy counts.
 
     A text that is the name of another level of the table (`taken`, as dummy names) stays in `other`.
     """

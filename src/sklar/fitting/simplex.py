@@ -1,4 +1,4 @@
-"""The nearest point with non-negative entries and a given sum: the one projection that all of fitting uses."""
+"""Numbers to probabilities, in one place: the nearest point of the simplex, or the same numbers over their sum."""
 
 from __future__ import annotations
 
@@ -31,3 +31,9 @@ def project_levels(levels: NDArray[np.float64], cells: Cells) -> NDArray[np.floa
         at = cells.offsets[:-1][cells.sizes == size][:, None] + np.arange(size)
         projected[at] = project(levels[at])
     return projected
+
+
+def scale_levels(weights: NDArray[np.float64], cells: Cells) -> NDArray[np.float64]:
+    """Weights of levels, shape (..., d), divided by their sum within each attribute."""
+    totals = np.add.reduceat(weights, cells.offsets[:-1], axis=-1)
+    return np.asarray(weights / totals[..., cells.attribute_of_level])

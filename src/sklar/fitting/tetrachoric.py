@@ -20,8 +20,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 from numba import float64, int64, njit
-from scipy.special import ndtri
 
+from sklar.fitting.cuts import thresholds
 from sklar.machine.threads import side_by_side
 
 Array = npt.NDArray[np.float64]
@@ -44,7 +44,6 @@ _SPLIT_U = 0.6  # cos x where integrals from 0 hand over to integrals from pi/2
 _SPLIT_X = math.acos(_SPLIT_U)
 _TINY = 1e-300
 _STEEPEST = 1e9  # calls for the longest rule; inf would make inf * 0 of an empty interval
-_BLOCK = 1 << 16
 _PARTS = 64  # into which the rows of a matrix are dealt
 _BOUND_SLACK = 4.0 * np.finfo(np.float64).eps  # rounding in p_i + p_j - 1 is not a target out of bounds
 
@@ -55,18 +54,6 @@ class Tetrachoric:
 
     r: Array
     clipped: int
-
-
-def thresholds(probabilities: Array) -> Array:
-    """Cut points t with P(Y > t) = p for a standard normal Y (the paper's quasi-inverse of F).
-
-    A level nobody has (p = 0) is never drawn: its cut point is +inf.
-
-    >>> thresholds(np.array([0.5, 0.0])).tolist()
-    [-0.0, inf]
-    """
-    # ndtri(1 - p) loses every digit of a small p; -ndtri(p) keeps them.
-    return np.asarray(-ndtri(probabilities))
 
 
 def orthant(h: npt.ArrayLike, k: npt.ArrayLike, r: npt.ArrayLike) -> Array:
@@ -83,36 +70,13 @@ def orthant(h: npt.ArrayLike, k: npt.ArrayLike, r: npt.ArrayLike) -> Array:
     return found.reshape(every_h.shape)
 
 
-def tetrachoric(p_i: Array, p_j: Array, p_ij: Array) -> Tetrachoric:
-    """The r with P(Y_i > t_i, Y_j > t_j; r) = p_ij, pair by pair (Eq. 7), for arrays of one shape.
-
-    orthant(t_i, t_j, r) is p_ij within 1e-15 + 4e-12 min(p_i, p_j), or as near as the rounding of r lets it come (2e-9
-    where |r| is next to 1). A target outside its Frechet bounds gets r = -1 or 1 and is counted. A margin of 0 or 1 has
-    no correlation: r is 0.
-
-    >>> tetrachoric(np.array([0.5]), np.array([0.5]), np.array([1 / 3])).r.round(12).tolist()
-    [0.5]
-    """
-    if not p_i.shape == p_j.shape == p_ij.shape:
-        raise ValueError(f"p_i, p_j and p_ij must have one shape, got {p_i.shape}, {p_j.shape} and {p_ij.shape}.")
-    for name, values in (("p_i", p_i), ("p_j", p_j), ("p_ij", p_ij)):
-        _require_numbers(name, values, margins=name != "p_ij")
-    r = np.empty(p_ij.size)
-    flat = [np.ascontiguousarray(p, np.float64).ravel() for p in (p_i, p_j, p_ij)]
-
-    def solve(start: int) -> int:
-        i, j, ij = (p[start : start + _BLOCK] for p in flat)
-        return int(_solve_pairs(i, j, ij, thresholds(i), thresholds(j), r[start : start + _BLOCK]))
-
-    # In blocks, so that the cut points of millions of pairs are never held at once.
-    clipped = sum(side_by_side(solve, range(0, r.size, _BLOCK)))
-    return Tetrachoric(r=r.reshape(p_ij.shape), clipped=clipped)
-
-
 def tetrachoric_matrix(probabilities: Array, joint: Array) -> Tetrachoric:
-    """`tetrachoric` of every pair: (d,) margins and (d, d) pair probabilities to the paper's P, with a unit diagonal.
+    """The r with P(Y_i > t_i, Y_j > t_j; r) = p_ij for every pair (Eq. 7): the paper's P, with a unit diagonal.
 
-    Only the entries of `joint` above the diagonal are read; each clipped pair counts once.
+    `probabilities` are the margins, shape (d,), and `joint` the p_ij, shape (d, d), of which only the entries above the
+    diagonal are read. orthant(t_i, t_j, r) is p_ij within 1e-15 + 4e-12 min(p_i, p_j), or as near as the rounding of r
+    lets it come (2e-9 where |r| is next to 1). A target outside its Frechet bounds gets r = -1 or 1 and is counted
+    once. A margin of 0 or 1 has no correlation: r is 0.
 
     >>> tetrachoric_matrix(np.array([0.5, 0.5]), np.array([[0.5, 1 / 6], [1 / 6, 0.5]])).r.round(12).tolist()
     [[1.0, -0.5], [-0.5, 1.0]]
@@ -378,15 +342,6 @@ def _clip_or_solve(p_i: float, p_j: float, p_ij: float, h: float, k: float) -> t
 
 
 _VECTOR, _MATRIX = float64[::1], float64[:, ::1]
-
-
-@njit(int64(*[_VECTOR] * 6), cache=True, nogil=True, error_model="numpy")
-def _solve_pairs(p_i: Array, p_j: Array, p_ij: Array, h: Array, k: Array, r: Array) -> int:
-    clipped = 0
-    for i in range(r.size):
-        r[i], out = _clip_or_solve(p_i[i], p_j[i], p_ij[i], h[i], k[i])
-        clipped += out
-    return clipped
 
 
 @njit(int64(int64, int64, _VECTOR, _MATRIX, _VECTOR, _MATRIX), cache=True, nogil=True, error_model="numpy")
