@@ -17,12 +17,14 @@ from typing import Any, Protocol, TypeVar
 from urllib.parse import unquote
 
 import polars as pl
+import polars.selectors as cs
 
 from sklar.errors import DataError, SklarError
 from sklar.machine.threads import merged, workers
 from sklar.public.importers.arrow import PARQUET, ColumnType, column_types, file_schema
 from sklar.public.schema import Schema
 from sklar.rows.frames import frame_names, frame_types, is_pandas, read_frame
+from sklar.rows.sql import Query
 from sklar.rows.streams import open_stream, read_stream
 from sklar.rows.text import COMPRESSED, CsvFormat, json_keys, read_csv, read_header, read_json_lines
 
@@ -117,12 +119,20 @@ def files_at_once(parts: Sequence[Source]) -> int:
     return min(2, workers()) if any(part.threaded for part in parts) else workers()
 
 
+def is_store(address: str) -> bool:
+    """Whether a text is an address in an object store that polars reads."""
+    return address.startswith(_STORES)
+
+
 def open_source(data: object) -> Source:
     """A path to a file, a folder or an address in an object store, a pandas frame, or whatever exports an Arrow stream.
 
     Raises DataError when there is no such table, or it has no header or repeated column names.
     """
-    if isinstance(data, str) and data.startswith(_STORES):
+    if isinstance(data, str) and "://" in data:
+        if not is_store(data):
+            # It may hold a password: it is not repeated.
+            raise DataError(f"an address must begin with one of {', '.join(_STORES)}, or be that of a database.")
         return unrepeated(_open_store(data))
     if isinstance(data, str | Path):
         return unrepeated(_open_path(Path(data)))
@@ -130,17 +140,24 @@ def open_source(data: object) -> Source:
         return _open_polars(data)
     if is_pandas(data):
         return unrepeated(_open_pandas(data))
+    if isinstance(data, Query):
+        rows = data.run()
+        return _open_exported(rows, rows.close)
     if not hasattr(data, "__arrow_c_stream__"):
         raise DataError(
             "data must be a path or an object that exports an Arrow stream (pyarrow, pandas, polars, DuckDB), got "
             f"{type(data).__name__}."
         )
+    return _open_exported(data, lambda: None)
+
+
+def _open_exported(data: object, close: Callable[[], None]) -> Source:
     stream, schema = open_stream(data)
     return unrepeated(
         Source(
             name="the table",
             columns=tuple(column.name for column in schema.children),
-            open_batches=partial(read_stream, stream),
+            open_batches=partial(read_stream, stream, close),
             types=column_types(schema),
         )
     )
@@ -150,7 +167,8 @@ def _open_polars(frame: pl.DataFrame) -> Source:
     def read(names: tuple[str, ...]) -> Batches:
         yield pl.DataFrame([frame.get_column(name) for name in names])
 
-    types = column_types(frame.clear())
+    # Polars exports no column of Python objects.
+    types = column_types(frame.clear().select(cs.exclude(cs.object())))
     return Source(name="the table", columns=tuple(frame.columns), open_batches=read, types=types)
 
 

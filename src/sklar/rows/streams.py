@@ -8,7 +8,7 @@ the schema leaves out, can make reading fail.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from decimal import Decimal
 from typing import Any
 
@@ -37,14 +37,22 @@ class _Renamed:
         return self._schema.__arrow_c_schema__(), self._array.__arrow_c_array__()[1]
 
 
-def read_stream(stream: Any, names: tuple[str, ...]) -> Iterator[pl.DataFrame]:
-    """The batches of a stream of records, as these columns."""
-    places = {child.name: at for at, child in enumerate(stream.get_schema().children)}
-    for batch in stream:
-        columns = (column_of(batch.child(places[name])) for name in names)
-        # A batch may be a part of what its columns hold.
-        parts = [column.slice(batch.offset, batch.length) for column in columns]
-        yield pl.DataFrame([part.alias(name) for part, name in zip(parts, names, strict=True)])
+def read_stream(stream: Any, close: Callable[[], None], names: tuple[str, ...]) -> Iterator[pl.DataFrame]:
+    """The batches of a stream of records, as these columns; `close` is called at their end."""
+    try:
+        places = {child.name: at for at, child in enumerate(stream.get_schema().children)}
+        for batch in stream:
+            yield frame_of(batch, {name: places[name] for name in names})
+    finally:
+        stream.release()
+        close()
+
+
+def frame_of(batch: Any, places: dict[str, int]) -> pl.DataFrame:
+    """Columns of an Arrow record batch: each name's column stands at its place."""
+    columns = [column_of(batch.child(place)).alias(name) for name, place in places.items()]
+    # A batch may be a part of what its columns hold.
+    return pl.DataFrame([column.slice(batch.offset, batch.length) for column in columns])
 
 
 def column_of(array: Any) -> pl.Series:
@@ -96,7 +104,7 @@ def placeholders(valid: NDArray[np.bool_]) -> pl.Series:
 
 
 def _as_texts(values: pl.Series) -> pl.Series | None:
-    if values.dtype not in (pl.String, pl.Binary):
+    if values.dtype not in (pl.String, pl.Binary) and not values.dtype.is_integer():
         return None
     try:
         return values.cast(pl.String)

@@ -58,10 +58,11 @@ class ColumnType:
 
 
 def column_types(schema: Any) -> dict[str, ColumnType]:
-    """The types of all columns of a schema, which is any object that exports one."""
+    """The types of all columns of a schema, or a table: any object that exports one by Arrow's C interface."""
     import nanoarrow as na
 
-    return {field.name: _column_type(field) for field in na.c_schema(schema).children}
+    found = na.c_array_stream(schema).get_schema() if hasattr(schema, "__arrow_c_stream__") else na.c_schema(schema)
+    return {field.name: _column_type(field) for field in found.children}
 
 
 def file_schema(path: Path) -> Any:
@@ -78,7 +79,7 @@ def file_schema(path: Path) -> Any:
             described = None
         if described is not None and [field.name for field in described.children] == names:
             return described
-        return na.c_schema(pl.DataFrame(schema=pl.read_parquet_schema(path)))
+        return na.c_array_stream(pl.DataFrame(schema=pl.read_parquet_schema(path))).get_schema()
     with path.open("rb") as file:
         if file.read(len(_MARK)) != _MARK:
             raise ValueError("not an Arrow file")
