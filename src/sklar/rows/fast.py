@@ -9,12 +9,12 @@ rows. The counts are the plain routine's to the last unit, whatever the way (`te
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
+import polars as pl
 from numpy.typing import NDArray
 
 from sklar.kernel.cells import Cells
@@ -23,7 +23,8 @@ from sklar.kernel.count import Counts, count_plainly, no_counts
 from sklar.machine.progress import SILENT, Progress
 from sklar.machine.threads import ahead, crew
 from sklar.public.schema import Schema
-from sklar.rows.encode import encode_column, ready_bits
+from sklar.rows.bits import Packed, packed_columns
+from sklar.rows.encode import encode_column
 
 # Of pairs of attributes times rows, with rows for the overhead of a pair: below this the plain routine is at least as
 # fast as loading compiled code, and never compiles.
@@ -38,30 +39,31 @@ _HISTOGRAMS_AT_ONCE = 16
 _GROUPS_OF_COLUMNS = 32
 
 
-def count(batches: Iterable[pa.RecordBatch], schema: Schema, *, progress: Progress = SILENT) -> Counts:
+def count(batches: Iterable[pl.DataFrame], schema: Schema, *, progress: Progress = SILENT) -> Counts:
     """Exact counts of all batches, whose columns are the schema's attributes in order."""
     cells = schema.cells
     total, compiled = no_counts(cells), None
     groups = np.array_split(np.arange(schema.n_attributes), min(schema.n_attributes, _GROUPS_OF_COLUMNS))
     with crew() as together:
         for batch in ahead(batches):
-            work = cells.n_pairs * (total.n_rows + batch.num_rows + _PAIR_OVERHEAD)
+            work = cells.n_pairs * (total.n_rows + batch.height + _PAIR_OVERHEAD)
             if compiled is None and work <= _PLAIN_WORK:
-                codes = [encode_column(batch.column(i), attribute) for i, attribute in enumerate(schema.attributes)]
+                codes = [encode_column(batch.to_series(i), attribute) for i, attribute in enumerate(schema.attributes)]
                 total += count_plainly(codes, cells)
-                progress.advance(batch.num_rows)
+                progress.advance(batch.height)
                 continue
             compiled = compiled or BitCounter(schema)
-
-            def put(group: NDArray[np.int64], batch: pa.RecordBatch = batch, counter: BitCounter = compiled) -> None:
-                for index in group.tolist():
-                    counter.put_column(index, batch.column(index))
-
-            compiled.begin(batch.num_rows)
+            put = partial(_put, compiled, batch, packed_columns(batch))
+            compiled.begin(batch.height)
             together(put, groups)
             together(_call, compiled.jobs())
-            progress.advance(batch.num_rows)
+            progress.advance(batch.height)
     return total if compiled is None else total + compiled.counts()
+
+
+def _put(counter: BitCounter, batch: pl.DataFrame, packed: Mapping[int, Packed], group: NDArray[np.int64]) -> None:
+    for index in group.tolist():
+        counter.put_column(index, batch, packed.get(index))
 
 
 def _call(job: Callable[[], None]) -> None:
@@ -139,15 +141,14 @@ class BitCounter:
             self._codes = np.empty((self._codes.shape[0], rows), dtype=self._codes.dtype)
         self._present = np.ones(self._bits.shape[0], dtype=bool)
 
-    def put_column(self, index: int, column: pa.Array) -> None:
-        """Take the batch's values of one attribute."""
+    def put_column(self, index: int, batch: pl.DataFrame, packed: Packed | None = None) -> None:
+        """Take the batch's values of one attribute, whose column has the same number; as bits where they are given."""
         attribute = self._schema.attributes[index]
-        bits = ready_bits(column, attribute) if self._layout.bits_alone[index] else None
-        if bits is None:
-            self.put_codes(index, encode_column(column, attribute))
+        if packed is None or attribute.kind != "boolean" or not self._layout.bits_alone[index]:
+            self.put_codes(index, encode_column(batch.to_series(index), attribute))
             return
         false = self._layout.first[index]
-        ones = self._kernels.place(bits, self._rows, self._bits[false + 1, : self._words])
+        ones = self._kernels.place(packed.bits, packed.offset, self._bits[false + 1, : self._words], self._rows)
         self._one_way[false] += self._rows - ones
         self._one_way[false + 1] += ones
         if attribute.n_levels > 2:
