@@ -65,7 +65,7 @@ def release(
       sklar release adult.csv --schema adult.toml --epsilon 1 --out synthetic.csv
       sklar release adult.duckdb --query "SELECT * FROM people" --schema adult.toml --epsilon 1 --out synthetic.csv
     """
-    from sklar.files.model import check_draw
+    from sklar.draw.sample import check_draw
     from sklar.files.write import check_target
 
     _check_out(out, engine)
@@ -232,7 +232,8 @@ def sample(*, model_path: Path, rows: int | None, seed: int | None, out: str, en
     \b
       sklar sample adult.sklar --rows 10000 --seed 7 --out synthetic.parquet
     """
-    from sklar.files.model import check_draw, load
+    from sklar.draw.sample import check_draw
+    from sklar.files.model import load
 
     rows, seed = check_draw(rows, seed)
     _check_out(out, engine)
