@@ -31,7 +31,9 @@ def check_target(path: str | Path, suffixes: tuple[str, ...]) -> Path:
     """The path, when a file of one of these kinds can be put there; refused before any work is done otherwise."""
     path = Path(path)
     if path.suffix.lower() not in suffixes:
-        raise OutputError(f"'{path}' must end in {', '.join(suffixes[:-1])}{' or ' if suffixes[1:] else ''}{suffixes[-1]}.")
+        raise OutputError(
+            f"'{path}' must end in {', '.join(suffixes[:-1])}{' or ' if suffixes[1:] else ''}{suffixes[-1]}."
+        )
     if path.is_dir():
         raise OutputError(f"'{path}' is a folder. Name a file in it.")
     if not path.parent.is_dir():
@@ -99,9 +101,7 @@ def write_frames(
             _stream(columns, frames).sink_ipc(temporary, compression="lz4", record_batch_size=_ROW_GROUP)
 
 
-def write_parquet(
-    path: Path, columns: pl.Schema, frames: Iterable[pl.DataFrame], metadata: dict[str, str]
-) -> None:
+def write_parquet(path: Path, columns: pl.Schema, frames: Iterable[pl.DataFrame], metadata: dict[str, str]) -> None:
     """Stream frames to a Parquet file of row groups of one size, with these keys in its metadata.
 
     Its bytes depend on the rows alone: not on the number of threads, and not on how the rows were cut into frames.
