@@ -15,7 +15,7 @@ import click
 import pyarrow as pa
 
 from experiments import data, record
-from sklar.custodian.draft import broken_rules
+from sklar.custodian.check import broken_rules
 from sklar.custodian.evaluate import evaluate
 from sklar.public.schema import Schema
 from sklar.release import Method, fit

@@ -18,7 +18,7 @@ from sklar.answer.predicate import QueryError
 from sklar.answer.query import answer
 from sklar.answer.report import publishable
 from sklar.cli import cli
-from sklar.custodian.draft import broken_rules
+from sklar.custodian.check import broken_rules
 from sklar.errors import SchemaError
 from sklar.files.model import load
 from sklar.public.rules import Determined, Effort, EffortError, Forbidden, solve, violating

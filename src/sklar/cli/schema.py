@@ -11,7 +11,7 @@ import click
 from sklar.cli.shared import DATA, JSON, QUERY, Data, print_json, say, show_progress, table_of
 
 if TYPE_CHECKING:
-    from sklar.custodian.draft import Fate
+    from sklar.custodian.check import Fate
     from sklar.public.schema import Schema
 
 _OUT = click.option(
@@ -170,8 +170,8 @@ def check(*, schema_path: Path, data: Path | str | None, query: str | None, as_j
 
 
 def _look(data: Path | str, query: str | None, described: Schema) -> tuple[list[Fate], list[int]]:
-    from sklar.custodian.draft import broken_rules
-    from sklar.custodian.draft import check as look
+    from sklar.custodian.check import broken_rules
+    from sklar.custodian.check import check as look
 
     with show_progress() as progress:
         fates = look(table_of(data, query), described, progress=progress)

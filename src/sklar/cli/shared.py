@@ -69,7 +69,9 @@ def table_of(data: Path | str, query: str | None) -> object:
         from sklar.rows.sql import Query
 
         return Query(data, query)
-    if isinstance(data, str):
+    from sklar.rows.read import is_store
+
+    if isinstance(data, str) and not is_store(data):
         # Its address may hold a password: it is not repeated.
         raise click.UsageError("DATA is the address of a database: say which rows with --query.")
     return data

@@ -1,7 +1,4 @@
-"""What the custodian may look at before a release: a proposed schema, and what a schema would do to the rows.
-
-Both read the rows and tell what they find, so both are private: for the custodian, never for a release.
-"""
+"""A schema proposed from the rows: it tells what it finds in them, so it is private, for the custodian's eyes."""
 
 from __future__ import annotations
 
@@ -13,28 +10,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
-import numpy as np
-import pyarrow as pa
+import polars as pl
 
+from sklar.custodian.check import texts_of
 from sklar.errors import DataError
 from sklar.machine.progress import SILENT, Progress
-from sklar.public.rules import Determined
-from sklar.public.schema import BINNED, Attribute, Kind, Schema, days, microseconds, parse_edge
-from sklar.public.types import misfit, output_of, parse_output, plain_output
-from sklar.rows.encode import (
-    NO_CELL,
-    coder,
-    distinct,
-    encode,
-    is_nothing,
-    missing_number,
-    opaque,
-    plain,
-    positions,
-    text_of,
-    values_of,
-)
-from sklar.rows.read import open_source, require_columns
+from sklar.public.importers.arrow import ColumnType
+from sklar.public.schema import Attribute, Kind, Schema, days, microseconds, parse_edge
+from sklar.public.types import misfit, parse_output, plain_output
+from sklar.rows.read import open_source
 
 _MISSING_TEXTS = ("", "(missing)", "?", "NA", "N/A", "n/a", "null", "NULL", "None", "nan", "NaN", ".", "-")
 _BOOLEAN_TEXTS = {"true", "false", "yes", "no", "t", "f", "y", "n"}
@@ -43,7 +27,6 @@ _MOST_CATEGORIES = 200
 _MOST_UNIT_BINS = 50
 _BINS = 20
 _MOST_DIGITS = 15
-_OPAQUE = "(not a value)"
 _TOO_MANY = f"it holds more than {_MOST_CATEGORIES} different texts; list public values and other = true to keep it"
 
 
@@ -74,7 +57,7 @@ class Draft:
 class _Sketch:
     """What a draft needs to know of one column."""
 
-    kind: pa.DataType = field(default_factory=pa.null)
+    type: ColumnType | None = None
     listed: dict[str, None] = field(default_factory=dict)
     distinct: set[str] = field(default_factory=set)
     many: bool = False
@@ -83,17 +66,17 @@ class _Sketch:
     high: dict[str, float] = field(default_factory=dict)
     missing: Counter[str] = field(default_factory=Counter)
 
-    def add(self, column: pa.Array) -> None:
-        self.kind = column.type
-        if pa.types.is_dictionary(column.type):
+    def add(self, column: pl.Series) -> None:
+        kind = column.dtype
+        if isinstance(kind, pl.Enum):
             # Categories belong to the type of the column: their order is kept, and those that no row has.
-            self.listed |= dict.fromkeys(
-                text for text in _texts(column.dictionary) if text not in (None, *_MISSING_TEXTS)
-            )
-        for text, times in Counter(_texts(column)).items():
+            self.listed |= dict.fromkeys(text for text in kind.categories if text not in _MISSING_TEXTS)
+        for text, times in texts_of(column).items():
             if text is None or text in _MISSING_TEXTS:
                 self.missing[text or ""] += times
                 continue
+            if self.type is not None and self.type.kind == "categorical":
+                self.listed.setdefault(text)
             self._weigh(text)
             if not self.many:
                 self.distinct.add(text)
@@ -125,17 +108,16 @@ class _Sketch:
 def draft(data: object, *, name: str = "table", progress: Progress = SILENT) -> Draft:
     """Propose a schema from the rows: private, and every entry that came from them is marked as not reviewed."""
     source = open_source(data)
-    sketches = {column: _Sketch() for column in source.columns}
+    columns = source.find_columns() if source.find_columns else source.columns
+    types = source.types or {}
+    sketches = {column: _Sketch(type=types.get(column)) for column in columns}
     progress.stage("read", unit="rows")
     rows = 0
-    for batch in source.batches(source.columns):
-        for column, sketch in sketches.items():
-            sketch.add(batch.column(batch.schema.get_field_index(column)))
-        rows += batch.num_rows
-        progress.advance(batch.num_rows)
-    for column, sketch in sketches.items():
-        if source.types is not None:
-            sketch.kind = source.types.field(column).type
+    for batch in source.batches(columns):
+        for column, sketch in zip(batch.iter_columns(), sketches.values(), strict=True):
+            sketch.add(column)
+        rows += batch.height
+        progress.advance(batch.height)
     if rows == 0:
         raise DataError(f"{source.name} has no rows to draft a schema from. Write the schema by hand.")
     attributes, left_out = [], {}
@@ -152,7 +134,7 @@ def draft(data: object, *, name: str = "table", progress: Progress = SILENT) -> 
 
 def _propose(name: str, sketch: _Sketch) -> Attribute | str:
     missing = max(sketch.missing, key=lambda text: sketch.missing[text]) if sketch.missing else None
-    output = output_of(sketch.kind)
+    output = sketch.type.output if sketch.type else None
     if output == "bool":
         # The type of the column, not its rows, says that it is true, false or missing.
         return Attribute(name=name, kind="boolean", missing="")
@@ -160,7 +142,7 @@ def _propose(name: str, sketch: _Sketch) -> Attribute | str:
         return "it holds no values"
     proposed = Attribute(name=name, kind="categorical", missing=missing, reviewed=False)
     if output in ("category", "ordered category") and len(sketch.listed) <= _MOST_CATEGORIES:
-        whole = pa.types.is_integer(sketch.kind.value_type)
+        whole = sketch.type is not None and sketch.type.whole
         values = tuple(int(text) for text in sketch.listed) if whole else tuple(sketch.listed)
         return replace(proposed, values=values, output=output)
     # A column of texts holds texts, even where they are yes and no; a text file says nothing of types.
@@ -168,7 +150,8 @@ def _propose(name: str, sketch: _Sketch) -> Attribute | str:
         return replace(proposed, kind="boolean")
     for kind in _QUANTITIES:
         if kind in sketch.kinds:
-            finest = Fraction(1, 10**sketch.kind.scale) if output and output.startswith("decimal") else Fraction(0)
+            described = parse_output(output) if output else None
+            finest = Fraction(1, 10**described.scale) if described and described.name == "decimal" else Fraction(0)
             edges = _nice_edges(kind, sketch.low[kind], sketch.high[kind], finest)
             return _with_output(replace(proposed, kind=kind, edges=edges), output)
     if sketch.many:
@@ -226,97 +209,3 @@ def _new_year(kind: str, year: int) -> int:
     return days(day.date()) if kind == "date" else microseconds(day)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fate:
-    """How many values of one attribute meet which fate under a schema: private."""
-
-    attribute: str
-    listed: int
-    missing: int
-    clipped: int
-    folded: int
-    no_cell: int
-
-
-def check(data: object, schema: Schema, *, progress: Progress = SILENT) -> list[Fate]:
-    """What the schema would do to the rows, attribute by attribute: private, exact counts for the custodian alone."""
-    source = open_source(data)
-    require_columns(source, schema)
-    tallies = [Counter[str]() for _ in schema.attributes]
-    # Bounds are all that is known of a private domain of numbers, and nothing of one of categories.
-    known = [
-        replace(attribute, domain="public") if attribute in schema.private_domains else attribute
-        for attribute in schema.attributes
-    ]
-    coders = [coder(attribute) for attribute in known]
-    progress.stage("check", unit="rows")
-    for batch in source.batches(schema.names):
-        for index, attribute in enumerate(known):
-            for text, times in Counter(_texts(batch.column(index))).items():
-                tallies[index][_fate(text, attribute, coders[index](text))] += times
-        progress.advance(batch.num_rows)
-    for attribute, tally in zip(schema.attributes, tallies, strict=True):
-        if attribute.domain == "private" and attribute.kind == "categorical":
-            # A release decides which of them it lists.
-            tally["listed"] += tally.pop("folded", 0)
-    return [
-        Fate(attribute=attribute.name, **{fate: tally[fate] for fate in Fate.__slots__ if fate != "attribute"})
-        for attribute, tally in zip(schema.attributes, tallies, strict=True)
-    ]
-
-
-def broken_rules(data: object, schema: Schema, *, progress: Progress = SILENT) -> list[int]:
-    """How many rows break each rule of the schema: private, exact counts for the custodian alone.
-
-    A row without a level of one of a rule's attributes breaks nothing.
-    """
-    source = open_source(data)
-    require_columns(source, schema)
-    names, broken = schema.names, [0] * len(schema.rules)
-    progress.stage("rules", unit="rows")
-    for batch in source.batches(names):
-        codes = encode(batch, schema)
-        for number, rule in enumerate(schema.rules):
-            if isinstance(rule, Determined):
-                has, by = codes[names.index(rule.attribute)], codes[names.index(rule.by)]
-                breaks = (has != np.array(rule.levels)[by]) & (has >= 0) & (by >= 0)
-            else:
-                breaks = np.isin(codes[names.index(rule.first)], rule.first_levels)
-                breaks &= np.isin(codes[names.index(rule.second)], rule.second_levels)
-            broken[number] += int(np.count_nonzero(breaks))
-        progress.advance(batch.num_rows)
-    return broken
-
-
-def _fate(text: str | None, attribute: Attribute, code: int) -> str:
-    if code == NO_CELL:
-        return "no_cell"
-    if text is None or text in ("", attribute.missing):
-        return "listed" if code < attribute.n_values else "missing"
-    if attribute.kind in BINNED:
-        edge = parse_edge(text, attribute.kind)
-        if not text.strip() or (edge is not None and (edge != edge or edge == missing_number(attribute))):
-            return "missing"
-        if edge is not None:
-            first, last = attribute.edges[0], attribute.edges[-1]
-            inside = first <= edge < last or (attribute.kind == "real" and edge == last)
-            if not inside:
-                return "clipped" if code < attribute.n_values else "folded"
-    return "listed" if code < attribute.n_values else "folded"
-
-
-def _texts(column: pa.Array) -> list[str | None]:
-    """Each value as the text that `coder` would see, in order; None for a null."""
-    column = plain(column)
-    kind = column.type
-    if pa.types.is_null(kind):
-        return [None] * len(column)
-    if opaque(kind):
-        return [_OPAQUE if valid else None for valid in column.is_valid().to_pylist()]
-    if pa.types.is_dictionary(kind):
-        texts, places = [*_texts(column.dictionary), None], positions(column)
-    else:
-        encoded = distinct(column)
-        values = [*values_of(encoded.dictionary), None]
-        texts, places = [None if is_nothing(value) else text_of(value) for value in values], positions(encoded)
-    return [texts[place] for place in places]

@@ -10,13 +10,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import pyarrow as pa
+import polars as pl
 from numpy.typing import NDArray
 
 from sklar.budget.search import BRANCHES, MAX_TEXT, depth, grid
 from sklar.machine.progress import SILENT, Progress
 from sklar.public.schema import Attribute
-from sklar.rows.encode import distinct, encode_column, is_nothing, opaque, plain, positions, text_of, values_of
+from sklar.rows.encode import distinct, encode_column, is_nothing, opaque, readable_text
 
 
 @dataclass(slots=True, eq=False)
@@ -38,38 +38,33 @@ class Tally:
 
 
 def tally(
-    batches: Iterable[pa.RecordBatch], attributes: Sequence[Attribute], *, progress: Progress = SILENT
+    batches: Iterable[pl.DataFrame], attributes: Sequence[Attribute], *, progress: Progress = SILENT
 ) -> tuple[int, list[Tally]]:
     """The number of rows, and the histograms of these attributes, which are the batches' columns in order."""
     grids = [None if attribute.kind == "categorical" else grid(attribute) for attribute in attributes]
     tallies = [Tally(Counter(), np.zeros(0 if fine is None else fine.n_values, dtype=np.int64)) for fine in grids]
     n_rows = 0
     for batch in batches:
-        for column, attribute, fine, found in zip(batch.columns, attributes, grids, tallies, strict=True):
+        for column, attribute, fine, found in zip(batch.iter_columns(), attributes, grids, tallies, strict=True):
             if fine is None:
                 found.texts.update(_texts(column, attribute))
             else:
                 codes = encode_column(column, fine)
                 found.cells += np.bincount(codes[(codes >= 0) & (codes < fine.n_values)], minlength=fine.n_values)
-        n_rows += batch.num_rows
-        progress.advance(batch.num_rows)
+        n_rows += batch.height
+        progress.advance(batch.height)
     return n_rows, tallies
 
 
-def _texts(column: pa.Array, attribute: Attribute) -> dict[str, int]:
+def _texts(column: pl.Series, attribute: Attribute) -> dict[str, int]:
     """How often each text occurs that could be a category."""
-    column = plain(column)
-    if pa.types.is_null(column.type) or opaque(column.type):
+    if column.dtype == pl.Null or opaque(column.dtype):
         return {}
-    encoded = column if pa.types.is_dictionary(column.type) else distinct(column)
-    listed = plain(encoded.dictionary)
-    if opaque(listed.type):
-        return {}
-    values = [*values_of(listed), None]
-    times = np.bincount(positions(encoded), minlength=len(values))
+    values, places = distinct(column)
+    times = np.bincount(places, minlength=len(values) + 1)
     counts: Counter[str] = Counter()
-    for value, count in zip(values, times.tolist(), strict=True):
-        text = "" if is_nothing(value) else text_of(value)
-        if count and text not in ("", attribute.missing) and len(text) <= MAX_TEXT:
+    for value, count in zip([*values, None], times.tolist(), strict=True):
+        text = readable_text(value)
+        if count and text not in (None, "", attribute.missing) and len(text) <= MAX_TEXT:
             counts[text] += count
     return counts

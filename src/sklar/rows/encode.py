@@ -1,4 +1,4 @@
-"""Record batches to integer codes, by the schema alone.
+"""Batches of rows to integer codes, by the schema alone.
 
 Every value gets a code of its attribute or -1, "in no cell"; which one depends on that value and the schema only, and
 no value raises. Nulls, empty texts and the missing text go to `missing`; unlisted categories to `other`, else
@@ -17,62 +17,59 @@ from decimal import Decimal
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
+import polars as pl
 from numpy.typing import NDArray
 
-from sklar.machine.arrays import array, filled, held
 from sklar.public.schema import BINNED, FALSE_TEXTS, TRUE_TEXTS, Attribute, Schema, days, parse_edge, parse_number
 
 NO_CELL = -1
 
 
-def encode(batch: pa.RecordBatch, schema: Schema) -> NDArray[np.int32]:
+_LARGEST = 2**63 - 1
+_DAY = 86_400_000_000
+# Microseconds in a tick.
+_TICKS = {"ms": 1_000, "us": 1, "ns": 0}
+# Fewer values are encoded one by one before polars has begun.
+_FEW = 64
+# What Python and polars read alike: numbers that 64 bits hold exactly, years that Python has, seconds that exist.
+_PLAINLY = {
+    "integer": r"^-?[0-9]{1,15}$",
+    "real": r"^-?[0-9]{1,15}(\.[0-9]{1,15})?$",
+    "date": r"^[1-9][0-9]{3}-[0-9]{2}-[0-9]{2}$",
+    "datetime": r"^[1-9][0-9]{3}-[0-9]{2}-[0-9]{2}[ T][0-2][0-9]:[0-5][0-9]:[0-5][0-9]$",
+}
+_READABLE = (str, bytes, int, float, Decimal, dt.date, np.bool_, np.integer, np.floating)
+
+
+def encode(batch: pl.DataFrame, schema: Schema) -> NDArray[np.int32]:
     """Codes of a batch whose columns are the schema's attributes in order, shape (m, rows).
 
     Invariant: -1 <= codes[i] < n_levels of attribute i.
     """
     schema.require_found()
-    codes = np.empty((schema.n_attributes, batch.num_rows), dtype=np.int32)
-    for index, attribute in enumerate(schema.attributes):
-        codes[index] = encode_column(batch.column(index), attribute)
+    codes = np.empty((schema.n_attributes, batch.height), dtype=np.int32)
+    for index, (column, attribute) in enumerate(zip(batch.iter_columns(), schema.attributes, strict=True)):
+        codes[index] = encode_column(column, attribute)
     return codes
 
 
-def encode_column(column: pa.Array, attribute: Attribute) -> NDArray[np.int32]:
+def encode_column(column: pl.Series, attribute: Attribute) -> NDArray[np.int32]:
     """Codes of one column, shape (rows,)."""
-    column = plain(column)
-    kind = column.type
-    if pa.types.is_null(kind):
+    kind = column.dtype
+    if kind == pl.Null:
         return np.full(len(column), null_code(attribute), dtype=np.int32)
-    if pa.types.is_dictionary(kind):
-        # Nulls may stand among the indices and inside the dictionary.
-        lookup = np.append(encode_column(column.dictionary, attribute), np.int32(null_code(attribute)))
-        return lookup.take(positions(column))
     if opaque(kind):
         return _with_nulls(column, np.full(len(column), unknown_code(attribute), dtype=np.int32), attribute)
-    if pa.types.is_boolean(kind) and attribute.kind == "boolean":
-        return _with_nulls(column, filled(column).astype(np.int32), attribute)
+    if kind == pl.Boolean and attribute.kind == "boolean":
+        return _with_nulls(column, _filled(column.cast(pl.Int32)).copy(), attribute)
     numbers = _numbers(column, attribute)
     if numbers is not None:
         return _with_nulls(column, _bins(numbers, attribute), attribute)
-    code_of = coder(attribute)
-    encoded = distinct(column)
-    lookup = np.array([code_of(value) for value in [*values_of(encoded.dictionary), None]], dtype=np.int32)
-    return lookup.take(positions(encoded))
-
-
-def ready_bits(column: pa.Array, attribute: Attribute) -> NDArray[np.uint8] | None:
-    """A column of true and false as bits, eight rows to a byte, where Arrow holds it so; None where it does not.
-
-    Bit r % 8 of byte r // 8 is row r's code. Bits past the last row may be anything.
-    """
-    if attribute.kind != "boolean" or not isinstance(column, pa.BooleanArray):
-        return None
-    if column.null_count or column.offset % 8 or len(column) == 0:
-        return None
-    start = column.offset // 8
-    return np.frombuffer(column.buffers()[1], dtype=np.uint8)[start : start - (-len(column) // 8)]
+    values, numbers, places = _distinct(column)
+    lookup = np.full(int(numbers.max(initial=-1)) + 2, null_code(attribute), dtype=np.int32)
+    lookup[numbers] = _codes_of(values, attribute)
+    # A null's number is past all others; clipping is faster than checking.
+    return lookup.take(places, mode="clip")
 
 
 def null_code(attribute: Attribute) -> int:
@@ -127,12 +124,28 @@ def coder(attribute: Attribute) -> Callable[[object], int]:
         return nothing if edge != edge or edge == sentinel else _bin(edge, attribute)
 
     choose = {"categorical": categorical, "boolean": boolean}.get(attribute.kind, binned)
-    return lambda value: nothing if is_nothing(value) else choose(value)
+
+    def code_of(value: object) -> int:
+        if is_nothing(value):
+            return nothing
+        if not isinstance(value, _READABLE):
+            return unknown
+        try:
+            return choose(value)
+        except (ArithmeticError, ValueError):
+            # A signaling NaN, say: an object may refuse what its type can do.
+            return unknown
+
+    return code_of
 
 
 def is_nothing(value: object) -> bool:
     """Whether a value is null or not a number: columns without nulls use the one for the other."""
-    return value is None or value != value
+    try:
+        return value is None or bool(value != value)
+    except (ArithmeticError, TypeError, ValueError):
+        # pandas' NA is neither equal nor unequal to itself; an array is both.
+        return type(value).__name__ == "NAType"
 
 
 def missing_number(attribute: Attribute) -> int | float | None:
@@ -140,65 +153,123 @@ def missing_number(attribute: Attribute) -> int | float | None:
     return parse_edge(attribute.missing or "", attribute.kind) if attribute.kind in BINNED else None
 
 
-def plain(column: pa.Array) -> pa.Array:
-    """The column without extension types and run ends."""
-    while isinstance(column, pa.ExtensionArray | pa.RunEndEncodedArray):
-        column = column.storage if isinstance(column, pa.ExtensionArray) else pc.run_end_decode(column)
-    return column
+def distinct(column: pl.Series) -> tuple[list[object], NDArray[np.int64]]:
+    """The values of a column that differ, and where each row's value stands among them: after the last for a null."""
+    values, numbers, places = _distinct(column)
+    lookup = np.full(int(numbers.max(initial=-1)) + 2, len(values))
+    lookup[numbers] = np.arange(len(values))
+    return list(values), lookup.take(places, mode="clip")
 
 
-def distinct(column: pa.Array) -> pa.DictionaryArray:
-    """The column with each of its values once, where Arrow can do that for its type."""
-    try:
-        return column.dictionary_encode()
-    except pa.ArrowNotImplementedError:
-        return pa.DictionaryArray.from_arrays(array(np.arange(len(column))), column)
+def _distinct(column: pl.Series) -> tuple[pl.Series | list[object], NDArray[np.int64], NDArray[np.int64]]:
+    """The values of a column that differ, a number for each, and each row's number; a null's is larger than all."""
+    kind = column.dtype
+    if kind in (pl.String, pl.Binary):
+        try:
+            column = column.cast(pl.String).cast(pl.Categorical(pl.Categories.random()))
+        except pl.exceptions.PolarsError:
+            # Bytes that are not UTF-8.
+            return _listed(column.to_list())
+    elif kind == pl.Object:
+        return _listed(column.to_list())
+    elif kind not in (pl.Categorical, pl.Enum):
+        values = column.drop_nulls().unique()
+        number = pl.int_range(len(values), eager=True)
+        places = column.replace_strict(values, number, default=len(values), return_dtype=pl.Int64)
+        return values_of(values), number.to_numpy(), places.to_numpy()
+    physical = column.to_physical()
+    last = physical.max()
+    null = 0 if last is None else int(last) + 1  # type: ignore[call-overload]
+    filled = physical.cast(pl.Int64).fill_null(null) if column.null_count() else physical
+    places = filled.to_numpy().astype(np.int64)
+    # Not all categories: those of other columns, and of other tables, may be among them.
+    here = np.flatnonzero(np.bincount(places)[:null])
+    return pl.Series(here, dtype=physical.dtype).cat.to(column.dtype).cast(pl.String), here, places
 
 
-def positions(column: pa.DictionaryArray) -> NDArray[np.integer[Any]]:
-    """Where each row's value stands in the dictionary; the position after its last for a null."""
-    indices = column.indices
-    if indices.null_count:
-        indices = indices.cast(pa.int64()).fill_null(array(np.array([len(column.dictionary)]))[0])
-    return held(indices)
+def _listed(values: list[object]) -> tuple[list[object], NDArray[np.int64], NDArray[np.int64]]:
+    """The same for Python's values, which may be equal without being alike (1 and True), or not be comparable."""
+    seen: dict[tuple[type, object], int] = {}
+    found: list[object] = []
+    places = np.empty(len(values), dtype=np.int64)
+    for row, value in enumerate(values):
+        try:
+            place = seen.setdefault((type(value), value), len(found))
+        except TypeError:
+            place = len(found)
+        if place == len(found):
+            found.append(value)
+        places[row] = place
+    return found, np.arange(len(found)), places
 
 
-def opaque(kind: pa.DataType) -> bool:
-    """Whether values of this Arrow type can be in no domain: lists, structs, durations, times of day."""
-    times = pa.types.is_time(kind) or pa.types.is_duration(kind) or pa.types.is_interval(kind)
-    return bool(times or pa.types.is_nested(kind))
+def _codes_of(values: pl.Series | list[object], attribute: Attribute) -> NDArray[np.int32]:
+    """The codes of values one by one, as `coder` gives them: all that are written plainly at once."""
+    code_of = coder(attribute)
+    if isinstance(values, list) or attribute.kind not in BINNED or len(values) < _FEW:
+        return np.array([code_of(value) for value in values], dtype=np.int32)
+    numbers = _plainly_written(values, attribute.kind)
+    codes = _bins(_filled(numbers), attribute)
+    for row in np.flatnonzero(numbers.is_null().to_numpy()).tolist():
+        codes[row] = code_of(values[row])
+    return codes
 
 
-def values_of(dictionary: pa.Array) -> list[object]:
+def _plainly_written(texts: pl.Series, kind: str) -> pl.Series:
+    """Numbers, days or microseconds that texts stand for on the axis of this kind, null for all but the plainest."""
+    plain = texts.to_frame("text").select(
+        pl.when(pl.col("text").str.contains(_PLAINLY[kind])).then(pl.col("text"))
+    ).to_series()
+    if kind == "integer":
+        return plain.cast(pl.Int64, strict=False)
+    if kind == "real":
+        return plain.cast(pl.Float64, strict=False)
+    if kind == "date":
+        return plain.str.to_date("%Y-%m-%d", strict=False).cast(pl.Int32).cast(pl.Int64)
+    moments = plain.str.replace("T", " ", literal=True).str.to_datetime("%Y-%m-%d %H:%M:%S", strict=False, time_unit="us")
+    return moments.cast(pl.Int64)
+
+
+def opaque(kind: pl.DataType) -> bool:
+    """Whether values of this type can be in no domain: lists, structs, durations, times of day."""
+    return kind.is_nested() or kind in (pl.Duration, pl.Time)
+
+
+def values_of(values: pl.Series) -> list[object]:
     """Distinct values as Python objects, one by one: no value may make the others fail."""
-    kind = dictionary.type
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
-        # Invalid UTF-8 would raise as text.
-        dictionary = dictionary.cast(pa.large_binary())
-    elif pa.types.is_date(kind) or pa.types.is_timestamp(kind):
-        # Python's dates end with year 9999.
-        number = pa.int32() if pa.types.is_date32(kind) else pa.int64()
-        ticking = dictionary.cast(number)
-        per_day = {"day": 1, "s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 0}
-        ticks = per_day[kind.unit] if pa.types.is_timestamp(kind) else 1 if pa.types.is_date32(kind) else 86_400_000
-        if ticks:
-            first, last = (np.asarray(days(day) * ticks) for day in (dt.date.min, dt.date.max))
-            clipped = np.clip(filled(ticking), first, last)
-            ticking = array(clipped, held(dictionary.is_null())).cast(number)
-        # Without its zone, which this machine may not know: UTC.
-        dictionary = ticking.cast(pa.timestamp(kind.unit) if pa.types.is_timestamp(kind) else kind).cast(pa.string())
-    return dictionary.to_pylist()  # type: ignore[no-any-return]
+    kind = values.dtype
+    if isinstance(kind, pl.Datetime | pl.Date):
+        # Python's dates end with year 9999. Without the zone, which this machine may not know: UTC.
+        per_day = {"ms": 86_400_000, "us": _DAY}.get(getattr(kind, "time_unit", ""), 1 if kind == pl.Date else 0)
+        if per_day:
+            first, last = (days(day) * per_day for day in (dt.date.min, dt.date.max))
+            values = values.to_physical().clip(first, last)
+        plain = kind if kind == pl.Date else pl.Datetime(kind.time_unit)  # type: ignore[union-attr]
+        values = values.to_physical().cast(plain).cast(pl.String)
+    return values.to_list()
 
 
 def text_of(value: object) -> str:
     """A value as the text that a CSV file would hold."""
     if isinstance(value, bytes):
         return value.decode("utf-8", errors="replace")
-    if isinstance(value, bool):
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool | np.bool_):
         return "true" if value else "false"
     if isinstance(value, float | Decimal) and math.isfinite(value) and value == int(value):
         return str(int(value))
     return str(value)
+
+
+def readable_text(value: object) -> str | None:
+    """The same where a value has a text and is not null; else None."""
+    if is_nothing(value) or not isinstance(value, _READABLE):
+        return None
+    try:
+        return text_of(value)
+    except (ArithmeticError, ValueError):
+        return None
 
 
 def _bin(edge: int | float, attribute: Attribute) -> int:
@@ -213,40 +284,32 @@ def _bin(edge: int | float, attribute: Attribute) -> int:
     return 0 if index < 0 else last
 
 
-def _numbers(column: pa.Array, attribute: Attribute) -> NDArray[np.int64] | NDArray[np.float64] | None:
-    """The column as numbers on the attribute's axis when its Arrow type allows that directly, else None."""
-    kind = column.type
+def _numbers(column: pl.Series, attribute: Attribute) -> NDArray[np.int64] | NDArray[np.float64] | None:
+    """The column as numbers on the attribute's axis when its type allows that directly, else None; 0 for nulls."""
+    kind = column.dtype
     if attribute.kind in ("integer", "real"):
-        if pa.types.is_decimal(kind):
-            column = column.cast(pa.float64(), safe=False)
-        elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+        if not kind.is_numeric():
             return None
-        numbers = filled(column)
-        if numbers.dtype == np.uint64 and attribute.kind == "integer":
-            numbers = np.minimum(numbers, np.uint64(2**63 - 1))
-        floats = attribute.kind == "real" or numbers.dtype.kind == "f"
-        return numbers.astype(np.float64) if floats else numbers.astype(np.int64)
-    if attribute.kind == "date" and pa.types.is_date32(kind):
-        return filled(column.cast(pa.int32())).astype(np.int64)
-    if attribute.kind in ("date", "datetime") and (pa.types.is_timestamp(kind) or pa.types.is_date(kind)):
-        if pa.types.is_date32(kind):
-            column = column.cast(pa.int32()).cast(pa.int64())
-            ticks = 86_400_000_000
-        elif pa.types.is_date64(kind):
-            column, ticks = column.cast(pa.int64()), 1_000
-        else:
-            ticks = {"s": 1_000_000, "ms": 1_000, "us": 1, "ns": 0}[kind.unit]
-            column = (
-                column.cast(pa.timestamp(kind.unit)).cast(pa.int64()) if kind.tz is None else column.cast(pa.int64())
-            )
-        values = filled(column).astype(np.int64)
-        if ticks == 0:
-            values = values // 1_000
-        else:
-            bound = (2**63 - 1) // ticks
-            values = np.clip(values, -bound, bound) * ticks
-        return values // 86_400_000_000 if attribute.kind == "date" else values
-    return None
+        if kind.is_decimal() or kind.is_float() or attribute.kind == "real":
+            return _filled(column.cast(pl.Float64)).astype(np.float64, copy=False)
+        if kind in (pl.UInt64, pl.Int128, pl.UInt128):
+            column = column.clip(0 if kind.is_unsigned_integer() else -_LARGEST - 1, _LARGEST)
+        return _filled(column.cast(pl.Int64)).astype(np.int64, copy=False)
+    if attribute.kind not in ("date", "datetime") or not isinstance(kind, pl.Date | pl.Datetime):
+        return None
+    values = _filled(column.to_physical()).astype(np.int64, copy=False)
+    if isinstance(kind, pl.Date):
+        return values if attribute.kind == "date" else values * _DAY
+    ticks = _TICKS[kind.time_unit]
+    if ticks == 0:
+        values = values // 1_000
+    elif ticks > 1:
+        values = np.clip(values, -(_LARGEST // ticks), _LARGEST // ticks) * ticks
+    return values // _DAY if attribute.kind == "date" else values
+
+
+def _filled(column: pl.Series) -> NDArray[Any]:
+    return (column.fill_null(0) if column.null_count() else column).to_numpy()
 
 
 def _bins(numbers: NDArray[np.int64] | NDArray[np.float64], attribute: Attribute) -> NDArray[np.int32]:
@@ -291,10 +354,10 @@ def _looked_up(numbers: NDArray[np.int64] | NDArray[np.float64], attribute: Attr
     if width > 1:
         step //= width
     step += 1
-    return codes.take(step)
+    return codes.take(step, mode="clip")
 
 
-def _with_nulls(column: pa.Array, codes: NDArray[np.int32], attribute: Attribute) -> NDArray[np.int32]:
-    if column.null_count:
-        codes[held(column.is_null())] = null_code(attribute)
+def _with_nulls(column: pl.Series, codes: NDArray[np.int32], attribute: Attribute) -> NDArray[np.int32]:
+    if column.null_count():
+        codes[column.is_null().to_numpy()] = null_code(attribute)
     return codes

@@ -14,13 +14,14 @@ from functools import partial, reduce
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
+import polars as pl
 from numpy.typing import NDArray
 
 from sklar.machine.progress import SILENT, Progress
 from sklar.machine.threads import ahead, crew
 from sklar.public.schema import Schema
-from sklar.rows.encode import encode_column, ready_bits
+from sklar.rows.bits import Packed, packed_columns
+from sklar.rows.encode import encode_column
 
 # A table with so many cells, first levels left out, costs as much on bits as a histogram of codes does.
 _CELLS_ON_BITS = 300
@@ -78,21 +79,24 @@ def count_codes(codes: NDArray[np.int32], schema: Schema) -> Counts:
     return tally.counts()
 
 
-def count(batches: Iterable[pa.RecordBatch], schema: Schema, *, progress: Progress = SILENT) -> Counts:
+def count(batches: Iterable[pl.DataFrame], schema: Schema, *, progress: Progress = SILENT) -> Counts:
     """Exact counts of all batches, whose columns are the schema's attributes in order."""
     tally = Tally(schema)
     groups = np.array_split(np.arange(schema.n_attributes), min(schema.n_attributes, _GROUPS_OF_COLUMNS))
     with crew() as together:
         for batch in ahead(batches):
+            packed = packed_columns(batch)
 
-            def put(group: NDArray[np.int64], batch: pa.RecordBatch = batch) -> None:
+            def put(
+                group: NDArray[np.int64], batch: pl.DataFrame = batch, packed: dict[int, Packed] = packed
+            ) -> None:
                 for index in group.tolist():
-                    tally.put_column(index, batch.column(index))
+                    tally.put_column(index, batch, packed.get(index))
 
-            tally.begin(batch.num_rows)
+            tally.begin(batch.height)
             together(put, groups)
             together(_call, tally.jobs())
-            progress.advance(batch.num_rows)
+            progress.advance(batch.height)
     return tally.counts()
 
 
@@ -170,15 +174,14 @@ class Tally:
             self._codes = np.empty((self._codes.shape[0], rows), dtype=self._codes.dtype)
         self._present = np.ones(self._bits.shape[0], dtype=bool)
 
-    def put_column(self, index: int, column: pa.Array) -> None:
-        """Take the batch's values of one attribute."""
+    def put_column(self, index: int, batch: pl.DataFrame, packed: Packed | None = None) -> None:
+        """Take the batch's values of one attribute, whose column has the same number; as bits where they are given."""
         attribute = self._schema.attributes[index]
-        bits = ready_bits(column, attribute) if self._layout.bits_alone[index] else None
-        if bits is None:
-            self.put_codes(index, encode_column(column, attribute))
+        if packed is None or attribute.kind != "boolean" or not self._layout.bits_alone[index]:
+            self.put_codes(index, encode_column(batch.to_series(index), attribute))
             return
         false = self._layout.first[index]
-        ones = self._kernels.place(bits, self._rows, self._bits[false + 1, : self._words])
+        ones = self._kernels.place(packed.bits, packed.offset, self._bits[false + 1, : self._words], self._rows)
         self._total.one_way[false] += self._rows - ones
         self._total.one_way[false + 1] += ones
         if attribute.n_levels > 2:

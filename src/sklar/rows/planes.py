@@ -58,19 +58,25 @@ def spread(codes: NDArray[np.int32], bits: NDArray[np.uint64], found: NDArray[np
 
 
 @numba.njit(
-    numba.int64(types.Array(numba.uint8, 1, "C", readonly=True), numba.int64, numba.uint64[::1]),
+    numba.int64(types.Array(numba.uint8, 1, "C", readonly=True), numba.int64, numba.uint64[::1], numba.int64),
     cache=True,
     nogil=True,
     boundscheck=False,
 )
-def place(packed: NDArray[np.uint8], rows: int, bits: NDArray[np.uint64]) -> np.int64:
-    """Write a column that is bits already, eight rows to a byte, as words, zeros behind it: how many are ones."""
-    whole, rest = rows // 8, rows % 8
-    out = bits.view(np.uint8)
-    out[:whole] = packed[:whole]
-    out[whole:] = 0
+def place(packed: NDArray[np.uint8], offset: int, bits: NDArray[np.uint64], rows: int) -> np.int64:
+    """Write a column that is bits already, from bit `offset` on, as words, zeros behind it: how many are ones."""
+    start, shift = offset // 8, offset % 8
+    size, rest = (rows + 7) // 8, rows % 8
+    source, out = packed[start:], bits.view(np.uint8)
+    if shift == 0:
+        out[:size] = source[:size]
+    else:
+        for byte in range(size):
+            after = source[byte + 1] if byte + 1 < source.size else np.uint8(0)
+            out[byte] = (source[byte] >> shift | after << (8 - shift)) & 255
+    out[size:] = 0
     if rest:
-        out[whole] = packed[whole] & ((1 << rest) - 1)
+        out[size - 1] &= (1 << rest) - 1
     total = np.uint64(0)
     for word in range(bits.size):
         total += _ones(bits[word])

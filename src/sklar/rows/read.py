@@ -1,34 +1,43 @@
-"""CSV, Parquet and any Arrow stream (pandas, polars, DuckDB) to record batches of the schema's columns.
+"""Tables in files and in memory to batches of the schema's columns: polars data frames.
 
-Everything about the table's shape (does it exist, has it a header, has every attribute a column) is settled before the
-first row is read. Text files are read as bytes without guessing types, because a guess, and the error when it turns out
-wrong, would depend on the rows. A CSV row with too few or too many fields becomes a row of nulls; bytes that are not
-UTF-8 become the replacement character; a row of more than 16 MiB is cut there.
+Files are Parquet, Arrow, CSV and JSON lines, one by one, in folders, or (Parquet and Arrow) in object stores; tables in
+memory are whatever exports an Arrow stream, and pandas and polars frames. Everything about the table's shape (does it
+exist, has it a header, has every attribute a column) is settled before the first row is read, and no row can make
+reading fail. There is one exception, which polars cannot be talked out of: a text in a Parquet or an Arrow file that is
+not UTF-8, which their formats forbid, is refused as damage to the file is.
 """
 
 from __future__ import annotations
 
-import codecs
-import csv
-import io
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
+from urllib.parse import unquote
 
-import pyarrow as pa
+import polars as pl
+import polars.selectors as cs
 
-from sklar.errors import DataError
+from sklar.errors import DataError, SklarError
 from sklar.machine.threads import merged, workers
+from sklar.public.importers.arrow import PARQUET, ColumnType, column_types, file_schema
 from sklar.public.schema import Schema
+from sklar.rows.frames import frame_names, frame_types, is_pandas, read_frame
+from sklar.rows.sql import Query
+from sklar.rows.streams import open_stream, read_stream
+from sklar.rows.text import COMPRESSED, CsvFormat, json_keys, read_csv, read_header, read_json_lines
 
 BATCH_ROWS = 65_536
 _BATCH_CELLS = 1 << 26
-_CSV_BLOCK = 1 << 24
-# So many booleans take Arrow longer than it takes to load what reads them faster.
-_MANY_BITS = 1 << 24
-_DELIMITERS = {".csv": ",", ".tsv": "\t"}
-_COMPRESSED = {".gz", ".bz2", ".zst", ".lz4", ".br"}
+_CSV = {".csv": CsvFormat(), ".tsv": CsvFormat(delimiter="\t")}
+_ARROW = (".arrow", ".feather")
+_JSON_LINES = (".ndjson", ".jsonl")
+_STORES = ("s3://", "gs://", "gcs://", "az://", "azure://", "abfs://", "abfss://", "adl://")
+_NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
+
+Batches = Iterator[pl.DataFrame]
+Open = Callable[[tuple[str, ...]], Batches]
 
 
 def batch_rows(columns: int) -> int:
@@ -56,36 +65,49 @@ class Named(Protocol):
 N = TypeVar("N", bound=Named)
 
 
+class AnyColumns(tuple[str, ...]):
+    """The columns of a file whose rows name their own: any name is one, and a row that lacks it has a null there."""
+
+    __slots__ = ()
+
+    def __contains__(self, name: object) -> bool:
+        return True
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
     """A table that can be read once, in batches of the wanted columns; a folder's `parts` are its files.
 
-    `n_rows` is None where no file states it. `types` are the columns' own, where batches may hold them otherwise.
+    `n_rows` is None where no file states it, `types` where the columns have none of their own. `find_columns` lists the
+    columns of a table whose rows name them, by reading them: private.
     """
 
     name: str
     columns: tuple[str, ...] = field(repr=False)
-    _open: Any = field(repr=False)
+    open_batches: Open = field(repr=False)
     n_rows: int | None = None
-    types: pa.Schema | None = field(default=None, repr=False)
+    types: dict[str, ColumnType] | None = field(default=None, repr=False)
     path: Path | None = None
     parts: tuple[Source, ...] = ()
     threaded: bool = False
+    find_columns: Callable[[], tuple[str, ...]] | None = field(default=None, repr=False)
 
-    def scan(self, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
+    def scan(self, columns: tuple[str, ...]) -> Batches:
         """The same batches as `batches` in any order: the files of a folder are read side by side."""
         parts = self.parts or (self,)
         return merged((part.batches(columns) for part in parts), files_at_once(parts))
 
-    def batches(self, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
-        """Record batches of these columns, in this order, at most `batch_rows` rows each."""
+    def batches(self, columns: tuple[str, ...]) -> Batches:
+        """Batches of these columns, in this order, at most `batch_rows` rows each."""
         rows = batch_rows(len(columns))
         try:
-            for batch in self._open(columns):
-                for start in range(0, batch.num_rows, rows):
-                    yield batch.slice(start, rows)
-        except (pa.ArrowException, OSError, EOFError, ValueError):
-            # What Arrow says may quote a cell of the table.
+            for batch in self.open_batches(columns):
+                for start in range(0, batch.height, rows):
+                    yield batch if batch.height <= rows else batch.slice(start, rows)
+        except SklarError:
+            raise
+        except (Exception, pl.exceptions.PanicException):
+            # What a reader says may quote a cell of the table.
             raise DataError(
                 f"{self.name} could not be read to its end: it is damaged or cut off. Nothing was released and no "
                 "privacy was spent."
@@ -97,29 +119,64 @@ def files_at_once(parts: Sequence[Source]) -> int:
     return min(2, workers()) if any(part.threaded for part in parts) else workers()
 
 
+def is_store(address: str) -> bool:
+    """Whether a text is an address in an object store that polars reads."""
+    return address.startswith(_STORES)
+
+
 def open_source(data: object) -> Source:
-    """A path to a CSV, TSV or Parquet file, a folder of them, or any object that exports an Arrow stream.
+    """A path to a file, a folder or an address in an object store, a pandas frame, or whatever exports an Arrow stream.
 
     Raises DataError when there is no such table, or it has no header or repeated column names.
     """
+    if isinstance(data, str) and "://" in data:
+        if not is_store(data):
+            # It may hold a password: it is not repeated.
+            raise DataError(f"an address must begin with one of {', '.join(_STORES)}, or be that of a database.")
+        return unrepeated(_open_store(data))
     if isinstance(data, str | Path):
-        source = _open_path(Path(data))
-    elif hasattr(data, "__arrow_c_stream__"):
-        try:
-            reader = pa.RecordBatchReader.from_stream(data)
-        except (pa.ArrowException, TypeError, ValueError, OverflowError):
-            # What Arrow says may quote a cell: pandas converts its columns here.
-            raise DataError(
-                f"the table of type {type(data).__name__} does not export an Arrow stream. It must be a table whose "
-                "columns have one type each; convert mixed columns to text."
-            ) from None
-        source = Source(name="the table", columns=tuple(reader.schema.names), _open=lambda names: _pick(reader, names))
-    else:
+        return unrepeated(_open_path(Path(data)))
+    if isinstance(data, pl.DataFrame):
+        return _open_polars(data)
+    if is_pandas(data):
+        return unrepeated(_open_pandas(data))
+    if isinstance(data, Query):
+        rows = data.run()
+        return _open_exported(rows, rows.close)
+    if not hasattr(data, "__arrow_c_stream__"):
         raise DataError(
             "data must be a path or an object that exports an Arrow stream (pyarrow, pandas, polars, DuckDB), got "
             f"{type(data).__name__}."
         )
-    return unrepeated(source)
+    return _open_exported(data, lambda: None)
+
+
+def _open_exported(data: object, close: Callable[[], None]) -> Source:
+    stream, schema = open_stream(data)
+    return unrepeated(
+        Source(
+            name="the table",
+            columns=tuple(column.name for column in schema.children),
+            open_batches=partial(read_stream, stream, close),
+            types=column_types(schema),
+        )
+    )
+
+
+def _open_polars(frame: pl.DataFrame) -> Source:
+    def read(names: tuple[str, ...]) -> Batches:
+        yield pl.DataFrame([frame.get_column(name) for name in names])
+
+    # Polars exports no column of Python objects.
+    types = column_types(frame.clear().select(cs.exclude(cs.object())))
+    return Source(name="the table", columns=tuple(frame.columns), open_batches=read, types=types)
+
+
+def _open_pandas(frame: Any) -> Source:
+    def read(names: tuple[str, ...]) -> Batches:
+        return read_frame(frame, batch_rows(len(names)), names)
+
+    return Source(name="the table", columns=frame_names(frame), open_batches=read, types=frame_types(frame))
 
 
 def require_columns(source: Named, schema: Schema) -> None:
@@ -146,216 +203,153 @@ def unrepeated(source: N) -> N:
     return source
 
 
-def _pick(reader: pa.RecordBatchReader, names: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
-    for batch in reader:
-        yield batch.select(list(names))
-
-
 def _open_path(path: Path) -> Source:
     if path.is_dir():
-        # Names that begin with a dot or an underline are notes of the tool that wrote the folder, not data.
-        files = sorted(file for file in path.rglob("*") if file.is_file() and not _is_note(file.relative_to(path)))
-        parts = [unrepeated(_open_file(file)) for file in files]
-        if not parts:
-            raise DataError(f"the folder '{path}' holds no files. It must hold CSV or Parquet files.")
-        for part in parts:
-            if set(part.columns) != set(parts[0].columns):
-                raise DataError(
-                    f"{part.name} and {parts[0].name} have different columns. Files of a folder must agree."
-                )
-
-        def chain(names: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
-            for part in parts:
-                yield from part.batches(names)
-
-        known = [part.n_rows for part in parts if part.n_rows is not None]
-        return Source(
-            name=f"folder '{path}'",
-            columns=parts[0].columns,
-            _open=chain,
-            n_rows=sum(known) if len(known) == len(parts) else None,
-            types=parts[0].types,
-            path=path,
-            parts=tuple(parts),
-        )
+        return _open_folder(path)
     if not path.exists():
         raise DataError(f"file '{path}' does not exist. Check the path.")
     return _open_file(path)
+
+
+def _open_folder(path: Path) -> Source:
+    # Names that begin with a dot or an underline are notes of the tool that wrote the folder, not data.
+    files = sorted(file for file in path.rglob("*") if file.is_file() and not _is_note(file.relative_to(path)))
+    parts = [_partition(unrepeated(_open_file(file)), file.relative_to(path)) for file in files]
+    if not parts:
+        raise DataError(f"the folder '{path}' holds no files. It must hold CSV or Parquet files.")
+    for part in parts:
+        if set(part.columns) != set(parts[0].columns):
+            raise DataError(f"{part.name} and {parts[0].name} have different columns. Files of a folder must agree.")
+
+    def chain(names: tuple[str, ...]) -> Batches:
+        for part in parts:
+            yield from part.batches(names)
+
+    def found() -> tuple[str, ...]:
+        return tuple(dict.fromkeys(name for part in parts for name in (part.find_columns or (lambda: ()))()))
+
+    known = [part.n_rows for part in parts if part.n_rows is not None]
+    return Source(
+        name=f"folder '{path}'",
+        columns=parts[0].columns,
+        open_batches=chain,
+        n_rows=sum(known) if len(known) == len(parts) else None,
+        types=parts[0].types,
+        path=path,
+        parts=tuple(parts),
+        find_columns=found if parts[0].find_columns else None,
+    )
 
 
 def _is_note(path: Path) -> bool:
     return any(part[0] in "._" for part in path.parts)
 
 
+def _partition(part: Source, place: Path) -> Source:
+    """A file of a folder, with a column for every folder on the way whose name is `key=value`."""
+    keys = [unquote(folder).partition("=") for folder in place.parts[:-1] if "=" in folder]
+    stated = {key: None if value == _NULL_PARTITION else value for key, _, value in keys if key}
+    if not stated:
+        return part
+
+    def read(names: tuple[str, ...]) -> Batches:
+        inside = tuple(name for name in names if name not in stated)
+        # A file is read even where all that is wanted stands in its path: its rows are counted.
+        for batch in part.open_batches(inside or part.columns[:1]):
+            outside = {
+                name: pl.Series(name, [value], dtype=pl.String).new_from_index(0, batch.height)
+                for name, value in stated.items()
+            }
+            yield pl.DataFrame([outside[name] if name in stated else batch.get_column(name) for name in names])
+
+    columns = part.columns
+    if not isinstance(columns, AnyColumns):
+        columns = tuple(name for name in columns if name not in stated) + tuple(stated)
+    return replace(part, columns=columns, open_batches=read)
+
+
 def _open_file(path: Path) -> Source:
     suffixes = [suffix.lower() for suffix in path.suffixes]
-    kind = suffixes[-2] if len(suffixes) > 1 and suffixes[-1] in _COMPRESSED else "".join(suffixes[-1:])
+    kind = suffixes[-2] if len(suffixes) > 1 and suffixes[-1] in COMPRESSED else "".join(suffixes[-1:])
+    name = f"file '{path}'"
     try:
         if path.stat().st_size == 0:
-            raise DataError(f"file '{path}' is empty. It must hold a header and rows.")
-        if kind in _DELIMITERS:
-            return _open_csv(path, _DELIMITERS[kind])
-        if kind in (".parquet", ".pq"):
-            return _open_parquet(path)
+            raise DataError(f"{name} is empty. It must hold a header and rows.")
+        if kind in _CSV:
+            columns, skip = read_header(path, _CSV[kind])
+            read = partial(read_csv, path, _CSV[kind], columns, skip)
+            return Source(name=name, columns=columns, open_batches=read, path=path)
+        if kind in _JSON_LINES:
+            # Which keys rows have depends on the rows, so any key will do.
+            return Source(
+                name=name,
+                columns=AnyColumns(),
+                open_batches=partial(read_json_lines, path),
+                path=path,
+                find_columns=partial(json_keys, path),
+            )
+        if kind in PARQUET or kind in _ARROW:
+            return _open_columnar(path, kind)
     except OSError as error:
-        raise DataError(f"file '{path}' cannot be opened: {error.strerror or error}.") from None
-    raise DataError(f"file '{path}' must end in .csv, .tsv (also .gz and other compressions) or .parquet.")
+        raise DataError(f"{name} cannot be opened: {error.strerror or error}.") from None
+    raise DataError(
+        f"{name} must end in .parquet, .arrow, .csv, .tsv, .ndjson or .jsonl (text files also in .gz and other "
+        "compressions)."
+    )
 
 
-def _open_parquet(path: Path) -> Source:
-    import pyarrow.parquet as pq
-
+def _open_columnar(path: Path, kind: str) -> Source:
     try:
-        with pq.ParquetFile(path) as file:
-            schema, n_rows = file.schema_arrow, file.metadata.num_rows
-    except (pa.ArrowException, ValueError):
-        raise DataError(f"file '{path}' is not a Parquet file, or it is damaged.") from None
-
-    def read(names: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
-        # Texts with each distinct one once: they are then encoded once, too.
-        texts = [name for name in names if _is_text(schema.field(name).type)]
-        booleans = {name for name in names if pa.types.is_boolean(schema.field(name).type)}
-        size = batch_rows(len(names))
-        with pa.OSFile(str(path)) as stream, pq.ParquetFile(stream, read_dictionary=texts) as file:
-            many = file.metadata.num_rows * len(booleans) >= _MANY_BITS
-            bits = _bits(stream, file, booleans) if many else None
-            for groups in _row_groups(file.metadata):
-                ready = bits(groups) if bits else {}
-                rest = [name for name in names if name not in ready]
-                if ready and not rest:
-                    yield pa.record_batch(ready, pa.schema(map(schema.field, names), schema.metadata))
-                    continue
-                batches = file.iter_batches(
-                    batch_size=size,
-                    row_groups=groups,
-                    columns=rest,
-                    use_threads=workers() > 1,
-                )
-                found = (batch.select(rest) for batch in batches)
-                for batch in _beside(ready, found, schema, size) if ready else found:
-                    yield batch.select(list(names))
-
+        scan = _scan(str(path), kind)
+        columns, types = tuple(scan.collect_schema()), column_types(file_schema(path))
+        n_rows = int(scan.select(pl.len()).collect().item())
+    except OSError:
+        raise
+    except (Exception, pl.exceptions.PanicException):
+        word = "a Parquet" if kind in PARQUET else "an Arrow"
+        raise DataError(f"file '{path}' is not {word} file, or it is damaged.") from None
     return Source(
         name=f"file '{path}'",
-        columns=tuple(schema.names),
-        _open=read,
+        columns=columns,
+        open_batches=partial(_read_scan, scan, columns),
         n_rows=n_rows,
-        types=schema,
+        types=types,
         path=path,
         threaded=True,
     )
 
 
-def _bits(stream: Any, file: Any, names: set[str]) -> Callable[[list[int]], dict[str, pa.BooleanArray]]:
-    """Reads, of some row groups, those of the boolean columns that do not need Arrow: many times faster."""
-    # Imported here, before threads begin: numba is slow to load.
-    from sklar.rows.bits import Booleans
-
-    return Booleans(stream, file, names).read
-
-
-def _beside(
-    ready: dict[str, pa.BooleanArray], batches: Iterable[pa.RecordBatch], schema: pa.Schema, size: int
-) -> Iterator[pa.RecordBatch]:
-    """The batches, of so many rows, each with its rows of the columns that are ready."""
-    rows, at, end = len(next(iter(ready.values()))), 0, 0
-    fields = [schema.field(name) for name in ready]
-    for batch in batches:
-        end = at + batch.num_rows
-        if end > rows:
-            break
-        columns = [*batch.columns, *(column.slice(at, end - at) for column in ready.values())]
-        yield pa.record_batch(columns, pa.schema([*batch.schema, *fields], batch.schema.metadata))
-        at = end
-    # In a damaged file columns may differ in length: Arrow ends with the shortest, but not inside a batch.
-    if end != rows and min(end, rows) % size:
-        raise ValueError("columns differ in length.")
-
-
-def _row_groups(metadata: Any) -> Iterator[list[int]]:
-    """Row groups that are read at once: Arrow keeps buffers of all of them until it is done with the last."""
-    groups, rows = [], 0
-    for group in range(metadata.num_row_groups):
-        groups.append(group)
-        rows += metadata.row_group(group).num_rows
-        if rows >= BATCH_ROWS:
-            yield groups
-            groups, rows = [], 0
-    if groups:
-        yield groups
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_binary(kind))
-
-
-def _open_csv(path: Path, delimiter: str) -> Source:
-    columns = _header(path, delimiter)
-
-    def read(names: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
-        from pyarrow import csv as arrow_csv
-
-        ragged = 0
-
-        def skip(_row: object) -> str:
-            nonlocal ragged
-            ragged += 1
-            return "skip"
-
-        with pa.input_stream(str(path), compression="detect") as stream:
-            try:
-                batches = arrow_csv.open_csv(
-                    pa.lib.TransformInputStream(stream, _readable(delimiter)),
-                    read_options=arrow_csv.ReadOptions(block_size=_CSV_BLOCK),
-                    parse_options=arrow_csv.ParseOptions(
-                        delimiter=delimiter,
-                        newlines_in_values=True,
-                        invalid_row_handler=skip,
-                        # In a file of one column an empty line is a row whose value is empty.
-                        ignore_empty_lines=len(columns) > 1,
-                    ),
-                    convert_options=arrow_csv.ConvertOptions(
-                        include_columns=list(names),
-                        column_types={name: pa.binary() for name in names},
-                        strings_can_be_null=False,
-                    ),
-                )
-            except pa.ArrowInvalid as error:
-                if "Empty CSV" in str(error):
-                    return
-                raise
-            yield from batches
-        # A ragged row is still a row of the table: its values are unknown, its number counts.
-        for start in range(0, ragged, BATCH_ROWS):
-            rows = min(BATCH_ROWS, ragged - start)
-            yield pa.record_batch({name: pa.nulls(rows, pa.binary()) for name in names})
-
-    return Source(name=f"file '{path}'", columns=columns, _open=read, path=path)
-
-
-def _readable(delimiter: str) -> Callable[[pa.Buffer], bytes]:
-    """A filter for what Arrow fails on: text that is not UTF-8 is replaced, records longer than a block are cut."""
-    from sklar.rows.records import bounded
-
-    decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
-    # With room for a quote that closes and the end of the line.
-    bound = bounded(ord(delimiter), _CSV_BLOCK - 4)
-    return lambda block: bound(decoder.decode(bytes(block), final=not len(block)).encode())
-
-
-def _header(path: Path, delimiter: str) -> tuple[str, ...]:
-    try:
-        with pa.input_stream(str(path), compression="detect") as stream:
-            # The wrapper decodes ahead, into the rows, where nothing may raise; the header is checked by itself.
-            text = io.TextIOWrapper(stream, encoding="utf-8-sig", errors="surrogateescape", newline="")
-            columns = tuple(next(csv.reader(text, delimiter=delimiter), ()))
-            "".join(columns).encode()
-    except UnicodeEncodeError:
+def _open_store(address: str) -> Source:
+    """A Parquet or an Arrow file, or a folder of Parquet files, in an object store."""
+    # It may name a bucket that nobody else should know, but holds no secret: credentials are in the environment.
+    kind = Path(address.rstrip("/")).suffix.lower() or PARQUET[0]
+    if kind not in (*PARQUET, *_ARROW):
         raise DataError(
-            f"the header of file '{path}' must be UTF-8 text. Convert it first (for example with iconv)."
+            f"'{address}' must be a .parquet or .arrow file, or a folder of Parquet files: copy text files to a disk."
+        )
+    try:
+        scan = _scan(address, kind, hive=True)
+        schema = scan.collect_schema()
+    except (Exception, pl.exceptions.PanicException):
+        raise DataError(
+            f"'{address}' cannot be read. Check the address, and the credentials in the environment."
         ) from None
-    except (csv.Error, pa.ArrowException, OSError, EOFError):
-        raise DataError(f"file '{path}' has no readable header line. It must begin with the column names.") from None
-    if not any(columns):
-        raise DataError(f"file '{path}' has no header line. It must begin with the column names.")
-    return columns
+    return Source(
+        name=f"'{address}'",
+        columns=tuple(schema),
+        open_batches=partial(_read_scan, scan, tuple(schema)),
+        types=column_types(pl.DataFrame(schema=schema)),
+        threaded=True,
+    )
+
+
+def _scan(source: str, kind: str, *, hive: bool = False) -> pl.LazyFrame:
+    if kind in PARQUET:
+        return pl.scan_parquet(source, glob=False, use_statistics=False, hive_partitioning=hive, cache=False)
+    return pl.scan_ipc(source, glob=False, hive_partitioning=hive)
+
+
+def _read_scan(scan: pl.LazyFrame, columns: tuple[str, ...], names: tuple[str, ...]) -> Batches:
+    # By position: a name may look like a pattern.
+    picked = scan.select(pl.nth([columns.index(name) for name in names]))
+    yield from picked.collect_batches(chunk_size=batch_rows(len(names)), lazy=True, engine="streaming")

@@ -1,71 +1,128 @@
-"""Records of a CSV file, none longer than a reader can hold."""
+"""Records of a CSV file in the one form that any reader understands: every record has all fields and a bounded length.
+
+A CSV reader may fail on a quote that nobody closed, on a record that is too long, or on a record that has a field too
+many, and then tell which: its error would depend on a row. So records pass here first. Lines without quotes that have
+all their fields, which is most of most files, are passed on as they are; any other block is rewritten by a compiled
+kernel. A record with too few or too many fields is taken out and counted.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import Any
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
-_START, _PLAIN, _QUOTED, _CLOSED = 0, 1, 2, 3
 
+class Records:
+    """Turns blocks of a CSV file, from its first record on, into whole records.
 
-@numba.njit("UniTuple(int64, 3)(uint8[::1], uint8[::1], int64, int64, int64, int64)", cache=True, nogil=True)
-def bound_records(
-    block: NDArray[np.uint8], out: NDArray[np.uint8], state: int, length: int, delimiter: int, limit: int
-) -> tuple[int, int, int]:
-    """Copy a block of a CSV file, cutting every record after `limit` bytes: (bytes copied, state, length so far).
-
-    A quote opens a quoted field at the start of a field only, and a doubled one inside stands for itself. What is cut
-    off in a quoted field is closed first, so that the record ends where it would have. `state` and `length` carry on
-    into the next block; both begin with 0. Postcondition: no record in `out` is longer than `limit` + 1 bytes and its
-    end of line, and there are as many records as before.
+    Given: `delimiter` and `quote` are one byte each. Ensured: what `take` and `finish` return are records of exactly
+    `fields` fields that end with a line feed and whose quotes are balanced; a record is cut after `limit` bytes.
+    `ragged` counts the records that were taken out.
     """
-    quote, line_feed, carriage_return = 34, 10, 13
-    copied = 0
-    for at in range(block.size):
-        byte = block[at]
-        inside = state == _QUOTED
-        if inside:
-            state = _CLOSED if byte == quote else _QUOTED
-        elif byte in (line_feed, carriage_return):
-            out[copied] = byte
-            copied += 1
-            state, length = _START, 0
-            continue
-        elif byte == delimiter:
-            state = _START
-        elif byte == quote and state in (_START, _CLOSED):
-            state = _QUOTED
-        else:
-            state = _PLAIN
-        if length < limit:
-            out[copied] = byte
-            copied += 1
-        elif length == limit and inside:
-            out[copied] = quote
-            copied += 1
-        length += 1
-    return copied, state, length
+
+    def __init__(self, delimiter: bytes, quote: bytes, fields: int, limit: int) -> None:
+        self.ragged = 0
+        self._delimiter, self._quote, self._fields, self._limit = delimiter, quote, fields, limit
+        # The last line so far, as long as it may turn out plain.
+        self._line = b""
+        self._rewriter: _Rewriter | None = None
+
+    def take(self, block: bytes) -> bytes:
+        """The records that end in this block."""
+        if self._rewriter is not None and not self._rewriter.between_records:
+            return self._rewrite(block)
+        block = self._line + block
+        self._line = b""
+        end = block.rfind(b"\n") + 1
+        lines = self._plain(block[:end])
+        if lines is None or len(block) - end > self._limit:
+            return self._rewrite(block)
+        self._line = block[end:]
+        return lines
+
+    def finish(self) -> bytes:
+        """The last record, where the file does not end with an end of line."""
+        line, self._line = self._line, b""
+        if line:
+            lines = self._plain(line + b"\n")
+            if lines is not None:
+                return lines
+        out = self._rewrite(line)
+        if self._rewriter is not None:
+            out += self._rewriter.finish()
+            self.ragged = self._rewriter.ragged
+        return out
+
+    def _plain(self, lines: bytes) -> bytes | None:
+        """Whole lines, where each is a record with all its fields that needs no rewriting; else None."""
+        if self._quote in lines:
+            return None
+        if b"\r" in lines:
+            lines = lines.replace(b"\r\n", b"\n")
+            if b"\r" in lines:
+                return None
+        text = np.frombuffer(lines, dtype=np.uint8)
+        ends = text == ord("\n")
+        marks = np.flatnonzero(ends | (text == ord(self._delimiter)))
+        at_end = ends[marks]
+        if marks.size % self._fields or not at_end[self._fields - 1 :: self._fields].all():
+            return None
+        if np.count_nonzero(at_end) * self._fields != marks.size:
+            return None
+        lengths = np.diff(marks[self._fields - 1 :: self._fields], prepend=-1)
+        # In a file of one column an empty line is a record, which a reader may skip.
+        if lengths.size and (lengths.max() > self._limit or (self._fields == 1 and lengths.min() == 1)):
+            return None
+        return lines
+
+    def _rewrite(self, block: bytes) -> bytes:
+        if self._rewriter is None:
+            if not block:
+                return b""
+            self._rewriter = _Rewriter(self._delimiter, self._quote, self._fields, self._limit)
+        out = self._rewriter.take(block)
+        self.ragged = self._rewriter.ragged
+        return out
 
 
-def bounded(delimiter: int, limit: int) -> Callable[[bytes], bytes]:
-    """A filter over the blocks of a file that cuts records as `bound_records` does."""
-    state = length = 0
+class _Rewriter:
+    """The kernel, with what it must remember from block to block."""
 
-    def keep(block: bytes) -> bytes:
-        nonlocal state, length
-        first, last = block.find(b"\n"), max(block.rfind(b"\n"), block.rfind(b"\r"))
-        if b'"' not in block and state != _QUOTED and 0 <= first <= limit - length and len(block) - first - 1 <= limit:
-            # Every line is a record and fits: most blocks of most files.
-            length = len(block) - last - 1
-            state = _START if length == 0 or block[-1] == delimiter else _PLAIN
-            return block
-        text = np.frombuffer(bytearray(block), dtype=np.uint8)
-        out = np.empty_like(text)
-        copied, state, length = bound_records(text, out, state, length, delimiter, limit)
-        # A copy: a view would keep all of `out` for as long as a reader keeps what is left of it.
-        return out[:copied].tobytes()
+    def __init__(self, delimiter: bytes, quote: bytes, fields: int, limit: int) -> None:
+        # Imported here: numba is slow to load, and most files go without.
+        from sklar.rows import requote
 
-    return keep
+        self._kernel: Any = requote
+        self._settings = (ord(delimiter), ord(quote), fields, limit)
+        self._memory: NDArray[np.int64] = np.zeros(requote.MEMORY, dtype=np.int64)
+        self._begun = np.empty(0, dtype=np.uint8)
+
+    @property
+    def ragged(self) -> int:
+        """How many records were taken out."""
+        return int(self._memory[self._kernel.RAGGED])
+
+    @property
+    def between_records(self) -> bool:
+        """Whether no record has begun."""
+        return not self._memory[: self._kernel.RAGGED].any()
+
+    def take(self, block: bytes) -> bytes:
+        """The records that end in this block."""
+        out = np.empty(self._begun.size + 3 * len(block) + 8, dtype=np.uint8)
+        out[: self._begun.size] = self._begun
+        text = np.frombuffer(block, dtype=np.uint8)
+        whole, copied = self._kernel.rewrite(text, out, self._begun.size, self._memory, *self._settings)
+        # Copies: a view would keep all of `out` for as long as a reader keeps what is left of it.
+        self._begun = out[whole:copied].copy()
+        return out[:whole].tobytes()
+
+    def finish(self) -> bytes:
+        """The last record, where there is one that did not end; a quote that nobody closed ends with it."""
+        if self.between_records:
+            return b""
+        if self._memory[self._kernel.STATE] == self._kernel.QUOTED:
+            self._memory[self._kernel.STATE] = self._kernel.CLOSED
+        return self.take(b"\n")

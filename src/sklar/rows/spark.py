@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
+import nanoarrow as na
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
@@ -27,6 +28,7 @@ from sklar.public.schema import Attribute, Schema
 from sklar.rows.discover import Tally
 from sklar.rows.fast import Counts, count, no_counts
 from sklar.rows.read import unrepeated
+from sklar.rows.streams import frame_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -158,7 +160,8 @@ def _count_part(schema_toml: str, batches: Iterator[pa.RecordBatch]) -> Iterator
     schema = Schema.from_toml(schema_toml)
     # Spark runs a task per core.
     with using(1):
-        counts = count(batches, schema)
+        places = {name: place for place, name in enumerate(schema.names)}
+        counts = count((frame_of(na.c_array(batch), places) for batch in batches), schema)
     if not counts.n_rows:
         return
     flat = np.concatenate([[counts.n_rows], counts.one_way, counts.pairs[above_diagonal(schema)]])

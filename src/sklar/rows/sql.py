@@ -1,4 +1,4 @@
-"""The rows of a query: a DuckDB file, or PostgreSQL by way of ADBC, streamed as Arrow record batches.
+"""The rows of a query: a DuckDB file, or PostgreSQL by way of ADBC, as a stream of Arrow's C interface.
 
 What a database says when it fails may quote a row ("could not convert 'Jane Doe'"), and its address may hold a
 password: errors here are fixed sentences, and the address is in none of them, nor in any file or log.
@@ -6,12 +6,10 @@ password: errors here are fixed sentences, and the address is in none of them, n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
-
-import pyarrow as pa
 
 from sklar.errors import DataError
 from sklar.machine.extras import require
@@ -21,8 +19,8 @@ _BATCH_BYTES = 1 << 22
 
 
 def is_address(text: str) -> bool:
-    """Whether a text is the address of a database and not the name of a file."""
-    return "://" in text
+    """Whether a text is the address of a database."""
+    return text.startswith(_POSTGRES)
 
 
 class Query:
@@ -35,43 +33,40 @@ class Query:
 
     def __init__(self, database: str | Path, text: str) -> None:
         self._database, self._text = str(database), text
-        if is_address(self._database) and not self._database.startswith(_POSTGRES):
+        if "://" in self._database and not is_address(self._database):
             raise DataError("a database's address must begin with postgresql://, or be the path of a DuckDB file.")
 
     def __repr__(self) -> str:
         return f"Query({self._text!r})"
 
-    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """The rows, as the Arrow stream that `open_source` takes."""
+    def run(self) -> Rows:
+        """The rows, as a stream that ends its connection."""
         with ExitStack() as held:
-            run = _run_postgres if self._database.startswith(_POSTGRES) else _run_duckdb
-            reader = run(self._database, self._text, held)
-            held.callback(reader.close)
-            rows = _Rows(reader, held.pop_all())
-        return pa.RecordBatchReader.from_batches(reader.schema, rows).__arrow_c_stream__(requested_schema)
+            run = _run_postgres if is_address(self._database) else _run_duckdb
+            result = run(self._database, self._text, held)
+            return Rows(result, held.pop_all())
 
 
-class _Rows:
-    """Record batches, and the connection that they last as long as: closed at their end, or when nobody wants them."""
+class Rows:
+    """The result of a query, and the connection that it lasts as long as: closed by `close`, or when nobody wants it."""
 
-    def __init__(self, reader: pa.RecordBatchReader, held: ExitStack) -> None:
-        self._reader, self._held = reader, held
+    def __init__(self, result: Any, held: ExitStack) -> None:
+        self._result, self._held = result, held
 
-    def __iter__(self) -> Iterator[pa.RecordBatch]:
-        return self
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        return self._result.__arrow_c_stream__(requested_schema)
 
-    def __next__(self) -> pa.RecordBatch:
-        try:
-            return self._reader.read_next_batch()
-        except BaseException:
-            self._held.close()
-            raise
-
-    def __del__(self) -> None:
+    def close(self) -> None:
+        """End the connection."""
+        # The relation goes before its connection: DuckDB would complain of it at the end of the process.
+        self._result = None
         self._held.close()
 
+    def __del__(self) -> None:
+        self.close()
 
-def _run_duckdb(path: str, text: str, held: ExitStack) -> pa.RecordBatchReader:
+
+def _run_duckdb(path: str, text: str, held: ExitStack) -> Any:
     require("duckdb", what="a query on a DuckDB file", package="duckdb", extra="sql")
     import duckdb
 
@@ -85,10 +80,10 @@ def _run_duckdb(path: str, text: str, held: ExitStack) -> pa.RecordBatchReader:
     relation = _ask(lambda: connection.sql(text))
     if relation is None:
         raise DataError("the query returns no rows to read. It must be one SELECT.")
-    return _ask(lambda: pa.RecordBatchReader.from_stream(relation))
+    return relation
 
 
-def _run_postgres(address: str, text: str, held: ExitStack) -> pa.RecordBatchReader:
+def _run_postgres(address: str, text: str, held: ExitStack) -> Any:
     require("adbc_driver_postgresql", what="a query on PostgreSQL", package="adbc-driver-postgresql", extra="sql")
     from adbc_driver_postgresql import dbapi
 
@@ -100,12 +95,12 @@ def _run_postgres(address: str, text: str, held: ExitStack) -> pa.RecordBatchRea
     cursor = connection.cursor()
     held.callback(cursor.close)
 
-    def stream() -> pa.RecordBatchReader:
+    def stream() -> Any:
         # A release only reads; a query that would write is a mistake.
         cursor.execute("SET TRANSACTION READ ONLY")
         cursor.adbc_statement.set_options(**{"adbc.postgresql.batch_size_hint_bytes": str(_BATCH_BYTES)})
         cursor.execute(text)
-        return cursor.fetch_record_batch()
+        return cursor.fetch_arrow()
 
     return _ask(stream)
 

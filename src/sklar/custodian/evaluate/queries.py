@@ -11,15 +11,14 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
+import polars as pl
 from numpy.typing import NDArray
 
 from sklar.budget.certificate import above_diagonal, block_of_level
 from sklar.errors import DataError
 from sklar.machine.progress import SILENT, Progress
-from sklar.public.schema import Schema
-from sklar.rows.encode import encode
+from sklar.public.schema import Attribute, Schema
+from sklar.rows.encode import encode, encode_column
 from sklar.rows.read import open_source, require_columns
 
 Form: TypeAlias = Literal["records", "dummies"]
@@ -28,6 +27,9 @@ Form: TypeAlias = Literal["records", "dummies"]
 MAX_TRIPLES = 1 << 26
 SAMPLED_TRIPLES = 500_000
 SAMPLE_SEED = 2020
+
+_BIT = Attribute(name="bit", kind="categorical", values=("0", "1"))
+_BOOLEAN = Attribute(name="bit", kind="boolean")
 
 # Cells of a batch laid out as (d, rows): 64 MB.
 _MAX_CELLS = 1 << 26
@@ -136,24 +138,17 @@ def read(data: object, schema: Schema) -> tuple[Form, Iterator[NDArray[Any]]]:
     return "records", (encode(batch, schema) for batch in source.batches(schema.names))
 
 
-def dummies_of(batch: pa.RecordBatch) -> NDArray[np.bool_]:
+def dummies_of(batch: pl.DataFrame) -> NDArray[np.bool_]:
     """A batch of 0/1 columns as booleans, shape (d, rows)."""
-    out = np.empty((batch.num_columns, batch.num_rows), dtype=bool)
-    for index, column in enumerate(batch.columns):
-        kind = column.type
-        if pa.types.is_boolean(kind):
-            known, values = column, column
-        elif pa.types.is_integer(kind) or pa.types.is_floating(kind):
-            known, values = pc.is_in(column, pa.array([0, 1], kind)), pc.equal(column, pa.scalar(1, kind))
-        else:
-            text = column.cast(pa.binary())
-            known, values = pc.is_in(text, pa.array([b"0", b"1"])), pc.equal(text, pa.scalar(b"1", pa.binary()))
-        if column.null_count or (known is not column and not pc.all(known).as_py()):
+    out = np.empty((batch.width, batch.height), dtype=bool)
+    for index, column in enumerate(batch.iter_columns()):
+        codes = encode_column(column, _BOOLEAN if column.dtype == pl.Boolean else _BIT)
+        if (codes < 0).any():
             raise DataError(
-                f"column '{batch.schema.names[index]}' of a table of dummies must hold 0 or 1 in every row. "
+                f"column '{column.name}' of a table of dummies must hold 0 or 1 in every row. "
                 "Write it with sklar, or evaluate records instead."
             )
-        out[index] = values.to_numpy(zero_copy_only=False)
+        out[index] = codes
     return out
 
 

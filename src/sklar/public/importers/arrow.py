@@ -6,64 +6,154 @@ so they are not read.
 
 from __future__ import annotations
 
+import base64
+import io
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sklar.errors import SchemaError
 from sklar.public.importers.entry import Entry, Imported
-from sklar.public.types import Output, output_of, plain_output
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from sklar.public.types import parse_output, plain_output
 
 SUFFIXES = (".parquet", ".pq", ".arrow", ".feather")
+PARQUET = (".parquet", ".pq")
+# An Arrow file is a stream between two of these marks.
+_MARK = b"ARROW1\x00\x00"
+# The letters that Arrow's C interface has for types, in the words of schemas.
+_WORDS = {
+    "b": ("boolean", "bool"),
+    "c": ("integer", "int8"),
+    "C": ("integer", "uint8"),
+    "s": ("integer", "int16"),
+    "S": ("integer", "uint16"),
+    "i": ("integer", "int32"),
+    "I": ("integer", "uint32"),
+    "l": ("integer", "int64"),
+    "L": ("integer", "uint64"),
+    "e": ("real", None),
+    "f": ("real", "float32"),
+    "g": ("real", "float64"),
+    "u": ("categorical", "string"),
+    "U": ("categorical", "string"),
+    "vu": ("categorical", "string"),
+    "tdD": ("date", "date32"),
+    "tdm": ("date", "date64"),
+}
+_FAMILIES = {"+s": "struct", "+m": "map", "+u": "union", "+": "list", "tt": "time", "tD": "duration", "ti": "interval"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnType:
+    """What an Arrow type says of a column: its kind, None where its values are in no domain, and its output.
+
+    `whole` is set where the values, or the categories, are whole numbers.
+    """
+
+    kind: str | None
+    output: str | None
+    whole: bool
+    nullable: bool
+    family: str
+
+
+def column_types(schema: Any) -> dict[str, ColumnType]:
+    """The types of all columns of a schema, or a table: any object that exports one by Arrow's C interface."""
+    import nanoarrow as na
+
+    found = na.c_array_stream(schema).get_schema() if hasattr(schema, "__arrow_c_stream__") else na.c_schema(schema)
+    return {field.name: _column_type(field) for field in found.children}
+
+
+def file_schema(path: Path) -> Any:
+    """The schema of a Parquet or an Arrow file, in as much detail as the file states it."""
+    import nanoarrow as na
+    import polars as pl
+
+    if path.suffix.lower() in PARQUET:
+        names = list(pl.read_parquet_schema(path))
+        stated = pl.read_parquet_metadata(path).get("ARROW:schema")
+        try:
+            described = _read_message(base64.b64decode(stated)) if stated else None
+        except Exception:  # noqa: BLE001, a note beside the schema, of any form
+            described = None
+        if described is not None and [field.name for field in described.children] == names:
+            return described
+        return na.c_array_stream(pl.DataFrame(schema=pl.read_parquet_schema(path))).get_schema()
+    with path.open("rb") as file:
+        if file.read(len(_MARK)) != _MARK:
+            raise ValueError("not an Arrow file")
+        return _read_message(file)
+
+
+def _read_message(source: Any) -> Any:
+    import nanoarrow as na
+    from nanoarrow.ipc import InputStream
+
+    readable = io.BytesIO(source) if isinstance(source, bytes) else source
+    with InputStream.from_readable(readable) as stream, na.c_array_stream(stream) as batches:
+        return batches.get_schema()
 
 
 def from_file(path: Path, name: str) -> Imported:
     """The schema of a Parquet file or an Arrow file."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
+    import polars as pl
 
     try:
-        if path.suffix.lower() in (".parquet", ".pq"):
-            schema = pq.read_schema(path)
-        else:
-            with pa.memory_map(str(path)) as file:
-                schema = pa.ipc.open_file(file).schema
-    except (pa.ArrowException, OSError, ValueError):
+        schema = file_schema(path)
+    except (Exception, pl.exceptions.PanicException):  # noqa: BLE001, whatever a damaged file makes its readers raise
         raise SchemaError(f"'{path}' is not a Parquet file or an Arrow file, or it is damaged.") from None
     return from_schema(schema, name)
 
 
-def from_schema(schema: pa.Schema, name: str) -> Imported:
+def from_schema(schema: Any, name: str) -> Imported:
     """What names and types say: kinds and outputs, but of domains only that a boolean is true or false."""
     entries, left_out = {}, {}
-    for field in schema:
-        keys = _keys(field.type)
-        if keys is None:
-            left_out[field.name] = f"a column of type {field.type} is in no domain"
-        elif field.name.startswith("__index_level_"):
-            left_out[field.name] = "it is an index that pandas wrote"
+    for column, described in column_types(schema).items():
+        if described.kind is None:
+            left_out[column] = f"a column of type {described.family} is in no domain"
+        elif column.startswith("__index_level_"):
+            left_out[column] = "it is an index that pandas wrote"
         else:
-            entries[field.name] = Entry(keys=keys | ({"missing": ""} if field.nullable else {}))
+            entries[column] = Entry(keys=_keys(described) | ({"missing": ""} if described.nullable else {}))
     return Imported(name=name, source="an Arrow schema", entries=entries, left_out=left_out)
 
 
-def _keys(kind: pa.DataType) -> dict[str, Any] | None:
-    import pyarrow as pa
+def _keys(described: ColumnType) -> dict[str, Any]:
+    kind = str(described.kind)
+    plain = str(plain_output(kind, ("",), other=False))
+    return {"type": kind} | ({} if described.output in (None, plain) else {"output": described.output})
 
-    types = pa.types
-    tests = {
-        "boolean": types.is_boolean,
-        "integer": types.is_integer,
-        "real": lambda each: types.is_floating(each) or types.is_decimal(each),
-        "date": types.is_date,
-        "datetime": types.is_timestamp,
-        "categorical": lambda each: types.is_dictionary(each) or output_of(each) == "string",
-    }
-    found = next((name for name, test in tests.items() if test(kind)), None)
-    if found is None:
-        return None
-    output = output_of(kind)
-    plain: Output | str = plain_output(found, ("",), other=False)
-    return {"type": found} | ({} if output in (None, str(plain)) else {"output": output})
+
+def _column_type(field: Any) -> ColumnType:
+    ordered, nullable = bool(field.flags & 1), bool(field.flags & 2)
+    if field.dictionary is not None:
+        values = _column_type(field.dictionary)
+        listed = values.whole or values.output == "string"
+        output = None if not listed else "ordered category" if ordered else "category"
+        return ColumnType(
+            kind="categorical", output=output, whole=values.whole, nullable=nullable, family="dictionary"
+        )
+    kind, output = _words(field.format)
+    return ColumnType(
+        kind=kind, output=output, whole=kind == "integer", nullable=nullable, family=_family(field.format)
+    )
+
+
+def _words(letters: str) -> tuple[str | None, str | None]:
+    if letters in _WORDS:
+        return _WORDS[letters]
+    if letters.startswith("ts"):
+        unit, zone = letters[2], letters[4:]
+        unit = {"m": "ms", "u": "us", "n": "ns"}.get(unit, unit)
+        found = parse_output(f"timestamp[{unit}, tz={zone}]" if zone else f"timestamp[{unit}]")
+        return "datetime", None if found is None else str(found)
+    if letters.startswith("d:"):
+        precision, scale, *width = letters[2:].split(",")
+        found = parse_output(f"decimal({precision}, {scale})") if width in ([], ["128"]) else None
+        return "real", None if found is None else str(found)
+    return None, None
+
+
+def _family(letters: str) -> str:
+    return next((name for start, name in _FAMILIES.items() if letters.startswith(start)), "binary")
