@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
+import polars as pl
 import pytest
 
 from sklar.errors import DataError
@@ -21,9 +21,11 @@ UNLISTED = {"census": ["person_id"]}
 NARROW = [shape for shape in SHAPES if not shape.startswith("syn")]
 
 
-def table(shape: str, rows: int, seed: int = 0) -> pa.Table:
-    schema, batches = generate(shape, rows=rows, seed=seed)
-    return pa.Table.from_batches(list(batches), schema)
+def table(shape: str, rows: int, seed: int = 0) -> pl.DataFrame:
+    columns, frames = generate(shape, rows=rows, seed=seed)
+    drawn = pl.concat(frames)
+    assert drawn.schema == columns
+    return drawn
 
 
 def attributes(shape: str) -> dict[str, dict[str, Any]]:
@@ -57,11 +59,11 @@ def cramers_v(a: Iterable[object], b: Iterable[object]) -> float:
     return float(np.sqrt(phi / smaller))
 
 
-def binned(shape: str, data: pa.Table, name: str) -> npt.NDArray[Any]:
+def binned(shape: str, data: pl.DataFrame, name: str) -> npt.NDArray[Any]:
     """A column as level numbers or texts."""
     entry, values = attributes(shape)[name], data[name]
     if "edges" not in entry:
-        return np.array(values.to_pylist(), dtype=str)
+        return np.array(values.to_list(), dtype=str)
     edges = [dt.date.fromisoformat(edge) if isinstance(edge, str) else edge for edge in entry["edges"]]
     kind = "datetime64[D]" if entry["type"] == "date" else float
     numbers = values.to_numpy().astype(kind).astype(float)
@@ -82,11 +84,9 @@ def test_shapes_have_the_rows_of_the_paper() -> None:
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_the_schema_lists_the_columns_in_order(shape: str) -> None:
-    schema, batches = generate(shape, rows=10)
-    batch = next(batches)
-    batch.validate(full=True)
-    assert batch.schema == schema
-    assert schema.names == UNLISTED.get(shape, []) + list(attributes(shape))
+    columns, frames = generate(shape, rows=10)
+    assert next(frames).schema == columns
+    assert columns.names() == UNLISTED.get(shape, []) + list(attributes(shape))
     assert tomllib.loads(schema_toml(shape))["table"] == {"name": shape}
 
 
@@ -114,20 +114,20 @@ def test_streams_differ_between_shapes() -> None:
 
 @pytest.mark.parametrize("shape", NARROW)
 def test_values_are_listed_and_of_the_stated_type(shape: str) -> None:
-    arrow = {
-        "boolean": pa.types.is_boolean,
-        "integer": pa.types.is_integer,
-        "real": pa.types.is_floating,
-        "date": pa.types.is_date,
-        "datetime": pa.types.is_timestamp,
-        "categorical": lambda kind: pa.types.is_string(kind) or pa.types.is_dictionary(kind),
+    kinds = {
+        "boolean": (pl.Boolean,),
+        "integer": (pl.Int32,),
+        "real": (pl.Float64,),
+        "date": (pl.Date,),
+        "datetime": (pl.Datetime("ms"),),
+        "categorical": (pl.String, pl.Categorical),
     }
     data = table(shape, 20_000)
     for name, entry in attributes(shape).items():
-        assert arrow[entry["type"]](data.schema.field(name).type), name
-        assert (data[name].null_count > 0) == ("missing" in entry), name
+        assert data.schema[name] in kinds[entry["type"]], name
+        assert (data[name].null_count() > 0) == ("missing" in entry), name
         if entry["type"] == "categorical":
-            found = set(data[name].drop_null().unique().to_pylist())
+            found = set(data[name].drop_nulls().unique().to_list())
             unlisted = found - set(entry["values"])
             assert bool(unlisted) == bool(entry.get("other")), name
             assert found >= set(entry["values"]) or shape == "dss", name
@@ -159,17 +159,17 @@ def test_census_has_a_few_values_outside_its_schema() -> None:
     data = table("census", 30_000)
     entries = attributes("census")
     for name in ("age", "hours_per_week", "income"):
-        values = data[name].drop_null().to_numpy()
+        values = data[name].drop_nulls().to_numpy()
         assert 0 < (values >= entries[name]["edges"][-1]).sum() < 150, name
         assert values.min() >= entries[name]["edges"][0], name
-    foreign = [c for c in data["birth_country"].to_pylist() if c not in entries["birth_country"]["values"]]
+    foreign = [c for c in data["birth_country"].to_list() if c not in entries["birth_country"]["values"]]
     assert 0 < len(foreign) < 300
-    assert data["person_id"].to_pylist() == list(range(1, 30_001))
-    assert any("," in text for text in data["region"].to_pylist())
+    assert data["person_id"].to_list() == list(range(1, 30_001))
+    assert any("," in text for text in data["region"].to_list())
     registered = data["registered"].to_numpy()
     assert registered.max() < np.datetime64("2025-01-01")
     assert registered.min() < np.datetime64("1950-01-01")
-    contact = data["last_contact"].drop_null().to_numpy()
+    contact = data["last_contact"].drop_nulls().to_numpy()
     assert contact.min() >= np.datetime64("2024-01-01")
     assert contact.max() < np.datetime64("2025-01-01")
 
@@ -214,13 +214,13 @@ def test_a_dss_region_lies_in_one_state() -> None:
     data = table("dss", 65_536)
     assert all(
         region.rsplit("-", 1)[0] == state
-        for region, state in zip(data["region"].to_pylist(), data["state"].to_pylist(), strict=True)
+        for region, state in zip(data["region"].to_list(), data["state"].to_list(), strict=True)
     )
 
 
 def test_binary_means_and_correlations_are_as_designed() -> None:
     data = table("syn1", 65_536)
-    names = data.column_names[:240]
+    names = data.columns[:240]
     design = [binary.attribute(j) for j in range(240)]
     bits = np.array([data[name].to_numpy() for name in names], dtype=float)
     means = np.array([binary.attribute(j)[0] for j in range(1_000)])
@@ -249,21 +249,21 @@ def test_binary_means_and_correlations_are_as_designed() -> None:
 
 def test_hospital_facts_are_functions_of_the_provider() -> None:
     data = table("hospital", 10_000)
-    *facts, measure = data.column_names
-    columns = [data[name].to_pylist() for name in facts]
+    *facts, measure = data.columns
+    columns = [data[name].to_list() for name in facts]
     lines = set(zip(*columns, strict=True))
     assert lines == {tuple(line) for line in hospital.directory()}
     assert len(lines) == len(set(columns[0])) == 184
     # Every pair of a hospital and a measure at most once, nearly all of them there.
-    pairs = set(zip(columns[0], data[measure].to_pylist(), strict=True))
+    pairs = set(zip(columns[0], data[measure].to_list(), strict=True))
     assert len(pairs) == 10_000
-    assert len(set(data[measure].to_pylist())) == 55
+    assert len(set(data[measure].to_list())) == 55
 
 
 def test_hospital_directory_is_public_and_nested() -> None:
     first, second = table("hospital", 10_120, seed=1), table("hospital", 10_120, seed=2)
-    for name in first.column_names:
-        assert sorted(first[name].to_pylist(), key=str) == sorted(second[name].to_pylist(), key=str)
+    for name in first.columns:
+        assert sorted(first[name].to_list(), key=str) == sorted(second[name].to_list(), key=str)
     for line in hospital.directory():
         assert line.provider.startswith("0")
         assert len(line.zip_code) == 5
@@ -291,7 +291,7 @@ def test_a_short_table_begins_a_long_one(shape: str) -> None:
 def test_a_short_table_begins_a_long_one_across_blocks(shape: str) -> None:
     block = _TABLES[shape]().block_rows
     long = table(shape, 2 * block + 3)
-    assert long.num_rows == 2 * block + 3
+    assert long.height == 2 * block + 3
     assert long.slice(0, block + 2).equals(table(shape, block + 2))
     assert not long.slice(0, block).equals(long.slice(block, block))
 
@@ -304,16 +304,16 @@ def test_binary_blocks_join(monkeypatch: pytest.MonkeyPatch) -> None:
         long, short = table("syn1", 300), table("syn1", 130)
     finally:
         binary._table.cache_clear()
-    assert long.num_rows == 300
+    assert long.height == 300
     assert long.slice(0, 130).equals(short)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_rows_are_drawn_only_when_asked_for(shape: str) -> None:
-    _, batches = generate(shape)
-    batch = next(batches)
-    assert batch.num_rows == min(_TABLES[shape]().block_rows, SHAPES[shape].rows)
-    assert batch.nbytes < 32 * 2**20
+    _, frames = generate(shape)
+    frame = next(frames)
+    assert frame.height == min(_TABLES[shape]().block_rows, SHAPES[shape].rows)
+    assert frame.estimated_size() < 32 * 2**20
 
 
 # --- errors

@@ -10,7 +10,7 @@ from sklar.budget.ledger import Ledger
 from sklar.budget.method import Method
 from sklar.budget.plan import plan_release, plan_second
 from sklar.budget.search import Search, plan_search
-from sklar.draw.repair import settle
+from sklar.draw.repair import hold_margins
 from sklar.errors import BudgetError, SchemaError
 from sklar.files.model import Model
 from sklar.fitting.binary import fit_binary
@@ -131,12 +131,14 @@ def fit_tables(measured: Measured, *, method: Method | str = "auto", progress: P
     if method.name == "binary":
         progress.stage("fit")
         probabilities = plain(estimates) if method.paper else consistent(estimates)
-        copula = settle(fit_binary(probabilities, measured.schema, dummies=method.dummies, weighted=not method.paper))
+        copula = hold_margins(
+            fit_binary(probabilities, measured.schema, dummies=method.dummies, weighted=not method.paper)
+        )
         return Model(measured=measured, copula=copula, n_rows=estimates.n_rows, settings=settings)
     kinds = ("mixture", "factor") if method.name == "auto" else (method.name,)
     latent, decisions = fit_auto(estimates, measured.schema, kinds=kinds, progress=progress)
     # Forbidden cells keep their noisy counts in the fit: thinning needs every count to carry the noise that it states.
-    return Model(measured=measured, copula=settle(latent), n_rows=estimates.n_rows, settings=settings | decisions)
+    return Model(measured=measured, copula=hold_margins(latent), n_rows=estimates.n_rows, settings=settings | decisions)
 
 
 def _require_records(schema: Schema, method: Method) -> None:

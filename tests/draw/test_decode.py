@@ -5,19 +5,19 @@ from __future__ import annotations
 import datetime as dt
 
 import numpy as np
-import pyarrow as pa
+import polars as pl
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from sklar.draw.decode import Decoder, column_type, decode, decode_column, decode_dummies, dummy_schema, record_schema
+from sklar.draw.decode import Decoder, column_type, decode_column, decode_dummies, dummy_schema, record_schema
 from sklar.public.schema import Attribute, Schema
 from sklar.rows.encode import encode
 from tests.conftest import schemas_with_codes
 
 
-def drawn(attribute: Attribute, code: int, times: int = 200) -> pa.Array:
+def drawn(attribute: Attribute, code: int, times: int = 200) -> pl.Series:
     return decode_column(np.full(times, code, dtype=np.int32), attribute, np.random.default_rng(5))
 
 
@@ -25,22 +25,24 @@ def drawn(attribute: Attribute, code: int, times: int = 200) -> pa.Array:
 @settings(max_examples=150, deadline=None)
 def test_encoding_what_was_decoded_gives_the_codes_back(described: tuple[Schema, NDArray[np.int32]], seed: int) -> None:
     schema, codes = described
-    batch = decode(codes, schema, np.random.default_rng(seed))
-    assert batch.schema == record_schema(schema)
-    batch.validate(full=True)
-    assert encode(batch, schema).tolist() == codes.tolist()
+    decoder = Decoder(schema)
+    frame = decoder.decode(codes, np.random.default_rng(seed))
+    assert frame.schema == decoder.columns == record_schema(schema)
+    assert encode(frame.to_arrow().to_batches()[0], schema).tolist() == codes.tolist()
 
 
 @given(described=schemas_with_codes(), seed=st.integers(0, 2**32))
 @settings(max_examples=100, deadline=None)
-def test_dictionaries_and_narrow_codes_mean_the_same(described: tuple[Schema, NDArray[np.int32]], seed: int) -> None:
+def test_enums_and_narrow_codes_mean_the_same(described: tuple[Schema, NDArray[np.int32]], seed: int) -> None:
     schema, codes = described
-    expected = decode(codes, schema, np.random.default_rng(seed))
-    decoder = Decoder(schema, dictionaries=True)
-    batch = decoder.decode(codes.astype(np.uint8), np.random.default_rng(seed))
-    assert batch.schema == decoder.arrow_schema
-    batch.validate(full=True)
-    assert pa.Table.from_batches([batch]).cast(record_schema(schema)).equals(pa.Table.from_batches([expected]))
+    expected = Decoder(schema).decode(codes, np.random.default_rng(seed))
+    decoder = Decoder(schema, enums=True)
+    frame = decoder.decode(codes.astype(np.uint8), np.random.default_rng(seed))
+    assert frame.schema == decoder.columns
+    assert frame.cast(dict(record_schema(schema))).equals(expected)
+    for attribute in schema.attributes:
+        if attribute.kind in ("categorical", "boolean"):
+            assert frame.schema[attribute.name] != pl.String
 
 
 class Extremes(np.random.Generator):
@@ -68,30 +70,30 @@ def test_reals_stay_inside_their_bin_at_the_ends_of_the_generator(edges: list[fl
 
 def test_integers_are_whole_and_take_every_value_of_their_bin() -> None:
     attribute = Attribute(name="age", kind="integer", edges=(-2, 1, 5))
-    assert set(drawn(attribute, 0).to_pylist()) == {-2, -1, 0}
-    assert set(drawn(attribute, 1).to_pylist()) == {1, 2, 3, 4}
+    assert set(drawn(attribute, 0).to_list()) == {-2, -1, 0}
+    assert set(drawn(attribute, 1).to_list()) == {1, 2, 3, 4}
     widest = Attribute(name="n", kind="integer", edges=(-(2**63) + 1, 2**63 - 1))
-    assert max(drawn(widest, 0).to_pylist()) > 2**60
+    assert max(drawn(widest, 0).to_list()) > 2**60
 
 
 def test_dates_fill_their_bin_before_and_after_1970() -> None:
     attribute = Attribute(name="day", kind="date", edges=(-3, -2, 0, 1))
-    assert set(drawn(attribute, 0).to_pylist()) == {dt.date(1969, 12, 29)}
-    assert set(drawn(attribute, 1).to_pylist()) == {dt.date(1969, 12, 30), dt.date(1969, 12, 31)}
-    assert set(drawn(attribute, 2).to_pylist()) == {dt.date(1970, 1, 1)}
+    assert set(drawn(attribute, 0).to_list()) == {dt.date(1969, 12, 29)}
+    assert set(drawn(attribute, 1).to_list()) == {dt.date(1969, 12, 30), dt.date(1969, 12, 31)}
+    assert set(drawn(attribute, 2).to_list()) == {dt.date(1970, 1, 1)}
 
 
 def test_datetimes_have_seconds_unless_the_edges_say_otherwise() -> None:
     whole = Attribute(name="at", kind="datetime", edges=(-2_000_000, 0))
-    assert set(drawn(whole, 0).to_pylist()) == {dt.datetime(1969, 12, 31, 23, 59, second) for second in (58, 59)}
+    assert set(drawn(whole, 0).to_list()) == {dt.datetime(1969, 12, 31, 23, 59, second) for second in (58, 59)}
     fine = Attribute(name="at", kind="datetime", edges=(0, 2))
-    assert set(drawn(fine, 0).to_pylist()) == {dt.datetime(1970, 1, 1, microsecond=tick) for tick in (0, 1)}
+    assert set(drawn(fine, 0).to_list()) == {dt.datetime(1970, 1, 1, microsecond=tick) for tick in (0, 1)}
 
 
 def test_reals_have_four_digits_within_the_narrowest_bin() -> None:
     attribute = Attribute(name="x", kind="real", edges=(0.0, 0.5, 100.0))
-    assert all(len(str(value)) <= len("99.00001") for value in drawn(attribute, 1).to_pylist())
-    assert len(set(drawn(attribute, 0).to_pylist())) > 190
+    assert all(len(str(value)) <= len("99.00001") for value in drawn(attribute, 1).to_list())
+    assert len(set(drawn(attribute, 0).to_list())) > 190
 
 
 def test_reals_are_spread_evenly() -> None:
@@ -104,30 +106,30 @@ def test_reals_are_spread_evenly() -> None:
 @pytest.mark.parametrize(
     ("attribute", "kind", "values"),
     [
-        (Attribute(name="a", kind="categorical", values=("x", "1"), missing="?"), pa.string(), ["x", "1", None]),
-        (Attribute(name="a", kind="categorical", values=(7, -1), missing="?"), pa.int64(), [7, -1, None]),
+        (Attribute(name="a", kind="categorical", values=("x", "1"), missing="?"), pl.String(), ["x", "1", None]),
+        (Attribute(name="a", kind="categorical", values=(7, -1), missing="?"), pl.Int64(), [7, -1, None]),
         (
             Attribute(name="a", kind="categorical", values=(7, -1), missing="?", other=True),
-            pa.string(),
+            pl.String(),
             ["7", "-1", None, "other"],
         ),
-        (Attribute(name="a", kind="categorical", values=("x",), other=True), pa.string(), ["x", "other"]),
-        (Attribute(name="a", kind="boolean", missing="?"), pa.bool_(), [False, True, None]),
-        (Attribute(name="a", kind="integer", edges=(5, 6, 7), missing=""), pa.int64(), [5, 6, None]),
-        (Attribute(name="a", kind="real", edges=(0.0, 5e-324), missing=""), pa.float64(), [0.0, None]),
-        (Attribute(name="a", kind="date", edges=(0, 1), missing=""), pa.date32(), [dt.date(1970, 1, 1), None]),
+        (Attribute(name="a", kind="categorical", values=("x",), other=True), pl.String(), ["x", "other"]),
+        (Attribute(name="a", kind="boolean", missing="?"), pl.Boolean(), [False, True, None]),
+        (Attribute(name="a", kind="integer", edges=(5, 6, 7), missing=""), pl.Int64(), [5, 6, None]),
+        (Attribute(name="a", kind="real", edges=(0.0, 5e-324), missing=""), pl.Float64(), [0.0, None]),
+        (Attribute(name="a", kind="date", edges=(0, 1), missing=""), pl.Date(), [dt.date(1970, 1, 1), None]),
         (
             Attribute(name="a", kind="datetime", edges=(0, 1), missing=""),
-            pa.timestamp("us"),
+            pl.Datetime("us"),
             [dt.datetime(1970, 1, 1), None],
         ),
     ],
 )
-def test_types_and_values_of_each_kind(attribute: Attribute, kind: pa.DataType, values: list[object]) -> None:
+def test_types_and_values_of_each_kind(attribute: Attribute, kind: pl.DataType, values: list[object]) -> None:
     codes = np.arange(attribute.n_levels, dtype=np.int32)
     column = decode_column(codes, attribute, np.random.default_rng(0))
-    assert column_type(attribute) == column.type == kind
-    assert column.to_pylist() == values
+    assert column_type(attribute) == column.dtype == kind
+    assert column.to_list() == values
 
 
 def test_dummies_are_small_zeros_and_ones() -> None:
@@ -135,15 +137,56 @@ def test_dummies_are_small_zeros_and_ones() -> None:
         "[attributes.a]\ntype = 'categorical'\nvalues = ['x']\nmissing = '?'\n[attributes.b]\ntype = 'boolean'"
     )
     dummies = np.array([[True, False], [False, True], [False, False], [True, True]])
-    batch = decode_dummies(dummies, schema)
-    assert batch.schema == dummy_schema(schema)
-    assert batch.schema.types == [pa.uint8()] * 4
-    assert batch.to_pydict() == {"a=x": [1, 0], "a=?": [0, 1], "b=false": [0, 0], "b=true": [1, 1]}
+    frame = decode_dummies(dummies, schema)
+    assert frame.schema == dummy_schema(schema)
+    assert frame.dtypes == [pl.UInt8()] * 4
+    assert frame.to_dict(as_series=False) == {"a=x": [1, 0], "a=?": [0, 1], "b=false": [0, 0], "b=true": [1, 1]}
 
 
 def test_a_seed_gives_the_same_values_again() -> None:
     schema = Schema.from_toml("[attributes.x]\ntype = 'real'\nedges = [0, 1]")
     codes = np.zeros((1, 50), dtype=np.int32)
-    first, second, third = (decode(codes, schema, np.random.default_rng(seed)) for seed in (1, 1, 2))
+    first, second, third = (Decoder(schema).decode(codes, np.random.default_rng(seed)) for seed in (1, 1, 2))
     assert first.equals(second)
     assert not first.equals(third)
+
+
+def test_names_that_are_patterns_to_polars_are_names() -> None:
+    names = ("*", "^.*$", "a")
+    schema = Schema.from_dict({"attributes": {name: {"type": "categorical", "values": [name]} for name in names}})
+    frame = Decoder(schema).decode(np.zeros((3, 2), dtype=np.uint8), np.random.default_rng(0))
+    assert frame.to_dict(as_series=False) == {name: [name, name] for name in names}
+
+
+@pytest.mark.parametrize("rows", [0, 1, 7, 8, 13, 100])
+def test_booleans_are_packed_column_by_column_whatever_their_number(rows: int) -> None:
+    entries: dict[str, dict[str, object]] = {f"b{index}": {"type": "boolean"} for index in range(11)}
+    entries["c"] = {"type": "boolean", "missing": ""}
+    schema = Schema.from_dict({"attributes": entries})
+    codes = np.random.default_rng(rows).integers(0, 2, (12, rows)).astype(np.uint8)
+    for narrow in (codes, codes.astype(np.int32)):
+        frame = Decoder(schema).decode(narrow, np.random.default_rng(0))
+        assert frame.height == rows
+        assert frame.rows() == [tuple(column) for column in codes.astype(bool).T.tolist()]
+    packed = schema.attributes[:11]
+    whole = Decoder(Schema.from_dict({"attributes": {each.name: {"type": "boolean"} for each in packed}}))
+    assert whole.decode(codes[:11], np.random.default_rng(0)).rows() == [
+        tuple(row) for row in codes[:11].astype(bool).T.tolist()
+    ]
+
+
+def texts_of(body: str, code: int = 0) -> list[object]:
+    attribute = Schema.from_toml(f"[attributes.x]\n{body}\noutput = 'string'").attributes[0]
+    return decode_column(np.full(50, code), attribute, np.random.default_rng(1)).to_list()
+
+
+def test_columns_of_texts_hold_what_csv_would() -> None:
+    assert set(texts_of("type = 'boolean'\nmissing = ''", 1)) == {"true"}
+    assert texts_of("type = 'boolean'\nmissing = ''", 2) == [None] * 50
+    assert set(texts_of("type = 'integer'\nedges = [-1, 0]")) == {"-1"}
+    assert set(texts_of("type = 'real'\nedges = [0, 5e-324]")) == {"0"}
+    assert set(texts_of("type = 'date'\nedges = ['0001-01-01', '0001-01-02']")) == {"0001-01-01"}
+    assert set(texts_of("type = 'datetime'\nedges = ['2020-01-01', '2020-01-01T00:00:01']")) == {"2020-01-01 00:00:00"}
+    fine = "type = 'datetime'\nedges = ['2020-01-01T00:00:00.000001', '2020-01-01T00:00:00.000002']"
+    assert set(texts_of(fine)) == {"2020-01-01 00:00:00.000001"}
+    assert set(texts_of("type = 'categorical'\nvalues = [7]")) == {"7"}

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -59,10 +60,15 @@ def exported(model: Model, tmp_path: Path) -> Path:
     return tmp_path / "t.parquet"
 
 
+def as_stored(path: Path) -> pa.Table:
+    """A file's rows, with the metadata that Arrow writes again."""
+    return pq.read_table(path).replace_schema_metadata({KEY: pl.read_parquet_metadata(path)[KEY]})
+
+
 def edited(path: Path, change: Any = None, metadata: Any = None) -> Path:
     """The same file with its rows, as a list of dictionaries, or its JSON changed."""
     table = pq.read_table(path)
-    document = json.loads(table.schema.metadata[KEY])
+    document = json.loads(pq.read_metadata(path).metadata[KEY.encode()])
     if metadata is not None:
         metadata(document)
     rows = table.to_pylist()
@@ -71,7 +77,7 @@ def edited(path: Path, change: Any = None, metadata: Any = None) -> Path:
         rows = rows if changed is None else changed
     schema = pa.schema(
         [pa.field(f.name, pa.float64() if f.name == "value" else f.type) for f in table.schema],
-        metadata={KEY: json.dumps(document).encode()},
+        metadata={KEY: json.dumps(document)},
     )
     pq.write_table(pa.Table.from_pylist(rows, schema=schema), path)
     return path
@@ -96,7 +102,9 @@ def test_tables_come_back_as_they_were_and_give_the_same_model(settings: Any, tm
             assert np.array_equal(getattr(ours, name), getattr(read, name))
             assert np.array_equal(getattr(ours.plan, name), getattr(read.plan, name))
     again = fit_tables(measured, method=settings["method"])
-    assert again.sample(500, seed=1) == fit_tables(original.measured, method=settings["method"]).sample(500, seed=1)
+    assert again.sample(500, seed=1).equals(
+        fit_tables(original.measured, method=settings["method"]).sample(500, seed=1)
+    )
     assert again.certificate.measurements == original.certificate.measurements
     assert original.certificate.claimed_by is None
     assert again.certificate.claimed_by == f"sklar {sklar.__version__}"
@@ -158,7 +166,7 @@ def test_another_systems_tables_in_plain_texts_and_real_values(tmp_path: Path) -
     table = pa.table(dict(zip(columns, map(list, zip(*rows, strict=True)), strict=True)))
     pq.write_table(table.replace_schema_metadata({KEY: json.dumps(document)}), tmp_path / "t.parquet")
     model = fit_tables(read_tables(tmp_path / "t.parquet", SCHEMA), method="mixture")
-    assert model.sample(seed=1).num_rows == 1500
+    assert model.sample(seed=1).height == 1500
     assert model.certificate.rounded
     assert "values rounded to whole counts" in model.summary()[1]
     assert model.estimate("smoker").counts.shape == (2,)
@@ -277,23 +285,23 @@ def test_other_files_are_refused(exported: Path, tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=r"tables file '.*none.parquet' does not exist"):
         read_tables(tmp_path / "none.parquet", SCHEMA)
     (tmp_path / "text.parquet").write_text("not Parquet")
-    with pytest.raises(ModelError, match=r"is not a Parquet file, or it is damaged \(ArrowInvalid\)"):
+    with pytest.raises(ModelError, match=r"is not a Parquet file, or it is damaged \(ComputeError\)"):
         read_tables(tmp_path / "text.parquet", SCHEMA)
     whole = exported.read_bytes()
-    (tmp_path / "cut.parquet").write_bytes(whole[: len(whole) // 2] + whole[-2000:])
+    (tmp_path / "cut.parquet").write_bytes(whole[: len(whole) // 2] + whole[-len(whole) // 4 :])
     with pytest.raises(ModelError):
         read_tables(tmp_path / "cut.parquet", SCHEMA)
     pq.write_table(rows_of(), tmp_path / "rows.parquet")
     with pytest.raises(ModelError, match=r"its metadata has no key 'sklar.tables'"):
         read_tables(tmp_path / "rows.parquet", SCHEMA)
-    metadata = pq.read_schema(exported).metadata
+    metadata = {KEY: pl.read_parquet_metadata(exported)[KEY]}
     pq.write_table(rows_of().replace_schema_metadata(metadata), tmp_path / "rows.parquet")
     with pytest.raises(ModelError, match="its columns must be stage, attribute"):
         read_tables(tmp_path / "rows.parquet", SCHEMA)
 
 
 def test_a_column_of_another_type_is_refused(exported: Path) -> None:
-    table = pq.read_table(exported)
+    table = as_stored(exported)
     for name, column, message in (
         ("value", pa.array(["1"] * table.num_rows), "its column 'value' must hold numbers, got"),
         ("level", pa.array([1] * table.num_rows), "its column 'level' must hold texts, got"),
@@ -304,8 +312,8 @@ def test_a_column_of_another_type_is_refused(exported: Path) -> None:
             read_tables(exported, SCHEMA)
 
 
-def test_files_larger_than_the_schema_implies_are_refused_before_they_are_read(exported: Path) -> None:
-    table = pq.read_table(exported)
+def test_files_larger_than_the_schema_implies_are_refused(exported: Path) -> None:
+    table = as_stored(exported)
     long = table.set_column(2, "level", pa.array(["x" * 100_000 + str(i) for i in range(table.num_rows)]))
     pq.write_table(long, exported)
     with pytest.raises(ModelError, match="its columns are larger than its schema implies"):
@@ -341,7 +349,7 @@ def test_the_command_line_exports_and_fits(model: Model, tmp_path: Path) -> None
     out = run(cli, given)
     assert out.exit_code == 0, out.output
     assert "Privacy claimed by the caller, not checked" in out.output
-    assert load(tmp_path / "again.sklar").sample(200, seed=1) == model.sample(200, seed=1)
+    assert load(tmp_path / "again.sklar").sample(200, seed=1).equals(model.sample(200, seed=1))
     out = run(cli, ["verify", str(tmp_path / "again.sklar")])
     assert out.exit_code == 0
     assert "claimed by the caller, not checked" in out.output

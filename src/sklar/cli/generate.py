@@ -30,17 +30,18 @@ def generate(*, shape: str, rows: int | None, seed: int, out: str, schema_path: 
     \b
       sklar generate dss --rows 100000 --out dss.parquet --schema dss.toml
     """
-    from sklar.files.write import SUFFIXES, check_target, write_batches, write_text
+    from sklar.files.write import SUFFIXES, check_target, write_frames, write_text
     from sklar.generate import SHAPES, schema_toml
     from sklar.generate import generate as make
     from sklar.machine.progress import watch
+    from sklar.public.schema import Schema
 
     target = check_target(out, SUFFIXES)
     check_target(schema_path, (".toml",))
-    arrow_schema, batches = make(shape, rows=rows, seed=seed)
+    columns, frames = make(shape, rows=rows, seed=seed)
     with show_progress() as progress:
         progress.stage("generate", total=rows or SHAPES[shape].rows, unit="rows")
-        write_batches(target, arrow_schema, watch(batches, progress), None)
+        write_frames(target, columns, watch(frames, progress), Schema.from_toml(schema_toml(shape)))
     write_text(schema_path, schema_toml(shape))
     if as_json:
         print_json(

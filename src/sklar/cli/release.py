@@ -49,7 +49,7 @@ def release(
       sklar release adult.csv --schema adult.toml --epsilon 1 --out synthetic.csv
       sklar release adult.duckdb --query "SELECT * FROM people" --schema adult.toml --epsilon 1 --out synthetic.csv
     """
-    from sklar.files.model import check_draw
+    from sklar.draw.sample import check_draw
     from sklar.files.write import check_target
 
     check_out(out, engine)

@@ -30,8 +30,8 @@ def sample(*, model_path: Path, rows: int | None, seed: int | None, out: str, en
     \b
       sklar sample adult.sklar --rows 10000 --seed 7 --out synthetic.parquet
     """
+    from sklar.draw.sample import check_draw
     from sklar.files.archive import load
-    from sklar.files.model import check_draw
 
     rows, seed = check_draw(rows, seed)
     check_out(out, engine)

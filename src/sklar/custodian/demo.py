@@ -9,7 +9,7 @@ from typing import Any
 
 from sklar.errors import OutputError
 from sklar.files.model import Model
-from sklar.files.write import write_batches, write_text
+from sklar.files.write import write_frames, write_text
 from sklar.fitting.margins import pool
 from sklar.generate import generate, schema_toml
 from sklar.kernel.count import Counts
@@ -71,11 +71,11 @@ def run(folder: Path, *, rows: int, epsilon: float, progress: Progress) -> Shown
         folder / name for name in ("census.csv", "census.toml", "synthetic.csv", "census.sklar")
     )
     progress.stage("generate", total=rows, unit="rows")
-    arrow_schema, batches = generate("census", rows=rows, seed=_SEED)
-    write_batches(original, arrow_schema, watch(batches, progress), None)
     write_text(described, schema_toml("census"))
-
     schema = Schema.load(described)
+    columns, frames = generate("census", rows=rows, seed=_SEED)
+    write_frames(original, columns, watch(frames, progress), schema)
+
     model = fit(original, schema, epsilon=epsilon, progress=progress)
     model.save(model_file)
     model.write(synthetic, seed=_SEED, progress=progress)

@@ -2,181 +2,198 @@
 
 Categories come back as they were listed, numbers uniform inside their bin (integers stay integers, dates dates),
 missing as null. What happens inside a bin is not learned from the rows: it is spread evenly. A column has the type that
-the schema's `output` states, else the plain type of its kind; either is public knowledge.
+the schema's `output` states, or the nearest that polars has (`public.types` lists those), else the plain type of its
+kind; either is public knowledge.
 """
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any, TypeAlias
 
 import numpy as np
-import pyarrow as pa
+import polars as pl
 from numpy.typing import NDArray
 
-from sklar.machine.arrays import array, strings, validity
+from sklar.draw.texts import float_texts, moment_texts
 from sklar.public.schema import Attribute, Schema
-from sklar.public.types import TICKS, Output, arrow_type, parse_output, plain_output, units
+from sklar.public.types import TICKS, Output, parse_output, plain_output, polars_type, units
 
 _SECOND = 1_000_000
 _DAY = 86_400 * _SECOND
+_MOMENT = pl.Datetime("us")
+# As wide as any: what a decimal is before its precision is checked.
+_DIGITS = 38
 
 Codes: TypeAlias = NDArray[np.integer[Any]]
 
 
-def column_type(attribute: Attribute) -> pa.DataType:
-    """The Arrow type of a released column."""
-    output = _output(attribute)
+def column_type(attribute: Attribute) -> pl.DataType:
+    """The type of a released column."""
+    output, plain = _output(attribute), _plain_output(attribute)
     if output is None:
-        return _plain_type(attribute)
-    if output.name.endswith("category"):
-        return pa.dictionary(pa.int32(), _plain_type(attribute), ordered=output.name.startswith("ordered"))
-    return arrow_type(output)
+        return polars_type(plain)
+    if output.name == "ordered category":
+        return pl.Enum([str(value) for value in released_values(attribute)])
+    if output.name == "category":
+        return pl.Categorical() if plain.name == "string" else polars_type(plain)
+    return polars_type(output)
+
+
+def released_values(attribute: Attribute) -> list[Any]:
+    """The values of a categorical attribute that a row may have, in order: those listed, then 'other'."""
+    if _plain_output(attribute).name == "string":
+        return [str(value) for value in attribute.values] + ["other"] * attribute.other
+    return list(attribute.values)
+
+
+def whole_seconds(attribute: Attribute) -> bool:
+    """Whether moments are drawn without fractions of a second: where no edge has any."""
+    return attribute.kind == "date" or not any(edge % _SECOND for edge in attribute.edges)
 
 
 def _output(attribute: Attribute) -> Output | None:
     return None if attribute.output is None else parse_output(attribute.output)
 
 
-def _plain_type(attribute: Attribute) -> pa.DataType:
-    return arrow_type(plain_output(attribute.kind, attribute.values, other=attribute.other))
+def _plain_output(attribute: Attribute) -> Output:
+    return plain_output(attribute.kind, attribute.values, other=attribute.other)
 
 
-def record_schema(schema: Schema) -> pa.Schema:
-    """The Arrow schema of released records."""
-    return pa.schema([(attribute.name, column_type(attribute)) for attribute in schema.attributes])
+def record_schema(schema: Schema) -> pl.Schema:
+    """Names and types of the columns of released records."""
+    return pl.Schema({attribute.name: column_type(attribute) for attribute in schema.attributes})
 
 
-def dummy_schema(schema: Schema) -> pa.Schema:
-    """The Arrow schema of the paper's dummies: 0/1 columns named `attribute=level`."""
-    return pa.schema([(name, pa.uint8()) for name in schema.dummy_names])
-
-
-def decode(codes: Codes, schema: Schema, generator: np.random.Generator) -> pa.RecordBatch:
-    """Records of these codes, shape (m, rows)."""
-    return Decoder(schema).decode(codes, generator)
+def dummy_schema(schema: Schema) -> pl.Schema:
+    """Names and types of the paper's dummies: 0/1 columns named `attribute=level`."""
+    return pl.Schema(dict.fromkeys(schema.dummy_names, pl.UInt8()))
 
 
 class Decoder:
     """Decodes any number of blocks of codes; whatever they share is worked out once.
 
-    With `dictionaries`, text is left as a dictionary of the attribute's values with indices into it: many times faster
-    to make, and to write where a file holds it likewise.
+    With `enums`, listed texts are held as an Enum of all of them: several times as fast to write where the file holds
+    them likewise.
     """
 
-    def __init__(self, schema: Schema, *, dictionaries: bool = False) -> None:
-        attributes = schema.attributes
-        self._attributes = attributes
-        self.arrow_schema = record_schema(schema)
-        # Booleans that are never missing are their bits, packed for all columns at once.
+    def __init__(self, schema: Schema, *, enums: bool = False) -> None:
+        self.columns = record_schema(schema)
+        self._attributes = schema.attributes
+        listed = {attribute.name: _listed(attribute) for attribute in schema.attributes if _is_listed(attribute)}
+        # Booleans that are never missing are packed into bits for all columns at once.
         self._packed = np.array(
             [
-                attribute.kind == "boolean" and attribute.missing is None and pa.types.is_boolean(field.type)
-                for attribute, field in zip(attributes, self.arrow_schema, strict=True)
+                attribute.kind == "boolean" and attribute.missing is None and kind == pl.Boolean
+                for attribute, kind in zip(schema.attributes, self.columns.dtypes(), strict=True)
             ],
             dtype=bool,
         )
-        self._values = [_values(attribute) if attribute.kind == "categorical" else None for attribute in attributes]
-        for index, field in enumerate(self.arrow_schema if dictionaries else ()):
-            if self._values[index] is not None and pa.types.is_string(field.type):
-                kind = pa.dictionary(pa.uint16(), pa.string())
-                self.arrow_schema = self.arrow_schema.set(index, field.with_type(kind))
+        if enums:
+            texts = {name: values for name, values in listed.items() if values.dtype == pl.String}
+            listed |= {name: values.cast(pl.Enum(values.drop_nulls())) for name, values in texts.items()}
+            self.columns |= {name: listed[name].dtype for name in texts}
+        # By place: a name such as * would be a pattern.
+        self._looked_up = [
+            pl.lit(listed[name]).gather(pl.nth(index)).alias(name)
+            for index, name in enumerate(schema.names)
+            if name in listed and not self._packed[index]
+        ]
 
-    def decode(self, codes: Codes, generator: np.random.Generator) -> pa.RecordBatch:
+    def decode(self, codes: Codes, generator: np.random.Generator) -> pl.DataFrame:
         """Records of these codes, shape (m, rows)."""
         rows = codes.shape[1]
-        whole = bool(self._packed.all())
-        bits = iter(np.packbits(codes if whole else codes[self._packed], axis=1, bitorder="little"))
+        packed = codes if self._packed.all() else codes[self._packed]
+        bits = pl.Series(np.ascontiguousarray(packed).ravel()).cast(pl.Boolean)
+        begins = iter(range(0, len(bits), rows or 1))
         columns = [
-            pa.Array.from_buffers(pa.bool_(), rows, [None, pa.py_buffer(next(bits))], 0)
-            if self._packed[index]
-            else self._column(index, codes[index], generator)
-            for index in range(len(self._attributes))
+            bits.slice(next(begins, 0), rows)
+            if packed
+            else pl.Series(row)
+            if _is_listed(attribute)
+            else decode_column(row, attribute, generator)
+            for attribute, packed, row in zip(self._attributes, self._packed, codes, strict=True)
         ]
-        return pa.RecordBatch.from_arrays(columns, schema=self.arrow_schema)
-
-    def _column(self, index: int, codes: Codes, generator: np.random.Generator) -> pa.Array:
-        attribute, values = self._attributes[index], self._values[index]
-        if values is None:
-            return decode_column(codes, attribute, generator)
-        return _categories(codes, attribute, values, self.arrow_schema.field(index).type)
+        frame = pl.DataFrame([column.alias(name) for column, name in zip(columns, self.columns, strict=True)])
+        # All columns in one go: asking polars costs as much as looking up a short column.
+        return frame.with_columns(self._looked_up) if self._looked_up else frame
 
 
-def decode_dummies(dummies: NDArray[np.bool_], schema: Schema) -> pa.RecordBatch:
-    """A batch of 0/1 columns from dummies of shape (d, rows)."""
-    return pa.record_batch([array(row.view(np.uint8)) for row in dummies], schema=dummy_schema(schema))
+def decode_dummies(dummies: NDArray[np.bool_], schema: Schema) -> pl.DataFrame:
+    """A frame of 0/1 columns from dummies of shape (d, rows)."""
+    return pl.DataFrame(
+        [pl.Series(name, row) for name, row in zip(schema.dummy_names, dummies.view(np.uint8), strict=True)]
+    )
 
 
-def _values(attribute: Attribute) -> pa.Array:
-    """The released values of a categorical attribute, in order: those listed, then 'other'. All, drawn or not."""
-    plain, kind = _plain_type(attribute), column_type(attribute)
-    if plain == pa.string():
-        listed = strings([str(value) for value in attribute.values] + ["other"] * attribute.other)
-    else:
-        listed = array(np.array(attribute.values, dtype=np.int64))
-    return listed if pa.types.is_dictionary(kind) else listed.cast(kind)
+def _is_listed(attribute: Attribute) -> bool:
+    return attribute.kind in ("categorical", "boolean")
 
 
-def _indices(codes: Codes, attribute: Attribute) -> pa.Array:
-    """Where each code's value stands among `_values`; null where it is missing, which stands before 'other'."""
-    missing = attribute.missing_code
-    if missing is None:
-        return array(codes.astype(np.uint16, copy=False))
-    return array((codes - (codes > missing)).astype(np.uint16), codes == missing)
-
-
-def _categories(codes: Codes, attribute: Attribute, values: pa.Array, kind: pa.DataType) -> pa.Array:
-    """A column of this type; where that is a dictionary, one that is the same for every batch."""
-    indices = _indices(codes, attribute)
-    if pa.types.is_dictionary(kind):
-        return pa.DictionaryArray.from_arrays(indices.cast(kind.index_type), values, ordered=kind.ordered)
-    return values.take(indices)
-
-
-def decode_column(codes: Codes, attribute: Attribute, generator: np.random.Generator) -> pa.Array:
-    """Values of one attribute's codes, shape (rows,)."""
-    kind, output = column_type(attribute), _output(attribute)
-    if attribute.kind == "categorical":
-        return _categories(codes, attribute, _values(attribute), kind)
-    missing = None if attribute.missing_code is None else codes == attribute.missing_code
+def _listed(attribute: Attribute) -> pl.Series:
+    """The value of every code of a categorical or boolean attribute, in a column of its type."""
+    kind = column_type(attribute)
     if attribute.kind == "boolean":
-        return array(codes == 1, missing).cast(kind)
-    edges = np.asarray(attribute.edges)
+        values: list[Any] = ["false", "true"] if kind == pl.String else [False, True]
+    else:
+        values = released_values(attribute)
+    if attribute.missing_code is not None:
+        values.insert(attribute.missing_code, None)
+    texts = isinstance(kind, pl.Enum | pl.Categorical)
+    return pl.Series([None if value is None else str(value) for value in values] if texts else values).cast(kind)
+
+
+def decode_column(codes: Codes, attribute: Attribute, generator: np.random.Generator) -> pl.Series:
+    """Values of one attribute's codes, shape (rows,)."""
+    if _is_listed(attribute):
+        return _listed(attribute).gather(pl.Series(codes))
+    missing = None if attribute.missing_code is None else codes == attribute.missing_code
     # Codes may be bytes: one more than the last would not fit.
     inside = codes if missing is None else np.where(missing, 0, codes)
+    values = _shaped(pl.Series(_draw(inside, attribute, generator)), attribute)
+    return values if missing is None else values.set(pl.Series(missing), None)
+
+
+def _draw(codes: Codes, attribute: Attribute, generator: np.random.Generator) -> NDArray[Any]:
+    """Numbers inside the bins of these codes: decimals in their units, dates in days, moments in microseconds."""
+    edges, output = np.asarray(attribute.edges), _output(attribute)
     if output is not None and output.name == "decimal":
         counted = np.array(units(attribute.edges, output.scale))
-        return _decimals(generator.integers(counted[:-1][inside], counted[1:][inside]), missing, kind)
-    low, high = edges[:-1][inside], edges[1:][inside]
-    drawn: NDArray[Any]
-    if attribute.kind == "real":
-        share = generator.random(codes.size)
-        # Not low + (high - low) * share: the difference may overflow.
-        drawn = _short(low * (1 - share) + high * share, edges)
-        # Rounding may leave the bin; the upper edge belongs to the next.
-        drawn = np.clip(drawn, low, np.nextafter(high, low))
-        if output is not None and output.name == "float32":
-            drawn = _single(drawn, low, high)
-    elif attribute.kind == "datetime":
-        # Likewise, no microseconds where the edges have none.
-        tick = _SECOND if not np.any(edges % _SECOND) else TICKS[output.unit] if output and output.unit else 1
-        drawn = generator.integers(low // tick, high // tick) * tick
-    else:
-        drawn = generator.integers(low, high)
-    values = array(drawn.astype(np.int32) if attribute.kind == "date" else drawn, missing)
-    if output is not None and output.name == "timestamp":
-        moments = array(drawn * (_DAY if attribute.kind == "date" else 1), missing)
-        # By way of a zone: a number is a moment in UTC, whatever the zone it is shown in.
-        return moments.cast(pa.timestamp("us", output.zone)).cast(kind)
-    plain = _plain_type(attribute)
-    if attribute.kind == "datetime" and kind == pa.string() and not np.any(edges % _SECOND):
-        return values.cast(plain).cast(pa.timestamp("s")).cast(kind)
-    return values.cast(plain).cast(kind)
+        return generator.integers(counted[:-1][codes], counted[1:][codes])
+    low, high = edges[:-1][codes], edges[1:][codes]
+    if attribute.kind == "datetime":
+        # No microseconds where the edges have none.
+        tick = _SECOND if whole_seconds(attribute) else TICKS[output.unit] if output and output.unit else 1
+        return np.asarray(generator.integers(low // tick, high // tick) * tick)
+    if attribute.kind != "real":
+        return generator.integers(low, high)
+    share = generator.random(codes.size)
+    # Not low + (high - low) * share: the difference may overflow.
+    drawn = _short(low * (1 - share) + high * share, edges)
+    # Rounding may leave the bin; the upper edge belongs to the next.
+    drawn = np.clip(drawn, low, np.nextafter(high, low))
+    return _single(drawn, low, high) if output is not None and output.name == "float32" else drawn
 
 
-def _decimals(counted: NDArray[np.int64], missing: NDArray[np.bool_] | None, kind: pa.DataType) -> pa.Array:
-    """Decimals of whole units, without rounding: Arrow holds them as 128-bit numbers of units."""
-    wide = np.stack([counted, counted >> 63], axis=1)
-    return pa.Array.from_buffers(kind, counted.size, [validity(missing), pa.py_buffer(wide)])
+def _shaped(drawn: pl.Series, attribute: Attribute) -> pl.Series:
+    """Drawn numbers as a column of the attribute's type."""
+    kind, output = column_type(attribute), _output(attribute)
+    if isinstance(kind, pl.Decimal):
+        # The product of decimals is exact: no unit is lost to rounding.
+        unit = pl.Series([Decimal(1).scaleb(-kind.scale)], dtype=pl.Decimal(_DIGITS, kind.scale))
+        return (drawn.cast(pl.Decimal(_DIGITS, 0)) * unit).cast(kind)
+    if isinstance(kind, pl.Datetime):
+        counted = drawn * _DAY if attribute.kind == "date" else drawn
+        # A number is a moment in UTC, whatever the zone it is shown in.
+        return counted.cast(pl.Datetime("us", kind.time_zone)).cast(kind)
+    if attribute.kind == "datetime":
+        moments = pl.lit(drawn.cast(_MOMENT))
+        return pl.select(moment_texts(moments, _MOMENT, seconds=whole_seconds(attribute))).to_series()
+    if attribute.kind == "date":
+        return drawn.cast(pl.Int32).cast(pl.Date).cast(kind)
+    if attribute.kind == "real" and output is not None and output.name == "string":
+        return pl.select(float_texts(pl.lit(drawn))).to_series()
+    return drawn.cast(kind)
 
 
 def _single(drawn: NDArray[np.float64], low: NDArray[np.float64], high: NDArray[np.float64]) -> NDArray[np.float32]:

@@ -1,45 +1,98 @@
-"""Released rows as the tables of other libraries, with the types that the schema states.
+"""Released rows as the tables of other libraries, with exactly the types that the schema states.
 
-pandas: whole numbers and booleans of an attribute that may be missing come as nullable types (`Int64`, `boolean`),
-others as NumPy's; categories as `category`, dates and decimals as Python objects. polars: an ordered category is an
-`Enum`. DuckDB needs no conversion: it queries Arrow tables as they are.
+polars: rows are drawn as a frame of polars, with its nearest types. Arrow: every type as the schema spells it. pandas:
+whole numbers and booleans of an attribute that may be missing come as nullable types (`Int64`, `boolean`), others as
+NumPy's; categories as `category`, dates and decimals as Python objects. DuckDB needs no conversion: it queries frames
+of polars and Arrow tables as they are.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-import pyarrow as pa
+import polars as pl
 
+from sklar.draw.decode import released_values
 from sklar.errors import ModelError
 from sklar.machine.extras import require
-from sklar.public.schema import Schema
+from sklar.public.schema import Attribute, Schema
+from sklar.public.types import arrow_type, parse_output, plain_output
 
 if TYPE_CHECKING:
     import pandas as pd
-    import polars as pl
+    import pyarrow as pa
 
-Library = Literal["arrow", "pandas", "polars"]
+Library = Literal["polars", "pandas", "arrow"]
 
-
-def to_library(table: pa.Table, to: str, schema: Schema | None) -> pa.Table | pd.DataFrame | pl.DataFrame:
-    """The table as one of this library; `schema` says what may be missing, None that nothing may."""
-    if to == "arrow":
-        return table
-    may_miss = set() if schema is None else {entry.name for entry in schema.attributes if entry.missing is not None}
-    return _to_pandas(table, may_miss) if to == "pandas" else _to_polars(table)
+# What each library's tables are made with, and the extra that installs it.
+_NEEDED = {"polars": (), "pandas": ("pandas", "pyarrow"), "arrow": ("pyarrow",)}
 
 
 def check_library(to: str) -> None:
     """Refuse a library that is not known or not installed, before any row is drawn."""
-    if to not in ("arrow", "pandas", "polars"):
-        raise ModelError(f"to must be 'arrow', 'pandas' or 'polars', got {to!r}.")
-    if to != "arrow":
-        require(to, what=f"to='{to}'", package=to, extra=to)
+    if to not in _NEEDED:
+        raise ModelError(f"to must be 'polars', 'pandas' or 'arrow', got {to!r}.")
+    for package in _NEEDED[to]:
+        require(package, what=f"to='{to}'", package=package, extra=to)
+
+
+def to_library(frame: pl.DataFrame, to: str, schema: Schema | None) -> pl.DataFrame | pd.DataFrame | pa.Table:
+    """The frame as a table of this library; `schema` says what its columns are, None that they are dummies."""
+    if to == "polars":
+        return frame
+    table = to_arrow(frame, schema)
+    if to == "arrow":
+        return table
+    may_miss = set() if schema is None else {entry.name for entry in schema.attributes if entry.missing is not None}
+    return _to_pandas(table, may_miss)
+
+
+def arrow_schema(schema: Schema) -> pa.Schema:
+    """The Arrow schema of released records."""
+    import pyarrow as pa
+
+    return pa.schema([(attribute.name, _arrow_type(attribute)) for attribute in schema.attributes])
+
+
+def to_arrow(frame: pl.DataFrame, schema: Schema | None) -> pa.Table:
+    """Released rows as an Arrow table; `schema` says what its columns are, None that they are dummies."""
+    import pyarrow as pa
+
+    if schema is None:
+        return frame.to_arrow()
+    columns = [_arrow_column(frame[attribute.name], attribute) for attribute in schema.attributes]
+    return pa.table(columns, schema=arrow_schema(schema))
+
+
+def _arrow_type(attribute: Attribute) -> pa.DataType:
+    import pyarrow as pa
+
+    plain = plain_output(attribute.kind, attribute.values, other=attribute.other)
+    output = plain if attribute.output is None else parse_output(attribute.output) or plain
+    if output.name.endswith("category"):
+        return pa.dictionary(pa.int32(), arrow_type(plain), ordered=output.name.startswith("ordered"))
+    return arrow_type(output)
+
+
+def _arrow_column(column: pl.Series, attribute: Attribute) -> pa.ChunkedArray:
+    import pyarrow as pa
+
+    kind = _arrow_type(attribute)
+    if not pa.types.is_dictionary(kind):
+        return pa.chunked_array(column.to_frame().to_arrow().column(0).cast(kind))
+    # One dictionary of all public values in their order, drawn or not.
+    values = released_values(attribute)
+    place = pl.Enum([str(value) for value in values])
+    indices = column.cast(pl.String).cast(place).to_physical().cast(pl.Int32).to_frame().to_arrow().column(0)
+    listed = pa.array(values, kind.value_type)
+    return pa.chunked_array(
+        [pa.DictionaryArray.from_arrays(part, listed, ordered=kind.ordered) for part in indices.chunks], kind
+    )
 
 
 def _to_pandas(table: pa.Table, may_miss: set[str]) -> pd.DataFrame:
     import pandas as pd
+    import pyarrow as pa
 
     def nullable(kind: pa.DataType) -> object:
         if pa.types.is_boolean(kind):
@@ -51,15 +104,3 @@ def _to_pandas(table: pa.Table, may_miss: set[str]) -> pd.DataFrame:
     frame = table.to_pandas(types_mapper=nullable)
     always = [field for field in table.schema if field.name not in may_miss and nullable(field.type) is not None]
     return frame.astype({field.name: field.type.to_pandas_dtype() for field in always})
-
-
-def _to_polars(table: pa.Table) -> pl.DataFrame:
-    import polars as pl
-
-    frame = pl.from_arrow(table)
-    ordered = [field for field in table.schema if pa.types.is_dictionary(field.type) and field.type.ordered]
-    # The dictionary is the same in every batch; an empty table has none.
-    enums = {field.name: table[field.name].chunk(0).dictionary for field in ordered if table.num_rows}
-    return frame.with_columns(  # type: ignore[union-attr]
-        pl.col(name).cast(pl.Enum(values.cast(pa.string()).to_pylist())) for name, values in enums.items()
-    )

@@ -6,24 +6,21 @@ certificate. `files.archive` keeps it in a file.
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-import numpy as np
-import pyarrow as pa
+import polars as pl
 
 from sklar.answer.query import DEFAULT_LEVEL, Estimate, estimate
 from sklar.budget.certificate import Certificate, Measured
 from sklar.draw.blocks import blocks
-from sklar.draw.decode import Decoder, decode_dummies, dummy_schema, record_schema
-from sklar.draw.repair import RecordSampler
-from sklar.errors import ModelError
+from sklar.draw.decode import dummy_schema, record_schema
+from sklar.draw.sample import BlockSampler, check_draw
 from sklar.files.frames import Library, check_library, to_library
-from sklar.files.write import SUFFIXES, check_target, write_batches
+from sklar.files.write import SUFFIXES, check_target, write_frames
 from sklar.fitting.model import Copula
 from sklar.machine.progress import SILENT, Progress, watch
 from sklar.machine.threads import in_order
@@ -31,7 +28,7 @@ from sklar.public.schema import Schema
 
 if TYPE_CHECKING:
     import pandas as pd
-    import polars as pl
+    import pyarrow as pa
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -62,7 +59,7 @@ class Model:
         return self.measured.certificate
 
     @property
-    def arrow_schema(self) -> pa.Schema:
+    def columns(self) -> pl.Schema:
         """Names and types of the columns that `sample` returns."""
         return dummy_schema(self.schema) if self.dummies else record_schema(self.schema)
 
@@ -72,41 +69,41 @@ class Model:
         return self.copula.dummies
 
     @overload
-    def sample(self, rows: int | None = ..., *, seed: int | None = ..., to: Literal["arrow"] = ...) -> pa.Table: ...
+    def sample(
+        self, rows: int | None = ..., *, seed: int | None = ..., to: Literal["polars"] = ...
+    ) -> pl.DataFrame: ...
     @overload
     def sample(self, rows: int | None = ..., *, seed: int | None = ..., to: Literal["pandas"]) -> pd.DataFrame: ...
     @overload
-    def sample(self, rows: int | None = ..., *, seed: int | None = ..., to: Literal["polars"]) -> pl.DataFrame: ...
+    def sample(self, rows: int | None = ..., *, seed: int | None = ..., to: Literal["arrow"]) -> pa.Table: ...
     def sample(
-        self, rows: int | None = None, *, seed: int | None = None, to: Library = "arrow"
-    ) -> pa.Table | pd.DataFrame | pl.DataFrame:
+        self, rows: int | None = None, *, seed: int | None = None, to: Library = "polars"
+    ) -> pl.DataFrame | pd.DataFrame | pa.Table:
         """Draw synthetic rows: as many as the original has unless told otherwise. Costs no privacy, however often.
 
         The same model and seed give the same rows; without a seed, a fresh one is drawn. `to` names the library whose
-        table is returned.
+        table is returned; pandas and Arrow hold every type that the schema states, polars the nearest that it has.
         """
         check_library(to)
-        table = pa.Table.from_batches(self.sample_batches(rows, seed=seed), self.arrow_schema)
-        return to_library(table, to, None if self.dummies else self.schema)
+        frame = pl.concat(self.sample_batches(rows, seed=seed))
+        return to_library(frame, to, None if self.dummies else self.schema)
 
-    def sample_batches(self, rows: int | None = None, *, seed: int | None = None) -> Iterator[pa.RecordBatch]:
-        """The same rows as `sample`, as a stream of record batches."""
+    def sample_batches(self, rows: int | None = None, *, seed: int | None = None) -> Iterator[pl.DataFrame]:
+        """The same rows as `sample`, as a stream of frames."""
         rows, seed = check_draw(rows, seed)
-        return in_order(BlockSampler(self, seed).draw, blocks(self.n_rows if rows is None else rows))
+        return in_order(BlockSampler(self.copula, seed).draw, blocks(self.n_rows if rows is None else rows))
 
     def write(
         self, path: str | Path, rows: int | None = None, *, seed: int | None = None, progress: Progress = SILENT
     ) -> None:
-        """Sample straight into a CSV or Parquet file, a block at a time."""
+        """Sample straight into a CSV, Parquet, Arrow or NDJSON file, a block at a time."""
         target = check_target(path, SUFFIXES)
         rows, seed = check_draw(rows, seed)
         rows = self.n_rows if rows is None else rows
-        # A Parquet file keeps types that the schema states only where no column is held otherwise than it is read.
-        plain = all(attribute.output is None for attribute in self.schema.attributes)
-        sampler = BlockSampler(self, seed, dictionaries=plain and target.suffix.lower() == ".parquet")
+        sampler = BlockSampler(self.copula, seed, enums=target.suffix.lower() == ".parquet")
         progress.stage("sample", total=rows, unit="rows")
-        batches = watch(in_order(sampler.draw, blocks(rows)), progress)
-        write_batches(target, sampler.arrow_schema, batches, None if self.dummies else self.schema)
+        frames = watch(in_order(sampler.draw, blocks(rows)), progress)
+        write_frames(target, sampler.columns, frames, None if self.dummies else self.schema, shown=self.columns)
 
     def estimate(self, *names: str, level: float = DEFAULT_LEVEL, complete: bool = False) -> Estimate:
         """The noisy table of one or two attributes, averaged over all measurements, with errors and intervals.
@@ -163,39 +160,3 @@ def _claimed(certificate: Certificate) -> str:
         return "Privacy spent"
     rounded = "; values rounded to whole counts" if certificate.rounded else ""
     return f"Privacy claimed by the caller, not checked (measured by '{certificate.claimed_by}'{rounded})"
-
-
-class BlockSampler:
-    """Draws any block of the rows of a model and a seed, here or on another machine, in any thread.
-
-    `sample` puts together what `draw` makes of all of `blocks(rows)`: whoever draws some of them draws the same rows.
-    `dictionaries` is the decoder's.
-    """
-
-    def __init__(self, model: Model, seed: int, *, dictionaries: bool = False) -> None:
-        self._seed = seed
-        self._schema = model.schema
-        self._sampler = RecordSampler(model.copula)
-        self._decoder = None if model.dummies else Decoder(model.schema, dictionaries=dictionaries)
-        self.arrow_schema = model.arrow_schema if self._decoder is None else self._decoder.arrow_schema
-
-    def draw(self, block: tuple[int, int]) -> pa.RecordBatch:
-        """The rows of a block, given as its number and its size."""
-        number, rows = block
-        drawn = self._sampler.draw(self._seed, number, rows)
-        if self._decoder is None:
-            return decode_dummies(drawn.view(np.bool_), self._schema)
-        # A stream of its own, so that where a value lies in its bin says nothing about the copula's draw.
-        generator = np.random.Generator(np.random.SFC64(np.random.SeedSequence([self._seed, number, 1])))
-        return self._decoder.decode(self._schema.complete(drawn), generator)
-
-
-def check_draw(rows: int | None, seed: int | None) -> tuple[int | None, int]:
-    """The number of rows to draw (None: as many as the original has) and a seed, fresh where none is given."""
-    if rows is not None and (type(rows) is not int or rows < 1):
-        raise ModelError(f"rows must be a whole number of at least 1, got {rows!r}.")
-    if seed is None:
-        seed = secrets.randbits(63)
-    if type(seed) is not int or not 0 <= seed < 2**64:
-        raise ModelError(f"seed must be a whole number from 0 to 2**64 - 1, got {seed!r}.")
-    return rows, seed

@@ -12,16 +12,17 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
 from sklar.draw.blocks import blocks
+from sklar.draw.sample import BlockSampler, check_draw
 from sklar.errors import OutputError
 from sklar.files.archive import load
-from sklar.files.model import BlockSampler, Model, check_draw
+from sklar.files.frames import arrow_schema, to_arrow
+from sklar.files.model import Model
 from sklar.machine.cluster import session
 from sklar.machine.threads import using
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark import Broadcast
     from pyspark.sql import DataFrame
 
@@ -41,7 +42,7 @@ def sample_on_spark(model: Model, rows: int | None = None, *, seed: int | None =
         model.save(path)
         # Fetched once by every executor, for as long as the DataFrame is in use.
         shipped = spark.sparkContext.broadcast(path.read_bytes())
-    described = from_arrow_schema(_spark_types(model.arrow_schema), prefer_timestamp_ntz=True)
+    described = from_arrow_schema(_spark_types(model), prefer_timestamp_ntz=True)
     numbers = sum(1 for _ in blocks(rows))
     parts = max(-(-numbers // _BLOCKS_PER_PART), min(numbers, spark.sparkContext.defaultParallelism))
     return spark.range(0, numbers, 1, parts).mapInArrow(partial(_draw_part, shipped, rows, seed), described)
@@ -68,28 +69,35 @@ def check_folder(path: str) -> None:
         raise OutputError(f"'{path}' exists already, and Spark replaces nothing. Remove it, or choose another.")
 
 
-def _spark_types(schema: pa.Schema) -> pa.Schema:
-    """The same columns without unsigned types, which Spark does not have."""
+def _spark_types(model: Model) -> pa.Schema:
+    """The types of a model's columns, without unsigned ones, which Spark does not have."""
+    import pyarrow as pa
+
+    if model.dummies:
+        return pa.schema([(name, pa.int16()) for name in model.columns])
+    schema = arrow_schema(model.schema)
     return pa.schema([(field.name, pa.int16() if pa.types.is_uint8(field.type) else field.type) for field in schema])
 
 
 def _draw_part(
     shipped: Broadcast[bytes], rows: int, seed: int, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    sampler = _sampler(shipped.value, seed)
-    described = _spark_types(sampler.arrow_schema)
+    model, sampler = _sampler(shipped.value, seed)
+    described = _spark_types(model)
     # Spark runs a task per core.
     with using(1):
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 (block,) = blocks(rows, number, number + 1)
-                yield sampler.draw(block).cast(described)
+                drawn = to_arrow(sampler.draw(block), None if model.dummies else model.schema)
+                yield from drawn.cast(described).to_batches()
 
 
 @lru_cache(maxsize=1)
-def _sampler(model: bytes, seed: int) -> BlockSampler:
+def _sampler(model: bytes, seed: int) -> tuple[Model, BlockSampler]:
     """Made once by a Python worker, which draws many parts."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.sklar"
         path.write_bytes(model)
-        return BlockSampler(load(path), seed)
+        loaded = load(path)
+        return loaded, BlockSampler(loaded.copula, seed)

@@ -10,31 +10,30 @@ import os
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-import pyarrow as pa
+import polars as pl
+from polars.io.plugins import register_io_source
 
-if TYPE_CHECKING:
-    from pyarrow import csv
-
+from sklar.draw.decode import whole_seconds
+from sklar.draw.texts import float_texts, moment_texts
 from sklar.errors import OutputError
-from sklar.files.parquet import write_groups
-from sklar.machine.arrays import strings
-from sklar.machine.threads import in_order
-from sklar.public.schema import Schema
+from sklar.public.schema import Attribute, Schema
+from sklar.public.types import parse_output
 
-SUFFIXES = (".csv", ".parquet")
-# Indices of text that is only held as a dictionary, on its way into a file.
-HELD = pa.uint16()
+SUFFIXES = (".csv", ".parquet", ".arrow", ".feather", ".ndjson")
 _ROW_GROUP = 1 << 17
+_TYPES = "ARROW:schema"
 
 
 def check_target(path: str | Path, suffixes: tuple[str, ...]) -> Path:
     """The path, when a file of one of these kinds can be put there; refused before any work is done otherwise."""
     path = Path(path)
     if path.suffix.lower() not in suffixes:
-        raise OutputError(f"'{path}' must end in {' or '.join(suffixes)}.")
+        raise OutputError(
+            f"'{path}' must end in {', '.join(suffixes[:-1])}{' or ' if suffixes[1:] else ''}{suffixes[-1]}."
+        )
     if path.is_dir():
         raise OutputError(f"'{path}' is a folder. Name a file in it.")
     if not path.parent.is_dir():
@@ -77,97 +76,84 @@ def write_text(path: Path, text: str) -> None:
         temporary.write_text(text, encoding="utf-8")
 
 
-def write_batches(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch], described: Schema | None) -> None:
-    """Stream batches to a CSV or Parquet file. In CSV a null is the attribute's missing text, by `described`."""
+def write_frames(
+    path: Path,
+    columns: pl.Schema,
+    frames: Iterable[pl.DataFrame],
+    described: Schema | None,
+    *,
+    shown: pl.Schema | None = None,
+) -> None:
+    """Stream frames to a file of the kind that its suffix names; few are held at a time.
+
+    In CSV a null is the attribute's missing text, by `described`, and moments have no fractions where none is drawn.
+    `shown` are the types that readers of a Parquet file see, where texts are held as an Enum until they are written.
+    """
     with replacing(path) as temporary:
-        if path.suffix.lower() == ".parquet":
-            _write_parquet(temporary, schema, batches, described)
+        suffix = path.suffix.lower()
+        if suffix == ".csv":
+            _write_csv(temporary, columns, frames, described)
+        elif suffix == ".parquet":
+            write_parquet(temporary, columns, frames, {} if shown is None else {_TYPES: _arrow_types(shown)})
+        elif suffix == ".ndjson":
+            _stream(columns, frames).sink_ndjson(temporary)
         else:
-            _write_csv(temporary, schema, batches, described)
+            _stream(columns, frames).sink_ipc(temporary, compression="lz4", record_batch_size=_ROW_GROUP)
 
 
-def _write_parquet(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch], described: Schema | None) -> None:
-    # Numbers spread over wide bins hardly repeat: looking for repetitions takes longer than writing them.
-    wide = {
-        attribute.name
-        for attribute in (() if described is None else described.attributes)
-        if attribute.kind == "real" or (attribute.edges and attribute.edges[-1] - attribute.edges[0] > _ROW_GROUP // 8)
-    }
-    with path.open("wb") as file:
-        write_groups(
-            file,
-            schema,
-            _row_groups(schema, batches),
-            dictionaries=set(schema.names) - wide,
-            # Text that is held as a dictionary (a category has other indices) is still text to a reader.
-            store_schema=not any(pa.types.is_dictionary(kind) and kind.index_type == HELD for kind in schema.types),
-        )
+def write_parquet(path: Path, columns: pl.Schema, frames: Iterable[pl.DataFrame], metadata: dict[str, str]) -> None:
+    """Stream frames to a Parquet file of row groups of one size, with these keys in its metadata.
+
+    Its bytes depend on the rows alone: not on the number of threads, and not on how the rows were cut into frames.
+    """
+    _stream(columns, frames).sink_parquet(
+        path,
+        compression="zstd",
+        # Drawn values hardly repeat: a higher level takes longer, and saves next to nothing.
+        compression_level=1,
+        # Rows are in random order: no reader could skip any by the least and the largest value.
+        statistics=False,
+        row_group_size=_ROW_GROUP,
+        metadata=metadata,
+    )
 
 
-def _row_groups(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Batches gathered, or cut, into row groups."""
-    waiting: list[pa.RecordBatch] = []
-    rows = 0
-    for batch in batches:
-        left = batch
-        while rows + left.num_rows >= _ROW_GROUP:
-            waiting.append(left.slice(0, _ROW_GROUP - rows))
-            left = left.slice(_ROW_GROUP - rows)
-            yield pa.Table.from_batches(waiting, schema)
-            waiting, rows = [], 0
-        if left.num_rows:
-            waiting.append(left)
-            rows += left.num_rows
-    if waiting:
-        yield pa.Table.from_batches(waiting, schema)
+def _arrow_types(columns: pl.Schema) -> str:
+    """How a Parquet file tells its readers the types of its columns: as Arrow's schema, in its metadata."""
+    empty = BytesIO()
+    pl.DataFrame(schema=columns).write_parquet(empty)
+    return pl.read_parquet_metadata(empty.getvalue())[_TYPES]
 
 
-def _write_csv(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch], described: Schema | None) -> None:
-    from pyarrow import csv
+def _stream(columns: pl.Schema, frames: Iterable[pl.DataFrame]) -> pl.LazyFrame:
+    """Frames that polars takes one after the other, as it has room for them."""
 
-    # Arrow's "needed" quotes every text; whether any needs it is known beforehand, from public names and values.
-    texts = [*schema.names]
-    for attribute in () if described is None else described.attributes:
-        texts += [attribute.missing or "", *(str(value) for value in attribute.values)]
-    plain = described is not None and not any(mark in text for text in texts for mark in '",\r\n')
-    style = "none" if plain else "needed"
-    options = csv.WriteOptions(quoting_style=style, quoting_header=style)
-    headless = csv.WriteOptions(quoting_style=style, include_header=False)
-    attributes = () if described is None else described.attributes
-    missing = {attribute.name: attribute.missing for attribute in attributes if attribute.missing}
-    filled = [name for name in schema.names if name in missing]
-    # Times whose bins have whole seconds are drawn in whole seconds: six zeros more would only be noise to a reader.
-    seconds = {
-        attribute.name: pa.timestamp("s", schema.field(attribute.name).type.tz)
-        for attribute in (() if described is None else described.attributes)
-        if pa.types.is_timestamp(schema.field(attribute.name).type)
-        and (attribute.kind == "date" or not any(edge % 1_000_000 for edge in attribute.edges))
-    }
-    for name, kind in seconds.items():
-        schema = schema.set(schema.get_field_index(name), pa.field(name, kind))
-    for name in filled:
-        schema = schema.set(schema.get_field_index(name), pa.field(name, pa.string()))
+    def source(
+        _columns: list[str] | None, _predicate: pl.Expr | None, _rows: int | None, _size: int | None
+    ) -> Iterator[pl.DataFrame]:
+        yield from frames
 
-    def text(batch: pa.RecordBatch) -> pa.Buffer:
-        for name, kind in seconds.items():
-            index = batch.schema.get_field_index(name)
-            batch = batch.set_column(index, name, batch.column(index).cast(kind))
-        for name in filled:
-            index = batch.schema.get_field_index(name)
-            column = batch.column(index).cast(pa.string()).fill_null(strings([missing[name]])[0])
-            batch = batch.set_column(index, name, column)
-        return _csv(batch, headless)
-
-    with path.open("wb") as file:
-        file.write(_csv(pa.Table.from_batches([], schema), options))
-        # Arrow formats in one thread only; blocks are formatted side by side.
-        for formatted in in_order(text, batches):
-            file.write(formatted)
+    return register_io_source(source, schema=columns)
 
 
-def _csv(rows: pa.RecordBatch | pa.Table, options: csv.WriteOptions) -> pa.Buffer:
-    from pyarrow import csv
+def _write_csv(path: Path, columns: pl.Schema, frames: Iterable[pl.DataFrame], described: Schema | None) -> None:
+    known = {} if described is None else {attribute.name: attribute for attribute in described.attributes}
+    # By place: a name such as * would be a pattern.
+    texts = [_texts(pl.nth(at), kind, known.get(name)) for at, (name, kind) in enumerate(columns.items())]
+    _stream(columns, frames).with_columns(text for text in texts if text is not None).sink_csv(path)
 
-    sink = pa.BufferOutputStream()
-    csv.write_csv(rows, sink, options)
-    return sink.getvalue()
+
+def _texts(column: pl.Expr, kind: pl.DataType, attribute: Attribute | None) -> pl.Expr | None:
+    """How a column is written, where polars would write it otherwise."""
+    output = None if attribute is None or attribute.output is None else parse_output(attribute.output)
+    missing = "" if attribute is None or attribute.missing is None else attribute.missing
+    if kind.is_float():
+        column = float_texts(column)
+    elif isinstance(kind, pl.Datetime):
+        zone = kind.time_zone if output is None else output.zone
+        # Six zeros more would only be noise to a reader.
+        column = moment_texts(column, kind, zone=zone, seconds=attribute is not None and whole_seconds(attribute))
+    elif not missing:
+        return None
+    # Null is nothing between two commas, and an empty text would stand in quotes.
+    return column.cast(pl.String).fill_null(missing) if missing else column

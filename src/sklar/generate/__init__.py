@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 import numpy as np
-import pyarrow as pa
+import polars as pl
 
 from sklar.errors import DataError
 from sklar.generate import binary, census, dss, hospital
@@ -64,13 +64,13 @@ _TABLES: Mapping[str, Callable[[], Table]] = {
 }
 
 
-def generate(shape: str, *, rows: int | None = None, seed: int = 0) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-    """The Arrow schema of a test table, and its rows as record batches, drawn one block at a time.
+def generate(shape: str, *, rows: int | None = None, seed: int = 0) -> tuple[pl.Schema, Iterator[pl.DataFrame]]:
+    """Names and types of the columns of a test table, and its rows as frames, drawn one block at a time.
 
     `rows` is the shape's own number unless given. A shorter table is the beginning of a longer one of the same seed.
 
-    >>> schema, batches = generate("hospital", rows=25_000)
-    >>> [batch.num_rows for batch in batches]
+    >>> columns, frames = generate("hospital", rows=25_000)
+    >>> [frame.height for frame in frames]
     [10120, 10120, 4760]
     """
     table = _table(shape)
@@ -79,7 +79,7 @@ def generate(shape: str, *, rows: int | None = None, seed: int = 0) -> tuple[pa.
         raise DataError(f"rows must be a whole number of at least 1, got rows={rows!r}. Leave it out for the default.")
     if type(seed) is not int or seed < 0:
         raise DataError(f"seed must be a whole number of at least 0, got seed={seed!r}. Leave it out for seed 0.")
-    return table.schema, _batches(table, rows, seed)
+    return table.columns, _frames(table, rows, seed)
 
 
 def schema_toml(shape: str) -> str:
@@ -97,7 +97,7 @@ def _table(shape: str) -> Table:
     return _TABLES[shape]()
 
 
-def _batches(table: Table, rows: int, seed: int) -> Iterator[pa.RecordBatch]:
+def _frames(table: Table, rows: int, seed: int) -> Iterator[pl.DataFrame]:
     for block, first in enumerate(range(0, rows, table.block_rows)):
         rng = np.random.default_rng(np.random.SeedSequence([seed, table.stream, block]))
-        yield table.draw(rng, first).slice(0, rows - first)
+        yield table.draw(rng, first).head(rows - first)

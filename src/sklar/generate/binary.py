@@ -4,8 +4,8 @@ A row has `FACTORS` latent uniforms u, all tied to a common one. Attribute j is 
 (or [1 - u < p], for one attribute in three) with a probability w, and an independent coin of the same p otherwise. So
 its mean is p whatever w is, and two attributes of one factor and like means correlate with about w w'.
 
-Nothing is ever a byte per cell: a uniform of 8 bits is 8 words, one per binary digit, each holding that digit of 64
-rows, and comparing it with a constant takes one AND or OR per digit. The result is Arrow's own layout of booleans.
+Nothing is a byte per cell while it is drawn: a uniform of 8 bits is 8 words, one per binary digit, each holding that
+digit of 64 rows, and comparing it with a constant takes one AND or OR per digit.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
+import polars as pl
 
 from sklar.generate.table import Table
 
@@ -27,6 +27,7 @@ _WORDS = BLOCK_ROWS // 64
 _DIGITS = 8  # of a uniform: means are multiples of 1/256
 _MIX_DIGITS = 3  # of a mixing probability: w is a multiple of 1/8
 _TIE = 3  # eighths of the rows in which a factor is the common one
+_AT_ONCE = 64
 _GOLDEN = 0.6180339887498949
 
 Words: TypeAlias = npt.NDArray[np.uint64]
@@ -67,10 +68,10 @@ def _random(rng: np.random.Generator, count: int) -> Words:
     return rng.integers(0, 2**64, size=(count, _WORDS), dtype=np.uint64)
 
 
-def _draw(schema: pa.Schema, rng: np.random.Generator, _first: int) -> pa.RecordBatch:
+def _draw(columns: pl.Schema, rng: np.random.Generator, _first: int) -> pl.DataFrame:
     factors = _factors(rng)
     reverse = ~factors
-    bits = np.empty((len(schema), _WORDS), np.uint64)
+    bits = np.empty((len(columns), _WORDS), np.uint64)
     coin, mix = np.empty(_WORDS, np.uint64), np.empty(_WORDS, np.uint64)
     for j, column in enumerate(bits):
         mean, weight, factor, reversed_ = attribute(j)
@@ -83,20 +84,31 @@ def _draw(schema: pa.Schema, rng: np.random.Generator, _first: int) -> pa.Record
         np.bitwise_xor(column, coin, out=column)
         np.bitwise_and(column, mix, out=column)
         np.bitwise_xor(column, coin, out=column)
-    arrays = [pa.Array.from_buffers(pa.bool_(), BLOCK_ROWS, [None, pa.py_buffer(column)]) for column in bits]
-    return pa.record_batch(arrays, schema=schema)
+    # Only here is a cell a byte, for a few columns at a time: polars takes no packed bits.
+    frame = [
+        column
+        for start in range(0, len(columns), _AT_ONCE)
+        for column in _unpacked(bits[start : start + _AT_ONCE], columns.names()[start : start + _AT_ONCE])
+    ]
+    return pl.DataFrame(frame)
+
+
+def _unpacked(bits: Words, names: list[str]) -> list[pl.Series]:
+    """Columns of these names, a row of bits each."""
+    cells = pl.Series(np.unpackbits(bits.view(np.uint8), bitorder="little")).cast(pl.Boolean)
+    return [cells.slice(index * BLOCK_ROWS, BLOCK_ROWS).alias(name) for index, name in enumerate(names)]
 
 
 @cache
 def _table(stream: int, columns: int) -> Table:
     names = [f"x{j + 1:04d}" for j in range(columns)]
-    schema = pa.schema([pa.field(name, pa.bool_()) for name in names])
+    kinds = pl.Schema(dict.fromkeys(names, pl.Boolean()))
     return Table(
         stream=stream,
         block_rows=BLOCK_ROWS,
         attributes={name: {"type": "boolean"} for name in names},
-        schema=schema,
-        draw=partial(_draw, schema),
+        columns=kinds,
+        draw=partial(_draw, kinds),
     )
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
+import polars as pl
 
 from sklar.generate.table import Table, choose
 
@@ -98,13 +98,19 @@ ATTRIBUTES: dict[str, dict[str, Any]] = {
         "missing": "",
     },
 }
-_TYPES = {"categorical": pa.string(), "integer": pa.int32(), "boolean": pa.bool_(), "real": pa.float64()}
-_TYPES |= {"date": pa.date32(), "datetime": pa.timestamp("s")}
+_TYPES: dict[str, pl.DataType] = {
+    "categorical": pl.String(),
+    "integer": pl.Int32(),
+    "boolean": pl.Boolean(),
+    "real": pl.Float64(),
+    "date": pl.Date(),
+    "datetime": pl.Datetime("ms"),
+}
 
 Integers = npt.NDArray[np.intp]
 
 
-def _draw(schema: pa.Schema, rng: np.random.Generator, first: int) -> pa.RecordBatch:
+def _draw(kinds: pl.Schema, rng: np.random.Generator, first: int) -> pl.DataFrame:
     rows = BLOCK_ROWS
     region = choose(rng, _REGION_SHARES, rows=rows)
     age = 15 + 5 * choose(rng, _AGE_SHARES, rows=rows) + rng.integers(0, 5, rows)
@@ -137,23 +143,25 @@ def _draw(schema: pa.Schema, rng: np.random.Generator, first: int) -> pa.RecordB
     registered = _TODAY - 1 - (years * _YEAR + rng.exponential(90, rows)).astype("timedelta64[D]")
 
     columns = [
-        pa.array(np.arange(first + 1, first + 1 + rows)),
+        np.arange(first + 1, first + 1 + rows),
         _texts(_REGIONS, region),
-        pa.array(age, pa.int32()),
+        age,
         _texts(_SEXES, sex),
         _texts(_MARITAL, marital),
-        pa.array(children, pa.int32()),
-        pa.array(household, pa.int32()),
+        children,
+        household,
         _texts(_EDUCATION, education),
-        pa.array(employed),
-        _texts(_OCCUPATIONS, occupation, never),
-        pa.array(hours, pa.int32()),
-        pa.array(income, mask=secret),
+        employed,
+        _texts(_OCCUPATIONS, occupation).set(pl.Series(never), None),
+        hours,
+        pl.Series(income).set(pl.Series(secret), None),
         _texts(_COUNTRIES + _UNLISTED, country),
-        pa.array(registered.astype("datetime64[D]"), pa.date32()),
+        registered,
         _last_contact(rng, employed),
     ]
-    return pa.record_batch(columns, schema=schema)
+    return pl.DataFrame(
+        [pl.Series(column).cast(kind).alias(name) for (name, kind), column in zip(kinds.items(), columns, strict=True)]
+    )
 
 
 def _marital(rng: np.random.Generator, stage: Integers, sex: Integers) -> Integers:
@@ -183,23 +191,22 @@ def _income(
     return np.exp(log_income).round(2)
 
 
-def _last_contact(rng: np.random.Generator, employed: npt.NDArray[np.bool_]) -> pa.Array:
+def _last_contact(rng: np.random.Generator, employed: npt.NDArray[np.bool_]) -> pl.Series:
     """A time in 2024: campaigns in spring and autumn, and evenings for those who work."""
     rows = len(employed)
     day = rng.triangular(0, 100, 183, rows) + np.where(rng.random(rows) < 0.4, 182, 0)
     hour = np.clip(rng.normal(np.where(employed, 18.5, 11.5), 1.8), 8, 20.99)
     seconds = day.astype(np.int64) * 86_400 + (hour * 3_600).astype(np.int64)
-    when = np.datetime64("2024-01-01T00:00:00", "s") + seconds.astype("timedelta64[s]")
-    return pa.array(when, pa.timestamp("s"), mask=rng.random(rows) < 0.12)
+    when = np.datetime64("2024-01-01T00:00:00", "ms") + seconds.astype("timedelta64[s]")
+    return pl.Series(when).set(pl.Series(rng.random(rows) < 0.12), None)
 
 
-def _texts(levels: Sequence[str], codes: Integers, null: npt.NDArray[np.bool_] | None = None) -> pa.Array:
-    return pa.DictionaryArray.from_arrays(pa.array(codes, pa.int8(), mask=null), pa.array(levels)).dictionary_decode()
+def _texts(levels: Sequence[str], codes: Integers) -> pl.Series:
+    return pl.Series(levels).gather(codes)
 
 
 @cache
 def table() -> Table:
     """Census and its public schema."""
-    fields = [pa.field(name, _TYPES[entry["type"]]) for name, entry in ATTRIBUTES.items()]
-    schema = pa.schema([pa.field("person_id", pa.int64()), *fields])
-    return Table(stream=1, block_rows=BLOCK_ROWS, attributes=ATTRIBUTES, schema=schema, draw=partial(_draw, schema))
+    kinds = pl.Schema({"person_id": pl.Int64(), **{name: _TYPES[entry["type"]] for name, entry in ATTRIBUTES.items()}})
+    return Table(stream=1, block_rows=BLOCK_ROWS, attributes=ATTRIBUTES, columns=kinds, draw=partial(_draw, kinds))

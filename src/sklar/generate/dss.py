@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
+import polars as pl
 
 from sklar.generate.table import Table
 
@@ -136,26 +136,30 @@ class _Cutter:
     noise: np.float32
     level: npt.NDArray[np.int8]
     kind: str
-    dictionary: pa.Array | None
+    listed: pl.Series | None
     low: npt.NDArray[np.int32] | None
     width: npt.NDArray[np.uint32] | None
 
     @property
-    def type(self) -> pa.DataType:
-        """The Arrow type of the column."""
-        if self.kind == "categorical":
-            return pa.dictionary(pa.int8(), pa.string())
-        return {"boolean": pa.bool_(), "integer": pa.int32(), "date": pa.date32()}[self.kind]
+    def type(self) -> pl.DataType:
+        """The type of the column."""
+        kinds: dict[str, pl.DataType] = {
+            "categorical": pl.Categorical(),
+            "boolean": pl.Boolean(),
+            "integer": pl.Int32(),
+            "date": pl.Date(),
+        }
+        return kinds[self.kind]
 
 
 def _cutter(column: _Column, grid: npt.NDArray[np.float64]) -> _Cutter:
     """`grid` holds the normal distribution function at every rounded latent."""
     level = np.searchsorted(np.cumsum(column.margin)[:-1], grid, side="right")
-    dictionary = low = width = None
+    listed = low = width = None
     if column.kind == "categorical":
-        listed = sorted(column.levels)
-        level = np.array([listed.index(text) for text in column.levels])[level]
-        dictionary = pa.array(listed)
+        texts = sorted(column.levels)
+        level = np.array([texts.index(text) for text in column.levels])[level]
+        listed = pl.Series(texts, dtype=pl.Categorical)
     elif column.kind != "boolean":
         edges = np.array([_number(edge) for edge in column.edges], np.int32)
         low, width = edges[:-1], np.diff(edges).astype(np.uint32)
@@ -166,21 +170,21 @@ def _cutter(column: _Column, grid: npt.NDArray[np.float64]) -> _Cutter:
         noise=np.float32(sqrt(1 - sum(load**2 for load in column.loads.values()))),
         level=level.astype(np.int8),
         kind=column.kind,
-        dictionary=dictionary,
+        listed=listed,
         low=low,
         width=width,
     )
 
 
 def _number(edge: int | str) -> int:
-    """An edge as Arrow counts it: dates in days since 1970."""
+    """An edge as a number: dates in days since 1970."""
     return edge if isinstance(edge, int) else (dt.date.fromisoformat(edge) - dt.date(1970, 1, 1)).days
 
 
-def _draw(schema: pa.Schema, cutters: Sequence[_Cutter], rng: np.random.Generator, _first: int) -> pa.RecordBatch:
+def _draw(cutters: Sequence[_Cutter], rng: np.random.Generator, _first: int) -> pl.DataFrame:
     factors = {factor: rng.standard_normal(BLOCK_ROWS, dtype=np.float32) for factor in _FACTORS}
     rounded: dict[str, npt.NDArray[np.intp]] = {}
-    arrays = []
+    columns = []
     for cutter in cutters:
         if cutter.same is None:
             latent = cutter.noise * rng.standard_normal(BLOCK_ROWS, dtype=np.float32)
@@ -190,18 +194,18 @@ def _draw(schema: pa.Schema, cutters: Sequence[_Cutter], rng: np.random.Generato
             position = ((latent + _REACH) * _STEPS).astype(np.intp)
             rounded[cutter.name] = np.clip(position, 0, 2 * _REACH * _STEPS - 1, out=position)
         code = cutter.level[rounded[cutter.same or cutter.name]]
-        arrays.append(_values(cutter, code, rng))
-    return pa.record_batch(arrays, schema=schema)
+        columns.append(_values(cutter, code, rng).alias(cutter.name))
+    return pl.DataFrame(columns)
 
 
-def _values(cutter: _Cutter, code: npt.NDArray[np.int8], rng: np.random.Generator) -> pa.Array:
-    if cutter.dictionary is not None:
-        return pa.DictionaryArray.from_arrays(pa.array(code), cutter.dictionary)
+def _values(cutter: _Cutter, code: npt.NDArray[np.int8], rng: np.random.Generator) -> pl.Series:
+    if cutter.listed is not None:
+        return cutter.listed.gather(code)
     if cutter.low is None or cutter.width is None:
-        return pa.array(code.view(np.bool_))
+        return pl.Series(code.view(np.bool_))
     # Uniform within the bin, in integers: floor(u / 2^16 * width) cannot reach the upper edge.
     within = (rng.integers(0, 2**16, BLOCK_ROWS, dtype=np.uint16) * cutter.width[code]) >> 16
-    return pa.array(cutter.low[code] + within.astype(np.int32), cutter.type)
+    return pl.Series(cutter.low[code] + within.astype(np.int32)).cast(cutter.type)
 
 
 def _entry(column: _Column) -> dict[str, Any]:
@@ -221,11 +225,10 @@ def table() -> Table:
     grid = np.array([normal.cdf((step + 0.5) / _STEPS - _REACH) for step in range(2 * _REACH * _STEPS)])
     columns = _columns()
     cutters = [_cutter(column, grid) for column in columns]
-    schema = pa.schema([pa.field(cutter.name, cutter.type) for cutter in cutters])
     return Table(
         stream=3,
         block_rows=BLOCK_ROWS,
         attributes={column.name: _entry(column) for column in columns},
-        schema=schema,
-        draw=partial(_draw, schema, cutters),
+        columns=pl.Schema({cutter.name: cutter.type for cutter in cutters}),
+        draw=partial(_draw, cutters),
     )

@@ -10,7 +10,7 @@ from functools import cache, partial
 from typing import NamedTuple
 
 import numpy as np
-import pyarrow as pa
+import polars as pl
 
 from sklar.generate.table import Table
 
@@ -95,14 +95,12 @@ def _city(index: int) -> int:
     return index if index < _CITIES else (index - _CITIES) * 3
 
 
-def _draw(
-    schema: pa.Schema, lists: dict[str, list[str | None]], rng: np.random.Generator, _first: int
-) -> pa.RecordBatch:
-    order = rng.permutation(HOSPITALS * len(lists[_MEASURE]))
-    hospital, measure = np.divmod(order, len(lists[_MEASURE]))
-    columns = [pa.array(lists[fact], pa.string()).take(pa.array(hospital)) for fact in _FACTS]
-    columns.append(pa.array(lists[_MEASURE], pa.string()).take(pa.array(measure)))
-    return pa.record_batch(columns, schema=schema)
+def _draw(lists: dict[str, pl.Series], rng: np.random.Generator, _first: int) -> pl.DataFrame:
+    measures = len(lists[_MEASURE])
+    hospital, measure = np.divmod(rng.permutation(HOSPITALS * measures), measures)
+    return pl.DataFrame(
+        {name: values.gather(measure if name == _MEASURE else hospital) for name, values in lists.items()}
+    )
 
 
 @cache
@@ -112,7 +110,6 @@ def table() -> Table:
         fact: list(column) for fact, column in zip(_FACTS, zip(*directory(), strict=True), strict=True)
     }
     lists[_MEASURE] = [f"H_{topic}_{answer}" for topic in _TOPICS for answer in _ANSWERS]
-    schema = pa.schema([pa.field(name, pa.string()) for name in lists])
     return Table(
         stream=2,
         block_rows=HOSPITALS * len(lists[_MEASURE]),
@@ -124,6 +121,6 @@ def table() -> Table:
             }
             for name, values in lists.items()
         },
-        schema=schema,
-        draw=partial(_draw, schema, lists),
+        columns=pl.Schema(dict.fromkeys(lists, pl.String())),
+        draw=partial(_draw, {name: pl.Series(values, dtype=pl.String) for name, values in lists.items()}),
     )

@@ -1,4 +1,4 @@
-"""What every generated table consists of: a public schema, Arrow types, and blocks of rows drawn one at a time."""
+"""What every generated table consists of: a public schema, types of columns, and blocks of rows drawn one at a time."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
+import polars as pl
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,8 +22,8 @@ class Table:
     stream: int
     block_rows: int
     attributes: Mapping[str, Mapping[str, Any]]
-    schema: pa.Schema
-    draw: Callable[[np.random.Generator, int], pa.RecordBatch]
+    columns: pl.Schema
+    draw: Callable[[np.random.Generator, int], pl.DataFrame]
 
 
 def choose(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sized
 from typing import Protocol, TypeVar
 
 
@@ -16,14 +16,6 @@ class Progress(Protocol):
         """So many more steps of the present stage are done."""
 
 
-class Sized(Protocol):
-    """A batch of rows."""
-
-    @property
-    def num_rows(self) -> int:
-        """How many."""
-
-
 B = TypeVar("B", bound=Sized)
 
 
@@ -31,7 +23,7 @@ def watch(batches: Iterable[B], progress: Progress) -> Iterator[B]:
     """The same batches, telling `progress` of each one that has been taken care of."""
     for batch in batches:
         yield batch
-        progress.advance(batch.num_rows)
+        progress.advance(len(batch))
 
 
 class Silent:

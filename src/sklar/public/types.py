@@ -3,6 +3,13 @@
 An output is written as Arrow writes its types: `int32`, `decimal(10, 2)`, `timestamp[us, tz=Europe/Berlin]`; and
 `category`, or `ordered category`, for a column of listed values that libraries hold as codes. Whether a type can hold
 every value of a domain is settled when the schema is read, so that no draw can fail later.
+
+polars has fewer types than Arrow. Its frames, and files, hold the nearest one:
+
+    date64                      Date
+    timestamp[s]                Datetime in milliseconds
+    a zone that polars lacks    UTC: the same moments (+05:30; whole hours such as +02:00 are zones of polars)
+    category of whole numbers   Int64; an ordered one is an Enum of their texts
 """
 
 from __future__ import annotations
@@ -10,10 +17,12 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    import polars as pl
     import pyarrow as pa
 
 WHOLE = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
@@ -118,6 +127,33 @@ def least_float32(low: float) -> float:
 
     near = np.float32(low)
     return float(near if float(near) >= low else np.nextafter(near, np.float32(np.inf)))
+
+
+def polars_type(output: Output) -> pl.DataType:
+    """The polars type nearest to an output, for all but categories, whose values decide theirs."""
+    import polars as pl
+
+    if output.name == "decimal":
+        return pl.Decimal(output.precision, output.scale)
+    if output.name == "timestamp":
+        unit: Any = "ms" if output.unit == "s" else output.unit
+        return pl.Datetime(unit, None if output.zone is None else _polars_zone(output.zone))
+    names = {"bool": "Boolean", "date32": "Date", "date64": "Date"}
+    name = names.get(output.name, output.name.capitalize().replace("Uint", "UInt"))
+    found: pl.DataType = getattr(pl, name)()
+    return found
+
+
+@lru_cache(maxsize=256)
+def _polars_zone(zone: str) -> str | None:
+    """What polars calls a time zone; UTC where it has no name for it."""
+    import polars as pl
+
+    try:
+        kind = pl.Series([0], dtype=pl.Datetime("us", zone)).dtype
+    except pl.exceptions.PolarsError:
+        return "UTC"
+    return kind.time_zone if isinstance(kind, pl.Datetime) else None
 
 
 def arrow_type(output: Output) -> pa.DataType:
