@@ -16,8 +16,10 @@ from sklar.files.model import Model
 from sklar.fitting.binary import fit_binary
 from sklar.fitting.choose import fit_auto
 from sklar.fitting.denoise import interactions
+from sklar.fitting.descent import LatentKind
 from sklar.fitting.domains import find_domains
 from sklar.fitting.margins import consistent, margins, plain, pool
+from sklar.kernel.tables import NoisyTables
 from sklar.kernel.theorems import Budget
 from sklar.kernel.vault import Vault
 from sklar.machine.cluster import Engine
@@ -113,7 +115,7 @@ def measure_stages(
     if search is None:
         # All stages at once: a run that ends between them must not leave one of them uncharged.
         vault.reserve(stages.spend)
-    noisy = (vault.measure(stages.first),)
+    noisy: tuple[NoisyTables, ...] = (vault.measure(stages.first),)
     if stages.reserve.size:
         estimates = pool(noisy)
         distances = interactions(estimates, margins(estimates))
@@ -131,11 +133,10 @@ def fit_tables(measured: Measured, *, method: Method | str = "auto", progress: P
     if method.name == "binary":
         progress.stage("fit")
         probabilities = plain(estimates) if method.paper else consistent(estimates)
-        copula = hold_margins(
-            fit_binary(probabilities, measured.schema, dummies=method.dummies, weighted=not method.paper)
-        )
+        fitted = fit_binary(probabilities, measured.schema, dummies=method.dummies, weighted=not method.paper)
+        copula = hold_margins(fitted)
         return Model(measured=measured, copula=copula, n_rows=estimates.n_rows, settings=settings)
-    kinds = ("mixture", "factor") if method.name == "auto" else (method.name,)
+    kinds: tuple[LatentKind, ...] = ("mixture", "factor") if method.name == "auto" else (method.name,)
     latent, decisions = fit_auto(estimates, measured.schema, kinds=kinds, progress=progress)
     # Forbidden cells keep their noisy counts in the fit: thinning needs every count to carry the noise that it states.
     return Model(measured=measured, copula=hold_margins(latent), n_rows=estimates.n_rows, settings=settings | decisions)

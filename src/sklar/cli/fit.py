@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from sklar.budget.ledger import Account
     from sklar.budget.method import Method
     from sklar.files.model import Model
-    from sklar.kernel.theorems import Budget
+    from sklar.kernel.theorems import Budget, Composition, Mechanism
     from sklar.machine.progress import Progress
 
 
@@ -117,8 +117,8 @@ def _budget(options: Mapping[str, Any]) -> Budget:
     from sklar.kernel.theorems import Budget
 
     paper = options["preset"] == "paper"
-    mechanism = options["mechanism"] or ("laplace" if paper else "gaussian")
-    composition = options["composition"] or ("advanced" if paper and mechanism == "laplace" else "tight")
+    mechanism: Mechanism = options["mechanism"] or ("laplace" if paper else "gaussian")
+    composition: Composition = options["composition"] or ("advanced" if paper and mechanism == "laplace" else "tight")
     return Budget(
         epsilon=options["epsilon"],
         delta=options["delta"],

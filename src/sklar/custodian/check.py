@@ -8,11 +8,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 import polars as pl
 
+from sklar.kernel.codes import NO_CELL
 from sklar.machine.progress import SILENT, Progress
 from sklar.public.axis import parse_edge
 from sklar.public.rules import Determined
 from sklar.public.schema import BINNED, Attribute, Schema
-from sklar.rows.encode import NO_CELL, coder, distinct, encode, is_nothing, missing_number, opaque, readable_text
+from sklar.rows.encode import coder, distinct, encode, is_nothing, missing_number, opaque, readable_text
 from sklar.rows.read import open_source, require_columns
 
 _OPAQUE = "(not a value)"

@@ -2,42 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
-from sklar.budget.certificate import block_of_level
-from sklar.budget.plan import Plan
 from sklar.errors import ModelError
+from sklar.kernel.tables import Plan
 from sklar.kernel.theorems import Neighbors
 from sklar.public.schema import Schema
-
-
-def pair_cells_at(first: NDArray[np.int64], second: NDArray[np.int64]) -> Any:
-    """Where `NoisyTables.pairs` holds the cells of these levels among all d, those of the earlier attribute first."""
-    return first, second
-
-
-def no_pairs(schema: Schema, kind: type[np.generic], *, whole: bool) -> NDArray[Any]:
-    """Room for all two-way cells, laid out as `NoisyTables.pairs`, or for none."""
-    d = schema.n_levels if whole else 0
-    return np.zeros((d, d), dtype=kind)
 
 
 class StageTables:
     """The tables of one stage while they are read."""
 
     def __init__(self, schema: Schema, stage: int, neighbors: Neighbors) -> None:
-        m, d = schema.n_attributes, schema.n_levels
-        self.schema, self.stage, self._neighbors = schema, stage, neighbors
+        cells = schema.cells
+        self.schema, self.stage, self._cells, self._neighbors = schema, stage, cells, neighbors
         self.total: int | None = None
         self._total_scale: float | None = None
-        self.one_way, self._seen_one = np.zeros(d, dtype=np.int64), np.zeros(d, dtype=bool)
-        self._one_scales, self._pair_scales = np.full(m, np.nan), np.full((m, m), np.nan)
+        self.one_way, self._seen_one = np.zeros(cells.n_levels, dtype=np.int64), np.zeros(cells.n_levels, dtype=bool)
+        self._one_scales, self._pair_scales = np.full(cells.n_attributes, np.nan), np.full(cells.n_pairs, np.nan)
         # Filled when the first cell comes: a stage may measure one-way tables only.
-        self.pairs, self._seen_pairs = no_pairs(schema, np.int64, whole=False), no_pairs(schema, np.bool_, whole=False)
-        self._filled = np.zeros((m, m), dtype=np.int64)
+        self.pairs, self._seen_pairs = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=bool)
         self.rounded = False
 
     @property
@@ -62,7 +47,7 @@ class StageTables:
         """Cells of one-way tables."""
         self._once(at, self._seen_one[at])
         self._seen_one[at], self.one_way[at] = True, values
-        table = block_of_level(self.schema)[at]
+        table = self._cells.attribute_of_level[at]
         self._one_scales[table] = np.where(np.isnan(self._one_scales[table]), scales, self._one_scales[table])
         self._same(table[self._one_scales[table] != scales], None)
 
@@ -74,19 +59,17 @@ class StageTables:
         scales: NDArray[np.float64],
     ) -> None:
         """Cells of two-way tables, by their levels among all d, those of the earlier attribute first."""
-        d, block = self.schema.n_levels, block_of_level(self.schema)
+        cells = self._cells
         if not self.has_pairs:
-            self.pairs = no_pairs(self.schema, np.int64, whole=True)
-            self._seen_pairs = no_pairs(self.schema, np.bool_, whole=True)
-        at = pair_cells_at(first, second)
-        self._once(first * d + second, self._seen_pairs[at])
+            self.pairs, self._seen_pairs = np.zeros(cells.n_cells, dtype=np.int64), np.zeros(cells.n_cells, dtype=bool)
+        at = cells.places_of(first, second)
+        self._once(at, self._seen_pairs[at])
         self._seen_pairs[at], self.pairs[at] = True, values
-        one, two = block[first], block[second]
-        np.add.at(self._filled, (one, two), 1)
-        known = self._pair_scales[one, two]
-        self._pair_scales[one, two] = np.where(np.isnan(known), scales, known)
-        wrong = self._pair_scales[one, two] != scales
-        self._same(one[wrong], two[wrong])
+        table = np.searchsorted(cells.pair_offsets, at, side="right") - 1
+        known = self._pair_scales[table]
+        self._pair_scales[table] = np.where(np.isnan(known), scales, known)
+        wrong = table[self._pair_scales[table] != scales]
+        self._same(cells.pairs[0][wrong], cells.pairs[1][wrong])
 
     def _once(self, cells: NDArray[np.int64], seen: NDArray[np.bool_]) -> None:
         if seen.any() or np.unique(cells).size < cells.size:
@@ -99,18 +82,15 @@ class StageTables:
 
     def check_whole(self) -> None:
         """Refuse tables that lack cells, or that are there without the others."""
-        schema = self.schema
         if self.has_one_way and not self._seen_one.all():
-            lacks = block_of_level(schema)[np.argmin(self._seen_one)]
-            self._lacking(int(lacks), None, np.isnan(self._one_scales))
-        if self.has_pairs:
-            first, second = np.triu_indices(schema.n_attributes, 1)
-            lacking = np.nonzero(self._filled[first, second] < schema.sizes[first] * schema.sizes[second])[0]
-            if lacking.size:
-                self._lacking(int(first[lacking[0]]), int(second[lacking[0]]), np.isnan(self._pair_scales))
+            lacks = int(self._cells.attribute_of_level[np.argmin(self._seen_one)])
+            self._lacking(lacks, None, whole=bool(np.isnan(self._one_scales[lacks])))
+        if self.has_pairs and not self._seen_pairs.all():
+            table = int(np.searchsorted(self._cells.pair_offsets, np.argmin(self._seen_pairs), side="right")) - 1
+            first, second = (int(side[table]) for side in self._cells.pairs)
+            self._lacking(first, second, whole=bool(np.isnan(self._pair_scales[table])))
 
-    def _lacking(self, i: int, j: int | None, empty: NDArray[np.bool_]) -> None:
-        whole = bool(empty[i] if j is None else empty[i, j])
+    def _lacking(self, i: int, j: int | None, *, whole: bool) -> None:
         raise ModelError(
             f"stage {self.stage}: {_table(self.schema, i, j)} {'is missing' if whole else 'lacks cells'}. A stage must "
             f"hold all {'one' if j is None else 'two'}-way tables of the schema in full, or none."
@@ -118,11 +98,10 @@ class StageTables:
 
     def plan(self) -> Plan:
         """The scales that were read."""
-        upper = np.triu_indices(self.schema.n_attributes, 1)
         return Plan(
             total=self._total_scale,
             one_way=self._one_scales if self.has_one_way else np.empty(0),
-            pairs=self._pair_scales[upper] if self.has_pairs else np.empty(0),
+            pairs=self._pair_scales if self.has_pairs else np.empty(0),
         )
 
 

@@ -20,6 +20,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import cast, get_args
 
@@ -27,10 +28,11 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from sklar.budget.certificate import Certificate, NoisyTables, block_of_level, measurements
+from sklar.budget.certificate import Certificate, Measured, measurements
 from sklar.errors import ModelError
-from sklar.files.stage import StageTables, pair_cells_at
+from sklar.files.stage import StageTables
 from sklar.files.write import check_target, replacing, write_parquet
+from sklar.kernel.tables import NoisyTables
 from sklar.kernel.theorems import Composition, Mechanism, Neighbors
 from sklar.public.schema import Schema
 
@@ -51,14 +53,14 @@ _SLACK = 1 << 20
 _MAX_VALUE = 2.0**53
 
 
-def write_tables(measured: Sequence[NoisyTables], path: str | Path) -> None:
+def write_tables(measured: Measured, path: str | Path) -> None:
     """Write the noisy tables of all stages to a Parquet file, whole or not at all."""
     target = check_target(path, (".parquet",))
-    certificate = measured[-1].certificate
+    certificate = measured.certificate
     document = {
         "format": FORMAT,
         "version": VERSION,
-        "rows": measured[0].n_rows,
+        "rows": measured.n_rows,
         "schema_sha256": certificate.schema_sha256,
         "certificate": {
             "by": certificate.claimed_by or f"sklar {certificate.versions.get('sklar', '')}".strip(),
@@ -69,14 +71,15 @@ def write_tables(measured: Sequence[NoisyTables], path: str | Path) -> None:
             "composition": certificate.composition,
         },
     }
-    frames = (frame for stage, tables in enumerate(measured, start=1) for frame in _frames(stage, tables))
+    stages = enumerate(measured.stages, start=1)
+    frames = (frame for stage, tables in stages for frame in _frames(stage, tables, measured.schema))
     with replacing(target) as temporary:
         write_parquet(temporary, _COLUMNS, frames, {KEY: json.dumps(document, ensure_ascii=False)})
 
 
-def _frames(stage: int, tables: NoisyTables) -> Iterator[pl.DataFrame]:
-    schema, plan = tables.schema, tables.plan
-    m, block = schema.n_attributes, block_of_level(schema)
+def _frames(stage: int, tables: NoisyTables, schema: Schema) -> Iterator[pl.DataFrame]:
+    plan, cells = tables.plan, tables.cells
+    block = cells.attribute_of_level
     names = pl.Series(schema.names, dtype=pl.String)
     levels = pl.Series([level for attribute in schema.attributes for level in attribute.levels], dtype=pl.String)
 
@@ -99,16 +102,22 @@ def _frames(stage: int, tables: NoisyTables) -> Iterator[pl.DataFrame]:
     if plan.one_way.size:
         yield frame(np.arange(block.size), None, tables.one_way, plan.one_way[block])
     if plan.pairs.size:
-        scales, step = plan.pair_scales(m), max(_BATCH_ROWS // block.size, 1)
-        for start in range(0, block.size, step):
-            first, second = np.nonzero(block[start : start + step, None] < block[None, :])
-            first += start
-            if first.size:
-                values = tables.pairs[pair_cells_at(first, second)]
-                yield frame(first, second, values, scales[block[first], block[second]])
+        # Whole tables at a time, of about as many cells as a batch has.
+        starts = np.unique(np.searchsorted(cells.pair_offsets, np.arange(0, cells.n_cells, _BATCH_ROWS)))
+        for begin, end in pairwise([*starts.tolist(), cells.n_pairs]):
+            run, sizes = slice(cells.pair_offsets[begin], cells.pair_offsets[end]), cells.pair_sizes[begin:end]
+            first, second = (np.repeat(side[begin:end], sizes) for side in cells.pairs)
+            within = np.arange(run.start, run.stop) - np.repeat(cells.pair_offsets[begin:end], sizes)
+            row, column = np.divmod(within, cells.sizes[second])
+            yield frame(
+                cells.offsets[first] + row,
+                cells.offsets[second] + column,
+                tables.pairs[run],
+                np.repeat(plan.pairs[begin:end], sizes),
+            )
 
 
-def read_tables(path: str | Path, schema: Schema) -> tuple[NoisyTables, ...]:
+def read_tables(path: str | Path, schema: Schema) -> Measured:
     """The noisy tables of a Parquet file, stage by stage, over the measured part of this schema.
 
     Every stage must hold all one-way tables or none, and all two-way tables or none, in full; together they must hold
@@ -143,7 +152,7 @@ class _Claim:
     composition: str
 
 
-def _read(path: Path, schema: Schema, claim: _Claim) -> tuple[NoisyTables, ...]:
+def _read(path: Path, schema: Schema, claim: _Claim) -> Measured:
     _check_types(pl.read_parquet_schema(path))
     # The path of one file, whatever stands in it, and not a pattern.
     cells = pl.scan_parquet(path, glob=False, hive_partitioning=False)
@@ -179,18 +188,19 @@ def _read(path: Path, schema: Schema, claim: _Claim) -> tuple[NoisyTables, ...]:
         claimed_by=claim.by,
         rounded=any(part.rounded for part in parts),
     )
-    return tuple(
+    noisy = tuple(
         NoisyTables(
-            schema=schema,
+            cells=schema.cells,
+            mechanism=claim.mechanism,
             n_rows=claim.rows,
             total=part.total,
             one_way=part.one_way if part.has_one_way else part.one_way[:0],
             pairs=part.pairs,
             plan=plan,
-            certificate=certificate,
         )
         for part, plan in zip(parts, plans, strict=True)
     )
+    return Measured(schema=schema, stages=noisy, certificate=certificate)
 
 
 def _claim(metadata: Mapping[str, str], schema: Schema) -> _Claim:
@@ -307,7 +317,7 @@ def _scatter(frame: pl.DataFrame, schema: Schema, parts: Sequence[StageTables]) 
     second = _levels(frame, "attribute_2", "level_2", schema)
     if ((first < 0) & (second >= 0)).any():
         raise ModelError("a cell has a second attribute and no first.")
-    block = block_of_level(schema)
+    block = schema.cells.attribute_of_level
     if (block[first] == block[second])[(first >= 0) & (second >= 0)].any():
         raise ModelError("a two-way table must be about two different attributes.")
     swapped = (second >= 0) & (second < first)

@@ -79,6 +79,15 @@ class Cells:
         height, width = int(self.sizes[first]), int(self.sizes[second])
         return flat[start : start + height * width].reshape(height, width)
 
+    def places_of(self, first: NDArray[np.int64], second: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Where the cells of these levels stand in the flat vector of two-way tables.
+
+        Levels are numbers among all d; those of the earlier attribute come first.
+        """
+        i, j = self.attribute_of_level[first], self.attribute_of_level[second]
+        table = self.pair_offsets[i * (2 * self.n_attributes - i - 1) // 2 + j - i - 1]
+        return np.asarray(table + (first - self.offsets[i]) * self.sizes[j] + second - self.offsets[j])
+
     def square(self, flat: NDArray[Number]) -> NDArray[Number]:
         """All two-way tables as one (d, d) array: the table of i < j at rows of i and columns of j, zero elsewhere.
 

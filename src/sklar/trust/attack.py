@@ -150,7 +150,8 @@ def _check_cells(
     # Discrete noise of scale 2 or more has its continuous variance to a part in a hundred.
     low = gammainc(_REPEATS / 2, squares / 2 * 1.02) < share
     high = gammaincc(_REPEATS / 2, squares / 2 / 1.02) < share
-    together = np.corrcoef(noise.T + 0.0)[np.triu_indices(noise.shape[1], 1)] if not low.any() else np.ones(1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        together = np.nan_to_num(np.asarray(np.corrcoef(noise.T)), nan=1.0)[np.triu_indices(noise.shape[1], 1)]
     reach = -float(ndtri(ALPHA / 6 / together.size)) / math.sqrt(_REPEATS - 3)
     tied = int(np.sum(np.abs(np.arctanh(np.clip(together, -1 + 1e-12, 1 - 1e-12))) > reach))
     odd = int(low.sum() + high.sum()) + tied

@@ -241,4 +241,4 @@ def pearson(answers: Answers) -> NDArray[np.float64]:
     flat, variance = answers.schema.cells.flat, mean * (1 - mean)
     spread = flat(np.sqrt(np.outer(variance, variance)))
     covariance = answers.two_way / answers.n_rows - flat(np.outer(mean, mean))
-    return np.divide(covariance, spread, out=np.zeros_like(spread), where=spread > 0)
+    return np.asarray(np.divide(covariance, spread, out=np.zeros_like(spread), where=spread > 0))
