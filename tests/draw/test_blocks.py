@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from sklar.draw.blocks import BLOCK_ROWS, blocks, empty_codes
-from tests.fitting.test_denoise import schema_of
+from sklar.kernel.cells import Cells
 
 
 @pytest.mark.parametrize("rows", [1, BLOCK_ROWS - 1, BLOCK_ROWS, BLOCK_ROWS + 1, 3 * BLOCK_ROWS, 3 * BLOCK_ROWS + 7])
@@ -22,6 +22,6 @@ def test_ranges_of_blocks_put_together_are_all_blocks() -> None:
 
 
 def test_codes_are_bytes_where_these_suffice() -> None:
-    assert empty_codes(schema_of(2, 256), 3).dtype == np.uint8
-    assert empty_codes(schema_of(2, 257), 3).dtype == np.uint16
-    assert empty_codes(schema_of(2, 257), 3).shape == (2, 3)
+    assert empty_codes(Cells([2, 256]), 3).dtype == np.uint8
+    assert empty_codes(Cells([2, 257]), 3).dtype == np.uint16
+    assert empty_codes(Cells([2, 257]), 3).shape == (2, 3)

@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from sklar.draw.blocks import BLOCK_ROWS
-from sklar.draw.repair import ROUNDS, sample_codes, settle
+from sklar.draw.blocks import BLOCK_ROWS, blocks
+from sklar.draw.repair import ROUNDS, hold_margins, sample_codes
 from sklar.fitting.binary import BinaryCopula, fit_binary
-from sklar.fitting.latent import LatentModel, sample_latent
+from sklar.fitting.latent import LatentModel
 from sklar.fitting.margins import Probabilities
+from sklar.fitting.model import Copula
 from sklar.public.rules import violating
 from sklar.public.schema import Schema
 
@@ -36,7 +37,7 @@ def random_model(rules: list[Any] = RULES, components: int = 3, seed: int = 4) -
     return LatentModel(schema=described, probabilities=(weights / spread).astype(np.float32))
 
 
-def drawn(copula: LatentModel | BinaryCopula, rows: int, seed: int = 1) -> NDArray[np.int32]:
+def drawn(copula: Copula, rows: int, seed: int = 1) -> NDArray[np.int32]:
     return np.concatenate(list(sample_codes(copula, rows, seed)), axis=1)
 
 
@@ -67,7 +68,8 @@ def test_records_are_the_model_given_the_others_and_the_rules() -> None:
 
 def test_only_records_that_break_a_rule_change_and_only_in_attributes_of_rules() -> None:
     model = random_model()
-    before = np.concatenate(list(sample_latent(model, 50_000, 1)), axis=1)
+    sampler = model.sampler()
+    before = np.concatenate([sampler.draw(1, *block) for block in blocks(50_000)], axis=1)
     after = drawn(model, 50_000)
     broken = violating(before, model.schema.allowed)
     assert broken.any()
@@ -78,8 +80,8 @@ def test_only_records_that_break_a_rule_change_and_only_in_attributes_of_rules()
 
 def test_without_rules_nothing_changes() -> None:
     model = random_model(rules=[])
-    assert (drawn(model, 1000) == next(sample_latent(model, 1000, 1))).all()
-    assert settle(model) is model
+    assert (drawn(model, 1000) == model.sampler().draw(1, 0, 1000)).all()
+    assert hold_margins(model) is model
 
 
 def test_a_block_depends_on_its_number_alone() -> None:
@@ -118,13 +120,13 @@ def near_model() -> LatentModel:
     return LatentModel(schema=described, probabilities=np.array(rows, dtype=np.float32))
 
 
-def test_settling_brings_back_the_margins_and_leaves_other_attributes_alone() -> None:
+def test_holding_margins_brings_them_back_and_leaves_other_attributes_alone() -> None:
     model = near_model()
     wanted = model.probabilities.mean(axis=0)
-    settled = settle(model)
-    assert np.array_equal(settled.probabilities[:, 5:], model.probabilities[:, 5:])
+    held = hold_margins(model)
+    assert np.array_equal(held.probabilities[:, 5:], model.probabilities[:, 5:])
     errors = []
-    for each in (model, settled):
+    for each in (model, held):
         codes = drawn(each, 200_000, seed=3) + each.schema.offsets[:-1, None]
         shares = np.bincount(codes.ravel(), minlength=each.schema.n_levels) / 200_000
         errors.append(np.abs(shares - wanted).max())
@@ -136,18 +138,16 @@ def binary() -> BinaryCopula:
     model = near_model()
     described = model.schema
     levels = model.probabilities.mean(axis=0, dtype=np.float64)
-    pairs = model.probabilities.T.astype(np.float64) @ model.probabilities / model.n_components
-    for first, last in zip(described.offsets, described.offsets[1:], strict=False):
-        pairs[first:last, first:last] = 0.0
-    given = Probabilities(schema=described, n_rows=10_000, levels=levels, pairs=pairs)
-    return fit_binary(given, dummies=False, weighted=True)
+    pairs = described.cells.flat(model.predict_pairs().astype(np.float64))
+    given = Probabilities(cells=described.cells, levels=levels, pairs=pairs)
+    return fit_binary(given, described, dummies=False, weighted=True)
 
 
 def test_records_of_the_binary_copula_honor_the_rules_and_keep_their_margins() -> None:
     copula = binary()
-    settled = settle(copula)
+    held = hold_margins(copula)
     errors = []
-    for each in (copula, settled):
+    for each in (copula, held):
         codes = drawn(each, 100_000)
         assert not violating(codes, each.schema.allowed).any()
         shares = np.bincount((codes + each.schema.offsets[:-1, None]).ravel(), minlength=10) / 100_000

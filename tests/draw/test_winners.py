@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from scipy.stats import norm
 
 from sklar.draw.normals import fill_normals
-from sklar.draw.winners import correlated, settle, settle_two
+from sklar.draw.winners import correlated, differences, settle, settle_two
 
 
 def lower(n: int, seed: int = 0) -> NDArray[np.float32]:
@@ -24,6 +24,17 @@ def test_tiles_hold_factor_times_normals(n: int, rows: int) -> None:
     normals = np.empty((n, tiles * columns), dtype=np.float32)
     fill_normals(normals, 0, 3, 4)
     np.testing.assert_allclose(np.hstack(list(drawn)), factor @ normals, atol=1e-4)
+
+
+def test_differences_have_their_covariance() -> None:
+    factor = np.tril(np.random.default_rng(1).standard_normal((6, 6))).astype(np.float32)
+    first, second, alone = np.array([0, 2, 3]), np.array([4, 5]), np.array([1])
+    reduced = differences(factor, [first, alone, second])
+    contrast = np.zeros((3, 6))
+    for row, (level, last) in enumerate([(0, 3), (2, 3), (4, 5)]):
+        contrast[row, level], contrast[row, last] = 1, -1
+    assert np.array_equal(reduced, np.tril(reduced))
+    np.testing.assert_allclose(reduced @ reduced.T, contrast @ factor @ factor.T @ contrast.T, atol=1e-5)
 
 
 def test_no_differences_to_draw() -> None:

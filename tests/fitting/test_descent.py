@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from sklar.fitting import descent
+from sklar.fitting.contrasts import contrasts, softmax, through_softmax
+from sklar.fitting.denoise import Targets, denoise_tables
+from sklar.fitting.descent import MARGIN_WEIGHT, Fit, Loss, Room, Start, cell_weights, predicted_strips
+from sklar.kernel.cells import Cells
+from sklar.public.schema import Schema
+from tests.fitting.test_denoise import mixture_joint, noisy_estimates, schema_of
+
+
+def softmaxed(logits: np.ndarray, schema: Schema) -> tuple[np.ndarray, np.ndarray]:
+    """Probabilities and their contrasts."""
+    probabilities = np.empty(logits.shape, dtype=np.float32)
+    found = np.empty((schema.n_levels - schema.n_attributes, logits.shape[1]), dtype=np.float32)
+    softmax(np.ascontiguousarray(logits), schema.cells.offsets, probabilities, found)
+    return probabilities, found
+
+
+def loss_of(targets: Targets, shrinkage: float) -> Loss:
+    return Loss(targets, shrinkage, cell_weights(targets.cells, targets.precision))
+
+
+def plain_loss(targets: Targets, shrinkage: float, probabilities: np.ndarray) -> float:
+    """The definition, cell by cell, for probabilities of shape (d, D)."""
+    exact = probabilities.astype(np.float64)
+    cells = targets.cells
+    error = cells.flat(exact @ exact.T / exact.shape[1]) - targets.mixed(shrinkage)
+    margin = exact.mean(axis=1) - targets.levels
+    weighted = np.repeat(targets.precision[cells.pairs], cells.pair_sizes) * error**2
+    return float(weighted.sum()) + MARGIN_WEIGHT * float(margin @ margin)
+
+
+def exact_targets(schema: Schema, joint: np.ndarray) -> Targets:
+    return denoise_tables(noisy_estimates(schema, joint, 1_000_000, 1e-6), np.diag(joint).copy())
+
+
+def test_softmax_sums_to_one_within_attributes() -> None:
+    schema = schema_of(2, 1, 3)
+    logits = np.array([[0, 0, 500, -1000, 0, 1000]], dtype=np.float32).T
+    weights, found = softmaxed(logits, schema)
+    assert np.allclose(weights.T, [[0.5, 0.5, 1, 0, 0, 1]])
+    assert np.allclose(found, contrasts(weights, schema.cells), atol=1e-6)
+
+
+def test_softmax_is_numpys_to_single_precision() -> None:
+    schema = schema_of(3, 1, 40, 2)
+    logits = 12 * np.random.default_rng(0).standard_normal((46, 37)).astype(np.float32)
+    logits[4:10, :5] = -1e4
+    probabilities, found = softmaxed(logits, schema)
+    for first, last in pairwise(schema.offsets):
+        exact = np.exp(logits[first:last].astype(np.float64) - logits[first:last].max(axis=0))
+        exact /= exact.sum(axis=0)
+        assert np.allclose(probabilities[first:last], exact, rtol=2e-5, atol=1e-35)
+    assert np.allclose(found, contrasts(probabilities, schema.cells), atol=1e-6)
+
+
+@pytest.mark.parametrize("strip", [3, 1024])
+def test_strips_cover_the_square(strip: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(descent, "_STRIP", strip)
+    found = np.random.default_rng(0).random((7, 5), dtype=np.float32)
+    room = Room(Cells([2, 4, 4]), 5)
+    whole, ends = found @ found.T, [0]
+    for first, last, part in predicted_strips(found, room):
+        assert np.allclose(part, whole[first:last, first:], atol=1e-6)
+        assert first == ends[-1]
+        ends.append(last)
+    assert ends[-1] == 7
+
+
+@pytest.mark.parametrize("strip", [4, 1024])
+@pytest.mark.parametrize("shrinkage", [0.0, 0.4])
+def test_gradient_is_that_of_the_plain_loss(shrinkage: float, strip: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(descent, "_STRIP", strip)
+    schema = schema_of(2, 3, 1, 4, 2)
+    joint = mixture_joint(schema, 3, 0)
+    estimates = noisy_estimates(schema, joint, 1_000, 20.0)
+    spread = np.random.default_rng(2).uniform(40, 120, 10)
+    targets = denoise_tables(replace(estimates, pair_sd=spread), np.diag(joint).copy())
+    logits = np.random.default_rng(1).standard_normal((12, 3)).astype(np.float32)
+    probabilities, found = softmaxed(logits, schema)
+    pull, gradient = np.empty_like(found), np.empty_like(probabilities)
+    loss = loss_of(targets, shrinkage)
+    loss.gradient(found, pull, Room(schema.cells, 3))
+    constant = loss.goal.margin_weights * (found.mean(axis=1) - loss.goal.margins)
+    through_softmax(pull, constant, probabilities, schema.cells.offsets, gradient)
+    for at in np.ndindex(logits.shape):
+        step = np.zeros_like(logits)
+        step[at] = 0.03
+        up, down = (plain_loss(targets, shrinkage, softmaxed(logits + s * step, schema)[0]) for s in (1, -1))
+        # `gradient` is D / 2 times the derivative.
+        assert np.isclose(gradient[at], (up - down) / 0.06 * 3 / 2, atol=2e-4, rtol=2e-2)
+
+
+def test_few_large_attributes_have_the_same_gradient_by_less_work() -> None:
+    schema = schema_of(50, 1, 40, 2)
+    estimates = noisy_estimates(schema, mixture_joint(schema, 3, 0), 1_000, 20.0)
+    estimates = replace(estimates, pair_sd=np.random.default_rng(2).uniform(40, 120, 6))
+    loss = loss_of(denoise_tables(estimates, np.diag(mixture_joint(schema, 3, 0)).copy()), 0.4)
+    found = softmaxed(np.random.default_rng(1).standard_normal((93, 6)).astype(np.float32), schema)[1]
+    plain, quick = np.empty_like(found), np.empty_like(found)
+    room = Room(schema.cells, 6)
+    assert room.squares is not None
+    loss.gradient(found, quick, room)
+    room.squares = None
+    loss.gradient(found, plain, room)
+    assert np.allclose(quick, plain, rtol=1e-4, atol=1e-6 * np.abs(plain).max())
+    # Many attributes, or many components, would make it more.
+    assert Room(Cells([2] * 90), 6).squares is None
+    assert Room(schema.cells, 60).squares is None
+
+
+def test_a_fit_is_deterministic_and_its_loss_falls() -> None:
+    schema = schema_of(3, 4, 2)
+    targets = exact_targets(schema, mixture_joint(schema, 3, 2))
+    loss = loss_of(targets, 0.0)
+    first, second = Fit(loss, Start(components=20)), Fit(loss, Start(components=20))
+    before = plain_loss(targets, 0.0, first.probabilities)
+    for _ in range(50):
+        first.advance(1)
+        second.advance(1)
+    assert np.array_equal(first.probabilities, second.probabilities)
+    assert plain_loss(targets, 0.0, first.probabilities) < 0.1 * before

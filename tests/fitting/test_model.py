@@ -1,0 +1,121 @@
+"""What both models promise: the same few methods, and files that hold all of a model."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from sklar.errors import ModelError
+from sklar.fitting.binary import BinaryCopula, Repairs, fit_binary
+from sklar.fitting.latent import LatentModel, independent
+from sklar.fitting.model import Copula
+from tests.fitting.test_binary import SCHEMA, probabilities
+from tests.fitting.test_latent import random_model
+
+SETTINGS: dict[str, Any] = {
+    "kind": "mixture",
+    "fits": 2,
+    "steps": 30,
+    "start_sd": 1.0,
+    "shrinkage": 0.4,
+    "gain_over_independence": 0.25,
+    "priors": {"a": "own"},
+}
+
+
+def copulas() -> list[Copula]:
+    fitted = (fit_binary(probabilities(), SCHEMA, dummies=dummies, weighted=True) for dummies in (False, True))
+    return [random_model(SCHEMA, 3), *fitted]
+
+
+def reread(copula: Copula, described: dict[str, Any] | None = None) -> Copula:
+    stored = copula.arrays()
+
+    def array(name: str, kind: type[np.generic], size: int) -> NDArray[Any]:
+        assert stored[name].shape == (size,)
+        assert stored[name].dtype == kind
+        return stored[name].copy()
+
+    return type(copula).read(SCHEMA, described or copula.describe(), array)
+
+
+@pytest.mark.parametrize("copula", copulas(), ids=["latent", "records", "dummies"])
+def test_a_file_holds_all_of_a_model(copula: Copula) -> None:
+    again = reread(copula)
+    assert type(again) is type(copula)
+    for field in fields(copula):  # type: ignore[arg-type]
+        assert np.array_equal(getattr(again, field.name), getattr(copula, field.name))
+    assert again.describe() == copula.describe()
+    assert copula.describe()["kind"] == copula.kind
+    assert again.dummies == copula.dummies
+
+
+@pytest.mark.parametrize("components", [0, 1_000_001, 1.0, True, None])
+def test_a_number_of_components_that_no_model_has_is_refused(components: object) -> None:
+    with pytest.raises(ModelError) as error:
+        reread(random_model(SCHEMA, 3), {"kind": "latent", "components": components})
+    assert str(error.value) == f"its number of components must be from 1 to 1000000, got {components!r}."
+
+
+def test_margins_are_probabilities_where_rows_are_records() -> None:
+    latent, records, dummies = copulas()
+    assert np.allclose(latent.margins(), random_model(SCHEMA, 3).probabilities.mean(axis=0))
+    for copula in (latent, records):
+        assert np.allclose(np.add.reduceat(copula.margins(), SCHEMA.offsets[:-1]), 1.0)
+    assert np.array_equal(dummies.margins(), probabilities().levels)
+
+
+def test_only_a_model_with_components_predicts_tables_in_closed_form() -> None:
+    latent, records, dummies = copulas()
+    predicted, components = latent.predict_pairs(), latent.components()
+    assert predicted is not None
+    assert components is not None
+    assert components.shape == (3, SCHEMA.n_levels)
+    assert np.allclose(SCHEMA.cells.flat(predicted), SCHEMA.cells.flat(components.T @ components / 3))
+    assert not predicted[:4, :4].any()
+    for copula in (records, dummies):
+        assert copula.predict_pairs() is None
+        assert copula.components() is None
+
+
+def test_scaling_moves_levels_that_a_repair_may_move() -> None:
+    step = np.ones(SCHEMA.n_levels)
+    step[0] = step[4] = 2.0
+    allowed = {(1, 2): np.ones((3, 2), dtype=bool)}
+    latent, records, _ = copulas()
+    moved = latent.scaled(step, allowed).margins()
+    # Rules are about the second and the third attribute here.
+    assert np.allclose(moved[:4], latent.margins()[:4])
+    assert moved[4] > latent.margins()[4]
+    assert np.allclose(np.add.reduceat(moved, SCHEMA.offsets[:-1]), 1.0)
+    wanted = records.margins() * step
+    assert np.allclose(records.scaled(step, allowed).margins()[:4], wanted[:4] / wanted[:4].sum())
+
+
+def test_a_latent_model_sums_up_how_it_was_fitted() -> None:
+    assert random_model(SCHEMA, 3).summary(SETTINGS) == [
+        "Model: mixture, 3 components from 2 fits of 30 steps; start sd 1.0, shrinkage 0.4.",
+        "  Chosen on noisy tables alone: held-out error 25% below independence.",
+        "  Margins shrunk by a fitted prior: a.",
+    ]
+    assert len(random_model(SCHEMA, 3).summary({**SETTINGS, "priors": {}})) == 2
+    alone: LatentModel = independent(SCHEMA, probabilities().levels)
+    assert alone.summary({**SETTINGS, "kind": "independence"}) == [
+        "Model: independence; the noisy tables support no dependence between attributes."
+    ]
+
+
+def test_a_binary_copula_sums_up_its_repairs() -> None:
+    repairs = Repairs(clipped_pairs=1_200, empty_attributes=2, negative_eigenvalues=5, moved=0.1, max_moved=0.1)
+    none = np.empty(0)
+    copula = BinaryCopula(
+        schema=SCHEMA, dummies=False, levels=none, cuts=none, factor=none.astype(np.float32), repairs=repairs
+    )
+    assert copula.summary({}) == [
+        "Model: binary copula; 1,200 pairs outside the possible range were clipped, 5 negative eigenvalues repaired.",
+        "  2 attributes without any count are drawn evenly.",
+    ]
