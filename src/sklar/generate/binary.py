@@ -86,9 +86,7 @@ def _draw(columns: pl.Schema, rng: np.random.Generator, _first: int) -> pl.DataF
         np.bitwise_xor(column, coin, out=column)
     # Arrow's own layout of booleans: polars takes it as it is.
     cells = pl.Series(na.c_array_from_buffers(na.bool_(), 64 * bits.size, [None, bits]))
-    return pl.DataFrame(
-        [cells.slice(index * BLOCK_ROWS, BLOCK_ROWS).alias(name) for index, name in enumerate(columns)]
-    )
+    return pl.DataFrame([cells.slice(index * BLOCK_ROWS, BLOCK_ROWS).alias(name) for index, name in enumerate(columns)])
 
 
 @cache

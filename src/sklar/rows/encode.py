@@ -217,16 +217,20 @@ def _codes_of(values: pl.Series | list[object], attribute: Attribute) -> NDArray
 
 def _plainly_written(texts: pl.Series, kind: str) -> pl.Series:
     """Numbers, days or microseconds that texts stand for on the axis of this kind, null for all but the plainest."""
-    plain = texts.to_frame("text").select(
-        pl.when(pl.col("text").str.contains(_PLAINLY[kind])).then(pl.col("text"))
-    ).to_series()
+    plain = (
+        texts.to_frame("text")
+        .select(pl.when(pl.col("text").str.contains(_PLAINLY[kind])).then(pl.col("text")))
+        .to_series()
+    )
     if kind == "integer":
         return plain.cast(pl.Int64, strict=False)
     if kind == "real":
         return plain.cast(pl.Float64, strict=False)
     if kind == "date":
         return plain.str.to_date("%Y-%m-%d", strict=False).cast(pl.Int32).cast(pl.Int64)
-    moments = plain.str.replace("T", " ", literal=True).str.to_datetime("%Y-%m-%d %H:%M:%S", strict=False, time_unit="us")
+    moments = plain.str.replace("T", " ", literal=True).str.to_datetime(
+        "%Y-%m-%d %H:%M:%S", strict=False, time_unit="us"
+    )
     return moments.cast(pl.Int64)
 
 

@@ -138,7 +138,10 @@ def _valid(array: Any) -> NDArray[np.bool_]:
 def _decimals(array: Any, width: int, scale: int) -> pl.Series:
     """Decimals that polars has no type for, as Python holds them."""
     data, first = bytes(_buffer(array, 1)), array.offset
-    units = [int.from_bytes(data[at * width : (at + 1) * width], "little", signed=True) for at in range(first, first + array.length)]
+    units = [
+        int.from_bytes(data[at * width : (at + 1) * width], "little", signed=True)
+        for at in range(first, first + array.length)
+    ]
     exact = [Decimal(f"{unit}E{-scale}") if valid else None for unit, valid in zip(units, _valid(array), strict=True)]
     return pl.Series(exact, dtype=pl.Object)
 

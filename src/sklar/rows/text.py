@@ -202,7 +202,10 @@ def _text(value: object) -> str | None:
 
 def _framed(rows: list[list[str | None]], names: tuple[str, ...]) -> pl.DataFrame:
     return pl.DataFrame(
-        [pl.Series(name, list(values), dtype=pl.String) for name, values in zip(names, zip(*rows, strict=True), strict=True)]
+        [
+            pl.Series(name, list(values), dtype=pl.String)
+            for name, values in zip(names, zip(*rows, strict=True), strict=True)
+        ]
     )
 
 

@@ -131,9 +131,7 @@ def _column_type(field: Any) -> ColumnType:
         values = _column_type(field.dictionary)
         listed = values.whole or values.output == "string"
         output = None if not listed else "ordered category" if ordered else "category"
-        return ColumnType(
-            kind="categorical", output=output, whole=values.whole, nullable=nullable, family="dictionary"
-        )
+        return ColumnType(kind="categorical", output=output, whole=values.whole, nullable=nullable, family="dictionary")
     kind, output = _words(field.format)
     return ColumnType(
         kind=kind, output=output, whole=kind == "integer", nullable=nullable, family=_family(field.format)
