@@ -114,8 +114,8 @@ def draft(data: object, *, name: str = "table", progress: Progress = SILENT) -> 
     progress.stage("read", unit="rows")
     rows = 0
     for batch in source.batches(columns):
-        for column, sketch in zip(batch.iter_columns(), sketches.values(), strict=True):
-            sketch.add(column)
+        for series, sketch in zip(batch.iter_columns(), sketches.values(), strict=True):
+            sketch.add(series)
         rows += batch.height
         progress.advance(batch.height)
     if rows == 0:
@@ -207,5 +207,3 @@ def _new_year(kind: str, year: int) -> int:
     # Python's last year is 9999; its last day, which data use for "no end", is then clipped into the last bin.
     day = dt.datetime(year, 1, 1) if year <= dt.MAXYEAR else dt.datetime(dt.MAXYEAR, 12, 31)
     return days(day.date()) if kind == "date" else microseconds(day)
-
-

@@ -14,7 +14,7 @@ import math
 from bisect import bisect_right
 from collections.abc import Callable
 from decimal import Decimal
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import polars as pl
@@ -178,13 +178,16 @@ def _distinct(column: pl.Series) -> tuple[pl.Series | list[object], NDArray[np.i
         places = column.replace_strict(values, number, default=len(values), return_dtype=pl.Int64)
         return values_of(values), number.to_numpy(), places.to_numpy()
     physical = column.to_physical()
-    last = physical.max()
-    null = 0 if last is None else int(last) + 1  # type: ignore[call-overload]
-    filled = physical.cast(pl.Int64).fill_null(null) if column.null_count() else physical
-    places = filled.to_numpy().astype(np.int64)
+    if column.null_count():
+        last = cast(int | None, physical.max())
+        null = 0 if last is None else last + 1
+        rows = physical.cast(pl.Int64).fill_null(null).to_numpy()
+    else:
+        rows = physical.to_numpy().astype(np.int64)
+        null = int(rows.max(initial=-1)) + 1
     # Not all categories: those of other columns, and of other tables, may be among them.
-    here = np.flatnonzero(np.bincount(places)[:null])
-    return pl.Series(here, dtype=physical.dtype).cat.to(column.dtype).cast(pl.String), here, places
+    here = np.flatnonzero(np.bincount(rows)[:null]).astype(np.int64)
+    return pl.Series(here, dtype=physical.dtype).cat.to(column.dtype).cast(pl.String), here, rows
 
 
 def _listed(values: list[object]) -> tuple[list[object], NDArray[np.int64], NDArray[np.int64]]:
@@ -217,16 +220,20 @@ def _codes_of(values: pl.Series | list[object], attribute: Attribute) -> NDArray
 
 def _plainly_written(texts: pl.Series, kind: str) -> pl.Series:
     """Numbers, days or microseconds that texts stand for on the axis of this kind, null for all but the plainest."""
-    plain = texts.to_frame("text").select(
-        pl.when(pl.col("text").str.contains(_PLAINLY[kind])).then(pl.col("text"))
-    ).to_series()
+    plain = (
+        texts.to_frame("text")
+        .select(pl.when(pl.col("text").str.contains(_PLAINLY[kind])).then(pl.col("text")))
+        .to_series()
+    )
     if kind == "integer":
         return plain.cast(pl.Int64, strict=False)
     if kind == "real":
         return plain.cast(pl.Float64, strict=False)
     if kind == "date":
         return plain.str.to_date("%Y-%m-%d", strict=False).cast(pl.Int32).cast(pl.Int64)
-    moments = plain.str.replace("T", " ", literal=True).str.to_datetime("%Y-%m-%d %H:%M:%S", strict=False, time_unit="us")
+    moments = plain.str.replace("T", " ", literal=True).str.to_datetime(
+        "%Y-%m-%d %H:%M:%S", strict=False, time_unit="us"
+    )
     return moments.cast(pl.Int64)
 
 

@@ -87,9 +87,7 @@ def count(batches: Iterable[pl.DataFrame], schema: Schema, *, progress: Progress
         for batch in ahead(batches):
             packed = packed_columns(batch)
 
-            def put(
-                group: NDArray[np.int64], batch: pl.DataFrame = batch, packed: dict[int, Packed] = packed
-            ) -> None:
+            def put(group: NDArray[np.int64], batch: pl.DataFrame = batch, packed: dict[int, Packed] = packed) -> None:
                 for index in group.tolist():
                     tally.put_column(index, batch, packed.get(index))
 
