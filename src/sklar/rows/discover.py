@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from sklar.budget.search import BRANCHES, MAX_TEXT, depth, grid
 from sklar.machine.progress import SILENT, Progress
 from sklar.public.schema import Attribute
-from sklar.rows.encode import distinct, encode_column, is_nothing, opaque, readable_text
+from sklar.rows.encode import distinct, encode_column, opaque, readable_text
 
 
 @dataclass(slots=True, eq=False)

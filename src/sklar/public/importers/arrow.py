@@ -75,7 +75,7 @@ def file_schema(path: Path) -> Any:
         stated = pl.read_parquet_metadata(path).get("ARROW:schema")
         try:
             described = _read_message(base64.b64decode(stated)) if stated else None
-        except Exception:  # noqa: BLE001, a note beside the schema, of any form
+        except Exception:
             described = None
         if described is not None and [field.name for field in described.children] == names:
             return described
@@ -101,7 +101,7 @@ def from_file(path: Path, name: str) -> Imported:
 
     try:
         schema = file_schema(path)
-    except (Exception, pl.exceptions.PanicException):  # noqa: BLE001, whatever a damaged file makes its readers raise
+    except (Exception, pl.exceptions.PanicException):
         raise SchemaError(f"'{path}' is not a Parquet file or an Arrow file, or it is damaged.") from None
     return from_schema(schema, name)
 
