@@ -25,7 +25,7 @@ from typing import Any
 
 import click
 import numpy as np
-import pyarrow as pa
+import polars as pl
 from experiments.baselines import DPC, draw_records
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
@@ -36,7 +36,7 @@ from benchmarks.tables import FOLDER, NAMES, Bench, codes_of, opened, text_table
 from experiments import record
 from sklar.custodian.evaluate import Answers, Triples, answer, choose_triples, compare, usefulness
 from sklar.custodian.evaluate.queries import MAX_TRIPLES, answer_blocks
-from sklar.draw.decode import decode
+from sklar.draw.decode import Decoder
 from sklar.files.write import write_text
 from sklar.fitting.simplex import project_levels
 from sklar.kernel.tables import Plan
@@ -119,9 +119,9 @@ def _nothing_asked(schema: Schema) -> Triples:
     return Triples(schema=schema, listed=np.empty((0, 3), dtype=np.int64), bases=every.bases, in_all=every.in_all)
 
 
-def judge(bench: Bench, drawn: NDArray[np.int32] | pa.Table) -> dict[str, Any]:
+def judge(bench: Bench, drawn: NDArray[np.int32] | pl.DataFrame) -> dict[str, Any]:
     """Errors of synthetic codes, shape (m, rows), or of a table of dummies: the same judge for everyone."""
-    schema, dummies = bench.schema, isinstance(drawn, pa.Table)
+    schema, dummies = bench.schema, isinstance(drawn, pl.DataFrame)
     asked = choose_triples(schema)
     if not dummies or asked.in_all > MAX_TRIPLES or schema.n_attributes > ALL_TRIPLES_UP_TO:
         asked = _nothing_asked(schema)
@@ -155,11 +155,11 @@ def independent(bench: Bench, epsilon: float, seed: int) -> NDArray[np.int32]:
     return np.concatenate(list(draw_records(chances, bench.n_rows, seed, correlation=None)), axis=1)
 
 
-def release_ours(bench: Bench, run: Run) -> tuple[NDArray[np.int32] | pa.Table, dict[str, Any]]:
+def release_ours(bench: Bench, run: Run) -> tuple[NDArray[np.int32] | pl.DataFrame, dict[str, Any]]:
     """One release by this package, and what it took: seconds of fitting and sampling."""
     wall, cpu = time.perf_counter(), time.process_time()
     settings: dict[str, Any] = {}
-    drawn: NDArray[np.int32] | pa.Table
+    drawn: NDArray[np.int32] | pl.DataFrame
     if run.method == "independence":
         drawn = independent(bench, run.epsilon, run.draw)
     else:
@@ -169,7 +169,7 @@ def release_ours(bench: Bench, run: Run) -> tuple[NDArray[np.int32] | pa.Table, 
         drawn = model.sample(seed=run.draw)
         settings = {key: value for key, value in model.settings.items() if isinstance(value, str | int | float | bool)}
     took = {"seconds": time.perf_counter() - wall, "cpu_seconds": time.process_time() - cpu}
-    if isinstance(drawn, pa.Table) and run.method != "dpc":
+    if isinstance(drawn, pl.DataFrame) and run.method != "dpc":
         drawn = codes_of(drawn, bench.schema)
     return drawn, {key: round(value, 2) for key, value in took.items()} | {"settings": settings}
 
@@ -241,14 +241,13 @@ def learn(bench: Bench, stems: Sequence[str], work: Path, test: Path) -> list[di
     """Accuracy and AUC on real test rows of learners trained on real rows and on every kept synthetic table."""
     generator = np.random.default_rng(0)
 
-    def rows(stem: str) -> pa.Table:
+    def rows(stem: str) -> pl.DataFrame:
         if stem == "real":
             return bench.rows
         if (work / f"{stem}.arrow").exists():
-            with pa.OSFile(str(work / f"{stem}.arrow")) as file:
-                return pa.ipc.open_file(file).read_all()
+            return pl.read_ipc(work / f"{stem}.arrow")
         with np.load(work / f"{stem}.npz") as kept:
-            return pa.Table.from_batches([decode(np.ascontiguousarray(kept["codes"]), bench.schema, generator)])
+            return Decoder(bench.schema).decode(np.ascontiguousarray(kept["codes"]), generator)
 
     tested, out = text_table(test), []
     for first, second in zip_longest(stems[::2], stems[1::2]):
@@ -267,7 +266,7 @@ def learn(bench: Bench, stems: Sequence[str], work: Path, test: Path) -> list[di
 def warm_up() -> None:
     """Load the compiled kernels on a table of three rows, so that no run pays for it."""
     schema = Schema(name="", attributes=tuple(Attribute(name=name, kind="boolean") for name in "abc"))
-    rows = pa.table({name: [True, False, True] for name in "abc"})
+    rows = pl.DataFrame({name: [True, False, True] for name in "abc"})
     methods = ("mixture", "factor", "binary")
     for method in methods:
         fit(rows, schema, epsilon=1.0, method=method).sample(seed=1)
@@ -286,7 +285,7 @@ def perform(bench: Bench, run: Run, *, python: Path | None, work: Path, limit: f
         "title": bench.title,
         "status": "finished",
     }
-    drawn: NDArray[np.int32] | pa.Table | None
+    drawn: NDArray[np.int32] | pl.DataFrame | None
     if run.method in PEERS:
         if python is None:
             raise click.ClickException(f"{run.method} runs in the peers' environment. Give --peers-python.")
@@ -298,9 +297,8 @@ def perform(bench: Bench, run: Run, *, python: Path | None, work: Path, limit: f
     if drawn is None:
         return facts
     if run.table == "adult" and run.epsilon == 1.0:
-        if isinstance(drawn, pa.Table):
-            with pa.OSFile(str(work / f"{run.stem}.arrow"), "w") as file, pa.ipc.new_file(file, drawn.schema) as writer:
-                writer.write_table(drawn)
+        if isinstance(drawn, pl.DataFrame):
+            drawn.write_ipc(work / f"{run.stem}.arrow")
         else:
             np.savez_compressed(work / f"{run.stem}.npz", codes=drawn)
     return facts | judge(bench, drawn)

@@ -21,7 +21,7 @@ RESULTS = ROOT / "docs" / "results"
 
 def versions() -> dict[str, str]:
     """What figures depend on beside the machine."""
-    packages = ("sklar", "numpy", "scipy", "numba", "pyarrow")
+    packages = ("sklar", "numpy", "scipy", "numba", "polars")
     return {"python": platform.python_version(), **{package: version(package) for package in packages}}
 
 

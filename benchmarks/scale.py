@@ -21,14 +21,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-import pyarrow.parquet as pq
 from experiments.stopwatch import machine
 
 from benchmarks import pages
 from benchmarks.pages import RESULTS, ROOT, source_digest
 from benchmarks.shapes import prepare
 from experiments import record
-from sklar.files.write import replacing, write_text
+from sklar.files.write import write_frames, write_text
 from sklar.generate import generate, schema_toml
 from sklar.machine.threads import workers
 from sklar.rows.spark import MOST_SHUFFLED, TASKS_PER_CORE
@@ -55,10 +54,8 @@ def shards(rows: int, count: int, work: Path) -> tuple[Path, Path]:
         share = rows * (number + 1) // count - rows * number // count
         if path.exists() or not share:
             continue
-        columns, batches = generate("dss", rows=share, seed=number)
-        with replacing(path) as temporary, pq.ParquetWriter(temporary, columns) as writer:
-            for batch in batches:
-                writer.write_batch(batch)
+        columns, frames = generate("dss", rows=share, seed=number)
+        write_frames(path, columns, frames, None)
     return folder, schema
 
 

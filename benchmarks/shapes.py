@@ -6,13 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.csv
-import pyarrow.parquet as pq
+import polars as pl
 
 from benchmarks.tables import FOLDER, SEED
-from sklar.files.write import replacing, write_text
+from sklar.files.write import write_frames, write_text
 from sklar.generate import generate, schema_toml
 from sklar.public.schema import Schema
 
@@ -22,7 +19,6 @@ _REAL = ("adult", "hospital")
 
 # Adult's rows; the generated table that stands in for it has another default.
 _ADULT_ROWS = 32_561
-_ROW_GROUP = 1 << 17
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,31 +56,32 @@ def prepare(
     name = "census" if shape == "adult" else shape
     if shape in _REAL and (folder / f"{shape}.csv").is_file():
         origin, schema = "read", Schema.load(folder / f"{shape}.toml")
-        columns, batches = _read(folder / f"{shape}.csv", schema, rows)
+        columns, frames = _read(folder / f"{shape}.csv", schema, rows)
     else:
         origin, schema = "generated", Schema.from_toml(schema_toml(name))
-        columns, batches = generate(name, rows=rows or (_ADULT_ROWS if shape == "adult" else None), seed=SEED)
+        columns, frames = generate(name, rows=rows or (_ADULT_ROWS if shape == "adult" else None), seed=SEED)
     stem = f"{shape}.{rows or 'all'}"
     if attributes is not None:
         stem += f".{attributes}x{packed}"
         names = schema.names[: attributes * packed]
         schema = _cut(schema, attributes, packed)
-        columns, batches = _packed(batches, names, schema, packed)
+        columns, frames = _packed(frames, names, schema, packed)
     path, described = work / f"{stem}.parquet", work / f"{stem}.toml"
     # The schema last: where it is, the rows are whole.
     if not (path.is_file() and described.is_file()):
-        _write(path, columns, batches)
+        write_frames(path, columns, frames, None)
         write_text(described, schema.to_toml())
-    whole = pq.read_metadata(path).num_rows
+    whole = pl.scan_parquet(path).select(pl.len()).collect().item()
     return Input(shape=shape, rows=whole, schema=schema, path=path, schema_path=described, origin=origin)
 
 
-def _read(path: Path, schema: Schema, rows: int | None) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+def _read(path: Path, schema: Schema, rows: int | None) -> tuple[pl.Schema, Iterator[pl.DataFrame]]:
     # Codes that look like numbers stay text, as the schema lists them.
-    types = {attribute.name: pa.string() for attribute in schema.attributes if attribute.kind == "categorical"}
-    options = pyarrow.csv.ConvertOptions(column_types=types, include_columns=list(schema.names))
-    table = pyarrow.csv.read_csv(path, convert_options=options).slice(0, rows)
-    return table.schema, iter(table.to_batches())
+    types = {attribute.name: pl.String for attribute in schema.attributes if attribute.kind == "categorical"}
+    frame = pl.read_csv(
+        path, schema_overrides=types, n_rows=rows, infer_schema_length=None, empty_string_is_null=False
+    ).select(schema.names)
+    return frame.schema, iter([frame])
 
 
 def _cut(schema: Schema, attributes: int, packed: int) -> Schema:
@@ -97,34 +94,17 @@ def _cut(schema: Schema, attributes: int, packed: int) -> Schema:
 
 
 def _packed(
-    batches: Iterator[pa.RecordBatch], names: tuple[str, ...], schema: Schema, packed: int
-) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+    frames: Iterator[pl.DataFrame], names: tuple[str, ...], schema: Schema, packed: int
+) -> tuple[pl.Schema, Iterator[pl.DataFrame]]:
     if packed == 1:
-        columns = pa.schema([(name, pa.bool_()) for name in names])
-        return columns, (batch.select(list(names)) for batch in batches)
-    columns = pa.schema([(name, pa.int16()) for name in schema.names])
-
-    def code(batch: pa.RecordBatch, index: int) -> pa.Array:
-        bits = [
-            batch.column(name).to_numpy(zero_copy_only=False) for name in names[index * packed : (index + 1) * packed]
-        ]
-        return pa.array(sum(bit.astype(np.int16) << place for place, bit in enumerate(bits)), pa.int16())
-
-    return columns, (
-        pa.RecordBatch.from_arrays([code(batch, index) for index in range(len(columns))], schema=columns)
-        for batch in batches
-    )
-
-
-def _write(path: Path, columns: pa.Schema, batches: Iterator[pa.RecordBatch]) -> None:
-    with replacing(path) as temporary, pq.ParquetWriter(temporary, columns) as writer:
-        waiting: list[pa.RecordBatch] = []
-        rows = 0
-        for batch in batches:
-            waiting.append(batch)
-            rows += batch.num_rows
-            if rows >= _ROW_GROUP:
-                writer.write_table(pa.Table.from_batches(waiting, columns))
-                waiting, rows = [], 0
-        if waiting:
-            writer.write_table(pa.Table.from_batches(waiting, columns))
+        return pl.Schema(dict.fromkeys(names, pl.Boolean())), (frame.select(names) for frame in frames)
+    codes = [
+        pl.sum_horizontal(
+            pl.col(name).cast(pl.Int16) * (1 << place)
+            for place, name in enumerate(names[index * packed : (index + 1) * packed])
+        )
+        .cast(pl.Int16)
+        .alias(code)
+        for index, code in enumerate(schema.names)
+    ]
+    return pl.Schema(dict.fromkeys(schema.names, pl.Int16())), (frame.select(codes) for frame in frames)

@@ -9,9 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.csv
+import polars as pl
 from numpy.typing import NDArray
 
 from sklar.generate import generate, schema_toml
@@ -34,7 +32,7 @@ class Bench:
     name: str
     title: str
     schema: Schema
-    rows: pa.Table
+    rows: pl.DataFrame
     codes: NDArray[np.int32]
 
     @property
@@ -43,7 +41,7 @@ class Bench:
         return int(self.codes.shape[1])
 
 
-def codes_of(rows: pa.Table, schema: Schema) -> NDArray[np.int32]:
+def codes_of(rows: pl.DataFrame, schema: Schema) -> NDArray[np.int32]:
     """The codes of a table in the schema's encoding, shape (m, rows)."""
     return np.concatenate([encode(batch, schema) for batch in open_source(rows).batches(schema.names)], axis=1)
 
@@ -56,7 +54,7 @@ def opened(name: str, *, folder: Path | None = None, peers: Path | None = None, 
     return Bench(name=name, title=title, schema=schema, rows=rows, codes=codes_of(rows, schema))
 
 
-_Made = tuple[str, Schema, pa.Table]
+_Made = tuple[str, Schema, pl.DataFrame]
 
 
 def _from_folder(name: str, title: str) -> Callable[..., _Made]:
@@ -66,19 +64,17 @@ def _from_folder(name: str, title: str) -> Callable[..., _Made]:
     return made
 
 
-def text_table(path: Path) -> pa.Table:
+def text_table(path: Path) -> pl.DataFrame:
     """A CSV file with every column as text, as the package itself reads it."""
-    names = path.open(encoding="utf-8").readline().strip().split(",")
-    types = pyarrow.csv.ConvertOptions(column_types={name: pa.string() for name in names}, strings_can_be_null=False)
-    return pyarrow.csv.read_csv(path, convert_options=types)
+    return pl.read_csv(path, infer_schema=False, empty_string_is_null=False)
 
 
 def _generated(shape: str, rows: int, title: str, attributes: int | None = None) -> Callable[..., _Made]:
     def made(_folder: Path, _peers: Path | None, _work: Path) -> _Made:
         whole = Schema.from_toml(schema_toml(shape))
         schema = Schema(name=title, attributes=whole.attributes[:attributes])
-        columns, batches = generate(shape, rows=rows, seed=SEED)
-        return title, schema, pa.Table.from_batches(batches, columns).select(list(schema.names))
+        _, frames = generate(shape, rows=rows, seed=SEED)
+        return title, schema, pl.concat(frames).select(schema.names)
 
     return made
 
@@ -91,31 +87,28 @@ def _packaged(name: str, title: str, drop: tuple[str, ...] = ()) -> Callable[...
                 raise ValueError(f"table {name} is in a package of the peers' environment. Give --peers-python.")
             script = Path(__file__).with_name("peers.py")
             subprocess.run([str(peers), str(script), "table", name, str(path)], check=True)  # noqa: S603
-        rows = pyarrow.csv.read_csv(
-            path, convert_options=pyarrow.csv.ConvertOptions(strings_can_be_null=True, null_values=["", "NA", "nan"])
-        )
-        rows = rows.drop_columns([column for column in drop if column in rows.column_names])
+        rows = pl.read_csv(path, null_values=["", "NA", "nan"], infer_schema_length=None).drop(drop, strict=False)
         return title, schema_by_rule(name, rows), rows
 
     return made
 
 
-def schema_by_rule(name: str, rows: pa.Table) -> Schema:
+def schema_by_rule(name: str, rows: pl.DataFrame) -> Schema:
     """A schema for a benchmark, by one rule for every column, never tuned.
 
     Text and numbers of at most `MAX_WHOLE` whole values are categories; other numbers get `BINS` bins of equal width
     between their limits; columns with nulls get a level for them. Categories and limits are taken from the table, which
     a release may not do: here they only fix the levels, the same for every method.
 
-    >>> schema_by_rule("t", pa.table({"a": [1, 2, None], "b": [float(x) for x in (0, 30, 7)]})).sizes.tolist()
+    >>> schema_by_rule("t", pl.DataFrame({"a": [1, 2, None], "b": [float(x) for x in (0, 30, 7)]})).sizes.tolist()
     [3, 3]
     """
     attributes: dict[str, Any] = {}
-    for column in rows.column_names:
-        values = rows[column].drop_null()
-        missing = {"missing": "?"} if rows[column].null_count else {}
-        distinct = pc.unique(values).to_pylist()
-        number = not pa.types.is_string(values.type)
+    for column in rows.columns:
+        values = rows[column].drop_nulls()
+        missing = {"missing": "?"} if rows[column].null_count() else {}
+        distinct = values.unique().to_list()
+        number = values.dtype != pl.String
         if not number:
             attributes[column] = {"type": "categorical", "values": sorted(distinct), **missing}
         elif len(distinct) <= MAX_WHOLE and all(float(value).is_integer() for value in distinct):

@@ -21,11 +21,10 @@ from itertools import pairwise
 from math import comb
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from sklar.budget.method import Method
-from sklar.custodian.evaluate.queries import Answers, answer, answer_blocks
+from sklar.custodian.evaluate.queries import Answers, answer_blocks, dummies_of
 from sklar.files.model import Model
 from sklar.fitting.binary import BinaryCopula, Repairs, fit_binary, sample_binary
 from sklar.fitting.margins import Probabilities
@@ -38,6 +37,7 @@ from sklar.kernel.theorems import DEFAULT_DELTA, Budget
 from sklar.kernel.vault import Vault
 from sklar.public.schema import Schema
 from sklar.release import fit
+from sklar.rows.encode import encode
 
 # The paper's mechanism and its 0/1 output.
 DPC = Method(name="binary", paper=True, dummies=True)
@@ -160,8 +160,10 @@ def dpc(real: object, true: Answers, *, epsilon: float, delta: float = DEFAULT_D
 
 def drawn(model: Model, true: Answers, *, seed: int) -> Answers:
     """Answers on as many synthetic rows of a fitted model as the real table has."""
-    rows = pa.RecordBatchReader.from_batches(model.arrow_schema, model.sample_batches(true.n_rows, seed=seed))
-    return answer(rows, true.schema, true.asked)
+    frames = model.sample_batches(true.n_rows, seed=seed)
+    if model.dummies:
+        return answer_blocks(map(dummies_of, frames), true.schema, true.asked, form="dummies")
+    return answer_blocks((encode(frame, true.schema) for frame in frames), true.schema, true.asked, form="records")
 
 
 def independence(true: Answers, *, epsilon: float, delta: float = DEFAULT_DELTA, seed: int) -> Answers:

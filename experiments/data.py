@@ -15,7 +15,7 @@ from pathlib import Path
 
 import click
 
-from sklar.files.write import write_batches
+from sklar.files.write import write_frames
 from sklar.generate import generate, schema_toml
 from sklar.public.schema import Schema
 
@@ -51,8 +51,8 @@ def generated(shape: str, rows: int) -> Iterator[Dataset]:
     """A generated table, in a temporary Parquet file."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"{shape}.parquet"
-        columns, batches = generate(shape, rows=rows, seed=SEED)
-        write_batches(path, columns, batches, None)
+        columns, frames = generate(shape, rows=rows, seed=SEED)
+        write_frames(path, columns, frames, None)
         title = {"dss": "DSS-like", "syn1": "Syn 1", "syn2": "Syn 2"}.get(shape, shape)
         yield Dataset(name=shape, title=title, path=path, schema=Schema.from_toml(schema_toml(shape)))
 

@@ -7,13 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import click
-import pyarrow as pa
 
 from experiments import data, record
 from experiments.baselines import DPC
 from experiments.errors import EPSILON
 from sklar.custodian.evaluate import usefulness
-from sklar.files.model import Model
 from sklar.release import fit
 
 TARGET = "income"
@@ -33,10 +31,6 @@ def markdown(results: Mapping[str, Any]) -> str:
     )
 
 
-def _rows(model: Model, seed: int) -> pa.Table:
-    return model.sample(seed=seed)
-
-
 @click.command()
 @record.options
 def main(data_folder: Path | None, out: Path) -> None:
@@ -49,7 +43,7 @@ def main(data_folder: Path | None, out: Path) -> None:
     results: dict[str, Any] = {}
     for name, settings in kinds.items():
         for seed in record.SEEDS:
-            rows = _rows(fit(dataset.path, dataset.schema, epsilon=EPSILON, **settings), seed)
+            rows = fit(dataset.path, dataset.schema, epsilon=EPSILON, **settings).sample(seed=seed)
             for score in usefulness(dataset.path, rows, test, dataset.schema, target=TARGET):
                 trained = "real rows" if score.trained_on == "real rows" else name
                 into = results.setdefault(trained, {}).setdefault(score.learner, {"accuracy": [], "auc": []})

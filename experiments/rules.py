@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-import pyarrow as pa
 
 from experiments import data, record
 from sklar.custodian.check import broken_rules
@@ -59,14 +58,14 @@ def measure(dataset: data.Dataset, draws: int) -> dict[str, Any]:
         for name, schema in (("without rules", plain), ("with rules", ruled)):
             runs: dict[str, list[Any]] = {"broken": [], "all attributes": [], "measured attributes": []}
             for seed in range(1, draws + 1):
-                rows: pa.Table = fit(dataset.path, schema, epsilon=EPSILON, method=method).sample(seed=seed)
+                rows = fit(dataset.path, schema, epsilon=EPSILON, method=method).sample(seed=seed)
                 runs["broken"].append(broken_rules(rows, ruled))
                 for judged, by in (("all attributes", plain), ("measured attributes", measured)):
                     results = evaluate(dataset.path, rows, by).results
                     runs[judged].append({each.name: each.tv for each in results if each.tv is not None})
             found[f"{method}, {name}"] = runs
             click.echo(f"{method}, {name}: done", err=True)
-    return {"rows": rows.num_rows, "broken in the real rows": broken_rules(dataset.path, ruled), "runs": found}
+    return {"rows": rows.height, "broken in the real rows": broken_rules(dataset.path, ruled), "runs": found}
 
 
 def markdown(results: Mapping[str, Any]) -> str:

@@ -6,7 +6,7 @@ import inspect
 from pathlib import Path
 
 import pandas as pd
-import pyarrow as pa
+import polars as pl
 import pytest
 from sklearn.base import clone
 
@@ -17,7 +17,7 @@ from sklar.kernel.theorems import Budget
 from sklar.public.schema import Schema
 
 SCHEMA = Schema.from_toml('[table]\nname = "t"\n[attributes.x]\ntype = "boolean"\n[attributes.y]\ntype = "boolean"')
-ROWS = pa.table({"x": [True, False] * 50, "y": [True, True, False, False] * 25})
+ROWS = pl.DataFrame({"x": [True, False] * 50, "y": [True, True, False, False] * 25})
 
 
 def test_the_constructor_only_stores() -> None:
@@ -43,8 +43,8 @@ def test_fit_and_sample() -> None:
     synthesizer = sklar.Synthesizer(SCHEMA, epsilon=5.0)
     assert synthesizer.fit(ROWS) is synthesizer
     assert (synthesizer.feature_names_in_, synthesizer.n_features_in_) == (("x", "y"), 2)
-    assert synthesizer.sample(seed=4).num_rows == 100
-    assert synthesizer.sample(9, seed=4) == synthesizer.model_.sample(9, seed=4)
+    assert synthesizer.sample(seed=4).height == 100
+    assert synthesizer.sample(9, seed=4).equals(synthesizer.model_.sample(9, seed=4))
     assert isinstance(synthesizer.sample(9, to="pandas"), pd.DataFrame)
 
 

@@ -5,9 +5,9 @@
 ... [attributes.smoker]
 ... type = "boolean"
 ... ''')
->>> import pyarrow as pa
->>> model = sklar.fit(pa.table({"smoker": [True, False] * 500}), schema, epsilon=1.0)
->>> model.sample(3, seed=7).num_rows
+>>> import polars as pl
+>>> model = sklar.fit(pl.DataFrame({"smoker": [True, False] * 500}), schema, epsilon=1.0)
+>>> model.sample(3, seed=7).height
 3
 """
 

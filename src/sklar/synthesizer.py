@@ -25,10 +25,10 @@ class Synthesizer:
     The constructor only stores; settings mean what they mean for `sklar.fit`, and are checked by `fit`. `schema` may
     also be the path of a schema file. Every `fit` spends its budget anew; `sample` spends nothing.
 
-    >>> import pyarrow as pa
+    >>> import polars as pl
     >>> schema = Schema.from_toml('[attributes.smoker]\\ntype = "boolean"')
-    >>> synthesizer = Synthesizer(schema, epsilon=1.0).fit(pa.table({"smoker": [True, False] * 500}))
-    >>> synthesizer.sample(3, seed=7).num_rows
+    >>> synthesizer = Synthesizer(schema, epsilon=1.0).fit(pl.DataFrame({"smoker": [True, False] * 500}))
+    >>> synthesizer.sample(3, seed=7).height
     3
     """
 
@@ -62,7 +62,7 @@ class Synthesizer:
         self.n_features_in_ = described.n_attributes
         return self
 
-    def sample(self, n: int | None = None, *, seed: int | None = None, to: Library = "arrow") -> Any:
+    def sample(self, n: int | None = None, *, seed: int | None = None, to: Library = "polars") -> Any:
         """Draw `n` synthetic rows (as many as the original has, unless told) as `Model.sample` does."""
         if not self.__sklearn_is_fitted__():
             raise ModelError("this Synthesizer has no model yet. Call fit first.")

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
+import polars as pl
 import pytest
 
 from benchmarks import accuracy, peers, tables
@@ -29,7 +29,7 @@ def codes(seed: int, rows: int = 200) -> np.ndarray[Any, Any]:
 
 def bench() -> tables.Bench:
     drawn = codes(1)
-    rows = pa.table(dict(zip(SCHEMA.names, drawn, strict=True)))
+    rows = pl.DataFrame(dict(zip(SCHEMA.names, drawn, strict=True)))
     return tables.Bench(name="small", title="Small", schema=SCHEMA, rows=rows, codes=drawn)
 
 
@@ -61,7 +61,7 @@ def test_the_judge_finds_no_error_in_the_real_rows_and_some_in_others() -> None:
 def test_the_judge_reads_codes_and_dummies_alike() -> None:
     synthetic = codes(2)
     levels = [np.arange(size)[:, None] == column for size, column in zip(SCHEMA.sizes, synthetic, strict=True)]
-    dummies = pa.table(dict(zip(SCHEMA.dummy_names, np.concatenate(levels), strict=True)))
+    dummies = pl.DataFrame(dict(zip(SCHEMA.dummy_names, np.concatenate(levels), strict=True)))
     assert accuracy.judge(bench(), dummies) == accuracy.judge(bench(), synthetic)
 
 
@@ -111,7 +111,7 @@ def test_noise_scales_that_a_peer_fixed_when_it_was_made_are_raised() -> None:
 
 
 def test_a_schema_by_rule_has_a_level_for_every_value() -> None:
-    rows = pa.table({"text": ["b", None, "a"], "few": [1, 2, 2], "many": [0.5, 7.25, 30.0]})
+    rows = pl.DataFrame({"text": ["b", None, "a"], "few": [1, 2, 2], "many": [0.5, 7.25, 30.0]})
     schema = tables.schema_by_rule("rule", rows)
     assert schema.sizes.tolist() == [3, 2, tables.BINS]
     assert tables.codes_of(rows, schema).tolist() == [[1, 2, 0], [0, 1, 1], [0, 2, 9]]

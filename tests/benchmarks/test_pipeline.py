@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow.parquet as pq
+import polars as pl
 import pytest
 from click.testing import CliRunner
 
@@ -177,9 +177,9 @@ def test_inputs_of_fewer_attributes_and_more_levels(tmp_path: Path, packed: int)
     given = shapes.prepare("syn1", rows=300, attributes=4, packed=packed, work=tmp_path)
     assert given.schema.sizes.tolist() == [2**packed] * 4
     assert Schema.load(given.schema_path) == given.schema
-    whole = pq.read_table(shapes.prepare("syn1", rows=300, work=tmp_path).path)
-    last = pq.read_table(given.path).column(3).to_numpy().astype(int)
-    bits = [whole.column(3 * packed + place).to_numpy().astype(int) for place in range(packed)]
+    whole = pl.read_parquet(shapes.prepare("syn1", rows=300, work=tmp_path).path)
+    last = pl.read_parquet(given.path).to_series(3).to_numpy().astype(int)
+    bits = [whole.to_series(3 * packed + place).to_numpy().astype(int) for place in range(packed)]
     assert (last == sum(bit << place for place, bit in enumerate(bits))).all()
 
 
@@ -199,7 +199,7 @@ def test_categories_that_look_like_numbers_stay_text(tmp_path: Path) -> None:
     text = Schema.from_dict({"table": {"name": "h"}, "attributes": schema}).to_toml()
     (tmp_path / "hospital.toml").write_text(text)
     given = shapes.prepare("hospital", work=tmp_path, folder=tmp_path)
-    assert pq.read_table(given.path).to_pydict() == {"zip": ["01234", "00001"], "beds": [10, 25]}
+    assert pl.read_parquet(given.path).to_dict(as_series=False) == {"zip": ["01234", "00001"], "beds": [10, 25]}
     assert (given.origin, given.title) == ("read", "Hospital")
 
 
@@ -210,7 +210,7 @@ def test_a_release_is_timed_stage_by_stage(tmp_path: Path, method: str) -> None:
     # So few rows may support no dependence: then nothing is left to fit.
     assert {"count", "measure", "fit" if method == "binary" else "choose", "save", "sample"} <= set(found["stages"])
     assert found["stages"]["count"]["steps"] == found["stages"]["sample"]["steps"] == found["rows"] == 400
-    assert pq.read_metadata(tmp_path / "release.parquet").num_rows == 400
+    assert pl.scan_parquet(tmp_path / "release.parquet").select(pl.len()).collect().item() == 400
     assert (found["multiplications"] is None) == (method == "auto")
 
 

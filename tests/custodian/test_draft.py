@@ -1,4 +1,4 @@
-"""What the custodian may look at: drafts that cover the rows and say that they were read from them, and checks."""
+"""Drafts: they cover the rows, and say that they were read from them."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from decimal import Decimal
 from pathlib import Path
 
 import hypothesis.strategies as st
-import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from sklar.custodian.draft import Fate, check, draft
+from sklar.custodian.check import check
+from sklar.custodian.draft import draft
 from sklar.errors import DataError, SchemaError
 from sklar.generate import generate
 from sklar.public.schema import Attribute, Schema
 from sklar.rows.encode import encode
 from sklar.rows.read import open_source
 from tests.conftest import NAMES, TEXTS
-from tests.rows.test_encode import odd_columns
+from tests.rows.test_encode import PASSING
 
 
 def proposed(values: list[object], kind: pa.DataType | None = None) -> Attribute:
@@ -194,10 +194,6 @@ def test_a_draft_covers_floats(column: list[float | None]) -> None:
     assert_covers(pa.table({"x": pa.array(column, pa.float64()), "y": [True] * len(column)}))
 
 
-# An extension type inside another does not pass Arrow's C interface.
-PASSING = [column for column in odd_columns() if "arrow.opaque" not in str(column.type)]
-
-
 @pytest.mark.parametrize("column", PASSING, ids=lambda column: str(column.type)[:40])
 def test_no_arrow_type_makes_a_draft_or_a_check_fail(column: pa.Array) -> None:
     table = pa.table({"x": column, "y": [True] * len(column)})
@@ -218,66 +214,3 @@ def test_tables_without_anything_to_draft_are_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError) as nothing:
         draft(pa.table({"a": [None]}))
     assert str(nothing.value) == "the table has no column that a draft could describe. Write the schema by hand."
-
-
-SCHEMA = Schema.from_toml(
-    """
-    [attributes.folding]
-    type = "categorical"
-    values = ["a", "b"]
-    missing = "?"
-    other = true
-    [attributes.bare]
-    type = "categorical"
-    values = ["a", "b"]
-    [attributes.age]
-    type = "integer"
-    edges = [0, 10, 20]
-    missing = "-1"
-    [attributes.share]
-    type = "real"
-    edges = [0, 1]
-    missing = "?"
-    outside = "missing"
-    [attributes.flag]
-    type = "boolean"
-    missing = "?"
-    """
-)
-FATES = [
-    Fate(attribute="folding", listed=2, missing=3, clipped=0, folded=1, no_cell=0),
-    Fate(attribute="bare", listed=2, missing=0, clipped=0, folded=0, no_cell=4),
-    Fate(attribute="age", listed=1, missing=2, clipped=2, folded=1, no_cell=0),
-    Fate(attribute="share", listed=2, missing=2, clipped=0, folded=2, no_cell=0),
-    Fate(attribute="flag", listed=3, missing=2, clipped=0, folded=1, no_cell=0),
-]
-
-
-def test_a_check_counts_each_fate(tmp_path: Path) -> None:
-    columns: dict[str, list[str | None]] = {
-        "folding": ["a", "b", "c", "?", "", None],
-        "bare": ["a", "b", "c", "?", "", None],
-        "age": ["5", "20", "-7", "-1", " ", "five"],
-        "share": ["1", "0", "1.5", "-0.1", "nan", "?"],
-        "flag": ["yes", "0", "TRUE", "?", "", "maybe"],
-    }
-    assert check(pa.table(columns), SCHEMA) == FATES
-    path = tmp_path / "t.csv"
-    lines = [",".join(cell or "" for cell in row) for row in zip(*columns.values(), strict=True)]
-    path.write_text("\n".join([",".join(columns), *lines]))
-    assert check(path, SCHEMA) == FATES
-
-
-def test_a_check_agrees_with_the_codes() -> None:
-    _, batches = generate("census", rows=2_000, seed=9)
-    table = pa.Table.from_batches(batches)
-    schema = draft(table).schema
-    codes = encode(table.select(list(schema.names)).combine_chunks().to_batches()[0], schema)
-    for attribute, column, fate in zip(schema.attributes, codes, check(table, schema), strict=True):
-        assert fate.no_cell == np.count_nonzero(column == -1)
-        assert fate.listed + fate.clipped == np.count_nonzero((column >= 0) & (column < attribute.n_values))
-
-
-def test_a_check_needs_every_column() -> None:
-    with pytest.raises(DataError, match="the table has no column for 'folding', 'bare'"):
-        check(pa.table({"age": [1]}), SCHEMA)

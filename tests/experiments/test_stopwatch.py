@@ -25,7 +25,8 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 class Batch:
-    num_rows = 7
+    def __len__(self) -> int:
+        return 7
 
 
 def test_stages_are_timed_from_one_to_the_next_and_repeated_ones_add_up(clock: Clock) -> None:
@@ -34,7 +35,7 @@ def test_stages_are_timed_from_one_to_the_next_and_repeated_ones_add_up(clock: C
     clock.wall = 100.0  # before the first stage: nobody's
     progress.stage("count", unit="rows")
     clock.wall, clock.cpu = 103.0, 5.0
-    assert [batch.num_rows for batch in watch([Batch(), Batch()], progress)] == [7, 7]
+    assert [len(batch) for batch in watch([Batch(), Batch()], progress)] == [7, 7]
     progress.stage("fit", total=3)
     clock.wall, clock.cpu = 104.0, 6.0
     progress.stage("count")

@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
+import polars as pl
 import pytest
 
 import sklar
 from sklar.draw.blocks import BLOCK_ROWS, blocks
+from sklar.draw.sample import BlockSampler, check_draw
 from sklar.errors import ModelError, OutputError
 from sklar.files.archive import load
-from sklar.files.model import BlockSampler, Model, check_draw
+from sklar.files.model import Model
 from sklar.generate import generate, schema_toml
 from sklar.machine.threads import using
 from sklar.rows.read import open_source
@@ -23,9 +23,8 @@ from sklar.rows.read import open_source
 SCHEMA = sklar.Schema.from_toml(schema_toml("census"))
 
 
-def census(rows: int, seed: int = 0) -> pa.Table:
-    arrow, batches = generate("census", rows=rows, seed=seed)
-    return pa.Table.from_batches(batches, arrow)
+def census(rows: int, seed: int = 0) -> pl.DataFrame:
+    return pl.concat(generate("census", rows=rows, seed=seed)[1])
 
 
 @pytest.fixture(scope="module")
@@ -79,21 +78,21 @@ def test_seeds(model: Model) -> None:
     assert model.sample(500, seed=1).equals(model.sample(500, seed=1))
     assert not model.sample(500, seed=1).equals(model.sample(500, seed=2))
     assert not model.sample(500).equals(model.sample(500))
-    assert model.sample(100, seed=1).num_rows == 100
-    assert model.sample(seed=1).num_rows == 3_000
+    assert model.sample(100, seed=1).height == 100
+    assert model.sample(seed=1).height == 3_000
 
 
 def test_records_have_the_schemas_columns_and_types(model: Model) -> None:
     rows = model.sample(2_000, seed=1)
-    assert tuple(rows.schema.names) == SCHEMA.names
-    types = {name: str(rows.schema.field(name).type) for name in rows.schema.names}
-    assert types["age"] == "int64"
-    assert types["employed"] == "bool"
-    assert types["income"] == "double"
-    assert types["registered"] == "date32[day]"
-    assert types["last_contact"] == "timestamp[us]"
-    assert types["region"] == "string"
-    assert rows["occupation"].null_count > 0
+    assert tuple(rows.columns) == SCHEMA.names
+    assert rows.schema == model.columns
+    assert rows.schema["age"] == pl.Int64
+    assert rows.schema["employed"] == pl.Boolean
+    assert rows.schema["income"] == pl.Float64
+    assert rows.schema["registered"] == pl.Date
+    assert rows.schema["last_contact"] == pl.Datetime("us")
+    assert rows.schema["region"] == pl.String
+    assert rows["occupation"].null_count() > 0
 
 
 def test_equal_models_are_equal_files(model: Model, tmp_path: Path) -> None:
@@ -103,8 +102,16 @@ def test_equal_models_are_equal_files(model: Model, tmp_path: Path) -> None:
 
 
 def test_write_streams_the_same_rows(model: Model, tmp_path: Path) -> None:
-    model.write(tmp_path / "rows.parquet", 40_000, seed=9)
-    assert pq.read_table(tmp_path / "rows.parquet").equals(model.sample(40_000, seed=9))
+    drawn = model.sample(40_000, seed=9)
+    for name in ("rows.parquet", "rows.arrow", "rows.feather", "rows.ndjson"):
+        model.write(tmp_path / name, 40_000, seed=9)
+    assert pl.read_parquet(tmp_path / "rows.parquet").equals(drawn)
+    assert pl.read_ipc(tmp_path / "rows.arrow").equals(drawn)
+    assert pl.read_ipc(tmp_path / "rows.feather").equals(drawn)
+    read = pl.read_ndjson(tmp_path / "rows.ndjson").with_columns(
+        pl.col("registered").str.to_date(), pl.col("last_contact").str.to_datetime(time_unit="us")
+    )
+    assert read.equals(drawn)
 
 
 @pytest.mark.parametrize("suffix", ["parquet", "csv"])
@@ -112,11 +119,11 @@ def test_write_streams_the_same_rows(model: Model, tmp_path: Path) -> None:
 def test_files_have_all_rows_at_the_edges_of_blocks(model: Model, tmp_path: Path, rows: int, suffix: str) -> None:
     path = tmp_path / f"rows.{suffix}"
     model.write(path, rows, seed=1)
-    assert sum(batch.num_rows for batch in open_source(path).batches(SCHEMA.names)) == rows
-    assert model.sample(rows, seed=1).num_rows == rows
+    assert sum(batch.height for batch in open_source(path).batches(SCHEMA.names)) == rows
+    assert model.sample(rows, seed=1).height == rows
 
 
-@pytest.mark.parametrize("suffix", ["parquet", "csv"])
+@pytest.mark.parametrize("suffix", ["parquet", "csv", "arrow", "ndjson"])
 def test_rows_and_files_are_the_same_for_any_number_of_threads(model: Model, tmp_path: Path, suffix: str) -> None:
     rows = 3 * BLOCK_ROWS + 100
     for threads in (1, 2, 5):
@@ -132,11 +139,11 @@ def test_blocks_drawn_apart_are_the_sample(model: Model, saved: Path) -> None:
     """As on several machines, each with the model file and its own range of blocks."""
     rows = 4 * BLOCK_ROWS + 9
     parts = [
-        BlockSampler(load(saved), 12).draw(block)
+        BlockSampler(load(saved).copula, 12).draw(block)
         for first, last in ((3, None), (0, 1), (1, 3))
         for block in blocks(rows, first, last)
     ]
-    whole = pa.Table.from_batches([*parts[2:], *parts[:2]])
+    whole = pl.concat([*parts[2:], *parts[:2]])
     assert whole.equals(model.sample(rows, seed=12))
 
 
@@ -144,7 +151,7 @@ def test_a_stream_draws_few_blocks_ahead_of_its_reader(model: Model, monkeypatch
     begun = []
     draw = BlockSampler.draw
 
-    def noted(self: BlockSampler, block: tuple[int, int]) -> pa.RecordBatch:
+    def noted(self: BlockSampler, block: tuple[int, int]) -> pl.DataFrame:
         begun.append(block[0])
         return draw(self, block)
 
@@ -159,7 +166,7 @@ def test_a_stream_draws_few_blocks_ahead_of_its_reader(model: Model, monkeypatch
 
 def test_text_is_text_in_a_file(model: Model, tmp_path: Path) -> None:
     model.write(tmp_path / "rows.parquet", 100, seed=1)
-    assert pq.read_schema(tmp_path / "rows.parquet").equals(model.arrow_schema, check_metadata=True)
+    assert pl.read_parquet_schema(tmp_path / "rows.parquet") == model.columns
 
 
 @pytest.mark.parametrize("rows", [0, -1, 1.5, True])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import errno
 import os
 import subprocess
@@ -10,15 +11,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
+import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from numpy.typing import NDArray
 
-from sklar.draw.decode import decode, record_schema
+from sklar.draw.decode import Decoder, record_schema
 from sklar.errors import OutputError
-from sklar.files.write import SUFFIXES, check_target, replacing, write_batches, write_text
+from sklar.files.frames import to_arrow
+from sklar.files.write import SUFFIXES, check_target, replacing, write_frames, write_text
 from sklar.public.schema import Schema
 from sklar.rows.encode import encode
 from sklar.rows.read import open_source
@@ -50,12 +54,12 @@ CODES = np.array([[0, 1, 2], [0, 0, 1], [0, 0, 1], [0, 0, 0], [0, 1, 2]], dtype=
 FAILURES = [RuntimeError("stop"), KeyboardInterrupt(), OSError(errno.ENOSPC, "No space left on device")]
 
 
-def records(schema: Schema = PLAIN, codes: NDArray[np.int32] = CODES) -> pa.RecordBatch:
-    return decode(codes, schema, np.random.default_rng(3))
+def records(schema: Schema = PLAIN, codes: NDArray[np.int32] = CODES) -> pl.DataFrame:
+    return Decoder(schema).decode(codes, np.random.default_rng(3))
 
 
 def write(path: Path, schema: Schema = PLAIN, codes: NDArray[np.int32] = CODES) -> None:
-    write_batches(path, record_schema(schema), [records(schema, codes)], schema)
+    write_frames(path, record_schema(schema), [records(schema, codes)], schema)
 
 
 def test_csv_is_plain_when_nothing_needs_quotes(tmp_path: Path) -> None:
@@ -76,11 +80,11 @@ def test_csv_quotes_when_something_needs_it(tmp_path: Path, mark: str, place: st
     entry = {"type": "categorical", "values": [odd["value"]], "missing": odd["missing"]}
     schema = Schema.from_dict({"attributes": {odd["name"]: entry, "n": {"type": "integer", "edges": [0, 1]}}})
     write(tmp_path / "out.csv", schema, np.array([[0, 1], [0, 0]], dtype=np.int32))
-    rows = [row for batch in open_source(tmp_path / "out.csv").batches(schema.names) for row in batch.to_pylist()]
-    assert rows == [
-        {odd["name"]: odd["value"].encode(), "n": b"0"},
-        {odd["name"]: odd["missing"].encode(), "n": b"0"},
-    ]
+    with (tmp_path / "out.csv").open(newline="") as file:
+        lines = list(csv.reader(file))
+    assert lines == [[odd["name"], "n"], [odd["value"], "0"], [odd["missing"], "0"]]
+    # Only what needs quotes has them.
+    assert (tmp_path / "out.csv").read_bytes().count(b'"') == (4 if mark == '"' else 2)
 
 
 @given(described=schemas_with_codes())
@@ -89,6 +93,8 @@ def test_reading_and_encoding_a_file_gives_the_codes_back(
     described: tuple[Schema, NDArray[np.int32]], tmp_path: Path
 ) -> None:
     schema, codes = described
+    # Readers get names by Arrow's C interface, where they end at the first null character.
+    assume(not any("\0" in name for name in schema.names))
     for suffix in SUFFIXES:
         path = tmp_path / f"out{suffix}"
         write(path, schema, codes)
@@ -100,70 +106,172 @@ def test_reading_and_encoding_a_file_gives_the_codes_back(
 
 def test_parquet_keeps_types_nulls_and_all_batches(tmp_path: Path) -> None:
     path = tmp_path / "out.parquet"
-    batch = records()
-    many = [batch] * 50_000
-    write_batches(path, batch.schema, many, PLAIN)
-    table = pq.read_table(path)
+    frame = records()
+    write_frames(path, frame.schema, [frame] * 50_000, PLAIN)
+    table = pl.read_parquet(path)
     assert table.schema == record_schema(PLAIN)
-    assert table.slice(149_997).to_pylist() == batch.to_pylist()
-    assert table.num_rows == 150_000
-    assert table["city"].null_count == 50_000
-    # Row groups are gathered from small batches.
+    assert table[149_997:].equals(frame)
+    assert table.height == 150_000
+    assert table["city"].null_count() == 50_000
+    # Row groups are gathered from small frames.
     assert pq.read_metadata(path).num_row_groups == 2
 
 
-def test_row_groups_have_one_size_whatever_the_batches(tmp_path: Path) -> None:
+def test_row_groups_have_one_size_whatever_the_frames(tmp_path: Path) -> None:
     path = tmp_path / "out.parquet"
-    whole = pa.record_batch({"x": np.arange(300_000), "even": np.arange(300_000) % 2 == 0})
+    whole = pl.DataFrame({"x": np.arange(300_000), "even": np.arange(300_000) % 2 == 0})
     found = []
     for sizes in ([300_000], [0, 5, 262_139, 0, 37_856], [131_072, 131_072, 37_856]):
         begins = np.cumsum([0, *sizes])
-        batches = [whole.slice(int(begin), size) for begin, size in zip(begins, sizes, strict=False)]
-        write_batches(path, whole.schema, batches, None)
+        frames = [whole.slice(int(begin), size) for begin, size in zip(begins, sizes, strict=False)]
+        write_frames(path, whole.schema, frames, None)
         groups = [pq.read_metadata(path).row_group(index).num_rows for index in range(3)]
         assert groups == [131_072, 131_072, 37_856]
-        assert pq.read_table(path).equals(pa.Table.from_batches([whole]))
+        assert pl.read_parquet(path).equals(whole)
         found.append(path.read_bytes())
     assert found[0] == found[1] == found[2]
 
 
-def test_parquet_looks_for_repetitions_only_where_there_are_some(tmp_path: Path) -> None:
-    schema = Schema.from_toml(
-        """
-        [attributes.city]
-        type = "categorical"
-        values = ["Bern", "Lugano"]
-        [attributes.age]
-        type = "integer"
-        edges = [0, 50, 100]
-        [attributes.salary]
-        type = "integer"
-        edges = [0, 50_000, 100_000]
-        [attributes.income]
-        type = "real"
-        edges = [0, 1, 2]
-        """
+def test_parquet_tells_nothing_of_the_rows_but_the_rows(tmp_path: Path) -> None:
+    write(tmp_path / "out.parquet")
+    file = pq.read_metadata(tmp_path / "out.parquet")
+    assert not any(file.row_group(0).column(at).is_stats_set for at in range(file.num_columns))
+    assert set(file.metadata) == {b"ARROW:schema"}
+
+
+def test_texts_held_as_enums_are_texts_to_every_reader(tmp_path: Path) -> None:
+    decoder = Decoder(PLAIN, enums=True)
+    frame = decoder.decode(CODES, np.random.default_rng(3))
+    assert isinstance(frame.schema["city"], pl.Enum)
+    write_frames(tmp_path / "out.parquet", decoder.columns, [frame], PLAIN, shown=record_schema(PLAIN))
+    assert pl.read_parquet(tmp_path / "out.parquet").equals(records())
+    assert pl.read_parquet_schema(tmp_path / "out.parquet") == record_schema(PLAIN)
+    assert pq.read_table(tmp_path / "out.parquet")["city"].to_pylist() == ["Bern", "Lugano", None]
+    assert str(pq.read_schema(tmp_path / "out.parquet").field("city").type) == "large_string"
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".csv", ".arrow"])
+def test_a_file_does_not_depend_on_the_number_of_threads(tmp_path: Path, suffix: str) -> None:
+    program = f"""
+import numpy as np
+from pathlib import Path
+from sklar.draw.decode import Decoder, record_schema
+from sklar.files.write import write_frames
+from tests.files.test_write import CODES, PLAIN
+frames = (Decoder(PLAIN).decode(np.tile(CODES, 9_000), np.random.default_rng(n)) for n in range(12))
+write_frames(Path("out{suffix}"), record_schema(PLAIN), frames, PLAIN)
+"""
+    found = []
+    for threads in ("1", "4"):
+        environment = os.environ | {"POLARS_MAX_THREADS": threads, "PYTHONPATH": os.pathsep.join(sys.path)}
+        subprocess.run([sys.executable, "-c", program], cwd=tmp_path, env=environment, check=True)
+        found.append((tmp_path / f"out{suffix}").read_bytes())
+    assert found[0] == found[1]
+
+
+TEXTS = Schema.from_toml("""
+    [attributes.real]
+    type = "real"
+    edges = [-3, -2.5, 0, 100]
+    missing = "none"
+    [attributes.single]
+    type = "real"
+    edges = [0, 1]
+    output = "float32"
+    [attributes.price]
+    type = "real"
+    edges = [-1, 1]
+    output = "decimal(10, 2)"
+    missing = "NA"
+    [attributes.day]
+    type = "date"
+    edges = ["1969-12-01", "1970-02-01"]
+    output = "timestamp[ns]"
+    missing = "?"
+    [attributes.whole]
+    type = "datetime"
+    edges = ["2020-01-01", "2020-03-01"]
+    [attributes.fine]
+    type = "datetime"
+    edges = ["2020-01-01T00:00:00.5", "2020-03-01"]
+    missing = "never"
+    [attributes.berlin]
+    type = "datetime"
+    edges = ["2020-01-01", "2020-12-01"]
+    output = "timestamp[s, tz=Europe/Berlin]"
+    missing = "-"
+    [attributes.utc]
+    type = "datetime"
+    edges = ["2020-01-01T00:00:00.5", "2020-12-01"]
+    output = "timestamp[ms, tz=UTC]"
+    [attributes.delhi]
+    type = "datetime"
+    edges = ["2020-01-01", "2020-12-01"]
+    output = "timestamp[s, tz=+05:30]"
+    [attributes.old]
+    type = "date"
+    edges = ["0001-01-01", "0002-01-01"]
+    output = "date64"
+    [attributes.flag]
+    type = "boolean"
+    missing = "-1"
+    [attributes.kind]
+    type = "categorical"
+    values = ["b", "a"]
+    missing = "?"
+    output = "category"
+    [attributes.size]
+    type = "categorical"
+    values = ["S", "L"]
+    other = true
+    output = "ordered category"
+""")
+
+
+def test_csv_has_the_texts_that_arrow_writes(tmp_path: Path) -> None:
+    """Arrow wrote these files before polars did; a reader finds the same texts."""
+    codes = np.stack([np.random.default_rng(at).integers(0, size, 2_000) for at, size in enumerate(TEXTS.sizes)])
+    frame = Decoder(TEXTS).decode(codes, np.random.default_rng(1))
+    write_frames(tmp_path / "out.csv", frame.schema, [frame[:700], frame[700:]], TEXTS)
+    table = to_arrow(frame, TEXTS)
+    columns = {}
+    for attribute in TEXTS.attributes:
+        column = table[attribute.name]
+        if attribute.name in ("day", "whole"):
+            column = column.cast(pa.timestamp("s"))
+        columns[attribute.name] = column.cast(pa.string()).fill_null(attribute.missing or "")
+    sink = pa.BufferOutputStream()
+    pyarrow.csv.write_csv(
+        pa.table(columns), sink, pyarrow.csv.WriteOptions(quoting_style="none", quoting_header="none")
     )
-    write(tmp_path / "out.parquet", schema, np.zeros((4, 5), dtype=np.int32))
-    group = pq.read_metadata(tmp_path / "out.parquet").row_group(0)
-    assert [group.column(i).has_dictionary_page for i in range(4)] == [True, True, False, False]
-    assert not group.column(0).is_stats_set
+    assert (tmp_path / "out.csv").read_bytes() == sink.getvalue().to_pybytes()
+
+
+def test_names_that_are_patterns_to_polars_are_names(tmp_path: Path) -> None:
+    entries = {"*": {"type": "real", "edges": [0, 5e-324]}, "^.*$": {"type": "boolean", "missing": "?"}}
+    schema = Schema.from_dict({"attributes": entries})
+    write(tmp_path / "out.csv", schema, np.array([[0, 0], [1, 2]], dtype=np.int32))
+    assert (tmp_path / "out.csv").read_text() == "*,^.*$\n0,true\n0,?\n"
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_no_rows_make_a_file_with_a_header(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"out{suffix}"
-    write_batches(path, record_schema(PLAIN), [], PLAIN)
+    write_frames(path, record_schema(PLAIN), [], PLAIN)
+    if suffix == ".ndjson":
+        # Lines have names, a file of none has none.
+        assert path.read_bytes() == b""
+        return
     source = open_source(path)
     assert source.columns == PLAIN.names
-    assert list(source.batches(PLAIN.names)) == []
+    assert sum(frame.height for frame in source.batches(PLAIN.names)) == 0
 
 
 def test_without_a_description_nulls_are_empty(tmp_path: Path) -> None:
     path = tmp_path / "out.csv"
-    batch = pa.record_batch({"a": ["x,y", None], "b": [1, None]})
-    write_batches(path, batch.schema, [batch], None)
-    assert path.read_text() == '"a","b"\n"x,y",1\n,\n'
+    frame = pl.DataFrame({"a": ["x,y", None], "b": [1, None]})
+    write_frames(path, frame.schema, [frame], None)
+    assert path.read_text() == 'a,b\n"x,y",1\n,\n'
 
 
 def test_text_is_written_as_utf8(tmp_path: Path) -> None:
@@ -171,7 +279,7 @@ def test_text_is_written_as_utf8(tmp_path: Path) -> None:
     assert (tmp_path / "a.toml").read_bytes() == b"\xc3\xa9\n"
 
 
-def broken(failure: BaseException) -> Iterator[pa.RecordBatch]:
+def broken(failure: BaseException) -> Iterator[pl.DataFrame]:
     yield records()
     raise failure
 
@@ -187,7 +295,7 @@ def test_a_stream_that_breaks_leaves_what_was_there(
         path.write_text(before)
     expected = OutputError if isinstance(failure, OSError) else type(failure)
     with pytest.raises(expected) as raised:
-        write_batches(path, record_schema(PLAIN), broken(failure), PLAIN)
+        write_frames(path, record_schema(PLAIN), broken(failure), PLAIN)
     if isinstance(failure, OSError):
         assert str(raised.value) == (
             f"'{path}' could not be written: No space left on device. Nothing was left behind."
@@ -198,18 +306,20 @@ def test_a_stream_that_breaks_leaves_what_was_there(
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_a_disk_that_fills_up_leaves_nothing(tmp_path: Path, suffix: str) -> None:
-    # A limit on the size of files fails in the operating system, below Arrow, as a full disk does.
+    # A limit on the size of files fails in the operating system, below polars, as a full disk does.
     program = f"""
 import resource, signal
 from pathlib import Path
-import pyarrow as pa
+import numpy as np
+import polars as pl
 from sklar.errors import OutputError
-from sklar.files.write import write_batches
+from sklar.files.frames import to_arrow
+from sklar.files.write import write_frames
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
-batch = pa.record_batch({{"x": pa.array(range(300_000))}})
+frame = pl.DataFrame({{"x": np.random.default_rng(0).random(300_000)}})
 try:
-    write_batches(Path("out{suffix}"), batch.schema, [batch], None)
+    write_frames(Path("out{suffix}"), frame.schema, [frame], None)
 except OutputError as error:
     print(error)
 """
@@ -256,7 +366,10 @@ def test_targets_are_refused_before_any_work(tmp_path: Path, monkeypatch: pytest
         return str(refused.value)
 
     assert check_target(str(tmp_path / "out.CSV"), SUFFIXES) == tmp_path / "out.CSV"
-    assert message(tmp_path / "out.txt") == f"'{tmp_path / 'out.txt'}' must end in .csv or .parquet."
+    assert (
+        message(tmp_path / "out.txt")
+        == f"'{tmp_path / 'out.txt'}' must end in .csv, .parquet, .arrow, .feather or .ndjson."
+    )
     (tmp_path / "dir.csv").mkdir()
     assert message(tmp_path / "dir.csv") == f"'{tmp_path / 'dir.csv'}' is a folder. Name a file in it."
     absent = tmp_path / "no" / "out.csv"

@@ -8,14 +8,19 @@ from decimal import Decimal
 from functools import partial
 
 import hypothesis.strategies as st
+import nanoarrow as na
 import numpy as np
+import polars as pl
 import pyarrow as pa
 import pytest
 from hypothesis import assume, given, settings
+from numpy.typing import NDArray
 
+from sklar.kernel.codes import NO_CELL
 from sklar.public.axis import days, microseconds
 from sklar.public.schema import Attribute, Outside, Schema
-from sklar.rows.encode import NO_CELL, coder, encode, encode_column, ready_bits
+from sklar.rows.encode import coder, encode, encode_column
+from sklar.rows.streams import column_of
 from tests.conftest import TEXTS, schemas
 
 NOON = microseconds(dt.datetime(2000, 1, 1, 12))
@@ -37,8 +42,13 @@ def of(name: str) -> Attribute:
     return next(attribute for attribute in ATTRIBUTES if attribute.name == name)
 
 
+def encoded(column: pa.Array, attribute: Attribute) -> NDArray[np.int32]:
+    """Codes of an Arrow column, which comes as it would from another library."""
+    return encode_column(column_of(na.c_array(column)), attribute)
+
+
 def codes(values: list[object], attribute: Attribute, kind: pa.DataType | None = None) -> list[int]:
-    found: list[int] = encode_column(pa.array(values, type=kind), attribute).tolist()
+    found: list[int] = encoded(pa.array(values, type=kind), attribute).tolist()
     return found
 
 
@@ -203,24 +213,7 @@ def test_dates_and_moments_are_looked_up_too() -> None:
         numbers = [-(10**6), -4, -3, -1, 0, 3, 4, 10**6]
         moments = pa.array([number * scale for number in numbers] * 50, pa.int64())
         column = moments.cast(pa.int32()).cast(unit) if kind == "date" else moments.cast(unit)
-        assert encode_column(column, attribute).tolist() == [0, 0, 0, 0, 1, 1, 1, 1] * 50
-
-
-def test_bits_are_ready_where_arrow_holds_them() -> None:
-    values = np.random.default_rng(0).random(203) < 0.3
-    column = pa.array(values)
-    for start in range(20):
-        for length in (1, 7, 8, 9, 64, 150):
-            bits = ready_bits(column.slice(start, length), of("flag"))
-            assert (bits is None) == (start % 8 > 0)
-            if bits is not None:
-                assert bits.size == -(-length // 8)
-                unpacked = np.unpackbits(bits, bitorder="little", count=length)
-                assert unpacked.tolist() == values[start : start + length].astype(int).tolist()
-    named = Attribute(name="x", kind="categorical", values=("true", "false"))
-    for other in (pa.array([True, None]), pa.array([1, 0]), pa.array(["true"]), column.slice(0, 0), pa.nulls(3)):
-        assert ready_bits(other, of("flag")) is None
-    assert ready_bits(column, named) is None
+        assert encoded(column, attribute).tolist() == [0, 0, 0, 0, 1, 1, 1, 1] * 50
 
 
 def test_booleans() -> None:
@@ -242,34 +235,34 @@ def test_dates_and_times() -> None:
             kind = pa.timestamp(unit, zone)
             ticks = pa.array([microseconds(noon), microseconds(noon) - 1_000_000, -1_000_000, None])
             moments = ticks.cast(pa.timestamp("us")).cast(pa.timestamp(unit)).cast(pa.int64()).cast(kind)
-            assert encode_column(moments, of("datetime")).tolist() == [1, 0, 2, 2]
-            assert encode_column(moments, of("date")).tolist() == [1, 1, 0, 2]
-            assert encode_column(moments, of("text")).tolist() == [-1] * 4
-            assert encode_column(moments, of("integer")).tolist() == [-1] * 4
+            assert encoded(moments, of("datetime")).tolist() == [1, 0, 2, 2]
+            assert encoded(moments, of("date")).tolist() == [1, 1, 0, 2]
+            assert encoded(moments, of("text")).tolist() == [-1] * 4
+            assert encoded(moments, of("integer")).tolist() == [-1] * 4
     beyond = pa.array([2**63 - 1, -(2**63) + 1, None])
     for unit in ("s", "ms", "us"):
-        assert encode_column(beyond.cast(pa.timestamp(unit)), of("date")).tolist() == [1, 0, 2]
-        assert encode_column(beyond.cast(pa.timestamp(unit)), of("datetime")).tolist() == [2, 2, 2]
+        assert encoded(beyond.cast(pa.timestamp(unit)), of("date")).tolist() == [1, 0, 2]
+        assert encoded(beyond.cast(pa.timestamp(unit)), of("datetime")).tolist() == [2, 2, 2]
     clipped = Attribute(name="x", kind="datetime", edges=(0, NOON))
-    assert encode_column(beyond.cast(pa.timestamp("s")), clipped).tolist() == [0, 0, -1]
+    assert encoded(beyond.cast(pa.timestamp("s")), clipped).tolist() == [0, 0, -1]
     assert days(day) < 20_000
 
 
 def test_nulls_of_dictionaries() -> None:
     column = pa.DictionaryArray.from_arrays(pa.array([0, 1, None, 2, 3]), pa.array(["a", None, "1", "zzz"]))
-    assert encode_column(column, of("folded")).tolist() == [0, 2, 2, 1, 3]
-    assert encode_column(column, of("text")).tolist() == [0, -1, -1, 2, -1]
+    assert encoded(column, of("folded")).tolist() == [0, 2, 2, 1, 3]
+    assert encoded(column, of("text")).tolist() == [0, -1, -1, 2, -1]
     numbers = pa.DictionaryArray.from_arrays(pa.array([2, 1, None, 0], pa.uint8()), pa.array([1.0, None, float("nan")]))
-    assert encode_column(numbers, of("real")).tolist() == [2, 2, 2, 1]
+    assert encoded(numbers, of("real")).tolist() == [2, 2, 2, 1]
     flags = pa.DictionaryArray.from_arrays(pa.array([0, 1, None]), pa.array([True, None]))
-    assert encode_column(flags, of("flag")).tolist() == [1, 2, 2]
+    assert encoded(flags, of("flag")).tolist() == [1, 2, 2]
 
 
 def test_extension_types_and_run_ends_are_seen_through() -> None:
     flags = pa.ExtensionArray.from_storage(pa.bool8(), pa.array([1, 0, None], pa.int8()))
-    assert encode_column(flags, of("flag")).tolist() == [1, 0, 2]
+    assert encoded(flags, of("flag")).tolist() == [1, 0, 2]
     runs = pa.RunEndEncodedArray.from_arrays(pa.array([2, 3, 4], pa.int32()), pa.array(["a", None, "b"]))
-    assert encode_column(runs, of("folded")).tolist() == [0, 0, 2, 3]
+    assert encoded(runs, of("folded")).tolist() == [0, 0, 2, 3]
 
 
 # Whatever the type: no value raises, and a value's code is its own.
@@ -310,24 +303,28 @@ def odd_columns() -> Iterator[pa.Array]:
     yield pa.ExtensionArray.from_storage(pa.opaque(pa.uuid(), "x", "y"), uuids)
 
 
+# An extension type inside another does not pass Arrow's C interface.
+PASSING = [column for column in odd_columns() if "arrow.opaque" not in str(column.type)]
+
+
 def assert_elementwise(column: pa.Array, attribute: Attribute) -> None:
-    together = encode_column(column, attribute)
+    together = encoded(column, attribute)
     assert together.dtype == np.int32
     assert together.shape == (len(column),)
     assert together.min(initial=0) >= NO_CELL
     assert together.max(initial=-1) < attribute.n_levels
-    assert encode_column(column.slice(0, 0), attribute).shape == (0,)
+    assert encoded(column.slice(0, 0), attribute).shape == (0,)
     # A slice of one row carries no other row; an array built from it shares nothing.
-    alone = [encode_column(pa.concat_arrays([column.slice(row, 1)]), attribute)[0] for row in range(len(column))]
+    alone = [encoded(pa.concat_arrays([column.slice(row, 1)]), attribute)[0] for row in range(len(column))]
     assert together.tolist() == alone
     if len(column):
-        assert encode_column(pa.concat_arrays([column.slice(1), column.slice(0, 1)]), attribute).tolist() == [
+        assert encoded(pa.concat_arrays([column.slice(1), column.slice(0, 1)]), attribute).tolist() == [
             *alone[1:],
             alone[0],
         ]
 
 
-@pytest.mark.parametrize("column", list(odd_columns()), ids=lambda column: str(column.type)[:40])
+@pytest.mark.parametrize("column", PASSING, ids=lambda column: str(column.type)[:40])
 def test_no_arrow_type_raises_and_each_code_is_its_own(column: pa.Array) -> None:
     for attribute in ATTRIBUTES:
         assert_elementwise(column, attribute)
@@ -376,8 +373,8 @@ def test_codes_are_elementwise(column: pa.Array, attribute: Attribute) -> None:
 def test_codes_are_within_the_domain_of_any_schema(schema: Schema, texts: list[str | None]) -> None:
     listed: list[str | None] = [level for attribute in schema.attributes for level in attribute.levels]
     column = pa.array(texts + listed, pa.string())
-    batch = pa.record_batch([column] * schema.n_attributes, names=[str(i) for i in range(schema.n_attributes)])
-    found = encode(batch, schema)
+    read = column_of(na.c_array(column))
+    found = encode(pl.DataFrame([read.alias(str(i)) for i in range(schema.n_attributes)]), schema)
     assert found.shape == (schema.n_attributes, len(column))
     assert found.min() >= NO_CELL
     assert np.all(found < schema.sizes[:, None])
@@ -392,11 +389,11 @@ def test_a_number_has_the_code_of_its_text(attribute: Attribute, value: float) -
     text = repr(int(value)) if value == value and abs(value) != float("inf") and value == int(value) else repr(value)
     if value != value:
         return
-    assert encode_column(column, attribute).tolist() == encode_column(pa.array([text]), attribute).tolist()
+    assert encoded(column, attribute).tolist() == encoded(pa.array([text]), attribute).tolist()
 
 
 def test_encode_takes_columns_in_the_order_of_the_schema() -> None:
     schema = Schema(name="t", attributes=(of("integer"), of("flag")))
-    batch = pa.record_batch({"b": ["3", "11"], "a": [True, None]})
+    batch = pl.DataFrame({"b": ["3", "11"], "a": [True, None]})
     assert encode(batch, schema).tolist() == [[0, 1], [1, 2]]
     assert encode(batch.slice(0, 0), schema).shape == (2, 0)

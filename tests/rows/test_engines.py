@@ -25,6 +25,7 @@ from sklar.release import fit
 from sklar.rows.encode import encode
 from sklar.rows.engines import open_table
 from sklar.rows.fast import Counts, count_codes
+from sklar.rows.read import open_source
 from tests.rows.test_fast import brute_force, same
 
 SCHEMA = Schema.from_toml(
@@ -89,8 +90,7 @@ def table(rows: int, seed: int = 0) -> pa.Table:
 
 def expected(rows: pa.Table) -> Counts:
     """By the tests' own loop over rows."""
-    whole = rows.select(list(SCHEMA.names)).combine_chunks().to_batches() or [rows.select(list(SCHEMA.names))]
-    codes = np.concatenate([encode(batch, SCHEMA) for batch in whole if batch.num_rows], axis=1)
+    codes = np.concatenate([encode(batch, SCHEMA) for batch in open_source(rows).batches(SCHEMA.names)], axis=1)
     one_way, pairs = brute_force(codes, SCHEMA)
     return Counts(n_rows=rows.num_rows, one_way=one_way, pairs=pairs)
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import hypothesis.strategies as st
 import numpy as np
-import pyarrow as pa
+import polars as pl
 import pytest
 from hypothesis import given, settings
 from numpy.typing import NDArray
@@ -123,8 +123,8 @@ def test_batches_are_encoded_and_summed_and_told_to_the_progress() -> None:
             told.append(steps)
 
     schema = schema_of([2, 3])
-    table = pa.table({"a0": ["0", "1", "x", "1"], "a1": [2, 2, 2, None]})
-    batches = table.to_batches(max_chunksize=3)
+    table = pl.DataFrame({"a0": ["0", "1", "x", "1"], "a1": [2, 2, 2, None]})
+    batches = list(table.iter_slices(3))
     counts = count(batches, schema, progress=Watch())
     assert counts.n_rows == 4
     assert counts.one_way.tolist() == [1, 2, 0, 0, 3]
@@ -298,26 +298,34 @@ def test_columns_of_booleans_wherever_they_are_cut(
     rows: int, cuts: list[int], nulls: tuple[float, ...], way: str, threads: int, seed: int
 ) -> None:
     rng = np.random.default_rng(seed)
-    flags = [pa.array(rng.random(rows) < 0.4, mask=rng.random(rows) < share) for share in nulls[:3]]
-    texts = pa.array(rng.choice(["x", "y", "z", "?"], rows), mask=rng.random(rows) < nulls[3])
-    whole = pa.record_batch([*flags, texts], names=list(FLAGS.names))
+    columns = [rng.random(rows) < 0.4 for _ in range(3)] + [rng.choice(["x", "y", "z", "?"], rows)]
+    whole = pl.DataFrame(
+        [
+            pl.Series(name, column.tolist()).scatter(np.flatnonzero(rng.random(rows) < share), None)
+            for name, column, share in zip(FLAGS.names, columns, nulls, strict=True)
+        ]
+    )
     batches = [whole.slice(start, stop - start) for start, stop in pairwise(sorted([0, *cuts, rows]))]
-    batches = [batch for batch in batches if batch.num_rows or seed % 2]
+    batches = [batch for batch in batches if batch.height or seed % 2]
+    if seed % 3 == 0 and len(batches) > 1:
+        # A batch in several pieces.
+        batches = [pl.concat(batches, rechunk=False)]
     codes = np.concatenate([encode(batch, FLAGS) for batch in batches] or [np.empty((4, 0), dtype=np.int32)], axis=1)
     with counted(way), using(threads):
         assert same(count(batches, FLAGS), by_products(codes, FLAGS))
 
 
-def test_booleans_in_whole_bytes_are_not_unpacked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_booleans_are_not_unpacked_wherever_they_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_arguments: object) -> None:
         raise AssertionError
 
     schema = Schema(name="t", attributes=FLAGS.attributes[:3])
     values = np.random.default_rng(0).random((3, 1_003)) < 0.3
-    batch = pa.record_batch([pa.array(row) for row in values], names=["a", "b", "c"])
-    expected = by_products(values[:, 16:].astype(np.int32), schema)
+    batch = pl.DataFrame(dict(zip("abc", values, strict=True)))
     monkeypatch.setattr(counting, "encode_column", refuse)
-    assert same(count([batch.slice(16)], schema), expected)
+    for start, stop in ((16, 1_003), (0, 1_003), (3, 64), (13, 14), (7, 1_000)):
+        expected = by_products(values[:, start:stop].astype(np.int32), schema)
+        assert same(count([batch.slice(start, stop - start)], schema), expected)
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])
@@ -325,7 +333,7 @@ def test_any_number_of_threads_gives_the_same_counts(threads: int) -> None:
     sizes = [2] * 150 + [3, 9, 70, 300]
     schema, codes = schema_of(sizes), drawn(sizes, 3_000, 0.01)
     batches = [
-        pa.record_batch([pa.array(row[start : start + 700]) for row in codes], names=list(schema.names))
+        pl.DataFrame(dict(zip(schema.names, codes[:, start : start + 700], strict=True)))
         for start in range(0, 3_000, 700)
     ]
     with using(threads):
@@ -333,8 +341,8 @@ def test_any_number_of_threads_gives_the_same_counts(threads: int) -> None:
 
 
 def test_a_failure_while_reading_is_the_one_that_is_seen() -> None:
-    def broken() -> Iterator[pa.RecordBatch]:
-        yield pa.record_batch({"a0": [1]})
+    def broken() -> Iterator[pl.DataFrame]:
+        yield pl.DataFrame({"a0": [1]})
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):

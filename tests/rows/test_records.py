@@ -43,7 +43,7 @@ def raw_records(data: bytes) -> list[bytes]:
 
 
 def values(records: list[bytes], fields: int, limit: int) -> tuple[list[list[str]], int]:
-    """The rows that Python's reader finds in each record by itself, cut after so many bytes, and how many are ragged."""
+    """The rows that Python's reader finds in each record, cut after `limit` bytes, and how many are ragged."""
     texts = [record[:limit].decode() for record in records]
     rows = [next(csv.reader(io.StringIO(text, newline="")), []) for text in texts]
     # A line without anything is a row of one empty value, or none.

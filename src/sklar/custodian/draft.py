@@ -115,8 +115,8 @@ def draft(data: object, *, name: str = "table", progress: Progress = SILENT) -> 
     progress.stage("read", unit="rows")
     rows = 0
     for batch in source.batches(columns):
-        for column, sketch in zip(batch.iter_columns(), sketches.values(), strict=True):
-            sketch.add(column)
+        for series, sketch in zip(batch.iter_columns(), sketches.values(), strict=True):
+            sketch.add(series)
         rows += batch.height
         progress.advance(batch.height)
     if rows == 0:

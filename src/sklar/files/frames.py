@@ -59,7 +59,7 @@ def to_arrow(frame: pl.DataFrame, schema: Schema | None) -> pa.Table:
     import pyarrow as pa
 
     if schema is None:
-        return frame.to_arrow()
+        return pa.table({column.name: _exported(column) for column in frame.iter_columns()})
     columns = [_arrow_column(frame[attribute.name], attribute) for attribute in schema.attributes]
     return pa.table(columns, schema=arrow_schema(schema))
 
@@ -79,15 +79,20 @@ def _arrow_column(column: pl.Series, attribute: Attribute) -> pa.ChunkedArray:
 
     kind = _arrow_type(attribute)
     if not pa.types.is_dictionary(kind):
-        return pa.chunked_array(column.to_frame().to_arrow().column(0).cast(kind))
+        return _exported(column).cast(kind)
     # One dictionary of all public values in their order, drawn or not.
     values = released_values(attribute)
     place = pl.Enum([str(value) for value in values])
-    indices = column.cast(pl.String).cast(place).to_physical().cast(pl.Int32).to_frame().to_arrow().column(0)
+    indices = _exported(column.cast(pl.String).cast(place).to_physical().cast(pl.Int32))
     listed = pa.array(values, kind.value_type)
     return pa.chunked_array(
         [pa.DictionaryArray.from_arrays(part, listed, ordered=kind.ordered) for part in indices.chunks], kind
     )
+
+
+def _exported(column: pl.Series) -> pa.ChunkedArray:
+    # Arrow's C interface takes no name that has a null character in it.
+    return column.alias("").to_frame().to_arrow().column(0)
 
 
 def _to_pandas(table: pa.Table, may_miss: set[str]) -> pd.DataFrame:

@@ -4,8 +4,8 @@ A row has `FACTORS` latent uniforms u, all tied to a common one. Attribute j is 
 (or [1 - u < p], for one attribute in three) with a probability w, and an independent coin of the same p otherwise. So
 its mean is p whatever w is, and two attributes of one factor and like means correlate with about w w'.
 
-Nothing is a byte per cell while it is drawn: a uniform of 8 bits is 8 words, one per binary digit, each holding that
-digit of 64 rows, and comparing it with a constant takes one AND or OR per digit.
+Nothing is ever a byte per cell: a uniform of 8 bits is 8 words, one per binary digit, each holding that digit of 64
+rows, and comparing it with a constant takes one AND or OR per digit. The result is Arrow's own layout of booleans.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Callable
 from functools import cache, partial
 from typing import TypeAlias
 
+import nanoarrow as na
 import numpy as np
 import numpy.typing as npt
 import polars as pl
@@ -27,7 +28,6 @@ _WORDS = BLOCK_ROWS // 64
 _DIGITS = 8  # of a uniform: means are multiples of 1/256
 _MIX_DIGITS = 3  # of a mixing probability: w is a multiple of 1/8
 _TIE = 3  # eighths of the rows in which a factor is the common one
-_AT_ONCE = 64
 _GOLDEN = 0.6180339887498949
 
 Words: TypeAlias = npt.NDArray[np.uint64]
@@ -84,19 +84,9 @@ def _draw(columns: pl.Schema, rng: np.random.Generator, _first: int) -> pl.DataF
         np.bitwise_xor(column, coin, out=column)
         np.bitwise_and(column, mix, out=column)
         np.bitwise_xor(column, coin, out=column)
-    # Only here is a cell a byte, for a few columns at a time: polars takes no packed bits.
-    frame = [
-        column
-        for start in range(0, len(columns), _AT_ONCE)
-        for column in _unpacked(bits[start : start + _AT_ONCE], columns.names()[start : start + _AT_ONCE])
-    ]
-    return pl.DataFrame(frame)
-
-
-def _unpacked(bits: Words, names: list[str]) -> list[pl.Series]:
-    """Columns of these names, a row of bits each."""
-    cells = pl.Series(np.unpackbits(bits.view(np.uint8), bitorder="little")).cast(pl.Boolean)
-    return [cells.slice(index * BLOCK_ROWS, BLOCK_ROWS).alias(name) for index, name in enumerate(names)]
+    # Arrow's own layout of booleans: polars takes it as it is.
+    cells = pl.Series(na.c_array_from_buffers(na.bool_(), 64 * bits.size, [None, bits]))
+    return pl.DataFrame([cells.slice(index * BLOCK_ROWS, BLOCK_ROWS).alias(name) for index, name in enumerate(columns)])
 
 
 @cache

@@ -14,7 +14,7 @@ import math
 from bisect import bisect_right
 from collections.abc import Callable
 from decimal import Decimal
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import polars as pl
@@ -177,13 +177,16 @@ def _distinct(column: pl.Series) -> tuple[pl.Series | list[object], NDArray[np.i
         places = column.replace_strict(values, number, default=len(values), return_dtype=pl.Int64)
         return values_of(values), number.to_numpy(), places.to_numpy()
     physical = column.to_physical()
-    last = physical.max()
-    null = 0 if last is None else int(last) + 1  # type: ignore[call-overload]
-    filled = physical.cast(pl.Int64).fill_null(null) if column.null_count() else physical
-    places = filled.to_numpy().astype(np.int64)
+    if column.null_count():
+        last = cast(int | None, physical.max())
+        null = 0 if last is None else last + 1
+        rows = physical.cast(pl.Int64).fill_null(null).to_numpy()
+    else:
+        rows = physical.to_numpy().astype(np.int64)
+        null = int(rows.max(initial=-1)) + 1
     # Not all categories: those of other columns, and of other tables, may be among them.
-    here = np.flatnonzero(np.bincount(places)[:null])
-    return pl.Series(here, dtype=physical.dtype).cat.to(column.dtype).cast(pl.String), here, places
+    here = np.flatnonzero(np.bincount(rows)[:null]).astype(np.int64)
+    return pl.Series(here, dtype=physical.dtype).cat.to(column.dtype).cast(pl.String), here, rows
 
 
 def _listed(values: list[object]) -> tuple[list[object], NDArray[np.int64], NDArray[np.int64]]:

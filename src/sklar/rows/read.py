@@ -222,7 +222,7 @@ def _open_folder(path: Path) -> Source:
     files = sorted(file for file in path.rglob("*") if file.is_file() and not _is_note(file.relative_to(path)))
     parts = [_partition(unrepeated(_open_file(file)), file.relative_to(path)) for file in files]
     if not parts:
-        raise DataError(f"the folder '{path}' holds no files. It must hold CSV or Parquet files.")
+        raise DataError(f"the folder '{path}' holds no files. It must hold CSV, JSON lines, Parquet or Arrow files.")
     for part in parts:
         if set(part.columns) != set(parts[0].columns):
             raise DataError(f"{part.name} and {parts[0].name} have different columns. Files of a folder must agree.")
@@ -261,7 +261,7 @@ def _partition(part: Source, place: Path) -> Source:
     def read(names: tuple[str, ...]) -> Batches:
         inside = tuple(name for name in names if name not in stated)
         # A file is read even where all that is wanted stands in its path: its rows are counted.
-        for batch in part.open_batches(inside or part.columns[:1]):
+        for batch in part.open_batches(inside or part.columns[:1] or ("",)):
             outside = {
                 name: pl.Series(name, [value], dtype=pl.String).new_from_index(0, batch.height)
                 for name, value in stated.items()
@@ -309,11 +309,17 @@ def _open_columnar(path: Path, kind: str) -> Source:
         scan = _scan(str(path), kind)
         columns, types = tuple(scan.collect_schema()), column_types(file_schema(path))
         n_rows = int(scan.select(pl.len()).collect().item())
+        # Polars takes days that are held in milliseconds for moments.
+        held = [columns.index(name) for name, described in types.items() if described.output == "date64"]
+        day = (pl.nth(held).cast(pl.Int64) // 86_400_000).clip(-(2**31), 2**31 - 1)
+        scan = scan.with_columns(day.cast(pl.Int32).cast(pl.Date)) if held else scan
     except OSError:
         raise
     except (Exception, pl.exceptions.PanicException):
         word = "a Parquet" if kind in PARQUET else "an Arrow"
-        raise DataError(f"file '{path}' is not {word} file, or it is damaged.") from None
+        raise DataError(
+            f"file '{path}' is not {word} file, it is damaged, or a column has a type that polars cannot read."
+        ) from None
     return Source(
         name=f"file '{path}'",
         columns=columns,
@@ -331,7 +337,8 @@ def _open_store(address: str) -> Source:
     kind = Path(address.rstrip("/")).suffix.lower() or PARQUET[0]
     if kind not in (*PARQUET, *_ARROW):
         raise DataError(
-            f"'{address}' must be a .parquet or .arrow file, or a folder of Parquet files: copy text files to a disk."
+            f"'{address}' must be a .parquet or .arrow file, or a folder of Parquet files. Copy text files to a disk "
+            "first."
         )
     try:
         scan = _scan(address, kind, hive=True)

@@ -48,7 +48,7 @@ def rewrite(
             returned = 0
             if byte == line_feed:
                 continue
-        if state != QUOTED and (byte == line_feed or byte == carriage_return):
+        if state != QUOTED and byte in (line_feed, carriage_return):
             if length > 0 or fields == 1:
                 if opened or length == 0:
                     if length == 0:

@@ -48,7 +48,7 @@ class Query:
 
 
 class Rows:
-    """The result of a query, and the connection that it lasts as long as: closed by `close`, or when nobody wants it."""
+    """The result of a query, and its connection, which ends by `close` or when nobody wants the rows."""
 
     def __init__(self, result: Any, held: ExitStack) -> None:
         self._result, self._held = result, held

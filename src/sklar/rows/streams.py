@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 from sklar.errors import DataError, SklarError
 
 _SECONDS = (2**63 - 1) // 1_000
-_TEXTS = {"u": "z", "U": "Z", "vu": "vz"}
+_TEXTS = {"u": "z", "U": "Z"}
 # Numbers, booleans, bytes, dates and nulls, which pass as they are.
-_PLAIN = {"n", "b", "c", "C", "s", "S", "i", "I", "l", "L", "e", "f", "g", "z", "Z", "vz", "tdD", "tdm"}
+_PLAIN = {"n", "b", "c", "C", "s", "S", "i", "I", "l", "L", "e", "f", "g", "z", "Z", "tdD"}
 _NUMPY = {"c": "i1", "C": "u1", "s": "i2", "S": "u2", "i": "i4", "I": "u4", "l": "i8", "L": "u8"}
 
 
@@ -70,6 +70,11 @@ def column_of(array: Any) -> pl.Series:
         return values.gather(places)
     if kind in _PLAIN or kind in _TEXTS or kind.startswith("w:"):
         return _passed(array, _TEXTS.get(kind, kind))
+    if kind == "tdm":
+        # Polars would take days that are held in milliseconds for moments.
+        return (_passed(array, "l") // 86_400_000).clip(-(2**31), 2**31 - 1).cast(pl.Int32).cast(pl.Date)
+    if kind in ("vu", "vz"):
+        return _viewed(array)
     if kind.startswith("ts"):
         unit, zone = kind[2], "UTC" if kind[4:] else ""
         if unit != "s":
@@ -117,6 +122,26 @@ def _passed(array: Any, kind: str) -> pl.Series:
     return pl.Series(_Renamed(array.schema.modify(format=kind, metadata={}), array))
 
 
+def _viewed(array: Any) -> pl.Series:
+    """Texts or bytes that lie in several places, put together: nanoarrow cannot pass them on as they are."""
+    view, length = array.view(), array.length
+    if not length:
+        return pl.Series([], dtype=pl.Binary)
+    heads = np.frombuffer(view.buffer(1), dtype=np.int32).reshape(-1, 4)[array.offset : array.offset + length]
+    # The last buffer holds the sizes of those between.
+    texts = [np.frombuffer(view.buffer(number), dtype=np.uint8) for number in range(2, view.n_buffers - 1)]
+    starts = np.cumsum([4 * heads.size, *(text.size for text in texts)])
+    sizes = np.where(_valid(array), heads[:, 0], 0).astype(np.int64)
+    # Twelve bytes and fewer stand in the head itself.
+    long = heads[:, 2].clip(0, max(len(texts) - 1, 0))
+    places = np.where(sizes > 12, starts[long] + heads[:, 3], 16 * np.arange(length) + 4)
+    ends = np.cumsum(sizes)
+    bytes_of = np.repeat(places - (ends - sizes), sizes) + np.arange(int(ends[-1]))
+    data = np.concatenate([np.ascontiguousarray(heads).view(np.uint8).ravel(), *texts])[bytes_of]
+    valid = np.packbits(_valid(array), bitorder="little")
+    return pl.Series(na.c_array_from_buffers(na.large_binary(), length, [valid, np.append(0, ends), data]))
+
+
 def _buffer(array: Any, number: int) -> Any:
     return array.view().buffer(number)
 
@@ -154,6 +179,7 @@ def open_stream(data: object) -> tuple[Any, Any]:
     except SklarError:
         raise
     except Exception:
+        # What a library says may quote a cell.
         schema = None
     if schema is None or schema.format != "+s":
         raise DataError(

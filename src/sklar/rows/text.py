@@ -12,7 +12,9 @@ import codecs
 import csv
 import io
 import json
-from collections.abc import Callable, Iterator
+import lzma
+import zlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, cast
@@ -25,7 +27,10 @@ from sklar.rows.records import Records
 
 _BLOCK = 1 << 24
 _ROWS_AT_ONCE = 1 << 16
-COMPRESSED = {".gz", ".bz2", ".xz", ".zst", ".lz4", ".br"}
+_BY_PYARROW = {".zst": "zstd", ".lz4": "lz4", ".br": "brotli"}
+COMPRESSED = {".gz", ".bz2", ".xz", *_BY_PYARROW}
+# What reading a damaged file may raise.
+_BROKEN = (csv.Error, OSError, EOFError, ValueError, zlib.error, lzma.LZMAError)
 # What a JSON value is encoded as that can be in no domain, as lists are elsewhere.
 _NO_VALUE = "(not a value)"
 
@@ -52,14 +57,12 @@ def open_bytes(path: Path) -> IO[bytes]:
 
         return cast(IO[bytes], bz2.open(path, "rb"))
     if suffix == ".xz":
-        import lzma
-
         return cast(IO[bytes], lzma.open(path, "rb"))
-    if suffix in COMPRESSED:
+    if suffix in _BY_PYARROW:
         require("pyarrow", what=f"a file that ends in {suffix}", package="pyarrow", extra="arrow")
         import pyarrow as pa
 
-        return cast(IO[bytes], pa.input_stream(str(path), compression="detect"))
+        return cast(IO[bytes], pa.input_stream(str(path), compression=_BY_PYARROW[suffix]))
     return path.open("rb")
 
 
@@ -87,19 +90,11 @@ def read_header(path: Path, layout: CsvFormat) -> tuple[tuple[str, ...], int]:
         raise DataError(
             f"the header of file '{path}' must be UTF-8 text. Convert it first (for example with iconv)."
         ) from None
-    except (csv.Error, *broken()):
+    except _BROKEN:
         raise DataError(f"file '{path}' has no readable header line. It must begin with the column names.") from None
     if not any(columns):
         raise DataError(f"file '{path}' has no header line. It must begin with the column names.")
     return columns, taken
-
-
-def broken() -> tuple[type[Exception], ...]:
-    """What reading a damaged file may raise."""
-    import lzma
-    import zlib
-
-    return OSError, EOFError, ValueError, zlib.error, lzma.LZMAError
 
 
 def read_csv(
@@ -207,6 +202,3 @@ def _framed(rows: list[list[str | None]], names: tuple[str, ...]) -> pl.DataFram
             for name, values in zip(names, zip(*rows, strict=True), strict=True)
         ]
     )
-
-
-Reader = Callable[[tuple[str, ...]], Iterator[pl.DataFrame]]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from itertools import combinations
 
 import numpy as np
-import pyarrow as pa
+import polars as pl
 from numpy.typing import NDArray
 
-from sklar.draw.decode import decode, decode_dummies
+from sklar.draw.decode import Decoder, decode_dummies
 from sklar.public.schema import Attribute, Schema
 
 SCHEMA = Schema(
@@ -32,8 +32,8 @@ def codes(rows: int, seed: int = 0) -> NDArray[np.int32]:
     return drawn.astype(np.int32)
 
 
-def records(rows: int, seed: int = 0) -> pa.Table:
-    return pa.Table.from_batches([decode(codes(rows, seed), SCHEMA, np.random.default_rng(seed))])
+def records(rows: int, seed: int = 0) -> pl.DataFrame:
+    return Decoder(SCHEMA).decode(codes(rows, seed), np.random.default_rng(seed))
 
 
 def dummy_matrix(rows: int, seed: int = 0) -> NDArray[np.bool_]:
@@ -45,8 +45,8 @@ def dummy_matrix(rows: int, seed: int = 0) -> NDArray[np.bool_]:
     )
 
 
-def dummies(rows: int, seed: int = 0) -> pa.Table:
-    return pa.Table.from_batches([decode_dummies(dummy_matrix(rows, seed), SCHEMA)])
+def dummies(rows: int, seed: int = 0) -> pl.DataFrame:
+    return decode_dummies(dummy_matrix(rows, seed), SCHEMA)
 
 
 def as_dummies(drawn: NDArray[np.int32], schema: Schema = SCHEMA) -> NDArray[np.bool_]:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
+import polars as pl
 import pytest
 
 from sklar.custodian.evaluate import Answers, answer, choose_triples
 from sklar.custodian.evaluate import queries as module
 from sklar.custodian.evaluate.queries import Triples, answer_blocks, pearson, valid
 from sklar.errors import DataError
-from sklar.files.write import write_batches
+from sklar.files.write import write_frames
 from sklar.public.schema import Attribute, Schema
 from tests.custodian.evaluate.tables import SCHEMA, as_dummies, brute_force, codes, dummies, dummy_matrix, records
 
@@ -83,7 +83,7 @@ def test_blocks_and_pieces_of_blocks_add_up(monkeypatch: pytest.MonkeyPatch) -> 
 def test_files_of_both_forms_are_read(tmp_path: Path, form: str, suffix: str) -> None:
     table = records(60) if form == "records" else dummies(60)
     path = tmp_path / f"t{suffix}"
-    write_batches(path, table.schema, table.to_batches(), SCHEMA if form == "records" else None)
+    write_frames(path, table.schema, [table], SCHEMA if form == "records" else None)
     found = answer(path, SCHEMA, choose_triples(SCHEMA))
     check(found, as_dummies(codes(60)) if form == "records" else dummy_matrix(60))
 
@@ -91,7 +91,7 @@ def test_files_of_both_forms_are_read(tmp_path: Path, form: str, suffix: str) ->
 def test_boolean_and_float_dummies_are_read() -> None:
     matrix = dummy_matrix(20)
     for kind in (bool, np.float64):
-        table = pa.table({name: row.astype(kind) for name, row in zip(SCHEMA.dummy_names, matrix, strict=True)})
+        table = pl.DataFrame({name: row.astype(kind) for name, row in zip(SCHEMA.dummy_names, matrix, strict=True)})
         check(answer(table, SCHEMA, choose_triples(SCHEMA)), matrix)
 
 
@@ -100,12 +100,12 @@ def test_a_dummy_must_be_zero_or_one(bad: list[object]) -> None:
     columns: dict[str, list[object]] = {name: [0, 1] for name in SCHEMA.dummy_names}
     columns["b=true"] = bad
     with pytest.raises(DataError, match="column 'b=true' of a table of dummies must hold 0 or 1 in every row"):
-        answer(pa.table(columns), SCHEMA, choose_triples(SCHEMA))
+        answer(pl.DataFrame(columns), SCHEMA, choose_triples(SCHEMA))
 
 
 def test_a_table_of_neither_form_is_refused() -> None:
     with pytest.raises(DataError, match="has no column for 'b', 'c', 'd'"):
-        answer(pa.table({"a": ["x"]}), SCHEMA, choose_triples(SCHEMA))
+        answer(pl.DataFrame({"a": ["x"]}), SCHEMA, choose_triples(SCHEMA))
 
 
 def test_a_table_without_rows_is_refused() -> None:

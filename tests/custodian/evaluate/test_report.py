@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.csv as pa_csv
 import pytest
 from click.testing import CliRunner
 from markupsafe import escape
@@ -94,7 +92,7 @@ def test_names_and_values_cannot_break_out(evil: str) -> None:
 def test_the_command_warns_of_a_name_that_does_not_say_so(tmp_path: Path, name: str) -> None:
     (tmp_path / "s.toml").write_text(SCHEMA.to_toml())
     for file, seed in (("real.csv", 0), ("syn.csv", 2)):
-        pa_csv.write_csv(records(200, seed=seed), tmp_path / file)
+        records(200, seed=seed).write_csv(tmp_path / file)
     paths = [str(tmp_path / each) for each in ("real.csv", "syn.csv")]
     arguments = ["evaluate", *paths, "--schema", str(tmp_path / "s.toml"), "--report", str(tmp_path / name)]
     done = CliRunner().invoke(cli, arguments)

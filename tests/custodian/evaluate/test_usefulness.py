@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 import numpy as np
-import pyarrow as pa
+import polars as pl
 import pytest
 
 from sklar.custodian.evaluate import MissingExtraError, evaluate, usefulness
@@ -18,9 +18,8 @@ from tests.custodian.evaluate.tables import SCHEMA, as_dummies, codes, dummies, 
 sklearn = pytest.importorskip("sklearn")
 
 
-def census(rows: int, seed: int) -> pa.Table:
-    schema, batches = generate("census", rows=rows, seed=seed)
-    return pa.Table.from_batches(list(batches), schema)
+def census(rows: int, seed: int) -> pl.DataFrame:
+    return pl.concat(generate("census", rows=rows, seed=seed)[1])
 
 
 def test_real_rows_of_another_draw_are_as_useful_and_shuffled_ones_are_not() -> None:
@@ -28,8 +27,7 @@ def test_real_rows_of_another_draw_are_as_useful_and_shuffled_ones_are_not() -> 
     target = "employed"
     real, other, test = (census(3_000, seed) for seed in (0, 1, 2))
     order = np.random.default_rng(0).permutation(3_000)
-    where = other.schema.get_field_index(target)
-    shuffled = other.set_column(where, target, other.column(target).take(order))
+    shuffled = other.with_columns(other[target].gather(order))
     good = usefulness(real, other, test, schema, target=target)
     bad = usefulness(real, shuffled, test, schema, target=target)
     assert [score.trained_on for score in good] == ["real rows"] * 2 + ["synthetic rows"] * 2
@@ -50,14 +48,14 @@ def test_an_evaluation_with_a_target_shows_the_scores() -> None:
 
 
 def test_a_target_with_one_level_in_training_is_predicted_throughout() -> None:
-    synthetic = records(50).filter(pa.compute.equal(records(50)["a"], "x"))
+    synthetic = records(50).filter(pl.col("a") == "x")
     scores = usefulness(records(50), synthetic, records(60, 3), SCHEMA, target="a")[2:]
     share = float(np.mean(codes(60, 3)[0] == 0))
     assert all(score.accuracy == pytest.approx(share) and score.auc == 0.5 for score in scores)
 
 
 def test_a_target_that_no_row_has_is_refused() -> None:
-    table = records(5).set_column(0, "a", pa.array(["unlisted"] * 5))
+    table = records(5).with_columns(a=pl.lit("unlisted"))
     with pytest.raises(DataError, match="no row has a level of the target 'a'"):
         usefulness(records(5), table, records(5), SCHEMA, target="a")
 

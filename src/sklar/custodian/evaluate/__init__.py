@@ -2,13 +2,13 @@
 
 Everything here sees the real rows without noise, and says so on every output. The release path never imports it.
 
->>> import pyarrow as pa
+>>> import polars as pl
 >>> from sklar import Schema
 >>> schema = Schema.from_toml('''
 ... [attributes.smoker]
 ... type = "boolean"
 ... ''')
->>> real, synthetic = pa.table({"smoker": [True, True, False]}), pa.table({"smoker": [True, False, False]})
+>>> real, synthetic = pl.DataFrame({"smoker": [True, True, False]}), pl.DataFrame({"smoker": [True, False, False]})
 >>> evaluate(real, synthetic, schema).result("one-way").errors.best(100).average
 1.0
 """

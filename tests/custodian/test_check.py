@@ -1,0 +1,80 @@
+"""What a schema would do to the rows: every value meets one fate, and the counts are those of the codes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from sklar.custodian.check import Fate, check
+from sklar.custodian.draft import draft
+from sklar.errors import DataError
+from sklar.generate import generate
+from sklar.public.schema import Schema
+from sklar.rows.encode import encode
+from sklar.rows.read import open_source
+
+SCHEMA = Schema.from_toml(
+    """
+    [attributes.folding]
+    type = "categorical"
+    values = ["a", "b"]
+    missing = "?"
+    other = true
+    [attributes.bare]
+    type = "categorical"
+    values = ["a", "b"]
+    [attributes.age]
+    type = "integer"
+    edges = [0, 10, 20]
+    missing = "-1"
+    [attributes.share]
+    type = "real"
+    edges = [0, 1]
+    missing = "?"
+    outside = "missing"
+    [attributes.flag]
+    type = "boolean"
+    missing = "?"
+    """
+)
+FATES = [
+    Fate(attribute="folding", listed=2, missing=3, clipped=0, folded=1, no_cell=0),
+    Fate(attribute="bare", listed=2, missing=0, clipped=0, folded=0, no_cell=4),
+    Fate(attribute="age", listed=1, missing=2, clipped=2, folded=1, no_cell=0),
+    Fate(attribute="share", listed=2, missing=2, clipped=0, folded=2, no_cell=0),
+    Fate(attribute="flag", listed=3, missing=2, clipped=0, folded=1, no_cell=0),
+]
+
+
+def test_a_check_counts_each_fate(tmp_path: Path) -> None:
+    columns: dict[str, list[str | None]] = {
+        "folding": ["a", "b", "c", "?", "", None],
+        "bare": ["a", "b", "c", "?", "", None],
+        "age": ["5", "20", "-7", "-1", " ", "five"],
+        "share": ["1", "0", "1.5", "-0.1", "nan", "?"],
+        "flag": ["yes", "0", "TRUE", "?", "", "maybe"],
+    }
+    assert check(pa.table(columns), SCHEMA) == FATES
+    path = tmp_path / "t.csv"
+    lines = [",".join(cell or "" for cell in row) for row in zip(*columns.values(), strict=True)]
+    path.write_text("\n".join([",".join(columns), *lines]))
+    assert check(path, SCHEMA) == FATES
+
+
+def test_a_check_agrees_with_the_codes() -> None:
+    _, batches = generate("census", rows=2_000, seed=9)
+    table = pa.Table.from_batches(batches)
+    schema = draft(table).schema
+    codes = encode(pl.concat(open_source(table).batches(schema.names)), schema)
+    for attribute, column, fate in zip(schema.attributes, codes, check(table, schema), strict=True):
+        assert fate.no_cell == np.count_nonzero(column == -1)
+        assert fate.listed + fate.clipped == np.count_nonzero((column >= 0) & (column < attribute.n_values))
+
+
+def test_a_check_needs_every_column() -> None:
+    with pytest.raises(DataError, match="the table has no column for 'folding', 'bare'"):
+        check(pa.table({"age": [1]}), SCHEMA)
