@@ -21,7 +21,7 @@ ROWS = pl.DataFrame({"x": [True, False] * 50, "y": [True, True, False, False] * 
 
 
 def test_the_constructor_only_stores() -> None:
-    odd = sklar.Synthesizer("no such file", epsilon=-1, method="magic")  # type: ignore[arg-type]
+    odd = sklar.Synthesizer("no such file", epsilon=-1, method="magic")
     assert (odd.schema, odd.epsilon, odd.method) == ("no such file", -1, "magic")
     with pytest.raises(sklar.SchemaError, match="does not exist"):
         odd.fit(ROWS)

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 from hypothesis import given, settings
@@ -19,9 +18,11 @@ import sklar
 from sklar.answer.predicate import QueryError, attributes_of, evaluate, parse, resolve
 from sklar.answer.query import answer, cells_of, estimate, measure
 from sklar.budget.certificate import Measured, certify
+from sklar.budget.method import Method
 from sklar.budget.plan import plan_stages, plan_tables
 from sklar.cli import cli
-from sklar.draw.decode import decode
+from sklar.draw.decode import Decoder
+from sklar.draw.repair import sample_codes
 from sklar.files.model import Model
 from sklar.kernel.count import Counts, count_plainly
 from sklar.kernel.tables import Plan
@@ -55,8 +56,7 @@ def codes(rows: int, seed: int = 1, lost: float = 0.0) -> Any:
 
 @pytest.fixture(scope="module")
 def model() -> Model:
-    rows = decode(codes(3000), SCHEMA, np.random.default_rng(1))
-    return sklar.fit(pa.Table.from_batches([rows]), SCHEMA, epsilon=3.0)
+    return sklar.fit(Decoder(SCHEMA).decode(codes(3000), np.random.default_rng(1)), SCHEMA, epsilon=3.0)
 
 
 def levels(text: str) -> set[str]:
@@ -315,10 +315,8 @@ def test_estimates_refuse(model: Model, call: Any, message: str) -> None:
 
 def drawn_share(model: Model, text: str) -> float:
     """A predicate's share among many synthetic rows, drawn and counted."""
-    from sklar.fitting.latent import LatentModel, sample_latent
-
-    assert isinstance(model.copula, LatentModel)
-    block = np.concatenate(list(sample_latent(model.copula, 60_000, 3)), axis=1)
+    assert model.copula.components() is not None
+    block = np.concatenate(list(sample_codes(model.copula, 60_000, 3)), axis=1)
     expression = resolve(parse(text), SCHEMA)
     return float(np.mean(evaluate(expression, lambda leaf: leaf.levels[block[leaf.attribute]])))
 
@@ -347,8 +345,8 @@ def test_wide_predicates_get_the_synthetic_answer_only(model: Model) -> None:
 
 @pytest.mark.parametrize("dummies", [False, True])
 def test_binary_models_answer_from_drawn_rows(dummies: bool) -> None:
-    rows = decode(codes(2000), SCHEMA, np.random.default_rng(1))
-    model = sklar.fit(pa.Table.from_batches([rows]), SCHEMA, epsilon=50.0, method="binary", dummies=dummies)
+    rows = Decoder(SCHEMA).decode(codes(2000), np.random.default_rng(1))
+    model = sklar.fit(rows, SCHEMA, epsilon=50.0, method=Method(name="binary", dummies=dummies))
     found = answer(model, "sex = Male and age < 30")
     assert found.synthetic_by == "counted in 2,000 rows drawn with seed 0"
     assert found.estimate is not None

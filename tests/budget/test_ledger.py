@@ -60,7 +60,7 @@ def test_releases_add_up_by_the_accountant_and_the_naive_sum_is_shown(ledger: Le
     for _ in range(2):
         account = ledger.charge("t", budget, many(budget))
     assert account.accountant == "curve"
-    scale = float(many(budget)[0])
+    scale = float(many(budget).scales[0])
     assert account.spent == pytest.approx(gaussian_epsilon(np.array([scale]), np.array([630]), DELTA), rel=1e-6)
     assert 1.7 < account.spent < 1.85
     assert account.naive[0] == pytest.approx(3.0, rel=1e-6)
@@ -175,8 +175,9 @@ def test_fit_charges_before_it_draws(ledger: Ledger, monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize("options", [{}, {"method": PAPER}, {"method": "factor"}, {"mechanism": "laplace"}])
 def test_every_kind_of_fit_is_charged_for_what_it_measured(ledger: Ledger, options: Any) -> None:
     ledger.open_account("wide", epsilon=4.0, delta=4 * DELTA)
-    budget = Budget(epsilon=1.0, **options) if "mechanism" in options else None
-    how = {"budget": budget} if budget else {"epsilon": 1.0, **options}
+    how: dict[str, Any] = {"epsilon": 1.0, **options}
+    if "mechanism" in options:
+        how = {"budget": Budget(epsilon=1.0, **options)}
     model = sklar.fit(TABLE, SCHEMA, ledger=str(ledger.path), dataset="wide", **how)
     (entry,) = ledger.account("wide").charges
     certificate = model.certificate
@@ -301,7 +302,7 @@ def test_a_full_disk_measures_nothing(tmp_path: Path) -> None:
 
     code = (
         "import numpy as np; from sklar.budget.ledger import Ledger; from sklar.kernel.theorems import Budget\n"
-        "Ledger('l.db').charge('t', Budget(epsilon=1.0), np.full(3, 100.0))"
+        "Ledger('l.db').charge('t', Budget(epsilon=1.0), Spend.of([100.0], [3]))"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False, preexec_fn=small_files
@@ -316,7 +317,7 @@ def test_a_ledger_that_cannot_be_written(ledger: Ledger) -> None:
         pytest.skip("this user may write anywhere")
     ledger.path.chmod(0o400)
     with pytest.raises(LedgerError, match="It must be a file that can be written"):
-        ledger.charge("t", Budget(epsilon=1.0), np.full(3, 100.0))
+        ledger.charge("t", Budget(epsilon=1.0), Spend.of([100.0], [3]))
 
 
 def test_eight_writers_at_once_never_overspend(ledger: Ledger) -> None:
@@ -345,7 +346,7 @@ def test_the_commands(tmp_path: Path) -> None:
     made = run(cli, ["ledger", "init", book, "--dataset", "people", "--epsilon", "3", "--delta", "1e-9"])
     assert made.exit_code == 0
     assert "epsilon = 3, delta = 1e-09 for all releases together" in made.output
-    Ledger(book).charge("people", Budget(epsilon=1.0), np.full(3, 100.0))
+    Ledger(book).charge("people", Budget(epsilon=1.0), Spend.of([100.0], [3]))
     shown = run(cli, ["ledger", "show", book])
     assert "Data set 'people'" in shown.output
     assert "the naive sum would be" in shown.output

@@ -19,7 +19,6 @@ from click.testing import CliRunner
 
 from sklar.cli import cli
 from sklar.cli.options import FileOrAddress, number, table_of
-from sklar.files.write import write_batches
 from sklar.generate import generate, schema_toml
 from sklar.public.schema import Schema
 

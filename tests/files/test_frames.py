@@ -186,7 +186,7 @@ def test_what_may_not_be_missing_needs_no_nullable_type() -> None:
     rows = pa.table({"a": [1, 2] * 9, "b": [True, False] * 9, "c": [True, None] * 9})
     model = sklar.fit(rows, schema, epsilon=9.0)
     assert [str(kind) for kind in model.sample(5, to="pandas").dtypes] == ["int64", "bool", "boolean"]
-    dummies = sklar.fit(rows, schema, epsilon=9.0, dummies=True)
+    dummies = sklar.fit(rows, schema, epsilon=9.0, method=sklar.Method(name="binary", dummies=True))
     assert {str(kind) for kind in dummies.sample(5, to="pandas").dtypes} == {"uint8"}
 
 

@@ -46,7 +46,7 @@ def test_a_reloaded_model_draws_the_same_rows(model: Model, saved: Path) -> None
     assert again.schema == model.schema
     assert again.settings == model.settings
     assert again.summary() == model.summary()
-    for one, other in zip(model.measured, again.measured, strict=True):
+    for one, other in zip(model.measured.stages, again.measured.stages, strict=True):
         assert (one.pairs == other.pairs).all()
         assert (one.plan.scales == other.plan.scales).all()
 
@@ -69,7 +69,7 @@ def test_every_kind_of_model_survives_the_round_trip(settings: Any, tmp_path: Pa
     assert again.sample(100, seed=1).equals(model.sample(100, seed=1))
     assert again.summary() == model.summary()
     assert again.certificate == model.certificate
-    for one, other in zip(model.measured, again.measured, strict=True):
+    for one, other in zip(model.measured.stages, again.measured.stages, strict=True):
         assert (one.pairs == other.pairs).all()
         assert (one.one_way == other.one_way).all()
 

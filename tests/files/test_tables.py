@@ -96,7 +96,7 @@ def test_tables_come_back_as_they_were_and_give_the_same_model(settings: Any, tm
     original = sklar.fit(rows_of(), SCHEMA, epsilon=2.0, **settings)
     write_tables(original.measured, tmp_path / "t.parquet")
     measured = read_tables(tmp_path / "t.parquet", SCHEMA)
-    for ours, read in zip(original.measured, measured, strict=True):
+    for ours, read in zip(original.measured.stages, measured.stages, strict=True):
         assert (ours.n_rows, ours.total, ours.plan.total) == (read.n_rows, read.total, read.plan.total)
         for name in ("one_way", "pairs"):
             assert np.array_equal(getattr(ours, name), getattr(read, name))
@@ -113,7 +113,7 @@ def test_tables_come_back_as_they_were_and_give_the_same_model(settings: Any, tm
 def test_a_single_attribute_has_no_pairs(tmp_path: Path) -> None:
     schema = Schema.from_toml('[attributes.smoker]\ntype = "boolean"')
     write_tables(sklar.fit(rows_of(), schema, epsilon=1.0).measured, tmp_path / "t.parquet")
-    assert read_tables(tmp_path / "t.parquet", schema)[0].pairs.size == 0
+    assert read_tables(tmp_path / "t.parquet", schema).stages[0].pairs.size == 0
 
 
 def test_what_is_read_is_marked_as_claimed_everywhere(exported: Path, tmp_path: Path) -> None:

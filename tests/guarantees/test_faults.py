@@ -19,10 +19,10 @@ import pytest
 
 import sklar
 from sklar.answer.report import publishable
-from sklar.budget.ledger import Ledger, cost, covers
+from sklar.budget.ledger import Ledger
 from sklar.errors import BudgetError
 from sklar.files.archive import load
-from sklar.kernel.theorems import Budget
+from sklar.kernel.theorems import Budget, Spend, cost
 from sklar.public.schema import Attribute, Schema
 from sklar.trust.verify import verify_model
 
@@ -78,13 +78,9 @@ def kill_at_random(folder: Path, kills: int, seed: int) -> int:
     unused = [entry.cost for entry in account.charges]
     for model in models:
         groups = model.certificate.measurements
-        measured = cost(
-            model.certificate.mechanism,
-            model.certificate.neighbors,
-            [group.scale for group in groups],
-            [group.tables for group in groups],
-        )
-        paid = next(charge for charge in unused if covers(charge, measured))
+        spend = Spend.of([group.scale for group in groups], [group.tables for group in groups])
+        measured = cost(model.certificate.mechanism, 2, spend)
+        paid = next(charge for charge in unused if charge.covers(measured))
         unused.remove(paid)
     # A killed run may lose a charge, at most one each; no model is without one.
     assert 0 <= len(unused) <= kills
@@ -126,7 +122,7 @@ ROOM = 700 << 20
 LIMITED = """
 import resource, sys
 import pyarrow.csv, pyarrow.parquet, scipy.special
-from sklar.kernel.theorems import Budget
+from sklar.kernel.theorems import Budget, Spend, cost
 from sklar.errors import SklarError
 from sklar.files.archive import load
 from sklar.release import measure
@@ -252,8 +248,8 @@ def test_numbers_at_the_edge(name: str, method: Any, epsilon: float) -> None:
         warnings.simplefilter("error")
         model = sklar.fit(table, schema, epsilon=epsilon, method=method)
         rows = model.sample(40, seed=1)
-    assert rows.num_rows == 40
-    assert tuple(rows.schema.names) == schema.names
+    assert rows.height == 40
+    assert tuple(rows.columns) == schema.names
     found = verify_model(model)
     assert found.passed, found.lines()
     assert publishable(model, file_name="m.sklar")
@@ -265,7 +261,7 @@ def test_tables_without_noise(method: Any, neighbors: Any) -> None:
     """Laplace noise at epsilon 1,000 is all zeros but for a chance below 1e-60: tables are exact, and independent."""
     table, schema = EDGES["constant booleans"]
     model = sklar.fit(table, schema, Budget(epsilon=1000.0, mechanism="laplace", neighbors=neighbors), method=method)
-    assert model.sample(40, seed=1).to_pydict() == {name: [True] * 40 for name in "xy"}
+    assert model.sample(40, seed=1).to_dict(as_series=False) == {name: [True] * 40 for name in "xy"}
 
 
 def test_a_tiny_epsilon_on_many_attributes() -> None:
@@ -284,7 +280,7 @@ def test_a_tiny_epsilon_on_many_attributes() -> None:
         model = sklar.fit(table, schema, epsilon=1e-5, method=method)
         assert min(entry.scale for entry in model.certificate.measurements) > 1e6
         rows = model.sample(100, seed=1)
-        assert all(set(rows[f"a{i}"].to_pylist()) <= set(map(str, range(size))) for i, size in enumerate(sizes))
+        assert all(set(rows[f"a{i}"].to_list()) <= set(map(str, range(size))) for i, size in enumerate(sizes))
         assert verify_model(model).passed
 
 
@@ -303,4 +299,4 @@ def test_two_thousand_attributes() -> None:
     generator = np.random.default_rng(1)
     table = pa.table({f"x{i}": generator.random(200) < 0.3 for i in range(m)})
     model = sklar.fit(table, Schema.from_toml(toml), epsilon=1.0, method="mixture")
-    assert model.sample(10, seed=1).num_columns == m
+    assert model.sample(10, seed=1).width == m

@@ -325,7 +325,7 @@ def test_noise_cannot_be_replaced_by_assignment(module: str) -> None:
         with pytest.raises(AttributeError, match="cannot be replaced"):
             setattr(Vault, name, None)
     with pytest.raises(AttributeError, match="cannot be replaced"):
-        del Vault.measure  # type: ignore[misc]
+        del Vault.measure
 
 
 def test_entropy_cannot_be_replaced_by_assignment(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,6 +17,7 @@ import sklar
 from sklar.answer.predicate import QueryError
 from sklar.answer.query import answer
 from sklar.answer.report import publishable
+from sklar.budget.method import PAPER, Method
 from sklar.cli import cli
 from sklar.custodian.check import broken_rules
 from sklar.errors import SchemaError
@@ -266,7 +267,7 @@ def test_every_released_record_honors_all_rules(method: Any, tmp_path: Path) -> 
     rows = model.sample(20_000, seed=1)
     assert min(broken_rules(rows_of_small(), SMALL)) > 100
     assert broken_rules(rows, SMALL) == [0, 0, 0, 0]
-    assert rows.column_names == list(SMALL.names)
+    assert rows.columns == list(SMALL.names)
     model.save(tmp_path / "m.sklar")
     again = load(tmp_path / "m.sklar")
     assert again.schema == SMALL
@@ -282,8 +283,9 @@ def test_a_determined_column_is_not_read() -> None:
 
 def test_dummies_are_refused_and_the_papers_preset_honors_rules() -> None:
     with pytest.raises(SchemaError, match="rules are about records, and dummies are single 0/1 columns"):
-        sklar.fit(rows_of_small(), SMALL, epsilon=1.0, dummies=True)
-    assert broken_rules(sklar.fit(rows_of_small(), SMALL, epsilon=5.0, preset="paper").sample(seed=1), SMALL) == [0] * 4
+        sklar.fit(rows_of_small(), SMALL, epsilon=1.0, method=Method(name="binary", dummies=True))
+    rows = sklar.fit(rows_of_small(), SMALL, epsilon=5.0, method=PAPER).sample(seed=1)
+    assert broken_rules(rows, SMALL) == [0] * 4
 
 
 def test_the_summary_and_the_report_tell_the_rules(model: sklar.Model) -> None:

@@ -15,13 +15,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from sklar.errors import DataError, OutputError
+from sklar.kernel.count import Counts
 from sklar.machine.threads import using
 from sklar.public.schema import Schema
 from sklar.release import fit
 from sklar.rows import checkpoint as resume
 from sklar.rows.checkpoint import count_resumable
 from sklar.rows.engines import open_table
-from sklar.rows.fast import Counts, count, no_counts
+from sklar.rows.fast import count
 from sklar.rows.read import open_source
 from tests.rows.test_fast import same, schema_of
 
@@ -46,7 +47,8 @@ class Stop:
 
 data, checkpoint, schema = sys.argv[1:]
 with using(1):
-    open_table(data, "local", checkpoint).count(Schema.load(schema), progress=Stop())
+    described = Schema.load(schema)
+    open_table(data, described, checkpoint=checkpoint).count(described, progress=Stop())
 """
 
 
@@ -108,7 +110,7 @@ def test_a_killed_pass_goes_on_where_it_ended(shards: Path, tmp_path: Path) -> N
         os.utime(shards / name, ns=(before.st_atime_ns, before.st_mtime_ns))
     told = Told()
     with using(1):
-        assert same(open_table(shards, "local", checkpoint).count(SCHEMA, progress=told), exact)
+        assert same(open_table(shards, SCHEMA, checkpoint=checkpoint).count(SCHEMA, progress=told), exact)
     assert told.steps == [ROWS * len(covered)] + [ROWS] * (SHARDS - len(covered))
     assert not checkpoint.exists()
 
@@ -266,4 +268,4 @@ def test_private_domains_are_found_over_all_shards(shards: Path) -> None:
     )
     model = fit(shards, schema, epsilon=20.0)
     assert sorted(model.schema.attributes[0].values) == ["0", "1", "2"]
-    assert no_counts(model.schema).one_way.size == 4
+    assert model.schema.n_levels == 4

@@ -11,20 +11,23 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from sklar.budget.method import Method
 from sklar.draw.blocks import BLOCK_ROWS, blocks
+from sklar.draw.sample import BlockSampler
 from sklar.errors import DataError, MissingExtraError
-from sklar.files.model import BlockSampler, Model
+from sklar.files.model import Model
+from sklar.kernel.count import Counts, count_plainly
 from sklar.machine.cluster import Engine, choose_engine, is_spark, session
 from sklar.machine.threads import using
 from sklar.public.schema import Schema
 from sklar.release import fit
 from sklar.rows.encode import encode
 from sklar.rows.engines import open_table
-from sklar.rows.fast import Counts, count_codes
 from sklar.rows.read import open_source
 from tests.rows.test_fast import brute_force, same
 
@@ -91,8 +94,7 @@ def table(rows: int, seed: int = 0) -> pa.Table:
 def expected(rows: pa.Table) -> Counts:
     """By the tests' own loop over rows."""
     codes = np.concatenate([encode(batch, SCHEMA) for batch in open_source(rows).batches(SCHEMA.names)], axis=1)
-    one_way, pairs = brute_force(codes, SCHEMA)
-    return Counts(n_rows=rows.num_rows, one_way=one_way, pairs=pairs)
+    return brute_force(codes, SCHEMA)
 
 
 def one_file(folder: Path, rows: pa.Table) -> Path:
@@ -125,7 +127,7 @@ def test_counts_equal_brute_force(engine: Engine, layout: str, tmp_path: Path) -
         (path / "more").rmdir()
     else:
         path = LAYOUTS[layout](tmp_path, rows)
-    assert same(open_table(path, engine).count(SCHEMA), expected(rows))
+    assert same(open_table(path, SCHEMA, engine=engine).count(SCHEMA), expected(rows))
 
 
 @pytest.mark.parametrize("packed", [False, True])
@@ -150,7 +152,7 @@ def test_text_files_are_read_alike(engine: Engine, packed: bool, tmp_path: Path)
             (folder / f"{name}.gz").write_bytes(gzip.compress(part))
         else:
             (folder / name).write_bytes(part)
-    counts = open_table(folder, engine).count(SCHEMA)
+    counts = open_table(folder, SCHEMA, engine=engine).count(SCHEMA)
     # A ragged row is a row of unknown values.
     codes = [
         [0, 2, 3, 4, 5, 5, 5, 5],
@@ -161,11 +163,11 @@ def test_text_files_are_read_alike(engine: Engine, packed: bool, tmp_path: Path)
         [1, 0, 0, 1, -1, -1, 1, 1],
         [0, 1, 3, 3, 3, 3, 2, 0],
     ]
-    assert same(counts, count_codes(np.array(codes, dtype=np.int32), SCHEMA))
+    assert same(counts, count_plainly(np.array(codes, dtype=np.int32), SCHEMA.cells))
 
 
 def test_a_table_without_rows_has_no_counts(engine: Engine, tmp_path: Path) -> None:
-    counts = open_table(one_file(tmp_path, table(0)), engine).count(SCHEMA)
+    counts = open_table(one_file(tmp_path, table(0)), SCHEMA, engine=engine).count(SCHEMA)
     assert counts.n_rows == 0
     assert not counts.one_way.any()
     assert not counts.pairs.any()
@@ -179,7 +181,7 @@ def test_a_column_that_is_not_there_is_named(engine: Engine, tmp_path: Path) -> 
 
 def test_a_path_that_is_not_there(engine: Engine, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"does not exist|Spark cannot read"):
-        open_table(tmp_path / "nothing.parquet", engine)
+        open_table(tmp_path / "nothing.parquet", SCHEMA, engine=engine)
 
 
 def test_threads_change_nothing(tmp_path: Path) -> None:
@@ -187,30 +189,29 @@ def test_threads_change_nothing(tmp_path: Path) -> None:
     path = skewed(tmp_path, rows)
     for threads in (1, 2, 5):
         with using(threads):
-            assert same(open_table(path, "local").count(SCHEMA), expected(rows))
+            assert same(open_table(path, SCHEMA, engine="local").count(SCHEMA), expected(rows))
 
 
-def fitted(method: Any, **options: Any) -> Model:
-    return fit(table(3000, seed=1), SCHEMA, epsilon=5.0, method=method, **options)
-
-
-def drawn(engine: Engine, model: Model, rows: int, seed: int) -> pa.Table:
+def drawn(engine: Engine, model: Model, rows: int, seed: int) -> pl.DataFrame:
     if engine == "local":
         # In an order of its own.
-        sampler = BlockSampler(model, seed)
+        sampler = BlockSampler(model.copula, seed)
         parts = [sampler.draw(block) for block in reversed(list(blocks(rows)))]
-        return pa.Table.from_batches(reversed(parts), model.arrow_schema)
+        return pl.concat(reversed(parts))
     from sklar.files.spark import sample_on_spark
 
-    return sample_on_spark(model, rows, seed=seed).toArrow().cast(model.arrow_schema)
+    there = pl.from_arrow(sample_on_spark(model, rows, seed=seed).toArrow())
+    assert isinstance(there, pl.DataFrame)
+    return there.cast(model.columns)
 
 
 @pytest.mark.parametrize("method", ["mixture", "binary", "dummies"])
 def test_blocks_are_the_same_rows_wherever_they_are_drawn(engine: Engine, method: str) -> None:
-    model = fitted("binary", dummies=True) if method == "dummies" else fitted(method)
+    chosen = Method(name="binary", dummies=True) if method == "dummies" else Method.of(method)
+    model = fit(table(3000, seed=1), SCHEMA, epsilon=5.0, method=chosen)
     rows = 3 * BLOCK_ROWS + 77
     found = drawn(engine, model, rows, 7)
-    assert found.combine_chunks().equals(model.sample(rows, seed=7).combine_chunks())
+    assert found.equals(model.sample(rows, seed=7))
     assert not found.equals(model.sample(rows, seed=8))
 
 
@@ -232,9 +233,9 @@ def test_what_is_missing_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_checkpoint_is_for_the_local_engine(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="a checkpoint is for engine 'local', got engine 'spark'"):
-        open_table("x.parquet", "spark", tmp_path)
+        open_table("x.parquet", SCHEMA, engine="spark", checkpoint=tmp_path)
 
 
 def test_spark_takes_paths_and_its_own_tables() -> None:
     with pytest.raises(DataError, match="takes a path or a Spark DataFrame, got Table"):
-        open_table(table(1), "spark")
+        open_table(table(1), SCHEMA, engine="spark")

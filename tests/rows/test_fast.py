@@ -1,4 +1,4 @@
-"""Counting: equal to brute force, a sum over any split, and the sensitivity that the privacy claim rests on."""
+"""Fast counting: equal to the kernel's plain routine and to brute force, a sum over any split, whatever the way."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ import pytest
 from hypothesis import given, settings
 from numpy.typing import NDArray
 
-from sklar.budget.certificate import above_diagonal
+from sklar.kernel.count import Counts, count_plainly, no_counts
 from sklar.machine.threads import using
 from sklar.public.schema import Attribute, Schema
 from sklar.rows import fast as counting
 from sklar.rows import planes as kernels
 from sklar.rows.encode import encode
-from sklar.rows.fast import Counts, count, count_codes, merge, no_counts
+from sklar.rows.fast import BitCounter, count
 
 
 def schema_of(sizes: list[int]) -> Schema:
@@ -40,17 +40,34 @@ def coded(draw: st.DrawFn, min_rows: int = 0) -> tuple[Schema, NDArray[np.int32]
     return schema_of(sizes), np.array(codes, dtype=np.int32).reshape(len(sizes), rows)
 
 
-def brute_force(codes: NDArray[np.int32], schema: Schema) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    d, offsets = schema.n_levels, schema.offsets
-    one_way, pairs = np.zeros(d, dtype=np.int64), np.zeros((d, d), dtype=np.int64)
+# Rows that are counted at a time where they do not come in batches.
+PIECE = 1 << 16
+
+
+def count_codes(codes: NDArray[np.int32], schema: Schema) -> Counts:
+    """Codes counted by the compiled code, a piece at a time."""
+    counter = BitCounter(schema)
+    for start in range(0, codes.shape[1], PIECE):
+        part = codes[:, start : start + PIECE]
+        counter.begin(part.shape[1])
+        for index, column in enumerate(part):
+            counter.put_codes(index, column)
+        for job in counter.jobs():
+            job()
+    return counter.counts()
+
+
+def brute_force(codes: NDArray[np.int32], schema: Schema) -> Counts:
+    """One row after the other."""
+    cells, found = schema.cells, no_counts(schema.cells)
     for row in codes.T:
         for i, a in enumerate(row):
             if a >= 0:
-                one_way[offsets[i] + a] += 1
+                found.one_way[cells.offsets[i] + a] += 1
             for j in range(i + 1, len(row)):
                 if a >= 0 and row[j] >= 0:
-                    pairs[offsets[i] + a, offsets[j] + row[j]] += 1
-    return one_way, pairs
+                    cells.table(found.pairs, i, j)[a, row[j]] += 1
+    return Counts(n_rows=codes.shape[1], one_way=found.one_way, pairs=found.pairs)
 
 
 def same(left: Counts, right: Counts) -> bool:
@@ -66,11 +83,9 @@ def same(left: Counts, right: Counts) -> bool:
 def test_counts_equal_brute_force(case: tuple[Schema, NDArray[np.int32]]) -> None:
     schema, codes = case
     counts = count_codes(codes, schema)
-    one_way, pairs = brute_force(codes, schema)
-    assert counts.n_rows == codes.shape[1]
     assert counts.one_way.dtype == counts.pairs.dtype == np.int64
-    assert counts.one_way.tolist() == one_way.tolist()
-    assert counts.pairs.tolist() == pairs.tolist()
+    assert same(counts, brute_force(codes, schema))
+    assert same(counts, count_plainly(codes, schema.cells))
 
 
 @given(case=coded(), cuts=st.lists(st.integers(0, 30), max_size=4))
@@ -79,9 +94,8 @@ def test_any_split_gives_the_same_counts(case: tuple[Schema, NDArray[np.int32]],
     schema, codes = case
     whole = count_codes(codes, schema)
     parts = [count_codes(part, schema) for part in np.split(codes, sorted(cuts), axis=1)]
-    assert same(merge(parts, schema), whole)
-    assert same(merge(reversed(parts), schema), whole)
-    assert same(merge([], schema), no_counts(schema))
+    for order in (parts, parts[::-1]):
+        assert same(sum(order, no_counts(schema.cells)), whole)
 
 
 @given(case=coded(min_rows=1), data=st.data())
@@ -95,14 +109,16 @@ def test_replacing_a_row_moves_at_most_two_cells_of_each_table_by_one(
     other[:, row] = [data.draw(st.integers(-1, int(size) - 1)) for size in schema.sizes]
     before, after = count_codes(codes, schema), count_codes(other, schema)
     assert before.n_rows == after.n_rows
+    cells = schema.cells
     one_way, pairs = np.abs(before.one_way - after.one_way), np.abs(before.pairs - after.pairs)
-    blocks = [slice(start, stop) for start, stop in zip(schema.offsets, schema.offsets[1:], strict=False)]
-    for i, rows in enumerate(blocks):
-        assert one_way[rows].sum() <= 2
-        assert one_way[rows].max() <= 1
-        for columns in blocks[i + 1 :]:
-            assert pairs[rows, columns].sum() <= 2
-            assert pairs[rows, columns].max() <= 1
+    for i in range(cells.n_attributes):
+        own = one_way[cells.levels(i)]
+        assert own.sum() <= 2
+        assert own.max() <= 1
+        for j in range(i + 1, cells.n_attributes):
+            table = cells.table(pairs, i, j)
+            assert table.sum() <= 2
+            assert table.max() <= 1
 
 
 def test_the_bound_of_two_cells_is_reached_in_every_table() -> None:
@@ -129,9 +145,9 @@ def test_batches_are_encoded_and_summed_and_told_to_the_progress() -> None:
     assert counts.n_rows == 4
     assert counts.one_way.tolist() == [1, 2, 0, 0, 3]
     assert counts.pairs.sum() == 2
-    assert counts.pairs[0, 4] == counts.pairs[1, 4] == 1
+    assert schema.cells.table(counts.pairs, 0, 1)[:, 2].tolist() == [1, 1]
     assert told == [3, 1]
-    assert same(counts, merge((count_codes(encode(batch, schema), schema) for batch in batches), schema))
+    assert same(counts, sum((count_codes(encode(each, schema), schema) for each in batches), no_counts(schema.cells)))
 
 
 def test_counts_print_no_number() -> None:
@@ -156,21 +172,25 @@ def test_one_attribute_has_no_pairs(rows: int) -> None:
 
 # Every way to count gives the same counts.
 
-WAYS = {
+WAYS: dict[str, dict[str, float]] = {
+    "plainly": {"_PLAIN_WORK": np.inf},
+    "plainly, then by size": {"_PLAIN_WORK": 60.0, "_PAIR_OVERHEAD": 0},
     "by size": {},
     "bits": {"_CELLS_ON_BITS": 10**9, "_LEVELS_PER_HISTOGRAM": 10**9},
     "histograms": {"_CELLS_ON_BITS": -(10**9)},
     "both": {"_CELLS_ON_BITS": 4, "_LEVELS_PER_HISTOGRAM": 10**9},
     "small tiles": {"_CELLS_ON_BITS": 10**9, "_TILE_LEVELS": 5, "_TILE_PARTNERS": 3},
-    "small pieces": {"_ROWS_AT_ONCE": 64, "_HISTOGRAMS_AT_ONCE": 1, "_CELLS_ON_BITS": 4},
+    "small pieces": {"_HISTOGRAMS_AT_ONCE": 1, "_CELLS_ON_BITS": 4},
 }
 
 
 @contextmanager
 def counted(way: str) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in WAYS[way].items():
+        for name, value in ({"_PLAIN_WORK": -1.0} | WAYS[way]).items():
             patch.setattr(counting, name, value)
+        if way == "small pieces":
+            patch.setitem(globals(), "PIECE", 64)
         yield
 
 
@@ -181,7 +201,7 @@ def by_products(codes: NDArray[np.int32], schema: Schema) -> Counts:
     )
     # Whole numbers far below 2^53: exact.
     products = (indicators.astype(np.float64) @ indicators.T.astype(np.float64)).astype(np.int64)
-    return Counts(n_rows=codes.shape[1], one_way=np.diag(products), pairs=products * above_diagonal(schema))
+    return Counts(n_rows=codes.shape[1], one_way=np.diag(products), pairs=schema.cells.flat(products))
 
 
 def drawn(sizes: list[int], rows: int, nowhere: float = 0.2) -> NDArray[np.int32]:
@@ -195,7 +215,7 @@ def test_ways_are_different_ways() -> None:
     bits, histograms = {}, {}
     for way in WAYS:
         with counted(way):
-            layout = counting._Layout(schema)
+            layout = counting._Layout(schema.cells)
             bits[way], histograms[way] = int(layout.on_bits.sum()), len(layout.histograms)
     assert bits == dict.fromkeys(WAYS, 3) | {"histograms": 0}
     assert histograms == dict.fromkeys(WAYS, 0) | {"histograms": 3, "both": 1, "small pieces": 1}
@@ -263,15 +283,15 @@ def test_many_rows(way: str) -> None:
 
 def test_counts_pass_32_bits() -> None:
     schema = schema_of([2, 2])
-    tally = counting.Tally(schema)
-    tally._total.pairs[1, 3] = tally._total.one_way[1] = tally._total.one_way[3] = 2**40
-    tally._n_rows = 2**40
-    tally.begin(1)
+    counter = BitCounter(schema)
+    counter._pairs[1, 3] = counter._one_way[1] = counter._one_way[3] = 2**40
+    counter._n_rows = 2**40
+    counter.begin(1)
     for index in range(2):
-        tally.put_codes(index, np.ones(1, dtype=np.int32))
-    for job in tally.jobs():
+        counter.put_codes(index, np.ones(1, dtype=np.int32))
+    for job in counter.jobs():
         job()
-    assert tally.counts().pairs[1, 3] == 2**40 + 1
+    assert schema.cells.table(counter.counts().pairs, 0, 1)[1, 1] == 2**40 + 1
 
 
 FLAGS = Schema(
@@ -323,6 +343,7 @@ def test_booleans_are_not_unpacked_wherever_they_are_cut(monkeypatch: pytest.Mon
     values = np.random.default_rng(0).random((3, 1_003)) < 0.3
     batch = pl.DataFrame(dict(zip("abc", values, strict=True)))
     monkeypatch.setattr(counting, "encode_column", refuse)
+    monkeypatch.setattr(counting, "_PLAIN_WORK", -1.0)
     for start, stop in ((16, 1_003), (0, 1_003), (3, 64), (13, 14), (7, 1_000)):
         expected = by_products(values[:, start:stop].astype(np.int32), schema)
         assert same(count([batch.slice(start, stop - start)], schema), expected)
@@ -347,3 +368,27 @@ def test_a_failure_while_reading_is_the_one_that_is_seen() -> None:
 
     with pytest.raises(ZeroDivisionError):
         count(broken(), schema_of([2]))
+
+
+def test_small_tables_compile_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table of Adult's size stays below the work at which compiled code is loaded; a wide one does not."""
+
+    def refuse(*_arguments: object) -> None:
+        raise AssertionError("compiled code was loaded")
+
+    monkeypatch.setattr(counting, "BitCounter", refuse)
+    sizes = [16] * 14
+    schema, codes = schema_of(sizes), drawn(sizes, 5_000)
+    batch = pl.DataFrame(dict(zip(schema.names, codes, strict=True)))
+    assert same(count([batch] * 6, schema), sum([count_plainly(codes, schema.cells)] * 6, no_counts(schema.cells)))
+    wide = schema_of([2] * 300)
+    with pytest.raises(AssertionError, match="compiled code was loaded"):
+        count([pl.DataFrame({name: [1] for name in wide.names})], wide)
+
+
+def test_a_code_out_of_range_is_in_no_cell() -> None:
+    """Whatever an encoder says: compiled code writes where a code points to."""
+    schema = schema_of([2, 3])
+    wrong, right = np.array([[0, 7, -9, 1], [2, 2, 2, 3]]), np.array([[0, -1, -1, 1], [2, 2, 2, -1]])
+    found = count_codes(wrong.astype(np.int32), schema)
+    assert same(found, count_codes(right.astype(np.int32), schema))

@@ -11,22 +11,25 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 from numpy.typing import NDArray
 
+from sklar.budget.method import PAPER
 from sklar.cli import cli
 from sklar.errors import DataError, OutputError
 from sklar.files.archive import load
 from sklar.files.spark import write_on_spark
 from sklar.kernel import vault as door
+from sklar.kernel.count import count_plainly
 from sklar.public.schema import Schema
 from sklar.release import fit
 from sklar.rows import spark as on_spark
 from sklar.rows.engines import open_table
-from sklar.rows.fast import count, count_codes
+from sklar.rows.fast import count
 from sklar.rows.read import open_source
 from tests.rows.test_engines import SCHEMA, expected, table
 from tests.rows.test_fast import same, schema_of
@@ -77,7 +80,7 @@ def test_an_executor_killed_in_the_middle_changes_no_count(spark: Any, tmp_path:
     victims = executors(spark)
     assert len(victims) == 2
     with ThreadPoolExecutor(1) as pool:
-        counted = pool.submit(open_table(frame).count, SCHEMA)
+        counted = pool.submit(open_table(frame, SCHEMA).count, SCHEMA)
         while len({path.name.split(".")[0] for path in attempts.iterdir()} - {"0", "1"}) < 2:
             assert not counted.done()
             time.sleep(0.05)
@@ -95,7 +98,7 @@ def test_empty_and_skewed_partitions(spark: Any) -> None:
     large, small = spark.createDataFrame(rows.slice(10)), spark.createDataFrame(rows.slice(0, 10))
     skewed = large.repartition(1).union(small.repartition(3)).union(frame.limit(0).repartition(5))
     assert skewed.rdd.getNumPartitions() >= 4
-    assert same(open_table(skewed).count(SCHEMA), expected(rows))
+    assert same(open_table(skewed, SCHEMA).count(SCHEMA), expected(rows))
 
 
 def test_a_partition_is_many_batches(spark: Any) -> None:
@@ -106,7 +109,7 @@ def test_a_partition_is_many_batches(spark: Any) -> None:
     frame = spark.createDataFrame(rows).repartition(1)
     told = frame.select("code").mapInArrow(batches, "batches long").toArrow()
     assert told["batches"].to_pylist() == [5]
-    assert same(open_table(frame).count(SCHEMA), expected(rows))
+    assert same(open_table(frame, SCHEMA).count(SCHEMA), expected(rows))
 
 
 def test_tables_of_many_runs_are_put_together(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,8 +120,8 @@ def test_tables_of_many_runs_are_put_together(spark: Any, monkeypatch: pytest.Mo
     rows = pa.table({f"a{i}": column for i, column in enumerate(codes)})
     monkeypatch.setattr(on_spark, "MOST_SHUFFLED", 1)
     frame = spark.createDataFrame(rows).repartition(20)
-    assert sum(on_spark._lengths(schema)) > 2 * on_spark._RUN
-    assert same(open_table(frame).count(schema), count_codes(codes, schema))
+    assert on_spark._length(schema.cells) > 2 * on_spark._RUN
+    assert same(open_table(frame, schema).count(schema), count_plainly(codes, schema.cells))
 
 
 def test_parts_that_do_not_add_up_are_refused() -> None:
@@ -134,15 +137,15 @@ def test_parts_that_do_not_add_up_are_refused() -> None:
 def test_noise_is_drawn_once_here_and_after_the_sum(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
 
-    def draw(_scales: NDArray[np.float64], sizes: NDArray[np.int64]) -> NDArray[np.int64]:
+    def draw(_scales: NDArray[np.float64], sizes: NDArray[np.int64], **_threads: int) -> NDArray[np.int64]:
         asked.append(int(sizes.sum()))
         return np.zeros(asked[-1], dtype=np.int64)
 
-    monkeypatch.setattr(door, "discrete_laplace", draw)
+    monkeypatch.setitem(vars(door), "discrete_laplace", draw)
     rows = table(500)
-    options: dict[str, Any] = {"epsilon": 1.0, "preset": "paper"}
-    there = fit(spark.createDataFrame(rows).repartition(7), SCHEMA, **options).measured[0]
-    here = fit(rows, SCHEMA, **options).measured[0]
+    options: dict[str, Any] = {"epsilon": 1.0, "method": PAPER}
+    there = fit(spark.createDataFrame(rows).repartition(7), SCHEMA, **options).measured.stages[0]
+    here = fit(rows, SCHEMA, **options).measured.stages[0]
     assert asked == [asked[0]] * 2
     assert there.one_way.tolist() == here.one_way.tolist() == expected(rows).one_way.tolist()
     assert there.pairs.tolist() == here.pairs.tolist()
@@ -164,7 +167,7 @@ def test_what_spark_says_of_rows_is_not_repeated(spark: Any) -> None:
 
     frame = spark.createDataFrame(table(10))
     with pytest.raises(DataError, match="Spark could not count the DataFrame") as caught:
-        open_table(through(frame, fail)).count(SCHEMA)
+        open_table(through(frame, fail), SCHEMA).count(SCHEMA)
     assert "secret" not in str(caught.value)
     assert caught.value.__cause__ is None
 
@@ -184,10 +187,10 @@ def test_a_release_on_spark_from_the_command_line(tmp_path: Path) -> None:
     assert done.exit_code == 0
     model = load(model_path)
     assert model.n_rows == 2000
-    wanted = model.sample(40_000, seed=3).combine_chunks()
-    parts = [pq.read_table(path) for path in sorted(out.glob("part-*.parquet"))]
+    wanted = model.sample(40_000, seed=3)
+    parts = [pl.read_parquet(path) for path in sorted(out.glob("part-*.parquet"))]
     assert len(parts) > 1
-    assert pa.concat_tables(parts).cast(wanted.schema).combine_chunks().equals(wanted)
+    assert pl.concat(parts).cast(wanted.schema).equals(wanted)
     again = CliRunner().invoke(cli, ["sample", str(model_path), "--engine", "spark", "--out", str(out)])
     assert isinstance(again.exception, OutputError)
     assert "exists already, and Spark replaces nothing" in str(again.exception)
@@ -199,8 +202,8 @@ def test_a_wide_table_of_the_generator(spark: Any, tmp_path: Path) -> None:
     """Dictionaries become texts on Spark, small whole numbers wide ones: the codes are the same."""
     from sklar.generate import generate, schema_toml
 
-    arrow_schema, batches = generate("census", rows=3000, seed=1)
-    pq.write_table(pa.Table.from_batches(batches, arrow_schema), tmp_path / "census.parquet")
+    _, frames = generate("census", rows=3000, seed=1)
+    pl.concat(frames).write_parquet(tmp_path / "census.parquet")
     schema = Schema.from_toml(schema_toml("census"))
     here = count(open_source(tmp_path / "census.parquet").batches(schema.names), schema)
-    assert same(open_table(tmp_path / "census.parquet", "spark").count(schema), here)
+    assert same(open_table(tmp_path / "census.parquet", schema, engine="spark").count(schema), here)

@@ -16,7 +16,8 @@ import sklar
 from sklar.cli import cli
 from sklar.kernel.theorems import gaussian_epsilon, laplace_epsilon
 from sklar.public.schema import Attribute, Schema
-from sklar.trust.verify import TOLERANCE, exact_epsilon, verify
+from sklar.trust.exact import TOLERANCE, exact_epsilon
+from sklar.trust.verify import verify
 
 DELTA = 2.0**-30
 SCHEMA = Schema(

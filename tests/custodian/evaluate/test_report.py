@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import polars as pl
 import pytest
 from click.testing import CliRunner
 from markupsafe import escape
@@ -81,7 +82,7 @@ def test_names_and_values_cannot_break_out(evil: str) -> None:
             Attribute(name="x", kind="categorical", values=("'", '"')),
         ),
     )
-    table = pa.table({evil: [evil, "b"] * 30, "x": ["'", "'", '"'] * 20})
+    table = pl.DataFrame({evil: [evil, "b"] * 30, "x": ["'", "'", '"'] * 20})
     document = custodian_report(evaluate(table, table, schema, target=evil, test=table), table, table, schema)
     check_escaped(document, evil)
     # A control: what is looked for is there, in the heading, the tables, the pictures and the scores.
