@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 from hypothesis import given, settings
@@ -21,7 +20,7 @@ from sklar.answer.query import answer, cells_of, estimate, measure
 from sklar.budget.certificate import NoisyTables
 from sklar.budget.plan import Plan, plan_stages, plan_tables
 from sklar.cli import cli
-from sklar.draw.decode import decode
+from sklar.draw.decode import Decoder
 from sklar.files.model import Model
 from sklar.kernel.theorems import Budget
 from sklar.kernel.vault import Vault
@@ -54,8 +53,8 @@ def codes(rows: int, seed: int = 1, lost: float = 0.0) -> Any:
 
 @pytest.fixture(scope="module")
 def model() -> Model:
-    rows = decode(codes(3000), SCHEMA, np.random.default_rng(1))
-    return sklar.fit(pa.Table.from_batches([rows]), SCHEMA, epsilon=3.0)
+    rows = Decoder(SCHEMA).decode(codes(3000), np.random.default_rng(1))
+    return sklar.fit(rows, SCHEMA, epsilon=3.0)
 
 
 def levels(text: str) -> set[str]:
@@ -344,8 +343,8 @@ def test_wide_predicates_get_the_synthetic_answer_only(model: Model) -> None:
 
 @pytest.mark.parametrize("dummies", [False, True])
 def test_binary_models_answer_from_drawn_rows(dummies: bool) -> None:
-    rows = decode(codes(2000), SCHEMA, np.random.default_rng(1))
-    model = sklar.fit(pa.Table.from_batches([rows]), SCHEMA, epsilon=50.0, method="binary", dummies=dummies)
+    rows = Decoder(SCHEMA).decode(codes(2000), np.random.default_rng(1))
+    model = sklar.fit(rows, SCHEMA, epsilon=50.0, method="binary", dummies=dummies)
     found = answer(model, "sex = Male and age < 30")
     assert found.synthetic_by == "counted in 2,000 rows drawn with seed 0"
     assert found.estimate is not None

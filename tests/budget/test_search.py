@@ -300,7 +300,7 @@ def test_a_release_finds_its_domains_and_says_what_they_cost(tmp_path: Path, nei
     assert result.passed, result.lines()
     assert "domains" in [check.name for check in result.checks]
     rows = again.sample(500, seed=1)
-    assert set(rows["town"].to_pylist()) <= {"other", *again.schema.attribute("town").values}
+    assert set(rows["town"].to_list()) <= {"other", *again.schema.attribute("town").values}
     # A single row's town stays inside: it would need noise of some fifteen standard deviations.
     with zipfile.ZipFile(path) as archive:
         assert not any(b"marker-town" in archive.read(name) for name in archive.namelist())
@@ -432,7 +432,7 @@ def test_rules_and_private_domains_go_together_but_not_on_one_attribute() -> Non
     ward = ["x" if row % 2 else "y" for row in range(N)]
     table = TABLE.append_column("ward", pa.array(ward)).append_column("floor", pa.array(["1"] * N))
     model = sklar.fit(table, schema, epsilon=4.0, method="binary")
-    rows = model.sample(200, seed=1).to_pylist()
+    rows = model.sample(200, seed=1).to_dicts()
     assert all((row["ward"] == "x") == (row["floor"] == "1") for row in rows)
     assert model.schema.rules == schema.rules
     assert "Ahausen" in model.schema.attribute("town").values

@@ -18,8 +18,8 @@ import pytest
 
 import sklar
 from sklar.custodian.draft import draft
-from sklar.errors import MissingExtraError, ModelError
 from sklar.draw.decode import Decoder
+from sklar.errors import MissingExtraError, ModelError
 from sklar.files.frames import arrow_schema, check_library, to_arrow, to_library
 from sklar.files.model import Model
 from sklar.public.schema import Schema

@@ -251,8 +251,8 @@ def test_numbers_at_the_edge(name: str, method: Any, epsilon: float) -> None:
         warnings.simplefilter("error")
         model = sklar.fit(table, schema, epsilon=epsilon, method=method)
         rows = model.sample(40, seed=1)
-    assert rows.num_rows == 40
-    assert tuple(rows.schema.names) == schema.names
+    assert rows.height == 40
+    assert tuple(rows.columns) == schema.names
     found = verify_model(model)
     assert found.passed, found.lines()
     assert publishable(model, file_name="m.sklar")
@@ -264,7 +264,7 @@ def test_tables_without_noise(method: Any, neighbors: Any) -> None:
     """Laplace noise at epsilon 1,000 is all zeros but for a chance below 1e-60: tables are exact, and independent."""
     table, schema = EDGES["constant booleans"]
     model = sklar.fit(table, schema, epsilon=1000.0, mechanism="laplace", method=method, neighbors=neighbors)
-    assert model.sample(40, seed=1).to_pydict() == {name: [True] * 40 for name in "xy"}
+    assert model.sample(40, seed=1).to_dict(as_series=False) == {name: [True] * 40 for name in "xy"}
 
 
 def test_a_tiny_epsilon_on_many_attributes() -> None:
@@ -283,7 +283,7 @@ def test_a_tiny_epsilon_on_many_attributes() -> None:
         model = sklar.fit(table, schema, epsilon=1e-5, method=method)
         assert min(entry.scale for entry in model.certificate.measurements) > 1e6
         rows = model.sample(100, seed=1)
-        assert all(set(rows[f"a{i}"].to_pylist()) <= set(map(str, range(size))) for i, size in enumerate(sizes))
+        assert all(set(rows[f"a{i}"].to_list()) <= set(map(str, range(size))) for i, size in enumerate(sizes))
         assert verify_model(model).passed
 
 
@@ -302,4 +302,4 @@ def test_two_thousand_attributes() -> None:
     generator = np.random.default_rng(1)
     table = pa.table({f"x{i}": generator.random(200) < 0.3 for i in range(m)})
     model = sklar.fit(table, Schema.from_toml(toml), epsilon=1.0, method="mixture")
-    assert model.sample(10, seed=1).num_columns == m
+    assert model.sample(10, seed=1).width == m

@@ -11,13 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from sklar.draw.blocks import BLOCK_ROWS, blocks
+from sklar.draw.sample import BlockSampler
 from sklar.errors import DataError, MissingExtraError
-from sklar.files.model import BlockSampler, Model
+from sklar.files.frames import to_arrow
+from sklar.files.model import Model
 from sklar.machine.cluster import Engine, choose_engine, is_spark, session
 from sklar.machine.threads import using
 from sklar.public.schema import Schema
@@ -197,12 +200,12 @@ def fitted(method: Any, **options: Any) -> Model:
 def drawn(engine: Engine, model: Model, rows: int, seed: int) -> pa.Table:
     if engine == "local":
         # In an order of its own.
-        sampler = BlockSampler(model, seed)
+        sampler = BlockSampler(model.copula, seed)
         parts = [sampler.draw(block) for block in reversed(list(blocks(rows)))]
-        return pa.Table.from_batches(reversed(parts), model.arrow_schema)
+        return to_arrow(pl.concat(reversed(parts)), None if model.dummies else model.schema)
     from sklar.files.spark import sample_on_spark
 
-    return sample_on_spark(model, rows, seed=seed).toArrow().cast(model.arrow_schema)
+    return sample_on_spark(model, rows, seed=seed).toArrow().cast(model.sample(1, to="arrow").schema)
 
 
 @pytest.mark.parametrize("method", ["mixture", "binary", "dummies"])
@@ -210,8 +213,8 @@ def test_blocks_are_the_same_rows_wherever_they_are_drawn(engine: Engine, method
     model = fitted("binary", dummies=True) if method == "dummies" else fitted(method)
     rows = 3 * BLOCK_ROWS + 77
     found = drawn(engine, model, rows, 7)
-    assert found.combine_chunks().equals(model.sample(rows, seed=7).combine_chunks())
-    assert not found.equals(model.sample(rows, seed=8))
+    assert found.combine_chunks().equals(model.sample(rows, seed=7, to="arrow").combine_chunks())
+    assert not found.equals(model.sample(rows, seed=8, to="arrow"))
 
 
 def test_the_engine_is_chosen_by_what_is_given() -> None:

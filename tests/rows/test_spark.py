@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -184,7 +185,7 @@ def test_a_release_on_spark_from_the_command_line(tmp_path: Path) -> None:
     assert done.exit_code == 0
     model = load(model_path)
     assert model.n_rows == 2000
-    wanted = model.sample(40_000, seed=3).combine_chunks()
+    wanted = model.sample(40_000, seed=3, to="arrow").combine_chunks()
     parts = [pq.read_table(path) for path in sorted(out.glob("part-*.parquet"))]
     assert len(parts) > 1
     assert pa.concat_tables(parts).cast(wanted.schema).combine_chunks().equals(wanted)
@@ -199,8 +200,8 @@ def test_a_wide_table_of_the_generator(spark: Any, tmp_path: Path) -> None:
     """Dictionaries become texts on Spark, small whole numbers wide ones: the codes are the same."""
     from sklar.generate import generate, schema_toml
 
-    arrow_schema, batches = generate("census", rows=3000, seed=1)
-    pq.write_table(pa.Table.from_batches(batches, arrow_schema), tmp_path / "census.parquet")
+    _, frames = generate("census", rows=3000, seed=1)
+    pl.concat(frames).write_parquet(tmp_path / "census.parquet")
     schema = Schema.from_toml(schema_toml("census"))
     here = count(open_source(tmp_path / "census.parquet").batches(schema.names), schema)
     assert same(open_table(tmp_path / "census.parquet", "spark").count(schema), here)

@@ -28,7 +28,6 @@ import polars as pl
 from numpy.typing import NDArray
 
 from sklar.budget.certificate import Certificate, NoisyTables, block_of_level, measurements
-from sklar.budget.plan import Plan
 from sklar.errors import ModelError
 from sklar.files.stage import StageTables, pair_cells_at
 from sklar.files.write import check_target, replacing, write_parquet
