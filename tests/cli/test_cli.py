@@ -19,6 +19,7 @@ from click.testing import CliRunner
 
 from sklar.cli import cli
 from sklar.cli.options import FileOrAddress, number, table_of
+from sklar.files.write import write_frames
 from sklar.generate import generate, schema_toml
 from sklar.public.schema import Schema
 
@@ -304,8 +305,8 @@ def test_a_folder_is_released_with_a_checkpoint_that_is_gone_in_the_end(folder: 
 
 
 def test_a_generated_table_goes_all_the_way(tmp_path: Path) -> None:
-    arrow, batches = generate("census", rows=500)
-    write_batches(tmp_path / "c.parquet", arrow, batches, None)
+    columns, frames = generate("census", rows=500)
+    write_frames(tmp_path / "c.parquet", columns, frames, None)
     (tmp_path / "c.toml").write_text(schema_toml("census"))
     done = run(
         "release",

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner
@@ -38,8 +39,8 @@ MARKER = "planted-marker-7f3a"
 @pytest.fixture(scope="module")
 def model() -> Model:
     schema = Schema.from_toml(schema_toml("census"))
-    columns, batches = generate("census", rows=4000, seed=1)
-    return sklar.fit(pa.Table.from_batches(batches, columns), schema, epsilon=2.0)
+    _, frames = generate("census", rows=4000, seed=1)
+    return sklar.fit(pl.concat(frames), schema, epsilon=2.0)
 
 
 def wide(m: int, levels: int = 2, rows: int = 100_000) -> Model:
