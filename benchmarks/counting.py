@@ -1,8 +1,8 @@
-"""One pass over a table, timed, in a process of its own: exact counts of generated rows, by one engine.
+"""Time one pass over a table in a process of its own: exact counts of generated rows, by one engine.
 
     python -m benchmarks.counting FOLDER SCHEMA.toml OUT.json --engine spark --master 'local[2]' --partitions 16
 
-Tells on standard output how many rows it has counted, so that it can be interrupted in the middle.
+Prints how many rows it has counted so far, so that whoever started it can interrupt it in the middle.
 """
 
 from __future__ import annotations
@@ -21,46 +21,46 @@ import click
 from experiments.stopwatch import peak_bytes
 
 from sklar.files.write import write_text
+from sklar.kernel.count import Counts
 from sklar.machine.threads import using, workers
 from sklar.public.schema import Schema
 from sklar.rows.engines import open_table
-from sklar.rows.fast import Counts
 
 
 class Told:
-    """Says how many rows are counted."""
+    """A `Progress` that prints how many rows are counted."""
 
     def __init__(self) -> None:
         self._rows, self.first = 0, 0
 
     def stage(self, name: str, *, total: int | None = None, unit: str = "") -> None:
-        """Nothing to say."""
+        """Say nothing."""
 
     def advance(self, steps: int) -> None:
-        """Say how many it are now."""
+        """Print how many rows are counted so far."""
         self._rows += steps
         self.first = self.first or steps
         click.echo(self._rows)
 
 
 def digest(counts: Counts) -> str:
-    """The same for equal counts alone."""
+    """A text that is the same for equal counts and for no others."""
     parts = (str(counts.n_rows).encode(), counts.one_way.tobytes(), counts.pairs.tobytes())
     return hashlib.sha256(b"".join(parts)).hexdigest()[:16]
 
 
 def cpu_seconds() -> float:
-    """Of this process and of those it has waited for."""
+    """CPU seconds of this process and of the child processes that it has waited for."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(each.ru_utime + each.ru_stime for each in used)
 
 
 def local(source: Path, schema: Schema, checkpoint: Path | None) -> dict[str, Any]:
-    """By the threads of this process."""
+    """Count by the threads of this process."""
     goes_on = checkpoint is not None and checkpoint.exists()
     told = Told()
     wall, cpu = time.perf_counter(), cpu_seconds()
-    counts = open_table(source, "local", checkpoint).count(schema, progress=told)
+    counts = open_table(source, schema, engine="local", checkpoint=checkpoint).count(schema, progress=told)
     return {
         "rows": counts.n_rows,
         "kept_rows": told.first if goes_on else 0,
@@ -72,7 +72,7 @@ def local(source: Path, schema: Schema, checkpoint: Path | None) -> dict[str, An
 
 
 def on_spark(source: Path, schema: Schema, master: str, partitions: int | None) -> dict[str, Any]:
-    """By Spark: the session's start by itself, and what was shuffled, from Spark's event log."""
+    """Count on Spark. The session's start is timed by itself; Spark's event log says what was shuffled."""
     from pyspark.sql import SparkSession
 
     os.environ["PYSPARK_PYTHON"] = sys.executable
@@ -98,7 +98,8 @@ def on_spark(source: Path, schema: Schema, master: str, partitions: int | None) 
         session.range(0, 64, 1, 4).mapInArrow(_load, "id long").count()
         start, wall = time.perf_counter() - wall, time.perf_counter()
         frame = session.read.parquet(str(source))
-        counts = open_table(frame if partitions is None else frame.repartition(partitions)).count(schema)
+        table = open_table(frame if partitions is None else frame.repartition(partitions), schema)
+        counts = table.count(schema)
         seconds = time.perf_counter() - wall
         session.stop()
         written, tasks = _shuffled(Path(folder))
@@ -119,7 +120,7 @@ def _load(batches: Any) -> Any:
 
 
 def _shuffled(folder: Path) -> tuple[int, int]:
-    """Bytes of partial counts on their way to be summed, and how many partial counts: the last stage that shuffles."""
+    """Bytes and number of the partial counts that Spark shuffled to sum them, by the last stage that shuffled."""
     stages: dict[int, list[int]] = {}
     for log in folder.glob("local-*"):
         for line in log.read_text(encoding="utf-8").splitlines():
@@ -138,7 +139,7 @@ def _shuffled(folder: Path) -> tuple[int, int]:
 @click.argument("out", type=click.Path(path_type=Path))
 @click.option("--engine", type=click.Choice(["local", "spark"]), default="local", show_default=True)
 @click.option("--master", default="local[*]", show_default=True, help="Spark's master.")
-@click.option("--partitions", type=int, help="Split the rows anew into so many partitions first.")
+@click.option("--partitions", type=int, help="Split the rows into this many partitions first.")
 @click.option("--checkpoint", type=click.Path(path_type=Path))
 @click.option("--threads", type=int)
 def main(

@@ -20,18 +20,18 @@ AXES = {
     "d": "levels of 16 attributes in all",
 }
 ATTRIBUTES = (125, 250, 500, 1000)
-# Levels per attribute are powers of two: an attribute is so many columns of Syn 1.
-PACKED_ATTRIBUTES = 16
+# Each attribute packs this many columns of Syn 1, so that its number of levels is a power of two.
 PACKED = (2, 3, 4, 5)
+PACKED_ATTRIBUTES = 16
 
-# What a release consists of; a stage that is named nowhere is part of the fit.
+# The parts of a release. A stage that is listed neither here nor in `_ELSEWHERE` is part of the fit.
 PARTS = ("count", "measure", "fit", "sample")
 _ELSEWHERE = ("start", "save")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """One release on the way along an axis."""
+    """One release along an axis of growth."""
 
     axis: str
     shape: str
@@ -41,7 +41,7 @@ class Point:
 
 
 def points(rows: int = ROWS) -> list[Point]:
-    """A quarter, half and all of the rows; and a tenth of them for tables of growing m and d."""
+    """A quarter, half and all of the rows for growing n; a tenth of them for growing m and d."""
     some = max(1, rows // 10)
     return [
         *(Point(axis="n", shape="dss", rows=max(1, rows // part)) for part in (4, 2, 1)),
@@ -78,7 +78,7 @@ def parts(run: Mapping[str, Any]) -> dict[str, float]:
 
 
 def size(run: Mapping[str, Any]) -> int:
-    """How far along its axis a run is."""
+    """The n, m or d of a run, whichever its axis is."""
     return int(run[{"n": "rows", "m": "attributes", "d": "levels"}[run["axis"]]])
 
 
@@ -100,7 +100,7 @@ def _power(value: float | None) -> str:
 
 
 def markdown(runs: Sequence[Mapping[str, Any]]) -> str:
-    """Every run, and below each line of runs its exponents."""
+    """Every run, and below the runs of one axis their exponents."""
     rows = []
     for (method, axis), line in lines(runs).items():
         sizes = [size(run) for run in line]
@@ -152,7 +152,7 @@ def figure(runs: Sequence[Mapping[str, Any]]) -> Figure:
         if power is not None:
             ax.plot(sizes, peaks, color="#000000", marker="o", label=f"peak RSS: {power:.2f}")
         _dress(ax, f"{method}, memory by n", AXES["n"], sizes)
-        # From nothing, so that a flat line looks flat.
+        # From zero, so that a flat line looks flat.
         ax.set_yscale("linear")
         ax.set_ylim(0, 1.4 * max(peaks, default=1.0))
         ax.set_ylabel("GB", fontsize=8)
@@ -167,7 +167,7 @@ def _dress(ax: Any, title: str, label: str, sizes: Sequence[int]) -> None:
     ax.set_xticks(sizes, [f"{at / 1e6:.2g} M" if at >= 1e6 else f"{at:,}" for at in sizes])
     ax.minorticks_off()
     if ax.get_legend_handles_labels()[0]:
-        # Room above the lines, which may go anywhere.
+        # Lines may run anywhere: the legend gets room above them.
         low, high = ax.get_ylim()
         ax.set_ylim(low, high * (high / low) ** 0.3)
         ax.legend(fontsize=7, frameon=False, handlelength=3.2, ncols=2, loc="upper left")

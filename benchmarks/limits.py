@@ -1,7 +1,7 @@
-"""What this machine can do at most, measured beside a release, and how near the release came to it.
+"""The limits of this machine, measured beside a release, and what the release would take at them.
 
-Rates are per CPU second of one thread while every worker has one: on a busy machine a thread waits, but its CPU seconds
-hold as much work. Rates of the disk are per second of wall time.
+Rates are per CPU second of one thread, while all workers are at work: on a busy machine a thread waits, but a second of
+its CPU time holds as much work as ever. Rates of the disk are per second of wall time.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from numba.extending import intrinsic
 
 from sklar.machine.threads import side_by_side, using, workers
 from sklar.public.schema import Schema
-from sklar.rows.fast import Tally
+from sklar.rows.fast import BitCounter
 from sklar.rows.read import batch_rows
 
 SECONDS = 0.4
@@ -46,10 +46,10 @@ def and_popcount(one: Any, other: Any, rounds: int) -> Any:
     """The bits that two planes share, counted `rounds` times."""
     total = np.uint64(0)
     for turn in range(rounds):
-        # Another word each round: a compiler must not find that all rounds are alike.
+        # One word changes each round: else a compiler could find that all rounds are alike.
         one[np.uint64(turn) % np.uint64(one.size)] ^= np.uint64(1)
         part = np.uint64(0)
-        # An unsigned index: a signed one could be negative, and is looked at.
+        # An unsigned index: for a signed one the compiled code would check whether it is negative.
         for i in range(np.uint64(one.size)):
             part += _ones(one[i] & other[i])  # type: ignore[call-arg]
         total += part
@@ -72,7 +72,7 @@ def triad(out: Any, one: Any, other: Any) -> None:
 
 
 def _rate(make: Callable[[int], Callable[[], object]], amount: float) -> float:
-    """How much of `amount` a CPU second does, when every worker repeats its own piece of work for a while."""
+    """How much a CPU second does, when every worker repeats its own piece of work, of this amount, for a while."""
 
     def work(piece: Callable[[], object]) -> tuple[int, float]:
         piece()
@@ -131,7 +131,7 @@ def disk(folder: Path) -> dict[str, float]:
 
 
 def measure(folder: Path, threads: int | None) -> dict[str, float]:
-    """Every rate: words, increments, multiply-adds and bytes a second."""
+    """All rates: words, increments, multiply-adds and bytes a second."""
     with using(threads):
         return {
             "popcount": _rate(_popcount, 1000 * _WORDS),
@@ -143,12 +143,12 @@ def measure(folder: Path, threads: int | None) -> dict[str, float]:
 
 
 def counting(schema: Schema, threads: int | None) -> float:
-    """Rows a CPU second that are counted once their columns are bits and codes: one batch, again and again."""
+    """Rows that a CPU second counts once their columns are bits and codes: one batch is counted again and again."""
     rows = batch_rows(schema.n_attributes)
-    generator, tally = np.random.default_rng(0), Tally(schema)
-    tally.begin(rows)
+    generator, counter = np.random.default_rng(0), BitCounter(schema)
+    counter.begin(rows)
     for index, size in enumerate(schema.sizes.tolist()):
-        tally.put_codes(index, generator.integers(0, size, rows, dtype=np.int32))
+        counter.put_codes(index, generator.integers(0, size, rows, dtype=np.int32))
 
     def work(job: Callable[[], None]) -> float:
         begin = time.thread_time()
@@ -156,10 +156,10 @@ def counting(schema: Schema, threads: int | None) -> float:
         return time.thread_time() - begin
 
     with using(threads):
-        side_by_side(work, tally.jobs())
+        side_by_side(work, counter.jobs())
         stop, repeats, seconds = time.perf_counter() + SECONDS, 0, 0.0
         while time.perf_counter() < stop or not repeats:
-            seconds += sum(side_by_side(work, tally.jobs()))
+            seconds += sum(side_by_side(work, counter.jobs()))
             repeats += 1
     return rows * repeats / seconds
 

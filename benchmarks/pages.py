@@ -1,4 +1,4 @@
-"""Result pages that are half measured and half written by hand: a header, a person's text, tables, a figure, JSON."""
+"""Result pages that hold a person's text above measured tables, with their figure and JSON."""
 
 from __future__ import annotations
 
@@ -18,18 +18,26 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "docs" / "results"
 
+# The files of the package that decide what a release counts, and what it releases.
+COUNTING = ("kernel/**/*.py", "rows/**/*.py", "machine/**/*.py", "public/**/*.py")
+RELEASE = ("release.py", *COUNTING, "budget/**/*.py", "fitting/**/*.py", "draw/**/*.py", "files/**/*.py")
+
 
 def versions() -> dict[str, str]:
-    """What figures depend on beside the machine."""
+    """The versions that figures depend on, beside the machine."""
     packages = ("sklar", "numpy", "scipy", "numba", "polars")
     return {"python": platform.python_version(), **{package: version(package) for package in packages}}
 
 
 def source_digest(patterns: Iterable[str]) -> str:
-    """Eight digits that change with any line of these files of the package."""
+    """Eight digits that change with any line of these files of the package; every pattern must match some file."""
     digest = hashlib.sha256()
-    for path in sorted(path for pattern in patterns for path in (ROOT / "src" / "sklar").glob(pattern)):
-        digest.update(path.read_bytes())
+    for pattern in patterns:
+        found = sorted((ROOT / "src" / "sklar").glob(pattern))
+        if not found:
+            raise ValueError(f"the package has no file '{pattern}'. Name the rooms that it has.")
+        for path in found:
+            digest.update(path.read_bytes())
     return digest.hexdigest()[:8]
 
 
@@ -39,7 +47,7 @@ def mark(name: str) -> str:
 
 
 def by_hand(page: Path, *, marked: str, otherwise: str) -> str:
-    """What stands on a page between its header and its tables: written by a person, kept as it is."""
+    """The text of a person between a page's header and its tables; `otherwise` where there is no page yet."""
     if not page.exists():
         return otherwise
     return page.read_text(encoding="utf-8").split("-->", 1)[1].split(marked, 1)[0].strip()
@@ -48,7 +56,7 @@ def by_hand(page: Path, *, marked: str, otherwise: str) -> str:
 def write_page(
     folder: Path, name: str, *, marked: str, otherwise: str, document: Mapping[str, Any], markdown: str, figure: Figure
 ) -> None:
-    """Write NAME.json, NAME.md and the figure; `otherwise` is the text where nobody has written any yet."""
+    """Write NAME.json, NAME.md and the figure. A person's text on the page stays; a new page gets `otherwise`."""
     from sklar.custodian.evaluate.plots import save
 
     folder.mkdir(parents=True, exist_ok=True)

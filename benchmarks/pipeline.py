@@ -3,9 +3,9 @@
     python -m benchmarks.pipeline --shape adult --method auto
     python -m benchmarks.pipeline --growth --page
 
-Without a shape all five are run, with --growth only the growth in n, m and d. Every run is kept as a file in the work
-folder and not repeated while the package's source is the same; `--fresh` starts over. Beside each run of a shape the
-machine's limits and the paper's own way of doing each stage are timed. Run it on an idle machine.
+Without --shape all five shapes are run; with --growth alone, only the growth in n, m and d. Every run is kept as a file
+in the work folder and not repeated while the package's source is the same; `--fresh` repeats all. Beside each run of a
+shape, the machine's limits and the paper's own way of doing each stage are timed. Run it on an idle machine.
 """
 
 from __future__ import annotations
@@ -31,10 +31,11 @@ from sklar.files.write import write_text
 
 WORK = ROOT / "build" / "speed"
 METHODS = ("auto", "binary")
-# Releases that take fewer seconds are repeated so many times.
+# A release that takes fewer seconds than SHORT is run TIMES times.
 SHORT, TIMES = 20.0, 5
 
-# Read when the code is, so that a later edit does not change what a run says of itself.
+# Computed on import: an edit while runs go on must not change what they say of themselves. All files, as the time of a
+# release includes loading the package.
 SOURCE = source_digest(["**/*.py"])
 
 
@@ -45,7 +46,7 @@ def _children() -> float:
 
 
 def release(given: Input, *, method: str, threads: int | None, work: Path) -> dict[str, Any]:
-    """One release in a process of its own: its stages, and as `start` what it took beside them."""
+    """One release in a process of its own: its stages, and as `start` the time that is in none of them."""
     with tempfile.TemporaryDirectory(dir=work) as folder:
         command = [sys.executable, "-m", "benchmarks.stages", str(given.path), str(given.schema_path), folder]
         command += ["--method", method, *(["--threads", str(threads)] if threads else [])]
@@ -74,7 +75,7 @@ def release(given: Input, *, method: str, threads: int | None, work: Path) -> di
 
 
 def typical(given: Input, *, method: str, threads: int | None, work: Path) -> dict[str, Any]:
-    """A release or, of a short one, which other work on the machine disturbs most, the median of `TIMES` by wall."""
+    """One release. A short one, which other work disturbs most, is run `TIMES` times: the one of median wall time."""
     runs = [release(given, method=method, threads=threads, work=work)]
     if runs[0]["seconds"] < SHORT:
         runs += [release(given, method=method, threads=threads, work=work) for _ in range(TIMES - 1)]
@@ -83,7 +84,7 @@ def typical(given: Input, *, method: str, threads: int | None, work: Path) -> di
 
 
 def kept(path: Path) -> dict[str, Any] | None:
-    """A run that need not be repeated: it is there, and of the same source."""
+    """The run in this file; None where there is none, or it is of another source and must be repeated."""
     if not path.exists():
         return None
     found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
@@ -91,7 +92,7 @@ def kept(path: Path) -> dict[str, Any] | None:
 
 
 def rounded(value: Any) -> Any:
-    """The same with six digits of every fraction: no clock is better.
+    """The same, with every fraction rounded to six digits: no clock is more precise.
 
     >>> rounded({"a": [1.23456789, 7], "b": None})
     {'a': [1.23457, 7], 'b': None}
@@ -104,12 +105,12 @@ def rounded(value: Any) -> Any:
 
 
 def keep(path: Path, run: dict[str, Any]) -> None:
-    """Put a run where it is found again."""
+    """Write a run to its file."""
     write_text(path, json.dumps(rounded(run)) + "\n")
 
 
 def warm_up(methods: Sequence[str], work: Path) -> None:
-    """Small releases that compile what is compiled once for all, so that no timed run pays for it."""
+    """Run small releases that fill the cache of compiled code, so that no timed run compiles."""
     folder = work / "warm"
     folder.mkdir(exist_ok=True)
     small = [prepare("adult", rows=1000, work=folder), prepare("syn1", rows=1000, attributes=8, work=folder)]
@@ -136,14 +137,14 @@ def show(run: dict[str, Any]) -> None:
 @click.command(help=__doc__)
 @click.option("--shape", "shapes", multiple=True, type=click.Choice(SHAPES), help="Only these shapes.")
 @click.option("--method", "methods", multiple=True, type=click.Choice(METHODS), default=METHODS, show_default=True)
-@click.option("--rows", type=click.IntRange(1), help="So many rows of each shape, and at most as many of the growth.")
+@click.option("--rows", type=click.IntRange(1), help="Rows of each shape, and the most rows of the growth.")
 @click.option("--threads", type=click.IntRange(1), help="Threads that work at once.  [default: one per processor]")
 @click.option("--growth", "grow", is_flag=True, help="Time the growth in n, m and d.")
 @click.option("--authors-python", type=click.Path(path_type=Path), help="Python with the authors' package, to time it.")
 @click.option("--data", type=click.Path(path_type=Path, file_okay=False), default=FOLDER, help="Adult and Hospital.")
 @click.option("--work", type=click.Path(path_type=Path, file_okay=False), default=WORK, help="Where runs are kept.")
-@click.option("--fresh", is_flag=True, help="Repeat runs that are there.")
-@click.option("--page", is_flag=True, help="Write docs/results/speed.* from all runs that are there.")
+@click.option("--fresh", is_flag=True, help="Repeat runs that have their file.")
+@click.option("--page", is_flag=True, help="Write docs/results/speed.* from all runs in the work folder.")
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), default=RESULTS, help="Where the page goes.")
 def main(
     *,
@@ -203,7 +204,7 @@ def main(
 
 
 def largest(runs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Of each shape and method the run with most rows, then most threads: smaller ones were tries."""
+    """The run with the most rows, then the most threads, of each shape and method: smaller ones were trials."""
     best: dict[tuple[str, str], dict[str, Any]] = {}
     for run in sorted(runs, key=lambda run: (run["rows"], run["threads"])):
         best[run["shape"], run["method"]] = run
@@ -211,7 +212,7 @@ def largest(runs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def collected(work: Path) -> dict[str, Any]:
-    """The runs of this source that are there, as a page shows them. No absolute paths and no host names."""
+    """The runs of this source in the work folder, as a page shows them. No absolute paths and no host names."""
     found = [run for path in sorted(work.glob("*.json")) if (run := kept(path)) is not None]
     grown = [run for run in found if "axis" in run]
     most = max((run["most_rows"] for run in grown), default=0)

@@ -21,7 +21,7 @@ Array = NDArray[np.float64]
 GRID = np.linspace(-10.0, 10.0, 2001)
 HALVINGS = 20
 
-# Alternating projections: the size up to which they are timed, and where their number is found.
+# Alternating projections: one is timed on a matrix of at most the first size, their number is found on the second.
 TIMED_SIDE = 1000
 COUNTED_SIDE = 200
 TOLERANCE = 1e-7
@@ -32,7 +32,7 @@ COUNTED_DUMMIES = 32
 
 
 def extrapolated(seconds: float, piece: float, whole: float, *, power: float = 1.0) -> float:
-    """Seconds of the whole, from those of a piece, where time is a power of size.
+    """Seconds of the whole from the seconds of a piece, where time grows as a power of size.
 
     >>> extrapolated(2.0, 10, 30), extrapolated(2.0, 10, 30, power=3)
     (6.0, 54.0)
@@ -112,7 +112,7 @@ def alternating_projections(matrix: Array, *, most: int = MAX_PROJECTIONS) -> tu
 
 
 def noisy_correlation(side: int, noise: float = 0.1) -> Array:
-    """A correlation matrix of a few factors with noise on every entry: what has to be repaired."""
+    """A correlation matrix of a few factors with noise on every entry, which has to be repaired."""
     generator = np.random.default_rng(0)
     loadings = generator.standard_normal((side, 5)) * 0.4
     covariance = loadings @ loadings.T + np.eye(side)
@@ -140,7 +140,7 @@ def _cpu(work: Callable[[], Any]) -> tuple[float, Any]:
 
 
 def measure(rows: int, sizes: Sequence[int]) -> dict[str, Any]:
-    """CPU seconds of the paper's way for a table of this shape: what was timed, and the whole, extrapolated."""
+    """CPU seconds of the paper's way for a table of this shape: of the timed pieces, and extrapolated to the whole."""
     d, pairs = int(dummies_of(sizes).sum()), dummy_pairs(sizes)
     with threadpool_limits(1):
         piece = min(rows, COUNTED_ROWS), min(d, COUNTED_DUMMIES)
@@ -159,6 +159,6 @@ def measure(rows: int, sizes: Sequence[int]) -> dict[str, Any]:
         "correlations": extrapolated(pair, 1, pairs),
         "projections": turns,
         "projection_timed": {"side": side, "cpu_seconds": turn},
-        # Where the whole was run, its own time.
+        # A small matrix was repaired as a whole.
         "repair": small if d <= COUNTED_SIDE else turns * extrapolated(turn, side, d, power=3),
     }

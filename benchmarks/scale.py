@@ -1,11 +1,11 @@
-"""Tables larger than memory, and larger than one machine: counting, which is all that sees rows, by every engine.
+"""Counting tables that are larger than memory, or than one machine, by every engine. Only counting sees rows.
 
     python -m benchmarks.scale --rows 50_000_000 --shards 64 --page
 
-A folder of shards of the DSS-like table is counted in a fresh process here, again with a process that is killed in the
-middle and a second one that goes on, and on Spark on the same machine; then the cost is followed as rows, columns and
-partitions grow. Every pass must give the same counts. Runs are kept in the work folder and not repeated while the
-package's source is the same; `--fresh` starts over. Run it on an idle machine, with Java 17 for Spark.
+A folder of shards of the DSS-like table is counted three times: by a fresh process, by a process that is killed in the
+middle and a second one that goes on, and by Spark on the same machine. All must give the same counts. Then the number
+of rows, columns or partitions grows. Runs are kept in the work folder and not repeated while the source of counting is
+the same; `--fresh` repeats all. Run it on an idle machine, with Java 17 for Spark.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import click
 from experiments.stopwatch import machine
 
 from benchmarks import pages
-from benchmarks.pages import RESULTS, ROOT, source_digest
+from benchmarks.pages import COUNTING, RESULTS, ROOT, source_digest
 from benchmarks.shapes import prepare
 from experiments import record
 from sklar.files.write import write_frames, write_text
@@ -38,10 +38,10 @@ if TYPE_CHECKING:
 WORK = ROOT / "build" / "scale"
 ATTRIBUTES = (125, 250, 500, 1000)
 PARTITIONS = (4, 16, 64)
-# Bytes of a file that Spark gives to one task, and the cluster that is reckoned with.
+# Bytes of a file that Spark gives to one task, and the cores of the cluster that costs are computed for.
 SPLIT = 128 << 20
 CORES = 400
-SOURCE = source_digest(["kernel/*.py", "rows/*.py", "machine/*.py", "public/*.py"])
+SOURCE = source_digest(COUNTING)
 
 
 def shards(rows: int, count: int, work: Path) -> tuple[Path, Path]:
@@ -60,7 +60,7 @@ def shards(rows: int, count: int, work: Path) -> tuple[Path, Path]:
 
 
 def some_of(folder: Path, part: int, work: Path) -> Path:
-    """A folder with one shard in so many, linked."""
+    """A folder with links to every `part`-th shard."""
     target = work / f"{folder.name}.part{part}"
     target.mkdir(exist_ok=True)
     for path in sorted(folder.glob("*.parquet"))[::part]:
@@ -112,10 +112,10 @@ def interrupted(source: Path, schema: Path, out: Path, rows: int, *, fresh: bool
 def on_paper(
     *, rows: int, attributes: int, levels: int, cores: int, rate: float, cell_bytes: float
 ) -> dict[str, float]:
-    """What counting costs on a cluster: by sizes alone, and by what was measured of one core.
+    """What counting costs on a cluster, from sizes and from what was measured of one core.
 
-    `rate` is pairs of attributes that a core counts in a second, one row of each; `cell_bytes` is what a value takes on
-    the disk.
+    `rate` is the number of pairs of attributes that a core counts in a second, for one row; `cell_bytes` is what a
+    value takes on the disk.
 
     >>> costs = on_paper(rows=10**9, attributes=2000, levels=4000, cores=400, rate=2e9, cell_bytes=0.125)
     >>> {name: f"{value:.3g}" for name, value in costs.items()}
@@ -133,7 +133,7 @@ def on_paper(
         "partial_bytes": partial,
         "partials": partials,
         "shuffle_bytes": partial * partials,
-        # The sums as they come, and the d x d array they are put into, twice while noise is added.
+        # At most: the sums as they come, and two arrays of d x d counts.
         "driver_bytes": partial + 2 * 8 * levels**2,
         "core_seconds": seconds,
         "seconds": seconds / cores,
@@ -154,7 +154,7 @@ def show(name: str, run: Mapping[str, Any]) -> None:
 @click.option("--master", default=None, help="Spark's master.  [default: local, with as many tasks as threads]")
 @click.option("--no-spark", is_flag=True, help="Leave Spark out.")
 @click.option("--work", type=click.Path(path_type=Path, file_okay=False), default=WORK, help="Where runs are kept.")
-@click.option("--fresh", is_flag=True, help="Repeat runs that are there.")
+@click.option("--fresh", is_flag=True, help="Repeat runs that have their file.")
 @click.option("--page", is_flag=True, help="Write docs/results/scale.*.")
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), default=RESULTS, help="Where the page goes.")
 def main(
@@ -174,7 +174,7 @@ def main(
     master = master or f"local[{workers()}]"
     folder, schema = shards(rows, count, work)
     tag = f"{rows}.{count}"
-    # What is compiled once for all is not timed.
+    # Compiling, which happens once, is not timed.
     counted(some_of(folder, count, work), schema, work / "warm.json", fresh=True)
     main_runs = {"here": counted(folder, schema, work / f"local.{tag}.json", fresh=fresh)}
     show("here", main_runs["here"])
@@ -214,13 +214,13 @@ def main(
 
 
 def require_equal(runs: Sequence[Mapping[str, Any]]) -> None:
-    """Refuse to report runs that counted the same rows to different counts."""
+    """Refuse to report runs over the same rows whose counts differ."""
     if len({run["digest"] for run in runs}) != 1:
         raise click.ClickException("the engines do not agree: " + ", ".join(run["digest"] for run in runs))
 
 
 def document(runs: Mapping[str, Any], growth: Mapping[str, Any]) -> dict[str, Any]:
-    """What the page shows. No absolute paths and no host names."""
+    """All that the page shows. No absolute paths and no host names."""
     header = {"command": "python -m benchmarks.scale (make scale)", **pages.versions(), "machine": machine()}
     return {"header": header | {"source": SOURCE, "threads": runs["here"]["threads"]}, "runs": runs, "growth": growth}
 
@@ -319,7 +319,7 @@ def figure(found: Mapping[str, Any]) -> Figure:
         ax.set_xscale("log")
         sizes = sorted({run["size"] for run in runs})
         ax.set_xticks(sizes, [f"{size / 1e6:g} M" if size >= 10**6 else f"{size:,}" for size in sizes], fontsize=8)
-        # Nothing is gained by a logarithm where all is alike.
+        # The times hardly differ here: a logarithm would magnify noise.
         if axis == "partitions":
             ax.set_ylim(0, 1.2 * max((run["seconds"] for run in runs), default=1.0))
         else:

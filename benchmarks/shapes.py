@@ -17,7 +17,7 @@ TITLES = {"adult": "Adult", "hospital": "Hospital", "dss": "DSS-like", "syn1": "
 SHAPES = tuple(TITLES)
 _REAL = ("adult", "hospital")
 
-# Adult's rows; the generated table that stands in for it has another default.
+# The generated table that stands in for Adult has another number of rows by default.
 _ADULT_ROWS = 32_561
 
 
@@ -34,7 +34,7 @@ class Input:
 
     @property
     def title(self) -> str:
-        """What it is called in tables; that rows are generated is said where real ones are expected."""
+        """Its name in tables, which says that rows are generated where real ones are expected."""
         expected = "read" if self.shape in _REAL else "generated"
         return TITLES[self.shape] if self.origin == expected else f"{TITLES[self.shape]} ({self.origin})"
 
@@ -50,8 +50,8 @@ def prepare(
 ) -> Input:
     """The input, made once and kept in `work`.
 
-    Adult and Hospital are read from `folder` where they are there; everything else is generated. Of binary shapes the
-    first `attributes` columns can be taken, or as many attributes of 2^packed levels, each made of `packed` columns.
+    Adult and Hospital are read from `folder` if it holds them; everything else is generated. A binary shape can be cut
+    to `attributes` attributes of 2^packed levels, each made of `packed` columns.
     """
     name = "census" if shape == "adult" else shape
     if shape in _REAL and (folder / f"{shape}.csv").is_file():
@@ -67,7 +67,7 @@ def prepare(
         schema = _cut(schema, attributes, packed)
         columns, frames = _packed(frames, names, schema, packed)
     path, described = work / f"{stem}.parquet", work / f"{stem}.toml"
-    # The schema last: where it is, the rows are whole.
+    # The schema is written last: where it exists, the rows are complete.
     if not (path.is_file() and described.is_file()):
         write_frames(path, columns, frames, None)
         write_text(described, schema.to_toml())

@@ -1,4 +1,4 @@
-"""The page docs/results/speed.md: tables of what `benchmarks.pipeline` measured, under what a person wrote of them."""
+"""The page docs/results/speed.md: tables of what `benchmarks.pipeline` measured, under a person's text."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _name(run: Mapping[str, Any]) -> str:
 
 
 def seconds(value: float) -> str:
-    """Seconds with as many digits as matter, and hours or days where nobody counts seconds.
+    """Seconds with as many digits as matter; hours or days where seconds are many.
 
     >>> [seconds(value) for value in (0.0123, 3.21, 68.4, 5400.0, 400000.0)]
     ['0.012 s', '3.2 s', '68 s', '1.5 h', '4.6 days']
@@ -63,7 +63,7 @@ def times(value: float) -> str:
 
 
 def _spread(walls: Sequence[float]) -> str:
-    """The median of several runs and, where there are several, the least and the largest."""
+    """The median of the runs and, where there are several, the least and the largest."""
     middle = f"**{sorted(walls)[len(walls) // 2]:.1f}**"
     return middle if len(walls) == 1 else f"{middle} ({min(walls):.1f} to {max(walls):.1f})"
 
@@ -97,7 +97,7 @@ def shapes_table(runs: Sequence[Mapping[str, Any]]) -> str:
 def stages_table(runs: Sequence[Mapping[str, Any]]) -> str:
     """Wall and CPU seconds of every stage that any run had."""
     names = list(dict.fromkeys(name for run in runs for name in run["stages"]))
-    # `auto` chooses before it fits, `binary` does not: the order of the longest run is the order of all.
+    # `auto` has a stage more than `binary`: the run with the most stages gives the order of all.
     longest = max((list(run["stages"]) for run in runs), key=len, default=[])
     names.sort(key=lambda name: longest.index(name) if name in longest else len(longest))
     rows = []
@@ -110,7 +110,7 @@ def stages_table(runs: Sequence[Mapping[str, Any]]) -> str:
 
 
 def rates_table(runs: Sequence[Mapping[str, Any]]) -> str:
-    """What the machine did at most, beside each run."""
+    """The highest rates of the machine, measured beside each run."""
     how = {
         "AND + popcount, G words/s": ("popcount", 1e9),
         "histogram, G increments/s": ("histogram", 1e9),
@@ -128,7 +128,7 @@ def _share(floor: float | None, taken: float) -> str:
 
 
 def limits_table(runs: Sequence[Mapping[str, Any]]) -> str:
-    """How much of a stage the limit alone would take."""
+    """What a stage would take at the machine's limits, as a share of what it took."""
     rows = []
     for run in runs:
         least, laps = run["floors"], run["stages"]
@@ -197,7 +197,7 @@ def authors_text(found: Mapping[str, Any] | None, runs: Sequence[Mapping[str, An
 
 
 def markdown(document: Mapping[str, Any]) -> str:
-    """The tables of the page. What they mean is written above them by hand."""
+    """The tables of the page. A person writes above them what they mean."""
     runs = sorted(document["runs"], key=lambda run: (SHAPES.index(run["shape"]), run["method"]))
     extrapolated = (
         "CPU seconds of one core, **extrapolated** from pieces timed beside each run: counts of some pairs over some "

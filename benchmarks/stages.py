@@ -42,7 +42,7 @@ def multiplications(model: Model) -> int | None:
     return side * (side + 1) // 2
 
 
-def timed(source: Path, schema: Schema, folder: Path, *, method: Any) -> dict[str, Any]:
+def timed(source: Path, schema: Schema, folder: Path, *, method: str) -> dict[str, Any]:
     """Measure, fit, save and write as many rows as there are, and what it took."""
     watch = Stopwatch()
     model = fit(source, schema, epsilon=EPSILON, method=method, progress=watch)

@@ -19,6 +19,8 @@ from sklar.rows.read import open_source
 
 FOLDER = Path(__file__).resolve().parents[2] / "shared" / "data"
 SEED = 1
+# What learners predict on Adult.
+TARGET = "income"
 
 # Numbers with more distinct values than this are binned.
 MAX_WHOLE = 16

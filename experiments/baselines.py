@@ -1,4 +1,4 @@
-"""The outputs that the paper compares, and two more: what any method should be held against.
+"""The outputs that the paper compares, and two more that any method should be compared with.
 
 | name | what | DP |
 |---|---|---|
@@ -25,11 +25,12 @@ from numpy.typing import NDArray
 
 from sklar.budget.method import Method
 from sklar.custodian.evaluate.queries import Answers, answer_blocks, dummies_of
+from sklar.draw.repair import sample_codes
 from sklar.files.model import Model
-from sklar.fitting.binary import BinaryCopula, Repairs, fit_binary, sample_binary
+from sklar.fitting.binary import BinaryCopula, Repairs, fit_binary
+from sklar.fitting.cuts import thresholds
 from sklar.fitting.margins import Probabilities
 from sklar.fitting.simplex import project_levels
-from sklar.fitting.tetrachoric import thresholds
 from sklar.kernel.count import Counts
 from sklar.kernel.noise import discrete_laplace
 from sklar.kernel.tables import Plan
@@ -49,11 +50,9 @@ _NOISE_CHUNK = 1 << 22
 
 def cop(true: Answers, *, seed: int) -> Answers:
     """The paper's copula fitted to exact tables: what is lost without any noise."""
-    pairs = true.pairs / true.n_rows
-    exact = Probabilities(
-        schema=true.schema, n_rows=true.n_rows, levels=true.one_way / true.n_rows, pairs=pairs + pairs.T
-    )
-    return _sampled(true, fit_binary(exact, dummies=True, weighted=False), seed)
+    levels, pairs = true.one_way / true.n_rows, true.two_way / true.n_rows
+    exact = Probabilities(cells=true.schema.cells, levels=levels, pairs=pairs)
+    return _sampled(true, fit_binary(exact, true.schema, dummies=True, weighted=False), seed)
 
 
 def cop_identity(true: Answers, *, seed: int) -> Answers:
@@ -81,7 +80,7 @@ def _copula(true: Answers, factor: NDArray[np.float64]) -> BinaryCopula:
 
 
 def _sampled(true: Answers, copula: BinaryCopula, seed: int) -> Answers:
-    blocks = (block.view(np.bool_) for block in sample_binary(copula, true.n_rows, seed))
+    blocks = (block.view(np.bool_) for block in sample_codes(copula, true.n_rows, seed))
     return answer_blocks(blocks, true.schema, true.asked, form="dummies")
 
 
@@ -127,7 +126,7 @@ def laplace_scales(schema: Schema, *, epsilon: float, delta: float = DEFAULT_DEL
 
 
 def laplace(true: Answers, *, epsilon: float, delta: float = DEFAULT_DELTA) -> Answers:
-    """Independent Laplace noise on every query; answers below zero become zero, which the paper's figures show.
+    """Independent Laplace noise on every query; answers below zero become zero, as the paper's figures imply.
 
     (With scale b = 2/e' and most two-way counts zero the average error is b/2, not b; the paper prints 78 for Adult
     where b = 135.)
@@ -170,12 +169,20 @@ def independence(true: Answers, *, epsilon: float, delta: float = DEFAULT_DELTA,
     """The floor: all of the budget on one-way tables (Gaussian, tightly accounted), attributes drawn independently."""
     schema, n = true.schema, true.n_rows
     budget = Budget(epsilon=epsilon, delta=delta)
-    plan = Plan(one_way=budget.scales(np.ones(schema.n_attributes)), pairs=np.zeros(0))
     vault = Vault(budget)
     vault.hold(Counts(n_rows=n, one_way=true.one_way, pairs=true.two_way), schema.cells)
-    levels = project_levels(vault.measure(plan).one_way / n, schema.cells)
+    blocks = draw_independently(vault, schema, budget, n, seed)
+    return answer_blocks(blocks, schema, true.asked, form="records")
+
+
+def draw_independently(
+    vault: Vault, schema: Schema, budget: Budget, rows: int, seed: int
+) -> Iterator[NDArray[np.int32]]:
+    """Blocks of codes of independent attributes. Their one-way tables take the vault's whole budget."""
+    plan = Plan(one_way=budget.scales(np.ones(schema.n_attributes)), pairs=np.zeros(0))
+    levels = project_levels(vault.measure(plan).one_way / rows, schema.cells)
     chances = [levels[start:stop] for start, stop in pairwise(schema.offsets)]
-    return answer_blocks(draw_records(chances, n, seed, correlation=None), schema, true.asked, form="records")
+    return draw_records(chances, rows, seed, correlation=None)
 
 
 def draw_records(

@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 
-from experiments import data, paper, record
+from experiments import baselines, data, paper, record
 from experiments.errors import EPSILON, MAX_TRIPLES
-from sklar.custodian.evaluate import Errors, answer, baselines, choose_triples, compare
+from sklar.custodian.evaluate import Errors, answer, choose_triples, compare
 from sklar.custodian.evaluate.plots import cdf_figure
 from sklar.custodian.evaluate.queries import Answers
 from sklar.generate import SHAPES

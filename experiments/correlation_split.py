@@ -8,8 +8,8 @@ from typing import Any
 
 import click
 
-from experiments import data, paper, record
-from sklar.custodian.evaluate import answer, baselines, choose_triples, compare
+from experiments import baselines, data, paper, record
+from sklar.custodian.evaluate import answer, choose_triples, compare
 from sklar.custodian.evaluate.plots import cdf_figure
 
 HIGH, LOW = "two-way, |r| >= 0.5", "two-way, |r| < 0.5"

@@ -1,4 +1,4 @@
-"""Whether intervals cover what they promise, and forecasts hold: many noise draws on generated tables, and Adult.
+"""Whether intervals cover as often as they promise, and forecasts hold: many noise draws on two tables.
 
     python -m experiments.coverage
 
@@ -54,7 +54,7 @@ SETTINGS = (
 
 
 def counts_of(dataset: Dataset) -> Counts:
-    """Exact counts: this is an experiment on tables that are not confidential."""
+    """Exact counts, which an experiment may look at: its tables are not confidential."""
     source = open_source(dataset.path)
     return count(source.batches(dataset.schema.names), dataset.schema)
 

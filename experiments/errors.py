@@ -11,9 +11,9 @@ from typing import Any
 
 import click
 
-from experiments import data, paper, record
+from experiments import baselines, data, paper, record
 from experiments.kendall import kendall
-from sklar.custodian.evaluate import Evaluation, answer, baselines, choose_triples, compare
+from sklar.custodian.evaluate import Evaluation, answer, choose_triples, compare
 from sklar.custodian.evaluate.errors import PERCENTS
 from sklar.custodian.evaluate.queries import Answers
 from sklar.generate import SHAPES

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from experiments import data, paper, record
 from sklar.custodian.evaluate.plots import grid
-from sklar.fitting.tetrachoric import orthant, thresholds
+from sklar.fitting.cuts import thresholds
+from sklar.fitting.tetrachoric import orthant
 from sklar.kernel.theorems import advanced_epsilon
 
 if TYPE_CHECKING:
@@ -113,7 +114,7 @@ def literal_cost(sizes: Sequence[int]) -> int:
 
 
 def ratio_cost(sizes: Sequence[int]) -> int:
-    """What they cost when only the ratios come out: two dummies per attribute, two dummy pairs per pair, move."""
+    """What they cost when only the ratios come out: a row moves two dummies per attribute, two dummy pairs per pair."""
     return 2 * claimed_cost(sizes)
 
 

@@ -4,8 +4,8 @@ A Gaussian copula over whole attributes, whose codes are taken as numbers in the
 histograms; correlations are sin(pi/2 tau) of noisy Kendall's tau; a matrix that is not positive definite has its
 eigenvalues clipped and its diagonal scaled back to one. Records are valid.
 
-How the budget is split: every one of the m histograms and m (m - 1) / 2 taus gets the same e', as the paper's own
-mechanism does, by advanced composition. (Li et al. give margins eight times as much as all taus together; on 14
+The budget is split by advanced composition: each of the m histograms and m (m - 1) / 2 taus gets the same e', as each
+table does in the paper's own mechanism. (Li et al. give margins eight times as much as all taus together; on 14
 attributes that drowns every tau.)
 
 Sensitivity, replace-one: a row is in n - 1 of the n (n - 1) / 2 pairs of rows, and each changes its sign by at most 2,

@@ -62,15 +62,11 @@ def _opening(documents: Mapping[str, Mapping[str, Any]]) -> str:
     ratios = documents["errors"]["ours_over_paper_adult"]
     near = [name for name, ratio in ratios.items() if abs(ratio - 1) <= 0.2]
     far = {name: ratio for name, ratio in ratios.items() if abs(ratio - 1) > 0.2}
-    runs = documents["scatter"]["results"]
     rest = ""
     for name, ratio in far.items():
-        output, kind, (percent, measure) = name.split(", ")[0], name.split(", ")[1], name.split(", ")[-1].split("% ")
-        values = runs[output]["classes"][kind][percent][measure]
-        printed = dict(zip(PERCENTS, paper.ERRORS["adult"][output][kind], strict=True))[int(percent)]
-        figure = printed[("average", "maximum").index(measure)]
+        called, values, figure = _figure(name, documents["scatter"])
         rest += (
-            f" The other one, {output}'s {kind} {percent}% {measure}, is {ratio:.2f} times the paper's: of 194 "
+            f" The other one, {called}, is {ratio:.2f} times the paper's: of 194 "
             f"one-way errors it is the second largest; in thirty runs it went from {min(values):,.0f} to "
             f"{max(values):,.0f} around {record.mean(values):,.0f}, with the paper's {figure:,} among them."
         )
@@ -94,17 +90,21 @@ number of levels; the paper does not give its edges.
 
 
 def _outside(document: Mapping[str, Any]) -> str:
-    """What lies outside the range of the runs, in words."""
+    """The figures of the paper outside the range of the runs, in words."""
     parts = []
     for name in (name for name, holds in document["within"].items() if not holds):
-        output, kind, last = name.split(", ")
-        percent, measure = last.split("% ")
-        values = document["results"][output]["classes"][kind][percent][measure]
-        printed = dict(zip(PERCENTS, paper.ERRORS["adult"][output][kind], strict=True))[int(percent)]
-        figure = printed[("average", "maximum").index(measure)]
-        span = f"{min(values):,.0f}-{max(values):,.0f}"
-        parts.append(f"{output}'s {kind} {percent}% {measure}, {figure:,} against {span}")
+        called, values, figure = _figure(name, document)
+        parts.append(f"{called}, {figure:,} against {min(values):,.0f}-{max(values):,.0f}")
     return f" (but not {'; '.join(parts)})" if parts else ""
+
+
+def _figure(name: str, document: Mapping[str, Any]) -> tuple[str, list[float], int]:
+    """One of the paper's figures for Adult: in words, its value in each of thirty runs, and as printed."""
+    output, kind, last = name.split(", ")
+    percent, measure = last.split("% ")
+    values = document["results"][output]["classes"][kind][percent][measure]
+    printed = dict(zip(PERCENTS, paper.ERRORS["adult"][output][kind], strict=True))[int(percent)]
+    return f"{output}'s {kind} {percent}% {measure}", values, printed[("average", "maximum").index(measure)]
 
 
 def _table_of_errors(documents: Mapping[str, Mapping[str, Any]]) -> str:

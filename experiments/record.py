@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 RESULTS = Path(__file__).resolve().parents[1] / "docs" / "results"
 
-# Noise comes from the operating system and cannot be seeded, so that a figure is a mean over runs; sampling is seeded.
+# Of sampling. Noise comes from the operating system and cannot be seeded, so figures are means over runs.
 SEEDS = (1, 2, 3)
 
 CLASSES = ("one-way", "two-way", "three-way", "three-way, count > 0")

@@ -1,7 +1,7 @@
 """Rules in the schema, on Adult: does every record honor them, and what do they do to accuracy?
 
 `education` determines `education-num`, and husbands and wives have a sex and a marital status. The same table is
-released with and without the rules, and judged by all attributes and by those that were measured both times.
+released with and without the rules, and judged twice: by all attributes, and by those that both releases measured.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ from typing import Any
 import click
 
 from experiments import data, record
+from sklar.budget.method import MethodName
 from sklar.custodian.check import broken_rules
 from sklar.custodian.evaluate import evaluate
 from sklar.public.schema import Schema
-from sklar.release import Method, fit
+from sklar.release import fit
 
 EPSILON = 1.0
-METHODS: tuple[Method, ...] = ("auto", "binary")
+METHODS: tuple[MethodName, ...] = ("auto", "binary")
 
 # By years of schooling: the order that education-num counts.
 EDUCATION = (

@@ -1,7 +1,7 @@
 """How far one run's figures scatter: dpc and Lap on Adult, one- and two-way, over thirty runs.
 
-The paper gives one figure each; its one-way 99% maximum is the second largest of 194 errors. A figure of the paper that
-lies within the range of thirty runs is one that the mechanism gives.
+The paper gives the figures of one run; its one-way 99% maximum is the second largest of 194 errors. Where a figure of
+the paper lies within the range of thirty runs, the mechanism may well give it.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import Any
 
 import click
 
-from experiments import data, paper, record
+from experiments import baselines, data, paper, record
 from experiments.errors import EPSILON
-from sklar.custodian.evaluate import answer, baselines, choose_triples, compare
+from sklar.custodian.evaluate import answer, choose_triples, compare
 from sklar.custodian.evaluate.errors import PERCENTS
 from sklar.custodian.evaluate.queries import Answers
 

@@ -1,4 +1,4 @@
-"""Where the time of a release goes: a `Progress` that looks at the clock, and the machine it ran on."""
+"""Where the time of a release goes: a `Progress` that reads the clock, and the machine it ran on."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Stopwatch:
         self._name, self._wall, self._cpu = name, time.perf_counter(), time.process_time()
 
     def advance(self, steps: int) -> None:
-        """So many more steps of the present stage are done."""
+        """This many more steps of the present stage are done."""
         self.laps[self._name].steps += steps
 
     def stop(self) -> None:
@@ -55,7 +55,7 @@ def peak_bytes() -> int:
         for line in status.read_text(encoding="utf-8").splitlines():
             if line.startswith("VmHWM:"):
                 return int(line.split()[1]) << 10
-    # The figure of getrusage begins with the parent's: what a process was forked from counts.
+    # Less exact: getrusage starts with the peak of the process that this one was forked from.
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
 
 

@@ -25,16 +25,14 @@ from sklar.files.archive import load
 from sklar.kernel.theorems import Budget, Spend, cost
 from sklar.public.schema import Attribute, Schema
 from sklar.trust.verify import verify_model
+from tests.guarantees.people import BASE
 
-TOML = '[table]\nname = "people"\n[attributes.age]\ntype = "integer"\nedges = [0, 20, 40, 60, 120]\n' + (
-    '[attributes.city]\ntype = "categorical"\nvalues = ["Bern", "Rome"]\nmissing = "?"\n'
-)
-SCHEMA = Schema.from_toml(TOML)
+SCHEMA = Schema.from_toml(BASE)
 DELTA = 2.0**-30
 
 
 def people(folder: Path, rows: str = "") -> Path:
-    (folder / "s.toml").write_text(TOML)
+    (folder / "s.toml").write_text(BASE)
     rows = rows or "".join(f"{20 + i % 50},{('Bern', 'Rome', '?')[i % 3]}\n" for i in range(300))
     (folder / "people.csv").write_text("age,city\n" + rows)
     return folder

@@ -31,19 +31,9 @@ from sklar.cli import cli
 from sklar.kernel import noise
 from sklar.kernel.theorems import Budget
 from sklar.public.schema import Schema
+from tests.guarantees.people import BASE, FLAG
 
-TOML = """[table]
-name = "people"
-[attributes.age]
-type = "integer"
-edges = [0, 20, 40, 60, 120]
-[attributes.city]
-type = "categorical"
-values = ["Bern", "Rome"]
-missing = "?"
-[attributes.ok]
-type = "boolean"
-"""
+TOML = BASE + FLAG
 SCHEMA = Schema.from_toml(TOML)
 N = 60
 

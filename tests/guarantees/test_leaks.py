@@ -31,23 +31,9 @@ from sklar.kernel.vault import Vault
 from sklar.public.schema import Schema
 from sklar.rows.engines import hold_counts, open_table
 from sklar.rows.read import open_source
+from tests.guarantees.people import BASE, MONEY_AND_DATE
 
-TOML = """[table]
-name = "people"
-[attributes.age]
-type = "integer"
-edges = [0, 20, 40, 60, 120]
-[attributes.city]
-type = "categorical"
-values = ["Bern", "Rome"]
-missing = "?"
-[attributes.income]
-type = "real"
-edges = [0, 100000, 500000]
-[attributes.born]
-type = "date"
-edges = ["1900-01-01", "1950-01-01", "2000-01-01"]
-"""
+TOML = BASE + MONEY_AND_DATE
 N = 120
 ROWS = [
     f"867530986753098{i},MARKERTEXT{i},271828.18284590,1066-10-{1 + i % 28:02},31415926.5358979,MARKERNOTE\n"
