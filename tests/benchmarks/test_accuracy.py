@@ -1,15 +1,17 @@
+"""Everyone is judged alike, at the same privacy, and whoever did not finish is named."""
+
 import json
 import math
 import sys
 from itertools import combinations
-from types import SimpleNamespace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
 import pytest
 
-from benchmarks import accuracy, peers, tables
+from benchmarks import accuracy, accuracy_page, judge, peers, tables
 from sklar.custodian.evaluate import choose_triples, compare
 from sklar.custodian.evaluate.queries import answer_blocks
 from sklar.public.schema import Attribute, Schema
@@ -35,24 +37,24 @@ def bench() -> tables.Bench:
 
 @pytest.mark.parametrize("max_cells", [1, 1 << 22])
 def test_three_way_tv_is_the_evaluation_s(monkeypatch: pytest.MonkeyPatch, max_cells: int) -> None:
-    monkeypatch.setattr(accuracy, "_MAX_CELLS", max_cells)
+    monkeypatch.setattr(judge, "_MAX_CELLS", max_cells)
     real, synthetic = codes(1), codes(2)
     asked = choose_triples(SCHEMA)
     true, given = (answer_blocks([each], SCHEMA, asked, form="records") for each in (real, synthetic))
-    found = accuracy.three_way_tv(real, synthetic, SCHEMA.sizes.tolist(), accuracy.triples_of(4))
+    found = judge.three_way_tv(real, synthetic, SCHEMA.sizes.tolist(), judge.triples_of(4))
     assert found == pytest.approx(compare(true, given).result("three-way").tv)
 
 
 def test_triples_are_all_or_a_fixed_sample_of_distinct_ones() -> None:
-    assert accuracy.triples_of(15) == list(combinations(range(15), 3))
-    sampled = accuracy.triples_of(90)
-    assert len(set(sampled)) == accuracy.SAMPLED_TRIPLES
-    assert sampled == accuracy.triples_of(90)
+    assert judge.triples_of(15) == list(combinations(range(15), 3))
+    sampled = judge.triples_of(90)
+    assert len(set(sampled)) == judge.SAMPLED_TRIPLES
+    assert sampled == judge.triples_of(90)
     assert all(a < b < c < 90 for a, b, c in sampled)
 
 
 def test_the_judge_finds_no_error_in_the_real_rows_and_some_in_others() -> None:
-    same, other = accuracy.judge(bench(), codes(1)), accuracy.judge(bench(), codes(2))
+    same, other = judge.judge(bench(), codes(1)), judge.judge(bench(), codes(2))
     assert {same[key] for key in ("one_way_maximum", "two_way_maximum", "tv1", "tv2", "tv3")} == {0.0}
     assert same["valid"] == 1.0
     assert 0 < other["tv1"] < other["tv2"] < other["tv3"]
@@ -62,14 +64,23 @@ def test_the_judge_reads_codes_and_dummies_alike() -> None:
     synthetic = codes(2)
     levels = [np.arange(size)[:, None] == column for size, column in zip(SCHEMA.sizes, synthetic, strict=True)]
     dummies = pl.DataFrame(dict(zip(SCHEMA.dummy_names, np.concatenate(levels), strict=True)))
-    assert accuracy.judge(bench(), dummies) == accuracy.judge(bench(), synthetic)
+    assert judge.judge(bench(), dummies) == judge.judge(bench(), synthetic)
 
 
 def test_independent_codes_have_the_margins() -> None:
     table = bench()
     drawn = accuracy.independent(table, epsilon=100.0, seed=1)
     assert drawn.shape == table.codes.shape
-    assert accuracy.judge(table, drawn)["tv1"] < 0.15
+    assert judge.judge(table, drawn)["tv1"] < 0.15
+
+
+@pytest.mark.parametrize("method", ["factor", "binary", "dpc"])
+def test_a_release_of_ours_is_judged_and_says_of_which_source_it_is(tmp_path: Path, method: str) -> None:
+    run = accuracy.Run(table="small", method=method, epsilon=5.0, draw=1)
+    found = accuracy.perform(bench(), run, python=None, work=tmp_path, limit=1.0)
+    assert (found["status"], found["source"], found["rows"]) == ("finished", accuracy.SOURCE, 200)
+    assert found["tv2"] > 0
+    assert (found["valid"] == 1.0) == (method != "dpc")
 
 
 def test_a_command_is_stopped_when_its_time_is_over() -> None:
@@ -117,7 +128,7 @@ def test_a_schema_by_rule_has_a_level_for_every_value() -> None:
     assert tables.codes_of(rows, schema).tolist() == [[1, 2, 0], [0, 1, 1], [0, 2, 9]]
 
 
-def test_generated_tables_and_unknown_names(tmp_path: Any) -> None:
+def test_generated_tables_and_unknown_names(tmp_path: Path) -> None:
     wide = tables.opened("wide", work=tmp_path)
     assert wide.codes.shape == (90, 10_000)
     assert wide.codes.min() == 0
@@ -127,37 +138,11 @@ def test_generated_tables_and_unknown_names(tmp_path: Any) -> None:
         tables.opened("fertil2", work=tmp_path)
 
 
-def test_the_page_keeps_what_a_person_wrote_and_names_what_was_stopped(tmp_path: Any) -> None:
-    pytest.importorskip("matplotlib")
-    facts = {"table": "adult", "title": "Adult-194", "epsilon": 1.0, "draw": 1, "rows": 9, "attributes": 2, "levels": 4}
-    found = {key: 0.25 for key, _ in accuracy.MEASURES.values()}
-    document = {
-        "header": {"command": "make peers"},
-        "runs": [
-            {**facts, **found, "method": "auto", "status": "finished"},
-            {**facts, **found, "method": "auto", "status": "finished", "epsilon": 4.0},
-            {**facts, **found, "method": "independence", "status": "finished"},
-            {**facts, "method": "aim", "status": "stopped after 900 s"},
-        ],
-        "learning": [{"stem": "real", "learner": "boosted trees", "accuracy": 0.875, "auc": 0.9}],
-    }
-    accuracy.write_page(document, tmp_path)
-    page = tmp_path / "accuracy.md"
-    page.write_text(page.read_text().replace("# Accuracy beside peers", "# By hand"))
-    accuracy.write_page(document, tmp_path)
-    text = page.read_text()
-    assert "# By hand" in text
-    assert text.count(accuracy.MARK) == 1
-    assert "| AIM | stopped after 900 s |" in text
-    assert "| 4 | 1 | 0.2 |" in text
-    assert "| real rows | 1 | - | - | 0.875 | 0.900 |" in text
-    assert json.loads((tmp_path / "accuracy.json").read_text()) == document
-    assert {path.suffix for path in tmp_path.iterdir()} == {".md", ".json", ".svg", ".png"}
-
-
-def test_runs_are_collected_without_those_not_tried(tmp_path: Any) -> None:
+def test_a_peer_that_was_stopped_is_named_and_a_draw_not_tried_is_not(tmp_path: Path) -> None:
     for draw, status in ((1, "stopped after 900 s"), (2, "not tried")):
         run = accuracy.Run(table="adult", method="aim", epsilon=1.0, draw=draw)
-        (tmp_path / f"{run.stem}.json").write_text(json.dumps({"status": status}))
-    assert accuracy.collected(tmp_path)["runs"] == [{"status": "stopped after 900 s"}]
-    assert SimpleNamespace(**accuracy.collected(tmp_path)["header"]).peers["dpmm"]
+        (tmp_path / f"{run.stem}.json").write_text(json.dumps({"method": "aim", "status": status}))
+    document = accuracy.collected(tmp_path)
+    assert document["runs"] == [{"method": "aim", "status": "stopped after 900 s"}]
+    assert document["header"]["peers"]["dpmm"]
+    assert "| AIM | stopped after 900 s |" in accuracy_page.results_table(document["runs"])

@@ -7,13 +7,27 @@ import json
 import re
 from itertools import product
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from experiments import data, errors, illustrations, page, paper, record, rules, runtimes, scatter, stopwatch
+from experiments import (
+    baselines,
+    data,
+    errors,
+    illustrations,
+    kendall,
+    page,
+    paper,
+    record,
+    rules,
+    runtimes,
+    scatter,
+    stopwatch,
+)
 from sklar.custodian.evaluate import evaluate
 from tests.custodian.evaluate.tables import SCHEMA, records
 
@@ -89,8 +103,11 @@ def test_the_literal_cost_is_what_a_row_can_move() -> None:
     assert illustrations.literal_cost(sizes) == 2 * 2 + worst
 
 
-def test_doctests() -> None:
-    assert doctest.testmod(illustrations).failed == 0
+@pytest.mark.parametrize("module", [baselines, illustrations, kendall])
+def test_doctests(module: ModuleType) -> None:
+    found = doctest.testmod(module)
+    assert found.attempted > 0
+    assert found.failed == 0
 
 
 def test_spread_and_table() -> None:

@@ -1,4 +1,4 @@
-"""The table that the guarantees are tested on: two attributes that all of them have, and more where a test wants them."""
+"""The table that guarantees are tested on: two attributes for all of them, and more where a test wants them."""
 
 from __future__ import annotations
 

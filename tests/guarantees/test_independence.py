@@ -147,8 +147,8 @@ def seen(folder: Path, table: str, arguments: list[str], monkeypatch: pytest.Mon
     rows = "add-remove" not in arguments
     with monkeypatch.context() as patched:
         patched.chdir(folder)
-        patched.setattr(noise, "_draw", draw)
-        patched.setattr(noise, "_keystream", entropy.stream)
+        patched.setitem(vars(noise), "_draw", draw)
+        patched.setitem(vars(noise), "_keystream", entropy.stream)
         run = ["release", name, "--schema", "s.toml", "--seed", "1", "--out", "o.csv", *arguments]
         done = CliRunner().invoke(cli, run)
     assert done.exit_code == 0, done.output

@@ -357,7 +357,7 @@ def test_every_part_has_a_key_of_its_own_whatever_the_threads(
 
 @each_sampler
 def test_parts_keep_to_the_scales_of_their_tables(sampler: Sampler, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(noise, "_PART_CELLS", 100)
+    monkeypatch.setitem(vars(noise), "_PART_CELLS", 100)
     generator = np.random.Generator(np.random.PCG64(1))
     for _ in range(20):
         # Tables that are empty, end with a part, or stretch over several; at the small scale noise is all but never 1.

@@ -1,0 +1,65 @@
+"""The recorded pages say what the recorded runs say, and nothing that a person wrote on them is lost."""
+
+import doctest
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks import accuracy_page, growth, judge, limits, pages, pipeline, references, scale, speed, tables
+
+PAGES: dict[str, Any] = {"accuracy": accuracy_page, "scale": scale, "speed": speed}
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_the_tables_of_a_page_are_those_of_its_recorded_runs(name: str) -> None:
+    document = json.loads((pages.RESULTS / f"{name}.json").read_text(encoding="utf-8"))
+    head, shown = (pages.RESULTS / f"{name}.md").read_text(encoding="utf-8").split(PAGES[name].MARK)
+    assert shown.strip() == PAGES[name].markdown(document).strip()
+    assert all(f"{key}: {value}\n" in head for key, value in document["header"].items())
+
+
+@pytest.mark.parametrize(
+    "module",
+    [accuracy_page, growth, judge, limits, pipeline, references, scale, speed, tables],
+    ids=lambda m: m.__name__,
+)
+def test_doctests(module: Any) -> None:
+    found = doctest.testmod(module)
+    assert found.attempted > 0
+    assert found.failed == 0
+
+
+def test_a_page_written_again_keeps_the_text_of_a_person(tmp_path: Path) -> None:
+    figure = pytest.importorskip("matplotlib.figure").Figure()
+
+    def written(markdown: str) -> str:
+        document = {"header": {"command": "make it"}, "runs": [1.5]}
+        otherwise, mark = "# Not written yet", pages.mark("some")
+        pages.write_page(
+            tmp_path, "some", marked=mark, otherwise=otherwise, document=document, markdown=markdown, figure=figure
+        )
+        assert json.loads((tmp_path / "some.json").read_text()) == document
+        return (tmp_path / "some.md").read_text()
+
+    first = written("| 1 |")
+    assert "# Not written yet" in first
+    (tmp_path / "some.md").write_text(first.replace("# Not written yet", "# By hand"))
+    assert written("| 2 |") == first.replace("# Not written yet", "# By hand").replace("| 1 |", "| 2 |")
+
+
+def test_the_digest_of_the_source_changes_with_it_and_names_no_room_in_vain(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The patterns that are in use match files, or the benchmarks could not be imported.
+    monkeypatch.setattr(pages, "ROOT", tmp_path)
+    file = tmp_path / "src" / "sklar" / "rows" / "deep" / "read.py"
+    file.parent.mkdir(parents=True)
+    digests = set()
+    for line in ("a = 1", "a = 2"):
+        file.write_text(line)
+        digests.add(pages.source_digest(["rows/**/*.py"]))
+    assert len(digests) == 2
+    with pytest.raises(ValueError, match=r"no file 'private/\*\*/\*\.py'"):
+        pages.source_digest(["rows/**/*.py", "private/**/*.py"])
