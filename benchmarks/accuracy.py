@@ -39,7 +39,7 @@ from sklar.custodian.evaluate import Answers, Triples, answer, choose_triples, c
 from sklar.custodian.evaluate.queries import MAX_TRIPLES, answer_blocks
 from sklar.draw.decode import decode
 from sklar.files.write import write_text
-from sklar.fitting.margins import simplex
+from sklar.fitting.simplex import project
 from sklar.kernel.theorems import DEFAULT_DELTA, Budget
 from sklar.kernel.vault import open_vault
 from sklar.public.schema import Attribute, Schema
@@ -149,7 +149,7 @@ def independent(bench: Bench, epsilon: float, seed: int) -> NDArray[np.int32]:
     plan = Plan(one_way=budget.scales(np.ones(bench.schema.n_attributes)), pairs=np.zeros(0))
     noisy = open_vault(bench.rows, bench.schema, budget).measure(plan)
     offsets = bench.schema.offsets
-    chances = [simplex(noisy.one_way[start:stop] / bench.n_rows) for start, stop in pairwise(offsets)]
+    chances = [project(noisy.one_way[start:stop] / bench.n_rows) for start, stop in pairwise(offsets)]
     return np.concatenate(list(draw_records(chances, bench.n_rows, seed, correlation=None)), axis=1)
 
 

@@ -27,13 +27,16 @@ from numpy.typing import NDArray
 from sklar.budget.certificate import above_diagonal
 from sklar.budget.plan import Plan
 from sklar.custodian.evaluate.queries import Answers, answer, answer_blocks
+from sklar.draw.blocks import blocks
 from sklar.files.model import Model
-from sklar.fitting.binary import BinaryCopula, Repairs, fit_binary, sample_binary
-from sklar.fitting.margins import Probabilities, simplex
-from sklar.fitting.tetrachoric import thresholds
+from sklar.fitting.binary import BinaryCopula, Repairs, fit_binary
+from sklar.fitting.cuts import thresholds
+from sklar.fitting.margins import Probabilities
+from sklar.fitting.simplex import project
 from sklar.kernel.noise import discrete_laplace
 from sklar.kernel.theorems import DEFAULT_DELTA, Budget
 from sklar.kernel.vault import Vault
+from sklar.machine.threads import in_order
 from sklar.public.schema import Schema
 from sklar.release import fit
 from sklar.rows.fast import Counts
@@ -46,11 +49,11 @@ _NOISE_CHUNK = 1 << 22
 
 def cop(true: Answers, *, seed: int) -> Answers:
     """The paper's copula fitted to exact tables: what is lost without any noise."""
-    pairs = true.pairs / true.n_rows
+    cells = true.schema.cells
     exact = Probabilities(
-        schema=true.schema, n_rows=true.n_rows, levels=true.one_way / true.n_rows, pairs=pairs + pairs.T
+        cells=cells, levels=true.one_way / true.n_rows, pairs=cells.flat(np.asarray(true.pairs / true.n_rows))
     )
-    return _sampled(true, fit_binary(exact, dummies=True, weighted=False), seed)
+    return _sampled(true, fit_binary(exact, true.schema, dummies=True, weighted=False), seed)
 
 
 def cop_identity(true: Answers, *, seed: int) -> Answers:
@@ -78,8 +81,9 @@ def _copula(true: Answers, factor: NDArray[np.float64]) -> BinaryCopula:
 
 
 def _sampled(true: Answers, copula: BinaryCopula, seed: int) -> Answers:
-    blocks = (block.view(np.bool_) for block in sample_binary(copula, true.n_rows, seed))
-    return answer_blocks(blocks, true.schema, true.asked, form="dummies")
+    sampler = copula.sampler()
+    drawn = in_order(lambda block: sampler.draw(seed, *block).view(np.bool_), blocks(true.n_rows))
+    return answer_blocks(drawn, true.schema, true.asked, form="dummies")
 
 
 def no_cor(true: Answers) -> Answers:
@@ -169,7 +173,7 @@ def independence(true: Answers, *, epsilon: float, delta: float = DEFAULT_DELTA,
     budget = Budget(epsilon=epsilon, delta=delta)
     plan = Plan(one_way=budget.scales(np.ones(schema.n_attributes)), pairs=np.zeros(0))
     noisy = Vault(Counts(n_rows=n, one_way=true.one_way, pairs=true.pairs), schema, budget).measure(plan)
-    chances = [simplex(noisy.one_way[start:stop] / n) for start, stop in pairwise(schema.offsets)]
+    chances = [project(noisy.one_way[start:stop] / n) for start, stop in pairwise(schema.offsets)]
     return answer_blocks(draw_records(chances, n, seed, correlation=None), schema, true.asked, form="records")
 
 

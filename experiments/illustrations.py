@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from experiments import data, paper, record
 from sklar.custodian.evaluate.plots import grid
-from sklar.fitting.tetrachoric import orthant, thresholds
+from sklar.fitting.cuts import thresholds
+from sklar.fitting.tetrachoric import orthant
 from sklar.kernel.theorems import advanced_epsilon
 
 if TYPE_CHECKING:
