@@ -36,7 +36,7 @@ def differences(factor: NDArray[np.float32], levels: list[NDArray[np.int64]]) ->
 def correlated(
     factor: NDArray[np.float32], rows: int, block: int, seed: int, scratch: threading.local | None = None
 ) -> NDArray[np.float32]:
-    """factor @ normals for at least so many rows, shape (tiles, len(factor), _TILE): in tiles, and in place of them.
+    """factor @ normals for at least this many rows, shape (tiles, len(factor), _TILE): in tiles, and in place of them.
 
     With `scratch`, the result is overwritten by this thread's next call with it: fresh memory of this size is returned
     to the system each time, and costs as much as a third of the product to get back.
@@ -133,7 +133,9 @@ def settle(
     levels = cuts.size
     # A level wanted a few times only is left to chance: forcing its count would round it to nothing.
     gain = wanted / (wanted + 10.0) / slopes
-    settled[:] = cuts
+    # Loops, here and below: a copy of one array to another takes numba seconds to compile.
+    for k in range(levels):
+        settled[k] = cuts[k]
     direction = np.zeros(levels)
     trial = np.empty(levels)
     winners = np.empty(won.size, dtype=np.uint16)
@@ -150,9 +152,10 @@ def settle(
         # Not `error < least`: what a damaged model makes of the error must not leave rows without a winner.
         if not error >= least:
             least = error
-            settled[:] = trial
-            won[:] = winners
+            for row in range(won.size):
+                won[row] = winners[row]
             for k in range(levels):
+                settled[k] = trial[k]
                 direction[k] = gain[k] * np.log((wins[k] + 0.5) / (wanted[k] + 0.5))
         else:
             # Correlated levels answer more strongly than independent ones would.

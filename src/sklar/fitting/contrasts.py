@@ -65,7 +65,9 @@ def _contrast(values: NDArray[np.float32], offsets: NDArray[np.int64], found: ND
         if size == 1:
             continue
         root = np.sqrt(np.float32(size))
-        shift[:] = values[first]
+        # Loops, here and below: a copy of one array to another takes numba seconds to compile.
+        for c in range(n):
+            shift[c] = values[first, c]
         for k in range(1, size):
             for c in range(n):
                 shift[c] += values[first + k, c]
@@ -85,22 +87,21 @@ def _contrast_tables(tables: NDArray[np.float32], offsets: NDArray[np.int64], fo
         height = offsets[a + 1] - offsets[a]
         for b in range(a + 1, offsets.size - 1):
             width = offsets[b + 1] - offsets[b]
-            table = tables[start : start + height * width].reshape(height, width)
-            start += height * width
+            at, start = start, start + height * width
             if height == 1 or width == 1:
                 continue
             tall, wide = np.sqrt(np.float32(height)), np.sqrt(np.float32(width))
             for column in range(width):
-                shift[column] = table[0, column]
+                shift[column] = tables[at + column]
             for k in range(1, height):
                 for column in range(width):
-                    shift[column] += table[k, column]
+                    shift[column] += tables[at + k * width + column]
             for column in range(width):
-                shift[column] = (shift[column] / tall - table[0, column]) / (tall - one)
+                shift[column] = (shift[column] / tall - tables[at + column]) / (tall - one)
             for k in range(1, height):
                 total = np.float32(0.0)
                 for column in range(width):
-                    row[column] = table[k, column] - shift[column]
+                    row[column] = tables[at + k * width + column] - shift[column]
                     total += row[column]
                 moved = (total / wide - row[0]) / (wide - one)
                 up = offsets[a] - a + k - 1
@@ -140,7 +141,8 @@ def softmax(
     one = np.float32(1.0)
     for a in range(offsets.size - 1):
         first, size = offsets[a], offsets[a + 1] - offsets[a]
-        top[:] = logits[first]
+        for c in range(n):
+            top[c] = logits[first, c]
         for k in range(1, size):
             for c in range(n):
                 top[c] = logits[first + k, c] if logits[first + k, c] > top[c] else top[c]

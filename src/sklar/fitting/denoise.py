@@ -216,7 +216,8 @@ def fit_margins(tables: NDArray[np.float64], rows: NDArray[np.float64], columns:
         point = tables[t]
         correction[:] = 0.0
         for _ in range(_DYKSTRA_ROUNDS):
-            over_columns[:] = columns[t]
+            for j in range(c):
+                over_columns[j] = columns[t, j]
             over = 0.0
             for i in range(r):
                 total = 0.0
