@@ -120,15 +120,19 @@ def _nothing_asked(schema: Schema) -> Triples:
 
 def judge(bench: Bench, drawn: NDArray[np.int32] | pl.DataFrame) -> dict[str, Any]:
     """Errors of synthetic codes, shape (m, rows), or of a table of dummies: the same judge for everyone."""
-    schema, dummies = bench.schema, isinstance(drawn, pl.DataFrame)
+    schema = bench.schema
     asked = choose_triples(schema)
-    if not dummies or asked.in_all > MAX_TRIPLES or schema.n_attributes > ALL_TRIPLES_UP_TO:
+    if not isinstance(drawn, pl.DataFrame) or asked.in_all > MAX_TRIPLES or schema.n_attributes > ALL_TRIPLES_UP_TO:
         asked = _nothing_asked(schema)
     true = answer_blocks([bench.codes], schema, asked, form="records")
-    given: Answers = answer(drawn, schema, asked) if dummies else answer_blocks([drawn], schema, asked, form="records")
+    given: Answers = (
+        answer(drawn, schema, asked)
+        if isinstance(drawn, pl.DataFrame)
+        else answer_blocks([drawn], schema, asked, form="records")
+    )
     found = compare(true, given)
     three: float | None = found.result("three-way").tv if asked.size else None
-    if not dummies:
+    if not isinstance(drawn, pl.DataFrame):
         three = three_way_tv(bench.codes, drawn, schema.sizes.tolist(), triples_of(schema.n_attributes))
     best = {name: found.result(name).errors.best(100) for name in ("one-way", "two-way")}
     return {

@@ -345,7 +345,8 @@ def _levels(frame: pl.DataFrame, attribute: str, level: str, schema: Schema) -> 
     found = given.join(_known(schema), on=["name", "text"], how="left", maintain_order="left")
     unknown = found.filter(pl.col("at").is_null() & pl.col("name").is_not_null())
     if len(unknown):
-        _refuse(*unknown.row(0)[:2], schema)
+        name, text, _ = unknown.row(0)
+        _refuse(name, text, schema)
     return found["at"].fill_null(-1).to_numpy()
 
 
