@@ -52,11 +52,9 @@ def main() -> None:
         raise SystemExit(f"usage: python -m tests.fuzz.coverage_guided {'|'.join(KINDS)} [libFuzzer options] [folders]")
     # Compiled kernels cannot be instrumented.
     kernels = [
-        "sklar.rows.bits",
         "sklar.rows.planes",
         "sklar.kernel.noise",
-        "sklar.rows.pages",
-        "sklar.rows.records",
+        "sklar.rows.requote",
         "sklar.fitting.latent",
         "sklar.fitting.tetrachoric",
         "sklar.fitting.choose",

@@ -4,7 +4,8 @@ Files are Parquet, Arrow, CSV and JSON lines, one by one, in folders, or (Parque
 memory are whatever exports an Arrow stream, and pandas and polars frames. Everything about the table's shape (does it
 exist, has it a header, has every attribute a column) is settled before the first row is read, and no row can make
 reading fail. There is one exception, which polars cannot be talked out of: a text in a Parquet or an Arrow file that is
-not UTF-8, which their formats forbid, is refused as damage to the file is.
+not UTF-8, which their formats forbid, is refused as damage to the file is. (A damaged Parquet file may also end the
+process: polars allocates what a page says that it holds.)
 """
 
 from __future__ import annotations

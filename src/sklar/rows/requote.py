@@ -13,7 +13,8 @@ START, PLAIN, QUOTED, CLOSED = 0, 1, 2, 3
 
 
 @numba.njit(
-    "UniTuple(int64, 2)(Array(uint8, 1, 'C', readonly=True), uint8[::1], int64, int64[::1], int64, int64, int64, int64)",
+    "UniTuple(int64, 2)"
+    "(Array(uint8, 1, 'C', readonly=True), uint8[::1], int64, int64[::1], int64, int64, int64, int64)",
     cache=True,
     nogil=True,
     boundscheck=False,

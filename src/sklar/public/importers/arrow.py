@@ -66,31 +66,35 @@ def column_types(schema: Any) -> dict[str, ColumnType]:
 
 
 def file_schema(path: Path) -> Any:
-    """The schema of a Parquet or an Arrow file, in as much detail as the file states it."""
+    """The schema of a Parquet or an Arrow file, in as much detail as the file states it.
+
+    Polars does not tell whether a column may hold nulls, days that are held in milliseconds from moments, or categories
+    that are numbers from numbers. The Arrow schema that stands in most files does, so it is taken where it can be read.
+    """
     import nanoarrow as na
     import polars as pl
 
-    if path.suffix.lower() in PARQUET:
-        names = list(pl.read_parquet_schema(path))
-        stated = pl.read_parquet_metadata(path).get("ARROW:schema")
-        try:
-            described = _read_message(base64.b64decode(stated)) if stated else None
-        except Exception:
-            described = None
-        if described is not None and [field.name for field in described.children] == names:
-            return described
-        return na.c_array_stream(pl.DataFrame(schema=pl.read_parquet_schema(path))).get_schema()
-    with path.open("rb") as file:
-        if file.read(len(_MARK)) != _MARK:
-            raise ValueError("not an Arrow file")
-        return _read_message(file)
+    parquet = path.suffix.lower() in PARQUET
+    known = pl.read_parquet_schema(path) if parquet else pl.read_ipc_schema(path)
+    try:
+        if parquet:
+            schema = _read_message(io.BytesIO(base64.b64decode(pl.read_parquet_metadata(path)["ARROW:schema"])))
+        else:
+            with path.open("rb") as file:
+                file.seek(len(_MARK))
+                schema = _read_message(file)
+        if [field.name for field in schema.children] == list(known):
+            return schema
+    except Exception:
+        # No note, a note of another form, or types that nanoarrow does not know.
+        schema = None
+    return na.c_array_stream(pl.DataFrame(schema=known)).get_schema()
 
 
-def _read_message(source: Any) -> Any:
+def _read_message(readable: Any) -> Any:
     import nanoarrow as na
     from nanoarrow.ipc import InputStream
 
-    readable = io.BytesIO(source) if isinstance(source, bytes) else source
     with InputStream.from_readable(readable) as stream, na.c_array_stream(stream) as batches:
         return batches.get_schema()
 
