@@ -39,7 +39,7 @@ def test_enums_and_narrow_codes_mean_the_same(described: tuple[Schema, NDArray[n
     decoder = Decoder(schema, enums=True)
     frame = decoder.decode(codes.astype(np.uint8), np.random.default_rng(seed))
     assert frame.schema == decoder.columns
-    assert frame.cast(dict(record_schema(schema))).equals(expected)
+    assert frame.cast(record_schema(schema)).equals(expected)
     for attribute in schema.attributes:
         if attribute.kind in ("categorical", "boolean"):
             assert frame.schema[attribute.name] != pl.String
