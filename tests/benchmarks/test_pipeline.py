@@ -212,7 +212,7 @@ def test_a_page_shows_the_largest_run_of_each_shape_and_none_of_another_source(t
         (tmp_path / f"{name}.json").write_text(json.dumps(each))
     assert pipeline.kept(tmp_path / "nothing.json") is None
     found = pipeline.collected(tmp_path)
-    assert found["runs"] == [runs["other"], runs["large"]]
+    assert found["runs"] == [runs["large"], runs["other"]]
     assert found["growth"] == [runs["grown"]]
     assert str(tmp_path) not in json.dumps(found)
 

@@ -24,7 +24,6 @@ from scipy import stats
 from sklar.errors import NoiseError
 from sklar.kernel import noise
 from sklar.kernel.noise import discrete_gaussian, discrete_laplace
-from sklar.machine.threads import using
 
 Ints = NDArray[np.int64]
 Sampler = Callable[[NDArray[np.float64], Ints], Ints]
@@ -308,7 +307,7 @@ def test_kernels_hold_no_floating_point(function: str) -> None:
 
 @each_sampler
 def test_no_seed_and_no_source(sampler: Sampler) -> None:
-    assert list(inspect.signature(sampler).parameters) == ["scales", "sizes"]
+    assert list(inspect.signature(sampler).parameters) == ["scales", "sizes", "threads"]
 
 
 @each_sampler
@@ -325,7 +324,7 @@ def test_every_call_asks_the_operating_system_for_a_key(sampler: Sampler, monkey
         asked.append(size)
         return bytes([len(asked) // 3]) * size
 
-    monkeypatch.setattr(os, "urandom", urandom)
+    monkeypatch.setitem(vars(noise), "urandom", urandom)
     first, second, third = (draw(sampler, 80.0, 100) for _ in range(3))
     assert asked == [32, 32, 32]
     # The key decides everything: the first two are the same here, the third is not.
@@ -345,9 +344,8 @@ def test_every_part_has_a_key_of_its_own_whatever_the_threads(
         asked.append(size)
         return real(size)
 
-    monkeypatch.setattr(os, "urandom", urandom)
-    with using(threads):
-        sample = draw(sampler, 80.0, 2 * noise._PART_CELLS + 5)
+    monkeypatch.setitem(vars(noise), "urandom", urandom)
+    sample = sampler(np.full(1, 80.0), np.full(1, 2 * noise._PART_CELLS + 5), threads=threads)
     assert asked == [32, 32, 32]
     parts = sample[: noise._PART_CELLS], sample[noise._PART_CELLS : 2 * noise._PART_CELLS]
     # Equal by chance less often than once in 1e200 runs, and independent: |r| < 6 / sqrt(cells) all but once in 5e8.
@@ -372,7 +370,7 @@ def test_parts_keep_to_the_scales_of_their_tables(sampler: Sampler, monkeypatch:
 
 
 def test_keystream_runs_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "urandom", bytes)
+    monkeypatch.setitem(vars(noise), "urandom", bytes)
     source, whole = noise._keystream(), noise._keystream()
     assert np.concatenate([source(10), source(1), source(90)]).tolist() == whole(101).tolist()
 
