@@ -30,7 +30,7 @@ def test_halves_are_unbiased_independent_and_wider() -> None:
     sd, n = 25.0, 10_000
     joint = mixture_joint(schema, 2, 0)
     estimates = noisy_estimates(schema, joint, n, sd, seed=1, one_way_sd=10.0)
-    train, held = thin(estimates, np.random.Generator(np.random.SFC64(0)), 0.5)
+    train, held = thin(estimates, np.random.Generator(np.random.SFC64(0)))
     truth = n * schema.cells.flat(joint)
     a, b = train.pairs - truth, held.pairs - truth
     assert abs(np.corrcoef(a, b)[0, 1]) < 5 / np.sqrt(a.size)

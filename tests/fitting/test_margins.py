@@ -6,7 +6,7 @@ import pytest
 from sklar.budget.plan import plan_tables
 from sklar.fitting.margins import (
     Estimates,
-    centre,
+    center,
     consistent,
     estimate_rows,
     implied_counts,
@@ -87,7 +87,7 @@ def test_margins_use_the_sums_of_two_way_tables() -> None:
         for attribute in range(3):
             assert levels[block == attribute].sum() == pytest.approx(1.0)
     sigma2 = plan.one_way[0] ** 2
-    # Attribute a (4 levels): the direct table, sums over 6 levels of b, sums over 2 of c; centring removes 1/4.
+    # Attribute a (4 levels): the direct table, sums over 6 levels of b, sums over 2 of c; centering removes 1/4.
     expected = 1 / (1 / sigma2 + 1 / (6 * sigma2) + 1 / (2 * sigma2)) * (3 / 4)
     found = np.mean(np.square(np.array(errors)[:, block == 0]))
     # 500 x 3 squared normals (the four sum to nothing): 3.7% relative error; 20% is 5.4 of them, once in 10^7 runs.
@@ -149,10 +149,10 @@ def test_shrinkage_is_that_of_singular_values(shape: tuple[int, int]) -> None:
     sd = np.linspace(0.1, 2.0, 20)
     short, long = sorted(side - 1 for side in shape)
     beta = short / long
-    for table, noise, shrunk in zip(residual, sd, shrink(centre(residual), sd), strict=True):
-        centred = table - table.mean(axis=0)
-        centred -= centred.mean(axis=1, keepdims=True)
-        left, values, right = np.linalg.svd(centred, full_matrices=False)
+    for table, noise, shrunk in zip(residual, sd, shrink(center(residual), sd), strict=True):
+        centered = table - table.mean(axis=0)
+        centered -= centered.mean(axis=1, keepdims=True)
+        left, values, right = np.linalg.svd(centered, full_matrices=False)
         y = values / (noise * np.sqrt(long))
         kept = [np.sqrt((v**2 - beta - 1) ** 2 - 4 * beta) / v if v > 1 + np.sqrt(beta) else 0.0 for v in y]
         assert np.allclose(shrunk, left @ np.diag(np.multiply(kept, noise * np.sqrt(long))) @ right)
@@ -163,17 +163,17 @@ def test_shrinkage_removes_noise_and_keeps_signal() -> None:
     sd = np.full(50, 0.01)
     noise = generator.normal(0, 0.01, (50, 12, 9))
     # Pure noise: almost everything goes.
-    assert np.sum(shrink(centre(noise), sd) ** 2) < 0.05 * np.sum(noise**2)
+    assert np.sum(shrink(center(noise), sd) ** 2) < 0.05 * np.sum(noise**2)
     left, right = generator.normal(size=12), generator.normal(size=9)
     signal = 0.05 * np.outer(left - left.mean(), right - right.mean())
-    shrunk = shrink(centre(signal + noise), sd)
+    shrunk = shrink(center(signal + noise), sd)
     assert np.sum((shrunk - signal) ** 2) < 0.5 * np.sum(noise**2)
     np.testing.assert_allclose(shrunk.sum(axis=1), 0, atol=1e-12)
     np.testing.assert_allclose(shrunk.sum(axis=2), 0, atol=1e-12)
 
 
 def test_a_table_with_one_row_has_no_interaction() -> None:
-    assert (shrink(centre(np.ones((3, 1, 4))), np.ones(3)) == 0).all()
+    assert (shrink(center(np.ones((3, 1, 4))), np.ones(3)) == 0).all()
 
 
 def test_consistent_is_better_than_plain_under_noise() -> None:

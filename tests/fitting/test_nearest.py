@@ -75,7 +75,7 @@ def test_agrees_with_alternating_projections(d: int, floor: float) -> None:
 
 def test_highams_example() -> None:
     repair = nearest(np.array([[1.0, 1.0, 0.0], [1.0, 1.0, 1.0], [0.0, 1.0, 1.0]]), floor=0.0)
-    # By symmetry and rank the answer is a, a and 2a^2 - 1: a minimises 4 (a - 1)^2 + 2 (2a^2 - 1)^2, so 4a^3 - a = 1.
+    # By symmetry and rank the answer is a, a and 2a^2 - 1: a minimizes 4 (a - 1)^2 + 2 (2a^2 - 1)^2, so 4a^3 - a = 1.
     a = float(max(np.roots([4.0, 0.0, -1.0, -1.0]).real))
     b = 2.0 * a * a - 1.0
     assert (round(a, 4), round(b, 4)) == (0.7607, 0.1573)  # as printed by Higham

@@ -41,8 +41,8 @@ def by_conditioning(h: float, k: float, r: float) -> float:
 
 def on_the_paper_grid(t_i: float, t_j: float, r: float) -> float:
     """The paper's double integral: the bivariate density summed over cells of side 0.01 in [-10, 10]^2."""
-    centres = np.arange(-10.0, 10.0, 0.01) + 0.005
-    y_i, y_j = centres[centres > t_i, None], centres[centres > t_j]
+    centers = np.arange(-10.0, 10.0, 0.01) + 0.005
+    y_i, y_j = centers[centers > t_i, None], centers[centers > t_j]
     exponent = (y_i * y_i - 2.0 * r * y_i * y_j + y_j * y_j) / (-2.0 * (1.0 - r * r))
     return float(np.exp(exponent).sum() * 1e-4 / (2.0 * math.pi * math.sqrt(1.0 - r * r)))
 
@@ -65,8 +65,8 @@ def slope(h: Array | float, k: Array | float, r: Array | float) -> Array:
 
 def tolerance(h: float, k: float, r: float, *, scale: float) -> float:
     """How far the orthant at a solution r may be from its target: rounding, and the step to the next number after r."""
-    neighbours = orthant(h, k, np.clip(np.nextafter(r, [-2.0, 2.0]), -1.0, 1.0))
-    return float(1e-15 + 4e-12 * scale + neighbours[1] - neighbours[0])
+    neighbors = orthant(h, k, np.clip(np.nextafter(r, [-2.0, 2.0]), -1.0, 1.0))
+    return float(1e-15 + 4e-12 * scale + neighbors[1] - neighbors[0])
 
 
 def tetrachoric(p_i: Array, p_j: Array, p_ij: Array) -> Tetrachoric:

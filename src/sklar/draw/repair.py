@@ -70,7 +70,7 @@ def repair(codes: Codes, copula: Copula, allowed: Allowed, generator: np.random.
 
 
 def _redrawn(codes: Codes, copula: Copula, allowed: Allowed, generator: np.random.Generator) -> Codes:
-    """Records in place of these, all of which break a rule: drawn until they do not, at last found by search."""
+    """Records in place of these, which all break a rule: drawn until they do not, at last found by search."""
     redraw, left = copula.redrawing(codes, allowed), np.arange(codes.shape[1])
     codes = codes.copy()
     for _ in range(ROUNDS):

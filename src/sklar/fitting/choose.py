@@ -82,10 +82,10 @@ class Choice:
     tried: tuple[Trial, ...]
 
 
-def thin(estimates: Estimates, generator: np.random.Generator, gain: float = GAIN) -> tuple[Estimates, Estimates]:
+def thin(estimates: Estimates, generator: np.random.Generator) -> tuple[Estimates, Estimates]:
     """Two independent sets of estimates of the same counts: one to train on, one to judge by.
 
-    Their variances are 1 + gain^2 and 1 + 1 / gain^2 times the original's.
+    Their variances are 1 + g^2 and 1 + 1 / g^2 times the original's, with the gain g = `GAIN`.
     """
     cells = estimates.cells
     one_way = estimates.one_way_sd[cells.attribute_of_level] * generator.standard_normal(cells.n_levels)
@@ -102,7 +102,7 @@ def thin(estimates: Estimates, generator: np.random.Generator, gain: float = GAI
             pair_sd=estimates.pair_sd * wider,
         )
 
-    return half(gain), half(-1 / gain)
+    return half(GAIN), half(-1 / GAIN)
 
 
 class Split:
@@ -222,12 +222,11 @@ def choose(
     estimates: Estimates,
     *,
     kinds: Sequence[LatentKind] = ("mixture", "factor"),
-    max_steps: int | None = None,
     progress: Progress = SILENT,
 ) -> Choice:
     """The start, shrinkage and number of steps that predict held-out tables best; no steps where independence does.
 
-    Shrinkages are compared first, then starts and parametrisations. Another parametrisation is tried on the first
+    Shrinkages are compared first, then starts and parametrizations. Another parametrization is tried on the first
     split, and on the others only when it does better there. A smaller start must be better by more than `PREFERENCE` of
     what the model gains over independence: held-out two-way tables cannot see the three-way structure that it loses.
     """
@@ -243,8 +242,7 @@ def choose(
         """All of them side by side, the longest first."""
 
         def one(race: Race) -> NDArray[np.float64]:
-            limit = step_limit(estimates, race.start) if max_steps is None else max_steps
-            return follow(race, splits, max_steps=limit, progress=progress)
+            return follow(race, splits, max_steps=step_limit(estimates, race.start), progress=progress)
 
         races = sorted(races, key=lambda race: -race.start.components)
         return dict(zip(races, side_by_side(one, races), strict=True))

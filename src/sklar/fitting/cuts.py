@@ -79,7 +79,7 @@ def slopes(cuts: list[NDArray[np.float64]]) -> list[NDArray[np.float64]]:
 def _in_groups(
     work: Callable[[NDArray[np.float64]], NDArray[np.float64]], parts: list[NDArray[np.float64]]
 ) -> list[NDArray[np.float64]]:
-    """`work` on every part, those of one size together as rows of one array: thousands of small calls would be slow."""
+    """`work` on every part. Parts of one size are rows of one array: thousands of small calls would be slow."""
     alike: dict[int, list[int]] = {}
     for index, part in enumerate(parts):
         alike.setdefault(part.size, []).append(index)
@@ -111,7 +111,7 @@ def _independent_cuts(shares: NDArray[np.float64]) -> NDArray[np.float64]:
 def _argmax_chances(c: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """P(k) = int phi(v + c_k) prod_{l != k} Phi(v + c_l) dv for independent normals, and -d log P(k) / d c_k.
 
-    For many attributes of as many levels at once, shape (attributes, levels).
+    For many attributes with the same number of levels at once, shape (attributes, levels).
     """
     # The trapezoidal rule converges exponentially on a smooth integrand that vanishes at both ends.
     low, high = -c.max(axis=1) - 9.0, -c.min(axis=1) + 9.0

@@ -164,7 +164,7 @@ def denoise_tables(estimates: Estimates, levels: NDArray[np.float64]) -> Targets
 
     def fill(members: NDArray[np.int64]) -> None:
         tables = Residuals.of(estimates, levels, members)
-        noisy[tables.places] = tables.independent + tables.centred
+        noisy[tables.places] = tables.independent + tables.centered
         shrunk[tables.places] = _fitted(tables)
 
     side_by_side(fill, cells.alike())
@@ -193,7 +193,7 @@ def interactions(estimates: Estimates, levels: NDArray[np.float64]) -> NDArray[n
 
 def _fitted(tables: Residuals) -> NDArray[np.float64]:
     """Tables with their singular values shrunk, non-negative and with their margins."""
-    fitted = tables.independent + shrink(tables.centred, tables.sd)
+    fitted = tables.independent + shrink(tables.centered, tables.sd)
     fit_margins(fitted, tables.rows, tables.columns)
     return fitted
 

@@ -97,7 +97,7 @@ class Fit:
     say much are learned long before those in which they hold noise, and stopping early regularizes.
 
     `probabilities` is the present Pi, transposed, shape (d, D), and `contrasts` the same in contrasts, (d - m, D).
-    `room` is for whoever works with them in the thread of the fit.
+    `room` is free for work with them between steps, in the thread of the fit.
     """
 
     def __init__(self, loss: Loss, start: Start) -> None:

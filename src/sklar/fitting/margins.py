@@ -132,10 +132,10 @@ def margins(estimates: Estimates) -> NDArray[np.float64]:
 
 
 def average_margins(estimates: Estimates) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The best linear estimate of level counts, shape (d,), and the sd of its noise before centring, shape (m,).
+    """The best linear estimate of level counts, shape (d,), and the sd of its noise before centering, shape (m,).
 
-    The direct one-way table and the sums of every two-way table are unbiased for the same counts. Each is centred to n,
-    and they are averaged by inverse variance (K_j sigma_ij^2 for sums over the K_j levels of j).
+    The direct one-way table and the sums of every two-way table are unbiased for the same counts. Each is centered to
+    n, and they are averaged by inverse variance (K_j sigma_ij^2 for sums over the K_j levels of j).
     """
     cells, attribute = estimates.cells, estimates.cells.attribute_of_level
     precision = estimates.pair_sd**-2.0
@@ -146,8 +146,8 @@ def average_margins(estimates: Estimates) -> tuple[NDArray[np.float64], NDArray[
     counts = implied_counts(estimates.pairs, cells)
     counts[np.arange(cells.n_levels), attribute] = estimates.one_way
     missing = estimates.n_rows - np.add.reduceat(counts, cells.offsets[:-1], axis=0)
-    centring = (weights * missing).sum(axis=1) / cells.sizes
-    return np.einsum("ij,ij->i", weights[attribute], counts) + centring[attribute], sd
+    centering = (weights * missing).sum(axis=1) / cells.sizes
+    return np.einsum("ij,ij->i", weights[attribute], counts) + centering[attribute], sd
 
 
 def implied_counts(pairs: NDArray[np.float64], cells: Cells) -> NDArray[np.float64]:
@@ -175,17 +175,18 @@ def _add_up(pairs: NDArray[np.float64], offsets: NDArray[np.int64], counts: NDAr
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Residuals:
-    """Two-way tables of one shape as probabilities: independence, and what a noisy table adds to it, centred both ways.
+    """Two-way tables of one shape, as probabilities: independence, and what the noisy tables add to it.
 
-    `independent` and `centred` have shape (tables, rows, columns), and `places` are their cells in a flat vector. The
-    margins are `rows`, shape (tables, rows), and `columns`; `sd` is the noise on a cell, shape (tables,).
+    `independent` and `centered`, which is the rest centered both ways, have shape (tables, rows, columns); `places` are
+    their cells in a flat vector. The margins are `rows`, shape (tables, rows), and `columns`, shape (tables, columns);
+    `sd` is the noise on a cell, shape (tables,).
     """
 
     places: NDArray[np.int64]
     rows: NDArray[np.float64]
     columns: NDArray[np.float64]
     independent: NDArray[np.float64]
-    centred: NDArray[np.float64]
+    centered: NDArray[np.float64]
     sd: NDArray[np.float64]
 
     @classmethod
@@ -202,16 +203,16 @@ class Residuals:
             rows=rows,
             columns=columns,
             independent=independent,
-            centred=centre(estimates.pairs[places] / n - independent),
+            centered=center(estimates.pairs[places] / n - independent),
             sd=estimates.pair_sd[members] / n,
         )
 
 
-def centre(tables: NDArray[np.float64]) -> NDArray[np.float64]:
+def center(tables: NDArray[np.float64]) -> NDArray[np.float64]:
     """Tables, shape (tables, rows, columns), less the means of their rows and of their columns."""
-    centred = tables - tables.mean(axis=1, keepdims=True)
-    centred -= centred.mean(axis=2, keepdims=True)
-    return np.asarray(centred)
+    centered = tables - tables.mean(axis=1, keepdims=True)
+    centered -= centered.mean(axis=2, keepdims=True)
+    return np.asarray(centered)
 
 
 def shrunk_pairs(estimates: Estimates, levels: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -220,31 +221,31 @@ def shrunk_pairs(estimates: Estimates, levels: NDArray[np.float64]) -> NDArray[n
 
     def fill(members: NDArray[np.int64]) -> None:
         tables = Residuals.of(estimates, levels, members)
-        pairs[tables.places] = tables.independent + shrink(tables.centred, tables.sd)
+        pairs[tables.places] = tables.independent + shrink(tables.centered, tables.sd)
 
     side_by_side(fill, estimates.cells.alike())
     return np.clip(pairs, 0.0, 1.0, out=pairs)
 
 
-def shrink(centred: NDArray[np.float64], sd: NDArray[np.float64]) -> NDArray[np.float64]:
+def shrink(centered: NDArray[np.float64], sd: NDArray[np.float64]) -> NDArray[np.float64]:
     """Denoised interactions of tables of one shape, (tables, rows, columns), with noise of these sds on their cells.
 
-    A noisy table less independence, centred both ways, is the interaction plus white noise on (rows - 1) x
+    A noisy table less independence, centered both ways, is the interaction plus white noise on (rows - 1) x
     (columns - 1) dimensions. Its singular values are shrunk as is optimal for that noise (Gavish and Donoho 2017,
     Frobenius loss): with beta = rows / columns <= 1 and y the singular value over sd sqrt(columns), keep
     sqrt((y^2 - beta - 1)^2 - 4 beta) / y where y > 1 + sqrt(beta), else nothing.
     """
-    short, long = sorted((centred.shape[1] - 1, centred.shape[2] - 1))
+    short, long = sorted((centered.shape[1] - 1, centered.shape[2] - 1))
     if short == 0:
-        return np.zeros_like(centred)
+        return np.zeros_like(centered)
     beta = short / long
     if short == 1:
         # One singular value: the Frobenius norm.
-        norms = np.sqrt((centred**2).sum(axis=(1, 2)))
+        norms = np.sqrt((centered**2).sum(axis=(1, 2)))
         y = np.maximum(norms / (sd * np.sqrt(long)), 1e-150)
-        return np.asarray(centred * (_kept(y, beta) / y)[:, None, None])
+        return np.asarray(centered * (_kept(y, beta) / y)[:, None, None])
     unit = sd[:, None] * np.sqrt(long)
-    left, values, right = np.linalg.svd(centred, full_matrices=False)
+    left, values, right = np.linalg.svd(centered, full_matrices=False)
     kept = _kept(np.maximum(values / unit, 1e-300), beta) * unit
     return np.asarray((left * kept[:, None, :]) @ right)
 

@@ -1,7 +1,7 @@
 """The nearest correlation matrix: the paper's repair of P into P' (step 5), solved by Newton's method.
 
 The paper alternates projections (Higham 2002), which takes hundreds of eigendecompositions. Here the dual of the same
-problem, with one unknown per diagonal entry, is minimised by the semismooth Newton method of Qi and Sun (2006), which
+problem, with one unknown per diagonal entry, is minimized by the semismooth Newton method of Qi and Sun (2006), which
 finds the same matrix after about seven. The paper's lifting of zero eigenvalues is part of the problem and not a later
 touch: the answer is the nearest matrix among those whose eigenvalues are all at least `floor`.
 """
@@ -38,7 +38,7 @@ class Repair:
 
 
 def nearest(matrix: Array, *, floor: float = 1e-8, weights: Array | None = None, tolerance: float = 1e-8) -> Repair:
-    """The correlation matrix X with eigenvalues >= `floor` that minimises ||W^1/2 (X - matrix) W^1/2||_F.
+    """The correlation matrix X with eigenvalues >= `floor` that minimizes ||W^1/2 (X - matrix) W^1/2||_F.
 
     W is the diagonal of `weights`, one positive number per row; all alike when left out. The result is symmetric with a
     unit diagonal, exactly, and when `floor` is positive it has a Cholesky factor. The diagonal of `matrix` has no say:
@@ -69,7 +69,7 @@ def nearest(matrix: Array, *, floor: float = 1e-8, weights: Array | None = None,
         np.fill_diagonal(correlation, 1.0)
         return _repair(correlation, matrix, negative=0, iterations=0, decompositions=1, residual=0.0)
 
-    point, iterations = _minimise(dual, point, tolerance=tolerance * float(np.linalg.norm(w)))
+    point, iterations = _minimize(dual, point, tolerance=tolerance * float(np.linalg.norm(w)))
     correlation = _primal(point, floor=floor)
     return _repair(
         correlation,
@@ -153,7 +153,7 @@ class _Dual:
         return _Point(y=y, value=value, gradient=diagonal - self.target, values=values, vectors=vectors)
 
 
-def _minimise(dual: _Dual, point: _Point, *, tolerance: float) -> tuple[_Point, int]:
+def _minimize(dual: _Dual, point: _Point, *, tolerance: float) -> tuple[_Point, int]:
     """Newton steps from `point`, each shortened until the dual function falls enough, and their number."""
     for step in range(_MAX_NEWTON):
         size = float(np.linalg.norm(point.gradient))
@@ -175,7 +175,7 @@ def _minimise(dual: _Dual, point: _Point, *, tolerance: float) -> tuple[_Point, 
 
 
 class _Hessian:
-    """h -> diag(P (Omega o P'diag(h)P) P'), an element of the generalised Hessian (Qi and Sun, eq. 3.7).
+    """h -> diag(P (Omega o P'diag(h)P) P'), an element of the generalized Hessian (Qi and Sun, eq. 3.7).
 
     Omega is 1 between positive eigenvalues, a / (a - b) between a positive a and another b, and 0 between the others.
     With the k eigenvectors of the smaller side a product is two k x d x d multiplications; when that side is the
@@ -217,7 +217,7 @@ def _direction(point: _Point) -> Array:
     """Solve Hessian @ direction = -gradient to a hundredth, by preconditioned conjugate gradients."""
     size = float(np.linalg.norm(point.gradient))
     hessian = _Hessian(point.values, point.vectors)
-    # The generalised Hessian may be singular far from the answer; the shift vanishes with the gradient.
+    # The generalized Hessian may be singular far from the answer; the shift vanishes with the gradient.
     shift = np.float32(min(1e-4, 0.01 * size / np.sqrt(len(point.y))))
     inverse = 1.0 / np.maximum(hessian.diagonal() + shift, np.float32(1e-6))
     residual = (-point.gradient / size).astype(np.float32)

@@ -73,8 +73,8 @@ def orthant(h: npt.ArrayLike, k: npt.ArrayLike, r: npt.ArrayLike) -> Array:
 def tetrachoric_matrix(probabilities: Array, joint: Array) -> Tetrachoric:
     """The r with P(Y_i > t_i, Y_j > t_j; r) = p_ij for every pair (Eq. 7): the paper's P, with a unit diagonal.
 
-    `probabilities` are the margins, shape (d,), and `joint` the p_ij, shape (d, d), of which only the entries above the
-    diagonal are read. orthant(t_i, t_j, r) is p_ij within 1e-15 + 4e-12 min(p_i, p_j), or as near as the rounding of r
+    `probabilities` are the margins, shape (d,), and `joint` the p_ij, shape (d, d): only its entries above the diagonal
+    are read. orthant(t_i, t_j, r) is p_ij within 1e-15 + 4e-12 min(p_i, p_j), or as near as the rounding of r
     lets it come (2e-9 where |r| is next to 1). A target outside its Frechet bounds gets r = -1 or 1 and is counted
     once. A margin of 0 or 1 has no correlation: r is 0.
 
