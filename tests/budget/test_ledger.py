@@ -301,7 +301,7 @@ def test_a_full_disk_measures_nothing(tmp_path: Path) -> None:
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 
     code = (
-        "import numpy as np; from sklar.budget.ledger import Ledger; from sklar.kernel.theorems import Budget\n"
+        "from sklar.budget.ledger import Ledger; from sklar.kernel.theorems import Budget, Spend\n"
         "Ledger('l.db').charge('t', Budget(epsilon=1.0), Spend.of([100.0], [3]))"
     )
     done = subprocess.run(
@@ -322,12 +322,13 @@ def test_a_ledger_that_cannot_be_written(ledger: Ledger) -> None:
 
 def test_eight_writers_at_once_never_overspend(ledger: Ledger) -> None:
     code = (
-        "import sys, numpy as np; from sklar.budget.ledger import Ledger; from sklar.kernel.theorems import Budget\n"
+        "import sys, numpy as np; from sklar.budget.ledger import Ledger\n"
+        "from sklar.kernel.theorems import Budget, Spend\n"
         "from sklar.errors import BudgetError\n"
         "done = 0\n"
         "for _ in range(10):\n"
         "    budget = Budget(epsilon=0.5)\n"
-        "    try: Ledger(sys.argv[1]).charge('t', budget, budget.scales(np.ones(10))); done += 1\n"
+        "    try: Ledger(sys.argv[1]).charge('t', budget, Spend.of(budget.scales(np.ones(10)))); done += 1\n"
         "    except BudgetError: pass\n"
         "print(done)"
     )

@@ -12,6 +12,7 @@ from typing import Any
 
 import hypothesis.strategies as st
 import numpy as np
+import polars as pl
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -193,7 +194,7 @@ def test_replacing_a_row_moves_two_cells_of_each_table_by_one(values: list[int],
     tables = []
     for rows in (values, other):
         for kind in (attribute, replace(attribute, kind="categorical", edges=(), other=True)):
-            _, (found,) = count_values([pa.record_batch({"x": rows})], [kind])
+            _, (found,) = count_values([pl.DataFrame({"x": rows})], [kind])
             tables.append(found)
     for one, two in zip(tables[0].levels(attribute), tables[2].levels(attribute), strict=True):
         assert one.sum() == len(values)
@@ -390,12 +391,12 @@ def test_a_forecast_tells_what_a_category_needs() -> None:
 def test_texts_that_cannot_be_categories_are_left_out() -> None:
     rows = ["x" * 500, "", None, "?", "ok"]
     attribute = replace(TOWN, missing="?")
-    for column in (pa.array(rows), pa.array(rows).dictionary_encode(), pa.array(rows, pa.large_string())):
-        _, (found,) = count_values([pa.record_batch({"town": column})], [attribute])
+    for kind in (pl.String, pl.Categorical, pl.Enum([text for text in rows if text is not None])):
+        _, (found,) = count_values([pl.DataFrame({"town": pl.Series(rows, dtype=pl.String).cast(kind)})], [attribute])
         assert dict(found.texts) == {"ok": 1}
         assert "ok" not in repr(found)
-    for opaque in (pa.array([[1], [2]]), pa.nulls(2)):
-        _, (found,) = count_values([pa.record_batch({"town": opaque})], [attribute])
+    for opaque in ([[1], [2]], [None, None]):
+        _, (found,) = count_values([pl.DataFrame({"town": opaque})], [attribute])
         assert not found.texts
 
 
@@ -403,7 +404,7 @@ def test_levels_are_refused_where_they_are_not_found_yet() -> None:
     from sklar.rows.encode import encode
 
     with pytest.raises(SchemaError, match="domains are private and a release has yet to find them: town, income"):
-        encode(TABLE.to_batches()[0], SCHEMA)
+        encode(pl.DataFrame({name: [] for name in SCHEMA.names}), SCHEMA)
 
 
 RULES = """

@@ -11,12 +11,14 @@ import polars as pl
 import pytest
 
 import sklar
+from sklar.budget.method import Method
 from sklar.draw.blocks import BLOCK_ROWS, blocks
 from sklar.draw.sample import BlockSampler, check_draw
 from sklar.errors import ModelError, OutputError
 from sklar.files.archive import load
 from sklar.files.model import Model
 from sklar.generate import generate, schema_toml
+from sklar.kernel.theorems import Budget
 from sklar.machine.threads import using
 from sklar.rows.read import open_source
 
@@ -54,16 +56,16 @@ def test_a_reloaded_model_draws_the_same_rows(model: Model, saved: Path) -> None
 @pytest.mark.parametrize(
     "settings",
     [
-        {"neighbors": "add-remove"},
-        {"preset": "paper", "dummies": True},
-        {"mechanism": "laplace"},
-        {"method": "mixture"},
-        {"method": "factor", "neighbors": "add-remove"},
+        {"budget": Budget(epsilon=4.0, neighbors="add-remove")},
+        {"epsilon": 1.0, "method": Method(name="binary", paper=True, dummies=True)},
+        {"budget": Budget(epsilon=4.0, mechanism="laplace")},
+        {"epsilon": 4.0, "method": "mixture"},
+        {"method": "factor", "budget": Budget(epsilon=4.0, neighbors="add-remove")},
     ],
 )
 def test_every_kind_of_model_survives_the_round_trip(settings: Any, tmp_path: Path) -> None:
     small = sklar.Schema(name="census", attributes=SCHEMA.attributes[:6])
-    model = sklar.fit(census(2_000), small, epsilon=4.0, **settings)
+    model = sklar.fit(census(2_000), small, **settings)
     model.save(tmp_path / "m.sklar")
     again = load(tmp_path / "m.sklar")
     assert again.sample(100, seed=1).equals(model.sample(100, seed=1))
@@ -251,7 +253,7 @@ def test_foreign_files(saved: Path) -> None:
 def test_another_version(saved: Path) -> None:
     document = described(saved) | {"version": 99}
     rewrite(saved, model__json=json.dumps(document).encode())
-    with pytest.raises(ModelError, match=r"it has format version 99, not 1\. Use the Sklar that wrote it\.$"):
+    with pytest.raises(ModelError, match=r"it has format version 99, not 2\. Use the Sklar that wrote it\.$"):
         load(saved)
 
 

@@ -20,6 +20,7 @@ from sklar.errors import ModelError, SchemaError
 from sklar.files.archive import load
 from sklar.files.model import Model
 from sklar.files.tables import KEY, read_tables, write_tables
+from sklar.kernel.theorems import Budget
 from sklar.public.schema import Schema
 from sklar.release import fit_tables
 from sklar.trust.verify import verify_model
@@ -86,14 +87,14 @@ def edited(path: Path, change: Any = None, metadata: Any = None) -> Path:
 @pytest.mark.parametrize(
     "settings",
     [
-        {"method": "mixture"},
-        {"method": "binary"},
-        {"method": "mixture", "mechanism": "laplace"},
-        {"method": "mixture", "neighbors": "add-remove"},
+        {"method": "mixture", "budget": Budget(epsilon=2.0)},
+        {"method": "binary", "budget": Budget(epsilon=2.0)},
+        {"method": "mixture", "budget": Budget(epsilon=2.0, mechanism="laplace")},
+        {"method": "mixture", "budget": Budget(epsilon=2.0, neighbors="add-remove")},
     ],
 )
 def test_tables_come_back_as_they_were_and_give_the_same_model(settings: Any, tmp_path: Path) -> None:
-    original = sklar.fit(rows_of(), SCHEMA, epsilon=2.0, **settings)
+    original = sklar.fit(rows_of(), SCHEMA, **settings)
     write_tables(original.measured, tmp_path / "t.parquet")
     measured = read_tables(tmp_path / "t.parquet", SCHEMA)
     for ours, read in zip(original.measured.stages, measured.stages, strict=True):

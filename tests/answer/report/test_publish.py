@@ -22,6 +22,7 @@ import sklar
 from sklar.answer.report import publishable
 from sklar.answer.report.render import clean
 from sklar.budget.certificate import Measured, certify
+from sklar.budget.method import Method
 from sklar.budget.plan import plan_tables
 from sklar.cli import cli
 from sklar.files.model import Model
@@ -97,15 +98,19 @@ def test_equal_models_give_equal_bytes(model: Model) -> None:
 
 @pytest.mark.parametrize(
     "settings",
-    [{"method": "binary"}, {"preset": "paper", "dummies": True}, {"neighbors": "add-remove"}],
-    ids=str,
+    [
+        {"epsilon": 5.0, "method": "binary"},
+        {"epsilon": 5.0, "method": Method(name="binary", paper=True, dummies=True)},
+        {"budget": Budget(epsilon=5.0, neighbors="add-remove")},
+    ],
+    ids=["binary", "paper", "add-remove"],
 )
 def test_every_kind_of_model_has_one(settings: dict[str, Any]) -> None:
     schema = Schema.from_toml('[attributes.a]\ntype="boolean"\n[attributes.b]\ntype="integer"\nedges=[0,1,2,3]')
     table = pa.table({"a": [True, False] * 200, "b": [0, 1, 2, 2] * 100})
-    text = publishable(sklar.fit(table, schema, epsilon=5.0, **settings))
+    text = publishable(sklar.fit(table, schema, **settings))
     read(text)
-    assert ("had not held you at all" in text) == ("neighbors" in settings)
+    assert ("had not held you at all" in text) == ("budget" in settings)
 
 
 def test_domains_that_were_found_are_not_called_public() -> None:

@@ -23,7 +23,7 @@ _OFFSETS = numba.types.Array(numba.int64, 1, "C", readonly=True)
 
 
 @numba.njit(
-    "void(int64[::1], int32[::1], int64[::1], int64[:, ::1])",
+    numba.void(_NUMBERS, numba.int32[::1], _OFFSETS, _TABLE),
     parallel=True,
     cache=True,
     nogil=True,
@@ -48,7 +48,7 @@ def add_pairs(
 
 
 @numba.njit(
-    numba.void(_NUMBERS, numba.int32[::1], _NUMBERS, _OFFSETS, _TABLE, numba.int32[::1]),
+    numba.void(_NUMBERS, numba.int32[::1], _OFFSETS, _OFFSETS, _TABLE, numba.int32[::1]),
     parallel=True,
     cache=True,
     nogil=True,
@@ -95,7 +95,7 @@ def _ones(x: np.uint64) -> np.int64:
 
 
 @numba.njit(
-    numba.void(numba.uint64[:, ::1], _NUMBERS, _OFFSETS, _TABLE),
+    numba.void(numba.uint64[:, ::1], _OFFSETS, _OFFSETS, _TABLE),
     parallel=True,
     cache=True,
     nogil=True,
