@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import math
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import hypothesis.strategies as st
 import numpy as np
+import polars as pl
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -37,6 +38,7 @@ from sklar.kernel import vault as measure
 from sklar.kernel.theorems import Budget, Neighbors
 from sklar.public.schema import Attribute, Schema
 from sklar.rows.discover import tally
+from sklar.rows.read import open_source
 from sklar.trust.verify import verify
 
 TOML = """
@@ -58,6 +60,12 @@ type = "boolean"
 SCHEMA = Schema.from_toml(TOML)
 TOWN, INCOME = SCHEMA.private_domains
 N = 4000
+
+
+def batches_of(columns: dict[str, Any]) -> Iterator[pl.DataFrame]:
+    return open_source(pa.table(columns)).batches(tuple(columns))
+
+
 TABLE = pa.table(
     {
         "town": ["Ahausen"] * 2000 + ["Behausen"] * 1500 + ["Cehausen"] * 499 + ["marker-town"],
@@ -196,7 +204,7 @@ def test_replacing_a_row_moves_two_cells_of_each_table_by_one(values: list[int],
     tables = []
     for rows in (values, other):
         for kind in (attribute, replace(attribute, kind="categorical", edges=(), other=True)):
-            _, (found,) = tally([pa.record_batch({"x": rows})], [kind])
+            _, (found,) = tally(batches_of({"x": rows}), [kind])
             tables.append(found)
     for one, two in zip(tables[0].levels(attribute), tables[2].levels(attribute), strict=True):
         assert one.sum() == len(values)
@@ -396,11 +404,11 @@ def test_texts_that_cannot_be_categories_are_left_out() -> None:
     rows = ["x" * 500, "", None, "?", "ok"]
     attribute = replace(TOWN, missing="?")
     for column in (pa.array(rows), pa.array(rows).dictionary_encode(), pa.array(rows, pa.large_string())):
-        _, (found,) = tally([pa.record_batch({"town": column})], [attribute])
+        _, (found,) = tally(batches_of({"town": column}), [attribute])
         assert dict(found.texts) == {"ok": 1}
         assert "ok" not in repr(found)
     for opaque in (pa.array([[1], [2]]), pa.nulls(2)):
-        _, (found,) = tally([pa.record_batch({"town": opaque})], [attribute])
+        _, (found,) = tally(batches_of({"town": opaque}), [attribute])
         assert not found.texts
 
 
@@ -408,7 +416,7 @@ def test_levels_are_refused_where_they_are_not_found_yet() -> None:
     from sklar.rows.encode import encode
 
     with pytest.raises(SchemaError, match="domains are private and a release has yet to find them: town, income"):
-        encode(TABLE.to_batches()[0], SCHEMA)
+        encode(next(open_source(TABLE).batches(SCHEMA.names)), SCHEMA)
 
 
 RULES = """

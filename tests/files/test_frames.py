@@ -199,7 +199,7 @@ def test_the_same_rows_in_every_library(released: tuple[str, Schema, Model]) -> 
 def test_every_library_is_read_alike(library: str, tmp_path: Path) -> None:
     source = open_source(as_held(library, tmp_path))
     assert source.columns == tuple(CASES)
-    assert sum(batch.num_rows for batch in source.batches(source.columns)) == ROWS
+    assert sum(batch.height for batch in source.batches(source.columns)) == ROWS
 
 
 def test_an_unknown_library_is_refused() -> None:
