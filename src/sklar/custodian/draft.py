@@ -8,6 +8,7 @@ import sys
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from fractions import Fraction
 
 import polars as pl
@@ -19,6 +20,7 @@ from sklar.public.axis import days, microseconds, parse_edge
 from sklar.public.importers.arrow import ColumnType
 from sklar.public.schema import Attribute, AttributeKind, Schema
 from sklar.public.types import misfit, parse_output, plain_output
+from sklar.rows.encode import is_nothing
 from sklar.rows.read import open_source
 
 _MISSING_TEXTS = ("", "(missing)", "?", "NA", "N/A", "n/a", "null", "NULL", "None", "nan", "NaN", ".", "-")
@@ -66,9 +68,25 @@ class _Sketch:
     low: dict[str, float] = field(default_factory=dict)
     high: dict[str, float] = field(default_factory=dict)
     missing: Counter[str] = field(default_factory=Counter)
+    objects: set[str] = field(default_factory=set)
+
+    @property
+    def output(self) -> str | None:
+        """The type of the column in the words of a schema, where it has one; of Python's objects, the one they share."""
+        if self.type is not None:
+            return self.type.output
+        described = [parse_output(word) for word in self.objects]
+        decimals = [each for each in described if each is not None and each.name == "decimal"]
+        if decimals and len(decimals) == len(described):
+            scale = max(each.scale for each in decimals)
+            whole = max(each.precision - each.scale for each in decimals)
+            return f"decimal({whole + scale}, {scale})"
+        return next(iter(self.objects)) if len(self.objects) == 1 and described[0] is not None else None
 
     def add(self, column: pl.Series) -> None:
         kind = column.dtype
+        if kind == pl.Object:
+            self.objects |= {_word_of(value) for value in column if not is_nothing(value)}
         if isinstance(kind, pl.Enum):
             # Categories belong to the type of the column: their order is kept, and those that no row has.
             self.listed |= dict.fromkeys(text for text in kind.categories if text not in _MISSING_TEXTS)
@@ -106,6 +124,16 @@ class _Sketch:
             self.high[kind] = max(edge, self.high.get(kind, edge))
 
 
+def _word_of(value: object) -> str:
+    """The type of one Python object, in the words of a schema; a text that is no such word where there is none."""
+    if isinstance(value, Decimal) and value.is_finite():
+        _, digits, exponent = value.as_tuple()
+        scale = max(-int(exponent), 0)
+        return f"decimal({max(len(digits) + int(exponent), 0) + scale or 1}, {scale})"
+    words = {str: "string", dt.date: "date32", dt.datetime: "timestamp[us]", float: "float64"}
+    return words.get(type(value), "none")
+
+
 def draft(data: object, *, name: str = "table", progress: Progress = SILENT) -> Draft:
     """Propose a schema from the rows: private, and every entry that came from them is marked as not reviewed."""
     source = open_source(data)
@@ -135,7 +163,7 @@ def draft(data: object, *, name: str = "table", progress: Progress = SILENT) -> 
 
 def _propose(name: str, sketch: _Sketch) -> Attribute | str:
     missing = max(sketch.missing, key=lambda text: sketch.missing[text]) if sketch.missing else None
-    output = sketch.type.output if sketch.type else None
+    output = sketch.output
     if output == "bool":
         # The type of the column, not its rows, says that it is true, false or missing.
         return Attribute(name=name, kind="boolean", missing="")

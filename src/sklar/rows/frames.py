@@ -15,7 +15,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from sklar.public.importers.arrow import ColumnType, column_types
+from sklar.public.importers.arrow import ColumnType, column_type, column_types
+from sklar.public.types import parse_output
 from sklar.rows.streams import coded, column_of, of_seconds, placeholders
 
 
@@ -49,23 +50,34 @@ def read_frame(frame: Any, rows_at_once: int, names: tuple[str, ...]) -> Iterato
 def frame_types(frame: Any) -> dict[str, ColumnType]:
     """The types of those columns whose pandas type says what they hold."""
     found = {}
-    for number, name in enumerate(frame.columns):
-        column = frame.iloc[:0, number]
-        values = series_of(column)
-        if type(column.dtype).__name__ == "CategoricalDtype":
-            listed = series_of(column.dtype.categories.to_series())
-            whole = listed.dtype.is_integer()
-            output = ("ordered category" if column.dtype.ordered else "category") if whole or _texts(listed) else None
-            found[str(name)] = ColumnType(
-                kind="categorical", output=output, whole=whole, nullable=True, family="dictionary"
-            )
-        elif values.dtype != pl.Object:
-            found |= column_types(pl.DataFrame([values.alias(str(name))]))
+    for number, label in enumerate(frame.columns):
+        name, column = str(label), frame.iloc[:0, number]
+        kind = column.dtype
+        family = type(kind).__name__
+        if family == "CategoricalDtype":
+            listed = series_of(kind.categories.to_series())
+            texts = listed.dtype in (pl.String, pl.Binary) or all(isinstance(value, str) for value in listed)
+            whole, order = listed.dtype.is_integer(), "ordered category" if kind.ordered else "category"
+            output = order if whole or texts else None
+            found[name] = ColumnType(kind="categorical", output=output, whole=whole, nullable=True, family="dictionary")
+        elif family == "DatetimeTZDtype":
+            found[name] = _of_moments(f"timestamp[{kind.unit}, tz={kind.tz}]")
+        elif getattr(kind, "kind", "") == "M":
+            found[name] = _of_moments(f"timestamp[{np.datetime_data(kind)[0]}]")
+        elif family == "StringDtype":
+            found |= column_types(pl.DataFrame(schema={name: pl.String}))
+        elif family == "ArrowDtype":
+            found[name] = column_type(na.c_array_stream(column).get_schema())
+        elif (values := series_of(column)).dtype != pl.Object:
+            found |= column_types(pl.DataFrame([values.alias(name)]))
     return found
 
 
-def _texts(values: pl.Series) -> bool:
-    return values.dtype in (pl.String, pl.Binary) or all(isinstance(value, str) for value in values)
+def _of_moments(word: str) -> ColumnType:
+    output = parse_output(word)
+    return ColumnType(
+        kind="datetime", output=str(output) if output else None, whole=False, nullable=True, family="timestamp"
+    )
 
 
 def series_of(column: Any) -> pl.Series:

@@ -62,7 +62,7 @@ def column_types(schema: Any) -> dict[str, ColumnType]:
     import nanoarrow as na
 
     found = na.c_array_stream(schema).get_schema() if hasattr(schema, "__arrow_c_stream__") else na.c_schema(schema)
-    return {field.name: _column_type(field) for field in found.children}
+    return {field.name: column_type(field) for field in found.children}
 
 
 def file_schema(path: Path) -> Any:
@@ -129,13 +129,16 @@ def _keys(described: ColumnType) -> dict[str, Any]:
     return {"type": kind} | ({} if described.output in (None, plain) else {"output": described.output})
 
 
-def _column_type(field: Any) -> ColumnType:
+def column_type(field: Any) -> ColumnType:
+    """The type of one field of a schema."""
     ordered, nullable = bool(field.flags & 1), bool(field.flags & 2)
     if field.dictionary is not None:
-        values = _column_type(field.dictionary)
+        values = column_type(field.dictionary)
         listed = values.whole or values.output == "string"
         output = None if not listed else "ordered category" if ordered else "category"
         return ColumnType(kind="categorical", output=output, whole=values.whole, nullable=nullable, family="dictionary")
+    if b"ARROW:extension:name" in dict(field.metadata or {}):
+        return ColumnType(kind=None, output=None, whole=False, nullable=nullable, family="extension")
     kind, output = _words(field.format)
     return ColumnType(
         kind=kind, output=output, whole=kind == "integer", nullable=nullable, family=_family(field.format)
