@@ -138,7 +138,8 @@ def _stream(columns: pl.Schema, frames: Iterable[pl.DataFrame]) -> pl.LazyFrame:
     def source(
         _columns: list[str] | None, _predicate: pl.Expr | None, _rows: int | None, _size: int | None
     ) -> Iterator[pl.DataFrame]:
-        yield from frames
+        # Not a generator around them: an interruption would end it, and them, from within polars.
+        return iter(frames)
 
     return register_io_source(source, schema=columns)
 
