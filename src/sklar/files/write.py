@@ -106,16 +106,23 @@ def write_parquet(path: Path, columns: pl.Schema, frames: Iterable[pl.DataFrame]
 
     Its bytes depend on the rows alone: not on the number of threads, and not on how the rows were cut into frames.
     """
-    _stream(columns, frames).sink_parquet(
-        path,
-        compression="zstd",
-        # Drawn values hardly repeat: a higher level takes longer, and saves next to nothing.
-        compression_level=1,
-        # Rows are in random order: no reader could skip any by the least and the largest value.
-        statistics=False,
-        row_group_size=_ROW_GROUP,
-        metadata=metadata,
-    )
+    try:
+        _stream(columns, frames).sink_parquet(
+            path,
+            compression="zstd",
+            # Drawn values hardly repeat: a higher level takes longer, and saves next to nothing.
+            compression_level=1,
+            # Rows are in random order: no reader could skip any by the least and the largest value.
+            statistics=False,
+            row_group_size=_ROW_GROUP,
+            metadata=metadata,
+        )
+    except pl.exceptions.ComputeError as error:
+        # polars words a full disk as an error of the format, here only.
+        _, failed, why = str(error).partition("IO error: ")
+        if failed:
+            raise OSError(why) from None
+        raise
 
 
 def _arrow_types(columns: pl.Schema) -> str:
@@ -131,7 +138,8 @@ def _stream(columns: pl.Schema, frames: Iterable[pl.DataFrame]) -> pl.LazyFrame:
     def source(
         _columns: list[str] | None, _predicate: pl.Expr | None, _rows: int | None, _size: int | None
     ) -> Iterator[pl.DataFrame]:
-        yield from frames
+        # Not a generator around them: an interruption would end it, and them, from within polars.
+        return iter(frames)
 
     return register_io_source(source, schema=columns)
 
