@@ -26,7 +26,7 @@ from sklar.kernel import noise
 from sklar.kernel.noise import discrete_gaussian, discrete_laplace
 
 Ints = NDArray[np.int64]
-Sampler = Callable[[NDArray[np.float64], Ints], Ints]
+Sampler = Callable[..., Ints]
 
 SAMPLERS: list[Sampler] = [discrete_laplace, discrete_gaussian]
 KINDS = [noise._LAPLACE, noise._GAUSSIAN]

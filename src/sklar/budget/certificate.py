@@ -116,7 +116,7 @@ def measurements(plans: Sequence[Plan], shifts: int) -> tuple[Measurement, ...]:
 
 @cache
 def _versions() -> dict[str, str]:
-    return {name: version(name) for name in ("sklar", "numpy", "scipy", "numba", "cryptography", "pyarrow")}
+    return {name: version(name) for name in ("sklar", "numpy", "numba", "cryptography", "polars")}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

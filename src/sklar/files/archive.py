@@ -56,7 +56,7 @@ def save(model: Model, path: str | Path) -> None:
         "n_rows": model.n_rows,
         "public_rows": model.measured.n_rows,
         "stages": [_describe(tables) for tables in model.measured.stages],
-        "copula": {"kind": model.copula.kind, **model.copula.describe()},
+        "copula": model.copula.describe(),
         "settings": dict(model.settings),
         "certificate": model.certificate.to_dict(),
     }

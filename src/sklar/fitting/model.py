@@ -30,7 +30,7 @@ class Copula(Protocol):
     """A joint distribution of the measured attributes, fitted to noisy tables.
 
     `kind` names it in model files. Only two other files know which kinds of models there are: `release`, which fits
-    them, and `files.model`, which reads them.
+    them, and `files.archive`, which reads them.
     """
 
     kind: ClassVar[str]

@@ -13,7 +13,7 @@ class Progress(Protocol):
         """A stage begins (and the one before it is done); `total` steps are expected, None when not known."""
 
     def advance(self, steps: int) -> None:
-        """So many more steps of the present stage are done."""
+        """This many more steps of the present stage are done."""
 
 
 B = TypeVar("B", bound=Sized)

@@ -40,7 +40,7 @@ def workers() -> int:
 
 @contextmanager
 def using(threads: int | None) -> Iterator[None]:
-    """Work with so many threads inside the block, in the whole process; None changes nothing.
+    """Work with this many threads inside the block, in the whole process; None changes nothing.
 
     >>> with using(3):
     ...     workers()
@@ -125,7 +125,7 @@ def ahead(items: Iterable[T]) -> Iterator[T]:
 
 
 def merged(streams: Iterable[Iterable[T]], at_once: int) -> Iterator[T]:
-    """The items of many streams, in any order, so many streams at a time: for sums.
+    """The items of many streams, in any order, `at_once` streams at a time: for sums.
 
     Each stream is one item ahead at most, so that memory does not grow with their number or length.
 

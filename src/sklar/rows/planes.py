@@ -16,7 +16,7 @@ from numba.core import types
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
-# Four rows of so many words leave half of a first-level cache of 32 KiB to the rows that they are compared with.
+# Four rows of this many words leave half of a first-level cache of 32 KiB to the rows that they are compared with.
 _CHUNK = 512
 
 # A schema's sizes and offsets are read-only.

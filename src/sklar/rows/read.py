@@ -42,7 +42,7 @@ Open = Callable[[tuple[str, ...]], Batches]
 
 
 def batch_rows(columns: int) -> int:
-    """How many rows a batch of so many columns may have: its memory is bounded too.
+    """How many rows a batch with this many columns may have: its memory is bounded too.
 
     >>> batch_rows(14), batch_rows(2_000)
     (65536, 32768)

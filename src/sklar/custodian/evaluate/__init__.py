@@ -1,4 +1,4 @@
-"""How near a release comes to the real rows: queries, errors, baselines, plots. For the custodian's eyes only.
+"""How near a release comes to the real rows: queries, errors, plots. For the custodian's eyes only.
 
 Everything here sees the real rows without noise, and says so on every output. The release path never imports it.
 
