@@ -72,8 +72,7 @@ for _command in (
 
 def main() -> None:
     """Run the command line; every failure is one line and an exit code."""
-    # The process ends: what is left then is not searched for garbage once more, which takes longer than --help does.
-    atexit.register(gc.freeze)
+    atexit.register(_leave)
     try:
         _run()
         # A reader that went away is noticed here and not at exit, where Python would print a traceback.
@@ -91,6 +90,13 @@ def main() -> None:
             raise
         click.echo(f"sklar: {_explain(error)}", err=True)
         sys.exit(130 if isinstance(error, click.Abort | KeyboardInterrupt) else 1)
+
+
+def _leave() -> None:
+    # The process ends: what is left then is not searched for garbage once more, which takes longer than --help does. But
+    # DuckDB prints what is left of it.
+    if "duckdb" not in sys.modules:
+        gc.freeze()
 
 
 def _run() -> None:
