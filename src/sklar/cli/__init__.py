@@ -93,8 +93,8 @@ def main() -> None:
 
 
 def _leave() -> None:
-    # The process ends: what is left then is not searched for garbage once more, which takes longer than --help does. But
-    # DuckDB prints what is left of it.
+    # The process ends: what is left then is not searched for garbage once more, which takes longer than --help does.
+    # Not so with DuckDB, which would print what is left of it.
     if "duckdb" not in sys.modules:
         gc.freeze()
 
