@@ -138,6 +138,14 @@ def test_the_command_line_reads_a_query_and_keeps_an_address_to_itself(database:
     assert "hidden" not in forgotten.output + unreachable.output + str(unreachable.exception)
 
 
+def test_a_release_of_a_query_says_nothing_of_its_own_end(database: Path, tmp_path: Path) -> None:
+    (tmp_path / "s.toml").write_text(SCHEMA)
+    command = [sys.executable, "-m", "sklar", "fit", str(database), "--query", "SELECT * FROM people", "--quiet"]
+    settings = ["--schema", "s.toml", "--epsilon", "1", "--model", "m.sklar"]
+    done = subprocess.run([*command, *settings], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 @pytest.fixture(scope="module")
 def server() -> Iterator[str]:
     """The address of a PostgreSQL server of our own, which lives in a folder and listens on a socket there."""

@@ -70,8 +70,7 @@ for _command in (*_PUBLIC_KNOWLEDGE, *_SPENDING, *_FROM_A_MODEL, *_FOR_THE_CUSTO
 
 def main() -> None:
     """Run the command line; every failure is one line and an exit code."""
-    # At the end of the process nothing is searched for garbage again: that takes longer than --help does.
-    atexit.register(gc.freeze)
+    atexit.register(_leave)
     try:
         _run()
         # A closed pipe is noticed here, and not at exit, where Python would print a traceback.
@@ -89,6 +88,13 @@ def main() -> None:
             raise
         click.echo(f"sklar: {_explain(error)}", err=True)
         sys.exit(130 if isinstance(error, click.Abort | KeyboardInterrupt) else 1)
+
+
+def _leave() -> None:
+    # At the end of the process nothing is searched for garbage again: that takes longer than --help does. DuckDB is
+    # cleaned up all the same, or it would print what is left of it.
+    if "duckdb" not in sys.modules:
+        gc.freeze()
 
 
 def _run() -> None:

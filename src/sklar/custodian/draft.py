@@ -72,7 +72,7 @@ class _Sketch:
 
     @property
     def output(self) -> str | None:
-        """The type of the column in the words of a schema, where it has one; of Python's objects, the one they share."""
+        """The type of the column in the words of a schema, where it has one; of objects, the one they share."""
         if self.type is not None:
             return self.type.output
         described = [parse_output(word) for word in self.objects]

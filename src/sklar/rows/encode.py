@@ -209,7 +209,8 @@ def _codes_of(values: pl.Series | list[object], attribute: Attribute) -> NDArray
     """The codes of values one by one, as `coder` gives them: all that are written plainly at once."""
     code_of = coder(attribute)
     if isinstance(values, list) or attribute.kind not in BINNED or len(values) < _FEW:
-        return np.array([code_of(value) for value in values], dtype=np.int32)
+        listed = values if isinstance(values, list) else values.to_list()
+        return np.array([code_of(value) for value in listed], dtype=np.int32)
     numbers = _plainly_written(values, attribute.kind)
     codes = _bins(_filled(numbers), attribute)
     for row in np.flatnonzero(numbers.is_null().to_numpy()).tolist():

@@ -335,7 +335,10 @@ def _open_columnar(path: Path, kind: str) -> Source:
 def _open_store(address: str) -> Source:
     """A Parquet or an Arrow file, or a folder of Parquet files, in an object store."""
     # It may name a bucket that nobody else should know, but holds no secret: credentials are in the environment.
-    kind = Path(address.rstrip("/")).suffix.lower() or PARQUET[0]
+    kind = Path(address.rstrip("/")).suffix.lower()
+    if not kind:
+        # A folder, which polars knows by its end.
+        address, kind = address.rstrip("/") + "/", PARQUET[0]
     if kind not in (*PARQUET, *_ARROW):
         raise DataError(
             f"'{address}' must be a .parquet or .arrow file, or a folder of Parquet files. Copy text files to a disk "
