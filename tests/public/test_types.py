@@ -9,8 +9,9 @@ import pytest
 
 from sklar.draw.decode import column_type, decode_column
 from sklar.errors import SchemaError
+from sklar.public.importers.arrow import column_types
 from sklar.public.schema import Attribute, Schema
-from sklar.public.types import arrow_type, output_of, parse_output, polars_type
+from sklar.public.types import arrow_type, parse_output, polars_type
 
 
 def one(body: str) -> Attribute:
@@ -38,7 +39,7 @@ def test_a_text_and_its_arrow_type(text: str, kind: pa.DataType) -> None:
     assert output is not None
     assert str(output) == text
     assert arrow_type(output) == kind
-    assert output_of(kind) == text
+    assert column_types(pa.schema([("x", kind)]))["x"].output == text
 
 
 @pytest.mark.parametrize(
@@ -98,7 +99,7 @@ def test_categories_in_polars(body: str, kind: pl.DataType) -> None:
     ],
 )
 def test_other_arrow_types(kind: pa.DataType, text: str | None) -> None:
-    assert output_of(kind) == text
+    assert column_types(pa.schema([("x", kind)]))["x"].output == text
 
 
 @pytest.mark.parametrize("text", ["", "int", "decimal(39, 2)", "decimal(2, 3)", "decimal(0, 0)", "timestamp", "object"])

@@ -167,22 +167,6 @@ def arrow_type(output: Output) -> pa.DataType:
     return getattr(pa, {"bool": "bool_"}.get(output.name, output.name))()
 
 
-def output_of(kind: pa.DataType) -> str | None:
-    """How the schema writes an Arrow type, None when it has no word for it."""
-    import pyarrow as pa
-
-    if pa.types.is_dictionary(kind):
-        listed = pa.types.is_integer(kind.value_type) or output_of(kind.value_type) == "string"
-        return None if not listed else "ordered category" if kind.ordered else "category"
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
-        return "string"
-    text = {"float": "float32", "double": "float64", "date32[day]": "date32", "date64[ms]": "date64"}.get(
-        str(kind), str(kind).replace("decimal128(", "decimal(")
-    )
-    found = parse_output(text)
-    return None if found is None else str(found)
-
-
 def _decimal_misfit(output: Output, edges: tuple[Any, ...]) -> str | None:
     counted = units(edges, output.scale)
     if any(Decimal(repr(edge)).scaleb(output.scale) != unit for edge, unit in zip(edges, counted, strict=True)):
