@@ -109,7 +109,7 @@ def test_dummies_and_the_papers_preset(folder: Path) -> None:
         ((*RELEASE, "--delta", "1", "--out", "o.csv"), 1, "sklar: delta must lie strictly between 0 and 1"),
         ((*RELEASE, "--rows", "0", "--out", "o.csv"), 1, "sklar: rows must be a whole number of at least 1, got 0."),
         ((*RELEASE, "--out", "no-folder/o.csv"), 1, "sklar: the folder 'no-folder' does not exist."),
-        ((*RELEASE, "--out", "o.xlsx"), 1, "sklar: 'o.xlsx' must end in .csv or .parquet."),
+        ((*RELEASE, "--out", "o.xlsx"), 1, "sklar: 'o.xlsx' must end in .csv, .parquet, .arrow, .feather or .ndjson."),
         ((*RELEASE, "--composition", "basic", "--out", "o.csv"), 1, "sklar: composition 'basic' adds up pure-epsilon"),
         ((*RELEASE, "--checkpoint", "c", "--out", "o.csv"), 1, "sklar: a checkpoint is for a folder of files"),
         ((*RELEASE, "--engine", "spark", "--out", "o.csv"), 1, "sklar: 'o.csv' must end in .parquet: Spark writes a"),

@@ -134,7 +134,7 @@ def test_wrong_sensitivity_is_flagged(budget: Budget) -> None:
 
 
 def test_too_little_noise_is_flagged() -> None:
-    # 100 runs: the sum of squares of a cell is 49 where 53 or less fails; of 29 cells one at least.
+    # 2,900 squares of mean 0.49, where 0.86 fails: a hundred deviations.
     assert not check_sensitivity("", too_little, PAIR, Budget(epsilon=1.0))[1].passed
     # 2,000 guesses, right with a chance of 0.96 where 0.93 fails: missed with a chance of 1e-11.
     (whole,) = check_distinguishing("", too_little, WIDE, LOOSE, trials=1_000)

@@ -13,8 +13,9 @@ import pytest
 from click.testing import CliRunner
 
 import sklar
+from sklar.budget.method import PAPER
 from sklar.cli import cli
-from sklar.kernel.theorems import gaussian_epsilon, laplace_epsilon
+from sklar.kernel.theorems import Budget, gaussian_epsilon, laplace_epsilon
 from sklar.public.schema import Attribute, Schema
 from sklar.trust.exact import TOLERANCE, exact_epsilon
 from sklar.trust.verify import verify
@@ -68,13 +69,13 @@ def test_small_discrete_gaussians_by_brute_force() -> None:
 @pytest.fixture(scope="module", params=["gaussian", "paper", "laplace", "add-remove"])
 def saved(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     options: dict[str, Any] = {
-        "gaussian": {},
-        "paper": {"preset": "paper"},
-        "laplace": {"mechanism": "laplace", "method": "binary"},
-        "add-remove": {"neighbors": "add-remove"},
+        "gaussian": {"epsilon": 1.0},
+        "paper": {"epsilon": 1.0, "method": PAPER},
+        "laplace": {"budget": Budget(epsilon=1.0, mechanism="laplace"), "method": "binary"},
+        "add-remove": {"budget": Budget(epsilon=1.0, neighbors="add-remove")},
     }[request.param]
     path: Path = tmp_path_factory.mktemp("v") / "m.sklar"
-    sklar.fit(TABLE, SCHEMA, epsilon=1.0, **options).save(path)
+    sklar.fit(TABLE, SCHEMA, **options).save(path)
     return path
 
 

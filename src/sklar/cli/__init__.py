@@ -71,6 +71,7 @@ for _command in (*_PUBLIC_KNOWLEDGE, *_SPENDING, *_FROM_A_MODEL, *_FOR_THE_CUSTO
 def main() -> None:
     """Run the command line; every failure is one line and an exit code."""
     atexit.register(_leave)
+    sys.unraisablehook = _tell_unless_interrupted
     try:
         _run()
         # A closed pipe is noticed here, and not at exit, where Python would print a traceback.
@@ -88,6 +89,12 @@ def main() -> None:
             raise
         click.echo(f"sklar: {_explain(error)}", err=True)
         sys.exit(130 if isinstance(error, click.Abort | KeyboardInterrupt) else 1)
+
+
+def _tell_unless_interrupted(unraisable: sys.UnraisableHookArgs) -> None:
+    # An interruption may fall into the clean-up of an object, where Python can only print it: it is told once, by us.
+    if not issubclass(unraisable.exc_type, KeyboardInterrupt):
+        sys.__unraisablehook__(unraisable)
 
 
 def _leave() -> None:

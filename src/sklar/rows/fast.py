@@ -10,6 +10,7 @@ rows. The counts are the plain routine's to the last unit, whatever the way (`te
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
@@ -42,9 +43,10 @@ _GROUPS_OF_COLUMNS = 32
 def count(batches: Iterable[pl.DataFrame], schema: Schema, *, progress: Progress = SILENT) -> Counts:
     """Exact counts of all batches, whose columns are the schema's attributes in order."""
     cells = schema.cells
-    total, compiled = no_counts(cells), None
+    total = no_counts(cells)
+    compiled: BitCounter | None = None
     groups = np.array_split(np.arange(schema.n_attributes), min(schema.n_attributes, _GROUPS_OF_COLUMNS))
-    with crew() as together:
+    with ExitStack() as stack:
         for batch in ahead(batches):
             work = cells.n_pairs * (total.n_rows + batch.height + _PAIR_OVERHEAD)
             if compiled is None and work <= _PLAIN_WORK:
@@ -52,7 +54,8 @@ def count(batches: Iterable[pl.DataFrame], schema: Schema, *, progress: Progress
                 total += count_plainly(codes, cells)
                 progress.advance(batch.height)
                 continue
-            compiled = compiled or BitCounter(schema)
+            if compiled is None:
+                compiled, together = BitCounter(schema), stack.enter_context(crew())
             put = partial(_put, compiled, batch, packed_columns(batch))
             compiled.begin(batch.height)
             together(put, groups)
