@@ -11,7 +11,7 @@ from sklar.cli.options import JSON
 
 
 @click.command(short_help="Try to break the guarantee, on invented data.")
-@click.option("--quick", is_flag=True, help="Under a minute; the full audit has more trials and so more power.")
+@click.option("--quick", is_flag=True, help="Under half a minute; the full audit has more trials and so more power.")
 @JSON
 def audit(*, quick: bool, as_json: bool) -> None:
     """Try to break the privacy of this installation, on invented tables.

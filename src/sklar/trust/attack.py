@@ -373,7 +373,7 @@ def attack(*, quick: bool = False) -> list[Comparison]:
     laplace = Budget(epsilon=1.0, mechanism="laplace", composition="basic")
     # Where a guess tells most: mu about 2.5, and noise far above the blur of 4 units of variance, hence many tables.
     wide, loose = table_schema(*[2] * 20), Budget(epsilon=18.0)
-    guesses = 1_000 if quick else 20_000
+    guesses = 500 if quick else 20_000
     found = [
         *check_sensitivity("all tables 4 x 5, laplace", release_once, pair, laplace),
         *check_sensitivity("all tables 2 x 3, gaussian", release_once, small, Budget(epsilon=1.0)),
@@ -383,7 +383,7 @@ def attack(*, quick: bool = False) -> list[Comparison]:
         *check_sensitivity(
             "all tables 2 x 3, laplace tight", release_once, small, Budget(epsilon=1.0, mechanism="laplace")
         ),
-        *check_distinguishing("one table of 5, laplace", release_once, table_schema(5), laplace, trials=2 * guesses),
+        *check_distinguishing("one table of 5, laplace", release_once, table_schema(5), laplace, trials=guesses),
         *check_distinguishing("all 210 tables, epsilon 18", release_once, wide, loose, trials=guesses),
     ]
     if not quick:
