@@ -14,7 +14,7 @@ from sklar.cli.console import print_json, say, show_progress
 from sklar.cli.options import DUMMIES, JSON, privacy_options, table_of
 
 if TYPE_CHECKING:
-    from sklar.budget.ledger import Account
+    from sklar.budget.account import Account
     from sklar.budget.method import Method
     from sklar.files.model import Model
     from sklar.kernel.theorems import Budget, Composition, Mechanism
