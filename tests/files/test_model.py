@@ -21,6 +21,7 @@ from sklar.generate import generate, schema_toml
 from sklar.kernel.theorems import Budget
 from sklar.machine.threads import using
 from sklar.rows.read import open_source
+from sklar.trust.verify import verify
 
 SCHEMA = sklar.Schema.from_toml(schema_toml("census"))
 
@@ -324,3 +325,19 @@ def test_a_certificate_with_a_value_of_another_type(saved: Path, key: str, value
     rewrite(saved, model__json=json.dumps(document).encode())
     with pytest.raises(ModelError, match=r"is not a usable model|is not a Sklar model file"):
         load(saved)
+
+
+def test_models_of_version_1_are_read(saved: Path) -> None:
+    """Sklar 0.1.0 laid two-way cells out row by row of all levels; everything else is as it was."""
+    wanted = load(saved)
+    cells = wanted.measured_schema.cells
+    block = cells.attribute_of_level
+    arrays = {}
+    for stage, tables in enumerate(wanted.measured.stages, start=1):
+        arrays[f"stage{stage}_pairs__npy"] = npy(cells.square(tables.pairs)[block[:, None] < block[None, :]])
+    rewrite(saved, model__json=json.dumps(described(saved) | {"version": 1}).encode(), **arrays)
+    found = load(saved)
+    for one, other in zip(found.measured.stages, wanted.measured.stages, strict=True):
+        assert (one.pairs == other.pairs).all()
+    assert found.sample(50, seed=1).equals(wanted.sample(50, seed=1))
+    assert verify(saved).passed
