@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from experiments.data import Dataset, opened
 from experiments.record import table
-from sklar.answer.query import estimate, measure
+from sklar.answer.query import count_cells, estimate
 from sklar.budget.certificate import Measured
 from sklar.budget.forecast import forecast
 from sklar.budget.method import Method
@@ -86,7 +86,7 @@ def coverage(
             held[kind].append(float(np.mean((found.low <= exact[kind]) & (exact[kind] <= found.high))))
         for kind, where in (("one-way", [i]), ("two-way", [i, j])):
             cells = generator.random(exact[kind].shape) < generator.random()
-            answer = measure(measured, cells, where, level=level)
+            answer = count_cells(measured, cells, where, level=level)
             held[f"{kind} sets"].append(float(abs(answer.count - exact[kind][cells].sum()) <= answer.half_width))
     return {kind: float(np.mean(shares)) for kind, shares in held.items()}
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import sklar
 from sklar.answer.predicate import QueryError, attributes_of, evaluate, parse, resolve
-from sklar.answer.query import answer, cells_of, estimate, measure
+from sklar.answer.query import answer, cells_of, count_cells, estimate
 from sklar.budget.certificate import Measured, certify
 from sklar.budget.method import Method
 from sklar.budget.plan import plan_stages, plan_tables
@@ -239,12 +239,12 @@ def test_intervals_cover_what_they_promise(case: dict[str, Any]) -> None:
             for _ in range(5):
                 cells = generator.random(exact.shape) < generator.random()
                 cells.flat[0], cells.flat[-1] = True, False
-                summed = measure(tables, cells, [i, j], complete=complete)
+                summed = count_cells(tables, cells, [i, j], complete=complete)
                 held["two set"].append(bool(abs(summed.count - exact[cells].sum()) <= summed.half_width))
                 # The first level is in every such set, and not all levels are.
                 own, one = cells[:, 0].copy(), counts.one_way[offsets[i] : offsets[i + 1]]
                 own[-1] = False
-                summed = measure(tables, own, [i], complete=complete)
+                summed = count_cells(tables, own, [i], complete=complete)
                 held["one set"].append(bool(abs(summed.count - one[own].sum()) <= summed.half_width))
         for kind, each in held.items():
             shares[kind].append(float(np.mean(each)))

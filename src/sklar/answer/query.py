@@ -168,7 +168,7 @@ def answer(model: Model, predicate: str, *, level: float = DEFAULT_LEVEL, comple
     if len(where) > 2:
         measured_by = f"no direct measurement exists over {len(where)} attributes; only pairs were measured"
     else:
-        found = measure(model.measured, cells_of(expression, where, schema), where, level=level, complete=complete)
+        found = count_cells(model.measured, cells_of(expression, where, schema), where, level=level, complete=complete)
         measured_by = found.by
         direct = {
             "estimate": found.count,
@@ -198,7 +198,7 @@ class Counted:
     by: str
 
 
-def measure(
+def count_cells(
     measured: Measured,
     cells: NDArray[np.bool_],
     where: Sequence[int],
