@@ -68,14 +68,14 @@ def test_small_discrete_gaussians_by_brute_force() -> None:
 
 @pytest.fixture(scope="module", params=["gaussian", "paper", "laplace", "add-remove"])
 def saved(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    options: dict[str, Any] = {
+    every: dict[str, dict[str, Any]] = {
         "gaussian": {"epsilon": 1.0},
         "paper": {"epsilon": 1.0, "method": PAPER},
         "laplace": {"budget": Budget(epsilon=1.0, mechanism="laplace"), "method": "binary"},
         "add-remove": {"budget": Budget(epsilon=1.0, neighbors="add-remove")},
-    }[request.param]
+    }
     path: Path = tmp_path_factory.mktemp("v") / "m.sklar"
-    sklar.fit(TABLE, SCHEMA, **options).save(path)
+    sklar.fit(TABLE, SCHEMA, **every[request.param]).save(path)
     return path
 
 
