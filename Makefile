@@ -50,7 +50,7 @@ wheel: $(VENV)/.dev ## build sdist and wheel; install the wheel in a clean envir
 	$(PYTHON) -m venv build/wheel
 	build/wheel/bin/python -m pip --disable-pip-version-check --quiet install --no-compile --require-hashes -r requirements/core.txt
 	build/wheel/bin/python -m pip --disable-pip-version-check --quiet install --no-compile --no-index --no-deps dist/sklar-*.whl
-	cd build/wheel/lib/python*/site-packages && du -sm . * | sort -rn | head -12
+	cd build/wheel/lib/python*/site-packages && { du -sm .; du -sm *; } | sort -rn | head -12
 	cd build && wheel/bin/sklar demo --out wheel/demo --rows 3000
 
 lowest: .venv-lowest/.done ## run the tests with the oldest dependencies that are allowed (Python 3.11 or 3.12)
