@@ -10,7 +10,7 @@
     ├── LedgerError    a ledger is missing, damaged, copied, busy, or cannot be written
     └── MissingExtraError   a part was asked for whose optional dependency is not installed
 
-A message states the requirement, the value and the remedy. Inside `sklar.kernel` and `sklar.rows` it may quote only the
+A message states the requirement, the value and the remedy. Inside the folders kernel and rows it may quote only the
 schema and the settings, and whether it is raised may not depend on the rows.
 """
 
