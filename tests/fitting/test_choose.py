@@ -3,6 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
 from sklar.fitting.choose import (
     EVERY,
@@ -125,9 +126,15 @@ def test_structure_far_above_the_noise_is_found() -> None:
 def test_a_fit_is_a_function_of_the_tables() -> None:
     schema = schema_of(3, 2, 4)
     estimates = noisy_estimates(schema, mixture_joint(schema, 2, 2), 5_000, 50.0)
-    first, second = (fit_auto(estimates, schema, kinds=("mixture",)) for _ in range(2))
-    assert np.array_equal(first[0].probabilities, second[0].probabilities)
-    assert first[1] == second[1]
+    (model, decisions), (again, decided) = (fit_auto(estimates, schema, kinds=("mixture",)) for _ in range(2))
+    # To single precision: a product of matrices was once rounded differently in two runs of one process.
+    np.testing.assert_allclose(model.probabilities, again.probabilities, atol=1e-5)
+    tried, tried_again = decisions.pop("tried"), decided.pop("tried")
+    assert decisions.pop("gain_over_independence") == pytest.approx(decided.pop("gain_over_independence"), abs=1e-6)
+    assert decisions == decided
+    for one, other in zip(tried, tried_again, strict=True):
+        assert one.pop("gain") == pytest.approx(other.pop("gain"), abs=1e-6)
+        assert one == other
 
 
 def test_one_attribute_is_independent() -> None:
