@@ -33,7 +33,7 @@ class Fate:
 
 def check(data: object, schema: Schema, *, progress: Progress = SILENT) -> list[Fate]:
     """What the schema would do to the rows, attribute by attribute: private, exact counts for the custodian alone."""
-    source = open_source(data)
+    source = open_source(data, schema)
     require_columns(source, schema)
     tallies = [Counter[str]() for _ in schema.attributes]
     # Bounds are all that is known of a private domain of numbers, and nothing of one of categories.
@@ -63,7 +63,7 @@ def broken_rules(data: object, schema: Schema, *, progress: Progress = SILENT) -
 
     A row without a level of one of a rule's attributes breaks nothing.
     """
-    source = open_source(data)
+    source = open_source(data, schema)
     require_columns(source, schema)
     names, broken = schema.names, [0] * len(schema.rules)
     progress.stage("rules", unit="rows")
