@@ -14,7 +14,10 @@ from sklar.errors import DataError
 
 def files_of(folder: Path) -> list[Path]:
     """The files in a folder and below it, in order; refused where two names lead to one file or folder."""
-    files = sorted(_files(folder, {}))
+    try:
+        files = sorted(_files(folder, {}))
+    except OSError as error:
+        raise DataError(f"the folder '{folder}' cannot be read: {error.strerror or error}.") from None
     if not files:
         raise DataError(f"the folder '{folder}' holds no files. It must hold CSV, JSON lines, Parquet or Arrow files.")
     require_different(files)
@@ -25,6 +28,8 @@ def require_different(files: Iterable[Path]) -> None:
     """Refuse one file under two names: a symbolic link, a hard link, or a path that was given twice."""
     seen: dict[object, Path] = {}
     for file in files:
+        if not file.exists():
+            raise DataError(f"file '{file}' does not exist. Check the path.")
         first = seen.setdefault(_identity(file), file)
         if first is not file:
             raise DataError(
