@@ -101,7 +101,7 @@ def test_files_without_a_header(tmp_path: Path) -> None:
     path.write_bytes(codecs.BOM_UTF8 + b"1,2\n3,4\n5\n")
     assert rows(path, Reading(columns=("a", "b"))) == [("1", "2"), ("3", "4"), (None, None)]
     # Whatever its first row is, it raises nothing.
-    for first in (b"\xff\xfe,\n", b"\n", b'"', b",,,", b"\0"):
+    for first in (b"", b"\xff\xfe,\n", b"\n", b'"', b",,,", b"\0"):
         path.write_bytes(first)
         rows(path, Reading(columns=("a", "b")))
 
