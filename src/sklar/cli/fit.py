@@ -71,7 +71,10 @@ def fit(
 
 
 # The options that `fit` takes together with --tables; all others are about measuring.
-_WITH_TABLES = ("tables_path", "schema_path", "model_path", "method", "dummies", "threads", "as_json", "quiet")
+_WITH_TABLES = (
+    *("tables_path", "schema_path", "model_path", "method", "dummies", "threads"),
+    *("as_json", "quiet", "timings"),
+)
 
 
 def _check_sources(context: click.Context, tables_path: Path | None) -> None:
