@@ -43,7 +43,7 @@ def draft(*, data: Path | str, query: str | None, out: Path, as_json: bool) -> N
     name = data.name.split(".")[0] if isinstance(data, Path) else ""
     with show_progress() as progress:
         proposed = propose(table_of(data, query), name=name or "table", progress=progress)
-    write_text(out, proposed.to_toml())
+    write_text(out, proposed.to_toml(), private=True)
     if as_json:
         print_json(
             {
