@@ -172,7 +172,7 @@ class _Sample:
 
     def add(self, numbers: NDArray[np.float64]) -> None:
         """Add rows, shape (columns, rows)."""
-        keys = self._generator.random(numbers.shape[1])
+        keys: NDArray[np.float64] = self._generator.random(size=(numbers.shape[1],))
         if self._keys.size == self._wanted:
             # Once the sample is full, few rows of a batch still get in.
             entering = keys < self._keys.max()
