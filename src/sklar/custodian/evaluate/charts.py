@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sklar.answer.report import svg
 from sklar.answer.report.render import short
 from sklar.custodian.evaluate.numbers import text
-from sklar.custodian.evaluate.sketch import Distribution, cells
+from sklar.custodian.evaluate.sketch import Distribution
 from sklar.custodian.evaluate.verdict import Column
 from sklar.public.schema import Attribute
 
@@ -101,11 +101,9 @@ def bin_numbers(
     without: NDArray[np.float64],
 ) -> svg.Steps | None:
     """Both tables' shares of rows in bins that fit the axis, without these values; None when nothing else is left."""
-    bits = max(real.bits, synthetic.bits)
-    heaps = cells(np.sort(without), bits)
     points, counts = [], []
     for held in (real, synthetic):
-        kept = ~np.isin(cells(held.center, bits), heaps)
+        kept = ~(held.single & np.isin(held.low, without))
         points.append(held.center[kept])
         counts.append(held.counts[kept])
     both = np.concatenate(points)
@@ -179,10 +177,15 @@ def _ticks(attribute: Attribute, edges: NDArray[np.float64], scale: float) -> li
             step = _round_up((high - low) / 5)
             return [step * k for k in range(math.ceil(low / step), math.floor(high / step) + 1)]
         return [math.ceil(low), math.floor(high)] if high - low >= 1 else [low]
-    powers = [scale * 10.0**k for k in range(math.ceil(math.log10(max(abs(low), abs(high)) / scale)) + 1)]
-    every = max(1, math.ceil(len(powers) / (4 if low >= 0 or high <= 0 else 2)))
-    chosen = [0.0, *(sign * power for power in powers[::-1][::every] for sign in (1, -1))]
-    return sorted(value for value in chosen if low <= value <= high)
+    sizes = [scale * 10.0**k for k in range(-1, 1 + math.ceil(math.log10(max(abs(low), abs(high)) / scale)))]
+    inside = [value for size in sizes for value in (size, -size) if low <= value <= high]
+    # From the largest on, as long as labels do not touch.
+    width, chosen = float(np.ptp(_bend(np.array([low, high]), scale))), [0.0] if low <= 0 <= high else []
+    for value in reversed(inside):
+        apart = np.abs(_bend(np.array(chosen), scale) - _bend(np.array([value]), scale))
+        if apart.min(initial=width) >= width / 7:
+            chosen.append(value)
+    return sorted(chosen)
 
 
 def _round_up(width: float) -> float:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from sklar.custodian.evaluate.look import Looked, Seen
 from sklar.custodian.evaluate.rounding import steps_of
-from sklar.custodian.evaluate.sketch import Distribution, cells, ks_distance, wasserstein_distance
+from sklar.custodian.evaluate.sketch import Distribution, ks_distance, wasserstein_distance
 from sklar.custodian.evaluate.values import special_texts
 from sklar.public.schema import Attribute
 
@@ -81,9 +81,9 @@ class Moments:
 class Numbers:
     """How the numbers of one column compare.
 
-    `ks` is the largest difference of the distribution functions, `ks_error` by how much the true one may be larger (0
+    `ks` is the largest difference of the distribution functions, `ks_error` by how much it may be off (0
     unless a column has too many distinct values to be kept one by one). `wasserstein` is in real standard deviations;
-    None when the real numbers do not vary.
+    None when the real numbers do not vary. `others` are how many numbers are not 0, of which `rounding` has shares.
     """
 
     ks: float
@@ -93,6 +93,7 @@ class Numbers:
     synthetic: Moments
     heaps: tuple[Heap, ...]
     rounding: tuple[Share, ...]
+    others: tuple[int, int]
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -154,6 +155,7 @@ def compare_numbers(real: Seen, synthetic: Seen) -> Numbers | None:
     one, two = real.numbers, synthetic.numbers
     if one is None or two is None:
         return None
+    others = one.size - round(one.share(0.0) * one.size), two.size - round(two.share(0.0) * two.size)
     return Numbers(
         ks=ks_distance(one, two),
         ks_error=one.widest + two.widest,
@@ -161,7 +163,8 @@ def compare_numbers(real: Seen, synthetic: Seen) -> Numbers | None:
         real=_moments(one),
         synthetic=_moments(two),
         heaps=_heaps(one, two, real.attribute),
-        rounding=_rounding(real, synthetic),
+        rounding=_rounding(real, synthetic, others),
+        others=others,
     )
 
 
@@ -202,17 +205,16 @@ def _moments(held: Distribution) -> Moments:
 
 def _heaps(real: Distribution, synthetic: Distribution, attribute: Attribute) -> tuple[Heap, ...]:
     """Values that stand out in either table, by their share in the real one."""
-    bits = max(real.bits, synthetic.bits)
-    one, two = real.coarser(bits), synthetic.coarser(bits)
-    found: dict[int, float] = {}
-    for held in (one, two):
-        for place in np.flatnonzero(standing_out(held.counts)):
-            found.setdefault(int(cells(held.low[place : place + 1], bits)[0]), float(held.center[place]))
+    found = [float(held.low[place]) for held in (real, synthetic) for place in np.flatnonzero(_heaped(held))]
     heaps = [
-        Heap(what=text(attribute, value), value=value, real=_share(one, key), synthetic=_share(two, key))
-        for key, value in found.items()
+        Heap(what=text(attribute, value), value=value, real=real.share(value), synthetic=synthetic.share(value))
+        for value in dict.fromkeys(found)
     ]
     return tuple(sorted(heaps, key=lambda heap: (-heap.real, -heap.synthetic)))
+
+
+def _heaped(held: Distribution) -> NDArray[np.bool_]:
+    return np.asarray(standing_out(held.counts) & held.single)
 
 
 def standing_out(counts: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -227,21 +229,11 @@ def standing_out(counts: NDArray[np.int64]) -> NDArray[np.bool_]:
     return np.asarray((shares >= HEAP_SHARE) & (shares >= HEAP_RATIO * window / neighbors))
 
 
-def _share(held: Distribution, key: int) -> float:
-    keys = cells(held.low, held.bits)
-    place = int(np.searchsorted(keys, key))
-    return float(held.counts[place] / held.size) if place < keys.size and keys[place] == key else 0.0
-
-
-def _rounding(real: Seen, synthetic: Seen) -> tuple[Share, ...]:
+def _rounding(real: Seen, synthetic: Seen, others: tuple[int, int]) -> tuple[Share, ...]:
     """Shares of round numbers among those other than 0, for the steps that a number of this size can show."""
-    one, two = real.numbers, synthetic.numbers
-    if one is None or two is None:
+    if real.numbers is None or 0 in others:
         return ()
-    largest = max(abs(one.low[0]), abs(one.high[-1]))
-    others = [held.size - round(_share(held, 0) * held.size) for held in (one, two)]
-    if 0 in others:
-        return ()
+    largest = max(abs(real.numbers.low[0]), abs(real.numbers.high[-1]))
     return tuple(
         Share(what=step.name, real=real.round[place] / others[0], synthetic=synthetic.round[place] / others[1])
         for place, step in enumerate(steps_of(real.attribute.kind))
@@ -253,7 +245,7 @@ def text(attribute: Attribute, value: float) -> str:
     """A point on the axis as a person writes it, a mean or quantile too.
 
     >>> text(Attribute(name="x", kind="real", edges=(0.0, 1.0)), 1234.5678)
-    '1,234.57'
+    '1,234.6'
     """
     if attribute.kind in ("integer", "real"):
         digits = 0 if value == int(value) or abs(value) >= 1e5 else max(0, 5 - len(str(int(abs(value)))))

@@ -128,8 +128,14 @@ def _warn_of_numbers(attribute: Attribute, numbers: Numbers) -> Iterable[str]:
     if abs(real.sd - other.sd) > MAX_SD * real.sd:
         yield f"standard deviation {width_text(attribute, other.sd)} for {width_text(attribute, real.sd)}"
     rounding = max(numbers.rounding, key=lambda share: share.gap, default=None)
-    if rounding is not None and rounding.gap > MAX_ROUNDING:
+    if rounding is not None and rounding.gap > max(MAX_ROUNDING, _likely_gap(rounding, numbers.others)):
         yield f"{rounding.what}: {shares(rounding)}"
+
+
+def _likely_gap(share: Share, sizes: tuple[int, int]) -> float:
+    """Four standard errors of the difference of two shares: where few numbers are not 0, chance makes a large one."""
+    pooled = (share.real * sizes[0] + share.synthetic * sizes[1]) / sum(sizes)
+    return 4 * math.sqrt(pooled * (1 - pooled) * (1 / sizes[0] + 1 / sizes[1]))
 
 
 def lost_heaps(numbers: Numbers) -> list[Heap]:
