@@ -64,8 +64,10 @@ def draw_numbers(column: Column, real: Distribution, synthetic: Distribution, ro
     All heights are shares of the rows. Heaps stand apart because one of them would flatten all that is around it.
     """
     name, numbers = short(column.name, 60), column.numbers
-    told = "" if numbers is None else f"KS {numbers.ks:.3f}, mean {text(column.attribute, numbers.synthetic.mean)} "
-    told += "" if numbers is None else f"for {text(column.attribute, numbers.real.mean)}"
+    told = ""
+    if numbers is not None:
+        means = (text(column.attribute, each.mean) for each in (numbers.real, numbers.synthetic))
+        told = f"KS {numbers.ks:.3f}, mean {' real, '.join(means)} synthetic"
     heaps = sorted(numbers.heaps if numbers is not None else (), key=lambda heap: -max(heap.real, heap.synthetic))
     listed = max(real.counts.size, synthetic.counts.size) <= _BARS
     apart = [] if listed else heaps[:_HEAPS]
