@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from sklar.answer.report import svg
 from sklar.answer.report.render import short
-from sklar.custodian.evaluate.numbers import text
+from sklar.custodian.evaluate.numbers import brief
 from sklar.custodian.evaluate.sketch import Distribution
 from sklar.custodian.evaluate.verdict import Column
 from sklar.public.schema import Attribute
@@ -66,8 +66,8 @@ def draw_numbers(column: Column, real: Distribution, synthetic: Distribution, ro
     name, numbers = short(column.name, 60), column.numbers
     told = ""
     if numbers is not None:
-        means = (text(column.attribute, each.mean) for each in (numbers.real, numbers.synthetic))
-        told = f"KS {numbers.ks:.3f}, mean {' real, '.join(means)} synthetic"
+        means = (brief(column.attribute, each.mean) for each in (numbers.real, numbers.synthetic))
+        told = f"KS {numbers.ks:.3f}, mean {' | '.join(means)}"
     heaps = sorted(numbers.heaps if numbers is not None else (), key=lambda heap: -max(heap.real, heap.synthetic))
     listed = max(real.counts.size, synthetic.counts.size) <= _BARS
     apart = [] if listed else heaps[:_HEAPS]
@@ -202,6 +202,6 @@ def tick_text(attribute: Attribute, value: float) -> str:
     '1.5M'
     """
     if attribute.kind not in ("integer", "real"):
-        return attribute.edge_text(round(value)).removesuffix("T00:00:00")
+        return brief(attribute, value).removesuffix(" 00:00")
     size, unit = next((each for each in _SHORT if abs(value) >= each[0]), (1.0, ""))
     return f"{value / size:.4g}{unit}" if abs(value) < 1e15 else f"{value:.0e}"

@@ -14,10 +14,10 @@ from sklar.custodian.evaluate.look import Look, Looked
 from sklar.custodian.evaluate.numbers import (
     Correlations,
     Share,
+    brief,
     compare_correlations,
     compare_numbers,
     compare_texts,
-    text,
     width_text,
 )
 from sklar.custodian.evaluate.queries import MAX_TRIPLES, Answers, Form, answer, choose_triples, pearson
@@ -142,16 +142,16 @@ class Evaluation:
         if scored:
             lines += ["", "Raw values of numbers. KS: largest difference of the distribution functions, from 0 to 1;"]
             lines += ["distance: Wasserstein distance in real standard deviations; synthetic / real.", ""]
-            lines.append(f"{'column':<22}{'KS':>7}{'distance':>10}{'mean':>31}{'standard deviation':>30}")
+            lines.append(f"{'column':<20}{'KS':>7}{'distance':>9}{'mean':>37}{'standard deviation':>27}")
         for column in scored[:_SHOWN_NUMBERS]:
             numbers, attribute = column.numbers, column.attribute
             if numbers is None:
                 continue
             real, other = numbers.real, numbers.synthetic
             moved = "" if numbers.wasserstein is None else f"{numbers.wasserstein:.3f}"
-            mean = f"{text(attribute, other.mean)} / {text(attribute, real.mean)}"
+            mean = f"{brief(attribute, other.mean)} / {brief(attribute, real.mean)}"
             spread = f"{width_text(attribute, other.sd)} / {width_text(attribute, real.sd)}"
-            lines.append(f"{column.name:<22.21}{numbers.ks:>7.3f}{moved:>10}{mean:>31}{spread:>30}")
+            lines.append(f"{column.name:<20.19}{numbers.ks:>7.3f}{moved:>9}{mean:>37}{spread:>27}")
         if len(scored) > _SHOWN_NUMBERS:
             lines.append(f"... and {len(scored) - _SHOWN_NUMBERS} more, all of them better (--json has all).")
         warned = [column for column in self.columns if column.warnings]

@@ -15,6 +15,7 @@ from sklar.custodian.evaluate.sketch import Distribution, ks_distance, wasserste
 from sklar.custodian.evaluate.values import special_texts
 from sklar.public.schema import Attribute
 
+_SECOND = 1e6
 PERCENTILES = (1, 5, 25, 50, 75, 95, 99)
 
 # A heap has at least this share of the rows, and this many times the mean share of the values next to it.
@@ -251,10 +252,21 @@ def text(attribute: Attribute, value: float) -> str:
         digits = 0 if value == int(value) or abs(value) >= 1e5 else max(0, 5 - len(str(int(abs(value)))))
         written = f"{value:,.{digits}f}" if 1e-3 <= abs(value) < 1e15 or value == 0 else f"{value:.4g}"
         return written.rstrip("0").rstrip(".") if "." in written and "e" not in written else written
+    if attribute.kind == "datetime":
+        value = round(value / _SECOND) * _SECOND
     return attribute.edge_text(round(value))
 
 
-_SECOND = 1e6
+def brief(attribute: Attribute, value: float) -> str:
+    """The same where there is little room: moments to the minute.
+
+    >>> brief(Attribute(name="x", kind="datetime", edges=(0, 1)), 90_000_000)
+    '1970-01-01 00:01'
+    """
+    written = text(attribute, value)
+    return written[:16].replace("T", " ") if attribute.kind == "datetime" else written
+
+
 _WIDTHS = ((86_400 * _SECOND, "days"), (3_600 * _SECOND, "h"), (60 * _SECOND, "min"), (_SECOND, "s"))
 
 
