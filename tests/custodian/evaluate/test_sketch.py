@@ -30,7 +30,7 @@ def true_ks(one: object, two: object) -> float:
         return float(stats.ks_2samp(one, two, method="asymp").statistic)
 
 
-@settings(max_examples=50)
+@settings(max_examples=50, deadline=None)
 @given(NUMBERS, NUMBERS)
 def test_distances_are_those_of_scipy(one: list[float], two: list[float]) -> None:
     real, other = held(one), held(two)
@@ -38,7 +38,7 @@ def test_distances_are_those_of_scipy(one: list[float], two: list[float]) -> Non
     assert wasserstein_distance(real, other) == pytest.approx(stats.wasserstein_distance(one, two), rel=1e-9, abs=1e-9)
 
 
-@settings(max_examples=50)
+@settings(max_examples=50, deadline=None)
 @given(NUMBERS)
 def test_moments_quantiles_and_ranks_are_those_of_all_numbers(numbers: list[float]) -> None:
     found = held(numbers, parts=3)
@@ -51,7 +51,7 @@ def test_moments_quantiles_and_ranks_are_those_of_all_numbers(numbers: list[floa
     assert found.ranks(np.array([*numbers, np.nan])) == pytest.approx([*ranks, np.nan], nan_ok=True)
 
 
-@settings(max_examples=20)
+@settings(max_examples=20, deadline=None)
 @given(st.permutations([-3.5, -0.0, 0.0, 1e-9, 1.0, 1.0, 1.5, 2.0, 1e6, 1e6 + 1, 7.25, 9.0, -40.0]))
 def test_what_is_kept_depends_on_the_numbers_and_not_on_their_order(numbers: list[float]) -> None:
     one, two = held(numbers, limit=4, parts=4), held(sorted(numbers), limit=4)
