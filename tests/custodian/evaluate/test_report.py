@@ -130,6 +130,7 @@ def test_lost_zeros_are_told_first_and_drawn() -> None:
     read(document)
     assert found.verdict is not None
     assert found.verdict.unusable == ("gain",)
+    assert "; 1 of 2 numbers has KS above 0.1: do not use it as a number (gain);" in found.verdict.line
     line = str(escape(found.verdict.line))
     assert document.index(line) < document.index("<section")
     assert "exactly 0: 0.2% for 90.0%" in document

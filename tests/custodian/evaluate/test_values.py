@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime as dt
 from decimal import Decimal
+from types import SimpleNamespace
+from typing import cast
 
 import numpy as np
 import polars as pl
@@ -62,3 +64,45 @@ def test_categories_have_missing_values_and_no_numbers(column: pl.Series, missin
     found = read_values(column, Attribute(name="x", kind="categorical", values=("a",), missing="?"))
     assert found.missing == missing
     assert found.numbers.size == 0
+
+
+def attribute_of(kind: str, **keys: object) -> Attribute:
+    """What an attribute of any kind tells this module."""
+    return cast(Attribute, SimpleNamespace(**{"name": "x", "kind": kind, "missing": None, **keys}))
+
+
+@pytest.mark.parametrize(
+    ("column", "numbers", "missing", "texts"),
+    [
+        (pl.Series(["1", "N", "-9", "-9.0", "N"]), [1, NAN, NAN, NAN, NAN], 0, {"N": 2, "-9": 2}),
+        (pl.Series([1, -9, None]), [1, NAN, NAN], 1, {"-9": 1}),
+        (pl.Series([1.5, -9.0, NAN]), [1.5, NAN, NAN], 1, {"-9": 1}),
+    ],
+)
+def test_special_values_are_no_numbers(
+    column: pl.Series, numbers: list[float], missing: int, texts: dict[str, int]
+) -> None:
+    found = read_values(column, attribute_of("integer", special=("N", -9)))
+    assert found.numbers == pytest.approx(numbers, nan_ok=True)
+    assert found.missing == missing
+    assert dict(found.texts) == texts
+
+
+@pytest.mark.parametrize(
+    ("kind", "column", "numbers"),
+    [
+        ("time", pl.Series([dt.time(0, 1), None]), [6e7, NAN]),
+        ("duration", pl.Series([dt.timedelta(seconds=2), None], dtype=pl.Duration("ms")), [2e6, NAN]),
+        ("year", pl.Series([1999, None]), [1999, NAN]),
+        ("year", pl.Series([dt.date(1969, 12, 31), dt.date(2020, 1, 1)]), [1969, 2020]),
+        ("yearmonth", pl.Series([dt.date(1969, 12, 31), None]), [1970 * 12 - 1, NAN]),
+        ("yearmonth", pl.Series([dt.datetime(1970, 2, 3, 4)]), [1970 * 12 + 1]),
+    ],
+)
+def test_typed_columns_of_every_kind(
+    monkeypatch: pytest.MonkeyPatch, kind: str, column: pl.Series, numbers: list[float]
+) -> None:
+    monkeypatch.setattr("sklar.custodian.evaluate.values.BINNED", ("time", "duration", "year", "yearmonth"))
+    found = read_values(column, attribute_of(kind))
+    assert found.numbers == pytest.approx(numbers, nan_ok=True)
+    assert found.missing == sum(np.isnan(numbers))

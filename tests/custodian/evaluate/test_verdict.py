@@ -119,7 +119,7 @@ def test_categories_and_correlations_are_in_the_line() -> None:
     other = real.with_columns(pl.col("age").shuffle(seed=1), sex=pl.lit("F"))
     found = evaluate(real, other, MONEY).verdict
     assert found is not None
-    assert "; 1 categories have total variation above 0.1 (sex)" in found.line
+    assert "; 1 category has total variation above 0.1 (sex)" in found.line
     assert "; a correlation is off by 1." in found.line
     assert found.line.endswith("(hours, age).")
 

@@ -252,7 +252,7 @@ def text(attribute: Attribute, value: float) -> str:
         digits = 0 if value == int(value) or abs(value) >= 1e5 else max(0, 5 - len(str(int(abs(value)))))
         written = f"{value:,.{digits}f}" if 1e-3 <= abs(value) < 1e15 or value == 0 else f"{value:.4g}"
         return written.rstrip("0").rstrip(".") if "." in written and "e" not in written else written
-    if attribute.kind == "datetime":
+    if attribute.kind in _TIMED:
         value = round(value / _SECOND) * _SECOND
     return attribute.edge_text(round(value))
 
@@ -267,6 +267,8 @@ def brief(attribute: Attribute, value: float) -> str:
     return written[:16].replace("T", " ") if attribute.kind == "datetime" else written
 
 
+_TIMED = ("datetime", "time", "duration")
+_UNITS = {"date": "days", "year": "years", "yearmonth": "months"}
 _WIDTHS = ((86_400 * _SECOND, "days"), (3_600 * _SECOND, "h"), (60 * _SECOND, "min"), (_SECOND, "s"))
 
 
@@ -276,11 +278,9 @@ def width_text(attribute: Attribute, width: float) -> str:
     >>> width_text(Attribute(name="x", kind="datetime", edges=(0, 1)), 5_400_000_000)
     '1.5 h'
     """
-    if attribute.kind == "date":
-        return f"{width:,.1f} days"
-    if attribute.kind in ("datetime", "time", "duration"):
+    if attribute.kind in _TIMED:
         size, unit = next((each for each in _WIDTHS if width >= each[0]), _WIDTHS[-1])
         return f"{width / size:,.1f} {unit}"
     if attribute.kind in ("integer", "real"):
         return text(attribute, width)
-    return f"{width:,.1f}"
+    return f"{width:,.1f} {_UNITS.get(attribute.kind, '')}".rstrip()

@@ -69,6 +69,7 @@ _STEPS = {
         *_TENS,
     ),
     "year": (_step(5.0), _step(10.0)),
+    "yearmonth": (_step(12.0, name="first months of years"),),
     "date": (
         Step(name="first days of months", least=0.0, holds=partial(_first_of, "M")),
         Step(name="first days of years", least=0.0, holds=partial(_first_of, "Y")),

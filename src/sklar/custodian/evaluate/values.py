@@ -64,15 +64,17 @@ def read_values(column: pl.Series, attribute: Attribute) -> Values:
         nothing |= numbers == sentinel
     texts = Counter({str(end): int(np.count_nonzero(numbers == end)) for end in (np.inf, -np.inf)})
     for text in special_texts(attribute):
-        here = ~nothing & (numbers == _point(text, attribute.kind))
+        here = ~nothing & (numbers == _point(text, attribute))
         texts[text] = int(np.count_nonzero(here))
         numbers[here] = np.nan
     numbers[nothing | ~np.isfinite(numbers)] = np.nan
     return Values(numbers=numbers, missing=int(np.count_nonzero(nothing)), texts=+texts)
 
 
-def _point(text: str, kind: str) -> float:
-    point = parse_edge(text, kind)
+def _point(text: str, attribute: Attribute) -> float:
+    """Where a text stands on the axis; nan where it stands nowhere."""
+    written = getattr(attribute, "format", None)
+    point = parse_edge(text, attribute.kind, *([written] if written else []))
     return np.nan if point is None else float(point)
 
 
@@ -81,11 +83,29 @@ def _typed(column: pl.Series, kind: str) -> NDArray[np.float64] | None:
     held = column.dtype
     if kind in ("integer", "real", "year") and held.is_numeric():
         return column.cast(pl.Float64).fill_null(np.nan).to_numpy().copy()
-    if kind in ("date", "datetime") and isinstance(held, pl.Date | pl.Datetime):
-        ticks = column.to_physical().cast(pl.Float64).fill_null(np.nan).to_numpy()
+    if kind == "time" and held == pl.Time:
+        return np.floor(_ticks(column) / _PER_MICROSECOND["ns"])
+    if kind == "duration" and isinstance(held, pl.Duration):
+        return np.floor(_ticks(column) / _PER_MICROSECOND[held.time_unit])
+    if isinstance(held, pl.Date | pl.Datetime) and kind in ("date", "datetime", "year", "yearmonth"):
+        ticks = _ticks(column)
         moments = ticks * _DAY if isinstance(held, pl.Date) else ticks / _PER_MICROSECOND[held.time_unit]
-        return np.asarray(moments // _DAY if kind == "date" else np.floor(moments))
+        return np.floor(moments) if kind == "datetime" else _calendar(moments // _DAY, kind)
     return None
+
+
+def _ticks(column: pl.Series) -> NDArray[np.float64]:
+    return np.asarray(column.to_physical().cast(pl.Float64).fill_null(np.nan).to_numpy())
+
+
+def _calendar(days: NDArray[np.float64], kind: str) -> NDArray[np.float64]:
+    """Days since 1970 as they are, or the years or the months since the year 0 that they lie in."""
+    if kind == "date":
+        return np.asarray(days)
+    here = ~np.isnan(days)
+    dates = np.where(here, days, 0.0).astype(np.int64).astype("datetime64[D]")
+    unit, before = ("Y", 1970) if kind == "year" else ("M", 1970 * 12)
+    return np.where(here, dates.astype(f"datetime64[{unit}]").astype(np.int64) + before, np.nan)
 
 
 def _from_texts(column: pl.Series, attribute: Attribute) -> Values:
@@ -97,7 +117,7 @@ def _from_texts(column: pl.Series, attribute: Attribute) -> Values:
     values, places = distinct(column)
     times = np.bincount(places, minlength=len(values) + 1)
     special = special_texts(attribute)
-    specials = {text: _point(text, attribute.kind) for text in special}
+    specials = {text: _point(text, attribute) for text in special}
     sentinel = missing_number(attribute)
     points = _plainly(values, attribute.kind)
     missing, found = int(times[-1]), Counter[str]()
@@ -114,9 +134,8 @@ def _from_texts(column: pl.Series, attribute: Attribute) -> Values:
             if not text.strip() or text == attribute.missing:
                 missing += int(times[place])
                 continue
-            point = None if text in specials else parse_edge(text, attribute.kind)
-            points[place] = np.nan if point is None else point
-            if point is not None and point != point:
+            points[place] = np.nan if text in specials else _point(text, attribute)
+            if attribute.kind in ("integer", "real") and text.strip().lower() == "nan":
                 missing += int(times[place])
                 continue
         if sentinel is not None and points[place] == sentinel:

@@ -32,6 +32,7 @@ THRESHOLDS = {
 }
 
 _NAMED = 4
+_SEVERAL = "have KS above {:g}: do not use them as numbers"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,14 +167,13 @@ def judge(columns: tuple[Column, ...], correlations: Correlations | None, *, row
     measure = "total variation" if worst.numbers is None else "KS"
     parts = [f"Worst column: {worst.name}, {measure} {worst.distance:.3f}"]
     if unusable:
-        parts.append(
-            f"{len(unusable)} of {len(on_axis)} numbers have KS above {MAX_KS:g}: do not use them as numbers "
-            f"({_names(unusable)})"
-        )
+        advice = "has KS above {:g}: do not use it as a number" if len(unusable) == 1 else _SEVERAL
+        parts.append(f"{len(unusable)} of {len(on_axis)} numbers {advice.format(MAX_KS)} ({_names(unusable)})")
     elif scored:
         parts.append(f"no number has KS above {MAX_KS:g}")
     if wrong:
-        parts.append(f"{len(wrong)} categories have total variation above {MAX_TV:g} ({_names(wrong)})")
+        have = "category has" if len(wrong) == 1 else "categories have"
+        parts.append(f"{len(wrong)} {have} total variation above {MAX_TV:g} ({_names(wrong)})")
     if rest:
         parts.append(f"{len(rest)} more with warnings ({_names(rest)})")
     apart = correlations.gaps()[:1] if correlations is not None else []
