@@ -142,7 +142,7 @@ class Evaluation:
         if scored:
             lines += ["", "Raw values of numbers. KS: largest difference of the distribution functions, from 0 to 1;"]
             lines += ["distance: Wasserstein distance in real standard deviations; synthetic / real.", ""]
-            lines.append(f"{'column':<20}{'KS':>7}{'distance':>9}{'mean':>37}{'standard deviation':>27}")
+            lines.append(f"{'column':<20}{'KS':>7}{'distance':>9}{'mean':>37} {'standard deviation':>26}")
         for column in scored[:_SHOWN_NUMBERS]:
             numbers, attribute = column.numbers, column.attribute
             if numbers is None:
@@ -151,7 +151,7 @@ class Evaluation:
             moved = "" if numbers.wasserstein is None else f"{numbers.wasserstein:.3f}"
             mean = f"{brief(attribute, other.mean)} / {brief(attribute, real.mean)}"
             spread = f"{width_text(attribute, other.sd)} / {width_text(attribute, real.sd)}"
-            lines.append(f"{column.name:<20.19}{numbers.ks:>7.3f}{moved:>9}{mean:>37}{spread:>27}")
+            lines.append(f"{column.name:<20.19}{numbers.ks:>7.3f}{moved:>9}{mean:>37} {spread:>26}")
         if len(scored) > _SHOWN_NUMBERS:
             lines.append(f"... and {len(scored) - _SHOWN_NUMBERS} more, all of them better (--json has all).")
         warned = [column for column in self.columns if column.warnings]

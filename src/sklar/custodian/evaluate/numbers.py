@@ -283,4 +283,4 @@ def width_text(attribute: Attribute, width: float) -> str:
         return f"{width / size:,.1f} {unit}"
     if attribute.kind in ("integer", "real"):
         return text(attribute, width)
-    return f"{width:,.1f} {_UNITS.get(attribute.kind, '')}".rstrip()
+    return f"{width:,.{0 if width >= 1_000 else 1}f} {_UNITS.get(attribute.kind, '')}".rstrip()
