@@ -194,6 +194,31 @@ def test_what_a_release_says_in_json(folder: Path) -> None:
     assert (folder / "o.csv").read_text() == (folder / "p.csv").read_text()
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "evaluate adult.csv synthetic.csv --schema adult.sklar",
+        "forecast --schema adult.sklar --rows 400 --epsilon 1",
+        "schema check adult.sklar adult.csv",
+        "release adult.csv --schema adult.sklar --epsilon 1 --rows 9 --out o.csv --model o.sklar",
+        "fit --tables tables.parquet --schema adult.sklar --model o.sklar",
+    ],
+)
+def test_a_model_is_a_schema_wherever_one_is_asked(line: str, folder: Path) -> None:
+    done = call(*shlex.split(line), "--quiet", cwd=folder)
+    assert done.exit_code == 0, done.output
+
+
+def test_a_model_is_known_by_its_content_and_a_damaged_one_is_named(folder: Path) -> None:
+    (folder / "adult.sklar").rename(folder / "model.bin")
+    known = call(*shlex.split("schema check model.bin"), cwd=folder)
+    assert "model.bin: table 'adult', 6 attributes" in known.stdout
+    (folder / "cut.sklar").write_bytes(b"PK")
+    damaged = run("schema", "check", "cut.sklar", cwd=folder)
+    assert damaged.returncode == 1
+    assert damaged.stderr.startswith("sklar: 'cut.sklar' is not a Sklar model file, or it is damaged"), damaged.stderr
+
+
 # Commands whose figures are the answer to a question; the others do something, and say so.
 ASKING = ("verify", "forecast", "query", "evaluate", "schema check", "ledger show", "ledger history")
 

@@ -11,7 +11,7 @@ import click
 from click.core import ParameterSource
 
 from sklar.cli.console import print_json, say, show_progress
-from sklar.cli.options import DUMMIES, JSON, privacy_options, table_of
+from sklar.cli.options import DUMMIES, JSON, privacy_options, schema_of, table_of
 
 if TYPE_CHECKING:
     from sklar.budget.account import Account
@@ -90,10 +90,9 @@ def _check_sources(context: click.Context, tables_path: Path | None) -> None:
 
 def _fit_tables(path: Path, *, schema_path: Path, progress: Progress, **options: Any) -> Model:
     from sklar.files.tables import read_tables
-    from sklar.public.schema import Schema
     from sklar.release import fit_tables
 
-    measured = read_tables(path, Schema.load(schema_path))
+    measured = read_tables(path, schema_of(schema_path))
     return fit_tables(measured, method=_method(options), progress=progress)
 
 
@@ -104,7 +103,9 @@ def fit_data(*, data: Path | str, query: str | None, schema_path: Path, progress
     method, budget = _method(options), _budget(options)
     kept = ("ledger", "dataset", "engine", "checkpoint")
     settings = {name: options[name] for name in kept if name in options}
-    return release_model(table_of(data, query), schema_path, budget, method=method, progress=progress, **settings)
+    return release_model(
+        table_of(data, query), schema_of(schema_path), budget, method=method, progress=progress, **settings
+    )
 
 
 def _method(options: Mapping[str, Any]) -> Method:
