@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from sklar.files.model import Model
     from sklar.kernel.theorems import Budget, Composition, Mechanism
     from sklar.machine.progress import Progress
+    from sklar.public.schema import Schema
 
 
 @click.command(short_help="Measure a table and fit a model.")
@@ -103,9 +104,25 @@ def fit_data(*, data: Path | str, query: str | None, schema_path: Path, progress
     method, budget = _method(options), _budget(options)
     kept = ("ledger", "dataset", "engine", "checkpoint")
     settings = {name: options[name] for name in kept if name in options}
-    return release_model(
-        table_of(data, query), schema_of(schema_path), budget, method=method, progress=progress, **settings
-    )
+    schema = schema_of(schema_path)
+    if options.get("check_first"):
+        _look_first(table_of(data, query), schema, options.get("engine"), progress)
+    return release_model(table_of(data, query), schema, budget, method=method, progress=progress, **settings)
+
+
+def _look_first(table: object, schema: Schema, engine: str | None, progress: Progress) -> None:
+    """Stop where the schema would lose most values of an attribute: private, and before anything is measured."""
+    from sklar.cli.schema import warn_of_unfit
+    from sklar.custodian.check import check
+    from sklar.errors import DataError
+
+    if engine == "spark":
+        raise click.UsageError("--check reads the rows on this machine. Leave it out with --engine spark.")
+    if warn_of_unfit(check(table, schema, progress=progress)):
+        raise DataError(
+            "--check stopped the release: the schema would lose most values of the attributes above. Nothing was "
+            "released and no privacy was spent. That it stopped depends on the rows, and is PRIVATE."
+        )
 
 
 def _method(options: Mapping[str, Any]) -> Method:
