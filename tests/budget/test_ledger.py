@@ -55,10 +55,10 @@ def many(budget: Budget, tables: int = 105) -> Spend:
 
 def test_releases_add_up_by_the_accountant_and_the_naive_sum_is_shown(ledger: Ledger) -> None:
     budget = Budget(epsilon=1.0)
-    alone = ledger.charge("t", budget, many(budget)).spent
+    alone = ledger.charge("t", budget, many(budget)).account.spent
     assert alone == budget.spent(many(budget))
     for _ in range(2):
-        account = ledger.charge("t", budget, many(budget))
+        account = ledger.charge("t", budget, many(budget)).account
     assert account.accountant == "curve"
     scale = float(many(budget).scales[0])
     assert account.spent == pytest.approx(gaussian_epsilon(np.array([scale]), np.array([630]), DELTA), rel=1e-6)
@@ -81,7 +81,7 @@ def test_a_refusal_says_what_is_left_and_what_fits(ledger: Ledger) -> None:
     assert 1.0 < fits < 1.5
     assert len(ledger.account("t").charges) == 1
     smaller = Budget(epsilon=fits)
-    assert 1.98 < ledger.charge("t", smaller, many(smaller)).spent <= 2.0
+    assert 1.98 < ledger.charge("t", smaller, many(smaller)).account.spent <= 2.0
     full = Budget(epsilon=2.0)
     ledger.open_account("u", epsilon=2.0, delta=DELTA)
     ledger.charge("u", full, many(full))
@@ -96,7 +96,7 @@ def test_laplace_releases_fit_a_total_of_their_own_size(tmp_path: Path, composit
     budget = Budget(epsilon=1.0, mechanism="laplace", composition=composition)
     book = Ledger(tmp_path / "l.db")
     book.open_account("t", epsilon=1.0, delta=DELTA)
-    account = book.charge("t", budget, many(budget, 3))
+    account = book.charge("t", budget, many(budget, 3)).account
     assert account.spent <= 1.0 + 1e-9
     assert account.accountant == {"basic": "sum"}.get(composition, account.accountant)
 
@@ -104,7 +104,7 @@ def test_laplace_releases_fit_a_total_of_their_own_size(tmp_path: Path, composit
 def test_mixtures_of_noise_pool(ledger: Ledger) -> None:
     gaussian, laplace = Budget(epsilon=1.0), Budget(epsilon=1.0, mechanism="laplace", composition="advanced")
     ledger.charge("t", gaussian, many(gaussian))
-    account = ledger.charge("t", laplace, many(laplace))
+    account = ledger.charge("t", laplace, many(laplace)).account
     assert 1.1 < account.spent < 1.5
     assert [entry.body["accountant"] for entry in account.charges] == ["curve", "curve"]
 
@@ -115,8 +115,8 @@ def test_the_first_charge_decides_the_accountant(tmp_path: Path) -> None:
     budget = Budget(epsilon=50.0)
     spend = many(budget, 3)
     assert spend.scales.max() < 2
-    assert book.charge("small", budget, spend).accountant == "zcdp"
-    assert book.charge("small", Budget(epsilon=1.0), many(Budget(epsilon=1.0))).accountant == "zcdp"
+    assert book.charge("small", budget, spend).account.accountant == "zcdp"
+    assert book.charge("small", Budget(epsilon=1.0), many(Budget(epsilon=1.0))).account.accountant == "zcdp"
 
 
 def test_costs() -> None:
@@ -152,7 +152,7 @@ def test_no_sequence_of_charges_overspends(tmp_path_factory: pytest.TempPathFact
         budget = Budget(epsilon=epsilon, mechanism=mechanism)
         before = book.account("t").spent
         try:
-            account = book.charge("t", budget, many(budget, tables))
+            account = book.charge("t", budget, many(budget, tables)).account
         except BudgetError:
             assert book.account("t").spent == before
             continue
@@ -244,7 +244,7 @@ def test_a_copy_is_refused_until_it_is_adopted(ledger: Ledger, tmp_path: Path) -
     with pytest.raises(LedgerError, match="is a copy"):
         Ledger(copy).open_account("u", epsilon=1.0, delta=DELTA)
     Ledger(copy).adopt()
-    assert Ledger(copy).charge("t", budget, many(budget)).spent == pytest.approx(0.5, rel=1e-3)
+    assert Ledger(copy).charge("t", budget, many(budget)).account.spent == pytest.approx(0.5, rel=1e-3)
     assert Ledger(copy).history()[1].kind == "adopt"
     # Moved on its disk, it stays itself.
     ledger.path.rename(tmp_path / "moved.db")

@@ -1,0 +1,403 @@
+"""Spent budgets on disk: charged before any noise is drawn, refused where they would overspend.
+
+**Claim.** Whoever holds noisy tables of a data set, their charge was on the disk before the first of them was drawn;
+and no charge is accepted by a ledger that lacks a charge whose tables were drawn, unless the ledger and its anchor were
+taken back in time together. So what is charged is never less than what was spent, and it stays within the total.
+
+**Protocol** of `charge`, and of whatever else appends an entry. L is the ledger, with entries 1..n; A is its anchor,
+which holds a mark (c, the head after entry c).
+
+    1. Lock L. Read A. Require c <= n and that the head after entry c of L is A's. Append entry n + 1. Commit.
+    2. Lock L. Require the same again. Advance A from the mark that was read to the end of L. Unlock.
+    3. Return. Only now may noise be drawn.
+
+States after a kill at any moment, by what is on the disk: (S0) neither knows of the entry; (S1) L has it, A does not;
+(S2) both have it. There are no others, since A is told only of entries that were read from L after their commit. In
+each of them the condition of step 1 holds, so a kill never wedges a ledger, and S1 is mended by the next step 2, which
+advances A to the end of L. In S0 nothing was charged and nothing drawn. In S1 the budget is charged and nothing was
+drawn: budget may be lost, never hidden. The entry of step 1 is the intent, the mark of step 2 makes it final.
+
+*Proof of the claim.* Let tables be drawn; their charge is entry k, and step 2 ended with a mark c >= k of a chain that
+holds it. A's marks only grow, and each follows one that its writer had compared with a chain (`Anchor.advance` lets one
+writer follow a mark, so a copy of L that is written at the same time loses the race, and finds out in step 2 before
+anything is drawn). Heads are collision-free, so every ledger that passes step 1 from then on holds the same entries
+1..c, entry k among them. Only an A that was taken back, or is lost and replaced by order of the custodian, forgets. QED.
+
+A ledger without an anchor keeps the claim as long as its file is not taken back in time; its inode tells of copies. A
+ledger whose anchor holds no mark yet is in the middle of its set-up: no charge can follow it before the mark is there.
+
+How releases add up is in `budget.account`, how entries hang together in `budget.ledger.chain`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from sklar.budget.account import Account, Entry, accounts_of, choose_accountant, largest_fitting, own_cost
+from sklar.budget.ledger.anchor import Anchor, Mark, open_anchor
+from sklar.budget.ledger.chain import Pages, open_pages
+from sklar.budget.ledger.key import find_key, make_key
+from sklar.budget.receipt import Receipt, telling
+from sklar.errors import BudgetError, LedgerError
+from sklar.kernel.theorems import Budget, Neighbors, Spend
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Paid:
+    """A charge that is on the disk: the account after it, and its receipt."""
+
+    account: Account
+    receipt: Receipt
+
+
+class Ledger:
+    """A ledger file. Every method opens it, checks all of it, and closes it again: no state is kept in between.
+
+    `key` is the path of its key, where it has one and the environment (SKLAR_LEDGER_KEY) does not hold it.
+    """
+
+    __slots__ = ("_key_file", "path")
+
+    def __init__(self, path: str | Path, *, key: str | Path | None = None) -> None:
+        self.path = Path(path)
+        self._key_file = None if key is None else Path(key)
+
+    def open_account(
+        self,
+        dataset: str,
+        *,
+        epsilon: float,
+        delta: float,
+        neighbors: Neighbors = "replace-one",
+        anchor: str | Path | None = None,
+    ) -> Account:
+        """Open a data set with its total, once and for all; the file, anchor and key are made where there are none."""
+        budget = Budget(epsilon=epsilon, delta=delta, neighbors=neighbors)
+        if not dataset.strip() or not dataset.isprintable():
+            raise LedgerError(f"a data set must have a name that can be printed, got {dataset!r}. Give --dataset NAME.")
+        place = None if anchor is None else self._place(anchor)
+        if not self.path.exists():
+            self._make_key()
+            self._make_anchor(place)
+        with self._writing(create=True) as pages:
+            if not pages.entries:
+                pages.set_up(anchor=place)
+            elif place is not None and (pages.setup is None or place != pages.setup.anchor):
+                raise LedgerError(
+                    f"ledger '{self.path}' is there already, with another anchor or none. Leave --anchor out, or name "
+                    f"another: sklar ledger anchor {self.path} PLACE"
+                )
+            if any(entry.kind == "open" and entry.dataset == dataset for entry in pages.entries):
+                raise LedgerError(
+                    f"data set '{dataset}' has its total in ledger '{self.path}' already; a total is set once. "
+                    "See it with: sklar ledger show"
+                )
+            body = {"epsilon": budget.epsilon, "delta": budget.delta, "neighbors": budget.neighbors}
+            pages.append("open", dataset, body)
+        return self._find(self._settle(), dataset)
+
+    def adopt(self) -> None:
+        """Say that this copy of a ledger is the one in force from now on."""
+        with self._writing(moved=True, old=True) as pages:
+            if pages.version == 1:
+                pages.set_up(anchor=None)
+            pages.append("adopt", "", {})
+        self._settle()
+
+    def upgrade(self) -> None:
+        """Bring a ledger of an earlier version to the present one, and give it the key where it has none yet."""
+        if self.path.exists():
+            self._make_key()
+        with self._writing(old=True, keying=True) as pages:
+            setup = pages.setup
+            if setup is not None and (setup.key is not None or find_key(self._key_file) is None):
+                raise LedgerError(
+                    f"ledger '{self.path}' is of the present version{' and has its key' if setup.key else ''}: there "
+                    "is nothing to upgrade. Give a key to one that has none: --key KEYFILE"
+                )
+            pages.set_up(anchor=None if setup is None else setup.anchor)
+        self._settle()
+
+    def move_anchor(self, place: str | Path, *, lost: bool = False) -> None:
+        """Name another anchor. `lost` says that the present one cannot be asked any more."""
+        with self._writing(trusting=lost) as pages:
+            name = self._place(place)
+            if pages.setup is not None and name == pages.setup.anchor and not lost:
+                raise LedgerError(f"ledger '{self.path}' has the anchor {name} already. Name another place.")
+            self._make_anchor(name)
+            pages.set_up(anchor=name, lost=lost)
+        self._settle()
+
+    def bind(self, dataset: str, digests: Sequence[bytes]) -> tuple[str, ...]:
+        """Tie a data set to the contents of its files, given as hashes; the other data sets that share one of them.
+
+        What is kept is keyed with the ledger's own secret: whoever has no ledger cannot test a guess at the rows.
+        """
+        with self._writing() as pages:
+            self._find(pages.entries, dataset)
+            if pages.setup is None:
+                raise LedgerError(f"ledger '{self.path}' has no set-up. Restore an intact copy.")
+            secret = bytes.fromhex(pages.setup.secret)
+            files = sorted({hmac.new(secret, digest, hashlib.sha256).hexdigest() for digest in digests})
+            bound = [entry for entry in pages.entries if entry.kind == "bind"]
+            pages.append("bind", dataset, {"files": files})
+        self._settle()
+        others = {entry.dataset for entry in bound if set(entry.body["files"]) & set(files)}
+        return tuple(sorted(others - {dataset}))
+
+    def history(self) -> tuple[Entry, ...]:
+        """All entries, oldest first."""
+        with open_pages(self.path, find_key(self._key_file), begin="BEGIN") as pages:
+            return tuple(pages.entries)
+
+    def accounts(self) -> tuple[Account, ...]:
+        """All data sets."""
+        return accounts_of(self.history())
+
+    def account(self, dataset: str) -> Account:
+        """One data set."""
+        return self._find(self.history(), dataset)
+
+    def warnings(self) -> tuple[str, ...]:
+        """What speaks against the ledger's being complete and in force, and what could not be checked."""
+        with open_pages(self.path, find_key(self._key_file), begin="BEGIN") as pages:
+            found, setup = [], pages.setup
+            if setup is None:
+                return (*([self._copied()] if pages.is_copy else []), self._old())
+            try:
+                self._check_anchor(pages)
+            except LedgerError as error:
+                found.append(str(error))
+            if pages.is_copy:
+                found.append(self._copied())
+            if setup.anchor is None:
+                found.append(
+                    f"ledger '{self.path}' has no anchor: a backup that is written over it would not be noticed. Name "
+                    f"a second place: sklar ledger anchor {self.path} PLACE"
+                )
+            if setup.key is not None and not pages.is_signed:
+                found.append(f"ledger '{self.path}' has a key, which was not given: its signatures were not checked.")
+            return tuple(found)
+
+    def require(self, dataset: str, budget: Budget) -> None:
+        """Refuse, before any row is read, what this ledger could never be charged for."""
+        with _nothing_measured(), self._writing() as pages:
+            self._matching(pages.entries, dataset, budget)
+
+    def charge(self, dataset: str, budget: Budget, spend: Spend, *, schema_sha256: str = "") -> Paid:
+        """Charge a release that will spend this, or no more in any currency.
+
+        Postcondition: when this returns, the charge is on the disk and the anchor knows of it; when it raises, nothing
+        may be measured, and a note tells whether the charge was made.
+        """
+        with _nothing_measured(), self._writing() as pages:
+            account = self._matching(pages.entries, dataset, budget)
+            accountant = choose_accountant(account, budget, spend)
+            if accountant is None:
+                raise BudgetError(self._refusal(account, budget, spend))
+            own, delta = own_cost(budget, spend)
+            body = {
+                "epsilon": own,
+                "delta": delta,
+                "neighbors": budget.neighbors,
+                "mechanism": budget.mechanism,
+                "composition": budget.composition,
+                "scales": [list(pair) for pair in zip(spend.scales.tolist(), spend.tables.tolist(), strict=True)],
+                "accountant": accountant,
+                "schema_sha256": schema_sha256,
+            }
+            if spend.lost_delta:
+                body["lost_delta"] = spend.lost_delta
+            receipt = pages.append("charge", dataset, body)
+        with telling([receipt], own), _nothing_measured():
+            entries = self._settle()
+            if len(entries) < receipt.entry or entries[receipt.entry - 1].head != receipt.head:
+                raise LedgerError(f"ledger '{self.path}' was replaced by another file while it was charged.")
+            return Paid(account=self._find(entries, dataset), receipt=receipt)
+
+    def _find(self, entries: Sequence[Entry], dataset: str) -> Account:
+        accounts = {account.dataset: account for account in accounts_of(entries)}
+        if dataset not in accounts:
+            known = ", ".join(f"'{name}'" for name in accounts) or "none"
+            raise LedgerError(
+                f"ledger '{self.path}' has no data set '{dataset}'; it has {known}. Name one with --dataset, or open "
+                f"it: sklar ledger init {self.path} --dataset NAME --epsilon E"
+            )
+        return accounts[dataset]
+
+    def _matching(self, entries: Sequence[Entry], dataset: str, budget: Budget) -> Account:
+        account = self._find(entries, dataset)
+        if account.neighbors != budget.neighbors:
+            raise BudgetError(
+                f"data set '{dataset}' counts its budget for {account.neighbors} neighbors, got a release for "
+                f"{budget.neighbors}. Release with --neighbors {account.neighbors}."
+            )
+        return account
+
+    def _refusal(self, account: Account, budget: Budget, spend: Spend) -> str:
+        asked, _ = own_cost(budget, spend)
+        fits = largest_fitting(account, budget, spend)
+        remedy = (
+            f"A release like this one fits up to about epsilon={fits:.4g}."
+            if fits > 0
+            else "No release like this one fits any more; drawing more rows from an existing model costs nothing."
+        )
+        return (
+            f"data set '{account.dataset}' must stay within epsilon={account.epsilon:.6g} at delta="
+            f"{account.delta:.3g}, of which {account.spent:.4g} is spent; this release of epsilon={asked:.4g} at delta="
+            f"{budget.delta:.3g} would overspend it. Nothing was measured. {remedy}"
+        )
+
+    @contextmanager
+    def _writing(
+        self,
+        *,
+        create: bool = False,
+        moved: bool = False,
+        old: bool = False,
+        keying: bool = False,
+        trusting: bool = False,
+    ) -> Iterator[Pages]:
+        """Step 1 of the protocol: the ledger, locked, and required to be complete and in force.
+
+        `moved` lets a copy pass, `old` an earlier version, `keying` a key that the ledger is yet to get, `trusting` a
+        ledger whose anchor is not asked.
+        """
+        with open_pages(self.path, find_key(self._key_file), create=create, keying=keying) as pages:
+            if pages.version == 1 and not old:
+                raise LedgerError(self._old())
+            if pages.setup is not None and pages.setup.key is not None and not pages.is_signed:
+                raise LedgerError(
+                    f"ledger '{self.path}' is written with its key, which was not given. Name its file (--ledger-key, "
+                    "or --key of sklar ledger), or set SKLAR_LEDGER_KEY."
+                )
+            if not trusting:
+                self._check_anchor(pages)
+            if pages.is_copy and not moved:
+                raise LedgerError(self._copied())
+            yield pages
+
+    def _settle(self) -> Sequence[Entry]:
+        """Step 2 of the protocol: tell the anchor of all entries, with the ledger locked. The entries."""
+        with self._writing(trusting=True) as pages:
+            # Another writer can only have come between with a copy of this ledger. Then the check says so the next
+            # time around, or the copy is the same so far.
+            while True:
+                anchor, mark = self._check_anchor(pages)
+                end = Mark(entries=len(pages.entries), head=pages.entries[-1].head)
+                if anchor is None or mark == end:
+                    break
+                if mark is None:
+                    self._retire(pages)
+                if anchor.advance(pages.setups[-1][1].ledger, mark, end):
+                    break
+            return tuple(pages.entries)
+
+    def _check_anchor(self, pages: Pages) -> tuple[Anchor | None, Mark | None]:
+        """The ledger's anchor and its last mark, which the ledger is required to contain."""
+        setups = pages.setups
+        if not setups or setups[-1][1].anchor is None:
+            return None, None
+        number, setup = setups[-1]
+        anchor = open_anchor(str(setup.anchor))
+        mark = anchor.last(setup.ledger)
+        if mark is None and any(entry.kind == "charge" for entry in pages.entries[number:]):
+            raise LedgerError(
+                f"the anchor {anchor.name} has no mark of ledger '{self.path}', though it had one before the last "
+                "charge: it was replaced or taken back. Bring it back as it was."
+            )
+        self._require_mark(pages, anchor, mark)
+        return anchor, mark
+
+    def _require_mark(self, pages: Pages, anchor: Anchor, mark: Mark | None) -> None:
+        if mark is None:
+            return
+        missing = mark.entries - len(pages.entries)
+        if missing > 0:
+            raise LedgerError(
+                f"ledger '{self.path}' is older than its anchor {anchor.name}: it has {len(pages.entries):,} entries, "
+                f"and the anchor has seen {mark.entries:,}. It was restored from a copy, and {missing:,} are missing. "
+                "Put the newest copy back; what the missing ones spent cannot be known otherwise."
+            )
+        if pages.entries[mark.entries - 1].head != mark.head:
+            raise LedgerError(
+                f"ledger '{self.path}' is not the one that its anchor {anchor.name} has seen: they differ in entry "
+                f"{mark.entries:,} or before it. A copy was charged, or entries were rewritten. Put the one back that "
+                "the anchor has seen."
+            )
+
+    def _retire(self, pages: Pages) -> None:
+        """Tell the anchor before this one of the change: else a backup from before it would pass there for ever.
+
+        It comes before the first mark of the new anchor, without which nothing is charged.
+        """
+        setups = pages.setups
+        if len(setups) < 2 or setups[-1][1].lost:
+            return
+        (_, before), (number, now) = setups[-2:]
+        if before.anchor is None or before.anchor == now.anchor:
+            return
+        anchor, end = open_anchor(before.anchor), Mark(entries=number, head=pages.entries[number - 1].head)
+        mark = anchor.last(before.ledger)
+        while mark is None or mark.entries < number:
+            anchor.advance(before.ledger, mark, end)
+            mark = anchor.last(before.ledger)
+            self._require_mark(pages, anchor, mark)
+
+    def _place(self, place: str | Path) -> str:
+        name = open_anchor(str(place)).name
+        if Path(name) == self.path.absolute():
+            raise LedgerError(f"an anchor must be another place than its ledger, got '{place}' for both.")
+        return name
+
+    def _make_anchor(self, place: str | None) -> None:
+        if place is not None:
+            open_anchor(place).create()
+
+    def _make_key(self) -> None:
+        if self._key_file is not None:
+            make_key(self._key_file)
+
+    def _copied(self) -> str:
+        return (
+            f"ledger '{self.path}' is a copy, or was restored from one: charges made to the other file may be "
+            f"missing here. If no other is in use and nothing is missing, run: sklar ledger adopt {self.path}"
+        )
+
+    def _old(self) -> str:
+        replaced = "" if find_key(self._key_file) is None else " unless it had a key before: then it was replaced"
+        return (
+            f"ledger '{self.path}' is of version 1, which has no anchor, key or receipts. Bring it to the present one"
+            f"{replaced}: sklar ledger upgrade {self.path}"
+        )
+
+
+class Bill:
+    """One release's charge, for the vault to call: refused here, before any row is read, where it could never be made.
+
+    `receipts` holds that of the charge, once it is made.
+    """
+
+    __slots__ = ("_book", "_budget", "_dataset", "_schema_sha256", "receipts")
+
+    def __init__(self, book: Ledger, dataset: str, budget: Budget, *, schema_sha256: str) -> None:
+        book.require(dataset, budget)
+        self._book, self._dataset, self._budget, self._schema_sha256 = book, dataset, budget, schema_sha256
+        self.receipts: list[Receipt] = []
+
+    def __call__(self, spend: Spend, /) -> None:
+        paid = self._book.charge(self._dataset, self._budget, spend, schema_sha256=self._schema_sha256)
+        self.receipts.append(paid.receipt)
+
+
+@contextmanager
+def _nothing_measured() -> Iterator[None]:
+    try:
+        yield
+    except LedgerError as error:
+        raise LedgerError(f"{error} Nothing was measured.") from None
