@@ -21,7 +21,7 @@ drawn: budget may be lost, never hidden. The entry of step 1 is the intent, the 
 holds it. A's marks only grow, and each follows one that its writer had compared with a chain (`Anchor.advance` lets one
 writer follow a mark, so a copy of L that is written at the same time loses the race, and finds out in step 2 before
 anything is drawn). Heads are collision-free, so every ledger that passes step 1 from then on holds the same entries
-1..c, entry k among them. Only an A that was taken back, or is lost and replaced by order of the custodian, forgets. QED.
+1..c, entry k among them. Only an A that was taken back, or was lost and replaced by order of the custodian, forgets.
 
 A ledger without an anchor keeps the claim as long as its file is not taken back in time; its inode tells of copies. A
 ledger whose anchor holds no mark yet is in the middle of its set-up: no charge can follow it before the mark is there.
@@ -53,6 +53,14 @@ class Paid:
 
     account: Account
     receipt: Receipt
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """What speaks against a ledger's being complete and in force, and what could not be checked."""
+
+    problems: tuple[str, ...]
+    remarks: tuple[str, ...]
 
 
 class Ledger:
@@ -163,26 +171,26 @@ class Ledger:
         """One data set."""
         return self._find(self.history(), dataset)
 
-    def warnings(self) -> tuple[str, ...]:
+    def standing(self) -> Standing:
         """What speaks against the ledger's being complete and in force, and what could not be checked."""
         with open_pages(self.path, find_key(self._key_file), begin="BEGIN") as pages:
-            found, setup = [], pages.setup
-            if setup is None:
-                return (*([self._copied()] if pages.is_copy else []), self._old())
+            problems, remarks, setup = [], [], pages.setup
             try:
                 self._check_anchor(pages)
             except LedgerError as error:
-                found.append(str(error))
+                problems.append(str(error))
             if pages.is_copy:
-                found.append(self._copied())
-            if setup.anchor is None:
-                found.append(
+                problems.append(self._copied())
+            if setup is None:
+                remarks.append(self._old())
+            elif setup.anchor is None:
+                remarks.append(
                     f"ledger '{self.path}' has no anchor: a backup that is written over it would not be noticed. Name "
                     f"a second place: sklar ledger anchor {self.path} PLACE"
                 )
-            if setup.key is not None and not pages.is_signed:
-                found.append(f"ledger '{self.path}' has a key, which was not given: its signatures were not checked.")
-            return tuple(found)
+            if setup is not None and setup.key is not None and not pages.is_signed:
+                remarks.append(f"ledger '{self.path}' has a key, which was not given: its signatures were not checked.")
+            return Standing(problems=tuple(problems), remarks=tuple(remarks))
 
     def require(self, dataset: str, budget: Budget) -> None:
         """Refuse, before any row is read, what this ledger could never be charged for."""
@@ -391,6 +399,7 @@ class Bill:
         self.receipts: list[Receipt] = []
 
     def __call__(self, spend: Spend, /) -> None:
+        """Charge the ledger."""
         paid = self._book.charge(self._dataset, self._budget, spend, schema_sha256=self._schema_sha256)
         self.receipts.append(paid.receipt)
 
