@@ -7,15 +7,16 @@ taken back in time together. So what is charged is never less than what was spen
 **Protocol** of `charge`, and of whatever else appends an entry. L is the ledger, with entries 1..n; A is its anchor,
 which holds a mark (c, the head after entry c).
 
-    1. Lock L. Read A. Require c <= n and that the head after entry c of L is A's. Append entry n + 1. Commit.
-    2. Lock L. Require the same again. Advance A from the mark that was read to the end of L. Unlock.
+    1. Lock L and meet A: require c <= n and that the head after entry c of L is A's; where c < n, advance A from its
+       mark to the end of L. Then append entry n + 1, and commit.
+    2. Lock L and meet A again, which tells it of the entry. Require that L still holds the entry.
     3. Return. Only now may noise be drawn.
 
 States after a kill at any moment, by what is on the disk: (S0) neither knows of the entry; (S1) L has it, A does not;
 (S2) both have it. There are no others, since A is told only of entries that were read from L after their commit. In
-each of them the condition of step 1 holds, so a kill never wedges a ledger, and S1 is mended by the next step 2, which
-advances A to the end of L. In S0 nothing was charged and nothing drawn. In S1 the budget is charged and nothing was
-drawn: budget may be lost, never hidden. The entry of step 1 is the intent, the mark of step 2 makes it final.
+each of them L and A can meet, so a kill never wedges a ledger, and whoever writes next mends S1. In S0 nothing was
+charged and nothing drawn. In S1 the budget is charged and nothing was drawn: budget may be lost, never hidden. The
+entry of step 1 is the intent, the mark of step 2 makes it final.
 
 *Proof of the claim.* Let tables be drawn; their charge is entry k, and step 2 ended with a mark c >= k of a chain that
 holds it. A's marks only grow, and each follows one that its writer had compared with a chain (`Anchor.advance` lets one
@@ -24,7 +25,7 @@ anything is drawn). Heads are collision-free, so every ledger that passes step 1
 1..c, entry k among them. Only an A that was taken back, or was lost and replaced by order of the custodian, forgets.
 
 A ledger without an anchor keeps the claim as long as its file is not taken back in time; its inode tells of copies. A
-ledger whose anchor holds no mark yet is in the middle of its set-up: no charge can follow it before the mark is there.
+ledger whose anchor holds no mark yet is in the middle of its set-up: step 1 makes one before anything is charged.
 
 How releases add up is in `budget.account`, how entries hang together in `budget.ledger.chain`.
 """
@@ -284,27 +285,26 @@ class Ledger:
                     f"ledger '{self.path}' is written with its key, which was not given. Name its file (--ledger-key, "
                     "or --key of sklar ledger), or set SKLAR_LEDGER_KEY."
                 )
-            if not trusting:
-                self._check_anchor(pages)
+            anchor, mark = (None, None) if trusting else self._check_anchor(pages)
             if pages.is_copy and not moved:
                 raise LedgerError(self._copied())
+            if anchor is not None:
+                self._advance(pages, anchor, mark)
             yield pages
 
     def _settle(self) -> Sequence[Entry]:
-        """Step 2 of the protocol: tell the anchor of all entries, with the ledger locked. The entries."""
-        with self._writing(trusting=True) as pages:
-            # Another writer can only have come between with a copy of this ledger. Then the check says so the next
-            # time around, or the copy is the same so far.
-            while True:
-                anchor, mark = self._check_anchor(pages)
-                end = Mark(entries=len(pages.entries), head=pages.entries[-1].head)
-                if anchor is None or mark == end:
-                    break
-                if mark is None:
-                    self._retire(pages)
-                if anchor.advance(pages.setups[-1][1].ledger, mark, end):
-                    break
+        """Step 2 of the protocol: tell the anchor of what was appended. All entries."""
+        with self._writing() as pages:
             return tuple(pages.entries)
+
+    def _advance(self, pages: Pages, anchor: Anchor, mark: Mark | None) -> None:
+        """Tell the anchor of all entries that are on the disk."""
+        end = Mark(entries=len(pages.entries), head=pages.entries[-1].head)
+        if mark is None:
+            self._retire(pages)
+        while mark != end and not anchor.advance(pages.setups[-1][1].ledger, mark, end):
+            # Another writer came between, with a copy of this ledger: the check says so, or the copy is the same.
+            _, mark = self._check_anchor(pages)
 
     def _check_anchor(self, pages: Pages) -> tuple[Anchor | None, Mark | None]:
         """The ledger's anchor and its last mark, which the ledger is required to contain."""
