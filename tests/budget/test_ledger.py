@@ -19,6 +19,7 @@ from hypothesis import given, settings
 
 import sklar
 from sklar.budget.ledger import Ledger
+from sklar.budget.ledger.anchor import Mark, open_anchor
 from sklar.budget.method import PAPER
 from sklar.budget.plan import plan_tables
 from sklar.cli import cli
@@ -321,7 +322,10 @@ def test_a_ledger_that_cannot_be_written(ledger: Ledger) -> None:
         ledger.charge("t", Budget(epsilon=1.0), Spend.of([100.0], [3]))
 
 
-def test_eight_writers_at_once_never_overspend(ledger: Ledger) -> None:
+def test_eight_writers_at_once_never_overspend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SKLAR_LEDGER_KEY", "ab" * 32)
+    ledger = Ledger(tmp_path / "l.db")
+    ledger.open_account("t", epsilon=2.0, delta=DELTA, anchor=tmp_path / "anchor.db")
     code = (
         "import sys, numpy as np; from sklar.budget.ledger import Ledger\n"
         "from sklar.kernel.theorems import Budget, Spend\n"
@@ -339,7 +343,10 @@ def test_eight_writers_at_once_never_overspend(ledger: Ledger) -> None:
     account = ledger.account("t")
     assert charged == len(account.charges) > 8
     assert account.spent <= 2.0
-    assert [entry.number for entry in ledger.history()] == list(range(1, charged + 3))
+    entries = ledger.history()
+    assert [entry.number for entry in entries] == list(range(1, charged + 3))
+    anchor = open_anchor(str(tmp_path / "anchor.db"))
+    assert anchor.last(entries[0].body["ledger"]) == Mark(entries=len(entries), head=entries[-1].head)
 
 
 def test_the_commands(tmp_path: Path) -> None:
