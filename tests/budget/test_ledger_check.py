@@ -20,7 +20,7 @@ from sklar.budget.ledger.check import check_releases
 from sklar.budget.receipt import Receipt, charge_notes
 from sklar.cli import cli, main
 from sklar.custodian.fingerprint import hash_files
-from sklar.errors import DataError, ModelError, OutputError
+from sklar.errors import BudgetError, DataError, ModelError, OutputError
 from sklar.files.archive import load
 from sklar.files.model import Model
 from sklar.kernel.theorems import Budget
@@ -325,3 +325,22 @@ def test_a_table_that_is_cut_off_between_two_passes_is_not_said_to_cost_nothing(
         sklar.fit("d.csv.gz", schema, epsilon=1.0, ledger="l.db")
     assert "no privacy was spent" not in str(failed.value)
     assert "epsilon=1 before (entry 3), and that stays spent" in charge_notes(failed.value)[0]
+
+
+def test_a_key_without_a_ledger_is_refused(folder: Path) -> None:
+    settings = ["--schema", "s.toml", "--epsilon", "1", "--model", "m.sklar", "--ledger-key", "key"]
+    done = CliRunner().invoke(cli, ["fit", "d.csv", *settings])
+    assert isinstance(done.exception, BudgetError)
+    assert str(done.exception) == "a ledger's key was given, and no ledger. Give both."
+
+
+def test_a_release_with_a_key_on_the_command_line(folder: Path) -> None:
+    run = CliRunner().invoke
+    made = run(cli, ["ledger", "init", "k.db", "--dataset", "t", "--epsilon", "3", "--anchor", "a.db", "--key", "key"])
+    assert "--ledger-key key" in made.stdout
+    settings = ["--schema", "s.toml", "--epsilon", "1", "--method", "binary", "--ledger", "k.db", "--model", "m.sklar"]
+    assert "which was not given" in str(run(cli, ["fit", "d.csv", *settings]).exception)
+    done = run(cli, ["fit", "d.csv", *settings, "--ledger-key", "key"])
+    assert done.exit_code == 0, done.exception
+    assert "has spent epsilon = 1 of 3 in 1 releases" in done.stdout
+    assert run(cli, ["ledger", "check", "k.db", "m.sklar", "--key", "key"]).exit_code == 0

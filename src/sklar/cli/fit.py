@@ -100,11 +100,14 @@ def _fit_tables(path: Path, *, schema_path: Path, progress: Progress, **options:
 def fit_data(*, data: Path | str, query: str | None, schema_path: Path, progress: Progress, **options: Any) -> Model:
     """Measure DATA and fit a model. `options` are those of `privacy_options`, and --dummies."""
     from sklar.budget.ledger import Ledger
+    from sklar.errors import BudgetError
     from sklar.release import fit as release_model
 
     method, budget = _method(options), _budget(options)
     kept = ("dataset", "engine", "checkpoint")
     settings = {name: options[name] for name in kept if name in options}
+    if options["ledger_key"] is not None and options["ledger"] is None:
+        raise BudgetError("a ledger's key was given, and no ledger. Give both.")
     if options["ledger"] is not None:
         settings["ledger"] = Ledger(options["ledger"], key=options["ledger_key"])
     return release_model(table_of(data, query), schema_path, budget, method=method, progress=progress, **settings)

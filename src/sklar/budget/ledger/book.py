@@ -1,33 +1,11 @@
 """Spent budgets on disk: charged before any noise is drawn, refused where they would overspend.
 
 **Claim.** Whoever holds noisy tables of a data set, their charge was on the disk before the first of them was drawn;
-and no charge is accepted by a ledger that lacks a charge whose tables were drawn, unless the ledger and its anchor were
-taken back in time together. So what is charged is never less than what was spent, and it stays within the total.
+and a ledger with an anchor that lacks a charge whose tables were drawn accepts no other, unless the anchor was taken
+back in time with it. So what is charged is never less than what was spent, and it stays within the total.
 
-**Protocol** of `charge`, and of whatever else appends an entry. L is the ledger, with entries 1..n; A is its anchor,
-which holds a mark (c, the head after entry c).
-
-    1. Lock L and meet A: require c <= n and that the head after entry c of L is A's; where c < n, advance A from its
-       mark to the end of L. Then append entry n + 1, and commit.
-    2. Lock L and meet A again, which tells it of the entry. Require that L still holds the entry.
-    3. Return. Only now may noise be drawn.
-
-States after a kill at any moment, by what is on the disk: (S0) neither knows of the entry; (S1) L has it, A does not;
-(S2) both have it. There are no others, since A is told only of entries that were read from L after their commit. In
-each of them L and A can meet, so a kill never wedges a ledger, and whoever writes next mends S1. In S0 nothing was
-charged and nothing drawn. In S1 the budget is charged and nothing was drawn: budget may be lost, never hidden. The
-entry of step 1 is the intent, the mark of step 2 makes it final.
-
-*Proof of the claim.* Let tables be drawn; their charge is entry k, and step 2 ended with a mark c >= k of a chain that
-holds it. A's marks only grow, and each follows one that its writer had compared with a chain (`Anchor.advance` lets one
-writer follow a mark, so a copy of L that is written at the same time loses the race, and finds out in step 2 before
-anything is drawn). Heads are collision-free, so every ledger that passes step 1 from then on holds the same entries
-1..c, entry k among them. Only an A that was taken back, or was lost and replaced by order of the custodian, forgets.
-
-A ledger without an anchor keeps the claim as long as its file is not taken back in time; its inode tells of copies. A
-ledger whose anchor holds no mark yet is in the middle of its set-up: step 1 makes one before anything is charged.
-
-How releases add up is in `budget.account`, how entries hang together in `budget.ledger.chain`.
+`budget.ledger.meet` has the protocol, the proof and what it rests on. How releases add up is in `budget.account`, how
+entries hang together in `budget.ledger.chain`.
 """
 
 from __future__ import annotations
@@ -40,9 +18,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sklar.budget.account import Account, Entry, accounts_of, choose_accountant, largest_fitting, own_cost
-from sklar.budget.ledger.anchor import Anchor, Mark, open_anchor
+from sklar.budget.ledger.anchor import open_anchor
 from sklar.budget.ledger.chain import Pages, open_pages
 from sklar.budget.ledger.key import find_key, make_key
+from sklar.budget.ledger.meet import require_mark, tell_anchor
 from sklar.budget.receipt import Receipt, telling
 from sklar.errors import BudgetError, LedgerError
 from sklar.kernel.theorems import Budget, Neighbors, Spend
@@ -90,7 +69,7 @@ class Ledger:
         if not dataset.strip() or not dataset.isprintable():
             raise LedgerError(f"a data set must have a name that can be printed, got {dataset!r}. Give --dataset NAME.")
         place = None if anchor is None else self._place(anchor)
-        if not self.path.exists():
+        if not self.path.exists() or not self.path.stat().st_size:
             self._make_key()
             self._make_anchor(place)
         with self._writing(create=True) as pages:
@@ -177,7 +156,7 @@ class Ledger:
         with open_pages(self.path, find_key(self._key_file), begin="BEGIN") as pages:
             problems, remarks, setup = [], [], pages.setup
             try:
-                self._check_anchor(pages)
+                require_mark(pages)
             except LedgerError as error:
                 problems.append(str(error))
             if pages.is_copy:
@@ -285,11 +264,11 @@ class Ledger:
                     f"ledger '{self.path}' is written with its key, which was not given. Name its file (--ledger-key, "
                     "or --key of sklar ledger), or set SKLAR_LEDGER_KEY."
                 )
-            anchor, mark = (None, None) if trusting else self._check_anchor(pages)
+            anchor, mark = (None, None) if trusting else require_mark(pages)
             if pages.is_copy and not moved:
                 raise LedgerError(self._copied())
             if anchor is not None:
-                self._advance(pages, anchor, mark)
+                tell_anchor(pages, anchor, mark)
             yield pages
 
     def _settle(self) -> Sequence[Entry]:
@@ -297,69 +276,9 @@ class Ledger:
         with self._writing() as pages:
             return tuple(pages.entries)
 
-    def _advance(self, pages: Pages, anchor: Anchor, mark: Mark | None) -> None:
-        """Tell the anchor of all entries that are on the disk."""
-        end = Mark(entries=len(pages.entries), head=pages.entries[-1].head)
-        if mark is None:
-            self._retire(pages)
-        while mark != end and not anchor.advance(pages.setups[-1][1].ledger, mark, end):
-            # Another writer came between, with a copy of this ledger: the check says so, or the copy is the same.
-            _, mark = self._check_anchor(pages)
-
-    def _check_anchor(self, pages: Pages) -> tuple[Anchor | None, Mark | None]:
-        """The ledger's anchor and its last mark, which the ledger is required to contain."""
-        setups = pages.setups
-        if not setups or setups[-1][1].anchor is None:
-            return None, None
-        number, setup = setups[-1]
-        anchor = open_anchor(str(setup.anchor))
-        mark = anchor.last(setup.ledger)
-        if mark is None and any(entry.kind == "charge" for entry in pages.entries[number:]):
-            raise LedgerError(
-                f"the anchor {anchor.name} has no mark of ledger '{self.path}', though it had one before the last "
-                "charge: it was replaced or taken back. Bring it back as it was."
-            )
-        self._require_mark(pages, anchor, mark)
-        return anchor, mark
-
-    def _require_mark(self, pages: Pages, anchor: Anchor, mark: Mark | None) -> None:
-        if mark is None:
-            return
-        missing = mark.entries - len(pages.entries)
-        if missing > 0:
-            raise LedgerError(
-                f"ledger '{self.path}' is older than its anchor {anchor.name}: it has {len(pages.entries):,} entries, "
-                f"and the anchor has seen {mark.entries:,}. It was restored from a copy, and {missing:,} are missing. "
-                "Put the newest copy back; what the missing ones spent cannot be known otherwise."
-            )
-        if pages.entries[mark.entries - 1].head != mark.head:
-            raise LedgerError(
-                f"ledger '{self.path}' is not the one that its anchor {anchor.name} has seen: they differ in entry "
-                f"{mark.entries:,} or before it. A copy was charged, or entries were rewritten. Put the one back that "
-                "the anchor has seen."
-            )
-
-    def _retire(self, pages: Pages) -> None:
-        """Tell the anchor before this one of the change: else a backup from before it would pass there for ever.
-
-        It comes before the first mark of the new anchor, without which nothing is charged.
-        """
-        setups = pages.setups
-        if len(setups) < 2 or setups[-1][1].lost:
-            return
-        (_, before), (number, now) = setups[-2:]
-        if before.anchor is None or before.anchor == now.anchor:
-            return
-        anchor, end = open_anchor(before.anchor), Mark(entries=number, head=pages.entries[number - 1].head)
-        mark = anchor.last(before.ledger)
-        while mark is None or mark.entries < number:
-            anchor.advance(before.ledger, mark, end)
-            mark = anchor.last(before.ledger)
-            self._require_mark(pages, anchor, mark)
-
     def _place(self, place: str | Path) -> str:
         name = open_anchor(str(place)).name
-        if Path(name) == self.path.absolute():
+        if Path(name).resolve() == self.path.resolve():
             raise LedgerError(f"an anchor must be another place than its ledger, got '{place}' for both.")
         return name
 
