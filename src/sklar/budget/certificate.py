@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from sklar.budget.receipt import Receipt
 from sklar.budget.search import Finding, search_spend
 from sklar.errors import ModelError
 from sklar.kernel.tables import NoisyTables, Plan
@@ -42,7 +43,8 @@ class Certificate:
     """What was spent, on what, against whom: enough for a stranger to recompute the claim.
 
     `claimed_by` names who measured the tables where Sklar did not: then all of it is what the caller says, and nothing
-    was checked. `rounded` says that such tables held values that are not whole.
+    was checked. `rounded` says that such tables held values that are not whole. `receipt` is that of the charge, where
+    a ledger was charged.
     """
 
     neighbors: Neighbors
@@ -58,6 +60,7 @@ class Certificate:
     versions: Mapping[str, str] = field(default_factory=dict)
     claimed_by: str | None = None
     rounded: bool = False
+    receipt: Receipt | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -69,7 +72,8 @@ class Certificate:
         try:
             measurements = tuple(Measurement(**entry) for entry in document["measurements"])
             domains = tuple(Finding(**entry) for entry in document["domains"])
-            return cls(**{**document, "measurements": measurements, "domains": domains})
+            receipt = Receipt.of(document.get("receipt"))
+            return cls(**{**document, "measurements": measurements, "domains": domains, "receipt": receipt})
         except (TypeError, KeyError) as error:
             raise ModelError(f"the privacy certificate is not readable ({error}). Get an intact copy.") from None
 

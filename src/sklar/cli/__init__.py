@@ -14,6 +14,7 @@ import sys
 
 import click
 
+from sklar.budget.receipt import charge_notes
 from sklar.cli.audit import audit
 from sklar.cli.completion import completion
 from sklar.cli.console import quiet_option, timings_option
@@ -89,7 +90,7 @@ def main() -> None:
     except (Exception, KeyboardInterrupt) as error:
         if "--debug" in sys.argv[1:]:
             raise
-        click.echo(f"sklar: {_explain(error)}", err=True)
+        click.echo(" ".join([f"sklar: {_explain(error)}", *charge_notes(error)]), err=True)
         sys.exit(130 if isinstance(error, click.Abort | KeyboardInterrupt) else 1)
 
 

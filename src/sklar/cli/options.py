@@ -193,6 +193,12 @@ def privacy_options(command: Callable[..., Any], *, required: bool = True) -> Ca
             metavar="FILE",
             help="Charge this ledger before anything is measured; it refuses to overspend (see sklar ledger).",
         ),
+        click.option(
+            "--ledger-key",
+            type=click.Path(path_type=Path),
+            metavar="FILE",
+            help="The ledger's key, where it has one.  [default: SKLAR_LEDGER_KEY of the environment]",
+        ),
         click.option("--dataset", metavar="NAME", help="Its name in the ledger.  [default: the schema's]"),
         ENGINE,
         click.option(
