@@ -244,10 +244,9 @@ def test_advanced_composition_by_hand() -> None:
 def test_basic_composition_adds_up() -> None:
     budget = Budget(epsilon=1.0, mechanism="laplace", composition="basic")
     assert budget.spent(Spend.of([4.0, 4.0])) == pytest.approx(1.0)
-    assert (
-        Budget(epsilon=1.0, mechanism="laplace", composition="basic", neighbors="add-remove").spent(Spend.of([4.0]))
-        == pytest.approx(0.25)
-    )
+    assert Budget(epsilon=1.0, mechanism="laplace", composition="basic", neighbors="add-remove").spent(
+        Spend.of([4.0])
+    ) == pytest.approx(0.25)
 
 
 def test_spending_nothing_costs_nothing() -> None:
