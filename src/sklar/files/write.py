@@ -44,11 +44,8 @@ def check_target(path: str | Path, suffixes: tuple[str, ...]) -> Path:
 
 
 @contextmanager
-def replacing(path: Path, *, private: bool = False) -> Iterator[Path]:
-    """A temporary path beside `path` that takes its name when the block ends well, and vanishes when it does not.
-
-    A private file is for its owner alone, whatever the umask says.
-    """
+def replacing(path: Path) -> Iterator[Path]:
+    """A temporary path beside `path` that takes its name when the block ends well, and vanishes when it does not."""
     try:
         handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
         os.close(handle)
@@ -60,7 +57,7 @@ def replacing(path: Path, *, private: bool = False) -> Iterator[Path]:
         # mkstemp makes files for their owner alone; a release is meant to be read as any new file is.
         umask = os.umask(0)
         os.umask(umask)
-        temporary.chmod(0o600 if private else 0o666 & ~umask)
+        temporary.chmod(0o666 & ~umask)
         with temporary.open("rb") as file:
             os.fsync(file.fileno())
         temporary.replace(path)
@@ -73,9 +70,9 @@ def replacing(path: Path, *, private: bool = False) -> Iterator[Path]:
             temporary.unlink(missing_ok=True)
 
 
-def write_text(path: Path, text: str, *, private: bool = False) -> None:
-    """Write a text file; a private one for its owner alone."""
-    with replacing(path, private=private) as temporary:
+def write_text(path: Path, text: str) -> None:
+    """Write a text file."""
+    with replacing(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
 
