@@ -62,7 +62,7 @@ def evaluate(
     if plot_path:
         plot(found, plot_path)
     if report_path:
-        write_text(report_path, text)
+        write_text(report_path, text, private=True)
     for path in () if as_json else filter(None, (plot_path, report_path)):
         say(f"PRIVATE as well: {path}")
         if path == report_path and MARK not in path.name:

@@ -83,9 +83,12 @@ def _read(path: Path) -> str:
 
 
 def _save(path: Path, text: str) -> None:
+    """Save the file: for its owner alone while something in it waits for an answer."""
+    from sklar.custodian.review import open_rules
     from sklar.files.write import write_text
+    from sklar.public.schema import Schema
 
-    write_text(path, text)
+    write_text(path, text, private=bool(Schema.from_toml(text).not_reviewed or open_rules(text)))
 
 
 def _look(data: Path | str, query: str | None, schema: Any) -> Draft:

@@ -52,7 +52,7 @@ def draft(*, data: Path | str, query: str | None, out: Path, as_json: bool) -> N
     with show_progress() as progress:
         proposed = propose(table_of(data, query), name=name or "table", progress=progress)
     write_text(page, proposed.private_page(), private=True)
-    write_text(out, proposed.to_toml())
+    write_text(out, proposed.to_toml(), private=True)
     if as_json:
         print_json(
             {
