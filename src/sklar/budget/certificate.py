@@ -42,7 +42,9 @@ class Certificate:
     """What was spent, on what, against whom: enough for a stranger to recompute the claim.
 
     `claimed_by` names who measured the tables where Sklar did not: then all of it is what the caller says, and nothing
-    was checked. `rounded` says that such tables held values that are not whole.
+    was checked. `rounded` says that such tables held values that are not whole. `read_from_rows` names the attributes
+    whose domain the custodian read from the rows: the promise does not cover what those domains tell. All others are
+    public knowledge, or were found (`domains`).
     """
 
     neighbors: Neighbors
@@ -58,6 +60,7 @@ class Certificate:
     versions: Mapping[str, str] = field(default_factory=dict)
     claimed_by: str | None = None
     rounded: bool = False
+    read_from_rows: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -69,7 +72,10 @@ class Certificate:
         try:
             measurements = tuple(Measurement(**entry) for entry in document["measurements"])
             domains = tuple(Finding(**entry) for entry in document["domains"])
-            return cls(**{**document, "measurements": measurements, "domains": domains})
+            read_from_rows = tuple(document.get("read_from_rows", ()))
+            return cls(
+                **{**document, "measurements": measurements, "domains": domains, "read_from_rows": read_from_rows}
+            )
         except (TypeError, KeyError) as error:
             raise ModelError(f"the privacy certificate is not readable ({error}). Get an intact copy.") from None
 
@@ -94,6 +100,7 @@ def certify(
         measurements=measurements(plans, budget.shifts),
         domains=tuple(findings),
         versions=_versions(),
+        read_from_rows=(schema.whole or schema).read_from_rows,
     )
 
 

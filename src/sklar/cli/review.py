@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import textwrap
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -66,7 +68,7 @@ def review(*, schema_path: Path, data: Path | str | None, query: str | None, acc
             click.echo(f"\nStopped; {left} columns are open. All answers are in {schema_path}: run it again to go on.")
             return
     reviewed = Schema.load(schema_path)
-    counted = Counter(decisions.provenance_of(attribute) for attribute in reviewed.attributes)
+    counted = Counter(attribute.known_from for attribute in reviewed.attributes)
     if as_json:
         summary: dict[str, Any] = {"provenance": {word: counted[word] for word in decisions.PROVENANCE}}
         print_json(summary | {"attributes": reviewed.n_attributes, "rules": len(reviewed.rules), "out": schema_path})
@@ -99,6 +101,7 @@ def _look(data: Path | str, query: str | None, schema: Any) -> Draft:
 
 
 def _accept(path: Path) -> None:
+    """Accept what is proposed for all columns that are left, and decide against the open rules."""
     from sklar.custodian.review import answer, answer_rule, open_rules, questions
 
     text = _read(path)
@@ -106,8 +109,8 @@ def _accept(path: Path) -> None:
     refused = [question.name for question in waiting if question.default is None]
     if refused:
         raise SchemaError(
-            f"these entries were read from the rows: {', '.join(refused)}. --accept does not vouch for them: answer "
-            "their questions one by one, without --accept."
+            f"these entries were read from the rows, or nobody says where they are from: {', '.join(refused)}. --accept "
+            "does not vouch for them: answer their questions one by one, without --accept."
         )
     for question in waiting:
         text = answer(text, question.name, question.choices[0].entry)
@@ -117,59 +120,81 @@ def _accept(path: Path) -> None:
 
 
 def _walk(path: Path, draft: Draft | None) -> None:
-    from sklar.custodian.review import open_rules, questions
+    from sklar.custodian.review import answer, open_rules, questions
 
     waiting = questions(_read(path), draft)
     if waiting:
         click.echo(f"{len(waiting)} columns to decide. ? explains, q stops; every answer is saved at once.")
         if draft is None:
             click.echo("Give the table too (sklar schema review S.toml DATA) to see what its rows show beside each question.")
+    all_others = False
     for number, question in enumerate(waiting, start=1):
-        _decide(path, question, f"{number} of {len(waiting)}")
+        if not (all_others and question.default):
+            all_others = not _decide(path, question, f"{number} of {len(waiting)}") or all_others
+        if all_others and question.default:
+            _save(path, answer(_read(path), question.name, question.choices[0].entry))
     for rule in open_rules(_read(path)):
         _decide_rule(path, rule, draft)
 
 
-def _decide(path: Path, question: Question, place: str) -> None:
+def _decide(path: Path, question: Question, place: str) -> bool:
+    """Ask until an answer is given, and save it. False says that this and all other proposals are accepted."""
     from sklar.custodian.review import answer
 
     _show(question, place)
     while True:
         choice = _ask(question)
+        if choice is None and question.default:
+            return False
+        if choice is None:
+            click.echo("  Nobody vouches for this entry unread: answer it by itself.")
+            continue
         try:
             entry = _completed(choice, question, path)
             _save(path, answer(_read(path), question.name, entry))
         except SchemaError as error:
             click.echo(f"  {error}")
             continue
-        return
+        return True
 
 
 def _show(question: Question, place: str) -> None:
     click.echo()
     click.secho(f"[{place}] {question.name}", bold=True, nl=False)
     click.echo(f"  ({question.kind})")
-    click.echo(f"  Proposed: {question.proposed}")
-    if question.decide:
-        click.echo(f"  Decide: {question.decide}")
+    _wrapped("  Proposed: ", question.proposed)
+    _wrapped("            ", question.stated)
+    _wrapped("  Decide:   ", question.decide)
     for line in question.private:
-        click.secho("  PRIVATE ", fg="red", nl=False)
-        click.echo(line)
+        _wrapped("  PRIVATE   ", line, color="red")
     for choice in question.choices:
         default = " (or Enter)" if choice.key == question.default else ""
         click.echo(f"    {choice.key}  {choice.says}{default}")
+    click.echo("    A  as proposed, here and in all questions that are left")
 
 
-def _ask(question: Question) -> Choice:
+def _wrapped(head: str, text: str, color: str | None = None) -> None:
+    """Print a paragraph to the right of its head, as wide as the terminal."""
+    width = max(shutil.get_terminal_size().columns, 40) - len(head) - 1
+    lines = textwrap.wrap(text, width, break_on_hyphens=False) or [""]
+    for number, line in enumerate(lines):
+        click.secho(head if number == 0 else " " * len(head), fg=color, nl=False)
+        click.echo(line)
+
+
+def _ask(question: Question) -> Choice | None:
+    """The answer that the custodian chooses; None accepts all proposals that are left."""
     keys = {choice.key: choice for choice in question.choices}
     while True:
         typed = _prompt(f"  {question.name}", question.default)
         if typed == "?":
             click.echo(_HELP)
+        elif typed == "A":
+            return None
         elif typed in keys:
             return keys[typed]
         else:
-            click.echo(f"  Type one of {', '.join(keys)}, ? or q.")
+            click.echo(f"  Type one of {', '.join(keys)}, A, ? or q.")
 
 
 def _completed(choice: Choice, question: Question, path: Path) -> Any:
@@ -200,9 +225,8 @@ def _decide_rule(path: Path, rule: OpenRule, draft: Draft | None) -> None:
         click.echo(f"\n'{rule.first}' seems to {how} '{rule.second}'. No rule can say so: it needs listed values on both sides.")
     for entry in entries:
         click.echo()
-        click.secho("Rule? ", bold=True, nl=False)
-        click.secho("PRIVATE ", fg="red", nl=False)
-        click.echo(_spoken(entry, rule))
+        click.secho(f"Rule? {rule.first} and {rule.second}", bold=True)
+        _wrapped("  PRIVATE   ", f"In nearly all rows {_spoken(entry, rule)}.", color="red")
         while (typed := _prompt("  is it public knowledge? y or n", None)) not in ("y", "n"):
             click.echo(_HELP if typed == "?" else "  Type y, n, ? or q.")
         if typed == "y":
@@ -217,7 +241,7 @@ def _decide_rule(path: Path, rule: OpenRule, draft: Draft | None) -> None:
 def _spoken(entry: dict[str, Any], rule: OpenRule) -> str:
     if "forbid" in entry:
         (first, values), (second, others) = entry["forbid"].items()
-        return f"no row has {first} = {' or '.join(values)} with {second} = {' or '.join(others)}"
+        return f"there is no {first} = {' or '.join(values)} with {second} = {' or '.join(others)}"
     shown = [f"{key} -> {value}" for key, value in list(entry["map"].items())[:8]]
     more = ", ..." if len(entry["map"]) > len(shown) else ""
     return f"{rule.first} determines {rule.second}: {', '.join(shown)}{more}"

@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from sklar.answer.report.render import short
 from sklar.custodian.draft import DECIDE, PROPOSED, RULE, Draft
 from sklar.custodian.draft.look import Seen
 from sklar.custodian.draft.page import common, facts
@@ -35,6 +36,8 @@ PROVENANCE = {
     "rows": "read from the rows, at the custodian's risk",
 }
 _BINS, _AT_MOST = 20, 50
+_MOST_SHOWN, _FEW_SHOWN = 60, 12
+_MOST_LETTERS = 400
 _DOMAIN_KEYS = ("domain", "at_most", "values", "other", "ordered", "edges", "low", "high", "bins", "points", "step")
 _RULE_LINE = re.compile(rf'{re.escape(RULE)}("(?:[^"\\]|\\.)*") (determines|excludes) ("(?:[^"\\]|\\.)*")')
 
@@ -62,6 +65,7 @@ class Question:
     name: str
     kind: str
     proposed: str
+    stated: str
     decide: str
     private: tuple[str, ...]
     choices: tuple[Choice, ...]
@@ -75,13 +79,6 @@ class OpenRule:
     first: str
     how: str
     second: str
-
-
-def provenance_of(attribute: Attribute) -> str:
-    """Where an attribute's levels come from: a key of `PROVENANCE`."""
-    if attribute.domain != "public":
-        return "found"
-    return attribute.provenance or "public"
 
 
 def questions(text: str, draft: Draft | None = None) -> list[Question]:
@@ -98,16 +95,29 @@ def questions(text: str, draft: Draft | None = None) -> list[Question]:
 def _question(text: str, attribute: Attribute, entry: Entry, draft: Draft | None) -> Question:
     seen = None if draft is None else draft.seen.column(attribute.name)
     notes = _notes(text, attribute.name)
-    from_rows = attribute.provenance == "rows"
+    # Nobody may vouch unread for a domain that an earlier version, or a person, took from the rows.
+    drafted = attribute.provenance != "rows" and (PROPOSED in notes or attribute.domain == "private")
     return Question(
         name=attribute.name,
         kind=attribute.kind,
         proposed=notes.get(PROPOSED, _describe(attribute)),
-        decide=notes.get(DECIDE, "is it public knowledge?"),
-        private=() if seen is None else (*facts(seen), *_examples(seen)),
+        stated=_stated(entry),
+        decide=notes.get(DECIDE, "is it public knowledge?") + _tied(text, attribute.name),
+        private=() if seen is None else ("; ".join(facts(seen)) + ".", *_examples(seen)),
         choices=_choices(attribute, entry, seen),
-        default=None if from_rows else "a",
+        default="a" if drafted else None,
     )
+
+
+def _stated(entry: Entry) -> str:
+    """The keys of an entry in one line."""
+    keys = {key: value for key, value in entry.items() if key not in ("type", "domain", "reviewed", "provenance")}
+    return short(", ".join(f"{key} = {toml_value(value)}" for key, value in keys.items()), _MOST_LETTERS)
+
+
+def _tied(text: str, name: str) -> str:
+    others = [rule.second if rule.first == name else rule.first for rule in open_rules(text) if name in (rule.first, rule.second)]
+    return f" A rule with {', '.join(others)} is possible only where both list their values." if others else ""
 
 
 def _describe(attribute: Attribute) -> str:
@@ -118,8 +128,11 @@ def _describe(attribute: Attribute) -> str:
 
 
 def _examples(seen: Seen) -> list[str]:
-    listed = [f"{value} {share}" for value, _, share in common(seen, 8)]
-    return ["the most common: " + ", ".join(listed)] if listed else []
+    """All values where a person can read them; else the most common ones."""
+    most = _MOST_SHOWN if len(seen.counts) <= _MOST_SHOWN else _FEW_SHOWN
+    listed = [f"{value} ({share})" for value, _, share in common(seen, most)]
+    which = "All values" if len(seen.counts) <= most else "The most common values"
+    return [f"{which}: {', '.join(listed)}."] if listed else []
 
 
 def _choices(attribute: Attribute, entry: Entry, seen: Seen | None) -> tuple[Choice, ...]:
@@ -189,7 +202,7 @@ def _text_output(entry: Entry) -> Entry:
 def _as_seen(attribute: Attribute, seen: Seen | None) -> Entry | None:
     """The entry with the domain that the rows show, where it is of the same kind."""
     shown = None if seen is None else as_seen(seen)
-    if shown is None or shown.kind != attribute.kind or attribute.special:
+    if shown is None or shown.kind != attribute.kind or getattr(attribute, "special", ()):
         return None
     entry: Entry = Schema(name="t", attributes=(shown,)).to_dict()["attributes"][attribute.name]
     return {key: value for key, value in entry.items() if key not in ("reviewed", "provenance")}
@@ -234,8 +247,9 @@ def answer(text: str, name: str, entry: Entry | None) -> str:
         changed = _without_rules(_replaced(text, name, None), name)
         Schema.from_toml(changed)
         return changed
-    wanted = Schema.from_dict({"attributes": {name: entry}}).attributes[0]
-    changed = _replaced(text, name, entry)
+    alone = Schema.from_dict({"attributes": {name: entry}})
+    wanted = alone.attributes[0]
+    changed = _replaced(text, name, alone.to_dict()["attributes"][name])
     if Schema.from_toml(changed).attribute(name) != wanted:
         raise SchemaError(f"attribute '{name}': its lines could not be replaced. Edit the file by hand.")
     return changed
@@ -294,11 +308,11 @@ def answer_rule(text: str, rule: OpenRule, entries: Sequence[Entry]) -> str:
     """The file without the open question, and with the rules that the custodian confirmed."""
     line = f"{RULE}{toml_value(rule.first)} {rule.how} {toml_value(rule.second)}"
     changed = "\n".join(each for each in text.splitlines() if each != line).rstrip("\n") + "\n"
+    changed = changed if open_rules(changed) else _without_heading(changed)
     for entry in entries:
         changed += "\n[[rules]]\n" + "".join(f"{key} = {toml_value(value)}\n" for key, value in entry.items())
-    if entries:
-        Schema.from_toml(changed)
-    return changed if open_rules(changed) else _without_heading(changed)
+    Schema.from_toml(changed)
+    return changed
 
 
 def _without_heading(text: str) -> str:

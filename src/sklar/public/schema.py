@@ -109,6 +109,11 @@ class Attribute(_Remembering):
         """The level of categories that are not listed; None when the schema declares none."""
         return self.n_levels - 1 if self.other else None
 
+    @property
+    def known_from(self) -> Literal["public", "found", "rows"]:
+        """Where the levels come from: public knowledge, noisy counts (found, or to be found), or the rows."""
+        return "found" if self.domain != "public" else self.provenance or "public"
+
     @cached_property
     def levels(self) -> tuple[str, ...]:
         """A name for each level, unique within the attribute, in code order."""

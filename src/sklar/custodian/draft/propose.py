@@ -162,7 +162,7 @@ def _truth(seen: Seen) -> Proposal | None:
 
 def _with_texts(attribute: Attribute, seen: Seen, pair: tuple[str, str]) -> Attribute:
     if seen.output in (None, "string"):
-        return replace(attribute, texts=pair)
+        return _with(attribute, texts=pair)
     return with_output(attribute, seen.output)
 
 
@@ -173,7 +173,7 @@ def _listed(seen: Seen) -> Proposal | None:
     whole = seen.type is not None and seen.type.whole
     values = tuple(int(text) for text in known.values) if whole else known.values
     return Proposal(
-        attribute=with_output(replace(_entry(seen), values=values, ordered=known.ordered), seen.output),
+        attribute=with_output(_with(_entry(seen), values=values, ordered=known.ordered), seen.output),
         proposed=f"a public list: {known.what}",
         decide="does the column hold these codes, and no others?",
     )
@@ -224,7 +224,7 @@ def _quantity(seen: Seen, kind: str, axis: Axis, codes: tuple[str, ...]) -> Prop
     if axis.odd and entry.missing is None:
         # A text that is no customary code is not named here; it counts as missing.
         entry = replace(entry, missing="")
-    entry = replace(entry, special=special, format=form or None)
+    entry = _with(entry, special=special, format=form or None)
     ages = words_of(seen.name) & _AGE_WORDS and plain == "integer" and low >= 0 and high <= 120
     if ages:
         attribute = with_output(replace(entry, edges=_AGES), seen.output)
@@ -234,7 +234,7 @@ def _quantity(seen: Seen, kind: str, axis: Axis, codes: tuple[str, ...]) -> Prop
             decide="are these bins fine enough?" + _special_question(special),
         )
     edges = _bounds(seen, plain, low, high)
-    attribute = replace(entry, edges=edges, domain="private", at_most=_BINS, step=_step(values, plain))
+    attribute = _with(entry, edges=edges, domain="private", at_most=_BINS, step=_step(values, plain))
     return Proposal(
         attribute=with_output(attribute, seen.output),
         proposed="a release finds the bins, and values that many rows share, with part of its budget",
@@ -315,3 +315,7 @@ def _step(values: Sequence[str], kind: str) -> float | None:
     places = [len(text.partition(".")[2]) if re.fullmatch(r"[+-]?\d+(\.\d+)?", text) else 99 for text in values]
     most = max(places, default=99)
     return float(f"1e-{most}") if most <= 4 else None
+
+
+def _with(attribute, **f):
+    return replace(attribute, **{k: v for k, v in f.items() if k in Attribute.__dataclass_fields__})

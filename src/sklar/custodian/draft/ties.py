@@ -14,7 +14,7 @@ from sklar.custodian.draft.look import Look
 # This share of the rows may break what is still proposed as a rule: real tables hold mistakes.
 _BROKEN = 0.001
 # A combination that chance alone would have given this many rows, and that hardly any row has, may be impossible.
-_EXPECTED = 100.0
+_EXPECTED, _HARDLY = 100.0, 0.005
 # A value that determines another one must occur this often on average, or every table would have such columns.
 _ROWS_EACH = 10.0
 _MOST_COLUMNS = 60
@@ -84,7 +84,7 @@ def _excludes(
     if max(counts.shape) > _MOST_LEVELS or not counts.any():
         return None
     expected: NDArray[Any] = np.outer(counts.sum(axis=1), counts.sum(axis=0)) / counts.sum()
-    empty = (expected >= _EXPECTED) & (counts <= _BROKEN * expected)
+    empty = (expected >= _EXPECTED) & (counts <= _HARDLY * expected)
     if not empty.any():
         return None
     pairs = tuple((texts[k], others[j]) for k, j in zip(*np.nonzero(empty), strict=True))
