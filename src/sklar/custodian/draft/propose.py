@@ -17,6 +17,7 @@ from sklar.custodian.draft.rows import missing_text, with_output
 from sklar.public.axis import parse_edge
 from sklar.public.codes import find_list, truth_texts, words_of
 from sklar.public.schema import Attribute, AttributeKind
+from sklar.public.types import WHOLE, parse_output
 
 _BINS = 20
 _AT_MOST = 50
@@ -298,10 +299,27 @@ def _bounds(seen: Seen, kind: str, low: float, high: float) -> tuple[int, ...] |
     if kind == "real" and 0 <= low and high <= 1:
         return (0.0, 1.0)
     wide = _WIDE if max(-low, high) < _WIDE else _WIDER
-    first = 0 if low >= 0 else -wide
+    first, last = (0 if low >= 0 else -wide), wide
+    held = _held(seen.output)
+    if held is not None:
+        first, last = max(first, held[0]), min(last, held[1])
     if kind == "integer":
-        return (first, wide)
-    return (float(min(first, low)), float(max(wide, high)))
+        return (first, last)
+    return (float(min(first, low)), float(max(last, high)))
+
+
+def _held(output: str | None) -> tuple[int, int] | None:
+    """The numbers that a column's type can hold at all, the second one excluded; None where it sets no limit."""
+    described = parse_output(output) if output else None
+    if described is None:
+        return None
+    if described.name in WHOLE:
+        bits, signed = int(described.name.lstrip("uint")), not described.name.startswith("u")
+        return (-(2 ** (bits - 1)), 2 ** (bits - 1)) if signed else (0, 2**bits)
+    if described.name == "decimal":
+        most = 10 ** (described.precision - described.scale)
+        return (1 - most, most)
+    return None
 
 
 def _edge(text: str, kind: str) -> int:
