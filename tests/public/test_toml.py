@@ -285,7 +285,11 @@ def test_an_edge_that_is_no_day_or_out_of_range_is_refused(edge: object) -> None
         ("attributes = 3", "the schema lists no attributes. Add [attributes.NAME] for each column to release."),
         ("[atributes.a]", "schema: unknown key 'atributes'. Known keys are attributes, rules, table."),
         ("table = 3", "[table] must be a table of settings. Write [table] and name = '...' below it."),
-        ("[table]\ntitle = 'x'", "[table]: unknown key 'title'. Known keys are name."),
+        (
+            "[table]\ntitle = 'x'",
+            "[table]: unknown key 'title'. Known keys are columns, decimal, delimiter, encoding, header, name, nulls, "
+            "quote, thousands.",
+        ),
         ("[table]\nname = ''", "[table] name must be a text that is not empty, got ''."),
         ("[table]\nname = 7", "[table] name must be a text that is not empty, got 7."),
         (

@@ -101,7 +101,25 @@ def fit_data(*, data: Path | str, query: str | None, schema_path: Path, progress
     method, budget = _method(options), _budget(options)
     kept = ("ledger", "dataset", "engine", "checkpoint")
     settings = {name: options[name] for name in kept if name in options}
+    if options.get("check_first"):
+        _look_first(table_of(data, query), schema_path, options.get("engine"), progress)
     return release_model(table_of(data, query), schema_path, budget, method=method, progress=progress, **settings)
+
+
+def _look_first(table: object, schema_path: Path, engine: str | None, progress: Progress) -> None:
+    """Stop where the schema would lose most values of an attribute: private, and before anything is measured."""
+    from sklar.cli.schema import warn_of_unfit
+    from sklar.custodian.check import check
+    from sklar.errors import DataError
+    from sklar.public.schema import Schema
+
+    if engine == "spark":
+        raise click.UsageError("--check reads the rows on this machine. Leave it out with --engine spark.")
+    if warn_of_unfit(check(table, Schema.load(schema_path), progress=progress)):
+        raise DataError(
+            "--check stopped the release: the schema would lose most values of the attributes above. Nothing was "
+            "released and no privacy was spent. That it stopped depends on the rows, and is PRIVATE."
+        )
 
 
 def _method(options: Mapping[str, Any]) -> Method:

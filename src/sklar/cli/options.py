@@ -166,6 +166,13 @@ def privacy_options(command: Callable[..., Any], *, required: bool = True) -> Ca
             "content (their size is public), or in one row's presence.",
         ),
         click.option(
+            "--check",
+            "check_first",
+            is_flag=True,
+            help="First look what the schema does to the rows, and stop before epsilon is spent where more than half "
+            "of an attribute's values would be lost. What it says, and the exit code, are PRIVATE.",
+        ),
+        click.option(
             "--ledger",
             type=click.Path(path_type=Path),
             metavar="FILE",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shlex
+import sys
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -138,6 +140,9 @@ def _import_model(file: Path, out: Path, *, as_json: bool) -> None:
 def check(*, schema_path: Path, data: Path | str | None, query: str | None, as_json: bool) -> None:
     """Validate SCHEMA; with DATA, tell the custodian what would be clipped or folded.
 
+    Exit code 1 where more than half of an attribute's values are outside its domain, which is most often a mistake in
+    how the table is read. With DATA, what is printed and the exit code depend on the rows: they are PRIVATE.
+
     \b
       sklar schema check adult.toml adult.csv
     """
@@ -184,6 +189,16 @@ def check(*, schema_path: Path, data: Path | str | None, query: str | None, as_j
             )
         for number, rows in enumerate(found[1], start=1):
             click.echo(f"Rule {number}: broken by {rows:,} rows.")
+    if found is not None and warn_of_unfit(found[0]):
+        sys.exit(1)
+
+
+def warn_of_unfit(fates: Sequence[Fate]) -> bool:
+    """Tell the custodian, on standard error, which attributes would lose most values; whether there are any."""
+    unfit = [fate for fate in fates if fate.unfit]
+    for fate in unfit:
+        click.echo(f"STOP (PRIVATE): {fate.warning}", err=True)
+    return bool(unfit)
 
 
 def _look(data: Path | str, query: str | None, described: Schema) -> tuple[list[Fate], list[int]]:

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from sklar.errors import SchemaError
 from sklar.kernel.cells import Cells
 from sklar.public.axis import edge_text
+from sklar.public.reading import PLAIN, Reading
 from sklar.public.rules import Determined, Rule, allowed_pairs, forbidden_rules, origins
 from sklar.public.solve import Allowed
 
@@ -146,12 +147,13 @@ class Schema(_Remembering):
     """The public description of a table: its name, its attributes in the order of the release, and rules between them.
 
     Rules may leave attributes out of the measurement. The schema of the measured part then names the full one as its
-    `whole`.
+    `whole`. `reading` says how the table's text is written.
     """
 
     name: str
     attributes: tuple[Attribute, ...]
     rules: tuple[Rule, ...] = ()
+    reading: Reading = PLAIN
     whole: Schema | None = None
 
     # `toml` builds the types of this module, so it is imported when it is called.

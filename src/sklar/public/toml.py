@@ -16,6 +16,7 @@ from typing import Any, cast, get_args
 
 from sklar.errors import SchemaError
 from sklar.public.axis import check_edge, edge_text, equal_steps, parse_edge
+from sklar.public.reading import KEYS, check_reading, describe_reading, parse_reading
 from sklar.public.rules import describe_rule, parse_rules
 from sklar.public.schema import (
     BINNED,
@@ -69,14 +70,16 @@ def build_schema(document: Mapping[str, Any]) -> Schema:
     table, attributes = document.get("table", {}), document.get("attributes")
     if not isinstance(table, Mapping):
         raise SchemaError("[table] must be a table of settings. Write [table] and name = '...' below it.")
-    _require_known_keys("[table]", table, {"name"})
+    _require_known_keys("[table]", table, {"name", *KEYS})
     name = table.get("name", "table")
     if not isinstance(name, str) or not name:
         raise SchemaError(f"[table] name must be a text that is not empty, got {name!r}.")
     if not isinstance(attributes, Mapping) or not attributes:
         raise SchemaError("the schema lists no attributes. Add [attributes.NAME] for each column to release.")
     built = tuple(_build_attribute(key, entry) for key, entry in attributes.items())
-    schema = Schema(name=name, attributes=built).checked()
+    reading = parse_reading(table)
+    check_reading(reading, ((attribute.name, attribute.values) for attribute in built))
+    schema = Schema(name=name, attributes=built, reading=reading).checked()
     rules = document.get("rules", [])
     return replace(schema, rules=parse_rules(rules, schema.attributes)) if rules != [] else schema
 
@@ -84,7 +87,7 @@ def build_schema(document: Mapping[str, Any]) -> Schema:
 def describe_schema(schema: Schema) -> dict[str, Any]:
     """The structure that `build_schema` reads."""
     document: dict[str, Any] = {
-        "table": {"name": schema.name},
+        "table": {"name": schema.name} | describe_reading(schema.reading),
         "attributes": {attribute.name: _describe_attribute(attribute) for attribute in schema.attributes},
     }
     if schema.rules:
@@ -94,7 +97,7 @@ def describe_schema(schema: Schema) -> dict[str, Any]:
 
 def write_schema(schema: Schema) -> str:
     """The schema as TOML text, one line per key, as a person would write it."""
-    parts = [f"[table]\nname = {toml_value(schema.name)}\n"]
+    parts = [f"[table]\n{_lines({'name': schema.name} | describe_reading(schema.reading))}"]
     for attribute in schema.attributes:
         parts.append(f"[attributes.{toml_key(attribute.name)}]\n{_lines(_describe_attribute(attribute))}")
     for rule in schema.rules:
