@@ -118,7 +118,7 @@ def test_toml_and_dict_give_the_schema_back(schema: Schema) -> None:
 
 
 KINDS = "categorical, boolean, integer, real, date, datetime"
-NUMERIC = "bins, domain, edges, high, low, missing, output, outside, provenance, reviewed, type"
+NUMERIC = "bins, domain, edges, high, low, missing, output, outside, points, provenance, reviewed, special, type"
 
 
 @pytest.mark.parametrize(
@@ -129,11 +129,11 @@ NUMERIC = "bins, domain, edges, high, low, missing, output, outside, provenance,
         ("type = ['real']", f"type must be one of {KINDS}, got ['real']."),
         (
             'type = "boolean"\nvalues = ["a"]',
-            "unknown key 'values'. Known keys are missing, output, provenance, reviewed, type.",
+            "unknown key 'values'. Known keys are missing, output, provenance, reviewed, special, type.",
         ),
         (
             'type = "categorical"\nvalues = ["a"]\nedges = [1]',
-            "unknown key 'edges'. Known keys are at_most, domain, missing, other, output, provenance, reviewed, type, "
+            "unknown key 'edges'. Known keys are at_most, domain, missing, other, output, provenance, reviewed, special, type, "
             "values.",
         ),
         ('type = "real"\nedges = [0, 1]\nother = true', f"unknown key 'other'. Known keys are {NUMERIC}."),

@@ -132,6 +132,8 @@ def _fate(text: str | None, attribute: Attribute, code: int) -> str:
         return "no_cell"
     if text is None or text in ("", attribute.missing):
         return "listed" if code < attribute.n_values else "missing"
+    if code in attribute.special_codes:
+        return "listed"
     if attribute.kind in BINNED:
         edge = parse_edge(text, attribute.kind)
         if not text.strip() or (edge is not None and (edge != edge or edge == missing_number(attribute))):

@@ -57,11 +57,10 @@ def missing_text(seen: Seen) -> str | None:
 
 def with_output(attribute: Attribute, output: str | None) -> Attribute:
     """The attribute with the type of its column as its output, where that says more and can hold its domain."""
-    kind, values, other = attribute.kind, attribute.values, attribute.other
     described = parse_output(output) if output else None
-    if described is None or described == plain_output(kind, values, other=other):
+    if described is None or described == plain_output(attribute):
         return attribute
-    if misfit(described, kind, values, attribute.edges, other=other) is not None:
+    if misfit(described, attribute) is not None:
         return attribute
     return replace(attribute, output=output)
 
