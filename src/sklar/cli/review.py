@@ -97,7 +97,7 @@ def _look(data: Path | str, query: str | None, schema: Any) -> Draft:
     from sklar.custodian.draft import draft
 
     with show_progress() as progress:
-        return draft(table_of(data, query), name=schema.name, progress=progress)
+        return draft(table_of(data, query), name=schema.name, reading=schema.reading, progress=progress)
 
 
 def _accept(path: Path) -> None:

@@ -202,7 +202,7 @@ def _text_output(entry: Entry) -> Entry:
 def _as_seen(attribute: Attribute, seen: Seen | None) -> Entry | None:
     """The entry with the domain that the rows show, where it is of the same kind."""
     shown = None if seen is None else as_seen(seen)
-    if shown is None or shown.kind != attribute.kind or getattr(attribute, "special", ()):
+    if shown is None or shown.kind != attribute.kind or attribute.special:
         return None
     entry: Entry = Schema(name="t", attributes=(shown,)).to_dict()["attributes"][attribute.name]
     return {key: value for key, value in entry.items() if key not in ("reviewed", "provenance")}

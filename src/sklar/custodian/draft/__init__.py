@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from sklar.answer.report.render import Rows
 from sklar.custodian.draft.look import Look, look
@@ -16,8 +17,10 @@ from sklar.custodian.draft.page import private_page
 from sklar.custodian.draft.propose import Proposal, propose
 from sklar.custodian.draft.rows import as_seen
 from sklar.custodian.draft.ties import Tie, find_ties
+from sklar.custodian.sniff import Sniffed, sniff
 from sklar.errors import DataError
 from sklar.machine.progress import SILENT, Progress
+from sklar.public.reading import PLAIN, Reading
 from sklar.public.schema import Schema
 from sklar.public.toml import toml_key, toml_value
 from sklar.rows.read import open_source
@@ -78,13 +81,39 @@ class Draft:
         return replace(self.schema, attributes=tuple(read)).checked()
 
 
-def draft(data: object, *, name: str = "table", progress: Progress = SILENT) -> Draft:
-    """Look at the rows, and propose a schema: no domain is read from them, and every entry has yet to be reviewed."""
-    source = open_source(data)
-    seen = look(source, progress=progress)
+def draft(
+    data: object, *, name: str = "table", reading: Reading | None = None, progress: Progress = SILENT
+) -> Draft:
+    """Look at the rows, and propose a schema: no domain is read from them, and every entry has yet to be reviewed.
+
+    How the text of a file is written is guessed from its beginning, unless `reading` says it.
+    """
+    sniffed = _sniffed(data) if reading is None else Sniffed(reading=reading)
+    written = sniffed.reading
+    source = open_source(data, written)
+    seen = look(source, written, progress=progress)
     proposals = {column.name: propose(column) for column in seen.columns}
     attributes = [each.attribute for each in proposals.values() if each.attribute is not None]
     if not attributes:
         raise DataError(f"{source.name} has no column that a draft could describe. Write the schema by hand.")
-    schema = Schema(name=name, attributes=tuple(attributes)).checked()
-    return Draft(schema=schema, proposals=proposals, seen=seen, ties=find_ties(seen, schema.names))
+    schema = Schema(name=name, attributes=tuple(attributes), reading=written).checked()
+    remarks = tuple((each.key, toml_value(each.value), each.sureness, each.reason) for each in sniffed.remarks)
+    return Draft(
+        schema=schema, proposals=proposals, seen=seen, ties=find_ties(seen, schema.names), remarks=remarks
+    )
+
+
+def _sniffed(data: object) -> Sniffed:
+    """How a file seems to be written; what is no file of text is read as it is.
+
+    Texts for "no value" are left to the attributes: each says in its own words what is missing.
+    """
+    if not isinstance(data, str | Path) or "://" in str(data):
+        return Sniffed(reading=PLAIN)
+    try:
+        found = sniff(data)
+    except Exception:
+        # What keeps a file from being read is told by whoever reads it next, without quoting it.
+        return Sniffed(reading=PLAIN)
+    remarks = tuple(remark for remark in found.remarks if remark.key != "nulls")
+    return Sniffed(reading=replace(found.reading, nulls=()), remarks=remarks)

@@ -19,6 +19,7 @@ from sklar.errors import DataError
 from sklar.machine.progress import SILENT, Progress
 from sklar.public.axis import days, parse_edge
 from sklar.public.importers.arrow import ColumnType
+from sklar.public.reading import PLAIN, Reading
 from sklar.public.types import parse_output
 from sklar.rows.encode import is_nothing
 from sklar.rows.read import Source
@@ -42,7 +43,8 @@ _DATE_FORMATS = (
     (r"(19|20)\d{6}", ("%Y%m%d",)),
     (r"\d{1,2}[ -][A-Za-z]{3}[ -]\d{4}", ("%d-%b-%Y", "%d %b %Y")),
 )
-_KINDS = ("integer", "real", "date", "datetime", *(f"date {form}" for _, forms in _DATE_FORMATS for form in forms))
+_NUMBERS = ("integer", "real")
+_KINDS = (*_NUMBERS, "date", "datetime", *(f"date {form}" for _, forms in _DATE_FORMATS for form in forms))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -73,6 +75,15 @@ class Seen:
     missing: Mapping[str, int]
     axes: Mapping[str, Axis]
     declared: tuple[str, ...]
+    reading: Reading = PLAIN
+
+    def point(self, text: str, kind: str) -> float | None:
+        """The point that one of the texts is as a value of this kind; None where it is none."""
+        return point_of(self.plain(text, kind), kind)
+
+    def plain(self, text: str, kind: str) -> str:
+        """A text with its number as Python writes it, where the kind is one of numbers."""
+        return self.reading.plain(text) if kind in _NUMBERS else text
 
     @property
     def n_missing(self) -> int:
@@ -99,11 +110,11 @@ class Look:
         return next((seen for seen in self.columns if seen.name == name), None)
 
 
-def look(source: Source, *, progress: Progress = SILENT) -> Look:
-    """Read all rows once, and keep what a draft needs."""
+def look(source: Source, reading: Reading = PLAIN, *, progress: Progress = SILENT) -> Look:
+    """Read all rows once, and keep what a draft needs. `reading` says how the table's text is written."""
     columns = source.find_columns() if source.find_columns else source.columns
     types = source.types or {}
-    sketches = {column: _Sketch(type=types.get(column)) for column in columns}
+    sketches = {column: _Sketch(type=types.get(column), reading=reading) for column in columns}
     progress.stage("read", unit="rows")
     rows = 0
     for batch in source.batches(columns):
@@ -133,6 +144,7 @@ class _Sketch:
     """What is known of one column while it is read."""
 
     type: ColumnType | None = None
+    reading: Reading = PLAIN
     declared: dict[str, None] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
     counted: int = 0
@@ -183,11 +195,12 @@ class _Sketch:
         self.codes.append(lookup[places[: TIED_ROWS - rows_before]])
 
     def _weigh(self, text: str, times: int) -> None:
-        if _is_code(text):
-            for kind in ("integer", "real"):
+        plain = self.reading.plain(text)
+        if _is_code(plain):
+            for kind in _NUMBERS:
                 self.readings.pop(kind, None)
         for kind, reading in tuple(self.readings.items()):
-            point = point_of(text, kind)
+            point = point_of(plain if kind in _NUMBERS else text, kind)
             if point is None:
                 reading.odd[text] = reading.odd.get(text, 0) + times
                 if len(reading.odd) > MOST_ODD:
@@ -213,6 +226,7 @@ class _Sketch:
             missing=self.missing,
             axes=axes,
             declared=tuple(self.declared),
+            reading=self.reading,
         )
 
     @property

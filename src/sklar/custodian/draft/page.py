@@ -13,7 +13,7 @@ from markupsafe import Markup
 
 from sklar.answer.report import svg
 from sklar.answer.report.render import Rows, percent, render, short
-from sklar.custodian.draft.look import Look, Seen, point_of
+from sklar.custodian.draft.look import Look, Seen
 from sklar.custodian.draft.propose import Proposal
 from sklar.custodian.draft.ties import Tie
 
@@ -83,10 +83,10 @@ def facts(seen: Seen) -> tuple[str, ...]:
     if texts:
         told.append("for a missing value stand " + ", ".join(f"'{short(text)}'" for text in texts))
     kind = next(iter(seen.axes), None)
-    if kind is not None and not (kind == "integer" and "real" not in seen.axes):
+    if kind is not None:
         axis = seen.axes[kind]
         ordered = sorted(
-            (text for text in seen.counts if text not in axis.odd), key=lambda text: point_of(text, kind) or 0.0
+            (text for text in seen.counts if text not in axis.odd), key=lambda text: seen.point(text, kind) or 0.0
         )
         if ordered:
             plain = kind.partition(" ")[0]
@@ -127,8 +127,8 @@ def _histogram(seen: Seen) -> Markup | None:
     kind = next((kind for kind in seen.axes if kind in ("integer", "real")), None)
     if kind is None or len(seen.counts) < _BARS:
         return None
-    points = np.array([point for text in seen.counts if (point := point_of(text, kind)) is not None], dtype=np.float64)
-    times = np.array([times for text, times in seen.counts.items() if point_of(text, kind) is not None])
+    points = np.array([point for text in seen.counts if (point := seen.point(text, kind)) is not None], dtype=np.float64)
+    times = np.array([times for text, times in seen.counts.items() if seen.point(text, kind) is not None])
     order = np.argsort(points)
     points, times = points[order], times[order]
     share = np.cumsum(times) / times.sum()

@@ -219,8 +219,9 @@ def _quantity(seen: Seen, kind: str, axis: Axis, codes: tuple[str, ...]) -> Prop
     plain, _, form = kind.partition(" ")
     sentinels = _sentinels(seen, plain, axis)
     values = [text for text in seen.counts if text not in axis.odd and text not in sentinels]
-    low, high = _range(values, kind, axis) if sentinels else (axis.low, axis.high)
-    special: tuple[str | int, ...] = (*codes, *(int(text) if plain == "integer" else text for text in sentinels))
+    points = [point for text in values if (point := seen.point(text, kind)) is not None] if sentinels else []
+    low, high = (min(points), max(points)) if points else (axis.low, axis.high)
+    special = (*codes, *(_sentinel(seen.plain(text, plain), plain) for text in sentinels))
     entry = _entry(seen, cast(AttributeKind, plain))
     if axis.odd and entry.missing is None:
         # A text that is no customary code is not named here; it counts as missing.
@@ -235,7 +236,7 @@ def _quantity(seen: Seen, kind: str, axis: Axis, codes: tuple[str, ...]) -> Prop
             decide="are these bins fine enough?" + _special_question(special),
         )
     edges = _bounds(seen, plain, low, high)
-    attribute = _with(entry, edges=edges, domain="private", at_most=_BINS, step=_step(values, plain))
+    attribute = _with(entry, edges=edges, domain="private", at_most=_BINS, step=_step(seen, values, plain))
     return Proposal(
         attribute=with_output(attribute, seen.output),
         proposed="a release finds the bins, and values that many rows share, with part of its budget",
@@ -259,29 +260,24 @@ def _sentinels(seen: Seen, kind: str, axis: Axis) -> tuple[str, ...]:
     if seen.many and kind != "date":
         return ()
     customary = _DATE_SENTINELS if kind in ("date", "datetime") else _SENTINELS
-    candidates = [text for text, times in seen.counts.items() if text in customary and times >= 5]
-    if not candidates:
-        return ()
-    rest = [
-        point
-        for text in seen.counts
-        if text not in candidates and text not in axis.odd and (point := parse_edge(text, kind)) is not None
-    ]
-    if len(rest) < 5:
+    points = {text: point for text in seen.counts if (point := seen.point(text, kind)) is not None}
+    candidates = [text for text in points if seen.plain(text, kind) in customary and seen.counts[text] >= 5]
+    rest = [point for text, point in points.items() if text not in candidates]
+    if not candidates or len(rest) < 5:
         return ()
     low, high = min(rest), max(rest)
-    found = []
-    for text in candidates:
-        point = cast(float, parse_edge(text, kind))
-        gap = 0.1 * abs(point)
-        if (point < 0 <= low) or point > high + gap or (kind in ("date", "datetime") and point < low):
-            found.append(text)
-    return tuple(sorted(found, key=lambda text: cast(float, parse_edge(text, kind))))
+    found = [
+        text
+        for text in candidates
+        if points[text] < 0 <= low
+        or points[text] > high + 0.1 * abs(points[text])
+        or (kind in ("date", "datetime") and points[text] < low)
+    ]
+    return tuple(sorted(found, key=lambda text: points[text]))
 
 
-def _range(values: Sequence[str], kind: str, axis: Axis) -> tuple[float, float]:
-    points = [point for text in values if (point := parse_edge(text, kind)) is not None]
-    return (min(points), max(points)) if points else (axis.low, axis.high)
+def _sentinel(text: str, kind: str) -> str | int:
+    return int(text) if kind in ("integer", "real") else text
 
 
 def _bounds(seen: Seen, kind: str, low: float, high: float) -> tuple[int, ...] | tuple[float, ...]:
@@ -326,11 +322,12 @@ def _edge(text: str, kind: str) -> int:
     return int(cast(int, parse_edge(text, kind)))
 
 
-def _step(values: Sequence[str], kind: str) -> float | None:
+def _step(seen: Seen, values: Sequence[str], kind: str) -> float | None:
     """The grain of decimal numbers, where all of them have few places."""
     if kind != "real":
         return None
-    places = [len(text.partition(".")[2]) if re.fullmatch(r"[+-]?\d+(\.\d+)?", text) else 99 for text in values]
+    plain = (seen.plain(text, kind) for text in values)
+    places = [len(text.partition(".")[2]) if re.fullmatch(r"[+-]?\d+(\.\d+)?", text) else 99 for text in plain]
     most = max(places, default=99)
     return float(f"1e-{most}") if most <= 4 else None
 
