@@ -199,3 +199,14 @@ def test_an_entry_without_a_header_is_left_to_a_person() -> None:
     assert str(refused.value) == (
         "attribute 'a': its header [attributes.a] was not found. Edit the file by hand."
     )
+
+
+def test_what_a_draft_said_is_gone_when_all_is_answered(drafted: Draft) -> None:
+    text = drafted.to_toml()
+    assert text.startswith("# A draft.")
+    for name in drafted.schema.names:
+        text = answer(text, name, choose(text, name, "a").entry)
+    for rule in open_rules(text):
+        text = answer_rule(text, rule, ())
+    assert "#" not in text
+    assert text.startswith("[table]\n")

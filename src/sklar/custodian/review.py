@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from sklar.answer.report.render import short
-from sklar.custodian.draft import DECIDE, PROPOSED, RULE, Draft
+from sklar.custodian.draft import DECIDE, HEADING, LEFT_OUT, PROPOSED, READ_WITH, RULE, RULES_HEADING, Draft
 from sklar.custodian.draft.look import Seen
 from sklar.custodian.draft.page import common, facts
 from sklar.custodian.draft.rows import as_seen
@@ -245,14 +245,13 @@ def answer(text: str, name: str, entry: Entry | None) -> str:
         if before.n_attributes == 1:
             raise SchemaError(f"'{name}' is the last column of the schema, which needs one. Keep it.")
         changed = _without_rules(_replaced(text, name, None), name)
-        Schema.from_toml(changed)
-        return changed
+        return _tidied(changed)
     alone = Schema.from_dict({"attributes": {name: entry}})
     wanted = alone.attributes[0]
     changed = _replaced(text, name, alone.to_dict()["attributes"][name])
     if Schema.from_toml(changed).attribute(name) != wanted:
         raise SchemaError(f"attribute '{name}': its lines could not be replaced. Edit the file by hand.")
-    return changed
+    return _tidied(changed)
 
 
 def open_rules(text: str) -> tuple[OpenRule, ...]:
@@ -308,20 +307,21 @@ def answer_rule(text: str, rule: OpenRule, entries: Sequence[Entry]) -> str:
     """The file without the open question, and with the rules that the custodian confirmed."""
     line = f"{RULE}{toml_value(rule.first)} {rule.how} {toml_value(rule.second)}"
     changed = "\n".join(each for each in text.splitlines() if each != line).rstrip("\n") + "\n"
-    changed = changed if open_rules(changed) else _without_heading(changed)
+    changed = _tidied(changed)
     for entry in entries:
         changed += "\n[[rules]]\n" + "".join(f"{key} = {toml_value(value)}\n" for key, value in entry.items())
     Schema.from_toml(changed)
     return changed
 
 
-def _without_heading(text: str) -> str:
-    heading = "# Is it public knowledge that one column determines another"
+def _tidied(text: str) -> str:
+    """The file without what only a draft has to say: its headings, once nothing below them is open."""
     lines = text.splitlines()
-    place = next((number for number, line in enumerate(lines) if line.startswith(heading)), None)
-    if place is not None:
-        del lines[place : place + 2]
-    return "\n".join(lines).rstrip("\n") + "\n"
+    if not open_rules(text):
+        lines = [line for line in lines if line not in RULES_HEADING]
+    if not Schema.from_toml(text).not_reviewed and lines[:1] == [HEADING[0]]:
+        lines = [line for line in lines if line not in HEADING and not line.startswith((LEFT_OUT, READ_WITH))]
+    return "\n".join(lines).strip("\n") + "\n"
 
 
 def _without_rules(text: str, name: str) -> str:

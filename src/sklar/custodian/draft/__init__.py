@@ -26,6 +26,15 @@ from sklar.public.toml import toml_key, toml_value
 from sklar.rows.read import open_source
 
 PROPOSED, DECIDE, RULE = "# Proposed: ", "# Decide: ", "# Rule? "
+LEFT_OUT, READ_WITH = "# Left out: ", "# Read with "
+HEADING = (
+    "# A draft. Its domains were not read from the rows, but nobody has reviewed it: a release refuses it until",
+    "# each question is answered. `sklar schema review` asks them, and marks each entry with where it comes from.",
+)
+RULES_HEADING = (
+    "# Is it public knowledge that one column determines another, or excludes some of its values? Then it",
+    "# can be a rule, which costs nothing and every released record honors.",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -46,11 +55,10 @@ class Draft:
     def to_toml(self) -> str:
         """The draft as a file to review: what is proposed for each column, and what must be decided."""
         lines = [
-            "# A draft. Its domains were not read from the rows, but nobody has reviewed it: a release refuses it until",
-            "# each question is answered. `sklar schema review` asks them, and marks each entry with where it comes from.",
+            *HEADING,
             # A comment must stay one, whatever the column is called.
-            *(f"# Left out: {toml_value(name)}: {reason}." for name, reason in self.left_out.items()),
-            *(f"# {key} = {value}: {sure}, {why}." for key, value, sure, why in self.remarks),
+            *(f"{LEFT_OUT}{toml_value(name)}: {reason}." for name, reason in self.left_out.items()),
+            *(f"{READ_WITH}{key} = {value} ({sure}: {why})." for key, value, sure, why in self.remarks),
         ]
         noted = "\n".join(lines) + "\n\n" + self.schema.to_toml()
         for name, proposal in self.proposals.items():
@@ -62,10 +70,7 @@ class Draft:
             f"{RULE}{toml_value(tie.first)} {tie.how} {toml_value(tie.second)}\n" for tie in self.ties
         )
         if questions:
-            noted += (
-                "\n# Is it public knowledge that one column determines another, or excludes some of its values? Then it\n"
-                "# can be a rule, which costs nothing and every released record honors.\n" + questions
-            )
+            noted += "\n".join(["", *RULES_HEADING, questions])
         return noted
 
     def private_page(self) -> str:
