@@ -163,6 +163,7 @@ FIGURES = {
     ("demo",): "demo --rows 500 --out shown",
     ("generate",): "generate census --rows 50 --out o.csv --schema o.toml",
     ("schema", "draft"): "schema draft adult.csv -o o.toml",
+    ("schema", "review"): "schema review adult.toml --accept",
     ("schema", "import"): "schema import metadata.json -o o.toml",
     ("schema", "check"): "schema check adult.toml adult.csv",
     ("ledger", "init"): "ledger init o.db --dataset adult --epsilon 3",

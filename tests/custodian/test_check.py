@@ -76,7 +76,7 @@ def test_a_check_counts_each_fate(tmp_path: Path) -> None:
 def test_a_check_agrees_with_the_codes() -> None:
     _, frames = generate("census", rows=2_000, seed=9)
     table = pl.concat(frames)
-    schema = draft(table).schema
+    schema = draft(table).as_seen()
     codes = encode(pl.concat(open_source(table).batches(schema.names)), schema)
     for attribute, column, fate in zip(schema.attributes, codes, check(table, schema), strict=True):
         assert fate.no_cell == np.count_nonzero(column == -1)

@@ -50,7 +50,8 @@ class Certificate:
 
     `claimed_by` names who measured the tables where Sklar did not: then all of it is what the caller says, and nothing
     was checked. `rounded` says that such tables held values that are not whole. `receipt` is that of the charge, where
-    a ledger was charged.
+    a ledger was charged. `read_from_rows` names the attributes whose domain the custodian read from the rows: the
+    promise does not cover what those domains tell. All others are public knowledge, or were found (`domains`).
     """
 
     neighbors: Neighbors
@@ -67,6 +68,7 @@ class Certificate:
     claimed_by: str | None = None
     rounded: bool = False
     receipt: Receipt | None = None
+    read_from_rows: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -83,6 +85,7 @@ class Certificate:
                 "domains": domains,
                 "earlier": tuple(document["earlier"]),
                 "receipt": Receipt.of(document.get("receipt")),
+                "read_from_rows": tuple(document.get("read_from_rows", ())),
             }
             return cls(**{**document, **parts})
         except (TypeError, KeyError) as error:
@@ -115,6 +118,7 @@ def certify(
         domains=tuple(findings),
         earlier=tuple(each.name for each in schema.attributes if each.domain == "found" and each.name not in own),
         versions=_versions(),
+        read_from_rows=(schema.whole or schema).read_from_rows,
     )
 
 

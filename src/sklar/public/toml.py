@@ -28,6 +28,7 @@ from sklar.public.schema import (
     AttributeKind,
     Domain,
     Outside,
+    Provenance,
     Schema,
     repeated,
 )
@@ -145,7 +146,7 @@ def _build_attribute(name: str, entry: object) -> Attribute:
     kind = entry.get("type")
     if not isinstance(kind, str) or kind not in _KINDS:
         raise SchemaError(f"{where}: type must be one of {', '.join(_KINDS)}, got {kind!r}.")
-    _require_known_keys(where, entry, _KEYS[kind] | {"type", "special", "output", "reviewed"})
+    _require_known_keys(where, entry, _KEYS[kind] | {"type", "special", "output", "reviewed", "provenance"})
     missing, other = entry.get("missing"), _flag(where, entry, "other", default=False)
     if missing is not None and not isinstance(missing, str):
         raise SchemaError(f"{where}: missing must be the text that stands for a missing value, got {missing!r}.")
@@ -154,6 +155,11 @@ def _build_attribute(name: str, entry: object) -> Attribute:
         raise SchemaError(f"{where}: outside must be 'clip' or 'missing', got {outside!r}.")
     if outside == "missing" and missing is None:
         raise SchemaError(f"{where}: outside = 'missing' needs a missing level. Add missing = '' or another text.")
+    provenance = entry.get("provenance")
+    if provenance is not None and provenance not in get_args(Provenance):
+        raise SchemaError(
+            f"{where}: provenance must be 'public' (public knowledge) or 'rows' (read from the rows), got {provenance!r}."
+        )
     domain, at_most = _domain(where, kind, entry)
     if domain == "private":
         # Categories that are not found, or are more than at_most, need a level.
@@ -174,6 +180,7 @@ def _build_attribute(name: str, entry: object) -> Attribute:
         reviewed=_flag(where, entry, "reviewed", default=True),
         domain=domain,
         at_most=at_most,
+        provenance=provenance,
         points=points_of(where, kind, entry, edges),
         special=special_of(where, kind, entry, values),
     )
@@ -333,4 +340,6 @@ def _describe_attribute(attribute: Attribute) -> dict[str, Any]:
         entry["output"] = attribute.output
     if not attribute.reviewed:
         entry["reviewed"] = False
+    if attribute.provenance is not None:
+        entry["provenance"] = attribute.provenance
     return entry
