@@ -39,6 +39,12 @@ SCHEMA = Schema.from_toml(
     [attributes.flag]
     type = "boolean"
     missing = "?"
+    [attributes.gain]
+    type = "integer"
+    edges = [0, 10]
+    points = [0]
+    special = ["N", -9]
+    missing = ""
     """
 )
 FATES = [
@@ -47,6 +53,7 @@ FATES = [
     Fate(attribute="age", listed=1, missing=2, clipped=2, folded=1, no_cell=0),
     Fate(attribute="share", listed=2, missing=2, clipped=0, folded=2, no_cell=0),
     Fate(attribute="flag", listed=3, missing=2, clipped=0, folded=1, no_cell=0),
+    Fate(attribute="gain", listed=4, missing=0, clipped=1, folded=1, no_cell=0),
 ]
 
 
@@ -57,6 +64,7 @@ def test_a_check_counts_each_fate(tmp_path: Path) -> None:
         "age": ["5", "20", "-7", "-1", " ", "five"],
         "share": ["1", "0", "1.5", "-0.1", "nan", "?"],
         "flag": ["yes", "0", "TRUE", "?", "", "maybe"],
+        "gain": ["0", "5", "N", "-9", "-8", "n"],
     }
     assert check(pa.table(columns), SCHEMA) == FATES
     path = tmp_path / "t.csv"
@@ -68,7 +76,7 @@ def test_a_check_counts_each_fate(tmp_path: Path) -> None:
 def test_a_check_agrees_with_the_codes() -> None:
     _, frames = generate("census", rows=2_000, seed=9)
     table = pl.concat(frames)
-    schema = draft(table).schema
+    schema = draft(table).as_seen()
     codes = encode(pl.concat(open_source(table).batches(schema.names)), schema)
     for attribute, column, fate in zip(schema.attributes, codes, check(table, schema), strict=True):
         assert fate.no_cell == np.count_nonzero(column == -1)

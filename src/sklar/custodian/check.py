@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from sklar.custodian.causes import Outside, likely_cause
 from sklar.kernel.codes import NO_CELL
@@ -131,6 +132,8 @@ def _fate(text: str | None, attribute: Attribute, code: int) -> str:
         return "no_cell"
     if text is None or text in ("", attribute.missing):
         return "listed" if code < attribute.n_values else "missing"
+    if code in attribute.special_codes:
+        return "listed"
     if attribute.kind in BINNED:
         edge = parse_edge(text, attribute.kind)
         if not text.strip() or (edge is not None and (edge != edge or edge == missing_number(attribute))):
@@ -145,14 +148,24 @@ def _fate(text: str | None, attribute: Attribute, code: int) -> str:
 
 def texts_of(column: pl.Series) -> Counter[str | None]:
     """How often each text occurs that `coder` would see; None for a null."""
-    if column.dtype == pl.Null:
-        return Counter({None: len(column)})
-    if opaque(column.dtype):
-        nulls = column.null_count()
-        return +Counter({None: nulls, _OPAQUE: len(column) - nulls})
-    values, places = distinct(column)
+    texts, places = places_of(column)
     found: Counter[str | None] = Counter()
-    for value, times in zip([*values, None], np.bincount(places, minlength=len(values) + 1).tolist(), strict=True):
-        text = readable_text(value)
-        found[None if is_nothing(value) else _OPAQUE if text is None else text] += times
+    for text, times in zip(texts, np.bincount(places, minlength=len(texts)).tolist(), strict=True):
+        found[text] += times
     return +found
+
+
+def places_of(column: pl.Series) -> tuple[list[str | None], NDArray[np.int64]]:
+    """The texts that `coder` would see, None for a null, and which of them each row has. A text may occur twice."""
+    if column.dtype == pl.Null:
+        return [None], np.zeros(len(column), dtype=np.int64)
+    if opaque(column.dtype):
+        return [_OPAQUE, None], column.is_null().to_numpy().astype(np.int64)
+    values, places = distinct(column)
+    texts = [None if is_nothing(value) else _text(value) for value in values]
+    return [*texts, None], places
+
+
+def _text(value: object) -> str:
+    text = readable_text(value)
+    return _OPAQUE if text is None else text
