@@ -181,10 +181,23 @@ def privacy_options(command: Callable[..., Any], *, required: bool = True) -> Ca
             "content (their size is public), or in one row's presence.",
         ),
         click.option(
+            "--check",
+            "check_first",
+            is_flag=True,
+            help="First look what the schema does to the rows, and stop before epsilon is spent where more than half "
+            "of an attribute's values would be lost. What it says, and the exit code, are PRIVATE.",
+        ),
+        click.option(
             "--ledger",
             type=click.Path(path_type=Path),
             metavar="FILE",
             help="Charge this ledger before anything is measured; it refuses to overspend (see sklar ledger).",
+        ),
+        click.option(
+            "--ledger-key",
+            type=click.Path(path_type=Path),
+            metavar="FILE",
+            help="The ledger's key, where it has one.  [default: SKLAR_LEDGER_KEY of the environment]",
         ),
         click.option("--dataset", metavar="NAME", help="Its name in the ledger.  [default: the schema's]"),
         ENGINE,

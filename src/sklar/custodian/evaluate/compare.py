@@ -27,6 +27,7 @@ from sklar.custodian.evaluate.verdict import Column, Verdict, judge, warn
 from sklar.errors import DataError
 from sklar.machine.progress import SILENT, Progress
 from sklar.public.schema import Schema
+from sklar.rows.read import as_released
 
 NOTICE = "PRIVATE: computed from the real rows without noise. For the custodian's eyes; do not publish."
 
@@ -199,6 +200,7 @@ def evaluate(
         raise DataError("usefulness needs both a target attribute and a test table of real rows. Give both, or none.")
     if target is not None:
         schema.attribute(target)
+    synthetic = as_released(synthetic, schema)
     asked = choose_triples(schema, max_triples=max_triples)
     looks = Look(schema), Look(schema)
     progress.stage("count real rows", unit="rows")

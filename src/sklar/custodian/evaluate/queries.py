@@ -135,7 +135,7 @@ def _watched(batches: Iterable[NDArray[Any]], progress: Progress) -> Iterator[ND
 
 def read(data: object, schema: Schema, look: Look | None = None) -> tuple[Form, Iterator[NDArray[Any]]]:
     """The form of a table, and its batches: codes of shape (m, rows), or 0/1 dummies of shape (d, rows)."""
-    source = open_source(data)
+    source = open_source(data, schema)
     dummies = schema.dummy_names
     if set(dummies) <= set(source.columns) and not set(schema.names) <= set(source.columns):
         return "dummies", (dummies_of(batch) for batch in source.batches(dummies))
