@@ -289,7 +289,7 @@ def test_a_release_finds_its_domains_and_says_what_they_cost(tmp_path: Path, nei
     assert again.schema.private_domains == ()
     assert {"Ahausen", "Behausen"} <= set(again.schema.attribute("town").values)
     # Few tables at small scales: what is left is not spent to the last bit.
-    assert 3.6 < again.certificate.spent_epsilon <= 4.0
+    assert 3.6 < again.certificate.epsilon <= 4.0
     assert [finding.attribute for finding in again.certificate.domains] == ["town", "income"]
     assert any("domain of 'town' found" in line for line in again.summary())
     result = verify(path)

@@ -163,6 +163,7 @@ FIGURES = {
     ("demo",): "demo --rows 500 --out shown",
     ("generate",): "generate census --rows 50 --out o.csv --schema o.toml",
     ("schema", "draft"): "schema draft adult.csv -o o.toml",
+    ("schema", "review"): "schema review adult.toml --accept",
     ("schema", "import"): "schema import metadata.json -o o.toml",
     ("schema", "check"): "schema check adult.toml adult.csv",
     ("ledger", "init"): "ledger init o.db --dataset adult --epsilon 3",
@@ -198,6 +199,31 @@ def test_what_a_release_says_in_json(folder: Path) -> None:
     again = json.loads(call(*shlex.split("sample o.sklar --rows 70 --seed 5 --out p.csv --json"), cwd=folder).stdout)
     assert again["spent_epsilon"] == 0
     assert (folder / "o.csv").read_text() == (folder / "p.csv").read_text()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "evaluate adult.csv synthetic.csv --schema adult.sklar",
+        "forecast --schema adult.sklar --rows 400 --epsilon 1",
+        "schema check adult.sklar adult.csv",
+        "release adult.csv --schema adult.sklar --epsilon 1 --rows 9 --out o.csv --model o.sklar",
+        "fit --tables tables.parquet --schema adult.sklar --model o.sklar",
+    ],
+)
+def test_a_model_is_a_schema_wherever_one_is_asked(line: str, folder: Path) -> None:
+    done = call(*shlex.split(line), "--quiet", cwd=folder)
+    assert done.exit_code == 0, done.output
+
+
+def test_a_model_is_known_by_its_content_and_a_damaged_one_is_named(folder: Path) -> None:
+    (folder / "adult.sklar").rename(folder / "model.bin")
+    known = call(*shlex.split("schema check model.bin"), cwd=folder)
+    assert "model.bin: table 'adult', 6 attributes" in known.stdout
+    (folder / "cut.sklar").write_bytes(b"PK")
+    damaged = run("schema", "check", "cut.sklar", cwd=folder)
+    assert damaged.returncode == 1
+    assert damaged.stderr.startswith("sklar: 'cut.sklar' is not a Sklar model file, or it is damaged"), damaged.stderr
 
 
 # Commands whose figures are the answer to a question; the others do something, and say so.

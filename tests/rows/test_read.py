@@ -326,7 +326,8 @@ def refusal(data: object) -> str:
         (
             "t.csv",
             b"a,\xff\n1,2\n",
-            "the header of file '{}' must be UTF-8 text. Convert it first (for example with iconv).",
+            "the header of file '{}' must be utf-8 text. Set encoding in [table] to what it is written in, for example "
+            'encoding = "windows-1252" or "latin-1".',
         ),
         ("t.csv", b"a" * 200_000, "file '{}' has no readable header line. It must begin with the column names."),
         ("t.csv.gz", b"a,b\n1,2\n", "file '{}' has no readable header line. It must begin with the column names."),

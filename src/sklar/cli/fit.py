@@ -12,7 +12,7 @@ import click
 from click.core import ParameterSource
 
 from sklar.cli.console import print_json, say, show_progress
-from sklar.cli.options import DUMMIES, JSON, privacy_options, table_of
+from sklar.cli.options import DUMMIES, JSON, privacy_options, schema_of, table_of
 
 if TYPE_CHECKING:
     from sklar.budget.account import Account
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from sklar.files.model import Model
     from sklar.kernel.theorems import Budget, Composition, Mechanism
     from sklar.machine.progress import Progress
+    from sklar.public.schema import Schema
 
 
 @click.command(short_help="Measure a table and fit a model.")
@@ -74,7 +75,10 @@ def fit(
 
 
 # The options that `fit` takes together with --tables; all others are about measuring.
-_WITH_TABLES = ("tables_path", "schema_path", "model_path", "method", "dummies", "threads", "as_json", "quiet")
+_WITH_TABLES = (
+    *("tables_path", "schema_path", "model_path", "method", "dummies", "threads"),
+    *("as_json", "quiet", "timings"),
+)
 
 
 def _check_sources(context: click.Context, tables_path: Path | None) -> None:
@@ -90,10 +94,9 @@ def _check_sources(context: click.Context, tables_path: Path | None) -> None:
 
 def _fit_tables(path: Path, *, schema_path: Path, progress: Progress, **options: Any) -> Model:
     from sklar.files.tables import read_tables
-    from sklar.public.schema import Schema
     from sklar.release import fit_tables
 
-    measured = read_tables(path, Schema.load(schema_path))
+    measured = read_tables(path, schema_of(schema_path))
     return fit_tables(measured, method=_method(options), progress=progress)
 
 
@@ -110,7 +113,25 @@ def fit_data(*, data: Path | str, query: str | None, schema_path: Path, progress
         raise BudgetError("a ledger's key was given, and no ledger. Give both.")
     if options["ledger"] is not None:
         settings["ledger"] = Ledger(options["ledger"], key=options["ledger_key"])
-    return release_model(table_of(data, query), schema_path, budget, method=method, progress=progress, **settings)
+    schema = schema_of(schema_path)
+    if options.get("check_first"):
+        _look_first(table_of(data, query), schema, options.get("engine"), progress)
+    return release_model(table_of(data, query), schema, budget, method=method, progress=progress, **settings)
+
+
+def _look_first(table: object, schema: Schema, engine: str | None, progress: Progress) -> None:
+    """Stop where the schema would lose most values of an attribute: private, and before anything is measured."""
+    from sklar.cli.schema import warn_of_unfit
+    from sklar.custodian.check import check
+    from sklar.errors import DataError
+
+    if engine == "spark":
+        raise click.UsageError("--check reads the rows on this machine. Leave it out with --engine spark.")
+    if warn_of_unfit(check(table, schema, progress=progress)):
+        raise DataError(
+            "--check stopped the release: the schema would lose most values of the attributes above. Nothing was "
+            "released and no privacy was spent. That it stopped depends on the rows, and is PRIVATE."
+        )
 
 
 def _method(options: Mapping[str, Any]) -> Method:
