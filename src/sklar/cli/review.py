@@ -44,8 +44,8 @@ class _StopError(Exception):
 def review(*, schema_path: Path, data: Path | str | None, query: str | None, accept: bool, as_json: bool) -> None:
     """Answer the open questions of SCHEMA, and mark each entry with where it comes from.
 
-    With DATA, what the rows show stands beside each question (PRIVATE). Every answer is saved at once: stop at any time,
-    and go on later.
+    With DATA, what the rows show stands beside each question (PRIVATE). Every answer is saved at once: stop at any
+    time, and go on later.
 
     \b
       sklar schema review adult.toml adult.csv
@@ -109,8 +109,8 @@ def _accept(path: Path) -> None:
     refused = [question.name for question in waiting if question.default is None]
     if refused:
         raise SchemaError(
-            f"these entries were read from the rows, or nobody says where they are from: {', '.join(refused)}. --accept "
-            "does not vouch for them: answer their questions one by one, without --accept."
+            f"these entries were read from the rows, or nobody says where they are from: {', '.join(refused)}. "
+            "--accept does not vouch for them: answer their questions one by one, without --accept."
         )
     for question in waiting:
         text = answer(text, question.name, question.choices[0].entry)
@@ -126,7 +126,9 @@ def _walk(path: Path, draft: Draft | None) -> None:
     if waiting:
         click.echo(f"{len(waiting)} columns to decide. ? explains, q stops; every answer is saved at once.")
         if draft is None:
-            click.echo("Give the table too (sklar schema review S.toml DATA) to see what its rows show beside each question.")
+            click.echo(
+                "Give the table too (sklar schema review S.toml DATA) to see what its rows show beside each question."
+            )
     all_others = False
     for number, question in enumerate(waiting, start=1):
         if not (all_others and question.default):
@@ -222,7 +224,8 @@ def _decide_rule(path: Path, rule: OpenRule, draft: Draft | None) -> None:
     confirmed = []
     entries = rule_entries(rule, text, draft)
     if not entries:
-        click.echo(f"\n'{rule.first}' seems to {how} '{rule.second}'. No rule can say so: it needs listed values on both sides.")
+        needs = "No rule can say so: it needs listed values on both sides."
+        click.echo(f"\n'{rule.first}' seems to {how} '{rule.second}'. {needs}")
     for entry in entries:
         click.echo()
         click.secho(f"Rule? {rule.first} and {rule.second}", bold=True)
@@ -249,7 +252,9 @@ def _spoken(entry: dict[str, Any], rule: OpenRule) -> str:
 
 def _prompt(text: str, default: str | None) -> str:
     try:
-        typed = click.prompt(text, default=default if default is not None else "", show_default=False, prompt_suffix=" > ")
+        typed = click.prompt(
+            text, default=default if default is not None else "", show_default=False, prompt_suffix=" > "
+        )
     except click.Abort:
         raise _StopError from None
     typed = str(typed).strip()

@@ -158,7 +158,8 @@ def _build_attribute(name: str, entry: object) -> Attribute:
     provenance = entry.get("provenance")
     if provenance is not None and provenance not in get_args(Provenance):
         raise SchemaError(
-            f"{where}: provenance must be 'public' (public knowledge) or 'rows' (read from the rows), got {provenance!r}."
+            f"{where}: provenance must be 'public' (public knowledge) or 'rows' (read from the rows), got "
+            f"{provenance!r}."
         )
     domain, at_most = _domain(where, kind, entry)
     if domain == "private":

@@ -124,9 +124,14 @@ def look(source: Source, reading: Reading = PLAIN, *, progress: Progress = SILEN
         progress.advance(batch.height)
     if rows == 0:
         raise DataError(f"{source.name} has no rows to draft a schema from. Write the schema by hand.")
-    coded = {name: (tuple(sketch.places), np.concatenate(sketch.codes)) for name, sketch in sketches.items() if sketch.codes}
+    coded = {
+        name: (tuple(sketch.places), np.concatenate(sketch.codes)) for name, sketch in sketches.items() if sketch.codes
+    }
     return Look(
-        name=source.name, rows=rows, columns=tuple(each.seen(name, rows) for name, each in sketches.items()), coded=coded
+        name=source.name,
+        rows=rows,
+        columns=tuple(each.seen(name, rows) for name, each in sketches.items()),
+        coded=coded,
     )
 
 

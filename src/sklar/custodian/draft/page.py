@@ -55,9 +55,7 @@ class Page:
     ties: Rows
 
 
-def private_page(
-    name: str, seen: Look, proposals: Mapping[str, Proposal], ties: Sequence[Tie], remarks: Rows
-) -> str:
+def private_page(name: str, seen: Look, proposals: Mapping[str, Proposal], ties: Sequence[Tie], remarks: Rows) -> str:
     """The page as one HTML document."""
     shown = Page(
         banner=NOTICE,
@@ -77,7 +75,11 @@ def facts(seen: Seen) -> tuple[str, ...]:
     """What was seen of a column, a sentence each: exact, for the custodian's eyes."""
     values, rows = sum(seen.counts.values()), max(seen.rows, 1)
     more = "more than " if seen.many else ""
-    told = [f"{percent(seen.n_missing / rows)} of {seen.rows:,} rows have no value" if seen.n_missing else "no value is missing"]
+    told = [
+        f"{percent(seen.n_missing / rows)} of {seen.rows:,} rows have no value"
+        if seen.n_missing
+        else "no value is missing"
+    ]
     told.append(f"{more}{len(seen.counts):,} different values")
     texts = [text for text in seen.missing if text]
     if texts:
@@ -98,7 +100,8 @@ def facts(seen: Seen) -> tuple[str, ...]:
     if kind is not None and len(seen.counts) > 20 and heaps:
         heaps.sort(key=lambda heap: -heap[1])
         told.append(
-            "many rows share " + ", ".join(f"{short(text)} ({percent(times / values)})" for text, times in heaps[:_EXAMPLES])
+            "many rows share "
+            + ", ".join(f"{short(text)} ({percent(times / values)})" for text, times in heaps[:_EXAMPLES])
         )
     return tuple(told)
 
@@ -127,7 +130,9 @@ def _histogram(seen: Seen) -> Markup | None:
     kind = next((kind for kind in seen.axes if kind in ("integer", "real")), None)
     if kind is None or len(seen.counts) < _BARS:
         return None
-    points = np.array([point for text in seen.counts if (point := seen.point(text, kind)) is not None], dtype=np.float64)
+    points = np.array(
+        [point for text in seen.counts if (point := seen.point(text, kind)) is not None], dtype=np.float64
+    )
     times = np.array([times for text, times in seen.counts.items() if seen.point(text, kind) is not None])
     order = np.argsort(points)
     points, times = points[order], times[order]

@@ -42,8 +42,39 @@ _SENTINELS |= {sign + digit * times for sign in ("", "-") for digit in "789" for
 _SENTINELS |= {"77", "88", "97", "98", "99", "996", "997", "998", "9996", "9997", "9998"}
 _DATE_SENTINELS = {"9999-12-31", "9999-01-01", "9999-09-09", "8888-08-08", "1900-01-01", "0001-01-01"}
 # Texts that customarily stand in a column of numbers.
-_CODES = {"n", "na", "nap", "x", "*", "**", "***", "-", "--", "n.a.", "not applicable", "unknown", "unk", "u", "refused"}
-_CODES |= {"r", "suppressed", "s", "d", "dk", "don't know", "not stated", "none", "missing", "m", "b", "bb", "bbb", ".."}
+_CODES = {
+    "n",
+    "na",
+    "nap",
+    "x",
+    "*",
+    "**",
+    "***",
+    "-",
+    "--",
+    "n.a.",
+    "not applicable",
+    "unknown",
+    "unk",
+    "u",
+    "refused",
+}
+_CODES |= {
+    "r",
+    "suppressed",
+    "s",
+    "d",
+    "dk",
+    "don't know",
+    "not stated",
+    "none",
+    "missing",
+    "m",
+    "b",
+    "bb",
+    "bbb",
+    "..",
+}
 # A text that this share of the rows has is about no single one of them.
 _COMMON = 0.01
 _FEW_ROWS = 20
@@ -182,9 +213,7 @@ def _listed(seen: Seen) -> Proposal | None:
 
 def _category(seen: Seen) -> Proposal:
     return Proposal(
-        attribute=with_output(
-            replace(_entry(seen), domain="private", at_most=_AT_MOST, other=True), seen.output
-        ),
+        attribute=with_output(replace(_entry(seen), domain="private", at_most=_AT_MOST, other=True), seen.output),
         proposed="a release finds the common categories with part of its budget; rare ones become 'other'",
         decide="is there a public list (a code book)? Then list its values in place of domain and at_most.",
     )
@@ -217,7 +246,7 @@ def _codes(seen: Seen, kind: str) -> tuple[str, ...] | None:
 
 def _quantity(seen: Seen, kind: str, axis: Axis, codes: tuple[str, ...]) -> Proposal:
     plain, _, form = kind.partition(" ")
-    sentinels = _sentinels(seen, plain, axis)
+    sentinels = _sentinels(seen, plain)
     values = [text for text in seen.counts if text not in axis.odd and text not in sentinels]
     points = [point for text in values if (point := seen.point(text, kind)) is not None] if sentinels else []
     low, high = (min(points), max(points)) if points else (axis.low, axis.high)
@@ -252,10 +281,12 @@ def _special_question(special: Sequence[object]) -> str:
 
 def _format_question(seen: Seen, kind: str) -> str:
     others = [each for each in seen.axes if each.startswith("date ") and each != kind]
-    return f" The days also read as {others[0][5:]}: is the format right?" if kind.startswith("date ") and others else ""
+    return (
+        f" The days also read as {others[0][5:]}: is the format right?" if kind.startswith("date ") and others else ""
+    )
 
 
-def _sentinels(seen: Seen, kind: str, axis: Axis) -> tuple[str, ...]:
+def _sentinels(seen: Seen, kind: str) -> tuple[str, ...]:
     """Customary codes that stand apart from all other values of a column, and that more than a few rows have."""
     if seen.many and kind != "date":
         return ()
@@ -292,7 +323,7 @@ def _bounds(seen: Seen, kind: str, low: float, high: float) -> tuple[int, ...] |
     for needed, least, most in _BOUNDS:
         if all(words & each for each in needed) and least <= low and high <= most:
             return (least, most + 1) if kind == "integer" else (float(least), float(most))
-    if kind == "real" and 0 <= low and high <= 1:
+    if kind == "real" and low >= 0 and high <= 1:
         return (0.0, 1.0)
     wide = _WIDE if max(-low, high) < _WIDE else _WIDER
     first, last = (0 if low >= 0 else -wide), wide
