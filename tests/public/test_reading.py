@@ -59,7 +59,9 @@ def test_a_schema_that_says_nothing_has_the_digest_that_it_had() -> None:
 
 
 def test_the_measured_part_of_a_schema_is_read_like_the_whole() -> None:
-    rules = '[attributes.b]\ntype = "categorical"\nvalues = ["x", "y"]\n[[rules]]\nattribute = "b"\ndetermined_by = "a"\n'
+    rules = (
+        '[attributes.b]\ntype = "categorical"\nvalues = ["x", "y"]\n[[rules]]\nattribute = "b"\ndetermined_by = "a"\n'
+    )
     rules += 'map = { x = "x", y = "y" }\n'
     schema = Schema.from_toml('[table]\ndelimiter = ";"\n' + ATTRIBUTE + rules)
     assert schema.measured.names == ("a",)

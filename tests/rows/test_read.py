@@ -362,7 +362,7 @@ def test_folders_are_refused(tmp_path: Path) -> None:
     assert refusal(tmp_path) == f"columns 2 and 3 of file '{second}' have the same name. Rename one of them."
 
 
-CUT = "could not be read to its end: it is damaged or cut off. Nothing was released and no privacy was spent."
+CUT = "could not be read to its end: it is damaged or cut off. Nothing was released."
 
 
 def test_a_file_that_is_cut_off_is_refused_without_quoting_it(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from sklar.cli.console import print_json, say, show_progress
-from sklar.cli.options import DATA, DATA_IF_GIVEN, JSON, QUERY, table_of
+from sklar.cli.options import DATA, DATA_IF_GIVEN, JSON, QUERY, schema_of, table_of
 from sklar.cli.review import review
 
 if TYPE_CHECKING:
@@ -121,10 +121,9 @@ def import_(*, file: Path, format_: str | None, out: Path, as_json: bool) -> Non
 
 
 def _import_model(file: Path, out: Path, *, as_json: bool) -> None:
-    from sklar.files.archive import load
     from sklar.files.write import write_text
 
-    found = load(file).schema
+    found = schema_of(file)
     write_text(out, found.to_toml())
     if as_json:
         print_json({"attributes": found.n_attributes, "open": [], "left_out": {}, "out": out})
@@ -147,9 +146,8 @@ def check(*, schema_path: Path, data: Path | str | None, query: str | None, as_j
       sklar schema check adult.toml adult.csv
     """
     from sklar.public.rules import rule_text
-    from sklar.public.schema import Schema
 
-    described = Schema.load(schema_path)
+    described = schema_of(schema_path)
     m = described.measured.n_attributes
     waiting = [attribute.name for attribute in described.attributes if not attribute.reviewed]
     rules = [rule_text(rule, described.attributes) for rule in described.rules]

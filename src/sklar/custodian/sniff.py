@@ -178,12 +178,15 @@ def _signs(text: str, usual: str) -> tuple[Remark, Remark]:
             continue
         cells = [cell for record in records for cell in record]
         foreign = sum(any(sign in cell for sign in _NAMES if sign not in (delimiter, ",")) for cell in cells)
+        # A quote that encloses nothing takes whole lines into its field, up to the next one.
+        swallowed = sum(cell.count("\n") for cell in cells if "\n" in cell and delimiter in cell)
         share = times / len(records)
         shares[delimiter, quote] = share
         # What the name of the file says, and double quotes, win where all else is equal.
         scores[delimiter, quote] = (
             share
             - foreign / len(cells)
+            - swallowed / (len(records) + swallowed)
             + 0.2 * (len(records[0]) == width)
             + 0.05 * bool(quote and _wrapped(text, delimiter, quote))
             + 0.02 * (delimiter == usual)

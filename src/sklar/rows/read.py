@@ -116,8 +116,7 @@ class Source:
         except (Exception, pl.exceptions.PanicException):
             # What a reader says may quote a cell of the table.
             raise DataError(
-                f"{self.name} could not be read to its end: it is damaged or cut off. Nothing was released and no "
-                "privacy was spent."
+                f"{self.name} could not be read to its end: it is damaged or cut off. Nothing was released."
             ) from None
 
 

@@ -76,8 +76,8 @@ class SparkTable:
         except Exception as error:
             # What Spark says may quote a cell of the table.
             raise DataError(
-                f"Spark could not count {self.name} ({type(error).__name__}). Nothing was released and no privacy was "
-                "spent. Spark's own logs, which are private, say why."
+                f"Spark could not count {self.name} ({type(error).__name__}). Nothing was released. Spark's own logs, "
+                "which are private, say why."
             ) from None
         counts = _put_together(summed, schema)
         progress.advance(counts.n_rows)

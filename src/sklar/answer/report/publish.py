@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from sklar.answer.report import svg
 from sklar.answer.report.findings import Findings, find
 from sklar.answer.report.render import Rows, percent, render, short
-from sklar.budget.certificate import Certificate
+from sklar.budget.certificate import Certificate, rounded_up
 from sklar.public.rules import rule_text
 from sklar.public.schema import Attribute, Schema
 
@@ -110,7 +110,7 @@ def view(model: Model, file_name: str) -> Release:
     """What the report shows."""
     schema, certificate, found = model.schema, model.certificate, find(model)
     kinds = Counter(each.kind for each in schema.attributes)
-    odds = math.exp(min(certificate.spent_epsilon, 700.0))
+    odds = math.exp(min(certificate.epsilon, 700.0))
     listed = model.measured_schema.names[:MAX_CHARTS]
     return Release(
         schema=schema,
@@ -121,7 +121,7 @@ def view(model: Model, file_name: str) -> Release:
         kind=_KINDS.get(str(model.settings.get("kind")), _COPULA),
         error=_rms(np.array([model.estimate(name).standard_errors[0] for name in listed])),
         chance=_one_in(certificate.delta),
-        factor=f"{odds:.3g}" if odds < 1e6 else f"e^{certificate.spent_epsilon:.3g}",
+        factor=rounded_up(odds, 3) if odds < 1e6 else f"e^{rounded_up(certificate.epsilon, 3)}",
         surest=odds / (1 + odds),
         measurements=_measurements(certificate),
         kinds=", ".join(f"{number:,} {kind}" for kind, number in sorted(kinds.items())),
