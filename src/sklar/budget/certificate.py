@@ -51,7 +51,7 @@ class Certificate:
     `claimed_by` names who measured the tables where Sklar did not: then all of it is what the caller says, and nothing
     was checked. `rounded` says that such tables held values that are not whole. `receipt` is that of the charge, where
     a ledger was charged. `read_from_rows` names the attributes whose domain the custodian read from the rows: the
-    promise does not cover what those domains tell. All others are public knowledge, or were found.
+    promise does not cover what those domains tell. All others are public knowledge, or were found (`domains`).
     """
 
     neighbors: Neighbors

@@ -197,6 +197,7 @@ _FINDING: Shape = {
     "threshold": Maybe(whole(1)),
     "lost_delta": _SHARE,
 }
+_HASH = Value("64 hexadecimal digits", lambda value: bool(re.fullmatch(r"[0-9a-f]{64}", str(value))))
 _CERTIFICATE: dict[str, Shape] = {
     "neighbors": one_of(*get_args(Neighbors)),
     "mechanism": one_of(*get_args(Mechanism)),
@@ -204,7 +205,7 @@ _CERTIFICATE: dict[str, Shape] = {
     "epsilon": number(0.0),
     "delta": _SHARE,
     "public_rows": Maybe(_ROWS),
-    "schema_sha256": Value("64 hexadecimal digits", lambda value: bool(re.fullmatch(r"[0-9a-f]{64}", str(value)))),
+    "schema_sha256": _HASH,
     "measurements": Each(_MEASUREMENT, _MAX_MEASUREMENTS),
     "domains": Each(_FINDING, MAX_LEVELS),
     "earlier": Each(_NAME, MAX_LEVELS),
@@ -215,6 +216,8 @@ _CERTIFICATE: dict[str, Shape] = {
     ),
     "claimed_by": Maybe(text(200)),
     "rounded": _BOOLEAN,
+    "receipt": Maybe({"entry": whole(1), "head": _HASH}),
+    "read_from_rows": Each(_NAME, MAX_LEVELS),
 }
 _BINARY_METHODS = ("binary",)
 _LATENT_METHODS = tuple(name for name in get_args(MethodName) if name not in _BINARY_METHODS)
@@ -299,8 +302,10 @@ def require_known(document: Any, versions: range) -> None:
 def _certificate(version: int) -> Shape:
     if version >= 3:
         return _CERTIFICATE
-    # These versions stated, beside the budget, what tables happened to cost, and nothing of earlier releases.
-    older = {key: shape for key, shape in _CERTIFICATE.items() if key != "earlier"}
+    # These versions stated, beside the budget, what tables happened to cost, and nothing of earlier releases, ledgers
+    # or rows.
+    newer = ("earlier", "receipt", "read_from_rows")
+    older = {key: shape for key, shape in _CERTIFICATE.items() if key not in newer}
     return {**older, "spent_epsilon": number(0.0)}
 
 
