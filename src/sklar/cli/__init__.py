@@ -29,6 +29,7 @@ from sklar.cli.release import release
 from sklar.cli.report import report
 from sklar.cli.sample import sample
 from sklar.cli.schema import schema
+from sklar.cli.sign import sign
 from sklar.cli.tables import tables
 from sklar.cli.verify import verify
 from sklar.errors import SklarError
@@ -59,7 +60,7 @@ def cli(**_debug: bool) -> None:
 
 _PUBLIC_KNOWLEDGE = (schema, forecast)
 _SPENDING = (release, fit, ledger)
-_FROM_A_MODEL = (sample, tables, query, report, verify)
+_FROM_A_MODEL = (sample, tables, query, report, verify, sign)
 _FOR_THE_CUSTODIAN = (evaluate,)
 _TO_TRY = (audit, completion, demo, generate)
 

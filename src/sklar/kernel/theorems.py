@@ -34,8 +34,8 @@ DEFAULT_DELTA = 2.0**-30
 MAX_SCALE = 2.0**24
 MIN_SCALE = 2.0**-10
 
-# Floating-point arithmetic loses digits. A probability, a sum over tables and a conversion are believed up to this share
-# of them, and stated larger by it: a hundred times what sums of 10^13 terms and differences of logarithms lose.
+# Floating-point arithmetic loses digits. A probability, a sum over tables and a conversion are believed up to this
+# share of them, and stated larger by it: a hundred times what sums of 10^13 terms lose.
 ROUNDING = 1e-12
 
 # Variance that a discrete Gaussian gives up to be a post-processed continuous one, and the log-ratio that this leaves

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import stat
@@ -179,3 +180,20 @@ def test_the_report_is_for_its_owner_alone(tmp_path: Path, umask: int) -> None:
     assert done.exit_code == 0, done.output
     assert stat.S_IMODE(out.stat().st_mode) == 0o600
     assert {each.name for each in tmp_path.iterdir()} == {"s.toml", "real.csv", "PRIVATE.html"}
+
+
+def test_a_table_that_is_written_otherwise_is_compared_with_a_plain_release(tmp_path: Path) -> None:
+    (tmp_path / "s.toml").write_text(
+        '[table]\nname = "t"\ndelimiter = ";"\ndecimal = ","\n[attributes.x]\ntype = "real"\nedges = [0, 1, 2]\n'
+        '[attributes.y]\ntype = "integer"\nedges = [0, 5, 10]\n'
+    )
+    (tmp_path / "real.csv").write_text("x;y\n0,5;1\n1,25;7\n0,75;3\n")
+    (tmp_path / "syn.csv").write_text("x,y\n0.5,1\n1.25,7\n0.75,3\n")
+    paths = [str(tmp_path / name) for name in ("real.csv", "syn.csv")]
+    arguments = ["--schema", str(tmp_path / "s.toml"), "--report", str(tmp_path / "PRIVATE.html"), "--json"]
+    done = CliRunner().invoke(cli, ["evaluate", *paths, *arguments])
+    assert done.exit_code == 0, done.output
+    column = json.loads(done.stdout)["columns"][0]
+    assert column["numbers"]["ks"] == 0
+    assert column["numbers"]["real"]["mean"] == pytest.approx(2.5 / 3)
+    read((tmp_path / "PRIVATE.html").read_text(encoding="utf-8"))

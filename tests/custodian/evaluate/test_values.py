@@ -66,11 +66,6 @@ def test_categories_have_missing_values_and_no_numbers(column: pl.Series, missin
     assert found.numbers.size == 0
 
 
-def attribute_of(kind: str, **keys: object) -> Attribute:
-    """What an attribute of any kind tells this module."""
-    return cast(Attribute, SimpleNamespace(**{"name": "x", "kind": kind, "missing": None, **keys}))
-
-
 @pytest.mark.parametrize(
     ("column", "numbers", "missing", "texts"),
     [
@@ -82,10 +77,15 @@ def attribute_of(kind: str, **keys: object) -> Attribute:
 def test_special_values_are_no_numbers(
     column: pl.Series, numbers: list[float], missing: int, texts: dict[str, int]
 ) -> None:
-    found = read_values(column, attribute_of("integer", special=("N", -9)))
+    found = read_values(column, Attribute(name="x", kind="integer", edges=(0, 10), special=("N", -9)))
     assert found.numbers == pytest.approx(numbers, nan_ok=True)
     assert found.missing == missing
     assert dict(found.texts) == texts
+
+
+def attribute_of(kind: str) -> Attribute:
+    """What an attribute of any kind tells this module."""
+    return cast(Attribute, SimpleNamespace(name="x", kind=kind, missing=None, special=()))
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import numpy as np
 import polars as pl
@@ -140,5 +141,11 @@ def test_dummies_have_levels_alone() -> None:
     assert found.to_dict()["correlations"] is None
 
 
-def test_an_evaluation_does_not_print_what_it_saw() -> None:
-    assert "looked" not in repr(evaluate(records(9), records(9), SCHEMA))
+def test_what_was_seen_is_not_printed() -> None:
+    real = people(200, 0)
+    found = evaluate(real, spread(real), MONEY)
+    assert "looked" not in repr(found)
+    numbers = found.columns[0].numbers
+    assert numbers is not None
+    for each in (found.verdict, found.correlations, found.columns[0], numbers, numbers.real, numbers.heaps[0]):
+        assert re.fullmatch(r"<[\w.]+ object at 0x[0-9a-f]+>", repr(each))

@@ -26,11 +26,11 @@ _NEIGHBORS = 2
 # A text that a schema does not list is shown from this share on.
 _SHOWN_TEXT = 0.001
 
-# A column that has this many values at most is a list of values: none of them stands out from an axis.
-_LISTED = 2
+
+# These values have no repr: a traceback or a debugger's log must not print what was read from rows.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Share:
     """What share of the rows has something, in the real and in the synthetic table."""
 
@@ -48,14 +48,14 @@ class Share:
         return {"what": self.what, "real": _figure(self.real), "synthetic": _figure(self.synthetic)}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Heap(Share):
     """A value that many rows have and that stands out from its neighbors; `value` is its place on the axis."""
 
     value: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Moments:
     """Mean, standard deviation, quantiles and range of the numbers of one table, on the attribute's axis."""
 
@@ -78,7 +78,7 @@ class Moments:
         }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Numbers:
     """How the numbers of one column compare.
 
@@ -109,7 +109,7 @@ class Numbers:
         }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Correlations:
     """Pearson's and Spearman's correlations of the columns on an axis, real and synthetic, each of shape (k, k).
 
@@ -171,7 +171,7 @@ def compare_numbers(real: Seen, synthetic: Seen) -> Numbers | None:
 
 def compare_correlations(real: Looked, synthetic: Looked) -> Correlations | None:
     """Compare the correlations of all columns on an axis; None with fewer than two of them."""
-    if len(real.numbers) < _LISTED:
+    if len(real.numbers) < 2:
         return None
     return Correlations(
         names=tuple(real.columns[index].attribute.name for index in real.numbers),

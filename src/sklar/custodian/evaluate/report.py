@@ -22,6 +22,7 @@ from sklar.custodian.evaluate.queries import Answers, Triples, answer
 from sklar.custodian.evaluate.verdict import THRESHOLDS, Column
 from sklar.machine.progress import SILENT, Progress
 from sklar.public.schema import Attribute, Schema
+from sklar.rows.read import as_released
 
 MARK = "PRIVATE"
 MAX_ATTRIBUTES = 300
@@ -106,7 +107,7 @@ def custodian_report(
     progress.stage("report: real rows", unit="rows")
     true = answer(real, schema, nothing, progress=progress)
     progress.stage("report: synthetic rows", unit="rows")
-    given = answer(synthetic, schema, nothing, progress=progress)
+    given = answer(as_released(synthetic, schema), schema, nothing, progress=progress)
     progress.stage("report: page")
     shown = view(evaluation, true, given)
     return render("sklar.custodian.evaluate", "private.html.j2", shown)

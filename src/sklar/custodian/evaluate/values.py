@@ -46,7 +46,7 @@ def is_number(attribute: Attribute) -> bool:
 
 def special_texts(attribute: Attribute) -> tuple[str, ...]:
     """The texts or numbers that a schema lists as meaning something else than a value."""
-    return tuple(str(value) for value in getattr(attribute, "special", ()))
+    return tuple(str(value) for value in attribute.special)
 
 
 def read_values(column: pl.Series, attribute: Attribute) -> Values:

@@ -35,7 +35,7 @@ _NAMED = 4
 _SEVERAL = "have KS above {:g}: do not use them as numbers"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Column:
     """How one attribute of a release compares with the real one.
 
@@ -76,7 +76,7 @@ class Column:
         }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Verdict:
     """One line over all columns, and what it rests on. `chance` is the KS distance that chance alone rarely exceeds."""
 

@@ -14,10 +14,11 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from sklar.errors import SklarError
+from sklar.errors import SignatureError, SklarError
 from sklar.files.archive import load
 from sklar.files.model import Model
 from sklar.machine.progress import SILENT, Progress
+from sklar.trust.sign import read_signature, signature_path, signer_of
 from sklar.trust.verify.claims import (
     check_arrays,
     check_domains,
@@ -36,10 +37,13 @@ __all__ = ["Check", "Verification", "verify", "verify_model"]
 _FORMAT = Check(name="format", passed=True, detail="members, keys, types and sizes are those of a model and no other")
 
 
-def verify(path: str | Path, *, refit: bool = False, progress: Progress = SILENT) -> Verification:
+def verify(
+    path: str | Path, *, refit: bool = False, signer: str | None = None, progress: Progress = SILENT
+) -> Verification:
     """Check a model file; a file that cannot be read as a model fails too.
 
-    `refit` fits the model again to the tables of the file, which takes as long as the release did.
+    `refit` fits the model again to the tables of the file, which takes as long as the release did. `signer` is the
+    fingerprint of a key, or the file of a public key, that must have signed the file.
     """
     try:
         model = load(path)
@@ -57,7 +61,26 @@ def verify(path: str | Path, *, refit: bool = False, progress: Progress = SILENT
         from sklar.trust.verify.refit import check_copula
 
         checks = (*checks, check_copula(model, progress))
-    return replace(found, checks=checks)
+    signature, named = _signature(path, signer)
+    return replace(found, checks=(*checks, *signature), signer=named)
+
+
+def _signature(path: str | Path, signer: str | None) -> tuple[list[Check], str | None]:
+    """The signature beside a file, and whose it is; nothing where there is none and none is asked for."""
+    wanted = None if signer is None else signer_of(signer)
+    try:
+        found = read_signature(path)
+    except SignatureError as error:
+        return [Check(name="signature", passed=False, detail=str(error))], None
+    if found is None:
+        missing = Check(name="signature", passed=False, detail=f"there is none in {signature_path(path)}")
+        return ([] if wanted is None else [missing]), None
+    if wanted is None:
+        detail = f"by {found.fingerprint}; compare that with what its custodian publishes (--signer)"
+        return [Check(name="signature", passed=True, detail=detail)], found.fingerprint
+    same = found.fingerprint == wanted
+    detail = f"by {found.fingerprint}, {'the' if same else 'not the'} signer {'that was asked for' if same else wanted}"
+    return [Check(name="signature", passed=same, detail=detail)], found.fingerprint
 
 
 def verify_model(model: Model, name: str = "the model") -> Verification:

@@ -27,16 +27,17 @@ their squares, is a quadratic form with mean f (the degrees of freedom) and vari
 kappa_i <= 3 is a cell's excess kurtosis and P a projection of rank f: at most 5 f. The lower tail of Q is taken from
 the gamma law with these two moments, which is wider: near zero it falls with the power 0.2 f, and Q's with 0.5 f.
 
-**Values that are in no cell.** Where an attribute has no level for them, rows may be missing from its tables: M, a margin
-over B's levels, is then short of the one-way count by the rows outside of B. Such a shift of the mean makes sums of
-squares larger and |z| too (Anderson's inequality), so tests that look for too little noise hold for every file. Tests
-that look for too much are made between stages, where nothing can be missing; elsewhere only where the schema gives
-every value a level, and else of the largest M - x alone, as shifts are downward.
+**Values that are in no cell.** Where an attribute has no level for them, rows may be missing from its tables: M, a
+margin over B's levels, is then short of the one-way count x by the rows outside of B. Such a shift of the mean makes
+sums of squares larger and |z| too (Anderson's inequality), so tests that look for too little noise hold for every file.
+Tests that look for too much are made between stages, where nothing can be missing; elsewhere only where the schema
+gives every value a level, and else of the largest M - x alone, as shifts are downward.
 
-**False alarms.** Every test has a level of 1e-6 over `TESTS`. All together fail a genuine file less than once in a
-million. What each file's tests could see is said with them: the largest share of the stated noise that would be found
-too small 99 times in 100. A single number cannot be tested: an exact count among noisy ones, such as the measured number
-of rows, has a residual that is as likely as any other. Nor can noise that is drawn well and known to the forger.
+**False alarms and power.** Every test has a level of 1e-6 over `TESTS`. All together fail a genuine file less than
+once in a million. What the tests of a file could see is said with them: the largest share of the stated noise that
+would be found too small 99 times in 100. A single number cannot be tested: an exact count among noisy ones, such as the
+measured number of rows, has a residual that is as likely as any other. Nor can noise that is drawn well and known to
+the forger.
 """
 
 from __future__ import annotations
@@ -465,7 +466,7 @@ def _tails(
 def _distribution(name: str, found: Squares, *, both: bool) -> Iterator[NoiseTest]:
     """The law of residuals against the normal: P(distance > e) <= 2 exp(-2 N e^2), half of it on one side.
 
-    (Dvoretzky, Kiefer and Wolfowitz 1956, Massart 1990.) Of |z| alone, and only where too many are small, unless `both`.
+    (Dvoretzky, Kiefer and Wolfowitz 1956, Massart 1990.) Unless `both`, of |z|, and only where too many are small.
     """
     if not found.freedom:
         return
