@@ -133,8 +133,8 @@ NUMERIC = "bins, domain, edges, high, low, missing, output, outside, points, pro
         ),
         (
             'type = "categorical"\nvalues = ["a"]\nedges = [1]',
-            "unknown key 'edges'. Known keys are at_most, domain, missing, other, output, provenance, reviewed, special, "
-            "type, values.",
+            "unknown key 'edges'. Known keys are at_most, domain, missing, other, output, provenance, reviewed, "
+            "special, type, values.",
         ),
         ('type = "real"\nedges = [0, 1]\nother = true', f"unknown key 'other'. Known keys are {NUMERIC}."),
         ('type = "categorical"', "values must list the categories, got None. Write values = ['a', 'b']."),

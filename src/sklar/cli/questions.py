@@ -1,4 +1,4 @@
-"""`sklar schema review`: walk through the open decisions of a schema, and say where each entry comes from."""
+"""The questions of `sklar schema review`, on a terminal: keyboard only, and every answer is saved at once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sklar.cli.console import print_json, say, show_progress
-from sklar.cli.options import DATA_IF_GIVEN, JSON, QUERY, table_of
+from sklar.cli.options import table_of
 from sklar.errors import SchemaError
 
 if TYPE_CHECKING:
@@ -31,26 +31,8 @@ class _StopError(Exception):
     """The custodian stops here."""
 
 
-@click.command()
-@click.argument("schema_path", metavar="SCHEMA", type=click.Path(path_type=Path))
-@DATA_IF_GIVEN
-@QUERY
-@click.option(
-    "--accept",
-    is_flag=True,
-    help="Ask nothing: accept what is proposed. Entries that were read from the rows are not accepted so.",
-)
-@JSON
-def review(*, schema_path: Path, data: Path | str | None, query: str | None, accept: bool, as_json: bool) -> None:
-    """Answer the open questions of SCHEMA, and mark each entry with where it comes from.
-
-    With DATA, what the rows show stands beside each question (PRIVATE). Every answer is saved at once: stop at any
-    time, and go on later.
-
-    \b
-      sklar schema review adult.toml adult.csv
-      sklar schema review adult.toml --accept
-    """
+def ask(schema_path: Path, data: Path | str | None, query: str | None, *, accept: bool, as_json: bool) -> None:
+    """Walk through the open decisions of a schema file, or accept what is proposed; then say what was decided."""
     from sklar.custodian import review as decisions
     from sklar.public.schema import Schema
 
