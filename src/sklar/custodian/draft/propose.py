@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import cast
 
-from sklar.custodian.draft.look import Axis, Seen
+from sklar.custodian.draft.look import COMPACT_DAY, Axis, Seen
 from sklar.custodian.draft.rows import missing_text, with_output
 from sklar.public.axis import parse_edge
 from sklar.public.codes import find_list, truth_texts, words_of
@@ -35,6 +35,18 @@ _BOUNDS: tuple[tuple[tuple[set[str], ...], int, int], ...] = (
     (({"longitude", "lon", "lng"},), -180, 180),
     ((_AGE_WORDS,), 0, 120),
 )
+_YEAR_WORDS = {"year", "yr", "yob", "jahr", "annee", "ano", "anno"}
+_YEARS = (1000, 3000)
+_DAYS = (("1900-01-01", "2100-01-01"), ("1000-01-01", "3000-01-01"), ("0001-01-01", "9999-12-31"))
+# Bounds of days and times, the narrowest that hold all values; they name no day of the rows.
+_ENDS = {
+    "date": _DAYS,
+    "datetime": _DAYS,
+    "year": (("1900", "2100"), ("1000", "3000")),
+    "yearmonth": (("1900-01", "2100-01"), ("1000-01", "3000-01"), ("0001-01", "9999-12")),
+    "time": (("00:00", "24:00"),),
+    "duration": (("0:00:00", "100000:00:00"), ("-100000:00:00", "100000:00:00")),
+}
 _IDENTIFYING = {"id", "ids", "uuid", "guid", "ssn", "key", "phone", "telephone", "telefon", "mobile", "fax", "email"}
 _IDENTIFYING |= {"mail", "name", "surname", "firstname", "lastname", "iban", "passport", "hash", "url", "address"}
 _SENTINELS = {"-1", "-2", "-3", "-4", "-5", "-6", "-7", "-8", "-9", "-66", "-77", "-88", "-99"}
@@ -228,9 +240,13 @@ def _number(seen: Seen) -> Proposal | None:
 
 
 def _preferred(seen: Seen) -> list[str]:
-    """The kinds as which the column reads, the plainest first."""
-    order = ["integer", "date", "datetime", "real"]
-    return [kind for kind in order if kind in seen.axes] + [kind for kind in seen.axes if kind not in order]
+    """The kinds as which the column reads: that of its type, then those with the fewest odd texts, the plainest first."""
+    order = ["integer", "date", "datetime", "real", "yearmonth", "time", "duration"]
+    typed = None if seen.type is None else seen.type.kind
+    if not (COMPACT_DAY in seen.axes and not seen.axes[COMPACT_DAY].odd and len(seen.counts) >= _FEW_ROWS):
+        order.append(COMPACT_DAY)
+    found = sorted(seen.axes, key=lambda kind: order.index(kind) if kind in order else -1)
+    return sorted(found, key=lambda kind: (kind != typed, len(seen.axes[kind].odd)))
 
 
 def _codes(seen: Seen, kind: str) -> tuple[str, ...] | None:
@@ -251,12 +267,15 @@ def _quantity(seen: Seen, kind: str, axis: Axis, codes: tuple[str, ...]) -> Prop
     points = [point for text in values if (point := seen.point(text, kind)) is not None] if sentinels else []
     low, high = (min(points), max(points)) if points else (axis.low, axis.high)
     special = (*codes, *(_sentinel(seen.plain(text, plain), plain) for text in sentinels))
+    named = words_of(seen.name)
+    if plain == "integer" and named & _YEAR_WORDS and low >= _YEARS[0] and high < _YEARS[1]:
+        plain = "year"
     entry = _entry(seen, cast(AttributeKind, plain))
     if axis.odd and entry.missing is None:
         # A text that is no customary code is not named here; it counts as missing.
         entry = replace(entry, missing="")
     entry = _with(entry, special=special, format=form or None)
-    ages = words_of(seen.name) & _AGE_WORDS and plain == "integer" and low >= 0 and high <= 120
+    ages = named & _AGE_WORDS and plain == "integer" and low >= 0 and high <= 120
     if ages:
         attribute = with_output(replace(entry, edges=_AGES), seen.output)
         return Proposal(
@@ -313,12 +332,9 @@ def _sentinel(text: str, kind: str) -> str | int:
 
 def _bounds(seen: Seen, kind: str, low: float, high: float) -> tuple[int, ...] | tuple[float, ...]:
     """Bounds that the name and the kind of a column imply; whether values are negative is all that rows decide."""
-    if kind in ("date", "datetime"):
-        for first, last in (("1900-01-01", "2100-01-01"), ("1000-01-01", "3000-01-01")):
-            ends = (_edge(first, kind), _edge(last, kind))
-            if ends[0] <= low and high < ends[1]:
-                return ends
-        return (_edge("0001-01-01", kind), _edge("9999-12-31", kind))
+    if kind in _ENDS:
+        every = [(_edge(first, kind), _edge(last, kind)) for first, last in _ENDS[kind]]
+        return next((ends for ends in every if ends[0] <= low and high < ends[1]), every[-1])
     words = words_of(seen.name)
     for needed, least, most in _BOUNDS:
         if all(words & each for each in needed) and least <= low and high <= most:
