@@ -89,6 +89,8 @@ _CODES |= {
 }
 # A text that this share of the rows has is about no single one of them.
 _COMMON = 0.01
+# More digits after the point are those of a computation, not of how a number is written.
+_MOST_PLACES = 4
 _FEW_ROWS = 20
 
 
@@ -284,7 +286,7 @@ def _quantity(seen: Seen, kind: str, axis: Axis, codes: tuple[str, ...]) -> Prop
             decide="are these bins fine enough?" + _special_question(special),
         )
     edges = _bounds(seen, plain, low, high)
-    attribute = _with(entry, edges=edges, domain="private", at_most=_BINS, step=_step(seen, values, plain))
+    attribute = _with(entry, edges=edges, domain="private", at_most=_BINS, step=_step(seen, values, plain, edges))
     return Proposal(
         attribute=with_output(attribute, seen.output),
         proposed="a release finds the bins, and values that many rows share, with part of its budget",
@@ -369,14 +371,15 @@ def _edge(text: str, kind: str) -> int:
     return int(cast(int, parse_edge(text, kind)))
 
 
-def _step(seen: Seen, values: Sequence[str], kind: str) -> float | None:
-    """The grain of decimal numbers, where all of them have few places."""
+def _step(seen: Seen, values: Sequence[str], kind: str, edges: Sequence[float]) -> float | None:
+    """The grain of decimal numbers, where all of them have few places, and floats between the bounds can hold it."""
     if kind != "real":
         return None
     plain = (seen.plain(text, kind) for text in values)
     places = [len(text.partition(".")[2]) if re.fullmatch(r"[+-]?\d+(\.\d+)?", text) else 99 for text in plain]
     most = max(places, default=99)
-    return float(f"1e-{most}") if most <= 4 else None
+    held = all(edge == edge // 1 and abs(edge) * 10**most < 2**53 for edge in edges)
+    return float(f"1e-{most}") if most <= _MOST_PLACES and held else None
 
 
 def _with(attribute, **f):
