@@ -50,7 +50,7 @@ def ask(schema_path: Path, data: Path | str | None, query: str | None, *, accept
             click.echo(f"\nStopped; {left} columns are open. All answers are in {schema_path}: run it again to go on.")
             return
     reviewed = Schema.load(schema_path)
-    counted = Counter(attribute.known_from for attribute in reviewed.attributes)
+    counted = Counter[str](attribute.known_from for attribute in reviewed.attributes)
     if as_json:
         summary: dict[str, Any] = {"provenance": {word: counted[word] for word in decisions.PROVENANCE}}
         print_json(summary | {"attributes": reviewed.n_attributes, "rules": len(reviewed.rules), "out": schema_path})

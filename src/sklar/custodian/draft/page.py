@@ -137,7 +137,7 @@ def _histogram(seen: Seen) -> Markup | None:
     order = np.argsort(points)
     points, times = points[order], times[order]
     share = np.cumsum(times) / times.sum()
-    low, high = points[np.searchsorted(share, 0.01)], points[min(np.searchsorted(share, 0.99), points.size - 1)]
+    low, high = (float(points[np.searchsorted(share[:-1], part)]) for part in (0.01, 0.99))
     if not low < high:
         return None
     counts, edges = np.histogram(np.clip(points, low, high), bins=_BARS, range=(low, high), weights=times)
