@@ -118,7 +118,8 @@ def test_toml_and_dict_give_the_schema_back(schema: Schema) -> None:
 
 
 KINDS = "categorical, boolean, integer, real, date, datetime"
-NUMERIC = "bins, domain, edges, high, low, missing, output, outside, points, reviewed, special, type"
+NUMERIC = "bins, domain, edges, high, low, missing, output, outside, points, reviewed, special, step, type"
+KINDS = "categorical, boolean, integer, real, date, datetime, time, duration, year, yearmonth"
 
 
 @pytest.mark.parametrize(
@@ -129,12 +130,12 @@ NUMERIC = "bins, domain, edges, high, low, missing, output, outside, points, rev
         ("type = ['real']", f"type must be one of {KINDS}, got ['real']."),
         (
             'type = "boolean"\nvalues = ["a"]',
-            "unknown key 'values'. Known keys are missing, output, reviewed, special, type.",
+            "unknown key 'values'. Known keys are missing, output, reviewed, special, texts, type.",
         ),
         (
             'type = "categorical"\nvalues = ["a"]\nedges = [1]',
             "unknown key 'edges'. Known keys are "
-            "at_most, domain, missing, other, output, reviewed, special, type, values.",
+            "at_most, domain, missing, ordered, other, output, reviewed, special, type, values.",
         ),
         ('type = "real"\nedges = [0, 1]\nother = true', f"unknown key 'other'. Known keys are {NUMERIC}."),
         ('type = "categorical"', "values must list the categories, got None. Write values = ['a', 'b']."),
