@@ -183,7 +183,13 @@ def test_durations_are_no_opaque_values() -> None:
         ("built_year", [str(1950 + i % 70) for i in range(300)], "year", None, ["1900", "2100"]),
         ("built", [str(1950 + i % 70) for i in range(300)], "integer", None, ["0", "1000000000"]),
         ("in", [f"20{i % 20:02}-{i % 12 + 1:02}" for i in range(300)], "yearmonth", None, ["1900-01", "2100-01"]),
-        ("day", [f"2001{i % 12 + 1:02}{i % 28 + 1:02}" for i in range(300)], "date", "%Y%m%d", ["1900-01-01", "2100-01-01"]),
+        (
+            "day",
+            [f"2001{i % 12 + 1:02}{i % 28 + 1:02}" for i in range(300)],
+            "date",
+            "%Y%m%d",
+            ["1900-01-01", "2100-01-01"],
+        ),
         (
             "seen",
             [f"{i % 28 + 1}.{i % 12 + 1}.2001 {i % 24:02}:{i % 60:02}" for i in range(300)],

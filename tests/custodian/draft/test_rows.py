@@ -56,7 +56,10 @@ def assert_covers(data: pa.Table) -> None:
             ["0" * 5, "90210"],
             Attribute(name="x", kind="categorical", values=("00000", "90210"), reviewed=False, provenance="rows"),
         ),
-        (["yes", "no", "?"], Attribute(name="x", kind="boolean", missing="?", reviewed=False, provenance="rows")),
+        (
+            ["yes", "no", "?"],
+            Attribute(name="x", kind="boolean", missing="?", texts=("no", "yes"), reviewed=False, provenance="rows"),
+        ),
         (["yes", "yes"], Attribute(name="x", kind="categorical", values=("yes",), reviewed=False, provenance="rows")),
         (
             ["3", "1", "", "NA", "NA"],

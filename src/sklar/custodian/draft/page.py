@@ -5,6 +5,7 @@ This module decides what is shown; `templates/draft.html.j2` has the words.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -140,13 +141,31 @@ def _histogram(seen: Seen) -> Markup | None:
     low, high = (float(points[np.searchsorted(share[:-1], part)]) for part in (0.01, 0.99))
     if not low < high:
         return None
-    counts, edges = np.histogram(np.clip(points, low, high), bins=_BARS, range=(low, high), weights=times)
+    width = (high - low) / _BARS
+    if kind == "integer":
+        # Bars that hold equally many whole numbers each.
+        width = math.ceil((high - low + 1) / _BARS)
+    edges = low + width * np.arange(math.ceil((high - low) / width) + 1)
+    edges[-1] = max(edges[-1], high)
+    counts, _ = np.histogram(np.clip(points, low, high), bins=edges, weights=times)
     return svg.histogram(
         counts.astype(int).tolist(),
-        [f"{edge:,.4g}" for edge in edges[:-1]],
+        [_compact(edge) for edge in edges[:-1]],
         title=f"Histogram of {short(seen.name, 60)}",
         description="Numbers beyond the middle 98% are counted in the outer bars.",
     )
+
+
+def _compact(number: float) -> str:
+    """A number in a few letters.
+
+    >>> _compact(12285.0), _compact(2_500_000.0), _compact(0.25)
+    ('12.3k', '2.5M', '0.25')
+    """
+    for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(number) >= 10 * size or (letter != "k" and abs(number) >= size):
+            return f"{number / size:.3g}{letter}"
+    return f"{number:.4g}"
 
 
 def _tie(tie: Tie) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import cast
 
 from sklar.custodian.draft.look import COMPACT_DAY, Axis, Seen
-from sklar.custodian.draft.rows import missing_text, with_output
+from sklar.custodian.draft.rows import missing_text, with_output, with_texts
 from sklar.public.axis import parse_edge
 from sklar.public.codes import find_list, truth_texts, words_of
 from sklar.public.schema import Attribute, AttributeKind
@@ -200,16 +200,10 @@ def _truth(seen: Seen) -> Proposal | None:
     if pair is None:
         return None
     return Proposal(
-        attribute=_with_texts(_entry(seen, "boolean"), seen, pair),
+        attribute=with_texts(_entry(seen, "boolean"), seen, pair),
         proposed="yes or no, in the column's own texts",
         decide="does the column hold nothing else?",
     )
-
-
-def _with_texts(attribute: Attribute, seen: Seen, pair: tuple[str, str]) -> Attribute:
-    if seen.output in (None, "string"):
-        return _with(attribute, texts=pair)
-    return with_output(attribute, seen.output)
 
 
 def _listed(seen: Seen) -> Proposal | None:
@@ -219,7 +213,7 @@ def _listed(seen: Seen) -> Proposal | None:
     whole = seen.type is not None and seen.type.whole
     values = tuple(int(text) for text in known.values) if whole else known.values
     return Proposal(
-        attribute=with_output(_with(_entry(seen), values=values, ordered=known.ordered), seen.output),
+        attribute=with_output(replace(_entry(seen), values=values, ordered=known.ordered), seen.output),
         proposed=f"a public list: {known.what}",
         decide="does the column hold these codes, and no others?",
     )
@@ -276,7 +270,7 @@ def _quantity(seen: Seen, kind: str, axis: Axis, codes: tuple[str, ...]) -> Prop
     if axis.odd and entry.missing is None:
         # A text that is no customary code is not named here; it counts as missing.
         entry = replace(entry, missing="")
-    entry = _with(entry, special=special, format=form or None)
+    entry = replace(entry, special=special, format=form or None)
     ages = named & _AGE_WORDS and plain == "integer" and low >= 0 and high <= 120
     if ages:
         attribute = with_output(replace(entry, edges=_AGES), seen.output)
@@ -286,7 +280,7 @@ def _quantity(seen: Seen, kind: str, axis: Axis, codes: tuple[str, ...]) -> Prop
             decide="are these bins fine enough?" + _special_question(special),
         )
     edges = _bounds(seen, plain, low, high)
-    attribute = _with(entry, edges=edges, domain="private", at_most=_BINS, step=_step(seen, values, plain, edges))
+    attribute = replace(entry, edges=edges, domain="private", at_most=_BINS, step=_step(seen, values, plain, edges))
     return Proposal(
         attribute=with_output(attribute, seen.output),
         proposed="a release finds the bins, and values that many rows share, with part of its budget",
@@ -380,7 +374,3 @@ def _step(seen: Seen, values: Sequence[str], kind: str, edges: Sequence[float]) 
     most = max(places, default=99)
     held = all(edge == edge // 1 and abs(edge) * 10**most < 2**53 for edge in edges)
     return float(f"1e-{most}") if most <= _MOST_PLACES and held else None
-
-
-def _with(attribute, **f):
-    return replace(attribute, **{k: v for k, v in f.items() if k in Attribute.__dataclass_fields__})
