@@ -236,7 +236,7 @@ def _number(seen: Seen) -> Proposal | None:
 
 
 def _preferred(seen: Seen) -> list[str]:
-    """The kinds as which the column reads: that of its type, then those with the fewest odd texts, the plainest first."""
+    """The kinds as which the column reads: that of its type, then those with few odd texts, the plainest first."""
     order = ["integer", "date", "datetime", "real", "yearmonth", "time", "duration"]
     typed = None if seen.type is None else seen.type.kind
     if not (COMPACT_DAY in seen.axes and not seen.axes[COMPACT_DAY].odd and len(seen.counts) >= _FEW_ROWS):
