@@ -155,6 +155,13 @@ def test_what_identifies_or_says_nothing_is_left_out(name: str, values: list[str
     assert left_out(name, values) == reason
 
 
+def test_codes_in_digits_are_categories() -> None:
+    for name, values in (("ZIP Code", numbers(10_000, 90_000)), ("region_id", numbers(1, 12))):
+        attribute = proposed(name, values)
+        assert (attribute.kind, attribute.domain) == ("categorical", "private")
+    assert proposed("county name", some(*(f"County {i}" for i in range(120)), rows=20_000)).domain == "private"
+
+
 def test_incomes_are_no_identifiers() -> None:
     """Numbers that nearly all differ, but are not in a row, are quantities."""
     assert proposed("income", [str(PICK.randrange(10**6)) for _ in range(300)]).kind == "integer"

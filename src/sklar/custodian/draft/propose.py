@@ -47,8 +47,25 @@ _ENDS = {
     "time": (("00:00", "24:00"),),
     "duration": (("0:00:00", "100000:00:00"), ("-100000:00:00", "100000:00:00")),
 }
-_IDENTIFYING = {"id", "ids", "uuid", "guid", "ssn", "key", "phone", "telephone", "telefon", "mobile", "fax", "email"}
-_IDENTIFYING |= {"mail", "name", "surname", "firstname", "lastname", "iban", "passport", "hash", "url", "address"}
+_KEY_WORDS = {
+    "id",
+    "ids",
+    "uuid",
+    "guid",
+    "ssn",
+    "key",
+    "phone",
+    "telephone",
+    "telefon",
+    "mobile",
+    "fax",
+    "email",
+    "mail",
+}
+_KEY_WORDS |= {"iban", "passport", "hash", "url"}
+_NAME_WORDS = {"name", "surname", "firstname", "lastname", "address", "street", "adresse"}
+# Whole numbers under such a name count nothing.
+_CODE_WORDS = {"id", "code", "codes", "zip", "postal", "postcode", "plz", "fips"}
 _SENTINELS = {"-1", "-2", "-3", "-4", "-5", "-6", "-7", "-8", "-9", "-66", "-77", "-88", "-99"}
 _SENTINELS |= {sign + digit * times for sign in ("", "-") for digit in "789" for times in range(3, 10)}
 _SENTINELS |= {"77", "88", "97", "98", "99", "996", "997", "998", "9996", "9997", "9998"}
@@ -146,7 +163,8 @@ def _unfit(seen: Seen) -> Proposal | None:
         return _left_out("it is constant")
     if rows < _FEW_ROWS:
         return None
-    named = bool(words_of(seen.name) & _IDENTIFYING)
+    words = words_of(seen.name)
+    named = bool(words & _KEY_WORDS) or (bool(words & _NAME_WORDS) and seen.distinct_share > _COMMON)
     sample = texts[:1000]
     if _most(sample, r"[^@\s]+@[^@\s]+\.\w+") or _most(sample, r"https?://\S+"):
         return _left_out("it looks like addresses of people or pages")
@@ -158,7 +176,7 @@ def _unfit(seen: Seen) -> Proposal | None:
             return _left_out("it looks like an identifier: every row has another number")
         if _long_numbers(texts) and len(texts) > 100:
             return _left_out("it looks like identifying numbers" + ("" if seen.distinct_share > 0.9 else repeated))
-        if named and seen.distinct_share > 0.05 and len(texts) > 100:
+        if named and len(texts) > 100:
             return _left_out("its name is that of an identifier" + ("" if seen.distinct_share > 0.9 else repeated))
         return None
     if seen.axes:
@@ -237,6 +255,8 @@ def _number(seen: Seen) -> Proposal | None:
 
 def _preferred(seen: Seen) -> list[str]:
     """The kinds as which the column reads: that of its type, then those with few odd texts, the plainest first."""
+    if "integer" in seen.axes and words_of(seen.name) & _CODE_WORDS:
+        return []
     order = ["integer", "date", "datetime", "real", "yearmonth", "time", "duration"]
     typed = None if seen.type is None else seen.type.kind
     if not (COMPACT_DAY in seen.axes and not seen.axes[COMPACT_DAY].odd and len(seen.counts) >= _FEW_ROWS):
