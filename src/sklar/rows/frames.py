@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from sklar.public.importers.arrow import ColumnType, column_type, column_types
 from sklar.public.types import parse_output
-from sklar.rows.streams import coded, column_of, of_seconds, placeholders
+from sklar.rows.streams import coded, column_of, of_seconds, of_spans, placeholders
 
 
 def is_pandas(data: object) -> bool:
@@ -118,6 +118,9 @@ def _of_numpy(values: NDArray[Any]) -> pl.Series:
         return pl.Series(values.astype(np.float64))
     if family == "M":
         return _moments(values)
+    if family == "m" and np.datetime_data(values.dtype)[0] in ("s", "ms", "us", "ns"):
+        ticks = _without(pl.Series(values.view(np.int64)), np.isnat(values))
+        return of_spans(ticks, np.datetime_data(values.dtype)[0])
     if family in "mc":
         return placeholders(~np.isnat(values) if family == "m" else ~np.isnan(values))
     return pl.Series(values.tolist(), dtype=pl.Object)
