@@ -117,7 +117,7 @@ def certify(
         measurements=measurements(plans, budget.shifts),
         domains=tuple(findings),
         earlier=tuple(each.name for each in schema.attributes if each.domain == "found" and each.name not in own),
-        versions=_versions(),
+        versions=installed_versions(),
         read_from_rows=(schema.whole or schema).read_from_rows,
     )
 
@@ -151,7 +151,8 @@ def rounded_up(value: float, digits: int) -> str:
 
 
 @cache
-def _versions() -> dict[str, str]:
+def installed_versions() -> dict[str, str]:
+    """The versions of Sklar and of what its numbers depend on."""
     return {name: version(name) for name in ("sklar", "numpy", "numba", "cryptography", "polars")}
 
 
