@@ -293,5 +293,5 @@ class LinkedMeasured:
             for table, counts, scale in zip(self.plan.tables, self.counts, self.plan.scales.tolist(), strict=True)
             if table.kind in ("people", "number")
         ]
-        found = sum(total / variance for total, variance in each) / sum(1 / variance for _, variance in each)
-        return max(round(found), 1)
+        totals, variances = np.array(each, dtype=np.float64).T
+        return max(round(float(np.sum(totals / variances) / np.sum(1 / variances))), 1)

@@ -1,9 +1,8 @@
 """Patients and their visits: two tables that hang together, about nobody.
 
 Every patient has a hidden ailment that most visits are about, and a hidden frailty. Age, sex, smoking and chronic
-illness depend on them, and so do how often somebody comes, to which department, with which diagnosis, how urgently, for
-how long, and at which cost. Nobody's visits are known from anybody else's. One patient in twenty never comes; the others
-come 1 to 30 times, about 6 on average.
+illness depend on them, and so do how often somebody comes, to which department, with which diagnosis, how urgently,
+for how long, and at which cost. One patient in twenty never comes; the others come 1 to 30 times, about 6 on average.
 """
 
 from __future__ import annotations
@@ -34,11 +33,11 @@ _SMOKER = ("never", "former", "current")
 _DEPARTMENTS = ("general", "heart", "lung", "joints", "kidneys", "eyes", "skin", "emergency")
 _DIAGNOSES = tuple(f"{letter}{number}" for letter in "ABCDEF" for number in (1, 2))
 _URGENCY = ("planned", "soon", "urgent")
-_OUTCOMES = ("home", "home care", "transferred", "died")
+_OUTCOMES = ("home", "home care", "transferred", "back soon")
 
 # Hidden ailments, and what they do. Rows are ailments throughout.
 _AILMENTS = 6
-_AILMENT = [0.34, 0.16, 0.14, 0.12, 0.10, 0.14]
+_AILMENT = [0.28, 0.17, 0.15, 0.13, 0.11, 0.16]
 _OF_CHRONIC = [
     [0.86, 0.03, 0.03, 0.03, 0.02, 0.03],
     [0.20, 0.62, 0.08, 0.02, 0.06, 0.02],
@@ -152,7 +151,7 @@ def _draw(rng: np.random.Generator, first: int) -> tuple[pl.DataFrame, pl.DataFr
     insurance = choose(rng, [[0.58, 0.24, 0.10, 0.08], [0.42, 0.34, 0.20, 0.04]], (age > 50).astype(np.intp))
     chronic = choose(rng, _OF_CHRONIC, ailment)
     smoker = choose(rng, _OF_SMOKER, ailment)
-    rate = np.exp(1.45 + 0.42 * frailty + 0.25 * (ailment > 0) - 0.35 * (insurance == 3))
+    rate = np.exp(1.3 + 0.42 * frailty + 0.25 * (ailment > 0) - 0.35 * (insurance == 3))
     number = np.clip(1 + rng.poisson(rng.gamma(2.5, 1 / 2.5, _BLOCK) * rate), 1, MOST)
     number = np.where(rng.random(_BLOCK) < 0.05, 0, number)
     key = first + 1 + np.arange(_BLOCK)
@@ -181,17 +180,17 @@ def _visits(
 ) -> pl.DataFrame:
     owner = np.repeat(np.arange(key.size), number)
     rows = owner.size
-    # One visit in five is about something else.
-    about = np.where(rng.random(rows) < 0.2, choose(rng, _AILMENT, rows=rows), ailment[owner])
+    # One visit in eight is about something else.
+    about = np.where(rng.random(rows) < 0.125, choose(rng, _AILMENT, rows=rows), ailment[owner])
     department = choose(rng, _OF_DEPARTMENT, about)
     diagnosis = choose(rng, _OF_DIAGNOSIS, department)
     urgency = choose(rng, _OF_URGENCY, department)
-    weak = frailty[owner] + 0.9 * urgency + 0.2 * (age[owner] > 65)
-    stays = rng.random(rows) < 1 / (1 + np.exp(1.6 - 0.9 * weak))
-    days = np.where(stays, np.minimum(1 + rng.poisson(np.exp(0.5 + 0.35 * weak)), 60), 0)
-    price = 4.6 + 0.5 * (department == 1) + 0.3 * (diagnosis % 2) + 0.30 * (insurance[owner] == 2)
-    cost = np.exp(price + 0.75 * np.log1p(days) + 0.25 * urgency + rng.normal(0, 0.45, rows))
-    worse = np.digitize(weak + rng.normal(0, 0.5, rows) + 0.5 * np.log1p(days), [0.8, 2.2, 3.6])
+    weak = 1.4 * frailty[owner] + 0.6 * urgency + 0.3 * (age[owner] > 65)
+    stays = rng.random(rows) < 1 / (1 + np.exp(1.0 - 1.8 * weak))
+    days = np.where(stays, np.minimum(1 + rng.poisson(np.exp(0.5 + 0.45 * weak)), 60), 0)
+    price = 4.3 + 0.7 * (about == 2) + 0.5 * (about == 4) + 0.3 * (diagnosis % 2) + 0.5 * (insurance[owner] == 2)
+    cost = np.exp(price + 0.75 * np.log1p(days) + 0.2 * urgency + rng.normal(0, 0.35, rows))
+    worse = np.digitize(weak + rng.normal(0, 0.3, rows) + 0.5 * np.log1p(days), [0.8, 2.2, 3.6])
     return pl.DataFrame(
         {
             KEY: key[owner],

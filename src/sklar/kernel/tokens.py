@@ -20,9 +20,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-# Tokens that a person deals are a power of two up to this, so that G s is drawn as exactly as s.
-MOST_TOKENS = 1 << 16
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Tokens:

@@ -37,9 +37,9 @@ from sklar.kernel.cells import Cells
 from sklar.kernel.count import Counts
 from sklar.kernel.noise import discrete_gaussian, discrete_laplace
 from sklar.kernel.seal import Sealed, seal
-from sklar.kernel.tables import NoisyTables, Plan
+from sklar.kernel.tables import MOST_TOKENS, NoisyTables, Plan
 from sklar.kernel.theorems import Budget, Cost, Spend, chance_of_one
-from sklar.kernel.tokens import MOST_TOKENS, Tokens
+from sklar.kernel.tokens import Tokens
 
 
 class Charge(Protocol):

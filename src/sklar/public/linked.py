@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -123,12 +124,12 @@ class Linked:
             "events": {"schema": self.events.to_dict(), "key": self.events_key, "at_most": self.at_most},
         }
 
-    def to_toml(self, people: str, events: str) -> str:
-        """The text of a file that names the schema files of both tables."""
+    def to_toml(self) -> str:
+        """Both schemas as the text of one file, as a person would write it."""
         return (
-            f"[people]\nschema = {toml_value(people)}\nkey = {toml_value(self.people_key)}\n\n"
-            f"[events]\nschema = {toml_value(events)}\nkey = {toml_value(self.events_key)}\n"
-            f"at_most = {self.at_most}\n"
+            f"[people]\nkey = {toml_value(self.people_key)}\n\n{_inside('people', self.people)}\n"
+            f"[events]\nkey = {toml_value(self.events_key)}\nat_most = {self.at_most}\n\n"
+            f"{_inside('events', self.events)}"
         )
 
     @property
@@ -168,6 +169,12 @@ class Linked:
         """Refuse entries that a draft proposed and nobody has reviewed."""
         self.people.require_reviewed()
         self.events.require_reviewed()
+
+
+def _inside(part: str, schema: Schema) -> str:
+    """A schema's text as part of a larger file: every heading begins with its place there."""
+    # Only headings begin a line with a bracket.
+    return re.sub(r"(?m)^\[", f"[{part}.schema.", schema.to_toml())
 
 
 def _schema(part: str, given: object, folder: Path | None) -> Schema:

@@ -35,9 +35,9 @@ _AT_ONCE = 1 << 18
 class Joined:
     """Codes of people and of their events: private.
 
-    `people` has shape (attributes, n) and `events` (attributes, N). Events are in the order of the people whose they
-    are: those of person i stand from `begins[i]` up to `begins[i + 1]`. `unmatched` events had a key of nobody, `beyond`
-    were left out of those who had too many, and `repeated` rows of people had the key of an earlier row.
+    `people` has shape (attributes, n) and `events` (attributes, N). The events of person i stand from `begins[i]` up to
+    `begins[i + 1]`. `unmatched` events had the key of nobody, `beyond` were left out of those who had too many, and
+    `repeated` rows of people had the key of an earlier row.
     """
 
     people: NDArray[np.int16]

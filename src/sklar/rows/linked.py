@@ -68,19 +68,23 @@ class _Part:
         if kind == "two-events":
             return self._twice(table, each)
         if kind in ("person-event", "event-event", "number-event"):
-            cell = {
-                "person-event": lambda: _crossed(people[i][owner], events[j], table.shape[1]),
-                "event-event": lambda: _crossed(events[i], events[j], table.shape[1]),
-                "number-event": lambda: _crossed(self._bin[owner] - 1, events[i], table.shape[1]),
-            }[kind]()
+            if kind == "person-event":
+                cell = _crossed(people[i][owner], events[j], table.shape[1])
+            elif kind == "event-event":
+                cell = _crossed(events[i], events[j], table.shape[1])
+            else:
+                cell = _crossed(self._bin[owner] - 1, events[i], table.shape[1])
             return deal(owner, cell, np.ones_like(owner), self._number[owner], cells=table.cells, each=each)
-        cell = {
-            "people": lambda: np.zeros_like(self._everyone),
-            "person": lambda: people[i],
-            "number": lambda: self._number,
-            "person-person": lambda: _crossed(people[i], people[j], table.shape[1]),
-            "number-person": lambda: _crossed(self._bin, people[i], table.shape[1]),
-        }[kind]()
+        if kind == "people":
+            cell = np.zeros_like(self._everyone)
+        elif kind == "person":
+            cell = people[i]
+        elif kind == "number":
+            cell = self._number
+        elif kind == "person-person":
+            cell = _crossed(people[i], people[j], table.shape[1])
+        else:
+            cell = _crossed(self._bin, people[i], table.shape[1])
         ones = np.ones_like(self._everyone)
         return deal(self._everyone, cell, ones, ones, cells=table.cells, each=each)
 
