@@ -134,6 +134,8 @@ def entries(draw: st.DrawFn) -> dict[str, Any]:
         entry["output"] = draw(st.sampled_from(OUTPUTS[kind]))
     if draw(st.booleans()):
         entry["reviewed"] = draw(st.booleans())
+    if draw(st.booleans()):
+        entry["provenance"] = draw(st.sampled_from(["public", "rows"]))
     return entry
 
 

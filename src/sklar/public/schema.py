@@ -17,7 +17,7 @@ from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from sklar.errors import SchemaError
 from sklar.kernel.cells import Cells
 from sklar.public.axis import edge_text, parse_edge
+from sklar.public.reading import PLAIN, Reading
 from sklar.public.rules import Determined, Rule, allowed_pairs, forbidden_rules, origins
 from sklar.public.solve import Allowed
 
@@ -33,6 +34,7 @@ AttributeKind = Literal[
 ]
 Outside = Literal["clip", "missing"]
 Domain = Literal["public", "private", "found"]
+Provenance = Literal["public", "rows"]
 BINNED = ("integer", "real", "date", "datetime", "time", "duration", "year", "yearmonth")
 TRUE_TEXTS = frozenset({"true", "t", "yes", "y", "1"})
 FALSE_TEXTS = frozenset({"false", "f", "no", "n", "0"})
@@ -73,6 +75,9 @@ class Attribute(_Remembering):
     bins of a private domain with part of its budget, and the schema of its model lists them as `found`. Until then
     `edges` hold the two bounds, `values` are empty, and sizes are those of `at_most` levels.
 
+    `provenance` is what a person who reviewed the entry said of what it states: public knowledge, or read from the rows
+    at the custodian's risk. None says that nobody was asked: then it counts as public knowledge.
+
     >>> age = Attribute(name="age", kind="integer", edges=(0, 18, 65, 66), missing="?")
     >>> age.levels
     ('[0, 18)', '[18, 65)', '65', '?')
@@ -94,6 +99,7 @@ class Attribute(_Remembering):
     reviewed: bool = True
     domain: Domain = "public"
     at_most: int = 0
+    provenance: Provenance | None = None
     points: tuple[int, ...] | tuple[float, ...] = ()
     special: tuple[str | int | float, ...] = ()
     step: int | float | None = None
@@ -159,6 +165,11 @@ class Attribute(_Remembering):
         """The level of categories that are not listed; None when the schema declares none."""
         return self.n_levels - 1 if self.other else None
 
+    @property
+    def known_from(self) -> Literal["public", "found", "rows"]:
+        """Where the levels come from: public knowledge, noisy counts (found, or to be found), or the rows."""
+        return "found" if self.domain != "public" else self.provenance or "public"
+
     @cached_property
     def levels(self) -> tuple[str, ...]:
         """A name for each level, unique within the attribute, in code order."""
@@ -213,12 +224,13 @@ class Schema(_Remembering):
     """The public description of a table: its name, its attributes in the order of the release, and rules between them.
 
     Rules may leave attributes out of the measurement. The schema of the measured part then names the full one as its
-    `whole`.
+    `whole`. `reading` says how the table's text is written.
     """
 
     name: str
     attributes: tuple[Attribute, ...]
     rules: tuple[Rule, ...] = ()
+    reading: Reading = PLAIN
     whole: Schema | None = None
 
     # `toml` builds the types of this module, so it is imported when it is called.
@@ -386,20 +398,51 @@ class Schema(_Remembering):
             return codes
         return np.stack([np.append(levels, -1).astype(np.int32)[codes[source]] for source, levels in self.sources])
 
+    @property
+    def read_from_rows(self) -> tuple[str, ...]:
+        """Attributes whose domain was read from the rows, at the custodian's risk: the promise does not cover them."""
+        return tuple(attribute.name for attribute in self.attributes if attribute.provenance == "rows")
+
+    @property
+    def not_reviewed(self) -> tuple[str, ...]:
+        """Attributes that nobody has reviewed."""
+        return tuple(attribute.name for attribute in self.attributes if not attribute.reviewed)
+
     def require_reviewed(self) -> None:
-        """Refuse entries that a draft read from the rows and nobody has replaced by public knowledge."""
-        waiting = [attribute.name for attribute in self.attributes if not attribute.reviewed]
-        if waiting:
+        """Refuse entries that a draft proposed and nobody has reviewed."""
+        if self.not_reviewed:
             raise SchemaError(
-                f"these entries were read from the rows and are not reviewed: {', '.join(waiting)}. A domain read from "
-                "the rows tells who is in them, which no noise repairs. Check each against public knowledge (a code "
-                "book, a legal limit), correct it, and remove its line reviewed = false; or have a release find it "
-                "within its budget, with domain = 'private' in place of its values or edges."
+                f"these entries are not reviewed: {', '.join(self.not_reviewed)}. A domain read from the rows tells "
+                "who is in them, which no noise repairs. Answer the questions of sklar schema review S.toml; or compare "
+                "each entry with public knowledge (a code book, a legal limit), correct it, and remove its line "
+                "reviewed = false."
             )
 
-    def reviewed(self) -> Schema:
-        """The same schema with every entry marked reviewed."""
-        return replace(self, attributes=tuple(replace(attribute, reviewed=True) for attribute in self.attributes))
+    def reviewed(self, provenance: Provenance | Mapping[str, Provenance] | None = None) -> Schema:
+        """The same schema with every entry marked reviewed, by whoever says where its waiting entries come from.
+
+        `provenance` is "public" (public knowledge, also for the bounds of a domain that a release finds) or "rows"
+        (read from the rows, at the custodian's risk), for all waiting entries or for each by its name.
+
+        >>> waiting = Schema.from_toml('[attributes.smoker]\\ntype = "boolean"\\nreviewed = false')
+        >>> waiting.reviewed("public").attributes[0].provenance
+        'public'
+        """
+        given = dict.fromkeys(self.not_reviewed, provenance) if isinstance(provenance, str) else provenance or {}
+        unsaid = [name for name in self.not_reviewed if given.get(name) is None]
+        if unsaid:
+            raise SchemaError(
+                f"reviewed must say where these entries come from: {', '.join(unsaid)}. Give 'public' (public "
+                "knowledge) or 'rows' (read from the rows, at your risk), for all of them or for each by its name."
+            )
+        for name, word in given.items():
+            if word not in get_args(Provenance):
+                raise SchemaError(f"provenance of '{name}' must be 'public' or 'rows', got {word!r}.")
+            self.attribute(name)
+        attributes = (
+            replace(each, reviewed=True, provenance=given.get(each.name, each.provenance)) for each in self.attributes
+        )
+        return replace(self, attributes=tuple(attributes))
 
 
 def repeated(texts: Iterable[str]) -> str | None:

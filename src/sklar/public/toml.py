@@ -17,6 +17,7 @@ from typing import Any, cast, get_args
 from sklar.errors import SchemaError
 from sklar.public.axis import check_edge, edge_text, edge_value, equal_steps
 from sklar.public.checks import check_apart, check_step, format_of, points_of, special_of, step_of, texts_of
+from sklar.public.reading import KEYS, check_reading, describe_reading, parse_reading
 from sklar.public.rules import describe_rule, parse_rules
 from sklar.public.schema import (
     BINNED,
@@ -25,6 +26,7 @@ from sklar.public.schema import (
     AttributeKind,
     Domain,
     Outside,
+    Provenance,
     Schema,
     repeated,
 )
@@ -69,14 +71,16 @@ def build_schema(document: Mapping[str, Any]) -> Schema:
     table, attributes = document.get("table", {}), document.get("attributes")
     if not isinstance(table, Mapping):
         raise SchemaError("[table] must be a table of settings. Write [table] and name = '...' below it.")
-    _require_known_keys("[table]", table, {"name"})
+    _require_known_keys("[table]", table, {"name", *KEYS})
     name = table.get("name", "table")
     if not isinstance(name, str) or not name:
         raise SchemaError(f"[table] name must be a text that is not empty, got {name!r}.")
     if not isinstance(attributes, Mapping) or not attributes:
         raise SchemaError("the schema lists no attributes. Add [attributes.NAME] for each column to release.")
     built = tuple(_build_attribute(key, entry) for key, entry in attributes.items())
-    schema = Schema(name=name, attributes=built).checked()
+    reading = parse_reading(table)
+    check_reading(reading, ((attribute.name, attribute.values) for attribute in built))
+    schema = Schema(name=name, attributes=built, reading=reading).checked()
     rules = document.get("rules", [])
     return replace(schema, rules=parse_rules(rules, schema.attributes)) if rules != [] else schema
 
@@ -84,7 +88,7 @@ def build_schema(document: Mapping[str, Any]) -> Schema:
 def describe_schema(schema: Schema) -> dict[str, Any]:
     """The structure that `build_schema` reads."""
     document: dict[str, Any] = {
-        "table": {"name": schema.name},
+        "table": {"name": schema.name} | describe_reading(schema.reading),
         "attributes": {attribute.name: _describe_attribute(attribute) for attribute in schema.attributes},
     }
     if schema.rules:
@@ -94,7 +98,7 @@ def describe_schema(schema: Schema) -> dict[str, Any]:
 
 def write_schema(schema: Schema) -> str:
     """The schema as TOML text, one line per key, as a person would write it."""
-    parts = [f"[table]\nname = {toml_value(schema.name)}\n"]
+    parts = [f"[table]\n{_lines({'name': schema.name} | describe_reading(schema.reading))}"]
     for attribute in schema.attributes:
         parts.append(f"[attributes.{toml_key(attribute.name)}]\n{_lines(_describe_attribute(attribute))}")
     for rule in schema.rules:
@@ -142,7 +146,7 @@ def _build_attribute(name: str, entry: object) -> Attribute:
     kind = entry.get("type")
     if not isinstance(kind, str) or kind not in _KINDS:
         raise SchemaError(f"{where}: type must be one of {', '.join(_KINDS)}, got {kind!r}.")
-    _require_known_keys(where, entry, _KEYS[kind] | {"type", "special", "output", "reviewed"})
+    _require_known_keys(where, entry, _KEYS[kind] | {"type", "special", "output", "reviewed", "provenance"})
     missing, other = entry.get("missing"), _flag(where, entry, "other", default=False)
     if missing is not None and not isinstance(missing, str):
         raise SchemaError(f"{where}: missing must be the text that stands for a missing value, got {missing!r}.")
@@ -151,6 +155,12 @@ def _build_attribute(name: str, entry: object) -> Attribute:
         raise SchemaError(f"{where}: outside must be 'clip' or 'missing', got {outside!r}.")
     if outside == "missing" and missing is None:
         raise SchemaError(f"{where}: outside = 'missing' needs a missing level. Add missing = '' or another text.")
+    provenance = entry.get("provenance")
+    if provenance is not None and provenance not in get_args(Provenance):
+        raise SchemaError(
+            f"{where}: provenance must be 'public' (public knowledge) or 'rows' (read from the rows), "
+            f"got {provenance!r}."
+        )
     domain, at_most = _domain(where, kind, entry)
     if domain == "private":
         # Categories that are not found, or are more than at_most, need a level.
@@ -171,6 +181,7 @@ def _build_attribute(name: str, entry: object) -> Attribute:
         reviewed=_flag(where, entry, "reviewed", default=True),
         domain=domain,
         at_most=at_most,
+        provenance=provenance,
         points=points_of(where, kind, entry, edges),
         special=special_of(where, kind, entry, values),
         step=step_of(where, kind, entry),
@@ -341,4 +352,6 @@ def _describe_attribute(attribute: Attribute) -> dict[str, Any]:
         entry["output"] = attribute.output
     if not attribute.reviewed:
         entry["reviewed"] = False
+    if attribute.provenance is not None:
+        entry["provenance"] = attribute.provenance
     return entry
