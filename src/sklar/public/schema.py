@@ -413,9 +413,9 @@ class Schema(_Remembering):
         if self.not_reviewed:
             raise SchemaError(
                 f"these entries are not reviewed: {', '.join(self.not_reviewed)}. A domain read from the rows tells "
-                "who is in them, which no noise repairs. Answer the questions of sklar schema review S.toml; or compare "
-                "each entry with public knowledge (a code book, a legal limit), correct it, and remove its line "
-                "reviewed = false."
+                "who is in them, which no noise repairs. Answer the questions of sklar schema review S.toml; or "
+                "compare each entry with public knowledge (a code book, a legal limit), correct it, and remove its "
+                "line reviewed = false."
             )
 
     def reviewed(self, provenance: Provenance | Mapping[str, Provenance] | None = None) -> Schema:

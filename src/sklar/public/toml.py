@@ -79,7 +79,7 @@ def build_schema(document: Mapping[str, Any]) -> Schema:
         raise SchemaError("the schema lists no attributes. Add [attributes.NAME] for each column to release.")
     built = tuple(_build_attribute(key, entry) for key, entry in attributes.items())
     reading = parse_reading(table)
-    check_reading(reading, ((attribute.name, attribute.values) for attribute in built))
+    check_reading(reading, ((each.name, (*each.values, *each.special)) for each in built))
     schema = Schema(name=name, attributes=built, reading=reading).checked()
     rules = document.get("rules", [])
     return replace(schema, rules=parse_rules(rules, schema.attributes)) if rules != [] else schema
@@ -158,8 +158,8 @@ def _build_attribute(name: str, entry: object) -> Attribute:
     provenance = entry.get("provenance")
     if provenance is not None and provenance not in get_args(Provenance):
         raise SchemaError(
-            f"{where}: provenance must be 'public' (public knowledge) or 'rows' (read from the rows), "
-            f"got {provenance!r}."
+            f"{where}: provenance must be 'public' (public knowledge) or 'rows' (read from the rows), got "
+            f"{provenance!r}."
         )
     domain, at_most = _domain(where, kind, entry)
     if domain == "private":
