@@ -205,7 +205,7 @@ def test_frictionless_times_and_texts(tmp_path: Path) -> None:
     assert [each.kind for each in schema.attributes][:5] == ["year", "yearmonth", "time", "duration", "date"]
     since, month, at, took, born, smoker, pay = schema.attributes
     assert (since.levels[0], since.levels[-1], since.missing) == ("1990", "1999", None)
-    assert (month.levels[0], month.levels[-1], month.missing) == ("[2000-01, 2000-02)"[1:8], "2000-12", "")
+    assert (month.levels[0], month.levels[-2], month.missing) == ("2000-01", "2000-12", "")
     assert (at.format, at.edge_text(at.edges[-1])) == ("%H:%M", "24:00:00")
     assert took.edge_text(took.edges[-1]) == "1:00:01"
     assert born.format == "%d.%m.%Y"
