@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from sklar.budget.ledger import Ledger
 from sklar.budget.method import Method
 from sklar.budget.plan import plan_release, plan_second
 from sklar.budget.search import Search, plan_search
+from sklar.draw.refine import refining_rounds
 from sklar.draw.repair import hold_margins
 from sklar.errors import BudgetError, SchemaError
 from sklar.files.model import Model
@@ -136,10 +138,12 @@ def fit_tables(measured: Measured, *, method: Method | str = "auto", progress: P
         fitted = fit_binary(probabilities, measured.schema, dummies=method.dummies, weighted=not method.paper)
         copula = hold_margins(fitted)
         return Model(measured=measured, copula=copula, n_rows=estimates.n_rows, settings=settings)
-    kinds: tuple[LatentKind, ...] = ("mixture", "factor") if method.name == "auto" else (method.name,)
-    latent, decisions = fit_auto(estimates, measured.schema, kinds=kinds, progress=progress)
+    kind: LatentKind = "mixture" if method.name == "auto" else method.name
+    latent, decisions = fit_auto(estimates, measured.schema, kind=kind, progress=progress)
     # Forbidden cells keep their noisy counts in the fit: thinning needs every count to carry the noise that it states.
-    return Model(measured=measured, copula=hold_margins(latent), n_rows=estimates.n_rows, settings=settings | decisions)
+    rounds = refining_rounds(estimates.n_rows, measured.schema.n_attributes)
+    copula = replace(hold_margins(latent), rounds=rounds)
+    return Model(measured=measured, copula=copula, n_rows=estimates.n_rows, settings=settings | decisions)
 
 
 def _require_records(schema: Schema, method: Method) -> None:
