@@ -18,11 +18,9 @@ def test_blocks_cover_all_rows_once(rows: int) -> None:
 
 def test_ranges_of_blocks_put_together_are_all_blocks() -> None:
     rows = 5 * BLOCK_ROWS + 1
-    assert [
-        *blocks(rows, BLOCK_ROWS, last=2),
-        *blocks(rows, BLOCK_ROWS, 2, 4),
-        *blocks(rows, BLOCK_ROWS, 4, 100),
-    ] == list(blocks(rows, BLOCK_ROWS))
+    ranges = [(0, 2), (2, 4), (4, 100)]
+    parts = [block for first, last in ranges for block in blocks(rows, BLOCK_ROWS, first, last)]
+    assert parts == list(blocks(rows, BLOCK_ROWS))
 
 
 def test_codes_are_bytes_where_these_suffice() -> None:

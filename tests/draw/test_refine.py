@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -48,7 +49,7 @@ def test_exchanges_keep_each_component_and_every_one_way_count() -> None:
     before, targets = codes.copy(), np.zeros((9, 9), dtype=np.float32)
     refine(codes, place, bounds, targets, schema.offsets, np.arange(3), 5, np.uint64(7))
     assert (codes != before).any()
-    for first, last in zip(bounds[:-1], bounds[1:], strict=True):
+    for first, last in pairwise(bounds):
         own = place[first:last]
         assert np.array_equal(np.sort(codes[:, own], axis=1), np.sort(before[:, own], axis=1))
 
@@ -71,7 +72,7 @@ def test_records_with_rules_are_valid_and_their_attributes_are_left_to_the_repai
         '[attributes.b]\ntype = "categorical"\nvalues = ["u", "v"]\n'
         '[attributes.c]\ntype = "categorical"\nvalues = ["1", "2", "3"]\n'
         '[attributes.d]\ntype = "categorical"\nvalues = ["1", "2", "3"]\n'
-        '[[rules]]\nif = { a = "x" }\nforbidden = { b = "u" }\n'
+        '[[rules]]\nforbid = { a = "x", b = "u" }\n'
     )
     codes = RecordSampler(model_of(schema, 8, 6)).draw(2, 0, 3_000)
     assert not ((codes[0] == 0) & (codes[1] == 0)).any()

@@ -198,9 +198,9 @@ def choose(estimates: Estimates, *, kind: LatentKind = "mixture", progress: Prog
 
     How large the model is follows from the noise scales, which are public. How long it is fitted, held-out tables say.
     """
-    start, fits = starting(estimates, kind)
     if estimates.cells.n_attributes < 2:
-        return Choice(start=start, steps=0, fits=0, gain=0.0)
+        return Choice(start=Start(kind=kind), steps=0, fits=0, gain=0.0)
+    start, fits = starting(estimates, kind)
     progress.stage("choose", unit="steps")
     weights = cell_weights(estimates.cells, relative_precision(estimates.cells, estimates.pair_sd))
     seeds = np.random.SeedSequence(SEED).spawn(SPLITS)

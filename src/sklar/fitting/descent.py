@@ -151,7 +151,7 @@ class Fit:
     def advance(self, steps: int) -> None:
         """Take this many steps."""
         loss, state = self._loss, self._state
-        if state.square.size:
+        if len(state.contrasts) <= SMALL:
             _descend(steps, loss.goal, state)
             return
         for _ in range(steps):
@@ -218,7 +218,7 @@ class Room:
 
     def __init__(self, cells: Cells, components: int) -> None:
         contrasts = cells.n_levels - cells.n_attributes
-        self.strip = np.empty(min(SMALL, contrasts) * contrasts, dtype=np.float32)
+        self.strip = np.empty(min(max(SMALL, _BLOCK), contrasts) * contrasts, dtype=np.float32)
         self.rows = np.empty((contrasts, components), dtype=np.float32)
 
 
@@ -276,7 +276,7 @@ def _descend(steps: int, goal: _Goal, state: _State) -> None:
     scale = one / np.float32(found.shape[1])
     constant = np.empty(len(found), dtype=np.float32)
     for _ in range(steps):
-        if state.square.size:
+        if len(state.square) == len(found):
             np.dot(found, found.T, state.square)
             _weigh(state.square, goal.weighted, goal.weights, 0, scale)
             np.dot(state.square, found, state.pull)
