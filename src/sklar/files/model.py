@@ -16,7 +16,6 @@ import polars as pl
 
 from sklar.answer.query import DEFAULT_LEVEL, Estimate, estimate
 from sklar.budget.certificate import Certificate, Measured, rounded_up
-from sklar.draw.blocks import blocks
 from sklar.draw.decode import dummy_schema, record_schema
 from sklar.draw.sample import BlockSampler, check_draw
 from sklar.files.frames import Library, check_library, to_library
@@ -91,7 +90,8 @@ class Model:
     def sample_batches(self, rows: int | None = None, *, seed: int | None = None) -> Iterator[pl.DataFrame]:
         """The same rows as `sample`, as a stream of frames."""
         rows, seed = check_draw(rows, seed)
-        return in_order(BlockSampler(self.copula, seed).draw, blocks(self.n_rows if rows is None else rows))
+        sampler = BlockSampler(self.copula, seed)
+        return in_order(sampler.draw, sampler.blocks(self.n_rows if rows is None else rows))
 
     def write(
         self, path: str | Path, rows: int | None = None, *, seed: int | None = None, progress: Progress = SILENT
@@ -102,7 +102,7 @@ class Model:
         rows = self.n_rows if rows is None else rows
         sampler = BlockSampler(self.copula, seed, enums=target.suffix.lower() == ".parquet")
         progress.stage("sample", total=rows, unit="rows")
-        frames = watch(in_order(sampler.draw, blocks(rows)), progress)
+        frames = watch(in_order(sampler.draw, sampler.blocks(rows)), progress)
         write_frames(target, sampler.columns, frames, None if self.dummies else self.schema, shown=self.columns)
 
     def estimate(self, *names: str, level: float = DEFAULT_LEVEL, complete: bool = False) -> Estimate:
