@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -9,7 +10,7 @@ from sklar.budget.certificate import Measured, certify
 from sklar.budget.ledger import Ledger
 from sklar.budget.method import Method
 from sklar.budget.plan import plan_release, plan_second
-from sklar.budget.search import Search, plan_search
+from sklar.budget.search import Answer, Search, require_gaussian
 from sklar.draw.repair import hold_margins
 from sklar.errors import BudgetError, SchemaError
 from sklar.files.model import Model
@@ -85,6 +86,7 @@ def measure(
     schema, method = Schema.of(schema), Method.of(method)
     schema.require_reviewed()
     _require_records(schema, method)
+    require_gaussian(schema, budget)
     charge = None
     if ledger is not None:
         book, name = ledger if isinstance(ledger, Ledger) else Ledger(ledger), dataset or schema.name
@@ -96,14 +98,15 @@ def measure(
     schema = schema.measured
     vault = Vault(budget, charge=charge, threads=workers())
     table = open_table(data, schema, engine=engine, checkpoint=checkpoint)
-    search = None
+    search: Search | None = None
+    answers: tuple[Answer, ...] = ()
     if schema.private_domains:
-        search = plan_search(schema, budget)
-        schema = find_domains(schema, search, search_rows(table, vault, schema, search, progress=progress))
+        search, answers = search_rows(table, vault, schema, budget, progress=progress)
+        schema = find_domains(schema, search, answers)
     hold_counts(table, vault, schema, progress=progress)
 
     progress.stage("measure")
-    return measure_stages(vault, schema, budget, method, search)
+    return replace(measure_stages(vault, schema, budget, method, search), answers=answers)
 
 
 def measure_stages(

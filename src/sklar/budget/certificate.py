@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from sklar.budget.search import Finding, search_spend
+from sklar.budget.search import Answer, Finding, read_finding, search_spend
 from sklar.errors import ModelError
 from sklar.kernel.tables import NoisyTables, Plan
 from sklar.kernel.theorems import Budget, Composition, Mechanism, Neighbors
@@ -68,7 +68,7 @@ class Certificate:
         """From JSON."""
         try:
             measurements = tuple(Measurement(**entry) for entry in document["measurements"])
-            domains = tuple(Finding(**entry) for entry in document["domains"])
+            domains = tuple(read_finding(entry) for entry in document["domains"])
             return cls(**{**document, "measurements": measurements, "domains": domains})
         except (TypeError, KeyError) as error:
             raise ModelError(f"the privacy certificate is not readable ({error}). Get an intact copy.") from None
@@ -123,12 +123,15 @@ def _versions() -> dict[str, str]:
 class Measured:
     """Everything that was measured of one table, stage after stage, with its certificate: public.
 
-    `schema` is the measured part of the release's schema, without the attributes that others determine.
+    `schema` is the measured part of the release's schema, without the attributes that others determine. `answers` are
+    the noisy answers of the search for private domains, in the order of the certificate's `domains`; empty where they
+    were not kept.
     """
 
     schema: Schema
     stages: tuple[NoisyTables, ...]
     certificate: Certificate
+    answers: tuple[Answer, ...] = ()
 
     @property
     def n_rows(self) -> int | None:
