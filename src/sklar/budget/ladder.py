@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sklar.public.schema import Attribute
-from sklar.public.types import parse_output
+from sklar.public.types import grain
 
 Units = NDArray[np.int64]
 
@@ -43,7 +43,7 @@ _DECADES = 12
 _DECADE = (10, 12, 14, 16, 18, 20, 25, 30, 35, 40, 50, 60, 70, 80, 90)
 # Bounds whose ratio is smaller than this do not reach toward 0.
 _REACH = 16
-_EVEN = 64
+_EVEN, _FEW = 64, 24
 # Cells of the first table by the calendar, at least.
 _FIRST_CALENDAR = 16
 # A cell is divided when its count is this many standard errors above zero: in the first table, then.
@@ -77,8 +77,11 @@ class Ladder:
         """The edges of the first table's cells."""
         if self.spans:
             return self._by_calendar(self.low, self.high, self.spans[0])
-        if self.low > 0 and self.high < _REACH * self.low or self.high <= 0 and -self.low < _REACH * -self.high:
-            return _multiples(self.low, self.high, _round_up((self.high - self.low) / _EVEN))
+        size = self.high - self.low
+        if size <= _SMALL:
+            return _multiples(self.low, self.high, _round_up(size / _FEW))
+        if (self.low > 0 and self.high < _REACH * self.low) or (self.high <= 0 and -self.low < _REACH * -self.high):
+            return _multiples(self.low, self.high, _round_up(size / _EVEN))
         positive = _decades(max(self.high, 0))
         negative = _decades(max(-self.low, 0))
         edges = np.concatenate([-negative[::-1], positive])
@@ -100,6 +103,8 @@ class Ladder:
 
     def chosen(self, edges: Units, counts: NDArray[np.float64], sd: NDArray[np.float64], table: int) -> NDArray[np.bool_]:
         """Which cells table number `table` divides, by noisy counts so far and their standard errors."""
+        if self.high - self.low <= _SMALL:
+            return np.diff(edges) > 1
         solid = _SOLID_FIRST if table in (1, self.tables - 1) else _SOLID
         return (counts >= solid * sd) & (np.diff(edges) > 1)
 
@@ -186,8 +191,8 @@ def ladder_of(attribute: Attribute) -> Ladder:
     >>> ladder_of(gain).first().size, ladder_of(gain).tables
     (132, 4)
     """
-    grain, stepped = _grain(attribute)
-    return _ladder(attribute.kind, attribute.edges[0], attribute.edges[-1], grain, stepped, attribute.at_most)
+    unit, stepped = _grain(attribute)
+    return _ladder(attribute.kind, attribute.edges[0], attribute.edges[-1], unit, stepped, attribute.at_most)
 
 
 @lru_cache(maxsize=256)
@@ -226,16 +231,9 @@ def _ladder(kind: str, first: float, last: float, grain: Fraction, stepped: bool
 
 def _grain(attribute: Attribute) -> tuple[Fraction, bool]:
     """The finest difference between two numbers that a search looks for, and whether the schema states it."""
-    step = getattr(attribute, "step", None)
-    if step is not None:
-        return Fraction(str(step)), True
-    if attribute.kind in ("datetime", "time"):
-        return Fraction(1 if any(edge % _SECOND for edge in attribute.edges) else _SECOND), False
-    if attribute.kind != "real":
-        return Fraction(1), False
-    output = None if attribute.output is None else parse_output(attribute.output)
-    if output is not None and output.name == "decimal":
-        return Fraction(1, 10**output.scale), False
+    stated = grain(attribute)
+    if stated is not None:
+        return stated, getattr(attribute, "step", None) is not None
     largest = max(abs(edge) for edge in attribute.edges)
     return Fraction(10) ** (math.floor(math.log10(largest)) - _DECADES), False
 

@@ -19,9 +19,11 @@ from sklar.budget.certificate import Certificate, Measured
 from sklar.draw.blocks import blocks
 from sklar.draw.decode import dummy_schema, record_schema
 from sklar.draw.sample import BlockSampler, check_draw
+from sklar.draw.shapes import Shape
 from sklar.files.frames import Library, check_library, to_library
 from sklar.files.write import SUFFIXES, check_target, write_frames
 from sklar.fitting.model import Copula
+from sklar.fitting.shapes import fit_shapes
 from sklar.machine.progress import SILENT, Progress, watch
 from sklar.machine.threads import in_order
 from sklar.public.schema import Schema
@@ -59,6 +61,11 @@ class Model:
         return self.measured.certificate
 
     @property
+    def shapes(self) -> Mapping[str, Shape]:
+        """How numbers lie inside their bins, by attribute: from the noisy tables, at no cost."""
+        return {} if self.dummies else fit_shapes(self.measured, self.copula.margins())
+
+    @property
     def columns(self) -> pl.Schema:
         """Names and types of the columns that `sample` returns."""
         return dummy_schema(self.schema) if self.dummies else record_schema(self.schema)
@@ -91,7 +98,7 @@ class Model:
     def sample_batches(self, rows: int | None = None, *, seed: int | None = None) -> Iterator[pl.DataFrame]:
         """The same rows as `sample`, as a stream of frames."""
         rows, seed = check_draw(rows, seed)
-        return in_order(BlockSampler(self.copula, seed).draw, blocks(self.n_rows if rows is None else rows))
+        return in_order(BlockSampler(self.copula, seed, shapes=self.shapes).draw, blocks(self.n_rows if rows is None else rows))
 
     def write(
         self, path: str | Path, rows: int | None = None, *, seed: int | None = None, progress: Progress = SILENT
@@ -100,7 +107,7 @@ class Model:
         target = check_target(path, SUFFIXES)
         rows, seed = check_draw(rows, seed)
         rows = self.n_rows if rows is None else rows
-        sampler = BlockSampler(self.copula, seed, enums=target.suffix.lower() == ".parquet")
+        sampler = BlockSampler(self.copula, seed, shapes=self.shapes, enums=target.suffix.lower() == ".parquet")
         progress.stage("sample", total=rows, unit="rows")
         frames = watch(in_order(sampler.draw, blocks(rows)), progress)
         write_frames(target, sampler.columns, frames, None if self.dummies else self.schema, shown=self.columns)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,11 +18,15 @@ from sklar.fitting.trees import Density, estimate_density
 from sklar.public.schema import Attribute, Schema
 
 # A heap is a level of its own where it holds at least this part of what a level holds on average.
-_HEAP_SHARE = 0.5
+_HEAP_SHARE = 0.25
 # Of all levels, those that heaps may take.
-_MOST_HEAPS = 0.5
-# An edge may move to a rounder number by this part of a bin's rows.
+_MOST_HEAPS = 1 / 3
+# A bin is meant to hold at least this part of it: finer ones are left to the shape inside a bin.
+_BIN_SHARE = 0.25
+# A bin is divided at the roundest number that leaves at least this part of its rows on either side.
 _SNAP = 0.3
+# The power of a bin's width that counts beside its rows.
+_WIDTH = 0.25
 
 
 def find_domains(schema: Schema, search: Search, answers: Sequence[Answer]) -> Schema:
@@ -52,7 +57,7 @@ def found_values(attribute: Attribute, common: Mapping[str, int], taken: frozens
 
     A text that is the name of another level of the table (`taken`, as dummy names) stays in `other`.
     """
-    reserved = {"other", "", "(missing)", attribute.missing}
+    reserved = {"other", "", "(missing)", attribute.missing, *map(str, attribute.special)}
     listed = [
         (-count, text)
         for text, count in common.items()
@@ -86,8 +91,10 @@ def found_numbers(attribute: Attribute, tables: Sequence[NDArray[np.int64]], sca
     points = _points(density, attribute.at_most)
     tails = density.tails[: max(attribute.at_most - len(points) - 1, 0)]
     bins = max(attribute.at_most - len(points) - len(tails), 1)
-    edges = _edges(ladder, density, points, bins)
-    edges = np.append(edges, [end for _, end in tails if end > edges[-1]])
+    edges = _edges(ladder, density, points, bins, _BIN_SHARE * total / attribute.at_most)
+    if tails:
+        # What lies between the support and a tail is counted with what is below, and drawn there.
+        edges = np.concatenate([edges[:-1], [start for start, _ in tails], [tails[-1][1]]])
     return _with_levels(attribute, ladder, _roomy(edges, points, ladder), points)
 
 
@@ -100,28 +107,34 @@ def _points(density: Density, at_most: int) -> tuple[int, ...]:
     return tuple(sorted(density.edges[heaviest].tolist()))
 
 
-def _edges(ladder: Ladder, density: Density, points: Sequence[int], bins: int) -> Units:
-    """Edges of bins at quantiles of what is left beside the points, each the roundest number nearby."""
+def _edges(ladder: Ladder, density: Density, points: Sequence[int], bins: int, least: float) -> Units:
+    """Edges of bins: the heaviest is divided at the roundest number near its middle, again and again.
+
+    Heaviest by rows and a little by width, so that a long thin tail is not left to one bin.
+    """
     masses = np.where(np.isin(density.edges[:-1], points) & (np.diff(density.edges) == 1), 0.0, density.masses)
     upto = np.concatenate([[0.0], np.cumsum(masses)])
-    first, last = density.first, density.last
-    if upto[-1] <= 0:
-        return np.array([first, last])
-    share = upto[-1] / bins
-    # Where the distribution function reaches a height; it is flat where nobody is, which makes places ambiguous.
-    rising = np.concatenate([[True], np.diff(upto) > 0])
-    height, place = upto[rising], density.edges[rising].astype(np.float64)
-    lowest = density.edges[:-1][masses > 0][0]
-    place[0] = max(place[0], float(lowest))
-    found = [first]
-    for number in range(1, bins):
-        near = np.interp([(number - _SNAP) * share, number * share, (number + _SNAP) * share], height, place)
-        edge = ladder.roundest(int(np.ceil(near[0])), int(np.floor(near[2])))
-        if not near[0] <= edge <= near[2]:
-            edge = int(np.rint(near[1]))
-        if found[-1] < edge < last:
-            found.append(edge)
-    return np.array([*found, last])
+    # Where nobody is, the function is flat and its inverse ambiguous: a hair of slope decides.
+    upto += upto[-1] * 1e-9 * (density.edges - density.edges[0]) / (density.edges[-1] - density.edges[0])
+
+    def rows(low: int, high: int) -> float:
+        return float(np.diff(np.interp([low, high], density.edges, upto))[0])
+
+    found = [density.first, density.last]
+    closed: set[tuple[int, int]] = set()
+    while len(found) <= bins:
+        open_bins = [pair for pair in pairwise(found) if pair not in closed and rows(*pair) >= 2 * least]
+        if not open_bins:
+            break
+        low, high = max(open_bins, key=lambda pair: rows(*pair) * float(pair[1] - pair[0]) ** _WIDTH)
+        middle = np.interp([low, high], density.edges, upto) @ [[1 - _SNAP, _SNAP], [_SNAP, 1 - _SNAP]]
+        nearest = np.interp(middle, upto, density.edges)
+        edge = ladder.roundest(int(np.ceil(nearest[0])), int(np.floor(nearest[1])))
+        if low < edge < high:
+            found = sorted([*found, edge])
+        else:
+            closed.add((low, high))
+    return np.array(found)
 
 
 def _roomy(edges: Units, points: Sequence[int], ladder: Ladder) -> Units:

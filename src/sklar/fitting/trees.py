@@ -19,18 +19,18 @@ from sklar.fitting.simplex import project
 Floats = NDArray[np.float64]
 
 # What one more piece of constant density must explain, in squared standard errors.
-_PENALTY = 8.0
+_PENALTY = 6.0
 # A grain that is this many standard errors above its neighbors is a heap.
 _HEAP = 4.0
+# Numbers that end in 0 or 5 are more often heaps than others: less is asked of them.
+_ROUND, _HEAP_ROUND, _PENALTY_ROUND = 5, 3.0, 1.0
 # Larger groups of siblings are grains of one cell, in which only heaps are looked for.
 _MOST_SIBLINGS = 128
 # Windows of cells of the first table, and the standard errors by which one shows where rows are: anywhere, and next to
 # where others do.
-_WINDOWS, _SURE, _NEXT = (1, 2, 4, 8), 4.5, 2.5
+_WINDOWS, _SURE, _NEXT = (1, 2, 4, 8), 4.5, 2.0
 # Beyond the support, what is too little to be sure of: at least this, and near the largest of as many empty cells.
 _TAIL, _TAIL_SLACK = 2.0, 0.3
-# A range is near when it ends within this many times the end of the support.
-_NEAR = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -57,7 +57,8 @@ def estimate_density(ladder: Ladder, tables: Sequence[NDArray[np.int64]], scale:
     first, last = _support(below[0], variances[0])
     # Onto the same sum: clipping alone would turn the noise of empty cells into rows.
     masses, own = np.zeros(below[0].size), slice(first, last)
-    masses[own] = project(below[0][own], max(float(below[0][own].sum()), 0.0))
+    if first < last:
+        masses[own] = project(below[0][own], max(float(below[0][own].sum()), 0.0))
     for level in range(1, len(cells)):
         masses = _descend(cells[level - 1], masses, cells[level], below[level], variances[level])
     return Density(
@@ -97,13 +98,14 @@ def _descend(parents: Units, masses: Floats, edges: Units, rows: Floats, varianc
         widths = np.diff(edges[own.start : own.stop + 1]).astype(np.float64)
         lacking = masses[index] - rows[own].sum()
         fitted = rows[own] + lacking * variances[own] / variances[own].sum()
-        found[own] = _pieces(fitted, variances[own], widths, masses[index])
+        alone = np.where((widths == 1) & (edges[own] % _ROUND == 0), _PENALTY_ROUND, _PENALTY)
+        found[own] = _pieces(fitted, variances[own], widths, masses[index], alone)
     return found
 
 
-def _pieces(rows: Floats, variances: Floats, widths: Floats, total: float) -> Floats:
+def _pieces(rows: Floats, variances: Floats, widths: Floats, total: float, alone: Floats) -> Floats:
     """Siblings' rows by an optimal partition into runs of constant density, which add up to `total`."""
-    ends = _heaps_apart(rows, variances, widths) if rows.size > _MOST_SIBLINGS else _partition(rows, variances, widths)
+    ends = _heaps_apart(rows, variances, widths) if rows.size > _MOST_SIBLINGS else _partition(rows, variances, widths, alone)
     starts = np.concatenate([[0], ends[:-1]]).astype(np.int64)
     sums = np.add.reduceat(rows, starts)
     kept = project(sums[None, :], np.array([[max(total, 0.0)]]))[0]
@@ -112,7 +114,7 @@ def _pieces(rows: Floats, variances: Floats, widths: Floats, total: float) -> Fl
     return np.repeat(kept / spans, lengths) * widths
 
 
-def _partition(rows: Floats, variances: Floats, widths: Floats) -> NDArray[np.int64]:
+def _partition(rows: Floats, variances: Floats, widths: Floats, alone: Floats) -> NDArray[np.int64]:
     """Where each run of the best partition ends: least squares and a penalty for every run."""
     weights = 1 / variances
     squares = np.concatenate([[0.0], np.cumsum(rows**2 * weights)])
@@ -123,6 +125,7 @@ def _partition(rows: Floats, variances: Floats, widths: Floats) -> NDArray[np.in
     for end in range(1, size + 1):
         slope = np.maximum(crossed[end] - crossed[:end], 0.0)
         costs = best[:end] + squares[end] - squares[:end] - slope**2 / (across[end] - across[:end]) + _PENALTY
+        costs[end - 1] += alone[end - 1] - _PENALTY
         back[end] = np.argmin(costs)
         best[end] = costs[back[end]]
     ends = [size]
@@ -143,14 +146,15 @@ def _heaps(edges: Units, masses: Floats, sd: Floats) -> NDArray[np.int64]:
     """Single grains whose rows exceed what their neighbors' densities explain."""
     density = masses / np.diff(edges)
     around = np.maximum(np.append(density[1:], 0.0), np.insert(density[:-1], 0, 0.0))
-    return np.flatnonzero((np.diff(edges) == 1) & (masses - around >= _HEAP * sd))
+    needed = np.where(edges[:-1] % _ROUND == 0, _HEAP_ROUND, _HEAP)
+    return np.flatnonzero((np.diff(edges) == 1) & (masses - around >= needed * sd))
 
 
 def _support(rows: Floats, variances: Floats) -> tuple[int, int]:
-    """The first and the last edge (as places) between which rows were seen.
+    """The first and the last edge (as places) between which rows were seen; the same edge twice where none were.
 
     Windows that stand out from noise anywhere show where rows are; from there on a window next to them need not stand
-    out as far, because few are asked.
+    out as far, because few are asked. Cells at the end of a window that only lower what it shows are left out.
     """
     upto = np.concatenate([[0.0], np.cumsum(rows)])
     noise = np.concatenate([[0.0], np.cumsum(variances)])
@@ -158,44 +162,34 @@ def _support(rows: Floats, variances: Floats) -> tuple[int, int]:
     def z(start: int, end: int) -> float:
         return float((upto[end] - upto[start]) / np.sqrt(noise[end] - noise[start]))
 
-    sure = [
-        (start, start + window)
-        for window in _WINDOWS
-        for start in range(rows.size - window + 1)
-        if z(start, start + window) >= _SURE
-    ]
+    def trimmed(start: int, end: int) -> tuple[int, int]:
+        first = max(range(start, end), key=lambda begin: z(begin, end))
+        return first, max(range(first + 1, end + 1), key=lambda stop: z(first, stop))
+
+    windows = [(start, start + size) for size in _WINDOWS for start in range(rows.size - size + 1)]
+    sure = [trimmed(*window) for window in windows if z(*window) >= _SURE]
     if not sure:
-        return 0, rows.size
+        return 0, 0
     first, last = min(start for start, _ in sure), max(end for _, end in sure)
-    while grown := [window for window in _WINDOWS if last + window <= rows.size and z(last, last + window) >= _NEXT]:
-        last += grown[0]
-    while grown := [window for window in _WINDOWS if first >= window and z(first - window, first) >= _NEXT]:
-        first -= grown[0]
-    return first, last
+    while grown := [size for size in _WINDOWS if last + size <= rows.size and z(last, last + size) >= _NEXT]:
+        last = trimmed(last, last + grown[0])[1]
+    while grown := [size for size in _WINDOWS if first >= size and z(first - size, first) >= _NEXT]:
+        first = trimmed(first - grown[0], first)[0]
+    # Rows are seldom seen to their very last.
+    return max(first - 1, 0), min(last + 1, rows.size)
 
 
 def _tails(edges: Units, rows: Floats, variances: Floats, last: int) -> tuple[tuple[int, int], ...]:
-    """Up to two ranges of one or two cells beyond the support that may hold rows, in order.
-
-    A second one is taken only where the first is near: what is counted there must have a place to go if it was noise.
-    """
-    beyond = rows.size - last
-    least = max(_TAIL, float(np.sqrt(2 * np.log(max(beyond, 1)))) - _TAIL_SLACK)
-    likely = []
+    """Up to two ranges of one or two cells beyond the support that may hold rows, in order."""
+    least = max(_TAIL, float(np.sqrt(2 * np.log(max(rows.size - last, 1)))) - _TAIL_SLACK)
+    likely: list[tuple[float, int, int]] = []
     for window in (1, 2):
         for start in range(last, rows.size - window + 1):
             own = slice(start, start + window)
             z = float(rows[own].sum() / np.sqrt(variances[own].sum()))
             if z > least:
                 likely.append((-z, start, start + window))
-    if not likely:
-        return ()
     likely.sort()
-    found = [likely[0][1:]]
-    for _, start, end in likely[1:]:
-        if start >= found[0][1] or end <= found[0][0]:
-            found.append((start, end))
-            break
-    ranges = sorted((int(edges[start]), int(edges[end])) for start, end in found)
-    near = ranges[0][1] <= _NEAR * max(abs(int(edges[last])), 1)
-    return tuple(ranges) if near else ((int(edges[found[0][0]]), int(edges[found[0][1]])),)
+    found = [(start, end) for _, start, end in likely[:1]]
+    apart = [(start, end) for _, start, end in likely[1:] if start >= found[0][1] or end <= found[0][0]]
+    return tuple((int(edges[start]), int(edges[end])) for start, end in sorted([*found, *apart[:1]]))
