@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 from sklar.budget.certificate import Measured, certify
-from sklar.budget.ledger import Ledger
+from sklar.budget.ledger import Bill, Ledger
 from sklar.budget.method import Method
 from sklar.budget.plan import plan_release, plan_second
+from sklar.budget.receipt import telling
 from sklar.budget.search import Answer, Search, require_gaussian
 from sklar.draw.repair import hold_margins
 from sklar.errors import BudgetError, SchemaError
@@ -67,7 +67,8 @@ def fit(
         checkpoint=checkpoint,
         progress=progress,
     )
-    return fit_tables(measured, method=method, progress=progress)
+    with telling([measured.certificate.receipt], measured.certificate.epsilon):
+        return fit_tables(measured, method=method, progress=progress)
 
 
 def measure(
@@ -87,26 +88,29 @@ def measure(
     schema.require_reviewed()
     _require_records(schema, method)
     require_gaussian(schema, budget)
-    charge = None
+    bill = None
     if ledger is not None:
-        book, name = ledger if isinstance(ledger, Ledger) else Ledger(ledger), dataset or schema.name
-        book.require(name, budget)
-        charge = partial(book.charge, name, budget, schema_sha256=schema.digest)
+        book = ledger if isinstance(ledger, Ledger) else Ledger(ledger)
+        bill = Bill(book, dataset or schema.name, budget, schema_sha256=schema.digest)
     elif dataset is not None:
         raise BudgetError(f"a data set is a name in a ledger, got dataset='{dataset}' and no ledger. Give both.")
 
     schema = schema.measured
-    vault = Vault(budget, charge=charge, threads=workers())
-    table = open_table(data, schema, engine=engine, checkpoint=checkpoint)
-    search: Search | None = None
-    answers: tuple[Answer, ...] = ()
-    if schema.private_domains:
-        search, answers = search_rows(table, vault, schema, budget, progress=progress)
-        schema = find_domains(schema, search, answers)
-    hold_counts(table, vault, schema, progress=progress)
+    vault = Vault(budget, charge=bill, threads=workers())
+    receipts = [] if bill is None else bill.receipts
+    with telling(receipts, budget.epsilon):
+        table = open_table(data, schema, engine=engine, checkpoint=checkpoint)
+        search: Search | None = None
+        answers: tuple[Answer, ...] = ()
+        if schema.private_domains:
+            search, answers = search_rows(table, vault, schema, budget, progress=progress)
+            schema = find_domains(schema, search, answers)
+        hold_counts(table, vault, schema, progress=progress)
 
-    progress.stage("measure")
-    return replace(measure_stages(vault, schema, budget, method, search), answers=answers)
+        progress.stage("measure")
+        measured = measure_stages(vault, schema, budget, method, search)
+    receipt = receipts[0] if receipts else None
+    return replace(measured, certificate=replace(measured.certificate, receipt=receipt), answers=answers)
 
 
 def measure_stages(

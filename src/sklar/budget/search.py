@@ -25,7 +25,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from sklar.budget.ladder import ladder_of
+from sklar.budget.ladder import ladder_of, next_cells
 from sklar.errors import BudgetError
 from sklar.kernel.theorems import Budget, Spend, chance_of_one, least_threshold
 from sklar.public.schema import Attribute, Schema
@@ -42,6 +42,8 @@ ROUNDING_SHARE = 0.0025
 SHARE = 0.1
 # Of delta, the chance that a threshold lets a value pass that one row alone brought.
 DELTA_SHARE = 0.1
+# Numbers take at most this many tables, or took in Sklar 0.2.
+_MOST_TABLES = 8
 # Longer texts are no categories.
 MAX_TEXT = 200
 
@@ -117,9 +119,14 @@ def require_gaussian(schema: Schema, budget: Budget) -> None:
 def plan_search(schema: Schema, budget: Budget, *, n_rows: int | None) -> Search:
     """Plan how the schema's private domains are found: from the schema, the budget and the rows' number if public."""
     require_gaussian(schema, budget)
-    wanted = schema.private_domains
+    return _planned(schema.private_domains, budget, n_rows)
+
+
+def _planned(wanted: Sequence[Attribute], budget: Budget, n_rows: int | None) -> Search:
+    """The plan for these attributes."""
     categories = [attribute for attribute in wanted if attribute.kind == "categorical"]
     ladders = {attribute.name: ladder_of(attribute) for attribute in wanted if attribute.kind != "categorical"}
+    searched = len(categories) + sum(ladder.tables > 0 for ladder in ladders.values())
     chance = DELTA_SHARE * budget.delta / max(len(categories), 1)
     inner = budget.less(len(categories) * chance)
     # What the whole budget buys, as a sum of 1 / scale^2.
@@ -132,7 +139,7 @@ def plan_search(schema: Schema, budget: Budget, *, n_rows: int | None) -> Search
     for attribute in wanted:
         if attribute.kind == "categorical":
             blank = Finding(attribute=attribute.name, tables=1, scale=0.0, threshold=0, lost_delta=0.0)
-            findings.append((blank, SHARE / len(wanted)))
+            findings.append((blank, SHARE / searched))
             continue
         ladder, low, high = ladders[attribute.name], attribute.edges[0], attribute.edges[-1]
         blank = Finding(
@@ -164,6 +171,66 @@ def plan_search(schema: Schema, budget: Budget, *, n_rows: int | None) -> Search
     )
 
 
+def finding_faults(
+    schema: Schema,
+    budget: Budget,
+    findings: Sequence[Finding],
+    earlier: Sequence[str],
+    n_rows: int | None,
+) -> tuple[str, ...]:
+    """What is wrong with the searches that a certificate states for this schema; none where it is what a release does.
+
+    Every domain that was found has its search here, or was found by an `earlier` release, and no other has one; each
+    was found by the tables that its bounds take, at the scale and the threshold that the budget gives to it. Searches
+    of Sklar 0.2 do not state their bounds: of these the number of tables is checked.
+    """
+    found = [attribute.name for attribute in schema.attributes if attribute.domain == "found"]
+    searched = list(dict.fromkeys(finding.attribute for finding in findings))
+    if sorted([*searched, *earlier]) != sorted(found):
+        odd = sorted({*found} ^ {*searched, *earlier}) or sorted(searched)
+        return (f"the domain of '{odd[0]}' is found with no search stated, or searched for and not found",)
+    if [name for name in found if name in searched] != searched or [each for each in found if each in earlier] != [
+        *earlier
+    ]:
+        return ("searches are stated in another order than the schema's",)
+    if not findings:
+        return ()
+    if budget.mechanism != "gaussian":
+        return (f"a search takes Gaussian noise, not '{budget.mechanism}'",)
+    for finding in findings:
+        attribute = schema.attribute(finding.attribute)
+        numbers = attribute.kind != "categorical"
+        if numbers != (finding.threshold is None) or not 1 <= finding.tables <= (_MOST_TABLES if numbers else 1):
+            return (f"the domain of '{attribute.name}' cannot take {finding.tables} tables as stated",)
+        if finding.bounds is not None and not _within(finding.bounds, attribute):
+            return (f"the domain of '{attribute.name}' was searched for between other bounds than it lies in",)
+    if any(finding.bounds is None and finding.threshold is None for finding in findings):
+        return ()
+    asked = {finding.attribute: asked_of(finding, schema.attribute(finding.attribute)) for finding in findings}
+    planned = _planned(list(asked.values()), budget, n_rows).findings
+    if len(planned) != len(findings):
+        return (f"searches of {len(planned)} kinds are planned, and {len(findings)} are stated",)
+    return tuple(
+        f"the search for the domain of '{stated.attribute}' is not the one that this budget plans"
+        for stated, wanted in zip(findings, planned, strict=True)
+        if not _alike(stated, wanted)
+    )
+
+
+def _within(bounds: tuple[float, float], attribute: Attribute) -> bool:
+    return bounds[0] <= attribute.edges[0] and attribute.edges[-1] <= bounds[1]
+
+
+def _alike(stated: Finding, planned: Finding) -> bool:
+    """Whether two plans are one, but for the last digits, which may differ between machines."""
+    same = (stated.attribute, stated.of, stated.tables) == (planned.attribute, planned.of, planned.tables)
+    close = same and math.isclose(stated.scale, planned.scale, rel_tol=1e-6)
+    if stated.threshold is None or planned.threshold is None:
+        return close and stated.threshold == planned.threshold and stated.lost_delta == 0
+    near = abs(stated.threshold - planned.threshold) <= 1
+    return close and near and math.isclose(stated.lost_delta, chance_of_one(stated.scale, stated.threshold), rel_tol=1e-9)
+
+
 def _at_scale(finding: Finding, scale: float, chance: float) -> Finding:
     if finding.threshold is None:
         return replace(finding, scale=scale)
@@ -176,3 +243,18 @@ def asked_of(finding: Finding, attribute: Attribute) -> Attribute:
     if finding.bounds is None:
         return attribute
     return replace(attribute, edges=finding.bounds, domain="private", at_most=finding.at_most)
+
+
+def fits(finding: Finding, schema: Schema, tables: Sequence[NDArray[np.int64]]) -> bool:
+    """Whether the tables of a number's answer have the cells that its bounds and the tables before them imply."""
+    if finding.attribute not in schema.names or finding.bounds is None or len(tables) != finding.tables:
+        return False
+    ladder = ladder_of(asked_of(finding, schema.attribute(finding.attribute)))
+    if finding.of == "rounding":
+        return [table.size for table in tables] == [ladder.rounding_size]
+    if ladder.tables != len(tables):
+        return False
+    return all(
+        table.size == next_cells(ladder, tables[:number], finding.scale)[-1].size - 1
+        for number, table in enumerate(tables)
+    )

@@ -12,10 +12,11 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from sklar.budget.certificate import Measured
 from sklar.budget.ladder import Ladder, Units, ladder_of
-from sklar.budget.search import Answer, Search
+from sklar.budget.search import Answer, Finding, Search, asked_of
 from sklar.fitting.trees import Density, estimate_density
-from sklar.public.schema import Attribute, Schema
+from sklar.public.schema import Attribute, Domain, Schema
 
 # A heap is a level of its own where it holds at least this part of what a level holds on average.
 _HEAP_SHARE = 0.25
@@ -52,6 +53,21 @@ def find_domains(schema: Schema, search: Search, answers: Sequence[Answer]) -> S
     return replace(whole, attributes=attributes).checked().measured
 
 
+def domain_faults(measured: Measured) -> tuple[str, ...]:
+    """The attributes whose bins and points are not those that their noisy answers give; none where answers are lost."""
+    return tuple(
+        finding.attribute
+        for finding, answer in zip(measured.certificate.domains, measured.answers, strict=False)
+        if not isinstance(answer, Mapping) and finding.of == "domain" and not _follows(measured, finding, answer)
+    )
+
+
+def _follows(measured: Measured, finding: Finding, answer: tuple[NDArray[np.int64], ...]) -> bool:
+    found = measured.schema.attribute(finding.attribute)
+    again = found_numbers(asked_of(finding, found), answer, finding.scale)
+    return (again.edges, again.points) == (found.edges, found.points)
+
+
 def found_values(attribute: Attribute, common: Mapping[str, int], taken: frozenset[str]) -> Attribute:
     """The attribute with common texts as categories, sorted: the `at_most` texts with the largest noisy counts.
 
@@ -70,7 +86,7 @@ def found_values(attribute: Attribute, common: Mapping[str, int], taken: frozens
 def every_value(attribute: Attribute) -> Attribute:
     """The attribute with every grain between its bounds as a level: so few that there is nothing to search."""
     ladder = ladder_of(attribute)
-    return _with_levels(attribute, ladder, np.arange(ladder.low, ladder.high + 1), ())
+    return _with_levels(attribute, ladder, np.arange(ladder.low, ladder.high + 1), (), domain="public")
 
 
 def found_numbers(attribute: Attribute, tables: Sequence[NDArray[np.int64]], scale: float) -> Attribute:
@@ -151,7 +167,9 @@ def _roomy(edges: Units, points: Sequence[int], ladder: Ladder) -> Units:
     return np.array(kept)
 
 
-def _with_levels(attribute: Attribute, ladder: Ladder, edges: Units, points: Sequence[int]) -> Attribute:
+def _with_levels(
+    attribute: Attribute, ladder: Ladder, edges: Units, points: Sequence[int], *, domain: Domain = "found"
+) -> Attribute:
     """The attribute with these edges and points, given in grains, as numbers on its axis within its bounds."""
     low, high = attribute.edges[0], attribute.edges[-1]
     whole = attribute.kind != "real"
@@ -163,6 +181,6 @@ def _with_levels(attribute: Attribute, ladder: Ladder, edges: Units, points: Seq
         attribute,
         edges=tuple(int(edge) if whole else float(edge) for edge in placed),
         points=tuple(sorted({*attribute.points, *(int(point) if whole else float(point) for point in stated)})),
-        domain="found",
+        domain=domain,
         at_most=0,
     )
