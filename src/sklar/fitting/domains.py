@@ -131,7 +131,7 @@ def _edges(ladder: Ladder, density: Density, points: Sequence[int], bins: int, l
     masses = np.where(np.isin(density.edges[:-1], points) & (np.diff(density.edges) == 1), 0.0, density.masses)
     upto = np.concatenate([[0.0], np.cumsum(masses)])
     # Where nobody is, the function is flat and its inverse ambiguous: a hair of slope decides.
-    upto += upto[-1] * 1e-9 * (density.edges - density.edges[0]) / (density.edges[-1] - density.edges[0])
+    upto += upto[-1] * 1e-9 * np.linspace(0.0, 1.0, upto.size)
 
     def rows(low: int, high: int) -> float:
         return float(np.diff(np.interp([low, high], density.edges, upto))[0])
