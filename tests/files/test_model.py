@@ -142,7 +142,7 @@ def test_blocks_drawn_apart_are_the_sample(model: Model, saved: Path) -> None:
     """As on several machines, each with the model file and its own range of blocks."""
     rows = 4 * BLOCK_ROWS + 9
     parts = [
-        BlockSampler(load(saved).copula, 12).draw(block)
+        BlockSampler(load(saved).copula, 12, shapes=load(saved).shapes).draw(block)
         for first, last in ((3, None), (0, 1), (1, 3))
         for block in blocks(rows, first, last)
     ]
@@ -263,6 +263,14 @@ def test_a_certificate_for_another_schema(saved: Path) -> None:
     document["certificate"]["schema_sha256"] = "0" * 64
     rewrite(saved, model__json=json.dumps(document).encode())
     with pytest.raises(ModelError, match="its certificate is for another schema"):
+        load(saved)
+
+
+def test_a_certificate_that_hides_what_was_read_from_the_rows(saved: Path) -> None:
+    document = described(saved)
+    document["certificate"]["read_from_rows"] = ["age"]
+    rewrite(saved, model__json=json.dumps(document).encode())
+    with pytest.raises(ModelError, match="its certificate and its schema name different attributes as read from the"):
         load(saved)
 
 

@@ -26,6 +26,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from sklar.public.axis import TIMED
 from sklar.public.schema import Attribute
 from sklar.public.types import grain
 
@@ -101,7 +102,9 @@ class Ladder:
                     parts.append(_multiples(low, high, _round_up((high - low) / (_GRAINS if last else _DIVIDE))))
         return np.unique(np.concatenate(parts))
 
-    def chosen(self, edges: Units, counts: NDArray[np.float64], sd: NDArray[np.float64], table: int) -> NDArray[np.bool_]:
+    def chosen(
+        self, edges: Units, counts: NDArray[np.float64], sd: NDArray[np.float64], table: int
+    ) -> NDArray[np.bool_]:
         """Which cells table number `table` divides, by noisy counts so far and their standard errors."""
         if self.high - self.low <= _SMALL:
             return np.diff(edges) > 1
@@ -157,7 +160,7 @@ class Ladder:
                 return int(found[found.size // 2])
         if low <= 0 <= high:
             return 0
-        power = 10 ** (len(str(max(abs(low), abs(high)))) + 1)
+        power = int(10 ** (len(str(max(abs(low), abs(high)))) + 1))
         while True:
             for width in (power, power // 2, power // 5):
                 multiple = -(-low // max(width, 1)) * max(width, 1)
@@ -192,23 +195,23 @@ def ladder_of(attribute: Attribute) -> Ladder:
     (132, 4)
     """
     unit, stepped = _grain(attribute)
-    return _ladder(attribute.kind, attribute.edges[0], attribute.edges[-1], unit, stepped, attribute.at_most)
+    return _ladder(attribute.kind, attribute.edges[0], attribute.edges[-1], unit, attribute.at_most, stepped=stepped)
 
 
 @lru_cache(maxsize=256)
-def _ladder(kind: str, first: float, last: float, grain: Fraction, stepped: bool, at_most: int) -> Ladder:
+def _ladder(kind: str, first: float, last: float, grain: Fraction, at_most: int, *, stepped: bool) -> Ladder:
     if kind == "real":
         low, high = round(Fraction(first) / grain), round(Fraction(last) / grain)
     else:
         low, high = math.floor(Fraction(first) / grain), math.ceil(Fraction(last) / grain)
     high = max(high, low + 1)
-    size, spans, day = high - low, (), 0
-    if kind in ("date", "datetime", "time") and grain in (1, _SECOND):
+    size, day = high - low, 0
+    spans: tuple[str, ...] = ()
+    if (kind == "date" and grain == 1) or (kind in ("datetime", "time") and grain in (1, _SECOND)):
         day = 1 if kind == "date" else 86_400 * _SECOND // int(grain)
-        fine = _SPANS[:4] if kind == "date" else _SPANS if grain == _SECOND else (*_SPANS, "grain")
+        fine = _SPANS[:4] if kind == "date" else _SPANS if kind == "datetime" else tuple(_CLOCK)
         lengths = {"decade": 3653 * day, "year": 366 * day, "month": 31 * day, "day": day}
         lengths |= {span: max(width // int(grain), 1) for span, width in _CLOCK.items()}
-        fine = tuple(span for span in fine if span != "grain" and (kind != "time" or span in _CLOCK))
         begin = next((i for i, span in enumerate(fine) if size >= _FIRST_CALENDAR * lengths[span]), len(fine) - 1)
         spans = fine[begin:]
     if size <= min(VALUES, at_most):
@@ -233,7 +236,7 @@ def _grain(attribute: Attribute) -> tuple[Fraction, bool]:
     """The finest difference between two numbers that a search looks for, and whether the schema states it."""
     stated = grain(attribute)
     if stated is not None:
-        return stated, getattr(attribute, "step", None) is not None
+        return stated, attribute.step is not None
     largest = max(abs(edge) for edge in attribute.edges)
     return Fraction(10) ** (math.floor(math.log10(largest)) - _DECADES), False
 
@@ -242,9 +245,9 @@ def _steps(kind: str, largest: int, grain: int) -> tuple[int, ...]:
     """What numbers may be rounded to, in grains, each a multiple of the one before it."""
     if kind == "date":
         return ()
-    if kind in ("datetime", "time"):
+    if kind in TIMED:
         clock = [_SECOND // 1000, _SECOND, 60 * _SECOND, 900 * _SECOND, 3600 * _SECOND, 86_400 * _SECOND]
-        return tuple([1, *(width // grain for width in clock if width > grain)])
+        return (1, *(width // grain for width in clock if width > grain))
     steps = [1]
     while steps[-1] * 2 <= largest:
         steps.append(steps[-1] * (5 if len(steps) % 2 else 2))

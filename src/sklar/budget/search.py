@@ -228,7 +228,9 @@ def _alike(stated: Finding, planned: Finding) -> bool:
     if stated.threshold is None or planned.threshold is None:
         return close and stated.threshold == planned.threshold and stated.lost_delta == 0
     near = abs(stated.threshold - planned.threshold) <= 1
-    return close and near and math.isclose(stated.lost_delta, chance_of_one(stated.scale, stated.threshold), rel_tol=1e-9)
+    return (
+        close and near and math.isclose(stated.lost_delta, chance_of_one(stated.scale, stated.threshold), rel_tol=1e-9)
+    )
 
 
 def _at_scale(finding: Finding, scale: float, chance: float) -> Finding:

@@ -94,9 +94,9 @@ def arrays_of(model: Model) -> dict[str, NDArray[Any]]:
         arrays[f"stage{stage}_pairs"] = tables.pairs
         arrays[f"stage{stage}_one_way_scales"] = tables.plan.one_way
         arrays[f"stage{stage}_pair_scales"] = tables.plan.pairs
-    tables = [table for answer in model.measured.answers if not isinstance(answer, Mapping) for table in answer]
-    if tables:
-        arrays["search"] = np.concatenate(tables)
+    searched = [table for answer in model.measured.answers if not isinstance(answer, Mapping) for table in answer]
+    if searched:
+        arrays["search"] = np.concatenate(searched)
     return arrays | model.copula.arrays()
 
 
@@ -159,6 +159,8 @@ def _read(archive: zipfile.ZipFile) -> Model:
     certificate = _read_certificate(document)
     if certificate.schema_sha256 != schema.digest:
         raise ModelError("its certificate is for another schema.")
+    if certificate.read_from_rows != whole.read_from_rows:
+        raise ModelError("its certificate and its schema name different attributes as read from the rows.")
     stages = range(1, len(document["stages"]) + 1)
     model = Model(
         measured=Measured(

@@ -98,7 +98,9 @@ class Model:
     def sample_batches(self, rows: int | None = None, *, seed: int | None = None) -> Iterator[pl.DataFrame]:
         """The same rows as `sample`, as a stream of frames."""
         rows, seed = check_draw(rows, seed)
-        return in_order(BlockSampler(self.copula, seed, shapes=self.shapes).draw, blocks(self.n_rows if rows is None else rows))
+        return in_order(
+            BlockSampler(self.copula, seed, shapes=self.shapes).draw, blocks(self.n_rows if rows is None else rows)
+        )
 
     def write(
         self, path: str | Path, rows: int | None = None, *, seed: int | None = None, progress: Progress = SILENT

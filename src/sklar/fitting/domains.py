@@ -16,6 +16,7 @@ from sklar.budget.certificate import Measured
 from sklar.budget.ladder import Ladder, Units, ladder_of
 from sklar.budget.search import Answer, Finding, Search, asked_of
 from sklar.fitting.trees import Density, estimate_density
+from sklar.public.codes import natural
 from sklar.public.schema import Attribute, Domain, Schema
 
 # A heap is a level of its own where it holds at least this part of what a level holds on average.
@@ -72,6 +73,10 @@ def found_values(attribute: Attribute, common: Mapping[str, int], taken: frozens
     """The attribute with common texts as categories, sorted: the `at_most` texts with the largest noisy counts.
 
     A text that is the name of another level of the table (`taken`, as dummy names) stays in `other`.
+
+    >>> code = Attribute(name="code", kind="categorical", domain="private", at_most=3, other=True)
+    >>> found_values(code, {"10": 90, "2": 80, "1": 70}, frozenset()).values
+    ('1', '2', '10')
     """
     reserved = {"other", "", "(missing)", attribute.missing, *map(str, attribute.special)}
     listed = [
@@ -79,7 +84,7 @@ def found_values(attribute: Attribute, common: Mapping[str, int], taken: frozens
         for text, count in common.items()
         if text not in reserved and f"{attribute.name}={text}" not in taken
     ]
-    values = tuple(sorted(text for _, text in sorted(listed)[: attribute.at_most]))
+    values = tuple(sorted((text for _, text in sorted(listed)[: attribute.at_most]), key=natural))
     return replace(attribute, values=values, domain="found", at_most=0)
 
 

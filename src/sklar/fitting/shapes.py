@@ -172,7 +172,7 @@ def _inner(edges: Floats, masses: Floats) -> Floats:
     t = even[None, :]
     curve = t**2 * (3 - 2 * t) + low * t * (1 - t) ** 2 - high * t**2 * (1 - t)
     curve = np.where(slopes[:, None] > 0, curve, t)
-    return np.maximum.accumulate(np.clip(np.nan_to_num(curve, nan=0.0), 0.0, 1.0), axis=1)
+    return np.asarray(np.maximum.accumulate(np.clip(np.nan_to_num(curve, nan=0.0), 0.0, 1.0), axis=1))
 
 
 def _end(widths: Floats, slopes: Floats) -> float:
@@ -181,7 +181,9 @@ def _end(widths: Floats, slopes: Floats) -> float:
     return float(np.clip(tangent, 0.0, 3 * slopes[0]))
 
 
-def _rounding(attribute: Attribute, ladder: Ladder, noisy: NDArray[np.int64], scale: float, density: Density) -> Rounding:
+def _rounding(
+    attribute: Attribute, ladder: Ladder, noisy: NDArray[np.int64], scale: float, density: Density
+) -> Rounding:
     """Chances of steps by the number of digits, from the noisy table of decade by step without the rows of heaps."""
     steps = np.array(ladder.steps, dtype=np.int64)
     counts = noisy.astype(np.float64)
@@ -220,4 +222,4 @@ def _chances(counts: Floats, steps: NDArray[np.int64]) -> Floats:
             beyond = finer / steps[coarser + 1] if coarser + 1 < steps.size else 0.0
             left[coarser] -= chances[index] * (finer / steps[coarser] - beyond)
     whole = chances.sum()
-    return chances / whole if whole > 0 else np.eye(1, steps.size)[0]
+    return chances / whole if whole > 0 else np.asarray(np.eye(1, steps.size)[0])

@@ -105,7 +105,11 @@ def _descend(parents: Units, masses: Floats, edges: Units, rows: Floats, varianc
 
 def _pieces(rows: Floats, variances: Floats, widths: Floats, total: float, alone: Floats) -> Floats:
     """Siblings' rows by an optimal partition into runs of constant density, which add up to `total`."""
-    ends = _heaps_apart(rows, variances, widths) if rows.size > _MOST_SIBLINGS else _partition(rows, variances, widths, alone)
+    ends = (
+        _heaps_apart(rows, variances, widths)
+        if rows.size > _MOST_SIBLINGS
+        else _partition(rows, variances, widths, alone)
+    )
     starts = np.concatenate([[0], ends[:-1]]).astype(np.int64)
     sums = np.add.reduceat(rows, starts)
     kept = project(sums[None, :], np.array([[max(total, 0.0)]]))[0]
