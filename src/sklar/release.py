@@ -10,7 +10,7 @@ from sklar.budget.ledger import Bill, Ledger
 from sklar.budget.method import Method
 from sklar.budget.plan import plan_release, plan_second
 from sklar.budget.receipt import telling
-from sklar.budget.search import Search, plan_search
+from sklar.budget.search import Answer, Search, require_gaussian
 from sklar.draw.refine import refining_rounds
 from sklar.draw.repair import hold_margins
 from sklar.errors import BudgetError, SchemaError
@@ -89,6 +89,7 @@ def measure(
     schema, method = Schema.of(schema), Method.of(method)
     schema.require_reviewed()
     _require_records(schema, method)
+    require_gaussian(schema, budget)
     bill = None
     if ledger is not None:
         book = ledger if isinstance(ledger, Ledger) else Ledger(ledger)
@@ -101,16 +102,17 @@ def measure(
     receipts = [] if bill is None else bill.receipts
     with telling(receipts, budget.epsilon):
         table = open_table(data, schema, engine=engine, checkpoint=checkpoint)
-        search = None
+        search: Search | None = None
+        answers: tuple[Answer, ...] = ()
         if schema.private_domains:
-            search = plan_search(schema, budget)
-            schema = find_domains(schema, search, search_rows(table, vault, schema, search, progress=progress))
+            search, answers = search_rows(table, vault, schema, budget, progress=progress)
+            schema = find_domains(schema, search, answers)
         hold_counts(table, vault, schema, progress=progress)
 
         progress.stage("measure")
         measured = measure_stages(vault, schema, budget, method, search)
     receipt = receipts[0] if receipts else None
-    return replace(measured, certificate=replace(measured.certificate, receipt=receipt))
+    return replace(measured, certificate=replace(measured.certificate, receipt=receipt), answers=answers)
 
 
 def measure_stages(

@@ -150,7 +150,7 @@ def test_blocks_drawn_apart_are_the_sample(model: Model, saved: Path) -> None:
     parts = [
         sampler.draw(block)
         for first, last in ((3, None), (0, 1), (1, 3))
-        for sampler in [BlockSampler(load(saved).copula, 12)]
+        for sampler in [BlockSampler(load(saved).copula, 12, shapes=load(saved).shapes)]
         for block in sampler.blocks(rows, first, last)
     ]
     whole = pl.concat([*parts[2:], *parts[:2]])

@@ -195,7 +195,7 @@ def test_threads_change_nothing(tmp_path: Path) -> None:
 def drawn(engine: Engine, model: Model, rows: int, seed: int) -> pl.DataFrame:
     if engine == "local":
         # In an order of its own.
-        sampler = BlockSampler(model.copula, seed)
+        sampler = BlockSampler(model.copula, seed, shapes=model.shapes)
         parts = [sampler.draw(block) for block in reversed(list(sampler.blocks(rows)))]
         return pl.concat(reversed(parts))
     from sklar.files.spark import sample_on_spark

@@ -31,6 +31,9 @@ _MAX_NUMBER = 40
 _MAX_MEASUREMENTS = 20_000
 # A grid has up to eight levels today; another search may have more tables, but never many.
 _MAX_SEARCHED = 64
+# The cells of one table of a search: a few hundred, of which some are divided into 4,096.
+MAX_SEARCH_CELLS = 1 << 22
+_MAX_ANSWER = 2**53
 _STRINGS = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _LONG_NUMBER = re.compile(rb"[-+.0-9eE]{%d}" % (_MAX_NUMBER + 1))
 _NESTING = bytes(set(range(256)) - set(b"[]{}"))
@@ -192,12 +195,22 @@ _MEASUREMENT: Shape = {
     "sensitivity_l1": number(0.0, 2.0),
     "sensitivity_l2": number(0.0, 2.0),
 }
-_FINDING: Shape = {
+_FINDING: dict[str, Shape] = {
     "attribute": _NAME,
     "tables": whole(1, _MAX_SEARCHED),
     "scale": _SCALE,
     "threshold": Maybe(whole(1)),
     "lost_delta": _SHARE,
+    "of": one_of("domain", "rounding"),
+    "bounds": Maybe(Each(number(), 2)),
+    "at_most": whole(0, MAX_LEVELS),
+}
+# What a search of version 3 says beside what the earlier ones did.
+_LATER_OF_FINDING = ("of", "bounds", "at_most")
+# The noisy answer of a search: counts of texts, or how many cells each of its tables has.
+_ANSWER: Shape = {
+    "texts": Maybe(Named(whole(-_MAX_ANSWER, _MAX_ANSWER), MAX_LEVELS)),
+    "cells": Each(whole(1, MAX_SEARCH_CELLS), _MAX_SEARCHED),
 }
 _CERTIFICATE: dict[str, Shape] = {
     "neighbors": one_of(*get_args(Neighbors)),
@@ -283,7 +296,7 @@ def require_known(document: Any, versions: range) -> None:
         raise ModelError(f"its model must be one of {', '.join(_COPULAS)}, got {kind!r:.40}.")
     older = kind == "latent" and document.get("version") in (1, 2)
     copula, settings = _OLDER_LATENT if older else _COPULAS[kind]
-    shape: Shape = {
+    shape: dict[str, Shape] = {
         "format": _NAME,
         "version": whole(versions.start, versions.stop - 1),
         "schema": _ANYTHING,
@@ -294,6 +307,8 @@ def require_known(document: Any, versions: range) -> None:
         "settings": settings,
         "certificate": _certificate(document["version"]),
     }
+    if document["version"] >= 3:
+        shape["answers"] = Each(_ANSWER, MAX_LEVELS)
     require(document, shape, "description")
     _require_edges(document["schema"])
     stated = document["certificate"]
@@ -313,7 +328,8 @@ def _certificate(version: int) -> Shape:
     # These versions stated, beside the budget, what tables happened to cost, and nothing of earlier releases.
     later = ("earlier", "receipt", "read_from_rows")
     older = {key: shape for key, shape in _CERTIFICATE.items() if key not in later}
-    return {**older, "spent_epsilon": number(0.0)}
+    finding = {key: shape for key, shape in _FINDING.items() if key not in _LATER_OF_FINDING}
+    return {**older, "domains": Each(finding, MAX_LEVELS), "spent_epsilon": number(0.0)}
 
 
 def _require_edges(schema: Mapping[str, Any]) -> None:

@@ -99,4 +99,4 @@ def _sampler(model: bytes, seed: int) -> tuple[Model, BlockSampler]:
         path = Path(folder) / "model.sklar"
         path.write_bytes(model)
         loaded = load(path)
-        return loaded, BlockSampler(loaded.copula, seed)
+        return loaded, BlockSampler(loaded.copula, seed, shapes=loaded.shapes)
