@@ -123,6 +123,7 @@ def check_counts(folder: Path, *, quick: bool = False, release: Release = releas
                 kind = "parquet" if typed else "csv"
                 path = write(each.frame, folder / f"counts.{kind}")
                 compare(PEOPLE, path, each.codes, f"{rows:,} rows in {order} order, {kind}")
+            compare(PEOPLE, table.frame, table.codes, f"{rows:,} rows in memory")
     # Above this many pairs of attributes times rows, counting takes another way.
     levels, rows = [2, 2, 3, 9, 30] * 8, 45_000 if quick else 100_000
     wide = whole_numbers(*levels)
@@ -130,7 +131,7 @@ def check_counts(folder: Path, *, quick: bool = False, release: Release = releas
     compare(wide, write(frame_of(wide, codes), folder / "wide.parquet"), codes, f"{rows:,} rows of 40 attributes")
     return Comparison(
         part="counting",
-        tried=f"{trials} files of 3 to 100,000 rows (CSV and Parquet, sorted and not) whose right counts are known.",
+        tried=f"{trials} tables of 3 to 100,000 rows (CSV, Parquet, in memory; sorted and not) whose counts are known.",
         found="All counts are right." if not wrong else f"Wrong counts: {'; '.join(wrong)}.",
         sees="It sees a value whose code depends on other rows, and a row that is counted twice or not at all.",
         passed=not wrong,
@@ -159,8 +160,7 @@ def check_neighbors(folder: Path, *, quick: bool = False, release: Release = rel
     for rows, count in plan.items():
         for typed in (False, True):
             table = invent(rows, generator, typed=typed)
-            for each in (table, table.ordered()):
-                path = folder / f"neighbors.{'parquet' if typed else 'csv'}"
+            for path, each in ((folder / f"neighbors.{'parquet' if typed else 'csv'}", table), (None, table.ordered())):
                 _try(worst, release, path, each.frame, count // 4, generator, odd, budget)
     allowed = budget.shifts
     found = f"The worst of them costs epsilon {worst.epsilon:.4g} of {budget.epsilon:g} and moves a table by "
@@ -169,8 +169,8 @@ def check_neighbors(folder: Path, *, quick: bool = False, release: Release = rel
         found = f"One change raised an error ({worst.raised}), which tells that it was made."
     return Comparison(
         part="neighbors",
-        tried=f"{worst.tried:,} replacements of a row in files of 3 to 100,000 rows: random values, values at edges "
-        "and outside, nulls, odd texts; the first row, the last, those at the ends of batches and in a sorted file.",
+        tried=f"{worst.tried:,} replacements of a row in tables of 3 to 100,000 rows: random values, values at edges "
+        "and outside, nulls, odd texts; the first row, the last, those at the ends of batches and in a sorted table.",
         found=found,
         sees="It sees a change that moves a third cell of any table, or one cell by two.",
         passed=not worst.raised and worst.shifts <= allowed and worst.epsilon <= budget.epsilon * _TOLERANCE,
@@ -183,7 +183,7 @@ def check_neighbors(folder: Path, *, quick: bool = False, release: Release = rel
 def _try(
     worst: _Worst,
     release: Release,
-    path: Path,
+    path: Path | None,
     frame: pl.DataFrame,
     count: int,
     generator: np.random.Generator,
@@ -191,12 +191,16 @@ def _try(
     budget: Budget,
 ) -> None:
     exact = exactly(release)
-    scales = release(write(frame, path), PEOPLE, budget).scales
-    base = exact(path, PEOPLE, budget)
+
+    def given(table: pl.DataFrame) -> object:
+        return table if path is None else write(table, path)
+
+    scales = release(given(frame), PEOPLE, budget).scales
+    base = exact(given(frame), PEOPLE, budget)
     for place, row in neighbors(frame, count, generator, odd):
         worst.tried += 1
         try:
-            other = exact(write(replaced(frame, place, row), path), PEOPLE, budget)
+            other = exact(given(replaced(frame, place, row)), PEOPLE, budget)
         except SklarError as error:
             worst.raised = type(error).__name__
             continue
