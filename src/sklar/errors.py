@@ -8,6 +8,7 @@
     ├── ModelError     a model file is damaged, foreign or of another format, or does not fit the request
     ├── OutputError    a result could not be written
     ├── LedgerError    a ledger is missing, damaged, copied, busy, or cannot be written
+    ├── SignatureError   a key file is missing, open to others or no key, or a signature cannot be read
     └── MissingExtraError   a part was asked for whose optional dependency is not installed
 
 A message states the requirement, the value and the remedy. Inside the folders kernel and rows it may quote only the
@@ -45,6 +46,10 @@ class OutputError(SklarError):
 
 class LedgerError(SklarError):
     """A ledger is missing, damaged, copied, busy, or cannot be written."""
+
+
+class SignatureError(SklarError):
+    """A key file or a signature cannot be used."""
 
 
 class MissingExtraError(SklarError):

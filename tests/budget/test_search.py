@@ -289,7 +289,7 @@ def test_a_release_finds_its_domains_and_says_what_they_cost(tmp_path: Path, nei
     assert again.schema.private_domains == ()
     assert {"Ahausen", "Behausen"} <= set(again.schema.attribute("town").values)
     # Few tables at small scales: what is left is not spent to the last bit.
-    assert 3.6 < again.certificate.spent_epsilon <= 4.0
+    assert 3.6 < again.certificate.epsilon <= 4.0
     assert [finding.attribute for finding in again.certificate.domains] == ["town", "income"]
     assert any("domain of 'town' found" in line for line in again.summary())
     result = verify(path)
@@ -364,9 +364,9 @@ def test_chances_of_failure_add_up_in_the_ledger(tmp_path: Path) -> None:
     ledger = Ledger(tmp_path / "ledger.db")
     budget = Budget(epsilon=1.0, delta=1e-6)
     ledger.open_account("table", epsilon=50.0, delta=1e-6)
-    without = ledger.charge("table", budget, Spend.of([100.0], [10])).spent
+    without = ledger.charge("table", budget, Spend.of([100.0], [10])).account.spent
     risky = Spend.of([100.0], [10], 4e-7)
-    assert ledger.charge("table", budget, risky).spent > without
+    assert ledger.charge("table", budget, risky).account.spent > without
     ledger.charge("table", budget, risky)
     with pytest.raises(BudgetError, match="would overspend"):
         ledger.charge("table", budget, risky)

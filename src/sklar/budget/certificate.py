@@ -5,14 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from decimal import ROUND_CEILING, Context, Decimal
 from functools import cache
 from importlib.metadata import version
 from typing import Any
 
 import numpy as np
 
+from sklar.budget.receipt import Receipt
 from sklar.budget.search import Finding, search_spend
-from sklar.errors import ModelError
+from sklar.errors import BudgetError, ModelError
 from sklar.kernel.tables import NoisyTables, Plan
 from sklar.kernel.theorems import Budget, Composition, Mechanism, Neighbors
 from sklar.public.schema import Schema
@@ -39,10 +41,17 @@ class Measurement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Certificate:
-    """What was spent, on what, against whom: enough for a stranger to recompute the claim.
+    """What may be spent, on what, against whom: enough for a stranger to recompute the claim.
+
+    `epsilon` and `delta` are the budget's, which was fixed before anything was measured: what the tables cost together
+    is no more. (What they happened to cost is less by a little, depends on noisy tables, and is claimed nowhere.)
+    `domains` says how this release found domains that were not public. `earlier` names attributes whose domain an
+    earlier release had found: its cost is that release's, and not in this epsilon.
 
     `claimed_by` names who measured the tables where Sklar did not: then all of it is what the caller says, and nothing
-    was checked. `rounded` says that such tables held values that are not whole.
+    was checked. `rounded` says that such tables held values that are not whole. `receipt` is that of the charge, where
+    a ledger was charged. `read_from_rows` names the attributes whose domain the custodian read from the rows: the
+    promise does not cover what those domains tell. All others are public knowledge, or were found (`domains`).
     """
 
     neighbors: Neighbors
@@ -50,14 +59,16 @@ class Certificate:
     composition: Composition
     epsilon: float
     delta: float
-    spent_epsilon: float
     public_rows: int | None
     schema_sha256: str
     measurements: tuple[Measurement, ...]
     domains: tuple[Finding, ...] = ()
+    earlier: tuple[str, ...] = ()
     versions: Mapping[str, str] = field(default_factory=dict)
     claimed_by: str | None = None
     rounded: bool = False
+    receipt: Receipt | None = None
+    read_from_rows: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -69,7 +80,14 @@ class Certificate:
         try:
             measurements = tuple(Measurement(**entry) for entry in document["measurements"])
             domains = tuple(Finding(**entry) for entry in document["domains"])
-            return cls(**{**document, "measurements": measurements, "domains": domains})
+            parts = {
+                "measurements": measurements,
+                "domains": domains,
+                "earlier": tuple(document["earlier"]),
+                "receipt": Receipt.of(document.get("receipt")),
+                "read_from_rows": tuple(document.get("read_from_rows", ())),
+            }
+            return cls(**{**document, **parts})
         except (TypeError, KeyError) as error:
             raise ModelError(f"the privacy certificate is not readable ({error}). Get an intact copy.") from None
 
@@ -82,18 +100,25 @@ def certify(
     findings: Sequence[Finding] = (),
 ) -> Certificate:
     """The certificate of finding domains, then measuring these plans, one stage after the other, under this budget."""
+    spent = budget.spent(sum((plan.spend for plan in plans), search_spend(findings)))
+    if spent > budget.epsilon:
+        raise BudgetError(
+            f"these tables cost epsilon={spent:.6g}, above the budget of {budget.epsilon:.6g}. Plan anew."
+        )
+    own = {finding.attribute for finding in findings}
     return Certificate(
         neighbors=budget.neighbors,
         mechanism=budget.mechanism,
         composition=budget.composition,
         epsilon=budget.epsilon,
         delta=budget.delta,
-        spent_epsilon=budget.spent(sum((plan.spend for plan in plans), search_spend(findings))),
         public_rows=public_rows,
         schema_sha256=schema.digest,
         measurements=measurements(plans, budget.shifts),
         domains=tuple(findings),
+        earlier=tuple(each.name for each in schema.attributes if each.domain == "found" and each.name not in own),
         versions=_versions(),
+        read_from_rows=(schema.whole or schema).read_from_rows,
     )
 
 
@@ -112,6 +137,17 @@ def measurements(plans: Sequence[Plan], shifts: int) -> tuple[Measurement, ...]:
         for order, scales in ((0, [] if plan.total is None else [plan.total]), (1, plan.one_way), (2, plan.pairs))
         for scale, tables in zip(*np.unique(np.asarray(scales), return_counts=True), strict=True)
     )
+
+
+def rounded_up(value: float, digits: int) -> str:
+    """A number that is stated as an upper bound, in so many significant digits: rounded up, never to the nearest.
+
+    >>> rounded_up(1.0, 4), rounded_up(0.10001, 4), rounded_up(2.0**-30, 3)
+    ('1', '0.1001', '9.32e-10')
+    """
+    # The digits that Python prints, not the binary fraction behind them: 0.1 is stated as 0.1.
+    exact = Decimal(repr(float(value)))
+    return f"{float(Context(prec=digits, rounding=ROUND_CEILING).create_decimal(exact)):.{digits}g}"
 
 
 @cache

@@ -77,10 +77,15 @@ def plan_search(schema: Schema, budget: Budget) -> Search:
             "mechanism 'gaussian', or list their values."
         )
     wanted = schema.private_domains
+    return _planned(wanted, [1 if each.kind == "categorical" else depth(each) for each in wanted], budget)
+
+
+def _planned(wanted: Sequence[Attribute], numbers: Sequence[int], budget: Budget) -> Search:
+    """The plan for these attributes, each found by so many tables."""
     categorical = sum(attribute.kind == "categorical" for attribute in wanted)
     chance = DELTA_SHARE * budget.delta / max(categorical, 1)
     inner = budget.less(categorical * chance)
-    tables = np.array([1 if attribute.kind == "categorical" else depth(attribute) for attribute in wanted])
+    tables = np.array(numbers)
     costs = np.concatenate(
         [SHARE / len(wanted) / tables, np.full(_REST_TABLES, (1 - SHARE) / _REST_TABLES)],
     )
@@ -94,6 +99,63 @@ def plan_search(schema: Schema, budget: Budget) -> Search:
         ),
         rest=Spend.of(scales[ends[-1] :]),
     )
+
+
+def finding_faults(
+    schema: Schema, budget: Budget, findings: Sequence[Finding], earlier: Sequence[str]
+) -> tuple[str, ...]:
+    """What is wrong with the searches that a certificate states for this schema; none where it is what a release does.
+
+    Every domain that was found has its search here, or was found by an `earlier` release, and no other has one; each
+    was found by as many tables as its grid has levels, at the scale and the threshold that the budget gives to a
+    search of so many tables.
+    """
+    found = [attribute.name for attribute in schema.attributes if attribute.domain == "found"]
+    searched = [finding.attribute for finding in findings]
+    if sorted([*searched, *earlier]) != sorted(found):
+        odd = sorted({*found} ^ {*searched, *earlier}) or sorted(searched)
+        return (f"the domain of '{odd[0]}' is found with no search stated, or searched for and not found",)
+    if [name for name in found if name in searched] != searched or [each for each in found if each in earlier] != [
+        *earlier
+    ]:
+        return ("searches are stated in another order than the schema's",)
+    if not findings:
+        return ()
+    if budget.mechanism != "gaussian":
+        return (f"a search takes Gaussian noise, not '{budget.mechanism}'",)
+    attributes = [schema.attribute(name) for name in searched]
+    for attribute, finding in zip(attributes, findings, strict=True):
+        least, most = _possible_tables(attribute)
+        if not least <= finding.tables <= most:
+            return (f"the domain of '{attribute.name}' takes {least} to {most} tables, not {finding.tables}",)
+    planned = _planned(attributes, [finding.tables for finding in findings], budget)
+    return tuple(
+        f"the search for the domain of '{stated.attribute}' is not the one that this budget plans"
+        for stated, wanted in zip(findings, planned.findings, strict=True)
+        if not _alike(stated, wanted)
+    )
+
+
+def _possible_tables(attribute: Attribute) -> tuple[int, int]:
+    """The least and the largest number of tables by which this domain can have been found.
+
+    The bounds that the grid lay between were at least as wide as the edges that were found.
+    """
+    if attribute.kind == "categorical":
+        return 1, 1
+    return depth(replace(attribute, edges=(attribute.edges[0], attribute.edges[-1]))), MOST_DEPTH
+
+
+def _alike(stated: Finding, planned: Finding) -> bool:
+    """Whether two plans are one, but for the last digits, which may differ between machines."""
+    if stated.threshold is None or planned.threshold is None:
+        return stated.threshold == planned.threshold and stated.lost_delta == 0 and _near(stated.scale, planned.scale)
+    close = abs(stated.threshold - planned.threshold) <= 1 and _near(stated.scale, planned.scale)
+    return close and math.isclose(stated.lost_delta, chance_of_one(stated.scale, stated.threshold), rel_tol=1e-9)
+
+
+def _near(stated: float, planned: float) -> bool:
+    return math.isclose(stated, planned, rel_tol=1e-6)
 
 
 def _finding(attribute: Attribute, tables: int, scale: float, chance: float) -> Finding:
@@ -132,4 +194,4 @@ def grid(attribute: Attribute) -> Attribute:
     else:
         step = -(-int(high - low) // cells)
         edges = tuple(int(low) + step * index for index in range(cells + 1))
-    return replace(attribute, edges=edges, domain="public", at_most=0)
+    return replace(attribute, edges=edges, points=(), domain="public", at_most=0)

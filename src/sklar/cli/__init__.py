@@ -14,6 +14,7 @@ import sys
 
 import click
 
+from sklar.budget.receipt import charge_notes
 from sklar.cli.audit import audit
 from sklar.cli.completion import completion
 from sklar.cli.console import quiet_option, timings_option
@@ -28,6 +29,7 @@ from sklar.cli.release import release
 from sklar.cli.report import report
 from sklar.cli.sample import sample
 from sklar.cli.schema import schema
+from sklar.cli.sign import sign
 from sklar.cli.tables import tables
 from sklar.cli.verify import verify
 from sklar.errors import SklarError
@@ -58,7 +60,7 @@ def cli(**_debug: bool) -> None:
 
 _PUBLIC_KNOWLEDGE = (schema, forecast)
 _SPENDING = (release, fit, ledger)
-_FROM_A_MODEL = (sample, tables, query, report, verify)
+_FROM_A_MODEL = (sample, tables, query, report, verify, sign)
 _FOR_THE_CUSTODIAN = (evaluate,)
 _TO_TRY = (audit, completion, demo, generate)
 
@@ -89,7 +91,7 @@ def main() -> None:
     except (Exception, KeyboardInterrupt) as error:
         if "--debug" in sys.argv[1:]:
             raise
-        click.echo(f"sklar: {_explain(error)}", err=True)
+        click.echo(" ".join([f"sklar: {_explain(error)}", *charge_notes(error)]), err=True)
         sys.exit(130 if isinstance(error, click.Abort | KeyboardInterrupt) else 1)
 
 

@@ -2,24 +2,25 @@
 
 It holds only what is already private in the formal sense: the schema, noisy tables, what was fitted to them, and the
 certificate. Nothing in it is executed when it is read: arrays are read without pickle, and their names, types and
-shapes must be those that the schema implies.
+shapes must be those that the schema implies. Nothing else may be in it: no further member, key or byte of an array, and
+no comment. (`trust.verify` also refuses what a zip can hold between its members.)
 """
 
 from __future__ import annotations
 
 import io
-import json
-import math
+import struct
 import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sklar.budget.certificate import Certificate, Measured
 from sklar.errors import ModelError, SklarError
+from sklar.files.known import MAX_JSON, MAX_STAGES, parse, require_known, written
 from sklar.files.model import Model
 from sklar.files.write import check_target, replacing
 from sklar.fitting.binary import BinaryCopula
@@ -30,15 +31,20 @@ from sklar.kernel.theorems import MAX_SCALE, MIN_SCALE
 from sklar.public.schema import Schema
 
 FORMAT = "sklar-model"
-VERSION = 2
+VERSION = 3
 
 # Noise hardly compresses: the highest level takes six times as long as the lowest for one part in twenty.
 _LEVEL = 1
-_MAX_JSON = 64 << 20
 # A file may unpack to the first, or to the second times its size: noise does not pack well.
-_MAX_UNPACKED = 1 << 30
-_MAX_RATIO = 100
-_MAX_STAGES = 100
+_MAX_UNPACKED = 128 << 20
+_MAX_RATIO = 20
+# Arrays of every stage, and a few of the copula's.
+_MAX_MEMBERS = 4 * MAX_STAGES + 20
+# Counts beyond this are not whole numbers in double precision, nor anybody's counts.
+_MAX_COUNT = 2**53
+# How a zip without a comment ends: a signature, and how many members it has.
+_END = struct.Struct("<4s4xHH8xH")
+_AT_ONCE = 1 << 20
 _EARLIEST = (1980, 1, 1, 0, 0, 0)
 _COPULAS: dict[str, type[Copula]] = {kind.kind: kind for kind in (BinaryCopula, LatentModel)}
 
@@ -49,7 +55,18 @@ Arrays = Callable[[str, type[np.generic], int], NDArray[Any]]
 def save(model: Model, path: str | Path) -> None:
     """Write a model to a `.sklar` file, whole or not at all."""
     target = check_target(path, (".sklar",))
-    document = {
+    with replacing(target) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(member("model.json"), written(describe(model)), compresslevel=_LEVEL)
+        for name, array in arrays_of(model).items():
+            buffer = io.BytesIO()
+            buffer.write(_header(array.dtype, array.size))
+            buffer.write(np.ascontiguousarray(array).data)
+            archive.writestr(member(f"{name}.npy"), buffer.getbuffer(), compresslevel=_LEVEL)
+
+
+def describe(model: Model) -> dict[str, Any]:
+    """What the file says of a model in JSON."""
+    return {
         "format": FORMAT,
         "version": VERSION,
         "schema": model.schema.to_dict(),
@@ -60,16 +77,10 @@ def save(model: Model, path: str | Path) -> None:
         "settings": dict(model.settings),
         "certificate": model.certificate.to_dict(),
     }
-    with replacing(target) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive:
-        text = json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False)
-        archive.writestr(_member("model.json"), text.encode(), compresslevel=_LEVEL)
-        for name, array in _arrays(model).items():
-            buffer = io.BytesIO()
-            np.lib.format.write_array(buffer, np.ascontiguousarray(array), allow_pickle=False)
-            archive.writestr(_member(f"{name}.npy"), buffer.getbuffer(), compresslevel=_LEVEL)
 
 
-def _arrays(model: Model) -> dict[str, NDArray[Any]]:
+def arrays_of(model: Model) -> dict[str, NDArray[Any]]:
+    """The arrays that the file holds of a model, flat, in the order of its members."""
     arrays: dict[str, NDArray[Any]] = {}
     for stage, tables in enumerate(model.measured.stages, start=1):
         arrays[f"stage{stage}_one_way"] = tables.one_way
@@ -85,6 +96,7 @@ def load(path: str | Path) -> Model:
     if not path.is_file():
         raise ModelError(f"model file '{path}' does not exist. Check the path.")
     try:
+        _require_small(path)
         with zipfile.ZipFile(path) as archive:
             return _read(archive)
     except SklarError as error:
@@ -96,42 +108,47 @@ def load(path: str | Path) -> Model:
         ) from None
 
 
-def _member(name: str) -> zipfile.ZipInfo:
+def member(name: str) -> zipfile.ZipInfo:
+    """How a member of this name stands in the zip."""
     # A fixed time, so that equal models are equal files.
-    member = zipfile.ZipInfo(name, date_time=_EARLIEST)
+    found = zipfile.ZipInfo(name, date_time=_EARLIEST)
     # A latent model's probabilities shrink by less than a tenth, and take most of the time.
     stored = name == "probabilities.npy"
-    member.compress_type = zipfile.ZIP_STORED if stored else zipfile.ZIP_DEFLATED
-    return member
+    found.compress_type = zipfile.ZIP_STORED if stored else zipfile.ZIP_DEFLATED
+    return found
+
+
+def _require_small(path: Path) -> None:
+    """Refuse a file with more members than a model has, before Python lists them; and one with a comment."""
+    with path.open("rb") as file:
+        file.seek(max(path.stat().st_size - _END.size, 0))
+        end = file.read()
+    signature, here, members, comment = _END.unpack(end) if len(end) == _END.size else (b"", 0, 0, 0)
+    if signature == b"PK\5\6" and (comment or not 1 <= members <= _MAX_MEMBERS or here != members):
+        raise ModelError(f"its zip must have at most {_MAX_MEMBERS} members and no comment.")
 
 
 def _read(archive: zipfile.ZipFile) -> Model:
-    if archive.getinfo("model.json").file_size > _MAX_JSON:
-        raise ModelError("its description is larger than any model's.")
-    packed, unpacked = (
-        sum(sizes) for sizes in zip(*((each.compress_size, each.file_size) for each in archive.infolist()), strict=True)
-    )
-    if unpacked > max(_MAX_UNPACKED, _MAX_RATIO * packed):
-        raise ModelError(f"it would unpack to {unpacked / 2**30:.1f} GiB, far more than noisy counts do.")
-    document = json.loads(archive.read("model.json"))
+    _require_members(archive)
+    document = parse(archive.read("model.json"))
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise ModelError("its description is not a Sklar model's.")
-    if document.get("version") not in (1, VERSION):
+    if document.get("version") not in range(1, VERSION + 1):
         raise ModelError(
-            f"it has format version {document.get('version')!r}, not {VERSION}. Use the Sklar that wrote it."
+            f"it has format version {document.get('version')!r:.40}, not {VERSION}. Use the Sklar that wrote it."
         )
-    schema = Schema.from_dict(document["schema"]).measured
+    require_known(document, range(1, VERSION + 1))
+    whole = Schema.from_dict(document["schema"])
+    whole.require_found()
+    schema, read = whole.measured, {"model.json"}
 
     def array(name: str, kind: type[np.generic], size: int) -> NDArray[Any]:
+        read.add(f"{name}.npy")
         return _read_array(archive, name, np.dtype(kind), size)
 
-    certificate = Certificate.from_dict(document["certificate"])
+    certificate = _read_certificate(document)
     if certificate.schema_sha256 != schema.digest:
         raise ModelError("its certificate is for another schema.")
-    n_rows = document["n_rows"]
-    if type(n_rows) is not int or not 1 <= n_rows < 2**63:
-        raise ModelError(f"its number of rows must be at least 1, got {n_rows!r}.")
-    _require_types(document, certificate)
     stages = range(1, len(document["stages"]) + 1)
     model = Model(
         measured=Measured(
@@ -140,68 +157,45 @@ def _read(archive: zipfile.ZipFile) -> Model:
             certificate=certificate,
         ),
         copula=_read_copula(array, schema, document["copula"]),
-        n_rows=n_rows,
+        n_rows=document["n_rows"],
         settings=document["settings"],
     )
+    unread = sorted(set(archive.namelist()) - read)
+    if unread:
+        raise ModelError(f"it holds '{unread[0]!s:.60}', which no model does.")
+    odd = [name for name in document["settings"].get("priors", {}) if name not in schema.names]
+    if odd:
+        raise ModelError(f"its settings speak of '{odd[0]!s:.60}', which is no attribute.")
     # Uses every setting once: what is missing or of another type is found here and not by a user.
     model.summary()
     return model
 
 
-def _require_types(document: Mapping[str, Any], certificate: Certificate) -> None:
-    """Refuse a description whose values are not of the types that a model's are; whether they agree, `verify` says."""
+def _require_members(archive: zipfile.ZipFile) -> None:
+    """Refuse a zip whose members are not such as a model's are, before any of them is unpacked."""
+    members = archive.infolist()
+    if len({each.filename for each in members}) != len(members):
+        raise ModelError("its zip holds two members of one name.")
+    plain = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+    if any(each.compress_type not in plain or each.flag_bits & 1 or each.comment for each in members):
+        raise ModelError("its zip holds a member that no model's does: encrypted, with a comment or packed otherwise.")
+    if archive.getinfo("model.json").file_size > MAX_JSON:
+        raise ModelError("its description is larger than any model's.")
+    packed, unpacked = sum(each.compress_size for each in members), sum(each.file_size for each in members)
+    if unpacked > max(_MAX_UNPACKED, _MAX_RATIO * packed):
+        raise ModelError(f"it would unpack to {unpacked / 2**20:,.0f} MiB, far more than noisy counts do.")
 
-    def number(value: object) -> bool:
-        return type(value) in (int, float) and math.isfinite(cast(float, value))
 
-    def whole(value: object, least: int = 0) -> bool:
-        return type(value) is int and least <= value < 2**63
-
-    def known(value: object) -> bool:
-        return value is None or whole(value, 1)
-
-    stages, stated = document["stages"], certificate
-    right = (
-        isinstance(stages, list)
-        and 1 <= len(stages) <= _MAX_STAGES
-        and all(stage["total"] is None or type(stage["total"]) is int for stage in stages)
-        and all(stage["total_scale"] is None or number(stage["total_scale"]) for stage in stages)
-        and known(document["public_rows"])
-        and known(stated.public_rows)
-        and isinstance(document["settings"], dict)
-        and isinstance(stated.versions, dict)
-        and isinstance(stated.claimed_by, str | None)
-        and type(stated.rounded) is bool
-        and all(isinstance(text, str) for text in (stated.neighbors, stated.mechanism, stated.composition))
-        and all(number(value) for value in (stated.epsilon, stated.delta, stated.spent_epsilon))
-        and stated.epsilon > 0
-        and 0 < stated.delta < 1
-        and all(whole(entry.stage, 1) and whole(entry.tables, 1) for entry in stated.measurements)
-        and all(type(entry.order) is int and entry.order in (0, 1, 2) for entry in stated.measurements)
-        and all(
-            number(value)
-            for entry in stated.measurements
-            for value in (entry.scale, entry.sensitivity_l1, entry.sensitivity_l2)
-        )
-        and all(
-            isinstance(found.attribute, str)
-            and whole(found.tables, 1)
-            and (found.threshold is None or whole(found.threshold, 1))
-            and number(found.scale)
-            and number(found.lost_delta)
-            and 0 <= found.lost_delta < 1
-            for found in stated.domains
-        )
-    )
-    if not right:
-        raise ModelError("its description or its privacy certificate holds values that no model has.")
+def _read_certificate(document: Mapping[str, Any]) -> Certificate:
+    stated = dict(document["certificate"])
+    if document["version"] < VERSION:
+        # What tables happened to cost is claimed no more; the budget is.
+        stated = {key: value for key, value in stated.items() if key != "spent_epsilon"} | {"earlier": []}
+    return Certificate.from_dict(stated)
 
 
 def _read_copula(array: Arrays, schema: Schema, described: Mapping[str, Any]) -> Copula:
-    kind = described["kind"]
-    if kind not in _COPULAS:
-        raise ModelError(f"its model must be one of {', '.join(_COPULAS)}, got {kind!r}.")
-    return _COPULAS[kind].read(schema, described, array)
+    return _COPULAS[described["kind"]].read(schema, described, array)
 
 
 def _describe(tables: NoisyTables) -> dict[str, Any]:
@@ -217,7 +211,7 @@ def _read_tables(
     array: Arrays, schema: Schema, document: Mapping[str, Any], certificate: Certificate, stage: int
 ) -> NoisyTables:
     described, name, cells = document["stages"][stage - 1], f"stage{stage}_", schema.cells
-    one_way, two_way = bool(described["one_way"]), bool(described["pairs"])
+    one_way, two_way = described["one_way"], described["pairs"]
     pairs = array(name + "pairs", np.int64, cells.n_cells if two_way else 0)
     if two_way and document["version"] == 1:
         # Version 1 laid the same cells out row by row of all levels.
@@ -232,12 +226,15 @@ def _read_tables(
     )
     if not ((plan.scales >= MIN_SCALE) & (plan.scales <= MAX_SCALE)).all():
         raise ModelError("its noise scales must be such as can be drawn exactly.")
+    levels = array(name + "one_way", np.int64, cells.n_levels if one_way else 0)
+    if any(max(counts.max(initial=0), -counts.min(initial=0)) > _MAX_COUNT for counts in (levels, pairs)):
+        raise ModelError("its noisy counts must be at most 2**53 in size.")
     return NoisyTables(
         cells=cells,
         mechanism=certificate.mechanism,
         n_rows=document["public_rows"],
         total=described["total"],
-        one_way=array(name + "one_way", np.int64, cells.n_levels if one_way else 0),
+        one_way=levels,
         pairs=pairs,
         plan=plan,
     )
@@ -245,17 +242,34 @@ def _read_tables(
 
 def _read_array(archive: zipfile.ZipFile, name: str, kind: np.dtype[Any], size: int) -> NDArray[Any]:
     """A one-dimensional array of exactly this type and size; nothing larger is ever read into memory."""
-    member = archive.getinfo(f"{name}.npy")
-    if member.file_size > 4096 + size * kind.itemsize:
+    wanted = ModelError(f"its array '{name}' must hold {size} values of type {kind}.")
+    stands = archive.getinfo(f"{name}.npy")
+    header = _header(kind, size)
+    if stands.file_size > len(header) + size * kind.itemsize:
         raise ModelError(f"its array '{name}' is larger than its schema implies.")
-    with archive.open(member) as file:
-        if np.lib.format.read_magic(file) != (1, 0):
-            raise ModelError(f"its array '{name}' is in a format that it should not be in.")
-        shape, fortran, stored = np.lib.format.read_array_header_1_0(file)
-        if stored != kind or math.prod(shape) != size or len(shape) != 1 or fortran:
-            raise ModelError(f"its array '{name}' must hold {size} values of type {kind}.")
-        # frombuffer, not read_array: no code path that could ever unpickle. read() also checks the zip's CRC.
-        found = np.frombuffer(file.read(), dtype=kind).copy()
-    if found.size != size:
-        raise ModelError(f"its array '{name}' must hold {size} values of type {kind}.")
+    if stands.file_size < len(header) + size * kind.itemsize:
+        raise wanted
+    with archive.open(stands) as file:
+        # The header byte by byte, so that none can say anything else, and no code path that could ever unpickle.
+        if file.read(len(header)) != header:
+            raise wanted
+        found = np.empty(size, dtype=kind)
+        view = found.view(np.uint8)
+        filled = 0
+        while filled < len(view):
+            some = file.read(min(_AT_ONCE, len(view) - filled))
+            if not some:
+                raise wanted
+            view[filled : filled + len(some)] = np.frombuffer(some, dtype=np.uint8)
+            filled += len(some)
+        # The end is where the zip's checksum is compared.
+        file.read(1)
     return found
+
+
+def _header(kind: np.dtype[Any], size: int) -> bytes:
+    """How NumPy's format 1.0 begins for a flat array of this type and size."""
+    buffer = io.BytesIO()
+    described = {"descr": np.lib.format.dtype_to_descr(kind), "fortran_order": False, "shape": (size,)}
+    np.lib.format.write_array_header_1_0(buffer, described)
+    return buffer.getvalue()

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 import polars as pl
 
 from sklar.answer.query import DEFAULT_LEVEL, Estimate, estimate
-from sklar.budget.certificate import Certificate, Measured
+from sklar.budget.certificate import Certificate, Measured, rounded_up
 from sklar.draw.blocks import blocks
 from sklar.draw.decode import dummy_schema, record_schema
 from sklar.draw.sample import BlockSampler, check_draw
@@ -119,8 +119,8 @@ class Model:
         guarded = "content" if certificate.neighbors == "replace-one" else "presence"
         lines = [
             f"Table '{schema.name}': {size}, {schema.n_attributes} attributes, {schema.n_levels} levels.",
-            f"{_claimed(certificate)}: epsilon = {certificate.spent_epsilon:.4g}, delta = {certificate.delta:.3g}, "
-            f"for the {guarded} of any one row",
+            f"{_claimed(certificate)}: epsilon = {rounded_up(certificate.epsilon, 4)}, delta = "
+            f"{rounded_up(certificate.delta, 3)}, for the {guarded} of any one row",
             f"  ({certificate.neighbors} neighbors, {certificate.mechanism} noise, "
             f"{certificate.composition} composition):",
         ]
@@ -131,6 +131,9 @@ class Model:
             else:
                 kept = f"{len(found.values):,} categories with at least {finding.threshold:,} rows after noise"
             lines.append(f"  domain of '{found.name}' found: {kept}, noise of scale {finding.scale:.4g} a count")
+        if certificate.earlier:
+            named = ", ".join(f"'{name}'" for name in certificate.earlier)
+            lines.append(f"  domains found by an earlier release, which paid for them: {named}")
         for (stage, order), group in groupby(certificate.measurements, key=lambda entry: (entry.stage, entry.order)):
             entries = list(group)
             scales = sorted({f"{entry.scale:.4g}" for entry in entries}, key=float)

@@ -64,7 +64,7 @@ def write_tables(measured: Measured, path: str | Path) -> None:
         "schema_sha256": certificate.schema_sha256,
         "certificate": {
             "by": certificate.claimed_by or f"sklar {certificate.versions.get('sklar', '')}".strip(),
-            "epsilon": certificate.spent_epsilon,
+            "epsilon": certificate.epsilon,
             "delta": certificate.delta,
             "neighbors": certificate.neighbors,
             "mechanism": certificate.mechanism,
@@ -180,7 +180,6 @@ def _read(path: Path, schema: Schema, claim: _Claim) -> Measured:
         composition=cast(Composition, claim.composition),
         epsilon=claim.epsilon,
         delta=claim.delta,
-        spent_epsilon=claim.epsilon,
         public_rows=claim.rows,
         schema_sha256=schema.digest,
         measurements=measurements(plans, shifts),

@@ -15,12 +15,11 @@ from pathlib import Path
 import polars as pl
 from polars.io.plugins import register_io_source
 
-from sklar.draw.decode import whole_seconds
 from sklar.draw.texts import float_texts, moment_texts
 from sklar.errors import OutputError
 from sklar.machine.fresh import fresh_file
 from sklar.public.schema import Attribute, Schema
-from sklar.public.types import parse_output
+from sklar.public.types import parse_output, whole_seconds
 
 SUFFIXES = (".csv", ".parquet", ".arrow", ".feather", ".ndjson")
 _ROW_GROUP = 1 << 17

@@ -105,7 +105,7 @@ class BinaryCopula:
         # The square is made only when the file has shown that it holds its entries.
         triangle = array("factor", np.float32, d * (d + 1) // 2)
         factor = np.zeros((d, d), dtype=np.float32)
-        factor[np.tril_indices(d)] = triangle
+        factor[np.tri(d, dtype=bool)] = triangle
         return cls(
             schema=schema,
             dummies=bool(described["dummies"]),

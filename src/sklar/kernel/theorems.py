@@ -34,7 +34,8 @@ DEFAULT_DELTA = 2.0**-30
 MAX_SCALE = 2.0**24
 MIN_SCALE = 2.0**-10
 
-# Sums and differences of probabilities lose digits: a probability is believed up to this share of it.
+# Floating-point arithmetic loses digits. A probability, a sum over tables and a conversion are believed up to this
+# share of them, and stated larger by it: a hundred times what sums of 10^13 terms lose.
 ROUNDING = 1e-12
 
 # Variance that a discrete Gaussian gives up to be a post-processed continuous one, and the log-ratio that this leaves
@@ -108,17 +109,19 @@ def cost(mechanism: Mechanism, shifts: int, spend: Spend) -> Cost:
     GDP: one unit shift of Gaussian noise is mu-GDP with mu^2 = 1/(s^2 - 4) by the theorem in `gaussian_epsilon`; one of
     Laplace noise is pure e-DP with e = 1/s and so mu-GDP with mu = `pure_mu(e)`.
 
+    Both are rounded up.
+
     >>> cost("gaussian", 2, Spend.of([10.0]))
-    Cost(rho=0.01, mu_squared=0.020833333333333332)
+    Cost(rho=0.01000000000001, mu_squared=0.020833333333354165)
     """
     scales, moved = spend.scales, shifts * spend.tables.astype(np.float64)
-    rho = float(np.sum(moved / (2 * scales**2)))
+    rho = _sum_up(moved / (2 * scales**2))
     if mechanism == "laplace":
         each = np.array([pure_mu(1 / float(scale)) for scale in scales])
-        return Cost(rho=rho, mu_squared=float(np.sum(moved * each**2)))
+        return Cost(rho=rho, mu_squared=_sum_up(moved * each**2))
     if scales.size and scales.min() ** 2 <= BLUR:
         return Cost(rho=rho, mu_squared=math.inf)
-    return Cost(rho=rho, mu_squared=float(np.sum(moved / (scales**2 - BLUR))))
+    return Cost(rho=rho, mu_squared=_sum_up(moved / (scales**2 - BLUR)))
 
 
 def pure_mu(epsilon: float) -> float:
@@ -127,7 +130,7 @@ def pure_mu(epsilon: float) -> float:
     The trade-off curve of epsilon-DP has one corner. The Gaussian curve of this mu passes through it, and as that curve
     is convex, it lies below the two straight lines of the other.
     """
-    wrong = math.exp(-epsilon) / (1 + math.exp(-epsilon))
+    wrong = math.exp(-epsilon) / (1 + math.exp(-epsilon)) * (1 - ROUNDING)
     return _smallest(lambda mu: math.exp(log_ndtr(-mu / 2)) <= wrong, start=max(epsilon, 1e-300))
 
 
@@ -179,7 +182,8 @@ class Budget:
         compose = _compose if spend.scales.size <= _REMEMBERED_SCALES else _compose.__wrapped__
         delta = self.less(spend.lost_delta).delta
         settings = (self.mechanism, self.composition, self.shifts, delta)
-        return compose(*settings, spend.scales.tobytes(), spend.tables.tobytes()) - math.log1p(-spend.lost_delta)
+        epsilon = compose(*settings, spend.scales.tobytes(), spend.tables.tobytes())
+        return up(epsilon - math.log1p(-spend.lost_delta)) if spend.lost_delta else epsilon
 
     def cost(self, spend: Spend) -> Cost:
         """The same tables in currencies that add up over releases."""
@@ -203,7 +207,11 @@ class Budget:
         """
         if not 0 <= lost_delta < self.delta:
             raise BudgetError(f"thresholds must fail with less than delta={self.delta}, got {lost_delta}.")
-        return replace(self, epsilon=self.epsilon + math.log1p(-lost_delta), delta=self.delta - lost_delta)
+        if lost_delta == 0:
+            return self
+        # Less is left than the difference says: rounded down.
+        left = -up(-(self.epsilon + math.log1p(-lost_delta))), -up(-(self.delta - lost_delta))
+        return replace(self, epsilon=left[0], delta=left[1])
 
     def scales(self, weights: ArrayLike) -> NDArray[np.float64]:
         """The smallest scales proportional to these weights (one per table) that stay within the budget.
@@ -247,7 +255,7 @@ def _compose(
         return laplace_epsilon(values, counts * shifts, delta)
     each = shifts / values
     if composition == "basic":
-        return float(counts @ each)
+        return _sum_up(counts * each)
     return advanced_epsilon(each, counts, delta)
 
 
@@ -303,10 +311,10 @@ def gaussian_epsilon(scales: NDArray[np.float64], shifts: NDArray[np.int64], del
     >>> 0.99 < gaussian_epsilon(np.array([79.8]), np.array([210]), 2.0**-30) < 1.01
     True
     """
-    bounds = [zcdp_epsilon(float(np.sum(shifts / (2 * scales**2))), delta)]
+    bounds = [zcdp_epsilon(_sum_up(shifts / (2 * scales**2)), delta)]
     variances = scales**2 - BLUR
     if variances.min() > 0:
-        bounds.append(curve_epsilon(float(np.sum(shifts / variances)), delta))
+        bounds.append(curve_epsilon(_sum_up(shifts / variances), delta))
     return min(bounds)
 
 
@@ -323,7 +331,7 @@ def curve_epsilon(mu_squared: float, delta: float) -> float:
     mu = math.sqrt(mu_squared)
     if mu == 0 or gdp_delta(0.0, mu) <= target:
         return 0.0
-    return _smallest(lambda epsilon: gdp_delta(epsilon, mu) <= target, start=mu) + _SLACK
+    return _smallest(lambda epsilon: gdp_delta(epsilon, mu) <= target, start=mu) * (1 + ROUNDING) + _SLACK
 
 
 def gdp_delta(epsilon: float, mu: float) -> float:
@@ -352,12 +360,13 @@ def zcdp_epsilon(rho: float, delta: float) -> float:
     """Epsilon of rho-zCDP: inf over alpha > 1 of rho alpha + log1p(-1/alpha) - log(delta alpha) / (alpha - 1).
 
     (Canonne, Kamath and Steinke 2020, proposition 12.) Every alpha gives a valid epsilon, so that the search need not
-    be exact.
+    be exact. The three terms are rounded by their sizes, since their sum may be much smaller than each.
     """
     # The best alpha is near 1 + sqrt(log(1/delta)/rho); a factor e^6 each way, in steps of 0.1%, is more than enough.
     centre = math.sqrt(math.log(1 / delta) / rho)
     alpha = 1 + centre * np.exp(np.linspace(-6, 6, 12_001))
-    return max(float(np.min(rho * alpha + np.log1p(-1 / alpha) - np.log(delta * alpha) / (alpha - 1))), 0.0)
+    terms = np.array([rho * alpha, np.log1p(-1 / alpha), -np.log(delta * alpha) / (alpha - 1)])
+    return max(float(np.min(terms.sum(axis=0) + ROUNDING * np.abs(terms).sum(axis=0))), 0.0)
 
 
 def laplace_epsilon(scales: NDArray[np.float64], shifts: NDArray[np.int64], delta: float) -> float:
@@ -368,7 +377,7 @@ def laplace_epsilon(scales: NDArray[np.float64], shifts: NDArray[np.int64], delt
     independent, so u of them lose (2X - u)/b with X binomial, and groups add up. Under the neighbor the same X has the
     complementary success probability. Then delta(epsilon) = P(loss > epsilon) - e^epsilon Q(loss > epsilon).
     """
-    largest = float(np.sum(shifts / scales))
+    largest = _sum_up(shifts / scales)
     search = _smallest(lambda epsilon: laplace_delta(epsilon, scales, shifts) <= delta, start=min(largest, 1.0))
     return min(largest, search)
 
@@ -431,8 +440,8 @@ def advanced_epsilon(each: ArrayLike, counts: ArrayLike, delta: float) -> float:
     """
     each, counts = np.asarray(each, dtype=np.float64), np.asarray(counts, dtype=np.float64)
     with np.errstate(over="ignore"):
-        drift = float(np.sum(counts * each * np.expm1(each)))
-    return math.sqrt(2 * math.log(1 / delta) * float(np.sum(counts * each**2))) + drift
+        drift = _sum_up(counts * each * np.expm1(each))
+    return math.sqrt(2 * math.log(1 / delta) * _sum_up(counts * each**2)) * (1 + ROUNDING) + up(drift)
 
 
 def chance_of_one(scale: float, threshold: int) -> float:
@@ -458,6 +467,16 @@ def least_threshold(scale: float, chance: float) -> int:
         middle = (short + enough) // 2
         short, enough = (short, middle) if chance_of_one(scale, middle) <= chance else (middle, enough)
     return max(enough, 2)
+
+
+def up(value: float) -> float:
+    """The next number above."""
+    return math.nextafter(value, math.inf)
+
+
+def _sum_up(terms: NDArray[np.float64]) -> float:
+    """The sum of numbers of one sign, none negative, rounded up by more than its terms and itself can have lost."""
+    return float(np.sum(terms)) * (1 + ROUNDING)
 
 
 def _smallest(holds: Callable[[float], bool], *, start: float) -> float:

@@ -19,6 +19,7 @@ TOLERANCE = 1e-3
 # Below this scale the sum over the whole numbers is taken as it is; above, it is an integral to 1e-70.
 _DIRECT = 3.0
 _MOST_POINTS = 8_192
+_MOST_SCALES = 400
 
 
 def exact_epsilon(mechanism: str, scales: NDArray[np.float64], shifts: Sequence[int] | Any, delta: float) -> float:
@@ -27,7 +28,7 @@ def exact_epsilon(mechanism: str, scales: NDArray[np.float64], shifts: Sequence[
     >>> 0.99 < exact_epsilon("gaussian", np.array([79.8]), np.array([210]), 2.0**-30) < 1.001
     True
     """
-    scales, shifts = np.asarray(scales, dtype=np.float64), np.asarray(shifts, dtype=np.float64)
+    scales, shifts = _few(np.asarray(scales, dtype=np.float64), np.asarray(shifts, dtype=np.float64))
     pure = float(np.sum(shifts / scales))
 
     def enough(epsilon: float) -> bool:
@@ -46,6 +47,19 @@ def exact_epsilon(mechanism: str, scales: NDArray[np.float64], shifts: Sequence[
         middle = (low + high) / 2
         low, high = (low, middle) if enough(middle) else (middle, high)
     return high
+
+
+def _few(scales: NDArray[np.float64], shifts: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The same where scales are few; of many, runs of neighbors at the largest of each, which costs no more than they.
+
+    A release has few scales. A file that states a million of them shall not keep a stranger waiting, and the answer,
+    if a little too small, still shows what costs more than is stated.
+    """
+    if scales.size <= _MOST_SCALES:
+        return scales, shifts
+    order = np.argsort(scales)
+    runs = np.array_split(order, _MOST_SCALES)
+    return np.array([scales[run[-1]] for run in runs]), np.array([shifts[run].sum() for run in runs])
 
 
 def _laplace_delta(epsilon: float, scales: NDArray[np.float64], shifts: NDArray[np.float64]) -> float:

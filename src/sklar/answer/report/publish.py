@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from sklar.answer.report import svg
 from sklar.answer.report.findings import Findings, find
 from sklar.answer.report.render import Rows, percent, render, short
-from sklar.budget.certificate import Certificate
+from sklar.budget.certificate import Certificate, rounded_up
 from sklar.public.rules import rule_text
 from sklar.public.schema import Attribute, Schema
 
@@ -44,6 +44,7 @@ _KINDS = {
     "factor": "a low-rank Gaussian copula over whole attributes, fitted to the noisy tables",
     "independence": "independent attributes, because the noisy tables support no dependence",
 }
+_KNOWN_FROM = {"public": "public knowledge", "found": "noisy counts", "rows": "the records"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +93,7 @@ class Release:
     measurements: Rows
     kinds: str
     attributes: Rows
+    read_from_rows: tuple[str, ...]
     rules: tuple[str, ...]
     charts: tuple[Chart, ...]
     pairs: Pairs | None
@@ -108,7 +110,7 @@ def view(model: Model, file_name: str) -> Release:
     """What the report shows."""
     schema, certificate, found = model.schema, model.certificate, find(model)
     kinds = Counter(each.kind for each in schema.attributes)
-    odds = math.exp(min(certificate.spent_epsilon, 700.0))
+    odds = math.exp(min(certificate.epsilon, 700.0))
     listed = model.measured_schema.names[:MAX_CHARTS]
     return Release(
         schema=schema,
@@ -119,14 +121,15 @@ def view(model: Model, file_name: str) -> Release:
         kind=_KINDS.get(str(model.settings.get("kind")), _COPULA),
         error=_rms(np.array([model.estimate(name).standard_errors[0] for name in listed])),
         chance=_one_in(certificate.delta),
-        factor=f"{odds:.3g}" if odds < 1e6 else f"e^{certificate.spent_epsilon:.3g}",
+        factor=rounded_up(odds, 3) if odds < 1e6 else f"e^{rounded_up(certificate.epsilon, 3)}",
         surest=odds / (1 + odds),
         measurements=_measurements(certificate),
         kinds=", ".join(f"{number:,} {kind}" for kind, number in sorted(kinds.items())),
         attributes=tuple(
-            (short(each.name, 60), each.kind, f"{each.n_levels:,}", _domain(each))
+            (short(each.name, 60), each.kind, f"{each.n_levels:,}", _domain(each), _KNOWN_FROM[each.known_from])
             for each in schema.attributes[:MAX_SCHEMA_ROWS]
         ),
+        read_from_rows=tuple(short(name, 60) for name in certificate.read_from_rows[:MAX_LISTED]),
         rules=tuple(short(rule_text(rule, schema.attributes), 200) for rule in schema.rules[:MAX_LISTED]),
         charts=tuple(_chart(model, found, index) for index in _leading(found, model.measured_schema.n_attributes)),
         pairs=_pairs(model, found) if found.first.size else None,

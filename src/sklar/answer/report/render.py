@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from markupsafe import Markup
 
+from sklar.budget.certificate import rounded_up
+
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
     from jinja2 import Environment
@@ -37,7 +39,7 @@ def _environment(package: str) -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    made.filters |= {"number": number, "percent": percent, "short": short}
+    made.filters |= {"above": rounded_up, "number": number, "percent": percent, "short": short}
     return made
 
 

@@ -1,0 +1,317 @@
+"""What the description of a model file may hold: JSON within bounds, with known keys and values of known types alone.
+
+Bounds are checked on the bytes, before anything is parsed: a few kilobytes of a zip can unpack to JSON that would fill
+the memory with objects. Everything that a description may say is listed here, key by key. What is not listed is
+refused: a key that nobody reads could hold anything.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, cast, get_args
+
+import numpy as np
+
+from sklar.budget.method import MethodName
+from sklar.errors import ModelError
+from sklar.kernel.theorems import MAX_SCALE, MIN_SCALE, Composition, Mechanism, Neighbors
+from sklar.public.schema import MAX_LEVELS
+
+MAX_JSON = 16 << 20
+MAX_VALUES = 1_000_000
+MAX_DEPTH = 16
+MAX_STAGES = 100
+# Longer numbers are nobody's: whole ones have 19 digits, others 24 characters.
+_MAX_NUMBER = 40
+_MAX_MEASUREMENTS = 20_000
+# A grid has up to eight levels today; another search may have more tables, but never many.
+_MAX_SEARCHED = 64
+_STRINGS = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_LONG_NUMBER = re.compile(rb"[-+.0-9eE]{%d}" % (_MAX_NUMBER + 1))
+_NESTING = bytes(set(range(256)) - set(b"[]{}"))
+
+
+def parse(text: bytes) -> Any:
+    """The document that a text of JSON holds, when it is within the bounds of any model's."""
+    if len(text) > MAX_JSON:
+        raise ModelError("its description is larger than any model's.")
+    # Before strings are cut out: what is inside of them can only raise the number.
+    if sum(text.count(mark) for mark in (b",", b"[", b"{")) > MAX_VALUES:
+        raise ModelError(f"its description holds more than {MAX_VALUES:,} values, as no model's does.")
+    bare = _STRINGS.sub(b"", text)
+    if _LONG_NUMBER.search(bare):
+        raise ModelError(f"its description holds a number of more than {_MAX_NUMBER} digits.")
+    brackets = np.frombuffer(bare.translate(None, _NESTING), dtype=np.uint8)
+    if np.cumsum(np.where((brackets == ord("[")) | (brackets == ord("{")), 1, -1)).max(initial=0) > MAX_DEPTH:
+        raise ModelError(f"its description is nested more than {MAX_DEPTH} deep.")
+    return json.loads(text, object_pairs_hook=_without_repetition, parse_constant=_refuse_constant)
+
+
+def written(document: Mapping[str, Any]) -> bytes:
+    """The one way in which a description is written."""
+    return json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False).encode()
+
+
+def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ModelError("its description says one thing twice.")
+    return found
+
+
+def _refuse_constant(name: str) -> None:
+    raise ModelError(f"its description holds {name}, which is no number.")
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A value that passes a test, with what it must be in words."""
+
+    must: str
+    passes: Callable[[Any], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Each:
+    """A list of at most so many values of one shape."""
+
+    shape: Shape
+    most: int
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """Values of one shape by names that pass a test, at most so many."""
+
+    shape: Shape
+    most: int
+    name: Callable[[str], bool] = lambda _name: True
+
+
+@dataclass(frozen=True, slots=True)
+class Maybe:
+    """Null, or a value of this shape."""
+
+    shape: Shape
+
+
+# A mapping from keys to shapes has these keys and no other.
+Shape = Value | Each | Named | Maybe | Mapping[str, "Shape"]
+
+
+def require(value: Any, shape: Shape, where: str) -> None:
+    """Refuse a value that is not of this shape, naming where it stands."""
+    if isinstance(shape, Value):
+        if not shape.passes(value):
+            raise ModelError(f"its {where} must be {shape.must}, got {value!r:.60}.")
+    elif isinstance(shape, Maybe):
+        if value is not None:
+            require(value, shape.shape, where)
+    elif isinstance(shape, Each):
+        if not isinstance(value, list) or len(value) > shape.most:
+            raise ModelError(f"its {where} must be a list of at most {shape.most:,} entries.")
+        for entry in value:
+            require(entry, shape.shape, where)
+    elif isinstance(shape, Named):
+        if not isinstance(value, dict) or len(value) > shape.most or not all(shape.name(name) for name in value):
+            raise ModelError(f"its {where} must have at most {shape.most:,} entries, with names that are known.")
+        for name, entry in value.items():
+            require(entry, shape.shape, f"{where}.{name:.60}")
+    else:
+        if not isinstance(value, dict) or value.keys() != shape.keys():
+            odd = sorted(value.keys() ^ shape.keys())[:1] if isinstance(value, dict) else []
+            raise ModelError(f"its {where} must have exactly the keys that are known{_named(odd, shape)}.")
+        for key, inner in shape.items():
+            require(value[key], inner, f"{where}.{key}" if where != "description" else key)
+
+
+def _named(odd: list[str], shape: Mapping[str, Shape]) -> str:
+    if not odd:
+        return f" ({', '.join(shape)})"
+    return f"; '{odd[0]:.60}' is {'missing' if odd[0] in shape else 'not one of them'}"
+
+
+def number(least: float = -math.inf, most: float = math.inf) -> Value:
+    """A finite number within bounds."""
+
+    def passes(value: object) -> bool:
+        if type(value) is int and abs(value) > 2**63:
+            return False
+        return type(value) in (int, float) and math.isfinite(cast(float, value)) and least <= cast(float, value) <= most
+
+    return Value(f"a number{_between(least, most)}", passes)
+
+
+def whole(least: int = 0, most: int = 2**53) -> Value:
+    """A whole number within bounds."""
+    return Value(f"a whole number{_between(least, most)}", lambda value: type(value) is int and least <= value <= most)
+
+
+def text(most: int) -> Value:
+    """A text of at least one and at most so many characters."""
+    return Value(f"a text of 1 to {most} characters", lambda value: isinstance(value, str) and 1 <= len(value) <= most)
+
+
+def one_of(*known: str) -> Value:
+    """One of these texts."""
+    return Value(f"one of {', '.join(known)}", lambda value: isinstance(value, str) and value in known)
+
+
+def _between(least: float, most: float) -> str:
+    words = [f"at least {least:g}" if least > -math.inf else "", f"at most {most:g}" if most < math.inf else ""]
+    return " of " + " and ".join(word for word in words if word) if any(words) else ""
+
+
+_BOOLEAN = Value("true or false", lambda value: type(value) is bool)
+_NOTHING = Value("null", lambda value: value is None)
+_ANYTHING = Value("a table", lambda value: isinstance(value, dict))
+_NAME = Value("a text", lambda value: isinstance(value, str))
+_SCALE = number(MIN_SCALE, MAX_SCALE)
+_ROWS = whole(1, 2**53)
+_SHARE = number(0.0, 1.0)
+_DIGEST = Value("64 hexadecimal digits", lambda value: bool(re.fullmatch(r"[0-9a-f]{64}", str(value))))
+_VERSION = re.compile(r"[0-9][0-9A-Za-z.+!-]{0,39}")
+_PACKAGES = frozenset({"sklar", "numpy", "numba", "cryptography", "polars", "pyarrow", "scipy"})
+
+_STAGE: Shape = {
+    "total": Maybe(whole(-(2**53))),
+    "total_scale": Maybe(_SCALE),
+    "one_way": _BOOLEAN,
+    "pairs": _BOOLEAN,
+}
+_MEASUREMENT: Shape = {
+    "stage": whole(1, MAX_STAGES),
+    "order": whole(0, 2),
+    "tables": whole(1),
+    "scale": _SCALE,
+    "sensitivity_l1": number(0.0, 2.0),
+    "sensitivity_l2": number(0.0, 2.0),
+}
+_FINDING: Shape = {
+    "attribute": _NAME,
+    "tables": whole(1, _MAX_SEARCHED),
+    "scale": _SCALE,
+    "threshold": Maybe(whole(1)),
+    "lost_delta": _SHARE,
+}
+_CERTIFICATE: dict[str, Shape] = {
+    "neighbors": one_of(*get_args(Neighbors)),
+    "mechanism": one_of(*get_args(Mechanism)),
+    "composition": text(200),
+    "epsilon": number(0.0),
+    "delta": _SHARE,
+    "public_rows": Maybe(_ROWS),
+    "schema_sha256": _DIGEST,
+    "measurements": Each(_MEASUREMENT, _MAX_MEASUREMENTS),
+    "domains": Each(_FINDING, MAX_LEVELS),
+    "earlier": Each(_NAME, MAX_LEVELS),
+    "versions": Named(
+        Value("a version", lambda value: isinstance(value, str) and bool(_VERSION.fullmatch(value))),
+        len(_PACKAGES),
+        _PACKAGES.__contains__,
+    ),
+    "claimed_by": Maybe(text(200)),
+    "rounded": _BOOLEAN,
+    "receipt": Maybe({"entry": whole(1, 2**63 - 1), "head": _DIGEST}),
+    "read_from_rows": Each(_NAME, MAX_LEVELS),
+}
+_BINARY_METHODS = ("binary",)
+_LATENT_METHODS = tuple(name for name in get_args(MethodName) if name not in _BINARY_METHODS)
+_GAIN = number(-1e6, 1.0)
+_STEPS = whole(0, 1_000_000)
+_PARAMETRIZATION = one_of("mixture", "factor")
+# Copulas by kind: what is said of each, and which settings a release with it has.
+_COPULAS: dict[str, tuple[Shape, Shape]] = {
+    "binary": (
+        {
+            "kind": one_of("binary"),
+            "dummies": _BOOLEAN,
+            "repairs": {
+                "clipped_pairs": whole(),
+                "empty_attributes": whole(0, MAX_LEVELS),
+                "negative_eigenvalues": whole(0, MAX_LEVELS),
+                "moved": number(0.0),
+                "max_moved": number(0.0),
+            },
+        },
+        {"method": one_of(*_BINARY_METHODS), "preset": Maybe(one_of("paper"))},
+    ),
+    "latent": (
+        {"kind": one_of("latent"), "components": whole(1, 1_000_000)},
+        {
+            "method": one_of(*_LATENT_METHODS),
+            "preset": _NOTHING,
+            "kind": one_of("independence", "mixture", "factor"),
+            "shrinkage": _SHARE,
+            "start_sd": number(0.0, 100.0),
+            "steps": _STEPS,
+            "components": whole(1, 1_000_000),
+            "rank": Maybe(whole(1, 10_000)),
+            "fits": whole(0, 1_000),
+            "gain_over_independence": _GAIN,
+            "priors": Named(one_of("shared", "own"), MAX_LEVELS),
+            "tried": Each(
+                {
+                    "kind": _PARAMETRIZATION,
+                    "start_sd": number(0.0, 100.0),
+                    "shrinkage": _SHARE,
+                    "steps": _STEPS,
+                    "gain": _GAIN,
+                },
+                100,
+            ),
+        },
+    ),
+}
+
+
+def require_known(document: Any, versions: range) -> None:
+    """Refuse a description that holds anything but what a model's of these versions does."""
+    kind = document["copula"].get("kind") if isinstance(document.get("copula"), dict) else None
+    if kind not in _COPULAS:
+        raise ModelError(f"its model must be one of {', '.join(_COPULAS)}, got {kind!r:.40}.")
+    copula, settings = _COPULAS[kind]
+    shape: Shape = {
+        "format": _NAME,
+        "version": whole(versions.start, versions.stop - 1),
+        "schema": _ANYTHING,
+        "n_rows": _ROWS,
+        "public_rows": Maybe(_ROWS),
+        "stages": Each(_STAGE, MAX_STAGES),
+        "copula": copula,
+        "settings": settings,
+        "certificate": _certificate(document["version"]),
+    }
+    require(document, shape, "description")
+    _require_edges(document["schema"])
+    stated = document["certificate"]
+    if not stated["epsilon"] > 0 or not 0 <= stated["delta"] < 1 or (not stated["delta"] and not stated["claimed_by"]):
+        raise ModelError("its certificate must state epsilon > 0 and 0 < delta < 1.")
+    if stated["claimed_by"] is None:
+        require(stated["composition"], one_of(*get_args(Composition)), "certificate.composition")
+    if any(finding["lost_delta"] >= 1 for finding in stated["domains"]):
+        raise ModelError("its thresholds must fail with a chance below 1.")
+    if not document["stages"]:
+        raise ModelError("its description must list at least one stage.")
+
+
+def _certificate(version: int) -> Shape:
+    if version >= 3:
+        return _CERTIFICATE
+    # These versions stated, beside the budget, what tables happened to cost, and nothing of earlier releases.
+    later = ("earlier", "receipt", "read_from_rows")
+    older = {key: shape for key, shape in _CERTIFICATE.items() if key not in later}
+    return {**older, "spent_epsilon": number(0.0)}
+
+
+def _require_edges(schema: Mapping[str, Any]) -> None:
+    """Refuse a schema that is larger in memory than in the file, before it is built."""
+    attributes = schema.get("attributes")
+    if not isinstance(attributes, dict) or len(attributes) > MAX_LEVELS:
+        raise ModelError(f"its schema must have at most {MAX_LEVELS} attributes.")
+    if any(isinstance(entry, dict) and "bins" in entry for entry in attributes.values()):
+        raise ModelError("its schema must list the edges of every bin.")

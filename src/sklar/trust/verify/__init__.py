@@ -1,0 +1,151 @@
+"""A model file against its certificate: what a stranger who has only the file can check.
+
+- `layout`: every byte is one that Sklar writes; nothing else is in the file.
+- `claims`: what the tables cost, recomputed by another path, is no more than what the certificate states.
+- `noise`: the tables hold the noise that they state, since the same counts are seen many times.
+- `refit`: the copula follows from the tables.
+
+What this cannot show: that noise which looks right was drawn by chance. A forger who knows what was added can take it
+off again. For that, see `audit`, the code, and who signed the file (`trust.sign`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from sklar.errors import SignatureError, SklarError
+from sklar.files.archive import load
+from sklar.files.model import Model
+from sklar.machine.progress import SILENT, Progress
+from sklar.trust.sign import read_signature, signature_path, signer_of
+from sklar.trust.verify.claims import (
+    check_arrays,
+    check_domains,
+    check_measurements,
+    check_rows,
+    check_schema,
+    check_settings,
+    check_totals,
+)
+from sklar.trust.verify.layout import check_layout
+from sklar.trust.verify.noise import ALL, FALSE_ALARM, LEAST_SCALE, POWER, NoiseTest, examine, visible
+from sklar.trust.verify.result import Check, Verification
+
+__all__ = ["Check", "Verification", "verify", "verify_model"]
+
+_FORMAT = Check(name="format", passed=True, detail="members, keys, types and sizes are those of a model and no other")
+
+
+def verify(
+    path: str | Path, *, refit: bool = False, signer: str | None = None, progress: Progress = SILENT
+) -> Verification:
+    """Check a model file; a file that cannot be read as a model fails too.
+
+    `refit` fits the model again to the tables of the file, which takes as long as the release did. `signer` is the
+    fingerprint of a key, or the file of a public key, that must have signed the file.
+    """
+    try:
+        model = load(path)
+    except SklarError as error:
+        failed = Check(name="format", passed=False, detail=str(error))
+        return Verification(path=str(path), checks=(failed,), certificate=None)
+    try:
+        layout = Check(name="layout", passed=True, detail=check_layout(Path(path), model))
+    except (SklarError, OSError) as error:
+        layout = Check(name="layout", passed=False, detail=str(error))
+    found = verify_model(model, str(path))
+    checks = (found.checks[0], layout, *found.checks[1:])
+    if refit and all(check.passed for check in checks):
+        # Fits load compiled code, which a plain check does without.
+        from sklar.trust.verify.refit import check_copula
+
+        checks = (*checks, check_copula(model, progress))
+    signature, named = _signature(path, signer)
+    return replace(found, checks=(*checks, *signature), signer=named)
+
+
+def _signature(path: str | Path, signer: str | None) -> tuple[list[Check], str | None]:
+    """The signature beside a file, and whose it is; nothing where there is none and none is asked for."""
+    wanted = None if signer is None else signer_of(signer)
+    try:
+        found = read_signature(path)
+    except SignatureError as error:
+        return [Check(name="signature", passed=False, detail=str(error))], None
+    if found is None:
+        missing = Check(name="signature", passed=False, detail=f"there is none in {signature_path(path)}")
+        return ([] if wanted is None else [missing]), None
+    if wanted is None:
+        detail = f"by {found.fingerprint}; compare that with what its custodian publishes (--signer)"
+        return [Check(name="signature", passed=True, detail=detail)], found.fingerprint
+    same = found.fingerprint == wanted
+    detail = f"by {found.fingerprint}, {'the' if same else 'not the'} signer {'that was asked for' if same else wanted}"
+    return [Check(name="signature", passed=same, detail=detail)], found.fingerprint
+
+
+def verify_model(model: Model, name: str = "the model") -> Verification:
+    """Check a loaded model."""
+    stated = model.certificate
+    if stated.claimed_by is not None:
+        return _verify_claimed(model, name)
+    checks = [_FORMAT, check_schema(model), check_settings(stated)]
+    if not checks[-1].passed:
+        return Verification(path=name, checks=tuple(checks), certificate=stated)
+    checks += [check_rows(model), check_measurements(model), check_arrays(model), check_domains(model)]
+    independent: float | None = None
+    tests: list[NoiseTest] = []
+    if all(check.passed for check in checks):
+        try:
+            independent, totals = check_totals(model)
+        except SklarError as error:
+            totals = [Check(name="theorem", passed=False, detail=str(error))]
+        tests = examine(model.measured.stages, model.measured_schema)
+        checks += [*totals, *_noise(model, tests)]
+    return Verification(
+        path=name, checks=tuple(checks), certificate=stated, independent_epsilon=independent, noise=tuple(tests)
+    )
+
+
+def _noise(model: Model, tests: list[NoiseTest]) -> list[Check]:
+    if not tests:
+        detail = f"not tested: some of it is stated below scale {LEAST_SCALE:g}, where an epsilon promises little"
+        return [Check(name="noise", passed=True, detail=detail)]
+    failed = [test for test in tests if not test.passed]
+    if failed:
+        return [
+            Check(
+                name="noise",
+                passed=False,
+                detail=f"{test.name}: {test.seen}; genuine noise looks so with a chance of {test.chance:.1g}",
+            )
+            for test in failed
+        ]
+    together = next((test for test in tests if test.name == ALL), None)
+    share = 0.0 if together is None else visible(together.freedom, model.certificate.mechanism)
+    power = (
+        f"noise below {share:.0%} of what is stated would be found {POWER:.0%} of the time"
+        if share > 0.1
+        else "too few tables to find any but the plainest forgery"
+    )
+    seen = "" if together is None else f"{together.seen}; "
+    detail = f"{seen}{len(tests)} tests that fail a genuine file less than once in {1 / FALSE_ALARM:,.0f}; {power}"
+    return [Check(name="noise", passed=True, detail=detail)]
+
+
+def _verify_claimed(model: Model, name: str) -> Verification:
+    """Check a model of tables that Sklar did not measure: only that its parts agree."""
+    stated = model.certificate
+    checks = (
+        _FORMAT,
+        check_schema(model),
+        check_measurements(model),
+        check_arrays(model),
+        Check(
+            name="privacy",
+            passed=True,
+            detail=f"claimed by the caller, not checked: epsilon {stated.epsilon:.6g} at delta "
+            f"{stated.delta:.3g}, {stated.neighbors} neighbors, {stated.mechanism} noise, measured by "
+            f"'{stated.claimed_by}'",
+        ),
+    )
+    return Verification(path=name, checks=checks, certificate=stated)

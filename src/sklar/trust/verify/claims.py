@@ -1,0 +1,176 @@
+"""What a certificate claims, recomputed from the parts of its model file by another path (`trust.exact`)."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+
+import numpy as np
+
+from sklar.budget.certificate import Certificate, rounded_up
+from sklar.budget.search import finding_faults, search_spend
+from sklar.errors import SklarError
+from sklar.files.model import Model
+from sklar.fitting.margins import estimate_rows
+from sklar.kernel.tables import NoisyTables
+from sklar.kernel.theorems import MAX_SCALE, MIN_SCALE, Budget, Spend, round_up_scale
+from sklar.trust.exact import TOLERANCE, exact_epsilon
+from sklar.trust.verify.result import Check
+
+
+def check_schema(model: Model) -> Check:
+    """The certificate is for the model's schema."""
+    stated = model.certificate
+    return Check(
+        name="schema", passed=stated.schema_sha256 == model.schema.digest, detail=f"hash {stated.schema_sha256}"
+    )
+
+
+def check_settings(stated: Certificate) -> Check:
+    """The budget is one that there can be."""
+    try:
+        _budget(stated)
+    except SklarError as error:
+        return Check(name="settings", passed=False, detail=str(error))
+    detail = (
+        f"{stated.neighbors} neighbors, {stated.mechanism} noise, {stated.composition} composition; epsilon "
+        f"{rounded_up(stated.epsilon, 6)} at delta {rounded_up(stated.delta, 3)}, fixed before anything was measured"
+    )
+    return Check(name="settings", passed=True, detail=detail)
+
+
+def _budget(stated: Certificate) -> Budget:
+    return Budget(
+        epsilon=float(stated.epsilon),
+        delta=float(stated.delta),
+        neighbors=stated.neighbors,
+        mechanism=stated.mechanism,
+        composition=stated.composition,
+    )
+
+
+def check_rows(model: Model) -> Check:
+    """The number of rows: stated in one place and public under replace-one; what noisy totals say under add-remove."""
+    stated, stages = model.certificate, model.measured.stages
+    known = {tables.n_rows for tables in stages} | {stated.public_rows}
+    totals = [tables.total for tables in stages if tables.total is not None]
+    scales = [tables.plan.total for tables in stages if tables.plan.total is not None]
+    if stated.neighbors == "replace-one":
+        passed = known == {model.n_rows} and not totals and not scales
+        return Check(name="rows", passed=passed, detail=f"{model.n_rows:,}, public")
+    passed = known == {None} and len(totals) == len(scales) > 0
+    # Exactly this number follows from the tables: another one would be somebody's knowledge.
+    passed = passed and estimate_rows(stages) == model.n_rows
+    return Check(name="rows", passed=passed, detail=f"not public: about {model.n_rows:,} by the noisy tables")
+
+
+def check_measurements(model: Model) -> Check:
+    """The certificate's groups are those of the arrays of scales, stage by stage, with the right sensitivity."""
+    stated = model.certificate
+    shifts = 2 if stated.neighbors == "replace-one" else 1
+    wanted = Counter(
+        (stage, order, scale)
+        for stage, tables in enumerate(model.measured.stages, start=1)
+        for order, scales in enumerate(_scales(tables))
+        for scale in scales
+    )
+    found: Counter[tuple[int, int, float]] = Counter()
+    for entry in stated.measurements:
+        right = entry.sensitivity_l1 == shifts and math.isclose(entry.sensitivity_l2, math.sqrt(shifts))
+        if not right or type(entry.tables) is not int or entry.tables < 1:
+            return Check(name="measurements", passed=False, detail=f"stage {entry.stage} states another sensitivity")
+        found[entry.stage, entry.order, entry.scale] += entry.tables
+    m = model.measured_schema.n_attributes
+    # In the one order and grouping that there is: others could tell something.
+    listed = [(entry.stage, entry.order, entry.scale) for entry in stated.measurements]
+    detail = f"{sum(found.values()):,} tables stated, {sum(wanted.values()):,} in the arrays of scales, {m} attributes"
+    return Check(
+        name="measurements", passed=found == wanted and bool(wanted) and listed == sorted(wanted), detail=detail
+    )
+
+
+def _scales(tables: NoisyTables) -> tuple[list[float], list[float], list[float]]:
+    plan = tables.plan
+    return ([] if plan.total is None else [plan.total]), plan.one_way.tolist(), plan.pairs.tolist()
+
+
+def check_arrays(model: Model) -> Check:
+    """Every cell of the public domain is there, at scales that can be drawn."""
+    cells = model.measured_schema.cells
+    for tables in model.measured.stages:
+        scales = np.array([scale for group in _scales(tables) for scale in group])
+        if not ((scales >= MIN_SCALE) & (scales <= MAX_SCALE)).all():
+            return Check(name="arrays", passed=False, detail="a noise scale is not one that can be drawn exactly")
+        if model.certificate.claimed_by is None and not (round_up_scale(scales) == scales).all():
+            return Check(name="arrays", passed=False, detail="a noise scale has more digits than the sampler draws")
+        if tables.one_way.size not in (0, cells.n_levels) or tables.pairs.size not in (0, cells.n_cells):
+            return Check(name="arrays", passed=False, detail="tables do not cover the public domain")
+    stages = model.measured.stages
+    every = [any(part.size for part in parts) for parts in zip(*((t.one_way, t.pairs) for t in stages), strict=True)]
+    if not every[0] or not (every[1] or cells.n_pairs == 0):
+        return Check(name="arrays", passed=False, detail="a release measures all one-way and all two-way tables")
+    size = sum(tables.one_way.size + tables.pairs.size for tables in stages)
+    return Check(name="arrays", passed=True, detail=f"{size:,} noisy cells cover the public domain, whole numbers all")
+
+
+def check_domains(model: Model) -> Check:
+    """Every domain that was found has its search and no other has one, and thresholds fail as rarely as is stated."""
+    stated = model.certificate
+    faults = finding_faults(model.schema, _budget(stated), stated.domains, stated.earlier)
+    lost = math.fsum(finding.lost_delta for finding in stated.domains)
+    for finding in stated.domains:
+        if finding.threshold is not None and finding.lost_delta < _chance_of_one(finding.scale, finding.threshold):
+            faults = (*faults, f"the threshold of '{finding.attribute}' fails more often than is stated")
+    if not lost < stated.delta:
+        faults = (*faults, f"thresholds fail with a chance of {lost:.3g}, more than delta")
+    detail = f"{len(stated.domains)} found with noise; a threshold fails with a chance of {lost:.3g}, part of delta"
+    if stated.earlier:
+        detail += f"; {len(stated.earlier)} found by another release, whose cost is not part of this epsilon"
+    return Check(name="domains", passed=not faults, detail=faults[0] if faults else detail)
+
+
+def _chance_of_one(scale: float, threshold: int) -> float:
+    """P(1 + X >= threshold) of discrete Gaussian X, added up: from the threshold on, term by term, over the whole."""
+    first = threshold - 1
+    if first <= 0:
+        return 1.0
+    # Terms fall at least geometrically, by exp(-first / scale^2) each: added up until what is left cannot be seen. Of
+    # very many, blocks of equal length are taken as their middle term: a little less, as the terms are convex there.
+    log_first = -(first**2) / (2 * scale**2)
+    length = int(min(40 * scale**2 / first + 1, 12 * scale + 1))
+    step = max(length // 1_000_000, 1)
+    k = first + step * np.arange(length // step + 1, dtype=np.float64)
+    terms = np.exp(-((k + (step - 1) / 2) ** 2) / (2 * scale**2) - log_first)
+    return math.exp(log_first) * step * float(terms.sum()) / (scale * math.sqrt(2 * math.pi)) * (1 - 1e-9)
+
+
+def check_totals(model: Model) -> tuple[float, list[Check]]:
+    """What the tables cost, by the theorems with every rounding outward, and numerically; both within the claim."""
+    stated = model.certificate
+    scales = np.array([scale for tables in model.measured.stages for group in _scales(tables) for scale in group])
+    spend = search_spend(stated.domains) + Spend.of(scales)
+    budget = _budget(stated)
+    claimed, lost = budget.spent(spend), spend.lost_delta
+    # A threshold that fails costs its chance of delta, and of the odds the rest of all chances.
+    independent = exact_epsilon(
+        stated.mechanism, spend.scales, spend.tables * budget.shifts, stated.delta - lost
+    ) - math.log1p(-lost)
+    epsilon = rounded_up(stated.epsilon, 6)
+    return independent, [
+        Check(
+            name="theorem",
+            passed=claimed <= stated.epsilon,
+            detail=f"all tables cost epsilon {rounded_up(claimed, 6)} together, {_within(claimed, stated.epsilon)} the "
+            f"{epsilon} stated",
+        ),
+        Check(
+            name="independent",
+            passed=independent <= stated.epsilon * (1 + TOLERANCE),
+            detail=f"numerically they cost epsilon {independent:.6g} at delta {rounded_up(stated.delta, 3)}, "
+            f"{_within(independent, stated.epsilon * (1 + TOLERANCE))} the {epsilon} stated",
+        ),
+    ]
+
+
+def _within(found: float, stated: float) -> str:
+    return "within" if found <= stated else "more than"

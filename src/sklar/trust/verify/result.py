@@ -1,0 +1,89 @@
+"""What was looked at in a model file, and what may be concluded from it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from sklar.budget.certificate import Certificate, rounded_up
+from sklar.trust.verify.noise import NoiseTest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """One thing that was looked at."""
+
+    name: str
+    passed: bool
+    detail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verification:
+    """All that was looked at in one model file."""
+
+    path: str
+    checks: tuple[Check, ...]
+    certificate: Certificate | None
+    independent_epsilon: float | None = None
+    noise: tuple[NoiseTest, ...] = ()
+    signer: str | None = None
+
+    @property
+    def passed(self) -> bool:
+        """Whether nothing contradicts the certificate."""
+        return all(check.passed for check in self.checks)
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "path": self.path,
+            "passed": self.passed,
+            "independent_epsilon": self.independent_epsilon,
+            "signer": self.signer,
+            "checks": [asdict(check) for check in self.checks],
+            "noise": [asdict(test) for test in self.noise],
+            "certificate": None if self.certificate is None else self.certificate.to_dict(),
+        }
+
+    def lines(self) -> list[str]:
+        """For a person."""
+        lines = [f"{'ok  ' if check.passed else 'FAIL'} {check.name}: {check.detail}" for check in self.checks]
+        if not self.passed or self.certificate is None:
+            return [*lines, "", f"{self.path} contradicts its certificate. Do not rely on its privacy claim."]
+        if self.certificate.claimed_by is not None:
+            return [*lines, "", *self._claimed(self.certificate)]
+        return [*lines, "", *self._concluded(self.certificate)]
+
+    def _claimed(self, stated: Certificate) -> list[str]:
+        return [
+            f"{self.path} was fitted to tables that Sklar did not measure. Its parts agree with one another.",
+            "Whether its tables were measured with the noise that they state, and cost epsilon = "
+            f"{rounded_up(stated.epsilon, 4)} at delta = {rounded_up(stated.delta, 3)},",
+            f"is claimed by the caller ('{stated.claimed_by}') and was not checked.",
+        ]
+
+    def _concluded(self, stated: Certificate) -> list[str]:
+        if stated.neighbors == "replace-one":
+            whom = "what any one row holds (the number of rows is public)"
+        else:
+            whom = "whether any one row is in the table"
+        odds = rounded_up(math.exp(min(stated.epsilon, 700.0)), 4)
+        lines = [
+            f"{self.path} agrees with its certificate, and its noise looks as it says. If it was drawn so (sklar audit",
+            f"tests the code that does), then whoever sees it, with any other knowledge, learns little about {whom}:",
+            f"no conclusion becomes more than {odds} times as likely, or as unlikely, by that row (epsilon = "
+            f"{rounded_up(stated.epsilon, 4)}),",
+            f"but for a chance of {rounded_up(stated.delta, 3)} (delta). Rows drawn from it, however many, add nothing "
+            "to that.",
+            "Other releases of the same rows do add to it, and so do several rows about one person.",
+        ]
+        if stated.earlier:
+            named = ", ".join(f"'{name}'" for name in stated.earlier)
+            lines.append(
+                f"It says that another release found the domains of {named}: what that release cost adds, too."
+            )
+        if self.signer is not None:
+            lines.append(f"Whoever holds the key {self.signer} has signed this file.")
+        return lines
