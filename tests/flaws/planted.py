@@ -61,8 +61,8 @@ FLAWS = (
     _flaw(
         "half the cost on the Gaussian curve",
         _THEOREMS,
-        "bounds.append(curve_epsilon(float(np.sum(shifts / variances)), delta))",
-        "bounds.append(curve_epsilon(float(np.sum(shifts / variances)) / 2, delta))",
+        "bounds.append(curve_epsilon(_sum_up(shifts / variances), delta))",
+        "bounds.append(curve_epsilon(_sum_up(shifts / variances) / 2, delta))",
         "tests/kernel/test_theorems.py",
     ),
     _flaw(
@@ -378,11 +378,6 @@ FLAWS = (
                 "        bare = replace(noisy[0], one_way=held.one_way.copy(), pairs=held.pairs.copy())\n"
                 "        estimates = pool((bare,))\n        distances",
             ),
-            Edit(
-                "release.py",
-                "from functools import partial\n",
-                "from dataclasses import replace\nfrom functools import partial\n",
-            ),
         ),
         tests=(_RELEASE_TESTS,),
     ),
@@ -394,11 +389,6 @@ FLAWS = (
                 "    return fit_tables(measured, method=method, progress=progress)\n",
                 "    bare = measure(data, schema, Budget(epsilon=1e9), method=method)\n"
                 "    return replace(fit_tables(bare, method=method, progress=progress), measured=measured)\n",
-            ),
-            Edit(
-                "release.py",
-                "from functools import partial\n",
-                "from dataclasses import replace\nfrom functools import partial\n",
             ),
         ),
         tests=(_RELEASE_TESTS,),

@@ -18,8 +18,8 @@ from sklar.trust.audit.result import Comparison
 from sklar.trust.audit.tables import PEOPLE, frame_of, invent, whole_numbers, write
 
 # A fact that noise decides is the same in so many releases of each neighbor, and another in those of the other, with a
-# chance below 4 ** -12.
-_RUNS = 12
+# chance below 4 ** -16.
+_RUNS = 16
 
 
 def check_shown(folder: Path, *, release: Release = release_twice) -> list[Comparison]:
@@ -41,14 +41,10 @@ def _check_facts(folder: Path, release: Release, budget: Budget, words: str) -> 
     for number, each in enumerate((table, other)):
         path = write(each, folder / f"shown{number}.csv")
         shown.append([facts_of(release(path, PEOPLE, budget).measured) for _ in range(_RUNS)])
-    steady = [{key for key in facts[0] if len({run.get(key) for run in facts}) == 1} for facts in shown]
-    telling = sorted(
-        key
-        for key in steady[0] | steady[1]
-        if (key in steady[0] or key not in shown[0][0])
-        and (key in steady[1] or key not in shown[1][0])
-        and shown[0][0].get(key) != shown[1][0].get(key)
-    )
+    # What is not there is a fact too.
+    every = {key for facts in shown for run in facts for key in run}
+    found = {key: [{run.get(key) for run in facts} for facts in shown] for key in every}
+    telling = sorted(key for key, (one, two) in found.items() if len(one) == len(two) == 1 and one != two)
     return Comparison(
         part="facts beside the cells",
         tried=f"{2 * _RUNS} releases of two neighbors ({words}, {budget.neighbors}): all that is released beside noisy "
