@@ -182,7 +182,7 @@ FLAWS = (
         _NOISE,
         "from os import urandom\n",
         "from random import Random\n\nurandom = Random(1).randbytes\n",
-        "tests/kernel/test_noise.py",
+        _VAULT_TESTS,
     ),
     Flaw(
         name="a key that all parts of a large table share",
@@ -218,7 +218,7 @@ FLAWS = (
         "tests/kernel/test_noise.py",
         audited=False,
     ),
-    _flaw("a sampler that can be replaced", _NOISE, "\n\nseal(__name__)\n", "\n", "tests/kernel/test_noise.py"),
+    _flaw("a sampler that can be replaced", _NOISE, "\n\nseal(__name__)\n", "\n", "tests/kernel/test_vault.py"),
     # Reading, encoding, counting.
     _flaw(
         "data-dependent clipping above 1,000 rows",

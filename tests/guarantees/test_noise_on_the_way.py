@@ -7,6 +7,7 @@ deviations of 5.5 and more. What each would miss is stated where it is not certa
 from __future__ import annotations
 
 import math
+import os
 
 import numpy as np
 import polars as pl
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 
 from sklar.budget.method import PAPER
 from sklar.budget.search import plan_search
+from sklar.kernel import noise as sampler
 from sklar.kernel.cells import Cells
 from sklar.kernel.count import Counts
 from sklar.kernel.noise import discrete_gaussian
@@ -90,6 +92,11 @@ def test_parts_of_a_large_table_and_calls_do_not_share_a_key() -> None:
     assert abs(np.corrcoef(first, second)[0, 1]) < DEVIATIONS / math.sqrt(first.size)
     calls = [discrete_gaussian(np.array([1000.0]), np.array([50])).tolist() for _ in range(2)]
     assert calls[0] != calls[1]
+
+
+def test_keys_come_from_the_operating_system() -> None:
+    """A seeded source would do as well by all other tests of one process."""
+    assert vars(sampler)["urandom"] is os.urandom
 
 
 def test_the_number_of_rows_is_noised_under_add_remove() -> None:
