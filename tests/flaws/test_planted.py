@@ -33,7 +33,7 @@ with tempfile.TemporaryDirectory() as name:
 def test_there_are_enough_and_they_differ() -> None:
     assert len(NAMED) == len(FLAWS) >= 30
     assert sum(flaw.audited for flaw in FLAWS) >= LEAST_BY_THE_AUDIT
-    assert all((ROOT / test).exists() for flaw in FLAWS for test in flaw.tests)
+    assert all((ROOT / test.split("::")[0]).exists() for flaw in FLAWS for test in flaw.tests)
 
 
 @pytest.mark.parametrize("name", NAMED)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
 import pytest
 
+from sklar.budget.ledger import Ledger
 from sklar.budget.method import Method
 from sklar.budget.plan import plan_release, plan_second
+from sklar.errors import BudgetError
 from sklar.fitting.denoise import interactions
 from sklar.fitting.margins import margins, pool
 from sklar.kernel.theorems import Budget
@@ -63,6 +66,15 @@ def test_the_second_plan_follows_from_the_first_stage() -> None:
         estimates = pool((first,))
         again = plan_second(SCHEMA.cells, stages, interactions(estimates, margins(estimates)))
         assert again.pairs.tolist() == second.plan.pairs.tolist()
+
+
+def test_a_refusal_of_the_ledger_ends_the_release(tmp_path: Path) -> None:
+    book = Ledger(tmp_path / "l.db")
+    book.open_account("people", epsilon=1.0, delta=2.0**-30)
+    measure(people(50), SCHEMA, Budget(epsilon=0.9), ledger=book, dataset="people")
+    with pytest.raises(BudgetError, match="would overspend it"):
+        measure(people(50), SCHEMA, Budget(epsilon=0.9), ledger=book, dataset="people")
+    assert len(book.account("people").charges) == 1
 
 
 @pytest.mark.parametrize("method", ["binary", "mixture"])
