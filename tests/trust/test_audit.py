@@ -14,6 +14,7 @@ import sys
 from dataclasses import replace
 from itertools import cycle
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -235,8 +236,8 @@ def test_an_error_that_one_row_raises_is_flagged(tmp_path: Path) -> None:
 
 def test_facts_that_tell_neighbors_apart_are_flagged(tmp_path: Path) -> None:
     def leaky(data: object, schema: Schema, budget: Budget) -> Released:
-        shown = release_twice(data, schema, budget)
-        rows = Path(str(data)).read_text().count("\n") - 1
+        shown, path = release_twice(data, schema, budget), Path(str(data))
+        rows = path.read_bytes().count(b"\n") - 1 if path.suffix == ".csv" else None
         certificate = replace(shown.measured.certificate, public_rows=rows)
         return replace(shown, measured=replace(shown.measured, certificate=certificate))
 
@@ -284,6 +285,50 @@ def test_a_ledger_that_is_charged_too_little_is_flagged(tmp_path: Path, monkeypa
     total, charges = books.check_ledger(tmp_path)
     assert not total.passed
     assert not charges.passed
+
+
+def test_a_threshold_that_is_paid_for_too_little_is_flagged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = vars(search)["measure"]
+    assert search.check_threshold(tmp_path).passed
+
+    def cheaper(*arguments: Any, **others: Any) -> Any:
+        measured = real(*arguments, **others)
+        (finding,) = measured.certificate.domains
+        lower = replace(finding, threshold=(finding.threshold or 0) - 1)
+        return replace(measured, certificate=replace(measured.certificate, domains=(lower,)))
+
+    monkeypatch.setattr(search, "measure", cheaper)
+    assert not search.check_threshold(tmp_path).passed
+
+
+def test_a_plan_by_the_exact_number_of_rows_is_flagged(tmp_path: Path) -> None:
+    def by_rows(data: Any, schema: Schema, budget: Budget) -> Released:
+        rows = pl.scan_parquet(data).select(pl.len()).collect().item()
+        return release_twice(data, schema, replace(budget, epsilon=1.0 + rows / 1e6))
+
+    found = shown._check_plans(tmp_path, by_rows)
+    assert not found.passed
+    assert found.found == "They differ, and so tell how many rows there are."
+
+
+def test_a_checkpoint_that_stays_is_flagged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = vars(books)["measure"]
+
+    def leaving(*arguments: Any, checkpoint: Path, **others: Any) -> Any:
+        measured = real(*arguments, checkpoint=checkpoint, **others)
+        checkpoint.mkdir()
+        return measured
+
+    monkeypatch.setattr(books, "measure", leaving)
+    counted, left = books.check_checkpoint(tmp_path)
+    assert counted.passed
+    assert not left.passed
+
+
+def test_a_sampler_that_can_be_replaced_is_flagged(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert books.check_seal().passed
+    monkeypatch.setattr(books, "noise", SimpleNamespace(discrete_gaussian=None))
+    assert not books.check_seal().passed
 
 
 @pytest.mark.parametrize("mechanism", ["gaussian", "laplace"])
