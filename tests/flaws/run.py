@@ -1,10 +1,10 @@
 """`make flaws`: plant every flaw in a copy of the package and report which of tests, audit and verify catches it.
 
 Tests are those that the flaw names; the audit is the quick one, of the flawed copy; verify is the sound package's, on a
-model that the flawed copy released. The table goes to docs/results/flaws.md. Fails when the tests miss a flaw, or the
-audit catches fewer than it must.
+model that the flawed copy released. The table goes to docs/results/flaws.md, and is kept in flaws.json beside it, so
+that some flaws can be tried again. Fails when the tests miss a flaw, or the audit catches fewer than it must.
 
-    python -m tests.flaws.run [--no-page] [PART OF A NAME ...]
+    python -m tests.flaws.run [PART OF A NAME ...]
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +23,7 @@ import numpy as np
 from tests.flaws.planted import FLAWS, ROOT, Flaw, environment, plant
 
 PAGE = ROOT / "docs" / "results" / "flaws.md"
+KEPT = PAGE.with_suffix(".json")
 LEAST_BY_THE_AUDIT = 25
 _AT_ONCE = 2
 _SCHEMA = """[table]
@@ -48,9 +49,9 @@ bins = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caught:
-    """Who caught a flaw, and by what."""
+    """Who caught a flaw, and by what: nothing for who missed it."""
 
-    flaw: Flaw
+    name: str
     tests: str
     audit: str
     verify: str
@@ -60,7 +61,7 @@ def catch(flaw: Flaw) -> Caught:
     """Plant a flaw and let all three look for it."""
     with tempfile.TemporaryDirectory(prefix="sklar-flaw-") as name:
         folder = plant(flaw, Path(name))
-        caught = Caught(flaw=flaw, tests=by_tests(flaw, folder), audit=by_audit(folder), verify=by_verify(folder))
+        caught = Caught(name=flaw.name, tests=by_tests(flaw, folder), audit=by_audit(folder), verify=by_verify(folder))
     sys.stderr.write(f"{flaw.name}: {caught.tests or '-'} | {caught.audit or '-'} | {caught.verify or '-'}\n")
     return caught
 
@@ -130,7 +131,7 @@ def page(found: list[Caught]) -> str:
         "| flaw | test that fails first | attack that succeeds first | verify |",
         "|---|---|---|---|",
         *(
-            f"| {each.flaw.name} | {f'`{each.tests}`' if each.tests else '**missed**'} | {each.audit or '-'} | "
+            f"| {each.name} | {f'`{each.tests}`' if each.tests else '**missed**'} | {each.audit or '-'} | "
             f"{each.verify or '-'} |"
             for each in found
         ),
@@ -138,24 +139,23 @@ def page(found: list[Caught]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def main(arguments: list[str]) -> int:
+def main(parts: list[str]) -> int:
     """Catch all flaws, or those whose name holds one of these texts; returns the exit code."""
-    parts = [each for each in arguments if not each.startswith("--")]
     chosen = [flaw for flaw in FLAWS if not parts or any(part in flaw.name for part in parts)]
+    kept = json.loads(KEPT.read_text()) if parts and KEPT.exists() else {}
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        found = list(pool.map(catch, chosen))
-    text = page(found)
-    sys.stdout.write(text)
-    if not parts and "--no-page" not in arguments:
-        PAGE.write_text(text)
-    missed = [each.flaw.name for each in found if not each.tests]
-    unseen = [each.flaw.name for each in found if each.flaw.audited and not each.audit]
-    for name in missed:
-        sys.stderr.write(f"the tests miss: {name}\n")
-    for name in unseen:
-        sys.stderr.write(f"the audit misses: {name}\n")
-    few = not parts and sum(bool(each.audit) for each in found) < LEAST_BY_THE_AUDIT
-    return int(bool(missed or unseen or few))
+        for caught in pool.map(catch, chosen):
+            kept[caught.name] = asdict(caught)
+            # After each: a run may be interrupted.
+            KEPT.write_text(json.dumps(kept, indent=1) + "\n")
+    found = [Caught(**kept[flaw.name]) for flaw in FLAWS if flaw.name in kept]
+    PAGE.write_text(page(found))
+    sys.stdout.write(page(found))
+    wanted = {flaw.name for flaw in FLAWS if flaw.audited}
+    missed = [f"the tests miss: {each.name}\n" for each in found if not each.tests]
+    missed += [f"the audit misses: {each.name}\n" for each in found if each.name in wanted and not each.audit]
+    sys.stderr.writelines(missed)
+    return int(bool(missed) or sum(bool(each.audit) for each in found) < LEAST_BY_THE_AUDIT)
 
 
 if __name__ == "__main__":
