@@ -266,6 +266,14 @@ def test_a_certificate_for_another_schema(saved: Path) -> None:
         load(saved)
 
 
+def test_a_certificate_that_hides_what_was_read_from_the_rows(saved: Path) -> None:
+    document = described(saved)
+    document["certificate"]["read_from_rows"] = ["age"]
+    rewrite(saved, model__json=json.dumps(document).encode())
+    with pytest.raises(ModelError, match="its certificate and its schema name different attributes as read from the"):
+        load(saved)
+
+
 def test_a_certificate_that_cannot_be_read(saved: Path) -> None:
     document = described(saved)
     document["certificate"] = {"measurements": []}

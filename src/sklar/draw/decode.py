@@ -17,7 +17,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from sklar.draw.texts import float_texts, moment_texts
+from sklar.draw.texts import clock_texts, float_texts, moment_texts, span_texts, written_texts
 from sklar.public.schema import Attribute, Schema
 from sklar.public.types import exact, grain, multiples, output_of, plain_output, polars_type, whole_seconds
 
@@ -121,7 +121,11 @@ def _listed(attribute: Attribute) -> pl.Series:
     """The value of every code of a categorical or boolean attribute, in a column of its type."""
     kind = column_type(attribute)
     if attribute.kind == "boolean":
-        values: list[Any] = ["false", "true", *attribute.special] if kind == pl.String else [False, True]
+        values: list[Any] = [False, True]
+        if kind == pl.String:
+            values = [*(attribute.texts or ("false", "true")), *attribute.special]
+        elif kind != pl.Boolean and attribute.texts:
+            values = [int(text) for text in attribute.texts]
     else:
         values = released_values(attribute)
     if attribute.missing_code is not None:
@@ -157,14 +161,14 @@ class _Numbers:
         self._bins = np.zeros(attribute.n_levels, dtype=np.int64)
         self._bins[attribute.bin_codes] = np.arange(attribute.n_bins)
         self._stands = np.isin(np.arange(attribute.n_levels), list(numbers))
-        self._numbers = np.zeros(attribute.n_levels, dtype=np.float64 if attribute.kind == "real" else np.int64)
+        self._floats = attribute.kind == "real" and output.name != "decimal"
+        self._numbers = np.zeros(attribute.n_levels, dtype=np.float64 if self._floats else np.int64)
+        held = numbers.values() if self._floats else [int(exact(number) / self._unit) for number in numbers.values()]
+        self._numbers[list(numbers)] = list(held)
         if self._grain is None:
             self._low, self._high = self._edges[:-1], self._edges[1:]
-            self._numbers[list(numbers)] = list(numbers.values())
         else:
             self._count(attribute, self._grain)
-            self._numbers = np.zeros(attribute.n_levels, dtype=np.int64)
-            self._numbers[list(numbers)] = [int(exact(number) / self._unit) for number in numbers.values()]
 
     def _count(self, attribute: Attribute, unit: Fraction) -> None:
         """Bins as ranges of multiples of the grain, less the numbers that stand apart."""
@@ -198,7 +202,11 @@ class _Numbers:
             if self._gaps.size:
                 counted += np.searchsorted(self._gaps, counted, side="right") - self._before[bins]
             times = self._grain / self._unit
-            return counted if times == 1 else counted * int(times)
+            if not self._floats:
+                return counted if times == 1 else counted * int(times)
+            # The quotient of whole numbers is the float nearest to the multiple, and no other.
+            steps = counted * times.numerator / times.denominator
+            return _single(steps, self._edges[bins], self._edges[bins + 1]) if self._single else steps
         share = generator.random(bins.size)
         # Not low + (high - low) * share: the difference may overflow.
         drawn = _short(low * (1 - share) + high * share, self._edges)
@@ -214,18 +222,45 @@ class _Numbers:
             # The product of decimals is exact: no unit is lost to rounding.
             unit = pl.Series([Decimal(1).scaleb(-kind.scale)], dtype=pl.Decimal(_DIGITS, kind.scale))
             return (drawn.cast(pl.Decimal(_DIGITS, 0)) * unit).cast(kind)
+        if attribute.kind in ("date", "datetime", "time", "duration", "yearmonth"):
+            return self._timed(drawn)
+        if attribute.kind == "real" and kind == pl.String:
+            return _told(float_texts(pl.lit(drawn)))
+        return drawn.cast(kind)
+
+    def _timed(self, drawn: pl.Series) -> pl.Series:
+        """Days, months or microseconds as a column of the attribute's type."""
+        kind, attribute, seconds = self._kind, self._attribute, whole_seconds(self._attribute)
+        written = attribute.format or ("%Y-%m" if attribute.kind == "yearmonth" else None)
         if isinstance(kind, pl.Datetime):
             counted = drawn * _DAY if attribute.kind == "date" else drawn
             # A number is a moment in UTC, whatever the zone it is shown in.
             return counted.cast(pl.Datetime("us", kind.time_zone)).cast(kind)
-        if attribute.kind == "datetime":
-            moments = pl.lit(drawn.cast(_MOMENT))
-            return pl.select(moment_texts(moments, _MOMENT, seconds=whole_seconds(attribute))).to_series()
-        if attribute.kind == "date":
-            return drawn.cast(pl.Int32).cast(pl.Date).cast(kind)
-        if attribute.kind == "real" and kind == pl.String:
-            return pl.select(float_texts(pl.lit(drawn))).to_series()
-        return drawn.cast(kind)
+        if attribute.kind == "duration":
+            spans = drawn.cast(pl.Duration("us"))
+            return _told(span_texts(pl.lit(spans), seconds=seconds)) if kind == pl.String else spans.cast(kind)
+        if attribute.kind == "time":
+            held = (drawn * 1_000).cast(pl.Time)
+            texts = clock_texts(pl.lit(held), seconds=seconds)
+        elif attribute.kind == "datetime":
+            held = drawn.cast(_MOMENT)
+            texts = moment_texts(pl.lit(held), _MOMENT, seconds=seconds)
+        else:
+            held = drawn.cast(pl.Int32).cast(pl.Date) if attribute.kind == "date" else _first_days(drawn)
+            texts = pl.lit(held).cast(pl.String)
+        if kind != pl.String:
+            return held.cast(kind)
+        return _told(texts if written is None else written_texts(pl.lit(held), written))
+
+
+def _told(texts: pl.Expr) -> pl.Series:
+    return pl.select(texts).to_series()
+
+
+def _first_days(months: pl.Series) -> pl.Series:
+    """The first days of months."""
+    counted = pl.lit(months)
+    return _told(pl.date(counted // 12, counted % 12 + 1, 1))
 
 
 def _beside(

@@ -149,6 +149,8 @@ def _read(archive: zipfile.ZipFile) -> Model:
     certificate = _read_certificate(document)
     if certificate.schema_sha256 != schema.digest:
         raise ModelError("its certificate is for another schema.")
+    if certificate.read_from_rows != whole.read_from_rows:
+        raise ModelError("its certificate and its schema name different attributes as read from the rows.")
     stages = range(1, len(document["stages"]) + 1)
     model = Model(
         measured=Measured(

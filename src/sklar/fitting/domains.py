@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from sklar.budget.search import BRANCHES, Search, grid
 from sklar.fitting.simplex import project
+from sklar.public.codes import natural
 from sklar.public.schema import Attribute, Schema
 
 # A cell of the grid is divided by the next level where its estimate is this many standard errors above zero.
@@ -41,6 +42,10 @@ def found_values(attribute: Attribute, common: Mapping[str, int], taken: frozens
     """The attribute with common texts as categories, sorted: the `at_most` texts with the largest noisy counts.
 
     A text that is the name of another level of the table (`taken`, as dummy names) stays in `other`.
+
+    >>> code = Attribute(name="code", kind="categorical", domain="private", at_most=3, other=True)
+    >>> found_values(code, {"10": 90, "2": 80, "1": 70}, frozenset()).values
+    ('1', '2', '10')
     """
     reserved = {"other", "", "(missing)", attribute.missing, *map(str, attribute.special)}
     listed = [
@@ -48,7 +53,7 @@ def found_values(attribute: Attribute, common: Mapping[str, int], taken: frozens
         for text, count in common.items()
         if text not in reserved and f"{attribute.name}={text}" not in taken
     ]
-    values = tuple(sorted(text for _, text in sorted(listed)[: attribute.at_most]))
+    values = tuple(sorted((text for _, text in sorted(listed)[: attribute.at_most]), key=natural))
     return replace(attribute, values=values, domain="found", at_most=0)
 
 

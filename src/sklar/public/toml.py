@@ -15,15 +15,13 @@ from pathlib import Path
 from typing import Any, cast, get_args
 
 from sklar.errors import SchemaError
-from sklar.public.axis import check_edge, edge_text, equal_steps, parse_edge
-from sklar.public.checks import check_apart, points_of, special_of
+from sklar.public.axis import check_edge, edge_text, edge_value, equal_steps
+from sklar.public.checks import check_apart, check_step, format_of, points_of, special_of, step_of, texts_of
 from sklar.public.reading import KEYS, check_reading, describe_reading, parse_reading
 from sklar.public.rules import describe_rule, parse_rules
 from sklar.public.schema import (
     BINNED,
-    FALSE_TEXTS,
     MAX_LEVELS,
-    TRUE_TEXTS,
     Attribute,
     AttributeKind,
     Domain,
@@ -39,10 +37,12 @@ DEFAULT_AT_MOST = 50
 
 _KINDS: tuple[str, ...] = get_args(AttributeKind)
 _KEYS = {
-    "categorical": {"values", "missing", "other", "domain", "at_most"},
-    "boolean": {"missing"},
-    **{kind: {"edges", "low", "high", "bins", "points", "missing", "outside", "domain"} for kind in BINNED},
+    "categorical": {"values", "ordered", "missing", "other", "domain", "at_most"},
+    "boolean": {"texts", "missing"},
+    **{kind: {"edges", "low", "high", "bins", "points", "step", "missing", "outside", "domain"} for kind in BINNED},
 }
+for _kind in ("date", "datetime", "time", "yearmonth"):
+    _KEYS[_kind] |= {"format"}
 
 
 def load_schema(path: str | Path) -> Schema:
@@ -79,7 +79,7 @@ def build_schema(document: Mapping[str, Any]) -> Schema:
         raise SchemaError("the schema lists no attributes. Add [attributes.NAME] for each column to release.")
     built = tuple(_build_attribute(key, entry) for key, entry in attributes.items())
     reading = parse_reading(table)
-    check_reading(reading, ((attribute.name, attribute.values) for attribute in built))
+    check_reading(reading, ((each.name, (*each.values, *each.special)) for each in built))
     schema = Schema(name=name, attributes=built, reading=reading).checked()
     rules = document.get("rules", [])
     return replace(schema, rules=parse_rules(rules, schema.attributes)) if rules != [] else schema
@@ -158,7 +158,8 @@ def _build_attribute(name: str, entry: object) -> Attribute:
     provenance = entry.get("provenance")
     if provenance is not None and provenance not in get_args(Provenance):
         raise SchemaError(
-            f"{where}: provenance must be 'public' (public knowledge) or 'rows' (read from the rows), got {provenance!r}."
+            f"{where}: provenance must be 'public' (public knowledge) or 'rows' (read from the rows), got "
+            f"{provenance!r}."
         )
     domain, at_most = _domain(where, kind, entry)
     if domain == "private":
@@ -183,9 +184,14 @@ def _build_attribute(name: str, entry: object) -> Attribute:
         provenance=provenance,
         points=points_of(where, kind, entry, edges),
         special=special_of(where, kind, entry, values),
+        step=step_of(where, kind, entry),
+        texts=texts_of(where, entry),
+        format=format_of(where, kind, entry),
+        ordered=_flag(where, entry, "ordered", default=False),
     )
     if attribute.output is not None:
         attribute = replace(attribute, output=_output(where, attribute))
+    check_step(where, attribute)
     check_apart(where, attribute)
     twice = repeated(attribute.levels)
     if twice is not None:
@@ -215,9 +221,9 @@ def _check_missing(where: str, attribute: Attribute) -> None:
         return
     if attribute.kind == "categorical" and "" in attribute.values:
         raise SchemaError(f"{where}: values must not list '' beside missing, which takes empty texts. Remove one.")
-    if attribute.kind == "boolean" and missing.strip().lower() in TRUE_TEXTS | FALSE_TEXTS:
+    if attribute.kind == "boolean" and attribute.truth_of(missing) is not None:
         raise SchemaError(f"{where}: missing must not be a text for true or false, got '{missing}'. Use another text.")
-    edge = parse_edge(missing, attribute.kind) if attribute.kind in BINNED else None
+    edge = attribute.number_of(missing)
     if edge is not None and attribute.edges[0] <= edge <= attribute.edges[-1]:
         raise SchemaError(f"{where}: missing must not lie within the edges, got '{missing}'. Move the edges past it.")
 
@@ -313,8 +319,7 @@ def _spaced(where: str, kind: str, low: object, high: object, bins: object) -> t
 def _describe_attribute(attribute: Attribute) -> dict[str, Any]:
     """The entry that `_build_attribute` reads."""
     entry: dict[str, Any] = {"type": attribute.kind}
-    edges = list(attribute.edges)
-    shown = [attribute.edge_text(edge) for edge in edges] if attribute.kind in ("date", "datetime") else edges
+    shown = [edge_value(attribute.kind, edge) for edge in attribute.edges]
     if attribute.domain != "public":
         entry["domain"] = attribute.domain
     if attribute.kind == "categorical" and attribute.domain == "private":
@@ -326,8 +331,15 @@ def _describe_attribute(attribute: Attribute) -> dict[str, Any]:
     elif attribute.kind in BINNED:
         entry["edges"] = shown
     if attribute.points:
-        dated = attribute.kind in ("date", "datetime")
-        entry["points"] = [attribute.edge_text(point) if dated else point for point in attribute.points]
+        entry["points"] = [edge_value(attribute.kind, point) for point in attribute.points]
+    if attribute.step is not None:
+        entry["step"] = attribute.step
+    if attribute.texts:
+        entry["texts"] = list(attribute.texts)
+    if attribute.format is not None:
+        entry["format"] = attribute.format
+    if attribute.ordered:
+        entry["ordered"] = True
     if attribute.special:
         entry["special"] = list(attribute.special)
     if attribute.missing is not None:
