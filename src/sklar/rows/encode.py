@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+import sys
 from bisect import bisect_right
 from collections.abc import Callable
 from decimal import Decimal
@@ -427,3 +428,40 @@ def _with_nulls(column: pl.Series, codes: NDArray[np.int32], attribute: Attribut
     if column.null_count():
         codes[column.is_null().to_numpy()] = null_code(attribute)
     return codes
+
+
+def numbers_of(column: pl.Series, attribute: Attribute) -> NDArray[np.int64] | NDArray[np.float64]:
+    """The numbers on the attribute's axis that a column's values stand for, shape (rows,); anything for other values.
+
+    Which values are numbers of the domain, their codes say.
+    """
+    if column.dtype == pl.Null or opaque(column.dtype):
+        return np.zeros(len(column), dtype=np.int64)
+    numbers = _numbers(column, attribute)
+    if numbers is not None:
+        return numbers
+    values, own, places = _distinct(column)
+    lookup: NDArray[Any] = np.zeros(
+        int(own.max(initial=-1)) + 2, dtype=np.float64 if attribute.kind == "real" else np.int64
+    )
+    if isinstance(values, list) or len(values) < _FEW:
+        lookup[own] = [_number_of(value, attribute) for value in values]
+    else:
+        plain = _plainly_written(values, attribute.kind, attribute.format)
+        found = _filled(plain).astype(lookup.dtype)
+        for row in np.flatnonzero(plain.is_null().to_numpy()).tolist():
+            found[row] = _number_of(values[row], attribute)
+        lookup[own] = found
+    return lookup.take(places, mode="clip")
+
+
+def _number_of(value: object, attribute: Attribute) -> int | float:
+    """One value as a number that its kind's arrays hold; 0 where it is none."""
+    text = readable_text(value)
+    written = None if isinstance(value, dt.date | dt.time) else attribute.format
+    number = None if text is None else parse_edge(text, attribute.kind, written)
+    if number is None or number != number:
+        return 0
+    if attribute.kind == "real":
+        return float(max(min(number, sys.float_info.max), -sys.float_info.max))
+    return math.floor(max(min(number, _LARGEST), -_LARGEST - 1))
