@@ -11,7 +11,8 @@ from sklar.budget.linked import LinkedMeasured, certify_linked, plan_linked
 from sklar.budget.method import Method
 from sklar.budget.plan import plan_release, plan_second
 from sklar.budget.receipt import telling
-from sklar.budget.search import Search, plan_search
+from sklar.budget.search import Answer, Search, require_gaussian
+from sklar.draw.refine import refining_rounds
 from sklar.draw.repair import hold_margins
 from sklar.errors import BudgetError, SchemaError
 from sklar.files.linked import LinkedModel
@@ -21,6 +22,7 @@ from sklar.fitting.choose import fit_auto
 from sklar.fitting.denoise import interactions
 from sklar.fitting.descent import LatentKind
 from sklar.fitting.domains import find_domains
+from sklar.fitting.latent import LatentModel
 from sklar.fitting.linked import fit_classes
 from sklar.fitting.margins import consistent, margins, plain, pool
 from sklar.kernel.tables import NoisyTables
@@ -93,22 +95,24 @@ def measure(
     schema, method = Schema.of(schema), Method.of(method)
     schema.require_reviewed()
     _require_records(schema, method)
+    require_gaussian(schema, budget)
     bill = _bill(ledger, dataset, schema, budget)
     schema = schema.measured
     vault = Vault(budget, charge=bill, threads=workers())
     receipts = [] if bill is None else bill.receipts
     with telling(receipts, budget.epsilon):
         table = open_table(data, schema, engine=engine, checkpoint=checkpoint)
-        search = None
+        search: Search | None = None
+        answers: tuple[Answer, ...] = ()
         if schema.private_domains:
-            search = plan_search(schema, budget)
-            schema = find_domains(schema, search, search_rows(table, vault, schema, search, progress=progress))
+            search, answers = search_rows(table, vault, schema, budget, progress=progress)
+            schema = find_domains(schema, search, answers)
         hold_counts(table, vault, schema, progress=progress)
 
         progress.stage("measure")
         measured = measure_stages(vault, schema, budget, method, search)
     receipt = receipts[0] if receipts else None
-    return replace(measured, certificate=replace(measured.certificate, receipt=receipt))
+    return replace(measured, certificate=replace(measured.certificate, receipt=receipt), answers=answers)
 
 
 def measure_stages(
@@ -139,12 +143,18 @@ def fit_tables(measured: Measured, *, method: Method | str = "auto", progress: P
         progress.stage("fit")
         probabilities = plain(estimates) if method.paper else consistent(estimates)
         fitted = fit_binary(probabilities, measured.schema, dummies=method.dummies, weighted=not method.paper)
-        copula = hold_margins(fitted)
-        return Model(measured=measured, copula=copula, n_rows=estimates.n_rows, settings=settings)
-    kinds: tuple[LatentKind, ...] = ("mixture", "factor") if method.name == "auto" else (method.name,)
-    latent, decisions = fit_auto(estimates, measured.schema, kinds=kinds, progress=progress)
+        binary = hold_margins(fitted)
+        return Model(measured=measured, copula=binary, n_rows=estimates.n_rows, settings=settings)
+    kind: LatentKind = "mixture" if method.name == "auto" else method.name
+    latent, decisions = fit_auto(estimates, measured.schema, kind=kind, progress=progress)
     # Forbidden cells keep their noisy counts in the fit: thinning needs every count to carry the noise that it states.
-    return Model(measured=measured, copula=hold_margins(latent), n_rows=estimates.n_rows, settings=settings | decisions)
+    copula = refined(hold_margins(latent), estimates.n_rows)
+    return Model(measured=measured, copula=copula, n_rows=estimates.n_rows, settings=settings | decisions)
+
+
+def refined(model: LatentModel, n_rows: int) -> LatentModel:
+    """The model with as many rounds of exchanges as a table of its size affords: a public rule."""
+    return replace(model, rounds=refining_rounds(n_rows, model.schema.n_attributes))
 
 
 def fit_linked(

@@ -9,6 +9,7 @@ kind; either is public knowledge.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any, TypeAlias
@@ -17,6 +18,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from sklar.draw.shapes import Rounding, Shape
 from sklar.draw.texts import clock_texts, float_texts, moment_texts, span_texts, written_texts
 from sklar.public.schema import Attribute, Schema
 from sklar.public.types import exact, grain, multiples, output_of, plain_output, polars_type, whole_seconds
@@ -64,9 +66,12 @@ class Decoder:
     them likewise.
     """
 
-    def __init__(self, schema: Schema, *, enums: bool = False) -> None:
+    def __init__(self, schema: Schema, *, shapes: Mapping[str, Shape] | None = None, enums: bool = False) -> None:
         self.columns = record_schema(schema)
-        self._numbers = [None if _is_listed(attribute) else _Numbers(attribute) for attribute in schema.attributes]
+        self._numbers = [
+            None if _is_listed(attribute) else _Numbers(attribute, (shapes or {}).get(attribute.name))
+            for attribute in schema.attributes
+        ]
         listed = {attribute.name: _listed(attribute) for attribute in schema.attributes if _is_listed(attribute)}
         # Booleans that are never missing are packed into bits for all columns at once.
         self._packed = np.array(
@@ -148,8 +153,8 @@ class _Numbers:
     the whole numbers, days or microseconds of the axis.
     """
 
-    def __init__(self, attribute: Attribute) -> None:
-        self._attribute, self._kind = attribute, column_type(attribute)
+    def __init__(self, attribute: Attribute, shape: Shape | None = None) -> None:
+        self._attribute, self._kind, self._shape = attribute, column_type(attribute), shape
         self._edges, self._grain, output = np.asarray(attribute.edges), grain(attribute), output_of(attribute)
         self._single = output.name == "float32"
         self._unit = Fraction(1, 10**output.scale if output.name == "decimal" else 1)
@@ -172,11 +177,11 @@ class _Numbers:
 
     def _count(self, attribute: Attribute, unit: Fraction) -> None:
         """Bins as ranges of multiples of the grain, less the numbers that stand apart."""
-        counted = np.array(multiples(attribute.edges, unit))
+        counted = self._counted = np.array(multiples(attribute.edges, unit))
         self._low, high = counted[:-1], counted[1:]
         shares = [exact(number) / unit for number in attribute.apart]
         taken = np.array([int(share) for share in shares if share.denominator == 1], dtype=np.int64)
-        taken = taken[(taken >= counted[0]) & (taken < counted[-1])]
+        taken = self._taken = taken[(taken >= counted[0]) & (taken < counted[-1])]
         bins = np.searchsorted(self._low, taken, side="right") - 1
         before = np.searchsorted(bins, np.arange(high.size))
         # A bin is drawn without its gaps; what is at or above the i-th one, less i, moves up by i + 1.
@@ -196,24 +201,66 @@ class _Numbers:
 
     def _draw(self, bins: Codes, generator: np.random.Generator) -> NDArray[Any]:
         """Numbers inside these bins."""
+        if self._shape is not None:
+            bins = self._shape.bins[bins]
         low, high = self._low[bins], self._high[bins]
         if self._grain is not None:
-            counted = generator.integers(low, high)
-            if self._gaps.size:
-                counted += np.searchsorted(self._gaps, counted, side="right") - self._before[bins]
+            if self._shape is None:
+                counted = self._count_evenly(bins, generator)
+            else:
+                counted = self._count_shaped(bins, self._shape, self._grain, generator)
             times = self._grain / self._unit
             if not self._floats:
                 return counted if times == 1 else counted * int(times)
             # The quotient of whole numbers is the float nearest to the multiple, and no other.
             steps = counted * times.numerator / times.denominator
             return _single(steps, self._edges[bins], self._edges[bins + 1]) if self._single else steps
-        share = generator.random(bins.size)
-        # Not low + (high - low) * share: the difference may overflow.
-        drawn = _short(low * (1 - share) + high * share, self._edges)
+        if self._shape is None:
+            share = generator.random(bins.size)
+            # Not low + (high - low) * share: the difference may overflow.
+            drawn = _short(low * (1 - share) + high * share, self._edges)
+        else:
+            placed = self._shape.draw(bins, generator)
+            drawn = self._rounded(bins, placed, self._shape.rounding, generator)
         # Rounding may leave the bin; the upper edge belongs to the next.
         drawn = np.clip(drawn, low, np.nextafter(high, low))
         held = _single(drawn, low, high) if self._single else drawn
         return _beside(held, low, high, self._attribute.apart) if self._attribute.apart else held
+
+    def _count_evenly(self, bins: Codes, generator: np.random.Generator) -> NDArray[np.int64]:
+        """Multiples of the grain inside these bins, all equally likely, none of them a number that stands apart."""
+        counted = generator.integers(self._low[bins], self._high[bins])
+        if self._gaps.size:
+            counted += np.searchsorted(self._gaps, counted, side="right") - self._before[bins]
+        return counted
+
+    def _count_shaped(
+        self, bins: Codes, shape: Shape, grain: Fraction, generator: np.random.Generator
+    ) -> NDArray[np.int64]:
+        """Multiples of the grain inside these bins by their shape."""
+        first, last = self._counted[:-1][bins], self._counted[1:][bins]
+        counted = np.floor(shape.draw(bins, generator) / float(grain)).astype(np.int64)
+        counted = np.clip(counted, first, last - 1)
+        if shape.rounding is not None:
+            counted, _ = shape.rounding.round(counted, first, last, generator)
+        apart = np.flatnonzero(np.isin(counted, self._taken)) if self._taken.size else self._taken
+        if apart.size:
+            counted[apart] = self._count_evenly(bins[apart], generator)
+        return counted
+
+    def _rounded(
+        self, bins: Codes, placed: NDArray[np.float64], rounding: Rounding | None, generator: np.random.Generator
+    ) -> NDArray[np.float64]:
+        """Numbers without a grain, rounded as often as the shape says, else to few digits."""
+        short = _short(placed, self._edges)
+        if rounding is None:
+            return short
+        top, bottom = float(rounding.grain.denominator), float(rounding.grain.numerator)
+        low, high = (np.ceil(each * top / bottom - 1e-6).astype(np.int64)[bins] for each in (self._low, self._high))
+        units = np.clip(np.floor(placed * top / bottom).astype(np.int64), low, np.maximum(high - 1, low))
+        rounded, done = rounding.round(units, low, high, generator)
+        done |= np.isin(units, rounding.kept)
+        return np.where(done, rounded * bottom / top, short)
 
     def _shaped(self, drawn: pl.Series) -> pl.Series:
         """Drawn numbers as a column of the attribute's type."""

@@ -26,7 +26,7 @@ from sklar.budget.linked import (
     linked_measurements,
     linked_tables,
 )
-from sklar.draw.blocks import blocks
+from sklar.draw.blocks import BLOCK_ROWS, blocks
 from sklar.draw.linked import LinkedSampler, linked_columns
 from sklar.draw.sample import check_draw
 from sklar.errors import ModelError, SklarError
@@ -89,7 +89,7 @@ class LinkedModel:
             raise ModelError(f"people must be a whole number of at least 1, got {people!r}.")
         _, seed = check_draw(None, seed)
         sampler = LinkedSampler(self.classes, seed)
-        return in_order(sampler.draw, blocks(self.n_people if people is None else people))
+        return in_order(sampler.draw, blocks(self.n_people if people is None else people, BLOCK_ROWS))
 
     def write(
         self,

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+import sys
 from bisect import bisect_right
 from collections.abc import Callable
 from decimal import Decimal
@@ -22,8 +23,9 @@ from numpy.typing import NDArray
 
 from sklar.kernel.codes import NO_CELL
 from sklar.public.axis import NUMBERS, days, parse_edge, parse_number
-from sklar.public.clock import clock_text, microseconds_of, plain_pattern, span_text
+from sklar.public.clock import clock_text, microseconds_of, span_text
 from sklar.public.schema import BINNED, Attribute, Schema
+from sklar.rows.plain import plainly_written
 
 _LARGEST = 2**63 - 1
 _DAY = 86_400_000_000
@@ -32,17 +34,6 @@ _TICKS = {"ms": 1_000, "us": 1, "ns": 0}
 _DATED = ("date", "datetime", "year", "yearmonth")
 # Fewer values are encoded one by one before polars has begun.
 _FEW = 64
-# What Python and polars read alike: numbers that 64 bits hold exactly, years that Python has, seconds that exist.
-_PLAINLY = {
-    "integer": r"^-?[0-9]{1,15}$",
-    "real": r"^-?[0-9]{1,15}(\.[0-9]{1,15})?$",
-    "date": r"^[1-9][0-9]{3}-[0-9]{2}-[0-9]{2}$",
-    "datetime": r"^[1-9][0-9]{3}-[0-9]{2}-[0-9]{2}[ T][0-2][0-9]:[0-5][0-9]:[0-5][0-9]$",
-    "time": r"^([01][0-9]|2[0-3]):([0-5][0-9]):([0-5][0-9])$",
-    "duration": r"^([0-9]{1,5}):([0-5][0-9]):([0-5][0-9])$",
-    "year": r"^[0-9]{1,4}$",
-    "yearmonth": r"^([1-9][0-9]{3})-(0[1-9]|1[0-2])$",
-}
 _READABLE = (str, bytes, int, float, Decimal, dt.date, dt.time, dt.timedelta, np.bool_, np.integer, np.floating)
 
 
@@ -234,33 +225,11 @@ def _codes_of(values: pl.Series | list[object], attribute: Attribute) -> NDArray
     if isinstance(values, list) or attribute.kind not in BINNED or len(values) < _FEW:
         listed = values if isinstance(values, list) else values.to_list()
         return np.array([code_of(value) for value in listed], dtype=np.int32)
-    numbers = _plainly_written(values, attribute.kind, attribute.format)
+    numbers = plainly_written(values, attribute.kind, attribute.format)
     codes = _bins(_filled(numbers), attribute)
     for row in np.flatnonzero(numbers.is_null().to_numpy()).tolist():
         codes[row] = code_of(values[row])
     return codes
-
-
-def _plainly_written(texts: pl.Series, kind: str, written: str | None) -> pl.Series:
-    """Numbers on the axis of this kind that texts stand for, null for all but the plainest."""
-    pattern = _PLAINLY[kind] if written is None else plain_pattern(written)
-    if pattern is None or (written is not None and kind not in ("date", "datetime")):
-        return pl.Series([None], dtype=pl.Int64).new_from_index(0, len(texts))
-    plain = (
-        texts.to_frame("text").select(pl.when(pl.col("text").str.contains(pattern)).then(pl.col("text"))).to_series()
-    )
-    if kind in ("integer", "year"):
-        return plain.cast(pl.Int64, strict=False)
-    if kind == "real":
-        return plain.cast(pl.Float64, strict=False)
-    if kind in ("time", "duration", "yearmonth"):
-        first, second, third = (pl.col("text").str.extract(pattern, group).cast(pl.Int64) for group in (1, 2, 3))
-        counted = first * 12 + second - 1 if kind == "yearmonth" else (first * 3_600 + second * 60 + third) * 1_000_000
-        return plain.to_frame("text").select(counted).to_series()
-    if kind == "date":
-        return plain.str.to_date(written or "%Y-%m-%d", strict=False).cast(pl.Int32).cast(pl.Int64)
-    moments = plain if written is not None else plain.str.replace("T", " ", literal=True)
-    return moments.str.to_datetime(written or "%Y-%m-%d %H:%M:%S", strict=False, time_unit="us").cast(pl.Int64)
 
 
 def opaque(kind: pl.DataType) -> bool:
@@ -427,3 +396,40 @@ def _with_nulls(column: pl.Series, codes: NDArray[np.int32], attribute: Attribut
     if column.null_count():
         codes[column.is_null().to_numpy()] = null_code(attribute)
     return codes
+
+
+def numbers_of(column: pl.Series, attribute: Attribute) -> NDArray[np.int64] | NDArray[np.float64]:
+    """The numbers on the attribute's axis that a column's values stand for, shape (rows,); anything for other values.
+
+    Which values are numbers of the domain, their codes say.
+    """
+    if column.dtype == pl.Null or opaque(column.dtype):
+        return np.zeros(len(column), dtype=np.int64)
+    numbers = _numbers(column, attribute)
+    if numbers is not None:
+        return numbers
+    values, own, places = _distinct(column)
+    lookup: NDArray[Any] = np.zeros(
+        int(own.max(initial=-1)) + 2, dtype=np.float64 if attribute.kind == "real" else np.int64
+    )
+    if isinstance(values, list) or len(values) < _FEW:
+        lookup[own] = [_number_of(value, attribute) for value in values]
+    else:
+        plain = plainly_written(values, attribute.kind, attribute.format)
+        found = _filled(plain).astype(lookup.dtype)
+        for row in np.flatnonzero(plain.is_null().to_numpy()).tolist():
+            found[row] = _number_of(values[row], attribute)
+        lookup[own] = found
+    return lookup.take(places, mode="clip")
+
+
+def _number_of(value: object, attribute: Attribute) -> int | float:
+    """One value as a number that its kind's arrays hold; 0 where it is none."""
+    text = readable_text(value)
+    written = None if isinstance(value, dt.date | dt.time) else attribute.format
+    number = None if text is None else parse_edge(text, attribute.kind, written)
+    if number is None or number != number:
+        return 0
+    if attribute.kind == "real":
+        return float(max(min(number, sys.float_info.max), -sys.float_info.max))
+    return math.floor(max(min(number, _LARGEST), -_LARGEST - 1))
