@@ -21,20 +21,41 @@ if TYPE_CHECKING:
 @ROWS
 @SEED
 @OUT
+@click.option(
+    "--events-out",
+    type=click.Path(),
+    metavar="OUT.csv|.parquet",
+    help="For a model of linked tables: where events go; --out gets the people, and --rows counts them.",
+)
 @ENGINE
 @THREADS
 @JSON
-def sample(*, model_path: Path, rows: int | None, seed: int | None, out: str, engine: Engine, as_json: bool) -> None:
+def sample(
+    *,
+    model_path: Path,
+    rows: int | None,
+    seed: int | None,
+    out: str,
+    events_out: str | None,
+    engine: Engine,
+    as_json: bool,
+) -> None:
     """Draw synthetic rows from a MODEL file. This costs no privacy, however often it is done.
 
     \b
       sklar sample adult.sklar --rows 10000 --seed 7 --out synthetic.parquet
+      sklar sample visits.sklar --rows 10000 --out people.csv --events-out events.csv
     """
     from sklar.draw.sample import check_draw
-    from sklar.files.archive import load
+    from sklar.files.archive import is_linked, load
 
     rows, seed = check_draw(rows, seed)
     check_out(out, engine)
+    if is_linked(model_path):
+        _sample_linked(model_path, rows, seed, out, events_out, engine, as_json=as_json)
+        return
+    if events_out is not None:
+        raise click.UsageError("--events-out is for models of linked tables (sklar release-linked). Leave it out.")
     model = load(model_path)
     with show_progress() as progress:
         write_rows(model, out, rows, seed, engine, progress)
@@ -42,6 +63,24 @@ def sample(*, model_path: Path, rows: int | None, seed: int | None, out: str, en
         print_json({"rows": rows or model.n_rows, "seed": seed, "out": out, "spent_epsilon": 0})
         return
     say(f"{rows or model.n_rows:,} synthetic rows in {out} (seed {seed}). No privacy was spent.")
+
+
+def _sample_linked(
+    model_path: Path, rows: int | None, seed: int, out: str, events_out: str | None, engine: Engine, *, as_json: bool
+) -> None:
+    """Draw people and their events."""
+    from sklar.files.linked import load_linked
+
+    if events_out is None or engine != "local":
+        raise click.UsageError("the model is of linked tables: give --events-out FILE, and no other engine than local.")
+    model = load_linked(model_path)
+    with show_progress() as progress:
+        model.write(out, events_out, rows, seed=seed, progress=progress)
+    drawn = rows or model.n_people
+    if as_json:
+        print_json({"people": drawn, "seed": seed, "out": out, "events_out": events_out, "spent_epsilon": 0})
+        return
+    say(f"{drawn:,} synthetic people in {out}, their events in {events_out} (seed {seed}). No privacy was spent.")
 
 
 def check_out(out: str, engine: Engine) -> None:

@@ -124,6 +124,18 @@ def load(path: str | Path) -> Model:
         ) from None
 
 
+def is_linked(path: str | Path) -> bool:
+    """Whether a file calls itself a model of linked tables. Whoever loads it finds out whether it is one."""
+    try:
+        require_small(Path(path))
+        with zipfile.ZipFile(path) as archive, archive.open("model.json") as file:
+            # The format comes first in the one way in which a description is written.
+            return f'"{LINKED_FORMAT}"'.encode() in file.read(64)
+    except Exception:
+        # Whatever a damaged file makes zip raise, who loads it will say so.
+        return False
+
+
 def member(name: str) -> zipfile.ZipInfo:
     """How a member of this name stands in the zip."""
     # A fixed time, so that equal models are equal files.

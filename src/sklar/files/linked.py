@@ -6,7 +6,6 @@ with the same strictness: no other member, key or byte.
 
 from __future__ import annotations
 
-import json
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -163,18 +162,6 @@ def linked_arrays(model: LinkedModel) -> dict[str, NDArray[Any]]:
     """The arrays that the file holds of a model, flat, in the order of its members."""
     counts = np.concatenate(model.measured.counts)
     return {"counts": counts, "scales": model.measured.plan.scales} | model.classes.arrays()
-
-
-def is_linked(path: str | Path) -> bool:
-    """Whether a file calls itself a model of linked tables. Whoever loads it finds out whether it is one."""
-    try:
-        require_small(Path(path))
-        with zipfile.ZipFile(path) as archive, archive.open("model.json") as file:
-            # The format comes first in the one way in which a description is written.
-            return json.dumps(LINKED_FORMAT).encode() in file.read(64)
-    except Exception:
-        # Whatever a damaged file makes zip raise, who loads it will say so.
-        return False
 
 
 def load_linked(path: str | Path) -> LinkedModel:

@@ -19,7 +19,6 @@ import polars as pl
 from numpy.typing import NDArray
 
 from sklar.errors import DataError
-from sklar.machine.progress import SILENT, Progress
 from sklar.public.linked import Linked
 from sklar.public.schema import Schema
 from sklar.rows.encode import distinct, encode, opaque, readable_text
@@ -79,15 +78,15 @@ class LinkedRows:
         self._people = _open(people, linked.people, linked.people_key, "people")
         self._events = _open(events, linked.events, linked.events_key, "events")
 
-    def join(self, *, progress: Progress = SILENT) -> Joined:
+    def join(self) -> Joined:
         """Codes of all people with those of their events."""
         linked = self._linked
-        keys, people = _read(self._people, linked.people, linked.people_key, progress)
+        keys, people = _read(self._people, linked.people, linked.people_key)
         first = _first_rows(keys)
         kept = np.sort(first.get_column("row").to_numpy())
         number = np.full(len(keys), -1, dtype=np.int64)
         number[kept] = np.arange(kept.size)
-        keys_of_events, events = _read(self._events, linked.events, linked.events_key, progress)
+        keys_of_events, events = _read(self._events, linked.events, linked.events_key)
         owner = _owners(first, keys_of_events)
         owner = np.where(owner >= 0, number[owner], -1)
         matched = np.flatnonzero(owner >= 0)
@@ -114,14 +113,13 @@ def _open(data: object, schema: Schema, key: str, part: str) -> Source:
     return source
 
 
-def _read(source: Source, schema: Schema, key: str, progress: Progress) -> tuple[pl.Series, NDArray[np.int16]]:
+def _read(source: Source, schema: Schema, key: str) -> tuple[pl.Series, NDArray[np.int16]]:
     """Keys and codes of a table, in its order. At most 20,000 levels: two bytes hold every code."""
     keys = [pl.Series([], dtype=pl.String)]
     codes = [np.empty((schema.n_attributes, 0), dtype=np.int16)]
     for batch in source.batches((key, *schema.names)):
         keys.append(key_texts(batch.to_series(0)))
         codes.append(encode(batch.select(pl.nth(range(1, batch.width))), schema).astype(np.int16))
-        progress.advance(batch.height)
     return pl.concat([column.alias("key") for column in keys]), np.concatenate(codes, axis=1)
 
 

@@ -23,8 +23,9 @@ def measure_linked(
     rows: LinkedRows, vault: Vault, linked: Linked, plan: LinkedPlan, *, progress: Progress = SILENT
 ) -> tuple[list[NDArray[np.int64]], int | None]:
     """Noisy tables by this plan, and the number of people where it is public."""
-    progress.stage("count", unit="rows")
-    joined = rows.join(progress=progress if vault.rows_are_public else SILENT)
+    # Without their number: how many rows people have is nobody's business.
+    progress.stage("count")
+    joined = rows.join()
     if vault.rows_are_public and joined.n_people == 0:
         raise DataError("the table of people has no rows. It must hold at least one.")
     exact = count_tokens(joined, linked, plan)
