@@ -442,6 +442,17 @@ def test_a_forecast_tells_what_a_category_needs() -> None:
     threshold = search.findings[0].threshold
     assert dict(forecast.split)["finding domains"] == pytest.approx(search.share, rel=0.05)
     assert search.share == pytest.approx(SHARE / 2 + MOST)
+    # 4,000 rows are too few: what is lost is said before anything is spent.
+    assert search.factor > 2
+    lost = f"That is {search.factor:.1f} times the noise that numbers want: the rows are too few for more."
+    assert lost in "\n".join(forecast.lines())
+    error = search.findings[1].scale / N
+    assert f"standard error of {error:.2%} of the rows, and a value that fewer than {4 * error:.1%} share" in "\n".join(
+        forecast.lines()
+    )
+    assert forecast.to_dict()["search_noise_factor"] == round(search.factor, 3)
+    many = sklar.forecast(SCHEMA, rows=10**6, epsilon=1.0)
+    assert "times the noise that numbers want" not in "\n".join(many.lines())
     assert f"town {threshold:,}" in "\n".join(forecast.lines())
     assert forecast.to_dict()["private_domains"]["town"]["threshold"] == threshold
     assert sum(share for _, share in forecast.split) == pytest.approx(1.0)
