@@ -33,10 +33,12 @@ from sklar.public.schema import (
     repeated,
 )
 from sklar.public.spacing import GROWING, Spacing, spaced_edges
-from sklar.public.types import exact, misfit, parse_output
+from sklar.public.types import exact, grain, misfit, parse_output
 
 # How many categories a release looks for when a domain is private and the schema does not say.
 DEFAULT_AT_MOST = 50
+# The same for bins of numbers; bounds with this many values or fewer have a level for each.
+DEFAULT_BINS, EVERY_VALUE = 20, 32
 
 _KINDS: tuple[str, ...] = get_args(AttributeKind)
 _KEYS = {
@@ -197,6 +199,9 @@ def _build_attribute(name: str, entry: object) -> Attribute:
     )
     if attribute.output is not None:
         attribute = replace(attribute, output=_output(where, attribute))
+    unit = grain(attribute) if domain == "private" and kind in BINNED and "bins" not in entry else None
+    if unit is not None and (edges[-1] - edges[0]) / unit <= EVERY_VALUE:
+        attribute = replace(attribute, at_most=max(int((edges[-1] - edges[0]) / unit), 1))
     check_step(where, attribute)
     check_apart(where, attribute)
     twice = repeated(attribute.levels)
@@ -256,7 +261,7 @@ def _domain(where: str, kind: str, entry: Mapping[str, Any]) -> tuple[Domain, in
             f'{where}: domain = "private" is found by a release, so it takes no {sorted(given)[0]}. Remove one of them.'
         )
     key = "at_most" if kind == "categorical" else "bins"
-    at_most = entry.get(key, DEFAULT_AT_MOST if kind == "categorical" else None)
+    at_most = entry.get(key, DEFAULT_AT_MOST if kind == "categorical" else DEFAULT_BINS)
     if type(at_most) is not int or not 1 <= at_most <= MAX_LEVELS:
         raise SchemaError(f"{where}: {key} must be a whole number from 1 to {MAX_LEVELS}, got {at_most!r}.")
     return domain, at_most
@@ -267,7 +272,7 @@ def _bounds(where: str, kind: str, entry: Mapping[str, Any]) -> tuple[int, ...] 
     if kind == "categorical":
         return ()
     if not {"low", "high"} <= set(entry):
-        raise SchemaError(f'{where}: domain = "private" needs low, high and bins: wide bounds from public knowledge.')
+        raise SchemaError(f'{where}: domain = "private" needs low and high: wide bounds from public knowledge.')
     return _edges(where, kind, {**entry, "bins": 1})
 
 
