@@ -249,6 +249,7 @@ FLAWS = (
     _flaw(
         "an unknown value becomes the batch's most frequent one",
         "rows/encode.py",
+        "    # A null's number is past all others; clipping is faster than checking.\n"
         '    return lookup.take(places, mode="clip")\n',
         '    codes = lookup.take(places, mode="clip")\n'
         "    unknown = codes == unknown_code(attribute)\n"
