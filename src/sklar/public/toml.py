@@ -10,6 +10,7 @@ import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, cast, get_args
@@ -17,7 +18,7 @@ from typing import Any, cast, get_args
 from sklar.errors import SchemaError
 from sklar.public.axis import TIMED, check_edge, edge_text, edge_value
 from sklar.public.checks import check_apart, check_step, format_of, points_of, special_of, step_of, texts_of
-from sklar.public.clock import SECOND
+from sklar.public.clock import SECOND, format_grain
 from sklar.public.reading import KEYS, check_reading, describe_reading, parse_reading
 from sklar.public.rules import describe_rule, parse_rules
 from sklar.public.schema import (
@@ -326,6 +327,9 @@ def _spaced(where: str, kind: str, entry: Mapping[str, Any]) -> tuple[int, ...] 
         )
     given = step_of(where, kind, entry)
     step = None if given is None else exact(given) * (SECOND if kind in TIMED else 1)
+    written = format_of(where, kind, entry)
+    if step is None and written is not None and kind in TIMED:
+        step = Fraction(format_grain(written))
     if (kind != "real" or step is not None) and last - first < bins * (step or 1):
         raise SchemaError(f"{where}: {bins} bins do not fit between {low} and {high}. Use fewer.")
     return spaced_edges(kind, first, last, bins, spacing, step)
