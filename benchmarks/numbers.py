@@ -1,11 +1,11 @@
 """Numbers from bounds alone, judged on raw values: `python -m benchmarks.numbers`.
 
 Adult with nothing public of its numbers but `low` and `high` (the money columns up to a million; then all up to a
-billion), beside the same release with the hand-made levels of `adult.toml` given as public. Two generated tables:
-heaped incomes with a sentinel and a step, and skewed durations. For every number: the Kolmogorov-Smirnov distance, mean and
-standard deviation, the shares of its heaps and of round values, each as synthetic minus real or as a ratio. For Adult
-also the mean total variation of two-way tables over the hand-made levels, and the AUC of boosted trees that were
-trained on the release and judged on the test split.
+billion), beside the same release with the hand-made levels of `adult.toml` given as public.
+Two generated tables: heaped incomes with a sentinel and a step, and skewed durations. For every number: the
+Kolmogorov-Smirnov distance, mean and standard deviation, the shares of its heaps and of round values, each as synthetic
+minus real or as a ratio. For Adult also the mean total variation of two-way tables over the hand-made levels,
+and the AUC of boosted trees that were trained on the release and judged on the test split.
 """
 
 from __future__ import annotations

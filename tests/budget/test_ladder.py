@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from itertools import pairwise
 from typing import Any
 
 import hypothesis.strategies as st
@@ -26,7 +27,7 @@ def test_tables_are_nested_and_cover_the_bounds_whatever_was_divided(low: int, w
     tables: list[Any] = []
     for _ in range(ladder.tables):
         cells = next_cells(ladder, tables, 1.0)
-        assert all(set(before) <= set(after) for before, after in zip(cells, cells[1:], strict=False))
+        assert all(set(before) <= set(after) for before, after in pairwise(cells))
         assert (np.diff(cells[-1]) > 0).all()
         assert (cells[-1][0], cells[-1][-1]) == (ladder.low, ladder.high)
         # Bounds of a million millions take as many tables as a thousand, and no more memory.
