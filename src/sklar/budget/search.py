@@ -5,8 +5,8 @@ that occurs gets noise, and those whose noisy count reaches a threshold are list
 found on a public grid between declared bounds, four times as fine at each of up to eight levels: all its cells, seen or
 not, get noise, and the edges are quantiles of what comes out (`fitting.domains`).
 
-A row stands in at most one cell of each of these tables, as of any other. The proof of what a threshold
-costs beside its noise is in `Budget.less`.
+A row stands in at most one cell of each of these tables, as of any other, and at most `Budget.rows` rows of a person
+are counted. The proof of what a threshold costs beside its noise is in `Budget.less`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from sklar.public.schema import Attribute, Schema
 
 # Of the whole cost, what finding domains may take, however many there are.
 SHARE = 0.1
-# Of delta, the chance that a threshold lets a value pass that one row alone brought.
+# Of delta, the chance that a threshold lets a value pass that one person alone brought.
 DELTA_SHARE = 0.1
 BRANCHES = 4
 MOST_DEPTH = 8
@@ -94,7 +94,7 @@ def _planned(wanted: Sequence[Attribute], numbers: Sequence[int], budget: Budget
     ends = np.cumsum(tables)
     return Search(
         findings=tuple(
-            _finding(attribute, int(count), float(scale), chance)
+            _finding(attribute, int(count), float(scale), chance, budget.rows)
             for attribute, count, scale in zip(wanted, tables, scales[ends - 1], strict=True)
         ),
         rest=Spend.of(scales[ends[-1] :]),
@@ -132,7 +132,7 @@ def finding_faults(
     return tuple(
         f"the search for the domain of '{stated.attribute}' is not the one that this budget plans"
         for stated, wanted in zip(findings, planned.findings, strict=True)
-        if not _alike(stated, wanted)
+        if not _alike(stated, wanted, budget.rows)
     )
 
 
@@ -146,25 +146,24 @@ def _possible_tables(attribute: Attribute) -> tuple[int, int]:
     return depth(replace(attribute, edges=(attribute.edges[0], attribute.edges[-1]))), MOST_DEPTH
 
 
-def _alike(stated: Finding, planned: Finding) -> bool:
+def _alike(stated: Finding, planned: Finding, rows: int) -> bool:
     """Whether two plans are one, but for the last digits, which may differ between machines."""
     if stated.threshold is None or planned.threshold is None:
         return stated.threshold == planned.threshold and stated.lost_delta == 0 and _near(stated.scale, planned.scale)
     close = abs(stated.threshold - planned.threshold) <= 1 and _near(stated.scale, planned.scale)
-    return close and math.isclose(stated.lost_delta, chance_of_one(stated.scale, stated.threshold), rel_tol=1e-9)
+    return close and math.isclose(stated.lost_delta, chance_of_one(stated.scale, stated.threshold, rows), rel_tol=1e-9)
 
 
 def _near(stated: float, planned: float) -> bool:
     return math.isclose(stated, planned, rel_tol=1e-6)
 
 
-def _finding(attribute: Attribute, tables: int, scale: float, chance: float) -> Finding:
+def _finding(attribute: Attribute, tables: int, scale: float, chance: float, rows: int) -> Finding:
     if attribute.kind != "categorical":
         return Finding(attribute=attribute.name, tables=tables, scale=scale, threshold=None, lost_delta=0.0)
-    threshold = least_threshold(scale, chance)
-    return Finding(
-        attribute=attribute.name, tables=1, scale=scale, threshold=threshold, lost_delta=chance_of_one(scale, threshold)
-    )
+    threshold = least_threshold(scale, chance, rows)
+    lost = chance_of_one(scale, threshold, rows)
+    return Finding(attribute=attribute.name, tables=1, scale=scale, threshold=threshold, lost_delta=lost)
 
 
 def depth(attribute: Attribute) -> int:

@@ -73,6 +73,11 @@ class Vault(metaclass=Sealed):
         return self._budget.rows_are_public
 
     @property
+    def rows_are_people(self) -> bool:
+        """Whether every row of the table is a person, so that none is left out."""
+        return self._budget.rows_per_person is None
+
+    @property
     def n_rows(self) -> int | None:
         """The number of rows where it is public, else None."""
         return self._held.n_rows if self.rows_are_public else None

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from threading import Lock
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -37,36 +39,72 @@ class Histogram:
         return [padded.reshape(BRANCHES**level, -1).sum(axis=1) for level in range(1, every + 1)]
 
 
+class Finder:
+    """Histograms of attributes whose domain is private, filled batch by batch.
+
+    A batch's values become numbers first (`codes`): of the cells of a number's finest grid, or of texts in the order in
+    which they are seen; -1 for what is neither. Several threads may ask for codes.
+    """
+
+    def __init__(self, attributes: Sequence[Attribute]) -> None:
+        self._attributes = attributes
+        self._grids = [None if attribute.kind == "categorical" else grid(attribute) for attribute in attributes]
+        self._seen: list[dict[str, int]] = [{} for _ in attributes]
+        self._counts = [np.zeros(0 if fine is None else fine.n_values, dtype=np.int64) for fine in self._grids]
+        self._lock = Lock()
+
+    def codes(self, batch: pl.DataFrame) -> NDArray[np.int32]:
+        """The numbers of a batch's values, shape (attributes, rows). Its columns are the attributes in order."""
+        codes = np.empty((len(self._attributes), batch.height), dtype=np.int32)
+        for number, column in enumerate(batch.iter_columns()):
+            fine = self._grids[number]
+            if fine is None:
+                codes[number] = self._numbers(column, number)
+            else:
+                found = encode_column(column, fine)
+                codes[number] = np.where(found < fine.n_values, found, -1)
+        return codes
+
+    def add(self, codes: NDArray[np.integer[Any]]) -> None:
+        """Count these numbers, shape (attributes, rows)."""
+        for number, own in enumerate(codes):
+            counts = self._counts[number]
+            found = np.bincount(own[own >= 0], minlength=counts.size)
+            found[: counts.size] += counts
+            self._counts[number] = found
+
+    def histograms(self) -> list[Histogram]:
+        """What was counted."""
+        found = []
+        for fine, seen, counts in zip(self._grids, self._seen, self._counts, strict=True):
+            # A text that was seen may have been counted in no row.
+            texts = {text: int(counts[place]) for text, place in seen.items() if place < counts.size and counts[place]}
+            found.append(Histogram(Counter(texts), counts[:0] if fine is None else counts))
+        return found
+
+    def _numbers(self, column: pl.Series, number: int) -> NDArray[np.int32]:
+        """Each row's text as a number, -1 for what cannot be a category."""
+        if column.dtype == pl.Null or opaque(column.dtype):
+            return np.full(len(column), -1, dtype=np.int32)
+        values, places = distinct(column)
+        attribute, seen = self._attributes[number], self._seen[number]
+        known = {"", attribute.missing, *map(str, attribute.special)}
+        lookup = np.full(len(values) + 1, -1, dtype=np.int32)
+        with self._lock:
+            for place, value in enumerate(values):
+                text = readable_text(value)
+                if text is not None and text not in known and len(text) <= MAX_TEXT:
+                    lookup[place] = seen.setdefault(text, len(seen))
+        return lookup[places]
+
+
 def count_values(
     batches: Iterable[pl.DataFrame], attributes: Sequence[Attribute], *, progress: Progress = SILENT
 ) -> tuple[int, list[Histogram]]:
     """The number of rows, and the histograms of these attributes, which are the batches' columns in order."""
-    grids = [None if attribute.kind == "categorical" else grid(attribute) for attribute in attributes]
-    sizes = [0 if fine is None else fine.n_values for fine in grids]
-    histograms = [Histogram(Counter(), np.zeros(size, dtype=np.int64)) for size in sizes]
-    n_rows = 0
+    finder, n_rows = Finder(attributes), 0
     for batch in batches:
-        for column, attribute, fine, found in zip(batch.iter_columns(), attributes, grids, histograms, strict=True):
-            if fine is None:
-                found.texts.update(_texts(column, attribute))
-            else:
-                codes = encode_column(column, fine)
-                found.cells += np.bincount(codes[(codes >= 0) & (codes < fine.n_values)], minlength=fine.n_values)
+        finder.add(finder.codes(batch))
         n_rows += batch.height
         progress.advance(batch.height)
-    return n_rows, histograms
-
-
-def _texts(column: pl.Series, attribute: Attribute) -> dict[str, int]:
-    """How often each text occurs that could be a category."""
-    if column.dtype == pl.Null or opaque(column.dtype):
-        return {}
-    values, places = distinct(column)
-    times = np.bincount(places, minlength=len(values) + 1)
-    counts: Counter[str] = Counter()
-    known = {"", attribute.missing, *map(str, attribute.special)}
-    for value, count in zip([*values, None], times.tolist(), strict=True):
-        text = readable_text(value)
-        if count and text is not None and text not in known and len(text) <= MAX_TEXT:
-            counts[text] += count
-    return counts
+    return n_rows, finder.histograms()
