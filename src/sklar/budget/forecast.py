@@ -21,6 +21,7 @@ from sklar.budget.plan import margin_sd, plan_release
 from sklar.budget.search import Finding, plan_search
 from sklar.errors import BudgetError, SklarError
 from sklar.kernel.theorems import Budget
+from sklar.public.person import budget_for
 from sklar.public.schema import Schema
 
 # A count this many standard errors from zero can be told from noise.
@@ -156,8 +157,9 @@ def forecast(
     method = Method.of(method)
     budget = method.budget_of(budget, epsilon)
     schema = Schema.of(schema).measured
-    search = plan_search(schema, budget) if schema.private_domains else None
-    public = rows if budget.neighbors == "replace-one" else None
+    budget = budget_for(schema.person, budget)
+    public = rows if budget.rows_are_public else None
+    search = plan_search(schema, budget, n_rows=public) if schema.private_domains else None
     stages = plan_release(schema.cells, budget, method, n_rows=public, rest=None if search is None else search.rest)
     plan = stages.first
     two_way = [plan.pairs, stages.reserve] if stages.reserve.size else [plan.pairs]

@@ -1,13 +1,14 @@
-"""Exact histograms of attributes whose domain is not public: of the values that occur, or on a public grid.
+"""Exact histograms of attributes whose domain is not public: of the values that occur, texts or numbers.
 
-They leave only with noise, through the vault. Memory grows with the number of different values of such an attribute.
+They leave only with noise, through the vault: categories by a threshold, numbers summed over the cells of public
+tables. Memory grows with the number of different values of such an attribute, not with the width of its bounds.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from threading import Lock
 from typing import Any
 
@@ -15,96 +16,147 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from sklar.budget.search import BRANCHES, MAX_TEXT, depth, grid
+from sklar.budget.ladder import Ladder, Units, ladder_of
+from sklar.budget.search import MAX_TEXT
 from sklar.machine.progress import SILENT, Progress
 from sklar.public.schema import Attribute
-from sklar.rows.encode import distinct, encode_column, opaque, readable_text
+from sklar.rows.encode import distinct, encode_column, numbers_of, opaque, readable_text
+
+# Different numbers of batches are added up once there are as many as were known, and at least so many.
+_PENDING = 1 << 16
+# In place of a whole number that stands for a value in the domain.
+_NOTHING = np.iinfo(np.int64).min
 
 
 @dataclass(slots=True, eq=False)
 class Histogram:
-    """Exact counts of one attribute: private. `texts` of categories, `cells` of the finest grid of a number."""
+    """Exact counts of one attribute: private. `texts` of categories; of numbers, which grains occur and how often."""
 
-    texts: Counter[str]
-    cells: NDArray[np.int64]
+    texts: Counter[str] = field(default_factory=Counter)
+    _pending: list[tuple[Units, Units]] = field(default_factory=list)
+    _waiting: int = 0
 
     def __repr__(self) -> str:
         return "Histogram(private)"
 
-    def levels(self, attribute: Attribute) -> list[NDArray[np.int64]]:
-        """Counts of every level of the grid, the coarsest first: a row stands in at most one cell of each."""
-        every = depth(attribute)
-        padded = np.zeros(BRANCHES**every, dtype=np.int64)
-        padded[: self.cells.size] = self.cells
-        return [padded.reshape(BRANCHES**level, -1).sum(axis=1) for level in range(1, every + 1)]
+    def add(self, units: Units) -> None:
+        """Count these grains."""
+        values, times = np.unique(units, return_counts=True)
+        self._pending.append((values, times))
+        self._waiting += values.size
+        if self._waiting > max(_PENDING, 2 * self._pending[0][0].size):
+            self.values()
+
+    def values(self) -> tuple[Units, Units]:
+        """The grains that occur, ascending, and how often."""
+        if not self._pending:
+            return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
+        values, places = np.unique(np.concatenate([each for each, _ in self._pending]), return_inverse=True)
+        times = np.zeros(values.size, dtype=np.int64)
+        np.add.at(times, places, np.concatenate([each for _, each in self._pending]))
+        self._pending, self._waiting = [(values, times)], values.size
+        return values, times
+
+    def table(self, edges: Units) -> NDArray[np.int64]:
+        """Counts of the cells between these edges, which no row is outside of: one cell for each row."""
+        values, times = self.values()
+        upto = np.concatenate([[0], np.cumsum(times)])
+        return np.diff(upto[np.searchsorted(values, edges)])
+
+    def rounding(self, ladder: Ladder) -> NDArray[np.int64]:
+        """Counts of decade by step: one cell for each row."""
+        values, times = self.values()
+        counts = np.zeros(ladder.rounding_size, dtype=np.int64)
+        np.add.at(counts, ladder.rounding_cells(values), times)
+        return counts
 
 
 class Finder:
-    """Histograms of attributes whose domain is private, filled batch by batch.
+    """Histograms that are filled in two steps, with a choice of rows between them.
 
-    A batch's values become numbers first (`codes`): of the cells of a number's finest grid, or of texts in the order in
-    which they are seen; -1 for what is neither. Several threads may ask for codes.
+    A batch's values become whole numbers first (`codes`): the grains of numbers, and texts by the order in which they
+    are seen. Several threads may ask for codes.
     """
 
     def __init__(self, attributes: Sequence[Attribute]) -> None:
-        self._attributes = attributes
-        self._grids = [None if attribute.kind == "categorical" else grid(attribute) for attribute in attributes]
+        self._attributes, self._lock = attributes, Lock()
         self._seen: list[dict[str, int]] = [{} for _ in attributes]
-        self._counts = [np.zeros(0 if fine is None else fine.n_values, dtype=np.int64) for fine in self._grids]
-        self._lock = Lock()
+        self._found = [Histogram() for _ in attributes]
+        self.n_rows = 0
 
-    def codes(self, batch: pl.DataFrame) -> NDArray[np.int32]:
-        """The numbers of a batch's values, shape (attributes, rows). Its columns are the attributes in order."""
-        codes = np.empty((len(self._attributes), batch.height), dtype=np.int32)
-        for number, column in enumerate(batch.iter_columns()):
-            fine = self._grids[number]
-            if fine is None:
-                codes[number] = self._numbers(column, number)
+    def codes(self, batch: pl.DataFrame) -> NDArray[np.int64]:
+        """A batch as whole numbers, shape (attributes, rows), `_NOTHING` for what is not in the domain."""
+        codes = np.full((len(self._attributes), batch.height), _NOTHING)
+        for own, column, attribute, seen in zip(codes, batch.iter_columns(), self._attributes, self._seen, strict=True):
+            if attribute.kind == "categorical":
+                texts, places = _categories(column, attribute)
+                with self._lock:
+                    numbers = [_NOTHING if text is None else seen.setdefault(text, len(seen)) for text in texts]
+                own[:] = np.array([*numbers, _NOTHING])[places]
             else:
-                found = encode_column(column, fine)
-                codes[number] = np.where(found < fine.n_values, found, -1)
+                inside = _inside(column, attribute)
+                own[inside] = ladder_of(attribute).units(numbers_of(column, attribute)[inside])
         return codes
 
     def add(self, codes: NDArray[np.integer[Any]]) -> None:
-        """Count these numbers, shape (attributes, rows)."""
-        for number, own in enumerate(codes):
-            counts = self._counts[number]
-            found = np.bincount(own[own >= 0], minlength=counts.size)
-            found[: counts.size] += counts
-            self._counts[number] = found
+        """Count these rows."""
+        self.n_rows += codes.shape[1]
+        for own, found in zip(codes, self._found, strict=True):
+            found.add(np.asarray(own[own != _NOTHING], dtype=np.int64))
 
     def histograms(self) -> list[Histogram]:
         """What was counted."""
-        found = []
-        for fine, seen, counts in zip(self._grids, self._seen, self._counts, strict=True):
-            # A text that was seen may have been counted in no row.
-            texts = {text: int(counts[place]) for text, place in seen.items() if place < counts.size and counts[place]}
-            found.append(Histogram(Counter(texts), counts[:0] if fine is None else counts))
-        return found
-
-    def _numbers(self, column: pl.Series, number: int) -> NDArray[np.int32]:
-        """Each row's text as a number, -1 for what cannot be a category."""
-        if column.dtype == pl.Null or opaque(column.dtype):
-            return np.full(len(column), -1, dtype=np.int32)
-        values, places = distinct(column)
-        attribute, seen = self._attributes[number], self._seen[number]
-        known = {"", attribute.missing, *map(str, attribute.special)}
-        lookup = np.full(len(values) + 1, -1, dtype=np.int32)
-        with self._lock:
-            for place, value in enumerate(values):
-                text = readable_text(value)
-                if text is not None and text not in known and len(text) <= MAX_TEXT:
-                    lookup[place] = seen.setdefault(text, len(seen))
-        return lookup[places]
+        for attribute, seen, found in zip(self._attributes, self._seen, self._found, strict=True):
+            if attribute.kind == "categorical":
+                texts, (numbers, times) = list(seen), found.values()
+                found.texts.update(
+                    {texts[number]: count for number, count in zip(numbers.tolist(), times.tolist(), strict=True)}
+                )
+        return self._found
 
 
 def count_values(
     batches: Iterable[pl.DataFrame], attributes: Sequence[Attribute], *, progress: Progress = SILENT
 ) -> tuple[int, list[Histogram]]:
     """The number of rows, and the histograms of these attributes, which are the batches' columns in order."""
-    finder, n_rows = Finder(attributes), 0
+    histograms = [Histogram() for _ in attributes]
+    n_rows = 0
     for batch in batches:
-        finder.add(finder.codes(batch))
+        for column, attribute, found in zip(batch.iter_columns(), attributes, histograms, strict=True):
+            if attribute.kind == "categorical":
+                found.texts.update(_texts(column, attribute))
+            else:
+                found.add(_units(column, attribute))
         n_rows += batch.height
         progress.advance(batch.height)
-    return n_rows, finder.histograms()
+    return n_rows, histograms
+
+
+def _units(column: pl.Series, attribute: Attribute) -> Units:
+    """The numbers of a column that are in the domain, in grains."""
+    return ladder_of(attribute).units(numbers_of(column, attribute)[_inside(column, attribute)])
+
+
+def _inside(column: pl.Series, attribute: Attribute) -> NDArray[np.bool_]:
+    bounds = replace(attribute, domain="public", at_most=0)
+    return np.asarray(encode_column(column, bounds) == bounds.bin_codes[0])
+
+
+def _texts(column: pl.Series, attribute: Attribute) -> dict[str, int]:
+    """How often each text occurs that could be a category."""
+    texts, places = _categories(column, attribute)
+    counts: Counter[str] = Counter()
+    for text, count in zip(texts, np.bincount(places, minlength=len(texts) + 1).tolist(), strict=False):
+        if count and text is not None:
+            counts[text] += count
+    return counts
+
+
+def _categories(column: pl.Series, attribute: Attribute) -> tuple[list[str | None], NDArray[np.int64]]:
+    """Texts, None for those that cannot be a category, and which of them each row has: after the last for a null."""
+    if column.dtype == pl.Null or opaque(column.dtype):
+        return [], np.zeros(len(column), dtype=np.int64)
+    values, places = distinct(column)
+    known = {"", attribute.missing, *map(str, attribute.special)}
+    texts = [readable_text(value) for value in values]
+    return [None if text in known or len(text or "") > MAX_TEXT else text for text in texts], places

@@ -87,7 +87,8 @@ def choose(batches: Iterable[pl.DataFrame], person: Person, encode: Encode) -> I
     def prepare(batch: pl.DataFrame) -> Records:
         ids = ids_of(batch.to_series(batch.width - 1))
         codes = encode(batch.select(pl.nth(range(batch.width - 1))))
-        records: Records = np.empty(batch.height, dtype=[("mark", "<u8", 2), ("key", "<u8"), ("codes", codes.dtype, len(codes))])
+        kind = [("mark", "<u8", 2), ("key", "<u8"), ("codes", codes.dtype, len(codes))]
+        records: Records = np.empty(batch.height, dtype=kind)
         records["mark"], records["codes"] = mark(ids), codes.T
         records["key"] = np.frombuffer(urandom(8 * batch.height), dtype="<u8")
         none = ids.is_null().to_numpy()

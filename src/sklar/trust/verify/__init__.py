@@ -26,6 +26,7 @@ from sklar.trust.verify.claims import (
     check_rows,
     check_schema,
     check_settings,
+    check_unit,
     check_totals,
 )
 from sklar.trust.verify.layout import check_layout
@@ -91,7 +92,13 @@ def verify_model(model: Model, name: str = "the model") -> Verification:
     checks = [_FORMAT, check_schema(model), check_settings(stated)]
     if not checks[-1].passed:
         return Verification(path=name, checks=tuple(checks), certificate=stated)
-    checks += [check_rows(model), check_measurements(model), check_arrays(model), check_domains(model)]
+    checks += [
+        check_unit(model),
+        check_rows(model),
+        check_measurements(model),
+        check_arrays(model),
+        check_domains(model),
+    ]
     independent: float | None = None
     tests: list[NoiseTest] = []
     if all(check.passed for check in checks):

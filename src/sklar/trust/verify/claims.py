@@ -11,6 +11,7 @@ from sklar.budget.certificate import Certificate, rounded_up, unit_of
 from sklar.budget.search import finding_faults, search_spend
 from sklar.errors import SklarError
 from sklar.files.model import Model
+from sklar.fitting.domains import domain_faults
 from sklar.fitting.margins import estimate_rows
 from sklar.kernel.tables import NoisyTables
 from sklar.kernel.theorems import MAX_SCALE, MIN_SCALE, Budget, Spend, round_up_scale, sensitivity
@@ -126,11 +127,14 @@ def check_arrays(model: Model) -> Check:
 def check_domains(model: Model) -> Check:
     """Every domain that was found has its search and no other has one, and thresholds fail as rarely as is stated."""
     stated = model.certificate
-    faults = finding_faults(model.schema, _budget(stated), stated.domains, stated.earlier)
+    faults = finding_faults(model.schema, _budget(stated), stated.domains, stated.earlier, stated.public_rows)
     lost = math.fsum(finding.lost_delta for finding in stated.domains)
     for finding in stated.domains:
-        if finding.threshold is not None and finding.lost_delta < _chance_of_one(finding.scale, finding.threshold, stated.rows):
+        threshold = finding.threshold
+        if threshold is not None and finding.lost_delta < _chance_of_one(finding.scale, threshold, stated.rows):
             faults = (*faults, f"the threshold of '{finding.attribute}' fails more often than is stated")
+    for name in domain_faults(model.measured) if not faults else ():
+        faults = (*faults, f"the bins and points of '{name}' are not those that its noisy answers give")
     if not lost < stated.delta:
         faults = (*faults, f"thresholds fail with a chance of {lost:.3g}, more than delta")
     detail = f"{len(stated.domains)} found with noise; a threshold fails with a chance of {lost:.3g}, part of delta"
@@ -140,7 +144,7 @@ def check_domains(model: Model) -> Check:
 
 
 def _chance_of_one(scale: float, threshold: int, rows: int) -> float:
-    """The chance that values reach a threshold which one person alone has: all rows in one value, or each in its own."""
+    """The chance that a value reaches a threshold which one person alone has: in all rows, or in each row another."""
     apart = _tail(scale, threshold - 1)
     return max(_tail(scale, threshold - rows), -math.expm1(rows * math.log1p(-min(apart, 0.5))))
 
