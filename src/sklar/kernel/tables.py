@@ -16,7 +16,7 @@ class Plan:
     """Noise scales of one measurement: all one-way tables, all two-way tables, or both, over the full public domain.
 
     `one_way` has shape (m,), or (0,) when not measured; `pairs` has shape (n_pairs,), in the order of `Cells.pairs`, or
-    (0,); `total` is the scale of the noise on the number of rows, which is measured only where neighbors do not share it.
+    (0,); `total` is the scale of the noise on the number of rows, which is measured where neighbors do not share it.
     """
 
     one_way: NDArray[np.float64]

@@ -51,10 +51,12 @@ _LENGTH = 8
 _NO_TEXT = "(not a value)"
 
 
-def count_people(batches: Iterable[pl.DataFrame], schema: Schema, person: Person, *, rows: int) -> Counts:
+def count_people(
+    batches: Iterable[pl.DataFrame], schema: Schema, person: Person, *, rows: int, held_bytes: int = HELD_BYTES
+) -> Counts:
     """Exact counts of the rows that are chosen. The batches' columns are the schema's attributes, then the ids.
 
-    What is chosen is counted in batches of so many `rows`.
+    What is chosen is counted in batches of so many `rows`. Beyond `held_bytes`, rows go through files.
     """
     narrow = np.int16 if int(schema.sizes.max()) < 2**15 else np.int32
 
@@ -64,7 +66,7 @@ def count_people(batches: Iterable[pl.DataFrame], schema: Schema, person: Person
     names = schema.names
 
     def frames() -> Iterator[pl.DataFrame]:
-        for codes in choose(batches, person, coded):
+        for codes in choose(batches, person, coded, held_bytes=held_bytes):
             for first in range(0, codes.shape[1], rows):
                 yield pl.DataFrame(dict(zip(names, codes[:, first : first + rows], strict=True)))
 
@@ -80,7 +82,9 @@ def _of_codes(schema: Schema) -> Schema:
     return Schema(name=schema.name, attributes=tuple(attributes))
 
 
-def choose(batches: Iterable[pl.DataFrame], person: Person, encode: Encode) -> Iterator[NDArray[np.integer[Any]]]:
+def choose(
+    batches: Iterable[pl.DataFrame], person: Person, encode: Encode, *, held_bytes: int = HELD_BYTES
+) -> Iterator[NDArray[np.integer[Any]]]:
     """The codes of the rows that are chosen, shape (m, rows), in any order. The batches' last columns are the ids."""
     mark = Marker()
 
@@ -103,7 +107,7 @@ def choose(batches: Iterable[pl.DataFrame], person: Person, encode: Encode) -> I
         parts: Parts | None = None
         for records in in_order(prepare, batches):
             held.append(records)
-            if sum(each.nbytes for each in held) > HELD_BYTES:
+            if sum(each.nbytes for each in held) > held_bytes:
                 parts = parts or stack.enter_context(Parts(records.dtype))
                 parts.add(held)
                 held.clear()

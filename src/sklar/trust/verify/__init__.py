@@ -26,8 +26,8 @@ from sklar.trust.verify.claims import (
     check_rows,
     check_schema,
     check_settings,
-    check_unit,
     check_totals,
+    check_unit,
 )
 from sklar.trust.verify.layout import check_layout
 from sklar.trust.verify.noise import ALL, FALSE_ALARM, LEAST_SCALE, POWER, NoiseTest, examine, visible
