@@ -83,6 +83,13 @@ class Certificate:
         return "row" if self.count is None else "person, with all their rows"
 
     @property
+    def counted(self) -> str:
+        """What counts are of, in words."""
+        if self.count == "people":
+            return "people, one row of each"
+        return "rows" if self.count is None else f"rows, at most {self.rows:,} of each person"
+
+    @property
     def rows(self) -> int:
         """The most rows of one person that were counted."""
         return 1 if self.rows_per_person is None else self.rows_per_person

@@ -121,6 +121,22 @@ def choose(
             yield _chosen(([chunk] for chunk in parts.read(part)), person.rows_per_person)
 
 
+def chosen_places(batches: Iterable[pl.DataFrame], person: Person) -> NDArray[np.bool_]:
+    """Which rows of a table are chosen, in its order, for whoever reads it twice. The batches hold the ids alone."""
+    rows = 0
+
+    def numbered() -> Iterator[pl.DataFrame]:
+        nonlocal rows
+        for batch in batches:
+            yield batch.select(pl.int_range(rows, rows + batch.height).alias("number"), pl.first().alias("id"))
+            rows += batch.height
+
+    places = [codes[0].copy() for codes in choose(numbered(), person, lambda batch: batch.to_numpy().T)]
+    kept = np.zeros(rows, dtype=bool)
+    kept[np.concatenate([np.empty(0, dtype=np.int64), *places])] = True
+    return kept
+
+
 def _chosen(pieces: Iterable[list[Records]], most: int) -> NDArray[np.integer[Any]]:
     """The codes of the rows that are chosen of one part, which comes in pieces.
 

@@ -63,18 +63,20 @@ def table_schema(*sizes: int) -> Schema:
 
 def release_once(schema: Schema, budget: Budget) -> Run:
     """All tables at once, at equal scales: what `fit` measures for the paper's method."""
-    return _release(schema, budget, PAPER)
+    return release_by(schema, budget, PAPER)
 
 
 def release_twice(schema: Schema, budget: Budget) -> Run:
     """Both stages: what `fit` measures by default."""
-    return _release(schema, budget, Method())
+    return release_by(schema, budget, Method())
 
 
-def _release(schema: Schema, budget: Budget, method: Method) -> Run:
+def release_by(schema: Schema, budget: Budget, method: Method) -> Run:
+    """What this method measures. Where codes have one line more than the schema has attributes, it holds ids."""
+
     def run(codes: NDArray[np.int32]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         # A code below 0 lies outside the edges, and there is no level for that: it stands in no cell.
-        table = pl.DataFrame(dict(zip(schema.names, codes, strict=True)))
+        table = pl.DataFrame(dict(zip([*schema.names, "id"], codes, strict=False)))
         cells: list[NDArray[np.int64]] = []
         scales: list[NDArray[np.float64]] = []
         for tables in measure(table, schema, budget, method=method).stages:
@@ -183,15 +185,22 @@ def _epsilon(budget: Budget, scales: NDArray[np.float64], shift: NDArray[np.int6
 
 
 def check_distinguishing(
-    subject: str, release: Release, schema: Schema, budget: Budget, *, trials: int
+    subject: str,
+    release: Release,
+    schema: Schema,
+    budget: Budget,
+    *,
+    trials: int,
+    tables: tuple[NDArray[np.int32], NDArray[np.int32]] | None = None,
 ) -> list[Comparison]:
     """Tell D from D' by the likelihood ratio of what was released, as often as luck alone cannot.
 
-    D' differs from D in one row, in every attribute: the worst change. `trials` runs on each.
+    D' differs from D in one row, in every attribute: the worst change. Or they are `tables`. `trials` runs on each.
     """
     here = np.zeros((schema.n_attributes, 3), dtype=np.int32)
     there = here.copy()
     there[:, 0] = schema.sizes - 1
+    here, there = (here, there) if tables is None else tables
     run, exact = release(schema, budget), exactly(release, schema, budget)
     means = [exact(rows)[0] for rows in (here, there)]
     differ = np.flatnonzero(means[0] != means[1])
@@ -369,6 +378,9 @@ def check_fresh() -> list[Comparison]:
 
 def attack(*, quick: bool = False) -> list[Comparison]:
     """All attacks: (a) deterministic, (b) by one table's ratio, (c) on the whole release, (d) on the sampler."""
+    # Imported here: those attacks are made of these.
+    from sklar.trust.crowd import attack_people
+
     pair, small = table_schema(4, 5), table_schema(2, 3)
     laplace = Budget(epsilon=1.0, mechanism="laplace", composition="basic")
     # Where a guess tells most: mu about 2.5, and noise far above the blur of 4 units of variance, hence many tables.
@@ -385,6 +397,7 @@ def attack(*, quick: bool = False) -> list[Comparison]:
         ),
         *check_distinguishing("one table of 5, laplace", release_once, table_schema(5), laplace, trials=guesses),
         *check_distinguishing("all 210 tables, epsilon 18", release_once, wide, loose, trials=guesses),
+        *attack_people(table_schema, guesses=guesses // 2),
     ]
     if not quick:
         found += check_distinguishing("both stages, 400 tables, epsilon 18", release_twice, wide, loose, trials=2_000)
