@@ -145,8 +145,8 @@ def fit_tables(measured: Measured, *, method: Method | str = "auto", progress: P
         progress.stage("fit")
         probabilities = plain(estimates) if method.paper else consistent(estimates)
         fitted = fit_binary(probabilities, measured.schema, dummies=method.dummies, weighted=not method.paper)
-        copula = hold_margins(fitted)
-        return Model(measured=measured, copula=copula, n_rows=estimates.n_rows, settings=settings)
+        binary = hold_margins(fitted)
+        return Model(measured=measured, copula=binary, n_rows=estimates.n_rows, settings=settings)
     kind: LatentKind = "mixture" if method.name == "auto" else method.name
     latent, decisions = fit_auto(estimates, measured.schema, kind=kind, progress=progress)
     # Forbidden cells keep their noisy counts in the fit: thinning needs every count to carry the noise that it states.

@@ -26,6 +26,8 @@ from sklar.public.schema import Schema
 
 # A count this many standard errors from zero can be told from noise.
 DISTINGUISHABLE = 2.0
+# A value whose count exceeds its neighbors' by this many standard errors is found to be a heap.
+HEAP = 4.0
 
 # Rough: by the releases in docs/results/speed.md, on two cores, from 194 to 4,000 levels. A factor of three either way.
 _SECONDS_START, _SECONDS_FIT, _FIT_POWER, _CELLS_PER_SECOND = 1.5, 0.0032, 1.2, 8.0e7
@@ -44,7 +46,8 @@ class Forecast:
     The schema is the measured part of the one that was asked about. `one_way_sd`, shape (m,), is the standard error of
     a count of each attribute's levels, averaged over the direct table and the sums of two-way tables; `pair_sd`, shape
     (m (m - 1) / 2,), that of a cell of each two-way table, over both stages. `split` is the share of the privacy cost
-    (of the sum of 1 / scale^2) by purpose.
+    (of the sum of 1 / scale^2) by purpose. `search_factor` is how many times the noise of a search for numbers is what
+    it would be if the budget were larger: 1 where it is as small as numbers want it.
     """
 
     schema: Schema
@@ -55,6 +58,7 @@ class Forecast:
     pair_sd: NDArray[np.float64]
     split: tuple[tuple[str, float], ...]
     findings: tuple[Finding, ...]
+    search_factor: float
     seconds: float
     memory_bytes: float
 
@@ -156,7 +160,9 @@ class Forecast:
             "private_domains": {
                 finding.attribute: {"standard_error": finding.scale, "threshold": finding.threshold}
                 for finding in self.findings
+                if finding.of == "domain"
             },
+            "search_noise_factor": round(self.search_factor, 3),
             "rough_seconds": round(self.seconds),
             "rough_memory_mb": round(self.memory_bytes / 1e6),
         }
@@ -216,6 +222,7 @@ def forecast(
         pair_sd=pair_precision**-0.5,
         split=tuple((name, cost / whole) for name, cost in costs),
         findings=() if search is None else search.findings,
+        search_factor=1.0 if search is None else search.factor,
         seconds=seconds,
         memory_bytes=memory,
     )
@@ -273,6 +280,7 @@ def table_lines(forecasts: Sequence[Forecast]) -> list[str]:
             lines.append(
                 f"Rows that a category needs to be found at epsilon {each.budget.epsilon:.4g}: {', '.join(least)}."
             )
+    lines += [line for each in forecasts for line in _search_lines(each)]
     if first.findings:
         lines.append("Domains that are not public are counted with as many levels as they may have.")
     last = min(forecasts, key=lambda each: each.budget.epsilon)
@@ -311,6 +319,24 @@ def _against_rows_lines(last: Forecast) -> list[str]:
         "More rows of each person count then, too: how many, sklar schema check tells the custodian.",
         "",
     ]
+
+
+def _search_lines(each: Forecast) -> list[str]:
+    """What a search for numbers will find, and what is lost where rows are few."""
+    scales = [finding.scale for finding in each.findings if finding.threshold is None and finding.of == "domain"]
+    if not scales:
+        return []
+    error = max(scales) / each.n_rows
+    lines = [
+        f"Numbers at epsilon {each.budget.epsilon:.4g}: a count of the search has a standard error of {error:.2%} of "
+        f"the rows, and a value that fewer than {min(HEAP * error, 1.0):.1%} share does not stand out."
+    ]
+    if each.search_factor > 1.005:
+        lines.append(
+            f"That is {each.search_factor:.1f} times the noise that numbers want: the rows are too few for more. "
+            "Edges, heaps and shapes inside bins will be coarser: state edges and points that are public knowledge."
+        )
+    return lines
 
 
 def _bar(share: float) -> str:

@@ -10,6 +10,7 @@ import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, cast, get_args
@@ -17,7 +18,7 @@ from typing import Any, cast, get_args
 from sklar.errors import SchemaError
 from sklar.public.axis import TIMED, check_edge, edge_text, edge_value
 from sklar.public.checks import check_apart, check_step, format_of, points_of, special_of, step_of, texts_of
-from sklar.public.clock import SECOND
+from sklar.public.clock import SECOND, format_grain
 from sklar.public.person import PERSON_KEYS, check_person, describe_person, parse_person
 from sklar.public.reading import KEYS, check_reading, describe_reading, parse_reading
 from sklar.public.rules import describe_rule, parse_rules
@@ -33,10 +34,12 @@ from sklar.public.schema import (
     repeated,
 )
 from sklar.public.spacing import GROWING, Spacing, spaced_edges
-from sklar.public.types import exact, misfit, parse_output
+from sklar.public.types import exact, grain, misfit, parse_output
 
 # How many categories a release looks for when a domain is private and the schema does not say.
 DEFAULT_AT_MOST = 50
+# The same for bins of numbers; bounds with this many values or fewer have a level for each.
+DEFAULT_BINS, EVERY_VALUE = 20, 32
 
 _KINDS: tuple[str, ...] = get_args(AttributeKind)
 _KEYS = {
@@ -203,6 +206,9 @@ def _build_attribute(name: str, entry: object) -> Attribute:
     )
     if attribute.output is not None:
         attribute = replace(attribute, output=_output(where, attribute))
+    unit = grain(attribute) if domain == "private" and kind in BINNED and "bins" not in entry else None
+    if unit is not None and (edges[-1] - edges[0]) / unit <= EVERY_VALUE:
+        attribute = replace(attribute, at_most=max(int((edges[-1] - edges[0]) / unit), 1))
     check_step(where, attribute)
     check_apart(where, attribute)
     twice = repeated(attribute.levels)
@@ -262,7 +268,7 @@ def _domain(where: str, kind: str, entry: Mapping[str, Any]) -> tuple[Domain, in
             f'{where}: domain = "private" is found by a release, so it takes no {sorted(given)[0]}. Remove one of them.'
         )
     key = "at_most" if kind == "categorical" else "bins"
-    at_most = entry.get(key, DEFAULT_AT_MOST if kind == "categorical" else None)
+    at_most = entry.get(key, DEFAULT_AT_MOST if kind == "categorical" else DEFAULT_BINS)
     if type(at_most) is not int or not 1 <= at_most <= MAX_LEVELS:
         raise SchemaError(f"{where}: {key} must be a whole number from 1 to {MAX_LEVELS}, got {at_most!r}.")
     return domain, at_most
@@ -273,7 +279,7 @@ def _bounds(where: str, kind: str, entry: Mapping[str, Any]) -> tuple[int, ...] 
     if kind == "categorical":
         return ()
     if not {"low", "high"} <= set(entry):
-        raise SchemaError(f'{where}: domain = "private" needs low, high and bins: wide bounds from public knowledge.')
+        raise SchemaError(f'{where}: domain = "private" needs low and high: wide bounds from public knowledge.')
     return _edges(where, kind, {**entry, "bins": 1})
 
 
@@ -333,6 +339,9 @@ def _spaced(where: str, kind: str, entry: Mapping[str, Any]) -> tuple[int, ...] 
         )
     given = step_of(where, kind, entry)
     step = None if given is None else exact(given) * (SECOND if kind in TIMED else 1)
+    written = format_of(where, kind, entry)
+    if step is None and written is not None and kind in TIMED:
+        step = Fraction(format_grain(written))
     if (kind != "real" or step is not None) and last - first < bins * (step or 1):
         raise SchemaError(f"{where}: {bins} bins do not fit between {low} and {high}. Use fewer.")
     return spaced_edges(kind, first, last, bins, spacing, step)

@@ -18,57 +18,49 @@ from sklar.kernel.theorems import Budget, Neighbors
 from sklar.public.person import Person
 from sklar.public.schema import Schema
 from sklar.release import fit
-from sklar.trust.attack import Release, release_by, release_once, table_schema
-from sklar.trust.crowd import check_people, check_person, release_people
+from sklar.trust.audit.path import Released, exactly, release_once
+from sklar.trust.audit.people import check_every_person, guess_person, people_of
+from sklar.trust.audit.tables import whole_numbers
 from sklar.trust.exact import exact_epsilon
 from sklar.trust.verify import verify_model
+
+SMALL = whole_numbers(2, 2)
 
 
 @pytest.mark.parametrize("neighbors", ["replace-one", "add-remove"])
 def test_people_of_l_rows_stay_within_the_claim(neighbors: Neighbors) -> None:
     budget = Budget(epsilon=1.0, neighbors=neighbors)
-    (found,) = check_people("L = 2", release_people("rows", 2), table_schema(2, 2), budget, most=2)
+    found = check_every_person(release_once, people_of(SMALL, "rows", 2), budget, most=2, words="")
     assert found.passed
     # Not far below it: noise is not wasted, but for the number of rows, which a replaced person changes little.
     assert found.measured > 0.8
-    (one,) = check_people("people", release_people("people"), table_schema(2, 2), budget, most=2)
-    assert one.passed
+    assert check_every_person(release_once, people_of(SMALL, "people"), budget, most=2, words="").passed
 
 
-def test_noise_for_one_row_is_flagged_where_people_have_several() -> None:
-    (found,) = check_people("rows", release_once, table_schema(2, 2), Budget(epsilon=1.0), most=2)
+def test_noise_for_one_row_is_flagged_where_people_have_several(tmp_path: Path) -> None:
+    found = check_every_person(release_once, SMALL, Budget(epsilon=1.0), most=2, words="")
     assert not found.passed
     assert found.measured > 1.8
-    wide, loose = table_schema(*[2] * 20), Budget(epsilon=18.0)
-    (guessed,) = check_person("rows", release_once, wide, loose, most=8, trials=150)
-    assert not guessed.passed
+    assert not guess_person(release_once, whole_numbers(*[2] * 20), 150, tmp_path).passed
 
 
 def test_a_wrong_number_of_rows_is_flagged() -> None:
     """Noise for L rows where L + 1 are counted."""
+    plain = whole_numbers(2)
 
-    def release(schema: Schema, budget: Budget) -> Any:
-        run = release_people("rows", 2)(schema, budget)
-        counted = release_people("rows", 3)(schema, replace(budget, epsilon=1e9))
-        return lambda codes: (counted(codes)[0], run(codes)[1])
+    def release(data: object, schema: Schema, budget: Budget) -> Released:
+        cells = release_once(data, people_of(plain, "rows", 3), replace(budget, epsilon=1e9)).cells
+        return replace(release_once(data, schema, budget), cells=cells)
 
-    wrong: Release = release
-    (found,) = check_people("L + 1", wrong, table_schema(2), Budget(epsilon=1.0), most=3)
+    found = check_every_person(release, people_of(plain, "rows", 2), Budget(epsilon=1.0), most=3, words="")
     assert not found.passed
 
 
 def test_whoever_has_more_rows_is_cut() -> None:
-    run = release_people("rows", 2)(table_schema(2), Budget(epsilon=1e9))
-    cells = run(np.array([[1] * 50 + [0], [7] * 50 + [8]], dtype=np.int32))[0]
-    assert cells.tolist() == [3, 1, 2]
-    whole = release_by(table_schema(2), Budget(epsilon=1e9), _paper())
-    assert whole(np.array([[1] * 50 + [0]], dtype=np.int32))[0].tolist() == [1, 50]
-
-
-def _paper() -> Any:
-    from sklar.budget.method import PAPER
-
-    return PAPER
+    plain, rows = whole_numbers(2), pl.DataFrame({"a0": [1] * 50 + [0], "id": [7] * 50 + [8]})
+    exact = exactly(release_once)
+    assert exact(rows, people_of(plain, "rows", 2), Budget(epsilon=1.0)).cells.tolist() == [3, 1, 2]
+    assert exact(rows, plain, Budget(epsilon=1.0)).cells.tolist() == [1, 50]
 
 
 @pytest.mark.parametrize("scale", [2.0, 40.0])
