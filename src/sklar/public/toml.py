@@ -19,6 +19,7 @@ from sklar.errors import SchemaError
 from sklar.public.axis import TIMED, check_edge, edge_text, edge_value
 from sklar.public.checks import check_apart, check_step, format_of, points_of, special_of, step_of, texts_of
 from sklar.public.clock import SECOND, format_grain
+from sklar.public.person import PERSON_KEYS, check_person, describe_person, parse_person
 from sklar.public.reading import KEYS, check_reading, describe_reading, parse_reading
 from sklar.public.rules import describe_rule, parse_rules
 from sklar.public.schema import (
@@ -79,7 +80,7 @@ def build_schema(document: Mapping[str, Any]) -> Schema:
     table, attributes = document.get("table", {}), document.get("attributes")
     if not isinstance(table, Mapping):
         raise SchemaError("[table] must be a table of settings. Write [table] and name = '...' below it.")
-    _require_known_keys("[table]", table, {"name", *KEYS})
+    _require_known_keys("[table]", table, {"name", *KEYS, *PERSON_KEYS})
     name = table.get("name", "table")
     if not isinstance(name, str) or not name:
         raise SchemaError(f"[table] name must be a text that is not empty, got {name!r}.")
@@ -88,7 +89,9 @@ def build_schema(document: Mapping[str, Any]) -> Schema:
     built = tuple(_build_attribute(key, entry) for key, entry in attributes.items())
     reading = parse_reading(table)
     check_reading(reading, ((each.name, (*each.values, *each.special)) for each in built))
-    schema = Schema(name=name, attributes=built, reading=reading).checked()
+    person = parse_person(table)
+    check_person(person, (attribute.name for attribute in built))
+    schema = Schema(name=name, attributes=built, reading=reading, person=person).checked()
     rules = document.get("rules", [])
     return replace(schema, rules=parse_rules(rules, schema.attributes)) if rules != [] else schema
 
@@ -96,7 +99,7 @@ def build_schema(document: Mapping[str, Any]) -> Schema:
 def describe_schema(schema: Schema) -> dict[str, Any]:
     """The structure that `build_schema` reads."""
     document: dict[str, Any] = {
-        "table": {"name": schema.name} | describe_reading(schema.reading),
+        "table": _describe_table(schema),
         "attributes": {attribute.name: _describe_attribute(attribute) for attribute in schema.attributes},
     }
     if schema.rules:
@@ -106,12 +109,16 @@ def describe_schema(schema: Schema) -> dict[str, Any]:
 
 def write_schema(schema: Schema) -> str:
     """The schema as TOML text, one line per key, as a person would write it."""
-    parts = [f"[table]\n{_lines({'name': schema.name} | describe_reading(schema.reading))}"]
+    parts = [f"[table]\n{_lines(_describe_table(schema))}"]
     for attribute in schema.attributes:
         parts.append(f"[attributes.{toml_key(attribute.name)}]\n{_lines(_describe_attribute(attribute))}")
     for rule in schema.rules:
         parts.append(f"[[rules]]\n{_lines(describe_rule(rule, schema.attributes))}")
     return "\n".join(parts)
+
+
+def _describe_table(schema: Schema) -> dict[str, Any]:
+    return {"name": schema.name} | describe_person(schema.person) | describe_reading(schema.reading)
 
 
 def toml_key(name: str) -> str:
