@@ -128,12 +128,17 @@ def finding_faults(
         least, most = _possible_tables(attribute)
         if not least <= finding.tables <= most:
             return (f"the domain of '{attribute.name}' takes {least} to {most} tables, not {finding.tables}",)
-    planned = _planned(attributes, [finding.tables for finding in findings], budget)
     return tuple(
         f"the search for the domain of '{stated.attribute}' is not the one that this budget plans"
-        for stated, wanted in zip(findings, planned.findings, strict=True)
+        for stated, wanted in zip(findings, replan_search(schema, budget, findings).findings, strict=True)
         if not _alike(stated, wanted)
     )
+
+
+def replan_search(schema: Schema, budget: Budget, findings: Sequence[Finding]) -> Search:
+    """The plan that a release by this budget had for these findings, by the schema that it found."""
+    attributes = [schema.attribute(finding.attribute) for finding in findings]
+    return _planned(attributes, [finding.tables for finding in findings], budget)
 
 
 def _possible_tables(attribute: Attribute) -> tuple[int, int]:

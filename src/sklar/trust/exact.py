@@ -18,8 +18,10 @@ from numpy.typing import NDArray
 TOLERANCE = 1e-3
 # Below this scale the sum over the whole numbers is taken as it is; above, it is an integral to 1e-70.
 _DIRECT = 3.0
+# Where many scales are that small, sums are taken below this one alone: losses of different scales share no lattice.
+_DIRECT_OF_MANY = 1.5
 _MOST_POINTS = 8_192
-_MOST_SCALES = 400
+_MOST_SCALES = 3
 
 
 def exact_epsilon(mechanism: str, scales: NDArray[np.float64], shifts: Sequence[int] | Any, delta: float) -> float:
@@ -28,7 +30,10 @@ def exact_epsilon(mechanism: str, scales: NDArray[np.float64], shifts: Sequence[
     >>> 0.99 < exact_epsilon("gaussian", np.array([79.8]), np.array([210]), 2.0**-30) < 1.001
     True
     """
-    scales, shifts = _few(np.asarray(scales, dtype=np.float64), np.asarray(shifts, dtype=np.float64))
+    scales, shifts = np.asarray(scales, dtype=np.float64), np.asarray(shifts, dtype=np.float64)
+    wide = _wide(mechanism, scales)
+    few = _few(scales[~wide], shifts[~wide])
+    scales, shifts = np.concatenate([scales[wide], few[0]]), np.concatenate([shifts[wide], few[1]])
     pure = float(np.sum(shifts / scales))
 
     def enough(epsilon: float) -> bool:
@@ -47,6 +52,14 @@ def exact_epsilon(mechanism: str, scales: NDArray[np.float64], shifts: Sequence[
         middle = (low + high) / 2
         low, high = (low, middle) if enough(middle) else (middle, high)
     return high
+
+
+def _wide(mechanism: str, scales: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Whose sums over the whole numbers are integrals."""
+    if mechanism != "gaussian":
+        return np.zeros(scales.size, dtype=bool)
+    narrow = int(np.sum(scales <= _DIRECT))
+    return np.asarray(scales > (_DIRECT if narrow <= _MOST_SCALES else _DIRECT_OF_MANY))
 
 
 def _few(scales: NDArray[np.float64], shifts: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -119,7 +132,7 @@ def _transform_delta(mechanism: str, epsilon: float, scales: NDArray[np.float64]
 
 
 def _cumulants(mechanism: str, scales: NDArray[np.float64], shifts: NDArray[np.float64]) -> Any:
-    wide = scales > _DIRECT if mechanism == "gaussian" else np.zeros(scales.size, dtype=bool)
+    wide = _wide(mechanism, scales)
     rho = float(np.sum(shifts[wide] / (2 * scales[wide] ** 2)))
     narrow = list(zip(scales[~wide].tolist(), shifts[~wide].tolist(), strict=True))
 

@@ -58,9 +58,10 @@ def verify(
     checks = (found.checks[0], layout, *found.checks[1:])
     if refit and all(check.passed for check in checks):
         # Fits load compiled code, which a plain check does without.
-        from sklar.trust.verify.refit import check_copula
+        from sklar.trust.verify.refit import check_copula, check_plan
 
-        checks = (*checks, check_copula(model, progress))
+        plan = () if model.certificate.claimed_by else (check_plan(model),)
+        checks = (*checks, *plan, check_copula(model, progress))
     signature, named = _signature(path, signer)
     return replace(found, checks=(*checks, *signature), signer=named)
 

@@ -127,10 +127,17 @@ class Residuals:
     direct: Squares
     attributes: NDArray[np.float64]
     totals: Squares
+    one_way_totals: Squares
     grids: Squares
     crossed: float | None
     highest: float
     highest_chance: float
+
+    @property
+    def together(self) -> Squares:
+        """All of them: none is used twice."""
+        parts = (self.margins, self.direct, self.totals, self.one_way_totals, self.grids)
+        return sum(parts, self.stages)
 
 
 def examine(stages: Sequence[NoisyTables], schema: Schema, grids: Sequence[Grid] = ()) -> list[NoiseTest]:
@@ -142,11 +149,12 @@ def examine(stages: Sequence[NoisyTables], schema: Schema, grids: Sequence[Grid]
     found = residuals(stages, schema.cells, grids)
     normal = mechanism == "gaussian"
     tests = [
-        *_squares(ALL, found.stages + found.margins + found.direct + found.totals + found.grids, mechanism, both=False),
+        *_squares(ALL, found.together, mechanism, both=False),
         *_squares("between stages", found.stages, mechanism, both=normal),
         *_squares("margins of two-way tables", found.margins, mechanism, both=normal and complete),
         *_squares("one-way tables against margins", found.direct, mechanism, both=normal and complete),
-        *_squares("totals of tables", found.totals, mechanism, both=normal and complete),
+        *_squares("totals of two-way tables", found.totals, mechanism, both=normal and complete),
+        *_squares("totals of one-way tables", found.one_way_totals, mechanism, both=normal and complete),
         *_squares("levels of grids", found.grids, mechanism, both=normal),
         *_each("each two-way table between stages", found.tables, mechanism, both=normal),
         *_each("each attribute's margins", found.attributes, mechanism, both=False),
@@ -198,13 +206,15 @@ def residuals(stages: Sequence[NoisyTables], cells: Cells, grids: Sequence[Grid]
     pairs, variance, differences = _over_stages(
         [(tables.pairs, tables.plan.pairs) for tables in stages], cells.pair_sizes, mechanism, smear, between
     )
+    totals, one_way_totals = _totals(stages, cells, one_way, one_way_variance, pairs, variance, smear)
     found = Residuals(
         stages=between,
         tables=_by_table(differences, cells),
         margins=Squares(),
         direct=Squares(),
         attributes=np.zeros((2, cells.n_attributes)),
-        totals=_totals(stages, cells, one_way, one_way_variance, pairs, variance, smear),
+        totals=totals,
+        one_way_totals=one_way_totals,
         grids=Squares(),
         crossed=None,
         highest=0.0,
@@ -333,8 +343,11 @@ def _totals(
     pairs: NDArray[np.float64],
     variance: NDArray[np.float64],
     smear: np.random.Generator,
-) -> Squares:
-    """The sums of all tables against the public number of rows, or against each other and against measured totals."""
+) -> tuple[Squares, Squares]:
+    """The sums of all tables against the public number of rows, or against each other and against measured totals.
+
+    Those of two-way tables, and those of one-way tables with the measured totals.
+    """
     sums, spread = [], []
     if pairs.size:
         sums.append(np.add.reduceat(pairs, cells.pair_offsets[:-1]))
@@ -346,12 +359,15 @@ def _totals(
         if tables.total is not None and tables.plan.total is not None:
             sums.append(np.array([tables.total + math.sqrt(SMEAR) * smear.standard_normal()]))
             spread.append(_variances(tables.mechanism, np.array([tables.plan.total])))
-    found, seen, variances = Squares(), np.concatenate(sums), np.concatenate(spread)
-    if stages[0].n_rows is not None:
-        found.add((seen - stages[0].n_rows) * variances**-0.5)
-    elif seen.size > 1:
-        found.add(_recursive(seen[None, :], variances))
-    return found
+    seen, variances = np.concatenate(sums), np.concatenate(spread)
+    two_way, others = Squares(), Squares()
+    n_rows = stages[0].n_rows
+    # Without a public number the first sum is what the others are compared with.
+    z = _recursive(seen[None, :], variances)[0] if n_rows is None else (seen - n_rows) * variances**-0.5
+    first = max(variance.size - (n_rows is None), 0)
+    two_way.add(z[:first])
+    others.add(z[first:])
+    return two_way, others
 
 
 def _over_grid(grid: Grid, mechanism: Mechanism, smear: np.random.Generator, found: Squares) -> None:
