@@ -187,7 +187,7 @@ def test_what_a_release_says_in_json(folder: Path) -> None:
     line = "release adult.csv --schema adult.toml --epsilon 1 --out o.csv --rows 70 --seed 5 --ledger ledger.db --json"
     found = json.loads(call(*shlex.split(line), cwd=folder).stdout)
     assert (found["rows"], found["seed"], found["out"], found["model"]) == (70, 5, "o.csv", "o.sklar")
-    assert found["certificate"]["spent_epsilon"] <= 1
+    assert found["certificate"]["epsilon"] <= 1
     assert found["ledger"]["releases"] == 1
     again = json.loads(call(*shlex.split("sample o.sklar --rows 70 --seed 5 --out p.csv --json"), cwd=folder).stdout)
     assert again["spent_epsilon"] == 0
@@ -268,7 +268,7 @@ def test_a_check_that_fails_is_exit_code_1(folder: Path) -> None:
     with zipfile.ZipFile(folder / "adult.sklar") as archive:
         members = {name: archive.read(name) for name in archive.namelist()}
     document = json.loads(members["model.json"])
-    document["certificate"]["spent_epsilon"] /= 2
+    document["certificate"]["epsilon"] /= 2
     members["model.json"] = json.dumps(document).encode()
     with zipfile.ZipFile(folder / "adult.sklar", "w") as archive:
         for name, content in members.items():
