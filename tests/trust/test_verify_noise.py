@@ -165,7 +165,7 @@ def scaled_noise(factor: float) -> Draw:
 def uniform_noise(scales: NDArray[np.float64], sizes: NDArray[np.int64]) -> NDArray[np.int64]:
     """Of the right variance."""
     half = np.repeat(scales, sizes) * np.sqrt(3)
-    return np.rint(np.random.default_rng(5).uniform(-half, half)).astype(np.int64)
+    return np.asarray(np.rint(np.random.default_rng(5).uniform(-half, half)), dtype=np.int64)
 
 
 def laplace_noise(scales: NDArray[np.float64], sizes: NDArray[np.int64]) -> NDArray[np.int64]:
