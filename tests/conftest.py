@@ -69,6 +69,12 @@ def entries(draw: st.DrawFn) -> dict[str, Any]:
         entry["other"] = draw(st.booleans())
     elif kind in axes:
         entry["edges"] = sorted(draw(st.lists(axes[kind], min_size=2, max_size=5, unique=True)))
+        if draw(st.booleans()):
+            near = st.sampled_from(entry["edges"])
+            entry["points"] = draw(st.lists(near | axes[kind], min_size=1, max_size=4, unique=True))
+    if draw(st.booleans()):
+        numbers = axes.get(kind, NEAR)
+        entry["special"] = draw(st.lists(TEXTS | NEAR | numbers, min_size=1, max_size=3, unique_by=str))
     if draw(st.booleans()):
         entry["missing"] = draw(TEXTS)
         if kind in axes and draw(st.booleans()):
@@ -77,6 +83,8 @@ def entries(draw: st.DrawFn) -> dict[str, Any]:
         entry["output"] = draw(st.sampled_from(OUTPUTS[kind]))
     if draw(st.booleans()):
         entry["reviewed"] = draw(st.booleans())
+    if draw(st.booleans()):
+        entry["provenance"] = draw(st.sampled_from(["public", "rows"]))
     return entry
 
 

@@ -65,18 +65,11 @@ def blocks(text: str) -> list[Block]:
 def run_command(line: str) -> None:
     program, *arguments = shlex.split(line, comments=True)
     assert program == "sklar", f"only sklar commands run here, got {line!r}"
-    result = CliRunner().invoke(cli, arguments)
+    # Play the custodian of a review: accept all that is proposed, and no rule.
+    result = CliRunner().invoke(cli, arguments, input="A\n" if arguments[:2] == ["schema", "review"] else None)
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
     assert result.exit_code == 0, result.output
-    if arguments[:2] == ["schema", "draft"]:
-        review(Path(arguments[-1]))
-
-
-def review(draft: Path) -> None:
-    """Play the custodian: the serial number goes, the rest is vouched for."""
-    text = re.sub(r"\[attributes\.person_id\]\n(.+\n)+", "", draft.read_text())
-    draft.write_text(text.replace("reviewed = false\n", ""))
 
 
 def run_block(block: Block, namespace: dict[str, Any]) -> None:

@@ -142,7 +142,7 @@ def test_the_certificate_says_what_was_done() -> None:
 
 def test_an_unreviewed_schema_is_refused_before_the_data_is_opened() -> None:
     waiting = Schema.from_toml('[attributes.x]\ntype = "boolean"\nreviewed = false')
-    with pytest.raises(SchemaError, match="these entries were read from the rows and are not reviewed: x"):
+    with pytest.raises(SchemaError, match="these entries are not reviewed: x"):
         sklar.fit("no-such-file.csv", waiting, epsilon=1.0)
 
 

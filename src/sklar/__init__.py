@@ -16,6 +16,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from sklar.machine.cache import keep_compiled_code
+
 if TYPE_CHECKING:
     from sklar.budget.certificate import Certificate, Measured
     from sklar.budget.forecast import forecast
@@ -96,6 +98,10 @@ _HOMES = {
     "read_tables": "files.tables",
     "write_tables": "files.tables",
 }
+
+
+# Before any module that compiles is loaded.
+keep_compiled_code()
 
 
 def __getattr__(name: str) -> Any:

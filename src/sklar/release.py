@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
 
 from sklar.budget.certificate import Measured, certify
-from sklar.budget.ledger import Ledger
+from sklar.budget.ledger import Bill, Ledger
 from sklar.budget.method import Method
 from sklar.budget.plan import plan_release, plan_second
+from sklar.budget.receipt import telling
 from sklar.budget.search import Search, plan_search
 from sklar.draw.repair import hold_margins
 from sklar.errors import BudgetError, SchemaError
@@ -66,7 +67,8 @@ def fit(
         checkpoint=checkpoint,
         progress=progress,
     )
-    return fit_tables(measured, method=method, progress=progress)
+    with telling([measured.certificate.receipt], measured.certificate.epsilon):
+        return fit_tables(measured, method=method, progress=progress)
 
 
 def measure(
@@ -85,25 +87,28 @@ def measure(
     schema, method = Schema.of(schema), Method.of(method)
     schema.require_reviewed()
     _require_records(schema, method)
-    charge = None
+    bill = None
     if ledger is not None:
-        book, name = ledger if isinstance(ledger, Ledger) else Ledger(ledger), dataset or schema.name
-        book.require(name, budget)
-        charge = partial(book.charge, name, budget, schema_sha256=schema.digest)
+        book = ledger if isinstance(ledger, Ledger) else Ledger(ledger)
+        bill = Bill(book, dataset or schema.name, budget, schema_sha256=schema.digest)
     elif dataset is not None:
         raise BudgetError(f"a data set is a name in a ledger, got dataset='{dataset}' and no ledger. Give both.")
 
     schema = schema.measured
-    vault = Vault(budget, charge=charge, threads=workers())
-    table = open_table(data, schema, engine=engine, checkpoint=checkpoint)
-    search = None
-    if schema.private_domains:
-        search = plan_search(schema, budget)
-        schema = find_domains(schema, search, search_rows(table, vault, schema, search, progress=progress))
-    hold_counts(table, vault, schema, progress=progress)
+    vault = Vault(budget, charge=bill, threads=workers())
+    receipts = [] if bill is None else bill.receipts
+    with telling(receipts, budget.epsilon):
+        table = open_table(data, schema, engine=engine, checkpoint=checkpoint)
+        search = None
+        if schema.private_domains:
+            search = plan_search(schema, budget)
+            schema = find_domains(schema, search, search_rows(table, vault, schema, search, progress=progress))
+        hold_counts(table, vault, schema, progress=progress)
 
-    progress.stage("measure")
-    return measure_stages(vault, schema, budget, method, search)
+        progress.stage("measure")
+        measured = measure_stages(vault, schema, budget, method, search)
+    receipt = receipts[0] if receipts else None
+    return replace(measured, certificate=replace(measured.certificate, receipt=receipt))
 
 
 def measure_stages(

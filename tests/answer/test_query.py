@@ -59,12 +59,12 @@ def model() -> Model:
     return sklar.fit(Decoder(SCHEMA).decode(codes(3000), np.random.default_rng(1)), SCHEMA, epsilon=3.0)
 
 
-def levels(text: str) -> set[str]:
+def levels(text: str, schema: Schema = SCHEMA) -> set[str]:
     """The levels of its one attribute that a predicate holds in."""
-    expression = resolve(parse(text), SCHEMA)
+    expression = resolve(parse(text), schema)
     (index,) = attributes_of(expression)
-    held = cells_of(expression, [index], SCHEMA)
-    return {level for level, here in zip(SCHEMA.attributes[index].levels, held, strict=True) if here}
+    held = cells_of(expression, [index], schema)
+    return {level for level, here in zip(schema.attributes[index].levels, held, strict=True) if here}
 
 
 @pytest.mark.parametrize(
@@ -173,6 +173,58 @@ def test_any_text_is_answered_or_refused_in_one_line(text: str) -> None:
     except QueryError:
         return
     assert evaluate(expression, lambda leaf: np.zeros(3, dtype=bool)).shape == (3,)
+
+
+HEAPED = Schema.from_toml(
+    """
+    [attributes.hours]
+    type = "integer"
+    edges = [0, 40, 60]
+    points = [0, 40, 50]
+    special = ["N", -9]
+    missing = "?"
+    [attributes.gain]
+    type = "real"
+    edges = [0, 10, 20]
+    points = [0, 20]
+    """
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("hours = 40", {"40"}),
+        ("hours = '40.0'", {"40"}),
+        ("hours = 'N'", {"N"}),
+        ("hours = '-9'", {"-9"}),
+        ("hours = '-9.0'", {"-9"}),
+        ("hours >= 40", {"40", "(40, 60)", "50"}),
+        ("hours > 40", {"(40, 60)", "50"}),
+        ("hours < 40", {"0", "(0, 40)"}),
+        ("hours <= 40", {"0", "(0, 40)", "40"}),
+        ("hours <= 39", {"0", "(0, 40)"}),
+        ("hours > 0", {"(0, 40)", "40", "(40, 60)", "50"}),
+        ("hours <= 0", {"0"}),
+        ("hours < 0", set()),
+        ("hours >= -100", {"0", "(0, 40)", "40", "(40, 60)", "50"}),
+        ("hours is missing", {"?"}),
+        ("hours != 0", {"(0, 40)", "40", "(40, 60)", "50", "N", "-9", "?"}),
+        ("gain > 0", {"(0.0, 10.0)", "[10.0, 20.0)", "20.0"}),
+        ("gain <= 0", {"0.0"}),
+        ("gain = 20", {"20.0"}),
+        ("gain < 20", {"0.0", "(0.0, 10.0)", "[10.0, 20.0)"}),
+        ("gain >= 20", {"20.0"}),
+        ("gain >= 10", {"[10.0, 20.0)", "20.0"}),
+    ],
+)
+def test_points_and_special_values_are_asked_for(text: str, expected: set[str]) -> None:
+    assert levels(text, HEAPED) == expected
+
+
+def test_a_point_inside_a_bin_does_not_cut_it() -> None:
+    with pytest.raises(QueryError, match=r">= 50 cuts the bin \[40, 60\), and only whole bins were measured"):
+        levels("hours >= 50", HEAPED)
 
 
 def test_two_attribute_predicates_are_sets_of_cells() -> None:

@@ -19,6 +19,7 @@ from hypothesis import given, settings
 
 import sklar
 from sklar.budget.ledger import Ledger
+from sklar.budget.ledger.anchor import Mark, open_anchor
 from sklar.budget.method import PAPER
 from sklar.budget.plan import plan_tables
 from sklar.cli import cli
@@ -55,10 +56,10 @@ def many(budget: Budget, tables: int = 105) -> Spend:
 
 def test_releases_add_up_by_the_accountant_and_the_naive_sum_is_shown(ledger: Ledger) -> None:
     budget = Budget(epsilon=1.0)
-    alone = ledger.charge("t", budget, many(budget)).spent
+    alone = ledger.charge("t", budget, many(budget)).account.spent
     assert alone == budget.spent(many(budget))
     for _ in range(2):
-        account = ledger.charge("t", budget, many(budget))
+        account = ledger.charge("t", budget, many(budget)).account
     assert account.accountant == "curve"
     scale = float(many(budget).scales[0])
     assert account.spent == pytest.approx(gaussian_epsilon(np.array([scale]), np.array([630]), DELTA), rel=1e-6)
@@ -81,7 +82,7 @@ def test_a_refusal_says_what_is_left_and_what_fits(ledger: Ledger) -> None:
     assert 1.0 < fits < 1.5
     assert len(ledger.account("t").charges) == 1
     smaller = Budget(epsilon=fits)
-    assert 1.98 < ledger.charge("t", smaller, many(smaller)).spent <= 2.0
+    assert 1.98 < ledger.charge("t", smaller, many(smaller)).account.spent <= 2.0
     full = Budget(epsilon=2.0)
     ledger.open_account("u", epsilon=2.0, delta=DELTA)
     ledger.charge("u", full, many(full))
@@ -96,7 +97,7 @@ def test_laplace_releases_fit_a_total_of_their_own_size(tmp_path: Path, composit
     budget = Budget(epsilon=1.0, mechanism="laplace", composition=composition)
     book = Ledger(tmp_path / "l.db")
     book.open_account("t", epsilon=1.0, delta=DELTA)
-    account = book.charge("t", budget, many(budget, 3))
+    account = book.charge("t", budget, many(budget, 3)).account
     assert account.spent <= 1.0 + 1e-9
     assert account.accountant == {"basic": "sum"}.get(composition, account.accountant)
 
@@ -104,7 +105,7 @@ def test_laplace_releases_fit_a_total_of_their_own_size(tmp_path: Path, composit
 def test_mixtures_of_noise_pool(ledger: Ledger) -> None:
     gaussian, laplace = Budget(epsilon=1.0), Budget(epsilon=1.0, mechanism="laplace", composition="advanced")
     ledger.charge("t", gaussian, many(gaussian))
-    account = ledger.charge("t", laplace, many(laplace))
+    account = ledger.charge("t", laplace, many(laplace)).account
     assert 1.1 < account.spent < 1.5
     assert [entry.body["accountant"] for entry in account.charges] == ["curve", "curve"]
 
@@ -115,8 +116,8 @@ def test_the_first_charge_decides_the_accountant(tmp_path: Path) -> None:
     budget = Budget(epsilon=50.0)
     spend = many(budget, 3)
     assert spend.scales.max() < 2
-    assert book.charge("small", budget, spend).accountant == "zcdp"
-    assert book.charge("small", Budget(epsilon=1.0), many(Budget(epsilon=1.0))).accountant == "zcdp"
+    assert book.charge("small", budget, spend).account.accountant == "zcdp"
+    assert book.charge("small", Budget(epsilon=1.0), many(Budget(epsilon=1.0))).account.accountant == "zcdp"
 
 
 def test_costs() -> None:
@@ -152,7 +153,7 @@ def test_no_sequence_of_charges_overspends(tmp_path_factory: pytest.TempPathFact
         budget = Budget(epsilon=epsilon, mechanism=mechanism)
         before = book.account("t").spent
         try:
-            account = book.charge("t", budget, many(budget, tables))
+            account = book.charge("t", budget, many(budget, tables)).account
         except BudgetError:
             assert book.account("t").spent == before
             continue
@@ -244,17 +245,18 @@ def test_a_copy_is_refused_until_it_is_adopted(ledger: Ledger, tmp_path: Path) -
     with pytest.raises(LedgerError, match="is a copy"):
         Ledger(copy).open_account("u", epsilon=1.0, delta=DELTA)
     Ledger(copy).adopt()
-    assert Ledger(copy).charge("t", budget, many(budget)).spent == pytest.approx(0.5, rel=1e-3)
-    assert Ledger(copy).history()[1].kind == "adopt"
+    assert Ledger(copy).charge("t", budget, many(budget)).account.spent == pytest.approx(0.5, rel=1e-3)
+    assert [entry.kind for entry in Ledger(copy).history()] == ["setup", "open", "adopt", "charge"]
     # Moved on its disk, it stays itself.
     ledger.path.rename(tmp_path / "moved.db")
     Ledger(tmp_path / "moved.db").charge("t", budget, many(budget))
 
 
 @pytest.mark.parametrize("statement", [
-    "UPDATE entries SET body = replace(body, '2.0', '9.0') WHERE number = 1",
+    "UPDATE entries SET body = replace(body, '2.0', '9.0') WHERE number = 2",
+    "UPDATE entries SET salt = 'ab' WHERE number = 2",
     "DELETE FROM entries WHERE number = 1",
-    "UPDATE entries SET dataset = 'x' WHERE number = 2",
+    "UPDATE entries SET dataset = 'x' WHERE number = 3",
     "UPDATE entries SET time = '' WHERE number = 2",
     "PRAGMA application_id = 7",
     "PRAGMA user_version = 7",
@@ -309,7 +311,7 @@ def test_a_full_disk_measures_nothing(tmp_path: Path) -> None:
     )
     assert "LedgerError" in done.stderr
     assert "on a disk with room. Nothing was measured." in done.stderr
-    assert len(Ledger(tmp_path / "l.db").history()) == 1
+    assert [entry.kind for entry in Ledger(tmp_path / "l.db").history()] == ["setup", "open"]
 
 
 def test_a_ledger_that_cannot_be_written(ledger: Ledger) -> None:
@@ -320,7 +322,10 @@ def test_a_ledger_that_cannot_be_written(ledger: Ledger) -> None:
         ledger.charge("t", Budget(epsilon=1.0), Spend.of([100.0], [3]))
 
 
-def test_eight_writers_at_once_never_overspend(ledger: Ledger) -> None:
+def test_eight_writers_at_once_never_overspend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SKLAR_LEDGER_KEY", "ab" * 32)
+    ledger = Ledger(tmp_path / "l.db")
+    ledger.open_account("t", epsilon=2.0, delta=DELTA, anchor=tmp_path / "anchor.db")
     code = (
         "import sys, numpy as np; from sklar.budget.ledger import Ledger\n"
         "from sklar.kernel.theorems import Budget, Spend\n"
@@ -338,7 +343,10 @@ def test_eight_writers_at_once_never_overspend(ledger: Ledger) -> None:
     account = ledger.account("t")
     assert charged == len(account.charges) > 8
     assert account.spent <= 2.0
-    assert [entry.number for entry in ledger.history()] == list(range(1, charged + 2))
+    entries = ledger.history()
+    assert [entry.number for entry in entries] == list(range(1, charged + 3))
+    anchor = open_anchor(str(tmp_path / "anchor.db"))
+    assert anchor.last(entries[0].body["ledger"]) == Mark(entries=len(entries), head=entries[-1].head)
 
 
 def test_the_commands(tmp_path: Path) -> None:
@@ -354,7 +362,7 @@ def test_the_commands(tmp_path: Path) -> None:
     assert "costs nothing" in shown.output
     assert '"spent_epsilon"' in run(cli, ["ledger", "show", book, "--json"]).output
     listed = run(cli, ["ledger", "history", book]).output.splitlines()
-    assert "people: opened with epsilon = 3" in listed[0]
-    assert "3 tables, gaussian noise, tight composition, counted by curve" in listed[1]
+    assert "people: opened with epsilon = 3" in listed[1]
+    assert "3 tables, gaussian noise, tight composition, counted by curve" in listed[2]
     assert '"kind": "charge"' in run(cli, ["ledger", "history", book, "--json"]).output
     assert "is in force" in run(cli, ["ledger", "adopt", book]).output

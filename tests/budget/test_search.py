@@ -361,9 +361,9 @@ def test_chances_of_failure_add_up_in_the_ledger(tmp_path: Path) -> None:
     ledger = Ledger(tmp_path / "ledger.db")
     budget = Budget(epsilon=1.0, delta=1e-6)
     ledger.open_account("table", epsilon=50.0, delta=1e-6)
-    without = ledger.charge("table", budget, Spend.of([100.0], [10])).spent
+    without = ledger.charge("table", budget, Spend.of([100.0], [10])).account.spent
     risky = Spend.of([100.0], [10], 4e-7)
-    assert ledger.charge("table", budget, risky).spent > without
+    assert ledger.charge("table", budget, risky).account.spent > without
     ledger.charge("table", budget, risky)
     with pytest.raises(BudgetError, match="would overspend"):
         ledger.charge("table", budget, risky)

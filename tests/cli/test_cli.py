@@ -12,11 +12,13 @@ import sys
 import time
 from pathlib import Path
 
+import duckdb
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
+from sklar.budget.ledger import Ledger
 from sklar.cli import cli
 from sklar.cli.options import FileOrAddress, number, table_of
 from sklar.files.write import write_frames
@@ -199,13 +201,13 @@ def test_an_interruption_leaves_no_half_written_file(folder: Path) -> None:
 def test_schema_draft_is_refused_until_reviewed(folder: Path) -> None:
     done = run("schema", "draft", "people.csv", "-o", "draft.toml", cwd=folder)
     assert done.returncode == 0, done.stderr
-    assert "PRIVATE until reviewed" in done.stdout
+    assert "PRIVATE, for your eyes: what the rows show is in draft.PRIVATE.html." in done.stdout
     assert "Left out: note" in done.stdout
     refused = run("release", "people.csv", "--schema", "draft.toml", "--epsilon", "1", "--out", "o.csv", cwd=folder)
     assert refused.returncode == 1
     assert "not reviewed: age, city. A domain read from the rows tells who is in them" in refused.stderr
-    text = (folder / "draft.toml").read_text()
-    (folder / "draft.toml").write_text(text.replace("reviewed = false\n", ""))
+    reviewed = run("schema", "review", "draft.toml", "--accept", cwd=folder)
+    assert reviewed.returncode == 0, reviewed.stderr
     accepted = run("release", "people.csv", "--schema", "draft.toml", "--epsilon", "1", "--out", "o.csv", cwd=folder)
     assert accepted.returncode == 0, accepted.stderr
 
@@ -224,6 +226,45 @@ def test_schema_check(folder: Path) -> None:
     # in domain, missing, clipped, folded, in no cell
     assert rows["age"] == ["1", "0", "1", "0", "1"]
     assert rows["city"] == ["1", "1", "0", "1", "0"]
+
+
+def test_a_check_stops_where_most_values_would_be_lost(folder: Path) -> None:
+    """With an exit code, on standard error; a release stops too, before anything is spent, where it is asked to."""
+    (folder / "d.toml").write_text("[attributes.d]\ntype = 'date'\nedges = ['1900-01-01', '1950-01-01']\nmissing = ''")
+    (folder / "d.csv").write_text("d\n" + "14.04.1912\n" * 50)
+    warning = (
+        "STOP (PRIVATE): d: 100% of its values are outside its domain. They are dates or times in another writing: "
+        'add format = "%d.%m.%Y".'
+    )
+    ask = CliRunner()
+    check = ("schema", "check", str(folder / "d.toml"), str(folder / "d.csv"), "--quiet")
+    done = ask.invoke(cli, check)
+    assert (done.exit_code, done.stderr) == (1, warning + "\n")
+    done = ask.invoke(cli, [*check, "--json"])
+    assert done.exit_code == 1
+    assert json.loads(done.stdout)["PRIVATE"]["values"][0]["cause"].endswith('add format = "%d.%m.%Y".')
+    book = Ledger(folder / "l.db")
+    book.open_account("table", epsilon=2.0, delta=2**-30)
+    release = ("--schema", folder / "d.toml", "--epsilon", "1", "--ledger", folder / "l.db", "--quiet", "--check")
+    release = ("fit", folder / "d.csv", *release, "--model", folder / "m.sklar", "--method", "binary")
+    done = ask.invoke(cli, [*map(str, release)])
+    assert (done.exit_code, done.stderr) == (1, warning + "\n")
+    assert str(done.exception).startswith("--check stopped the release: the schema would lose most values")
+    assert not (folder / "m.sklar").exists()
+    assert book.account("table").charges == ()
+    assert ask.invoke(cli, [*map(str, release), "--engine", "spark"]).exit_code == 2
+    # Where nothing is lost, it is a release like any other.
+    (folder / "d.csv").write_text("d\n" + "1912-04-14\n" * 50)
+    done = ask.invoke(cli, [*map(str, release)])
+    assert done.exit_code == 0, done.exception
+    assert len(book.account("table").charges) == 1
+
+
+def test_a_query_on_duckdb_leaves_no_word_of_its_own(folder: Path) -> None:
+    with duckdb.connect(str(folder / "p.duckdb")) as connection:
+        connection.execute(f"CREATE TABLE people AS FROM read_csv('{folder / 'people.csv'}')")
+    done = run("schema", "check", "s.toml", "p.duckdb", "--query", "SELECT * FROM people", "--quiet", cwd=folder)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_demo(tmp_path: Path) -> None:

@@ -74,10 +74,13 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "metadata.json").write_text(
         json.dumps({"METADATA_SPEC_VERSION": "SINGLE_TABLE_V1", "columns": {"age": {"sdtype": "numerical"}}})
     )
-    release = ("release", "adult.csv", "--schema", "adult.toml", "--epsilon", "1", "--out", "synthetic.csv")
+    Ledger(folder / "ledger.db").open_account("adult", epsilon=3.0, delta=2**-30)
+    # Where an anchor goes.
+    (folder / "safe").mkdir()
+    charged = ("--epsilon", "1", "--ledger", "ledger.db")
+    release = ("release", "adult.csv", "--schema", "adult.toml", *charged, "--out", "synthetic.csv")
     assert call(*release, "--model", "adult.sklar", cwd=folder).exit_code == 0
     assert call("tables", "adult.sklar", "--out", "tables.parquet", cwd=folder).exit_code == 0
-    Ledger(folder / "ledger.db").open_account("adult", epsilon=3.0, delta=2**-30)
     return folder
 
 
@@ -160,13 +163,16 @@ FIGURES = {
     ("demo",): "demo --rows 500 --out shown",
     ("generate",): "generate census --rows 50 --out o.csv --schema o.toml",
     ("schema", "draft"): "schema draft adult.csv -o o.toml",
+    ("schema", "review"): "schema review adult.toml --accept",
     ("schema", "import"): "schema import metadata.json -o o.toml",
     ("schema", "check"): "schema check adult.toml adult.csv",
     ("ledger", "init"): "ledger init o.db --dataset adult --epsilon 3",
     ("ledger", "show"): "ledger show ledger.db",
     ("ledger", "history"): "ledger history ledger.db",
+    ("ledger", "check"): "ledger check ledger.db adult.sklar",
+    ("ledger", "bind"): "ledger bind ledger.db adult.csv --dataset adult",
 }
-NO_FIGURES = {("audit",), ("completion",), ("ledger", "adopt")}
+NO_FIGURES = {("audit",), ("completion",), ("ledger", "adopt"), ("ledger", "anchor"), ("ledger", "upgrade")}
 
 
 def test_every_command_that_prints_figures_is_tested_for_json() -> None:
@@ -187,15 +193,41 @@ def test_what_a_release_says_in_json(folder: Path) -> None:
     line = "release adult.csv --schema adult.toml --epsilon 1 --out o.csv --rows 70 --seed 5 --ledger ledger.db --json"
     found = json.loads(call(*shlex.split(line), cwd=folder).stdout)
     assert (found["rows"], found["seed"], found["out"], found["model"]) == (70, 5, "o.csv", "o.sklar")
-    assert found["certificate"]["epsilon"] <= 1
-    assert found["ledger"]["releases"] == 1
+    assert found["certificate"]["spent_epsilon"] <= 1
+    assert found["ledger"]["releases"] == 2
+    assert found["certificate"]["receipt"]["entry"] == 5
     again = json.loads(call(*shlex.split("sample o.sklar --rows 70 --seed 5 --out p.csv --json"), cwd=folder).stdout)
     assert again["spent_epsilon"] == 0
     assert (folder / "o.csv").read_text() == (folder / "p.csv").read_text()
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "evaluate adult.csv synthetic.csv --schema adult.sklar",
+        "forecast --schema adult.sklar --rows 400 --epsilon 1",
+        "schema check adult.sklar adult.csv",
+        "release adult.csv --schema adult.sklar --epsilon 1 --rows 9 --out o.csv --model o.sklar",
+        "fit --tables tables.parquet --schema adult.sklar --model o.sklar",
+    ],
+)
+def test_a_model_is_a_schema_wherever_one_is_asked(line: str, folder: Path) -> None:
+    done = call(*shlex.split(line), "--quiet", cwd=folder)
+    assert done.exit_code == 0, done.output
+
+
+def test_a_model_is_known_by_its_content_and_a_damaged_one_is_named(folder: Path) -> None:
+    (folder / "adult.sklar").rename(folder / "model.bin")
+    known = call(*shlex.split("schema check model.bin"), cwd=folder)
+    assert "model.bin: table 'adult', 6 attributes" in known.stdout
+    (folder / "cut.sklar").write_bytes(b"PK")
+    damaged = run("schema", "check", "cut.sklar", cwd=folder)
+    assert damaged.returncode == 1
+    assert damaged.stderr.startswith("sklar: 'cut.sklar' is not a Sklar model file, or it is damaged"), damaged.stderr
+
+
 # Commands whose figures are the answer to a question; the others do something, and say so.
-ASKING = ("verify", "forecast", "query", "evaluate", "schema check", "ledger show", "ledger history")
+ASKING = ("verify", "forecast", "query", "evaluate", "schema check", "ledger show", "ledger history", "ledger check")
 
 
 @pytest.mark.parametrize("name", FIGURES, ids=" ".join)
@@ -268,7 +300,7 @@ def test_a_check_that_fails_is_exit_code_1(folder: Path) -> None:
     with zipfile.ZipFile(folder / "adult.sklar") as archive:
         members = {name: archive.read(name) for name in archive.namelist()}
     document = json.loads(members["model.json"])
-    document["certificate"]["epsilon"] /= 2
+    document["certificate"]["spent_epsilon"] /= 2
     members["model.json"] = json.dumps(document).encode()
     with zipfile.ZipFile(folder / "adult.sklar", "w") as archive:
         for name, content in members.items():

@@ -39,6 +39,12 @@ SCHEMA = Schema.from_toml(
     [attributes.flag]
     type = "boolean"
     missing = "?"
+    [attributes.gain]
+    type = "integer"
+    edges = [0, 10]
+    points = [0]
+    special = ["N", -9]
+    missing = ""
     """
 )
 FATES = [
@@ -47,6 +53,7 @@ FATES = [
     Fate(attribute="age", listed=1, missing=2, clipped=2, folded=1, no_cell=0),
     Fate(attribute="share", listed=2, missing=2, clipped=0, folded=2, no_cell=0),
     Fate(attribute="flag", listed=3, missing=2, clipped=0, folded=1, no_cell=0),
+    Fate(attribute="gain", listed=4, missing=0, clipped=1, folded=1, no_cell=0),
 ]
 
 
@@ -57,6 +64,7 @@ def test_a_check_counts_each_fate(tmp_path: Path) -> None:
         "age": ["5", "20", "-7", "-1", " ", "five"],
         "share": ["1", "0", "1.5", "-0.1", "nan", "?"],
         "flag": ["yes", "0", "TRUE", "?", "", "maybe"],
+        "gain": ["0", "5", "N", "-9", "-8", "n"],
     }
     assert check(pa.table(columns), SCHEMA) == FATES
     path = tmp_path / "t.csv"
@@ -68,7 +76,7 @@ def test_a_check_counts_each_fate(tmp_path: Path) -> None:
 def test_a_check_agrees_with_the_codes() -> None:
     _, frames = generate("census", rows=2_000, seed=9)
     table = pl.concat(frames)
-    schema = draft(table).schema
+    schema = draft(table).as_seen()
     codes = encode(pl.concat(open_source(table).batches(schema.names)), schema)
     for attribute, column, fate in zip(schema.attributes, codes, check(table, schema), strict=True):
         assert fate.no_cell == np.count_nonzero(column == -1)
@@ -78,3 +86,42 @@ def test_a_check_agrees_with_the_codes() -> None:
 def test_a_check_needs_every_column() -> None:
     with pytest.raises(DataError, match="the table has no column for 'folding', 'bare'"):
         check(pa.table({"age": [1]}), SCHEMA)
+
+
+def test_dates_in_another_writing_are_unfit_and_format_is_named() -> None:
+    schema = Schema.from_toml("[attributes.d]\ntype = 'date'\nedges = ['1900-01-01', '1950-01-01']\nmissing = ''")
+    (fate,) = check(pa.table({"d": ["14.04.1912"] * 3 + [None] * 9 + ["1912-04-14"]}), schema)
+    assert (fate.folded, fate.missing, fate.listed) == (3, 9, 1)
+    assert fate.unfit
+    assert fate.warning == (
+        "d: 75% of its values are outside its domain. They are dates or times in another writing: add format = "
+        '"%d.%m.%Y".'
+    )
+
+
+@pytest.mark.parametrize(
+    ("entry", "values", "unfit"),
+    [
+        ("type = 'integer'\nedges = [0, 10]", ["5", "50"], False),
+        ("type = 'integer'\nedges = [0, 10]", ["5", "50", "60"], True),
+        ("type = 'integer'\nlow = 0\nhigh = 10\nbins = 2\ndomain = 'private'", ["5", "50", "60"], True),
+        ("type = 'categorical'\nvalues = ['a']", ["a", "b", "c"], True),
+        ("type = 'categorical'\nvalues = ['a']\nother = true", ["a", "b", "c"], True),
+        ("type = 'categorical'\nvalues = ['a']", ["a", None, None], True),
+        ("type = 'categorical'\nvalues = ['a']\nmissing = ''", ["a", None, None], False),
+        ("type = 'categorical'\nvalues = ['a']\nother = true\ndomain = 'found'", ["a", "b", "c"], False),
+        ("type = 'categorical'\ndomain = 'private'", ["a", "b", "c"], False),
+    ],
+)
+def test_more_than_half_outside_is_unfit(entry: str, values: list[str | None], unfit: bool) -> None:  # noqa: FBT001
+    (fate,) = check(pa.table({"x": values}), Schema.from_toml(f"[attributes.x]\n{entry}"))
+    assert fate.unfit is unfit
+
+
+def test_a_check_reads_as_the_schema_says(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("x;y\n1,5;a\n2,5;a\n")
+    text = "[attributes.x]\ntype = 'real'\nedges = [0, 10]\n[attributes.y]\ntype = 'categorical'\nvalues = ['a']"
+    fates = check(tmp_path / "t.csv", Schema.from_toml(f"[table]\ndelimiter = ';'\ndecimal = ','\n{text}"))
+    assert [fate.listed for fate in fates] == [2, 2]
+    (wrong, _) = check(tmp_path / "t.csv", Schema.from_toml(f"[table]\ndelimiter = ';'\n{text}"))
+    assert wrong.cause == 'They are numbers in another writing: set decimal = "," in [table].'

@@ -190,3 +190,44 @@ def test_columns_of_texts_hold_what_csv_would() -> None:
     fine = "type = 'datetime'\nedges = ['2020-01-01T00:00:00.000001', '2020-01-01T00:00:00.000002']"
     assert set(texts_of(fine)) == {"2020-01-01 00:00:00.000001"}
     assert set(texts_of("type = 'categorical'\nvalues = [7]")) == {"7"}
+
+
+def one(body: str) -> Attribute:
+    return Schema.from_toml(f"[attributes.x]\n{body}").attributes[0]
+
+
+def test_a_bin_yields_no_point_and_no_special_number() -> None:
+    hours = one('type = "integer"\nedges = [0, 40, 45, 50]\npoints = [40, 43]\nspecial = [47, -9]')
+    assert hours.levels == ("[0, 40)", "40", "(40, 45)", "43", "[45, 50)", "47", "-9")
+    expected = [set(range(40)), {40}, {41, 42, 44}, {43}, {45, 46, 48, 49}, {47}, {-9}]
+    assert [set(drawn(hours, code, times=2_000).to_list()) for code in range(7)] == expected
+    assert column_type(hours) == pl.Int64
+
+
+def test_no_point_is_drawn_from_a_bin_of_reals_that_holds_next_to_nothing_else() -> None:
+    tiny = 5e-324
+    attribute = Attribute(
+        name="x", kind="real", edges=(0.0, 4 * tiny, 1.0), points=(0.0, 2 * tiny), special=(3 * tiny,)
+    )
+    assert set(drawn(attribute, 1).to_list()) == {tiny}
+    single = one('type = "real"\nedges = [1, 1.0000002384185791]\npoints = [1]\noutput = "float32"')
+    assert set(drawn(single, 1).to_list()) == {1.0000001192092896}
+    money = one('type = "real"\nedges = [0, 0.03]\npoints = [0.01]\noutput = "decimal(5, 2)"')
+    assert {str(value) for value in drawn(money, 0)} == {"0.00", "0.02"}
+    assert {str(value) for value in drawn(money, 1)} == {"0.01"}
+
+
+def test_special_texts_among_numbers_make_a_column_of_texts() -> None:
+    gain = one('type = "real"\nedges = [5, 5.0000000000000018]\npoints = [5.0]\nspecial = ["N", -9]\nmissing = "?"')
+    assert column_type(gain) == pl.String
+    values = decode_column(np.arange(5, dtype=np.uint8), gain, np.random.default_rng(0)).to_list()
+    assert values == ["5", "5.000000000000001", "N", "-9", None]
+    day = one('type = "date"\nedges = ["2000-01-01", "2000-01-02"]\nspecial = ["9999-12-31"]')
+    assert decode_column(np.arange(2), day, np.random.default_rng(0)).to_list() == [
+        dt.date(2000, 1, 1),
+        dt.date(9999, 12, 31),
+    ]
+    flag = one('type = "boolean"\nspecial = ["refused"]\nmissing = ""')
+    assert decode_column(np.arange(4), flag, np.random.default_rng(0)).to_list() == ["false", "true", "refused", None]
+    ranked = one('type = "categorical"\nvalues = [2, 1]\nspecial = [9]\nmissing = ""')
+    assert decode_column(np.arange(4), ranked, np.random.default_rng(0)).to_list() == [2, 1, 9, None]

@@ -108,7 +108,7 @@ def released(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     """The library, the draft of its table as if reviewed, and a model that was measured from its table."""
     folder = tmp_path_factory.mktemp("held")
     data = as_held(request.param, folder)
-    schema = Schema.from_toml(draft(data).schema.reviewed().to_toml())
+    schema = Schema.from_toml(draft(data).as_seen().reviewed("rows").to_toml())
     # Fitting every time would test the fit. The binary copula is the fastest, and decodes as all do.
     return request.param, schema, sklar.fit(data, schema, epsilon=50.0, method="binary")
 
@@ -153,7 +153,7 @@ def test_values_stay_what_they_were(released: tuple[str, Schema, Model], name: s
 
 def test_a_csv_file_has_no_types_to_keep(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("zip,age,smoker\n00501,30,yes\n02134,40,no\n")
-    schema = draft(tmp_path / "t.csv").schema
+    schema = draft(tmp_path / "t.csv").as_seen()
     assert [(each.kind, each.output) for each in schema.attributes] == [
         ("categorical", None),
         ("integer", None),
@@ -163,7 +163,7 @@ def test_a_csv_file_has_no_types_to_keep(tmp_path: Path) -> None:
 
 def test_an_ordered_category_keeps_its_order_in_every_library() -> None:
     sizes = pd.DataFrame({"size": pd.Categorical(["S", "L"] * 20, categories=["S", "M", "L"], ordered=True)})
-    schema = draft(sizes).schema.reviewed()
+    schema = draft(sizes).schema.reviewed("public")
     model = sklar.fit(sizes, schema, epsilon=9.0)
     assert model.sample(9, to="pandas")["size"].dtype == sizes["size"].dtype
     assert model.sample(9).schema["size"] == pl.Enum(["S", "M", "L"])

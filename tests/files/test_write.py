@@ -19,6 +19,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from numpy.typing import NDArray
 
+import sklar
 from sklar.draw.decode import Decoder, record_schema
 from sklar.errors import OutputError
 from sklar.files.frames import to_arrow
@@ -359,6 +360,31 @@ def test_files_have_the_mode_of_any_new_file(tmp_path: Path, umask: int, mode: i
     finally:
         assert os.umask(before) == umask
     assert (tmp_path / "out.csv").stat().st_mode & 0o777 == mode
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o022, 0o777])
+def test_private_files_are_their_owners_alone_whatever_the_umask(tmp_path: Path, umask: int) -> None:
+    path = tmp_path / "PRIVATE.html"
+    path.write_text("an old one that all may read")
+    path.chmod(0o644)
+    before = os.umask(umask)
+    try:
+        with replacing(path, private=True) as temporary:
+            assert temporary.stat().st_mode & 0o777 == 0o600
+            temporary.write_text("exact counts")
+        write_text(tmp_path / "draft.toml", "domains", private=True)
+    finally:
+        os.umask(before)
+    assert {file.name: file.stat().st_mode & 0o777 for file in tmp_path.iterdir()} == {
+        "PRIVATE.html": 0o600,
+        "draft.toml": 0o600,
+    }
+
+
+def test_nothing_sets_the_umask_of_the_process() -> None:
+    """Another thread that makes a file at that moment would get rights that nobody chose."""
+    package = Path(sklar.__file__).parent
+    assert [file.name for file in package.rglob("*.py") if "umask(" in file.read_text(encoding="utf-8")] == []
 
 
 def test_targets_are_refused_before_any_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

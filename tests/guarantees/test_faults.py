@@ -20,6 +20,8 @@ import pytest
 import sklar
 from sklar.answer.report import publishable
 from sklar.budget.ledger import Ledger
+from sklar.budget.ledger.anchor import Mark, open_anchor
+from sklar.budget.ledger.check import check_releases
 from sklar.errors import BudgetError
 from sklar.files.archive import load
 from sklar.kernel.theorems import Budget, Spend, cost
@@ -41,12 +43,12 @@ def people(folder: Path, rows: str = "") -> Path:
 # Many releases in one process, so that a kill falls on every part of one and not on the imports.
 WORKER = """
 import sys
-from sklar.files.archive import load
+from sklar.budget.ledger import Ledger
 from sklar.release import fit
 from sklar.public.schema import Schema
-schema = Schema.load("s.toml")
+schema, book = Schema.load("s.toml"), Ledger("l.db", key="key")
 for i in range(1000):
-    model = fit("people.csv", schema, epsilon=0.01, method="binary" if i % 2 else "mixture", ledger="l.db")
+    model = fit("people.csv", schema, epsilon=0.01, method="binary" if i % 2 else "mixture", ledger=book)
     model.save(f"{sys.argv[1]}-{i}.sklar")
     model.write(f"{sys.argv[1]}-{i}.csv", 50, seed=1)
     print("done", flush=True)
@@ -56,9 +58,11 @@ for i in range(1000):
 def kill_at_random(folder: Path, kills: int, seed: int) -> int:
     """Kill a worker again and again; then no file is half-written and every model is covered by charges of its own.
 
-    How many charges were lost.
+    The ledger has an anchor and a key, and no kill wedges it. How many charges were lost.
     """
-    Ledger(folder / "l.db").open_account("people", epsilon=1000.0, delta=DELTA)
+    anchor = folder / "elsewhere" / "anchor.db"
+    anchor.parent.mkdir()
+    Ledger(folder / "l.db", key=folder / "key").open_account("people", epsilon=1000.0, delta=DELTA, anchor=anchor)
     generator = np.random.default_rng(seed)
     for number in range(kills):
         command = [sys.executable, "-c", WORKER, str(number)]
@@ -71,7 +75,13 @@ def kill_at_random(folder: Path, kills: int, seed: int) -> int:
         time.sleep(float(generator.uniform(0.0, 1.0)) * (time.monotonic() - since))
         worker.send_signal(signal.SIGKILL)
         worker.communicate()
-    account = Ledger(folder / "l.db").account("people")
+    book = Ledger(folder / "l.db", key=folder / "key")
+    assert book.standing().problems == ()
+    # As a custodian would go on: the anchor is told of what the last kill left untold.
+    book.require("people", Budget(epsilon=0.01))
+    entries, account = book.history(), book.account("people")
+    mark = open_anchor(str(anchor)).last(entries[0].body["ledger"])
+    assert mark == Mark(entries=len(entries), head=entries[-1].head)
     models = [load(path) for path in sorted(folder.glob("*.sklar"))]
     unused = [entry.cost for entry in account.charges]
     for model in models:
@@ -80,6 +90,9 @@ def kill_at_random(folder: Path, kills: int, seed: int) -> int:
         measured = cost(model.certificate.mechanism, 2, spend)
         paid = next(charge for charge in unused if charge.covers(measured))
         unused.remove(paid)
+    receipts = {model.certificate.receipt for model in models}
+    assert len(receipts) == len(models)
+    assert check_releases("l.db", entries, (), [(str(i), model.measured) for i, model in enumerate(models)]).passed
     # A killed run may lose a charge, at most one each; no model is without one.
     assert 0 <= len(unused) <= kills
     assert len(models) >= 4 * kills
@@ -92,7 +105,8 @@ def kill_at_random(folder: Path, kills: int, seed: int) -> int:
 def test_killed_at_random_points(tmp_path: Path) -> None:
     kill_at_random(people(tmp_path), kills=6, seed=1)
     # A run after that works.
-    sklar.fit(tmp_path / "people.csv", SCHEMA, epsilon=0.1, method="binary", ledger=tmp_path / "l.db")
+    book = Ledger(tmp_path / "l.db", key=tmp_path / "key")
+    sklar.fit(tmp_path / "people.csv", SCHEMA, epsilon=0.1, method="binary", ledger=book)
 
 
 @pytest.mark.slow
@@ -100,6 +114,65 @@ def test_killed_at_random_points(tmp_path: Path) -> None:
 def test_killed_two_hundred_times(tmp_path: Path, part: int) -> None:
     # Some kills fell between a charge and its model: that is where they hurt.
     assert kill_at_random(people(tmp_path), kills=52, seed=100 + part) > 0
+
+
+# Nothing but charges, so that a kill falls between a ledger and its anchor.
+CHARGER = """
+from sklar.budget.ledger import Ledger
+from sklar.kernel.theorems import Budget, Spend
+book = Ledger("l.db", key="key")
+while True:
+    receipt = book.charge("people", Budget(epsilon=0.001), Spend.of([1e6], [3])).receipt
+    print(receipt.entry, receipt.head, flush=True)
+"""
+
+
+def kill_charges(folder: Path, kills: int, seed: int) -> int:
+    """Kill a process that charges again and again; what it was told is charged is, and the next one goes on.
+
+    How many kills left the anchor behind the ledger.
+    """
+    book, anchor = Ledger(folder / "l.db", key=folder / "key"), open_anchor(str(folder / "anchor.db"))
+    book.open_account("people", epsilon=1000.0, delta=DELTA, anchor=folder / "anchor.db")
+    generator = np.random.default_rng(seed)
+    told, behind = [], 0
+    for _ in range(kills):
+        worker = subprocess.Popen([sys.executable, "-c", CHARGER], cwd=folder, stdout=subprocess.PIPE, text=True)
+        assert worker.stdout is not None
+        told.append(worker.stdout.readline())
+        since = time.monotonic()
+        told.append(worker.stdout.readline())
+        time.sleep(float(generator.uniform(0.0, 2.0)) * (time.monotonic() - since))
+        worker.send_signal(signal.SIGKILL)
+        told += worker.communicate()[0].splitlines(keepends=True)
+        entries = book.history()
+        mark = anchor.last(entries[0].body["ledger"])
+        assert mark is not None
+        # A mark is never ahead of the ledger: that would wedge it. One charge may be untold.
+        assert len(entries) - mark.entries in (0, 1)
+        behind += len(entries) - mark.entries
+    heads = {entry.number: entry.head for entry in book.history()}
+    for line in told:
+        if line.endswith("\n"):
+            number, head = line.split()
+            assert heads[int(number)] == head
+    charges = len(heads) - 2
+    assert len([line for line in told if line.endswith("\n")]) <= charges <= len(told) + kills
+    return behind
+
+
+def test_killed_while_charging(tmp_path: Path) -> None:
+    kill_charges(tmp_path, kills=3, seed=1)
+
+
+@pytest.mark.slow
+def test_killed_while_charging_two_hundred_times(tmp_path: Path) -> None:
+    behind = 0
+    for part in range(10):
+        (tmp_path / str(part)).mkdir()
+        behind += kill_charges(tmp_path / str(part), kills=20, seed=part)
+    # Some kills fell between the two places.
+    assert behind > 0
 
 
 def test_a_killed_sample_leaves_no_file_under_its_name(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ out: it reads neither rows nor models.
 from __future__ import annotations
 
 import gzip
+import os
 import sqlite3
 import struct
 import subprocess
@@ -198,6 +199,22 @@ def test_what_the_custodian_alone_may_see_says_so(folders: tuple[Path, Path]) ->
     for wanted in (["--json"], ["--report", "PRIVATE.html"]):
         sklar("evaluate", table, table, "--schema", "s.toml", *wanted, private=True)
     assert "PRIVATE" in (work / "PRIVATE.html").read_text()
+
+
+def test_what_the_custodian_alone_may_see_is_a_file_of_the_owner_alone(folders: tuple[Path, Path]) -> None:
+    """A umask that closes nothing: drafts, evaluations and pictures are 0600 all the same, a release is not."""
+    _, work = folders
+    table, before = "../MARKERPATH/people.csv", os.umask(0)
+    try:
+        sklar("schema", "draft", table, "-o", "d.toml", private=True)
+        outputs = ["--report", "PRIVATE.html", "--plot", "p.svg"]
+        sklar("evaluate", table, table, "--schema", "s.toml", *outputs, private=True)
+        sklar("fit", table, "--schema", "s.toml", "--epsilon", "1", "--method", "binary", "--model", "m.sklar")
+    finally:
+        assert os.umask(before) == 0
+    rights = {path.name: path.stat().st_mode & 0o777 for path in work.iterdir() if path.name != "s.toml"}
+    private = dict.fromkeys(["d.toml", "d.PRIVATE.html", "PRIVATE.html", "p.svg"], 0o600)
+    assert rights == private | {"m.sklar": 0o666}
 
 
 def test_private_values_print_nothing(folders: tuple[Path, Path]) -> None:

@@ -88,6 +88,23 @@ def test_levels_may_be_written_as_people_write_them() -> None:
     assert native == schema
 
 
+def test_rules_are_about_points_and_special_values_too() -> None:
+    hours = {"type": "integer", "edges": [0, 40, 60], "points": [0, 40], "special": ["N"]}
+    attributes = {"hours": hours, "works": {"type": "boolean"}}
+    for levels, codes in (
+        (0, (0,)),
+        (40.0, (2,)),
+        ("N", (4,)),
+        (["0", "(0, 40)"], (0, 1)),
+        ({"from": 40}, (2, 3)),
+        ({"below": 40}, (0, 1)),
+        ({"below": 60}, (0, 1, 2, 3)),
+    ):
+        schema = ruled({"forbid": {"hours": levels, "works": False}}, attributes=attributes)
+        assert [rule.first_levels for rule in schema.rules if isinstance(rule, Forbidden)] == [codes]
+        assert Schema.from_toml(schema.to_toml()) == schema
+
+
 def test_the_digest_covers_rules_and_leaves_other_schemas_as_they_were() -> None:
     plain = Schema.from_dict({"attributes": ATTRIBUTES})
     assert "rules" not in plain.to_dict()

@@ -154,13 +154,38 @@ def test_unreviewed_entries_are_named_with_the_reason() -> None:
     with pytest.raises(SchemaError) as refused:
         schema.require_reviewed()
     assert str(refused.value) == (
-        "these entries were read from the rows and are not reviewed: a, c. A domain read from the rows tells who is in "
-        "them, which no noise repairs. Check each against public knowledge (a code book, a legal limit), correct it, "
-        "and remove its line reviewed = false; or have a release find it within its budget, with domain = 'private' in "
-        "place of its values or edges."
+        "these entries are not reviewed: a, c. A domain read from the rows tells who is in them, which no noise "
+        "repairs. Answer the questions of sklar schema review S.toml; or compare each entry with public knowledge (a "
+        "code book, a legal limit), correct it, and remove its line reviewed = false."
     )
-    assert schema.reviewed().attributes[0] == Attribute(name="a", kind="boolean")
-    schema.reviewed().require_reviewed()
+
+
+def test_whoever_reviews_in_python_says_where_entries_come_from() -> None:
+    schema = Schema.from_toml(
+        "[attributes.a]\ntype = 'boolean'\nreviewed = false\n[attributes.b]\ntype = 'boolean'\n"
+        "[attributes.c]\ntype = 'categorical'\nvalues = ['x']\nreviewed = false"
+    )
+    for unsaid in ({}, {"given": {"a": "public"}}):
+        with pytest.raises(SchemaError) as refused:
+            schema.reviewed(*unsaid.values())  # type: ignore[arg-type]
+        assert str(refused.value) == (
+            f"reviewed must say where these entries come from: {'c' if unsaid else 'a, c'}. Give 'public' (public "
+            "knowledge) or 'rows' (read from the rows, at your risk), for all of them or for each by its name."
+        )
+    for wrong, message in (
+        ("hearsay", "provenance of 'a' must be 'public' or 'rows', got 'hearsay'."),
+        ({"a": "public", "c": "rows", "d": "rows"}, "the schema has no attribute 'd'. It has: a, b, c."),
+    ):
+        with pytest.raises(SchemaError) as refused:
+            schema.reviewed(wrong)  # type: ignore[arg-type]
+        assert str(refused.value) == message
+    both = schema.reviewed({"a": "public", "c": "rows"})
+    both.require_reviewed()
+    assert [each.provenance for each in both.attributes] == ["public", None, "rows"]
+    assert (both.read_from_rows, both.attributes[2].known_from) == (("c",), "rows")
+    assert Schema.from_toml(both.to_toml()) == both
+    # Nothing waits, so nothing is asked.
+    assert both.reviewed() == both
 
 
 def test_attributes_are_found_by_name() -> None:

@@ -118,7 +118,7 @@ def test_toml_and_dict_give_the_schema_back(schema: Schema) -> None:
 
 
 KINDS = "categorical, boolean, integer, real, date, datetime"
-NUMERIC = "bins, domain, edges, high, low, missing, output, outside, reviewed, type"
+NUMERIC = "bins, domain, edges, high, low, missing, output, outside, points, provenance, reviewed, special, type"
 
 
 @pytest.mark.parametrize(
@@ -129,11 +129,12 @@ NUMERIC = "bins, domain, edges, high, low, missing, output, outside, reviewed, t
         ("type = ['real']", f"type must be one of {KINDS}, got ['real']."),
         (
             'type = "boolean"\nvalues = ["a"]',
-            "unknown key 'values'. Known keys are missing, output, reviewed, type.",
+            "unknown key 'values'. Known keys are missing, output, provenance, reviewed, special, type.",
         ),
         (
             'type = "categorical"\nvalues = ["a"]\nedges = [1]',
-            "unknown key 'edges'. Known keys are at_most, domain, missing, other, output, reviewed, type, values.",
+            "unknown key 'edges'. Known keys are at_most, domain, missing, other, output, provenance, reviewed, special, type, "
+            "values.",
         ),
         ('type = "real"\nedges = [0, 1]\nother = true', f"unknown key 'other'. Known keys are {NUMERIC}."),
         ('type = "categorical"', "values must list the categories, got None. Write values = ['a', 'b']."),
@@ -178,6 +179,10 @@ NUMERIC = "bins, domain, edges, high, low, missing, output, outside, reviewed, t
             "values must not list '' beside missing, which takes empty texts. Remove one.",
         ),
         ('type = "categorical"\nvalues = ["a"]\nother = 1', "other must be true or false, got 1."),
+        (
+            'type = "boolean"\nprovenance = "hearsay"',
+            "provenance must be 'public' (public knowledge) or 'rows' (read from the rows), got 'hearsay'.",
+        ),
         ('type = "boolean"\nreviewed = "no"', "reviewed must be true or false, got 'no'."),
         ('type = "boolean"\nmissing = 9', "missing must be the text that stands for a missing value, got 9."),
         (
@@ -280,7 +285,11 @@ def test_an_edge_that_is_no_day_or_out_of_range_is_refused(edge: object) -> None
         ("attributes = 3", "the schema lists no attributes. Add [attributes.NAME] for each column to release."),
         ("[atributes.a]", "schema: unknown key 'atributes'. Known keys are attributes, rules, table."),
         ("table = 3", "[table] must be a table of settings. Write [table] and name = '...' below it."),
-        ("[table]\ntitle = 'x'", "[table]: unknown key 'title'. Known keys are name."),
+        (
+            "[table]\ntitle = 'x'",
+            "[table]: unknown key 'title'. Known keys are columns, decimal, delimiter, encoding, header, name, nulls, "
+            "quote, thousands.",
+        ),
         ("[table]\nname = ''", "[table] name must be a text that is not empty, got ''."),
         ("[table]\nname = 7", "[table] name must be a text that is not empty, got 7."),
         (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterator
+from dataclasses import replace
 from decimal import Decimal
 from functools import partial
 
@@ -35,6 +36,13 @@ ATTRIBUTES = (
     Attribute(name="real", kind="real", edges=(0.0, 0.5, 1.0), missing="?"),
     Attribute(name="date", kind="date", edges=(0, 1, 20_000), missing="9999-12-31"),
     Attribute(name="datetime", kind="datetime", edges=(0, NOON, 2 * NOON), missing="?", outside="missing"),
+    Attribute(name="hours", kind="integer", edges=(0, 10, 20), points=(0, 12, 15), special=("N", -9, 17), missing="?"),
+    Attribute(
+        name="share", kind="real", edges=(0.0, 0.5, 1.0), points=(0.0, 0.25, 1.0), special=("N", 99), outside="clip"
+    ),
+    Attribute(name="day", kind="date", edges=(0, 10, 20), points=(0, 5), special=("9999-12-31", "never"), missing=""),
+    Attribute(name="answer", kind="boolean", special=("N/A",), missing="?"),
+    Attribute(name="rank", kind="categorical", values=(1, 2), special=(9, "N"), missing="?", other=True),
 )
 
 
@@ -102,6 +110,36 @@ def codes(values: list[object], attribute: Attribute, kind: pa.DataType | None =
             | {"2000-01-01 13:30+02:00": 0, "2000-01-01T11:00-01:00": 1, "1969-12-31": 2, "2999-01-01": 2}
             | {"0001-01-01T00:00+10:00": 2, "soon": 2, "": 2, None: 2},
         ),
+        (
+            "hours",
+            {
+                "0": 0,
+                "0.0": 0,
+                "0.5": 1,
+                "9": 1,
+                "10": 2,
+                "12": 3,
+                "12.5": 2,
+                "15": 4,
+                "17": 7,
+                "17.0": 7,
+                "N": 5,
+                " N ": 5,
+            }
+            | {"-9": 6, "-9.0": 6, "-8": 1, "99": 2, "?": 8, "": 8, None: 8, "n": 8, "nan": 8},
+        ),
+        (
+            "share",
+            {"0": 0, "-0.0": 0, "0.1": 1, "0.25": 2, ".25": 2, "0.5": 3, "1": 4, "1.0": 4, "1.5": 3, "-1": 1, "99": 6}
+            | {"N": 5, "x": -1, "": -1, None: -1},
+        ),
+        (
+            "day",
+            {"1970-01-01": 0, "1970-01-02": 1, "1970-01-06": 2, "1970-01-06 12:00": 2, "1970-01-11": 3, "9999-12-31": 4}
+            | {"never": 5, "soon": 6, "": 6},
+        ),
+        ("answer", {"no": 0, "Y": 1, "N/A": 2, " N/A": 2, "n/a": 3, "?": 3, "": 3}),
+        ("rank", {"1": 0, "2.0": 1, "9": 2, "9.0": 2, "N": 3, "?": 4, "": 4, "3": 5, " N": 5}),
     ],
 )
 def test_texts(name: str, expected: dict[str | None, int]) -> None:
@@ -176,12 +214,19 @@ def test_a_number_equal_to_the_missing_text_is_missing_whatever_its_type() -> No
     width=st.sampled_from([1, 2, 7, 2**61, 2**63 - 1, 2**63]),  # the last two: bins wider than int64 can say
     steps=st.lists(st.integers(1, 4), min_size=1, max_size=3),
     missing=st.sampled_from([None, -1, 1, 5]),
+    apart=st.lists(st.tuples(st.integers(0, 2), st.integers(-1, 3)), max_size=4),
     outside=st.sampled_from(["clip", "missing"]),
     data=st.data(),
 )
 @settings(max_examples=200, deadline=None)
 def test_many_numbers_are_looked_up_as_few_are_searched(
-    first: int, width: int, steps: list[int], missing: int | None, outside: Outside, data: st.DataObject
+    first: int,
+    width: int,
+    steps: list[int],
+    missing: int | None,
+    apart: list[tuple[int, int]],
+    outside: Outside,
+    data: st.DataObject,
 ) -> None:
     edges = tuple(int(edge) for edge in first + width * np.cumsum([0, *steps]).astype(object))
     assume(edges[-1] < 2**63)
@@ -193,6 +238,9 @@ def test_many_numbers_are_looked_up_as_few_are_searched(
         missing=sentinel,
         outside=outside if sentinel is not None else "clip",
     )
+    numbers = sorted({edges[min(place, len(edges) - 1)] + by for place, by in apart} - {int(sentinel or 0)})
+    numbers = [number for number in numbers if edges[0] <= number < edges[-1]]
+    attribute = replace(attribute, points=tuple(numbers[::2]), special=tuple(numbers[1::2]))
     near = [edge + by for edge in edges for by in (-2, -1, 0, 1, 5) if -(2**63) <= edge + by < 2**63]
     values: list[object] = [
         *near,

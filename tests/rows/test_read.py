@@ -326,7 +326,8 @@ def refusal(data: object) -> str:
         (
             "t.csv",
             b"a,\xff\n1,2\n",
-            "the header of file '{}' must be UTF-8 text. Convert it first (for example with iconv).",
+            "the header of file '{}' must be utf-8 text. Set encoding in [table] to what it is written in, for example "
+            'encoding = "windows-1252" or "latin-1".',
         ),
         ("t.csv", b"a" * 200_000, "file '{}' has no readable header line. It must begin with the column names."),
         ("t.csv.gz", b"a,b\n1,2\n", "file '{}' has no readable header line. It must begin with the column names."),
@@ -361,7 +362,7 @@ def test_folders_are_refused(tmp_path: Path) -> None:
     assert refusal(tmp_path) == f"columns 2 and 3 of file '{second}' have the same name. Rename one of them."
 
 
-CUT = "could not be read to its end: it is damaged or cut off. Nothing was released and no privacy was spent."
+CUT = "could not be read to its end: it is damaged or cut off. Nothing was released."
 
 
 def test_a_file_that_is_cut_off_is_refused_without_quoting_it(tmp_path: Path) -> None:

@@ -14,8 +14,8 @@ from sklar.rows.records import Records
 DATA = st.text('ab,"\r\n', max_size=80).map(str.encode) | st.text("a,\n", max_size=80).map(str.encode)
 
 
-def rewritten(data: bytes, fields: int, limit: int, block: int) -> tuple[bytes, int]:
-    records = Records(b",", b'"', fields, limit)
+def rewritten(data: bytes, fields: int, limit: int, block: int, quote: bytes = b'"') -> tuple[bytes, int]:
+    records = Records(b",", quote, fields, limit)
     parts = [records.take(data[at : at + block]) for at in range(0, len(data), block)]
     return b"".join([*parts, records.finish()]), records.ragged
 
@@ -76,6 +76,18 @@ def test_rewritten_records_hold_what_was_written(data: bytes, fields: int, limit
 def test_examples(data: bytes, out: bytes, ragged: int) -> None:
     for block in (1, 2, 5, 100):
         assert rewritten(data, 2, 1_000, block) == (out, ragged)
+
+
+@given(data=DATA, fields=st.integers(1, 3), limit=st.integers(1, 90), block=st.integers(1, 90))
+@settings(max_examples=200, deadline=None)
+def test_where_nothing_is_quoted_quotes_are_characters(data: bytes, fields: int, limit: int, block: int) -> None:
+    out, ragged = rewritten(data, fields, limit, block, quote=b"")
+    found = list(csv.reader(io.StringIO(out.decode(), newline=""), strict=True))
+    lines = [line[:limit] for line in data.decode().replace("\r\n", "\n").replace("\r", "\n").split("\n")]
+    lines = lines if lines[-1] else lines[:-1]
+    rows = [line.split(",") for line in lines if line or fields == 1]
+    assert found == [row for row in rows if len(row) == fields]
+    assert ragged == sum(len(row) != fields for row in rows)
 
 
 def test_plain_lines_compile_nothing() -> None:

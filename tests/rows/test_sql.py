@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import pwd
-import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,6 +20,7 @@ from sklar.errors import DataError, MissingExtraError
 from sklar.public.schema import Schema
 from sklar.rows.read import open_source
 from sklar.rows.sql import Query
+from tests.postgres import serving
 
 SECRET = "Jane Doe"
 SCHEMA = (
@@ -149,34 +146,8 @@ def test_a_release_of_a_query_says_nothing_of_its_own_end(database: Path, tmp_pa
 @pytest.fixture(scope="module")
 def server() -> Iterator[str]:
     """The address of a PostgreSQL server of our own, which lives in a folder and listens on a socket there."""
-    programs = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
-    if not programs:
-        pytest.skip("no PostgreSQL server in /usr/lib/postgresql: apt install postgresql")
-    # PostgreSQL refuses to run as root.
-    account = None
-    if os.geteuid() == 0:
-        try:
-            account = pwd.getpwnam("postgres").pw_name
-        except KeyError:
-            pytest.skip("PostgreSQL does not run as root, and there is no user 'postgres'")
-    home = Path(tempfile.mkdtemp(prefix="sklar-pg-"))
-    if account:
-        shutil.chown(home, account)
-
-    def run(program: str, *arguments: str) -> None:
-        command = [str(programs[-1] / program), *arguments]
-        # Not captured: the server inherits the pipe, and the call would wait for its end.
-        subprocess.run(command, check=True, user=account, cwd=home, stdout=subprocess.DEVNULL, timeout=120)
-
-    try:
-        run("initdb", "-D", f"{home}/data", "-A", "trust", "-U", "tester", "--no-sync")
-        run("pg_ctl", "-D", f"{home}/data", "-w", "-l", f"{home}/log", "-o", f"-k {home} -h '' -F", "start")
-        try:
-            yield f"postgresql://tester:hidden@/postgres?host={home}"
-        finally:
-            run("pg_ctl", "-D", f"{home}/data", "-m", "immediate", "stop")
-    finally:
-        shutil.rmtree(home, ignore_errors=True)
+    with serving() as home:
+        yield f"postgresql://tester:hidden@/postgres?host={home}"
 
 
 @pytest.fixture(scope="module")

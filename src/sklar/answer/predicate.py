@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import difflib
 import math
+import operator as operators
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -74,6 +75,7 @@ _TOKENS = re.compile(
     r"""\s*(?:(?P<name>"(?:[^"]|"")*")|(?P<value>'(?:[^']|'')*')|(?P<sign><=|>=|!=|<>|==|[=<>(),])|(?P<word>[\w.+\-:/]+))"""
 )
 _ORDER = ("<", "<=", ">", ">=")
+_COMPARED = {"<": operators.lt, "<=": operators.le, ">": operators.gt, ">=": operators.ge}
 _TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _SAME = {"==": "=", "<>": "!="}
 _KEYWORDS = ("and", "or", "not", "in", "is")
@@ -322,14 +324,19 @@ def _level(attribute: Attribute, token: Token) -> int:
     if attribute.kind in BINNED:
         edge = _edge(attribute, text)
         inside = attribute.edges[0] <= edge <= attribute.edges[-1]
-        code = min(int(np.searchsorted(attribute.edges, edge, side="right")) - 1, attribute.n_values - 1)
+        place = min(int(np.searchsorted(attribute.edges, edge, side="right")) - 1, attribute.n_bins - 1)
+        for number, named in zip(attribute.special_numbers, attribute.special_codes, strict=True):
+            if number == edge:
+                return named
+        if edge in attribute.points:
+            return int(attribute.point_codes[attribute.points.index(edge)])
         if not inside:
             raise QueryError(
                 f"attribute '{attribute.name}': {text} lies outside {_span(attribute)}. Ask for a value inside."
             )
-        if attribute.kind in ("integer", "date") and attribute.edges[code + 1] - attribute.edges[code] == 1:
-            return code
-        low, high = (attribute.edge_text(edge) for edge in attribute.edges[code : code + 2])
+        if attribute.kind in ("integer", "date") and attribute.edges[place + 1] - attribute.edges[place] == 1:
+            return int(attribute.bin_codes[place])
+        low, high = (attribute.edge_text(edge) for edge in attribute.edges[place : place + 2])
         raise QueryError(
             f"attribute '{attribute.name}': {text} lies within the bin [{low}, {high}), and only whole bins were "
             f"measured. Ask {low} <= {attribute.name} < {high}."
@@ -352,14 +359,33 @@ def _edge(attribute: Attribute, text: str) -> int | float:
 
 
 def _range(attribute: Attribute, operator: str, token: Token) -> NDArray[np.bool_]:
-    """The bins below or above a border, which must be an edge.
+    """The bins and points below or above a border, which must be an edge, or a point that begins a bin.
 
-    Whole numbers and days: x <= 39 is x < 40. Beyond the outer edges every bin is on one side.
+    Whole numbers and days: x <= 39 is x < 40. Beyond the outer edges every bin is on one side. Special values have no
+    order, and are on no side.
     """
     if attribute.kind not in BINNED:
         raise QueryError(
             f"attribute '{attribute.name}' is {attribute.kind} and has no order. Use = or in with its values."
         )
+    border, edges = _edge(attribute, token.text), attribute.edges
+    held = np.zeros(attribute.n_levels, dtype=bool)
+    for point, code in zip(attribute.points, attribute.point_codes, strict=True):
+        held[code] = _COMPARED[operator](point, border)
+    if border in edges[:-1] and border in attribute.points and operator in ("<=", ">"):
+        # The point stands apart from the bin that it begins, so the cut goes between them.
+        cut = edges.index(border)
+    else:
+        cut = _cut(attribute, operator, token)
+    if operator[0] == "<":
+        held[attribute.bin_codes[:cut]] = True
+    else:
+        held[attribute.bin_codes[cut:]] = True
+    return held
+
+
+def _cut(attribute: Attribute, operator: str, token: Token) -> int:
+    """The number of bins below a border, which must be an edge."""
     border, edges = _edge(attribute, token.text), attribute.edges
     if attribute.kind in ("integer", "date") and border == border // 1:
         border += operator in ("<=", ">")
@@ -370,8 +396,9 @@ def _range(attribute: Attribute, operator: str, token: Token) -> NDArray[np.bool
             f"attribute '{attribute.name}': {operator} {token.text} cuts a bin, because bins include their lower edge. "
             f"Ask {attribute.name} {'<' if below else '>='} {_nearest(attribute, float(border))}."
         )
-    # The last bin of a real includes its upper edge.
-    if attribute.kind == "real" and border == edges[-1] and operator in ("<", ">="):
+    # The last bin of a real includes its upper edge, unless that is a point.
+    at_end = attribute.kind == "real" and border == edges[-1] and border not in attribute.points
+    if at_end and operator in ("<", ">="):
         raise QueryError(
             f"attribute '{attribute.name}': the last bin includes {token.text}. Use <= or >, or a lower edge."
         )
@@ -383,13 +410,7 @@ def _range(attribute: Attribute, operator: str, token: Token) -> NDArray[np.bool
             f"attribute '{attribute.name}': {operator} {token.text} cuts the bin [{low}, {high}), and only whole bins "
             f"were measured. Ask {attribute.name} {sign} {low} or {attribute.name} {sign} {high}."
         )
-    cut = min(cut, attribute.n_values)
-    held = np.zeros(attribute.n_levels, dtype=bool)
-    if operator[0] == "<":
-        held[:cut] = True
-    else:
-        held[cut : attribute.n_values] = True
-    return held
+    return min(cut, attribute.n_bins)
 
 
 def _nearest(attribute: Attribute, border: float) -> str:

@@ -34,13 +34,17 @@ _WORDS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One line of the journal: a data set was opened with a total, or charged, or the file was adopted after a copy."""
+    """One line of the journal: a data set was opened with a total, or charged, or something was done to the ledger.
+
+    `head` is the ledger's head after it.
+    """
 
     number: int
     time: str
-    kind: Literal["open", "charge", "adopt"]
+    kind: Literal["setup", "open", "charge", "bind", "adopt"]
     dataset: str
     body: dict[str, Any]
+    head: str = ""
 
     @property
     def cost(self) -> Cost:
@@ -58,17 +62,27 @@ class Entry:
         """In one line."""
         body = self.body
         what = {
+            "setup": "set up with {anchored} and {keyed}",
+            "bind": "bound to the contents of {files:,} files",
             "open": "opened with epsilon = {epsilon:.6g}, delta = {delta:.3g} in all ({neighbors} neighbors)",
             "charge": "charged epsilon = {epsilon:.4g}, delta = {delta:.3g}: {tables:,} tables, {mechanism} noise, "
             "{composition} composition, counted by {accountant}",
             "adopt": "the file was copied or restored, and put in force",
         }[self.kind]
-        tables = sum(count for _, count in body.get("scales", []))
-        return f"{self.number:>4}  {self.time}  {self.dataset or '-'}: {what.format(**body, tables=tables)}"
+        figures = body | {
+            "tables": sum(count for _, count in body.get("scales", [])),
+            "files": len(body.get("files", [])),
+            "anchored": f"the anchor {body.get('anchor')}" if body.get("anchor") else "no anchor",
+            "keyed": f"the key {body.get('key')}" if body.get("key") else "no key",
+        }
+        lost = " (the anchor before it was lost)" if body.get("lost") else ""
+        return f"{self.number:>4}  {self.time}  {self.dataset or '-'}: {what.format(**figures)}{lost}"
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return {"number": self.number, "time": self.time, "kind": self.kind, "dataset": self.dataset, **self.body}
+        """For JSON, without the ledger's secret and what was made with it."""
+        shown = {name: value for name, value in self.body.items() if name not in ("secret", "files")}
+        place = {"number": self.number, "time": self.time, "kind": self.kind, "dataset": self.dataset}
+        return place | shown | {"head": self.head}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

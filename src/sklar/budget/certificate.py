@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from sklar.budget.receipt import Receipt
 from sklar.budget.search import Finding, search_spend
 from sklar.errors import BudgetError, ModelError
 from sklar.kernel.tables import NoisyTables, Plan
@@ -48,7 +49,9 @@ class Certificate:
     earlier release had found: its cost is that release's, and not in this epsilon.
 
     `claimed_by` names who measured the tables where Sklar did not: then all of it is what the caller says, and nothing
-    was checked. `rounded` says that such tables held values that are not whole.
+    was checked. `rounded` says that such tables held values that are not whole. `receipt` is that of the charge, where
+    a ledger was charged. `read_from_rows` names the attributes whose domain the custodian read from the rows: the
+    promise does not cover what those domains tell. All others are public knowledge, or were found (`domains`).
     """
 
     neighbors: Neighbors
@@ -64,6 +67,8 @@ class Certificate:
     versions: Mapping[str, str] = field(default_factory=dict)
     claimed_by: str | None = None
     rounded: bool = False
+    receipt: Receipt | None = None
+    read_from_rows: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -75,8 +80,14 @@ class Certificate:
         try:
             measurements = tuple(Measurement(**entry) for entry in document["measurements"])
             domains = tuple(Finding(**entry) for entry in document["domains"])
-            earlier = tuple(document["earlier"])
-            return cls(**{**document, "measurements": measurements, "domains": domains, "earlier": earlier})
+            parts = {
+                "measurements": measurements,
+                "domains": domains,
+                "earlier": tuple(document["earlier"]),
+                "receipt": Receipt.of(document.get("receipt")),
+                "read_from_rows": tuple(document.get("read_from_rows", ())),
+            }
+            return cls(**{**document, **parts})
         except (TypeError, KeyError) as error:
             raise ModelError(f"the privacy certificate is not readable ({error}). Get an intact copy.") from None
 
@@ -107,6 +118,7 @@ def certify(
         domains=tuple(findings),
         earlier=tuple(each.name for each in schema.attributes if each.domain == "found" and each.name not in own),
         versions=_versions(),
+        read_from_rows=(schema.whole or schema).read_from_rows,
     )
 
 

@@ -199,4 +199,4 @@ def grid(attribute: Attribute) -> Attribute:
     else:
         step = -(-int(high - low) // cells)
         edges = tuple(int(low) + step * index for index in range(cells + 1))
-    return replace(attribute, edges=edges, domain="public", at_most=0)
+    return replace(attribute, edges=edges, points=(), domain="public", at_most=0)

@@ -14,9 +14,10 @@ import sys
 
 import click
 
+from sklar.budget.receipt import charge_notes
 from sklar.cli.audit import audit
 from sklar.cli.completion import completion
-from sklar.cli.console import quiet_option
+from sklar.cli.console import quiet_option, timings_option
 from sklar.cli.demo import demo
 from sklar.cli.evaluate import evaluate
 from sklar.cli.fit import fit
@@ -67,6 +68,8 @@ for _command in (*_PUBLIC_KNOWLEDGE, *_SPENDING, *_FROM_A_MODEL, *_FOR_THE_CUSTO
     cli.add_command(_command)
     for _each in _command.commands.values() if isinstance(_command, click.Group) else (_command,):
         _each.params.append(quiet_option())
+for _command in (release, fit, sample, evaluate, demo, generate, schema.commands["draft"], schema.commands["check"]):
+    _command.params.append(timings_option())
 
 
 def main() -> None:
@@ -88,7 +91,7 @@ def main() -> None:
     except (Exception, KeyboardInterrupt) as error:
         if "--debug" in sys.argv[1:]:
             raise
-        click.echo(f"sklar: {_explain(error)}", err=True)
+        click.echo(" ".join([f"sklar: {_explain(error)}", *charge_notes(error)]), err=True)
         sys.exit(130 if isinstance(error, click.Abort | KeyboardInterrupt) else 1)
 
 

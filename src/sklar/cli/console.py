@@ -1,4 +1,8 @@
-"""What commands print: prose, JSON, figures and progress, and the option that silences prose and progress."""
+"""What commands print: prose, JSON, figures and progress, and the options that silence or time them.
+
+How long a stage took depends on the rows: one value of 300 MB takes a second to read. So run times are shown on a
+terminal, where the custodian sits, and elsewhere (a log file, another program) only when `--timings` asks for them.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +20,15 @@ from sklar.machine.progress import SILENT
 if TYPE_CHECKING:
     from sklar.machine.progress import Progress
 
-_QUIET = "sklar.quiet"
+_QUIET, _TIMINGS = "sklar.quiet", "sklar.timings"
 
 
 def _be_quiet(context: click.Context, _option: click.Parameter, quiet: bool) -> None:  # noqa: FBT001
     context.meta[_QUIET] = quiet
+
+
+def _take_times(context: click.Context, _option: click.Parameter, timings: bool) -> None:  # noqa: FBT001
+    context.meta[_TIMINGS] = timings
 
 
 def quiet_option() -> click.Option:
@@ -31,6 +39,17 @@ def quiet_option() -> click.Option:
         callback=_be_quiet,
         expose_value=False,
         help="No progress and no prose: print what was asked for, and errors.",
+    )
+
+
+def timings_option() -> click.Option:
+    """The option that every command with stages has."""
+    return click.Option(
+        ["--timings"],
+        is_flag=True,
+        callback=_take_times,
+        expose_value=False,
+        help="PRIVATE: tell how long each stage took, off a terminal too. It depends on the rows.",
     )
 
 
@@ -72,9 +91,10 @@ def print_figures(found: Figures, *, as_json: bool) -> None:
 
 
 class Lines:
-    """Progress as plain lines on standard error, one per stage."""
+    """Progress as plain lines on standard error, one per stage; with run times only when they were asked for."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, timings: bool) -> None:
+        self._timings = timings
         self._name, self._unit, self._steps, self._since = "", "", 0, 0.0
 
     def stage(self, name: str, *, total: int | None = None, unit: str = "") -> None:
@@ -91,7 +111,8 @@ class Lines:
         """Print what the last stage did."""
         if self._name:
             done = f" {self._steps:,} {self._unit}" if self._unit else ""
-            click.echo(f"{self._name}:{done} ({time.monotonic() - self._since:.1f} s)", err=True)
+            took = f" ({time.monotonic() - self._since:.1f} s)" if self._timings else ""
+            click.echo(f"{self._name}:{done or ' done'}{took}", err=True)
         self._name = ""
 
 
@@ -147,7 +168,7 @@ def show_progress() -> Iterator[Progress]:
     if is_quiet():
         yield SILENT
         return
-    shown = Bars() if sys.stderr.isatty() else Lines()
+    shown = Bars() if sys.stderr.isatty() else Lines(timings=bool(click.get_current_context().meta.get(_TIMINGS)))
     try:
         yield shown
     except BaseException:

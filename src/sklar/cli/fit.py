@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,7 @@ import click
 from click.core import ParameterSource
 
 from sklar.cli.console import print_json, say, show_progress
-from sklar.cli.options import DUMMIES, JSON, privacy_options, table_of
+from sklar.cli.options import DUMMIES, JSON, privacy_options, schema_of, table_of
 
 if TYPE_CHECKING:
     from sklar.budget.account import Account
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from sklar.files.model import Model
     from sklar.kernel.theorems import Budget, Composition, Mechanism
     from sklar.machine.progress import Progress
+    from sklar.public.schema import Schema
 
 
 @click.command(short_help="Measure a table and fit a model.")
@@ -62,16 +64,21 @@ def fit(
             model = fit_data(progress=progress, **options)
         else:
             model = _fit_tables(tables_path, progress=progress, **options)
-        model.save(model_path)
-    if as_json:
-        print_json({"model": model_path} | cost_figures(model, **options))
-        return
-    say_cost(model, **options)
-    say(f"The model is in {model_path}.")
+        with told(model):
+            model.save(model_path)
+    with told(model):
+        if as_json:
+            print_json({"model": model_path} | cost_figures(model, **options))
+            return
+        say_cost(model, **options)
+        say(f"The model is in {model_path}.")
 
 
 # The options that `fit` takes together with --tables; all others are about measuring.
-_WITH_TABLES = ("tables_path", "schema_path", "model_path", "method", "dummies", "threads", "as_json", "quiet")
+_WITH_TABLES = (
+    *("tables_path", "schema_path", "model_path", "method", "dummies", "threads"),
+    *("as_json", "quiet", "timings"),
+)
 
 
 def _check_sources(context: click.Context, tables_path: Path | None) -> None:
@@ -87,21 +94,44 @@ def _check_sources(context: click.Context, tables_path: Path | None) -> None:
 
 def _fit_tables(path: Path, *, schema_path: Path, progress: Progress, **options: Any) -> Model:
     from sklar.files.tables import read_tables
-    from sklar.public.schema import Schema
     from sklar.release import fit_tables
 
-    measured = read_tables(path, Schema.load(schema_path))
+    measured = read_tables(path, schema_of(schema_path))
     return fit_tables(measured, method=_method(options), progress=progress)
 
 
 def fit_data(*, data: Path | str, query: str | None, schema_path: Path, progress: Progress, **options: Any) -> Model:
     """Measure DATA and fit a model. `options` are those of `privacy_options`, and --dummies."""
+    from sklar.budget.ledger import Ledger
+    from sklar.errors import BudgetError
     from sklar.release import fit as release_model
 
     method, budget = _method(options), _budget(options)
-    kept = ("ledger", "dataset", "engine", "checkpoint")
+    kept = ("dataset", "engine", "checkpoint")
     settings = {name: options[name] for name in kept if name in options}
-    return release_model(table_of(data, query), schema_path, budget, method=method, progress=progress, **settings)
+    if options["ledger_key"] is not None and options["ledger"] is None:
+        raise BudgetError("a ledger's key was given, and no ledger. Give both.")
+    if options["ledger"] is not None:
+        settings["ledger"] = Ledger(options["ledger"], key=options["ledger_key"])
+    schema = schema_of(schema_path)
+    if options.get("check_first"):
+        _look_first(table_of(data, query), schema, options.get("engine"), progress)
+    return release_model(table_of(data, query), schema, budget, method=method, progress=progress, **settings)
+
+
+def _look_first(table: object, schema: Schema, engine: str | None, progress: Progress) -> None:
+    """Stop where the schema would lose most values of an attribute: private, and before anything is measured."""
+    from sklar.cli.schema import warn_of_unfit
+    from sklar.custodian.check import check
+    from sklar.errors import DataError
+
+    if engine == "spark":
+        raise click.UsageError("--check reads the rows on this machine. Leave it out with --engine spark.")
+    if warn_of_unfit(check(table, schema, progress=progress)):
+        raise DataError(
+            "--check stopped the release: the schema would lose most values of the attributes above. Nothing was "
+            "released and no privacy was spent. That it stopped depends on the rows, and is PRIVATE."
+        )
 
 
 def _method(options: Mapping[str, Any]) -> Method:
@@ -128,14 +158,26 @@ def _budget(options: Mapping[str, Any]) -> Budget:
     )
 
 
-def _account(model: Model, ledger: Path, dataset: str | None) -> Account:
+def told(model: Model) -> AbstractContextManager[None]:
+    """A block whose failures say what was charged for the model."""
+    from sklar.budget.receipt import telling
+
+    return telling([model.certificate.receipt], model.certificate.epsilon)
+
+
+def _account(model: Model, ledger: Path, key: Path | None, dataset: str | None) -> Account:
     from sklar.budget.ledger import Ledger
 
-    return Ledger(ledger).account(dataset or model.schema.name)
+    return Ledger(ledger, key=key).account(dataset or model.schema.name)
 
 
 def cost_figures(
-    model: Model, *, ledger: Path | None = None, dataset: str | None = None, **_options: Any
+    model: Model,
+    *,
+    ledger: Path | None = None,
+    ledger_key: Path | None = None,
+    dataset: str | None = None,
+    **_options: Any,
 ) -> dict[str, Any]:
     """What was released and what it cost. The figures are public."""
     return {
@@ -143,16 +185,23 @@ def cost_figures(
         "table_rows": model.n_rows,
         "certificate": model.certificate.to_dict(),
         "settings": dict(model.settings),
-        "ledger": None if ledger is None else _account(model, ledger, dataset).to_dict(),
+        "ledger": None if ledger is None else _account(model, ledger, ledger_key, dataset).to_dict(),
     }
 
 
-def say_cost(model: Model, *, ledger: Path | None = None, dataset: str | None = None, **_options: Any) -> None:
+def say_cost(
+    model: Model,
+    *,
+    ledger: Path | None = None,
+    ledger_key: Path | None = None,
+    dataset: str | None = None,
+    **_options: Any,
+) -> None:
     """Print what was released and what it cost."""
     for line in model.summary():
         say(line)
     if ledger is not None:
-        account = _account(model, ledger, dataset)
+        account = _account(model, ledger, ledger_key, dataset)
         say(
             f"Ledger {ledger}: data set '{account.dataset}' has spent epsilon = {account.spent:.4g} of "
             f"{account.epsilon:.4g} in {len(account.charges):,} releases."

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from sklar.cli.console import print_json, say
-from sklar.cli.options import DELTA, JSON, METHODS, NEIGHBORS, SCHEMA, number
+from sklar.cli.options import DELTA, JSON, METHODS, NEIGHBORS, SCHEMA, number, schema_of
 
 if TYPE_CHECKING:
     from sklar.kernel.theorems import Neighbors
@@ -51,10 +51,9 @@ def forecast(
     from sklar.budget.forecast import plot_forecasts, table_lines
     from sklar.files.write import check_target, replacing
     from sklar.kernel.theorems import Budget
-    from sklar.public.schema import Schema
 
     target = check_target(plot_path, (".png", ".svg")) if plot_path else None
-    schema = Schema.load(schema_path)
+    schema = schema_of(schema_path)
     budgets = [Budget(epsilon=epsilon, delta=delta, neighbors=neighbors) for epsilon in epsilons]
     found = [foresee(schema, budget, rows=rows, method=method) for budget in budgets]
     if target:

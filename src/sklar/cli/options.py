@@ -13,6 +13,8 @@ import click
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
+    from sklar.public.schema import Schema
+
 _OPERATORS: dict[type, Callable[[float, float], float]] = {ast.Pow: operator.pow, ast.Div: operator.truediv}
 
 
@@ -71,6 +73,19 @@ def table_of(data: Path | str, query: str | None) -> object:
     return data
 
 
+def schema_of(path: Path) -> Schema:
+    """The schema that a file states: a schema file, or a model, whose schema lists what its release found."""
+    from zipfile import is_zipfile
+
+    if path.suffix.lower() == ".sklar" or is_zipfile(path):
+        from sklar.files.archive import load
+
+        return load(path).schema
+    from sklar.public.schema import Schema
+
+    return Schema.load(path)
+
+
 def _use_threads(context: click.Context, _option: click.Parameter, threads: int | None) -> None:
     from sklar.machine.threads import using
 
@@ -91,8 +106,8 @@ SCHEMA = click.option(
     "schema_path",
     required=True,
     type=click.Path(path_type=Path),
-    metavar="S.toml",
-    help="What is publicly known of the table.",
+    metavar="S.toml|MODEL",
+    help="What is publicly known of the table: a schema file, or a model for its schema.",
 )
 DELTA = click.option(
     "--delta", type=number, default="2**-30", show_default=True, help="Chance that the epsilon bound fails."
@@ -166,10 +181,23 @@ def privacy_options(command: Callable[..., Any], *, required: bool = True) -> Ca
             "content (their size is public), or in one row's presence.",
         ),
         click.option(
+            "--check",
+            "check_first",
+            is_flag=True,
+            help="First look what the schema does to the rows, and stop before epsilon is spent where more than half "
+            "of an attribute's values would be lost. What it says, and the exit code, are PRIVATE.",
+        ),
+        click.option(
             "--ledger",
             type=click.Path(path_type=Path),
             metavar="FILE",
             help="Charge this ledger before anything is measured; it refuses to overspend (see sklar ledger).",
+        ),
+        click.option(
+            "--ledger-key",
+            type=click.Path(path_type=Path),
+            metavar="FILE",
+            help="The ledger's key, where it has one.  [default: SKLAR_LEDGER_KEY of the environment]",
         ),
         click.option("--dataset", metavar="NAME", help="Its name in the ledger.  [default: the schema's]"),
         ENGINE,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sklar.cli.console import print_json, say, show_progress
-from sklar.cli.fit import cost_figures, fit_data, say_cost
+from sklar.cli.fit import cost_figures, fit_data, say_cost, told
 from sklar.cli.options import DUMMIES, JSON, OUT, ROWS, SEED, privacy_options
 from sklar.cli.sample import check_out, write_rows
 
@@ -57,13 +57,15 @@ def release(
     rows, seed = check_draw(rows, seed)
     with show_progress() as progress:
         model = fit_data(progress=progress, engine=engine, **options)
-        # The model first: once privacy is spent, a failure to write rows must not lose what it bought.
-        model.save(model_path)
-        write_rows(model, out, rows, seed, engine, progress)
-    if as_json:
-        drawn = {"rows": rows or model.n_rows, "seed": seed, "out": out, "model": model_path}
-        print_json(drawn | cost_figures(model, **options))
-        return
-    say_cost(model, **options)
-    say(f"{rows or model.n_rows:,} synthetic rows in {out} (seed {seed}), the model in {model_path}.")
-    say(f"More rows cost no privacy: sklar sample {model_path} --rows N --out FILE")
+        with told(model):
+            # The model first: once privacy is spent, a failure to write rows must not lose what it bought.
+            model.save(model_path)
+            write_rows(model, out, rows, seed, engine, progress)
+    with told(model):
+        if as_json:
+            drawn = {"rows": rows or model.n_rows, "seed": seed, "out": out, "model": model_path}
+            print_json(drawn | cost_figures(model, **options))
+            return
+        say_cost(model, **options)
+        say(f"{rows or model.n_rows:,} synthetic rows in {out} (seed {seed}), the model in {model_path}.")
+        say(f"More rows cost no privacy: sklar sample {model_path} --rows N --out FILE")

@@ -1,7 +1,10 @@
-"""`sklar schema`: draft, import or check what is publicly known of a table."""
+"""`sklar schema`: draft, review, import or check what is publicly known of a table."""
 
 from __future__ import annotations
 
+import shlex
+import sys
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,7 +12,8 @@ from typing import TYPE_CHECKING
 import click
 
 from sklar.cli.console import print_json, say, show_progress
-from sklar.cli.options import DATA, DATA_IF_GIVEN, JSON, QUERY, table_of
+from sklar.cli.options import DATA, DATA_IF_GIVEN, JSON, QUERY, schema_of, table_of
+from sklar.cli.review import review
 
 if TYPE_CHECKING:
     from sklar.custodian.check import Fate
@@ -20,9 +24,9 @@ _OUT = click.option(
 )
 
 
-@click.group(short_help="Draft, import or check a schema.")
+@click.group(short_help="Draft, review, import or check a schema.")
 def schema() -> None:
-    """Draft, import or check a schema: what is publicly known of a table."""
+    """Draft, review, import or check a schema: what is publicly known of a table."""
 
 
 @schema.command()
@@ -31,34 +35,48 @@ def schema() -> None:
 @_OUT
 @JSON
 def draft(*, data: Path | str, query: str | None, out: Path, as_json: bool) -> None:
-    """Propose a schema from the rows of DATA, to be reviewed by hand before any release.
+    """Look at the rows of DATA and propose a schema, to be reviewed before any release.
+
+    Its domains are public lists, wide bounds, or left for a release to find: none is read from the rows. What they show
+    goes to a PRIVATE page beside it, S.PRIVATE.html, for your eyes.
 
     \b
-      sklar schema draft adult.csv -o draft.toml
+      sklar schema draft adult.csv -o adult.toml
+      sklar schema review adult.toml adult.csv
     """
     from sklar.custodian.draft import draft as propose
     from sklar.files.write import check_target, write_text
 
     check_target(out, (".toml",))
+    page = out.with_suffix(".PRIVATE.html")
+    check_target(page, (".html",))
     name = data.name.split(".")[0] if isinstance(data, Path) else ""
     with show_progress() as progress:
         proposed = propose(table_of(data, query), name=name or "table", progress=progress)
-    write_text(out, proposed.to_toml())
+    write_text(page, proposed.private_page(), private=True)
+    write_text(out, proposed.to_toml(), private=True)
     if as_json:
         print_json(
             {
                 "notice": "PRIVATE until reviewed",
                 "attributes": proposed.schema.n_attributes,
-                "left_out": dict(proposed.left_out),
+                "left_out": proposed.left_out,
+                "reading": [dict(zip(("key", "value", "sure", "why"), each, strict=True)) for each in proposed.remarks],
                 "out": out,
+                "page": page,
             }
         )
         return
     say(f"{proposed.schema.n_attributes} attributes drafted in {out}.")
-    for name, reason in proposed.left_out.items():
-        say(f"Left out: {name}: {reason}.")
-    say("PRIVATE until reviewed: its domains were read from the rows. Check each entry against public knowledge,")
-    say("correct it, and remove its line reviewed = false. A release refuses the file until then.")
+    for key, value, sure, why in proposed.remarks:
+        say(f"Read with {key} = {value} ({sure}: {why}).")
+    for left, reason in proposed.left_out.items():
+        say(f"Left out: {left}: {reason}.")
+    say(f"PRIVATE, for your eyes: what the rows show is in {page}.")
+    say(f"A release refuses {out} until it is reviewed: sklar schema review {out} {shlex.quote(str(data))}")
+
+
+schema.add_command(review)
 
 
 @schema.command("import")
@@ -103,10 +121,9 @@ def import_(*, file: Path, format_: str | None, out: Path, as_json: bool) -> Non
 
 
 def _import_model(file: Path, out: Path, *, as_json: bool) -> None:
-    from sklar.files.archive import load
     from sklar.files.write import write_text
 
-    found = load(file).schema
+    found = schema_of(file)
     write_text(out, found.to_toml())
     if as_json:
         print_json({"attributes": found.n_attributes, "open": [], "left_out": {}, "out": out})
@@ -122,13 +139,15 @@ def _import_model(file: Path, out: Path, *, as_json: bool) -> None:
 def check(*, schema_path: Path, data: Path | str | None, query: str | None, as_json: bool) -> None:
     """Validate SCHEMA; with DATA, tell the custodian what would be clipped or folded.
 
+    Exit code 1 where more than half of an attribute's values are outside its domain, which is most often a mistake in
+    how the table is read. With DATA, what is printed and the exit code depend on the rows: they are PRIVATE.
+
     \b
       sklar schema check adult.toml adult.csv
     """
     from sklar.public.rules import rule_text
-    from sklar.public.schema import Schema
 
-    described = Schema.load(schema_path)
+    described = schema_of(schema_path)
     m = described.measured.n_attributes
     waiting = [attribute.name for attribute in described.attributes if not attribute.reviewed]
     rules = [rule_text(rule, described.attributes) for rule in described.rules]
@@ -168,6 +187,16 @@ def check(*, schema_path: Path, data: Path | str | None, query: str | None, as_j
             )
         for number, rows in enumerate(found[1], start=1):
             click.echo(f"Rule {number}: broken by {rows:,} rows.")
+    if found is not None and warn_of_unfit(found[0]):
+        sys.exit(1)
+
+
+def warn_of_unfit(fates: Sequence[Fate]) -> bool:
+    """Tell the custodian, on standard error, which attributes would lose most values; whether there are any."""
+    unfit = [fate for fate in fates if fate.unfit]
+    for fate in unfit:
+        click.echo(f"STOP (PRIVATE): {fate.warning}", err=True)
+    return bool(unfit)
 
 
 def _look(data: Path | str, query: str | None, described: Schema) -> tuple[list[Fate], list[int]]:

@@ -1,7 +1,8 @@
 """Codes to values of the original columns and types.
 
-Categories come back as they were listed, numbers uniform inside their bin (integers stay integers, dates dates),
-missing as null. What happens inside a bin is not learned from the rows: it is spread evenly. A column has the type that
+Categories, points and special values come back as they were listed, other numbers uniform inside their bin (integers
+stay integers, dates dates; never a point), missing as null. What happens inside a bin is not learned from the rows: it
+is spread evenly. Where special values are texts among numbers, all are texts. A column has the type that
 the schema's `output` states, or the nearest that polars has (`public.types` lists those), else the plain type of its
 kind; either is public knowledge.
 """
@@ -9,6 +10,7 @@ kind; either is public knowledge.
 from __future__ import annotations
 
 from decimal import Decimal
+from fractions import Fraction
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -17,10 +19,9 @@ from numpy.typing import NDArray
 
 from sklar.draw.texts import float_texts, moment_texts
 from sklar.public.schema import Attribute, Schema
-from sklar.public.types import TICKS, Output, parse_output, plain_output, polars_type, units
+from sklar.public.types import exact, grain, multiples, output_of, plain_output, polars_type, whole_seconds
 
-_SECOND = 1_000_000
-_DAY = 86_400 * _SECOND
+_DAY = 86_400_000_000
 _MOMENT = pl.Datetime("us")
 # As wide as any: what a decimal is before its precision is checked.
 _DIGITS = 38
@@ -30,9 +31,7 @@ Codes: TypeAlias = NDArray[np.integer[Any]]
 
 def column_type(attribute: Attribute) -> pl.DataType:
     """The type of a released column."""
-    output, plain = _output(attribute), _plain_output(attribute)
-    if output is None:
-        return polars_type(plain)
+    output, plain = output_of(attribute), plain_output(attribute)
     if output.name == "ordered category":
         return pl.Enum([str(value) for value in released_values(attribute)])
     if output.name == "category":
@@ -41,23 +40,11 @@ def column_type(attribute: Attribute) -> pl.DataType:
 
 
 def released_values(attribute: Attribute) -> list[Any]:
-    """The values of a categorical attribute that a row may have, in order: those listed, then 'other'."""
-    if _plain_output(attribute).name == "string":
-        return [str(value) for value in attribute.values] + ["other"] * attribute.other
-    return list(attribute.values)
-
-
-def whole_seconds(attribute: Attribute) -> bool:
-    """Whether moments are drawn without fractions of a second: where no edge has any."""
-    return attribute.kind == "date" or not any(edge % _SECOND for edge in attribute.edges)
-
-
-def _output(attribute: Attribute) -> Output | None:
-    return None if attribute.output is None else parse_output(attribute.output)
-
-
-def _plain_output(attribute: Attribute) -> Output:
-    return plain_output(attribute.kind, attribute.values, other=attribute.other)
+    """The values of a categorical attribute that a row may have, in order: those listed, special ones, then 'other'."""
+    values = [*attribute.values, *attribute.special]
+    if plain_output(attribute).name == "string":
+        return [str(value) for value in values] + ["other"] * attribute.other
+    return values
 
 
 def record_schema(schema: Schema) -> pl.Schema:
@@ -79,7 +66,7 @@ class Decoder:
 
     def __init__(self, schema: Schema, *, enums: bool = False) -> None:
         self.columns = record_schema(schema)
-        self._attributes = schema.attributes
+        self._numbers = [None if _is_listed(attribute) else _Numbers(attribute) for attribute in schema.attributes]
         listed = {attribute.name: _listed(attribute) for attribute in schema.attributes if _is_listed(attribute)}
         # Booleans that are never missing are packed into bits for all columns at once.
         self._packed = np.array(
@@ -110,9 +97,9 @@ class Decoder:
             bits.slice(next(begins, 0), rows)
             if packed
             else pl.Series(row)
-            if _is_listed(attribute)
-            else decode_column(row, attribute, generator)
-            for attribute, packed, row in zip(self._attributes, self._packed, codes, strict=True)
+            if numbers is None
+            else numbers.decode(row, generator)
+            for numbers, packed, row in zip(self._numbers, self._packed, codes, strict=True)
         ]
         frame = pl.DataFrame([column.alias(name) for column, name in zip(columns, self.columns, strict=True)])
         # All columns in one go: asking polars costs as much as looking up a short column.
@@ -134,7 +121,7 @@ def _listed(attribute: Attribute) -> pl.Series:
     """The value of every code of a categorical or boolean attribute, in a column of its type."""
     kind = column_type(attribute)
     if attribute.kind == "boolean":
-        values: list[Any] = ["false", "true"] if kind == pl.String else [False, True]
+        values: list[Any] = ["false", "true", *attribute.special] if kind == pl.String else [False, True]
     else:
         values = released_values(attribute)
     if attribute.missing_code is not None:
@@ -147,53 +134,112 @@ def decode_column(codes: Codes, attribute: Attribute, generator: np.random.Gener
     """Values of one attribute's codes, shape (rows,)."""
     if _is_listed(attribute):
         return _listed(attribute).gather(pl.Series(codes))
-    missing = None if attribute.missing_code is None else codes == attribute.missing_code
-    # Codes may be bytes: one more than the last would not fit.
-    inside = codes if missing is None else np.where(missing, 0, codes)
-    values = _shaped(pl.Series(_draw(inside, attribute, generator)), attribute)
-    return values if missing is None else values.set(pl.Series(missing), None)
+    return _Numbers(attribute).decode(codes, generator)
 
 
-def _draw(codes: Codes, attribute: Attribute, generator: np.random.Generator) -> NDArray[Any]:
-    """Numbers inside the bins of these codes: decimals in their units, dates in days, moments in microseconds."""
-    edges, output = np.asarray(attribute.edges), _output(attribute)
-    if output is not None and output.name == "decimal":
-        counted = np.array(units(attribute.edges, output.scale))
-        return generator.integers(counted[:-1][codes], counted[1:][codes])
-    low, high = edges[:-1][codes], edges[1:][codes]
-    if attribute.kind == "datetime":
-        # No microseconds where the edges have none.
-        tick = _SECOND if whole_seconds(attribute) else TICKS[output.unit] if output and output.unit else 1
-        return np.asarray(generator.integers(low // tick, high // tick) * tick)
-    if attribute.kind != "real":
-        return generator.integers(low, high)
-    share = generator.random(codes.size)
-    # Not low + (high - low) * share: the difference may overflow.
-    drawn = _short(low * (1 - share) + high * share, edges)
-    # Rounding may leave the bin; the upper edge belongs to the next.
-    drawn = np.clip(drawn, low, np.nextafter(high, low))
-    return _single(drawn, low, high) if output is not None and output.name == "float32" else drawn
+class _Numbers:
+    """Decodes the codes of one attribute on an axis: bins, points and special values.
+
+    Where numbers have a grain, they are drawn as multiples of it and then held in units: the digits of a decimal, else
+    the whole numbers, days or microseconds of the axis.
+    """
+
+    def __init__(self, attribute: Attribute) -> None:
+        self._attribute, self._kind = attribute, column_type(attribute)
+        self._edges, self._grain, output = np.asarray(attribute.edges), grain(attribute), output_of(attribute)
+        self._single = output.name == "float32"
+        self._unit = Fraction(1, 10**output.scale if output.name == "decimal" else 1)
+        special = list(zip(attribute.special_codes, attribute.special, attribute.special_numbers, strict=True))
+        numbers = dict(zip(attribute.point_codes.tolist(), attribute.points, strict=True))
+        numbers |= {code: number for code, _, number in special if number is not None}
+        self._texts = {code: str(value) for code, value, number in special if number is None}
+        # By code: the bin to draw from, and the number that stands in place of what is drawn.
+        self._bins = np.zeros(attribute.n_levels, dtype=np.int64)
+        self._bins[attribute.bin_codes] = np.arange(attribute.n_bins)
+        self._stands = np.isin(np.arange(attribute.n_levels), list(numbers))
+        self._numbers = np.zeros(attribute.n_levels, dtype=np.float64 if attribute.kind == "real" else np.int64)
+        if self._grain is None:
+            self._low, self._high = self._edges[:-1], self._edges[1:]
+            self._numbers[list(numbers)] = list(numbers.values())
+        else:
+            self._count(attribute, self._grain)
+            self._numbers = np.zeros(attribute.n_levels, dtype=np.int64)
+            self._numbers[list(numbers)] = [int(exact(number) / self._unit) for number in numbers.values()]
+
+    def _count(self, attribute: Attribute, unit: Fraction) -> None:
+        """Bins as ranges of multiples of the grain, less the numbers that stand apart."""
+        counted = np.array(multiples(attribute.edges, unit))
+        self._low, high = counted[:-1], counted[1:]
+        shares = [exact(number) / unit for number in attribute.apart]
+        taken = np.array([int(share) for share in shares if share.denominator == 1], dtype=np.int64)
+        taken = taken[(taken >= counted[0]) & (taken < counted[-1])]
+        bins = np.searchsorted(self._low, taken, side="right") - 1
+        before = np.searchsorted(bins, np.arange(high.size))
+        # A bin is drawn without its gaps; what is at or above the i-th one, less i, moves up by i + 1.
+        self._gaps, self._before = taken - (np.arange(taken.size) - before[bins]), before
+        self._high = high - np.bincount(bins, minlength=high.size)
+
+    def decode(self, codes: Codes, generator: np.random.Generator) -> pl.Series:
+        """Values of these codes, shape (rows,)."""
+        attribute = self._attribute
+        drawn = self._draw(codes if attribute.n_bins == attribute.n_levels else self._bins[codes], generator)
+        if self._stands.any():
+            drawn = np.where(self._stands[codes], self._numbers[codes], drawn)
+        values = self._shaped(pl.Series(drawn))
+        for code, text in self._texts.items():
+            values = values.set(pl.Series(codes == code), text)
+        return values if attribute.missing is None else values.set(pl.Series(codes == attribute.missing_code), None)
+
+    def _draw(self, bins: Codes, generator: np.random.Generator) -> NDArray[Any]:
+        """Numbers inside these bins."""
+        low, high = self._low[bins], self._high[bins]
+        if self._grain is not None:
+            counted = generator.integers(low, high)
+            if self._gaps.size:
+                counted += np.searchsorted(self._gaps, counted, side="right") - self._before[bins]
+            times = self._grain / self._unit
+            return counted if times == 1 else counted * int(times)
+        share = generator.random(bins.size)
+        # Not low + (high - low) * share: the difference may overflow.
+        drawn = _short(low * (1 - share) + high * share, self._edges)
+        # Rounding may leave the bin; the upper edge belongs to the next.
+        drawn = np.clip(drawn, low, np.nextafter(high, low))
+        held = _single(drawn, low, high) if self._single else drawn
+        return _beside(held, low, high, self._attribute.apart) if self._attribute.apart else held
+
+    def _shaped(self, drawn: pl.Series) -> pl.Series:
+        """Drawn numbers as a column of the attribute's type."""
+        kind, attribute = self._kind, self._attribute
+        if isinstance(kind, pl.Decimal):
+            # The product of decimals is exact: no unit is lost to rounding.
+            unit = pl.Series([Decimal(1).scaleb(-kind.scale)], dtype=pl.Decimal(_DIGITS, kind.scale))
+            return (drawn.cast(pl.Decimal(_DIGITS, 0)) * unit).cast(kind)
+        if isinstance(kind, pl.Datetime):
+            counted = drawn * _DAY if attribute.kind == "date" else drawn
+            # A number is a moment in UTC, whatever the zone it is shown in.
+            return counted.cast(pl.Datetime("us", kind.time_zone)).cast(kind)
+        if attribute.kind == "datetime":
+            moments = pl.lit(drawn.cast(_MOMENT))
+            return pl.select(moment_texts(moments, _MOMENT, seconds=whole_seconds(attribute))).to_series()
+        if attribute.kind == "date":
+            return drawn.cast(pl.Int32).cast(pl.Date).cast(kind)
+        if attribute.kind == "real" and kind == pl.String:
+            return pl.select(float_texts(pl.lit(drawn))).to_series()
+        return drawn.cast(kind)
 
 
-def _shaped(drawn: pl.Series, attribute: Attribute) -> pl.Series:
-    """Drawn numbers as a column of the attribute's type."""
-    kind, output = column_type(attribute), _output(attribute)
-    if isinstance(kind, pl.Decimal):
-        # The product of decimals is exact: no unit is lost to rounding.
-        unit = pl.Series([Decimal(1).scaleb(-kind.scale)], dtype=pl.Decimal(_DIGITS, kind.scale))
-        return (drawn.cast(pl.Decimal(_DIGITS, 0)) * unit).cast(kind)
-    if isinstance(kind, pl.Datetime):
-        counted = drawn * _DAY if attribute.kind == "date" else drawn
-        # A number is a moment in UTC, whatever the zone it is shown in.
-        return counted.cast(pl.Datetime("us", kind.time_zone)).cast(kind)
-    if attribute.kind == "datetime":
-        moments = pl.lit(drawn.cast(_MOMENT))
-        return pl.select(moment_texts(moments, _MOMENT, seconds=whole_seconds(attribute))).to_series()
-    if attribute.kind == "date":
-        return drawn.cast(pl.Int32).cast(pl.Date).cast(kind)
-    if attribute.kind == "real" and output is not None and output.name == "string":
-        return pl.select(float_texts(pl.lit(drawn))).to_series()
-    return drawn.cast(kind)
+def _beside(
+    drawn: NDArray[Any], low: NDArray[np.float64], high: NDArray[np.float64], apart: tuple[float, ...]
+) -> NDArray[Any]:
+    """The same numbers, those that stand apart moved to the next one of their bin that does not."""
+    taken = np.flatnonzero(np.isin(drawn, apart))
+    while taken.size:
+        moved = np.nextafter(drawn[taken], drawn.dtype.type(np.inf))
+        first = low[taken].astype(drawn.dtype)
+        first = np.where(first < low[taken], np.nextafter(first, drawn.dtype.type(np.inf)), first)
+        drawn[taken] = np.where(moved < high[taken], moved, first)
+        taken = taken[np.isin(drawn[taken], apart)]
+    return drawn
 
 
 def _single(drawn: NDArray[np.float64], low: NDArray[np.float64], high: NDArray[np.float64]) -> NDArray[np.float32]:

@@ -16,7 +16,7 @@ from sklar.draw.decode import released_values
 from sklar.errors import ModelError
 from sklar.machine.extras import require
 from sklar.public.schema import Attribute, Schema
-from sklar.public.types import arrow_type, parse_output, plain_output
+from sklar.public.types import arrow_type, output_of, plain_output
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -67,8 +67,7 @@ def to_arrow(frame: pl.DataFrame, schema: Schema | None) -> pa.Table:
 def _arrow_type(attribute: Attribute) -> pa.DataType:
     import pyarrow as pa
 
-    plain = plain_output(attribute.kind, attribute.values, other=attribute.other)
-    output = plain if attribute.output is None else parse_output(attribute.output) or plain
+    output, plain = output_of(attribute), plain_output(attribute)
     if output.name.endswith("category"):
         return pa.dictionary(pa.int32(), arrow_type(plain), ordered=output.name.startswith("ordered"))
     return arrow_type(output)

@@ -173,6 +173,7 @@ _NAME = Value("a text", lambda value: isinstance(value, str))
 _SCALE = number(MIN_SCALE, MAX_SCALE)
 _ROWS = whole(1, 2**53)
 _SHARE = number(0.0, 1.0)
+_DIGEST = Value("64 hexadecimal digits", lambda value: bool(re.fullmatch(r"[0-9a-f]{64}", str(value))))
 _VERSION = re.compile(r"[0-9][0-9A-Za-z.+!-]{0,39}")
 _PACKAGES = frozenset({"sklar", "numpy", "numba", "cryptography", "polars", "pyarrow", "scipy"})
 
@@ -204,7 +205,7 @@ _CERTIFICATE: dict[str, Shape] = {
     "epsilon": number(0.0),
     "delta": _SHARE,
     "public_rows": Maybe(_ROWS),
-    "schema_sha256": Value("64 hexadecimal digits", lambda value: bool(re.fullmatch(r"[0-9a-f]{64}", str(value)))),
+    "schema_sha256": _DIGEST,
     "measurements": Each(_MEASUREMENT, _MAX_MEASUREMENTS),
     "domains": Each(_FINDING, MAX_LEVELS),
     "earlier": Each(_NAME, MAX_LEVELS),
@@ -215,6 +216,8 @@ _CERTIFICATE: dict[str, Shape] = {
     ),
     "claimed_by": Maybe(text(200)),
     "rounded": _BOOLEAN,
+    "receipt": Maybe({"entry": whole(1, 2**63 - 1), "head": _DIGEST}),
+    "read_from_rows": Each(_NAME, MAX_LEVELS),
 }
 _BINARY_METHODS = ("binary",)
 _LATENT_METHODS = tuple(name for name in get_args(MethodName) if name not in _BINARY_METHODS)
@@ -300,7 +303,8 @@ def _certificate(version: int) -> Shape:
     if version >= 3:
         return _CERTIFICATE
     # These versions stated, beside the budget, what tables happened to cost, and nothing of earlier releases.
-    older = {key: shape for key, shape in _CERTIFICATE.items() if key != "earlier"}
+    later = ("earlier", "receipt", "read_from_rows")
+    older = {key: shape for key, shape in _CERTIFICATE.items() if key not in later}
     return {**older, "spent_epsilon": number(0.0)}
 
 

@@ -7,7 +7,6 @@ the old file, or none, and never half a file under the final name.
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from io import BytesIO
@@ -16,11 +15,11 @@ from pathlib import Path
 import polars as pl
 from polars.io.plugins import register_io_source
 
-from sklar.draw.decode import whole_seconds
 from sklar.draw.texts import float_texts, moment_texts
 from sklar.errors import OutputError
+from sklar.machine.fresh import fresh_file
 from sklar.public.schema import Attribute, Schema
-from sklar.public.types import parse_output
+from sklar.public.types import parse_output, whole_seconds
 
 SUFFIXES = (".csv", ".parquet", ".arrow", ".feather", ".ndjson")
 _ROW_GROUP = 1 << 17
@@ -44,20 +43,17 @@ def check_target(path: str | Path, suffixes: tuple[str, ...]) -> Path:
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """A temporary path beside `path` that takes its name when the block ends well, and vanishes when it does not."""
+def replacing(path: Path, *, private: bool = False) -> Iterator[Path]:
+    """A temporary path beside `path` that takes its name when the block ends well, and vanishes when it does not.
+
+    A release has the rights of any new file. What is `private` (drafts, evaluations) is its owner's alone: 0600.
+    """
     try:
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
-        os.close(handle)
+        temporary = fresh_file(path, private=private)
     except OSError as error:
         raise OutputError(f"'{path}' cannot be written: {error.strerror or error}.") from None
-    temporary = Path(name)
     try:
         yield temporary
-        # mkstemp makes files for their owner alone; a release is meant to be read as any new file is.
-        umask = os.umask(0)
-        os.umask(umask)
-        temporary.chmod(0o666 & ~umask)
         with temporary.open("rb") as file:
             os.fsync(file.fileno())
         temporary.replace(path)
@@ -70,9 +66,9 @@ def replacing(path: Path) -> Iterator[Path]:
             temporary.unlink(missing_ok=True)
 
 
-def write_text(path: Path, text: str) -> None:
-    """Write a text file."""
-    with replacing(path) as temporary:
+def write_text(path: Path, text: str, *, private: bool = False) -> None:
+    """Write a text file; a private one is its owner's alone (0600)."""
+    with replacing(path, private=private) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
 

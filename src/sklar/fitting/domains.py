@@ -42,7 +42,7 @@ def found_values(attribute: Attribute, common: Mapping[str, int], taken: frozens
 
     A text that is the name of another level of the table (`taken`, as dummy names) stays in `other`.
     """
-    reserved = {"other", "", "(missing)", attribute.missing}
+    reserved = {"other", "", "(missing)", attribute.missing, *map(str, attribute.special)}
     listed = [
         (-count, text)
         for text, count in common.items()

@@ -1,4 +1,7 @@
-"""How long work tells how far it is. The command line draws bars; the library is silent unless asked."""
+"""How long work tells how far it is. The command line draws bars; the library is silent unless asked.
+
+It tells no run times: they depend on the rows (`cli.console` shows them to the custodian alone).
+"""
 
 from __future__ import annotations
 

@@ -80,10 +80,10 @@ def parse_number(text: str) -> int | float | None:
     return None
 
 
-def check_edge(where: str, kind: str, edge: object) -> int | float:
-    """The point on the axis that an edge in a schema states; an error that names `where` when it states none."""
+def check_edge(where: str, kind: str, edge: object, *, what: str = "edges") -> int | float:
+    """The number on the axis that an edge in a schema states; an error that names `where` when it states none."""
     if kind in ("integer", "real"):
-        return _check_number(where, kind, edge)
+        return _check_number(where, kind, edge, what)
     try:
         moment = dt.datetime.fromisoformat(edge) if isinstance(edge, str) else edge
         if kind == "datetime":
@@ -96,19 +96,21 @@ def check_edge(where: str, kind: str, edge: object) -> int | float:
             moment = moment.date()
         return days(cast(dt.date, moment))
     except (ValueError, TypeError, AttributeError, OverflowError):
-        raise SchemaError(f"{where}: edges of a {kind} must be ISO texts such as '1990-01-31', got {edge!r}.") from None
+        raise SchemaError(
+            f"{where}: {what} of a {kind} must be ISO texts such as '1990-01-31', got {edge!r}."
+        ) from None
 
 
-def _check_number(where: str, kind: str, edge: object) -> int | float:
+def _check_number(where: str, kind: str, edge: object, what: str) -> int | float:
     # Python's whole numbers have no end; floats do.
     finite = isinstance(edge, int | float) and not isinstance(edge, bool) and abs(edge) <= sys.float_info.max
     if not finite:
-        raise SchemaError(f"{where}: edges must be finite numbers, got {edge!r}.")
+        raise SchemaError(f"{where}: {what} must be finite numbers, got {edge!r}.")
     number = cast(float, edge)
     if kind == "real":
         return float(number)
     if number != int(number) or abs(number) >= 2**63:
-        raise SchemaError(f"{where}: edges of an integer must be whole and below 2**63, got {number!r}. Use real.")
+        raise SchemaError(f"{where}: {what} of an integer must be whole and below 2**63, got {number!r}. Use real.")
     return int(number)
 
 

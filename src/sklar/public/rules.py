@@ -13,7 +13,7 @@ rules when the search ends without one, or does not end within a bounded effort.
 from __future__ import annotations
 
 import datetime as dt
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -144,8 +144,8 @@ def _range(where: str, attribute: Attribute, given: Mapping[str, Any]) -> tuple[
         raise SchemaError(
             f"{where}: a range of '{attribute.name}' has the keys from, below or both, got {dict(given)!r}."
         )
-    low = _edge_index(where, attribute, given["from"]) if "from" in given else 0
-    high = _edge_index(where, attribute, given["below"]) if "below" in given else attribute.n_values
+    low = _cut(where, attribute, given["from"]) if "from" in given else 0
+    high = _cut(where, attribute, given["below"]) if "below" in given else attribute.n_values
     if not low < high:
         raise SchemaError(f"{where}: the range of '{attribute.name}' holds no bin, got {dict(given)!r}.")
     return tuple(range(low, high))
@@ -164,8 +164,11 @@ def _level_code(where: str, attribute: Attribute, value: object) -> int:
         shown = ", ".join(f"'{level}'" for level in levels[:12])
         more = " and others" if len(levels) > 12 else ""
         raise SchemaError(f"{where}: '{attribute.name}' has no level {value!r}. Its levels are {shown}{more}.")
-    code = min(bisect_right(edges, edge) - 1, attribute.n_values - 1)
-    if attribute.kind not in ("integer", "date") or edges[code + 1] - edges[code] != 1:
+    if edge in attribute.points:
+        return int(attribute.point_codes[attribute.points.index(edge)])
+    place = min(bisect_right(edges, edge) - 1, attribute.n_bins - 1)
+    code = int(attribute.bin_codes[place])
+    if attribute.kind not in ("integer", "date") or edges[place + 1] - edges[place] != 1:
         raise SchemaError(
             f"{where}: {value} lies within the bin {levels[code]} of '{attribute.name}', and rules are about whole "
             f"bins. Write '{levels[code]}', or give {value} a bin of its own."
@@ -173,14 +176,16 @@ def _level_code(where: str, attribute: Attribute, value: object) -> int:
     return code
 
 
-def _edge_index(where: str, attribute: Attribute, value: object) -> int:
-    """The number of the edge at which a range begins or ends."""
+def _cut(where: str, attribute: Attribute, value: object) -> int:
+    """The number of levels below the edge at which a range begins or ends."""
     if not attribute.edges:
         raise SchemaError(f"{where}: '{attribute.name}' is {attribute.kind} and has no range. List its levels.")
     edge = check_edge(f"{where}: '{attribute.name}'", attribute.kind, value)
     if edge not in attribute.edges:
         raise SchemaError(f"{where}: a range of '{attribute.name}' must begin and end at its edges, got {value!r}.")
-    return attribute.edges.index(edge)
+    place = attribute.edges.index(edge)
+    # The last bin of a real holds its upper edge, so a point there is below the end of the range.
+    return attribute.n_values if place == attribute.n_bins else place + bisect_left(attribute.points, edge)
 
 
 def _determined(where: str, entry: Mapping[str, Any], known: Mapping[str, Attribute]) -> Determined:

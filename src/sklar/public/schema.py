@@ -2,33 +2,37 @@
 
 A schema is written from public knowledge, never from the rows: every noised table covers the domain that the schema
 states in full, so the domain must not depend on who is in the data. Levels have codes in the schema's order: listed
-values (or bins), then `missing`, then `other`. `toml` reads and writes schema files, `rules` explains rules.
+values (or bins and points along the axis), then special values, then `missing`, then `other`. `toml` reads and writes
+schema files, `rules` explains rules.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sklar.errors import SchemaError
 from sklar.kernel.cells import Cells
-from sklar.public.axis import edge_text
+from sklar.public.axis import edge_text, parse_edge
+from sklar.public.reading import PLAIN, Reading
 from sklar.public.rules import Determined, Rule, allowed_pairs, forbidden_rules, origins
 from sklar.public.solve import Allowed
 
 AttributeKind = Literal["categorical", "boolean", "integer", "real", "date", "datetime"]
 Outside = Literal["clip", "missing"]
 Domain = Literal["public", "private", "found"]
+Provenance = Literal["public", "rows"]
 BINNED = ("integer", "real", "date", "datetime")
 TRUE_TEXTS = frozenset({"true", "t", "yes", "y", "1"})
 FALSE_TEXTS = frozenset({"false", "f", "no", "n", "0"})
@@ -57,15 +61,25 @@ class Attribute(_Remembering):
     includes its upper edge too. `output` is the type of the released column, where it is not the kind's own (see
     `types`).
 
+    `points` are numbers on the axis that are levels of their own: no bin holds them. A point stands directly before the
+    bin that it begins, else directly after the bin that contains it. `special` are texts or numbers that mean something
+    else than a value (not applicable, refused), each a level of its own, wherever it lies on the axis.
+
     A `domain` is public knowledge unless the schema calls it private. A release finds at most `at_most` categories or
     bins of a private domain with part of its budget, and the schema of its model lists them as `found`. Until then
     `edges` hold the two bounds, `values` are empty, and sizes are those of `at_most` levels.
+
+    `provenance` is what a person who reviewed the entry said of what it states: public knowledge, or read from the rows
+    at the custodian's risk. None says that nobody was asked: then it counts as public knowledge.
 
     >>> age = Attribute(name="age", kind="integer", edges=(0, 18, 65, 66), missing="?")
     >>> age.levels
     ('[0, 18)', '[18, 65)', '65', '?')
     >>> age.n_levels, age.missing_code
     (4, 3)
+    >>> hours = Attribute(name="hours", kind="integer", edges=(0, 40, 60), points=(0, 50), special=("N",))
+    >>> hours.levels, hours.bin_codes.tolist(), hours.point_codes.tolist()
+    (('0', '(0, 40)', '[40, 60)', '50', 'N'), [1, 2], [0, 3])
     """
 
     name: str
@@ -79,42 +93,91 @@ class Attribute(_Remembering):
     reviewed: bool = True
     domain: Domain = "public"
     at_most: int = 0
+    provenance: Provenance | None = None
+    points: tuple[int, ...] | tuple[float, ...] = ()
+    special: tuple[str | int | float, ...] = ()
 
     @property
     def n_values(self) -> int:
-        """The number of levels before `missing` and `other`: categories, bins, or false and true."""
-        if self.domain == "private":
-            return self.at_most
+        """The number of levels before `special`: categories, bins with points, or false and true."""
         if self.kind == "boolean":
             return 2
-        return len(self.values) if self.kind == "categorical" else len(self.edges) - 1
+        if self.kind == "categorical":
+            return self.at_most if self.domain == "private" else len(self.values)
+        return self.n_bins + len(self.points)
+
+    @property
+    def n_bins(self) -> int:
+        """The number of bins of a number, without its points; 0 for categories and booleans."""
+        if self.kind not in BINNED:
+            return 0
+        return self.at_most if self.domain == "private" else len(self.edges) - 1
 
     @cached_property
     def n_levels(self) -> int:
         """The number of all levels, which is the size of this attribute's one-way table."""
-        return self.n_values + (self.missing is not None) + self.other
+        return self.n_values + len(self.special) + (self.missing is not None) + self.other
+
+    @cached_property
+    def bin_codes(self) -> NDArray[np.int64]:
+        """The code of each bin, shape (bins,), read-only."""
+        before = [bisect_right(self.points, edge) for edge in self.edges[:-1]]
+        return _read_only(np.arange(len(before)) + np.array(before, dtype=np.int64))
+
+    @cached_property
+    def point_codes(self) -> NDArray[np.int64]:
+        """The code of each point, shape (points,), read-only."""
+        before = [bisect_left(self.edges, point) for point in self.points]
+        return _read_only(np.arange(len(before)) + np.array(before, dtype=np.int64))
+
+    @property
+    def special_codes(self) -> range:
+        """The code of each special value."""
+        return range(self.n_values, self.n_values + len(self.special))
+
+    @cached_property
+    def special_numbers(self) -> tuple[int | float | None, ...]:
+        """Each special value as a number on the attribute's axis; None for those that are none, and without an axis."""
+        if self.kind not in BINNED:
+            return (None,) * len(self.special)
+        return tuple(parse_edge(str(value), self.kind) for value in self.special)
+
+    @cached_property
+    def apart(self) -> tuple[int | float, ...]:
+        """The numbers on the axis that no bin holds, ascending: points and special numbers."""
+        return tuple(sorted({*self.points, *(number for number in self.special_numbers if number is not None)}))
 
     @property
     def missing_code(self) -> int | None:
         """The level of nulls, empty texts and the missing text; None when the schema declares none."""
-        return None if self.missing is None else self.n_values
+        return None if self.missing is None else self.n_values + len(self.special)
 
     @property
     def other_code(self) -> int | None:
         """The level of categories that are not listed; None when the schema declares none."""
         return self.n_levels - 1 if self.other else None
 
+    @property
+    def known_from(self) -> Literal["public", "found", "rows"]:
+        """Where the levels come from: public knowledge, noisy counts (found, or to be found), or the rows."""
+        return "found" if self.domain != "public" else self.provenance or "public"
+
     @cached_property
     def levels(self) -> tuple[str, ...]:
         """A name for each level, unique within the attribute, in code order."""
         if self.domain == "private":
-            named = [f"(to be found {number})" for number in range(1, self.at_most + 1)]
+            named = [f"(to be found {number})" for number in range(1, self.n_values + 1)]
         elif self.kind == "boolean":
             named = ["false", "true"]
         elif self.kind == "categorical":
             named = [str(value) for value in self.values]
         else:
-            named = [self._bin_name(low, high) for low, high in pairwise(self.edges)]
+            named = [""] * self.n_values
+            for code, (low, high) in zip(self.bin_codes.tolist(), pairwise(self.edges), strict=True):
+                named[code] = self._bin_name(low, high)
+            for code, point in zip(self.point_codes.tolist(), self.points, strict=True):
+                named[code] = self.edge_text(point)
+        named += [str(value) for value in self.special]
         if self.missing is not None:
             named.append(self.missing or "(missing)")
         if self.other:
@@ -124,7 +187,7 @@ class Attribute(_Remembering):
     def _bin_name(self, low: float, high: float) -> str:
         if self.kind == "integer" and high - low == 1:
             return str(low)
-        return f"[{self.edge_text(low)}, {self.edge_text(high)})"
+        return f"{'(' if low in self.points else '['}{self.edge_text(low)}, {self.edge_text(high)})"
 
     def edge_text(self, edge: float) -> str:
         """An edge as a person writes it: a number or an ISO date."""
@@ -136,12 +199,13 @@ class Schema(_Remembering):
     """The public description of a table: its name, its attributes in the order of the release, and rules between them.
 
     Rules may leave attributes out of the measurement. The schema of the measured part then names the full one as its
-    `whole`.
+    `whole`. `reading` says how the table's text is written.
     """
 
     name: str
     attributes: tuple[Attribute, ...]
     rules: tuple[Rule, ...] = ()
+    reading: Reading = PLAIN
     whole: Schema | None = None
 
     # `toml` builds the types of this module, so it is imported when it is called.
@@ -309,20 +373,51 @@ class Schema(_Remembering):
             return codes
         return np.stack([np.append(levels, -1).astype(np.int32)[codes[source]] for source, levels in self.sources])
 
+    @property
+    def read_from_rows(self) -> tuple[str, ...]:
+        """Attributes whose domain was read from the rows, at the custodian's risk: the promise does not cover them."""
+        return tuple(attribute.name for attribute in self.attributes if attribute.provenance == "rows")
+
+    @property
+    def not_reviewed(self) -> tuple[str, ...]:
+        """Attributes that nobody has reviewed."""
+        return tuple(attribute.name for attribute in self.attributes if not attribute.reviewed)
+
     def require_reviewed(self) -> None:
-        """Refuse entries that a draft read from the rows and nobody has replaced by public knowledge."""
-        waiting = [attribute.name for attribute in self.attributes if not attribute.reviewed]
-        if waiting:
+        """Refuse entries that a draft proposed and nobody has reviewed."""
+        if self.not_reviewed:
             raise SchemaError(
-                f"these entries were read from the rows and are not reviewed: {', '.join(waiting)}. A domain read from "
-                "the rows tells who is in them, which no noise repairs. Check each against public knowledge (a code "
-                "book, a legal limit), correct it, and remove its line reviewed = false; or have a release find it "
-                "within its budget, with domain = 'private' in place of its values or edges."
+                f"these entries are not reviewed: {', '.join(self.not_reviewed)}. A domain read from the rows tells who "
+                "is in them, which no noise repairs. Answer the questions of sklar schema review S.toml; or compare "
+                "each entry with public knowledge (a code book, a legal limit), correct it, and remove its line "
+                "reviewed = false."
             )
 
-    def reviewed(self) -> Schema:
-        """The same schema with every entry marked reviewed."""
-        return replace(self, attributes=tuple(replace(attribute, reviewed=True) for attribute in self.attributes))
+    def reviewed(self, provenance: Provenance | Mapping[str, Provenance] | None = None) -> Schema:
+        """The same schema with every entry marked reviewed, by whoever says where its waiting entries come from.
+
+        `provenance` is "public" (public knowledge, also for the bounds of a domain that a release finds) or "rows"
+        (read from the rows, at the custodian's risk), for all waiting entries or for each by its name.
+
+        >>> waiting = Schema.from_toml('[attributes.smoker]\\ntype = "boolean"\\nreviewed = false')
+        >>> waiting.reviewed("public").attributes[0].provenance
+        'public'
+        """
+        given = dict.fromkeys(self.not_reviewed, provenance) if isinstance(provenance, str) else provenance or {}
+        unsaid = [name for name in self.not_reviewed if given.get(name) is None]
+        if unsaid:
+            raise SchemaError(
+                f"reviewed must say where these entries come from: {', '.join(unsaid)}. Give 'public' (public "
+                "knowledge) or 'rows' (read from the rows, at your risk), for all of them or for each by its name."
+            )
+        for name, word in given.items():
+            if word not in get_args(Provenance):
+                raise SchemaError(f"provenance of '{name}' must be 'public' or 'rows', got {word!r}.")
+            self.attribute(name)
+        attributes = (
+            replace(each, reviewed=True, provenance=given.get(each.name, each.provenance)) for each in self.attributes
+        )
+        return replace(self, attributes=tuple(attributes))
 
 
 def repeated(texts: Iterable[str]) -> str | None:

@@ -16,6 +16,8 @@ from typing import Any, cast, get_args
 
 from sklar.errors import SchemaError
 from sklar.public.axis import check_edge, edge_text, equal_steps, parse_edge
+from sklar.public.checks import check_apart, points_of, special_of
+from sklar.public.reading import KEYS, check_reading, describe_reading, parse_reading
 from sklar.public.rules import describe_rule, parse_rules
 from sklar.public.schema import (
     BINNED,
@@ -26,6 +28,7 @@ from sklar.public.schema import (
     AttributeKind,
     Domain,
     Outside,
+    Provenance,
     Schema,
     repeated,
 )
@@ -38,7 +41,7 @@ _KINDS: tuple[str, ...] = get_args(AttributeKind)
 _KEYS = {
     "categorical": {"values", "missing", "other", "domain", "at_most"},
     "boolean": {"missing"},
-    **{kind: {"edges", "low", "high", "bins", "missing", "outside", "domain"} for kind in BINNED},
+    **{kind: {"edges", "low", "high", "bins", "points", "missing", "outside", "domain"} for kind in BINNED},
 }
 
 
@@ -68,14 +71,16 @@ def build_schema(document: Mapping[str, Any]) -> Schema:
     table, attributes = document.get("table", {}), document.get("attributes")
     if not isinstance(table, Mapping):
         raise SchemaError("[table] must be a table of settings. Write [table] and name = '...' below it.")
-    _require_known_keys("[table]", table, {"name"})
+    _require_known_keys("[table]", table, {"name", *KEYS})
     name = table.get("name", "table")
     if not isinstance(name, str) or not name:
         raise SchemaError(f"[table] name must be a text that is not empty, got {name!r}.")
     if not isinstance(attributes, Mapping) or not attributes:
         raise SchemaError("the schema lists no attributes. Add [attributes.NAME] for each column to release.")
     built = tuple(_build_attribute(key, entry) for key, entry in attributes.items())
-    schema = Schema(name=name, attributes=built).checked()
+    reading = parse_reading(table)
+    check_reading(reading, ((attribute.name, attribute.values) for attribute in built))
+    schema = Schema(name=name, attributes=built, reading=reading).checked()
     rules = document.get("rules", [])
     return replace(schema, rules=parse_rules(rules, schema.attributes)) if rules != [] else schema
 
@@ -83,7 +88,7 @@ def build_schema(document: Mapping[str, Any]) -> Schema:
 def describe_schema(schema: Schema) -> dict[str, Any]:
     """The structure that `build_schema` reads."""
     document: dict[str, Any] = {
-        "table": {"name": schema.name},
+        "table": {"name": schema.name} | describe_reading(schema.reading),
         "attributes": {attribute.name: _describe_attribute(attribute) for attribute in schema.attributes},
     }
     if schema.rules:
@@ -93,7 +98,7 @@ def describe_schema(schema: Schema) -> dict[str, Any]:
 
 def write_schema(schema: Schema) -> str:
     """The schema as TOML text, one line per key, as a person would write it."""
-    parts = [f"[table]\nname = {toml_value(schema.name)}\n"]
+    parts = [f"[table]\n{_lines({'name': schema.name} | describe_reading(schema.reading))}"]
     for attribute in schema.attributes:
         parts.append(f"[attributes.{toml_key(attribute.name)}]\n{_lines(_describe_attribute(attribute))}")
     for rule in schema.rules:
@@ -141,7 +146,7 @@ def _build_attribute(name: str, entry: object) -> Attribute:
     kind = entry.get("type")
     if not isinstance(kind, str) or kind not in _KINDS:
         raise SchemaError(f"{where}: type must be one of {', '.join(_KINDS)}, got {kind!r}.")
-    _require_known_keys(where, entry, _KEYS[kind] | {"type", "output", "reviewed"})
+    _require_known_keys(where, entry, _KEYS[kind] | {"type", "special", "output", "reviewed", "provenance"})
     missing, other = entry.get("missing"), _flag(where, entry, "other", default=False)
     if missing is not None and not isinstance(missing, str):
         raise SchemaError(f"{where}: missing must be the text that stands for a missing value, got {missing!r}.")
@@ -150,17 +155,24 @@ def _build_attribute(name: str, entry: object) -> Attribute:
         raise SchemaError(f"{where}: outside must be 'clip' or 'missing', got {outside!r}.")
     if outside == "missing" and missing is None:
         raise SchemaError(f"{where}: outside = 'missing' needs a missing level. Add missing = '' or another text.")
+    provenance = entry.get("provenance")
+    if provenance is not None and provenance not in get_args(Provenance):
+        raise SchemaError(
+            f"{where}: provenance must be 'public' (public knowledge) or 'rows' (read from the rows), got {provenance!r}."
+        )
     domain, at_most = _domain(where, kind, entry)
     if domain == "private":
         # Categories that are not found, or are more than at_most, need a level.
         other = kind == "categorical"
     elif kind == "categorical" and domain == "found" and not other:
         raise SchemaError(f"{where}: a domain that was found needs other = true. Add it.")
+    values = _values(where, entry, domain) if kind == "categorical" else ()
+    edges = _bounds(where, kind, entry) if domain == "private" else _edges(where, kind, entry)
     attribute = Attribute(
         name=name,
         kind=cast(AttributeKind, kind),
-        values=_values(where, entry, domain) if kind == "categorical" else (),
-        edges=_bounds(where, kind, entry) if domain == "private" else _edges(where, kind, entry),
+        values=values,
+        edges=edges,
         missing=missing,
         other=other,
         outside=cast(Outside, outside),
@@ -168,12 +180,18 @@ def _build_attribute(name: str, entry: object) -> Attribute:
         reviewed=_flag(where, entry, "reviewed", default=True),
         domain=domain,
         at_most=at_most,
+        provenance=provenance,
+        points=points_of(where, kind, entry, edges),
+        special=special_of(where, kind, entry, values),
     )
+    if attribute.output is not None:
+        attribute = replace(attribute, output=_output(where, attribute))
+    check_apart(where, attribute)
     twice = repeated(attribute.levels)
     if twice is not None:
         raise SchemaError(f"{where}: levels must differ, got '{twice}' twice. Remove or rename one.")
     _check_missing(where, attribute)
-    return attribute if attribute.output is None else replace(attribute, output=_output(where, attribute))
+    return attribute
 
 
 def _output(where: str, attribute: Attribute) -> str:
@@ -184,7 +202,7 @@ def _output(where: str, attribute: Attribute) -> str:
             f"{where}: output must be a column type such as 'int32', 'decimal(10, 2)', 'timestamp[us, tz=UTC]', "
             f"'string' or 'category', got {attribute.output!r}."
         )
-    reason = misfit(output, attribute.kind, attribute.values, attribute.edges, other=attribute.other)
+    reason = misfit(output, attribute)
     if reason is not None:
         raise SchemaError(f"{where}: output '{output}' {reason}.")
     return str(output)
@@ -220,7 +238,7 @@ def _domain(where: str, kind: str, entry: Mapping[str, Any]) -> tuple[Domain, in
         if "at_most" in entry:
             raise SchemaError(f'{where}: at_most goes with domain = "private". Remove one, or add the other.')
         return domain, 0
-    given = {"values", "other", "edges"} & set(entry)
+    given = {"values", "other", "edges", "points"} & set(entry)
     if given:
         raise SchemaError(
             f'{where}: domain = "private" is found by a release, so it takes no {sorted(given)[0]}. Remove one of them.'
@@ -307,6 +325,11 @@ def _describe_attribute(attribute: Attribute) -> dict[str, Any]:
         entry |= {"low": shown[0], "high": shown[1], "bins": attribute.at_most}
     elif attribute.kind in BINNED:
         entry["edges"] = shown
+    if attribute.points:
+        dated = attribute.kind in ("date", "datetime")
+        entry["points"] = [attribute.edge_text(point) if dated else point for point in attribute.points]
+    if attribute.special:
+        entry["special"] = list(attribute.special)
     if attribute.missing is not None:
         entry["missing"] = attribute.missing
     if attribute.other and attribute.domain != "private":
@@ -317,4 +340,6 @@ def _describe_attribute(attribute: Attribute) -> dict[str, Any]:
         entry["output"] = attribute.output
     if not attribute.reviewed:
         entry["reviewed"] = False
+    if attribute.provenance is not None:
+        entry["provenance"] = attribute.provenance
     return entry

@@ -15,15 +15,20 @@ polars has fewer types than Arrow. Its frames, and files, hold the nearest one:
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
+from fractions import Fraction
 from functools import lru_cache
 from itertools import pairwise
+from math import ceil
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
+
+    from sklar.public.schema import Attribute
 
 WHOLE = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 TICKS = {"s": 1_000_000, "ms": 1_000, "us": 1, "ns": 1}
@@ -36,7 +41,8 @@ _BY_KIND = {
     "date": {"string", "date32", "date64", "timestamp"},
     "datetime": {"string", "timestamp"},
 }
-_DAY = 86_400_000_000
+_SECOND = 1_000_000
+_DAY = 86_400 * _SECOND
 _EXACT = {"float32": 2**24, "float64": 2**53}
 _LARGEST_FLOAT32 = (2 - 2**-23) * 2.0**127
 
@@ -84,41 +90,91 @@ def parse_output(text: str) -> Output | None:
     return Output(name="timestamp", unit=found[1], zone=found[2]) if found else None
 
 
-def plain_output(kind: str, values: tuple[Any, ...], *, other: bool) -> Output:
+def plain_output(attribute: Attribute) -> Output:
     """The type of a released column whose schema states none."""
-    if kind == "categorical":
+    if special_texts(attribute):
+        return Output(name="string")
+    if attribute.kind == "categorical":
         # With other = true a released value may be the text 'other'.
-        return Output(name="int64" if not other and isinstance(values[0], int) else "string")
-    return _PLAIN_OUTPUTS[kind]
+        whole = not attribute.other and isinstance(attribute.values[0], int)
+        return Output(name="int64" if whole else "string")
+    return _PLAIN_OUTPUTS[attribute.kind]
 
 
-def misfit(output: Output, kind: str, values: tuple[Any, ...], edges: tuple[Any, ...], *, other: bool) -> str | None:
+def output_of(attribute: Attribute) -> Output:
+    """The type of a released column: the schema's, else the plain one."""
+    stated = None if attribute.output is None else parse_output(attribute.output)
+    return plain_output(attribute) if stated is None else stated
+
+
+def special_texts(attribute: Attribute) -> tuple[str, ...]:
+    """The special values that a column of the attribute's numbers, dates or truth values could not hold."""
+    if attribute.kind == "categorical":
+        return tuple(value for value in attribute.special if isinstance(value, str))
+    found = zip(attribute.special, attribute.special_numbers, strict=True)
+    return tuple(str(value) for value, number in found if number is None)
+
+
+def misfit(output: Output, attribute: Attribute) -> str | None:
     """Why a column of this type cannot hold every value of a domain, as the end of a sentence; None when it can."""
-    name = output.name
+    name, kind, values = output.name, attribute.kind, attribute.values
     if name not in _BY_KIND[kind]:
         return f"does not hold a {kind}; use one of {', '.join(sorted(_BY_KIND[kind]))}"
+    texts = special_texts(attribute)
+    if texts and name not in ("string", "category", "ordered category") and kind != "categorical":
+        return f"does not hold the special text '{texts[0]}'; use string"
     if name in WHOLE:
-        if kind == "categorical" and (other or not isinstance(values[0], int)):
+        if kind == "categorical" and (attribute.other or texts or not isinstance(values[0], int)):
             return "holds whole numbers only, not texts and not 'other'"
         bits, signed = int(name.lstrip("uint")), not name.startswith("u")
         low, high = (-(2 ** (bits - 1)), 2 ** (bits - 1)) if signed else (0, 2**bits)
-        held = values or (0, 1) if kind in ("categorical", "boolean") else (edges[0], edges[-1] - 1)
+        held: tuple[Any, ...] = (*(values or (0, 1)), *attribute.special)
+        if attribute.edges:
+            held = (attribute.edges[0], attribute.edges[-1] - 1, *attribute.apart)
         return None if low <= min(held) and max(held) < high else f"holds {low} to {high - 1} only"
     if name == "decimal":
-        return _decimal_misfit(output, edges)
+        return _decimal_misfit(output, attribute)
     if name == "float32" and kind == "real":
-        return _float32_misfit(edges)
+        return _float32_misfit(attribute)
     if name in _EXACT and kind == "integer":
         limit = _EXACT[name]
-        return None if max(map(abs, edges)) <= limit else f"holds whole numbers exactly up to {limit} only"
+        largest = max(map(abs, (*attribute.edges, *attribute.apart)))
+        return None if largest <= limit else f"holds whole numbers exactly up to {limit} only"
     if name == "timestamp":
-        return _timestamp_misfit(output, kind, edges)
+        return _timestamp_misfit(output, attribute)
     return None
 
 
-def units(edges: tuple[Any, ...], scale: int) -> list[int]:
-    """Edges of numbers counted in units of 10**-scale, rounded where they do not fall on one."""
-    return [int(Decimal(repr(edge)).scaleb(scale).to_integral_value()) for edge in edges]
+def whole_seconds(attribute: Attribute) -> bool:
+    """Whether moments are drawn without fractions of a second: where no edge and no point has any."""
+    return attribute.kind == "date" or not any(edge % _SECOND for edge in (*attribute.edges, *attribute.apart))
+
+
+def grain(attribute: Attribute) -> Fraction | None:
+    """The unit of which numbers drawn inside a bin are multiples, on the attribute's axis; None where there is none."""
+    output = output_of(attribute)
+    if attribute.kind == "datetime":
+        # No microseconds where the edges have none.
+        return Fraction(_SECOND if whole_seconds(attribute) else TICKS[output.unit] if output.unit else 1)
+    if attribute.kind != "real":
+        return Fraction(1)
+    return Fraction(1, 10**output.scale) if output.name == "decimal" else None
+
+
+def exact(number: float) -> Fraction:
+    """A number as it is written: 0.1 is a tenth."""
+    return Fraction(number) if isinstance(number, int) else Fraction(Decimal(repr(number)))
+
+
+def multiples(numbers: Iterable[float], unit: Fraction) -> list[int]:
+    """For each number, how many units the least multiple has that is not below it.
+
+    >>> multiples([0, 0.25, 1], Fraction(1, 10))
+    [0, 3, 10]
+    """
+    if unit == 1:
+        return [ceil(number) for number in numbers]
+    return [ceil(exact(number) / unit) for number in numbers]
 
 
 def least_float32(low: float) -> float:
@@ -167,28 +223,37 @@ def arrow_type(output: Output) -> pa.DataType:
     return getattr(pa, {"bool": "bool_"}.get(output.name, output.name))()
 
 
-def _decimal_misfit(output: Output, edges: tuple[Any, ...]) -> str | None:
-    counted = units(edges, output.scale)
-    if any(Decimal(repr(edge)).scaleb(output.scale) != unit for edge, unit in zip(edges, counted, strict=True)):
+def _decimal_misfit(output: Output, attribute: Attribute) -> str | None:
+    edges, apart = (
+        [exact(number) * 10**output.scale for number in each] for each in (attribute.edges, attribute.apart)
+    )
+    if any(unit.denominator != 1 for unit in (*edges, *apart)):
         return f"needs edges of at most {output.scale} digits after the point"
     # The last edge is in no bin.
-    if -counted[0] >= 10**output.precision or counted[-1] > 10**output.precision:
+    low, high = min([edges[0], *apart]), max([edges[-1] - 1, *apart])
+    if -low >= 10**output.precision or high >= 10**output.precision:
         return f"holds {output.precision} digits and no more"
     # Drawn as whole units of 64 bits.
-    return None if -counted[0] < 2**63 and counted[-1] < 2**63 else "holds edges of up to 18 digits only"
+    return None if -low < 2**63 and high + 1 < 2**63 else "holds edges of up to 18 digits only"
 
 
-def _float32_misfit(edges: tuple[Any, ...]) -> str | None:
-    if max(map(abs, edges)) > _LARGEST_FLOAT32:
+def _float32_misfit(attribute: Attribute) -> str | None:
+    import numpy as np
+
+    if max(map(abs, (*attribute.edges, *attribute.apart))) > _LARGEST_FLOAT32:
         return f"holds numbers up to {_LARGEST_FLOAT32:.4g} only"
-    for low, high in pairwise(edges):
+    for number in attribute.apart:
+        if float(np.float32(number)) != number:
+            return f"does not hold {number} exactly; use float64"
+    for low, high in pairwise(attribute.edges):
         if not least_float32(low) < high:
             return f"has no number between {low} and {high}; use wider bins"
     return None
 
 
-def _timestamp_misfit(output: Output, kind: str, edges: tuple[Any, ...]) -> str | None:
-    moments = [edge * _DAY for edge in edges] if kind == "date" else list(edges)
+def _timestamp_misfit(output: Output, attribute: Attribute) -> str | None:
+    edges = (*attribute.edges, *attribute.apart)
+    moments = [edge * _DAY for edge in edges] if attribute.kind == "date" else list(edges)
     if output.unit == "ns" and max(map(abs, moments)) > (2**63 - 1) // 1_000:
         return "holds the years 1678 to 2262 only"
     if any(moment % TICKS[output.unit] for moment in moments):

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 import time
 import zipfile
 from collections.abc import Iterator
@@ -23,6 +22,7 @@ import numpy as np
 
 from sklar.errors import DataError, OutputError
 from sklar.kernel.count import Counts, no_counts
+from sklar.machine.fresh import fresh_file
 from sklar.machine.progress import SILENT, Progress
 from sklar.machine.threads import merged
 from sklar.public.schema import Schema
@@ -122,9 +122,8 @@ def _forget(folder: Path) -> None:
 def _write(folder: Path, schema: Schema, origin: Path, counts: Counts, done: list[Shard]) -> None:
     about = {"schema": schema.digest, "origin": str(origin.resolve()), "done": done}
     try:
-        # mkstemp makes files for their owner alone.
-        handle, name = tempfile.mkstemp(prefix=f".{_FILE}.", suffix=".part", dir=folder)
-        with os.fdopen(handle, "wb") as file:
+        temporary = fresh_file(folder / _FILE, private=True)
+        with temporary.open("wb") as file:
             np.savez(
                 file,
                 about=np.frombuffer(json.dumps(about).encode(), dtype=np.uint8),
@@ -134,7 +133,7 @@ def _write(folder: Path, schema: Schema, origin: Path, counts: Counts, done: lis
             )
             file.flush()
             os.fsync(file.fileno())
-        Path(name).replace(folder / _FILE)
+        temporary.replace(folder / _FILE)
     except OSError as error:
         _sweep(folder)
         raise OutputError(

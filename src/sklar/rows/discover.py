@@ -64,8 +64,9 @@ def _texts(column: pl.Series, attribute: Attribute) -> dict[str, int]:
     values, places = distinct(column)
     times = np.bincount(places, minlength=len(values) + 1)
     counts: Counter[str] = Counter()
+    known = {"", attribute.missing, *map(str, attribute.special)}
     for value, count in zip([*values, None], times.tolist(), strict=True):
         text = readable_text(value)
-        if count and text not in (None, "", attribute.missing) and len(text) <= MAX_TEXT:
+        if count and text is not None and text not in known and len(text) <= MAX_TEXT:
             counts[text] += count
     return counts

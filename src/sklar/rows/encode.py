@@ -1,10 +1,10 @@
 """Batches of rows to integer codes, by the schema alone.
 
 Every value gets a code of its attribute or -1, "in no cell"; which one depends on that value and the schema only, and
-no value raises. Nulls, empty texts and the missing text go to `missing`; unlisted categories to `other`, else
-`missing`; numbers outside the edges to the end bins, or to `missing` when the schema says so; what has no such home
-gets -1. A number or date equal to the missing text is missing too, whatever the column's type. Times with a zone are
-taken in UTC.
+no value raises. Special values are looked for first, then points, then bins. Nulls, empty texts and the missing text go
+to `missing`; unlisted categories to `other`, else `missing`; numbers outside the edges to the end bins, or to `missing`
+when the schema says so; what has no such home gets -1. A number or date equal to the missing text, or to a special
+value, is that, whatever the column's type. Times with a zone are taken in UTC.
 """
 
 from __future__ import annotations
@@ -93,10 +93,12 @@ def coder(attribute: Attribute) -> Callable[[object], int]:
     known: dict[str, int] = {}
     if attribute.kind == "categorical":
         known = {str(value): code for code, value in enumerate(attribute.values)}
+    for value, code in zip(attribute.special, attribute.special_codes, strict=True):
+        known.setdefault(str(value), code)
     if attribute.missing is not None:
         known.setdefault(attribute.missing, nothing)
     known.setdefault("", nothing)
-    sentinel = missing_number(attribute)
+    named = _numbers_by_name(attribute)
     whole = attribute.kind == "categorical" and isinstance(next(iter(attribute.values), None), int)
 
     def categorical(value: object) -> int:
@@ -111,7 +113,8 @@ def coder(attribute: Attribute) -> Callable[[object], int]:
         text = text_of(value).strip().lower()
         if text in TRUE_TEXTS or text in FALSE_TEXTS:
             return int(text in TRUE_TEXTS)
-        return known.get(text_of(value), nothing if not text else unknown)
+        written = text_of(value)
+        return known.get(written, known.get(written.strip(), nothing if not text else unknown))
 
     def binned(value: object) -> int:
         text = text_of(value)
@@ -119,8 +122,11 @@ def coder(attribute: Attribute) -> Callable[[object], int]:
             return known.get(text, nothing)
         edge = parse_edge(text, attribute.kind)
         if edge is None:
-            return unknown
-        return nothing if edge != edge or edge == sentinel else _bin(edge, attribute)
+            return known.get(text.strip(), unknown)
+        if edge != edge:
+            return nothing
+        code = named.get(edge)
+        return _bin(edge, attribute) if code is None else code
 
     choose = {"categorical": categorical, "boolean": boolean}.get(attribute.kind, binned)
 
@@ -150,6 +156,16 @@ def is_nothing(value: object) -> bool:
 def missing_number(attribute: Attribute) -> int | float | None:
     """The missing text as a number on the attribute's axis (-1, 999, 9999-12-31), None when it is none."""
     return parse_edge(attribute.missing or "", attribute.kind) if attribute.kind in BINNED else None
+
+
+def _numbers_by_name(attribute: Attribute) -> dict[int | float, int]:
+    """The numbers on an axis that are no matter of bins, with their codes: points, special numbers, the missing one."""
+    named = dict(zip(attribute.points, attribute.point_codes.tolist(), strict=True))
+    for number, code in zip(attribute.special_numbers, attribute.special_codes, strict=True):
+        if number is not None:
+            named[number] = code
+    sentinel = missing_number(attribute)
+    return named if sentinel is None else named | {sentinel: null_code(attribute)}
 
 
 def distinct(column: pl.Series) -> tuple[list[object], NDArray[np.int64]]:
@@ -280,15 +296,13 @@ def readable_text(value: object) -> str | None:
 
 
 def _bin(edge: int | float, attribute: Attribute) -> int:
-    edges, last = attribute.edges, attribute.n_values - 1
+    edges, last = attribute.edges, attribute.n_bins - 1
     index = bisect_right(edges, edge) - 1
     if index > last and attribute.kind == "real" and edge == edges[-1]:
         index = last
-    if 0 <= index <= last:
-        return index
-    if attribute.outside == "missing":
+    if not 0 <= index <= last and attribute.outside == "missing":
         return null_code(attribute)
-    return 0 if index < 0 else last
+    return int(attribute.bin_codes[min(max(index, 0), last)])
 
 
 def _numbers(column: pl.Series, attribute: Attribute) -> NDArray[np.int64] | NDArray[np.float64] | None:
@@ -323,6 +337,9 @@ def _bins(numbers: NDArray[np.int64] | NDArray[np.float64], attribute: Attribute
     codes = _looked_up(numbers, attribute)
     if codes is None:
         codes = _searched(numbers, attribute)
+    for number, code in zip(attribute.special_numbers, attribute.special_codes, strict=True):
+        if number is not None:
+            codes[numbers == number] = code
     sentinel = missing_number(attribute)
     if sentinel is not None:
         codes[numbers == sentinel] = null_code(attribute)
@@ -330,14 +347,20 @@ def _bins(numbers: NDArray[np.int64] | NDArray[np.float64], attribute: Attribute
 
 
 def _searched(numbers: NDArray[np.int64] | NDArray[np.float64], attribute: Attribute) -> NDArray[np.int32]:
-    """Bins by a search among the edges, for any numbers."""
+    """Bins and points by a search among them, for any numbers."""
     edges = np.asarray(attribute.edges)
-    last = attribute.n_values - 1
+    last = attribute.n_bins - 1
     index = np.searchsorted(edges, numbers, side="right") - 1
     if attribute.kind == "real":
         index[numbers == edges[-1]] = last
     outside = (index < 0) | (index > last)
     codes = np.clip(index, 0, last).astype(np.int32)
+    if attribute.points:
+        codes = attribute.bin_codes.astype(np.int32)[codes]
+        points = np.asarray(attribute.points)
+        place = np.minimum(np.searchsorted(points, numbers), points.size - 1)
+        here = points[place] == numbers
+        codes[here] = attribute.point_codes[place[here]]
     if attribute.outside == "missing":
         codes[outside] = null_code(attribute)
     if numbers.dtype.kind == "f":
@@ -350,7 +373,8 @@ def _looked_up(numbers: NDArray[np.int64] | NDArray[np.float64], attribute: Attr
     if numbers.dtype.kind == "f" or attribute.kind == "real":
         return None
     first, last = (int(edge) for edge in (attribute.edges[0], attribute.edges[-1]))
-    width = math.gcd(*(int(edge) - first for edge in attribute.edges))
+    # A point begins and ends a step: the next number is in a bin again.
+    width = 1 if attribute.points else math.gcd(*(int(edge) - first for edge in attribute.edges))
     steps = (last - first) // width
     if steps > numbers.size // 4 or last - first >= 2**63:  # few enough to pay, and differences that int64 holds
         return None

@@ -51,9 +51,10 @@ class CountedTable(Protocol):
 class LocalTable:
     """A file, a folder of files, or an Arrow stream, counted by the threads of this process in bounded memory."""
 
-    def __init__(self, data: object, checkpoint: str | Path | None = None) -> None:
-        self._data, self._checkpoint = data, checkpoint
-        self._source = open_source(data)
+    def __init__(self, data: object, schema: Schema, checkpoint: str | Path | None = None) -> None:
+        self._data, self._schema, self._checkpoint = data, schema, checkpoint
+        self._source = open_source(data, schema)
+        require_columns(self._source, schema)
         self._seen: int | None = None
         self.name, self.columns, self.n_rows = self._source.name, self._source.columns, self._source.n_rows
 
@@ -75,7 +76,7 @@ class LocalTable:
             raise DataError("private domains take two passes over the rows, a stream allows one. Give a table or file.")
         names = tuple(attribute.name for attribute in attributes)
         self._seen, histograms = count_values(self._source.scan(names), attributes, progress=progress)
-        self._source = open_source(self._data)
+        self._source = open_source(self._data, self._schema)
         return histograms
 
 
@@ -89,7 +90,7 @@ def open_table(
         )
     table: CountedTable
     if choose_engine(engine, data) == "local":
-        table = LocalTable(data, checkpoint)
+        table = LocalTable(data, schema, checkpoint)
     else:
         if checkpoint is not None:
             raise DataError(
@@ -97,8 +98,8 @@ def open_table(
             )
         from sklar.rows.spark import open_spark
 
-        table = open_spark(data)
-    require_columns(table, schema)
+        table = open_spark(data, schema.reading)
+        require_columns(table, schema)
     return table
 
 

@@ -10,7 +10,7 @@ process: polars allocates what a page says that it holds.)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -23,15 +23,17 @@ import polars.selectors as cs
 from sklar.errors import DataError, SklarError
 from sklar.machine.threads import merged, workers
 from sklar.public.importers.arrow import PARQUET, ColumnType, column_types, file_schema
+from sklar.public.reading import PLAIN, Reading
 from sklar.public.schema import Schema
+from sklar.rows.folders import files_of, require_different
 from sklar.rows.frames import frame_names, frame_types, is_pandas, read_frame
+from sklar.rows.normalize import Normalizer, normalizer
 from sklar.rows.sql import Query
 from sklar.rows.streams import open_stream, read_stream
-from sklar.rows.text import COMPRESSED, CsvFormat, json_keys, read_csv, read_header, read_json_lines
+from sklar.rows.text import DELIMITERS, json_keys, kind_of, likely_option, read_csv, read_header, read_json_lines
 
 BATCH_ROWS = 65_536
 _BATCH_CELLS = 1 << 26
-_CSV = {".csv": CsvFormat(), ".tsv": CsvFormat(delimiter="\t")}
 _ARROW = (".arrow", ".feather")
 _JSON_LINES = (".ndjson", ".jsonl")
 _STORES = ("s3://", "gs://", "gcs://", "az://", "azure://", "abfs://", "abfss://", "adl://")
@@ -80,7 +82,8 @@ class Source:
     """A table that can be read once, in batches of the wanted columns; a folder's `parts` are its files.
 
     `n_rows` is None where no file states it, `types` where the columns have none of their own. `find_columns` lists the
-    columns of a table whose rows name them, by reading them: private.
+    columns of a table whose rows name them, by reading them: private. `normalize` puts batches into plain writing where
+    the schema says that the table is written otherwise. `explain` says, from the header alone, why columns are absent.
     """
 
     name: str
@@ -92,6 +95,8 @@ class Source:
     parts: tuple[Source, ...] = ()
     threaded: bool = False
     find_columns: Callable[[], tuple[str, ...]] | None = field(default=None, repr=False)
+    normalize: Normalizer | None = field(default=None, repr=False)
+    explain: Callable[[Collection[str]], str | None] | None = field(default=None, repr=False)
 
     def scan(self, columns: tuple[str, ...]) -> Batches:
         """The same batches as `batches` in any order: the files of a folder are read side by side."""
@@ -104,14 +109,14 @@ class Source:
         try:
             for batch in self.open_batches(columns):
                 for start in range(0, batch.height, rows):
-                    yield batch if batch.height <= rows else batch.slice(start, rows)
+                    part = batch if batch.height <= rows else batch.slice(start, rows)
+                    yield part if self.normalize is None else self.normalize(part)
         except SklarError:
             raise
         except (Exception, pl.exceptions.PanicException):
             # What a reader says may quote a cell of the table.
             raise DataError(
-                f"{self.name} could not be read to its end: it is damaged or cut off. Nothing was released and no "
-                "privacy was spent."
+                f"{self.name} could not be read to its end: it is damaged or cut off. Nothing was released."
             ) from None
 
 
@@ -125,31 +130,53 @@ def is_store(address: str) -> bool:
     return address.startswith(_STORES)
 
 
-def open_source(data: object) -> Source:
-    """A path to a file, a folder or an address in an object store, a pandas frame, or whatever exports an Arrow stream.
+def open_source(data: object, described: Schema | Reading = PLAIN) -> Source:
+    """A path to a file, a folder or an address in an object store, a list of paths, a pandas frame, or whatever exports
+    an Arrow stream.
 
-    Raises DataError when there is no such table, or it has no header or repeated column names.
+    `described` says how its text is written: the table's schema, or a reading where there is no schema yet. This is the
+    one place that decides how a table is read, for every command.
+
+    Raises DataError when there is no such table, when it has no header or repeated column names, or when one file would
+    be read twice.
     """
+    if isinstance(data, Plainly):
+        return open_source(data.data)
+    reading = described if isinstance(described, Reading) else described.reading
+    settle = partial(_settled, reading, described if isinstance(described, Schema) else None)
     if isinstance(data, str) and "://" in data:
         if not is_store(data):
             # It may hold a password: it is not repeated.
             raise DataError(f"an address must begin with one of {', '.join(_STORES)}, or be that of a database.")
-        return unrepeated(_open_store(data))
+        return settle(unrepeated(_open_store(data)))
     if isinstance(data, str | Path):
-        return unrepeated(_open_path(Path(data)))
+        return _open_path(Path(data), reading, settle)
+    if isinstance(data, list | tuple) and data and all(isinstance(path, str | Path) for path in data):
+        return _open_list([Path(path) for path in data], reading, settle)
     if isinstance(data, pl.DataFrame):
-        return _open_polars(data)
+        return settle(_open_polars(data))
     if is_pandas(data):
-        return unrepeated(_open_pandas(data))
+        return settle(unrepeated(_open_pandas(data)))
     if isinstance(data, Query):
         rows = data.run()
-        return _open_exported(rows, rows.close)
+        return settle(_open_exported(rows, rows.close))
     if not hasattr(data, "__arrow_c_stream__"):
         raise DataError(
             "data must be a path or an object that exports an Arrow stream (pyarrow, pandas, polars, DuckDB), got "
             f"{type(data).__name__}."
         )
-    return _open_exported(data, lambda: None)
+    return settle(_open_exported(data, lambda: None))
+
+
+Settle = Callable[[Source], Source]
+
+
+def _settled(reading: Reading, schema: Schema | None, source: Source) -> Source:
+    """A table whose batches come in plain writing."""
+    if isinstance(source.columns, AnyColumns):
+        # JSON has one way to write numbers.
+        reading = replace(reading, decimal=".", thousands=None)
+    return replace(source, normalize=normalizer(reading, schema))
 
 
 def _open_exported(data: object, close: Callable[[], None]) -> Source:
@@ -180,6 +207,27 @@ def _open_pandas(frame: Any) -> Source:
     return Source(name="the table", columns=frame_names(frame), open_batches=read, types=frame_types(frame))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plainly:
+    """A table that is written as Sklar writes, whatever its schema says of the original."""
+
+    data: object = field(repr=False)
+
+
+def as_released(data: object, schema: Schema) -> object:
+    """A synthetic table of this schema, to be read as it is written: plainly, unless its header does not fit that."""
+    if schema.reading == PLAIN:
+        return data
+    if isinstance(data, str | Path):
+        try:
+            columns = set(open_source(data).columns)
+        except DataError:
+            return data
+        if not (columns >= set(schema.names) or columns >= set(schema.dummy_names)):
+            return data
+    return Plainly(data=data)
+
+
 def takes_one_pass(data: object) -> bool:
     """Whether the rows of this table can be read only once."""
     # By its name: pyarrow need not be installed.
@@ -193,9 +241,13 @@ def require_columns(source: Named, schema: Schema) -> None:
     """
     absent = [name for name in schema.names if name not in source.columns]
     if absent:
+        explain = getattr(source, "explain", None)
+        likely = explain(absent) if explain else None
+        if likely is None and len(absent) == schema.n_attributes and explain is not None:
+            likely = "If its first line is a row already, set header = false and columns = [...] in [table]."
         raise DataError(
-            f"{source.name} has no column for {', '.join(repr(name) for name in absent)}. Correct the schema, or "
-            "remove the attribute from it."
+            f"{source.name} has no column for {', '.join(repr(name) for name in absent)}. "
+            f"{likely or 'Correct the schema, or remove the attribute from it.'}"
         )
 
 
@@ -210,20 +262,22 @@ def unrepeated(source: N) -> N:
     return source
 
 
-def _open_path(path: Path) -> Source:
+def _open_path(path: Path, reading: Reading, settle: Settle) -> Source:
     if path.is_dir():
-        return _open_folder(path)
+        opened = [_partition(_open_file(file, reading), file.relative_to(path)) for file in files_of(path)]
+        return _joined(f"folder '{path}'", path, [settle(part) for part in opened])
     if not path.exists():
         raise DataError(f"file '{path}' does not exist. Check the path.")
-    return _open_file(path)
+    return settle(_open_file(path, reading))
 
 
-def _open_folder(path: Path) -> Source:
-    # Names that begin with a dot or an underline are notes of the tool that wrote the folder, not data.
-    files = sorted(file for file in path.rglob("*") if file.is_file() and not _is_note(file.relative_to(path)))
-    parts = [_partition(unrepeated(_open_file(file)), file.relative_to(path)) for file in files]
-    if not parts:
-        raise DataError(f"the folder '{path}' holds no files. It must hold CSV, JSON lines, Parquet or Arrow files.")
+def _open_list(paths: Sequence[Path], reading: Reading, settle: Settle) -> Source:
+    require_different([file for path in paths for file in (files_of(path) if path.is_dir() else [path])])
+    opened = [_open_path(path, reading, settle) for path in paths]
+    return _joined(f"the list of {len(paths)} paths", None, [part for each in opened for part in each.parts or (each,)])
+
+
+def _joined(name: str, path: Path | None, parts: Sequence[Source]) -> Source:
     for part in parts:
         if set(part.columns) != set(parts[0].columns):
             raise DataError(f"{part.name} and {parts[0].name} have different columns. Files of a folder must agree.")
@@ -237,7 +291,7 @@ def _open_folder(path: Path) -> Source:
 
     known = [part.n_rows for part in parts if part.n_rows is not None]
     return Source(
-        name=f"folder '{path}'",
+        name=name,
         columns=parts[0].columns,
         open_batches=chain,
         n_rows=sum(known) if len(known) == len(parts) else None,
@@ -245,11 +299,8 @@ def _open_folder(path: Path) -> Source:
         path=path,
         parts=tuple(parts),
         find_columns=found if parts[0].find_columns else None,
+        explain=parts[0].explain,
     )
-
-
-def _is_note(path: Path) -> bool:
-    return any(part[0] in "._" for part in path.parts)
 
 
 def _partition(part: Source, place: Path) -> Source:
@@ -275,17 +326,23 @@ def _partition(part: Source, place: Path) -> Source:
     return replace(part, columns=columns, open_batches=read)
 
 
-def _open_file(path: Path) -> Source:
-    suffixes = [suffix.lower() for suffix in path.suffixes]
-    kind = suffixes[-2] if len(suffixes) > 1 and suffixes[-1] in COMPRESSED else "".join(suffixes[-1:])
-    name = f"file '{path}'"
+def _open_file(path: Path, reading: Reading) -> Source:
+    kind, name = kind_of(path), f"file '{path}'"
     try:
         if path.stat().st_size == 0:
             raise DataError(f"{name} is empty. It must hold a header and rows.")
-        if kind in _CSV:
-            columns, skip = read_header(path, _CSV[kind])
-            read = partial(read_csv, path, _CSV[kind], columns, skip)
-            return Source(name=name, columns=columns, open_batches=read, path=path)
+        if kind in DELIMITERS:
+            reading = replace(reading, delimiter=reading.delimiter or DELIMITERS[kind])
+            columns, skip = read_header(path, reading)
+            return unrepeated(
+                Source(
+                    name=name,
+                    columns=columns,
+                    open_batches=partial(read_csv, path, reading, columns, skip),
+                    path=path,
+                    explain=partial(likely_option, path, reading),
+                )
+            )
         if kind in _JSON_LINES:
             # Which keys rows have depends on the rows, so any key will do.
             return Source(
@@ -296,7 +353,7 @@ def _open_file(path: Path) -> Source:
                 find_columns=partial(json_keys, path),
             )
         if kind in PARQUET or kind in _ARROW:
-            return _open_columnar(path, kind)
+            return unrepeated(_open_columnar(path, kind))
     except OSError as error:
         raise DataError(f"{name} cannot be opened: {error.strerror or error}.") from None
     raise DataError(

@@ -17,14 +17,18 @@ from numpy.typing import NDArray
 class Records:
     """Turns blocks of a CSV file, from its first record on, into whole records.
 
-    Given: `delimiter` and `quote` are one byte each. Ensured: what `take` and `finish` return are records of exactly
-    `fields` fields that end with a line feed and whose quotes are balanced; a record is cut after `limit` bytes.
-    `ragged` counts the records that were taken out.
+    Given: `delimiter` is one byte, and so is `quote`, or it is empty where quotes are characters like others. Ensured:
+    what `take` and `finish` return are records of exactly `fields` fields that end with a line feed and whose quotes,
+    which are `self.quote`, are balanced; a record is cut after `limit` bytes. `ragged` counts the records that were
+    taken out.
     """
 
     def __init__(self, delimiter: bytes, quote: bytes, fields: int, limit: int) -> None:
         self.ragged = 0
-        self._delimiter, self._quote, self._fields, self._limit = delimiter, quote, fields, limit
+        # Where nothing is quoted, a field that holds what then serves as a quote is.
+        self.quote = quote or (b'"' if delimiter != b'"' else b"'")
+        self._settings = (delimiter, self.quote, bool(quote), fields, limit)
+        self._delimiter, self._fields, self._limit = delimiter, fields, limit
         # The last line so far, as long as it may turn out plain.
         self._line = b""
         self._rewriter: _Rewriter | None = None
@@ -57,7 +61,7 @@ class Records:
 
     def _plain(self, lines: bytes) -> bytes | None:
         """Whole lines, where each is a record with all its fields that needs no rewriting; else None."""
-        if self._quote in lines:
+        if self.quote in lines:
             return None
         if b"\r" in lines:
             lines = lines.replace(b"\r\n", b"\n")
@@ -81,7 +85,7 @@ class Records:
         if self._rewriter is None:
             if not block:
                 return b""
-            self._rewriter = _Rewriter(self._delimiter, self._quote, self._fields, self._limit)
+            self._rewriter = _Rewriter(*self._settings)
         out = self._rewriter.take(block)
         self.ragged = self._rewriter.ragged
         return out
@@ -90,12 +94,12 @@ class Records:
 class _Rewriter:
     """The kernel, with what it must remember from block to block."""
 
-    def __init__(self, delimiter: bytes, quote: bytes, fields: int, limit: int) -> None:
+    def __init__(self, delimiter: bytes, quote: bytes, quoted: bool, fields: int, limit: int) -> None:  # noqa: FBT001
         # Imported here: numba is slow to load, and most files go without.
         from sklar.rows import requote
 
         self._kernel: Any = requote
-        self._settings = (ord(delimiter), ord(quote), fields, limit)
+        self._settings = (ord(delimiter), ord(quote), int(quoted), fields, limit)
         self._memory: NDArray[np.int64] = np.zeros(requote.MEMORY, dtype=np.int64)
         self._begun = np.empty(0, dtype=np.uint8)
 

@@ -14,7 +14,7 @@ START, PLAIN, QUOTED, CLOSED = 0, 1, 2, 3
 
 @numba.njit(
     "UniTuple(int64, 2)"
-    "(Array(uint8, 1, 'C', readonly=True), uint8[::1], int64, int64[::1], int64, int64, int64, int64)",
+    "(Array(uint8, 1, 'C', readonly=True), uint8[::1], int64, int64[::1], int64, int64, int64, int64, int64)",
     cache=True,
     nogil=True,
     boundscheck=False,
@@ -26,6 +26,7 @@ def rewrite(
     memory: NDArray[np.int64],
     delimiter: int,
     quote: int,
+    quoted: int,
     fields: int,
     limit: int,
 ) -> tuple[int, int]:
@@ -34,7 +35,8 @@ def rewrite(
     Given: `out` begins with the `copied` bytes of a record that the block before left unfinished, and has room for
     three bytes per byte of the block. `memory` is all 0 before the first block.
 
-    A quote opens a quoted field at the start of a field only; inside, a doubled one stands for itself; what follows
+    Where `quoted` is 0, nothing is: `quote` is a character like others, but for what is written. Else
+    a quote opens a quoted field at the start of a field only; inside, a doubled one stands for itself; what follows
     after it was closed belongs to the field. Any quote elsewhere is a character like others. A line feed, a carriage
     return, or both end a record. Ensured: every field that holds a quote is quoted as a whole, with its quotes doubled;
     bytes of a record after its first `limit` are left out, and its quote is closed; a record that has then not exactly
@@ -86,7 +88,7 @@ def rewrite(
                 delimiters += 1
                 field, opened = copied - whole, 0
         elif byte == quote:
-            if state != PLAIN:
+            if quoted and state != PLAIN:
                 if kept:
                     # The quote that opens, or one of a pair and its like.
                     out[copied] = quote
@@ -96,7 +98,9 @@ def rewrite(
                         copied += 1
                     opened = 1
                 state = QUOTED
-            elif kept:
+                continue
+            state = PLAIN
+            if kept:
                 if not opened:
                     begin = whole + field
                     for at in range(copied, begin, -1):

@@ -25,11 +25,15 @@ from sklar.kernel.count import Counts
 from sklar.machine.cluster import is_spark, session
 from sklar.machine.progress import SILENT, Progress
 from sklar.machine.threads import using
+from sklar.public.reading import PLAIN, Reading
 from sklar.public.schema import Attribute, Schema
 from sklar.rows.discover import Histogram
 from sklar.rows.fast import count
+from sklar.rows.folders import files_of
+from sklar.rows.normalize import normalizer
 from sklar.rows.read import unrepeated
 from sklar.rows.streams import frame_of
+from sklar.rows.text import DELIMITERS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -43,8 +47,7 @@ TASKS_PER_CORE = 4
 _RESULT = pa.schema([("run", pa.int64()), ("parts", pa.int64()), ("cells", pa.binary())])
 _RESULT_DDL = "run long, parts long, cells binary"
 _RAGGED = "_sklar_ragged"
-_DELIMITERS = {".csv": ",", ".tsv": "\t"}
-_KINDS = {*_DELIMITERS, ".parquet", ".pq"}
+_KINDS = {*DELIMITERS, ".parquet", ".pq"}
 _COMPRESSED = {".gz", ".bz2", ".zst", ".lz4", ".snappy", ".deflate"}
 
 
@@ -73,8 +76,8 @@ class SparkTable:
         except Exception as error:
             # What Spark says may quote a cell of the table.
             raise DataError(
-                f"Spark could not count {self.name} ({type(error).__name__}). Nothing was released and no privacy was "
-                "spent. Spark's own logs, which are private, say why."
+                f"Spark could not count {self.name} ({type(error).__name__}). Nothing was released. Spark's own logs, "
+                "which are private, say why."
             ) from None
         counts = _put_together(summed, schema)
         progress.advance(counts.n_rows)
@@ -89,16 +92,27 @@ class SparkTable:
         )
 
 
-def open_spark(data: object) -> SparkTable:
-    """A Spark DataFrame, or a path that Spark can read: CSV, TSV or Parquet, a file or a folder, on any file system."""
+def open_spark(data: object, reading: Reading = PLAIN) -> SparkTable:
+    """A Spark DataFrame, or a path that Spark can read: CSV, TSV or Parquet, a file or a folder, on any file system.
+
+    `reading` says how text files are written; Spark's are in UTF-8.
+    """
     if is_spark(data):
         return unrepeated(SparkTable(data, "the DataFrame"))
     if not isinstance(data, str | Path):
         raise DataError(f"engine 'spark' takes a path or a Spark DataFrame, got {type(data).__name__}.")
     path = str(data)
+    if reading.encoding != "utf-8":
+        raise DataError(
+            f"engine 'spark' reads UTF-8 files, and [table] says encoding = '{reading.encoding}'. Convert the files "
+            "(for example with iconv), or use engine 'local'."
+        )
+    if Path(path).is_dir():
+        # Spark would count a file under two names twice.
+        files_of(Path(path))
     spark = session()
     try:
-        frame = _read(spark, path)
+        frame = _read(spark, path, reading)
     except SklarError:
         raise
     except Exception as error:
@@ -106,26 +120,27 @@ def open_spark(data: object) -> SparkTable:
     return unrepeated(SparkTable(frame, f"'{path}'"))
 
 
-def _read(spark: Any, path: str) -> DataFrame:
+def _read(spark: Any, path: str, reading: Reading) -> DataFrame:
     from pyspark.sql import functions
     from pyspark.sql.types import StringType, StructField, StructType
 
     kind = _kind(path)
     if kind not in _KINDS:
         kind = _kind_of_folder(spark, path)
-    if kind not in _DELIMITERS:
+    if kind not in DELIMITERS:
         return spark.read.parquet(path)
     options: dict[str, Any] = {
-        "sep": _DELIMITERS[kind],
-        "header": True,
+        "sep": reading.delimiter or DELIMITERS[kind],
+        "header": reading.header,
+        "quote": reading.quote,
         # As the local engine reads: quotes are doubled, values may hold line ends, nothing is guessed or cut.
-        "escape": '"',
+        "escape": reading.quote or '"',
         "multiLine": True,
         "inferSchema": False,
         "maxCharsPerColumn": -1,
         "columnPruning": False,
     }
-    names = spark.read.options(**options).csv(path).columns
+    names = reading.columns or tuple(spark.read.options(**options).csv(path).columns)
     fields = [StructField(str(number), StringType()) for number in range(len(names))]
     described = StructType([*fields, StructField(_RAGGED, StringType())])
     options |= {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _RAGGED}
@@ -161,7 +176,9 @@ def _count_part(schema_toml: str, batches: Iterator[pa.RecordBatch]) -> Iterator
     # Spark runs a task per core.
     with using(1):
         places = {name: place for place, name in enumerate(schema.names)}
-        counts = count((frame_of(na.c_array(batch), places) for batch in batches), schema)
+        frames = (frame_of(na.c_array(batch), places) for batch in batches)
+        normalize = normalizer(schema.reading, schema)
+        counts = count(map(normalize, frames) if normalize else frames, schema)
     if not counts.n_rows:
         return
     flat = np.concatenate([[counts.n_rows], counts.one_way, counts.pairs])

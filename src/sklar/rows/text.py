@@ -14,8 +14,9 @@ import io
 import json
 import lzma
 import zlib
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator
+from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -23,26 +24,33 @@ import polars as pl
 
 from sklar.errors import DataError
 from sklar.machine.extras import require
+from sklar.public.reading import Reading, codec_of
 from sklar.rows.records import Records
 
 _BLOCK = 1 << 24
 _ROWS_AT_ONCE = 1 << 16
+_SIGNS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
+DELIMITERS = {".csv": ",", ".tsv": "\t"}
 _BY_PYARROW = {".zst": "zstd", ".lz4": "lz4", ".br": "brotli"}
 COMPRESSED = {".gz", ".bz2", ".xz", *_BY_PYARROW}
 # What reading a damaged file may raise.
 _BROKEN = (csv.Error, OSError, EOFError, ValueError, zlib.error, lzma.LZMAError)
+# What files begin with, the longest first: UTF-32's mark begins as that of UTF-16.
+_MARKS = (
+    ("utf-32", "-le", codecs.BOM_UTF32_LE),
+    ("utf-32", "-be", codecs.BOM_UTF32_BE),
+    ("utf-8", "", codecs.BOM_UTF8),
+    ("utf-16", "-le", codecs.BOM_UTF16_LE),
+    ("utf-16", "-be", codecs.BOM_UTF16_BE),
+)
 # What a JSON value is encoded as that can be in no domain, as lists are elsewhere.
 _NO_VALUE = "(not a value)"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CsvFormat:
-    """How a CSV file is written. A field whose text is among `nulls` is null."""
-
-    delimiter: str = ","
-    quote: str = '"'
-    encoding: str = "utf-8"
-    nulls: tuple[str, ...] = ()
+def kind_of(path: Path) -> str:
+    """The suffix of a file's name, without that of its compression, in lower case."""
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    return suffixes[-2] if len(suffixes) > 1 and suffixes[-1] in COMPRESSED else "".join(suffixes[-1:])
 
 
 def open_bytes(path: Path) -> IO[bytes]:
@@ -66,43 +74,97 @@ def open_bytes(path: Path) -> IO[bytes]:
     return path.open("rb")
 
 
-def read_header(path: Path, layout: CsvFormat) -> tuple[tuple[str, ...], int]:
-    """The names of a CSV file's columns, and how many bytes the header takes."""
+def begin(path: Path, encoding: str) -> tuple[str, int]:
+    """The codec of a file in this encoding, and how many bytes its byte order mark takes, which may decide between two.
+
+    Without a mark UTF-16 and UTF-32 are read as little-endian, which is how most of them are.
+    """
+    codec = codec_of(encoding) or encoding
+    with open_bytes(path) as stream:
+        first = stream.read(4)
+    for family, order, mark in _MARKS:
+        if codec in (family, family + order) and first.startswith(mark):
+            return family + order, len(mark)
+    return codec + "-le" if codec in ("utf-16", "utf-32") else codec, 0
+
+
+def read_header(path: Path, reading: Reading) -> tuple[tuple[str, ...], int]:
+    """The names of a CSV file's columns, and how many bytes its first record takes once it is UTF-8.
+
+    They are in the file's first record, which is public, or in `reading`, where files have no header.
+    """
     taken = 0
 
     def lines(text: io.TextIOWrapper) -> Iterator[str]:
         nonlocal taken
         for line in text:
-            taken += len(line.encode(layout.encoding, errors="surrogateescape"))
+            taken += len(line.encode())
             yield line
 
     try:
+        codec, mark = begin(path, reading.encoding)
+        if not reading.header:
+            return reading.columns, 0
         with open_bytes(path) as stream:
-            if stream.read(len(codecs.BOM_UTF8)) == codecs.BOM_UTF8:
-                taken = len(codecs.BOM_UTF8)
-        with open_bytes(path) as stream:
-            stream.read(taken)
+            stream.read(mark)
             # The wrapper decodes ahead, into the rows, where nothing may raise; the header is checked by itself.
-            text = io.TextIOWrapper(stream, encoding=layout.encoding, errors="surrogateescape", newline="")
-            columns = tuple(next(csv.reader(lines(text), delimiter=layout.delimiter, quotechar=layout.quote), ()))
-            "".join(columns).encode()
-    except UnicodeEncodeError:
-        raise DataError(
-            f"the header of file '{path}' must be UTF-8 text. Convert it first (for example with iconv)."
-        ) from None
+            text = io.TextIOWrapper(stream, encoding=codec, errors="replace", newline="")
+            columns = tuple(next(csv.reader(lines(text), delimiter=reading.delimiter or ",", **_quoting(reading)), ()))
     except _BROKEN:
         raise DataError(f"file '{path}' has no readable header line. It must begin with the column names.") from None
+    if any("\ufffd" in column or "\0" in column for column in columns):
+        raise DataError(
+            f"the header of file '{path}' must be {reading.encoding} text. Set encoding in [table] to what it is "
+            f"written in{_likely_encoding(path)}."
+        )
     if not any(columns):
         raise DataError(f"file '{path}' has no header line. It must begin with the column names.")
     return columns, taken
 
 
+def _quoting(reading: Reading) -> dict[str, Any]:
+    return {"quotechar": reading.quote} if reading.quote else {"quotechar": None, "quoting": csv.QUOTE_NONE}
+
+
+def _likely_encoding(path: Path) -> str:
+    """What the file's first bytes, which are those of its header, say of its encoding."""
+    with open_bytes(path) as stream:
+        first = stream.read(4)
+    marks = [family for family, _, mark in _MARKS if first.startswith(mark)]
+    if marks:
+        return f', as its first bytes say: encoding = "{marks[0]}"'
+    if b"\0" in first:
+        return f', probably encoding = "utf-16-{"be" if first[0] == 0 else "le"}"'
+    return ', for example encoding = "windows-1252" or "latin-1"'
+
+
+def likely_option(path: Path, reading: Reading, names: Collection[str]) -> str | None:
+    """What in `[table]` would give a CSV file these columns, in words; None where nothing is likely.
+
+    Its header alone decides, which is public, and nothing of it is quoted: what looks like a header may be a row.
+    """
+    columns, _ = read_header(path, reading)
+    for delimiter, quote in product(_SIGNS, (reading.quote, '"', "'")):
+        try:
+            found, _ = read_header(path, replace(reading, delimiter=delimiter, quote=quote))
+        except DataError:
+            continue
+        if set(names) <= set(found):
+            signs = {"delimiter": (delimiter, reading.delimiter), "quote": (quote, reading.quote)}
+            options = [f"{key} = {json.dumps(sign)}" for key, (sign, present) in signs.items() if sign != present]
+            return f"Its header has them between {_SIGNS[delimiter]}: set {' and '.join(options)} in [table]."
+    if {name.strip().casefold() for name in names} <= {column.strip().casefold() for column in columns}:
+        return "Its header has them with other capitals or spaces: write them as they stand there."
+    return None
+
+
 def read_csv(
-    path: Path, layout: CsvFormat, columns: tuple[str, ...], skip: int, names: tuple[str, ...]
+    path: Path, reading: Reading, columns: tuple[str, ...], skip: int, names: tuple[str, ...]
 ) -> Iterator[pl.DataFrame]:
-    """The rows after the header, which takes `skip` bytes: texts of these columns, ragged rows last."""
+    """The rows after the header, which takes `skip` bytes of UTF-8: texts of these columns, ragged rows last."""
+    delimiter, quote = reading.delimiter or ",", reading.quote
     # With room for a quote that closes and the end of the line.
-    records = Records(layout.delimiter.encode(), layout.quote.encode(), len(columns), _BLOCK - 4)
+    records = Records(delimiter.encode(), quote.encode(), len(columns), _BLOCK - 4)
     wanted = [columns.index(name) for name in names]
     schema = {str(number): pl.String() for number in range(len(columns))}
 
@@ -110,10 +172,9 @@ def read_csv(
         scan = pl.scan_csv(
             block,
             has_header=False,
-            separator=layout.delimiter,
-            quote_char=layout.quote,
+            separator=delimiter,
+            quote_char=records.quote.decode(),
             schema=schema,
-            null_values=list(layout.nulls) or None,
             empty_string_is_null=False,
         )
         # By position: a name may look like a pattern.
@@ -121,10 +182,12 @@ def read_csv(
         frame.columns = list(names)
         return frame
 
+    codec, mark = begin(path, reading.encoding)
     with open_bytes(path) as stream:
-        stream.read(skip)
-        for block in _texts(stream, layout.encoding):
-            if whole := records.take(block):
+        stream.read(mark)
+        for block in _texts(stream, codec):
+            rest, skip = block[skip:], max(skip - len(block), 0)
+            if whole := records.take(rest):
                 yield parse(whole)
     if whole := records.finish():
         yield parse(whole)
@@ -155,12 +218,12 @@ def json_keys(path: Path) -> tuple[str, ...]:
     return tuple(keys)
 
 
-def _texts(stream: IO[bytes], encoding: str) -> Iterator[bytes]:
+def _texts(stream: IO[bytes], codec: str) -> Iterator[bytes]:
     """The file as UTF-8, block by block."""
-    decoder = codecs.getincrementaldecoder(encoding)(errors="replace")
-    unicode = codecs.lookup(encoding).name == "utf-8"
+    decoder = codecs.getincrementaldecoder(codec)(errors="replace")
+    ascii_alike = bytes(range(128)).decode(codec, errors="replace") == bytes(range(128)).decode("ascii")
     while block := stream.read(_BLOCK):
-        if unicode and block.isascii() and not decoder.getstate()[0]:
+        if ascii_alike and block.isascii() and not decoder.getstate()[0]:
             yield block
         else:
             yield decoder.decode(block).encode()

@@ -120,15 +120,29 @@ def test_domains_that_were_found_are_not_called_public() -> None:
     model = sklar.fit(pa.table({"town": ["Rome"] * 400, "b": [True, False] * 200}), schema, epsilon=5.0)
     text = " ".join(" ".join(read(publishable(model)).text).split())
     assert (
-        "Noisy counts found the categories or bins of 1 of the 2 attributes; the privacy account includes that search."
-        in text
+        "The categories and bins of 1 of the 2 attributes are public knowledge, as the custodian states. Noisy counts "
+        "found those of 1; the privacy account includes that search." in text
     )
+    assert "not from the records" not in text
+    assert re.search(r"town categorical .* noisy counts", text)
     assert "their categories and bins unless noisy counts found them" in text
     # The search has its share of the whole cost.
     shares = [int(share) for share in re.findall(r"tables [\d,]+ [\d. to]+ (\d+)%", text)]
     [searched] = re.findall(r"search domains of attributes 1 [\d.]+ (\d+)%", text)
     assert int(searched) >= 5
     assert abs(int(searched) + sum(shares) - 100) <= 2
+
+
+def test_domains_that_were_read_from_the_rows_are_named() -> None:
+    schema = Schema.from_toml(
+        '[attributes.town]\ntype="categorical"\nvalues=["Rome"]\nprovenance="rows"\n[attributes.b]\ntype="boolean"'
+    )
+    model = sklar.fit(pa.table({"town": ["Rome"] * 400, "b": [True, False] * 200}), schema, epsilon=5.0)
+    assert model.certificate.read_from_rows == ("town",)
+    text = " ".join(" ".join(read(publishable(model)).text).split())
+    assert "Those of 1 were read from the confidential records , at the custodian's risk: town." in text
+    assert "It does not cover the categories and bins of 1 attribute (town): the custodian read them" in text
+    assert "not from the records" not in text
 
 
 def test_one_attribute_is_enough() -> None:

@@ -44,6 +44,7 @@ _KINDS = {
     "factor": "a low-rank Gaussian copula over whole attributes, fitted to the noisy tables",
     "independence": "independent attributes, because the noisy tables support no dependence",
 }
+_KNOWN_FROM = {"public": "public knowledge", "found": "noisy counts", "rows": "the records"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +93,7 @@ class Release:
     measurements: Rows
     kinds: str
     attributes: Rows
+    read_from_rows: tuple[str, ...]
     rules: tuple[str, ...]
     charts: tuple[Chart, ...]
     pairs: Pairs | None
@@ -124,9 +126,10 @@ def view(model: Model, file_name: str) -> Release:
         measurements=_measurements(certificate),
         kinds=", ".join(f"{number:,} {kind}" for kind, number in sorted(kinds.items())),
         attributes=tuple(
-            (short(each.name, 60), each.kind, f"{each.n_levels:,}", _domain(each))
+            (short(each.name, 60), each.kind, f"{each.n_levels:,}", _domain(each), _KNOWN_FROM[each.known_from])
             for each in schema.attributes[:MAX_SCHEMA_ROWS]
         ),
+        read_from_rows=tuple(short(name, 60) for name in certificate.read_from_rows[:MAX_LISTED]),
         rules=tuple(short(rule_text(rule, schema.attributes), 200) for rule in schema.rules[:MAX_LISTED]),
         charts=tuple(_chart(model, found, index) for index in _leading(found, model.measured_schema.n_attributes)),
         pairs=_pairs(model, found) if found.first.size else None,

@@ -1,4 +1,4 @@
-"""Drawings as SVG: bars with error bars, heat maps, lines. Colors come from the page, so that dark mode works.
+"""Drawings as SVG: bars, histograms, heat maps, lines. Colors come from the page, so that dark mode works.
 
 Every drawing carries a title and a description for those who cannot see it.
 """
@@ -35,6 +35,26 @@ class Bar:
     mark: float
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Paired:
+    """Two shares of one thing: a label, and the shares of two tables."""
+
+    label: str
+    first: float
+    second: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Steps:
+    """Shares of two tables in the same bins, with the bins' edges and labeled places as positions from 0 to 1."""
+
+    edges: NDArray[np.float64]
+    first: NDArray[np.float64]
+    second: NDArray[np.float64]
+    ticks: tuple[tuple[float, str], ...]
+    marks: tuple[float, ...] = ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Line:
     """One line of a chart: a step function with the share `y` from the error `x` on."""
@@ -63,6 +83,55 @@ def bars(entries: Sequence[Bar], *, title: str, description: str) -> Markup:
             _text(width - 2, middle + 4, percent(entry.value), size=11, anchor="end", class_="soft"),
         ]
     return _svg(width, height, parts, title=title, description=description)
+
+
+def paired_bars(entries: Sequence[Paired], *, title: str, description: str) -> Markup:
+    """Two horizontal bars for each entry, one above the other, with both shares beside them."""
+    left, right, step, width = 118.0, 278.0, 24.0, 360.0
+    scale = (right - left) / max(max(max(entry.first, entry.second) for entry in entries), 1e-9)
+    height = step * len(entries) + 4
+    parts = [_axis(left, 0, left, height)]
+    for index, entry in enumerate(entries):
+        top = step * index + 3
+        written = f"{percent(entry.first)} | {percent(entry.second)}"
+        parts += [
+            _text(left - 6, top + 13, short(entry.label, 17), size=11.5, anchor="end"),
+            _rect("bar", left, top, scale * entry.first, 9),
+            _rect("second", left, top + 9, scale * entry.second, 9),
+            _text(width - 2, top + 13, written, size=11, anchor="end", class_="soft"),
+        ]
+    return _svg(width, height, parts, title=title, description=description)
+
+
+def paired_steps(steps: Steps, *, title: str, description: str) -> Markup:
+    """Two histograms over the same bins: the first filled, the second as an outline over it."""
+    left, right, top, base, width = 34.0, 352.0, 6.0, 126.0, 360.0
+    most = max(float(max(steps.first.max(), steps.second.max())), 1e-9)
+    across = left + (right - left) * steps.edges
+    parts = []
+    for share in (0.0, 0.5, 1.0):
+        y = base - (base - top) * share
+        parts += [_axis(left, y, right, y), _text(left - 4, y + 4, percent(share * most), anchor="end", class_="soft")]
+    for x, wide, share in zip(across, np.diff(across), steps.first, strict=False):
+        tall = (base - top) * float(share) / most
+        if tall > 0:
+            parts.append(_rect("bar", float(x), base - tall, max(float(wide) - 0.4, 0.4), tall))
+    outline = f"M{_n(float(across[0]))} {_n(base)}" + "".join(
+        f"V{_n(base - (base - top) * float(share) / most)}H{_n(float(end))}"
+        for end, share in zip(across[1:], steps.second, strict=True)
+    )
+    parts.append(_element("path", class_="outline", d=f"{outline}V{_n(base)}"))
+    for place in steps.marks:
+        x = left + (right - left) * place
+        parts.append(_element("path", class_="mark", d=f"M{_n(x)} {_n(base + 1)}l-3 6h6z"))
+    for place, label in steps.ticks:
+        x = left + (right - left) * place
+        anchor = "start" if place < 0.08 else "end" if place > 0.92 else "middle"
+        parts += [
+            _axis(x, base, x, base + 4),
+            _text(min(max(x, 4.0), width - 2), base + 20, label, anchor=anchor, class_="soft"),
+        ]
+    return _svg(width, base + 26, parts, title=title, description=description)
 
 
 def heat_map(

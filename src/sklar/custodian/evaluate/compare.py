@@ -2,23 +2,41 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+import textwrap
+from dataclasses import asdict, dataclass, field, replace
 from math import comb
 from typing import Any
 
 import numpy as np
 
 from sklar.custodian.evaluate.errors import PERCENTS, Errors, absolute_errors
+from sklar.custodian.evaluate.look import Look, Looked
+from sklar.custodian.evaluate.numbers import (
+    Correlations,
+    Share,
+    brief,
+    compare_correlations,
+    compare_numbers,
+    compare_texts,
+    width_text,
+)
 from sklar.custodian.evaluate.queries import MAX_TRIPLES, Answers, Form, answer, choose_triples, pearson
 from sklar.custodian.evaluate.usefulness import Score, usefulness
+from sklar.custodian.evaluate.values import is_number
+from sklar.custodian.evaluate.verdict import Column, Verdict, judge, warn
 from sklar.errors import DataError
 from sklar.machine.progress import SILENT, Progress
 from sklar.public.schema import Schema
+from sklar.rows.read import as_released
 
 NOTICE = "PRIVATE: computed from the real rows without noise. For the custodian's eyes; do not publish."
 
 # The paper's border between correlated and uncorrelated pairs of dummies.
 HIGH_CORRELATION = 0.5
+
+_WIDTH = 100
+_SHOWN_NUMBERS = 40
+_SHOWN_GAPS = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -43,7 +61,11 @@ class Result:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Evaluation:
-    """How near a release comes to the real rows, class by class. Private, as the real rows are."""
+    """How near a release comes to the real rows, by classes of queries and column by column. Private, as they are.
+
+    `verdict` is one line over all `columns`. `looked` holds what was seen of the raw values of both tables; it is None,
+    and columns have no numbers, where a table holds dummies, and where answers alone were compared.
+    """
 
     table: str
     real_rows: int
@@ -53,6 +75,10 @@ class Evaluation:
     triples: str
     results: tuple[Result, ...]
     scores: tuple[Score, ...] = ()
+    columns: tuple[Column, ...] = ()
+    correlations: Correlations | None = None
+    verdict: Verdict | None = None
+    looked: tuple[Looked, Looked] | None = field(default=None, repr=False)
 
     def result(self, name: str) -> Result:
         """The class of that name."""
@@ -62,6 +88,7 @@ class Evaluation:
         """For JSON."""
         return {
             "notice": NOTICE,
+            "overall": None if self.verdict is None else self.verdict.to_dict(),
             "table": self.table,
             "real_rows": self.real_rows,
             "synthetic_rows": self.synthetic_rows,
@@ -69,6 +96,8 @@ class Evaluation:
             "valid_share": self.valid_share,
             "three_way_queries": self.triples,
             "results": [result.to_dict() for result in self.results],
+            "columns": [column.to_dict() for column in self.columns],
+            "correlations": None if self.correlations is None else self.correlations.to_dict(),
             "usefulness": [asdict(score) for score in self.scores],
         }
 
@@ -80,7 +109,10 @@ class Evaluation:
         lines = [NOTICE, "", rows + "."]
         if self.synthetic_rows != self.real_rows:
             lines.append("Synthetic counts are scaled to the number of real rows.")
+        if self.verdict is not None:
+            lines += ["", *textwrap.wrap(f"Overall. {self.verdict.line}", _WIDTH, subsequent_indent="  ")]
         lines += [
+            "",
             f"Three-way queries: {self.triples}.",
             "",
             "Absolute error of counts, average / maximum over the best 95%, 99% and all of the queries:",
@@ -92,6 +124,7 @@ class Evaluation:
             cells = "".join(f"{f'{each.average:,.1f} / {each.maximum:,.0f}':>18}" for each in best)
             tv = "" if result.tv is None else f"{result.tv:.4f}"
             lines.append(f"{result.name:<24}{result.errors.size:>12,}{cells}{tv:>10}")
+        lines += self._number_lines()
         if self.scores:
             lines += ["", f"Predicting '{self.scores[0].target}' on real test rows:", ""]
             lines.append(f"{'trained on':<24}{'learner':<24}{'rows':>10}{'accuracy':>10}{'AUC':>8}")
@@ -100,6 +133,51 @@ class Evaluation:
                 for score in self.scores
             ]
         return [line.rstrip() for line in lines]
+
+    def _number_lines(self) -> list[str]:
+        """The raw values of numbers, the worst column first, and every column's warnings."""
+        scored = sorted((each for each in self.columns if each.numbers is not None), key=lambda each: -each.distance)
+        lines = []
+        if self.form == "dummies" and any(column.on_axis for column in self.columns):
+            lines += ["", "Raw values of numbers are not compared: dummies have none."]
+        if scored:
+            lines += ["", "Raw values of numbers. KS: largest difference of the distribution functions, from 0 to 1;"]
+            lines += ["distance: Wasserstein distance in real standard deviations; synthetic / real.", ""]
+            lines.append(f"{'column':<20}{'KS':>7}{'distance':>9}{'mean':>37} {'standard deviation':>26}")
+        for column in scored[:_SHOWN_NUMBERS]:
+            numbers, attribute = column.numbers, column.attribute
+            if numbers is None:
+                continue
+            real, other = numbers.real, numbers.synthetic
+            moved = "" if numbers.wasserstein is None else f"{numbers.wasserstein:.3f}"
+            mean = f"{brief(attribute, other.mean)} / {brief(attribute, real.mean)}"
+            spread = f"{width_text(attribute, other.sd)} / {width_text(attribute, real.sd)}"
+            lines.append(f"{column.name:<20.19}{numbers.ks:>7.3f}{moved:>9}{mean:>37} {spread:>26}")
+        if len(scored) > _SHOWN_NUMBERS:
+            lines.append(f"... and {len(scored) - _SHOWN_NUMBERS} more, all of them better (--json has all).")
+        warned = [column for column in self.columns if column.warnings]
+        if warned:
+            lines += ["", "Warnings (synthetic for real):", ""]
+            for column in sorted(warned, key=lambda each: -each.distance)[:_SHOWN_NUMBERS]:
+                told = f"{column.name}: {'; '.join(column.warnings)}."
+                lines += textwrap.wrap(told, _WIDTH, subsequent_indent="  ")
+        if self.correlations is not None:
+            lines += ["", "Correlations of numbers that differ most (synthetic / real):", ""]
+            lines.append(f"{'pair':<52}{'Pearson':>18}{'Spearman':>18}")
+            lines += _correlation_lines(self.correlations)
+        return lines
+
+
+def _correlation_lines(correlations: Correlations) -> list[str]:
+    lines = []
+    for _, one, two in correlations.gaps()[:_SHOWN_GAPS]:
+        figures = (
+            f"{given[one, two]:.3f} / {true[one, two]:.3f}"
+            for true, given in (correlations.pearson, correlations.spearman)
+        )
+        pair = f"{correlations.names[one]}, {correlations.names[two]}"
+        lines.append(f"{pair:<52.51}" + "".join(f"{figure:>18}" for figure in figures))
+    return lines
 
 
 def evaluate(
@@ -122,13 +200,16 @@ def evaluate(
         raise DataError("usefulness needs both a target attribute and a test table of real rows. Give both, or none.")
     if target is not None:
         schema.attribute(target)
+    synthetic = as_released(synthetic, schema)
     asked = choose_triples(schema, max_triples=max_triples)
+    looks = Look(schema), Look(schema)
     progress.stage("count real rows", unit="rows")
-    true = answer(real, schema, asked, progress=progress)
+    true = answer(real, schema, asked, progress=progress, look=looks[0])
     progress.stage("count synthetic rows", unit="rows")
-    given = answer(synthetic, schema, asked, progress=progress)
+    given = answer(synthetic, schema, asked, progress=progress, look=looks[1])
     progress.stage("compare")
-    evaluation = compare(true, given)
+    raw = true.form == given.form == "records"
+    evaluation = _judged(compare(true, given), (looks[0].done(), looks[1].done()) if raw else None)
     if target is None:
         return evaluation
     progress.stage("learn")
@@ -166,6 +247,8 @@ def compare(true: Answers, given: Answers) -> Evaluation:
             errors=absolute_errors(true.triples, given.triples, factor=factor, where=seen),
         ),
     ]
+    levels = np.abs(true.one_way - factor * given.one_way)
+    distances = np.add.reduceat(levels, schema.offsets[:-1]) / (2 * n)
     return Evaluation(
         table=schema.name,
         real_rows=n,
@@ -174,4 +257,34 @@ def compare(true: Answers, given: Answers) -> Evaluation:
         valid_share=None if given.valid_rows is None else given.valid_rows / given.n_rows,
         triples=true.asked.stated,
         results=tuple(results),
+        columns=tuple(
+            Column(attribute=attribute, on_axis=is_number(attribute), tv=float(tv))
+            for attribute, tv in zip(schema.attributes, distances, strict=True)
+        ),
+    )
+
+
+def _judged(evaluation: Evaluation, looked: tuple[Looked, Looked] | None) -> Evaluation:
+    """The evaluation with what was seen of raw values, warnings and the verdict."""
+    columns = list(evaluation.columns)
+    if looked is not None:
+        real, given = looked
+        columns = [
+            replace(
+                column,
+                missing=Share(what="missing", real=one.missing / real.n_rows, synthetic=two.missing / given.n_rows),
+                texts=compare_texts(real, given, index),
+                numbers=compare_numbers(one, two),
+            )
+            for index, (column, one, two) in enumerate(zip(columns, real.columns, given.columns, strict=True))
+        ]
+    judged = tuple(replace(column, warnings=warn(column)) for column in columns)
+    correlations = None if looked is None else compare_correlations(*looked)
+    rows = evaluation.real_rows, evaluation.synthetic_rows
+    return replace(
+        evaluation,
+        columns=judged,
+        correlations=correlations,
+        verdict=judge(judged, correlations, rows=rows),
+        looked=looked,
     )

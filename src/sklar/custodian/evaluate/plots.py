@@ -39,7 +39,7 @@ def plot(evaluation: Evaluation, path: str | Path) -> None:
     whole = {result.name: result.errors for result in evaluation.results if "|r|" not in result.name}
     split = {result.name: result.errors for result in evaluation.results if "two-way" in result.name}
     panels = {"All classes of queries": whole, "Two-way, by correlation": split}
-    save(cdf_figure(panels, title=f"{evaluation.table}: absolute error of counts", notice=NOTICE), target)
+    save(cdf_figure(panels, title=f"{evaluation.table}: absolute error of counts", notice=NOTICE), target, private=True)
 
 
 def cdf_figure(
@@ -92,11 +92,14 @@ def grid(
     return figure, list(axes)
 
 
-def save(figure: Figure, target: Path) -> None:
-    """Write a figure, whole or not at all; equal figures are equal files."""
+def save(figure: Figure, target: Path, *, private: bool = False) -> None:
+    """Write a figure, whole or not at all, a private one for its owner alone; equal figures are equal files."""
     import matplotlib as mpl
 
     kind = target.suffix.lower()[1:]
     metadata = {"Date": None} if kind == "svg" else {"Software": None}
-    with replacing(target) as temporary, mpl.rc_context({"svg.hashsalt": "sklar", "svg.fonttype": "none"}):
+    with (
+        replacing(target, private=private) as temporary,
+        mpl.rc_context({"svg.hashsalt": "sklar", "svg.fonttype": "none"}),
+    ):
         figure.savefig(temporary, format=kind, dpi=110, metadata=metadata)

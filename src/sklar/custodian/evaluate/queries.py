@@ -14,6 +14,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from sklar.custodian.evaluate.look import Look
 from sklar.errors import DataError
 from sklar.machine.progress import SILENT, Progress
 from sklar.public.schema import Attribute, Schema
@@ -115,9 +116,14 @@ class Answers:
         return self.schema.cells.flat(self.pairs)
 
 
-def answer(data: object, schema: Schema, asked: Triples, *, progress: Progress = SILENT) -> Answers:
-    """Exact answers on a table of records or of dummies: a path, or anything that exports an Arrow stream."""
-    form, batches = read(data, schema)
+def answer(
+    data: object, schema: Schema, asked: Triples, *, progress: Progress = SILENT, look: Look | None = None
+) -> Answers:
+    """Exact answers on a table of records or of dummies: a path, or anything that exports an Arrow stream.
+
+    Where the table has records, `look` sees its raw values on the way.
+    """
+    form, batches = read(data, schema, look)
     return answer_blocks(_watched(batches, progress), schema, asked, form=form)
 
 
@@ -127,14 +133,20 @@ def _watched(batches: Iterable[NDArray[Any]], progress: Progress) -> Iterator[ND
         progress.advance(batch.shape[1])
 
 
-def read(data: object, schema: Schema) -> tuple[Form, Iterator[NDArray[Any]]]:
+def read(data: object, schema: Schema, look: Look | None = None) -> tuple[Form, Iterator[NDArray[Any]]]:
     """The form of a table, and its batches: codes of shape (m, rows), or 0/1 dummies of shape (d, rows)."""
-    source = open_source(data)
+    source = open_source(data, schema)
     dummies = schema.dummy_names
     if set(dummies) <= set(source.columns) and not set(schema.names) <= set(source.columns):
         return "dummies", (dummies_of(batch) for batch in source.batches(dummies))
     require_columns(source, schema)
-    return "records", (encode(batch, schema) for batch in source.batches(schema.names))
+    return "records", (_encoded(batch, schema, look) for batch in source.batches(schema.names))
+
+
+def _encoded(batch: pl.DataFrame, schema: Schema, look: Look | None) -> NDArray[np.int32]:
+    if look is not None:
+        look.add(batch)
+    return encode(batch, schema)
 
 
 def dummies_of(batch: pl.DataFrame) -> NDArray[np.bool_]:

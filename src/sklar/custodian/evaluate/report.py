@@ -14,17 +14,24 @@ from numpy.typing import NDArray
 
 from sklar.answer.report import svg
 from sklar.answer.report.render import Rows, render, short
+from sklar.custodian.evaluate import charts
 from sklar.custodian.evaluate.compare import NOTICE, Evaluation
 from sklar.custodian.evaluate.errors import PERCENTS
+from sklar.custodian.evaluate.numbers import PERCENTILES, Correlations, Moments, Share, text, width_text
 from sklar.custodian.evaluate.queries import Answers, Triples, answer
+from sklar.custodian.evaluate.verdict import THRESHOLDS, Column
 from sklar.machine.progress import SILENT, Progress
 from sklar.public.schema import Attribute, Schema
+from sklar.rows.read import as_released
 
 MARK = "PRIVATE"
 MAX_ATTRIBUTES = 300
 MAX_PAIRS = 100
 WORST_PAIRS = 3
 _SIDE = 12
+MAX_SHARES = 200
+_MAX_MAP = 16
+_MOST_GAPS = 20
 
 # These values have no repr: a traceback or a debugger's log must not print counts.
 
@@ -54,11 +61,30 @@ class Pairs:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Raw:
+    """What the report shows about raw values: tables of texts, the worst column first, and maps of correlations."""
+
+    numbers: Rows
+    percentiles: tuple[str, ...]
+    quantiles: Rows
+    heaps: Rows
+    rounding: Rows
+    absent: Rows
+    correlations: Rows
+    sampled: int
+    maps: tuple[tuple[str, str, Markup, int], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Comparison:
-    """All that the report shows. With only one attribute, `pairs` is None."""
+    """All that the report shows. With only one attribute, `pairs` is None; without raw values, `raw` is."""
 
     banner: str
     evaluation: Evaluation
+    thresholds: dict[str, float]
+    warnings: Rows
+    charts: tuple[charts.Chart, ...]
+    raw: Raw | None
     best: tuple[str, ...]
     classes: Rows
     panels: tuple[tuple[str, Markup], ...]
@@ -78,8 +104,12 @@ def custodian_report(
         bases=np.zeros((schema.n_attributes, schema.n_attributes), dtype=np.int64),
         in_all=0,
     )
-    progress.stage("report")
-    shown = view(evaluation, answer(real, schema, nothing), answer(synthetic, schema, nothing))
+    progress.stage("report: real rows", unit="rows")
+    true = answer(real, schema, nothing, progress=progress)
+    progress.stage("report: synthetic rows", unit="rows")
+    given = answer(as_released(synthetic, schema), schema, nothing, progress=progress)
+    progress.stage("report: page")
+    shown = view(evaluation, true, given)
     return render("sklar.custodian.evaluate", "private.html.j2", shown)
 
 
@@ -90,6 +120,12 @@ def view(evaluation: Evaluation, true: Answers, given: Answers) -> Comparison:
     return Comparison(
         banner=NOTICE,
         evaluation=evaluation,
+        thresholds=THRESHOLDS,
+        warnings=tuple(
+            (short(each.name, 60), "; ".join(each.warnings)) for each in _ranked(evaluation) if each.warnings
+        ),
+        charts=_charts(evaluation, true, given),
+        raw=_raw(evaluation) if evaluation.looked is not None else None,
         best=tuple(f"Best {percent}%" for percent in PERCENTS),
         classes=_classes(evaluation),
         panels=_panels(evaluation),
@@ -101,6 +137,110 @@ def view(evaluation: Evaluation, true: Answers, given: Answers) -> Comparison:
             for score in evaluation.scores
         ),
     )
+
+
+def _ranked(evaluation: Evaluation) -> list[Column]:
+    """The columns, the worst first."""
+    return sorted(evaluation.columns, key=lambda column: -column.distance)
+
+
+def _charts(evaluation: Evaluation, true: Answers, given: Answers) -> tuple[charts.Chart, ...]:
+    """A chart for every column, the worst first. Where numbers were not seen, a column's levels are drawn."""
+    offsets, names = true.schema.offsets, true.schema.names
+    drawn = []
+    for column in _ranked(evaluation)[: charts.MAX_CHARTS]:
+        i = names.index(column.name)
+        seen = [looked.columns[i].numbers for looked in evaluation.looked or ()]
+        if len(seen) > 1 and seen[0] is not None and seen[1] is not None:
+            rows = evaluation.real_rows, evaluation.synthetic_rows
+            drawn.append(charts.draw_numbers(column, seen[0], seen[1], rows))
+        else:
+            real, other = (each.one_way[offsets[i] : offsets[i + 1]] / true.n_rows for each in (true, given))
+            drawn.append(charts.draw_category(column, real, other))
+    return tuple(drawn)
+
+
+def _raw(evaluation: Evaluation) -> Raw:
+    ranked = _ranked(evaluation)
+    scored = [(column, column.numbers) for column in ranked if column.numbers is not None]
+    rows, quantiles, heaps, rounding = [], [], [], []
+    for column, found in scored[:MAX_ATTRIBUTES]:
+        name, attribute, real, other = short(column.name, 60), column.attribute, found.real, found.synthetic
+        rows.append(
+            (
+                name,
+                f"{found.ks:.3f}" + (f" \N{PLUS-MINUS SIGN} {found.ks_error:.1g}" if found.ks_error else ""),
+                "" if found.wasserstein is None else f"{found.wasserstein:.3f}",
+                text(attribute, real.mean),
+                text(attribute, other.mean),
+                width_text(attribute, real.sd),
+                width_text(attribute, other.sd),
+            )
+        )
+        quantiles += [_quantiles(name, "real", attribute, real), _quantiles("", "synthetic", attribute, other)]
+        heaps += [_shares(name, heap) for heap in found.heaps]
+        rounding += [_shares(name, share) for share in found.rounding]
+    absent = [
+        _shares(short(column.name, 60), share)
+        for column in ranked
+        for share in (*([column.missing] if column.missing is not None else []), *column.texts)
+        if max(share.real, share.synthetic) > 0
+    ]
+    correlations = evaluation.correlations
+    return Raw(
+        numbers=tuple(rows),
+        percentiles=tuple(f"{at}%" for at in PERCENTILES),
+        quantiles=tuple(quantiles),
+        heaps=tuple(heaps[:MAX_SHARES]),
+        rounding=tuple(rounding[:MAX_SHARES]),
+        absent=tuple(absent[:MAX_SHARES]),
+        correlations=() if correlations is None else _correlated(correlations),
+        sampled=0 if correlations is None else min(correlations.sampled),
+        maps=() if correlations is None else _correlation_maps(correlations),
+    )
+
+
+def _quantiles(name: str, table: str, attribute: Attribute, moments: Moments) -> tuple[str, ...]:
+    return (name, table, *(text(attribute, value) for value in moments.quantiles))
+
+
+def _shares(name: str, share: Share) -> tuple[str, ...]:
+    return (name, short(share.what, 40), f"{share.real:.1%}", f"{share.synthetic:.1%}")
+
+
+def _correlated(correlations: Correlations) -> Rows:
+    rows = []
+    for _, i, j in correlations.gaps()[:_MOST_GAPS]:
+        matrices = (*correlations.pearson, *correlations.spearman)
+        name = short(f"{correlations.names[i]} \N{MULTIPLICATION SIGN} {correlations.names[j]}", 80)
+        rows.append((name, *(_written(float(matrix[i, j])) for matrix in matrices)))
+    return tuple(rows)
+
+
+def _correlation_maps(correlations: Correlations) -> tuple[tuple[str, str, Markup, int], ...]:
+    """Spearman's correlations of the columns with the largest differences, in the order of the schema."""
+    order = dict.fromkeys(index for _, *pair in correlations.gaps() for index in pair)
+    kept = np.array(sorted(list(order)[:_MAX_MAP]), dtype=np.int64)
+    if kept.size < 2:
+        return ()
+    maps = []
+    for label, matrix in zip(("Real rows", "Synthetic rows"), correlations.spearman, strict=True):
+        part = matrix[np.ix_(kept, kept)]
+        title = f"{label}: Spearman's correlations"
+        drawing, width = svg.heat_map(
+            np.nan_to_num(np.abs(part)),
+            [correlations.names[index] for index in kept],
+            written=[[_written(float(value)) for value in row] for row in part],
+            top=1.0,
+            title=title,
+            description="Darker cells are stronger correlations, of either sign.",
+        )
+        maps.append((label, title, drawing, width * 3 // 4))
+    return tuple(maps)
+
+
+def _written(correlation: float) -> str:
+    return "" if np.isnan(correlation) else f"{correlation:.2f}"
 
 
 def _classes(evaluation: Evaluation) -> Rows:

@@ -10,10 +10,11 @@ import base64
 import io
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from sklar.errors import SchemaError
 from sklar.public.importers.proposal import Imported, Proposal
+from sklar.public.schema import Attribute, AttributeKind
 from sklar.public.types import parse_output, plain_output
 
 SUFFIXES = (".parquet", ".pq", ".arrow", ".feather")
@@ -125,7 +126,7 @@ def from_schema(schema: Any, name: str) -> Imported:
 
 def _keys(described: ColumnType) -> dict[str, Any]:
     kind = str(described.kind)
-    plain = str(plain_output(kind, ("",), other=False))
+    plain = str(plain_output(Attribute(name="", kind=cast(AttributeKind, kind), values=("",))))
     return {"type": kind} | ({} if described.output in (None, plain) else {"output": described.output})
 
 

@@ -1,0 +1,331 @@
+"""Spent budgets on disk: charged before any noise is drawn, refused where they would overspend.
+
+**Claim.** Whoever holds noisy tables of a data set, their charge was on the disk before the first of them was drawn;
+and a ledger with an anchor that lacks a charge whose tables were drawn accepts no other, unless the anchor was taken
+back in time with it. So what is charged is never less than what was spent, and it stays within the total.
+
+`budget.ledger.meet` has the protocol, the proof and what it rests on. How releases add up is in `budget.account`, how
+entries hang together in `budget.ledger.chain`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from sklar.budget.account import Account, Entry, accounts_of, choose_accountant, largest_fitting, own_cost
+from sklar.budget.ledger.anchor import open_anchor
+from sklar.budget.ledger.chain import Pages, open_pages
+from sklar.budget.ledger.key import find_key, make_key
+from sklar.budget.ledger.meet import require_mark, tell_anchor
+from sklar.budget.receipt import Receipt, telling
+from sklar.errors import BudgetError, LedgerError
+from sklar.kernel.theorems import Budget, Neighbors, Spend
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Paid:
+    """A charge that is on the disk: the account after it, and its receipt."""
+
+    account: Account
+    receipt: Receipt
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """What speaks against a ledger's being complete and in force, and what could not be checked."""
+
+    problems: tuple[str, ...]
+    remarks: tuple[str, ...]
+
+
+class Ledger:
+    """A ledger file. Every method opens it, checks all of it, and closes it again: no state is kept in between.
+
+    `key` is the path of its key, where it has one and the environment (SKLAR_LEDGER_KEY) does not hold it.
+    """
+
+    __slots__ = ("_key_file", "path")
+
+    def __init__(self, path: str | Path, *, key: str | Path | None = None) -> None:
+        self.path = Path(path)
+        self._key_file = None if key is None else Path(key)
+
+    def open_account(
+        self,
+        dataset: str,
+        *,
+        epsilon: float,
+        delta: float,
+        neighbors: Neighbors = "replace-one",
+        anchor: str | Path | None = None,
+    ) -> Account:
+        """Open a data set with its total, once and for all; the file, anchor and key are made where there are none."""
+        budget = Budget(epsilon=epsilon, delta=delta, neighbors=neighbors)
+        if not dataset.strip() or not dataset.isprintable():
+            raise LedgerError(f"a data set must have a name that can be printed, got {dataset!r}. Give --dataset NAME.")
+        place = None if anchor is None else self._place(anchor)
+        if not self.path.exists() or not self.path.stat().st_size:
+            self._make_key()
+            self._make_anchor(place)
+        with self._writing(create=True) as pages:
+            if not pages.entries:
+                pages.set_up(anchor=place)
+            elif place is not None and (pages.setup is None or place != pages.setup.anchor):
+                raise LedgerError(
+                    f"ledger '{self.path}' is there already, with another anchor or none. Leave --anchor out, or name "
+                    f"another: sklar ledger anchor {self.path} PLACE"
+                )
+            if any(entry.kind == "open" and entry.dataset == dataset for entry in pages.entries):
+                raise LedgerError(
+                    f"data set '{dataset}' has its total in ledger '{self.path}' already; a total is set once. "
+                    "See it with: sklar ledger show"
+                )
+            body = {"epsilon": budget.epsilon, "delta": budget.delta, "neighbors": budget.neighbors}
+            pages.append("open", dataset, body)
+        return self._find(self._settle(), dataset)
+
+    def adopt(self) -> None:
+        """Say that this copy of a ledger is the one in force from now on."""
+        with self._writing(moved=True, old=True) as pages:
+            if pages.version == 1:
+                pages.set_up(anchor=None)
+            pages.append("adopt", "", {})
+        self._settle()
+
+    def upgrade(self) -> None:
+        """Bring a ledger of an earlier version to the present one, and give it the key where it has none yet."""
+        if self.path.exists():
+            self._make_key()
+        with self._writing(old=True, keying=True) as pages:
+            setup = pages.setup
+            if setup is not None and (setup.key is not None or find_key(self._key_file) is None):
+                raise LedgerError(
+                    f"ledger '{self.path}' is of the present version{' and has its key' if setup.key else ''}: there "
+                    "is nothing to upgrade. Give a key to one that has none: --key KEYFILE"
+                )
+            pages.set_up(anchor=None if setup is None else setup.anchor)
+        self._settle()
+
+    def move_anchor(self, place: str | Path, *, lost: bool = False) -> None:
+        """Name another anchor. `lost` says that the present one cannot be asked any more."""
+        with self._writing(trusting=lost) as pages:
+            name = self._place(place)
+            if pages.setup is not None and name == pages.setup.anchor and not lost:
+                raise LedgerError(f"ledger '{self.path}' has the anchor {name} already. Name another place.")
+            self._make_anchor(name)
+            pages.set_up(anchor=name, lost=lost)
+        self._settle()
+
+    def bind(self, dataset: str, digests: Sequence[bytes]) -> tuple[str, ...]:
+        """Tie a data set to the contents of its files, given as hashes; the other data sets that share one of them.
+
+        What is kept is keyed with the ledger's own secret: whoever has no ledger cannot test a guess at the rows.
+        """
+        with self._writing() as pages:
+            self._find(pages.entries, dataset)
+            if pages.setup is None:
+                raise LedgerError(f"ledger '{self.path}' has no set-up. Restore an intact copy.")
+            secret = bytes.fromhex(pages.setup.secret)
+            files = sorted({hmac.new(secret, digest, hashlib.sha256).hexdigest() for digest in digests})
+            bound = [entry for entry in pages.entries if entry.kind == "bind"]
+            pages.append("bind", dataset, {"files": files})
+        self._settle()
+        others = {entry.dataset for entry in bound if set(entry.body["files"]) & set(files)}
+        return tuple(sorted(others - {dataset}))
+
+    def history(self) -> tuple[Entry, ...]:
+        """All entries, oldest first."""
+        with open_pages(self.path, find_key(self._key_file), begin="BEGIN") as pages:
+            return tuple(pages.entries)
+
+    def accounts(self) -> tuple[Account, ...]:
+        """All data sets."""
+        return accounts_of(self.history())
+
+    def account(self, dataset: str) -> Account:
+        """One data set."""
+        return self._find(self.history(), dataset)
+
+    def standing(self) -> Standing:
+        """What speaks against the ledger's being complete and in force, and what could not be checked."""
+        with open_pages(self.path, find_key(self._key_file), begin="BEGIN") as pages:
+            problems, remarks, setup = [], [], pages.setup
+            try:
+                require_mark(pages)
+            except LedgerError as error:
+                problems.append(str(error))
+            if pages.is_copy:
+                problems.append(self._copied())
+            if setup is None:
+                remarks.append(self._old())
+            elif setup.anchor is None:
+                remarks.append(
+                    f"ledger '{self.path}' has no anchor: a backup that is written over it would not be noticed. Name "
+                    f"a second place: sklar ledger anchor {self.path} PLACE"
+                )
+            if setup is not None and setup.key is not None and not pages.is_signed:
+                remarks.append(f"ledger '{self.path}' has a key, which was not given: its signatures were not checked.")
+            return Standing(problems=tuple(problems), remarks=tuple(remarks))
+
+    def require(self, dataset: str, budget: Budget) -> None:
+        """Refuse, before any row is read, what this ledger could never be charged for."""
+        with _nothing_measured(), self._writing() as pages:
+            self._matching(pages.entries, dataset, budget)
+
+    def charge(self, dataset: str, budget: Budget, spend: Spend, *, schema_sha256: str = "") -> Paid:
+        """Charge a release that will spend this, or no more in any currency.
+
+        Postcondition: when this returns, the charge is on the disk and the anchor knows of it; when it raises, nothing
+        may be measured, and a note tells whether the charge was made.
+        """
+        with _nothing_measured(), self._writing() as pages:
+            account = self._matching(pages.entries, dataset, budget)
+            accountant = choose_accountant(account, budget, spend)
+            if accountant is None:
+                raise BudgetError(self._refusal(account, budget, spend))
+            own, delta = own_cost(budget, spend)
+            body = {
+                "epsilon": own,
+                "delta": delta,
+                "neighbors": budget.neighbors,
+                "mechanism": budget.mechanism,
+                "composition": budget.composition,
+                "scales": [list(pair) for pair in zip(spend.scales.tolist(), spend.tables.tolist(), strict=True)],
+                "accountant": accountant,
+                "schema_sha256": schema_sha256,
+            }
+            if spend.lost_delta:
+                body["lost_delta"] = spend.lost_delta
+            receipt = pages.append("charge", dataset, body)
+        with telling([receipt], own), _nothing_measured():
+            entries = self._settle()
+            if len(entries) < receipt.entry or entries[receipt.entry - 1].head != receipt.head:
+                raise LedgerError(f"ledger '{self.path}' was replaced by another file while it was charged.")
+            return Paid(account=self._find(entries, dataset), receipt=receipt)
+
+    def _find(self, entries: Sequence[Entry], dataset: str) -> Account:
+        accounts = {account.dataset: account for account in accounts_of(entries)}
+        if dataset not in accounts:
+            known = ", ".join(f"'{name}'" for name in accounts) or "none"
+            raise LedgerError(
+                f"ledger '{self.path}' has no data set '{dataset}'; it has {known}. Name one with --dataset, or open "
+                f"it: sklar ledger init {self.path} --dataset NAME --epsilon E"
+            )
+        return accounts[dataset]
+
+    def _matching(self, entries: Sequence[Entry], dataset: str, budget: Budget) -> Account:
+        account = self._find(entries, dataset)
+        if account.neighbors != budget.neighbors:
+            raise BudgetError(
+                f"data set '{dataset}' counts its budget for {account.neighbors} neighbors, got a release for "
+                f"{budget.neighbors}. Release with --neighbors {account.neighbors}."
+            )
+        return account
+
+    def _refusal(self, account: Account, budget: Budget, spend: Spend) -> str:
+        asked, _ = own_cost(budget, spend)
+        fits = largest_fitting(account, budget, spend)
+        remedy = (
+            f"A release like this one fits up to about epsilon={fits:.4g}."
+            if fits > 0
+            else "No release like this one fits any more; drawing more rows from an existing model costs nothing."
+        )
+        return (
+            f"data set '{account.dataset}' must stay within epsilon={account.epsilon:.6g} at delta="
+            f"{account.delta:.3g}, of which {account.spent:.4g} is spent; this release of epsilon={asked:.4g} at delta="
+            f"{budget.delta:.3g} would overspend it. Nothing was measured. {remedy}"
+        )
+
+    @contextmanager
+    def _writing(
+        self,
+        *,
+        create: bool = False,
+        moved: bool = False,
+        old: bool = False,
+        keying: bool = False,
+        trusting: bool = False,
+    ) -> Iterator[Pages]:
+        """Step 1 of the protocol: the ledger, locked, and required to be complete and in force.
+
+        `moved` lets a copy pass, `old` an earlier version, `keying` a key that the ledger is yet to get, `trusting` a
+        ledger whose anchor is not asked.
+        """
+        with open_pages(self.path, find_key(self._key_file), create=create, keying=keying) as pages:
+            if pages.version == 1 and not old:
+                raise LedgerError(self._old())
+            if pages.setup is not None and pages.setup.key is not None and not pages.is_signed:
+                raise LedgerError(
+                    f"ledger '{self.path}' is written with its key, which was not given. Name its file (--ledger-key, "
+                    "or --key of sklar ledger), or set SKLAR_LEDGER_KEY."
+                )
+            anchor, mark = (None, None) if trusting else require_mark(pages)
+            if pages.is_copy and not moved:
+                raise LedgerError(self._copied())
+            if anchor is not None:
+                tell_anchor(pages, anchor, mark)
+            yield pages
+
+    def _settle(self) -> Sequence[Entry]:
+        """Step 2 of the protocol: tell the anchor of what was appended. All entries."""
+        with self._writing() as pages:
+            return tuple(pages.entries)
+
+    def _place(self, place: str | Path) -> str:
+        name = open_anchor(str(place)).name
+        if Path(name).resolve() == self.path.resolve():
+            raise LedgerError(f"an anchor must be another place than its ledger, got '{place}' for both.")
+        return name
+
+    def _make_anchor(self, place: str | None) -> None:
+        if place is not None:
+            open_anchor(place).create()
+
+    def _make_key(self) -> None:
+        if self._key_file is not None:
+            make_key(self._key_file)
+
+    def _copied(self) -> str:
+        return (
+            f"ledger '{self.path}' is a copy, or was restored from one: charges made to the other file may be "
+            f"missing here. If no other is in use and nothing is missing, run: sklar ledger adopt {self.path}"
+        )
+
+    def _old(self) -> str:
+        replaced = "" if find_key(self._key_file) is None else " unless it had a key before: then it was replaced"
+        return (
+            f"ledger '{self.path}' is of version 1, which has no anchor, key or receipts. Bring it to the present one"
+            f"{replaced}: sklar ledger upgrade {self.path}"
+        )
+
+
+class Bill:
+    """One release's charge, for the vault to call: refused here, before any row is read, where it could never be made.
+
+    `receipts` holds that of the charge, once it is made.
+    """
+
+    __slots__ = ("_book", "_budget", "_dataset", "_schema_sha256", "receipts")
+
+    def __init__(self, book: Ledger, dataset: str, budget: Budget, *, schema_sha256: str) -> None:
+        book.require(dataset, budget)
+        self._book, self._dataset, self._budget, self._schema_sha256 = book, dataset, budget, schema_sha256
+        self.receipts: list[Receipt] = []
+
+    def __call__(self, spend: Spend, /) -> None:
+        """Charge the ledger."""
+        paid = self._book.charge(self._dataset, self._budget, spend, schema_sha256=self._schema_sha256)
+        self.receipts.append(paid.receipt)
+
+
+@contextmanager
+def _nothing_measured() -> Iterator[None]:
+    try:
+        yield
+    except LedgerError as error:
+        raise LedgerError(f"{error} Nothing was measured.") from None

@@ -1,0 +1,272 @@
+"""A ledger's file: one SQLite database, a journal of entries that only grows.
+
+**Chain.** An entry's head is the SHA-256 of the head before it, its own fields and 128 random bits (its salt). A change
+to any entry shows in all later heads, and a head that is published as a receipt tells nothing of the entries: without
+the salts it cannot be guessed at. Anybody can compute heads anew, so the chain finds damage, not forgery.
+
+**Key.** With a key, every entry also has HMAC-SHA256 of its head, its signature. Whoever has no key can read the ledger
+and notice damage; whoever has it notices every entry that was not written with it, also where all heads were computed
+anew. A key that is given for a ledger without one is refused: a forger would take the signatures off.
+
+**Kinds of entries.** `setup` says what the ledger is: its name for the anchor, the secret that fingerprints of files
+are made with, the anchor and the key; the last one holds. `open` gives a data set its total, `charge` charges it,
+`bind` ties it to the fingerprints of its files, and `adopt` puts a copy in force.
+
+Version 1 had no salts, signatures and setups. It is read, and written only to make it version 2.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import secrets
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from sklar.budget.account import Entry
+from sklar.budget.ledger.key import is_signed, key_name, sign
+from sklar.budget.receipt import Receipt
+from sklar.errors import LedgerError
+
+APPLICATION_ID = 0x534B4C52  # "SKLR"
+VERSION = 2
+
+_WAIT_SECONDS = 60.0
+_KEYS = {
+    "setup": {"ledger", "secret", "anchor", "key", "lost"},
+    "open": {"epsilon", "delta", "neighbors"},
+    "charge": {"epsilon", "delta", "neighbors", "mechanism", "composition", "scales", "accountant", "schema_sha256"},
+    "bind": {"files"},
+    "adopt": set(),
+}
+_OPTIONAL = {"charge": {"lost_delta"}}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setup:
+    """What a ledger is. `lost` says that the anchor before this one could not be asked."""
+
+    ledger: str
+    secret: str
+    anchor: str | None
+    key: str | None
+    lost: bool = False
+
+
+class Pages:
+    """A ledger that is open and checked; what is appended is on the disk when the block of `open_pages` ends."""
+
+    __slots__ = ("_connection", "_identities", "_key", "entries", "path", "version")
+
+    def __init__(self, path: Path, connection: sqlite3.Connection, key: bytes | None, *, keying: bool) -> None:
+        self.path, self._connection, self._key = path, connection, key
+        self.entries: list[Entry] = []
+        self._identities: list[str] = []
+        self.version = self._recognize()
+        signatures = self._read()
+        self._check_key(signatures, keying=keying)
+
+    @property
+    def setups(self) -> list[tuple[int, Setup]]:
+        """All setups, with the numbers of their entries."""
+        return [(entry.number, Setup(**entry.body)) for entry in self.entries if entry.kind == "setup"]
+
+    @property
+    def setup(self) -> Setup | None:
+        """What the ledger is; None before its first setup."""
+        setups = self.setups
+        return setups[-1][1] if setups else None
+
+    @property
+    def is_copy(self) -> bool:
+        """Whether the last entry was written to another file."""
+        return bool(self.entries) and self._identity() != self._identities[-1]
+
+    @property
+    def is_signed(self) -> bool:
+        """Whether the ledger has a key, and it was given: all entries were checked with it."""
+        setup = self.setup
+        return self._key is not None and setup is not None and setup.key is not None
+
+    def append(self, kind: str, dataset: str, body: dict[str, Any]) -> Receipt:
+        """Write one entry more."""
+        fields = (
+            len(self.entries) + 1,
+            datetime.now(UTC).isoformat(timespec="seconds"),
+            kind,
+            dataset,
+            json.dumps(body, sort_keys=True, allow_nan=False),
+            self._identity(),
+        )
+        salt = secrets.token_hex(16)
+        head = _head(self.entries[-1].head if self.entries else "", *fields, salt)
+        signature = "" if self._key is None else sign(self._key, head)
+        self._connection.execute(
+            "INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", (*fields, head, salt, signature)
+        )
+        self.entries.append(_entry(*fields[:5], head))
+        self._identities.append(fields[5])
+        return Receipt(entry=fields[0], head=head)
+
+    def set_up(self, *, anchor: str | None, lost: bool = False) -> None:
+        """Say what the ledger is from now on; the key is the one that was given. Brings version 1 to the present."""
+        if self.version == 1:
+            self._connection.execute("ALTER TABLE entries ADD COLUMN salt TEXT NOT NULL DEFAULT ''")
+            self._connection.execute("ALTER TABLE entries ADD COLUMN signature TEXT NOT NULL DEFAULT ''")
+            self._connection.execute(f"PRAGMA user_version = {VERSION}")
+            self.version = VERSION
+        before = self.setup
+        body = {
+            "ledger": secrets.token_hex(16) if before is None else before.ledger,
+            "secret": secrets.token_hex(32) if before is None else before.secret,
+            "anchor": anchor,
+            "key": None if self._key is None else key_name(self._key),
+            "lost": lost,
+        }
+        self.append("setup", "", body)
+        if self._key is not None:
+            # Vouches for what was there before: it was checked as far as it could be.
+            signed = [(sign(self._key, entry.head), entry.number) for entry in self.entries]
+            self._connection.executemany("UPDATE entries SET signature = ? WHERE number = ?", signed)
+
+    def _identity(self) -> str:
+        # A copy has another inode, and so has a backup that was put back by a new file; a file that was moved on its
+        # disk, or written, has not. A backup that is written into the old file has not either: see the anchor.
+        return str(self.path.stat().st_ino)
+
+    def _recognize(self) -> int:
+        application, version, objects = (
+            self._connection.execute(question).fetchone()[0]
+            for question in ("PRAGMA application_id", "PRAGMA user_version", "SELECT count(*) FROM sqlite_master")
+        )
+        if not (application or version or objects):
+            return 0
+        if application != APPLICATION_ID:
+            raise self._damaged("it belongs to another program")
+        if version not in (1, VERSION):
+            raise self._damaged(f"its version is {version}, not {VERSION}")
+        found = self._connection.execute("PRAGMA integrity_check").fetchall()
+        if found != [("ok",)]:
+            raise self._damaged("SQLite's integrity check fails")
+        return int(version)
+
+    def begin(self) -> None:
+        """Lay out an empty file."""
+        self._connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        self._connection.execute(f"PRAGMA user_version = {VERSION}")
+        self._connection.execute(
+            "CREATE TABLE entries (number INTEGER PRIMARY KEY, time TEXT NOT NULL, kind TEXT NOT NULL, dataset TEXT "
+            "NOT NULL, body TEXT NOT NULL, file TEXT NOT NULL, hash TEXT NOT NULL, salt TEXT NOT NULL, "
+            "signature TEXT NOT NULL) STRICT"
+        )
+        self.version = VERSION
+
+    def _read(self) -> list[str]:
+        """Read all entries, each of which must follow from those before it; their signatures."""
+        if not self.version:
+            return []
+        more = "salt, signature" if self.version > 1 else "'', ''"
+        question = f"SELECT number, time, kind, dataset, body, file, hash, {more} FROM entries ORDER BY number"  # noqa: S608
+        signatures, head = [], ""
+        for number, time, kind, dataset, body, file, digest, salt, signature in self._connection.execute(question):
+            head = _head(head, number, time, kind, dataset, body, file, *([salt] if salt else []))
+            if digest != head or number != len(self.entries) + 1:
+                raise self._damaged(f"entry {number} does not follow from those before it")
+            found = set(json.loads(body))
+            if kind not in _KEYS or found - _OPTIONAL.get(kind, set()) != _KEYS[kind]:
+                # Only a later Sklar, or a forger who knows how to chain, writes one.
+                raise self._damaged(f"entry {number} is of an unknown kind")
+            self.entries.append(_entry(number, time, kind, dataset, body, head))
+            self._identities.append(file)
+            signatures.append(signature)
+        return signatures
+
+    def _check_key(self, signatures: list[str], *, keying: bool) -> None:
+        setup = self.setup
+        wanted = None if setup is None else setup.key
+        # Version 1 is written only to make it version 2.
+        if self._key is None or not self.entries or self.version == 1:
+            return
+        if wanted is None:
+            if keying:
+                return
+            raise LedgerError(
+                f"ledger '{self.path}' has no key, and one was given: it was made without, or somebody took the "
+                f"signatures off. If it was made without, run: sklar ledger upgrade {self.path} --key KEYFILE"
+            )
+        if wanted != key_name(self._key):
+            raise LedgerError(
+                f"ledger '{self.path}' has another key than the one given ({wanted}, not {key_name(self._key)}). Give "
+                "its own."
+            )
+        for entry, signature in zip(self.entries, signatures, strict=True):
+            if not is_signed(self._key, entry.head, signature):
+                raise self._damaged(f"entry {entry.number} was not written with its key")
+
+    def _damaged(self, what: str) -> LedgerError:
+        return LedgerError(
+            f"ledger '{self.path}' is not a Sklar ledger, or it is damaged: {what}. Restore an intact copy."
+        )
+
+
+@contextmanager
+def open_pages(
+    path: Path, key: bytes | None, *, begin: str = "BEGIN IMMEDIATE", create: bool = False, keying: bool = False
+) -> Iterator[Pages]:
+    """A ledger with its file locked, all of it checked; what the block appends is on the disk when it ends well.
+
+    `keying` lets a key pass that the ledger is yet to get.
+    """
+    try:
+        if create:
+            # For its owner alone: it holds the secret that fingerprints of files are made with.
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+        elif not path.is_file():
+            raise LedgerError(
+                f"ledger '{path}' does not exist. Make it: sklar ledger init {path} --dataset NAME --epsilon E"
+            )
+        address = f"{path.resolve().as_uri()}?mode=rw"
+        connection = sqlite3.connect(address, uri=True, timeout=_WAIT_SECONDS, isolation_level=None)
+    except (OSError, sqlite3.Error) as error:
+        raise _trouble(path, error) from None
+    try:
+        connection.execute("PRAGMA trusted_schema = OFF")
+        # EXTRA also makes the removal of the rollback journal durable: a charge survives a loss of power.
+        connection.execute("PRAGMA synchronous = EXTRA")
+        connection.execute(begin)
+        pages = Pages(path, connection, key, keying=keying)
+        if not pages.version:
+            if not create:
+                raise LedgerError(f"ledger '{path}' is not a Sklar ledger: it is empty. Restore an intact copy.")
+            pages.begin()
+        yield pages
+        connection.execute("COMMIT")
+    except sqlite3.Error as error:
+        raise _trouble(path, error) from None
+    finally:
+        # Rolls back whatever was not committed.
+        connection.close()
+
+
+def _trouble(path: Path, error: OSError | sqlite3.Error) -> LedgerError:
+    if "locked" in str(error):
+        return LedgerError(f"ledger '{path}' was in use by another process for {_WAIT_SECONDS:.0f} seconds. Try again.")
+    if isinstance(error, OSError | sqlite3.OperationalError):
+        return LedgerError(
+            f"ledger '{path}' cannot be used: {error}. It must be a file that can be written, on a disk with room."
+        )
+    return LedgerError(f"ledger '{path}' is not a Sklar ledger, or it is damaged ({error}). Restore an intact copy.")
+
+
+def _head(previous: str, *fields: object) -> str:
+    return hashlib.sha256(json.dumps([previous, *fields]).encode()).hexdigest()
+
+
+def _entry(number: Any, time: Any, kind: Any, dataset: Any, body: Any, head: str) -> Entry:
+    return Entry(number=number, time=time, kind=kind, dataset=dataset, body=json.loads(body), head=head)

@@ -1,0 +1,258 @@
+"""`sklar schema review`: walk through the open decisions of a schema, and say where each entry comes from."""
+
+from __future__ import annotations
+
+import shutil
+import textwrap
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from sklar.cli.console import print_json, say, show_progress
+from sklar.cli.options import DATA_IF_GIVEN, JSON, QUERY, table_of
+from sklar.errors import SchemaError
+
+if TYPE_CHECKING:
+    from sklar.custodian.draft import Draft
+    from sklar.custodian.review import Choice, OpenRule, Question
+
+_HELP = """\
+  A schema is public, so nothing in it may tell who is in the table. Each entry comes from one of three places:
+    public knowledge   a code book, a questionnaire, a legal limit: anyone could have written it without the rows;
+    found with budget  a release finds the domain itself, from noisy counts, for a part of epsilon;
+    the rows           values as they were seen. That is a leak that no noise repairs: the certificate and the report of
+                       every release will say that the promise does not cover it.
+  Lists are separated by commas; quote a value that holds one: "Smith, J.", Miller. Days are written 2020-12-31."""
+
+
+class _StopError(Exception):
+    """The custodian stops here."""
+
+
+@click.command()
+@click.argument("schema_path", metavar="SCHEMA", type=click.Path(path_type=Path))
+@DATA_IF_GIVEN
+@QUERY
+@click.option(
+    "--accept",
+    is_flag=True,
+    help="Ask nothing: accept what is proposed. Entries that were read from the rows are not accepted so.",
+)
+@JSON
+def review(*, schema_path: Path, data: Path | str | None, query: str | None, accept: bool, as_json: bool) -> None:
+    """Answer the open questions of SCHEMA, and mark each entry with where it comes from.
+
+    With DATA, what the rows show stands beside each question (PRIVATE). Every answer is saved at once: stop at any time,
+    and go on later.
+
+    \b
+      sklar schema review adult.toml adult.csv
+      sklar schema review adult.toml --accept
+    """
+    from sklar.custodian import review as decisions
+    from sklar.public.schema import Schema
+
+    if as_json and not accept:
+        raise click.UsageError("--json asks nothing: add --accept.")
+    schema = Schema.load(schema_path)
+    if accept:
+        _accept(schema_path)
+    else:
+        draft = None if data is None else _look(data, query, schema)
+        try:
+            _walk(schema_path, draft)
+        except _StopError:
+            left = len(decisions.questions(_read(schema_path)))
+            click.echo(f"\nStopped; {left} columns are open. All answers are in {schema_path}: run it again to go on.")
+            return
+    reviewed = Schema.load(schema_path)
+    counted = Counter(attribute.known_from for attribute in reviewed.attributes)
+    if as_json:
+        summary: dict[str, Any] = {"provenance": {word: counted[word] for word in decisions.PROVENANCE}}
+        print_json(summary | {"attributes": reviewed.n_attributes, "rules": len(reviewed.rules), "out": schema_path})
+        return
+    parts = [f"{counted[word]} {says}" for word, says in decisions.PROVENANCE.items() if counted[word]]
+    say(f"Every column is reviewed: {', '.join(parts)}. {schema_path} is public now.")
+    if counted["rows"]:
+        say("Releases will say that their promise does not cover the columns that were read from the rows.")
+    say(f"Next: sklar forecast --schema {schema_path} --rows N --epsilon 1")
+
+
+def _read(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
+
+
+def _save(path: Path, text: str) -> None:
+    """Save the file: for its owner alone while something in it waits for an answer."""
+    from sklar.custodian.review import open_rules
+    from sklar.files.write import write_text
+    from sklar.public.schema import Schema
+
+    write_text(path, text, private=bool(Schema.from_toml(text).not_reviewed or open_rules(text)))
+
+
+def _look(data: Path | str, query: str | None, schema: Any) -> Draft:
+    from sklar.custodian.draft import draft
+
+    with show_progress() as progress:
+        return draft(table_of(data, query), name=schema.name, reading=schema.reading, progress=progress)
+
+
+def _accept(path: Path) -> None:
+    """Accept what is proposed for all columns that are left, and decide against the open rules."""
+    from sklar.custodian.review import answer, answer_rule, open_rules, questions
+
+    text = _read(path)
+    waiting = questions(text)
+    refused = [question.name for question in waiting if question.default is None]
+    if refused:
+        raise SchemaError(
+            f"these entries were read from the rows, or nobody says where they are from: {', '.join(refused)}. --accept "
+            "does not vouch for them: answer their questions one by one, without --accept."
+        )
+    for question in waiting:
+        text = answer(text, question.name, question.choices[0].entry)
+    for rule in open_rules(text):
+        text = answer_rule(text, rule, ())
+    _save(path, text)
+
+
+def _walk(path: Path, draft: Draft | None) -> None:
+    from sklar.custodian.review import answer, open_rules, questions
+
+    waiting = questions(_read(path), draft)
+    if waiting:
+        click.echo(f"{len(waiting)} columns to decide. ? explains, q stops; every answer is saved at once.")
+        if draft is None:
+            click.echo("Give the table too (sklar schema review S.toml DATA) to see what its rows show beside each question.")
+    all_others = False
+    for number, question in enumerate(waiting, start=1):
+        if not (all_others and question.default):
+            all_others = not _decide(path, question, f"{number} of {len(waiting)}") or all_others
+        if all_others and question.default:
+            _save(path, answer(_read(path), question.name, question.choices[0].entry))
+    for rule in open_rules(_read(path)):
+        _decide_rule(path, rule, draft)
+
+
+def _decide(path: Path, question: Question, place: str) -> bool:
+    """Ask until an answer is given, and save it. False says that this and all other proposals are accepted."""
+    from sklar.custodian.review import answer
+
+    _show(question, place)
+    while True:
+        choice = _ask(question)
+        if choice is None and question.default:
+            return False
+        if choice is None:
+            click.echo("  Nobody vouches for this entry unread: answer it by itself.")
+            continue
+        try:
+            entry = _completed(choice, question, path)
+            _save(path, answer(_read(path), question.name, entry))
+        except SchemaError as error:
+            click.echo(f"  {error}")
+            continue
+        return True
+
+
+def _show(question: Question, place: str) -> None:
+    click.echo()
+    click.secho(f"[{place}] {question.name}", bold=True, nl=False)
+    click.echo(f"  ({question.kind})")
+    _wrapped("  Proposed: ", question.proposed)
+    _wrapped("            ", question.stated)
+    _wrapped("  Decide:   ", question.decide)
+    for line in question.private:
+        _wrapped("  PRIVATE   ", line, color="red")
+    for choice in question.choices:
+        default = " (or Enter)" if choice.key == question.default else ""
+        click.echo(f"    {choice.key}  {choice.says}{default}")
+    click.echo("    A  as proposed, here and in all questions that are left")
+
+
+def _wrapped(head: str, text: str, color: str | None = None) -> None:
+    """Print a paragraph to the right of its head, as wide as the terminal."""
+    width = max(shutil.get_terminal_size().columns, 40) - len(head) - 1
+    lines = textwrap.wrap(text, width, break_on_hyphens=False) or [""]
+    for number, line in enumerate(lines):
+        click.secho(head if number == 0 else " " * len(head), fg=color, nl=False)
+        click.echo(line)
+
+
+def _ask(question: Question) -> Choice | None:
+    """The answer that the custodian chooses; None accepts all proposals that are left."""
+    keys = {choice.key: choice for choice in question.choices}
+    while True:
+        typed = _prompt(f"  {question.name}", question.default)
+        if typed == "?":
+            click.echo(_HELP)
+        elif typed == "A":
+            return None
+        elif typed in keys:
+            return keys[typed]
+        else:
+            click.echo(f"  Type one of {', '.join(keys)}, A, ? or q.")
+
+
+def _completed(choice: Choice, question: Question, path: Path) -> Any:
+    from sklar.custodian.review import complete
+    from sklar.public.schema import Schema
+
+    if not choice.asks:
+        return choice.entry
+    what = {
+        "values": "  the values, separated by commas",
+        "edges": "  the edges, separated by commas",
+        "bounds": "  the lower and the upper bound",
+    }[choice.asks]
+    return complete(choice, _prompt(what, None), Schema.load(path).attribute(question.name))
+
+
+def _decide_rule(path: Path, rule: OpenRule, draft: Draft | None) -> None:
+    from sklar.custodian.review import answer_rule, rule_entries
+
+    how = "determine" if rule.how == "determines" else "exclude some values of"
+    if draft is None:
+        click.echo(f"\n'{rule.first}' seems to {how} '{rule.second}'. Give the table too, to decide on a rule.")
+        return
+    text = _read(path)
+    confirmed = []
+    entries = rule_entries(rule, text, draft)
+    if not entries:
+        click.echo(f"\n'{rule.first}' seems to {how} '{rule.second}'. No rule can say so: it needs listed values on both sides.")
+    for entry in entries:
+        click.echo()
+        click.secho(f"Rule? {rule.first} and {rule.second}", bold=True)
+        _wrapped("  PRIVATE   ", f"In nearly all rows {_spoken(entry, rule)}.", color="red")
+        while (typed := _prompt("  is it public knowledge? y or n", None)) not in ("y", "n"):
+            click.echo(_HELP if typed == "?" else "  Type y, n, ? or q.")
+        if typed == "y":
+            confirmed.append(entry)
+    try:
+        _save(path, answer_rule(text, rule, confirmed))
+    except SchemaError as error:
+        click.echo(f"  {error} No rule was added.")
+        _save(path, answer_rule(text, rule, ()))
+
+
+def _spoken(entry: dict[str, Any], rule: OpenRule) -> str:
+    if "forbid" in entry:
+        (first, values), (second, others) = entry["forbid"].items()
+        return f"there is no {first} = {' or '.join(values)} with {second} = {' or '.join(others)}"
+    shown = [f"{key} -> {value}" for key, value in list(entry["map"].items())[:8]]
+    more = ", ..." if len(entry["map"]) > len(shown) else ""
+    return f"{rule.first} determines {rule.second}: {', '.join(shown)}{more}"
+
+
+def _prompt(text: str, default: str | None) -> str:
+    try:
+        typed = click.prompt(text, default=default if default is not None else "", show_default=False, prompt_suffix=" > ")
+    except click.Abort:
+        raise _StopError from None
+    typed = str(typed).strip()
+    if typed.lower() == "q":
+        raise _StopError
+    return typed

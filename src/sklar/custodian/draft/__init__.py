@@ -1,0 +1,124 @@
+"""A schema proposed after a look at the rows, and a PRIVATE page with what they show.
+
+The schema's file holds no figure and no rare value of the rows: domains are public lists, or wide bounds, or left for a
+release to find within its budget. What depends on the rows is its outline: names and kinds of columns, which of them are
+left out, customary codes, and questions. The custodian answers them (`custodian.review`); then the file is public.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from sklar.answer.report.render import Rows
+from sklar.custodian.draft.look import Look, look
+from sklar.custodian.draft.page import private_page
+from sklar.custodian.draft.propose import Proposal, propose
+from sklar.custodian.draft.rows import as_seen
+from sklar.custodian.draft.ties import Tie, find_ties
+from sklar.custodian.sniff import Sniffed, sniff
+from sklar.errors import DataError
+from sklar.machine.progress import SILENT, Progress
+from sklar.public.reading import PLAIN, Reading
+from sklar.public.schema import Schema
+from sklar.public.toml import toml_key, toml_value
+from sklar.rows.read import open_source
+
+PROPOSED, DECIDE, RULE = "# Proposed: ", "# Decide: ", "# Rule? "
+LEFT_OUT, READ_WITH = "# Left out: ", "# Read with "
+HEADING = (
+    "# A draft. Its domains were not read from the rows, but nobody has reviewed it: a release refuses it until",
+    "# each question is answered. `sklar schema review` asks them, and marks each entry with where it comes from.",
+)
+RULES_HEADING = (
+    "# Is it public knowledge that one column determines another, or excludes some of its values? Then it",
+    "# can be a rule, which costs nothing and every released record honors.",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Draft:
+    """A proposed schema whose entries nobody has reviewed, the columns that it leaves out, and what the rows show."""
+
+    schema: Schema
+    proposals: Mapping[str, Proposal]
+    seen: Look
+    ties: tuple[Tie, ...]
+    remarks: Rows = ()
+
+    @property
+    def left_out(self) -> dict[str, str]:
+        """The columns that the draft leaves out, each with the reason."""
+        return {name: each.proposed for name, each in self.proposals.items() if each.attribute is None}
+
+    def to_toml(self) -> str:
+        """The draft as a file to review: what is proposed for each column, and what must be decided."""
+        lines = [
+            *HEADING,
+            # A comment must stay one, whatever the column is called.
+            *(f"{LEFT_OUT}{toml_value(name)}: {reason}." for name, reason in self.left_out.items()),
+            *(f"{READ_WITH}{key} = {value} ({sure}: {why})." for key, value, sure, why in self.remarks),
+        ]
+        noted = "\n".join(lines) + "\n\n" + self.schema.to_toml()
+        for name, proposal in self.proposals.items():
+            if proposal.attribute is not None and not proposal.attribute.reviewed:
+                header = f"[attributes.{toml_key(name)}]\n"
+                told = f"{PROPOSED}{proposal.proposed}.\n" + (f"{DECIDE}{proposal.decide}\n" if proposal.decide else "")
+                noted = noted.replace("\n" + header, "\n" + header + told, 1)
+        questions = "".join(
+            f"{RULE}{toml_value(tie.first)} {tie.how} {toml_value(tie.second)}\n" for tie in self.ties
+        )
+        if questions:
+            noted += "\n".join(["", *RULES_HEADING, questions])
+        return noted
+
+    def private_page(self) -> str:
+        """What the rows show, as an HTML page for the custodian's eyes."""
+        return private_page(self.schema.name, self.seen, self.proposals, self.ties, self.remarks)
+
+    def as_seen(self) -> Schema:
+        """The schema with the domains that the rows show. Whoever uses it says so with `reviewed("rows")`.
+
+        A domain read from the rows tells who is in them, which no noise repairs: for tables that are public anyway.
+        """
+        read = [attribute for column in self.seen.columns if column.name and (attribute := as_seen(column)) is not None]
+        return replace(self.schema, attributes=tuple(read)).checked()
+
+
+def draft(
+    data: object, *, name: str = "table", reading: Reading | None = None, progress: Progress = SILENT
+) -> Draft:
+    """Look at the rows, and propose a schema: no domain is read from them, and every entry has yet to be reviewed.
+
+    How the text of a file is written is guessed from its beginning, unless `reading` says it.
+    """
+    sniffed = _sniffed(data) if reading is None else Sniffed(reading=reading)
+    written = sniffed.reading
+    source = open_source(data, written)
+    seen = look(source, written, progress=progress)
+    proposals = {column.name: propose(column) for column in seen.columns}
+    attributes = [each.attribute for each in proposals.values() if each.attribute is not None]
+    if not attributes:
+        raise DataError(f"{source.name} has no column that a draft could describe. Write the schema by hand.")
+    schema = Schema(name=name, attributes=tuple(attributes), reading=written).checked()
+    remarks = tuple((each.key, toml_value(each.value), each.sureness, each.reason) for each in sniffed.remarks)
+    return Draft(
+        schema=schema, proposals=proposals, seen=seen, ties=find_ties(seen, schema.names), remarks=remarks
+    )
+
+
+def _sniffed(data: object) -> Sniffed:
+    """How a file seems to be written; what is no file of text is read as it is.
+
+    Texts for "no value" are left to the attributes: each says in its own words what is missing.
+    """
+    if not isinstance(data, str | Path) or "://" in str(data):
+        return Sniffed(reading=PLAIN)
+    try:
+        found = sniff(data)
+    except Exception:
+        # What keeps a file from being read is told by whoever reads it next, without quoting it.
+        return Sniffed(reading=PLAIN)
+    remarks = tuple(remark for remark in found.remarks if remark.key != "nulls")
+    return Sniffed(reading=replace(found.reading, nulls=()), remarks=remarks)

@@ -1,0 +1,152 @@
+"""The PRIVATE page of a draft: what the rows show of each column, beside what is proposed for it.
+
+This module decides what is shown; `templates/draft.html.j2` has the words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from markupsafe import Markup
+
+from sklar.answer.report import svg
+from sklar.answer.report.render import Rows, percent, render, short
+from sklar.custodian.draft.look import Look, Seen
+from sklar.custodian.draft.propose import Proposal
+from sklar.custodian.draft.ties import Tie
+
+NOTICE = "PRIVATE: exact facts about the rows, for the custodian only. Do not publish"
+_TOP = 12
+_EXAMPLES = 5
+_BARS = 16
+_MAX_COLUMNS = 300
+_MAX_PAIRS = 20
+_KINDS = {"real": "decimal number", "integer": "whole number", "datetime": "date and time"}
+
+# These values have no repr: a traceback or a debugger's log must not print counts.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Shown:
+    """What the page shows of one column."""
+
+    name: str
+    anchor: str
+    proposed: str
+    decide: str
+    left_out: bool
+    facts: tuple[str, ...]
+    common: Rows
+    histogram: Markup | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Page:
+    """All that the page shows."""
+
+    banner: str
+    table: str
+    rows: int
+    n_columns: int
+    columns: tuple[Shown, ...]
+    remarks: Rows
+    ties: Rows
+
+
+def private_page(
+    name: str, seen: Look, proposals: Mapping[str, Proposal], ties: Sequence[Tie], remarks: Rows
+) -> str:
+    """The page as one HTML document."""
+    shown = Page(
+        banner=NOTICE,
+        table=name,
+        rows=seen.rows,
+        n_columns=len(seen.columns),
+        columns=tuple(
+            _shown(number, column, proposals[column.name]) for number, column in enumerate(seen.columns[:_MAX_COLUMNS])
+        ),
+        remarks=remarks,
+        ties=tuple(_tie(tie) for tie in ties),
+    )
+    return render("sklar.custodian.draft", "draft.html.j2", shown)
+
+
+def facts(seen: Seen) -> tuple[str, ...]:
+    """What was seen of a column, a sentence each: exact, for the custodian's eyes."""
+    values, rows = sum(seen.counts.values()), max(seen.rows, 1)
+    more = "more than " if seen.many else ""
+    told = [f"{percent(seen.n_missing / rows)} of {seen.rows:,} rows have no value" if seen.n_missing else "no value is missing"]
+    told.append(f"{more}{len(seen.counts):,} different values")
+    texts = [text for text in seen.missing if text]
+    if texts:
+        told.append("for a missing value stand " + ", ".join(f"'{short(text)}'" for text in texts))
+    kind = next(iter(seen.axes), None)
+    if kind is not None:
+        axis = seen.axes[kind]
+        ordered = sorted(
+            (text for text in seen.counts if text not in axis.odd), key=lambda text: seen.point(text, kind) or 0.0
+        )
+        if ordered:
+            plain = kind.partition(" ")[0]
+            told.append(f"read as a {_KINDS.get(plain, plain)}, from {short(ordered[0])} to {short(ordered[-1])}")
+        odd = ", ".join(f"'{short(text)}' ({times:,})" for text, times in axis.odd.items())
+        if odd:
+            told.append(f"not of that kind: {odd}")
+    heaps = [(text, times) for text, times in seen.counts.items() if times >= 0.05 * values]
+    if kind is not None and len(seen.counts) > 20 and heaps:
+        heaps.sort(key=lambda heap: -heap[1])
+        told.append(
+            "many rows share " + ", ".join(f"{short(text)} ({percent(times / values)})" for text, times in heaps[:_EXAMPLES])
+        )
+    return tuple(told)
+
+
+def common(seen: Seen, most: int = _TOP) -> Rows:
+    """The most common values of a column, with how many rows have them, and their share."""
+    ordered = sorted(seen.counts.items(), key=lambda item: (-item[1], item[0]))[:most]
+    return tuple((short(text, 60), f"{times:,}", percent(times / max(seen.rows, 1))) for text, times in ordered)
+
+
+def _shown(number: int, seen: Seen, proposal: Proposal) -> Shown:
+    return Shown(
+        name=seen.name or "(no name)",
+        anchor=f"column-{number}",
+        proposed=proposal.proposed,
+        decide=proposal.decide,
+        left_out=proposal.attribute is None,
+        facts=facts(seen),
+        common=common(seen),
+        histogram=_histogram(seen),
+    )
+
+
+def _histogram(seen: Seen) -> Markup | None:
+    """Bars of even width over the middle of a column's numbers; the ends say how many lie beyond."""
+    kind = next((kind for kind in seen.axes if kind in ("integer", "real")), None)
+    if kind is None or len(seen.counts) < _BARS:
+        return None
+    points = np.array([point for text in seen.counts if (point := seen.point(text, kind)) is not None], dtype=np.float64)
+    times = np.array([times for text, times in seen.counts.items() if seen.point(text, kind) is not None])
+    order = np.argsort(points)
+    points, times = points[order], times[order]
+    share = np.cumsum(times) / times.sum()
+    low, high = points[np.searchsorted(share, 0.01)], points[min(np.searchsorted(share, 0.99), points.size - 1)]
+    if not low < high:
+        return None
+    counts, edges = np.histogram(np.clip(points, low, high), bins=_BARS, range=(low, high), weights=times)
+    return svg.histogram(
+        counts.astype(int).tolist(),
+        [f"{edge:,.4g}" for edge in edges[:-1]],
+        title=f"Histogram of {short(seen.name, 60)}",
+        description="Numbers beyond the middle 98% are counted in the outer bars.",
+    )
+
+
+def _tie(tie: Tie) -> tuple[str, ...]:
+    arrow = "goes with" if tie.how == "determines" else "never with"
+    pairs = [f"{short(one, 24)} {arrow} {short(two, 24)}" for one, two in tie.pairs[:_MAX_PAIRS]]
+    more = [f"and {len(tie.pairs) - _MAX_PAIRS:,} more"] if len(tie.pairs) > _MAX_PAIRS else []
+    how = "determines" if tie.how == "determines" else "excludes values of"
+    return (f"{short(tie.first, 40)} {how} {short(tie.second, 40)}", "; ".join([*pairs, *more]), f"{tie.broken:,}")

@@ -1,0 +1,366 @@
+"""How a text file seems to be written, guessed from its beginning: for the custodian's eyes, to be put into `[table]`.
+
+Each guess says how sure it is and why. It looks at rows, so it is private until a person has confirmed it; nothing on
+the release path calls it.
+"""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import io
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice, pairwise, product
+from pathlib import Path
+from typing import Literal
+
+from sklar.public.reading import PLAIN, Reading
+from sklar.rows.folders import files_of
+from sklar.rows.text import DELIMITERS, begin, kind_of, open_bytes
+
+Sureness = Literal["certain", "likely", "guess"]
+
+# Texts for "no value". Others are not proposed: a guess must not turn a category into nothing.
+NULL_TEXTS = ("NA", "N/A", "n/a", "#N/A", "NULL", "null", "(null)", "None", "NaN", "nan", "\\N", "?", "-", "--", ".")
+
+_BEGINNING = 1 << 20
+_MOST_BYTES = 1 << 28
+_RECORDS = 2_000
+_NAMES = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
+_QUOTES = ('"', "'", "")
+# The first wins where several fit. Windows-1252 holds all letters of latin-1.
+_WESTERN = ("windows-1252", "cp850", "mac-roman")
+_IN_A_WORD = re.compile(r"(?<=[A-Za-z])[^\W\d_\x00-\x7f]|[^\W\d_\x00-\x7f](?=[A-Za-z])")
+_DATE = re.compile(r"\d{1,4}([-./])\d{1,2}\1\d{1,4}([ T]\d{1,2}:\d{2}.*)?|\d{1,2}:\d{2}(:\d{2})?")
+# A number in whatever writing, its whole part and its signs.
+_NUMBER = re.compile(r"\s*[+-]?((?:\d[\d.,'\u2019_ \u00a0\u202f]*)?\d|[.,]\d+)(?:[eE][+-]?\d+)?\s*")
+_GROUPED = re.compile(r"\d{1,3}(?:(.)\d{3})(?:\1\d{3})*")
+# The share of values that makes a column one of numbers or dates.
+_MOST = 0.9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remark:
+    """What was guessed of one key of `[table]`, how sure that is, and why. `value` is as the schema would hold it."""
+
+    key: str
+    value: object
+    sureness: Sureness
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sniffed:
+    """How a file seems to be written, with a remark on each key that is not plain or not certain: private."""
+
+    reading: Reading
+    remarks: tuple[Remark, ...] = ()
+
+
+def sniff(path: str | Path) -> Sniffed:
+    """Guess how a CSV or TSV file, or the first file of a folder, is written.
+
+    Files of other formats say themselves how they are written: their reading is plain, without remarks.
+    """
+    path = Path(path)
+    file = files_of(path)[0] if path.is_dir() else path
+    usual = DELIMITERS.get(kind_of(file))
+    if usual is None:
+        return Sniffed(reading=PLAIN)
+    encoding = _encoding(file)
+    text = _beginning(file, str(encoding.value))
+    delimiter, quote = _signs(text, usual)
+    reading = replace(
+        PLAIN,
+        encoding=str(encoding.value),
+        delimiter=None if delimiter.value == usual else str(delimiter.value),
+        quote=str(quote.value),
+    )
+    records = list(islice(_records(text, str(delimiter.value), reading.quote), _RECORDS))
+    width = len(records[0]) if records else 0
+    header = _header(records)
+    rows = [record for record in records[bool(header.value) :] if len(record) == width]
+    columns = [[row[place] for row in rows] for place in range(width)]
+    names = () if header.value else tuple(f"column_{place + 1}" for place in range(width))
+    numbers = _numbers(columns)
+    nulls = _nulls(columns)
+    written = {remark.key: remark.value for remark in numbers}
+    reading = replace(
+        reading,
+        columns=names,
+        decimal=str(written.get("decimal", ".")),
+        thousands=str(written["thousands"]) if "thousands" in written else None,
+        nulls=tuple(str(text) for text in nulls.value) if isinstance(nulls.value, list) else (),
+    )
+    every = [delimiter, *numbers, encoding, quote, header, nulls]
+    plain = {"delimiter": usual, "encoding": "utf-8", "quote": '"', "header": True, "nulls": []}
+    remarks = [each for each in every if each.sureness != "certain" or each.value != plain.get(each.key)]
+    return Sniffed(reading=reading, remarks=tuple(remarks))
+
+
+def _encoding(path: Path) -> Remark:
+    """The encoding, from up to 256 MiB: letters beyond ASCII may be few."""
+    with open_bytes(path) as stream:
+        first = stream.read(4096)
+    for mark, name in ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF32_LE, "utf-32"), (codecs.BOM_UTF32_BE, "utf-32")):
+        if first.startswith(mark):
+            return Remark(key="encoding", value=name, sureness="certain", reason=f"it begins with the mark of {name}")
+    if first.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return Remark(key="encoding", value="utf-16", sureness="certain", reason="it begins with the mark of utf-16")
+    for name, zeros in (("utf-16-le", first[1::2]), ("utf-16-be", first[::2])):
+        if zeros and zeros.count(0) > len(zeros) / 2:
+            return Remark(key="encoding", value=name, sureness="likely", reason="every second byte is zero")
+    decoder, seen = codecs.getincrementaldecoder("utf-8")(), 0
+    with open_bytes(path) as stream:
+        while seen < _MOST_BYTES and (block := stream.read(_BEGINNING)):
+            seen += len(block)
+            try:
+                decoder.decode(block)
+            except UnicodeDecodeError:
+                return _western(block)
+    return Remark(key="encoding", value="utf-8", sureness="certain", reason="it holds no bytes that utf-8 forbids")
+
+
+def _western(block: bytes) -> Remark:
+    """The encoding of Western letters in which most of the bytes that are not ASCII are letters of words."""
+    lines = b"\n".join(line for line in block.splitlines() if not line.isascii())[: 1 << 16]
+    beyond = sum(byte >= 0x80 for byte in lines)
+    fits = {name: len(_IN_A_WORD.findall(lines.decode(name, errors="replace"))) for name in _WESTERN}
+    name = max(_WESTERN, key=lambda each: fits[each])
+    if 2 * fits[name] >= beyond:
+        return Remark(
+            key="encoding",
+            value=name,
+            sureness="likely",
+            reason=f"it holds bytes that utf-8 forbids, and in {name} most of them are letters inside of words",
+        )
+    return Remark(
+        key="encoding",
+        value=name,
+        sureness="guess",
+        reason="it holds bytes that utf-8 forbids, and few of them are letters of a Western language",
+    )
+
+
+def _beginning(path: Path, encoding: str) -> str:
+    codec, mark = begin(path, encoding)
+    with open_bytes(path) as stream:
+        stream.read(mark)
+        data = stream.read(_BEGINNING)
+        more = bool(stream.read(1))
+    text = codecs.getincrementaldecoder(codec)(errors="replace").decode(data)
+    # The last line may be cut.
+    return text[: text.rfind("\n") + 1] or text if more else text
+
+
+def _records(text: str, delimiter: str, quote: str) -> Iterator[list[str]]:
+    lines = io.StringIO(text, newline="")
+    quoting = {"quotechar": quote} if quote else {"quotechar": None, "quoting": csv.QUOTE_NONE}
+    try:
+        yield from filter(None, csv.reader(lines, delimiter=delimiter, **quoting))
+    except csv.Error:
+        # A quote that nobody closed makes a field that is longer than any.
+        return
+
+
+def _signs(text: str, usual: str) -> tuple[Remark, Remark]:
+    """The delimiter and the quote with which most records have the same number of fields."""
+    scores: dict[tuple[str, str], float] = {}
+    shares: dict[tuple[str, str], float] = {}
+    for delimiter, quote in product(_NAMES, _QUOTES):
+        records = list(islice(_records(text, delimiter, quote), _RECORDS))
+        widths = Counter(map(len, records))
+        width, times = widths.most_common(1)[0] if widths else (0, 0)
+        if width < 2:
+            continue
+        cells = [cell for record in records for cell in record]
+        foreign = sum(any(sign in cell for sign in _NAMES if sign not in (delimiter, ",")) for cell in cells)
+        # A quote that encloses nothing takes whole lines into its field, up to the next one.
+        swallowed = sum(cell.count("\n") for cell in cells if "\n" in cell and delimiter in cell)
+        share = times / len(records)
+        shares[delimiter, quote] = share
+        # What the name of the file says, and double quotes, win where all else is equal.
+        scores[delimiter, quote] = (
+            share
+            - foreign / len(cells)
+            - swallowed / (len(records) + swallowed)
+            + 0.2 * (len(records[0]) == width)
+            + 0.05 * bool(quote and _wrapped(text, delimiter, quote))
+            + 0.02 * (delimiter == usual)
+            + 0.02 * (quote == '"')
+            + 0.01 * (quote == "")
+        )
+    if not scores:
+        alone = Remark(key="delimiter", value=usual, sureness="guess", reason="every record seems to have one field")
+        return alone, Remark(key="quote", value='"', sureness="certain", reason="there is nothing to part")
+    best = max(scores, key=lambda signs: scores[signs])
+    delimiter, quote = best
+    second = max((score for signs, score in scores.items() if signs[0] != delimiter), default=0.0)
+    clear = shares[best] == 1 and scores[best] - second > 0.2
+    sure: Sureness = "certain" if clear else "likely" if shares[best] > _MOST else "guess"
+    word = "all" if shares[best] == 1 else "most" if shares[best] > _MOST else "more than of any other sign"
+    reason = f"with {_NAMES[delimiter]} {word} of the first records have the same number of fields"
+    wrapped = bool(quote) and _wrapped(text, delimiter, quote)
+    why = {
+        '"': "double quotes, or none, are around fields",
+        "'": "fields begin and end with single quotes",
+        "": "quotes stand alone: they do not enclose fields",
+    }[quote]
+    return (
+        Remark(key="delimiter", value=delimiter, sureness=sure, reason=reason),
+        Remark(key="quote", value=quote, sureness="certain" if quote == '"' or wrapped else "likely", reason=why),
+    )
+
+
+def _wrapped(text: str, delimiter: str, quote: str) -> bool:
+    """Whether fields begin and end with this quote."""
+    pattern = rf"(?:^|{re.escape(delimiter)}){quote}[^{quote}\r\n]*{quote}(?={re.escape(delimiter)}|\r|$)"
+    return re.search(pattern, text, flags=re.MULTILINE) is not None
+
+
+def _kind(values: Sequence[str]) -> str:
+    """Whether most values are numbers or dates; else text."""
+    values = [value for value in values if value.strip() and value not in NULL_TEXTS]
+    if not values:
+        return "empty"
+    for kind, pattern in (("date", _DATE), ("number", _NUMBER)):
+        if sum(pattern.fullmatch(value) is not None for value in values) >= _MOST * len(values):
+            return kind
+    return "text"
+
+
+def _header(records: Sequence[Sequence[str]]) -> Remark:
+    """Whether the first record names the columns: it does not where its values look like those below them."""
+
+    def found(word: str, sureness: Sureness, reason: str) -> Remark:
+        return Remark(key="header", value=word == "header", sureness=sureness, reason=reason)
+
+    if len(records) < 2:
+        return found("header", "guess", "there are too few records to tell")
+    first = records[0]
+    rows = [record for record in records[1:] if len(record) == len(first)]
+    names = alike = odd = 0
+    for place, cell in enumerate(first):
+        values = [row[place] for row in rows]
+        kind = _kind(values)
+        if kind in ("number", "date"):
+            pattern = _NUMBER if kind == "number" else _DATE
+            if pattern.fullmatch(cell):
+                alike += 1
+            elif cell.strip() and cell not in NULL_TEXTS:
+                names += 1
+        elif kind == "text" and 2 * len(set(values)) <= len(values):
+            # One of a few texts that are repeated, or none of them.
+            odd += 1 if cell in values else -1
+    if names:
+        sure: Sureness = "likely" if alike else "certain"
+        return found("header", sure, "the first record holds texts above columns of numbers or dates")
+    if len(set(first)) < len(first):
+        return found("row", "certain", "the first record holds a value twice, which names do not")
+    if alike and not _are_years(first):
+        return found("row", "likely", "the first record holds numbers or dates where the others do")
+    if odd > 0 and not alike:
+        return found("row", "likely", "the first record holds texts that the columns below it repeat")
+    return found("header", "likely" if odd < 0 else "guess", "the first record does not look like the others")
+
+
+def _are_years(cells: Sequence[str]) -> bool:
+    """Whether the numbers among cells are years in a row: names of columns, as statistics offices write them."""
+    numbers = [int(cell) for cell in cells if cell.isdecimal()]
+    steps = {after - before for before, after in pairwise(numbers)}
+    return len(numbers) > 2 and len(steps) == 1 and steps != {0} and all(1800 <= year <= 2200 for year in numbers)
+
+
+def _numbers(columns: Sequence[Sequence[str]]) -> list[Remark]:
+    """The decimal and the thousands sign, where they are not plain."""
+    decimal, thousands, either = Counter[str](), Counter[str](), Counter[str]()
+    for values in columns:
+        if _kind(values) != "number":
+            continue
+        points, groups, open_ = _signs_of(values)
+        decimal.update(points)
+        thousands.update(groups)
+        either.update(open_)
+    # A sign that is clear in one column is what it is in all.
+    comma = decimal[","] > decimal["."] or (either["decimal ,"] > 0 and not decimal["."] and not thousands[","])
+    point = "," if comma else "."
+    if comma:
+        thousands["."] += either["thousands ."] + either["decimal ."]
+    else:
+        thousands[","] += either["thousands ,"]
+    found = []
+    if comma:
+        sure: Sureness = "guess" if not decimal[","] or decimal["."] else "certain"
+        reason = "numbers have a comma before their last digits"
+        if decimal["."]:
+            reason += ", and numbers of other columns a point"
+        found.append(Remark(key="decimal", value=",", sureness=sure, reason=reason))
+    group = next((sign for sign, times in thousands.most_common() if times and sign != point), None)
+    if group is not None:
+        twice = either[f"thousands {group}"] < thousands[group]
+        found.append(
+            Remark(
+                key="thousands",
+                value=group,
+                sureness="certain" if twice else "likely",
+                reason=f"groups of three digits have {_spoken(group)} between them",
+            )
+        )
+    return found
+
+
+def _spoken(sign: str) -> str:
+    return {",": "a comma", ".": "a point", " ": "a space", "'": "an apostrophe", "_": "an underline"}[sign]
+
+
+def _signs_of(values: Sequence[str]) -> tuple[set[str], set[str], set[str]]:
+    """What the numbers of one column show: decimal signs, thousands signs, and which of them a sign might be."""
+    points, groups, unclear = set[str](), set[str](), set[str]()
+    whole: list[int] = []
+    for value in values:
+        match = _NUMBER.fullmatch(value)
+        if match is None or value in NULL_TEXTS:
+            continue
+        digits = re.sub("[ \u00a0\u202f]", " ", match[1]).replace("\u2019", "'")
+        signs = [sign for sign in digits if not sign.isdigit()]
+        if not signs:
+            whole.append(len(digits))
+            continue
+        last, before = signs[-1], set(signs[:-1])
+        head, _, tail = digits.rpartition(last)
+        if before - {last}:
+            # 1.234,56
+            if len(before) == 1 and last in ".," and _GROUPED.fullmatch(head):
+                points.add(last)
+                groups |= before
+        elif _GROUPED.fullmatch(digits):
+            if len(signs) > 1 or last not in ".,":
+                groups.add(last)
+            elif digits.startswith("0"):
+                points.add(last)
+            else:
+                unclear.add(last)
+        elif len(signs) == 1 and last in ".," and (head or tail):
+            points.add(last)
+    # 1,234 beside 999 has groups; 1,234 beside 1234, or where every number has a comma, has decimals.
+    grouped = bool(whole) and max(whole) <= 3
+    open_ = {f"{'thousands' if grouped else 'decimal'} {sign}" for sign in unclear - points - groups}
+    return points, groups, open_
+
+
+def _nulls(columns: Sequence[Sequence[str]]) -> Remark:
+    """Texts for no value among numbers or dates, or in several columns."""
+    among_numbers, places = set[str](), Counter[str]()
+    for values in columns:
+        here = set(values).intersection(NULL_TEXTS)
+        places.update(here)
+        if _kind(values) in ("number", "date"):
+            among_numbers |= here
+    several = {text for text, times in places.items() if times > 1 and text not in ("-", "--", ".")}
+    found = [text for text in NULL_TEXTS if text in among_numbers | several]
+    sure: Sureness = "certain" if not found else "likely" if among_numbers >= set(found) else "guess"
+    reason = "they stand among numbers or dates" if sure == "likely" else "they stand in several columns"
+    return Remark(key="nulls", value=found, sureness=sure, reason=reason if found else "there are none")

@@ -1,0 +1,207 @@
+"""How a table's text is written: the part of `[table]` that says how files are read.
+
+It is public, like all of a schema: delimiter, encoding and quotes say how bytes become texts, `decimal` and `thousands`
+how a text becomes a number, `nulls` which texts mean that there is no value. A `Reading` says it for every file of the
+table and for every command that reads it.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from functools import cache
+from typing import Any
+
+from sklar.errors import SchemaError
+
+KEYS = ("delimiter", "decimal", "thousands", "encoding", "quote", "header", "columns", "nulls")
+# Signs that people write between groups of three digits. A space stands for those that do not break a line, too.
+_GROUPING = {" ": " \u00a0\u202f", "'": "'\u2019", "\u2019": "'\u2019", "\u00a0": "\u00a0", "\u202f": "\u202f"}
+_GROUPING |= {sign: sign for sign in ".,_"}
+# Codecs that turn any bytes into text, block by block. Others of Python's are ciphers or escapes, or raise.
+_ENCODINGS = re.compile(
+    r"ascii|utf-8|utf-(16|32)(-le|-be)?|iso8859-\d+|cp\d+|koi8-[rtu]|mac-\w+|shift_jis\w*|euc_\w+|gb\w+|big5\w*|johab"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """How the text of a table is written; as it stands, the way that Sklar writes.
+
+    `delimiter` is None where the file's name says it: a comma in .csv, a tab in .tsv. `quote` is empty where nothing is
+    quoted. `columns` name the columns of files that have no header. `nulls` are texts that mean null in every column.
+
+    >>> german = Reading(delimiter=";", decimal=",", thousands=".", encoding="latin-1")
+    >>> german.plain("1.234,50"), german.plain("1.5"), german.plain("none")
+    ('1234.50', '1,5', 'none')
+    """
+
+    delimiter: str | None = None
+    decimal: str = "."
+    thousands: str | None = None
+    encoding: str = "utf-8"
+    quote: str = '"'
+    columns: tuple[str, ...] = ()
+    nulls: tuple[str, ...] = ()
+
+    @property
+    def header(self) -> bool:
+        """Whether files begin with the names of their columns."""
+        return not self.columns
+
+    @property
+    def rewrites_numbers(self) -> bool:
+        """Whether numbers are written in another way than Python reads them."""
+        return self.decimal != "." or self.thousands is not None
+
+    @property
+    def grouping(self) -> str:
+        """The signs that may stand between groups of digits."""
+        return _GROUPING[self.thousands] if self.thousands else ""
+
+    @property
+    def number(self) -> str:
+        """A pattern, for Python and polars alike, that a whole text matches if it is a number in this writing."""
+        return _number(self.decimal, self.grouping)
+
+    def plain(self, text: str) -> str:
+        """A text with its number as Python reads it, if it is one; never one that this writing does not have.
+
+        A text that Python would read as a number, and that is none in this writing (1.5 beside a decimal comma), comes
+        back as one that Python does not read: it is no value, rather than another one.
+        """
+        if not self.rewrites_numbers:
+            return text
+        if re.fullmatch(self.number, text):
+            for sign in self.grouping:
+                text = text.replace(sign, "")
+            return text.replace(self.decimal, ".")
+        if self.decimal != "." and re.fullmatch(WITH_A_POINT, text):
+            return text.replace(".", self.decimal)
+        return text
+
+
+# What might be a number with a decimal point.
+WITH_A_POINT = r"[\s\d.eE+-]*\.[\s\d.eE+-]*"
+PLAIN = Reading()
+
+
+@cache
+def _number(decimal: str, grouping: str) -> str:
+    point, digits = re.escape(decimal), "[0-9]+"
+    if grouping:
+        # Groups of three; in India of two before the last.
+        sign = f"[{grouping}]"
+        digits = f"(?:[0-9]{{1,3}}(?:{sign}[0-9]{{2,3}})*{sign}[0-9]{{3}}|[0-9]+)"
+    return rf"\s*[+-]?(?:{digits}(?:{point}[0-9]*)?|{point}[0-9]+)(?:[eE][+-]?[0-9]+)?\s*"
+
+
+def codec_of(encoding: str) -> str | None:
+    """Python's name of an encoding that files may have, None where it is none."""
+    try:
+        name = codecs.lookup(encoding).name
+    except (LookupError, ValueError):
+        return None
+    name = {"utf-8-sig": "utf-8", "cp65001": "utf-8"}.get(name, name)
+    return name if _ENCODINGS.fullmatch(name) else None
+
+
+def parse_reading(table: Mapping[str, Any]) -> Reading:
+    """The reading that `[table]` states; keys that it leaves out have their plain meaning."""
+    decimal, thousands = table.get("decimal", "."), table.get("thousands")
+    if decimal not in (".", ","):
+        raise SchemaError(f"[table] decimal must be '.' or ',', got {decimal!r}.")
+    if thousands is not None and (thousands not in _GROUPING or thousands == decimal):
+        raise SchemaError(
+            f"[table] thousands must be one of . , ' _ or a space, and not the decimal sign, got {thousands!r}."
+        )
+    encoding = table.get("encoding", "utf-8")
+    codec = codec_of(encoding) if isinstance(encoding, str) else None
+    if codec is None:
+        raise SchemaError(
+            f"[table] encoding must be one such as 'utf-8', 'latin-1', 'windows-1252' or 'utf-16', got {encoding!r}."
+        )
+    delimiter, quote = table.get("delimiter"), table.get("quote", '"')
+    if delimiter is not None and not _is_sign(delimiter):
+        raise SchemaError(
+            f"[table] delimiter must be one ASCII character, no letter, digit or end of line, got {delimiter!r}."
+        )
+    if quote != "" and not _is_sign(quote):
+        raise SchemaError(
+            f"[table] quote must be one ASCII character, or '' where nothing is quoted, and no letter, digit or end of "
+            f"line, got {quote!r}."
+        )
+    if delimiter is not None and delimiter == quote:
+        raise SchemaError(f"[table] delimiter and quote must differ, got {delimiter!r} for both.")
+    nulls = _texts(table, "nulls")
+    if "" in nulls:
+        raise SchemaError("[table] nulls must not list '', which is null anyway. Remove it.")
+    return Reading(
+        delimiter=delimiter,
+        decimal=decimal,
+        thousands=thousands,
+        encoding="utf-8" if codec == "utf-8" else encoding.lower(),
+        quote=quote,
+        columns=_columns(table),
+        nulls=nulls,
+    )
+
+
+def describe_reading(reading: Reading) -> dict[str, Any]:
+    """The keys of `[table]` that `parse_reading` reads: none of a plain reading."""
+    document: dict[str, Any] = {}
+    for field in fields(reading):
+        value = getattr(reading, field.name)
+        if value == getattr(PLAIN, field.name):
+            continue
+        if field.name == "columns":
+            document["header"] = False
+        document[field.name] = list(value) if isinstance(value, tuple) else value
+    return document
+
+
+def check_reading(reading: Reading, attributes: Iterable[tuple[str, Iterable[object]]]) -> None:
+    """Refuse a reading that contradicts the attributes, given by their names and listed values."""
+    for name, values in attributes:
+        if reading.columns and name not in reading.columns:
+            raise SchemaError(
+                f"attribute '{name}' must be one of the columns that [table] lists. Add it, or rename it."
+            )
+        hidden = [value for value in values if str(value) in reading.nulls]
+        if hidden:
+            raise SchemaError(
+                f"attribute '{name}': values must not list {str(hidden[0])!r}, which [table] nulls call null. Remove "
+                "one of them."
+            )
+
+
+def _columns(table: Mapping[str, Any]) -> tuple[str, ...]:
+    header = table.get("header", True)
+    if not isinstance(header, bool):
+        raise SchemaError(f"[table] header must be true or false, got {header!r}.")
+    columns = _texts(table, "columns")
+    if header and columns:
+        raise SchemaError("[table] columns name what has no header. Add header = false, or remove columns.")
+    if not header and not columns:
+        raise SchemaError(
+            "[table] header = false needs columns = [...]: a name for every column of the file, in order."
+        )
+    if "" in columns:
+        raise SchemaError("[table] columns must not be empty texts. Name every column of the file, in order.")
+    return columns
+
+
+def _texts(table: Mapping[str, Any], key: str) -> tuple[str, ...]:
+    listed = table.get(key, [])
+    if not isinstance(listed, list) or not all(isinstance(text, str) for text in listed):
+        raise SchemaError(f"[table] {key} must be a list of texts, got {listed!r}.")
+    twice = next((text for number, text in enumerate(listed) if text in listed[:number]), None)
+    if twice is not None:
+        raise SchemaError(f"[table] {key} must differ, got {twice!r} twice. Remove one.")
+    return tuple(listed)
+
+
+def _is_sign(text: object) -> bool:
+    return isinstance(text, str) and len(text) == 1 and text.isascii() and not text.isalnum() and text not in "\r\n\0"

@@ -1,0 +1,356 @@
+"""Going back in time: a ledger that was restored from a backup is noticed by its anchor, before it is charged."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+import sklar
+from sklar.budget.ledger import Ledger, Paid
+from sklar.budget.ledger.anchor import Anchor, FileAnchor, Mark, open_anchor
+from sklar.budget.receipt import charge_notes
+from sklar.cli import cli
+from sklar.errors import LedgerError, MissingExtraError
+from sklar.kernel.theorems import Budget, Spend
+from tests.budget.test_ledger import DELTA, SCHEMA, TABLE
+from tests.postgres import serving
+
+BUDGET = Budget(epsilon=0.9)
+
+
+def pay(book: Ledger, epsilon: float = 0.9) -> Paid:
+    budget = Budget(epsilon=epsilon)
+    return book.charge("t", budget, Spend.of(budget.scales([1.0] * 10)))
+
+
+@pytest.fixture
+def book(tmp_path: Path) -> Ledger:
+    """A ledger in a folder of its own, anchored outside of it."""
+    (tmp_path / "work").mkdir()
+    ledger = Ledger(tmp_path / "work" / "l.db")
+    ledger.open_account("t", epsilon=1.0, delta=DELTA, anchor=tmp_path / "anchor.db")
+    return ledger
+
+
+def mark(book: Ledger) -> Mark | None:
+    setup = next(entry for entry in reversed(book.history()) if entry.kind == "setup")
+    return open_anchor(setup.body["anchor"]).last(setup.body["ledger"])
+
+
+ROLLBACKS = {
+    "cp": "cp backup/l.db work/l.db",
+    "cat": "cat backup/l.db > work/l.db",
+    "rm and cp": "rm work/l.db && cp backup/l.db work/l.db",
+    "snapshot": "rm -r work && cp -a backup work",
+}
+
+
+@pytest.mark.parametrize("way", ROLLBACKS)
+def test_a_ledger_that_went_back_in_time_is_refused(book: Ledger, tmp_path: Path, way: str) -> None:
+    shutil.copytree(book.path.parent, tmp_path / "backup")
+    pay(book)
+    subprocess.run(ROLLBACKS[way], shell=True, check=True, cwd=tmp_path)
+    older = r"is older than its anchor .*: it has 2 entries, and the anchor has seen 3\. .* 1 are missing"
+    with pytest.raises(LedgerError, match=older + r".* Nothing was measured\.$") as refused:
+        pay(book)
+    assert charge_notes(refused.value) == []
+    with pytest.raises(LedgerError, match=older):
+        sklar.fit(TABLE, SCHEMA, BUDGET, ledger=book)
+    # Nor does it become the one in force by saying so.
+    with pytest.raises(LedgerError, match=older):
+        book.adopt()
+    assert not book.account("t").charges
+    shown = CliRunner().invoke(cli, ["ledger", "show", str(book.path)])
+    assert "WARNING" in shown.stderr
+    assert "is older than its anchor" in shown.stderr
+
+
+def test_both_places_together_go_back_unnoticed_but_for_a_release(book: Ledger, tmp_path: Path) -> None:
+    """What is not defended, as docs/privacy.md says; a release that was published tells."""
+    shutil.copy(book.path, tmp_path / "l.back")
+    shutil.copy(tmp_path / "anchor.db", tmp_path / "anchor.back")
+    sklar.fit(TABLE, SCHEMA, BUDGET, method="binary", ledger=book).save(tmp_path / "m.sklar")
+    shutil.copyfile(tmp_path / "l.back", book.path)
+    shutil.copyfile(tmp_path / "anchor.back", tmp_path / "anchor.db")
+    assert book.standing().problems == ()
+    checked = CliRunner().invoke(cli, ["ledger", "check", str(book.path), str(tmp_path / "m.sklar")])
+    assert checked.exit_code == 1
+    assert "was charged as entry 3, and the ledger has 2: the ledger is older than the release" in checked.stdout
+
+
+class Killed(BaseException):
+    """As good as a kill: nothing that was not committed stays, and nothing is tidied up."""
+
+
+def test_a_kill_before_the_commit_charges_nothing(book: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = mark(book)
+    from sklar.budget.ledger.chain import Pages
+
+    def appended(*_: Any) -> Any:
+        raise Killed
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Pages, "append", appended)
+        with pytest.raises(Killed) as killed:
+            pay(book)
+    assert charge_notes(killed.value) == []
+    assert mark(book) == before
+    assert pay(book).receipt.entry == 3
+
+
+def test_a_kill_between_ledger_and_anchor_loses_the_charge_and_wedges_nothing(
+    book: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = mark(book)
+
+    def never(*_: Any) -> Any:
+        raise Killed
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Anchor, "advance", never)
+        with pytest.raises(Killed) as killed:
+            pay(book, 0.5)
+    assert charge_notes(killed.value) == [
+        "The ledger was charged for this release of epsilon=0.5 before (entry 3), and that stays spent."
+    ]
+    # Charged in the ledger, and the anchor behind it: what was charged is more than what was spent, never less.
+    assert mark(book) == before
+    assert book.account("t").spent == pytest.approx(0.5, rel=1e-3)
+    assert book.standing().problems == ()
+    paid = pay(book, 0.1)
+    assert len(paid.account.charges) == 2
+    assert mark(book) == Mark(entries=4, head=paid.receipt.head)
+
+
+def test_a_kill_after_the_anchor_was_told_wedges_nothing(book: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    advance = Anchor.advance
+
+    def told(*arguments: Any) -> Any:
+        advance(*arguments)
+        raise Killed
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Anchor, "advance", told)
+        with pytest.raises(Killed):
+            pay(book, 0.5)
+    found = mark(book)
+    assert found is not None
+    assert found.entries == 3
+    assert pay(book, 0.1).receipt.entry == 4
+
+
+def test_an_anchor_that_fails_after_the_charge_says_that_it_was_charged(
+    book: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Anchor, "advance", lambda self, *_: (_ for _ in ()).throw(self._unreachable("disk full")))
+    with pytest.raises(
+        LedgerError, match=r"the anchor .* cannot be used: disk full\..* Nothing was measured"
+    ) as failed:
+        pay(book, 0.5)
+    assert "epsilon=0.5 before (entry 3), and that stays spent" in charge_notes(failed.value)[0]
+
+
+def test_a_mark_is_followed_once(tmp_path: Path) -> None:
+    anchor = FileAnchor(tmp_path / "a.db")
+    anchor.create()
+    first, second, other = (Mark(entries=n, head=h * 64) for n, h in ((2, "a"), (3, "b"), (5, "c")))
+    assert anchor.last("ab") is None
+    assert anchor.advance("ab", None, first)
+    assert anchor.advance("ab", first, second)
+    assert not anchor.advance("ab", first, other)
+    assert not anchor.advance("ab", None, other)
+    assert anchor.last("ab") == second
+    assert anchor.last("cd") is None
+    # Told again, as after a kill, it is as it was.
+    assert anchor.advance("ab", first, second)
+    with pytest.raises(LedgerError, match="must be hexadecimal digits"):
+        anchor.last("x'; DROP TABLE sklar_anchor --")
+
+
+def test_a_copy_that_is_charged_beside_the_ledger_loses_the_race(
+    book: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copy(book.path, tmp_path / "copy.db")
+    copy = Ledger(tmp_path / "copy.db")
+    with monkeypatch.context() as patched:
+        patched.setattr(Ledger, "_settle", lambda _: ())
+        copy.adopt()
+    pay(book, 0.1)
+    other = r"is not the one that its anchor .* has seen: they differ in entry 3 or before it\. A copy was charged"
+    with pytest.raises(LedgerError, match=other):
+        pay(copy, 0.1)
+    assert not copy.account("t").charges
+
+
+def test_a_copy_that_comes_between_commit_and_anchor_is_noticed_before_anything_is_drawn(
+    book: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copy(book.path, tmp_path / "copy.db")
+    copy, settle = Ledger(tmp_path / "copy.db"), Ledger._settle
+
+    def overtaken(self: Ledger) -> Any:
+        monkeypatch.setattr(Ledger, "_settle", settle)
+        copy.adopt()
+        return settle(self)
+
+    monkeypatch.setattr(Ledger, "_settle", overtaken)
+    with pytest.raises(LedgerError, match=r"A copy was charged, or entries were rewritten.* Nothing was measured"):
+        pay(book, 0.1)
+
+
+def test_a_file_that_is_replaced_while_it_is_charged(
+    book: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without an anchor too, a charge that is not in the file any more pays for nothing."""
+    plain = Ledger(tmp_path / "plain.db")
+    plain.open_account("t", epsilon=1.0, delta=DELTA)
+    backup, settle = plain.path.read_bytes(), Ledger._settle
+
+    def replaced(self: Ledger) -> Any:
+        plain.path.write_bytes(backup)
+        return settle(self)
+
+    monkeypatch.setattr(Ledger, "_settle", replaced)
+    with pytest.raises(LedgerError, match=r"was replaced by another file while it was charged\. Nothing was measured"):
+        pay(plain, 0.1)
+
+
+def test_a_lost_anchor_is_replaced_by_order_alone(book: Ledger, tmp_path: Path) -> None:
+    pay(book, 0.1)
+    (tmp_path / "anchor.db").unlink()
+    with pytest.raises(LedgerError, match=r"the anchor .* cannot be used: .* sklar ledger anchor FILE PLACE --lost"):
+        pay(book, 0.1)
+    FileAnchor(tmp_path / "anchor.db").create()
+    with pytest.raises(LedgerError, match=r"has no mark of ledger .* it was replaced or taken back"):
+        pay(book, 0.1)
+    with pytest.raises(LedgerError, match="it was replaced or taken back"):
+        book.move_anchor(tmp_path / "new.db")
+    book.move_anchor(tmp_path / "new.db", lost=True)
+    assert book.history()[-1].line().endswith("(the anchor before it was lost)")
+    assert pay(book, 0.1).receipt.entry == 5
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_a_backup_from_before_a_change_of_anchors_is_refused(
+    book: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, killed: bool
+) -> None:
+    """The old anchor is told of the change, also when a kill came right after the change: before the next charge."""
+    backup = book.path.read_bytes()
+    with monkeypatch.context() as patched:
+        if killed:
+            patched.setattr(Ledger, "_settle", lambda _: ())
+        book.move_anchor(tmp_path / "new.db")
+    with pytest.raises(LedgerError, match=r"has the anchor .*new\.db already"):
+        book.move_anchor(tmp_path / "new.db")
+    pay(book)
+    book.path.write_bytes(backup)
+    with pytest.raises(LedgerError, match=r"is older than its anchor .*anchor\.db"):
+        pay(book)
+
+
+def test_where_an_anchor_may_be(book: Ledger, tmp_path: Path) -> None:
+    with pytest.raises(LedgerError, match="an anchor must be another place than its ledger"):
+        book.move_anchor(book.path)
+    with pytest.raises(LedgerError, match="an anchor must be a file, or an address that begins with postgresql://"):
+        book.move_anchor("s3://me:hidden@bucket/anchor")
+    with pytest.raises(LedgerError, match=r"must not hold a password.*~/\.pgpass"):
+        book.move_anchor("postgresql://me:hidden@host/db")
+    with pytest.raises(LedgerError, match=r"must not hold a password"):
+        book.move_anchor("postgresql://host/db?password=hidden")
+    with pytest.raises(LedgerError, match=r"cannot be made: .* Name a file in a folder that can be written"):
+        book.move_anchor(tmp_path / "none" / "a.db")
+    with pytest.raises(LedgerError, match="with another anchor or none"):
+        book.open_account("u", epsilon=1.0, delta=DELTA, anchor=tmp_path / "other.db")
+    book.open_account("u", epsilon=1.0, delta=DELTA, anchor=tmp_path / "anchor.db")
+    assert (tmp_path / "anchor.db").stat().st_mode & 0o777 == 0o600
+    assert book.path.stat().st_mode & 0o777 == 0o600
+    # What could not be made leaves no ledger behind.
+    with pytest.raises(LedgerError, match="cannot be made"):
+        Ledger(tmp_path / "n.db").open_account("t", epsilon=1.0, delta=DELTA, anchor=tmp_path / "none" / "a.db")
+    assert not (tmp_path / "n.db").exists()
+
+
+def test_an_anchor_on_postgresql_needs_its_extra(book: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "adbc_driver_postgresql", None)
+    with pytest.raises(MissingExtraError, match=r"an anchor on PostgreSQL needs .*pip install 'sklar\[sql\]'"):
+        book.move_anchor("postgresql://host/db")
+
+
+def test_a_server_that_is_gone_is_told_without_details(book: Ledger) -> None:
+    with pytest.raises(LedgerError, match=r"cannot be used: PostgreSQL says \w+; check it with psql"):
+        book.move_anchor("postgresql://nobody@/none?host=/nowhere")
+
+
+def test_the_commands_warn_of_the_place(tmp_path: Path) -> None:
+    run = CliRunner().invoke
+    path = str(tmp_path / "l.db")
+    made = run(cli, ["ledger", "init", path, "--dataset", "t", "--epsilon", "1"])
+    assert "Note: ledger" in made.stderr
+    assert "has no anchor: a backup that is written over it would not be noticed" in made.stderr
+    moved = run(cli, ["ledger", "anchor", path, str(tmp_path / "a.db")])
+    assert "is on the same file system as" in moved.stderr
+    assert "is anchored at" in moved.stdout
+    made = run(cli, ["ledger", "init", path, "--dataset", "u", "--epsilon", "1"])
+    assert made.stderr == ""
+    shown = run(cli, ["ledger", "show", path])
+    assert shown.stderr == ""
+    shutil.copy(path, tmp_path / "copy.db")
+    shown = run(cli, ["ledger", "show", str(tmp_path / "copy.db"), "--json"])
+    assert "WARNING: ledger" in shown.stderr
+    assert "is a copy, or was restored from one" in shown.stderr
+
+
+@pytest.fixture(scope="module")
+def socket() -> Iterator[Path]:
+    with serving() as home:
+        yield home
+
+
+@pytest.mark.slow
+def test_a_postgresql_table_that_only_grows(socket: Path, tmp_path: Path) -> None:
+    """An append-only remote: the ledger's own role may read and add marks, and take none back."""
+    from adbc_driver_postgresql import dbapi
+
+    def run(user: str, *statements: str) -> None:
+        with dbapi.connect(f"postgresql://{user}@/postgres?host={socket}", autocommit=True) as connection:
+            for statement in statements:
+                with connection.cursor() as cursor:
+                    cursor.execute(statement)
+
+    owner, role = (f"postgresql://{user}@/postgres?host={socket}" for user in ("tester", "custodian"))
+    open_anchor(owner).create()
+    run("tester", "CREATE ROLE custodian LOGIN", "GRANT SELECT, INSERT ON sklar_anchor TO custodian")
+    book = Ledger(tmp_path / "l.db")
+    book.open_account("t", epsilon=1.0, delta=DELTA, anchor=role)
+    backup = book.path.read_bytes()
+    pay(book)
+    book.path.write_bytes(backup)
+    with pytest.raises(LedgerError, match=r"is older than its anchor postgresql://custodian@"):
+        pay(book)
+    for statement in ("DELETE FROM sklar_anchor", "UPDATE sklar_anchor SET entries = 2", "TRUNCATE sklar_anchor"):
+        with pytest.raises(dbapi.Error):
+            run("custodian", statement)
+    anchor = open_anchor(role)
+    first, second = Mark(entries=1, head="a" * 64), Mark(entries=2, head="b" * 64)
+    assert anchor.advance("ff", None, first)
+    assert anchor.advance("ff", first, second)
+    assert not anchor.advance("ff", first, Mark(entries=9, head="c" * 64))
+    assert anchor.last("ff") == second
+
+
+def test_the_anchor_holds_marks_and_nothing_else(book: Ledger, tmp_path: Path) -> None:
+    pay(book, 0.1)
+    with sqlite3.connect(tmp_path / "anchor.db") as connection:
+        rows = connection.execute("SELECT * FROM sklar_anchor").fetchall()
+    connection.close()
+    name = book.history()[0].body["ledger"]
+    heads = [entry.head for entry in book.history()]
+    assert rows == [(name, 0, 2, heads[1]), (name, 2, 3, heads[2])]

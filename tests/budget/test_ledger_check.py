@@ -1,0 +1,346 @@
+"""Receipts, names for the same rows, and what a failure says after the charge."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import sys
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+import sklar
+from sklar import release
+from sklar.budget.ledger import Ledger, chain
+from sklar.budget.ledger.check import check_releases
+from sklar.budget.receipt import Receipt, charge_notes
+from sklar.cli import cli, main
+from sklar.custodian.fingerprint import hash_files
+from sklar.errors import BudgetError, DataError, ModelError, OutputError
+from sklar.files.archive import load
+from sklar.files.model import Model
+from sklar.kernel.theorems import Budget
+from tests.budget.test_ledger import DELTA, SCHEMA, TABLE
+
+TOML = (
+    '[table]\nname = "t"\n[attributes.a]\ntype = "categorical"\nvalues = ["x", "y"]\n[attributes.b]\ntype = "boolean"\n'
+)
+CSV = "a,b\n" + "x,true\ny,false\n" * 60
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A table, its schema and a ledger, in the present folder."""
+    monkeypatch.chdir(tmp_path)
+    Path("s.toml").write_text(TOML)
+    Path("d.csv").write_text(CSV)
+    Ledger("l.db").open_account("t", epsilon=5.0, delta=DELTA)
+    return tmp_path
+
+
+@pytest.fixture
+def book(tmp_path: Path) -> Ledger:
+    ledger = Ledger(tmp_path / "l.db")
+    ledger.open_account("t", epsilon=5.0, delta=DELTA)
+    return ledger
+
+
+def fitted(book: Ledger | None, epsilon: float = 0.5) -> Model:
+    return sklar.fit(TABLE, SCHEMA, epsilon=epsilon, method="binary", ledger=book)
+
+
+def test_a_certificate_holds_the_receipt_of_its_charge(book: Ledger, tmp_path: Path) -> None:
+    model = fitted(book)
+    receipt = Receipt(entry=3, head=book.history()[2].head)
+    assert model.certificate.receipt == receipt
+    model.save(tmp_path / "m.sklar")
+    assert load(tmp_path / "m.sklar").certificate.receipt == receipt
+    assert fitted(None).certificate.receipt is None
+
+
+@pytest.mark.parametrize("receipt", [
+    5, {}, {"entry": 3}, {"entry": 0, "head": "a" * 64}, {"entry": True, "head": "a" * 64},
+    {"entry": 2**63, "head": "a" * 64}, {"entry": 3, "head": "A" * 64}, {"entry": 3, "head": "a" * 63},
+    {"entry": 3, "head": 7}, {"entry": 3, "head": "a" * 64, "more": "rows"},
+])  # fmt: skip
+def test_a_receipt_holds_nothing_else(book: Ledger, tmp_path: Path, receipt: Any) -> None:
+    fitted(book).save(tmp_path / "m.sklar")
+    with zipfile.ZipFile(tmp_path / "m.sklar") as archive:
+        contents = {name: archive.read(name) for name in archive.namelist()}
+    document = json.loads(contents["model.json"])
+    document["certificate"]["receipt"] = receipt
+    with zipfile.ZipFile(tmp_path / "bad.sklar", "w") as archive:
+        for name, content in (contents | {"model.json": json.dumps(document).encode()}).items():
+            archive.writestr(name, content)
+    with pytest.raises(ModelError, match=r"receipt|certificate"):
+        load(tmp_path / "bad.sklar")
+
+
+def test_heads_tell_nothing_of_entries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two ledgers with the same entries, to the second and the file, have heads that share nothing."""
+
+    class Noon:
+        @staticmethod
+        def now(_zone: object) -> Noon:
+            return Noon()
+
+        def isoformat(self, timespec: str) -> str:
+            return f"noon {timespec}"
+
+    monkeypatch.setattr(chain, "datetime", Noon)
+    monkeypatch.setattr(chain.Pages, "_identity", lambda _: "1")
+    found = []
+    for name in ("a.db", "b.db"):
+        book = Ledger(tmp_path / name)
+        book.open_account("t", epsilon=1.0, delta=DELTA)
+        found.append([(entry.dataset, entry.time, entry.head) for entry in book.history()][1:])
+    assert [entry[:2] for entry in found[0]] == [entry[:2] for entry in found[1]]
+    assert {entry[2] for entry in found[0]}.isdisjoint(entry[2] for entry in found[1])
+
+
+def problem(book: Ledger, *models: Model) -> str | None:
+    entries = book.history()
+    found = check_releases("l", entries, (), [(f"m{i}", model.measured) for i, model in enumerate(models)])
+    assert found.passed == (not any(found.releases.values()))
+    return found.releases[f"m{len(models) - 1}"]
+
+
+def stated(model: Model, **changes: Any) -> Model:
+    certificate = replace(model.certificate, **changes)
+    return replace(model, measured=replace(model.measured, certificate=certificate))
+
+
+def test_every_release_must_be_in_the_ledger(book: Ledger, tmp_path: Path) -> None:
+    backup = book.path.read_bytes()
+    first, second = fitted(book), fitted(book)
+    assert problem(book, first, second) is None
+    # Another model of the same noisy tables is paid for; other tables are not.
+    again = release.fit_tables(first.measured, method="binary")
+    assert problem(book, first, again) is None
+    shared = stated(second, receipt=first.certificate.receipt)
+    assert "entry 3 as its charge, which paid for other tables" in str(problem(book, first, shared))
+    assert "has no receipt: no ledger was charged for it" in str(problem(book, fitted(None)))
+    opened = Receipt(entry=2, head=book.history()[1].head)
+    assert "measured more than entry 2 was charged for" in str(problem(book, stated(first, receipt=opened)))
+    dear = fitted(None, epsilon=2.0)
+    assert "measured more than entry 3" in str(problem(book, stated(dear, receipt=first.certificate.receipt)))
+    foreign = Receipt(entry=3, head="a" * 64)
+    assert "entry 3 of another ledger, or entries were changed since" in str(
+        problem(book, stated(first, receipt=foreign))
+    )
+    book.path.write_bytes(backup)
+    assert "and the ledger has 2: the ledger is older than the release, or another" in str(problem(book, first))
+
+
+@pytest.mark.parametrize("method", ["auto", "binary"])
+@pytest.mark.parametrize("neighbors", ["replace-one", "add-remove"])
+@pytest.mark.parametrize("mechanism", ["gaussian", "laplace"])
+def test_every_kind_of_release_is_covered_by_its_charge(
+    tmp_path: Path, method: str, neighbors: Any, mechanism: Any
+) -> None:
+    book = Ledger(tmp_path / "l.db")
+    book.open_account("t", epsilon=5.0, delta=2 * DELTA, neighbors=neighbors)
+    budget = Budget(epsilon=1.0, neighbors=neighbors, mechanism=mechanism)
+    measured = release.measure(TABLE, SCHEMA, budget, method=method, ledger=book)
+    assert check_releases("l", book.history(), (), [("m", measured)]).passed
+
+
+def test_check_says_which_release_is_missing(folder: Path) -> None:
+    fit = ["fit", "d.csv", "--schema", "s.toml", "--epsilon", "1", "--method", "binary", "--model"]
+    run = CliRunner().invoke
+    assert run(cli, [*fit, "paid.sklar", "--ledger", "l.db"]).exit_code == 0
+    assert run(cli, [*fit, "unpaid.sklar"]).exit_code == 0
+    good = run(cli, ["ledger", "check", "l.db", "paid.sklar"])
+    assert good.exit_code == 0
+    assert "ok    paid.sklar is in the ledger and was charged in full" in good.stdout
+    assert good.stdout.endswith("Passed.\n")
+    bad = run(cli, ["ledger", "check", "l.db", "paid.sklar", "unpaid.sklar"])
+    assert bad.exit_code == 1
+    assert "FAIL  unpaid.sklar has no receipt" in bad.stdout
+    found = json.loads(run(cli, ["ledger", "check", "l.db", "unpaid.sklar", "--json"]).stdout)
+    assert (found["passed"], found["entries"]) == (False, 3)
+
+
+def test_a_second_name_for_the_same_rows_is_told(folder: Path) -> None:
+    run = CliRunner().invoke
+    bound = run(cli, ["ledger", "bind", "l.db", "d.csv", "--dataset", "t"])
+    assert bound.exit_code == 0, bound.exception
+    assert "WARNING" not in bound.stderr
+    made = run(cli, ["ledger", "init", "l.db", "--dataset", "twin", "--epsilon", "5", "--data", "d.csv"])
+    assert made.exit_code == 0
+    assert "data set 'twin' has files in common with 't'" in made.stderr
+    # Also as one of the files of a folder; not when the file changed.
+    (folder / "parts").mkdir()
+    (folder / "parts" / "1.csv").write_text(CSV)
+    (folder / "parts" / "2.csv").write_text(CSV + "x,true\n")
+    made = run(cli, ["ledger", "init", "l.db", "--dataset", "three", "--epsilon", "5", "--data", "parts", "--json"])
+    assert json.loads(made.stdout)["same_rows"] == ["t", "twin"]
+    (folder / "parts" / "1.csv").write_text(CSV + "y,true\n")
+    made = run(
+        cli, ["ledger", "init", "l.db", "--dataset", "four", "--epsilon", "5", "--data", "parts/1.csv", "--json"]
+    )
+    assert json.loads(made.stdout)["same_rows"] == []
+
+
+def test_fingerprints_and_their_secret_stay_in_the_ledger(folder: Path) -> None:
+    book, run = Ledger("l.db"), CliRunner().invoke
+    printed = run(cli, ["ledger", "bind", "l.db", "d.csv", "--dataset", "t", "--json"]).output
+    bound = book.history()[-1].body["files"]
+    (plain,) = hash_files("d.csv")
+    # Keyed: the file's own hash is not in the ledger, and another ledger has another fingerprint.
+    assert plain.hex() not in Path("l.db").read_bytes().decode("latin-1")
+    other = Ledger("other.db")
+    other.open_account("t", epsilon=1.0, delta=DELTA)
+    other.bind("t", [plain])
+    assert other.history()[-1].body["files"] != bound
+    out = ["--epsilon", "1", "--method", "binary", "--ledger", "l.db", "--out", "o.csv", "--json"]
+    printed += run(cli, ["release", "d.csv", "--schema", "s.toml", *out]).output
+    printed += run(cli, ["ledger", "history", "l.db"]).output + run(cli, ["ledger", "history", "l.db", "--json"]).output
+    assert "bound to the contents of 1 files" in printed
+    with zipfile.ZipFile("o.sklar") as archive:
+        written = b"".join(archive.read(name) for name in archive.namelist()) + Path("o.csv").read_bytes()
+    for private in (*bound, plain.hex(), book.history()[0].body["secret"]):
+        assert private not in printed
+        assert private.encode() not in written
+
+
+def test_what_cannot_be_bound(folder: Path) -> None:
+    with pytest.raises(DataError, match="a data set is bound to files: give a file or a folder"):
+        hash_files("postgresql://me:hidden@host/db")
+    with pytest.raises(DataError, match="does not exist"):
+        hash_files(folder / "none.csv")
+
+
+STEPS = ("hold_counts", "find_domains", "plan_second", "certify", "pool", "fit_auto", "hold_margins")
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_whatever_fails_after_the_charge_says_what_was_charged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    """Every step of a release, with a search, whose charge comes first: all but finding out that it fits fail late."""
+    book = Ledger(tmp_path / "l.db")
+    book.open_account("t", epsilon=5.0, delta=DELTA)
+    schema = sklar.Schema.from_toml(TOML.replace('values = ["x", "y"]', 'domain = "private"'))
+
+    def fails(*_: Any, **_settings: Any) -> Any:
+        raise RuntimeError(step)
+
+    monkeypatch.setattr(release, step, fails)
+    (tmp_path / "d.csv").write_text(CSV)
+    with pytest.raises(RuntimeError, match=step) as failed:
+        sklar.fit(tmp_path / "d.csv", schema, epsilon=1.0, ledger=book)
+    assert charge_notes(failed.value) == [
+        "The ledger was charged for this release of epsilon=1 before (entry 3), and that stays spent."
+    ]
+    assert len(book.account("t").charges) == 1
+
+
+def test_what_fails_before_the_charge_says_nothing_of_one(
+    book: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: Any, **_settings: Any) -> Any:
+        raise RuntimeError
+
+    for step in ("open_table", "hold_counts", "plan_release"):
+        with monkeypatch.context() as patched:
+            patched.setattr(release, step, fails)
+            with pytest.raises(RuntimeError) as failed:
+                sklar.fit(TABLE, SCHEMA, epsilon=1.0, ledger=book)
+            assert charge_notes(failed.value) == []
+    assert not book.account("t").charges
+
+
+@pytest.mark.parametrize(("command", "fails", "error", "said"), [
+    (["fit", "--model", "m.sklar"], "save", OutputError("disk full."), "disk full."),
+    (["release", "--out", "o.csv"], "save", OutputError("disk full."), "disk full."),
+    (["release", "--out", "o.csv"], "write", KeyboardInterrupt(), "interrupted. No file was left half-written."),
+    (["release", "--out", "o.csv"], "summary", MemoryError(), "out of memory. Use a schema with fewer levels, or a"),
+    (["fit", "--model", "m.sklar"], "summary", RuntimeError("Jane Doe"), "unexpected RuntimeError."),
+])  # fmt: skip
+def test_the_command_line_says_it_too(
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    command: list[str],
+    fails: str,
+    error: BaseException,
+    said: str,
+) -> None:
+    def fail(*_: Any, **_settings: Any) -> Any:
+        # What others note may quote a row: it is not shown.
+        error.add_note("Jane Doe")
+        raise error
+
+    monkeypatch.setattr(Model, fails, fail)
+    settings = ["d.csv", "--schema", "s.toml", "--epsilon", "1", "--method", "binary", "--ledger", "l.db", "--quiet"]
+    monkeypatch.setattr(sys, "argv", ["sklar", command[0], *settings, *command[1:]])
+    with pytest.raises(SystemExit):
+        main()
+    printed = capsys.readouterr().err
+    assert f"sklar: {said}" in printed
+    assert "The ledger was charged for this release of epsilon=1 before (entry 3), and that stays spent." in printed
+    assert "Jane Doe" not in printed
+
+
+def test_a_ledger_that_fails_after_a_release_does_not_say_that_nothing_was_measured(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    save = Model.save
+
+    def spoil(self: Model, path: Path) -> None:
+        save(self, path)
+        Path("l.db").write_bytes(b"")
+
+    monkeypatch.setattr(Model, "save", spoil)
+    settings = ["--schema", "s.toml", "--epsilon", "1", "--method", "binary", "--ledger", "l.db", "--model", "m.sklar"]
+    monkeypatch.setattr(sys, "argv", ["sklar", "fit", "d.csv", *settings])
+    with pytest.raises(SystemExit):
+        main()
+    printed = capsys.readouterr().err
+    assert "it is empty. Restore an intact copy." in printed
+    assert "Nothing was measured" not in printed
+    assert "(entry 3), and that stays spent" in printed
+
+
+def test_a_table_that_is_cut_off_between_two_passes_is_not_said_to_cost_nothing(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The search is charged and drawn in the first pass; the second one fails."""
+    search = vars(release)["search_rows"]
+
+    def cut(*arguments: Any, **settings: Any) -> Any:
+        found = search(*arguments, **settings)
+        Path("d.csv.gz").write_bytes(gzip.compress(CSV.encode())[:-12])
+        return found
+
+    Path("d.csv.gz").write_bytes(gzip.compress(CSV.encode()))
+    monkeypatch.setattr(release, "search_rows", cut)
+    schema = sklar.Schema.from_toml(TOML.replace('values = ["x", "y"]', 'domain = "private"'))
+    with pytest.raises(DataError) as failed:
+        sklar.fit("d.csv.gz", schema, epsilon=1.0, ledger="l.db")
+    assert "no privacy was spent" not in str(failed.value)
+    assert "epsilon=1 before (entry 3), and that stays spent" in charge_notes(failed.value)[0]
+
+
+def test_a_key_without_a_ledger_is_refused(folder: Path) -> None:
+    settings = ["--schema", "s.toml", "--epsilon", "1", "--model", "m.sklar", "--ledger-key", "key"]
+    done = CliRunner().invoke(cli, ["fit", "d.csv", *settings])
+    assert isinstance(done.exception, BudgetError)
+    assert str(done.exception) == "a ledger's key was given, and no ledger. Give both."
+
+
+def test_a_release_with_a_key_on_the_command_line(folder: Path) -> None:
+    run = CliRunner().invoke
+    made = run(cli, ["ledger", "init", "k.db", "--dataset", "t", "--epsilon", "3", "--anchor", "a.db", "--key", "key"])
+    assert "--ledger-key key" in made.stdout
+    settings = ["--schema", "s.toml", "--epsilon", "1", "--method", "binary", "--ledger", "k.db", "--model", "m.sklar"]
+    assert "which was not given" in str(run(cli, ["fit", "d.csv", *settings]).exception)
+    done = run(cli, ["fit", "d.csv", *settings, "--ledger-key", "key"])
+    assert done.exit_code == 0, done.exception
+    assert "has spent epsilon = 1 of 3 in 1 releases" in done.stdout
+    assert run(cli, ["ledger", "check", "k.db", "m.sklar", "--key", "key"]).exit_code == 0

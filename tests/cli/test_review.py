@@ -1,0 +1,149 @@
+"""`sklar schema review` on a terminal: keyboard only, every answer saved at once, and nothing vouched for unread."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+from sklar.cli import cli
+from sklar.errors import SchemaError
+from sklar.public.schema import Schema
+
+ROWS = 2_000
+
+
+@pytest.fixture(scope="module")
+def people(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a table and its draft."""
+    folder, pick = tmp_path_factory.mktemp("people"), random.Random(50)
+    lines = ["id,town,role,sex,income"]
+    for number in range(ROWS):
+        role = pick.choice(["Wife", "Husband", "Child"])
+        sex = {"Wife": "Female", "Husband": "Male"}.get(role, pick.choice(["Male", "Female"]))
+        lines.append(f"{number},{pick.choice(['Ulm', 'Bonn'])},{role},{sex},{pick.randrange(90_000)}")
+    (folder / "people.csv").write_text("\n".join(lines) + "\n")
+    drafted = CliRunner().invoke(cli, ["schema", "draft", str(folder / "people.csv"), "-o", str(folder / "d.toml")])
+    assert drafted.exit_code == 0, drafted.output
+    return folder
+
+
+@pytest.fixture
+def folder(people: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in ("people.csv", "d.toml"):
+        (tmp_path / name).write_bytes((people / name).read_bytes())
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def review(*arguments: str, typed: str = "") -> Result:
+    return CliRunner().invoke(cli, ["schema", "review", "d.toml", *arguments], input=typed)
+
+
+def test_a_draft_writes_two_files(people: Path) -> None:
+    assert {path.name for path in people.iterdir()} == {"people.csv", "d.toml", "d.PRIVATE.html"}
+    for name in ("d.toml", "d.PRIVATE.html"):
+        assert (people / name).stat().st_mode & 0o777 == 0o600
+    assert "PRIVATE" in (people / "d.PRIVATE.html").read_text()
+
+
+def test_answers_one_by_one(folder: Path) -> None:
+    done = review("people.csv", typed="c\nr\n\nb\n0, 1000000\ny\nn\n")
+    assert done.exit_code == 0, done.output
+    assert "[1 of 4] town  (categorical)" in done.output
+    assert "PRIVATE   no value is missing; 2 different values." in done.output
+    assert "1 read from the rows, at the custodian's risk. d.toml is public now." in done.output
+    schema = Schema.load(folder / "d.toml")
+    schema.require_reviewed()
+    assert schema.attribute("town").values == ("Bonn", "Ulm")
+    assert schema.attribute("income").edges == (0, 1_000_000)
+    assert schema.read_from_rows == ("role",)
+    assert len(schema.rules) == 1
+    # It is public now: other people may read it.
+    umask = os.umask(0)
+    os.umask(umask)
+    assert (folder / "d.toml").stat().st_mode & 0o777 == 0o666 & ~umask
+
+
+def test_stopping_and_going_on(folder: Path) -> None:
+    first = review("people.csv", typed="v\nUlm, Bonn\nq\n")
+    assert first.exit_code == 0
+    assert "Stopped; 3 columns are open. All answers are in d.toml: run it again to go on." in first.output
+    assert (folder / "d.toml").stat().st_mode & 0o777 == 0o600
+    # The end of the input stops as well.
+    second = review("people.csv", typed="\n")
+    assert "[1 of 3] role" in second.output
+    assert "Stopped; 2 columns are open." in second.output
+    third = review("people.csv", typed="A\n")
+    assert "[1 of 2] sex" in third.output
+    assert "Every column is reviewed: 2 public knowledge, 2 found with budget." in third.output
+    assert Schema.load(folder / "d.toml").attribute("town").values == ("Ulm", "Bonn")
+    assert "Every column is reviewed" in review("people.csv").output
+
+
+def test_help_and_wrong_keys(folder: Path) -> None:
+    done = review(typed="?\nz\nv\n\nv\nUlm\nA\n")
+    assert "found with budget  a release finds the domain itself" in done.output
+    assert "Type one of a, v, x, A, ? or q." in done.output
+    assert "values must list at least one text." in done.output
+    assert "Give the table too" in done.output
+    assert Schema.load(folder / "d.toml").attribute("town").values == ("Ulm",)
+
+
+def test_nothing_is_asked_with_accept(folder: Path) -> None:
+    done = review("--accept", "--json")
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.output) == {
+        "provenance": {"public": 1, "found": 3, "rows": 0}, "attributes": 4, "rules": 0, "out": "d.toml"
+    }  # fmt: skip
+    text = (folder / "d.toml").read_text()
+    assert "# Rule?" not in text
+    Schema.from_toml(text).require_reviewed()
+
+
+def test_accept_does_not_vouch_for_rows(folder: Path) -> None:
+    before = '[attributes.town]\ntype = "categorical"\nvalues = ["Ulm"]\nreviewed = false\n'
+    (folder / "d.toml").write_text(before)
+    refused = review("--accept")
+    assert isinstance(refused.exception, SchemaError)
+    assert str(refused.exception) == (
+        "these entries were read from the rows, or nobody says where they are from: town. --accept does not vouch for "
+        "them: answer their questions one by one, without --accept."
+    )
+    assert (folder / "d.toml").read_text() == before
+
+
+def test_json_asks_nothing(folder: Path) -> None:
+    refused = review("--json")
+    assert refused.exit_code == 2
+    assert "--json asks nothing: add --accept." in refused.output
+
+
+def test_on_a_terminal(folder: Path) -> None:
+    """The real thing once: keys go in, colors come out."""
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "sklar", "schema", "review", "d.toml"]
+    process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, cwd=folder)
+    os.close(theirs)
+    os.write(ours, b"\nA\n")
+    drawn = b""
+    while True:
+        try:
+            block = os.read(ours, 65_536)
+        except OSError:
+            break
+        if not block:
+            break
+        drawn += block
+    os.close(ours)
+    assert process.wait() == 0
+    assert b"\x1b[1m[1 of 4] town" in drawn
+    assert "Every column is reviewed" in click.unstyle(drawn.decode())

@@ -1,0 +1,212 @@
+"""Reviews: every open decision is asked, an answer changes its entry alone, and says where the entry comes from."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+
+from sklar.custodian.draft import Draft, draft
+from sklar.custodian.review import (
+    Choice,
+    answer,
+    answer_rule,
+    complete,
+    open_rules,
+    questions,
+    rule_entries,
+)
+from sklar.errors import SchemaError
+from sklar.public.rules import Determined, Forbidden
+from sklar.public.schema import Schema
+
+ROWS = 3_000
+GRADES = {"low": "1", "middle": "2", "high": "3"}
+
+
+@pytest.fixture(scope="module")
+def drafted() -> Draft:
+    pick = random.Random(40)
+    grades = [pick.choice(list(GRADES)) for _ in range(ROWS)]
+    roles = [pick.choice(["Wife", "Husband", "Child"]) for _ in range(ROWS)]
+    sexes = [{"Wife": "Female", "Husband": "Male"}.get(role, pick.choice(["Male", "Female"])) for role in roles]
+    return draft(
+        pa.table(
+            {
+                "grade": grades,
+                "points": [GRADES[grade] for grade in grades],
+                "role": roles,
+                "sex": sexes,
+                "income": [str(pick.randrange(90_000)) for _ in range(ROWS)],
+            }
+        )
+    )
+
+
+def choose(text: str, name: str, key: str, drafted: Draft | None = None) -> Choice:
+    question = next(question for question in questions(text, drafted) if question.name == name)
+    return next(choice for choice in question.choices if choice.key == key)
+
+
+def take(text: str, drafted: Draft, **keys: str) -> str:
+    for name, key in keys.items():
+        text = answer(text, name, choose(text, name, key, drafted).entry)
+    return text
+
+
+def test_every_open_entry_is_a_question(drafted: Draft) -> None:
+    asked = questions(drafted.to_toml(), drafted)
+    assert [question.name for question in asked] == list(drafted.schema.names)
+    assert all(question.default == "a" == question.choices[0].key for question in asked)
+    income = asked[-1]
+    assert income.proposed.startswith("a release finds the bins")
+    assert income.stated.startswith("low = 0, high = 1000000000, bins = 20")
+    assert "are low and high safe" in income.decide
+
+
+def test_what_the_rows_show_needs_the_rows(drafted: Draft) -> None:
+    text = drafted.to_toml()
+    assert all(question.private == () for question in questions(text))
+    assert "Wife" not in repr(questions(text)[0]) + str([choice for question in questions(text) for choice in question.choices])
+    shown = {question.name: question.private for question in questions(text, drafted)}
+    assert "3 different values" in shown["role"][0]
+    assert "Wife (" in shown["role"][1]
+
+
+def test_an_answer_changes_its_entry_alone(drafted: Draft) -> None:
+    before = "# mine\n" + drafted.to_toml().replace("[attributes.role]\n", "# above role\n[attributes.role]\n# of role\n")
+    after = answer(before, "role", choose(before, "role", "a").entry)
+    role = Schema.from_toml(after).attribute("role")
+    assert (role.reviewed, role.provenance, role.domain) == (True, "public", "private")
+    kept = [line for line in before.splitlines() if line in after.splitlines()]
+    assert {"# mine", "# above role", "# of role"} <= set(kept)
+    block = after.partition("[attributes.role]\n")[2].partition("\n[")[0]
+    assert "# Proposed" not in block
+    others = replace(Schema.from_toml(before), attributes=())
+    assert replace(Schema.from_toml(after), attributes=()) == others
+    assert [each for each in Schema.from_toml(after).attributes if each.name != "role"] == [
+        each for each in Schema.from_toml(before).attributes if each.name != "role"
+    ]
+
+
+def test_all_answers_make_a_schema_that_a_release_takes(drafted: Draft) -> None:
+    text = take(drafted.to_toml(), drafted, grade="c", points="c", role="r", sex="a", income="a")
+    schema = Schema.from_toml(text)
+    schema.require_reviewed()
+    assert schema.attribute("grade").values == ("high", "low", "middle")
+    assert {each.name: each.known_from for each in schema.attributes} == {
+        "grade": "public", "points": "public", "role": "rows", "sex": "public", "income": "found"
+    }  # fmt: skip
+    assert schema.read_from_rows == ("role",)
+    assert questions(text) == []
+
+
+def test_a_column_that_is_left_out_takes_its_questions_along(drafted: Draft) -> None:
+    text = take(drafted.to_toml(), drafted, role="x")
+    assert "role" not in text
+    assert [rule.first for rule in open_rules(text)] == ["grade"]
+    for name in ("grade", "points", "sex"):
+        text = answer(text, name, None)
+    with pytest.raises(SchemaError) as last:
+        answer(text, "income", None)
+    assert str(last.value) == "'income' is the last column of the schema, which needs one. Keep it."
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "typed", "entry"),
+    [
+        ("role", "v", 'Wife, "Smith, J.", Child', {"values": ["Wife", "Smith, J.", "Child"]}),
+        ("income", "b", "0, 1_000_000", {"low": 0, "high": 1_000_000}),
+        ("income", "e", "0,10,20.0", {"edges": [0, 10, 20.0]}),
+    ],
+)
+def test_what_is_typed_completes_an_entry(
+    drafted: Draft, name: str, key: str, typed: str, entry: dict[str, object]
+) -> None:
+    text = drafted.to_toml()
+    made = complete(choose(text, name, key, drafted), typed, drafted.schema.attribute(name))
+    assert entry.items() <= made.items()
+    changed = Schema.from_toml(answer(text, name, made)).attribute(name)
+    assert (changed.reviewed, changed.provenance) == (True, "public")
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "typed", "message"),
+    [
+        ("role", "v", " ", "values must list at least one text. Separate them by commas."),
+        ("income", "b", "7", "bounds must be two, the lower and the upper one, got '7'. Write 0, 1000000."),
+        ("income", "e", "a, b", "'a' is not a number. Write numbers, separated by commas."),
+        ("income", "e", "5, 3", "attribute 'income': edges must increase, got 3 after 5. Remove one."),
+    ],
+)
+def test_what_is_typed_wrong_is_refused(drafted: Draft, name: str, key: str, typed: str, message: str) -> None:
+    text = drafted.to_toml()
+    with pytest.raises(SchemaError) as refused:
+        answer(text, name, complete(choose(text, name, key, drafted), typed, drafted.schema.attribute(name)))
+    assert str(refused.value) == message
+
+
+def test_rules_are_stated_once_both_sides_list_their_values(drafted: Draft) -> None:
+    text = drafted.to_toml()
+    determined, excluded = open_rules(text)
+    assert rule_entries(determined, text, drafted) == []
+    text = take(text, drafted, grade="c", points="c", role="c", sex="a", income="a")
+    for rule in open_rules(text):
+        text = answer_rule(text, rule, rule_entries(rule, text, drafted))
+    assert open_rules(text) == ()
+    assert "# Is it public knowledge" not in text
+    first, *others = Schema.from_toml(text).rules
+    assert isinstance(first, Determined)
+    assert all(isinstance(rule, Forbidden) for rule in others)
+    assert len(others) == 2
+
+
+def test_a_rule_that_is_declined_is_not_asked_again(drafted: Draft) -> None:
+    text = drafted.to_toml()
+    first, second = open_rules(text)
+    text = answer_rule(text, first, ())
+    assert open_rules(text) == (second,)
+    assert Schema.from_toml(text).rules == ()
+
+
+def test_nobody_vouches_unread_for_what_came_from_the_rows(drafted: Draft) -> None:
+    """Neither for what says so, nor for what an earlier version drafted without saying so."""
+    said = drafted.as_seen().to_toml()
+    unsaid = said.replace('provenance = "rows"\n', "")
+    assert {question.default for question in questions(said)} == {None}
+    assert {question.default for question in questions(unsaid)} == {None}
+    assert [choice.key for choice in questions(said)[0].choices][:2] == ["p", "r"]
+    risked = answer(said, "grade", choose(said, "grade", "r").entry)
+    assert Schema.from_toml(risked).read_from_rows == Schema.from_toml(said).read_from_rows
+
+
+def test_entries_with_odd_names_and_long_lines_are_found() -> None:
+    text = (
+        '[attributes]\n\n[attributes."a.b [c]"] # odd\ntype = "categorical"\nvalues = [\n  "x",\n  "y",\n]\n'
+        'reviewed = false\n\n[ attributes . plain ]\ntype = "boolean"\nreviewed = false\n'
+    )
+    for name in ("a.b [c]", "plain"):
+        text = answer(text, name, questions(text)[0].choices[0].entry)
+    Schema.from_toml(text).require_reviewed()
+
+
+def test_an_entry_without_a_header_is_left_to_a_person() -> None:
+    text = 'attributes = { a = { type = "boolean", reviewed = false }, b = { type = "boolean" } }\n'
+    with pytest.raises(SchemaError) as refused:
+        answer(text, "a", questions(text)[0].choices[0].entry)
+    assert str(refused.value) == (
+        "attribute 'a': its header [attributes.a] was not found. Edit the file by hand."
+    )
+
+
+def test_what_a_draft_said_is_gone_when_all_is_answered(drafted: Draft) -> None:
+    text = drafted.to_toml()
+    assert text.startswith("# A draft.")
+    for name in drafted.schema.names:
+        text = answer(text, name, choose(text, name, "a").entry)
+    for rule in open_rules(text):
+        text = answer_rule(text, rule, ())
+    assert "#" not in text
+    assert text.startswith("[table]\n")

@@ -1,0 +1,256 @@
+"""How a file seems to be written: from the guess to the counts, which are those of the same table written plainly."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from sklar.custodian.sniff import Remark, sniff
+from sklar.kernel.count import Counts
+from sklar.public.reading import PLAIN, Reading
+from sklar.public.schema import Schema
+from sklar.rows.engines import open_table
+
+TOWNS = ["Köln", "São Tomé", "Ulm, Donau", "Jena"]
+SCHEMA = Schema.from_toml(
+    """
+    [attributes.town]
+    type = "categorical"
+    values = ["Köln", "São Tomé", "Ulm, Donau", "Jena"]
+    [attributes.age]
+    type = "integer"
+    edges = [0, 30, 60, 100]
+    missing = "-"
+    [attributes.pay]
+    type = "real"
+    edges = [0, 800, 12000, 50000, 200000]
+    [attributes.share]
+    type = "real"
+    edges = [-1, 0, 0.5, 1]
+    """
+)
+NAMES = SCHEMA.names
+Rows = list[tuple[str, int, float, float]]
+
+
+def table(rows: int = 300) -> Rows:
+    generator = np.random.default_rng(5)
+    pay = np.exp(generator.normal(9, 1.5, rows)).round(2)
+    return [
+        (TOWNS[place], int(age), float(paid), float(share))
+        for place, age, paid, share in zip(
+            generator.integers(4, size=rows),
+            generator.integers(18, 95, rows),
+            pay,
+            generator.uniform(-1, 1, rows).round(3),
+            strict=True,
+        )
+    ]
+
+
+def counts(data: object, schema: Schema) -> Counts:
+    return open_table(data, schema).count(schema)
+
+
+def grouped(number: float, places: int, decimal: str, thousands: str) -> str:
+    return f"{number:,.{places}f}".translate({ord(","): thousands, ord("."): decimal})
+
+
+def lines(cell: Callable[[float, int], str], delimiter: str, quote: str, rows: Rows) -> str:
+    def field(text: str) -> str:
+        return f"{quote}{text}{quote}" if delimiter in text or quote == "'" else text
+
+    parts = [(town, str(age), cell(pay, 2), cell(share, 3)) for town, age, pay, share in rows]
+    return "".join(delimiter.join(map(field, part)) + "\n" for part in parts)
+
+
+def german(thousands: str = "") -> Callable[[float, int], str]:
+    return lambda number, places: grouped(number, places, ",", thousands)
+
+
+def plainly(number: float, places: int) -> str:
+    return f"{number:.{places}f}"
+
+
+# How a file is written, and the reading that it must be found to have.
+FILES: dict[str, tuple[str, str, str, Reading]] = {
+    "semicolons, decimal commas, latin-1": (
+        ";".join(NAMES) + "\n" + lines(german(), ";", '"', table()),
+        "latin-1",
+        "t.csv",
+        Reading(delimiter=";", decimal=",", encoding="windows-1252"),
+    ),
+    "points between thousands": (
+        ";".join(NAMES) + "\n" + lines(german("."), ";", '"', table()),
+        "latin-1",
+        "t.csv.gz",
+        Reading(delimiter=";", decimal=",", thousands=".", encoding="windows-1252"),
+    ),
+    "commas between thousands": (
+        ",".join(NAMES) + "\n" + lines(lambda number, places: f"{number:,.{places}f}", ",", '"', table()),
+        "utf-8",
+        "t.csv",
+        Reading(thousands=","),
+    ),
+    "apostrophes between thousands": (
+        ";".join(NAMES) + "\n" + lines(lambda n, places: f"{n:,.{places}f}".replace(",", "'"), ";", '"', table()),
+        "utf-8-sig",
+        "t.csv",
+        Reading(delimiter=";", thousands="'"),
+    ),
+    "no header": (
+        lines(plainly, ",", '"', table()),
+        "utf-8",
+        "t.csv",
+        Reading(columns=("column_1", "column_2", "column_3", "column_4")),
+    ),
+    "no header, semicolons, decimal commas": (
+        lines(german(), ";", '"', table()),
+        "cp850",
+        "t.csv",
+        Reading(delimiter=";", decimal=",", encoding="cp850", columns=("column_1", "column_2", "column_3", "column_4")),
+    ),
+    "utf-16": (
+        "\t".join(NAMES) + "\n" + lines(plainly, "\t", '"', table()),
+        "utf-16",
+        "t.csv",
+        Reading(delimiter="\t", encoding="utf-16"),
+    ),
+    "utf-16 without a mark": (
+        "\t".join(NAMES) + "\n" + lines(plainly, "\t", '"', table()),
+        "utf-16-le",
+        "t.tsv",
+        Reading(encoding="utf-16-le"),
+    ),
+    "single quotes": (
+        ",".join(f"'{name}'" for name in NAMES) + "\n" + lines(plainly, ",", "'", table()),
+        "utf-8",
+        "t.csv",
+        Reading(quote="'"),
+    ),
+    "bars and quotes that enclose nothing": (
+        "|".join(NAMES) + "\n" + lines(plainly, "|", '"', table()) + '"Jena|18|1.00|0.5\n' * 30,
+        "utf-8",
+        "t.csv",
+        Reading(delimiter="|", quote=""),
+    ),
+    "texts for null": (
+        ",".join(NAMES) + "\n" + lines(plainly, ",", '"', table()) + "Jena,NA,5.00,0.100\n",
+        "utf-8",
+        "t.csv",
+        Reading(nulls=("NA",)),
+    ),
+    "plain": (",".join(NAMES) + "\n" + lines(plainly, ",", '"', table()), "utf-8", "t.csv", PLAIN),
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_from_the_guess_to_the_counts_of_the_plain_table(tmp_path: Path, name: str) -> None:
+    written, encoding, file, reading = FILES[name]
+    path = tmp_path / file
+    data = written.encode(encoding)
+    path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
+    found = sniff(path)
+    assert found.reading == reading
+    rows: list[tuple[object, ...]] = list(table())
+    rows += [('"Jena', 18, 1.0, 0.5)] * 30 if "enclose nothing" in name else []
+    rows += [("Jena", None, 5.0, 0.1)] if name == "texts for null" else []
+    clean = pl.DataFrame(rows, schema=list(NAMES), orient="row")
+    clean.write_csv(tmp_path / "clean.csv")
+    schema = replace(SCHEMA, reading=found.reading)
+    if reading.columns:
+        renamed = zip(SCHEMA.attributes, reading.columns, strict=True)
+        schema = replace(schema, attributes=tuple(replace(attribute, name=column) for attribute, column in renamed))
+    ours, plain = counts(path, Schema.from_toml(schema.to_toml())), counts(tmp_path / "clean.csv", SCHEMA)
+    assert ours.n_rows == plain.n_rows == len(rows)
+    assert ours.one_way.tolist() == plain.one_way.tolist()
+    assert ours.pairs.tolist() == plain.pairs.tolist()
+
+
+def remarks(path: Path) -> dict[str, Remark]:
+    return {remark.key: remark for remark in sniff(path).remarks}
+
+
+def test_each_guess_says_how_sure_it_is_and_why(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_bytes(("town;x\n" + "Köln;1.234,5\nUlm;NA\n" * 20).encode("latin-1"))
+    found = remarks(path)
+    assert {key: (each.value, each.sureness) for key, each in found.items()} == {
+        "delimiter": (";", "certain"),
+        "decimal": (",", "certain"),
+        "thousands": (".", "certain"),
+        "encoding": ("windows-1252", "likely"),
+        "nulls": (["NA"], "likely"),
+    }
+    assert found["delimiter"].reason == "with semicolons all of the first records have the same number of fields"
+    assert found["decimal"].reason == "numbers have a comma before their last digits"
+    assert found["nulls"].reason == "they stand among numbers or dates"
+    assert all(each.reason for each in found.values())
+
+
+def put(path: Path, text: str) -> Path:
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("text", "header"),
+    [
+        ("a,b\n1,2\n3,4\n", True),
+        ("1,x\n3,y\n5,z\n", False),
+        ("2020-01-01,x\n2020-01-02,y\n", False),
+        ("yes,low\n" + "no,high\nyes,low\n" * 10, False),
+        ("member,risk\n" + "no,high\nyes,low\n" * 10, True),
+        ("country,2019,2020,2021\n" + "a,1,2,3\nb,4,5,6\n" * 5, True),
+        ("NA,5\n3,6\n4,7\n", False),
+        ("only one line\n", True),
+        ("x,x\ny,z\nv,w\n", False),
+    ],
+)
+def test_a_first_record_that_looks_like_the_others_is_no_header(tmp_path: Path, text: str, header: bool) -> None:  # noqa: FBT001
+    assert sniff(put(tmp_path / "t.csv", text)).reading.header is header
+
+
+@pytest.mark.parametrize(
+    ("values", "decimal", "thousands"),
+    [
+        (["1,234", "999", "12,345"], ".", ","),
+        (["1,234", "2,500", "0,125"], ",", None),
+        (["1,234", "5,678"], ",", None),
+        (["1,234,567", "1"], ".", ","),
+        (["1.234", "5.678"], ".", None),
+        (["1.234.567", "8,5"], ",", "."),
+        (["12 345", "7"], ".", " "),
+        (["12\u202f345,5", "7"], ",", " "),
+        (["14.04.1912", "15.04.1912"], ".", None),
+        (["1e3", "5"], ".", None),
+    ],
+)
+def test_decimal_and_thousands(tmp_path: Path, values: list[str], decimal: str, thousands: str | None) -> None:
+    found = sniff(put(tmp_path / "t.csv", "x;y\n" + "".join(f"{value};a\n" for value in values * 5))).reading
+    assert (found.decimal, found.thousands) == (decimal, thousands)
+
+
+def test_files_that_say_how_they_are_written_are_plain(tmp_path: Path) -> None:
+    pl.DataFrame({"a": ["1,5"]}).write_parquet(tmp_path / "t.parquet")
+    assert (sniff(tmp_path / "t.parquet").reading, sniff(tmp_path / "t.parquet").remarks) == (PLAIN, ())
+    (tmp_path / "d").mkdir()
+    put(tmp_path / "d" / "1.csv", "a;b\n1;2\n")
+    assert sniff(tmp_path / "d").reading.delimiter == ";"
+
+
+def test_letters_of_no_western_language_are_a_guess(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_bytes("имя,город\nАнна,Москва\n".encode("cp1251"))
+    assert remarks(tmp_path / "t.csv")["encoding"].sureness == "guess"
+
+
+def test_a_file_of_one_column_has_no_delimiter_to_find(tmp_path: Path) -> None:
+    found = sniff(put(tmp_path / "t.csv", "a\n1\n2\n"))
+    assert found.reading == PLAIN
+    assert [(remark.key, remark.sureness) for remark in found.remarks] == [("delimiter", "guess")]

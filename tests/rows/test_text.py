@@ -1,0 +1,233 @@
+"""Text files as the schema says that they are written: encodings, quotes, no header; and errors that name the option."""
+
+from __future__ import annotations
+
+import codecs
+import gzip
+from dataclasses import replace
+from pathlib import Path
+
+import polars as pl
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from sklar.errors import DataError
+from sklar.public.reading import Reading
+from sklar.public.schema import Schema
+from sklar.rows import text
+from sklar.rows.engines import open_table
+from sklar.rows.read import as_released, open_source, require_columns
+
+ROWS = [("Köln", "1"), ("São, Tomé", "2"), ("", "3"), ('say "so"', "4")]
+SCHEMA = Schema.from_toml(
+    '[attributes.age]\ntype = "integer"\nedges = [0, 10, 20]\n[attributes.town]\ntype = "categorical"\nvalues = ["x"]'
+)
+
+
+def rows(path: Path, reading: Reading) -> list[tuple[str, ...]]:
+    source = open_source(path, reading)
+    return [row for batch in source.batches(source.columns) for row in batch.rows()]
+
+
+def refusal(path: Path, reading: Reading = Reading()) -> str:  # noqa: B008
+    with pytest.raises(DataError) as refused:
+        require_columns(open_source(path, reading), replace(SCHEMA, reading=reading))
+    return str(refused.value)
+
+
+def written(delimiter: str, quote: str) -> str:
+    fields = [(town.replace(quote, 2 * quote) if quote else town, age) for town, age in ROWS]
+    return "".join(f"{quote}{town}{quote}{delimiter}{age}\n" for town, age in fields)
+
+
+@pytest.mark.parametrize(
+    ("encoding", "as_written"),
+    [
+        ("latin-1", "latin-1"),
+        ("windows-1252", "cp1252"),
+        ("cp850", "cp850"),
+        ("utf-8", "utf-8-sig"),
+        ("utf-16", "utf-16"),
+        ("utf-16", "utf-16-le"),
+        ("utf-16-le", "utf-16"),
+        ("utf-16-be", "utf-16-be"),
+        ("utf-32", "utf-32"),
+        ("gb18030", "gb18030"),
+    ],
+)
+@pytest.mark.parametrize("block", [1 << 24, 7])
+def test_files_in_other_encodings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, encoding: str, as_written: str, block: int
+) -> None:
+    monkeypatch.setattr(text, "_BLOCK", block)
+    monkeypatch.setattr(text, "_ROWS_AT_ONCE", 4)
+    path = tmp_path / "t.csv"
+    path.write_bytes(f"Ört;age\n{written(';', '')}".encode(as_written))
+    # A record may be as long as a block.
+    if block == 1 << 24:
+        assert rows(path, Reading(delimiter=";", encoding=encoding, quote="")) == ROWS
+    assert open_source(path, Reading(delimiter=";", encoding=encoding)).columns == ("Ört", "age")
+    assert len(rows(path, Reading(delimiter=";", encoding=encoding, quote=""))) == 4
+
+
+def test_a_mark_may_say_big_endian(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv.gz"
+    path.write_bytes(gzip.compress(codecs.BOM_UTF16_BE + "a,b\nä,1\n".encode("utf-16-be")))
+    assert rows(path, Reading(encoding="utf-16")) == [("ä", "1")]
+    path.write_bytes(gzip.compress(codecs.BOM_UTF32_BE + "a,b\nä,1\n".encode("utf-32-be")))
+    assert rows(path, Reading(encoding="utf-32")) == [("ä", "1")]
+
+
+@pytest.mark.parametrize("quote", ['"', "'", ""])
+@pytest.mark.parametrize("delimiter", [";", "\t", "|", " "])
+def test_delimiters_and_quotes(tmp_path: Path, delimiter: str, quote: str) -> None:
+    path = tmp_path / "t.csv"
+    body = written(delimiter, quote)
+    path.write_text(f"town{delimiter}age\n{body}", encoding="utf-8")
+    expected = ROWS if quote or delimiter != " " else [("Köln", "1"), ("", "3"), (None, None), (None, None)]
+    assert rows(path, Reading(delimiter=delimiter, quote=quote)) == expected
+
+
+def test_a_delimiter_wins_over_the_name_of_a_file(tmp_path: Path) -> None:
+    (tmp_path / "t.tsv").write_text("a;b\n1;2\n")
+    assert rows(tmp_path / "t.tsv", Reading(delimiter=";")) == [("1", "2")]
+    (tmp_path / "t.tsv").write_text("a\tb\n1\t2\n")
+    assert rows(tmp_path / "t.tsv", Reading(decimal=",")) == [("1", "2")]
+
+
+def test_files_without_a_header(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_bytes(codecs.BOM_UTF8 + b"1,2\n3,4\n5\n")
+    assert rows(path, Reading(columns=("a", "b"))) == [("1", "2"), ("3", "4"), (None, None)]
+    # Whatever its first row is, it raises nothing.
+    for first in (b"\xff\xfe,\n", b"\n", b'"', b",,,", b"\0"):
+        path.write_bytes(first)
+        rows(path, Reading(columns=("a", "b")))
+
+
+@given(
+    body=st.binary(max_size=40),
+    encoding=st.sampled_from(
+        "latin-1 cp1252 cp437 utf-16 utf-16-be utf-32 shift_jis gb18030 big5 euc_kr koi8-r mac-roman cp037".split()
+    ),
+    quote=st.sampled_from(["'", '"', ""]),
+)
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_no_bytes_raise_in_any_encoding(tmp_path: Path, body: bytes, encoding: str, quote: str) -> None:
+    path = tmp_path / "t.csv"
+    path.write_bytes(b"x" + body)
+    reading = Reading(encoding=encoding, quote=quote, columns=("a", "b"), decimal=",", nulls=("x",))
+    assert all(len(row) == 2 for row in rows(path, reading))
+
+
+def test_texts_for_null_are_null_in_every_kind_of_file(tmp_path: Path) -> None:
+    frame = pl.DataFrame({"a": ["NA", "x"], "b": ["1", "?"]})
+    frame.write_csv(tmp_path / "t.csv")
+    frame.write_parquet(tmp_path / "t.parquet")
+    frame.write_ndjson(tmp_path / "t.ndjson")
+    reading = Reading(nulls=("NA", "?"))
+    for suffix in ("csv", "parquet", "ndjson"):
+        (batch,) = open_source(tmp_path / f"t.{suffix}", reading).batches(("a", "b"))
+        assert batch.rows() == [(None, "1"), ("x", None)]
+    (tmp_path / "d" / "a=NA").mkdir(parents=True)
+    frame.select("b").write_csv(tmp_path / "d" / "a=NA" / "t.csv")
+    (batch,) = open_source(tmp_path / "d", reading).batches(("a", "b"))
+    assert batch.rows() == [(None, "1"), (None, None)]
+
+
+def test_numbers_of_json_are_written_as_json_writes_them(tmp_path: Path) -> None:
+    (tmp_path / "t.ndjson").write_text('{"age": 1.5, "town": "NA"}\n')
+    schema = replace(SCHEMA, reading=Reading(decimal=",", nulls=("NA",)))
+    (batch,) = open_source(tmp_path / "t.ndjson", schema).batches(("age", "town"))
+    assert batch.rows() == [("1.5", None)]
+
+
+LACKS = "has no column for 'age', 'town'."
+
+
+@pytest.mark.parametrize(
+    ("data", "reading", "message"),
+    [
+        (
+            b"age;town\n1;x\n",
+            Reading(),
+            f'{LACKS} Its header has them between semicolons: set delimiter = ";" in [table].',
+        ),
+        (b"age\ttown\n", Reading(), f'{LACKS} Its header has them between tabs: set delimiter = "\\t" in [table].'),
+        (
+            b"age,town\n",
+            Reading(delimiter=";"),
+            f'{LACKS} Its header has them between commas: set delimiter = "," in [table].',
+        ),
+        (
+            b"'age'|'town'\n",
+            Reading(),
+            f"""{LACKS} Its header has them between bars: set delimiter = "|" and quote = "'" in [table].""",
+        ),
+        (
+            b"'age','town'\n",
+            Reading(),
+            f"""{LACKS} Its header has them between commas: set quote = "'" in [table].""",
+        ),
+        (
+            b"Age, Town\n",
+            Reading(),
+            f"{LACKS} Its header has them with other capitals or spaces: write them as they stand there.",
+        ),
+        (
+            b"17,SECRET\n18,x\n",
+            Reading(),
+            f"{LACKS} If its first line is a row already, set header = false and columns = [...] in [table].",
+        ),
+        (
+            b"age,SECRET\n",
+            Reading(),
+            "has no column for 'town'. Correct the schema, or remove the attribute from it.",
+        ),
+    ],
+)
+def test_a_file_that_does_not_fit_is_told_the_likely_option(
+    tmp_path: Path, data: bytes, reading: Reading, message: str
+) -> None:
+    """From the header alone, and nothing of it is quoted: it may be a row."""
+    path = tmp_path / "t.csv"
+    path.write_bytes(data)
+    assert refusal(path, reading) == f"file '{path}' {message}"
+    with pytest.raises(DataError) as refused:
+        open_table(path, replace(SCHEMA, reading=reading))
+    assert str(refused.value) == f"file '{path}' {message}"
+    (tmp_path / "d").mkdir()
+    path.rename(tmp_path / "d" / "t.csv")
+    assert refusal(tmp_path / "d", reading) == f"folder '{tmp_path / 'd'}' {message}"
+
+
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        ("age,town\n".encode("utf-16"), ', as its first bytes say: encoding = "utf-16".'),
+        ("age,town\n".encode("utf-32"), ', as its first bytes say: encoding = "utf-32".'),
+        ("age,town\n".encode("utf-16-le"), ', probably encoding = "utf-16-le".'),
+        ("age,town\n".encode("utf-16-be"), ', probably encoding = "utf-16-be".'),
+        ("age,größe\n".encode("latin-1"), ', for example encoding = "windows-1252" or "latin-1".'),
+    ],
+)
+def test_a_header_in_another_encoding_is_told_the_likely_one(tmp_path: Path, data: bytes, told: str) -> None:
+    path = tmp_path / "t.csv"
+    path.write_bytes(data)
+    assert refusal(path) == (
+        f"the header of file '{path}' must be utf-8 text. Set encoding in [table] to what it is written in{told}"
+    )
+
+
+def test_a_synthetic_table_is_read_as_sklar_writes_it(tmp_path: Path) -> None:
+    schema = replace(SCHEMA, reading=Reading(delimiter=";", decimal=","))
+    ours, theirs = tmp_path / "ours.csv", tmp_path / "theirs.csv"
+    ours.write_text("age,town\n1.5,x\n")
+    theirs.write_text("age;town\n1,5;x\n")
+    for path in (ours, theirs):
+        (batch,) = open_source(as_released(path, schema), schema).batches(("age", "town"))
+        assert batch.rows() == [("1.5", "x")]
+    (batch,) = open_source(as_released(pl.DataFrame({"age": ["1.5"]}), schema), schema).batches(("age",))
+    assert batch.rows() == [("1.5",)]
+    assert as_released(ours, SCHEMA) is ours
