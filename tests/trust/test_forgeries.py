@@ -583,7 +583,8 @@ def test_the_search_cannot_be_called_earlier_without_saying_so(genuine: dict[str
 def test_an_older_version_does_not_excuse_a_missing_search(genuine: dict[str, Path], tmp_path: Path) -> None:
     def change(document: Document, _arrays: Arrays) -> None:
         stated = document["certificate"]
-        del stated["earlier"]
+        for later in ("earlier", "receipt", "read_from_rows"):
+            del stated[later]
         stated |= {"domains": [], "spent_epsilon": 3.6}
         document["version"] = 2
 

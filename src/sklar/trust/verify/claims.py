@@ -19,11 +19,12 @@ from sklar.trust.verify.result import Check
 
 
 def check_schema(model: Model) -> Check:
-    """The certificate is for the model's schema."""
+    """The certificate is for the model's schema, and names the domains that its custodian read from the rows."""
     stated = model.certificate
-    return Check(
-        name="schema", passed=stated.schema_sha256 == model.schema.digest, detail=f"hash {stated.schema_sha256}"
-    )
+    named = stated.claimed_by is not None or stated.read_from_rows == model.schema.read_from_rows
+    same = stated.schema_sha256 == model.schema.digest and named
+    told = f"; {len(stated.read_from_rows)} domains were read from the rows" if stated.read_from_rows else ""
+    return Check(name="schema", passed=same, detail=f"hash {stated.schema_sha256}{told}")
 
 
 def check_settings(stated: Certificate) -> Check:
