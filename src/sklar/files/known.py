@@ -22,7 +22,7 @@ from sklar.kernel.theorems import MAX_SCALE, MIN_SCALE, Composition, Mechanism, 
 from sklar.public.schema import MAX_LEVELS
 
 MAX_JSON = 16 << 20
-MAX_VALUES = 1_000_000
+MAX_VALUES = 300_000
 MAX_DEPTH = 16
 MAX_STAGES = 100
 # Longer numbers are nobody's: whole ones have 19 digits, others 24 characters.

@@ -6,6 +6,7 @@ import math
 from collections import Counter
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sklar.budget.certificate import Certificate, rounded_up
 from sklar.budget.search import finding_faults, search_spend
@@ -70,10 +71,12 @@ def check_measurements(model: Model) -> Check:
     stated = model.certificate
     shifts = 2 if stated.neighbors == "replace-one" else 1
     wanted = Counter(
-        (stage, order, scale)
-        for stage, tables in enumerate(model.measured.stages, start=1)
-        for order, scales in enumerate(_scales(tables))
-        for scale in scales
+        {
+            (stage, order, float(scale)): int(times)
+            for stage, tables in enumerate(model.measured.stages, start=1)
+            for order, scales in enumerate(_scales(tables))
+            for scale, times in zip(*np.unique(scales, return_counts=True), strict=True)
+        }
     )
     found: Counter[tuple[int, int, float]] = Counter()
     for entry in stated.measurements:
@@ -90,16 +93,17 @@ def check_measurements(model: Model) -> Check:
     )
 
 
-def _scales(tables: NoisyTables) -> tuple[list[float], list[float], list[float]]:
+def _scales(tables: NoisyTables) -> tuple[NDArray[np.float64], ...]:
+    """Of the number of rows, of one-way tables and of two-way tables."""
     plan = tables.plan
-    return ([] if plan.total is None else [plan.total]), plan.one_way.tolist(), plan.pairs.tolist()
+    return np.array([] if plan.total is None else [plan.total]), plan.one_way, plan.pairs
 
 
 def check_arrays(model: Model) -> Check:
     """Every cell of the public domain is there, at scales that can be drawn."""
     cells = model.measured_schema.cells
     for tables in model.measured.stages:
-        scales = np.array([scale for group in _scales(tables) for scale in group])
+        scales = np.concatenate(_scales(tables))
         if not ((scales >= MIN_SCALE) & (scales <= MAX_SCALE)).all():
             return Check(name="arrays", passed=False, detail="a noise scale is not one that can be drawn exactly")
         if model.certificate.claimed_by is None and not (round_up_scale(scales) == scales).all():
@@ -148,7 +152,7 @@ def _chance_of_one(scale: float, threshold: int) -> float:
 def check_totals(model: Model) -> tuple[float, list[Check]]:
     """What the tables cost, by the theorems with every rounding outward, and numerically; both within the claim."""
     stated = model.certificate
-    scales = np.array([scale for tables in model.measured.stages for group in _scales(tables) for scale in group])
+    scales = np.concatenate([group for tables in model.measured.stages for group in _scales(tables)])
     spend = search_spend(stated.domains) + Spend.of(scales)
     budget = _budget(stated)
     claimed, lost = budget.spent(spend), spend.lost_delta
