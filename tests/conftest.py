@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import os
+from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import hypothesis.strategies as st
@@ -11,7 +14,10 @@ from hypothesis import reject, settings
 from numpy.typing import NDArray
 
 from sklar.errors import SchemaError
+from sklar.public.axis import TIMED, check_edge, days, edge_value, microseconds
+from sklar.public.clock import DAY, SECOND, format_grain
 from sklar.public.schema import Schema
+from sklar.public.types import exact
 
 # `make test` draws the same examples every time, so that a landing never fails by chance; `make slow` draws new ones.
 settings.register_profile("same", derandomize=True)
@@ -48,36 +54,81 @@ OUTPUTS = {
     "real": ("float32", "float64", "decimal(18, 2)", "string"),
     "date": ("date32", "date64", "timestamp[s]", "timestamp[ns]", "timestamp[us, tz=Europe/Berlin]", "string"),
     "datetime": ("timestamp[ms]", "timestamp[us, tz=America/New_York]", "timestamp[ns, tz=+05:30]", "string"),
+    "time": ("time32[s]", "time32[ms]", "time64[us]", "time64[ns]", "string"),
+    "duration": ("duration[s]", "duration[ms]", "duration[us]", "duration[ns]", "string"),
+    "year": ("int16", "uint64", "string"),
+    "yearmonth": ("string", "date32"),
 }
+FORMATS = {
+    "date": ("%d.%m.%Y", "%Y%m%d", "%b %d, %Y"),
+    "datetime": (
+        "%d/%m/%Y %H:%M",
+        "%Y-%m-%dT%H:%M:%S.%f",
+        "%d.%m.%Y %I:%M:%S %p",
+        "%Y-%m-%d %H:%M:%S%z",
+        "%d %b %Y %H",
+    ),
+    "time": ("%H.%M", "%I:%M:%S %p", "%H%M%S"),
+    "yearmonth": ("%m/%Y", "%b %Y"),
+}
+STEPS = {"integer": (1, 5), "real": (0.1, 0.25, 2), "date": (1, 7), "datetime": (60, 0.001), "time": (60, 0.5)}
+STEPS |= {"duration": (60, 0.001), "year": (1, 10), "yearmonth": (1, 3)}
 REALS = st.floats(allow_nan=False, allow_infinity=False)
+# The ends of each axis, in its own units.
+ENDS = {
+    "integer": (-(2**63) + 1, 2**63 - 1),
+    "real": (-(10**9), 10**9),
+    "date": (days(dt.date.min), days(dt.date.max)),
+    "datetime": (microseconds(dt.datetime.min), microseconds(dt.datetime.max)),
+    "time": (0, DAY),
+    "duration": (-(2**62), 2**62),
+    "year": (1, 3_000),
+    "yearmonth": (12, 9_999 * 12),
+}
+
+
+def on_axis(kind: str, unit: Fraction) -> st.SearchStrategy[Any]:
+    """Edges of this kind as a schema file holds them: multiples of a unit, some of them near each other."""
+    low, high = (int(end / unit) for end in ENDS[kind])
+    near = st.integers(max(low, -5), 5) if low <= 5 else st.nothing()
+    number = float if kind == "real" else int
+    return (near | st.integers(low, high)).map(lambda times: edge_value(kind, number(times * unit)))
 
 
 @st.composite
 def entries(draw: st.DrawFn) -> dict[str, Any]:
     """One attribute's entry, as parsed from TOML; now and then one that the schema refuses."""
-    kind = draw(st.sampled_from(["categorical", "boolean", "integer", "real", "date", "datetime"]))
+    kind = draw(st.sampled_from(list(OUTPUTS)))
     entry: dict[str, Any] = {"type": kind}
-    axes = {
-        "integer": NEAR | INT64,
-        "real": st.sampled_from([0.0, 0.1, 0.2, 0.1 + 0.2, 1.0]) | REALS,
-        "date": st.dates().map(str),
-        "datetime": st.datetimes().map(lambda moment: moment.isoformat()),
-    }
+    unit = Fraction(1)
+    if kind in FORMATS and draw(st.booleans()):
+        entry["format"] = draw(st.sampled_from(FORMATS[kind]))
+        unit = Fraction(format_grain(entry["format"]) if kind in TIMED else 1)
+    if kind in STEPS and draw(st.integers(0, 3)) == 0:
+        entry["step"] = draw(st.sampled_from(STEPS[kind]))
+        unit = exact(entry["step"]) * (SECOND if kind in TIMED else 1)
+    axis = on_axis(kind, unit) if kind in ENDS else NEAR
+    if kind == "real" and "step" not in entry:
+        axis = st.sampled_from([0.0, 0.1, 0.2, 0.1 + 0.2, 1.0]) | REALS
     if kind == "categorical":
         values = draw(st.sampled_from([TEXTS, NEAR, INT64]))
         entry["values"] = draw(st.lists(values, min_size=1, max_size=5, unique=True))
         entry["other"] = draw(st.booleans())
-    elif kind in axes:
-        entry["edges"] = sorted(draw(st.lists(axes[kind], min_size=2, max_size=5, unique=True)))
+        entry["ordered"] = draw(st.booleans())
+    elif kind == "boolean":
+        if draw(st.booleans()):
+            entry["texts"] = draw(st.sampled_from([["N", "Y"], ["1", "2"], ["no", "yes"], ["é", "\\"]]))
+    else:
+        entry["edges"] = draw(st.lists(axis, min_size=2, max_size=5, unique=True))
+        entry["edges"].sort(key=partial(check_edge, "", kind))
         if draw(st.booleans()):
             near = st.sampled_from(entry["edges"])
-            entry["points"] = draw(st.lists(near | axes[kind], min_size=1, max_size=4, unique=True))
+            entry["points"] = draw(st.lists(near | axis, min_size=1, max_size=4, unique=True))
     if draw(st.booleans()):
-        numbers = axes.get(kind, NEAR)
-        entry["special"] = draw(st.lists(TEXTS | NEAR | numbers, min_size=1, max_size=3, unique_by=str))
+        entry["special"] = draw(st.lists(TEXTS | NEAR | axis, min_size=1, max_size=3, unique_by=str))
     if draw(st.booleans()):
         entry["missing"] = draw(TEXTS)
-        if kind in axes and draw(st.booleans()):
+        if kind in ENDS and draw(st.booleans()):
             entry["outside"] = "missing"
     if draw(st.booleans()):
         entry["output"] = draw(st.sampled_from(OUTPUTS[kind]))

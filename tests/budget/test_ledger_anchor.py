@@ -354,3 +354,24 @@ def test_the_anchor_holds_marks_and_nothing_else(book: Ledger, tmp_path: Path) -
     name = book.history()[0].body["ledger"]
     heads = [entry.head for entry in book.history()]
     assert rows == [(name, 0, 2, heads[1]), (name, 2, 3, heads[2])]
+
+
+def test_an_anchor_that_alone_went_back_is_told_again(book: Ledger, tmp_path: Path) -> None:
+    backup = (tmp_path / "anchor.db").read_bytes()
+    pay(book, 0.1)
+    (tmp_path / "anchor.db").write_bytes(backup)
+    assert book.standing().problems == ()
+    paid = pay(book, 0.1)
+    assert mark(book) == Mark(entries=4, head=paid.receipt.head)
+
+
+def test_a_ledger_can_be_shown_where_its_anchor_cannot_be_asked(book: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    from sklar.budget.ledger import book as module
+
+    def missing(_: object) -> Any:
+        raise MissingExtraError("an anchor on PostgreSQL needs a driver.")
+
+    monkeypatch.setattr(module, "require_mark", missing)
+    shown = CliRunner().invoke(cli, ["ledger", "show", str(book.path)])
+    assert shown.exit_code == 0
+    assert "WARNING: an anchor on PostgreSQL needs a driver." in shown.stderr

@@ -113,7 +113,7 @@ def test_dates_in_another_writing_are_unfit_and_format_is_named() -> None:
         ("type = 'categorical'\ndomain = 'private'", ["a", "b", "c"], False),
     ],
 )
-def test_more_than_half_outside_is_unfit(entry: str, values: list[str | None], unfit: bool) -> None:  # noqa: FBT001
+def test_more_than_half_outside_is_unfit(entry: str, values: list[str | None], unfit: bool) -> None:
     (fate,) = check(pa.table({"x": values}), Schema.from_toml(f"[attributes.x]\n{entry}"))
     assert fate.unfit is unfit
 

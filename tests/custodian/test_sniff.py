@@ -213,7 +213,7 @@ def put(path: Path, text: str) -> Path:
         ("x,x\ny,z\nv,w\n", False),
     ],
 )
-def test_a_first_record_that_looks_like_the_others_is_no_header(tmp_path: Path, text: str, header: bool) -> None:  # noqa: FBT001
+def test_a_first_record_that_looks_like_the_others_is_no_header(tmp_path: Path, text: str, header: bool) -> None:
     assert sniff(put(tmp_path / "t.csv", text)).reading.header is header
 
 
@@ -246,7 +246,7 @@ def test_files_that_say_how_they_are_written_are_plain(tmp_path: Path) -> None:
 
 
 def test_letters_of_no_western_language_are_a_guess(tmp_path: Path) -> None:
-    (tmp_path / "t.csv").write_bytes("имя,город\nАнна,Москва\n".encode("cp1251"))
+    (tmp_path / "t.csv").write_bytes(bytes(range(0xC0, 0xF0)) + b",x\n1,2\n")
     assert remarks(tmp_path / "t.csv")["encoding"].sureness == "guess"
 
 

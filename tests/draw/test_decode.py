@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from decimal import Decimal
 
 import numpy as np
 import polars as pl
@@ -231,3 +232,50 @@ def test_special_texts_among_numbers_make_a_column_of_texts() -> None:
     assert decode_column(np.arange(4), flag, np.random.default_rng(0)).to_list() == ["false", "true", "refused", None]
     ranked = one('type = "categorical"\nvalues = [2, 1]\nspecial = [9]\nmissing = ""')
     assert decode_column(np.arange(4), ranked, np.random.default_rng(0)).to_list() == [2, 1, 9, None]
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ('type = "integer"\nedges = [0, 300, 400]\nstep = 100\npoints = [200]', [{0, 100}, {200}, {300}]),
+        ('type = "real"\nedges = [0.7, 1]\nstep = 0.1', [{0.7, 0.8, 0.9}]),
+        ('type = "real"\nedges = [0.7, 1]\nstep = 0.1\npoints = [0.8]\nspecial = [0.9]', [{0.7}, {0.8}, {0.9}]),
+        ('type = "real"\nedges = [0, 1]\nstep = 0.25\noutput = "float32"', [{0.0, 0.25, 0.5, 0.75}]),
+        (
+            'type = "real"\nedges = [0, 1]\nstep = 0.5\noutput = "decimal(5, 2)"',
+            [{Decimal("0.00"), Decimal("0.50")}],
+        ),
+        ('type = "date"\nedges = ["1970-01-01", "1970-01-15"]\nstep = 7', [{dt.date(1970, 1, 1), dt.date(1970, 1, 8)}]),
+        (
+            'type = "datetime"\nedges = ["1970-01-01", "1970-01-01T02:00"]\nstep = 3600',
+            [{dt.datetime(1970, 1, 1), dt.datetime(1970, 1, 1, 1)}],
+        ),
+        ('type = "time"\nedges = ["23:00", "24:00"]\nstep = 1800', [{dt.time(23), dt.time(23, 30)}]),
+        ('type = "duration"\nedges = ["-0:01", "0:01"]\nstep = 60', [{dt.timedelta(minutes=-1), dt.timedelta(0)}]),
+        ('type = "year"\nedges = [1990, 1992]', [{1990, 1991}]),
+        ('type = "year"\nedges = [1990, 2010]\nstep = 10', [{1990, 2000}]),
+        ('type = "yearmonth"\nedges = ["1999-11", "2000-02"]', [{"1999-11", "1999-12", "2000-01"}]),
+        ('type = "yearmonth"\nedges = ["1999-12", "2000-01"]\noutput = "date32"', [{dt.date(1999, 12, 1)}]),
+        ('type = "yearmonth"\nedges = ["1999-12", "2000-01"]\nformat = "%m/%Y"', [{"12/1999"}]),
+        ('type = "date"\nedges = ["2000-01-01", "2000-01-02"]\nformat = "%d.%m.%Y"', [{"01.01.2000"}]),
+        (
+            'type = "datetime"\nedges = ["2000-01-01", "2000-01-01T00:02"]\nformat = "%d.%m.%Y %H:%M"',
+            [{"01.01.2000 00:00", "01.01.2000 00:01"}],
+        ),
+        ('type = "time"\nedges = ["1:00", "1:02"]\nformat = "%I:%M %p"', [{"01:00 AM", "01:01 AM"}]),
+        ('type = "duration"\nedges = ["-0:00:02", "0:00"]\noutput = "string"', [{"-0:00:02", "-0:00:01"}]),
+        ('type = "boolean"\ntexts = ["N", "Y"]', [{"N"}, {"Y"}]),
+        ('type = "boolean"\ntexts = ["N", "Y"]\noutput = "bool"', [{False}, {True}]),
+        ('type = "boolean"\ntexts = ["1", "2"]\noutput = "int8"', [{1}, {2}]),
+        ('type = "categorical"\nvalues = ["b", "a"]\nordered = true', [{"b"}, {"a"}]),
+    ],
+)
+def test_steps_texts_and_formats(body: str, expected: list[set[object]]) -> None:
+    attribute = one(body)
+    assert [set(drawn(attribute, code).to_list()) for code in range(attribute.n_levels)] == expected
+
+
+def test_ordered_categories_are_an_enum() -> None:
+    assert column_type(one('type = "categorical"\nvalues = ["b", "a"]\nordered = true')) == pl.Enum(["b", "a"])
+    stated = one('type = "categorical"\nvalues = ["b", "a"]\nordered = true\noutput = "string"')
+    assert column_type(stated) == pl.String

@@ -12,7 +12,7 @@ import pytest
 
 import sklar
 from sklar.budget.method import Method
-from sklar.draw.blocks import BLOCK_ROWS, blocks
+from sklar.draw.blocks import BLOCK_ROWS
 from sklar.draw.sample import BlockSampler, check_draw
 from sklar.errors import ModelError, OutputError
 from sklar.files.archive import load
@@ -41,6 +41,12 @@ def saved(model: Model, tmp_path: Path) -> Path:
     path = tmp_path / "census.sklar"
     model.save(path)
     return path
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Refined blocks as small as others: what is true of several is seen in fewer rows."""
+    monkeypatch.setattr("sklar.draw.latent.REFINED_ROWS", BLOCK_ROWS)
 
 
 def test_a_reloaded_model_draws_the_same_rows(model: Model, saved: Path) -> None:
@@ -143,9 +149,10 @@ def test_blocks_drawn_apart_are_the_sample(model: Model, saved: Path) -> None:
     """As on several machines, each with the model file and its own range of blocks."""
     rows = 4 * BLOCK_ROWS + 9
     parts = [
-        BlockSampler(load(saved).copula, 12).draw(block)
+        sampler.draw(block)
         for first, last in ((3, None), (0, 1), (1, 3))
-        for block in blocks(rows, first, last)
+        for sampler in [BlockSampler(load(saved).copula, 12, shapes=load(saved).shapes)]
+        for block in sampler.blocks(rows, first, last)
     ]
     whole = pl.concat([*parts[2:], *parts[:2]])
     assert whole.equals(model.sample(rows, seed=12))
@@ -264,6 +271,14 @@ def test_a_certificate_for_another_schema(saved: Path) -> None:
     document["certificate"]["schema_sha256"] = "0" * 64
     rewrite(saved, model__json=json.dumps(document).encode())
     with pytest.raises(ModelError, match="its certificate is for another schema"):
+        load(saved)
+
+
+def test_a_certificate_that_hides_what_was_read_from_the_rows(saved: Path) -> None:
+    document = described(saved)
+    document["certificate"]["read_from_rows"] = ["age"]
+    rewrite(saved, model__json=json.dumps(document).encode())
+    with pytest.raises(ModelError, match="its certificate and its schema name different attributes as read from the"):
         load(saved)
 
 

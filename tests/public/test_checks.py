@@ -171,9 +171,132 @@ _INTEGER = 'type = "integer"\nedges = [0, 10, 20]\n'
             "output 'int8' holds whole numbers only",
         ),
         ('type = "boolean"\nspecial = ["N/A"]\noutput = "bool"', "output 'bool' does not hold the special text 'N/A'"),
+        (_INTEGER + "step = 0", "step must be a positive number, got 0. Write step = 100, or step = 0.01."),
+        (_INTEGER + "step = true", "step must be a positive number, got True. Write step = 100, or step = 0.01."),
+        (_INTEGER + "step = 0.5", "step of a integer must be whole, got 0.5. Use 1 or more."),
+        (_INTEGER + "step = 4", "edges and points must be multiples of the step of 4, got 10. Move it."),
+        (_INTEGER + "step = 5\npoints = [7]", "edges and points must be multiples of the step of 5, got 7. Move it."),
+        (
+            'type = "real"\nedges = [0, 0.25]\nstep = 0.1',
+            "edges and points must be multiples of the step of 0.1, got 0.25. Move it.",
+        ),
+        (
+            'type = "real"\nedges = [0, 1e300]\nstep = 2.5',
+            "step must not be that fine, got 2.5. Leave it out.",
+        ),
+        (
+            'type = "real"\nedges = [0, 1]\nstep = 0.01\noutput = "decimal(5, 1)"',
+            "output 'decimal(5, 1)' needs edges of at most 1 digits after the point.",
+        ),
+        (
+            'type = "duration"\nedges = ["0:00", "1:00"]\nstep = 0.5\noutput = "duration[s]"',
+            "output 'duration[s]' needs edges of whole s.",
+        ),
+        (
+            'type = "duration"\nedges = ["0:00", "3000000:00"]\noutput = "duration[ns]"',
+            "output 'duration[ns]' holds 292 years only.",
+        ),
+        ('type = "boolean"\ntexts = "N"', "texts must be those of false and true, got 'N'. Write texts = ['N', 'Y']."),
+        (
+            'type = "boolean"\ntexts = ["N", "N"]',
+            "texts must differ, without blanks around them, got ['N', 'N']. Correct",
+        ),
+        (
+            'type = "boolean"\ntexts = ["N", " Y"]',
+            "texts must differ, without blanks around them, got ['N', ' Y']. Correct",
+        ),
+        (
+            'type = "boolean"\ntexts = ["True", "x"]',
+            "texts must be those of false and then true, got ['True', 'x']. Turn them around.",
+        ),
+        (
+            'type = "boolean"\ntexts = ["N", "Y"]\nmissing = "Y"',
+            "levels must differ, got 'Y' twice. Remove or rename one.",
+        ),
+        (
+            'type = "boolean"\ntexts = ["N", "Y"]\nspecial = ["false"]',
+            "special must not list a text for true or false, got 'false'. Use other texts.",
+        ),
+        (
+            'type = "boolean"\ntexts = ["N", "Y"]\noutput = "int8"',
+            "output 'int8' does not hold the texts N and Y; use string or bool.",
+        ),
+        (
+            'type = "date"\nedges = ["2000-01-01", "2001-01-01"]\nformat = "%m/%Y"',
+            "format must tell a day, a month and a year, and no time, in the letters of strptime, got '%m/%Y'. "
+            "Write format = '%d.%m.%Y'.",
+        ),
+        (
+            'type = "datetime"\nedges = ["2000-01-01", "2001-01-01"]\nformat = "%d.%m.%Y %I:%M"',
+            "format must tell a day, a month, a year and one of 24 hours, in the letters of strptime, got "
+            "'%d.%m.%Y %I:%M'. Write format = '%d.%m.%Y %H:%M'.",
+        ),
+        (
+            'type = "datetime"\nedges = ["2000-01-01", "2000-01-01T00:00:30"]\nformat = "%d.%m.%Y %H:%M"',
+            "edges and points must be multiples of what '%d.%m.%Y %H:%M' tells, got 2000-01-01T00:00:30. Move it.",
+        ),
+        (
+            'type = "time"\nedges = ["0:00", "24:00"]\nformat = "%H:%M"\nstep = 30',
+            "the step must be one that '%H:%M' can tell. Use a larger one.",
+        ),
+        (
+            'type = "time"\nedges = ["0:00", "24:00"]\nspecial = ["24:00"]',
+            "special must not list the end of the day, got '24:00'. Use another text.",
+        ),
+        ('type = "time"\nedges = [0, 24]', "edges of a time must be texts such as '13:30:00', got 0."),
+        (
+            'type = "duration"\nedges = ["P1M", "P2M"]',
+            "edges of a duration must be texts such as '1:30:00', got 'P1M'.",
+        ),
+        (
+            'type = "yearmonth"\nedges = ["2020-13", "2021-01"]',
+            "edges of a yearmonth must be texts such as '1990-01', got",
+        ),
+        (
+            'type = "year"\nedges = [2020.5, 2021]',
+            "edges of a year must be whole and below 2**63, got 2020.5. Use real.",
+        ),
+        ('type = "year"\nedges = [2020, 2021]\noutput = "date32"', "output 'date32' does not hold a year; use one of"),
+        ('type = "categorical"\nvalues = ["a"]\nordered = 1', "ordered must be true or false, got 1."),
+        (
+            'type = "date"\nedges = ["2000-01-01", "2001-01-01"]\nformat = "%d.%m.%Y"\n'
+            'special = ["1999-12-31", "31.12.1999"]',
+            "special values must differ, got 1999-12-31 twice. Remove one.",
+        ),
     ],
 )
 def test_what_is_refused(body: str, message: str) -> None:
     with pytest.raises(SchemaError) as refused:
         one(body)
     assert str(refused.value).startswith(f"attribute 'age': {message}")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        'type = "time"\nedges = ["00:00:00", "12:30:00.500000", "24:00:00"]\npoints = ["12:00:00"]\nmissing = ""',
+        'type = "duration"\nedges = ["-0:00:05", "0:00:00", "100:00:00"]\nstep = 5',
+        'type = "year"\nedges = [1900, 2000, 2001]\nspecial = [9999]\noutput = "int16"',
+        'type = "yearmonth"\nedges = ["2000-01", "2000-02", "2001-01"]\nformat = "%m/%Y"',
+        'type = "categorical"\nvalues = ["low", "high"]\nordered = true',
+        'type = "boolean"\ntexts = ["N", "Y"]',
+        'type = "real"\nedges = [0.0, 10.0]\nstep = 0.01',
+        'type = "datetime"\nedges = ["2000-01-01T00:00:00", "2001-01-01T00:00:00"]\nformat = "%d.%m.%Y %H:%M"',
+    ],
+)
+def test_what_is_read_is_written(body: str) -> None:
+    attribute = one(body)
+    text = Schema(name="t", attributes=(attribute,)).to_toml()
+    assert text == f'[table]\nname = "t"\n\n[attributes.age]\n{body}\n'
+    assert Schema.from_toml(text).attributes == (attribute,)
+
+
+def test_levels_of_new_kinds_are_named_as_people_write_them() -> None:
+    assert one('type = "year"\nedges = [1990, 1991, 2000]').levels == ("1990", "[1991, 2000)")
+    assert one('type = "yearmonth"\nedges = ["1990-12", "1991-01", "2000-01"]').levels == (
+        "1990-12",
+        "[1991-01, 2000-01)",
+    )
+    assert one('type = "time"\nedges = ["6:00", 12:00:00, "24:00"]').levels[1] == "[12:00:00, 24:00:00)"
+    assert one('type = "duration"\nedges = ["PT0S", "PT1H30M"]').levels == ("[0:00:00, 1:30:00)",)
+    assert one('type = "boolean"\ntexts = ["N", "Y"]').levels == ("N", "Y")

@@ -120,6 +120,10 @@ def test_the_measured_part_of_a_schema_is_read_like_the_whole() -> None:
             "nulls = ['y']",
             "attribute 'a': values must not list 'y', which [table] nulls call null. Remove one of them.",
         ),
+        (
+            "nulls = ['-9']\n[attributes.b]\ntype = 'integer'\nedges = [0, 1]\nspecial = [-9]",
+            "attribute 'b': values must not list '-9', which [table] nulls call null. Remove one of them.",
+        ),
     ],
 )
 def test_a_reading_is_refused(lines: str, message: str) -> None:

@@ -117,8 +117,9 @@ def test_toml_and_dict_give_the_schema_back(schema: Schema) -> None:
         assert all(len(attribute.levels) == attribute.n_levels for attribute in schema.attributes)
 
 
-KINDS = "categorical, boolean, integer, real, date, datetime"
-NUMERIC = "bins, domain, edges, high, low, missing, output, outside, points, provenance, reviewed, special, type"
+NUMERIC = "bins, domain, edges, high, low, missing, output, outside, points, provenance, reviewed, spacing"
+NUMERIC += ", special, step, type"
+KINDS = "categorical, boolean, integer, real, date, datetime, time, duration, year, yearmonth"
 
 
 @pytest.mark.parametrize(
@@ -129,12 +130,12 @@ NUMERIC = "bins, domain, edges, high, low, missing, output, outside, points, pro
         ("type = ['real']", f"type must be one of {KINDS}, got ['real']."),
         (
             'type = "boolean"\nvalues = ["a"]',
-            "unknown key 'values'. Known keys are missing, output, provenance, reviewed, special, type.",
+            "unknown key 'values'. Known keys are missing, output, provenance, reviewed, special, texts, type.",
         ),
         (
             'type = "categorical"\nvalues = ["a"]\nedges = [1]',
-            "unknown key 'edges'. Known keys are at_most, domain, missing, other, output, provenance, reviewed, special, type, "
-            "values.",
+            "unknown key 'edges'. Known keys are "
+            "at_most, domain, missing, ordered, other, output, provenance, reviewed, special, type, values.",
         ),
         ('type = "real"\nedges = [0, 1]\nother = true', f"unknown key 'other'. Known keys are {NUMERIC}."),
         ('type = "categorical"', "values must list the categories, got None. Write values = ['a', 'b']."),

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from sklar.kernel.codes import NO_CELL
 from sklar.public.axis import days, microseconds
+from sklar.public.clock import DAY, SECOND
 from sklar.public.schema import Attribute, Outside, Schema
 from sklar.rows.encode import coder, encode, encode_column
 from sklar.rows.streams import column_of
@@ -43,6 +44,14 @@ ATTRIBUTES = (
     Attribute(name="day", kind="date", edges=(0, 10, 20), points=(0, 5), special=("9999-12-31", "never"), missing=""),
     Attribute(name="answer", kind="boolean", special=("N/A",), missing="?"),
     Attribute(name="rank", kind="categorical", values=(1, 2), special=(9, "N"), missing="?", other=True),
+    Attribute(name="clock", kind="time", edges=(0, DAY // 2, DAY), points=(DAY // 2,), missing="?"),
+    Attribute(name="span", kind="duration", edges=(0, 60 * SECOND, 3_600 * SECOND), points=(0,), missing=""),
+    Attribute(name="year", kind="year", edges=(1990, 2000, 2010), special=(9999,), missing="?", outside="missing"),
+    Attribute(name="month", kind="yearmonth", edges=(1990 * 12, 2000 * 12, 2001 * 12), missing="?"),
+    Attribute(name="written", kind="date", edges=(0, 31, 365), format="%d.%m.%Y", special=("9999-12-31",), missing="?"),
+    Attribute(name="moment", kind="datetime", edges=(0, DAY, 9 * DAY), format="%d.%m.%Y %H:%M", missing="?"),
+    Attribute(name="numbered", kind="boolean", texts=("1", "2"), missing="?"),
+    Attribute(name="coarse", kind="integer", edges=(0, 100, 300), points=(0,), step=100, missing="?"),
 )
 
 
@@ -140,6 +149,99 @@ def codes(values: list[object], attribute: Attribute, kind: pa.DataType | None =
         ),
         ("answer", {"no": 0, "Y": 1, "N/A": 2, " N/A": 2, "n/a": 3, "?": 3, "": 3}),
         ("rank", {"1": 0, "2.0": 1, "9": 2, "9.0": 2, "N": 3, "?": 4, "": 4, "3": 5, " N": 5}),
+        (
+            "clock",
+            {
+                "00:00": 0,
+                "0:00:00": 0,
+                "12:00": 1,
+                "12:00 PM": 1,
+                "12 PM": 3,
+                "12:30 am": 0,
+                "12:00:00.000001": 2,
+                "23:59": 2,
+            }
+            | {"24:00": 2, "25:00": 3, "12:60": 3, "noon": 3, "": 3, None: 3, " 11:59:59.999999 ": 0, "13:00 pm": 3},
+        ),
+        (
+            "span",
+            {
+                "0:00:00": 0,
+                "PT0S": 0,
+                "0 days": 0,
+                "0:00:59.9": 1,
+                "PT59.9S": 1,
+                "PT1M": 2,
+                "0:01": 2,
+                "0 days 00:30:00": 2,
+            }
+            | {
+                "1:30:00": 2,
+                "P1DT1H": 2,
+                "1 day, 0:00:00": 2,
+                "-0:00:01": 1,
+                "-PT1S": 1,
+                "-1 day, 23:59:59": 1,
+                "P1Y": 3,
+            }
+            | {"90": 3, "P": 3, "PT": 3, "": 3, None: 3, "long": 3},
+        ),
+        (
+            "year",
+            {
+                "1990": 0,
+                "1999.0": 0,
+                "2009": 1,
+                "2010": 3,
+                "9999": 2,
+                "2005-06-07": 1,
+                "2005-06-07 12:00": 1,
+                "x": 3,
+                "": 3,
+            }
+            | {"inf": 3, "nan": 3},
+        ),
+        (
+            "month",
+            {
+                "1990-01": 0,
+                "1999-12": 0,
+                "2000-01": 1,
+                "2000/1": 1,
+                "200012": 1,
+                "2000-06-07": 1,
+                "1980-01": 0,
+                "2030-01": 1,
+            }
+            | {"2000-13": 2, "2000": 2, "?": 2, "": 2, "0000-01": 2},
+        ),
+        (
+            "written",
+            {
+                "01.01.1970": 0,
+                "1.1.1970": 0,
+                "31.01.1970": 0,
+                "01.02.1970": 1,
+                "30.02.1970": 3,
+                "1970-02-01": 1,
+                "?": 3,
+                "": 3,
+            }
+            | {"9999-12-31": 2, "31.12.9999": 2, "14.04.1912": 0},
+        ),
+        (
+            "moment",
+            {
+                "01.01.1970 00:00": 0,
+                "02.01.1970 00:00": 1,
+                "1.1.1970 23:59": 0,
+                "01.01.1970 25:00": 2,
+                "01.01.1970": 2,
+                "": 2,
+            },
+        ),
+        ("numbered", {"1": 0, "2": 1, " 2 ": 1, "true": 1, "False": 0, "yes": 2, "0": 2, "?": 2, "1.0": 2}),
+        ("coarse", {"0": 0, "100": 2, "150": 2, "1": 1, "?": 3}),
     ],
 )
 def test_texts(name: str, expected: dict[str | None, int]) -> None:
@@ -389,8 +491,11 @@ def typed() -> st.SearchStrategy[pa.Array]:
     number_texts = st.sampled_from(
         ["1", "01", "1.0", "1e3", "nan", "-inf", "1_0", " 5 ", "0.1", "9" * 30, "true", "No"]
     )
-    day_texts = st.datetimes().map(str) | st.dates().map(str)
-    texts = TEXTS | number_texts | day_texts
+    day_texts = st.datetimes().map(str) | st.dates().map(str) | st.dates().map(lambda day: f"{day:%d.%m.%Y}")
+    clock_texts = (
+        st.times().map(str) | st.timedeltas().map(str) | st.sampled_from(["PT1H", "1:30 pm", "2000-03", "N/A"])
+    )
+    texts = TEXTS | number_texts | day_texts | clock_texts
     near = st.sampled_from([0.0, 0.5, 1.0, 10.0, 20.0, -1.0])
     widths = [(8, pa.int8()), (16, pa.int16()), (32, pa.int32()), (64, pa.int64())]
     unsigned = [(8, pa.uint8()), (64, pa.uint64())]
@@ -407,6 +512,9 @@ def typed() -> st.SearchStrategy[pa.Array]:
         several(st.booleans(), pa.bool_()),
         *(moments.map(partial(recast, kind=pa.timestamp(unit))) for unit in ("s", "ms", "us", "ns")),
         several(st.integers(-(2**31), 2**31 - 1), pa.int32()).map(partial(recast, kind=pa.date32())),
+        *(moments.map(partial(recast, kind=pa.duration(unit))) for unit in ("s", "ms", "us", "ns")),
+        several(st.times(), pa.time64("us")),
+        several(st.times().map(lambda time: time.replace(microsecond=0)), pa.time32("s")),
     )
 
 
@@ -438,6 +546,45 @@ def test_a_number_has_the_code_of_its_text(attribute: Attribute, value: float) -
     if value != value:
         return
     assert encoded(column, attribute).tolist() == encoded(pa.array([text]), attribute).tolist()
+
+
+def written_plainly() -> st.SearchStrategy[str]:
+    """Texts near the plainest ones: these are read all at once, the others one by one."""
+    numbers = st.integers(0, 99).map("{:02}".format) | st.integers(0, 9).map(str)
+    marks = st.sampled_from(["-", ".", ":", " ", "T", "/", ""])
+    years = st.sampled_from(["1970", "1999", "2000", "0001", "9999"])
+    parts = st.lists(numbers | years | marks, min_size=1, max_size=11).map("".join)
+    dates = st.tuples(numbers, numbers, years).map(".".join) | st.tuples(years, numbers, numbers).map("-".join)
+    return parts | dates | st.tuples(dates, st.tuples(numbers, numbers).map(":".join)).map(" ".join)
+
+
+@given(texts=st.lists(written_plainly(), min_size=70, max_size=90, unique=True), attribute=st.sampled_from(ATTRIBUTES))
+@settings(max_examples=100, deadline=None)
+def test_many_texts_are_read_as_each_of_them_is(texts: list[str], attribute: Attribute) -> None:
+    assert encode_column(pl.Series(texts), attribute).tolist() == [coder(attribute)(text) for text in texts]
+
+
+def test_times_and_durations_of_every_unit() -> None:
+    half = [0, 43_200, 86_399, None]
+    for kind in (pa.time32("s"), pa.time32("ms"), pa.time64("us"), pa.time64("ns")):
+        per = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[kind.unit]
+        column = pa.array([None if each is None else each * per for each in half], pa.int64())
+        column = column.cast(pa.int32()).cast(kind) if kind.bit_width == 32 else column.cast(kind)
+        assert encoded(column, of("clock")).tolist() == [0, 1, 2, 3]
+    for unit, per in {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}.items():
+        column = pa.array([0, 59 * per, 60 * per, -5 * per, None], pa.int64()).cast(pa.duration(unit))
+        assert encoded(column, of("span")).tolist() == [0, 1, 2, 1, 3]
+    objects = pl.Series([dt.time(12), dt.timedelta(minutes=1), dt.date(1970, 2, 1), None], dtype=pl.Object)
+    assert encode_column(objects, of("clock")).tolist() == [1, 0, 3, 3]
+    assert encode_column(objects, of("span")).tolist() == [2, 2, 3, 3]
+    assert encode_column(objects, of("written")).tolist() == [3, 3, 1, 3]
+
+
+def test_days_are_in_their_year_and_month() -> None:
+    column = pa.array([dt.date(1999, 12, 31), dt.date(2000, 1, 1), None])
+    for each in (column, column.cast(pa.timestamp("ns")), column.cast(pa.date64())):
+        assert encoded(each, of("year")).tolist() == [0, 1, 3]
+        assert encoded(each, of("month")).tolist() == [0, 1, 2]
 
 
 def test_encode_takes_columns_in_the_order_of_the_schema() -> None:

@@ -16,6 +16,7 @@ ATTRIBUTES = """
 type = "real"
 edges = [0, 10, 20]
 missing = "9,99"
+special = ["0,5", -1]
 [attributes.n]
 type = "categorical"
 values = [1000, 2]
@@ -27,8 +28,8 @@ type = "date"
 edges = ["2000-01-01", "2001-01-01"]
 """
 SCHEMA = Schema.from_toml('[table]\ndecimal = ","\nthousands = "."\nnulls = ["NA", "1,7"]\n' + ATTRIBUTES)
-TEXTS = ["1.234,5", "9,99", "NA", "1,7", "1.5", "N", None, ""]
-PLAINLY = ["1234.5", "9,99", None, None, "1,5", "N", None, ""]
+TEXTS = ["1.234,5", "9,99", "NA", "1,7", "1.5", "N", None, "", "0,5", "-1,0"]
+PLAINLY = ["1234.5", "9,99", None, None, "1,5", "N", None, "", "0,5", "-1.0"]
 
 
 def normalized(column: pl.Series, name: str = "x", schema: Schema = SCHEMA) -> list[object]:
@@ -80,6 +81,6 @@ def test_polars_agrees_with_python(texts: list[str | None], decimal: str, thousa
     normalize = normalizer(reading, SCHEMA)
     assert normalize is not None
     found = normalize(pl.DataFrame({"x": pl.Series(texts, dtype=pl.String)}))["x"].to_list()
-    kept = (None, "1", "9,99")
+    kept = (None, "1", "9,99", "0,5")
     plain = [text if text in kept or not reading.rewrites_numbers else reading.plain(str(text)) for text in texts]
     assert found == [None if text == "1" else text for text in plain]

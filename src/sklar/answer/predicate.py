@@ -27,8 +27,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sklar.errors import ModelError
-from sklar.public.axis import parse_edge
-from sklar.public.schema import BINNED, FALSE_TEXTS, TRUE_TEXTS, Attribute, Schema
+from sklar.public.axis import NUMBERS, STEPPED
+from sklar.public.schema import BINNED, Attribute, Schema
 
 
 class QueryError(ModelError):
@@ -319,8 +319,9 @@ def _level(attribute: Attribute, token: Token) -> int:
     text = token.text
     if text in attribute.levels:
         return attribute.levels.index(text)
-    if attribute.kind == "boolean" and text.strip().lower() in TRUE_TEXTS | FALSE_TEXTS:
-        return int(text.strip().lower() in TRUE_TEXTS)
+    truth = attribute.truth_of(text) if attribute.kind == "boolean" else None
+    if truth is not None:
+        return truth
     if attribute.kind in BINNED:
         edge = _edge(attribute, text)
         inside = attribute.edges[0] <= edge <= attribute.edges[-1]
@@ -334,7 +335,7 @@ def _level(attribute: Attribute, token: Token) -> int:
             raise QueryError(
                 f"attribute '{attribute.name}': {text} lies outside {_span(attribute)}. Ask for a value inside."
             )
-        if attribute.kind in ("integer", "date") and attribute.edges[place + 1] - attribute.edges[place] == 1:
+        if attribute.kind in STEPPED and attribute.edges[place + 1] - attribute.edges[place] == 1:
             return int(attribute.bin_codes[place])
         low, high = (attribute.edge_text(edge) for edge in attribute.edges[place : place + 2])
         raise QueryError(
@@ -351,9 +352,11 @@ def _span(attribute: Attribute) -> str:
 
 
 def _edge(attribute: Attribute, text: str) -> int | float:
-    edge = parse_edge(text, attribute.kind)
+    edge = attribute.number_of(text)
     if edge is None or (isinstance(edge, float) and math.isnan(edge)):
-        what = "a number" if attribute.kind in ("integer", "real") else "an ISO date such as '2020-01-31'"
+        what = "a number" if attribute.kind in NUMBERS else f"a {attribute.kind}"
+        if attribute.kind in ("date", "datetime"):
+            what = "an ISO date such as '2020-01-31'"
         raise QueryError(f"attribute '{attribute.name}' is compared with {what}, got '{text}'.")
     return edge
 
@@ -364,6 +367,8 @@ def _range(attribute: Attribute, operator: str, token: Token) -> NDArray[np.bool
     Whole numbers and days: x <= 39 is x < 40. Beyond the outer edges every bin is on one side. Special values have no
     order, and are on no side.
     """
+    if attribute.ordered:
+        return _ranked(attribute, operator, token)
     if attribute.kind not in BINNED:
         raise QueryError(
             f"attribute '{attribute.name}' is {attribute.kind} and has no order. Use = or in with its values."
@@ -384,10 +389,20 @@ def _range(attribute: Attribute, operator: str, token: Token) -> NDArray[np.bool
     return held
 
 
+def _ranked(attribute: Attribute, operator: str, token: Token) -> NDArray[np.bool_]:
+    """The categories below or above one of them, in the order of the schema."""
+    held = np.zeros(attribute.n_levels, dtype=bool)
+    named = _level(attribute, token)
+    if named >= attribute.n_values:
+        raise QueryError(f"attribute '{attribute.name}': '{token.text}' has no place in the order. Use = or in.")
+    held[: attribute.n_values] = _COMPARED[operator](np.arange(attribute.n_values), named)
+    return held
+
+
 def _cut(attribute: Attribute, operator: str, token: Token) -> int:
     """The number of bins below a border, which must be an edge."""
     border, edges = _edge(attribute, token.text), attribute.edges
-    if attribute.kind in ("integer", "date") and border == border // 1:
+    if attribute.kind in STEPPED and border == border // 1:
         border += operator in ("<=", ">")
     elif operator in ("<=", ">") and edges[0] <= border < edges[-1]:
         # Bins hold their lower edge: x <= 40 would cut the one that begins at 40.

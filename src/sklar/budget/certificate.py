@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from sklar.budget.receipt import Receipt
-from sklar.budget.search import Finding, search_spend
+from sklar.budget.search import Answer, Finding, read_finding, search_spend
 from sklar.errors import BudgetError, ModelError
 from sklar.kernel.tables import NoisyTables, Plan
 from sklar.kernel.theorems import Budget, Composition, Mechanism, Neighbors
@@ -70,6 +70,13 @@ class Certificate:
     receipt: Receipt | None = None
     read_from_rows: tuple[str, ...] = ()
 
+    @property
+    def search_share(self) -> float:
+        """The part of the cost, of the sum of 1 / scale^2, that the search for domains took."""
+        search = math.fsum(each.tables * each.scale**-2.0 for each in self.domains)
+        rest = math.fsum(each.tables * each.scale**-2.0 for each in self.measurements)
+        return search / (search + rest) if search else 0.0
+
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
         return asdict(self)
@@ -79,7 +86,7 @@ class Certificate:
         """From JSON."""
         try:
             measurements = tuple(Measurement(**entry) for entry in document["measurements"])
-            domains = tuple(Finding(**entry) for entry in document["domains"])
+            domains = tuple(read_finding(entry) for entry in document["domains"])
             parts = {
                 "measurements": measurements,
                 "domains": domains,
@@ -159,12 +166,15 @@ def _versions() -> dict[str, str]:
 class Measured:
     """Everything that was measured of one table, stage after stage, with its certificate: public.
 
-    `schema` is the measured part of the release's schema, without the attributes that others determine.
+    `schema` is the measured part of the release's schema, without the attributes that others determine. `answers` are
+    the noisy answers of the search for private domains, in the order of the certificate's `domains`; empty where they
+    were not kept.
     """
 
     schema: Schema
     stages: tuple[NoisyTables, ...]
     certificate: Certificate
+    answers: tuple[Answer, ...] = ()
 
     @property
     def n_rows(self) -> int | None:

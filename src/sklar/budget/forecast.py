@@ -156,8 +156,8 @@ def forecast(
     method = Method.of(method)
     budget = method.budget_of(budget, epsilon)
     schema = Schema.of(schema).measured
-    search = plan_search(schema, budget) if schema.private_domains else None
     public = rows if budget.neighbors == "replace-one" else None
+    search = plan_search(schema, budget, n_rows=public) if schema.private_domains else None
     stages = plan_release(schema.cells, budget, method, n_rows=public, rest=None if search is None else search.rest)
     plan = stages.first
     two_way = [plan.pairs, stages.reserve] if stages.reserve.size else [plan.pairs]

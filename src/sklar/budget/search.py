@@ -1,33 +1,49 @@
 """Domains that are not public: how a release looks for them, and what it pays.
 
 Categories are found by a stability-based histogram (Korolova et al. 2009; Bun, Nissim and Stemmer 2016): every value
-that occurs gets noise, and those whose noisy count reaches a threshold are listed; all others go to `other`. Edges are
-found on a public grid between declared bounds, four times as fine at each of up to eight levels: all its cells, seen or
-not, get noise, and the edges are quantiles of what comes out (`fitting.domains`).
+that occurs gets noise, and those whose noisy count reaches a threshold are listed; all others go to `other`. Numbers
+are counted between declared bounds, table by table in finer cells (`ladder`): all cells of a table, seen or not, get
+noise, and bins and heaps follow from what comes out (`fitting.domains`). One small table more, of decade by step, tells
+to what numbers are rounded.
 
 A row stands in at most one cell of each of these tables, as of any other. The proof of what a threshold
 costs beside its noise is in `Budget.less`.
+
+What a search takes is chosen for the whole release. A column of numbers wants counts whose standard error is `WANTED`
+of the rows, whatever the budget: then edges, heaps and shapes are as good as bins of a twentieth need them. That is a
+small part of the cost where rows are many. Where they are few, all searches together take no more than `MOST` of the
+cost: the two-way tables over the levels that are found get the rest, and would lose more than the search gains.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
+from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
+from sklar.budget.ladder import ladder_of, next_cells
 from sklar.errors import BudgetError
 from sklar.kernel.theorems import Budget, Spend, chance_of_one, least_threshold
 from sklar.public.schema import Attribute, Schema
 
-# Of the whole cost, what finding domains may take, however many there are.
+# The standard error of a number's counts that a search wants, as a part of the rows.
+WANTED = 0.0034
+# Of the whole cost, the most that finding numbers may take, however many columns there are.
+MOST = 0.15
+# Of the whole cost, a table of numbers where the number of rows is not public.
+_UNKNOWN_ROWS = 0.005
+# Of the whole cost, what one table of decade by step takes.
+ROUNDING_SHARE = 0.0025
+# Of the whole cost, what finding categories takes where all private domains are categories.
 SHARE = 0.1
 # Of delta, the chance that a threshold lets a value pass that one row alone brought.
 DELTA_SHARE = 0.1
-BRANCHES = 4
-MOST_DEPTH = 8
+# Numbers take at most this many tables, or took in Sklar 0.2.
+_MOST_TABLES = 8
 # Longer texts are no categories.
 MAX_TEXT = 200
 
@@ -35,23 +51,45 @@ MAX_TEXT = 200
 _REST_TABLES = 1000
 
 
+# What the vault let out about one finding: noisy counts of common texts, or every table of a number's cells.
+Answer = Mapping[str, int] | tuple[NDArray[np.int64], ...]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """How one domain is found: noisy tables at one scale; a threshold for categories, and its chance to fail."""
+    """What one search measures: noisy tables at one scale; a threshold for categories, and its chance to fail.
+
+    It looks for a `domain`, or for the `rounding` of numbers; these lie between `bounds`, and get at most `at_most`
+    levels.
+    """
 
     attribute: str
     tables: int
     scale: float
     threshold: int | None
     lost_delta: float
+    of: Literal["domain", "rounding"] = "domain"
+    bounds: tuple[float, float] | None = None
+    at_most: int = 0
+
+
+def read_finding(document: Mapping[str, Any]) -> Finding:
+    """From JSON, which has lists for tuples."""
+    bounds = document.get("bounds")
+    return Finding(**{**document, "bounds": None if bounds is None else (bounds[0], bounds[1])})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Search:
-    """The plan for all private domains, from public facts, and the cost that it leaves for the rest of the release."""
+    """The plan for all private domains, from public facts, and the cost that it leaves for the rest of the release.
+
+    `share` is the part of the whole cost that it takes, and `wanted` the part that numbers would take without a limit.
+    """
 
     findings: tuple[Finding, ...]
     rest: Spend
+    share: float
+    wanted: float
 
     @property
     def spend(self) -> Spend:
@@ -68,50 +106,86 @@ def search_spend(findings: Sequence[Finding]) -> Spend:
     )
 
 
-def plan_search(schema: Schema, budget: Budget) -> Search:
-    """Plan how the schema's private domains are found, for `SHARE` of the cost, evenly over attributes and tables."""
-    if budget.mechanism != "gaussian":
+def require_gaussian(schema: Schema, budget: Budget) -> None:
+    """Refuse a budget whose noise finds no domains where the schema has private ones."""
+    if schema.private_domains and budget.mechanism != "gaussian":
         names = ", ".join(attribute.name for attribute in schema.private_domains)
         raise BudgetError(
             f"private domains ({names}) are found with Gaussian noise, got mechanism '{budget.mechanism}'. Use "
             "mechanism 'gaussian', or list their values."
         )
-    wanted = schema.private_domains
-    return _planned(wanted, [1 if each.kind == "categorical" else depth(each) for each in wanted], budget)
 
 
-def _planned(wanted: Sequence[Attribute], numbers: Sequence[int], budget: Budget) -> Search:
-    """The plan for these attributes, each found by so many tables."""
-    categorical = sum(attribute.kind == "categorical" for attribute in wanted)
-    chance = DELTA_SHARE * budget.delta / max(categorical, 1)
-    inner = budget.less(categorical * chance)
-    tables = np.array(numbers)
-    costs = np.concatenate(
-        [SHARE / len(wanted) / tables, np.full(_REST_TABLES, (1 - SHARE) / _REST_TABLES)],
-    )
-    repeated = np.repeat(costs, np.concatenate([tables, np.ones(_REST_TABLES, dtype=np.int64)]))
-    scales = inner.scales(repeated**-0.5)
-    ends = np.cumsum(tables)
+def plan_search(schema: Schema, budget: Budget, *, n_rows: int | None) -> Search:
+    """Plan how the schema's private domains are found: from the schema, the budget and the rows' number if public."""
+    require_gaussian(schema, budget)
+    return _planned(schema.private_domains, budget, n_rows)
+
+
+def _planned(wanted: Sequence[Attribute], budget: Budget, n_rows: int | None) -> Search:
+    """The plan for these attributes."""
+    categories = [attribute for attribute in wanted if attribute.kind == "categorical"]
+    ladders = {attribute.name: ladder_of(attribute) for attribute in wanted if attribute.kind != "categorical"}
+    searched = len(categories) + sum(ladder.tables > 0 for ladder in ladders.values())
+    chance = DELTA_SHARE * budget.delta / max(len(categories), 1)
+    inner = budget.less(len(categories) * chance)
+    # What the whole budget buys, as a sum of 1 / scale^2.
+    whole = float(np.sum(inner.scales(np.ones(_REST_TABLES)) ** -2.0))
+    table = _UNKNOWN_ROWS if n_rows is None else (WANTED * max(n_rows, 1)) ** -2.0 / whole
+    asked = sum(ladder.tables * table + bool(ladder.steps) * ROUNDING_SHARE for ladder in ladders.values())
+    factor = min(1.0, MOST / asked) if asked else 1.0
+
+    findings: list[tuple[Finding, float]] = []
+    for attribute in wanted:
+        if attribute.kind == "categorical":
+            blank = Finding(attribute=attribute.name, tables=1, scale=0.0, threshold=0, lost_delta=0.0)
+            findings.append((blank, SHARE / searched))
+            continue
+        ladder, low, high = ladders[attribute.name], attribute.edges[0], attribute.edges[-1]
+        blank = Finding(
+            attribute=attribute.name,
+            tables=ladder.tables,
+            scale=0.0,
+            threshold=None,
+            lost_delta=0.0,
+            bounds=(low, high),
+            at_most=attribute.at_most,
+        )
+        if ladder.tables:
+            findings.append((blank, table * factor))
+        if ladder.steps:
+            findings.append((replace(blank, of="rounding", tables=1), ROUNDING_SHARE * factor))
+    costs = [cost for finding, cost in findings for _ in range(finding.tables)]
+    share = math.fsum(costs)
+    rest = np.full(_REST_TABLES, (1 - share) / _REST_TABLES)
+    scales = inner.scales(np.concatenate([costs, rest]) ** -0.5)
+    placed = np.cumsum([finding.tables for finding, _ in findings], dtype=np.int64) - 1
     return Search(
         findings=tuple(
-            _finding(attribute, int(count), float(scale), chance)
-            for attribute, count, scale in zip(wanted, tables, scales[ends - 1], strict=True)
+            _at_scale(finding, float(scales[place]), chance)
+            for (finding, _), place in zip(findings, placed.tolist(), strict=True)
         ),
-        rest=Spend.of(scales[ends[-1] :]),
+        rest=Spend.of(scales[len(costs) :]),
+        share=share,
+        wanted=share - asked * factor + asked,
     )
 
 
 def finding_faults(
-    schema: Schema, budget: Budget, findings: Sequence[Finding], earlier: Sequence[str]
+    schema: Schema,
+    budget: Budget,
+    findings: Sequence[Finding],
+    earlier: Sequence[str],
+    n_rows: int | None,
 ) -> tuple[str, ...]:
     """What is wrong with the searches that a certificate states for this schema; none where it is what a release does.
 
     Every domain that was found has its search here, or was found by an `earlier` release, and no other has one; each
-    was found by as many tables as its grid has levels, at the scale and the threshold that the budget gives to a
-    search of so many tables.
+    was found by the tables that its bounds take, at the scale and the threshold that the budget gives to it. Searches
+    of Sklar 0.2 do not state their bounds: of these the number of tables is checked.
     """
     found = [attribute.name for attribute in schema.attributes if attribute.domain == "found"]
-    searched = [finding.attribute for finding in findings]
+    searched = list(dict.fromkeys(finding.attribute for finding in findings))
     if sorted([*searched, *earlier]) != sorted(found):
         odd = sorted({*found} ^ {*searched, *earlier}) or sorted(searched)
         return (f"the domain of '{odd[0]}' is found with no search stated, or searched for and not found",)
@@ -123,80 +197,71 @@ def finding_faults(
         return ()
     if budget.mechanism != "gaussian":
         return (f"a search takes Gaussian noise, not '{budget.mechanism}'",)
-    attributes = [schema.attribute(name) for name in searched]
-    for attribute, finding in zip(attributes, findings, strict=True):
-        least, most = _possible_tables(attribute)
-        if not least <= finding.tables <= most:
-            return (f"the domain of '{attribute.name}' takes {least} to {most} tables, not {finding.tables}",)
+    for finding in findings:
+        attribute = schema.attribute(finding.attribute)
+        numbers = attribute.kind != "categorical"
+        if numbers != (finding.threshold is None) or not 1 <= finding.tables <= (_MOST_TABLES if numbers else 1):
+            return (f"the domain of '{attribute.name}' cannot take {finding.tables} tables as stated",)
+        if finding.bounds is not None and not _within(finding.bounds, attribute):
+            return (f"the domain of '{attribute.name}' was searched for between other bounds than it lies in",)
+    if any(finding.bounds is None and finding.threshold is None for finding in findings):
+        return ()
+    planned = replan_search(schema, budget, findings, n_rows).findings
+    if len(planned) != len(findings):
+        return (f"searches of {len(planned)} kinds are planned, and {len(findings)} are stated",)
     return tuple(
         f"the search for the domain of '{stated.attribute}' is not the one that this budget plans"
-        for stated, wanted in zip(findings, replan_search(schema, budget, findings).findings, strict=True)
+        for stated, wanted in zip(findings, planned, strict=True)
         if not _alike(stated, wanted)
     )
 
 
-def replan_search(schema: Schema, budget: Budget, findings: Sequence[Finding]) -> Search:
+def replan_search(schema: Schema, budget: Budget, findings: Sequence[Finding], n_rows: int | None) -> Search:
     """The plan that a release by this budget had for these findings, by the schema that it found."""
-    attributes = [schema.attribute(finding.attribute) for finding in findings]
-    return _planned(attributes, [finding.tables for finding in findings], budget)
+    asked = {finding.attribute: asked_of(finding, schema.attribute(finding.attribute)) for finding in findings}
+    return _planned(list(asked.values()), budget, n_rows)
 
 
-def _possible_tables(attribute: Attribute) -> tuple[int, int]:
-    """The least and the largest number of tables by which this domain can have been found.
-
-    The bounds that the grid lay between were at least as wide as the edges that were found.
-    """
-    if attribute.kind == "categorical":
-        return 1, 1
-    return depth(replace(attribute, edges=(attribute.edges[0], attribute.edges[-1]))), MOST_DEPTH
+def _within(bounds: tuple[float, float], attribute: Attribute) -> bool:
+    return bounds[0] <= attribute.edges[0] and attribute.edges[-1] <= bounds[1]
 
 
 def _alike(stated: Finding, planned: Finding) -> bool:
     """Whether two plans are one, but for the last digits, which may differ between machines."""
+    same = (stated.attribute, stated.of, stated.tables) == (planned.attribute, planned.of, planned.tables)
+    close = same and math.isclose(stated.scale, planned.scale, rel_tol=1e-6)
     if stated.threshold is None or planned.threshold is None:
-        return stated.threshold == planned.threshold and stated.lost_delta == 0 and _near(stated.scale, planned.scale)
-    close = abs(stated.threshold - planned.threshold) <= 1 and _near(stated.scale, planned.scale)
-    return close and math.isclose(stated.lost_delta, chance_of_one(stated.scale, stated.threshold), rel_tol=1e-9)
-
-
-def _near(stated: float, planned: float) -> bool:
-    return math.isclose(stated, planned, rel_tol=1e-6)
-
-
-def _finding(attribute: Attribute, tables: int, scale: float, chance: float) -> Finding:
-    if attribute.kind != "categorical":
-        return Finding(attribute=attribute.name, tables=tables, scale=scale, threshold=None, lost_delta=0.0)
-    threshold = least_threshold(scale, chance)
-    return Finding(
-        attribute=attribute.name, tables=1, scale=scale, threshold=threshold, lost_delta=chance_of_one(scale, threshold)
+        return close and stated.threshold == planned.threshold and stated.lost_delta == 0
+    near = abs(stated.threshold - planned.threshold) <= 1
+    return (
+        close and near and math.isclose(stated.lost_delta, chance_of_one(stated.scale, stated.threshold), rel_tol=1e-9)
     )
 
 
-def depth(attribute: Attribute) -> int:
-    """How many levels the grid between an attribute's bounds has: up to eight, fewer where whole numbers end it."""
-    if attribute.kind == "real":
-        return MOST_DEPTH
-    low, high = attribute.edges
-    levels = 1
-    while levels < MOST_DEPTH and BRANCHES**levels < high - low:
-        levels += 1
-    return levels
+def _at_scale(finding: Finding, scale: float, chance: float) -> Finding:
+    if finding.threshold is None:
+        return replace(finding, scale=scale)
+    threshold = least_threshold(scale, chance)
+    return replace(finding, scale=scale, threshold=threshold, lost_delta=chance_of_one(scale, threshold))
 
 
-def grid(attribute: Attribute) -> Attribute:
-    """The attribute with the finest cells of its grid as bins. The last may end beyond the upper bound.
+def asked_of(finding: Finding, attribute: Attribute) -> Attribute:
+    """The private domain that a finding looked for, from the attribute that it found."""
+    if finding.bounds is None:
+        return attribute
+    return replace(attribute, edges=finding.bounds, domain="private", at_most=finding.at_most)
 
-    >>> age = Attribute(name="age", kind="integer", edges=(0, 100), domain="private", at_most=10)
-    >>> grid(age).n_values, grid(age).edges[-2:]
-    (256, (255, 256))
-    """
-    cells = BRANCHES ** depth(attribute)
-    low, high = attribute.edges
-    edges: tuple[int, ...] | tuple[float, ...]
-    if attribute.kind == "real":
-        width = (Fraction(high) - Fraction(low)) / cells
-        edges = tuple(sorted({float(Fraction(low) + width * step) for step in range(cells + 1)}))
-    else:
-        step = -(-int(high - low) // cells)
-        edges = tuple(int(low) + step * index for index in range(cells + 1))
-    return replace(attribute, edges=edges, points=(), domain="public", at_most=0)
+
+def fits(finding: Finding, schema: Schema, tables: Sequence[NDArray[np.int64]]) -> bool:
+    """Whether the tables of a number's answer have the cells that its bounds and the tables before them imply."""
+    if finding.attribute not in schema.names or finding.bounds is None or len(tables) != finding.tables:
+        return False
+    ladder = ladder_of(asked_of(finding, schema.attribute(finding.attribute)))
+    if finding.of == "rounding":
+        return [table.size for table in tables] == [ladder.rounding_size]
+    if ladder.tables != len(tables):
+        return False
+    return all(
+        table.size == next_cells(ladder, tables[:number], finding.scale)[-1].size - 1
+        for number, table in enumerate(tables)
+    )

@@ -13,7 +13,6 @@ import click
 
 from sklar.cli.console import print_json, say, show_progress
 from sklar.cli.options import DATA, DATA_IF_GIVEN, JSON, QUERY, schema_of, table_of
-from sklar.cli.review import review
 
 if TYPE_CHECKING:
     from sklar.custodian.check import Fate
@@ -42,7 +41,6 @@ def draft(*, data: Path | str, query: str | None, out: Path, as_json: bool) -> N
 
     \b
       sklar schema draft adult.csv -o adult.toml
-      sklar schema review adult.toml adult.csv
     """
     from sklar.custodian.draft import draft as propose
     from sklar.files.write import check_target, write_text
@@ -76,7 +74,29 @@ def draft(*, data: Path | str, query: str | None, out: Path, as_json: bool) -> N
     say(f"A release refuses {out} until it is reviewed: sklar schema review {out} {shlex.quote(str(data))}")
 
 
-schema.add_command(review)
+@schema.command()
+@click.argument("schema_path", metavar="SCHEMA", type=click.Path(path_type=Path))
+@DATA_IF_GIVEN
+@QUERY
+@click.option(
+    "--accept",
+    is_flag=True,
+    help="Ask nothing: accept what is proposed. Entries that were read from the rows are not accepted so.",
+)
+@JSON
+def review(*, schema_path: Path, data: Path | str | None, query: str | None, accept: bool, as_json: bool) -> None:
+    """Answer the open questions of SCHEMA, and mark each entry with where it comes from.
+
+    With DATA, what the rows show stands beside each question (PRIVATE). Every answer is saved at once: stop at any
+    time, and go on later.
+
+    \b
+      sklar schema review adult.toml adult.csv
+      sklar schema review adult.toml --accept
+    """
+    from sklar.cli.questions import ask
+
+    ask(schema_path, data, query, accept=accept, as_json=as_json)
 
 
 @schema.command("import")

@@ -135,7 +135,7 @@ def _fate(text: str | None, attribute: Attribute, code: int) -> str:
     if code in attribute.special_codes:
         return "listed"
     if attribute.kind in BINNED:
-        edge = parse_edge(text, attribute.kind)
+        edge = parse_edge(text, attribute.kind, attribute.format)
         if not text.strip() or (edge is not None and (edge != edge or edge == missing_number(attribute))):
             return "missing"
         if edge is not None:

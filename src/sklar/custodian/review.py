@@ -116,7 +116,11 @@ def _stated(entry: Entry) -> str:
 
 
 def _tied(text: str, name: str) -> str:
-    others = [rule.second if rule.first == name else rule.first for rule in open_rules(text) if name in (rule.first, rule.second)]
+    others = [
+        rule.second if rule.first == name else rule.first
+        for rule in open_rules(text)
+        if name in (rule.first, rule.second)
+    ]
     return f" A rule with {', '.join(others)} is possible only where both list their values." if others else ""
 
 
@@ -335,7 +339,9 @@ def _place(lines: list[str], name: str) -> tuple[int, int]:
     """Where the lines of an entry begin and end: from its header to its last key."""
     start = next((number for number, line in enumerate(lines) if _header(line) == name), None)
     if start is None:
-        raise SchemaError(f"attribute '{name}': its header [attributes.{toml_key(name)}] was not found. Edit the file by hand.")
+        raise SchemaError(
+            f"attribute '{name}': its header [attributes.{toml_key(name)}] was not found. Edit the file by hand."
+        )
     end = start + 1
     while end < len(lines) and not re.match(r"\s*\[{1,2}\s*[A-Za-z\"']", lines[end]):
         end += 1
@@ -361,7 +367,9 @@ def _notes(text: str, name: str) -> dict[str, str]:
         start, end = _place(lines, name)
     except SchemaError:
         return {}
-    return {mark: line[len(mark) :] for mark in (PROPOSED, DECIDE) for line in lines[start:end] if line.startswith(mark)}
+    return {
+        mark: line[len(mark) :] for mark in (PROPOSED, DECIDE) for line in lines[start:end] if line.startswith(mark)
+    }
 
 
 def _replaced(text: str, name: str, entry: Entry | None) -> str:

@@ -9,6 +9,7 @@ kind; either is public knowledge.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any, TypeAlias
@@ -17,7 +18,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from sklar.draw.texts import float_texts, moment_texts
+from sklar.draw.shapes import Rounding, Shape
+from sklar.draw.texts import clock_texts, float_texts, moment_texts, span_texts, written_texts
 from sklar.public.schema import Attribute, Schema
 from sklar.public.types import exact, grain, multiples, output_of, plain_output, polars_type, whole_seconds
 
@@ -64,9 +66,12 @@ class Decoder:
     them likewise.
     """
 
-    def __init__(self, schema: Schema, *, enums: bool = False) -> None:
+    def __init__(self, schema: Schema, *, shapes: Mapping[str, Shape] | None = None, enums: bool = False) -> None:
         self.columns = record_schema(schema)
-        self._numbers = [None if _is_listed(attribute) else _Numbers(attribute) for attribute in schema.attributes]
+        self._numbers = [
+            None if _is_listed(attribute) else _Numbers(attribute, (shapes or {}).get(attribute.name))
+            for attribute in schema.attributes
+        ]
         listed = {attribute.name: _listed(attribute) for attribute in schema.attributes if _is_listed(attribute)}
         # Booleans that are never missing are packed into bits for all columns at once.
         self._packed = np.array(
@@ -121,7 +126,11 @@ def _listed(attribute: Attribute) -> pl.Series:
     """The value of every code of a categorical or boolean attribute, in a column of its type."""
     kind = column_type(attribute)
     if attribute.kind == "boolean":
-        values: list[Any] = ["false", "true", *attribute.special] if kind == pl.String else [False, True]
+        values: list[Any] = [False, True]
+        if kind == pl.String:
+            values = [*(attribute.texts or ("false", "true")), *attribute.special]
+        elif kind != pl.Boolean and attribute.texts:
+            values = [int(text) for text in attribute.texts]
     else:
         values = released_values(attribute)
     if attribute.missing_code is not None:
@@ -144,8 +153,8 @@ class _Numbers:
     the whole numbers, days or microseconds of the axis.
     """
 
-    def __init__(self, attribute: Attribute) -> None:
-        self._attribute, self._kind = attribute, column_type(attribute)
+    def __init__(self, attribute: Attribute, shape: Shape | None = None) -> None:
+        self._attribute, self._kind, self._shape = attribute, column_type(attribute), shape
         self._edges, self._grain, output = np.asarray(attribute.edges), grain(attribute), output_of(attribute)
         self._single = output.name == "float32"
         self._unit = Fraction(1, 10**output.scale if output.name == "decimal" else 1)
@@ -157,22 +166,22 @@ class _Numbers:
         self._bins = np.zeros(attribute.n_levels, dtype=np.int64)
         self._bins[attribute.bin_codes] = np.arange(attribute.n_bins)
         self._stands = np.isin(np.arange(attribute.n_levels), list(numbers))
-        self._numbers = np.zeros(attribute.n_levels, dtype=np.float64 if attribute.kind == "real" else np.int64)
+        self._floats = attribute.kind == "real" and output.name != "decimal"
+        self._numbers = np.zeros(attribute.n_levels, dtype=np.float64 if self._floats else np.int64)
+        held = numbers.values() if self._floats else [int(exact(number) / self._unit) for number in numbers.values()]
+        self._numbers[list(numbers)] = list(held)
         if self._grain is None:
             self._low, self._high = self._edges[:-1], self._edges[1:]
-            self._numbers[list(numbers)] = list(numbers.values())
         else:
             self._count(attribute, self._grain)
-            self._numbers = np.zeros(attribute.n_levels, dtype=np.int64)
-            self._numbers[list(numbers)] = [int(exact(number) / self._unit) for number in numbers.values()]
 
     def _count(self, attribute: Attribute, unit: Fraction) -> None:
         """Bins as ranges of multiples of the grain, less the numbers that stand apart."""
-        counted = np.array(multiples(attribute.edges, unit))
+        counted = self._counted = np.array(multiples(attribute.edges, unit))
         self._low, high = counted[:-1], counted[1:]
         shares = [exact(number) / unit for number in attribute.apart]
         taken = np.array([int(share) for share in shares if share.denominator == 1], dtype=np.int64)
-        taken = taken[(taken >= counted[0]) & (taken < counted[-1])]
+        taken = self._taken = taken[(taken >= counted[0]) & (taken < counted[-1])]
         bins = np.searchsorted(self._low, taken, side="right") - 1
         before = np.searchsorted(bins, np.arange(high.size))
         # A bin is drawn without its gaps; what is at or above the i-th one, less i, moves up by i + 1.
@@ -192,20 +201,66 @@ class _Numbers:
 
     def _draw(self, bins: Codes, generator: np.random.Generator) -> NDArray[Any]:
         """Numbers inside these bins."""
+        if self._shape is not None:
+            bins = self._shape.bins[bins]
         low, high = self._low[bins], self._high[bins]
         if self._grain is not None:
-            counted = generator.integers(low, high)
-            if self._gaps.size:
-                counted += np.searchsorted(self._gaps, counted, side="right") - self._before[bins]
+            if self._shape is None:
+                counted = self._count_evenly(bins, generator)
+            else:
+                counted = self._count_shaped(bins, self._shape, self._grain, generator)
             times = self._grain / self._unit
-            return counted if times == 1 else counted * int(times)
-        share = generator.random(bins.size)
-        # Not low + (high - low) * share: the difference may overflow.
-        drawn = _short(low * (1 - share) + high * share, self._edges)
+            if not self._floats:
+                return counted if times == 1 else counted * int(times)
+            # The quotient of whole numbers is the float nearest to the multiple, and no other.
+            steps = counted * times.numerator / times.denominator
+            return _single(steps, self._edges[bins], self._edges[bins + 1]) if self._single else steps
+        if self._shape is None:
+            share = generator.random(bins.size)
+            # Not low + (high - low) * share: the difference may overflow.
+            drawn = _short(low * (1 - share) + high * share, self._edges)
+        else:
+            placed = self._shape.draw(bins, generator)
+            drawn = self._rounded(bins, placed, self._shape.rounding, generator)
         # Rounding may leave the bin; the upper edge belongs to the next.
         drawn = np.clip(drawn, low, np.nextafter(high, low))
         held = _single(drawn, low, high) if self._single else drawn
         return _beside(held, low, high, self._attribute.apart) if self._attribute.apart else held
+
+    def _count_evenly(self, bins: Codes, generator: np.random.Generator) -> NDArray[np.int64]:
+        """Multiples of the grain inside these bins, all equally likely, none of them a number that stands apart."""
+        counted = generator.integers(self._low[bins], self._high[bins])
+        if self._gaps.size:
+            counted += np.searchsorted(self._gaps, counted, side="right") - self._before[bins]
+        return counted
+
+    def _count_shaped(
+        self, bins: Codes, shape: Shape, grain: Fraction, generator: np.random.Generator
+    ) -> NDArray[np.int64]:
+        """Multiples of the grain inside these bins by their shape."""
+        first, last = self._counted[:-1][bins], self._counted[1:][bins]
+        counted = np.floor(shape.draw(bins, generator) / float(grain)).astype(np.int64)
+        counted = np.clip(counted, first, last - 1)
+        if shape.rounding is not None:
+            counted, _ = shape.rounding.round(counted, first, last, generator)
+        apart = np.flatnonzero(np.isin(counted, self._taken)) if self._taken.size else self._taken
+        if apart.size:
+            counted[apart] = self._count_evenly(bins[apart], generator)
+        return counted
+
+    def _rounded(
+        self, bins: Codes, placed: NDArray[np.float64], rounding: Rounding | None, generator: np.random.Generator
+    ) -> NDArray[np.float64]:
+        """Numbers without a grain, rounded as often as the shape says, else to few digits."""
+        short = _short(placed, self._edges)
+        if rounding is None:
+            return short
+        top, bottom = float(rounding.grain.denominator), float(rounding.grain.numerator)
+        low, high = (np.ceil(each * top / bottom - 1e-6).astype(np.int64)[bins] for each in (self._low, self._high))
+        units = np.clip(np.floor(placed * top / bottom).astype(np.int64), low, np.maximum(high - 1, low))
+        rounded, done = rounding.round(units, low, high, generator)
+        done |= np.isin(units, rounding.kept)
+        return np.where(done, rounded * bottom / top, short)
 
     def _shaped(self, drawn: pl.Series) -> pl.Series:
         """Drawn numbers as a column of the attribute's type."""
@@ -214,18 +269,45 @@ class _Numbers:
             # The product of decimals is exact: no unit is lost to rounding.
             unit = pl.Series([Decimal(1).scaleb(-kind.scale)], dtype=pl.Decimal(_DIGITS, kind.scale))
             return (drawn.cast(pl.Decimal(_DIGITS, 0)) * unit).cast(kind)
+        if attribute.kind in ("date", "datetime", "time", "duration", "yearmonth"):
+            return self._timed(drawn)
+        if attribute.kind == "real" and kind == pl.String:
+            return _told(float_texts(pl.lit(drawn)))
+        return drawn.cast(kind)
+
+    def _timed(self, drawn: pl.Series) -> pl.Series:
+        """Days, months or microseconds as a column of the attribute's type."""
+        kind, attribute, seconds = self._kind, self._attribute, whole_seconds(self._attribute)
+        written = attribute.format or ("%Y-%m" if attribute.kind == "yearmonth" else None)
         if isinstance(kind, pl.Datetime):
             counted = drawn * _DAY if attribute.kind == "date" else drawn
             # A number is a moment in UTC, whatever the zone it is shown in.
             return counted.cast(pl.Datetime("us", kind.time_zone)).cast(kind)
-        if attribute.kind == "datetime":
-            moments = pl.lit(drawn.cast(_MOMENT))
-            return pl.select(moment_texts(moments, _MOMENT, seconds=whole_seconds(attribute))).to_series()
-        if attribute.kind == "date":
-            return drawn.cast(pl.Int32).cast(pl.Date).cast(kind)
-        if attribute.kind == "real" and kind == pl.String:
-            return pl.select(float_texts(pl.lit(drawn))).to_series()
-        return drawn.cast(kind)
+        if attribute.kind == "duration":
+            spans = drawn.cast(pl.Duration("us"))
+            return _told(span_texts(pl.lit(spans), seconds=seconds)) if kind == pl.String else spans.cast(kind)
+        if attribute.kind == "time":
+            held = (drawn * 1_000).cast(pl.Time)
+            texts = clock_texts(pl.lit(held), seconds=seconds)
+        elif attribute.kind == "datetime":
+            held = drawn.cast(_MOMENT)
+            texts = moment_texts(pl.lit(held), _MOMENT, seconds=seconds)
+        else:
+            held = drawn.cast(pl.Int32).cast(pl.Date) if attribute.kind == "date" else _first_days(drawn)
+            texts = pl.lit(held).cast(pl.String)
+        if kind != pl.String:
+            return held.cast(kind)
+        return _told(texts if written is None else written_texts(pl.lit(held), written))
+
+
+def _told(texts: pl.Expr) -> pl.Series:
+    return pl.select(texts).to_series()
+
+
+def _first_days(months: pl.Series) -> pl.Series:
+    """The first days of months."""
+    counted = pl.lit(months)
+    return _told(pl.date(counted // 12, counted % 12 + 1, 1))
 
 
 def _beside(

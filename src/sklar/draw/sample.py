@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 import polars as pl
 
+from sklar.draw.blocks import blocks
 from sklar.draw.decode import Decoder, decode_dummies, dummy_schema
 from sklar.draw.repair import RecordSampler
+from sklar.draw.shapes import Shape
 from sklar.errors import ModelError
 from sklar.fitting.model import Copula
 
@@ -16,15 +19,21 @@ from sklar.fitting.model import Copula
 class BlockSampler:
     """Draws blocks of rows. Whoever draws some of `blocks(rows)` draws the same rows as whoever draws all.
 
-    `columns` are the names and types of what is drawn; `enums` is the decoder's.
+    `columns` are the names and types of what is drawn; `shapes` and `enums` are the decoder's.
     """
 
-    def __init__(self, copula: Copula, seed: int, *, enums: bool = False) -> None:
+    def __init__(
+        self, copula: Copula, seed: int, *, shapes: Mapping[str, Shape] | None = None, enums: bool = False
+    ) -> None:
         self._seed = seed
         self._schema = copula.schema.whole or copula.schema
         self._sampler = RecordSampler(copula)
-        self._decoder = None if copula.dummies else Decoder(self._schema, enums=enums)
+        self._decoder = None if copula.dummies else Decoder(self._schema, shapes=shapes, enums=enums)
         self.columns = dummy_schema(self._schema) if self._decoder is None else self._decoder.columns
+
+    def blocks(self, rows: int, first: int = 0, last: int | None = None) -> Iterator[tuple[int, int]]:
+        """Number and size of the blocks of this many rows, from block `first` up to and without `last`."""
+        return blocks(rows, self._sampler.block_rows, first, last)
 
     def draw(self, block: tuple[int, int]) -> pl.DataFrame:
         """The rows of a block, given as its number and its size."""

@@ -1,4 +1,4 @@
-"""Numbers and moments as the texts that a release holds: in columns of texts, and in CSV files."""
+"""Numbers, moments and durations as the texts that a release holds: in columns of texts, and in CSV files."""
 
 from __future__ import annotations
 
@@ -38,3 +38,43 @@ def moment_texts(values: pl.Expr, kind: pl.Datetime, *, zone: str | None = None,
         local = values.dt.convert_time_zone("UTC").dt.replace_time_zone(None) + ahead
         return local.dt.to_string(f"{shown}{offset[1]}{offset[2]}{offset[3]}")
     return values.dt.to_string(shown if zone is None else shown + "%z")
+
+
+def written_texts(values: pl.Expr, written: str, *, zoned: bool = False) -> pl.Expr:
+    """Dates, moments or times of day in a format of strptime's letters; moments without a zone are in UTC.
+
+    >>> day = pl.lit(31).cast(pl.Int32).cast(pl.Date)
+    >>> pl.select(written_texts(day, "%d.%m.%Y")).item()
+    '01.02.1970'
+    """
+    if "%z" in written and not zoned:
+        values = values.dt.replace_time_zone("UTC")
+    # Polars has nine digits where Python has six.
+    return values.dt.to_string(written.replace("%f", "%6f"))
+
+
+def clock_texts(values: pl.Expr, *, seconds: bool) -> pl.Expr:
+    """Times of day; `seconds` leaves fractions out."""
+    return values.dt.to_string("%H:%M:%S" if seconds else "%H:%M:%S%.6f")
+
+
+def span_texts(values: pl.Expr, *, seconds: bool) -> pl.Expr:
+    """Durations as hours, minutes and seconds; `seconds` leaves fractions out.
+
+    >>> spans = pl.lit(pl.Series([5_400_000_000, -1_500_000])).cast(pl.Duration("us"))
+    >>> pl.select(span_texts(spans, seconds=False)).to_series().to_list()
+    ['1:30:00.000000', '-0:00:01.500000']
+    """
+    counted = values.dt.total_microseconds()
+    size = counted.abs()
+    whole = size // 1_000_000
+
+    def two(number: pl.Expr) -> pl.Expr:
+        return number.cast(pl.String).str.zfill(2)
+
+    parts = [(whole // 3_600).cast(pl.String), pl.lit(":"), two(whole // 60 % 60), pl.lit(":"), two(whole % 60)]
+    if not seconds:
+        parts += [pl.lit("."), (size % 1_000_000).cast(pl.String).str.zfill(6)]
+    clock = pl.concat_str(parts)
+    # In this order the result keeps the name of the column.
+    return pl.when(counted >= 0).then(clock).otherwise(pl.lit("-") + clock)

@@ -19,8 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sklar.budget.certificate import Certificate, Measured
+from sklar.budget.search import Answer, fits
 from sklar.errors import ModelError, SklarError
-from sklar.files.known import MAX_JSON, MAX_STAGES, parse, require_known, written
+from sklar.files.known import MAX_JSON, MAX_SEARCH_CELLS, MAX_STAGES, parse, require_known, written
 from sklar.files.model import Model
 from sklar.files.write import check_target, replacing
 from sklar.fitting.binary import BinaryCopula
@@ -38,7 +39,7 @@ _LEVEL = 1
 # A file may unpack to the first, or to the second times its size: noise does not pack well.
 _MAX_UNPACKED = 128 << 20
 _MAX_RATIO = 20
-# Arrays of every stage, and a few of the copula's.
+# Arrays of every stage, one of all searches, and a few of the copula's.
 _MAX_MEMBERS = 4 * MAX_STAGES + 20
 # Counts beyond this are not whole numbers in double precision, nor anybody's counts.
 _MAX_COUNT = 2**53
@@ -76,6 +77,12 @@ def describe(model: Model) -> dict[str, Any]:
         "copula": model.copula.describe(),
         "settings": dict(model.settings),
         "certificate": model.certificate.to_dict(),
+        "answers": [
+            {"texts": dict(answer), "cells": []}
+            if isinstance(answer, Mapping)
+            else {"texts": None, "cells": [table.size for table in answer]}
+            for answer in model.measured.answers
+        ],
     }
 
 
@@ -87,6 +94,9 @@ def arrays_of(model: Model) -> dict[str, NDArray[Any]]:
         arrays[f"stage{stage}_pairs"] = tables.pairs
         arrays[f"stage{stage}_one_way_scales"] = tables.plan.one_way
         arrays[f"stage{stage}_pair_scales"] = tables.plan.pairs
+    searched = [table for answer in model.measured.answers if not isinstance(answer, Mapping) for table in answer]
+    if searched:
+        arrays["search"] = np.concatenate(searched)
     return arrays | model.copula.arrays()
 
 
@@ -149,12 +159,15 @@ def _read(archive: zipfile.ZipFile) -> Model:
     certificate = _read_certificate(document)
     if certificate.schema_sha256 != schema.digest:
         raise ModelError("its certificate is for another schema.")
+    if certificate.read_from_rows != whole.read_from_rows:
+        raise ModelError("its certificate and its schema name different attributes as read from the rows.")
     stages = range(1, len(document["stages"]) + 1)
     model = Model(
         measured=Measured(
             schema=schema,
             stages=tuple(_read_tables(array, schema, document, certificate, stage) for stage in stages),
             certificate=certificate,
+            answers=_read_answers(array, schema, document, certificate),
         ),
         copula=_read_copula(array, schema, document["copula"]),
         n_rows=document["n_rows"],
@@ -192,6 +205,31 @@ def _read_certificate(document: Mapping[str, Any]) -> Certificate:
         # What tables happened to cost is claimed no more; the budget is.
         stated = {key: value for key, value in stated.items() if key != "spent_epsilon"} | {"earlier": []}
     return Certificate.from_dict(stated)
+
+
+def _read_answers(
+    array: Arrays, schema: Schema, document: Mapping[str, Any], certificate: Certificate
+) -> tuple[Answer, ...]:
+    """The noisy answers of the searches, whose tables have the cells that bounds and earlier tables imply."""
+    described = document.get("answers", [])
+    if len(described) not in (0, len(certificate.domains)):
+        raise ModelError("it must hold an answer for each search of its certificate, or none.")
+    sizes = [size for entry in described for size in entry["cells"]]
+    if sum(sizes) > MAX_SEARCH_CELLS:
+        raise ModelError("its searches have more cells than any do.")
+    counts = array("search", np.int64, sum(sizes)) if sizes else np.empty(0, dtype=np.int64)
+    if max(counts.max(initial=0), -counts.min(initial=0)) > _MAX_COUNT:
+        raise ModelError("its noisy counts must be at most 2**53 in size.")
+    tables = iter(np.split(counts, np.cumsum(sizes)[:-1]) if sizes else [])
+    answers: list[Answer] = []
+    for finding, entry in zip(certificate.domains, described, strict=False):
+        own = tuple(next(tables) for _ in entry["cells"])
+        if (entry["texts"] is None) != (finding.threshold is None):
+            raise ModelError(f"its search for '{finding.attribute!s:.60}' has an answer of another kind.")
+        if entry["texts"] is None and not fits(finding, schema, own):
+            raise ModelError(f"its search for '{finding.attribute!s:.60}' has other cells than its bounds imply.")
+        answers.append(own if entry["texts"] is None else entry["texts"])
+    return tuple(answers)
 
 
 def _read_copula(array: Arrays, schema: Schema, described: Mapping[str, Any]) -> Copula:

@@ -17,6 +17,7 @@ from typing import Any, cast, get_args
 import numpy as np
 
 from sklar.budget.method import MethodName
+from sklar.draw.refine import MOST_ROUNDS
 from sklar.errors import ModelError
 from sklar.kernel.theorems import MAX_SCALE, MIN_SCALE, Composition, Mechanism, Neighbors
 from sklar.public.schema import MAX_LEVELS
@@ -30,6 +31,9 @@ _MAX_NUMBER = 40
 _MAX_MEASUREMENTS = 20_000
 # A grid has up to eight levels today; another search may have more tables, but never many.
 _MAX_SEARCHED = 64
+# The cells of one table of a search: a few hundred, of which some are divided into 4,096.
+MAX_SEARCH_CELLS = 1 << 22
+_MAX_ANSWER = 2**53
 _STRINGS = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _LONG_NUMBER = re.compile(rb"[-+.0-9eE]{%d}" % (_MAX_NUMBER + 1))
 _NESTING = bytes(set(range(256)) - set(b"[]{}"))
@@ -191,12 +195,22 @@ _MEASUREMENT: Shape = {
     "sensitivity_l1": number(0.0, 2.0),
     "sensitivity_l2": number(0.0, 2.0),
 }
-_FINDING: Shape = {
+_FINDING: dict[str, Shape] = {
     "attribute": _NAME,
     "tables": whole(1, _MAX_SEARCHED),
     "scale": _SCALE,
     "threshold": Maybe(whole(1)),
     "lost_delta": _SHARE,
+    "of": one_of("domain", "rounding"),
+    "bounds": Maybe(Each(number(), 2)),
+    "at_most": whole(0, MAX_LEVELS),
+}
+# What a search of version 3 says beside what the earlier ones did.
+_LATER_OF_FINDING = ("of", "bounds", "at_most")
+# The noisy answer of a search: counts of texts, or how many cells each of its tables has.
+_ANSWER: Shape = {
+    "texts": Maybe(Named(whole(-_MAX_ANSWER, _MAX_ANSWER), MAX_LEVELS)),
+    "cells": Each(whole(1, MAX_SEARCH_CELLS), _MAX_SEARCHED),
 }
 _CERTIFICATE: dict[str, Shape] = {
     "neighbors": one_of(*get_args(Neighbors)),
@@ -223,7 +237,6 @@ _BINARY_METHODS = ("binary",)
 _LATENT_METHODS = tuple(name for name in get_args(MethodName) if name not in _BINARY_METHODS)
 _GAIN = number(-1e6, 1.0)
 _STEPS = whole(0, 1_000_000)
-_PARAMETRIZATION = one_of("mixture", "factor")
 # Copulas by kind: what is said of each, and which settings a release with it has.
 _COPULAS: dict[str, tuple[Shape, Shape]] = {
     "binary": (
@@ -241,32 +254,39 @@ _COPULAS: dict[str, tuple[Shape, Shape]] = {
         {"method": one_of(*_BINARY_METHODS), "preset": Maybe(one_of("paper"))},
     ),
     "latent": (
-        {"kind": one_of("latent"), "components": whole(1, 1_000_000)},
+        {"kind": one_of("latent"), "components": whole(1, 1_000_000), "rounds": whole(0, MOST_ROUNDS)},
         {
             "method": one_of(*_LATENT_METHODS),
             "preset": _NOTHING,
             "kind": one_of("independence", "mixture", "factor"),
-            "shrinkage": _SHARE,
-            "start_sd": number(0.0, 100.0),
             "steps": _STEPS,
             "components": whole(1, 1_000_000),
             "rank": Maybe(whole(1, 10_000)),
             "fits": whole(0, 1_000),
             "gain_over_independence": _GAIN,
             "priors": Named(one_of("shared", "own"), MAX_LEVELS),
-            "tried": Each(
-                {
-                    "kind": _PARAMETRIZATION,
-                    "start_sd": number(0.0, 100.0),
-                    "shrinkage": _SHARE,
-                    "steps": _STEPS,
-                    "gain": _GAIN,
-                },
-                100,
-            ),
         },
     ),
 }
+# The same of models of versions 1 and 2.
+_OLDER_LATENT: tuple[Shape, Shape] = (
+    {"kind": one_of("latent"), "components": whole(1, 1_000_000)},
+    {
+        **cast(dict[str, Shape], _COPULAS["latent"][1]),
+        "shrinkage": _SHARE,
+        "start_sd": number(0.0, 100.0),
+        "tried": Each(
+            {
+                "kind": one_of("mixture", "factor"),
+                "start_sd": number(0.0, 100.0),
+                "shrinkage": _SHARE,
+                "steps": _STEPS,
+                "gain": _GAIN,
+            },
+            100,
+        ),
+    },
+)
 
 
 def require_known(document: Any, versions: range) -> None:
@@ -274,8 +294,9 @@ def require_known(document: Any, versions: range) -> None:
     kind = document["copula"].get("kind") if isinstance(document.get("copula"), dict) else None
     if kind not in _COPULAS:
         raise ModelError(f"its model must be one of {', '.join(_COPULAS)}, got {kind!r:.40}.")
-    copula, settings = _COPULAS[kind]
-    shape: Shape = {
+    older = kind == "latent" and document.get("version") in (1, 2)
+    copula, settings = _OLDER_LATENT if older else _COPULAS[kind]
+    shape: dict[str, Shape] = {
         "format": _NAME,
         "version": whole(versions.start, versions.stop - 1),
         "schema": _ANYTHING,
@@ -286,6 +307,8 @@ def require_known(document: Any, versions: range) -> None:
         "settings": settings,
         "certificate": _certificate(document["version"]),
     }
+    if document["version"] >= 3:
+        shape["answers"] = Each(_ANSWER, MAX_LEVELS)
     require(document, shape, "description")
     _require_edges(document["schema"])
     stated = document["certificate"]
@@ -305,7 +328,8 @@ def _certificate(version: int) -> Shape:
     # These versions stated, beside the budget, what tables happened to cost, and nothing of earlier releases.
     later = ("earlier", "receipt", "read_from_rows")
     older = {key: shape for key, shape in _CERTIFICATE.items() if key not in later}
-    return {**older, "spent_epsilon": number(0.0)}
+    finding = {key: shape for key, shape in _FINDING.items() if key not in _LATER_OF_FINDING}
+    return {**older, "domains": Each(finding, MAX_LEVELS), "spent_epsilon": number(0.0)}
 
 
 def _require_edges(schema: Mapping[str, Any]) -> None:

@@ -16,12 +16,13 @@ import polars as pl
 
 from sklar.answer.query import DEFAULT_LEVEL, Estimate, estimate
 from sklar.budget.certificate import Certificate, Measured, rounded_up
-from sklar.draw.blocks import blocks
 from sklar.draw.decode import dummy_schema, record_schema
 from sklar.draw.sample import BlockSampler, check_draw
+from sklar.draw.shapes import Shape
 from sklar.files.frames import Library, check_library, to_library
 from sklar.files.write import SUFFIXES, check_target, write_frames
 from sklar.fitting.model import Copula
+from sklar.fitting.shapes import fit_shapes
 from sklar.machine.progress import SILENT, Progress, watch
 from sklar.machine.threads import in_order
 from sklar.public.schema import Schema
@@ -59,6 +60,11 @@ class Model:
         return self.measured.certificate
 
     @property
+    def shapes(self) -> Mapping[str, Shape]:
+        """How numbers lie inside their bins, by attribute: from the noisy tables, at no cost."""
+        return {} if self.dummies else fit_shapes(self.measured, self.copula.margins())
+
+    @property
     def columns(self) -> pl.Schema:
         """Names and types of the columns that `sample` returns."""
         return dummy_schema(self.schema) if self.dummies else record_schema(self.schema)
@@ -91,7 +97,8 @@ class Model:
     def sample_batches(self, rows: int | None = None, *, seed: int | None = None) -> Iterator[pl.DataFrame]:
         """The same rows as `sample`, as a stream of frames."""
         rows, seed = check_draw(rows, seed)
-        return in_order(BlockSampler(self.copula, seed).draw, blocks(self.n_rows if rows is None else rows))
+        sampler = BlockSampler(self.copula, seed, shapes=self.shapes)
+        return in_order(sampler.draw, sampler.blocks(self.n_rows if rows is None else rows))
 
     def write(
         self,
@@ -109,9 +116,9 @@ class Model:
         target = check_target(path, (".csv",) if spreadsheet else SUFFIXES)
         rows, seed = check_draw(rows, seed)
         rows = self.n_rows if rows is None else rows
-        sampler = BlockSampler(self.copula, seed, enums=target.suffix.lower() == ".parquet")
+        sampler = BlockSampler(self.copula, seed, shapes=self.shapes, enums=target.suffix.lower() == ".parquet")
         progress.stage("sample", total=rows, unit="rows")
-        frames = watch(in_order(sampler.draw, blocks(rows)), progress)
+        frames = watch(in_order(sampler.draw, sampler.blocks(rows)), progress)
         described = None if self.dummies else self.schema
         write_frames(target, sampler.columns, frames, described, shown=self.columns, spreadsheet=spreadsheet)
 
@@ -136,11 +143,21 @@ class Model:
         ]
         for finding in certificate.domains:
             found = schema.attribute(finding.attribute)
+            if finding.of == "rounding":
+                lines.append(
+                    f"  rounding of '{found.name}' found: 1 noisy table of decade by step, "
+                    f"noise of scale {finding.scale:.4g} a count"
+                )
+                continue
             if finding.threshold is None:
-                kept = f"{found.n_values:,} bins by {finding.tables} noisy tables on a grid"
+                heaps = len(found.points)
+                points = f" and {heaps:,} point{'s' if heaps > 1 else ''}" if heaps else ""
+                kept = f"{found.n_bins:,} bins{points} by {finding.tables} noisy tables between the bounds"
             else:
                 kept = f"{len(found.values):,} categories with at least {finding.threshold:,} rows after noise"
             lines.append(f"  domain of '{found.name}' found: {kept}, noise of scale {finding.scale:.4g} a count")
+        if certificate.domains:
+            lines.append(f"  all searches together: {certificate.search_share:.1%} of the cost")
         if certificate.earlier:
             named = ", ".join(f"'{name}'" for name in certificate.earlier)
             lines.append(f"  domains found by an earlier release, which paid for them: {named}")

@@ -186,6 +186,7 @@ def _read(path: Path, schema: Schema, claim: _Claim) -> Measured:
         versions={},
         claimed_by=claim.by,
         rounded=any(part.rounded for part in parts),
+        read_from_rows=(schema.whole or schema).read_from_rows,
     )
     noisy = tuple(
         NoisyTables(

@@ -16,7 +16,7 @@ from pathlib import Path
 import polars as pl
 from polars.io.plugins import register_io_source
 
-from sklar.draw.texts import float_texts, moment_texts
+from sklar.draw.texts import clock_texts, float_texts, moment_texts, span_texts, written_texts
 from sklar.errors import OutputError
 from sklar.machine.fresh import fresh_file
 from sklar.public.schema import Attribute, Schema
@@ -185,6 +185,12 @@ def _texts(column: pl.Expr, kind: pl.DataType, attribute: Attribute | None) -> p
     missing = "" if attribute is None or attribute.missing is None else attribute.missing
     if kind.is_float():
         column = float_texts(column)
+    elif attribute is not None and attribute.format is not None and isinstance(kind, pl.Date | pl.Datetime | pl.Time):
+        zoned = isinstance(kind, pl.Datetime) and kind.time_zone is not None
+        column = written_texts(column, attribute.format, zoned=zoned)
+    elif isinstance(kind, pl.Time | pl.Duration):
+        shown = clock_texts if kind == pl.Time else span_texts
+        column = shown(column, seconds=attribute is not None and whole_seconds(attribute))
     elif isinstance(kind, pl.Datetime):
         zone = kind.time_zone if output is None else output.zone
         # Six zeros more would only be noise to a reader.

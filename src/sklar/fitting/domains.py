@@ -1,46 +1,82 @@
-"""Noisy answers to domains: categories that were found, and edges at quantiles of noisy grids. Post-processing."""
+"""Noisy answers to domains: categories that were found, and bins and points by the density of noisy tables.
+
+Post-processing: nothing here sees more than the vault let out.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sklar.budget.search import BRANCHES, Search, grid
-from sklar.fitting.simplex import project
-from sklar.public.schema import Attribute, Schema
+from sklar.budget.certificate import Measured
+from sklar.budget.ladder import Ladder, Units, ladder_of
+from sklar.budget.search import Answer, Finding, Search, asked_of
+from sklar.fitting.trees import Density, estimate_density
+from sklar.public.codes import natural
+from sklar.public.schema import Attribute, Domain, Schema
 
-# A cell of the grid is divided by the next level where its estimate is this many standard errors above zero.
-_SOLID = 2.0
+# A heap is a level of its own where it holds at least this part of what a level holds on average.
+_HEAP_SHARE = 0.25
+# Of all levels, those that heaps may take.
+_MOST_HEAPS = 1 / 3
+# A bin is meant to hold at least this part of it: finer ones are left to the shape inside a bin.
+_BIN_SHARE = 0.25
+# A bin is divided at the roundest number that leaves at least this part of its rows on either side.
+_SNAP = 0.3
+# The power of a bin's width that counts beside its rows.
+_WIDTH = 0.25
 
-# What the vault let out about one attribute: noisy counts of common texts, or of all cells of every level of its grid.
-Found = Mapping[str, int] | Sequence[NDArray[np.int64]]
 
-
-def find_domains(schema: Schema, search: Search, answers: Sequence[Found]) -> Schema:
+def find_domains(schema: Schema, search: Search, answers: Sequence[Answer]) -> Schema:
     """The schema with its private domains as the noisy answers have them. Rules speak of public domains alone."""
     found = {attribute.name: attribute for attribute in schema.attributes}
     public = tuple(attribute for attribute in schema.attributes if attribute.domain != "private")
     taken = frozenset(Schema(name="", attributes=public).dummy_names)
+    for attribute in schema.private_domains:
+        if attribute.kind != "categorical" and ladder_of(attribute).tables == 0:
+            found[attribute.name] = every_value(attribute)
     for finding, answer in zip(search.findings, answers, strict=True):
         attribute = schema.attribute(finding.attribute)
         if isinstance(answer, Mapping):
             chosen = found_values(attribute, answer, taken)
             taken |= {f"{attribute.name}={level}" for level in chosen.levels}
+        elif finding.of == "domain":
+            chosen = found_numbers(attribute, answer, finding.scale)
         else:
-            chosen = found_edges(attribute, answer, finding.scale)
+            continue
         found[attribute.name] = chosen
     whole = schema.whole or schema
     attributes = tuple(found.get(attribute.name, attribute) for attribute in whole.attributes)
     return replace(whole, attributes=attributes).checked().measured
 
 
+def domain_faults(measured: Measured) -> tuple[str, ...]:
+    """The attributes whose bins and points are not those that their noisy answers give; none where answers are lost."""
+    return tuple(
+        finding.attribute
+        for finding, answer in zip(measured.certificate.domains, measured.answers, strict=False)
+        if not isinstance(answer, Mapping) and finding.of == "domain" and not _follows(measured, finding, answer)
+    )
+
+
+def _follows(measured: Measured, finding: Finding, answer: tuple[NDArray[np.int64], ...]) -> bool:
+    found = measured.schema.attribute(finding.attribute)
+    again = found_numbers(asked_of(finding, found), answer, finding.scale)
+    return (again.edges, again.points) == (found.edges, found.points)
+
+
 def found_values(attribute: Attribute, common: Mapping[str, int], taken: frozenset[str]) -> Attribute:
     """The attribute with common texts as categories, sorted: the `at_most` texts with the largest noisy counts.
 
     A text that is the name of another level of the table (`taken`, as dummy names) stays in `other`.
+
+    >>> code = Attribute(name="code", kind="categorical", domain="private", at_most=3, other=True)
+    >>> found_values(code, {"10": 90, "2": 80, "1": 70}, frozenset()).values
+    ('1', '2', '10')
     """
     reserved = {"other", "", "(missing)", attribute.missing, *map(str, attribute.special)}
     listed = [
@@ -48,78 +84,108 @@ def found_values(attribute: Attribute, common: Mapping[str, int], taken: frozens
         for text, count in common.items()
         if text not in reserved and f"{attribute.name}={text}" not in taken
     ]
-    values = tuple(sorted(text for _, text in sorted(listed)[: attribute.at_most]))
+    values = tuple(sorted((text for _, text in sorted(listed)[: attribute.at_most]), key=natural))
     return replace(attribute, values=values, domain="found", at_most=0)
 
 
-def found_edges(attribute: Attribute, levels: Sequence[NDArray[np.int64]], scale: float) -> Attribute:
-    """The attribute with at most `at_most` bins of about equal numbers of rows, by noisy counts on every grid level.
+def every_value(attribute: Attribute) -> Attribute:
+    """The attribute with every grain between its bounds as a level: so few that there is nothing to search."""
+    ladder = ladder_of(attribute)
+    return _with_levels(attribute, ladder, np.arange(ladder.low, ladder.high + 1), (), domain="public")
 
-    `levels[l]` holds the counts of 4^(l+1) cells. A cell that holds the share of a bin by itself (a common value) gets
-    a bin of its own. The outermost edges leave out at each end what noise alone might have put there: bounds are wide,
-    and values are spread evenly over their bin. Rows beyond them meet the fate that `outside` says.
+
+def found_numbers(attribute: Attribute, tables: Sequence[NDArray[np.int64]], scale: float) -> Attribute:
+    """The attribute with at most `at_most` levels: heaps as points, and bins of about equal numbers of rows.
+
+    Edges are round numbers where that moves few rows. The outermost bins end where rows were seen; rows beyond them
+    meet the fate that `outside` says. One or two levels more reach to where some may be, too few to be sure of;
+    `fitting.shapes` decides by other counts whether numbers are drawn there.
     """
-    fine = np.asarray(grid(attribute).edges)
-    masses = _masses(levels, scale)[: fine.size - 1]
-    low, high = attribute.edges
-    total = float(masses.sum())
-    if total > 0:
-        upto = np.concatenate([[0.0], np.cumsum(masses)])
-        tail = min(_SOLID * scale, total / attribute.at_most / 2)
-        first = int(np.searchsorted(upto, tail, side="right")) - 1
-        last = int(np.searchsorted(upto, total - tail))
-        starts = first + _fitting(masses[first:last], total, attribute.at_most, least=_SOLID * scale)
-        places = np.concatenate([[first], starts, [last]])
-    else:
-        # Nothing but noise: even bins say as much.
-        places = np.linspace(0, masses.size, attribute.at_most + 1).astype(np.int64)
-    edges = np.unique(np.clip(fine[places], low, high)).tolist()
+    ladder = ladder_of(attribute)
+    density = estimate_density(ladder, tables, scale)
+    total = float(density.masses.sum())
+    if total <= 0:
+        # Nothing but noise: public cells say as much.
+        first = ladder.first()
+        kept = np.unique(np.linspace(0, first.size - 1, attribute.at_most + 1).astype(np.int64))
+        return _with_levels(attribute, ladder, first[kept], ())
+    points = _points(density, attribute.at_most)
+    tails = density.tails[: max(attribute.at_most - len(points) - 1, 0)]
+    bins = max(attribute.at_most - len(points) - len(tails), 1)
+    edges = _edges(ladder, density, points, bins, _BIN_SHARE * total / attribute.at_most)
+    if tails:
+        # What lies between the support and a tail is counted with what is below, and drawn there.
+        edges = np.concatenate([edges[:-1], [start for start, _ in tails], [tails[-1][1]]])
+    return _with_levels(attribute, ladder, _roomy(edges, points, ladder), points)
+
+
+def _points(density: Density, at_most: int) -> tuple[int, ...]:
+    """The heaps that are levels of their own, in grains."""
+    heaps = density.heaps
+    least = _HEAP_SHARE * density.masses.sum() / at_most
+    heavy = heaps[density.masses[heaps] >= least]
+    heaviest = heavy[np.argsort(-density.masses[heavy], kind="stable")][: int(_MOST_HEAPS * at_most)]
+    return tuple(sorted(density.edges[heaviest].tolist()))
+
+
+def _edges(ladder: Ladder, density: Density, points: Sequence[int], bins: int, least: float) -> Units:
+    """Edges of bins: the heaviest is divided at the roundest number near its middle, again and again.
+
+    Heaviest by rows and a little by width, so that a long thin tail is not left to one bin.
+    """
+    masses = np.where(np.isin(density.edges[:-1], points) & (np.diff(density.edges) == 1), 0.0, density.masses)
+    upto = np.concatenate([[0.0], np.cumsum(masses)])
+    # Where nobody is, the function is flat and its inverse ambiguous: a hair of slope decides.
+    upto += upto[-1] * 1e-9 * np.linspace(0.0, 1.0, upto.size)
+
+    def rows(low: int, high: int) -> float:
+        return float(np.diff(np.interp([low, high], density.edges, upto))[0])
+
+    found = [density.first, density.last]
+    closed: set[tuple[int, int]] = set()
+    while len(found) <= bins:
+        open_bins = [pair for pair in pairwise(found) if pair not in closed and rows(*pair) >= 2 * least]
+        if not open_bins:
+            break
+        low, high = max(open_bins, key=lambda pair: rows(*pair) * float(pair[1] - pair[0]) ** _WIDTH)
+        middle = np.interp([low, high], density.edges, upto) @ [[1 - _SNAP, _SNAP], [_SNAP, 1 - _SNAP]]
+        nearest = np.interp(middle, upto, density.edges)
+        edge = ladder.roundest(int(np.ceil(nearest[0])), int(np.floor(nearest[1])))
+        if low < edge < high:
+            found = sorted([*found, edge])
+        else:
+            closed.add((low, high))
+    return np.array(found)
+
+
+def _roomy(edges: Units, points: Sequence[int], ladder: Ladder) -> Units:
+    """The edges without those that would leave a bin nothing but points."""
+    kept = [int(edges[0])]
+    for edge in edges[1:].tolist():
+        if edge - kept[-1] > sum(kept[-1] <= point < edge for point in points):
+            kept.append(edge)
+    if len(kept) == 1:
+        # All that was seen is heaps: one bin beside them, for whoever is elsewhere.
+        return np.array([ladder.low, ladder.high])
+    if kept[-1] != edges[-1]:
+        kept[-1] = int(edges[-1])
+    return np.array(kept)
+
+
+def _with_levels(
+    attribute: Attribute, ladder: Ladder, edges: Units, points: Sequence[int], *, domain: Domain = "found"
+) -> Attribute:
+    """The attribute with these edges and points, given in grains, as numbers on its axis within its bounds."""
+    low, high = attribute.edges[0], attribute.edges[-1]
     whole = attribute.kind != "real"
+    placed = np.unique(np.clip(ladder.axis(edges), low, high)).tolist()
+    if len(placed) < 2:
+        placed = [low, high]
+    stated = {point for point in ladder.axis(np.array(points, dtype=np.int64)).tolist() if low <= point < placed[-1]}
     return replace(
         attribute,
-        edges=tuple(int(edge) if whole else float(edge) for edge in (edges if len(edges) > 1 else (low, high))),
-        domain="found",
+        edges=tuple(int(edge) if whole else float(edge) for edge in placed),
+        points=tuple(sorted({*attribute.points, *(int(point) if whole else float(point) for point in stated)})),
+        domain=domain,
         at_most=0,
     )
-
-
-def _masses(levels: Sequence[NDArray[np.int64]], scale: float) -> NDArray[np.float64]:
-    """Non-negative counts of the finest cells: every level is fitted to the one above it, cell by cell."""
-    parent = np.array([max(float(levels[0].sum()), 0.0)])
-    for noisy in levels:
-        children = noisy.reshape(-1, BRANCHES).astype(np.float64)
-        children += ((parent - children.sum(axis=1)) / BRANCHES)[:, None]
-        fitted = project(children, parent[:, None])
-        even = np.repeat(parent[:, None] / BRANCHES, BRANCHES, axis=1)
-        parent = np.where((parent > _SOLID * scale)[:, None], fitted, even).ravel()
-    return parent
-
-
-def _fitting(masses: NDArray[np.float64], total: float, at_most: int, least: float) -> NDArray[np.int64]:
-    """Where the bins after the first begin: as many bins as are allowed, none meant to hold less than `least`."""
-    target = total / at_most
-    starts = _starts(masses, target)
-    while starts.size >= at_most:
-        target *= 1.1
-        starts = _starts(masses, target)
-    # Common values took more than their share: what they left over is divided more finely.
-    while target > least:
-        target *= 0.9
-        finer = _starts(masses, target)
-        if finer.size >= at_most:
-            break
-        starts = finer
-    return starts
-
-
-def _starts(masses: NDArray[np.float64], target: float) -> NDArray[np.int64]:
-    """The cells at which a new bin begins: once the last holds `target`, and around a cell that holds it by itself."""
-    upto = np.concatenate([[0.0], np.cumsum(masses)])
-    heavy = np.append(np.flatnonzero(masses >= target), masses.size)
-    starts, here = [], 0
-    while here < masses.size:
-        full = int(np.searchsorted(upto, upto[here] + target * (1 - 1e-9)))
-        large = int(heavy[np.searchsorted(heavy, here)])
-        here = large + 1 if large == here else min(max(full, here + 1), large)
-        starts.append(here)
-    return np.array([start for start in starts if start < masses.size], dtype=np.int64)

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sklar.errors import SchemaError
-from sklar.public.axis import check_edge, parse_edge
+from sklar.public.axis import STEPPED, check_edge
 from sklar.public.solve import Allowed, Effort, EffortError, groups, solve
 
 if TYPE_CHECKING:
@@ -159,7 +159,9 @@ def _level_code(where: str, attribute: Attribute, value: object) -> int:
     levels, edges = attribute.levels, attribute.edges
     if text in levels:
         return levels.index(text)
-    edge = parse_edge(text, attribute.kind) if edges and not isinstance(value, bool) else None
+    if isinstance(value, bool) and attribute.kind == "boolean":
+        return int(value)
+    edge = attribute.number_of(text) if edges and not isinstance(value, bool) else None
     if edge is None or not edges[0] <= edge <= edges[-1]:
         shown = ", ".join(f"'{level}'" for level in levels[:12])
         more = " and others" if len(levels) > 12 else ""
@@ -168,7 +170,7 @@ def _level_code(where: str, attribute: Attribute, value: object) -> int:
         return int(attribute.point_codes[attribute.points.index(edge)])
     place = min(bisect_right(edges, edge) - 1, attribute.n_bins - 1)
     code = int(attribute.bin_codes[place])
-    if attribute.kind not in ("integer", "date") or edges[place + 1] - edges[place] != 1:
+    if attribute.kind not in STEPPED or edges[place + 1] - edges[place] != 1:
         raise SchemaError(
             f"{where}: {value} lies within the bin {levels[code]} of '{attribute.name}', and rules are about whole "
             f"bins. Write '{levels[code]}', or give {value} a bin of its own."

@@ -29,11 +29,13 @@ from sklar.public.reading import PLAIN, Reading
 from sklar.public.rules import Determined, Rule, allowed_pairs, forbidden_rules, origins
 from sklar.public.solve import Allowed
 
-AttributeKind = Literal["categorical", "boolean", "integer", "real", "date", "datetime"]
+AttributeKind = Literal[
+    "categorical", "boolean", "integer", "real", "date", "datetime", "time", "duration", "year", "yearmonth"
+]
 Outside = Literal["clip", "missing"]
 Domain = Literal["public", "private", "found"]
 Provenance = Literal["public", "rows"]
-BINNED = ("integer", "real", "date", "datetime")
+BINNED = ("integer", "real", "date", "datetime", "time", "duration", "year", "yearmonth")
 TRUE_TEXTS = frozenset({"true", "t", "yes", "y", "1"})
 FALSE_TEXTS = frozenset({"false", "f", "no", "n", "0"})
 
@@ -57,13 +59,17 @@ class Attribute(_Remembering):
     """One column's public domain.
 
     `values` are the categories (text, or whole numbers); `edges` are the bin edges of a number, in days since 1970 for
-    a date and in microseconds since 1970 (UTC) for a datetime. Bins include their lower edge; the last bin of a `real`
-    includes its upper edge too. `output` is the type of the released column, where it is not the kind's own (see
-    `types`).
+    a date, in microseconds since 1970 (UTC) for a datetime, and so on (see `axis`). Bins include their lower edge; the
+    last bin of a `real` includes its upper edge too. `output` is the type of the released column, where it is not the
+    kind's own (see `types`).
 
     `points` are numbers on the axis that are levels of their own: no bin holds them. A point stands directly before the
     bin that it begins, else directly after the bin that contains it. `special` are texts or numbers that mean something
     else than a value (not applicable, refused), each a level of its own, wherever it lies on the axis.
+
+    `step` is the grain of numbers: those drawn inside a bin are multiples of it (in seconds for what is timed). `texts`
+    are those of false and true, `format` is that of dates and times, in the letters of strptime: texts are read and
+    written by it. The categories of an `ordered` attribute are in their order.
 
     A `domain` is public knowledge unless the schema calls it private. A release finds at most `at_most` categories or
     bins of a private domain with part of its budget, and the schema of its model lists them as `found`. Until then
@@ -96,6 +102,10 @@ class Attribute(_Remembering):
     provenance: Provenance | None = None
     points: tuple[int, ...] | tuple[float, ...] = ()
     special: tuple[str | int | float, ...] = ()
+    step: int | float | None = None
+    texts: tuple[str, str] | tuple[()] = ()
+    format: str | None = None
+    ordered: bool = False
 
     @property
     def n_values(self) -> int:
@@ -138,9 +148,7 @@ class Attribute(_Remembering):
     @cached_property
     def special_numbers(self) -> tuple[int | float | None, ...]:
         """Each special value as a number on the attribute's axis; None for those that are none, and without an axis."""
-        if self.kind not in BINNED:
-            return (None,) * len(self.special)
-        return tuple(parse_edge(str(value), self.kind) for value in self.special)
+        return tuple(self.number_of(str(value)) for value in self.special)
 
     @cached_property
     def apart(self) -> tuple[int | float, ...]:
@@ -168,7 +176,7 @@ class Attribute(_Remembering):
         if self.domain == "private":
             named = [f"(to be found {number})" for number in range(1, self.n_values + 1)]
         elif self.kind == "boolean":
-            named = ["false", "true"]
+            named = list(self.texts or ("false", "true"))
         elif self.kind == "categorical":
             named = [str(value) for value in self.values]
         else:
@@ -185,13 +193,30 @@ class Attribute(_Remembering):
         return tuple(named)
 
     def _bin_name(self, low: float, high: float) -> str:
-        if self.kind == "integer" and high - low == 1:
-            return str(low)
+        if self.kind in ("integer", "year", "yearmonth") and high - low == 1:
+            return self.edge_text(low)
         return f"{'(' if low in self.points else '['}{self.edge_text(low)}, {self.edge_text(high)})"
 
     def edge_text(self, edge: float) -> str:
         """An edge as a person writes it: a number or an ISO date."""
         return edge_text(self.kind, edge)
+
+    def number_of(self, text: str) -> int | float | None:
+        """The number on the attribute's axis that a text in a schema or a question stands for, else None."""
+        if self.kind not in BINNED:
+            return None
+        number = parse_edge(text, self.kind, self.format)
+        return parse_edge(text, self.kind) if number is None else number
+
+    def truth_of(self, text: str) -> int | None:
+        """The code of the truth value that a text stands for, else None.
+
+        With `texts` of its own, an attribute reads these, true and false, and nothing else: 1 may be no and 2 yes.
+        """
+        text = text.strip()
+        if self.texts:
+            return self.texts.index(text) if text in self.texts else {"false": 0, "true": 1}.get(text.lower())
+        return 1 if text.lower() in TRUE_TEXTS else 0 if text.lower() in FALSE_TEXTS else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -387,10 +412,10 @@ class Schema(_Remembering):
         """Refuse entries that a draft proposed and nobody has reviewed."""
         if self.not_reviewed:
             raise SchemaError(
-                f"these entries are not reviewed: {', '.join(self.not_reviewed)}. A domain read from the rows tells who "
-                "is in them, which no noise repairs. Answer the questions of sklar schema review S.toml; or compare "
-                "each entry with public knowledge (a code book, a legal limit), correct it, and remove its line "
-                "reviewed = false."
+                f"these entries are not reviewed: {', '.join(self.not_reviewed)}. A domain read from the rows tells "
+                "who is in them, which no noise repairs. Answer the questions of sklar schema review S.toml; or "
+                "compare each entry with public knowledge (a code book, a legal limit), correct it, and remove its "
+                "line reviewed = false."
             )
 
     def reviewed(self, provenance: Provenance | Mapping[str, Provenance] | None = None) -> Schema:

@@ -7,7 +7,8 @@ every value of a domain is settled when the schema is read, so that no draw can 
 polars has fewer types than Arrow. Its frames, and files, hold the nearest one:
 
     date64                      Date
-    timestamp[s]                Datetime in milliseconds
+    timestamp[s], duration[s]   Datetime, Duration in milliseconds
+    time32, time64              Time
     a zone that polars lacks    UTC: the same moments (+05:30; whole hours such as +02:00 are zones of polars)
     category of whole numbers   Int64; an ordered one is an Enum of their texts
 """
@@ -23,6 +24,9 @@ from functools import lru_cache
 from itertools import pairwise
 from math import ceil
 from typing import TYPE_CHECKING, Any
+
+from sklar.public.axis import TIMED
+from sklar.public.clock import DAY, SECOND, format_grain
 
 if TYPE_CHECKING:
     import polars as pl
@@ -40,16 +44,18 @@ _BY_KIND = {
     "real": {"string", "float32", "float64", "decimal"},
     "date": {"string", "date32", "date64", "timestamp"},
     "datetime": {"string", "timestamp"},
+    "time": {"string", "time32", "time64"},
+    "duration": {"string", "duration"},
+    "year": {"string", *WHOLE},
+    "yearmonth": {"string", "date32"},
 }
-_SECOND = 1_000_000
-_DAY = 86_400 * _SECOND
 _EXACT = {"float32": 2**24, "float64": 2**53}
 _LARGEST_FLOAT32 = (2 - 2**-23) * 2.0**127
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Output:
-    """A column type, taken apart: `name` without its settings, and those of a decimal or a timestamp."""
+    """A column type, taken apart: `name` without its settings, and the settings of a decimal, a moment or a time."""
 
     name: str
     precision: int = 0
@@ -62,7 +68,7 @@ class Output:
             return f"decimal({self.precision}, {self.scale})"
         if self.name == "timestamp":
             return f"timestamp[{self.unit}]" if self.zone is None else f"timestamp[{self.unit}, tz={self.zone}]"
-        return self.name
+        return f"{self.name}[{self.unit}]" if self.unit else self.name
 
 
 _PLAIN_OUTPUTS = {
@@ -71,6 +77,10 @@ _PLAIN_OUTPUTS = {
     "real": Output(name="float64"),
     "date": Output(name="date32"),
     "datetime": Output(name="timestamp", unit="us"),
+    "time": Output(name="time64", unit="us"),
+    "duration": Output(name="duration", unit="us"),
+    "year": Output(name="int64"),
+    "yearmonth": Output(name="string"),
 }
 
 
@@ -86,13 +96,17 @@ def parse_output(text: str) -> Output | None:
     if found:
         precision, scale = int(found[1]), int(found[2])
         return Output(name="decimal", precision=precision, scale=scale) if scale <= precision in range(1, 39) else None
+    found = re.fullmatch(r"(time32)\[(s|ms)\]|(time64)\[(us|ns)\]|(duration)\[(s|ms|us|ns)\]", text)
+    if found:
+        name, unit = (part for part in found.groups() if part)
+        return Output(name=name, unit=unit)
     found = re.fullmatch(r"timestamp\[(s|ms|us|ns)(?:, ?tz=([A-Za-z0-9_+/:-]+))?\]", text)
     return Output(name="timestamp", unit=found[1], zone=found[2]) if found else None
 
 
 def plain_output(attribute: Attribute) -> Output:
-    """The type of a released column whose schema states none."""
-    if special_texts(attribute):
+    """The type of a released column whose schema states none; of a category, that of its values."""
+    if special_texts(attribute) or attribute.texts or attribute.format is not None:
         return Output(name="string")
     if attribute.kind == "categorical":
         # With other = true a released value may be the text 'other'.
@@ -104,6 +118,8 @@ def plain_output(attribute: Attribute) -> Output:
 def output_of(attribute: Attribute) -> Output:
     """The type of a released column: the schema's, else the plain one."""
     stated = None if attribute.output is None else parse_output(attribute.output)
+    if stated is None and attribute.ordered:
+        return Output(name="ordered category")
     return plain_output(attribute) if stated is None else stated
 
 
@@ -129,6 +145,10 @@ def misfit(output: Output, attribute: Attribute) -> str | None:
         bits, signed = int(name.lstrip("uint")), not name.startswith("u")
         low, high = (-(2 ** (bits - 1)), 2 ** (bits - 1)) if signed else (0, 2**bits)
         held: tuple[Any, ...] = (*(values or (0, 1)), *attribute.special)
+        if attribute.texts:
+            held = tuple(int(text) if re.fullmatch("0|-?[1-9][0-9]{0,18}", text) else None for text in attribute.texts)
+            if None in held:
+                return f"does not hold the texts {' and '.join(attribute.texts)}; use string or bool"
         if attribute.edges:
             held = (attribute.edges[0], attribute.edges[-1] - 1, *attribute.apart)
         return None if low <= min(held) and max(held) < high else f"holds {low} to {high - 1} only"
@@ -140,22 +160,26 @@ def misfit(output: Output, attribute: Attribute) -> str | None:
         limit = _EXACT[name]
         largest = max(map(abs, (*attribute.edges, *attribute.apart)))
         return None if largest <= limit else f"holds whole numbers exactly up to {limit} only"
-    if name == "timestamp":
-        return _timestamp_misfit(output, attribute)
-    return None
+    return _timed_misfit(output, attribute) if output.unit else None
 
 
 def whole_seconds(attribute: Attribute) -> bool:
-    """Whether moments are drawn without fractions of a second: where no edge and no point has any."""
-    return attribute.kind == "date" or not any(edge % _SECOND for edge in (*attribute.edges, *attribute.apart))
+    """Whether moments are drawn without fractions of a second: where no edge, no point and no step has any."""
+    if attribute.kind not in TIMED:
+        return True
+    stepped = attribute.step is None or exact(attribute.step).denominator == 1
+    return stepped and not any(edge % SECOND for edge in (*attribute.edges, *attribute.apart))
 
 
 def grain(attribute: Attribute) -> Fraction | None:
     """The unit of which numbers drawn inside a bin are multiples, on the attribute's axis; None where there is none."""
+    if attribute.step is not None:
+        return exact(attribute.step) * (SECOND if attribute.kind in TIMED else 1)
     output = output_of(attribute)
-    if attribute.kind == "datetime":
-        # No microseconds where the edges have none.
-        return Fraction(_SECOND if whole_seconds(attribute) else TICKS[output.unit] if output.unit else 1)
+    if attribute.kind in TIMED:
+        # No microseconds where the edges have none, and nothing that the format cannot write.
+        finest = SECOND if whole_seconds(attribute) else TICKS[output.unit] if output.unit else 1
+        return Fraction(finest if attribute.format is None else max(finest, format_grain(attribute.format)))
     if attribute.kind != "real":
         return Fraction(1)
     return Fraction(1, 10**output.scale) if output.name == "decimal" else None
@@ -194,7 +218,9 @@ def polars_type(output: Output) -> pl.DataType:
     if output.name == "timestamp":
         unit: Any = "ms" if output.unit == "s" else output.unit
         return pl.Datetime(unit, None if output.zone is None else _polars_zone(output.zone))
-    names = {"bool": "Boolean", "date32": "Date", "date64": "Date"}
+    if output.name == "duration":
+        return pl.Duration("ms" if output.unit == "s" else output.unit)  # type: ignore[arg-type]
+    names = {"bool": "Boolean", "date32": "Date", "date64": "Date", "time32": "Time", "time64": "Time"}
     name = names.get(output.name, output.name.capitalize().replace("Uint", "UInt"))
     found: pl.DataType = getattr(pl, name)()
     return found
@@ -220,6 +246,8 @@ def arrow_type(output: Output) -> pa.DataType:
         return pa.decimal128(output.precision, output.scale)
     if output.name == "timestamp":
         return pa.timestamp(output.unit, output.zone)
+    if output.unit:
+        return getattr(pa, output.name)(output.unit)
     return getattr(pa, {"bool": "bool_"}.get(output.name, output.name))()
 
 
@@ -227,7 +255,8 @@ def _decimal_misfit(output: Output, attribute: Attribute) -> str | None:
     edges, apart = (
         [exact(number) * 10**output.scale for number in each] for each in (attribute.edges, attribute.apart)
     )
-    if any(unit.denominator != 1 for unit in (*edges, *apart)):
+    stepped = [] if attribute.step is None else [exact(attribute.step) * 10**output.scale]
+    if any(unit.denominator != 1 for unit in (*edges, *apart, *stepped)):
         return f"needs edges of at most {output.scale} digits after the point"
     # The last edge is in no bin.
     low, high = min([edges[0], *apart]), max([edges[-1] - 1, *apart])
@@ -251,12 +280,13 @@ def _float32_misfit(attribute: Attribute) -> str | None:
     return None
 
 
-def _timestamp_misfit(output: Output, attribute: Attribute) -> str | None:
+def _timed_misfit(output: Output, attribute: Attribute) -> str | None:
     edges = (*attribute.edges, *attribute.apart)
-    moments = [edge * _DAY for edge in edges] if attribute.kind == "date" else list(edges)
+    moments = [edge * DAY for edge in edges] if attribute.kind == "date" else list(edges)
     if output.unit == "ns" and max(map(abs, moments)) > (2**63 - 1) // 1_000:
-        return "holds the years 1678 to 2262 only"
-    if any(moment % TICKS[output.unit] for moment in moments):
+        return "holds the years 1678 to 2262 only" if output.name == "timestamp" else "holds 292 years only"
+    stepped = [] if attribute.step is None or attribute.kind == "date" else [exact(attribute.step) * SECOND]
+    if any(moment % TICKS[output.unit] for moment in (*moments, *stepped)):
         return f"needs edges of whole {output.unit}"
     return None if output.zone is None else _zone_misfit(output.zone)
 

@@ -1,60 +1,94 @@
-"""Exact histograms of attributes whose domain is not public: of the values that occur, or on a public grid.
+"""Exact histograms of attributes whose domain is not public: of the values that occur, texts or numbers.
 
-They leave only with noise, through the vault. Memory grows with the number of different values of such an attribute.
+They leave only with noise, through the vault: categories by a threshold, numbers summed over the cells of public
+tables. Memory grows with the number of different values of such an attribute, not with the width of its bounds.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from sklar.budget.search import BRANCHES, MAX_TEXT, depth, grid
+from sklar.budget.ladder import Ladder, Units, ladder_of
+from sklar.budget.search import MAX_TEXT
 from sklar.machine.progress import SILENT, Progress
 from sklar.public.schema import Attribute
-from sklar.rows.encode import distinct, encode_column, opaque, readable_text
+from sklar.rows.encode import distinct, encode_column, numbers_of, opaque, readable_text
+
+# Different numbers of batches are added up once there are as many as were known, and at least so many.
+_PENDING = 1 << 16
 
 
 @dataclass(slots=True, eq=False)
 class Histogram:
-    """Exact counts of one attribute: private. `texts` of categories, `cells` of the finest grid of a number."""
+    """Exact counts of one attribute: private. `texts` of categories; of numbers, which grains occur and how often."""
 
-    texts: Counter[str]
-    cells: NDArray[np.int64]
+    texts: Counter[str] = field(default_factory=Counter)
+    _pending: list[tuple[Units, Units]] = field(default_factory=list)
+    _waiting: int = 0
 
     def __repr__(self) -> str:
         return "Histogram(private)"
 
-    def levels(self, attribute: Attribute) -> list[NDArray[np.int64]]:
-        """Counts of every level of the grid, the coarsest first: a row stands in at most one cell of each."""
-        every = depth(attribute)
-        padded = np.zeros(BRANCHES**every, dtype=np.int64)
-        padded[: self.cells.size] = self.cells
-        return [padded.reshape(BRANCHES**level, -1).sum(axis=1) for level in range(1, every + 1)]
+    def add(self, units: Units) -> None:
+        """Count these grains."""
+        values, times = np.unique(units, return_counts=True)
+        self._pending.append((values, times))
+        self._waiting += values.size
+        if self._waiting > max(_PENDING, 2 * self._pending[0][0].size):
+            self.values()
+
+    def values(self) -> tuple[Units, Units]:
+        """The grains that occur, ascending, and how often."""
+        if not self._pending:
+            return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
+        values, places = np.unique(np.concatenate([each for each, _ in self._pending]), return_inverse=True)
+        times = np.zeros(values.size, dtype=np.int64)
+        np.add.at(times, places, np.concatenate([each for _, each in self._pending]))
+        self._pending, self._waiting = [(values, times)], values.size
+        return values, times
+
+    def table(self, edges: Units) -> NDArray[np.int64]:
+        """Counts of the cells between these edges, which no row is outside of: one cell for each row."""
+        values, times = self.values()
+        upto = np.concatenate([[0], np.cumsum(times)])
+        return np.diff(upto[np.searchsorted(values, edges)])
+
+    def rounding(self, ladder: Ladder) -> NDArray[np.int64]:
+        """Counts of decade by step: one cell for each row."""
+        values, times = self.values()
+        counts = np.zeros(ladder.rounding_size, dtype=np.int64)
+        np.add.at(counts, ladder.rounding_cells(values), times)
+        return counts
 
 
 def count_values(
     batches: Iterable[pl.DataFrame], attributes: Sequence[Attribute], *, progress: Progress = SILENT
 ) -> tuple[int, list[Histogram]]:
     """The number of rows, and the histograms of these attributes, which are the batches' columns in order."""
-    grids = [None if attribute.kind == "categorical" else grid(attribute) for attribute in attributes]
-    sizes = [0 if fine is None else fine.n_values for fine in grids]
-    histograms = [Histogram(Counter(), np.zeros(size, dtype=np.int64)) for size in sizes]
+    histograms = [Histogram() for _ in attributes]
     n_rows = 0
     for batch in batches:
-        for column, attribute, fine, found in zip(batch.iter_columns(), attributes, grids, histograms, strict=True):
-            if fine is None:
+        for column, attribute, found in zip(batch.iter_columns(), attributes, histograms, strict=True):
+            if attribute.kind == "categorical":
                 found.texts.update(_texts(column, attribute))
             else:
-                codes = encode_column(column, fine)
-                found.cells += np.bincount(codes[(codes >= 0) & (codes < fine.n_values)], minlength=fine.n_values)
+                found.add(_units(column, attribute))
         n_rows += batch.height
         progress.advance(batch.height)
     return n_rows, histograms
+
+
+def _units(column: pl.Series, attribute: Attribute) -> Units:
+    """The numbers of a column that are in the domain, in grains."""
+    bounds = replace(attribute, domain="public", at_most=0)
+    inside = encode_column(column, bounds) == bounds.bin_codes[0]
+    return ladder_of(attribute).units(numbers_of(column, attribute)[inside])
 
 
 def _texts(column: pl.Series, attribute: Attribute) -> dict[str, int]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+import sys
 from bisect import bisect_right
 from collections.abc import Callable
 from decimal import Decimal
@@ -21,13 +22,15 @@ import polars as pl
 from numpy.typing import NDArray
 
 from sklar.kernel.codes import NO_CELL
-from sklar.public.axis import days, parse_edge, parse_number
-from sklar.public.schema import BINNED, FALSE_TEXTS, TRUE_TEXTS, Attribute, Schema
+from sklar.public.axis import NUMBERS, days, parse_edge, parse_number
+from sklar.public.clock import clock_text, microseconds_of, plain_pattern, span_text
+from sklar.public.schema import BINNED, Attribute, Schema
 
 _LARGEST = 2**63 - 1
 _DAY = 86_400_000_000
 # Microseconds in a tick.
 _TICKS = {"ms": 1_000, "us": 1, "ns": 0}
+_DATED = ("date", "datetime", "year", "yearmonth")
 # Fewer values are encoded one by one before polars has begun.
 _FEW = 64
 # What Python and polars read alike: numbers that 64 bits hold exactly, years that Python has, seconds that exist.
@@ -36,8 +39,12 @@ _PLAINLY = {
     "real": r"^-?[0-9]{1,15}(\.[0-9]{1,15})?$",
     "date": r"^[1-9][0-9]{3}-[0-9]{2}-[0-9]{2}$",
     "datetime": r"^[1-9][0-9]{3}-[0-9]{2}-[0-9]{2}[ T][0-2][0-9]:[0-5][0-9]:[0-5][0-9]$",
+    "time": r"^([01][0-9]|2[0-3]):([0-5][0-9]):([0-5][0-9])$",
+    "duration": r"^([0-9]{1,5}):([0-5][0-9]):([0-5][0-9])$",
+    "year": r"^[0-9]{1,4}$",
+    "yearmonth": r"^([1-9][0-9]{3})-(0[1-9]|1[0-2])$",
 }
-_READABLE = (str, bytes, int, float, Decimal, dt.date, np.bool_, np.integer, np.floating)
+_READABLE = (str, bytes, int, float, Decimal, dt.date, dt.time, dt.timedelta, np.bool_, np.integer, np.floating)
 
 
 def encode(batch: pl.DataFrame, schema: Schema) -> NDArray[np.int32]:
@@ -110,17 +117,18 @@ def coder(attribute: Attribute) -> Callable[[object], int]:
         return unknown if code is None else code
 
     def boolean(value: object) -> int:
-        text = text_of(value).strip().lower()
-        if text in TRUE_TEXTS or text in FALSE_TEXTS:
-            return int(text in TRUE_TEXTS)
-        written = text_of(value)
-        return known.get(written, known.get(written.strip(), nothing if not text else unknown))
+        text = text_of(value)
+        truth = attribute.truth_of(text)
+        if truth is not None:
+            return truth
+        return known.get(text, known.get(text.strip(), unknown if text.strip() else nothing))
 
     def binned(value: object) -> int:
         text = text_of(value)
         if text in known or not text.strip():
             return known.get(text, nothing)
-        edge = parse_edge(text, attribute.kind)
+        # What is a date already needs no format.
+        edge = parse_edge(text, attribute.kind, None if isinstance(value, dt.date | dt.time) else attribute.format)
         if edge is None:
             return known.get(text.strip(), unknown)
         if edge != edge:
@@ -155,7 +163,7 @@ def is_nothing(value: object) -> bool:
 
 def missing_number(attribute: Attribute) -> int | float | None:
     """The missing text as a number on the attribute's axis (-1, 999, 9999-12-31), None when it is none."""
-    return parse_edge(attribute.missing or "", attribute.kind) if attribute.kind in BINNED else None
+    return attribute.number_of(attribute.missing or "")
 
 
 def _numbers_by_name(attribute: Attribute) -> dict[int | float, int]:
@@ -227,35 +235,38 @@ def _codes_of(values: pl.Series | list[object], attribute: Attribute) -> NDArray
     if isinstance(values, list) or attribute.kind not in BINNED or len(values) < _FEW:
         listed = values if isinstance(values, list) else values.to_list()
         return np.array([code_of(value) for value in listed], dtype=np.int32)
-    numbers = _plainly_written(values, attribute.kind)
+    numbers = _plainly_written(values, attribute.kind, attribute.format)
     codes = _bins(_filled(numbers), attribute)
     for row in np.flatnonzero(numbers.is_null().to_numpy()).tolist():
         codes[row] = code_of(values[row])
     return codes
 
 
-def _plainly_written(texts: pl.Series, kind: str) -> pl.Series:
-    """Numbers, days or microseconds that texts stand for on the axis of this kind, null for all but the plainest."""
+def _plainly_written(texts: pl.Series, kind: str, written: str | None) -> pl.Series:
+    """Numbers on the axis of this kind that texts stand for, null for all but the plainest."""
+    pattern = _PLAINLY[kind] if written is None else plain_pattern(written)
+    if pattern is None or (written is not None and kind not in ("date", "datetime")):
+        return pl.Series([None], dtype=pl.Int64).new_from_index(0, len(texts))
     plain = (
-        texts.to_frame("text")
-        .select(pl.when(pl.col("text").str.contains(_PLAINLY[kind])).then(pl.col("text")))
-        .to_series()
+        texts.to_frame("text").select(pl.when(pl.col("text").str.contains(pattern)).then(pl.col("text"))).to_series()
     )
-    if kind == "integer":
+    if kind in ("integer", "year"):
         return plain.cast(pl.Int64, strict=False)
     if kind == "real":
         return plain.cast(pl.Float64, strict=False)
+    if kind in ("time", "duration", "yearmonth"):
+        first, second, third = (pl.col("text").str.extract(pattern, group).cast(pl.Int64) for group in (1, 2, 3))
+        counted = first * 12 + second - 1 if kind == "yearmonth" else (first * 3_600 + second * 60 + third) * 1_000_000
+        return plain.to_frame("text").select(counted).to_series()
     if kind == "date":
-        return plain.str.to_date("%Y-%m-%d", strict=False).cast(pl.Int32).cast(pl.Int64)
-    moments = plain.str.replace("T", " ", literal=True).str.to_datetime(
-        "%Y-%m-%d %H:%M:%S", strict=False, time_unit="us"
-    )
-    return moments.cast(pl.Int64)
+        return plain.str.to_date(written or "%Y-%m-%d", strict=False).cast(pl.Int32).cast(pl.Int64)
+    moments = plain if written is not None else plain.str.replace("T", " ", literal=True)
+    return moments.str.to_datetime(written or "%Y-%m-%d %H:%M:%S", strict=False, time_unit="us").cast(pl.Int64)
 
 
 def opaque(kind: pl.DataType) -> bool:
-    """Whether values of this type can be in no domain: lists, structs, durations, times of day."""
-    return kind.is_nested() or kind in (pl.Duration, pl.Time)
+    """Whether values of this type can be in no domain: lists, structs."""
+    return kind.is_nested()
 
 
 def values_of(values: pl.Series) -> list[object]:
@@ -269,6 +280,9 @@ def values_of(values: pl.Series) -> list[object]:
             values = values.to_physical().clip(first, last)
         plain = kind if kind == pl.Date else pl.Datetime(kind.time_unit)  # type: ignore[union-attr]
         values = values.to_physical().cast(plain).cast(pl.String)
+    elif isinstance(kind, pl.Time | pl.Duration):
+        shown = clock_text if kind == pl.Time else span_text
+        return [shown(int(counted)) for counted in _clocked(values)]
     return values.to_list()
 
 
@@ -280,6 +294,8 @@ def text_of(value: object) -> str:
         return value
     if isinstance(value, bool | np.bool_):
         return "true" if value else "false"
+    if isinstance(value, dt.timedelta):
+        return span_text(microseconds_of(value))
     if isinstance(value, float | Decimal) and math.isfinite(value) and value == int(value):
         return str(int(value))
     return str(value)
@@ -308,25 +324,45 @@ def _bin(edge: int | float, attribute: Attribute) -> int:
 def _numbers(column: pl.Series, attribute: Attribute) -> NDArray[np.int64] | NDArray[np.float64] | None:
     """The column as numbers on the attribute's axis when its type allows that directly, else None; 0 for nulls."""
     kind = column.dtype
-    if attribute.kind in ("integer", "real"):
-        if not kind.is_numeric():
-            return None
+    if attribute.kind in NUMBERS and kind.is_numeric():
         if kind.is_decimal() or kind.is_float() or attribute.kind == "real":
             return _filled(column.cast(pl.Float64)).astype(np.float64, copy=False)
         if kind in (pl.UInt64, pl.Int128, pl.UInt128):
             column = column.clip(0 if kind.is_unsigned_integer() else -_LARGEST - 1, _LARGEST)
         return _filled(column.cast(pl.Int64)).astype(np.int64, copy=False)
-    if attribute.kind not in ("date", "datetime") or not isinstance(kind, pl.Date | pl.Datetime):
+    if attribute.kind in ("time", "duration"):
+        return _clocked(column) if isinstance(kind, pl.Time | pl.Duration) else None
+    if attribute.kind not in _DATED or not isinstance(kind, pl.Date | pl.Datetime):
         return None
     values = _filled(column.to_physical()).astype(np.int64, copy=False)
-    if isinstance(kind, pl.Date):
-        return values if attribute.kind == "date" else values * _DAY
-    ticks = _TICKS[kind.time_unit]
+    if isinstance(kind, pl.Datetime):
+        values = _microseconds(values, kind.time_unit)
+        if attribute.kind == "datetime":
+            return values
+        values = values // _DAY
+    elif attribute.kind == "datetime":
+        return values * _DAY
+    return values if attribute.kind == "date" else _calendar(values, attribute.kind)
+
+
+def _microseconds(values: NDArray[np.int64], unit: str) -> NDArray[np.int64]:
+    ticks = _TICKS[unit]
     if ticks == 0:
-        values = values // 1_000
-    elif ticks > 1:
-        values = np.clip(values, -(_LARGEST // ticks), _LARGEST // ticks) * ticks
-    return values // _DAY if attribute.kind == "date" else values
+        return values // 1_000
+    return values if ticks == 1 else np.clip(values, -(_LARGEST // ticks), _LARGEST // ticks) * ticks
+
+
+def _clocked(column: pl.Series) -> NDArray[np.int64]:
+    """Microseconds of times of day, or of durations; 0 for nulls."""
+    values = _filled(column.to_physical()).astype(np.int64, copy=False)
+    return _microseconds(values, "ns" if column.dtype == pl.Time else column.dtype.time_unit)  # type: ignore[attr-defined]
+
+
+def _calendar(values: NDArray[np.int64], kind: str) -> NDArray[np.int64]:
+    """The years, or the months, of days; days that Python has no date for are taken as its first or last."""
+    dates = pl.Series(np.clip(values, days(dt.date.min), days(dt.date.max)), dtype=pl.Int32).cast(pl.Date)
+    years = dates.dt.year().to_numpy().astype(np.int64)
+    return years if kind == "year" else years * 12 + dates.dt.month().to_numpy() - 1
 
 
 def _filled(column: pl.Series) -> NDArray[Any]:
@@ -392,3 +428,40 @@ def _with_nulls(column: pl.Series, codes: NDArray[np.int32], attribute: Attribut
     if column.null_count():
         codes[column.is_null().to_numpy()] = null_code(attribute)
     return codes
+
+
+def numbers_of(column: pl.Series, attribute: Attribute) -> NDArray[np.int64] | NDArray[np.float64]:
+    """The numbers on the attribute's axis that a column's values stand for, shape (rows,); anything for other values.
+
+    Which values are numbers of the domain, their codes say.
+    """
+    if column.dtype == pl.Null or opaque(column.dtype):
+        return np.zeros(len(column), dtype=np.int64)
+    numbers = _numbers(column, attribute)
+    if numbers is not None:
+        return numbers
+    values, own, places = _distinct(column)
+    lookup: NDArray[Any] = np.zeros(
+        int(own.max(initial=-1)) + 2, dtype=np.float64 if attribute.kind == "real" else np.int64
+    )
+    if isinstance(values, list) or len(values) < _FEW:
+        lookup[own] = [_number_of(value, attribute) for value in values]
+    else:
+        plain = _plainly_written(values, attribute.kind, attribute.format)
+        found = _filled(plain).astype(lookup.dtype)
+        for row in np.flatnonzero(plain.is_null().to_numpy()).tolist():
+            found[row] = _number_of(values[row], attribute)
+        lookup[own] = found
+    return lookup.take(places, mode="clip")
+
+
+def _number_of(value: object, attribute: Attribute) -> int | float:
+    """One value as a number that its kind's arrays hold; 0 where it is none."""
+    text = readable_text(value)
+    written = None if isinstance(value, dt.date | dt.time) else attribute.format
+    number = None if text is None else parse_edge(text, attribute.kind, written)
+    if number is None or number != number:
+        return 0
+    if attribute.kind == "real":
+        return float(max(min(number, sys.float_info.max), -sys.float_info.max))
+    return math.floor(max(min(number, _LARGEST), -_LARGEST - 1))

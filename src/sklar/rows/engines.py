@@ -7,16 +7,18 @@ do not depend on the engine, on how rows are split, on the order of parts, or on
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sklar.budget.search import Search
+from sklar.budget.ladder import ladder_of, next_cells
+from sklar.budget.search import Answer, Finding, Search, plan_search
 from sklar.errors import DataError
 from sklar.kernel.count import Counts
+from sklar.kernel.theorems import Budget
 from sklar.kernel.vault import Vault
 from sklar.machine.cluster import Engine, choose_engine
 from sklar.machine.progress import SILENT, Progress
@@ -44,8 +46,10 @@ class CountedTable(Protocol):
     def count(self, schema: Schema, *, progress: Progress = SILENT) -> Counts:
         """Exact counts of all rows."""
 
-    def count_values(self, attributes: Sequence[Attribute], *, progress: Progress = SILENT) -> list[Histogram]:
-        """Exact histograms of attributes whose domain is private, from a pass over the rows of its own."""
+    def count_values(
+        self, attributes: Sequence[Attribute], *, progress: Progress = SILENT
+    ) -> tuple[int, list[Histogram]]:
+        """The number of rows, and exact histograms of attributes whose domain is private, by a pass of its own."""
 
 
 class LocalTable:
@@ -70,14 +74,16 @@ class LocalTable:
 
         return count_resumable(self._source, schema, self._checkpoint, progress=progress)
 
-    def count_values(self, attributes: Sequence[Attribute], *, progress: Progress = SILENT) -> list[Histogram]:
-        """Exact histograms of attributes whose domain is private, from a pass over the rows of its own."""
+    def count_values(
+        self, attributes: Sequence[Attribute], *, progress: Progress = SILENT
+    ) -> tuple[int, list[Histogram]]:
+        """The number of rows, and exact histograms of attributes whose domain is private, by a pass of its own."""
         if takes_one_pass(self._data):
             raise DataError("private domains take two passes over the rows, a stream allows one. Give a table or file.")
         names = tuple(attribute.name for attribute in attributes)
         self._seen, histograms = count_values(self._source.scan(names), attributes, progress=progress)
         self._source = open_source(self._data, self._schema)
-        return histograms
+        return self._seen, histograms
 
 
 def open_table(
@@ -104,22 +110,35 @@ def open_table(
 
 
 def search_rows(
-    table: CountedTable, vault: Vault, schema: Schema, search: Search, *, progress: Progress = SILENT
-) -> list[Mapping[str, int] | list[NDArray[np.int64]]]:
-    """What the rows say, with noise, about each private domain: common texts, or every level of a number's grid.
+    table: CountedTable, vault: Vault, schema: Schema, budget: Budget, *, progress: Progress = SILENT
+) -> tuple[Search, tuple[Answer, ...]]:
+    """What the rows say, with noise, about each private domain, and the plan by which they were asked.
 
-    The whole release is charged here, before the first noise is drawn.
+    Of categories, the common texts; of numbers, every table of the search: the cells of one follow from the noisy
+    tables before it. The whole release is charged here, before the first noise is drawn.
     """
     wanted = schema.private_domains
-    histograms = table.count_values(wanted, progress=_watched("find", table, vault, progress))
+    n_rows, histograms = table.count_values(wanted, progress=_watched("find", table, vault, progress))
+    search = plan_search(schema, budget, n_rows=n_rows if vault.rows_are_public else None)
     vault.reserve(search.spend + search.rest)
-    answers: list[Mapping[str, int] | list[NDArray[np.int64]]] = []
-    for finding, attribute, exact in zip(search.findings, wanted, histograms, strict=True):
-        if finding.threshold is not None:
-            answers.append(vault.common(exact.texts, finding.scale, finding.threshold))
-        else:
-            answers.append([vault.histogram(level, finding.scale) for level in exact.levels(attribute)])
-    return answers
+    exact = dict(zip(wanted, histograms, strict=True))
+    return search, tuple(
+        _answer(vault, finding, schema.attribute(finding.attribute), exact[schema.attribute(finding.attribute)])
+        for finding in search.findings
+    )
+
+
+def _answer(vault: Vault, finding: Finding, attribute: Attribute, exact: Histogram) -> Answer:
+    if finding.threshold is not None:
+        return vault.common(exact.texts, finding.scale, finding.threshold)
+    ladder = ladder_of(attribute)
+    if finding.of == "rounding":
+        return (vault.histogram(exact.rounding(ladder), finding.scale),)
+    tables: list[NDArray[np.int64]] = []
+    for _ in range(finding.tables):
+        cells = next_cells(ladder, tables, finding.scale)[-1]
+        tables.append(vault.histogram(exact.table(cells), finding.scale))
+    return tuple(tables)
 
 
 def hold_counts(table: CountedTable, vault: Vault, schema: Schema, *, progress: Progress = SILENT) -> None:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from sklar.public.importers.arrow import ColumnType, column_type, column_types
 from sklar.public.types import parse_output
-from sklar.rows.streams import coded, column_of, of_seconds, placeholders
+from sklar.rows.streams import coded, column_of, of_seconds, of_spans, placeholders
 
 
 def is_pandas(data: object) -> bool:
@@ -40,7 +40,7 @@ def read_frame(frame: Any, rows_at_once: int, names: tuple[str, ...]) -> Iterato
 
     def values(name: str, part: Any) -> Any:
         number = every.index(name)
-        return part.iloc[:, number] if number < width else part.index.get_level_values(levels.index(name)).to_series()
+        return part.iloc[:, number] if number < width else _as_column(part.index.get_level_values(levels.index(name)))
 
     for start in range(0, len(frame), rows_at_once):
         part = frame.iloc[start : start + rows_at_once]
@@ -55,7 +55,7 @@ def frame_types(frame: Any) -> dict[str, ColumnType]:
         kind = column.dtype
         family = type(kind).__name__
         if family == "CategoricalDtype":
-            listed = series_of(kind.categories.to_series())
+            listed = series_of(_as_column(kind.categories))
             texts = listed.dtype in (pl.String, pl.Binary) or all(isinstance(value, str) for value in listed)
             whole, order = listed.dtype.is_integer(), "ordered category" if kind.ordered else "category"
             output = order if whole or texts else None
@@ -88,7 +88,7 @@ def series_of(column: Any) -> pl.Series:
     family = type(kind).__name__
     if family == "CategoricalDtype":
         codes = column.cat.codes.to_numpy().astype(np.int64)
-        return coded(codes, series_of(kind.categories.to_series()))
+        return coded(codes, series_of(_as_column(kind.categories)))
     if family == "DatetimeTZDtype":
         # pandas gives the moments in UTC.
         return _of_numpy(column.to_numpy(dtype=f"datetime64[{kind.unit}]")).dt.replace_time_zone("UTC")
@@ -103,6 +103,13 @@ def series_of(column: Any) -> pl.Series:
     return _of_numpy(column.to_numpy(dtype=object))
 
 
+def _as_column(index: Any) -> Any:
+    """The values of an index in its own type: pandas would guess another from the values, and fail at some of them."""
+    import pandas as pd
+
+    return pd.Series(index.array, dtype=index.dtype)
+
+
 def _of_numpy(values: NDArray[Any]) -> pl.Series:
     family = values.dtype.kind
     if family in "biu" or values.dtype in (np.float16, np.float32, np.float64):
@@ -111,6 +118,9 @@ def _of_numpy(values: NDArray[Any]) -> pl.Series:
         return pl.Series(values.astype(np.float64))
     if family == "M":
         return _moments(values)
+    if family == "m" and np.datetime_data(values.dtype)[0] in ("s", "ms", "us", "ns"):
+        ticks = _without(pl.Series(values.view(np.int64)), np.isnat(values))
+        return of_spans(ticks, np.datetime_data(values.dtype)[0])
     if family in "mc":
         return placeholders(~np.isnat(values) if family == "m" else ~np.isnan(values))
     return pl.Series(values.tolist(), dtype=pl.Object)

@@ -34,7 +34,7 @@ def _is_number(attribute: Attribute) -> bool:
 
 def _kept(attribute: Attribute) -> frozenset[str]:
     """Texts that the schema itself gives a meaning: they stay as they were written."""
-    return frozenset() if attribute.missing is None else frozenset({attribute.missing})
+    return frozenset(text for text in (attribute.missing, *attribute.special) if isinstance(text, str))
 
 
 def _normalize(reading: Reading, numbers: Mapping[str, frozenset[str]], batch: pl.DataFrame) -> pl.DataFrame:

@@ -329,7 +329,9 @@ def _partition(part: Source, place: Path) -> Source:
 def _open_file(path: Path, reading: Reading) -> Source:
     kind, name = kind_of(path), f"file '{path}'"
     try:
-        if path.stat().st_size == 0:
+        # Without a header a file may be empty: a table of no rows.
+        headed = kind not in _JSON_LINES and (kind not in DELIMITERS or reading.header)
+        if headed and path.stat().st_size == 0:
             raise DataError(f"{name} is empty. It must hold a header and rows.")
         if kind in DELIMITERS:
             reading = replace(reading, delimiter=reading.delimiter or DELIMITERS[kind])

@@ -83,7 +83,9 @@ class SparkTable:
         progress.advance(counts.n_rows)
         return counts
 
-    def count_values(self, attributes: Sequence[Attribute], *, progress: Progress = SILENT) -> list[Histogram]:
+    def count_values(
+        self, attributes: Sequence[Attribute], *, progress: Progress = SILENT
+    ) -> tuple[int, list[Histogram]]:
         """Not on Spark: the values that occur would have to be brought together."""
         del progress
         raise DataError(

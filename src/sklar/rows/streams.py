@@ -23,6 +23,7 @@ _SECONDS = (2**63 - 1) // 1_000
 _TEXTS = {"u": "z", "U": "Z"}
 # Numbers, booleans, bytes, dates and nulls, which pass as they are.
 _PLAIN = {"n", "b", "c", "C", "s", "S", "i", "I", "l", "L", "e", "f", "g", "z", "Z", "tdD"}
+_PER_SECOND = {"s": 1, "m": 1_000, "u": 1_000_000, "n": 1_000_000_000}
 _NUMPY = {"c": "i1", "C": "u1", "s": "i2", "S": "u2", "i": "i4", "I": "u4", "l": "i8", "L": "u8"}
 
 
@@ -80,6 +81,12 @@ def column_of(array: Any) -> pl.Series:
         if unit != "s":
             return _passed(array, f"ts{unit}:{zone}")
         return of_seconds(_passed(array, "l"), zone or None)
+    if kind.startswith("tt"):
+        ticks = _passed(array, "i" if kind[2] in "sm" else "l").cast(pl.Int64)
+        per_day = 86_400 * _PER_SECOND[kind[2]]
+        return (ticks.clip(0, per_day - 1) * (86_400_000_000_000 // per_day)).cast(pl.Time)
+    if kind.startswith("tD"):
+        return of_spans(_passed(array, "l"), {"m": "ms", "u": "us", "n": "ns"}.get(kind[2], "s"))
     if kind.startswith("d:"):
         precision, scale, *width = (int(part) for part in kind[2:].split(","))
         if precision <= 38 and 0 <= scale <= precision and width != [256]:
@@ -103,9 +110,16 @@ def of_seconds(seconds: pl.Series, zone: str | None = None) -> pl.Series:
     return (seconds.clip(-_SECONDS, _SECONDS) * 1_000).cast(pl.Datetime("ms", zone))
 
 
+def of_spans(ticks: pl.Series, unit: str) -> pl.Series:
+    """Durations in this unit; those in seconds are held as moments in seconds are."""
+    if unit == "s":
+        return (ticks.clip(-_SECONDS, _SECONDS) * 1_000).cast(pl.Duration("ms"))
+    return ticks.cast(pl.Duration(unit))  # type: ignore[arg-type]
+
+
 def placeholders(valid: NDArray[np.bool_]) -> pl.Series:
     """Values that are in no domain, whatever they are, or null."""
-    return pl.select(pl.when(pl.Series(valid)).then(pl.duration(days=0))).to_series()
+    return pl.select(pl.when(pl.Series(valid)).then(pl.struct(pl.lit(0)))).to_series()
 
 
 def _as_texts(values: pl.Series) -> pl.Series | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime as dt
 import random
 from collections.abc import Sequence
-from pathlib import Path
 
 import polars as pl
 import pyarrow as pa
@@ -156,6 +155,13 @@ def test_what_identifies_or_says_nothing_is_left_out(name: str, values: list[str
     assert left_out(name, values) == reason
 
 
+def test_codes_in_digits_are_categories() -> None:
+    for name, values in (("ZIP Code", numbers(10_000, 90_000)), ("region_id", numbers(1, 12))):
+        attribute = proposed(name, values)
+        assert (attribute.kind, attribute.domain) == ("categorical", "private")
+    assert proposed("county name", some(*(f"County {i}" for i in range(120)), rows=20_000)).domain == "private"
+
+
 def test_incomes_are_no_identifiers() -> None:
     """Numbers that nearly all differ, but are not in a row, are quantities."""
     assert proposed("income", [str(PICK.randrange(10**6)) for _ in range(300)]).kind == "integer"
@@ -169,7 +175,40 @@ def test_types_say_what_texts_do_not() -> None:
     assert proposed("n", list(range(0, 600, 3))).output is None
 
 
-def test_durations_are_no_opaque_values(tmp_path: Path) -> None:
+def test_durations_are_no_opaque_values() -> None:
     waits = pl.Series("wait", [dt.timedelta(minutes=PICK.randrange(5_000)) for _ in range(200)])
     attribute = draft(pl.DataFrame({"wait": waits, "y": [True] * 200})).schema.attribute("wait")
-    assert attribute.kind == "duration"
+    assert (attribute.kind, attribute.domain) == ("duration", "private")
+    assert [attribute.edge_text(edge) for edge in attribute.edges] == ["0:00:00", "100000:00:00"]
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "kind", "form", "edges"),
+    [
+        ("at", [f"{i % 24:02}:{i % 60:02}" for i in range(300)], "time", None, ["00:00:00", "24:00:00"]),
+        ("took", [f"{i % 90}:{i % 60:02}:00" for i in range(300)], "duration", None, ["0:00:00", "100000:00:00"]),
+        ("built_year", [str(1950 + i % 70) for i in range(300)], "year", None, ["1900", "2100"]),
+        ("built", [str(1950 + i % 70) for i in range(300)], "integer", None, ["0", "1000000000"]),
+        ("in", [f"20{i % 20:02}-{i % 12 + 1:02}" for i in range(300)], "yearmonth", None, ["1900-01", "2100-01"]),
+        (
+            "day",
+            [f"2001{i % 12 + 1:02}{i % 28 + 1:02}" for i in range(300)],
+            "date",
+            "%Y%m%d",
+            ["1900-01-01", "2100-01-01"],
+        ),
+        (
+            "seen",
+            [f"{i % 28 + 1}.{i % 12 + 1}.2001 {i % 24:02}:{i % 60:02}" for i in range(300)],
+            "datetime",
+            "%d.%m.%Y %H:%M",
+            ["1900-01-01T00:00:00", "2100-01-01T00:00:00"],
+        ),
+    ],
+)
+def test_days_and_times_are_what_they_are(
+    name: str, values: list[str], kind: str, form: str | None, edges: list[str]
+) -> None:
+    attribute = proposed(name, values)
+    assert (attribute.kind, attribute.format) == (kind, form)
+    assert [attribute.edge_text(edge) for edge in attribute.edges] == edges

@@ -44,29 +44,62 @@ def assert_covers(data: pa.Table) -> None:
 @pytest.mark.parametrize(
     ("values", "attribute"),
     [
-        (["b", "a", "b"], Attribute(name="x", kind="categorical", values=("a", "b"), reviewed=False, provenance="rows")),
-        (["01", "1", "02"], Attribute(name="x", kind="categorical", values=("01", "1", "02"), reviewed=False, provenance="rows")),
-        (["0" * 5, "90210"], Attribute(name="x", kind="categorical", values=("00000", "90210"), reviewed=False, provenance="rows")),
-        (["yes", "no", "?"], Attribute(name="x", kind="boolean", missing="?", reviewed=False, provenance="rows")),
+        (
+            ["b", "a", "b"],
+            Attribute(name="x", kind="categorical", values=("a", "b"), reviewed=False, provenance="rows"),
+        ),
+        (
+            ["01", "1", "02"],
+            Attribute(name="x", kind="categorical", values=("01", "1", "02"), reviewed=False, provenance="rows"),
+        ),
+        (
+            ["0" * 5, "90210"],
+            Attribute(name="x", kind="categorical", values=("00000", "90210"), reviewed=False, provenance="rows"),
+        ),
+        (
+            ["yes", "no", "?"],
+            Attribute(name="x", kind="boolean", missing="?", texts=("no", "yes"), reviewed=False, provenance="rows"),
+        ),
         (["yes", "yes"], Attribute(name="x", kind="categorical", values=("yes",), reviewed=False, provenance="rows")),
         (
             ["3", "1", "", "NA", "NA"],
             Attribute(name="x", kind="integer", edges=(1, 2, 3, 4), missing="NA", reviewed=False, provenance="rows"),
         ),
         (["-2", "+0"], Attribute(name="x", kind="integer", edges=(-2, -1, 0, 1), reviewed=False, provenance="rows")),
-        (["7", "93"], Attribute(name="x", kind="integer", edges=tuple(range(5, 100, 5)), reviewed=False, provenance="rows")),
-        (["0.5", "1"], Attribute(name="x", kind="real", edges=tuple(i / 20 for i in range(10, 22)), reviewed=False, provenance="rows")),
+        (
+            ["7", "93"],
+            Attribute(name="x", kind="integer", edges=tuple(range(5, 100, 5)), reviewed=False, provenance="rows"),
+        ),
+        (
+            ["0.5", "1"],
+            Attribute(
+                name="x", kind="real", edges=tuple(i / 20 for i in range(10, 22)), reviewed=False, provenance="rows"
+            ),
+        ),
         (
             ["1999-05-01", "2001-01-01", "."],
-            Attribute(name="x", kind="date", edges=(10_592, 10_957, 11_323, 11_688), missing=".", reviewed=False, provenance="rows"),
+            Attribute(
+                name="x",
+                kind="date",
+                edges=(10_592, 10_957, 11_323, 11_688),
+                missing=".",
+                reviewed=False,
+                provenance="rows",
+            ),
         ),
         (
             ["1970-06-01T10:00:00", "1970-06-01T10:00:01"],
             Attribute(name="x", kind="datetime", edges=(0, 365 * 86_400_000_000), reviewed=False, provenance="rows"),
         ),
-        (["1990", "2005"], Attribute(name="x", kind="integer", edges=tuple(range(1990, 2007)), reviewed=False, provenance="rows")),
+        (
+            ["1990", "2005"],
+            Attribute(name="x", kind="integer", edges=tuple(range(1990, 2007)), reviewed=False, provenance="rows"),
+        ),
         (["1", "x"], Attribute(name="x", kind="categorical", values=("1", "x"), reviewed=False, provenance="rows")),
-        (["1" * 16, "2" * 16], Attribute(name="x", kind="categorical", values=("1" * 16, "2" * 16), reviewed=False, provenance="rows")),
+        (
+            ["1" * 16, "2" * 16],
+            Attribute(name="x", kind="categorical", values=("1" * 16, "2" * 16), reviewed=False, provenance="rows"),
+        ),
     ],
 )
 def test_types_of_text_columns(values: list[object], attribute: Attribute) -> None:

@@ -23,7 +23,13 @@ def people() -> dict[str, list[str]]:
     roles = [PICK.choice(["Wife", "Husband", "Child"]) for _ in range(ROWS)]
     sexes = [{"Wife": "Female", "Husband": "Male"}.get(role, PICK.choice(["Male", "Female"])) for role in roles]
     towns = [PICK.choice(["A", "B", "C"]) for _ in range(ROWS)]
-    return {"grade": grades, "grade_number": [GRADES[grade] for grade in grades], "role": roles, "sex": sexes, "town": towns}
+    return {
+        "grade": grades,
+        "grade_number": [GRADES[grade] for grade in grades],
+        "role": roles,
+        "sex": sexes,
+        "town": towns,
+    }
 
 
 def test_what_determines_and_what_excludes() -> None:

@@ -23,7 +23,7 @@ from sklar.budget.ledger.chain import Pages, open_pages
 from sklar.budget.ledger.key import find_key, make_key
 from sklar.budget.ledger.meet import require_mark, tell_anchor
 from sklar.budget.receipt import Receipt, telling
-from sklar.errors import BudgetError, LedgerError
+from sklar.errors import BudgetError, LedgerError, MissingExtraError
 from sklar.kernel.theorems import Budget, Neighbors, Spend
 
 
@@ -157,7 +157,7 @@ class Ledger:
             problems, remarks, setup = [], [], pages.setup
             try:
                 require_mark(pages)
-            except LedgerError as error:
+            except (LedgerError, MissingExtraError) as error:
                 problems.append(str(error))
             if pages.is_copy:
                 problems.append(self._copied())

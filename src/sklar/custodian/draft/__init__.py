@@ -1,8 +1,8 @@
 """A schema proposed after a look at the rows, and a PRIVATE page with what they show.
 
 The schema's file holds no figure and no rare value of the rows: domains are public lists, or wide bounds, or left for a
-release to find within its budget. What depends on the rows is its outline: names and kinds of columns, which of them are
-left out, customary codes, and questions. The custodian answers them (`custodian.review`); then the file is public.
+release to find within its budget. What depends on the rows is its outline: names and kinds of columns, which of them
+are left out, customary codes, and questions. The custodian answers them (`custodian.review`); then the file is public.
 """
 
 from __future__ import annotations
@@ -66,9 +66,7 @@ class Draft:
                 header = f"[attributes.{toml_key(name)}]\n"
                 told = f"{PROPOSED}{proposal.proposed}.\n" + (f"{DECIDE}{proposal.decide}\n" if proposal.decide else "")
                 noted = noted.replace("\n" + header, "\n" + header + told, 1)
-        questions = "".join(
-            f"{RULE}{toml_value(tie.first)} {tie.how} {toml_value(tie.second)}\n" for tie in self.ties
-        )
+        questions = "".join(f"{RULE}{toml_value(tie.first)} {tie.how} {toml_value(tie.second)}\n" for tie in self.ties)
         if questions:
             noted += "\n".join(["", *RULES_HEADING, questions])
         return noted
@@ -86,9 +84,7 @@ class Draft:
         return replace(self.schema, attributes=tuple(read)).checked()
 
 
-def draft(
-    data: object, *, name: str = "table", reading: Reading | None = None, progress: Progress = SILENT
-) -> Draft:
+def draft(data: object, *, name: str = "table", reading: Reading | None = None, progress: Progress = SILENT) -> Draft:
     """Look at the rows, and propose a schema: no domain is read from them, and every entry has yet to be reviewed.
 
     How the text of a file is written is guessed from its beginning, unless `reading` says it.
@@ -103,9 +99,7 @@ def draft(
         raise DataError(f"{source.name} has no column that a draft could describe. Write the schema by hand.")
     schema = Schema(name=name, attributes=tuple(attributes), reading=written).checked()
     remarks = tuple((each.key, toml_value(each.value), each.sureness, each.reason) for each in sniffed.remarks)
-    return Draft(
-        schema=schema, proposals=proposals, seen=seen, ties=find_ties(seen, schema.names), remarks=remarks
-    )
+    return Draft(schema=schema, proposals=proposals, seen=seen, ties=find_ties(seen, schema.names), remarks=remarks)
 
 
 def _sniffed(data: object) -> Sniffed:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from sklar.custodian.check import places_of
 from sklar.errors import DataError
 from sklar.machine.progress import SILENT, Progress
-from sklar.public.axis import days, parse_edge
+from sklar.public.axis import parse_edge
 from sklar.public.importers.arrow import ColumnType
 from sklar.public.reading import PLAIN, Reading
 from sklar.public.types import parse_output
@@ -33,18 +33,34 @@ MOST_ODD = 6
 TIED_ROWS = 100_000
 TIED_TEXTS = 200
 
+# Days without any sign between their parts.
+COMPACT_DAY = "date %Y%m%d"
 _MOST_DIGITS = 15
-_DATE_FORMATS = (
+# How people write days, beside 1912-04-14, and moments of them: a pattern, and the formats that it may be.
+_DAYS = (
     (r"\d{1,2}\.\d{1,2}\.\d{4}", ("%d.%m.%Y",)),
     (r"\d{1,2}/\d{1,2}/\d{4}", ("%d/%m/%Y", "%m/%d/%Y")),
     (r"\d{1,2}-\d{1,2}-\d{4}", ("%d-%m-%Y", "%m-%d-%Y")),
     (r"\d{4}/\d{1,2}/\d{1,2}", ("%Y/%m/%d",)),
     (r"\d{4}\.\d{1,2}\.\d{1,2}", ("%Y.%m.%d",)),
-    (r"(19|20)\d{6}", ("%Y%m%d",)),
-    (r"\d{1,2}[ -][A-Za-z]{3}[ -]\d{4}", ("%d-%b-%Y", "%d %b %Y")),
+    (r"\d{1,2}-[A-Za-z]{3}-\d{4}", ("%d-%b-%Y",)),
+    (r"\d{1,2} [A-Za-z]{3} \d{4}", ("%d %b %Y",)),
 )
+_CLOCKS = ((r" \d{1,2}:\d{2}", " %H:%M"), (r" \d{1,2}:\d{2}:\d{2}", " %H:%M:%S"))
+_PATTERNS = {f"date {form}": pattern for pattern, forms in _DAYS for form in forms}
+_PATTERNS |= {
+    f"datetime {form}{clock}": pattern + time for pattern, forms in _DAYS for form in forms for time, clock in _CLOCKS
+}
+_PATTERNS |= {
+    COMPACT_DAY: r"(19|20)\d{6}",
+    "date": r"\d{4}-.{5}",
+    "datetime": r"\d{4}-.{4,}",
+    "time": r"\d{1,2}:\d{2}.*",
+    "yearmonth": r"\d{4}-\d{2}",
+    "duration": r"[+-]?(\d+:\d{2}.*|P.*|-?\d+ days?.*)",
+}
 _NUMBERS = ("integer", "real")
-_KINDS = (*_NUMBERS, "date", "datetime", *(f"date {form}" for _, forms in _DATE_FORMATS for form in forms))
+_KINDS = (*_NUMBERS, *_PATTERNS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -124,9 +140,14 @@ def look(source: Source, reading: Reading = PLAIN, *, progress: Progress = SILEN
         progress.advance(batch.height)
     if rows == 0:
         raise DataError(f"{source.name} has no rows to draft a schema from. Write the schema by hand.")
-    coded = {name: (tuple(sketch.places), np.concatenate(sketch.codes)) for name, sketch in sketches.items() if sketch.codes}
+    coded = {
+        name: (tuple(sketch.places), np.concatenate(sketch.codes)) for name, sketch in sketches.items() if sketch.codes
+    }
     return Look(
-        name=source.name, rows=rows, columns=tuple(each.seen(name, rows) for name, each in sketches.items()), coded=coded
+        name=source.name,
+        rows=rows,
+        columns=tuple(each.seen(name, rows) for name, each in sketches.items()),
+        coded=coded,
     )
 
 
@@ -249,15 +270,12 @@ def point_of(text: str, kind: str) -> float | None:
     >>> point_of("14.04.1912", "date %d.%m.%Y"), point_of("7.5", "integer"), point_of("1990", "date")
     (-21081, None, None)
     """
-    kind, _, form = kind.partition(" ")
-    if form:
-        return _dated(text, form)
-    point = parse_edge(text, kind)
-    if point is None or not math.isfinite(point):
+    pattern = _PATTERNS.get(kind)
+    if pattern is not None and re.fullmatch(pattern, text, re.ASCII) is None:
         return None
-    if kind in ("date", "datetime") and not (len(text) > 8 and text[4:5] == "-"):
-        return None
-    if (kind == "integer" and isinstance(point, float)) or (kind == "date" and len(text) > 10):
+    plain, _, form = kind.partition(" ")
+    point = parse_edge(text, plain, form or None)
+    if point is None or not math.isfinite(point) or (plain == "integer" and isinstance(point, float)):
         return None
     return point
 
@@ -266,15 +284,6 @@ def _is_code(text: str) -> bool:
     """Whether digits are no quantity: a leading zero makes a code (a ZIP code), and so does great length."""
     digits = text.lstrip("+-")
     return (digits[:1] == "0" and digits[1:2].isdigit()) or (digits.isdigit() and len(digits) > _MOST_DIGITS)
-
-
-def _dated(text: str, form: str) -> int | None:
-    if not any(form in forms and re.fullmatch(pattern, text) for pattern, forms in _DATE_FORMATS):
-        return None
-    try:
-        return days(dt.datetime.strptime(text, form).date())
-    except ValueError:
-        return None
 
 
 def _word_of(value: object) -> str:

@@ -5,6 +5,7 @@ This module decides what is shown; `templates/draft.html.j2` has the words.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -55,9 +56,7 @@ class Page:
     ties: Rows
 
 
-def private_page(
-    name: str, seen: Look, proposals: Mapping[str, Proposal], ties: Sequence[Tie], remarks: Rows
-) -> str:
+def private_page(name: str, seen: Look, proposals: Mapping[str, Proposal], ties: Sequence[Tie], remarks: Rows) -> str:
     """The page as one HTML document."""
     shown = Page(
         banner=NOTICE,
@@ -77,7 +76,11 @@ def facts(seen: Seen) -> tuple[str, ...]:
     """What was seen of a column, a sentence each: exact, for the custodian's eyes."""
     values, rows = sum(seen.counts.values()), max(seen.rows, 1)
     more = "more than " if seen.many else ""
-    told = [f"{percent(seen.n_missing / rows)} of {seen.rows:,} rows have no value" if seen.n_missing else "no value is missing"]
+    told = [
+        f"{percent(seen.n_missing / rows)} of {seen.rows:,} rows have no value"
+        if seen.n_missing
+        else "no value is missing"
+    ]
     told.append(f"{more}{len(seen.counts):,} different values")
     texts = [text for text in seen.missing if text]
     if texts:
@@ -98,7 +101,8 @@ def facts(seen: Seen) -> tuple[str, ...]:
     if kind is not None and len(seen.counts) > 20 and heaps:
         heaps.sort(key=lambda heap: -heap[1])
         told.append(
-            "many rows share " + ", ".join(f"{short(text)} ({percent(times / values)})" for text, times in heaps[:_EXAMPLES])
+            "many rows share "
+            + ", ".join(f"{short(text)} ({percent(times / values)})" for text, times in heaps[:_EXAMPLES])
         )
     return tuple(told)
 
@@ -127,21 +131,41 @@ def _histogram(seen: Seen) -> Markup | None:
     kind = next((kind for kind in seen.axes if kind in ("integer", "real")), None)
     if kind is None or len(seen.counts) < _BARS:
         return None
-    points = np.array([point for text in seen.counts if (point := seen.point(text, kind)) is not None], dtype=np.float64)
+    points = np.array(
+        [point for text in seen.counts if (point := seen.point(text, kind)) is not None], dtype=np.float64
+    )
     times = np.array([times for text, times in seen.counts.items() if seen.point(text, kind) is not None])
     order = np.argsort(points)
     points, times = points[order], times[order]
     share = np.cumsum(times) / times.sum()
-    low, high = points[np.searchsorted(share, 0.01)], points[min(np.searchsorted(share, 0.99), points.size - 1)]
+    low, high = (float(points[np.searchsorted(share[:-1], part)]) for part in (0.01, 0.99))
     if not low < high:
         return None
-    counts, edges = np.histogram(np.clip(points, low, high), bins=_BARS, range=(low, high), weights=times)
+    width = (high - low) / _BARS
+    if kind == "integer":
+        # Bars that hold equally many whole numbers each.
+        width = math.ceil((high - low + 1) / _BARS)
+    edges = low + width * np.arange(math.ceil((high - low) / width) + 1)
+    edges[-1] = max(edges[-1], high)
+    counts, _ = np.histogram(np.clip(points, low, high), bins=edges, weights=times)
     return svg.histogram(
         counts.astype(int).tolist(),
-        [f"{edge:,.4g}" for edge in edges[:-1]],
+        [_compact(edge) for edge in edges[:-1]],
         title=f"Histogram of {short(seen.name, 60)}",
         description="Numbers beyond the middle 98% are counted in the outer bars.",
     )
+
+
+def _compact(number: float) -> str:
+    """A number in a few letters.
+
+    >>> _compact(12285.0), _compact(2_500_000.0), _compact(0.25)
+    ('12.3k', '2.5M', '0.25')
+    """
+    for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(number) >= 10 * size or (letter != "k" and abs(number) >= size):
+            return f"{number / size:.3g}{letter}"
+    return f"{number:.4g}"
 
 
 def _tie(tie: Tie) -> tuple[str, ...]:

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import cast
 
-from sklar.custodian.draft.look import Axis, Seen
-from sklar.custodian.draft.rows import missing_text, with_output
+from sklar.custodian.draft.look import COMPACT_DAY, Axis, Seen
+from sklar.custodian.draft.rows import missing_text, with_output, with_texts
 from sklar.public.axis import parse_edge
 from sklar.public.codes import find_list, truth_texts, words_of
 from sklar.public.schema import Attribute, AttributeKind
@@ -35,17 +35,79 @@ _BOUNDS: tuple[tuple[tuple[set[str], ...], int, int], ...] = (
     (({"longitude", "lon", "lng"},), -180, 180),
     ((_AGE_WORDS,), 0, 120),
 )
-_IDENTIFYING = {"id", "ids", "uuid", "guid", "ssn", "key", "phone", "telephone", "telefon", "mobile", "fax", "email"}
-_IDENTIFYING |= {"mail", "name", "surname", "firstname", "lastname", "iban", "passport", "hash", "url", "address"}
+_YEAR_WORDS = {"year", "yr", "yob", "jahr", "annee", "ano", "anno"}
+_YEARS = (1000, 3000)
+_DAYS = (("1900-01-01", "2100-01-01"), ("1000-01-01", "3000-01-01"), ("0001-01-01", "9999-12-31"))
+# Bounds of days and times, the narrowest that hold all values; they name no day of the rows.
+_ENDS = {
+    "date": _DAYS,
+    "datetime": _DAYS,
+    "year": (("1900", "2100"), ("1000", "3000")),
+    "yearmonth": (("1900-01", "2100-01"), ("1000-01", "3000-01"), ("0001-01", "9999-12")),
+    "time": (("00:00", "24:00"),),
+    "duration": (("0:00:00", "100000:00:00"), ("-100000:00:00", "100000:00:00")),
+}
+_KEY_WORDS = {
+    "id",
+    "ids",
+    "uuid",
+    "guid",
+    "ssn",
+    "key",
+    "phone",
+    "telephone",
+    "telefon",
+    "mobile",
+    "fax",
+    "email",
+    "mail",
+}
+_KEY_WORDS |= {"iban", "passport", "hash", "url"}
+_NAME_WORDS = {"name", "surname", "firstname", "lastname", "address", "street", "adresse"}
+# Whole numbers under such a name count nothing.
+_CODE_WORDS = {"id", "code", "codes", "zip", "postal", "postcode", "plz", "fips"}
 _SENTINELS = {"-1", "-2", "-3", "-4", "-5", "-6", "-7", "-8", "-9", "-66", "-77", "-88", "-99"}
 _SENTINELS |= {sign + digit * times for sign in ("", "-") for digit in "789" for times in range(3, 10)}
 _SENTINELS |= {"77", "88", "97", "98", "99", "996", "997", "998", "9996", "9997", "9998"}
 _DATE_SENTINELS = {"9999-12-31", "9999-01-01", "9999-09-09", "8888-08-08", "1900-01-01", "0001-01-01"}
 # Texts that customarily stand in a column of numbers.
-_CODES = {"n", "na", "nap", "x", "*", "**", "***", "-", "--", "n.a.", "not applicable", "unknown", "unk", "u", "refused"}
-_CODES |= {"r", "suppressed", "s", "d", "dk", "don't know", "not stated", "none", "missing", "m", "b", "bb", "bbb", ".."}
+_CODES = {
+    "n",
+    "na",
+    "nap",
+    "x",
+    "*",
+    "**",
+    "***",
+    "-",
+    "--",
+    "n.a.",
+    "not applicable",
+    "unknown",
+    "unk",
+    "u",
+    "refused",
+}
+_CODES |= {
+    "r",
+    "suppressed",
+    "s",
+    "d",
+    "dk",
+    "don't know",
+    "not stated",
+    "none",
+    "missing",
+    "m",
+    "b",
+    "bb",
+    "bbb",
+    "..",
+}
 # A text that this share of the rows has is about no single one of them.
 _COMMON = 0.01
+# More digits after the point are those of a computation, not of how a number is written.
+_MOST_PLACES = 4
 _FEW_ROWS = 20
 
 
@@ -101,7 +163,8 @@ def _unfit(seen: Seen) -> Proposal | None:
         return _left_out("it is constant")
     if rows < _FEW_ROWS:
         return None
-    named = bool(words_of(seen.name) & _IDENTIFYING)
+    words = words_of(seen.name)
+    named = bool(words & _KEY_WORDS) or (bool(words & _NAME_WORDS) and seen.distinct_share > _COMMON)
     sample = texts[:1000]
     if _most(sample, r"[^@\s]+@[^@\s]+\.\w+") or _most(sample, r"https?://\S+"):
         return _left_out("it looks like addresses of people or pages")
@@ -113,7 +176,7 @@ def _unfit(seen: Seen) -> Proposal | None:
             return _left_out("it looks like an identifier: every row has another number")
         if _long_numbers(texts) and len(texts) > 100:
             return _left_out("it looks like identifying numbers" + ("" if seen.distinct_share > 0.9 else repeated))
-        if named and seen.distinct_share > 0.05 and len(texts) > 100:
+        if named and len(texts) > 100:
             return _left_out("its name is that of an identifier" + ("" if seen.distinct_share > 0.9 else repeated))
         return None
     if seen.axes:
@@ -155,16 +218,10 @@ def _truth(seen: Seen) -> Proposal | None:
     if pair is None:
         return None
     return Proposal(
-        attribute=_with_texts(_entry(seen, "boolean"), seen, pair),
+        attribute=with_texts(_entry(seen, "boolean"), seen, pair),
         proposed="yes or no, in the column's own texts",
         decide="does the column hold nothing else?",
     )
-
-
-def _with_texts(attribute: Attribute, seen: Seen, pair: tuple[str, str]) -> Attribute:
-    if seen.output in (None, "string"):
-        return _with(attribute, texts=pair)
-    return with_output(attribute, seen.output)
 
 
 def _listed(seen: Seen) -> Proposal | None:
@@ -174,7 +231,7 @@ def _listed(seen: Seen) -> Proposal | None:
     whole = seen.type is not None and seen.type.whole
     values = tuple(int(text) for text in known.values) if whole else known.values
     return Proposal(
-        attribute=with_output(_with(_entry(seen), values=values, ordered=known.ordered), seen.output),
+        attribute=with_output(replace(_entry(seen), values=values, ordered=known.ordered), seen.output),
         proposed=f"a public list: {known.what}",
         decide="does the column hold these codes, and no others?",
     )
@@ -182,9 +239,7 @@ def _listed(seen: Seen) -> Proposal | None:
 
 def _category(seen: Seen) -> Proposal:
     return Proposal(
-        attribute=with_output(
-            replace(_entry(seen), domain="private", at_most=_AT_MOST, other=True), seen.output
-        ),
+        attribute=with_output(replace(_entry(seen), domain="private", at_most=_AT_MOST, other=True), seen.output),
         proposed="a release finds the common categories with part of its budget; rare ones become 'other'",
         decide="is there a public list (a code book)? Then list its values in place of domain and at_most.",
     )
@@ -199,9 +254,15 @@ def _number(seen: Seen) -> Proposal | None:
 
 
 def _preferred(seen: Seen) -> list[str]:
-    """The kinds as which the column reads, the plainest first."""
-    order = ["integer", "date", "datetime", "real"]
-    return [kind for kind in order if kind in seen.axes] + [kind for kind in seen.axes if kind not in order]
+    """The kinds as which the column reads: that of its type, then those with few odd texts, the plainest first."""
+    if "integer" in seen.axes and words_of(seen.name) & _CODE_WORDS:
+        return []
+    order = ["integer", "date", "datetime", "real", "yearmonth", "time", "duration"]
+    typed = None if seen.type is None else seen.type.kind
+    if not (COMPACT_DAY in seen.axes and not seen.axes[COMPACT_DAY].odd and len(seen.counts) >= _FEW_ROWS):
+        order.append(COMPACT_DAY)
+    found = sorted(seen.axes, key=lambda kind: order.index(kind) if kind in order else -1)
+    return sorted(found, key=lambda kind: (kind != typed, len(seen.axes[kind].odd)))
 
 
 def _codes(seen: Seen, kind: str) -> tuple[str, ...] | None:
@@ -217,17 +278,20 @@ def _codes(seen: Seen, kind: str) -> tuple[str, ...] | None:
 
 def _quantity(seen: Seen, kind: str, axis: Axis, codes: tuple[str, ...]) -> Proposal:
     plain, _, form = kind.partition(" ")
-    sentinels = _sentinels(seen, plain, axis)
+    sentinels = _sentinels(seen, plain)
     values = [text for text in seen.counts if text not in axis.odd and text not in sentinels]
     points = [point for text in values if (point := seen.point(text, kind)) is not None] if sentinels else []
     low, high = (min(points), max(points)) if points else (axis.low, axis.high)
     special = (*codes, *(_sentinel(seen.plain(text, plain), plain) for text in sentinels))
+    named = words_of(seen.name)
+    if plain == "integer" and named & _YEAR_WORDS and low >= _YEARS[0] and high < _YEARS[1]:
+        plain = "year"
     entry = _entry(seen, cast(AttributeKind, plain))
     if axis.odd and entry.missing is None:
         # A text that is no customary code is not named here; it counts as missing.
         entry = replace(entry, missing="")
-    entry = _with(entry, special=special, format=form or None)
-    ages = words_of(seen.name) & _AGE_WORDS and plain == "integer" and low >= 0 and high <= 120
+    entry = replace(entry, special=special, format=form or None)
+    ages = named & _AGE_WORDS and plain == "integer" and low >= 0 and high <= 120
     if ages:
         attribute = with_output(replace(entry, edges=_AGES), seen.output)
         return Proposal(
@@ -236,7 +300,7 @@ def _quantity(seen: Seen, kind: str, axis: Axis, codes: tuple[str, ...]) -> Prop
             decide="are these bins fine enough?" + _special_question(special),
         )
     edges = _bounds(seen, plain, low, high)
-    attribute = _with(entry, edges=edges, domain="private", at_most=_BINS, step=_step(seen, values, plain))
+    attribute = replace(entry, edges=edges, domain="private", at_most=_BINS, step=_step(seen, values, plain, edges))
     return Proposal(
         attribute=with_output(attribute, seen.output),
         proposed="a release finds the bins, and values that many rows share, with part of its budget",
@@ -252,10 +316,12 @@ def _special_question(special: Sequence[object]) -> str:
 
 def _format_question(seen: Seen, kind: str) -> str:
     others = [each for each in seen.axes if each.startswith("date ") and each != kind]
-    return f" The days also read as {others[0][5:]}: is the format right?" if kind.startswith("date ") and others else ""
+    return (
+        f" The days also read as {others[0][5:]}: is the format right?" if kind.startswith("date ") and others else ""
+    )
 
 
-def _sentinels(seen: Seen, kind: str, axis: Axis) -> tuple[str, ...]:
+def _sentinels(seen: Seen, kind: str) -> tuple[str, ...]:
     """Customary codes that stand apart from all other values of a column, and that more than a few rows have."""
     if seen.many and kind != "date":
         return ()
@@ -282,17 +348,14 @@ def _sentinel(text: str, kind: str) -> str | int:
 
 def _bounds(seen: Seen, kind: str, low: float, high: float) -> tuple[int, ...] | tuple[float, ...]:
     """Bounds that the name and the kind of a column imply; whether values are negative is all that rows decide."""
-    if kind in ("date", "datetime"):
-        for first, last in (("1900-01-01", "2100-01-01"), ("1000-01-01", "3000-01-01")):
-            ends = (_edge(first, kind), _edge(last, kind))
-            if ends[0] <= low and high < ends[1]:
-                return ends
-        return (_edge("0001-01-01", kind), _edge("9999-12-31", kind))
+    if kind in _ENDS:
+        every = [(_edge(first, kind), _edge(last, kind)) for first, last in _ENDS[kind]]
+        return next((ends for ends in every if ends[0] <= low and high < ends[1]), every[-1])
     words = words_of(seen.name)
     for needed, least, most in _BOUNDS:
         if all(words & each for each in needed) and least <= low and high <= most:
             return (least, most + 1) if kind == "integer" else (float(least), float(most))
-    if kind == "real" and 0 <= low and high <= 1:
+    if kind == "real" and low >= 0 and high <= 1:
         return (0.0, 1.0)
     wide = _WIDE if max(-low, high) < _WIDE else _WIDER
     first, last = (0 if low >= 0 else -wide), wide
@@ -322,15 +385,12 @@ def _edge(text: str, kind: str) -> int:
     return int(cast(int, parse_edge(text, kind)))
 
 
-def _step(seen: Seen, values: Sequence[str], kind: str) -> float | None:
-    """The grain of decimal numbers, where all of them have few places."""
+def _step(seen: Seen, values: Sequence[str], kind: str, edges: Sequence[float]) -> float | None:
+    """The grain of decimal numbers, where all of them have few places, and floats between the bounds can hold it."""
     if kind != "real":
         return None
     plain = (seen.plain(text, kind) for text in values)
     places = [len(text.partition(".")[2]) if re.fullmatch(r"[+-]?\d+(\.\d+)?", text) else 99 for text in plain]
     most = max(places, default=99)
-    return float(f"1e-{most}") if most <= 4 else None
-
-
-def _with(attribute, **f):
-    return replace(attribute, **{k: v for k, v in f.items() if k in Attribute.__dataclass_fields__})
+    held = all(edge == edge // 1 and abs(edge) * 10**most < 2**53 for edge in edges)
+    return float(f"1e-{most}") if most <= _MOST_PLACES and held else None

@@ -36,8 +36,9 @@ def as_seen(seen: Seen) -> Attribute | None:
         values = tuple(int(text) for text in seen.declared) if whole else tuple(seen.declared)
         return replace(proposed, values=values, output=output)
     # A column of texts holds texts, even where they are yes and no; a text file says nothing of types.
-    if output != "string" and truth_texts(set(seen.counts)) is not None:
-        return _with_truth(proposed, seen)
+    pair = truth_texts(set(seen.counts))
+    if output != "string" and pair is not None:
+        return with_texts(replace(proposed, kind="boolean"), seen, pair)
     for kind in _QUANTITIES:
         axis = seen.axes.get(kind)
         if axis is not None and not axis.odd:
@@ -65,8 +66,12 @@ def with_output(attribute: Attribute, output: str | None) -> Attribute:
     return replace(attribute, output=output)
 
 
-def _with_truth(attribute: Attribute, seen: Seen) -> Attribute:
-    return replace(attribute, kind="boolean")
+def with_texts(attribute: Attribute, seen: Seen, pair: tuple[str, str]) -> Attribute:
+    """The boolean with the column's own texts for false and true, where the column holds texts."""
+    if seen.output not in (None, "string"):
+        return with_output(attribute, seen.output)
+    # A schema reads and writes false and true without being told.
+    return attribute if pair == ("false", "true") else replace(attribute, texts=pair)
 
 
 def _nice_edges(

@@ -78,9 +78,7 @@ def _determines(counts: NDArray[np.int64]) -> int | None:
     return total - most if counts.sum(axis=0).max() < 0.98 * total else None
 
 
-def _excludes(
-    one: str, two: str, counts: NDArray[np.int64], texts: Sequence[str], others: Sequence[str]
-) -> Tie | None:
+def _excludes(one: str, two: str, counts: NDArray[np.int64], texts: Sequence[str], others: Sequence[str]) -> Tie | None:
     if max(counts.shape) > _MOST_LEVELS or not counts.any():
         return None
     expected: NDArray[Any] = np.outer(counts.sum(axis=1), counts.sum(axis=0)) / counts.sum()

@@ -12,6 +12,7 @@ from sklar.budget.certificate import Certificate, rounded_up
 from sklar.budget.search import finding_faults, search_spend
 from sklar.errors import SklarError
 from sklar.files.model import Model
+from sklar.fitting.domains import domain_faults
 from sklar.fitting.margins import estimate_rows
 from sklar.kernel.tables import NoisyTables
 from sklar.kernel.theorems import MAX_SCALE, MIN_SCALE, Budget, Spend, round_up_scale
@@ -121,11 +122,13 @@ def check_arrays(model: Model) -> Check:
 def check_domains(model: Model) -> Check:
     """Every domain that was found has its search and no other has one, and thresholds fail as rarely as is stated."""
     stated = model.certificate
-    faults = finding_faults(model.schema, _budget(stated), stated.domains, stated.earlier)
+    faults = finding_faults(model.schema, _budget(stated), stated.domains, stated.earlier, stated.public_rows)
     lost = math.fsum(finding.lost_delta for finding in stated.domains)
     for finding in stated.domains:
         if finding.threshold is not None and finding.lost_delta < _chance_of_one(finding.scale, finding.threshold):
             faults = (*faults, f"the threshold of '{finding.attribute}' fails more often than is stated")
+    for name in domain_faults(model.measured) if not faults else ():
+        faults = (*faults, f"the bins and points of '{name}' are not those that its noisy answers give")
     if not lost < stated.delta:
         faults = (*faults, f"thresholds fail with a chance of {lost:.3g}, more than delta")
     detail = f"{len(stated.domains)} found with noise; a threshold fails with a chance of {lost:.3g}, part of delta"

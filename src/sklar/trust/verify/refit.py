@@ -21,7 +21,6 @@ file states. They are a handful of small numbers, and any of them would be post-
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
@@ -33,14 +32,14 @@ from sklar.budget.search import replan_search
 from sklar.draw.repair import hold_margins
 from sklar.files.model import Model
 from sklar.fitting.binary import BinaryCopula
-from sklar.fitting.choose import FITS, starting, step_limit
+from sklar.fitting.choose import SHRINKAGE, starting, step_limit
 from sklar.fitting.denoise import denoise_margins, denoise_tables
 from sklar.fitting.latent import LatentModel, fit_latent, independent
 from sklar.fitting.margins import Estimates, pool
 from sklar.fitting.model import Copula
 from sklar.kernel.theorems import Budget, Spend, cost
 from sklar.machine.progress import SILENT, Progress
-from sklar.release import fit_tables
+from sklar.release import fit_tables, refined
 from sklar.trust.verify.result import Check
 
 # Root mean square and largest, of predicted tables in units of the noise on measured ones, and of components.
@@ -54,7 +53,7 @@ CUTS_TOLERANCE = 5e-3
 _GAIN_TOLERANCE = 1e-3
 # Scales are rounded up to single precision: the last bit may differ between machines.
 _SCALE_TOLERANCE = 1e-6
-_CHOICES = ("kind", "shrinkage", "start_sd", "steps", "components", "rank", "fits")
+_CHOICES = ("kind", "steps", "components", "rank", "fits")
 
 
 def check_copula(model: Model, progress: Progress = SILENT) -> Check:
@@ -91,7 +90,7 @@ def check_plan(model: Model) -> Check:
         mechanism=stated.mechanism,
         composition=stated.composition,
     )
-    rest = replan_search(model.schema, budget, stated.domains).rest if stated.domains else None
+    rest = replan_search(model.schema, budget, stated.domains, stated.public_rows).rest if stated.domains else None
     planned = plan_release(cells, budget, method, n_rows=stated.public_rows, rest=rest)
     first, *later = [tables.plan for tables in model.measured.stages]
     alike = all(
@@ -122,11 +121,8 @@ def _told(stated: Mapping[str, Any], found: Mapping[str, Any]) -> str:
         return "other choices"
     if stated.get("priors") != found.get("priors"):
         return "the settings name other priors than the tables do"
-    gains = [
-        ([each["gain_over_independence"], *(trial["gain"] for trial in each["tried"])] if "tried" in each else [])
-        for each in (stated, found)
-    ]
-    if len(gains[0]) != len(gains[1]) or any(abs(a - b) > _GAIN_TOLERANCE for a, b in zip(*gains, strict=True)):
+    gains = [each.get("gain_over_independence", 0.0) for each in (stated, found)]
+    if abs(gains[0] - gains[1]) > _GAIN_TOLERANCE:
         return "the settings state other held-out errors than the tables give"
     return ""
 
@@ -136,31 +132,31 @@ def _with_choices(model: Model, progress: Progress) -> tuple[Copula, str]:
     settings, estimates = model.settings, pool(model.measured.stages)
     margins = denoise_margins(estimates)
     if settings["kind"] == "independence":
-        return hold_margins(independent(model.measured_schema, margins.levels)), ""
-    start = starting(estimates.cells, settings["kind"])
+        return refined(hold_margins(independent(model.measured_schema, margins.levels)), estimates.n_rows), ""
+    start, fits = starting(estimates, settings["kind"])
     if (
         settings["components"] != start.components
         or settings["rank"] not in (None, start.rank)
         or not 0 < settings["steps"] <= step_limit(estimates, start)
-        or not 0 < settings["fits"] <= FITS[start.kind]
+        or not 0 < settings["fits"] <= fits
     ):
         return model.copula, "the settings state choices that no fit of these tables makes"
     fitted = fit_latent(
         denoise_tables(estimates, margins.levels),
         model.measured_schema,
-        settings["shrinkage"],
-        replace(start, sd=settings["start_sd"]),
+        SHRINKAGE,
+        start,
         steps=settings["steps"],
         fits=settings["fits"],
         progress=progress,
     )
-    return hold_margins(fitted), ""
+    return refined(hold_margins(fitted), estimates.n_rows), ""
 
 
 def distances(one: Copula, other: Copula, measured: Estimates) -> dict[str, tuple[float, float]]:
     """How far two copulas are apart, each distance with its limit; infinite where they cannot be compared."""
     if isinstance(one, LatentModel) and isinstance(other, LatentModel):
-        if one.probabilities.shape != other.probabilities.shape:
+        if one.probabilities.shape != other.probabilities.shape or one.rounds != other.rounds:
             return {"components": (np.inf, 0.0)}
         cells = measured.cells
         apart = cells.flat(one.predict_pairs() - other.predict_pairs()) * np.float64(measured.n_rows)

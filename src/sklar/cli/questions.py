@@ -1,4 +1,4 @@
-"""`sklar schema review`: walk through the open decisions of a schema, and say where each entry comes from."""
+"""The questions of `sklar schema review`, on a terminal: keyboard only, and every answer is saved at once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sklar.cli.console import print_json, say, show_progress
-from sklar.cli.options import DATA_IF_GIVEN, JSON, QUERY, table_of
+from sklar.cli.options import table_of
 from sklar.errors import SchemaError
 
 if TYPE_CHECKING:
@@ -31,26 +31,8 @@ class _StopError(Exception):
     """The custodian stops here."""
 
 
-@click.command()
-@click.argument("schema_path", metavar="SCHEMA", type=click.Path(path_type=Path))
-@DATA_IF_GIVEN
-@QUERY
-@click.option(
-    "--accept",
-    is_flag=True,
-    help="Ask nothing: accept what is proposed. Entries that were read from the rows are not accepted so.",
-)
-@JSON
-def review(*, schema_path: Path, data: Path | str | None, query: str | None, accept: bool, as_json: bool) -> None:
-    """Answer the open questions of SCHEMA, and mark each entry with where it comes from.
-
-    With DATA, what the rows show stands beside each question (PRIVATE). Every answer is saved at once: stop at any time,
-    and go on later.
-
-    \b
-      sklar schema review adult.toml adult.csv
-      sklar schema review adult.toml --accept
-    """
+def ask(schema_path: Path, data: Path | str | None, query: str | None, *, accept: bool, as_json: bool) -> None:
+    """Walk through the open decisions of a schema file, or accept what is proposed; then say what was decided."""
     from sklar.custodian import review as decisions
     from sklar.public.schema import Schema
 
@@ -68,7 +50,7 @@ def review(*, schema_path: Path, data: Path | str | None, query: str | None, acc
             click.echo(f"\nStopped; {left} columns are open. All answers are in {schema_path}: run it again to go on.")
             return
     reviewed = Schema.load(schema_path)
-    counted = Counter(attribute.known_from for attribute in reviewed.attributes)
+    counted = Counter[str](attribute.known_from for attribute in reviewed.attributes)
     if as_json:
         summary: dict[str, Any] = {"provenance": {word: counted[word] for word in decisions.PROVENANCE}}
         print_json(summary | {"attributes": reviewed.n_attributes, "rules": len(reviewed.rules), "out": schema_path})
@@ -109,8 +91,8 @@ def _accept(path: Path) -> None:
     refused = [question.name for question in waiting if question.default is None]
     if refused:
         raise SchemaError(
-            f"these entries were read from the rows, or nobody says where they are from: {', '.join(refused)}. --accept "
-            "does not vouch for them: answer their questions one by one, without --accept."
+            f"these entries were read from the rows, or nobody says where they are from: {', '.join(refused)}. "
+            "--accept does not vouch for them: answer their questions one by one, without --accept."
         )
     for question in waiting:
         text = answer(text, question.name, question.choices[0].entry)
@@ -126,7 +108,9 @@ def _walk(path: Path, draft: Draft | None) -> None:
     if waiting:
         click.echo(f"{len(waiting)} columns to decide. ? explains, q stops; every answer is saved at once.")
         if draft is None:
-            click.echo("Give the table too (sklar schema review S.toml DATA) to see what its rows show beside each question.")
+            click.echo(
+                "Give the table too (sklar schema review S.toml DATA) to see what its rows show beside each question."
+            )
     all_others = False
     for number, question in enumerate(waiting, start=1):
         if not (all_others and question.default):
@@ -222,7 +206,8 @@ def _decide_rule(path: Path, rule: OpenRule, draft: Draft | None) -> None:
     confirmed = []
     entries = rule_entries(rule, text, draft)
     if not entries:
-        click.echo(f"\n'{rule.first}' seems to {how} '{rule.second}'. No rule can say so: it needs listed values on both sides.")
+        needs = "No rule can say so: it needs listed values on both sides."
+        click.echo(f"\n'{rule.first}' seems to {how} '{rule.second}'. {needs}")
     for entry in entries:
         click.echo()
         click.secho(f"Rule? {rule.first} and {rule.second}", bold=True)
@@ -249,7 +234,9 @@ def _spoken(entry: dict[str, Any], rule: OpenRule) -> str:
 
 def _prompt(text: str, default: str | None) -> str:
     try:
-        typed = click.prompt(text, default=default if default is not None else "", show_default=False, prompt_suffix=" > ")
+        typed = click.prompt(
+            text, default=default if default is not None else "", show_default=False, prompt_suffix=" > "
+        )
     except click.Abort:
         raise _StopError from None
     typed = str(typed).strip()

@@ -1,0 +1,72 @@
+"""How numbers lie inside their bins, and to what they are rounded: public values that a decoder draws by.
+
+`fitting.shapes` makes them from noisy tables. Without one, numbers are spread evenly over their bin.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Rounding:
+    """To what numbers are rounded, by how many digits they have.
+
+    Numbers are counted in a `grain`. `steps`, shape (s,), are what they may be multiples of, in grains, each a multiple
+    of the one before it. `upto`, shape (digits, s), are cumulative chances of the steps. `kept` are numbers that are
+    common as they are, in grains.
+    """
+
+    grain: Fraction
+    steps: NDArray[np.int64]
+    upto: NDArray[np.float64]
+    kept: NDArray[np.int64]
+
+    def round(
+        self,
+        units: NDArray[np.int64],
+        low: NDArray[np.int64],
+        high: NDArray[np.int64],
+        generator: np.random.Generator,
+    ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """Numbers of grains rounded down within their bins, from `low` up to but without `high`; and which were."""
+        digits = np.zeros(units.size, dtype=np.int64)
+        if self.upto.shape[0] > 1:
+            digits = np.searchsorted(10 ** np.arange(19, dtype=np.int64), np.abs(units), side="right")
+            digits = np.minimum(digits, self.upto.shape[0] - 1)
+        chosen = (generator.random(units.size)[:, None] >= self.upto[digits]).sum(axis=1)
+        if self.kept.size:
+            chosen[np.isin(units, self.kept)] = 0
+        done, rounded = np.zeros(units.size, dtype=np.bool_), units.copy()
+        for index in range(1, self.steps.size):
+            rows = np.flatnonzero(chosen == index)
+            step = int(self.steps[index])
+            first = -(-low[rows] // step) * step
+            kept = rows[first < high[rows]]
+            rounded[kept] = np.maximum(units[kept] // step * step, first[first < high[rows]])
+            done[kept] = True
+        return rounded, done
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Shape:
+    """How the numbers of one attribute lie inside its bins.
+
+    `bins`, shape (b,), says for each bin from which one its numbers are drawn: another one where noise alone filled it.
+    `places` are numbers on the axis and `heights` what the distribution function reaches there: the number of the bin,
+    from 0 on, and the share of the bin's rows below. Both ascend, shape (k,); between them the function is straight.
+    """
+
+    bins: NDArray[np.int64]
+    heights: NDArray[np.float64]
+    places: NDArray[np.float64]
+    rounding: Rounding | None = None
+
+    def draw(self, bins: NDArray[np.integer[Any]], generator: np.random.Generator) -> NDArray[np.float64]:
+        """A number on the axis in each of these bins; rounding errors may put it on an edge."""
+        return np.interp(bins + generator.random(bins.size), self.heights, self.places)

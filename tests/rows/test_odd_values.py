@@ -1,0 +1,240 @@
+"""One odd value, in any reader: it raises nothing, every other row is as it was, and nothing is said of it."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from collections.abc import Callable
+from decimal import Decimal
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from sklar.public.schema import Schema
+from sklar.rows.discover import count_values
+from sklar.rows.encode import encode
+from sklar.rows.read import open_source
+from sklar.rows.sql import Query
+
+ENTRIES = {
+    "categorical": "type = 'categorical'\nvalues = ['a', '7']\nmissing = '?'\nother = true",
+    "integer": "type = 'integer'\nedges = [0, 10, 20]\nmissing = '?'",
+    "real": "type = 'real'\nedges = [0, 10, 20]\nmissing = '?'",
+    "boolean": "type = 'boolean'\nmissing = '?'",
+    "date": "type = 'date'\nedges = ['2000-01-01', '2010-01-01', '2020-01-01']\nmissing = '?'",
+    "datetime": "type = 'datetime'\nedges = ['2000-01-01', '2010-01-01', '2020-01-01']\nmissing = '?'",
+}
+# Plain, and written in another way: the texts of a table then pass the normalizer.
+TABLES = ("", "[table]\ndecimal = ','\nthousands = '.'\nnulls = ['NA']\n")
+SCHEMAS = [
+    pytest.param(Schema.from_toml(f"{table}[attributes.x]\n{entry}"), id=f"{kind}{' rewritten' * bool(table)}")
+    for table in TABLES
+    for kind, entry in ENTRIES.items()
+]
+
+
+class Hostile:
+    """An object that refuses everything."""
+
+    def __eq__(self, other: object) -> bool:
+        raise ValueError("SECRET")
+
+    def __hash__(self) -> int:
+        raise TypeError("SECRET")
+
+    def __str__(self) -> str:
+        raise ValueError("SECRET")
+
+    __repr__ = __str__
+
+
+OBJECTS: list[object] = [
+    7, None, float("nan"), float("inf"), -0.0, "b", b"a", b"\xff", True, Decimal("7"), Decimal("sNaN"),
+    Decimal("Infinity"), [1], {"a": 1}, (1,), {1}, object(), Hostile(), pd.NA, pd.NaT, dt.date(2005, 1, 1),
+    dt.datetime(2005, 1, 1, tzinfo=dt.UTC), dt.datetime.max, dt.time(1), dt.timedelta(1), np.int8(7), np.float32("nan"),
+    np.datetime64("2005-01-01"), np.array([1, 2]), "\ud800", "\0", "", " ", "9" * 5_000, 10**5000, -(10**400), 1j,
+    "1_000", "NA", "1.5", "1.234,5", "nan", "1e999", "0000-00-00", "2005-02-31", "x" * 100_000,
+]  # fmt: skip
+
+
+def codes(data: object, schema: Schema) -> list[int]:
+    return [code for batch in open_source(data, schema).batches(("x",)) for code in encode(batch, schema)[0].tolist()]
+
+
+def index_of(values: list[object]) -> pd.Index:
+    return pd.Index(values, dtype=object, name="x", tupleize_cols=False)
+
+
+@pytest.mark.parametrize("schema", SCHEMAS)
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda values: pd.DataFrame({"x": pd.Series(values, dtype=object)}),
+        lambda values: pl.DataFrame({"x": pl.Series(values, dtype=pl.Object)}),
+        lambda values: pd.DataFrame({"y": range(len(values))}, index=index_of(values)),
+    ],
+    ids=["pandas", "polars", "pandas index"],
+)
+def test_python_objects(make: Callable[[list[object]], object], schema: Schema) -> None:
+    usual: list[object] = ["a", "7", "5", "15", "true", "2015-01-01"]
+    expected = codes(make(usual), schema)
+    for value in OBJECTS:
+        found = codes(make([*usual[:3], value, *usual[3:]]), schema)
+        assert found[:3] + found[4:] == expected
+        assert -1 <= found[3] < schema.n_levels
+    together = codes(make([*usual, *OBJECTS]), schema)
+    assert together == expected + [codes(make([value]), schema)[0] for value in OBJECTS]
+
+
+@pytest.mark.parametrize("schema", SCHEMAS)
+def test_categories_of_pandas(schema: Schema) -> None:
+    """Categories are Python objects too, as long as they can be told apart."""
+    usual: list[object] = ["a", "7", "5", "15"]
+    expected = codes(pd.DataFrame({"x": pd.Categorical(usual, categories=usual)}), schema)
+    for value in ("\ud800", b"\xff", 7, 1.5, Decimal(7), (1,), dt.date(2005, 1, 1), dt.timedelta(1), object(), "\0"):
+        listed = pd.Index([*usual, value], dtype=object)
+        frame = pd.DataFrame({"x": pd.Categorical.from_codes([0, 4, 1, 2, 3], categories=listed)})
+        found = codes(frame, schema)
+        assert found[:1] + found[2:] == expected
+
+
+ARROW: dict[str, pa.Array] = {
+    "texts": pa.array(["a", "7", "5", "15", None, "", "\0", "x" * 50_000, "NA", "1.234,5", "\U0001f600"]),
+    "views": pa.array(["a", "7", "x" * 500, None]).cast(pa.string_view()),
+    "bytes": pa.array([b"a", b"\xff\xfe", b"7", None]),
+    "texts that are not UTF-8": pa.Array.from_buffers(
+        pa.string(), 2, [*pa.array([b"a", b"b"]).buffers()[:2], pa.py_buffer(b"a\xff")]
+    ),
+    "floats": pa.array([5.0, float("nan"), float("inf"), -float("inf"), 1e308, -0.0, None]),
+    "halves": pa.array([np.float16(5), np.float16("nan"), None]),
+    "unsigned": pa.array([5, 2**64 - 1, None], pa.uint64()),
+    "decimals": pa.array([Decimal("5"), Decimal("9" * 38), None], pa.decimal128(38, 0)),
+    "wide decimals": pa.array([Decimal("5"), Decimal("9" * 60), None], pa.decimal256(70, 2)),
+    "days": pa.array([0, 2**31 - 1, -(2**31), None], pa.int32()).cast(pa.date32()),
+    "moments": pa.array([0, 2**63 - 1, -(2**63), None], pa.int64()).cast(pa.timestamp("s")),
+    "moments nowhere": pa.array([0, 2**62, None], pa.int64()).cast(pa.timestamp("ns", "No/Where")),
+    "durations": pa.array([0, 2**62, None], pa.int64()).cast(pa.duration("us")),
+    "lists": pa.array([[1], None, []]),
+    "structs": pa.array([{"a": 1}, None]),
+    "maps": pa.array([[("a", 1)], None], pa.map_(pa.string(), pa.int64())),
+    "dictionaries": pa.DictionaryArray.from_arrays(pa.array([0, 1, None, 0]), pa.array(["a", None])),
+    "repeated dictionaries": pa.DictionaryArray.from_arrays(pa.array([0, 1]), pa.array(["a", "a"])),
+    "nulls": pa.nulls(3),
+    "unions": pa.UnionArray.from_dense(
+        pa.array([0, 1], pa.int8()), pa.array([0, 0], pa.int32()), [pa.array(["a"]), pa.array([1])]
+    ),
+}
+
+
+@pytest.mark.parametrize("schema", SCHEMAS)
+@pytest.mark.parametrize("name", ARROW)
+def test_arrow_arrays(name: str, schema: Schema) -> None:
+    values = ARROW[name]
+    found = codes(pa.table({"x": values}), schema)
+    assert len(found) == len(values)
+    assert all(-1 <= code < schema.n_levels for code in found)
+    # What a row is encoded as does not depend on the rows beside it.
+    if name not in ("dictionaries", "repeated dictionaries"):
+        assert found == [
+            code for row in range(len(values)) for code in codes(pa.table({"x": values.slice(row, 1)}), schema)
+        ]
+
+
+TEXTS = [
+    b"",
+    b'"',
+    b"'",
+    b"\xff",
+    b"\0",
+    b"NA",
+    b"1.234,5",
+    b"1.5",
+    b"9" * 5_000,
+    b"x" * 100_000,
+    b"\xed\xa0\x80",
+    b" a",
+]
+
+
+@pytest.mark.parametrize("schema", SCHEMAS)
+def test_csv_files(tmp_path: Path, schema: Schema) -> None:
+    usual = [b"a,1", b"7,1", b"5,1", b"15,1", b"2015-01-01,1"]
+    path = tmp_path / "t.csv"
+
+    def found(rows: list[bytes]) -> list[int]:
+        path.write_bytes(b"x,y\n" + b"\n".join(rows) + b"\n")
+        return codes(path, schema)
+
+    expected = sorted(found(usual))
+    for text in TEXTS:
+        # A quote that nobody closes is the last of a file.
+        odd = found([*usual, text + b",1"])
+        assert len(odd) == len(usual) + 1
+        assert sorted(odd[:-1]) == expected or sorted(odd[1:]) == expected
+
+
+@pytest.mark.parametrize("schema", SCHEMAS)
+def test_json_lines(tmp_path: Path, schema: Schema) -> None:
+    usual = [json.dumps({"x": value}).encode() for value in ("a", 7, 5, 15, "2015-01-01", True)]
+    odd = [b'{"x": "%b"}' % text.replace(b'"', b'\\"').replace(b"\0", b"\\u0000") for text in TEXTS]
+    odd += [b'{"x": %b}' % value for value in (b"NaN", b"[1]", b"{}", b"null", b"1e999", b"1" * 9_000, b'"\\ud800"')]
+    odd += [b"{", b"7", b'{"y": 1}', b'{"x": 1, "x": 2}', b"\xff"]
+    path = tmp_path / "t.jsonl"
+
+    def found(rows: list[bytes]) -> list[int]:
+        path.write_bytes(b"\n".join(rows) + b"\n")
+        return codes(path, schema)
+
+    expected = found(usual)
+    together = found([*usual, *odd])
+    assert together[: len(usual)] == expected
+    assert together[len(usual) :] == [found([line])[0] for line in odd]
+
+
+# Values that a query may return, each list in one column.
+SQL = [
+    ["'a'", "''", "'NA'", "'1.234,5'", "repeat('x', 100000)"],
+    ["5::HUGEINT", "170141183460469231731687303715884105727"],
+    ["5.0::DOUBLE", "'nan'::DOUBLE", "'inf'::DOUBLE"],
+    ["'2005-01-01'::DATE", "'infinity'::DATE", "'290000-01-01'::DATE"],
+    ["'2005-01-01'::TIMESTAMP", "'infinity'::TIMESTAMP"],
+    ["'2005-01-01'::TIMESTAMPTZ"],
+    ["'1 day'::INTERVAL"],
+    ["'12:00'::TIME"],
+    ["[1]"],
+    ["{'a': 1}"],
+    ["'\\xFF'::BLOB"],
+    ["uuid()"],
+    ["'a'::ENUM('a', 'b')"],
+    ["1::UTINYINT"],
+    ["1.5::DECIMAL(38, 10)"],
+    ["'101'::BIT"],
+    [],
+]
+
+
+@pytest.mark.parametrize("schema", [SCHEMAS[kind] for kind in (0, 2, 8)])
+def test_queries(tmp_path_factory: pytest.TempPathFactory, schema: Schema) -> None:
+    path = tmp_path_factory.getbasetemp() / "odd.duckdb"
+    if not path.exists():
+        duckdb.connect(str(path)).close()
+    for values in SQL:
+        rows = ", ".join(f"({value})" for value in [*values, "NULL"])
+        found = codes(Query(path, f"SELECT * FROM (VALUES {rows}) AS t(x)"), schema)
+        assert len(found) == len(values) + 1
+        assert all(-1 <= code < schema.n_levels for code in found)
+
+
+@pytest.mark.parametrize("kind", ["categorical", "real", "datetime"])
+def test_odd_values_in_a_search_for_a_private_domain(kind: str) -> None:
+    bounds = {"real": "low = 0\nhigh = 20\nbins = 4", "datetime": "low = '2000-01-01'\nhigh = '2020-01-01'\nbins = 4"}
+    entry = f"type = '{kind}'\ndomain = 'private'\n{bounds.get(kind, '')}"
+    schema = Schema.from_toml(f"{TABLES[1]}[attributes.x]\n{entry}")
+    frame = pd.DataFrame({"x": pd.Series(OBJECTS, dtype=object)})
+    rows, _ = count_values(open_source(frame, schema).batches(("x",)), schema.attributes)
+    assert rows == len(OBJECTS)
