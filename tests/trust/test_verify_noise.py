@@ -128,10 +128,11 @@ def test_false_alarms_are_as_rare_as_they_are_said_to_be(
 
 def test_levels_add_up_to_the_stated_false_alarms() -> None:
     drawn = measured(LARGE.cells, LARGE_EXACT, scale=40.0)
-    grid = Grid(levels=(np.zeros(4, dtype=np.int64), np.zeros(16, dtype=np.int64)), scale=40.0)
+    edges = np.arange(5) * 4, np.arange(17)
+    grid = Grid(tables=(np.zeros(4, dtype=np.int64), np.zeros(16, dtype=np.int64)), edges=edges, scale=40.0)
     tests = examine(drawn, LARGE, [grid])
     assert len(tests) <= TESTS
-    assert {"parity", "remainders by 3", "remainders by 16", "levels of grids"} <= {test.name for test in tests}
+    assert {"parity", "remainders by 3", "remainders by 16", "tables of searches"} <= {test.name for test in tests}
     assert TESTS * LEVEL == pytest.approx(FALSE_ALARM) == 1e-6
 
 
@@ -236,19 +237,28 @@ def test_one_way_tables_without_noise_are_seen_by_their_totals() -> None:
     assert "totals of one-way tables" in found
 
 
-def test_grids_without_noise_are_seen() -> None:
-    generator = np.random.default_rng(1)
-    fine = generator.integers(0, 50, 4**5)
-    exact = tuple(fine.reshape(4**level, -1).sum(axis=1) for level in range(1, 6))
+def search(scale: float, stated: float = 30.0) -> Grid:
+    """Three tables of 2,000 numbers: cells that reach four standard errors are divided, by noisy counts."""
+    numbers = np.random.default_rng(1).geometric(0.004, 2_000)
+    edges = [np.unique(np.append(np.arange(0, 4_000, 100), 4_000))]
+    tables: list[NDArray[np.int64]] = []
+    for width in (10, 1, 0):
+        exact = np.histogram(numbers, edges[-1])[0]
+        noise = discrete_gaussian(np.array([scale]), np.array([exact.size])) if scale else 0
+        tables.append(np.asarray(exact + noise, dtype=np.int64))
+        if width:
+            chosen = np.flatnonzero((tables[-1] > 4 * stated) & (np.diff(edges[-1]) > 1))
+            finer = [np.arange(edges[-1][cell], edges[-1][cell + 1], width) for cell in chosen]
+            edges.append(np.unique(np.concatenate([edges[-1], *finer])))
+    return Grid(tables=tuple(tables), edges=tuple(edges), scale=stated)
+
+
+def test_searches_without_noise_are_seen() -> None:
     drawn = measured(WIDE.cells, EXACT, scale=40.0)
-
-    def grid(scale: float) -> Grid:
-        levels = [counts + discrete_gaussian(np.array([scale]), np.array([counts.size])) for counts in exact]
-        return Grid(levels=tuple(levels), scale=30.0)
-
-    assert not failing(examine(drawn, WIDE, [grid(30.0)]))
-    assert "levels of grids" in failing(examine(drawn, WIDE, [grid(15.0)]))
-    assert "levels of grids" in failing(examine(drawn, WIDE, [Grid(levels=exact, scale=30.0)]))
+    for _ in range(20):
+        assert not failing(examine(drawn, WIDE, [search(30.0)]))
+    assert "tables of searches" in failing(examine(drawn, WIDE, [search(6.0)]))
+    assert "tables of searches" in failing(examine(drawn, WIDE, [search(0.0)]))
 
 
 def test_rows_in_no_cell_raise_no_alarm() -> None:

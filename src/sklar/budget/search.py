@@ -182,7 +182,7 @@ def finding_faults(
 
     Every domain that was found has its search here, or was found by an `earlier` release, and no other has one; each
     was found by the tables that its bounds take, at the scale and the threshold that the budget gives to it. Searches
-    of Sklar 0.2 do not state their bounds: of these the number of tables is checked.
+    of Sklar 0.2 do not state their bounds and cannot be checked: a fault.
     """
     found = [attribute.name for attribute in schema.attributes if attribute.domain == "found"]
     searched = list(dict.fromkeys(finding.attribute for finding in findings))
@@ -204,8 +204,11 @@ def finding_faults(
             return (f"the domain of '{attribute.name}' cannot take {finding.tables} tables as stated",)
         if finding.bounds is not None and not _within(finding.bounds, attribute):
             return (f"the domain of '{attribute.name}' was searched for between other bounds than it lies in",)
-    if any(finding.bounds is None and finding.threshold is None for finding in findings):
-        return ()
+        if finding.bounds is None and numbers:
+            # As in files of Sklar 0.2: any number of tables could be stated for them.
+            return (
+                f"the search for the domain of '{attribute.name}' does not state its bounds, and cannot be checked",
+            )
     planned = replan_search(schema, budget, findings, n_rows).findings
     if len(planned) != len(findings):
         return (f"searches of {len(planned)} kinds are planned, and {len(findings)} are stated",)

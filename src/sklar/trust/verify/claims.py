@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -127,6 +128,7 @@ def check_domains(model: Model) -> Check:
     for finding in stated.domains:
         if finding.threshold is not None and finding.lost_delta < _chance_of_one(finding.scale, finding.threshold):
             faults = (*faults, f"the threshold of '{finding.attribute}' fails more often than is stated")
+    faults += _answer_faults(model)
     for name in domain_faults(model.measured) if not faults else ():
         faults = (*faults, f"the bins and points of '{name}' are not those that its noisy answers give")
     if not lost < stated.delta:
@@ -135,6 +137,22 @@ def check_domains(model: Model) -> Check:
     if stated.earlier:
         detail += f"; {len(stated.earlier)} found by another release, whose cost is not part of this epsilon"
     return Check(name="domains", passed=not faults, detail=faults[0] if faults else detail)
+
+
+def _answer_faults(model: Model) -> tuple[str, ...]:
+    """What is wrong with the noisy answers: all are kept, and categories are those that reached their threshold."""
+    stated, answers = model.certificate.domains, model.measured.answers
+    if len(answers) != len(stated):
+        return ("the noisy answers of a search are missing",)
+    return tuple(
+        f"the categories of '{finding.attribute}' are not those that its noisy answer gives"
+        for finding, answer in zip(stated, answers, strict=True)
+        if isinstance(answer, Mapping)
+        and not (
+            set(model.schema.attribute(finding.attribute).values) <= answer.keys()
+            and all(count >= (finding.threshold or 0) for count in answer.values())
+        )
+    )
 
 
 def _chance_of_one(scale: float, threshold: int) -> float:
