@@ -134,7 +134,7 @@ def certify(
     spent = budget.spent(sum((plan.spend for plan in plans), search_spend(findings)))
     if spent > budget.epsilon:
         raise BudgetError(
-            f"these tables cost epsilon={spent:.6g}, above the budget of {budget.epsilon:.6g}. Plan anew."
+            f"these tables cost epsilon={spent:.6g}, above the budget of {budget.epsilon:.6g}. Plan for less."
         )
     own = {finding.attribute for finding in findings}
     return Certificate(

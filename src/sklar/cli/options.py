@@ -140,6 +140,11 @@ OUT = click.option(
 DUMMIES = click.option(
     "--dummies", is_flag=True, help="The paper's 0/1 columns, one per level; rows may be inconsistent."
 )
+SPREADSHEET = click.option(
+    "--spreadsheet",
+    is_flag=True,
+    help="CSV only: put an apostrophe before texts that a spreadsheet would run as a formula (= + - @).",
+)
 JSON = click.option("--json", "as_json", is_flag=True, help="Print all figures as JSON instead of text.")
 
 

@@ -24,7 +24,7 @@ from sklar.public.person import Count
 from sklar.public.schema import MAX_LEVELS
 
 MAX_JSON = 16 << 20
-MAX_VALUES = 1_000_000
+MAX_VALUES = 300_000
 MAX_DEPTH = 16
 MAX_STAGES = 100
 # Longer numbers are nobody's: whole ones have 19 digits, others 24 characters.
