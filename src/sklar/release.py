@@ -32,6 +32,7 @@ from sklar.machine.cluster import Engine
 from sklar.machine.progress import SILENT, Progress
 from sklar.machine.threads import workers
 from sklar.public.linked import Linked
+from sklar.public.person import budget_for
 from sklar.public.schema import Schema
 from sklar.rows.engines import hold_counts, open_table, search_rows
 from sklar.rows.join import LinkedRows
@@ -95,6 +96,7 @@ def measure(
     schema, method = Schema.of(schema), Method.of(method)
     schema.require_reviewed()
     _require_records(schema, method)
+    budget = budget_for(schema.person, budget)
     require_gaussian(schema, budget)
     bill = _bill(ledger, dataset, schema, budget)
     schema = schema.measured
@@ -175,6 +177,7 @@ def fit_linked(
     """
     linked, budget = Linked.of(schema), Method.of("auto").budget_of(budget, epsilon)
     linked.require_reviewed()
+    budget = linked.budget_for(budget)
     plan = plan_linked(linked, budget)
     bill = _bill(ledger, dataset, linked, budget)
     vault = Vault(budget, charge=bill, threads=workers())

@@ -206,6 +206,7 @@ class LinkedCertificate:
             neighbors=self.neighbors,
             mechanism=self.mechanism,
             composition=self.composition,
+            rows_per_person=1,
         )
 
     def to_dict(self) -> dict[str, Any]:

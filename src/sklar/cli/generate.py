@@ -15,7 +15,8 @@ from sklar.cli.options import JSON, OUT
 @click.option(
     "--rows",
     type=int,
-    help="Rows to generate (for visits: patients).  [default: census 30,000, hospital 10,000, visits 20,000, others 5,240,260]",
+    help="Rows to generate (for visits: patients).  [default: census 30,000, hospital 10,000, visits 20,000, "
+    "others 5,240,260]",
 )
 @click.option("--seed", type=int, default=0, show_default=True, help="Another seed, another table.")
 @OUT

@@ -12,11 +12,12 @@ import json
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from sklar.errors import SchemaError
+from sklar.errors import BudgetError, SchemaError
+from sklar.kernel.theorems import Budget
 from sklar.public.schema import MAX_LEVELS, Schema
 from sklar.public.toml import toml_value
 
@@ -55,6 +56,11 @@ class Linked:
                 raise SchemaError(
                     f"[{part}] key '{key}' is also an attribute of its schema. A key is used to find the rows of a "
                     "person and is never released: remove the attribute."
+                )
+            if schema.person is not None:
+                raise SchemaError(
+                    f"[{part}] the key says whose row it is: its schema takes no [table] person. Remove person, "
+                    "rows_per_person and count."
                 )
             if schema.private_domains:
                 raise SchemaError(
@@ -164,6 +170,15 @@ class Linked:
             begins.append(begins[-1] + step)
             step = begins[-1] - 1
         return (*begins, self.at_most + 1)
+
+    def budget_for(self, budget: Budget) -> Budget:
+        """The same budget for any one person, who gives at most one unit to a table however many events they have."""
+        if budget.rows_per_person not in (None, 1):
+            raise BudgetError(
+                f"linked tables cost the same for any number of events, got rows_per_person={budget.rows_per_person}. "
+                "Leave it out, and give at_most in [events]."
+            )
+        return replace(budget, rows_per_person=1)
 
     def require_reviewed(self) -> None:
         """Refuse entries that a draft proposed and nobody has reviewed."""
