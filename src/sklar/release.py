@@ -28,6 +28,7 @@ from sklar.kernel.vault import Vault
 from sklar.machine.cluster import Engine
 from sklar.machine.progress import SILENT, Progress
 from sklar.machine.threads import workers
+from sklar.public.person import budget_for
 from sklar.public.schema import Schema
 from sklar.rows.engines import hold_counts, open_table, search_rows
 
@@ -89,6 +90,7 @@ def measure(
     schema, method = Schema.of(schema), Method.of(method)
     schema.require_reviewed()
     _require_records(schema, method)
+    budget = budget_for(schema.person, budget)
     require_gaussian(schema, budget)
     bill = None
     if ledger is not None:

@@ -90,8 +90,8 @@ def test_a_schema_says_which_domains_are_private_and_survives_its_own_toml() -> 
         ('type = "categorical"\nvalues = ["a"]\nat_most = 3', "at_most goes with domain"),
         ('type = "categorical"\ndomain = "found"\nvalues = ["a"]', "needs other = true"),
         ('type = "categorical"\ndomain = "public"\nvalues = []', "values must list the categories"),
-        ('type = "integer"\ndomain = "private"\nbins = 3', "needs low, high and bins"),
-        ('type = "integer"\ndomain = "private"\nlow = 0\nhigh = 9', "bins must be a whole number"),
+        ('type = "integer"\ndomain = "private"\nbins = 3', "needs low and high"),
+        ('type = "integer"\ndomain = "private"\nlow = 0\nhigh = 9\nbins = 0', "bins must be a whole number"),
         ('type = "integer"\ndomain = "private"\nlow = 9\nhigh = 0\nbins = 3', "low must be below high"),
         ('type = "real"\ndomain = "private"\nedges = [0, 1]', "takes no edges"),
         ('type = "boolean"\ndomain = "private"', "unknown key 'domain'"),
@@ -203,12 +203,15 @@ def test_what_a_search_takes_falls_with_the_rows_and_has_a_limit() -> None:
 
 def test_bounds_that_hold_few_values_are_not_searched() -> None:
     """Every value is a level, the domain is public, and nothing is paid."""
-    schema = Schema.from_toml('[attributes.grade]\ntype = "integer"\ndomain = "private"\nlow = 1\nhigh = 17\nbins = 20')
+    schema = Schema.from_toml('[attributes.grade]\ntype = "integer"\ndomain = "private"\nlow = 1\nhigh = 17')
     table = pa.table({"grade": [1 + row % 16 for row in range(200)]})
     model = sklar.fit(table, schema, epsilon=1.0, method="binary")
     assert model.schema.attribute("grade").edges == tuple(range(1, 18))
     assert model.schema.attribute("grade").domain == "public"
     assert model.certificate.domains == ()
+    # Where nothing else is said, 20 levels are looked for.
+    wide = Schema.from_toml('[attributes.a]\ntype = "integer"\ndomain = "private"\nlow = 0\nhigh = 99')
+    assert wide.sizes.tolist() == [20]
 
 
 def test_laplace_noise_finds_no_domains() -> None:
@@ -436,6 +439,17 @@ def test_a_forecast_tells_what_a_category_needs() -> None:
     threshold = search.findings[0].threshold
     assert dict(forecast.split)["finding domains"] == pytest.approx(search.share, rel=0.05)
     assert search.share == pytest.approx(SHARE / 2 + MOST)
+    # 4,000 rows are too few: what is lost is said before anything is spent.
+    assert search.factor > 2
+    lost = f"That is {search.factor:.1f} times the noise that numbers want: the rows are too few for more."
+    assert lost in "\n".join(forecast.lines())
+    error = search.findings[1].scale / N
+    assert f"standard error of {error:.2%} of the rows, and a value that fewer than {4 * error:.1%} share" in "\n".join(
+        forecast.lines()
+    )
+    assert forecast.to_dict()["search_noise_factor"] == round(search.factor, 3)
+    many = sklar.forecast(SCHEMA, rows=10**6, epsilon=1.0)
+    assert "times the noise that numbers want" not in "\n".join(many.lines())
     assert f"town {threshold:,}" in "\n".join(forecast.lines())
     assert forecast.to_dict()["private_domains"]["town"]["threshold"] == threshold
     assert sum(share for _, share in forecast.split) == pytest.approx(1.0)

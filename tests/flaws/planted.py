@@ -249,6 +249,7 @@ FLAWS = (
     _flaw(
         "an unknown value becomes the batch's most frequent one",
         "rows/encode.py",
+        "    # A null's number is past all others; clipping is faster than checking.\n"
         '    return lookup.take(places, mode="clip")\n',
         '    codes = lookup.take(places, mode="clip")\n'
         "    unknown = codes == unknown_code(attribute)\n"
@@ -335,15 +336,18 @@ FLAWS = (
     _flaw(
         "a tripled top grid cell",
         "rows/discover.py",
-        "        padded[: self.cells.size] = self.cells\n",
-        "        padded[: self.cells.size] = self.cells\n        padded[self.cells.size - 1] *= 3\n",
+        "        return np.diff(upto[np.searchsorted(values, edges)])\n",
+        "        counts = np.diff(upto[np.searchsorted(values, edges)])\n"
+        "        counts[-1] *= 3\n"
+        "        return counts\n",
         _ROW_TESTS,
     ),
     _flaw(
         "the coarsest grid without noise",
         "rows/engines.py",
-        "[vault.histogram(level, finding.scale) for level in exact.levels(attribute)]",
-        "[vault.histogram(level, finding.scale) if at else level for at, level in enumerate(exact.levels(attribute))]",
+        "        tables.append(vault.histogram(exact.table(cells), finding.scale))\n",
+        "        noisy = vault.histogram(exact.table(cells), finding.scale)\n"
+        "        tables.append(noisy if tables else exact.table(cells))\n",
         _VAULT_TESTS,
     ),
     # What else is released, and what it is made from.

@@ -71,6 +71,10 @@ def test_bins_grow_with_the_numbers() -> None:
 
 def test_equal_bins_keep_a_step() -> None:
     assert one('type = "integer"\nlow = 0\nhigh = 1000\nbins = 3\nstep = 100').edges == (0, 300, 700, 1000)
+    waits = one('type = "duration"\nlow = "0:00:00"\nhigh = "0:00:10"\nbins = 3')
+    assert waits.levels == ("[0:00:00, 0:00:03)", "[0:00:03, 0:00:07)", "[0:00:07, 0:00:10)")
+    clock = one('type = "time"\nlow = "0:00"\nhigh = "0:10"\nbins = 3\nformat = "%H:%M"')
+    assert clock.levels == ("[00:00:00, 00:03:00)", "[00:03:00, 00:07:00)", "[00:07:00, 00:10:00)")
 
 
 @pytest.mark.parametrize(

@@ -109,7 +109,7 @@ def test_sound_code_passes() -> None:
     assert {finding["part"] for finding in document["findings"]} == {
         *("seal", "fresh noise", "sensitivity", "counting", "neighbors", "facts beside the cells", "first plan"),
         *("model", "ledger", "checkpoint", "noise of cells", "law of the noise", "stretches of noise", "sampler"),
-        *("one table", "whole release", "tightness", "second plan", "threshold"),
+        *("one table", "whole release", "tightness", "second plan", "threshold", "search"),
     }
 
 
@@ -299,6 +299,26 @@ def test_a_threshold_that_is_paid_for_too_little_is_flagged(tmp_path: Path, monk
 
     monkeypatch.setattr(search, "measure", cheaper)
     assert not search.check_threshold(tmp_path).passed
+
+
+def test_a_search_without_noise_is_flagged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Certain: the same answers in all searches, and a town that is listed below the threshold."""
+    real, first = vars(search)["measure"], list[Any]()
+
+    def same(*arguments: Any, **others: Any) -> Any:
+        measured = real(*arguments, **others)
+        first.append(measured.answers)
+        return replace(measured, answers=first[min(len(first) - 1, 1)])
+
+    monkeypatch.setattr(search, "measure", same)
+    assert not search.check_searches(tmp_path).passed
+
+    def low(*arguments: Any, **others: Any) -> Any:
+        measured = real(*arguments, **others)
+        return replace(measured, answers=({**measured.answers[0], "rare": 1}, *measured.answers[1:]))
+
+    monkeypatch.setattr(search, "measure", low)
+    assert search.check_searches(tmp_path).found == "Found: a town below the threshold."
 
 
 def test_a_plan_by_the_exact_number_of_rows_is_flagged(tmp_path: Path) -> None:

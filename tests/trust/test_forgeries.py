@@ -20,7 +20,7 @@ from sklar.budget.certificate import measurements
 from sklar.files.archive import load, member
 from sklar.files.known import written
 from sklar.kernel.tables import Plan
-from sklar.kernel.theorems import Budget, Spend, chance_of_one
+from sklar.kernel.theorems import Budget, Spend, chance_of_one, sensitivity
 from sklar.public.schema import Schema
 from sklar.trust.verify import Verification, verify
 from tests.trust.conftest import KINDS, ROWS, SCHEMA, table
@@ -207,9 +207,9 @@ def restate(document: Document, arrays: Arrays) -> None:
         )
         for number, stage in enumerate(document["stages"], start=1)
     ]
-    shifts = 2 if document["certificate"]["neighbors"] == "replace-one" else 1
+    moved = sensitivity(document["certificate"]["neighbors"])
     document["certificate"]["measurements"] = [
-        {name: getattr(entry, name) for name in entry.__slots__} for entry in measurements(plans, shifts)
+        {name: getattr(entry, name) for name in entry.__slots__} for entry in measurements(plans, moved)
     ]
 
 

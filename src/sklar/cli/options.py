@@ -159,8 +159,8 @@ def privacy_options(command: Callable[..., Any], *, required: bool = True) -> Ca
         click.option(
             "--method",
             type=METHODS,
-            help="The model to fit. auto: the better of the latent models mixture and factor, judged by the noisy "
-            "tables alone; binary: the paper's copula over dummies.  [default: auto]",
+            help="The model to fit. auto, mixture: a mixture over whole attributes; factor: a low-rank Gaussian copula "
+            "over whole attributes; binary: the paper's copula over dummies.  [default: auto]",
         ),
         click.option(
             "--preset",

@@ -19,7 +19,8 @@ import numpy as np
 from sklar.budget.method import MethodName
 from sklar.draw.refine import MOST_ROUNDS
 from sklar.errors import ModelError
-from sklar.kernel.theorems import MAX_SCALE, MIN_SCALE, Composition, Mechanism, Neighbors
+from sklar.kernel.theorems import MAX_ROWS_PER_PERSON, MAX_SCALE, MIN_SCALE, Composition, Mechanism, Neighbors
+from sklar.public.person import Count
 from sklar.public.schema import MAX_LEVELS
 
 MAX_JSON = 16 << 20
@@ -192,8 +193,8 @@ _MEASUREMENT: Shape = {
     "order": whole(0, 2),
     "tables": whole(1),
     "scale": _SCALE,
-    "sensitivity_l1": number(0.0, 2.0),
-    "sensitivity_l2": number(0.0, 2.0),
+    "sensitivity_l1": number(0.0, 2.0 * MAX_ROWS_PER_PERSON),
+    "sensitivity_l2": number(0.0, 2.0 * MAX_ROWS_PER_PERSON),
 }
 _FINDING: dict[str, Shape] = {
     "attribute": _NAME,
@@ -232,6 +233,8 @@ _CERTIFICATE: dict[str, Shape] = {
     "rounded": _BOOLEAN,
     "receipt": Maybe({"entry": whole(1, 2**63 - 1), "head": _DIGEST}),
     "read_from_rows": Each(_NAME, MAX_LEVELS),
+    "count": Maybe(one_of(*get_args(Count))),
+    "rows_per_person": Maybe(whole(1, MAX_ROWS_PER_PERSON)),
 }
 _BINARY_METHODS = ("binary",)
 _LATENT_METHODS = tuple(name for name in get_args(MethodName) if name not in _BINARY_METHODS)
@@ -326,7 +329,7 @@ def _certificate(version: int) -> Shape:
     if version >= 3:
         return _CERTIFICATE
     # These versions stated, beside the budget, what tables happened to cost, and nothing of earlier releases.
-    later = ("earlier", "receipt", "read_from_rows")
+    later = ("earlier", "receipt", "read_from_rows", "count", "rows_per_person")
     older = {key: shape for key, shape in _CERTIFICATE.items() if key not in later}
     finding = {key: shape for key, shape in _FINDING.items() if key not in _LATER_OF_FINDING}
     return {**older, "domains": Each(finding, MAX_LEVELS), "spent_epsilon": number(0.0)}

@@ -132,12 +132,12 @@ class Model:
     def summary(self) -> list[str]:
         """What was released and what it cost, in a few lines."""
         certificate, schema = self.certificate, self.schema
-        size = f"{self.n_rows:,} rows" if certificate.public_rows is not None else f"about {self.n_rows:,} rows"
+        size = f"{'' if certificate.public_rows is not None else 'about '}{self.n_rows:,} {certificate.counted}"
         guarded = "content" if certificate.neighbors == "replace-one" else "presence"
         lines = [
             f"Table '{schema.name}': {size}, {schema.n_attributes} attributes, {schema.n_levels} levels.",
             f"{_claimed(certificate)}: epsilon = {rounded_up(certificate.epsilon, 4)}, delta = "
-            f"{rounded_up(certificate.delta, 3)}, for the {guarded} of any one row",
+            f"{rounded_up(certificate.delta, 3)}, for the {guarded} of any one {certificate.unit}",
             f"  ({certificate.neighbors} neighbors, {certificate.mechanism} noise, "
             f"{certificate.composition} composition):",
         ]

@@ -39,6 +39,8 @@ def spaced_edges(
     unit = step if step is not None else _unit(kind, first, last)
     if spacing == "equal":
         edges = [Fraction(edge) for edge in equal_steps(kind, first, last, bins)]
+        if kind in ("time", "duration") and unit is not None and last - first >= bins * unit:
+            step = unit
         if step is not None:
             edges[1:-1] = [round(edge / step) * step for edge in edges[1:-1]]
     else:
@@ -53,7 +55,7 @@ def spaced_edges(
 def _unit(kind: str, first: float, last: float) -> Fraction | None:
     if kind == "real":
         return None
-    return Fraction(SECOND if kind == "duration" and not (first % SECOND or last % SECOND) else 1)
+    return Fraction(SECOND if kind in ("time", "duration") and not (first % SECOND or last % SECOND) else 1)
 
 
 def _growing(first: Fraction, last: Fraction, bins: int, spacing: str, unit: Fraction | None) -> list[Fraction]:

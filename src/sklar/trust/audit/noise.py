@@ -101,7 +101,7 @@ def odd_noise(scores: NDArray[np.float64], noise: NDArray[np.int64], exact: NDAr
     runs, cells = scores.shape
     squares = (scores**2).sum(axis=0)
     with np.errstate(divide="ignore", invalid="ignore"):
-        within = np.nan_to_num(np.asarray(np.corrcoef(scores.T)), nan=1.0)[np.triu_indices(cells, 1)]
+        within = np.nan_to_num(np.atleast_2d(np.corrcoef(scores.T)), nan=1.0)[np.triu_indices(cells, 1)]
         sides = np.sqrt((scores[:-1] ** 2).sum(axis=0))[:, None] * np.sqrt((scores[1:] ** 2).sum(axis=0))
         between = np.nan_to_num(scores[:-1].T @ scores[1:] / sides, nan=1.0).ravel()
     low, high = gammainc(runs / 2, squares / 2 * _BLUR), gammaincc(runs / 2, squares / 2 / _BLUR)
@@ -130,7 +130,9 @@ def _tied(correlations: NDArray[np.float64], freedom: int) -> float:
     """The chance that the largest of so many correlations of independent noise is as large (Fisher's transform)."""
     from scipy.special import ndtr
 
-    largest = float(np.abs(correlations).max(initial=0.0))
+    if not correlations.size:
+        return 1.0
+    largest = float(np.abs(correlations).max())
     return 2 * correlations.size * float(ndtr(-math.atanh(min(largest, 1 - 1e-12)) * math.sqrt(freedom)))
 
 

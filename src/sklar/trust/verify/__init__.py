@@ -30,6 +30,7 @@ from sklar.trust.verify.claims import (
     check_schema,
     check_settings,
     check_totals,
+    check_unit,
 )
 from sklar.trust.verify.layout import check_layout
 from sklar.trust.verify.noise import ALL, FALSE_ALARM, LEAST_SCALE, POWER, Grid, NoiseTest, examine, visible
@@ -95,7 +96,13 @@ def verify_model(model: Model, name: str = "the model") -> Verification:
     checks = [_FORMAT, check_schema(model), check_settings(stated)]
     if not checks[-1].passed:
         return Verification(path=name, checks=tuple(checks), certificate=stated)
-    checks += [check_rows(model), check_measurements(model), check_arrays(model), check_domains(model)]
+    checks += [
+        check_unit(model),
+        check_rows(model),
+        check_measurements(model),
+        check_arrays(model),
+        check_domains(model),
+    ]
     independent: float | None = None
     tests: list[NoiseTest] = []
     if all(check.passed for check in checks):

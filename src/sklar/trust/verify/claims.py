@@ -9,14 +9,14 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from sklar.budget.certificate import Certificate, rounded_up
+from sklar.budget.certificate import Certificate, rounded_up, unit_of
 from sklar.budget.search import finding_faults, search_spend
 from sklar.errors import SklarError
 from sklar.files.model import Model
 from sklar.fitting.domains import domain_faults
 from sklar.fitting.margins import estimate_rows
 from sklar.kernel.tables import NoisyTables
-from sklar.kernel.theorems import MAX_SCALE, MIN_SCALE, Budget, Spend, round_up_scale
+from sklar.kernel.theorems import MAX_SCALE, MIN_SCALE, Budget, Spend, round_up_scale, sensitivity
 from sklar.trust.exact import TOLERANCE, exact_epsilon
 from sklar.trust.verify.result import Check
 
@@ -50,18 +50,28 @@ def _budget(stated: Certificate) -> Budget:
         neighbors=stated.neighbors,
         mechanism=stated.mechanism,
         composition=stated.composition,
+        rows_per_person=stated.rows_per_person,
     )
 
 
+def check_unit(model: Model) -> Check:
+    """Whom the claim is about is what the schema says, and the noise is meant for as many rows as are counted."""
+    stated, person = model.certificate, model.schema.person
+    detail = "any one row" if person is None else f"any one person, with all their rows; counted are {person.words}"
+    said = {"count": stated.count, "rows_per_person": stated.rows_per_person}
+    agree = said == ({"count": None, "rows_per_person": None} | unit_of(person))
+    return Check(name="unit", passed=agree, detail=detail if agree else "the schema names another unit")
+
+
 def check_rows(model: Model) -> Check:
-    """The number of rows: stated in one place and public under replace-one; what noisy totals say under add-remove."""
+    """The number of rows: stated in one place where it is public; elsewhere what noisy totals say."""
     stated, stages = model.certificate, model.measured.stages
     known = {tables.n_rows for tables in stages} | {stated.public_rows}
     totals = [tables.total for tables in stages if tables.total is not None]
     scales = [tables.plan.total for tables in stages if tables.plan.total is not None]
-    if stated.neighbors == "replace-one":
+    if stated.neighbors == "replace-one" and stated.rows == 1:
         passed = known == {model.n_rows} and not totals and not scales
-        return Check(name="rows", passed=passed, detail=f"{model.n_rows:,}, public")
+        return Check(name="rows", passed=passed, detail=f"{model.n_rows:,}{' people' if stated.count else ''}, public")
     passed = known == {None} and len(totals) == len(scales) > 0
     # Exactly this number follows from the tables: another one would be somebody's knowledge.
     passed = passed and estimate_rows(stages) == model.n_rows
@@ -71,7 +81,7 @@ def check_rows(model: Model) -> Check:
 def check_measurements(model: Model) -> Check:
     """The certificate's groups are those of the arrays of scales, stage by stage, with the right sensitivity."""
     stated = model.certificate
-    shifts = 2 if stated.neighbors == "replace-one" else 1
+    moved = sensitivity(stated.neighbors, stated.rows)
     wanted = Counter(
         {
             (stage, order, float(scale)): int(times)
@@ -82,7 +92,7 @@ def check_measurements(model: Model) -> Check:
     )
     found: Counter[tuple[int, int, float]] = Counter()
     for entry in stated.measurements:
-        right = entry.sensitivity_l1 == shifts and math.isclose(entry.sensitivity_l2, math.sqrt(shifts))
+        right = entry.sensitivity_l1 == moved[0] and math.isclose(entry.sensitivity_l2, moved[1])
         if not right or type(entry.tables) is not int or entry.tables < 1:
             return Check(name="measurements", passed=False, detail=f"stage {entry.stage} states another sensitivity")
         found[entry.stage, entry.order, entry.scale] += entry.tables
@@ -126,7 +136,8 @@ def check_domains(model: Model) -> Check:
     faults = finding_faults(model.schema, _budget(stated), stated.domains, stated.earlier, stated.public_rows)
     lost = math.fsum(finding.lost_delta for finding in stated.domains)
     for finding in stated.domains:
-        if finding.threshold is not None and finding.lost_delta < _chance_of_one(finding.scale, finding.threshold):
+        threshold = finding.threshold
+        if threshold is not None and finding.lost_delta < _chance_of_one(finding.scale, threshold, stated.rows):
             faults = (*faults, f"the threshold of '{finding.attribute}' fails more often than is stated")
     faults += _answer_faults(model)
     for name in domain_faults(model.measured) if not faults else ():
@@ -155,9 +166,14 @@ def _answer_faults(model: Model) -> tuple[str, ...]:
     )
 
 
-def _chance_of_one(scale: float, threshold: int) -> float:
-    """P(1 + X >= threshold) of discrete Gaussian X, added up: from the threshold on, term by term, over the whole."""
-    first = threshold - 1
+def _chance_of_one(scale: float, threshold: int, rows: int) -> float:
+    """The chance that a value reaches a threshold which one person alone has: in all rows, or in each row another."""
+    apart = _tail(scale, threshold - 1)
+    return max(_tail(scale, threshold - rows), -math.expm1(rows * math.log1p(-min(apart, 0.5))))
+
+
+def _tail(scale: float, first: int) -> float:
+    """P(X >= first) of discrete Gaussian X, added up: from the first on, term by term, over the whole."""
     if first <= 0:
         return 1.0
     # Terms fall at least geometrically, by exp(-first / scale^2) each: added up until what is left cannot be seen. Of
@@ -179,7 +195,7 @@ def check_totals(model: Model) -> tuple[float, list[Check]]:
     claimed, lost = budget.spent(spend), spend.lost_delta
     # A threshold that fails costs its chance of delta, and of the odds the rest of all chances.
     independent = exact_epsilon(
-        stated.mechanism, spend.scales, spend.tables * budget.shifts, stated.delta - lost
+        stated.mechanism, spend.scales, spend.tables * budget.shifts, stated.delta - lost, rows=budget.rows
     ) - math.log1p(-lost)
     epsilon = rounded_up(stated.epsilon, 6)
     return independent, [
