@@ -9,7 +9,7 @@ LOCK := $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashe
 # All but spark, which is as large as all the rest together.
 EXTRAS := --extra arrow --extra learn --extra pandas --extra plot --extra sql --extra yaml
 
-.PHONY: help demo test slow spark kernel lint format docs wheel lowest paper peers bench scale lock clean
+.PHONY: help demo test slow flaws spark kernel lint format docs wheel lowest paper peers bench scale lock clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -24,6 +24,9 @@ test: $(VENV)/.dev ## run the tests and the doctests (not the slow ones)
 slow: $(VENV)/.dev ## run the tests that take minutes, and the property tests on new examples
 	$(BIN)/python -m pytest -n 2 -m slow
 	HYPOTHESIS_PROFILE=new $(BIN)/python -m pytest -n 2 -m "hypothesis and not slow"
+
+flaws: $(VENV)/.dev ## plant every known flaw in a copy and report who catches it, into docs/results/ (half an hour)
+	$(BIN)/python -m tests.flaws.run
 
 spark: .venv-spark/.done ## test the engine on Spark with a cluster of its own (needs Java 17)
 	.venv-spark/bin/python -m pytest -m spark tests/rows/test_engines.py tests/rows/test_spark.py

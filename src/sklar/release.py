@@ -11,6 +11,7 @@ from sklar.budget.method import Method
 from sklar.budget.plan import plan_release, plan_second
 from sklar.budget.receipt import telling
 from sklar.budget.search import Answer, Search, require_gaussian
+from sklar.draw.refine import refining_rounds
 from sklar.draw.repair import hold_margins
 from sklar.errors import BudgetError, SchemaError
 from sklar.files.model import Model
@@ -19,6 +20,7 @@ from sklar.fitting.choose import fit_auto
 from sklar.fitting.denoise import interactions
 from sklar.fitting.descent import LatentKind
 from sklar.fitting.domains import find_domains
+from sklar.fitting.latent import LatentModel
 from sklar.fitting.margins import consistent, margins, plain, pool
 from sklar.kernel.tables import NoisyTables
 from sklar.kernel.theorems import Budget
@@ -26,6 +28,7 @@ from sklar.kernel.vault import Vault
 from sklar.machine.cluster import Engine
 from sklar.machine.progress import SILENT, Progress
 from sklar.machine.threads import workers
+from sklar.public.person import budget_for
 from sklar.public.schema import Schema
 from sklar.rows.engines import hold_counts, open_table, search_rows
 
@@ -87,6 +90,7 @@ def measure(
     schema, method = Schema.of(schema), Method.of(method)
     schema.require_reviewed()
     _require_records(schema, method)
+    budget = budget_for(schema.person, budget)
     require_gaussian(schema, budget)
     bill = None
     if ledger is not None:
@@ -141,12 +145,18 @@ def fit_tables(measured: Measured, *, method: Method | str = "auto", progress: P
         progress.stage("fit")
         probabilities = plain(estimates) if method.paper else consistent(estimates)
         fitted = fit_binary(probabilities, measured.schema, dummies=method.dummies, weighted=not method.paper)
-        copula = hold_margins(fitted)
-        return Model(measured=measured, copula=copula, n_rows=estimates.n_rows, settings=settings)
-    kinds: tuple[LatentKind, ...] = ("mixture", "factor") if method.name == "auto" else (method.name,)
-    latent, decisions = fit_auto(estimates, measured.schema, kinds=kinds, progress=progress)
+        binary = hold_margins(fitted)
+        return Model(measured=measured, copula=binary, n_rows=estimates.n_rows, settings=settings)
+    kind: LatentKind = "mixture" if method.name == "auto" else method.name
+    latent, decisions = fit_auto(estimates, measured.schema, kind=kind, progress=progress)
     # Forbidden cells keep their noisy counts in the fit: thinning needs every count to carry the noise that it states.
-    return Model(measured=measured, copula=hold_margins(latent), n_rows=estimates.n_rows, settings=settings | decisions)
+    copula = refined(hold_margins(latent), estimates.n_rows)
+    return Model(measured=measured, copula=copula, n_rows=estimates.n_rows, settings=settings | decisions)
+
+
+def refined(model: LatentModel, n_rows: int) -> LatentModel:
+    """The model with as many rounds of exchanges as a table of its size affords: a public rule."""
+    return replace(model, rounds=refining_rounds(n_rows, model.schema.n_attributes))
 
 
 def _require_records(schema: Schema, method: Method) -> None:

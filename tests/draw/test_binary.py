@@ -45,7 +45,7 @@ def test_rows_are_the_same_for_any_number_of_threads_and_any_order_of_blocks(dum
         with using(threads):
             drawn.append(draw(copula, rows, 7))
     sampler = copula.sampler()
-    apart = {number: sampler.draw(7, number, size) for number, size in reversed(list(blocks(rows)))}
+    apart = {number: sampler.draw(7, number, size) for number, size in reversed(list(blocks(rows, sampler.block_rows)))}
     drawn.append(np.concatenate([apart[number] for number in sorted(apart)], axis=1))
     assert all(np.array_equal(drawn[0], other) for other in drawn[1:])
 

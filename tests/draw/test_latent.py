@@ -110,7 +110,7 @@ def test_rows_are_the_same_for_any_number_of_threads_and_any_order_of_blocks() -
         with using(threads):
             codes.append(drawn(model, rows, 7))
     sampler = model.sampler()
-    apart = {number: sampler.draw(7, number, size) for number, size in reversed(list(blocks(rows)))}
+    apart = {number: sampler.draw(7, number, size) for number, size in reversed(list(blocks(rows, sampler.block_rows)))}
     codes.append(np.concatenate([apart[number] for number in sorted(apart)], axis=1))
     assert all(np.array_equal(codes[0], other) for other in codes[1:])
 

@@ -69,7 +69,7 @@ def test_records_are_the_model_given_the_others_and_the_rules() -> None:
 def test_only_records_that_break_a_rule_change_and_only_in_attributes_of_rules() -> None:
     model = random_model()
     sampler = model.sampler()
-    before = np.concatenate([sampler.draw(1, *block) for block in blocks(50_000)], axis=1)
+    before = np.concatenate([sampler.draw(1, *block) for block in blocks(50_000, sampler.block_rows)], axis=1)
     after = drawn(model, 50_000)
     broken = violating(before, model.schema.allowed)
     assert broken.any()

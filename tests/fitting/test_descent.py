@@ -63,7 +63,7 @@ def test_softmax_is_numpys_to_single_precision() -> None:
 
 @pytest.mark.parametrize("strip", [3, 1024])
 def test_strips_cover_the_square(strip: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(descent, "_STRIP", strip)
+    monkeypatch.setattr(descent, "SMALL", strip)
     found = np.random.default_rng(0).random((7, 5), dtype=np.float32)
     room = Room(Cells([2, 4, 4]), 5)
     whole, ends = found @ found.T, [0]
@@ -74,10 +74,10 @@ def test_strips_cover_the_square(strip: int, monkeypatch: pytest.MonkeyPatch) ->
     assert ends[-1] == 7
 
 
-@pytest.mark.parametrize("strip", [4, 1024])
+@pytest.mark.parametrize("block", [3, 4, 1024])
 @pytest.mark.parametrize("shrinkage", [0.0, 0.4])
-def test_gradient_is_that_of_the_plain_loss(shrinkage: float, strip: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(descent, "_STRIP", strip)
+def test_gradient_is_that_of_the_plain_loss(shrinkage: float, block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(descent, "_BLOCK", block)
     schema = schema_of(2, 3, 1, 4, 2)
     joint = mixture_joint(schema, 3, 0)
     estimates = noisy_estimates(schema, joint, 1_000, 20.0)
@@ -87,7 +87,13 @@ def test_gradient_is_that_of_the_plain_loss(shrinkage: float, strip: int, monkey
     probabilities, found = softmaxed(logits, schema)
     pull, gradient = np.empty_like(found), np.empty_like(probabilities)
     loss = loss_of(targets, shrinkage)
-    loss.gradient(found, pull, Room(schema.cells, 3))
+    # The mean over all blocks: each is drawn as often as every other.
+    blocks = range(-(-len(found) // block))
+    parts = []
+    for number in blocks:
+        loss.gradient(found, pull, Room(schema.cells, 3), number)
+        parts.append(pull.copy())
+    pull = np.mean(parts, axis=0)
     constant = loss.goal.margin_weights * (found.mean(axis=1) - loss.goal.margins)
     through_softmax(pull, constant, probabilities, schema.cells.offsets, gradient)
     for at in np.ndindex(logits.shape):
@@ -98,22 +104,18 @@ def test_gradient_is_that_of_the_plain_loss(shrinkage: float, strip: int, monkey
         assert np.isclose(gradient[at], (up - down) / 0.06 * 3 / 2, atol=2e-4, rtol=2e-2)
 
 
-def test_few_large_attributes_have_the_same_gradient_by_less_work() -> None:
-    schema = schema_of(50, 1, 40, 2)
-    estimates = noisy_estimates(schema, mixture_joint(schema, 3, 0), 1_000, 20.0)
-    estimates = replace(estimates, pair_sd=np.random.default_rng(2).uniform(40, 120, 6))
-    loss = loss_of(denoise_tables(estimates, np.diag(mixture_joint(schema, 3, 0)).copy()), 0.4)
-    found = softmaxed(np.random.default_rng(1).standard_normal((93, 6)).astype(np.float32), schema)[1]
-    plain, quick = np.empty_like(found), np.empty_like(found)
-    room = Room(schema.cells, 6)
-    assert room.squares is not None
-    loss.gradient(found, quick, room)
-    room.squares = None
-    loss.gradient(found, plain, room)
-    assert np.allclose(quick, plain, rtol=1e-4, atol=1e-6 * np.abs(plain).max())
-    # Many attributes, or many components, would make it more.
-    assert Room(Cells([2] * 90), 6).squares is None
-    assert Room(schema.cells, 60).squares is None
+def test_blocks_of_a_wide_table_lead_where_the_whole_residual_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    schema = schema_of(*[3] * 12)
+    targets = exact_targets(schema, mixture_joint(schema, 3, 2))
+    losses = []
+    for small in (256, 1):
+        monkeypatch.setattr(descent, "SMALL", small)
+        monkeypatch.setattr(descent, "_BLOCK", 6)
+        fit = Fit(loss_of(targets, 0.0), Start(components=40))
+        before = plain_loss(targets, 0.0, fit.probabilities)
+        fit.advance(300)
+        losses.append(plain_loss(targets, 0.0, fit.probabilities) / before)
+    assert max(losses) < 0.02
 
 
 def test_a_fit_is_deterministic_and_its_loss_falls() -> None:

@@ -1,89 +1,486 @@
-"""Planted flaws: each a small change to a copy of the package that breaks its privacy claim."""
+"""Planted flaws: each a small change to a copy of the package that breaks its privacy claim.
+
+`make flaws` plants each and reports who catches it (`tests.flaws.run`). A change whose text is not found fails loudly:
+whoever rewrites that text says here how the flaw looks now.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
-import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 import sklar
 
 PACKAGE = Path(sklar.__file__).parent
+ROOT = Path(__file__).parents[2]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Flaw:
+@dataclass(frozen=True, slots=True)
+class Edit:
     """One text of one file replaced by another."""
 
-    name: str
     file: str
     old: str
     new: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flaw:
+    """A flaw: what it does, how it is planted, and the tests that must notice it."""
+
+    name: str
+    edits: tuple[Edit, ...]
+    tests: tuple[str, ...]
+    audited: bool = True
+
+
+_THEOREMS, _VAULT, _NOISE = "kernel/theorems.py", "kernel/vault.py", "kernel/noise.py"
+_ADD = "            part += exact\n"
+_DRAW = "return draw(scales, sizes, threads=self._threads)"
+_VAULT_TESTS = "tests/guarantees/test_noise_on_the_way.py"
+_ROW_TESTS = "tests/guarantees/test_row_by_row.py"
+_RELEASE_TESTS = "tests/guarantees/test_release_tells_nothing.py"
+
+
+def _flaw(name: str, file: str, old: str, new: str, *tests: str, audited: bool = True) -> Flaw:
+    return Flaw(name=name, edits=(Edit(file, old, new),), tests=tests, audited=audited)
+
+
 FLAWS = (
-    Flaw(
-        name="half the sensitivity",
-        file="kernel/theorems.py",
-        old='return 2 if self.neighbors == "replace-one" else 1',
-        new="return 1",
+    # Sensitivity and accounting.
+    _flaw(
+        "half the sensitivity",
+        _THEOREMS,
+        'return 2 if self.neighbors == "replace-one" else 1',
+        "return 1",
+        "tests/kernel/test_theorems.py",
+    ),
+    _flaw(
+        "half the cost on the Gaussian curve",
+        _THEOREMS,
+        "bounds.append(curve_epsilon(_sum_up(shifts / variances), delta))",
+        "bounds.append(curve_epsilon(_sum_up(shifts / variances) / 2, delta))",
+        "tests/kernel/test_theorems.py",
+    ),
+    _flaw(
+        "a larger delta than the one that is stated",
+        _THEOREMS,
+        "settings = (self.mechanism, self.composition, self.shifts, delta)",
+        "settings = (self.mechanism, self.composition, self.shifts, max(delta, 1e-5))",
+        "tests/kernel/test_theorems.py",
     ),
     Flaw(
-        name="seven tenths of the noise",
-        file="kernel/vault.py",
-        old="return draw(scales, sizes, threads=self._threads)",
-        new="return draw((0.7 * scales).astype(np.float32).astype(np.float64), sizes, threads=self._threads)",
+        name="half the shifts of Laplace noise",
+        edits=(
+            Edit(
+                _THEOREMS,
+                "return laplace_epsilon(values, counts * shifts, delta)",
+                "return laplace_epsilon(values, counts, delta)",
+            ),
+            Edit(
+                _THEOREMS,
+                "laplace_delta(self.epsilon, shape.scales * factor, shape.tables * self.shifts)",
+                "laplace_delta(self.epsilon, shape.scales * factor, shape.tables)",
+            ),
+        ),
+        tests=("tests/kernel/test_theorems.py",),
+    ),
+    _flaw(
+        "a threshold's chance off by one",
+        _THEOREMS,
+        "math.exp(log_ndtr(-(threshold - 2) / scale))",
+        "math.exp(log_ndtr(-(threshold - 1) / scale))",
+        "tests/budget/test_search.py",
     ),
     Flaw(
-        name="noise on seen cells only",
-        file="kernel/vault.py",
-        old="            part += exact\n",
-        new="            part[exact == 0] = 0\n            part += exact\n",
+        name="a table measured twice and charged once",
+        edits=(
+            Edit(
+                _VAULT,
+                "spent = self._spent + Spend.of(scales, lost_delta=lost_delta)",
+                "spent = Spend.of(scales, lost_delta=lost_delta)",
+            ),
+            Edit(
+                "release.py",
+                "noisy: tuple[NoisyTables, ...] = (vault.measure(stages.first),)",
+                "noisy: tuple[NoisyTables, ...] = (vault.measure(stages.first), vault.measure(stages.first))",
+            ),
+            Edit("release.py", "[tables.plan for tables in noisy]", "[tables.plan for tables in noisy[1:]]"),
+        ),
+        tests=("tests/kernel/test_vault.py", "tests/test_release.py"),
+    ),
+    # Noise.
+    _flaw(
+        "seven tenths of the noise",
+        _VAULT,
+        _DRAW,
+        "return draw((0.7 * scales).astype(np.float32).astype(np.float64), sizes, threads=self._threads)",
+        _VAULT_TESTS,
+    ),
+    _flaw("noise on seen cells only", _VAULT, _ADD, "            part[exact == 0] = 0\n" + _ADD, _VAULT_TESTS),
+    _flaw(
+        "no noise on cells of more than 1,000 rows",
+        _VAULT,
+        _ADD,
+        "            part[exact > 1000] = 0\n" + _ADD,
+        _VAULT_TESTS,
+    ),
+    _flaw(
+        "one noise for all cells",
+        _VAULT,
+        _ADD,
+        "            part[:] = part[:1] if part.size else part\n" + _ADD,
+        _VAULT_TESTS,
+    ),
+    _flaw("noise that is always even", _VAULT, _DRAW, _DRAW + " // 2 * 2", _VAULT_TESTS),
+    _flaw(
+        "noise that is cut at three deviations",
+        _VAULT,
+        _DRAW,
+        f"reach = np.repeat(3 * scales, sizes).astype(np.int64)\n        return np.clip({_DRAW[7:]}, -reach, reach)",
+        _VAULT_TESTS,
+    ),
+    _flaw(
+        "a retry that draws again below zero",
+        _VAULT,
+        _ADD,
+        _ADD + "            low = part < 0\n"
+        '            draw = discrete_gaussian if self._budget.mechanism == "gaussian" else discrete_laplace\n'
+        "            part[low] = exact[low] + draw(plan.scales[:1], np.array([int(low.sum())]))\n",
+        _VAULT_TESTS,
     ),
     Flaw(
-        name="one noise for all cells",
-        file="kernel/vault.py",
-        old="            part += exact\n",
-        new="            part[:] = part[:1] if part.size else part\n            part += exact\n",
+        name="stage two reuses the noise of stage one",
+        edits=(
+            Edit(_VAULT, '"_spent", "_threads")', '"_spent", "_threads", "_old")'),
+            Edit(
+                _VAULT,
+                "        noisy = np.split(self._draw(plan.scales, np.concatenate(sizes)), ",
+                "        every = np.repeat(plan.scales, np.concatenate(sizes))\n"
+                "        fresh = self._draw(plan.scales, np.concatenate(sizes))\n"
+                '        if hasattr(self, "_old"):\n'
+                "            fresh = np.rint(self._old[-fresh.size :] * every).astype(np.int64)\n"
+                "        self._old = fresh / every\n"
+                "        noisy = np.split(fresh, ",
+            ),
+        ),
+        tests=(_VAULT_TESTS,),
+    ),
+    _flaw("a key that is always the same", _NOISE, "AES256(urandom(32))", "AES256(bytes(32))", _VAULT_TESTS),
+    _flaw(
+        "a key that all calls of a process share",
+        _NOISE,
+        "def _keystream() -> _Source:",
+        "_KEY = urandom(32)\n\n\ndef urandom(_count: int) -> bytes:\n    return _KEY\n\n\ndef _keystream() -> _Source:",
+        _VAULT_TESTS,
+    ),
+    _flaw(
+        "seeded noise",
+        _NOISE,
+        "from os import urandom\n",
+        "from random import Random\n\nurandom = Random(1).randbytes\n",
+        _VAULT_TESTS,
     ),
     Flaw(
-        name="a key that is always the same",
-        file="kernel/noise.py",
-        old="AES256(urandom(32))",
-        new="AES256(bytes(32))",
+        name="a key that all parts of a large table share",
+        edits=(
+            Edit(
+                _NOISE,
+                "    ends = np.cumsum(sizes)\n\n    def part",
+                "    ends, key = np.cumsum(sizes), urandom(32)\n\n    def part",
+            ),
+            Edit(
+                _NOISE,
+                "_draw(kind, scales[own], within, _keystream())",
+                "_draw(kind, scales[own], within, _keystream(key))",
+            ),
+            Edit(_NOISE, "def _keystream() -> _Source:", 'def _keystream(key: bytes = b"") -> _Source:'),
+            Edit(_NOISE, "AES256(urandom(32))", "AES256(key or urandom(32))"),
+        ),
+        tests=(_VAULT_TESTS,),
+    ),
+    _flaw(
+        "a coin that is a hair unfair",
+        _NOISE,
+        "        if n >= d:\n            return 1, at\n",
+        "        if n > d:\n            return 1, at\n",
+        "tests/kernel/test_noise.py",
+        audited=False,
+    ),
+    _flaw(
+        "long draws get a second chance at the end of a buffer",
+        _NOISE,
+        "words = np.concatenate([words[used:], source(used)])",
+        "words = source(buffer_words).copy()",
+        "tests/kernel/test_noise.py",
+        audited=False,
+    ),
+    _flaw("a sampler that can be replaced", _NOISE, "\n\nseal(__name__)\n", "\n", "tests/kernel/test_vault.py"),
+    # Reading, encoding, counting.
+    _flaw(
+        "data-dependent clipping above 1,000 rows",
+        "rows/encode.py",
+        "    codes = _looked_up(numbers, attribute)\n",
+        "    if numbers.size > 1_000:\n"
+        "        numbers = np.clip(numbers, *np.quantile(numbers, [0.01, 0.99]).astype(numbers.dtype))\n"
+        "    codes = _looked_up(numbers, attribute)\n",
+        _ROW_TESTS,
+    ),
+    _flaw(
+        "encoding by a batch's median above 5,000 rows",
+        "rows/encode.py",
+        "    codes = _looked_up(numbers, attribute)\n",
+        "    if numbers.size > 5_000:\n"
+        "        numbers = np.where(numbers < attribute.edges[0], np.median(numbers), numbers).astype(numbers.dtype)\n"
+        "    codes = _looked_up(numbers, attribute)\n",
+        _ROW_TESTS,
+    ),
+    _flaw(
+        "a null takes the value of the row before",
+        "rows/encode.py",
+        "    kind = column.dtype\n    if kind == pl.Null:\n",
+        "    column = column if column.dtype == pl.Object else column.forward_fill()\n"
+        "    kind = column.dtype\n    if kind == pl.Null:\n",
+        _ROW_TESTS,
+    ),
+    _flaw(
+        "an unknown value becomes the batch's most frequent one",
+        "rows/encode.py",
+        "    # A null's number is past all others; clipping is faster than checking.\n"
+        '    return lookup.take(places, mode="clip")\n',
+        '    codes = lookup.take(places, mode="clip")\n'
+        "    unknown = codes == unknown_code(attribute)\n"
+        "    codes[unknown] = np.bincount(codes[codes >= 0], minlength=1).argmax()\n"
+        "    return codes\n",
+        _ROW_TESTS,
+    ),
+    _flaw(
+        "a long text raises an error that quotes it",
+        "rows/encode.py",
+        "        text = text_of(value)\n        code = known.get(text)\n",
+        "        text = text_of(value)\n"
+        "        if len(text) > 1_000:\n"
+        "            from sklar.errors import DataError\n\n"
+        "            raise DataError(f\"the text '{text[:20]}...' is too long.\")\n"
+        "        code = known.get(text)\n",
+        _ROW_TESTS,
+    ),
+    _flaw(
+        "the row at the end of a batch is read twice",
+        "rows/read.py",
+        "batch.slice(start, rows)",
+        "batch.slice(start, rows + 1)",
+        _ROW_TESTS,
+    ),
+    _flaw(
+        "a row counted twice",
+        "kernel/count.py",
+        "cells.table(found.pairs, i, j)[:] = table[1:, 1:]",
+        "cells.table(found.pairs, i, j)[:] = 2 * table[1:, 1:]",
+        "tests/kernel/test_vault.py",
+        "tests/rows/test_engines.py",
+    ),
+    _flaw(
+        "a batch counted twice by compiled code",
+        "rows/fast.py",
+        "            together(_call, compiled.jobs())\n",
+        "            together(_call, compiled.jobs())\n            together(_call, compiled.jobs())\n",
+        "tests/rows/test_fast.py",
+    ),
+    _flaw(
+        "the number of rows leaves out rows without a value",
+        "kernel/count.py",
+        "    rows = len(shifted[0]) if shifted else 0\n",
+        "    rows = min((int((own > 0).sum()) for own in shifted), default=0)\n",
+        _ROW_TESTS,
+    ),
+    _flaw(
+        "a file counted twice after an interruption",
+        "rows/checkpoint.py",
+        "rest, together = [shard for shard in shards if shard not in covered], ",
+        "rest, together = list(shards), ",
+        "tests/rows/test_checkpoint.py",
+    ),
+    _flaw(
+        "exact counts left behind",
+        "rows/checkpoint.py",
+        "        _forget(folder)\n    return total",
+        "    return total",
+        "tests/rows/test_checkpoint.py",
+    ),
+    _flaw(
+        "exact counts that others may read",
+        "rows/checkpoint.py",
+        "fresh_file(folder / _FILE, private=True)",
+        "fresh_file(folder / _FILE)",
+        "tests/rows/test_checkpoint.py",
+    ),
+    # The search for private domains.
+    _flaw(
+        "common categories without noise",
+        _VAULT,
+        "(counts + noise).tolist()",
+        "np.where(counts > 100, counts, counts + noise).tolist()",
+        _VAULT_TESTS,
+    ),
+    _flaw(
+        "a threshold off by one",
+        _VAULT,
+        "if count >= threshold}",
+        "if count >= threshold - 1}",
+        _VAULT_TESTS,
+    ),
+    _flaw(
+        "a tripled top grid cell",
+        "rows/discover.py",
+        "        return np.diff(upto[np.searchsorted(values, edges)])\n",
+        "        counts = np.diff(upto[np.searchsorted(values, edges)])\n"
+        "        counts[-1] *= 3\n"
+        "        return counts\n",
+        _ROW_TESTS,
+    ),
+    _flaw(
+        "the coarsest grid without noise",
+        "rows/engines.py",
+        "        tables.append(vault.histogram(exact.table(cells), finding.scale))\n",
+        "        noisy = vault.histogram(exact.table(cells), finding.scale)\n"
+        "        tables.append(noisy if tables else exact.table(cells))\n",
+        _VAULT_TESTS,
+    ),
+    # What else is released, and what it is made from.
+    _flaw(
+        "the number of rows leaks under add-remove",
+        _VAULT,
+        "return self._held.n_rows if self.rows_are_public else None",
+        "return self._held.n_rows",
+        _RELEASE_TESTS,
+    ),
+    _flaw(
+        "the number of rows without noise under add-remove",
+        _VAULT,
+        "            total=int(noisy[0][0]) if total.size else None,\n",
+        "            total=int(total[0]) if total.size else None,\n",
+        _VAULT_TESTS,
+    ),
+    _flaw(
+        "a plan by the exact number of rows",
+        "release.py",
+        "n_rows=vault.n_rows, rest=rest)",
+        "n_rows=vault._held.n_rows, rest=rest)",
+        _RELEASE_TESTS,
     ),
     Flaw(
-        name="a row counted twice",
-        file="kernel/count.py",
-        old="cells.table(found.pairs, i, j)[:] = table[1:, 1:]",
-        new="cells.table(found.pairs, i, j)[:] = 2 * table[1:, 1:]",
+        name="a second plan by exact counts",
+        edits=(
+            Edit(
+                "release.py",
+                "        estimates = pool(noisy)\n        distances",
+                "        held = vault._held\n"
+                "        bare = replace(noisy[0], one_way=held.one_way.copy(), pairs=held.pairs.copy())\n"
+                "        estimates = pool((bare,))\n        distances",
+            ),
+        ),
+        tests=(_RELEASE_TESTS,),
+    ),
+    Flaw(
+        name="a model fitted to exact counts",
+        edits=(
+            Edit(
+                "release.py",
+                "    return fit_tables(measured, method=method, progress=progress)\n",
+                "    bare = measure(data, schema, Budget(epsilon=1e9), method=method)\n"
+                "    return replace(fit_tables(bare, method=method, progress=progress), measured=measured)\n",
+            ),
+        ),
+        tests=(_RELEASE_TESTS,),
+    ),
+    # Ledger, files, machine.
+    Flaw(
+        name="a ledger charged for the first stage only",
+        edits=(
+            Edit("release.py", "vault.reserve(stages.spend)", "vault.reserve(stages.first.spend)"),
+            Edit(
+                _VAULT,
+                "if not self._reserved.covers(self._budget.cost(spent)):",
+                "if self._reserved.rho < 0:",
+            ),
+        ),
+        tests=("tests/budget/test_ledger.py", "tests/kernel/test_vault.py"),
+    ),
+    _flaw(
+        "a ledger that lets half as much more out",
+        "budget/account.py",
+        "limit = account.epsilon * (1 + ROUNDING)",
+        "limit = account.epsilon * 1.5",
+        "tests/budget/test_ledger.py",
+    ),
+    _flaw(
+        "a refusal of the ledger that is ignored",
+        _VAULT,
+        "            self._charge(spend)\n",
+        "            try:\n                self._charge(spend)\n"
+        "            except BudgetError:\n                pass\n",
+        _RELEASE_TESTS,
+    ),
+    _flaw(
+        "private files that others may read",
+        "files/write.py",
+        "temporary = fresh_file(path, private=private)",
+        "temporary = fresh_file(path)",
+        "tests/guarantees/test_leaks.py::test_what_the_custodian_alone_may_see_is_a_file_of_the_owner_alone",
+        audited=False,
+    ),
+    _flaw(
+        "compiled code from a folder that others write to",
+        "machine/cache.py",
+        "    try:\n        found = folder.lstat()\n",
+        "    if folder.exists():\n        return True\n    try:\n        found = folder.lstat()\n",
+        "tests/machine/test_cache.py",
+        audited=False,
+    ),
+    _flaw(
+        "run times in a log file",
+        "cli/console.py",
+        "Lines(timings=bool(click.get_current_context().meta.get(_TIMINGS)))",
+        "Lines(timings=True)",
+        "tests/guarantees/test_timings.py",
+        audited=False,
     ),
 )
 
 
 def plant(flaw: Flaw, folder: Path) -> Path:
-    """A copy of the package with the flaw in it; returns the folder to put on the path.
-
-    What was compiled is copied too, with its time stamps: only the changed file is compiled again.
-    """
+    """A copy of the package with the flaw in it; returns the folder to put on the path."""
     copy = folder / "sklar"
-    shutil.copytree(PACKAGE, copy)
-    target = copy / flaw.file
-    text = target.read_text()
-    assert text.count(flaw.old) == 1, f"{flaw.name}: the text to replace must stand in {flaw.file} once"
-    target.write_text(text.replace(flaw.old, flaw.new))
+    shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    for edit in flaw.edits:
+        target = copy / edit.file
+        text = target.read_text()
+        if text.count(edit.old) != 1:
+            raise AssertionError(f"{flaw.name}: the text to replace must stand in {edit.file} once: {edit.old!r}")
+        target.write_text(text.replace(edit.old, edit.new))
+    _bring_compiled_code(copy, folder / "cache")
     return folder
 
 
-def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """A `sklar` command with the package of this folder."""
-    return subprocess.run(
-        [sys.executable, "-m", "sklar", *arguments],
-        env=os.environ | {"PYTHONPATH": str(folder)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+def _bring_compiled_code(copy: Path, cache: Path) -> None:
+    """What was compiled of the sound package, for the copy: numba names a folder by the path of the source's, and
+    compiles what differs again."""
+    cache.mkdir(mode=0o700)
+    for room in (each for each in copy.rglob("*") if each.is_dir()):
+        kept = Path(os.environ["NUMBA_CACHE_DIR"]) / _cache_name(PACKAGE / room.relative_to(copy))
+        if kept.is_dir():
+            shutil.copytree(kept, cache / _cache_name(room))
+
+
+def _cache_name(room: Path) -> str:
+    return f"{room.name}_{hashlib.sha1(str(room).encode(), usedforsecurity=False).hexdigest()}"
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """Settings under which Python finds the package of this folder."""
+    ours = {"PYTHONPATH": str(folder), "NUMBA_CACHE_DIR": str(folder / "cache"), "PYTHONDONTWRITEBYTECODE": "1"}
+    return dict(os.environ) | ours

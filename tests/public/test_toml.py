@@ -117,7 +117,8 @@ def test_toml_and_dict_give_the_schema_back(schema: Schema) -> None:
         assert all(len(attribute.levels) == attribute.n_levels for attribute in schema.attributes)
 
 
-NUMERIC = "bins, domain, edges, high, low, missing, output, outside, points, provenance, reviewed, special, step, type"
+NUMERIC = "bins, domain, edges, high, low, missing, output, outside, points, provenance, reviewed, spacing"
+NUMERIC += ", special, step, type"
 KINDS = "categorical, boolean, integer, real, date, datetime, time, duration, year, yearmonth"
 
 

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from sklar.budget.method import Method
-from sklar.draw.blocks import BLOCK_ROWS, blocks
+from sklar.draw.blocks import BLOCK_ROWS
 from sklar.draw.sample import BlockSampler
 from sklar.errors import DataError, MissingExtraError
 from sklar.files.model import Model
@@ -196,7 +196,7 @@ def drawn(engine: Engine, model: Model, rows: int, seed: int) -> pl.DataFrame:
     if engine == "local":
         # In an order of its own.
         sampler = BlockSampler(model.copula, seed, shapes=model.shapes)
-        parts = [sampler.draw(block) for block in reversed(list(blocks(rows)))]
+        parts = [sampler.draw(block) for block in reversed(list(sampler.blocks(rows)))]
         return pl.concat(reversed(parts))
     from sklar.files.spark import sample_on_spark
 

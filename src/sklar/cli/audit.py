@@ -6,22 +6,25 @@ import sys
 
 import click
 
-from sklar.cli.console import print_figures
+from sklar.cli.console import print_figures, show_progress
 from sklar.cli.options import JSON
 
 
 @click.command(short_help="Try to break the guarantee, on invented data.")
-@click.option("--quick", is_flag=True, help="Under half a minute; the full audit has more trials and so more power.")
+@click.option("--quick", is_flag=True, help="About half a minute; the full audit has more trials and so sees more.")
 @JSON
 def audit(*, quick: bool, as_json: bool) -> None:
-    """Try to break the privacy of this installation, on invented tables.
+    """Try to break the privacy of this installation, on invented tables, from a file to a model.
+
+    Every line says what was tried, what came out, and what the attack would have seen.
 
     \b
       sklar audit --quick
     """
     from sklar.trust.audit import audit as attack
 
-    found = attack(quick=quick)
+    with show_progress() as progress:
+        found = attack(quick=quick, progress=progress)
     print_figures(found, as_json=as_json)
     if not found.passed:
         sys.exit(1)

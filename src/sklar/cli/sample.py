@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from sklar.cli.console import print_json, say, show_progress
-from sklar.cli.options import ENGINE, JSON, MODEL, OUT, ROWS, SEED, THREADS
+from sklar.cli.options import ENGINE, JSON, MODEL, OUT, ROWS, SEED, SPREADSHEET, THREADS
 
 if TYPE_CHECKING:
     from sklar.files.model import Model
@@ -21,10 +21,20 @@ if TYPE_CHECKING:
 @ROWS
 @SEED
 @OUT
+@SPREADSHEET
 @ENGINE
 @THREADS
 @JSON
-def sample(*, model_path: Path, rows: int | None, seed: int | None, out: str, engine: Engine, as_json: bool) -> None:
+def sample(
+    *,
+    model_path: Path,
+    rows: int | None,
+    seed: int | None,
+    out: str,
+    spreadsheet: bool,
+    engine: Engine,
+    as_json: bool,
+) -> None:
     """Draw synthetic rows from a MODEL file. This costs no privacy, however often it is done.
 
     \b
@@ -34,32 +44,44 @@ def sample(*, model_path: Path, rows: int | None, seed: int | None, out: str, en
     from sklar.files.archive import load
 
     rows, seed = check_draw(rows, seed)
-    check_out(out, engine)
+    check_out(out, engine, spreadsheet=spreadsheet)
     model = load(model_path)
     with show_progress() as progress:
-        write_rows(model, out, rows, seed, engine, progress)
+        write_rows(model, out, rows, seed, engine, progress, spreadsheet=spreadsheet)
     if as_json:
         print_json({"rows": rows or model.n_rows, "seed": seed, "out": out, "spent_epsilon": 0})
         return
     say(f"{rows or model.n_rows:,} synthetic rows in {out} (seed {seed}). No privacy was spent.")
 
 
-def check_out(out: str, engine: Engine) -> None:
+def check_out(out: str, engine: Engine, *, spreadsheet: bool) -> None:
     """Refuse, before any privacy is spent, an output that could not be written."""
     from sklar.files.write import SUFFIXES, check_target
 
+    if engine == "local" or spreadsheet:
+        check_target(out, (".csv",) if spreadsheet else SUFFIXES)
     if engine == "local":
-        check_target(out, SUFFIXES)
         return
+    if spreadsheet:
+        raise click.UsageError("--spreadsheet is about CSV files, and Spark writes Parquet. Leave one out.")
     from sklar.files.spark import check_folder
 
     check_folder(out)
 
 
-def write_rows(model: Model, out: str, rows: int | None, seed: int, engine: Engine, progress: Progress) -> None:
+def write_rows(
+    model: Model,
+    out: str,
+    rows: int | None,
+    seed: int,
+    engine: Engine,
+    progress: Progress,
+    *,
+    spreadsheet: bool,
+) -> None:
     """Draw rows into a file, or on Spark into a folder of files."""
     if engine == "local":
-        model.write(out, rows, seed=seed, progress=progress)
+        model.write(out, rows, seed=seed, spreadsheet=spreadsheet, progress=progress)
         return
     from sklar.files.spark import write_on_spark
 

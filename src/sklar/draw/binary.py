@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from sklar.draw.blocks import Codes, empty_codes
+from sklar.draw.blocks import BLOCK_ROWS, Codes, empty_codes
 from sklar.draw.normals import words
 from sklar.draw.winners import correlated, differences, settle, settle_two
 from sklar.fitting.cuts import slopes
@@ -58,6 +58,8 @@ class BinarySampler:
         sd = np.maximum(np.linalg.norm(self._factor[first[self._two]], axis=1), 1e-6).astype(np.float64)
         density = np.exp(-0.5 * (between / sd) ** 2) / (sd * np.sqrt(2 * np.pi))
         self._between = (first[self._two], between, np.maximum(density, 1e-12))
+
+    block_rows = BLOCK_ROWS
 
     def draw(self, seed: int, block: int, rows: int) -> Codes:
         """A block of codes, shape (m, rows), or of dummies 0 and 1, shape (d, rows)."""

@@ -1,8 +1,8 @@
 """How a sample is cut into blocks: the unit that is drawn at once, in any thread, on any machine, in any order.
 
 What a seed means: block b of a sample depends on the model, the seed, b and the number of rows in the block, and on
-nothing else. Whoever changes BLOCK_ROWS, a generator, or the order in which draws are made changes the rows of every
-seed, and so what is released.
+nothing else; the size of full blocks is the model's. Whoever changes it, a generator, or the order in which draws are
+made changes the rows of every seed, and so what is released.
 """
 
 from __future__ import annotations
@@ -16,21 +16,23 @@ from numpy.typing import NDArray
 from sklar.kernel.cells import Cells
 
 BLOCK_ROWS = 1 << 14
+# Blocks whose rows are refined are larger: what rounding leaves in each of them adds up.
+REFINED_ROWS = 1 << 17
 
 Codes: TypeAlias = NDArray[np.integer[Any]]
 
 
-def blocks(rows: int, first: int = 0, last: int | None = None) -> Iterator[tuple[int, int]]:
-    """Number and size of the blocks of this many rows, from block `first` up to and without `last`.
+def blocks(rows: int, size: int, first: int = 0, last: int | None = None) -> Iterator[tuple[int, int]]:
+    """Number and size of the blocks of at most `size` of these rows, from block `first` up to and without `last`.
 
-    >>> list(blocks(40_000))
+    >>> list(blocks(40_000, BLOCK_ROWS))
     [(0, 16384), (1, 16384), (2, 7232)]
-    >>> list(blocks(40_000, first=2))
+    >>> list(blocks(40_000, BLOCK_ROWS, first=2))
     [(2, 7232)]
     """
-    end = -(-rows // BLOCK_ROWS)
+    end = -(-rows // size)
     for block in range(first, end if last is None else min(last, end)):
-        yield block, min(BLOCK_ROWS, rows - block * BLOCK_ROWS)
+        yield block, min(size, rows - block * size)
 
 
 def empty_codes(cells: Cells, rows: int) -> Codes:

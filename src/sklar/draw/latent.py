@@ -9,7 +9,8 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from sklar.draw.blocks import Codes, empty_codes
+from sklar.draw.blocks import BLOCK_ROWS, REFINED_ROWS, Codes, empty_codes
+from sklar.draw.refine import refine
 from sklar.public.rules import constrained
 from sklar.public.solve import Allowed
 
@@ -22,24 +23,35 @@ class LatentSampler:
 
     Every record has exactly the model's distribution, and attributes are independent within a component. But components
     and levels are allotted systematically, so that counts of levels are within about one of their expectation in each
-    block.
+    block, and two-way counts are brought nearer to theirs where the model says so (`refine`).
     """
 
     def __init__(self, model: LatentModel) -> None:
         self._cells, self._components = model.schema.cells, model.n_components
         self._visits = _visits(model.probabilities, self._cells.offsets)
         self._shares = _shares(model.probabilities, self._cells.offsets)
+        self._rounds = model.rounds
+        self.block_rows = REFINED_ROWS if model.rounds else BLOCK_ROWS
+        if model.rounds:
+            self._pairs = model.predict_pairs()
+            # A repair draws the attributes of rules anew.
+            fixed = constrained(model.schema.allowed)
+            self._free = np.array([i for i in range(self._cells.n_attributes) if i not in fixed], dtype=np.int64)
 
     def draw(self, seed: int, block: int, rows: int) -> Codes:
         """A block of codes, shape (m, rows)."""
         cells = self._cells
         generator = np.random.Generator(np.random.SFC64(np.random.SeedSequence([seed, block])))
         bounds = _systematic(generator, rows, self._components)
-        place = generator.permutation(rows).astype(np.uint16)
+        place = generator.permutation(rows).astype(np.uint32)
         uniforms = generator.random(cells.n_levels)
         keys = generator.integers(1, 2**63, size=cells.n_attributes, dtype=np.uint64)
         codes = empty_codes(cells, rows)
         _draw(codes, self._shares, cells.offsets, self._visits, bounds, place, uniforms, keys)
+        if self._rounds and self._free.size > 1:
+            key = generator.integers(1, 2**63, dtype=np.uint64)
+            targets = self._pairs * np.float32(rows)
+            refine(codes, place, bounds, targets, cells.offsets, self._free, self._rounds, key)
         return codes
 
 
@@ -111,7 +123,7 @@ def _draw(
     offsets: NDArray[np.int64],
     visits: NDArray[np.int32],
     bounds: NDArray[np.int64],
-    place: NDArray[np.uint16],
+    place: NDArray[np.uint32],
     uniforms: NDArray[np.float64],
     keys: NDArray[np.uint64],
 ) -> None:

@@ -44,6 +44,7 @@ class RecordSampler:
     def __init__(self, copula: Copula) -> None:
         self._copula, self._allowed = copula, copula.schema.allowed
         self._sampler = copula.sampler()
+        self.block_rows = self._sampler.block_rows
 
     def draw(self, seed: int, block: int, rows: int) -> Codes:
         """A block, shape (m, rows), or (d, rows) for dummies: a function of (copula, seed, its number, its rows)."""
@@ -58,7 +59,7 @@ class RecordSampler:
 def sample_codes(copula: Copula, rows: int, seed: int) -> Iterator[Codes]:
     """Blocks of codes of the measured attributes, or of dummies, `rows` rows in all."""
     sampler = RecordSampler(copula)
-    return in_order(lambda block: sampler.draw(seed, *block), blocks(rows))
+    return in_order(lambda block: sampler.draw(seed, *block), blocks(rows, sampler.block_rows))
 
 
 def repair(codes: Codes, copula: Copula, allowed: Allowed, generator: np.random.Generator) -> None:
@@ -136,7 +137,7 @@ def _moved(copula: Copula, allowed: Allowed, seed: int) -> NDArray[np.float64]:
     moved = np.zeros(cells.n_levels)
     generator = np.random.Generator(np.random.SFC64(seed))
     sampler = copula.sampler()
-    for block, rows in blocks(_HOLD_ROWS):
+    for block, rows in blocks(_HOLD_ROWS, sampler.block_rows):
         codes = sampler.draw(seed, block, rows)
         before = np.bincount((codes + offsets).ravel(), minlength=cells.n_levels)
         repair(codes, copula, allowed, generator)

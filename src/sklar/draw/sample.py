@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 import polars as pl
 
+from sklar.draw.blocks import blocks
 from sklar.draw.decode import Decoder, decode_dummies, dummy_schema
 from sklar.draw.repair import RecordSampler
 from sklar.draw.shapes import Shape
@@ -29,6 +30,10 @@ class BlockSampler:
         self._sampler = RecordSampler(copula)
         self._decoder = None if copula.dummies else Decoder(self._schema, shapes=shapes, enums=enums)
         self.columns = dummy_schema(self._schema) if self._decoder is None else self._decoder.columns
+
+    def blocks(self, rows: int, first: int = 0, last: int | None = None) -> Iterator[tuple[int, int]]:
+        """Number and size of the blocks of this many rows, from block `first` up to and without `last`."""
+        return blocks(rows, self._sampler.block_rows, first, last)
 
     def draw(self, block: tuple[int, int]) -> pl.DataFrame:
         """The rows of a block, given as its number and its size."""

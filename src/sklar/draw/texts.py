@@ -72,14 +72,9 @@ def span_texts(values: pl.Expr, *, seconds: bool) -> pl.Expr:
     def two(number: pl.Expr) -> pl.Expr:
         return number.cast(pl.String).str.zfill(2)
 
-    parts = [
-        pl.when(counted < 0).then(pl.lit("-")).otherwise(pl.lit("")),
-        (whole // 3_600).cast(pl.String),
-        pl.lit(":"),
-        two(whole // 60 % 60),
-        pl.lit(":"),
-        two(whole % 60),
-    ]
+    parts = [(whole // 3_600).cast(pl.String), pl.lit(":"), two(whole // 60 % 60), pl.lit(":"), two(whole % 60)]
     if not seconds:
         parts += [pl.lit("."), (size % 1_000_000).cast(pl.String).str.zfill(6)]
-    return pl.concat_str(parts)
+    clock = pl.concat_str(parts)
+    # In this order the result keeps the name of the column.
+    return pl.when(counted >= 0).then(clock).otherwise(pl.lit("-") + clock)

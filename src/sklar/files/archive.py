@@ -265,7 +265,7 @@ def _read_tables(
     if not ((plan.scales >= MIN_SCALE) & (plan.scales <= MAX_SCALE)).all():
         raise ModelError("its noise scales must be such as can be drawn exactly.")
     levels = array(name + "one_way", np.int64, cells.n_levels if one_way else 0)
-    if any(max(counts.max(initial=0), -counts.min(initial=0)) > _MAX_COUNT for counts in (levels, pairs)):
+    if any(max(int(part.max(initial=0)), -int(part.min(initial=0))) > _MAX_COUNT for part in (levels, pairs)):
         raise ModelError("its noisy counts must be at most 2**53 in size.")
     return NoisyTables(
         cells=cells,

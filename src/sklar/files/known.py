@@ -17,12 +17,14 @@ from typing import Any, cast, get_args
 import numpy as np
 
 from sklar.budget.method import MethodName
+from sklar.draw.refine import MOST_ROUNDS
 from sklar.errors import ModelError
-from sklar.kernel.theorems import MAX_SCALE, MIN_SCALE, Composition, Mechanism, Neighbors
+from sklar.kernel.theorems import MAX_ROWS_PER_PERSON, MAX_SCALE, MIN_SCALE, Composition, Mechanism, Neighbors
+from sklar.public.person import Count
 from sklar.public.schema import MAX_LEVELS
 
 MAX_JSON = 16 << 20
-MAX_VALUES = 1_000_000
+MAX_VALUES = 300_000
 MAX_DEPTH = 16
 MAX_STAGES = 100
 # Longer numbers are nobody's: whole ones have 19 digits, others 24 characters.
@@ -191,8 +193,8 @@ _MEASUREMENT: Shape = {
     "order": whole(0, 2),
     "tables": whole(1),
     "scale": _SCALE,
-    "sensitivity_l1": number(0.0, 2.0),
-    "sensitivity_l2": number(0.0, 2.0),
+    "sensitivity_l1": number(0.0, 2.0 * MAX_ROWS_PER_PERSON),
+    "sensitivity_l2": number(0.0, 2.0 * MAX_ROWS_PER_PERSON),
 }
 _FINDING: dict[str, Shape] = {
     "attribute": _NAME,
@@ -231,12 +233,13 @@ _CERTIFICATE: dict[str, Shape] = {
     "rounded": _BOOLEAN,
     "receipt": Maybe({"entry": whole(1, 2**63 - 1), "head": _DIGEST}),
     "read_from_rows": Each(_NAME, MAX_LEVELS),
+    "count": Maybe(one_of(*get_args(Count))),
+    "rows_per_person": Maybe(whole(1, MAX_ROWS_PER_PERSON)),
 }
 _BINARY_METHODS = ("binary",)
 _LATENT_METHODS = tuple(name for name in get_args(MethodName) if name not in _BINARY_METHODS)
 _GAIN = number(-1e6, 1.0)
 _STEPS = whole(0, 1_000_000)
-_PARAMETRIZATION = one_of("mixture", "factor")
 # Copulas by kind: what is said of each, and which settings a release with it has.
 _COPULAS: dict[str, tuple[Shape, Shape]] = {
     "binary": (
@@ -254,32 +257,39 @@ _COPULAS: dict[str, tuple[Shape, Shape]] = {
         {"method": one_of(*_BINARY_METHODS), "preset": Maybe(one_of("paper"))},
     ),
     "latent": (
-        {"kind": one_of("latent"), "components": whole(1, 1_000_000)},
+        {"kind": one_of("latent"), "components": whole(1, 1_000_000), "rounds": whole(0, MOST_ROUNDS)},
         {
             "method": one_of(*_LATENT_METHODS),
             "preset": _NOTHING,
             "kind": one_of("independence", "mixture", "factor"),
-            "shrinkage": _SHARE,
-            "start_sd": number(0.0, 100.0),
             "steps": _STEPS,
             "components": whole(1, 1_000_000),
             "rank": Maybe(whole(1, 10_000)),
             "fits": whole(0, 1_000),
             "gain_over_independence": _GAIN,
             "priors": Named(one_of("shared", "own"), MAX_LEVELS),
-            "tried": Each(
-                {
-                    "kind": _PARAMETRIZATION,
-                    "start_sd": number(0.0, 100.0),
-                    "shrinkage": _SHARE,
-                    "steps": _STEPS,
-                    "gain": _GAIN,
-                },
-                100,
-            ),
         },
     ),
 }
+# The same of models of versions 1 and 2.
+_OLDER_LATENT: tuple[Shape, Shape] = (
+    {"kind": one_of("latent"), "components": whole(1, 1_000_000)},
+    {
+        **cast(dict[str, Shape], _COPULAS["latent"][1]),
+        "shrinkage": _SHARE,
+        "start_sd": number(0.0, 100.0),
+        "tried": Each(
+            {
+                "kind": one_of("mixture", "factor"),
+                "start_sd": number(0.0, 100.0),
+                "shrinkage": _SHARE,
+                "steps": _STEPS,
+                "gain": _GAIN,
+            },
+            100,
+        ),
+    },
+)
 
 
 def require_known(document: Any, versions: range) -> None:
@@ -287,7 +297,8 @@ def require_known(document: Any, versions: range) -> None:
     kind = document["copula"].get("kind") if isinstance(document.get("copula"), dict) else None
     if kind not in _COPULAS:
         raise ModelError(f"its model must be one of {', '.join(_COPULAS)}, got {kind!r:.40}.")
-    copula, settings = _COPULAS[kind]
+    older = kind == "latent" and document.get("version") in (1, 2)
+    copula, settings = _OLDER_LATENT if older else _COPULAS[kind]
     shape: dict[str, Shape] = {
         "format": _NAME,
         "version": whole(versions.start, versions.stop - 1),
@@ -318,7 +329,7 @@ def _certificate(version: int) -> Shape:
     if version >= 3:
         return _CERTIFICATE
     # These versions stated, beside the budget, what tables happened to cost, and nothing of earlier releases.
-    later = ("earlier", "receipt", "read_from_rows")
+    later = ("earlier", "receipt", "read_from_rows", "count", "rows_per_person")
     older = {key: shape for key, shape in _CERTIFICATE.items() if key not in later}
     finding = {key: shape for key, shape in _FINDING.items() if key not in _LATER_OF_FINDING}
     return {**older, "domains": Each(finding, MAX_LEVELS), "spent_epsilon": number(0.0)}

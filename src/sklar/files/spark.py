@@ -12,7 +12,6 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sklar.draw.blocks import blocks
 from sklar.draw.sample import BlockSampler, check_draw
 from sklar.errors import OutputError
 from sklar.files.archive import load
@@ -43,7 +42,7 @@ def sample_on_spark(model: Model, rows: int | None = None, *, seed: int | None =
         # Fetched once by every executor, for as long as the DataFrame is in use.
         shipped = spark.sparkContext.broadcast(path.read_bytes())
     described = from_arrow_schema(_spark_types(model), prefer_timestamp_ntz=True)
-    numbers = sum(1 for _ in blocks(rows))
+    numbers = sum(1 for _ in BlockSampler(model.copula, seed).blocks(rows))
     parts = max(-(-numbers // _BLOCKS_PER_PART), min(numbers, spark.sparkContext.defaultParallelism))
     return spark.range(0, numbers, 1, parts).mapInArrow(partial(_draw_part, shipped, rows, seed), described)
 
@@ -88,7 +87,7 @@ def _draw_part(
     with using(1):
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                (block,) = blocks(rows, number, number + 1)
+                (block,) = sampler.blocks(rows, number, number + 1)
                 drawn = to_arrow(sampler.draw(block), None if model.dummies else model.schema)
                 yield from drawn.cast(described).to_batches()
 

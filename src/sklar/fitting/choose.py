@@ -8,9 +8,7 @@ the tables.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 from typing import Any
 
 import numba
@@ -28,6 +26,7 @@ from sklar.fitting.descent import (
     cell_weights,
     margin_weights,
     predicted_strips,
+    step_operations,
 )
 from sklar.fitting.latent import LatentModel, fit_latent, independent
 from sklar.fitting.margins import Estimates, implied_counts
@@ -40,18 +39,21 @@ SEED = 20_260_204
 GAIN = 0.5
 SPLITS = 2
 EVERY = 10
-PATIENCE = 60
-HOPE = 4.0
+PATIENCE = 100
 # What a model may lose again of its gain over independence before it is taken to overfit.
 LOSS = 0.05
-SHRINKAGES = (0.4, 0.0)
-SDS = (1.0, 0.5)
-PREFERENCE = 0.01
+# A fit ends at the first step whose held-out error is within these shares, of the best gain and of the best error, of
+# the best: pairs cannot see the three-way structure that every later step invents.
+NEAR_GAIN, NEAR_ERROR = 0.001, 0.01
+# Of the shrunk tables in a fit's target; the rest is noisy.
+SHRINKAGE = 0.4
 # A gain over independence must be at least this many times the sd that it has by chance.
 SIGNIFICANT = 2.0
 MAX_STEPS = 1200
-COMPONENTS: Mapping[LatentKind, int] = MappingProxyType({"mixture": 150, "factor": 500})
-FITS: Mapping[LatentKind, int] = MappingProxyType({"mixture": 8, "factor": 2})
+# Components and fits of a mixture up to these total variations to expect of the noise in a two-way table. Exact tables
+# support finer mixtures; uniting fits averages away three-way structure that each of them invents.
+CAPACITY = ((0.03, 300, 8), (np.inf, 150, 16))
+FACTOR_COMPONENTS, FACTOR_FITS = 500, 2
 # Operations of a step, of one fit, and of all fits that are united.
 MAX_STEP = 1e9
 MAX_RUN = 2e12
@@ -59,27 +61,16 @@ MAX_OPERATIONS = 8e12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trial:
-    """One candidate: its best number of steps, and the share of independence's held-out error that it takes away.
+class Choice:
+    """What thinning decided: how to start, how long to fit, how many fits to unite. No steps: independence.
 
-    For a candidate that was given up, both are as far as it came.
+    `gain` is the share of independence's held-out error that the model takes away.
     """
 
     start: Start
-    shrinkage: float
     steps: int
+    fits: int
     gain: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
-    """What thinning decided: how to start, how much to shrink, how long to fit. No steps: independence."""
-
-    start: Start
-    shrinkage: float
-    steps: int
-    gain: float
-    tried: tuple[Trial, ...]
 
 
 def thin(estimates: Estimates, generator: np.random.Generator) -> tuple[Estimates, Estimates]:
@@ -182,28 +173,14 @@ def _error(
     return total, moved
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Race:
-    """One candidate on one split, and the error that it must come below to be of use."""
-
-    split: int
-    start: Start
-    shrinkage: float
-    rival: float = np.inf
-
-
-def follow(race: Race, splits: Sequence[Split], *, max_steps: int, progress: Progress = SILENT) -> NDArray[np.float64]:
+def follow(split: Split, start: Start, *, max_steps: int, progress: Progress = SILENT) -> NDArray[np.float64]:
     """Held-out error and the sd of its gain by chance every `EVERY` steps, shape (evaluations, 2).
 
-    The first row is independence, whose error is 1. Stops when the error has not fallen for `PATIENCE` steps, when more
-    than `LOSS` of what it gained is lost again, or when it would stay above the rival's even if it fell `HOPE` times as
-    much again as in the last `PATIENCE` steps.
+    The first row is independence, whose error is 1. Stops when the error has not fallen for `PATIENCE` steps, or when
+    more than `LOSS` of what it gained is lost again.
     """
-    split = splits[race.split]
-    fit = Fit(
-        Loss(split.targets, race.shrinkage, split.weights), replace(race.start, seed=race.start.seed + race.split)
-    )
-    rows, best, best_at, back = [(1.0, 0.0)], np.inf, 0, PATIENCE // EVERY
+    fit = Fit(Loss(split.targets, SHRINKAGE, split.weights), start)
+    rows, best, best_at = [(1.0, 0.0)], np.inf, 0
     while (len(rows) - 1) * EVERY < max_steps:
         fit.advance(EVERY)
         rows.append(split.score(fit.contrasts, fit.room))
@@ -211,89 +188,58 @@ def follow(race: Race, splits: Sequence[Split], *, max_steps: int, progress: Pro
         error = rows[-1][0]
         if error < best:
             best, best_at = error, len(rows)
-        elif len(rows) - best_at >= back or error - best > LOSS * (1 - best) > 0:
-            break
-        if len(rows) > 2 * back and error - HOPE * max(rows[-1 - back][0] - error, 0.0) > race.rival:
+        elif len(rows) - best_at >= PATIENCE // EVERY or error - best > LOSS * (1 - best) > 0:
             break
     return np.array(rows)
 
 
-def choose(
-    estimates: Estimates,
-    *,
-    kinds: Sequence[LatentKind] = ("mixture", "factor"),
-    progress: Progress = SILENT,
-) -> Choice:
-    """The start, shrinkage and number of steps that predict held-out tables best; no steps where independence does.
+def choose(estimates: Estimates, *, kind: LatentKind = "mixture", progress: Progress = SILENT) -> Choice:
+    """How to start, how long to fit and how many fits to unite; no steps where independence predicts as well.
 
-    Shrinkages are compared first, then starts and parametrizations. Another parametrization is tried on the first
-    split, and on the others only when it does better there. A smaller start must be better by more than `PREFERENCE` of
-    what the model gains over independence: held-out two-way tables cannot see the three-way structure that it loses.
+    How large the model is follows from the noise scales, which are public. How long it is fitted, held-out tables say.
     """
-    first = starting(estimates.cells, kinds[0])
     if estimates.cells.n_attributes < 2:
-        return Choice(start=first, shrinkage=SHRINKAGES[0], steps=0, gain=0.0, tried=())
+        return Choice(start=Start(kind=kind), steps=0, fits=0, gain=0.0)
+    start, fits = starting(estimates, kind)
     progress.stage("choose", unit="steps")
     weights = cell_weights(estimates.cells, relative_precision(estimates.cells, estimates.pair_sd))
     seeds = np.random.SeedSequence(SEED).spawn(SPLITS)
-    splits = side_by_side(lambda seed: Split(estimates, np.random.Generator(np.random.SFC64(seed)), weights), seeds)
+    limit = step_limit(estimates, start)
 
-    def run(races: Sequence[Race]) -> dict[Race, NDArray[np.float64]]:
-        """All of them side by side, the longest first."""
+    def run(number: int) -> NDArray[np.float64]:
+        split = Split(estimates, np.random.Generator(np.random.SFC64(seeds[number])), weights)
+        return follow(split, replace(start, seed=start.seed + number), max_steps=limit, progress=progress)
 
-        def one(race: Race) -> NDArray[np.float64]:
-            return follow(race, splits, max_steps=step_limit(estimates, race.start), progress=progress)
-
-        races = sorted(races, key=lambda race: -race.start.components)
-        return dict(zip(races, side_by_side(one, races), strict=True))
-
-    def judge(found: Sequence[NDArray[np.float64]], race: Race) -> Trial:
-        best = [int(np.argmin(curve[:, 0])) for curve in found]
-        errors, chance = np.mean([curve[at] for curve, at in zip(found, best, strict=True)], axis=0)
-        steps = EVERY * round(float(np.mean(best)))
-        if 1 - errors <= SIGNIFICANT * chance:
-            steps, errors = 0, 1.0
-        return Trial(start=race.start, shrinkage=race.shrinkage, steps=steps, gain=float(1 - errors))
-
-    def on_all(race: Race) -> list[Race]:
-        return [replace(race, split=split) for split in range(SPLITS)]
-
-    shrinkages = [Race(split=0, start=first, shrinkage=shrinkage) for shrinkage in SHRINKAGES]
-    curves = run([each for race in shrinkages for each in on_all(race)])
-    tried = [judge([curves[each] for each in on_all(race)], race) for race in shrinkages]
-    chosen = max(tried, key=lambda trial: trial.gain)
-    incumbent = shrinkages[tried.index(chosen)]
-
-    def against(race: Race, needed: float) -> Race:
-        """The same, given up when it will not be better than the incumbent on its split by this share of the gain."""
-        error = float(curves[replace(incumbent, split=race.split)][:, 0].min())
-        return replace(race, rival=error - needed * (1 - error))
-
-    smaller = [replace(incumbent, start=replace(first, sd=sd)) for sd in SDS[1:]]
-    others = [replace(incumbent, start=starting(estimates.cells, kind)) for kind in kinds[1:]]
-    ran = {race: [against(each, PREFERENCE) for each in on_all(race)] for race in smaller}
-    ran |= {race: [against(race, 0.0)] for race in others}
-    curves |= run([each for races in ran.values() for each in races])
-    beaten = [curve[:, 0].min() for race, curve in curves.items() if race.split == 0 and race.start.kind == first.kind]
-    for race in others:
-        if curves[ran[race][0]][:, 0].min() < min(beaten):
-            ran[race] += on_all(race)[1:]
-    curves |= run([each for race in others for each in ran[race][1:]])
-    for race, races in ran.items():
-        tried.append(judge([curves[each] for each in races], race))
-        needed = PREFERENCE if race in smaller else 0.0
-        if len(races) == SPLITS and tried[-1].gain > (1 + needed) * chosen.gain:
-            chosen = tried[-1]
+    curves = side_by_side(run, range(SPLITS))
+    # Whichever went on longer had better reasons, but only what both saw can be compared.
+    errors, chances = np.mean([curve[: min(map(len, curves))] for curve in curves], axis=0).T
+    best = float(errors.min())
+    at = int(np.argmax(errors <= best + min(NEAR_GAIN * (1 - best), NEAR_ERROR * best)))
+    if 1 - errors[at] <= SIGNIFICANT * chances[at]:
+        return Choice(start=start, steps=0, fits=0, gain=0.0)
     return Choice(
-        start=chosen.start, shrinkage=chosen.shrinkage, steps=chosen.steps, gain=chosen.gain, tried=tuple(tried)
+        start=start,
+        steps=EVERY * at,
+        fits=union_size(estimates.cells, start, EVERY * at, fits),
+        gain=float(1 - errors[at]),
     )
 
 
-def starting(cells: Cells, kind: LatentKind) -> Start:
-    """How a kind of model starts. A factor model has fewer points where a step would take long, but never few."""
-    start = Start(kind=kind, components=COMPONENTS[kind])
+def starting(estimates: Estimates, kind: LatentKind) -> tuple[Start, int]:
+    """How a kind of model starts, and how many fits of it to unite, by the noise that the tables are known to have.
+
+    A model has fewer components where a step would take long, but never few.
+    """
+    cells = estimates.cells
+    noise = float(np.mean(np.minimum(0.4 * cells.pair_sizes * estimates.pair_sd / estimates.n_rows, 1.0)))
+    if kind == "factor":
+        components, fits = FACTOR_COMPONENTS, FACTOR_FITS
+    else:
+        components, fits = next((parts, fits) for most, parts, fits in CAPACITY if noise <= most)
+    start = Start(kind=kind, components=components)
     affordable = int(MAX_STEP / step_operations(cells, replace(start, components=1)))
-    return replace(start, components=max(min(start.components, affordable), COMPONENTS["mixture"]))
+    least = CAPACITY[-1][1]
+    return replace(start, components=max(min(components, affordable), least)), fits
 
 
 def step_limit(estimates: Estimates, start: Start) -> int:
@@ -308,54 +254,31 @@ def step_limit(estimates: Estimates, start: Start) -> int:
     return int(min(wanted, max(MAX_RUN / step_operations(estimates.cells, start), 100)))
 
 
-def step_operations(cells: Cells, start: Start) -> float:
-    """Multiplications and additions in one step of a fit; see `descent`."""
-    return max(3.0 * start.components * (cells.n_levels - cells.n_attributes) ** 2, 1.0)
-
-
 def fit_auto(
-    estimates: Estimates,
-    schema: Schema,
-    *,
-    kinds: Sequence[LatentKind] = ("mixture", "factor"),
-    progress: Progress = SILENT,
+    estimates: Estimates, schema: Schema, *, kind: LatentKind = "mixture", progress: Progress = SILENT
 ) -> tuple[LatentModel, dict[str, Any]]:
     """The model that thinning chooses, refitted to the full tables, and everything that was decided on the way."""
     margins = denoise_margins(estimates)
-    choice = choose(estimates, kinds=kinds, progress=progress)
-    fits = union_size(estimates.cells, choice) if choice.steps else 0
+    choice = choose(estimates, kind=kind, progress=progress)
     if choice.steps:
-        progress.stage("fit", total=fits * choice.steps, unit="steps")
+        progress.stage("fit", total=choice.fits * choice.steps, unit="steps")
         targets = denoise_tables(estimates, margins.levels)
         model = fit_latent(
-            targets, schema, choice.shrinkage, choice.start, steps=choice.steps, fits=fits, progress=progress
+            targets, schema, SHRINKAGE, choice.start, steps=choice.steps, fits=choice.fits, progress=progress
         )
     else:
         model = independent(schema, margins.levels)
     return model, {
         "kind": choice.start.kind if choice.steps else "independence",
-        "shrinkage": choice.shrinkage,
-        "start_sd": choice.start.sd,
         "steps": choice.steps,
         "components": choice.start.components if choice.steps else 1,
         "rank": choice.start.rank if choice.start.kind == "factor" else None,
-        "fits": fits,
+        "fits": choice.fits,
         "gain_over_independence": choice.gain,
         "priors": {name: prior for name, prior in zip(schema.names, margins.priors, strict=True) if prior != "none"},
-        "tried": [
-            {
-                "kind": trial.start.kind,
-                "start_sd": trial.start.sd,
-                "shrinkage": trial.shrinkage,
-                "steps": trial.steps,
-                "gain": trial.gain,
-            }
-            for trial in choice.tried
-        ],
     }
 
 
-def union_size(cells: Cells, choice: Choice) -> int:
-    """How many fits to unite: as many as `FITS` says, fewer where they would take minutes, at least 2."""
-    operations = step_operations(cells, choice.start) * choice.steps
-    return int(np.clip(MAX_OPERATIONS / max(operations, 1.0), 2, FITS[choice.start.kind]))
+def union_size(cells: Cells, start: Start, steps: int, fits: int) -> int:
+    """How many fits to unite: as many as told, fewer where they would take minutes, at least 2."""
+    return int(np.clip(MAX_OPERATIONS / max(step_operations(cells, start) * steps, 1.0), 2, fits))

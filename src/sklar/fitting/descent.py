@@ -1,16 +1,15 @@
 """Gradient descent on the logits of latent components: the loss against noisy tables, and the steps of a fit.
 
-Cost of a step with c = d - m contrasts (m where all attributes are binary): the product of a (c, D) matrix with its
-transpose, and of the residual with it, 3 D c^2 operations; 2 D c^2 + D^2 (4 c + 2 m^2) where few attributes have
-large domains. Memory: the target and its weights, 8 c^2 bytes, one strip of the residual, and about 24 D d bytes of
-state.
+Cost of a step with c = d - m contrasts (m where all attributes are binary): up to `SMALL` contrasts the product of a
+(c, D) matrix with its transpose, and of the residual with it, 4 D c^2 operations. Beyond that a step looks at one block
+of b = `_BLOCK` rows of the residual, 6 D b c operations. Memory: the target and its weights, 8 c^2 bytes, one strip of
+the residual, and about 28 D d bytes of state.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Literal, NamedTuple
 
 import numba
@@ -31,11 +30,17 @@ from sklar.kernel.cells import Cells
 LatentKind = Literal["mixture", "factor"]
 
 MARGIN_WEIGHT = 3.0
-RATE = 0.1
+# A step of the first size, falling as 1 / (1 + steps / DECAY).
+RATE = 0.2
+DECAY = 400.0
+# Of the rms gradient, what is added to a logit's own before its step is divided by it.
+DAMPING = 0.03
 _MOMENTUM = 0.9
 _SECOND_MOMENT = 0.99
-# Rows of the residual that are held at a time.
-_STRIP = 256
+# Up to this many contrasts a step looks at the whole residual; and as many of its rows are held at a time.
+SMALL = 256
+# Beyond that, the rows of the residual that a step looks at.
+_BLOCK = 128
 _FLOOR = 1e-7
 _ROW, _SQUARE = numba.float32[::1], numba.float32[:, ::1]
 
@@ -68,8 +73,9 @@ class _State(NamedTuple):
     """Where a fit stands, as compiled code takes it: arrays that every step overwrites.
 
     `probabilities` have shape (d, D) and `contrasts` (d - m, D). The logits are `parameters` @ `design`^T, or the
-    parameters themselves where the design is empty. `moment` holds the running mean of squared gradients and the number
-    of steps. `pull` is the tables' part of the gradient; `square`, `logits` and `slopes` are room to work in.
+    parameters themselves where the design is empty. `squares` are running means of each squared gradient, and `moment`
+    holds their mean and the number of steps. `pull` is the tables' part of the gradient; `square`, `logits` and
+    `slopes` are room to work in.
     """
 
     probabilities: NDArray[np.float32]
@@ -77,6 +83,7 @@ class _State(NamedTuple):
     design: NDArray[np.float32]
     parameters: NDArray[np.float32]
     velocity: NDArray[np.float32]
+    squares: NDArray[np.float32]
     moment: NDArray[np.float64]
     pull: NDArray[np.float32]
     square: NDArray[np.float32]
@@ -86,15 +93,17 @@ class _State(NamedTuple):
 
 _GOAL = numba.types.NamedTuple((_SQUARE, _SQUARE, _ROW, _ROW, OFFSETS), _Goal)  # type: ignore[no-untyped-call]
 _STATE = numba.types.NamedTuple(  # type: ignore[no-untyped-call]
-    (*[_SQUARE] * 5, numba.float64[::1], *[_SQUARE] * 4), _State
+    (*[_SQUARE] * 6, numba.float64[::1], *[_SQUARE] * 4), _State
 )
 
 
 class Fit:
     """A fit in progress: `advance` moves the logits against the gradient.
 
-    It has momentum and a single scalar second moment, so every logit has the same rate: directions in which the tables
-    say much are learned long before those in which they hold noise, and stopping early regularizes.
+    It is Adam (Kingma and Ba 2015), damped: a logit's step is its gradient, averaged over steps, over its own rms plus
+    `DAMPING` of the rms of all. Rare levels so learn as fast as common ones, while those that the tables say nothing
+    of hardly move. The rate falls with the number of steps alone, so that stopping early, which regularizes, needs no
+    plan of how long to fit.
 
     `probabilities` is the present Pi, transposed, shape (d, D), and `contrasts` the same in contrasts, (d - m, D).
     `room` is free for work with them between steps, in the thread of the fit.
@@ -116,17 +125,20 @@ class Fit:
             loadings = generator.standard_normal((start.rank, d), dtype=np.float32)
             parameters = np.vstack([base, np.float32(start.sd * start.rank**-0.5) * loadings]).T.copy()
         self.room = Room(loss.cells, components)
+        self._generator = generator
+        self._blocks: list[int] = []
         self.probabilities = np.empty((d, components), dtype=np.float32)
         self.contrasts = np.empty_like(self.room.rows)
         # Small squares are worked on in compiled code: such a step is so short that threads would wait for Python's
         # lock half the time.
-        size = len(self.contrasts) if len(self.contrasts) <= _STRIP and self.room.squares is None else 0
+        size = len(self.contrasts) if len(self.contrasts) <= SMALL else 0
         self._state = _State(
             probabilities=self.probabilities,
             contrasts=self.contrasts,
             design=design,
             parameters=parameters,
             velocity=np.zeros_like(parameters),
+            squares=np.zeros_like(parameters),
             moment=np.zeros(2),
             pull=np.empty_like(self.contrasts),
             square=self.room.strip[: size**2].reshape(size, size),
@@ -137,13 +149,15 @@ class Fit:
         softmax(logits, loss.cells.offsets, self.probabilities, self.contrasts)
 
     def advance(self, steps: int) -> None:
-        """Take this many steps of gradient descent with momentum."""
+        """Take this many steps."""
         loss, state = self._loss, self._state
-        if state.square.size:
+        if len(state.contrasts) <= SMALL:
             _descend(steps, loss.goal, state)
             return
         for _ in range(steps):
-            loss.gradient(state.contrasts, state.pull, self.room)
+            if not self._blocks:
+                self._blocks = self._generator.permutation(-(-len(state.contrasts) // _BLOCK)).tolist()
+            loss.gradient(state.contrasts, state.pull, self.room, self._blocks.pop())
             _descend(1, loss.goal, state)
 
 
@@ -164,47 +178,27 @@ class Loss:
             margin_weights=np.float32(MARGIN_WEIGHT) + margin_weights(self.cells, targets.precision),
             offsets=self.cells.offsets,
         )
-        self._precision = targets.precision.astype(np.float32)
-        self._ends = self.cells.offsets - np.arange(self.cells.n_attributes + 1)
 
-    def gradient(self, found: NDArray[np.float32], pull: NDArray[np.float32], room: Room) -> None:
-        """Of the tables' part of the loss in the contrasts F of Pi, shape (d - m, D), times D / 2, into `pull`."""
-        if room.squares is None:
-            self._by_strips(found, pull, room)
-        else:
-            self._by_attributes(found, pull, room.rows, *room.squares)
+    def gradient(self, found: NDArray[np.float32], pull: NDArray[np.float32], room: Room, block: int) -> None:
+        """Of the tables' part of the loss in the contrasts F of Pi, shape (d - m, D), times D / 2, into `pull`.
 
-    def _by_strips(self, found: NDArray[np.float32], gradient: NDArray[np.float32], room: Room) -> None:
-        """(weights (F F^T / D - target)) F, a strip of the residual at a time."""
-        scale = np.float32(1 / found.shape[1])
-        for first, last, residual in predicted_strips(found, room):
-            _weigh(residual, self.goal.weighted, self.goal.weights, first, scale)
-            beyond = residual[:, last - first :].T
-            if first == 0:
-                np.matmul(residual, found, out=gradient[:last])
-                np.matmul(beyond, found[:last], out=gradient[last:])
-            else:
-                gradient[first:last] += np.matmul(residual, found[first:], out=room.rows[first:last])
-                gradient[last:] += np.matmul(beyond, found[first:last], out=room.rows[last:])
+        It is R F, with R = weights (F F^T / D - target), estimated without bias from one of N blocks S of rows of R:
+        N / 2 (R_S F in the rows of S, plus R_S^T F_S in all). Over all blocks, each of the two has the mean R F / N.
+        """
+        c, components = found.shape
+        first, last = block * _BLOCK, min((block + 1) * _BLOCK, c)
+        residual = np.matmul(found[first:last], found.T, out=room.strip[: (last - first) * c].reshape(last - first, c))
+        _weigh(residual, self.goal.weighted[first:last], self.goal.weights[first:last], 0, np.float32(1 / components))
+        residual *= np.float32(-(-c // _BLOCK) / 2)
+        np.matmul(residual.T, found[first:last], out=pull)
+        pull[first:last] += np.matmul(residual, found, out=room.rows[first:last])
 
-    def _by_attributes(
-        self,
-        found: NDArray[np.float32],
-        gradient: NDArray[np.float32],
-        rows: NDArray[np.float32],
-        own: NDArray[np.float32],
-        others: NDArray[np.float32],
-    ) -> None:
-        """The same, F_A (sum over B of precision_AB F_B^T F_B) / D for each attribute A, less the weighted target."""
-        np.matmul(self.goal.weighted, found, out=gradient)
-        parts = [slice(first, last) for first, last in pairwise(self._ends)]
-        for part, square in zip(parts, own, strict=True):
-            np.matmul(found[part].T, found[part], out=square)
-        m, components = own.shape[:2]
-        np.matmul(self._precision / np.float32(components), own.reshape(m, -1), out=others.reshape(m, -1))
-        for part, square in zip(parts, others, strict=True):
-            np.matmul(found[part], square, out=rows[part])
-        np.subtract(rows, gradient, out=gradient)
+
+def step_operations(cells: Cells, start: Start) -> float:
+    """Multiplications and additions in one step of a fit."""
+    contrasts = cells.n_levels - cells.n_attributes
+    rows = 4.0 * contrasts if contrasts <= SMALL else 6.0 * _BLOCK
+    return max(start.components * contrasts * rows, 1.0)
 
 
 def cell_weights(cells: Cells, precision: NDArray[np.float64]) -> NDArray[np.float32]:
@@ -220,18 +214,12 @@ def margin_weights(cells: Cells, precision: NDArray[np.float64]) -> NDArray[np.f
 
 
 class Room:
-    """Memory that a fit uses again in every step: taking it anew costs as much as a tenth of the step.
-
-    `squares` are there where few attributes have large domains: then products of D x D matrices, one for each
-    attribute, take less work than the residual of all pairs of contrasts.
-    """
+    """Memory that a fit uses again in every step: taking it anew costs as much as a tenth of the step."""
 
     def __init__(self, cells: Cells, components: int) -> None:
-        m, contrasts = cells.n_attributes, cells.n_levels - cells.n_attributes
-        self.strip = np.empty(min(_STRIP, contrasts) * contrasts, dtype=np.float32)
+        contrasts = cells.n_levels - cells.n_attributes
+        self.strip = np.empty(min(max(SMALL, _BLOCK), contrasts) * contrasts, dtype=np.float32)
         self.rows = np.empty((contrasts, components), dtype=np.float32)
-        pays = components * (4 * contrasts + 2 * m**2) < contrasts**2
-        self.squares = np.empty((2, m, components, components), dtype=np.float32) if pays else None
 
 
 def predicted_strips(found: NDArray[np.float32], room: Room) -> Iterator[tuple[int, int, NDArray[np.float32]]]:
@@ -240,8 +228,8 @@ def predicted_strips(found: NDArray[np.float32], room: Room) -> Iterator[tuple[i
     It is symmetric, so that a strip need not begin before its own rows; and large domains need no second such array.
     A strip is in the room until the next one is.
     """
-    for first in range(0, len(found), _STRIP):
-        last = min(first + _STRIP, len(found))
+    for first in range(0, len(found), SMALL):
+        last = min(first + SMALL, len(found))
         shape = (last - first, len(found) - first)
         strip = room.strip[: shape[0] * shape[1]].reshape(shape)
         yield first, last, np.matmul(found[first:last], found[first:].T, out=strip)
@@ -283,12 +271,12 @@ def _descend(steps: int, goal: _Goal, state: _State) -> None:
 
     Where `state.square` is empty, the caller has found `state.pull`, for one step.
     """
-    found, parameters, velocity = state.contrasts, state.parameters, state.velocity
+    found, parameters, velocity, squares = state.contrasts, state.parameters, state.velocity, state.squares
     factor, one = state.design.size > 0, np.float32(1.0)
     scale = one / np.float32(found.shape[1])
     constant = np.empty(len(found), dtype=np.float32)
     for _ in range(steps):
-        if state.square.size:
+        if len(state.square) == len(found):
             np.dot(found, found.T, state.square)
             _weigh(state.square, goal.weighted, goal.weights, 0, scale)
             np.dot(state.square, found, state.pull)
@@ -309,13 +297,17 @@ def _descend(steps: int, goal: _Goal, state: _State) -> None:
         moment = state.moment
         moment[0] += (1 - _SECOND_MOMENT) * (size / gradient.size - moment[0])
         moment[1] += 1
-        unbiased = moment[0] / (1 - _SECOND_MOMENT ** moment[1])
-        rate = np.float32(RATE / ((1 - _MOMENTUM ** moment[1]) * np.sqrt(max(unbiased, 1e-30))))
-        momentum = np.float32(_MOMENTUM)
+        # Running means begin at zero: as much is missing of them.
+        unbiased = 1 / (1 - _SECOND_MOMENT ** moment[1])
+        damping = np.float32(DAMPING * np.sqrt(max(moment[0] * unbiased, 1e-30)))
+        rate = np.float32(RATE / (1 + moment[1] / DECAY) / (1 - _MOMENTUM ** moment[1]))
+        momentum, memory, grown = np.float32(_MOMENTUM), np.float32(_SECOND_MOMENT), np.float32(unbiased)
         for i in range(parameters.shape[0]):
             for j in range(parameters.shape[1]):
-                velocity[i, j] = momentum * velocity[i, j] + (one - momentum) * gradient[i, j]
-                parameters[i, j] -= rate * velocity[i, j]
+                moved = gradient[i, j]
+                velocity[i, j] = momentum * velocity[i, j] + (one - momentum) * moved
+                squares[i, j] = memory * squares[i, j] + (one - memory) * moved * moved
+                parameters[i, j] -= rate * velocity[i, j] / (np.sqrt(grown * squares[i, j]) + damping)
         if factor:
             np.dot(parameters, state.design.T, state.logits)
             softmax(state.logits, goal.offsets, state.probabilities, found)

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from sklar.draw.blocks import Codes
 from sklar.draw.latent import LatentSampler, RedrawGivenOthers
+from sklar.draw.refine import MOST_ROUNDS
 from sklar.errors import ModelError
 from sklar.fitting.denoise import Targets
 from sklar.fitting.descent import Fit, Loss, Start, cell_weights
@@ -41,7 +42,8 @@ _MAX_COMPONENTS = 1_000_000
 class LatentModel:
     """Equally likely components, each with independent attributes. It is a `Copula`.
 
-    `probabilities` has shape (components, d): within each attribute's levels, rows sum to one.
+    `probabilities` has shape (components, d): within each attribute's levels, rows sum to one. `rounds` says how often
+    a drawn value is offered an exchange that brings two-way counts nearer to the model's (`draw.refine`).
     """
 
     kind: ClassVar[str] = "latent"
@@ -49,6 +51,7 @@ class LatentModel:
 
     schema: Schema
     probabilities: NDArray[np.float32]
+    rounds: int = 0
 
     @property
     def n_components(self) -> int:
@@ -87,7 +90,7 @@ class LatentModel:
 
     def describe(self) -> dict[str, Any]:
         """What a model file says of it in JSON."""
-        return {"kind": self.kind, "components": self.n_components}
+        return {"kind": self.kind, "components": self.n_components, "rounds": self.rounds}
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """What a model file holds of it as flat arrays."""
@@ -99,8 +102,12 @@ class LatentModel:
         components = described["components"]
         if type(components) is not int or not 1 <= components <= _MAX_COMPONENTS:
             raise ModelError(f"its number of components must be from 1 to {_MAX_COMPONENTS}, got {components!r}.")
+        # Models before 0.3 were not refined.
+        rounds = described.get("rounds", 0)
+        if type(rounds) is not int or not 0 <= rounds <= MOST_ROUNDS:
+            raise ModelError(f"its rounds of exchanges must be from 0 to {MOST_ROUNDS}, got {rounds!r}.")
         flat = array("probabilities", np.float32, components * schema.n_levels)
-        return cls(schema=schema, probabilities=flat.reshape(components, schema.n_levels))
+        return cls(schema=schema, probabilities=flat.reshape(components, schema.n_levels), rounds=rounds)
 
     def summary(self, settings: Mapping[str, Any]) -> list[str]:
         """How it was fitted, in a few lines."""
@@ -108,7 +115,7 @@ class LatentModel:
             return ["Model: independence; the noisy tables support no dependence between attributes."]
         lines = [
             f"Model: {settings['kind']}, {self.n_components:,} components from {settings['fits']} fits of "
-            f"{settings['steps']} steps; start sd {settings['start_sd']}, shrinkage {settings['shrinkage']}.",
+            f"{settings['steps']} steps.",
             f"  Chosen on noisy tables alone: held-out error {settings['gain_over_independence']:.0%} below "
             "independence.",
         ]

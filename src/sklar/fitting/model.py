@@ -20,7 +20,11 @@ Redraw: TypeAlias = Callable[[Codes, NDArray[np.int64], np.random.Generator], Co
 
 
 class Sampler(Protocol):
-    """Draws any block of a model's rows, in any thread."""
+    """Draws any block of a model's rows, in any thread. `block_rows` is the size of all blocks but the last."""
+
+    @property
+    def block_rows(self) -> int:
+        """Rows of a full block."""
 
     def draw(self, seed: int, block: int, rows: int) -> Codes:
         """A block of codes, shape (m, rows), or of dummies 0 and 1, shape (d, rows)."""

@@ -10,13 +10,16 @@ import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, cast, get_args
 
 from sklar.errors import SchemaError
-from sklar.public.axis import check_edge, edge_text, edge_value, equal_steps
+from sklar.public.axis import TIMED, check_edge, edge_text, edge_value
 from sklar.public.checks import check_apart, check_step, format_of, points_of, special_of, step_of, texts_of
+from sklar.public.clock import SECOND, format_grain
+from sklar.public.person import PERSON_KEYS, check_person, describe_person, parse_person
 from sklar.public.reading import KEYS, check_reading, describe_reading, parse_reading
 from sklar.public.rules import describe_rule, parse_rules
 from sklar.public.schema import (
@@ -30,7 +33,8 @@ from sklar.public.schema import (
     Schema,
     repeated,
 )
-from sklar.public.types import grain, misfit, parse_output
+from sklar.public.spacing import GROWING, Spacing, spaced_edges
+from sklar.public.types import exact, grain, misfit, parse_output
 
 # How many categories a release looks for when a domain is private and the schema does not say.
 DEFAULT_AT_MOST = 50
@@ -41,7 +45,10 @@ _KINDS: tuple[str, ...] = get_args(AttributeKind)
 _KEYS = {
     "categorical": {"values", "ordered", "missing", "other", "domain", "at_most"},
     "boolean": {"texts", "missing"},
-    **{kind: {"edges", "low", "high", "bins", "points", "step", "missing", "outside", "domain"} for kind in BINNED},
+    **{
+        kind: {"edges", "low", "high", "bins", "spacing", "points", "step", "missing", "outside", "domain"}
+        for kind in BINNED
+    },
 }
 for _kind in ("date", "datetime", "time", "yearmonth"):
     _KEYS[_kind] |= {"format"}
@@ -73,7 +80,7 @@ def build_schema(document: Mapping[str, Any]) -> Schema:
     table, attributes = document.get("table", {}), document.get("attributes")
     if not isinstance(table, Mapping):
         raise SchemaError("[table] must be a table of settings. Write [table] and name = '...' below it.")
-    _require_known_keys("[table]", table, {"name", *KEYS})
+    _require_known_keys("[table]", table, {"name", *KEYS, *PERSON_KEYS})
     name = table.get("name", "table")
     if not isinstance(name, str) or not name:
         raise SchemaError(f"[table] name must be a text that is not empty, got {name!r}.")
@@ -82,7 +89,9 @@ def build_schema(document: Mapping[str, Any]) -> Schema:
     built = tuple(_build_attribute(key, entry) for key, entry in attributes.items())
     reading = parse_reading(table)
     check_reading(reading, ((each.name, (*each.values, *each.special)) for each in built))
-    schema = Schema(name=name, attributes=built, reading=reading).checked()
+    person = parse_person(table)
+    check_person(person, (attribute.name for attribute in built))
+    schema = Schema(name=name, attributes=built, reading=reading, person=person).checked()
     rules = document.get("rules", [])
     return replace(schema, rules=parse_rules(rules, schema.attributes)) if rules != [] else schema
 
@@ -90,7 +99,7 @@ def build_schema(document: Mapping[str, Any]) -> Schema:
 def describe_schema(schema: Schema) -> dict[str, Any]:
     """The structure that `build_schema` reads."""
     document: dict[str, Any] = {
-        "table": {"name": schema.name} | describe_reading(schema.reading),
+        "table": _describe_table(schema),
         "attributes": {attribute.name: _describe_attribute(attribute) for attribute in schema.attributes},
     }
     if schema.rules:
@@ -100,12 +109,16 @@ def describe_schema(schema: Schema) -> dict[str, Any]:
 
 def write_schema(schema: Schema) -> str:
     """The schema as TOML text, one line per key, as a person would write it."""
-    parts = [f"[table]\n{_lines({'name': schema.name} | describe_reading(schema.reading))}"]
+    parts = [f"[table]\n{_lines(_describe_table(schema))}"]
     for attribute in schema.attributes:
         parts.append(f"[attributes.{toml_key(attribute.name)}]\n{_lines(_describe_attribute(attribute))}")
     for rule in schema.rules:
         parts.append(f"[[rules]]\n{_lines(describe_rule(rule, schema.attributes))}")
     return "\n".join(parts)
+
+
+def _describe_table(schema: Schema) -> dict[str, Any]:
+    return {"name": schema.name} | describe_person(schema.person) | describe_reading(schema.reading)
 
 
 def toml_key(name: str) -> str:
@@ -249,7 +262,7 @@ def _domain(where: str, kind: str, entry: Mapping[str, Any]) -> tuple[Domain, in
         if "at_most" in entry:
             raise SchemaError(f'{where}: at_most goes with domain = "private". Remove one, or add the other.')
         return domain, 0
-    given = {"values", "other", "edges", "points"} & set(entry)
+    given = {"values", "other", "edges", "points", "spacing"} & set(entry)
     if given:
         raise SchemaError(
             f'{where}: domain = "private" is found by a release, so it takes no {sorted(given)[0]}. Remove one of them.'
@@ -292,15 +305,16 @@ def _edges(where: str, kind: str, entry: Mapping[str, Any]) -> tuple[int, ...] |
     if kind not in BINNED:
         return ()
     spaced = {"low", "high", "bins"} & set(entry)
-    if "edges" in entry and spaced:
-        raise SchemaError(f"{where}: give either edges or low, high and bins, not both. Remove {sorted(spaced)[0]}.")
+    if "edges" in entry and (spaced or "spacing" in entry):
+        extra = sorted(spaced or {"spacing"})[0]
+        raise SchemaError(f"{where}: give either edges or low, high and bins, not both. Remove {extra}.")
     if "edges" in entry:
         raw = entry["edges"]
         if not isinstance(raw, list) or len(raw) < 2:
             raise SchemaError(f"{where}: edges must list at least two numbers or dates, got {raw!r}.")
         edges = tuple(check_edge(where, kind, edge) for edge in raw)
     elif len(spaced) == 3:
-        edges = _spaced(where, kind, entry["low"], entry["high"], entry["bins"])
+        edges = _spaced(where, kind, entry)
     else:
         raise SchemaError(f"{where}: needs edges = [...], or low, high and bins. Add them from public knowledge.")
     for before, after in pairwise(edges):
@@ -310,15 +324,27 @@ def _edges(where: str, kind: str, entry: Mapping[str, Any]) -> tuple[int, ...] |
     return edges
 
 
-def _spaced(where: str, kind: str, low: object, high: object, bins: object) -> tuple[int, ...] | tuple[float, ...]:
+def _spaced(where: str, kind: str, entry: Mapping[str, Any]) -> tuple[int, ...] | tuple[float, ...]:
+    low, high, bins, spacing = entry["low"], entry["high"], entry["bins"], entry.get("spacing", "equal")
     first, last = check_edge(where, kind, low), check_edge(where, kind, high)
     if not isinstance(bins, int) or isinstance(bins, bool) or not 1 <= bins <= MAX_LEVELS:
         raise SchemaError(f"{where}: bins must be a whole number from 1 to {MAX_LEVELS}, got {bins!r}.")
     if not first < last:
         raise SchemaError(f"{where}: low must be below high, got {low} and {high}.")
-    if kind != "real" and last - first < bins:
+    if spacing not in get_args(Spacing):
+        raise SchemaError(f"{where}: spacing must be one of {', '.join(get_args(Spacing))}, got {spacing!r}.")
+    if spacing != "equal" and kind not in GROWING:
+        raise SchemaError(
+            f"{where}: spacing = '{spacing}' is for {', '.join(GROWING)}, where zero means nothing. Use 'equal'."
+        )
+    given = step_of(where, kind, entry)
+    step = None if given is None else exact(given) * (SECOND if kind in TIMED else 1)
+    written = format_of(where, kind, entry)
+    if step is None and written is not None and kind in TIMED:
+        step = Fraction(format_grain(written))
+    if (kind != "real" or step is not None) and last - first < bins * (step or 1):
         raise SchemaError(f"{where}: {bins} bins do not fit between {low} and {high}. Use fewer.")
-    return equal_steps(kind, first, last, bins)
+    return spaced_edges(kind, first, last, bins, spacing, step)
 
 
 def _describe_attribute(attribute: Attribute) -> dict[str, Any]:

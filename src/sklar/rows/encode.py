@@ -23,8 +23,9 @@ from numpy.typing import NDArray
 
 from sklar.kernel.codes import NO_CELL
 from sklar.public.axis import NUMBERS, days, parse_edge, parse_number
-from sklar.public.clock import clock_text, microseconds_of, plain_pattern, span_text
+from sklar.public.clock import clock_text, microseconds_of, span_text
 from sklar.public.schema import BINNED, Attribute, Schema
+from sklar.rows.plain import plainly_written
 
 _LARGEST = 2**63 - 1
 _DAY = 86_400_000_000
@@ -33,17 +34,6 @@ _TICKS = {"ms": 1_000, "us": 1, "ns": 0}
 _DATED = ("date", "datetime", "year", "yearmonth")
 # Fewer values are encoded one by one before polars has begun.
 _FEW = 64
-# What Python and polars read alike: numbers that 64 bits hold exactly, years that Python has, seconds that exist.
-_PLAINLY = {
-    "integer": r"^-?[0-9]{1,15}$",
-    "real": r"^-?[0-9]{1,15}(\.[0-9]{1,15})?$",
-    "date": r"^[1-9][0-9]{3}-[0-9]{2}-[0-9]{2}$",
-    "datetime": r"^[1-9][0-9]{3}-[0-9]{2}-[0-9]{2}[ T][0-2][0-9]:[0-5][0-9]:[0-5][0-9]$",
-    "time": r"^([01][0-9]|2[0-3]):([0-5][0-9]):([0-5][0-9])$",
-    "duration": r"^([0-9]{1,5}):([0-5][0-9]):([0-5][0-9])$",
-    "year": r"^[0-9]{1,4}$",
-    "yearmonth": r"^([1-9][0-9]{3})-(0[1-9]|1[0-2])$",
-}
 _READABLE = (str, bytes, int, float, Decimal, dt.date, dt.time, dt.timedelta, np.bool_, np.integer, np.floating)
 
 
@@ -235,33 +225,11 @@ def _codes_of(values: pl.Series | list[object], attribute: Attribute) -> NDArray
     if isinstance(values, list) or attribute.kind not in BINNED or len(values) < _FEW:
         listed = values if isinstance(values, list) else values.to_list()
         return np.array([code_of(value) for value in listed], dtype=np.int32)
-    numbers = _plainly_written(values, attribute.kind, attribute.format)
+    numbers = plainly_written(values, attribute.kind, attribute.format)
     codes = _bins(_filled(numbers), attribute)
     for row in np.flatnonzero(numbers.is_null().to_numpy()).tolist():
         codes[row] = code_of(values[row])
     return codes
-
-
-def _plainly_written(texts: pl.Series, kind: str, written: str | None) -> pl.Series:
-    """Numbers on the axis of this kind that texts stand for, null for all but the plainest."""
-    pattern = _PLAINLY[kind] if written is None else plain_pattern(written)
-    if pattern is None or (written is not None and kind not in ("date", "datetime")):
-        return pl.Series([None], dtype=pl.Int64).new_from_index(0, len(texts))
-    plain = (
-        texts.to_frame("text").select(pl.when(pl.col("text").str.contains(pattern)).then(pl.col("text"))).to_series()
-    )
-    if kind in ("integer", "year"):
-        return plain.cast(pl.Int64, strict=False)
-    if kind == "real":
-        return plain.cast(pl.Float64, strict=False)
-    if kind in ("time", "duration", "yearmonth"):
-        first, second, third = (pl.col("text").str.extract(pattern, group).cast(pl.Int64) for group in (1, 2, 3))
-        counted = first * 12 + second - 1 if kind == "yearmonth" else (first * 3_600 + second * 60 + third) * 1_000_000
-        return plain.to_frame("text").select(counted).to_series()
-    if kind == "date":
-        return plain.str.to_date(written or "%Y-%m-%d", strict=False).cast(pl.Int32).cast(pl.Int64)
-    moments = plain if written is not None else plain.str.replace("T", " ", literal=True)
-    return moments.str.to_datetime(written or "%Y-%m-%d %H:%M:%S", strict=False, time_unit="us").cast(pl.Int64)
 
 
 def opaque(kind: pl.DataType) -> bool:
@@ -447,7 +415,7 @@ def numbers_of(column: pl.Series, attribute: Attribute) -> NDArray[np.int64] | N
     if isinstance(values, list) or len(values) < _FEW:
         lookup[own] = [_number_of(value, attribute) for value in values]
     else:
-        plain = _plainly_written(values, attribute.kind, attribute.format)
+        plain = plainly_written(values, attribute.kind, attribute.format)
         found = _filled(plain).astype(lookup.dtype)
         for row in np.flatnonzero(plain.is_null().to_numpy()).tolist():
             found[row] = _number_of(values[row], attribute)

@@ -98,6 +98,9 @@ def series_of(column: Any) -> pl.Series:
     if family == "ArrowDtype" or getattr(kind, "storage", None) == "pyarrow":
         parts = [column_of(part) for part in na.c_array_stream(column)]
         return pl.concat(parts) if parts else pl.Series([], dtype=pl.Null)
+    if family == "PeriodDtype":
+        # A month is written 2024-03, a year 2024, a day as ISO has it.
+        return _without(pl.Series([str(value) for value in column], dtype=pl.String), column.isna().to_numpy())
     if family == "SparseDtype":
         return _of_numpy(np.asarray(column))
     return _of_numpy(column.to_numpy(dtype=object))

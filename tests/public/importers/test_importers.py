@@ -149,7 +149,9 @@ def test_sdv(tmp_path: Path, document: dict[str, Any]) -> None:
     }
     assert schema.attribute("size").values == ("S", "M", "L")
     assert schema.attribute("nights").output == "int8"
-    assert "# Texts of the form '%d %b %Y' are not read as dates: convert the column first." in found.to_toml()
+    assert schema.attribute("size").ordered
+    assert schema.attribute("checkin").format == "%d %b %Y"
+    assert schema.attribute("paid_at").format is None
 
 
 def test_frictionless(tmp_path: Path) -> None:
@@ -164,11 +166,67 @@ def test_frictionless(tmp_path: Path) -> None:
     assert (rooms.edges, rooms.missing) == (tuple(range(1, 10)), None)
     assert (income.edges[0], income.edges[-1]) == (0.0, 1e6)
     assert schema.attribute("sex").values == ("F", "M")
-    assert (schema.attribute("size").values, schema.attribute("size").output) == (("S", "L"), "ordered category")
+    assert (schema.attribute("size").values, schema.attribute("size").ordered) == (("S", "L"), True)
     assert (schema.attribute("code").values, schema.attribute("code").output) == ((1, 2), "category")
     born = schema.attribute("born")
     assert (born.edge_text(born.edges[0]), born.edge_text(born.edges[-1])) == ("1900-01-01", "2025-01-01")
-    assert "# The description also has '-' for missing; a schema has one text." in found.to_toml()
+    assert schema.reading.nulls == ("-",)
+    assert "# Texts of the form '%d/%m/%Y' are not read as a datetime: convert the column first." in found.to_toml()
+
+
+def test_frictionless_times_and_texts(tmp_path: Path) -> None:
+    fields = [
+        {"name": "since", "type": "year", "constraints": {"minimum": 1990, "maximum": 1999, "required": True}},
+        {"name": "month", "type": "yearmonth", "constraints": {"minimum": "2000-01", "maximum": "2000-12"}},
+        {
+            "name": "at",
+            "type": "time",
+            "format": "%H:%M",
+            "constraints": {"minimum": "00:00:00", "maximum": "23:59:59"},
+        },
+        {"name": "took", "type": "duration", "constraints": {"minimum": "PT0S", "maximum": "PT1H"}},
+        {
+            "name": "born",
+            "type": "date",
+            "format": "%d.%m.%Y",
+            "constraints": {"minimum": "1900-01-01", "maximum": "2000-01-01"},
+        },
+        {"name": "smoker", "type": "boolean", "falseValues": ["N"], "trueValues": ["Y"]},
+        {
+            "name": "pay",
+            "type": "integer",
+            "missingValues": ["", "NA", "-9"],
+            "constraints": {"minimum": 0, "maximum": 99},
+        },
+    ]
+    found = import_schema(put(tmp_path, "t.json", {"fields": fields}))
+    assert found.open == ()
+    schema = Schema.from_toml(found.to_toml())
+    assert [each.kind for each in schema.attributes][:5] == ["year", "yearmonth", "time", "duration", "date"]
+    since, month, at, took, born, smoker, pay = schema.attributes
+    assert (since.levels[0], since.levels[-1], since.missing) == ("1990", "1999", None)
+    assert (month.levels[0], month.levels[-2], month.missing) == ("2000-01", "2000-12", "")
+    assert (at.format, at.edge_text(at.edges[-1])) == ("%H:%M", "24:00:00")
+    assert took.edge_text(took.edges[-1]) == "1:00:01"
+    assert born.format == "%d.%m.%Y"
+    assert smoker.texts == ("N", "Y")
+    assert (pay.missing, pay.special) == ("NA", (-9,))
+    assert "# The description has '-9' for missing too: each is a special value here." in found.to_toml()
+
+
+def test_arrow_times_durations_and_order(tmp_path: Path) -> None:
+    table = pa.table(
+        {
+            "at": pa.array([], pa.time32("s")),
+            "took": pa.array([], pa.duration("us")),
+            "size": pa.DictionaryArray.from_arrays(pa.array([], pa.int8()), pa.array(["S", "L"]), ordered=True),
+        }
+    )
+    pq.write_table(table, tmp_path / "t.parquet")
+    keys = {name: entry.keys for name, entry in import_schema(tmp_path / "t.parquet").entries.items()}
+    assert keys["at"] == {"type": "time", "output": "time32[s]", "missing": ""}
+    assert keys["took"] == {"type": "duration", "missing": ""}
+    assert keys["size"] == {"type": "categorical", "ordered": True, "missing": ""}
 
 
 def test_frictionless_in_a_resource_and_a_package(tmp_path: Path) -> None:

@@ -40,8 +40,16 @@ _WORDS = {
     "vu": ("categorical", "string"),
     "tdD": ("date", "date32"),
     "tdm": ("date", "date64"),
+    "tts": ("time", "time32[s]"),
+    "ttm": ("time", "time32[ms]"),
+    "ttu": ("time", "time64[us]"),
+    "ttn": ("time", "time64[ns]"),
+    "tDs": ("duration", "duration[s]"),
+    "tDm": ("duration", "duration[ms]"),
+    "tDu": ("duration", "duration[us]"),
+    "tDn": ("duration", "duration[ns]"),
 }
-_FAMILIES = {"+s": "struct", "+m": "map", "+u": "union", "+": "list", "tt": "time", "tD": "duration", "ti": "interval"}
+_FAMILIES = {"+s": "struct", "+m": "map", "+u": "union", "+": "list", "ti": "interval"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,6 +134,8 @@ def from_schema(schema: Any, name: str) -> Imported:
 
 def _keys(described: ColumnType) -> dict[str, Any]:
     kind = str(described.kind)
+    if described.output == "ordered category":
+        return {"type": kind, "ordered": True}
     plain = str(plain_output(Attribute(name="", kind=cast(AttributeKind, kind), values=("",))))
     return {"type": kind} | ({} if described.output in (None, plain) else {"output": described.output})
 

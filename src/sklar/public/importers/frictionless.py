@@ -6,20 +6,23 @@ Domains come from what it states: `enum`, `categories`, `minimum` and `maximum`.
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sklar.errors import SchemaError
-from sklar.public.importers.proposal import IDENTIFIER, Imported, Proposal, between, listed
+from sklar.public.importers.proposal import IDENTIFIER, Imported, Proposal, between, in_format, listed
 
 _KINDS = {
     "string": "categorical",
     "boolean": "boolean",
     "integer": "integer",
-    "year": "integer",
+    "year": "year",
+    "yearmonth": "yearmonth",
     "number": "real",
     "date": "date",
     "datetime": "datetime",
+    "time": "time",
+    "duration": "duration",
 }
 
 
@@ -35,7 +38,8 @@ def from_document(document: Mapping[str, Any], name: str) -> Imported:
         name, document = str(document.get("name", name)), document["schema"]
     key = document.get("primaryKey", ())
     keys = {key} if isinstance(key, str) else set(key)
-    missing = document.get("missingValues", [""])
+    # The first text is what nulls are written as.
+    missing = [text for text in _texts(document.get("missingValues", [""])) if text]
     entries, left_out = {}, {}
     for described in document["fields"]:
         column, constraints = str(described["name"]), described.get("constraints", {})
@@ -46,7 +50,8 @@ def from_document(document: Mapping[str, Any], name: str) -> Imported:
             left_out[column] = f"no attribute type fits a field of type {described['type']!r}"
         else:
             entries[column] = _proposal(kind or "categorical", described, constraints, missing)
-    return Imported(name=name, source="a Frictionless Table Schema", entries=entries, left_out=left_out)
+    source = "a Frictionless Table Schema"
+    return Imported(name=name, source=source, entries=entries, left_out=left_out, nulls=tuple(missing[1:]))
 
 
 def _proposal(kind: str, described: Mapping[str, Any], constraints: Mapping[str, Any], missing: list[Any]) -> Proposal:
@@ -55,22 +60,31 @@ def _proposal(kind: str, described: Mapping[str, Any], constraints: Mapping[str,
     if values and kind != "boolean":
         keys = {"type": "categorical", "values": listed(values)}
         if described.get("categories"):
-            keys["output"] = "ordered category" if described.get("categoriesOrdered") else "category"
+            keys |= {"ordered": True} if described.get("categoriesOrdered") else {"output": "category"}
     elif kind not in ("categorical", "boolean"):
         keys |= between(kind, _bound(kind, constraints, "inimum", 1), _bound(kind, constraints, "aximum", -1))
     notes = []
     if not constraints.get("required"):
-        texts = [str(_plain(each)) for each in described.get("missingValues", missing)]
-        # A schema reads an empty text as missing in any case.
-        named = [text for text in texts if text]
+        own = described.get("missingValues")
+        # What the whole table has for missing is read as null. A schema reads an empty text as missing in any case.
+        named = [text for text in _texts(own if own is not None else missing[:1]) if text]
         keys["missing"] = named[0] if named else ""
         if len(named) > 1:
-            notes.append(
-                f"The description also has {', '.join(map(repr, named[1:]))} for missing; a schema has one text."
-            )
-    if kind in ("date", "datetime") and described.get("format", "default") not in ("default", "any"):
-        notes.append(f"Texts of the form {described['format']!r} are not read as dates: convert the column first.")
+            # A schema has one text for missing; what the field alone has beside it gets a level of its own each.
+            keys["special"] = named[1:]
+            told = ", ".join(map(repr, named[1:]))
+            notes.append(f"The description has {told} for missing too: each is a special value here.")
+    if kind == "boolean" and (described.get("falseValues") or described.get("trueValues")):
+        false, true = described.get("falseValues", ["false"]), described.get("trueValues", ["true"])
+        keys["texts"] = [str(false[0]), str(true[0])]
+    written = described.get("format", "default")
+    if kind in ("date", "datetime", "time") and written not in ("default", "any"):
+        return in_format(keys, written, notes)
     return Proposal(keys=keys, notes=notes)
+
+
+def _texts(values: Sequence[Any]) -> list[str]:
+    return [str(_plain(each)) for each in values]
 
 
 def _plain(each: Any) -> Any:
@@ -83,8 +97,8 @@ def _bound(kind: str, constraints: Mapping[str, Any], end: str, inwards: int) ->
     if stated is not None:
         return stated
     excluded = constraints.get(f"exclusiveM{end}")
-    if excluded is None or kind in ("real", "datetime"):
+    if excluded is None or kind not in ("integer", "year", "date"):
         return excluded
-    if kind == "integer":
+    if kind in ("integer", "year"):
         return int(excluded) + inwards
     return dt.date.fromisoformat(str(excluded)) + dt.timedelta(days=inwards)

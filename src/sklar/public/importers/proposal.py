@@ -8,6 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sklar.errors import SchemaError
+from sklar.public.axis import check_edge, edge_text
+from sklar.public.checks import format_of
+from sklar.public.clock import DAY, SECOND
 from sklar.public.schema import Schema
 from sklar.public.toml import toml_key, toml_value
 
@@ -44,12 +47,16 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Imported:
-    """The schema that a description implies, and the columns that are left out, each with the reason."""
+    """The schema that a description implies, and the columns that are left out, each with the reason.
+
+    `nulls` are texts that stand for nothing in every column.
+    """
 
     name: str
     source: str
     entries: Mapping[str, Proposal]
     left_out: Mapping[str, str]
+    nulls: tuple[str, ...] = ()
 
     @property
     def open(self) -> tuple[str, ...]:
@@ -69,7 +76,8 @@ class Imported:
             *(f"# Left out: {_printable(name)}: {reason}" for name, reason in self.left_out.items()),
         ]
         tables = [entry.to_toml(name) for name, entry in self.entries.items()]
-        return "\n".join(["\n".join(lines) + "\n", f"[table]\nname = {toml_value(self.name)}\n", *tables])
+        nulls = f"nulls = {toml_value(list(self.nulls))}\n" if self.nulls else ""
+        return "\n".join(["\n".join(lines) + "\n", f"[table]\nname = {toml_value(self.name)}\n{nulls}", *tables])
 
 
 def between(kind: str, low: Any, high: Any) -> dict[str, Any]:
@@ -78,9 +86,16 @@ def between(kind: str, low: Any, high: Any) -> dict[str, Any]:
         return {}
     if kind == "real":
         return {"low": float(low), "high": float(high), "bins": _BINS}
-    if kind == "integer":
+    if kind in ("integer", "year"):
         span = int(high) + 1 - int(low)
         return {"low": int(low), "high": int(high) + 1, "bins": max(1, span if span <= _MOST_UNIT_BINS else _BINS)}
+    if kind in ("time", "duration", "yearmonth"):
+        begin, most = int(check_edge("low", kind, low)), int(check_edge("high", kind, high))
+        # A month, or a second, after the upper bound, which is included.
+        after = most + (1 if kind == "yearmonth" else SECOND)
+        after = min(after, DAY) if kind == "time" else after
+        bins = max(1, min(_BINS, after - begin))
+        return {"low": edge_text(kind, begin), "high": edge_text(kind, after), "bins": bins}
     first, last = dt.datetime.fromisoformat(str(low)), dt.datetime.fromisoformat(str(high))
     if kind == "date":
         end = last.date() + dt.timedelta(days=1)
@@ -91,6 +106,18 @@ def between(kind: str, low: Any, high: Any) -> dict[str, Any]:
         }
     # Bins exclude their upper edge: the last one ends after the bound, so that it includes it.
     return {"low": first.isoformat(), "high": (last + dt.timedelta(seconds=1)).isoformat(), "bins": _BINS}
+
+
+def in_format(keys: dict[str, Any], written: str | None, notes: Sequence[str] = ()) -> Proposal:
+    """The entry with the format of its dates or times, where a schema can read them by it; else a note for a person."""
+    if written is None:
+        return Proposal(keys=keys, notes=list(notes))
+    try:
+        format_of("the column", keys["type"], {"format": written})
+    except SchemaError:
+        told = f"Texts of the form {written!r} are not read as a {keys['type']}: convert the column first."
+        return Proposal(keys=keys, notes=[*notes, told])
+    return Proposal(keys=keys | {"format": written}, notes=list(notes))
 
 
 def listed(values: Sequence[Any]) -> list[Any]:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sklar.errors import SchemaError
-from sklar.public.importers.proposal import IDENTIFIER, Imported, Proposal, listed
+from sklar.public.importers.proposal import IDENTIFIER, Imported, Proposal, in_format, listed
 from sklar.public.types import WHOLE
 
 _ISO = ("%Y-%m-%d", "%Y-%m-%d %H:%M:%S", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M:%S.%f", "%Y-%m-%dT%H:%M:%S.%f")
@@ -43,17 +43,15 @@ def _proposal(described: Mapping[str, Any]) -> Proposal | str:
         return Proposal(keys={"type": "boolean", "missing": ""})
     if kind == "categorical":
         order = described.get("order")
-        values = {"values": listed(order)} if order else {}
+        values = {"values": listed(order), "ordered": True} if order else {}
         return Proposal(keys={"type": "categorical", **values, "missing": ""})
     if kind == "numerical":
         return Proposal(keys={**_number(str(described.get("computer_representation", "Float"))), "missing": ""})
     if kind == "datetime":
         written = described.get("datetime_format")
         timed = written is None or any(code in written for code in _TIMES)
-        notes = []
-        if written is not None and written not in _ISO:
-            notes.append(f"Texts of the form {written!r} are not read as dates: convert the column first.")
-        return Proposal(keys={"type": "datetime" if timed else "date", "missing": ""}, notes=notes)
+        keys = {"type": "datetime" if timed else "date", "missing": ""}
+        return in_format(keys, None if written in _ISO else written)
     if kind == "id" or described.get("pii", True):
         return IDENTIFIER
     return f"no attribute type fits a column of SDV's type {kind!r}"

@@ -18,6 +18,7 @@ _KINDS = {
     "int": "integer",
     "float": "real",
     "string": "categorical",
+    "time": "time",
 }
 _TRANSFORMED = {
     "BinTransformer": "real",

@@ -21,23 +21,25 @@ file states. They are a handful of small numbers, and any of them would be post-
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sklar.budget.method import Method, MethodName
+from sklar.budget.plan import plan_release
+from sklar.budget.search import replan_search
 from sklar.draw.repair import hold_margins
 from sklar.files.model import Model
 from sklar.fitting.binary import BinaryCopula
-from sklar.fitting.choose import FITS, starting, step_limit
+from sklar.fitting.choose import SHRINKAGE, starting, step_limit
 from sklar.fitting.denoise import denoise_margins, denoise_tables
 from sklar.fitting.latent import LatentModel, fit_latent, independent
 from sklar.fitting.margins import Estimates, pool
 from sklar.fitting.model import Copula
+from sklar.kernel.theorems import Budget, Spend, cost
 from sklar.machine.progress import SILENT, Progress
-from sklar.release import fit_tables
+from sklar.release import fit_tables, refined
 from sklar.trust.verify.result import Check
 
 # Root mean square and largest, of predicted tables in units of the noise on measured ones, and of components.
@@ -49,7 +51,9 @@ CORRELATIONS_TOLERANCE = 1e-5
 CUTS_TOLERANCE = 5e-3
 # Of held-out errors relative to independence, which choices are made by.
 _GAIN_TOLERANCE = 1e-3
-_CHOICES = ("kind", "shrinkage", "start_sd", "steps", "components", "rank", "fits")
+# Scales are rounded up to single precision: the last bit may differ between machines.
+_SCALE_TOLERANCE = 1e-6
+_CHOICES = ("kind", "steps", "components", "rank", "fits")
 
 
 def check_copula(model: Model, progress: Progress = SILENT) -> Check:
@@ -73,6 +77,37 @@ def check_copula(model: Model, progress: Progress = SILENT) -> Check:
     return Check(name="refit", passed=True, detail=f"the copula follows from the tables: {seen}{note}")
 
 
+def check_plan(model: Model) -> Check:
+    """The scales of the first stage are those that a release by this budget plans, and later stages cost no more.
+
+    A second stage is planned by noisy tables, within a cost that public facts fix.
+    """
+    stated, cells, method = model.certificate, model.measured_schema.cells, _method(model)
+    budget = Budget(
+        epsilon=stated.epsilon,
+        delta=stated.delta,
+        neighbors=stated.neighbors,
+        mechanism=stated.mechanism,
+        composition=stated.composition,
+    )
+    rest = replan_search(model.schema, budget, stated.domains, stated.public_rows).rest if stated.domains else None
+    planned = plan_release(cells, budget, method, n_rows=stated.public_rows, rest=rest)
+    first, *later = [tables.plan for tables in model.measured.stages]
+    alike = all(
+        one.shape == other.shape and np.allclose(one, other, rtol=_SCALE_TOLERANCE, atol=0.0)
+        for one, other in ((first.one_way, planned.first.one_way), (first.pairs, planned.first.pairs))
+    )
+    total = planned.first.total is None or np.isclose(first.total or 0.0, planned.first.total, rtol=_SCALE_TOLERANCE)
+    if not alike or not total:
+        return Check(name="plan", passed=False, detail="the first stage is not what this Sklar plans for this budget")
+    if len(later) != (planned.reserve.size > 0) or any(plan.one_way.size or plan.total for plan in later):
+        return Check(name="plan", passed=False, detail="the stages are not those that this Sklar plans for this budget")
+    spent = sum((plan.spend for plan in later), Spend.of([]))
+    if later and not cost("gaussian", 1, Spend.of(planned.reserve)).covers(cost("gaussian", 1, spent)):
+        return Check(name="plan", passed=False, detail="the second stage costs more than was set aside for it")
+    return Check(name="plan", passed=True, detail="the noise scales are those that public facts and the budget give")
+
+
 def _method(model: Model) -> Method:
     name, paper = model.settings["method"], model.settings["preset"] == "paper"
     return Method(name=cast(MethodName, name), paper=paper, dummies=model.copula.dummies)
@@ -86,11 +121,8 @@ def _told(stated: Mapping[str, Any], found: Mapping[str, Any]) -> str:
         return "other choices"
     if stated.get("priors") != found.get("priors"):
         return "the settings name other priors than the tables do"
-    gains = [
-        ([each["gain_over_independence"], *(trial["gain"] for trial in each["tried"])] if "tried" in each else [])
-        for each in (stated, found)
-    ]
-    if len(gains[0]) != len(gains[1]) or any(abs(a - b) > _GAIN_TOLERANCE for a, b in zip(*gains, strict=True)):
+    gains = [each.get("gain_over_independence", 0.0) for each in (stated, found)]
+    if abs(gains[0] - gains[1]) > _GAIN_TOLERANCE:
         return "the settings state other held-out errors than the tables give"
     return ""
 
@@ -100,31 +132,31 @@ def _with_choices(model: Model, progress: Progress) -> tuple[Copula, str]:
     settings, estimates = model.settings, pool(model.measured.stages)
     margins = denoise_margins(estimates)
     if settings["kind"] == "independence":
-        return hold_margins(independent(model.measured_schema, margins.levels)), ""
-    start = starting(estimates.cells, settings["kind"])
+        return refined(hold_margins(independent(model.measured_schema, margins.levels)), estimates.n_rows), ""
+    start, fits = starting(estimates, settings["kind"])
     if (
         settings["components"] != start.components
         or settings["rank"] not in (None, start.rank)
         or not 0 < settings["steps"] <= step_limit(estimates, start)
-        or not 0 < settings["fits"] <= FITS[start.kind]
+        or not 0 < settings["fits"] <= fits
     ):
         return model.copula, "the settings state choices that no fit of these tables makes"
     fitted = fit_latent(
         denoise_tables(estimates, margins.levels),
         model.measured_schema,
-        settings["shrinkage"],
-        replace(start, sd=settings["start_sd"]),
+        SHRINKAGE,
+        start,
         steps=settings["steps"],
         fits=settings["fits"],
         progress=progress,
     )
-    return hold_margins(fitted), ""
+    return refined(hold_margins(fitted), estimates.n_rows), ""
 
 
 def distances(one: Copula, other: Copula, measured: Estimates) -> dict[str, tuple[float, float]]:
     """How far two copulas are apart, each distance with its limit; infinite where they cannot be compared."""
     if isinstance(one, LatentModel) and isinstance(other, LatentModel):
-        if one.probabilities.shape != other.probabilities.shape:
+        if one.probabilities.shape != other.probabilities.shape or one.rounds != other.rounds:
             return {"components": (np.inf, 0.0)}
         cells = measured.cells
         apart = cells.flat(one.predict_pairs() - other.predict_pairs()) * np.float64(measured.n_rows)

@@ -65,19 +65,16 @@ class Verification:
         ]
 
     def _concluded(self, stated: Certificate) -> list[str]:
-        if stated.neighbors == "replace-one":
-            whom = "what any one row holds (the number of rows is public)"
-        else:
-            whom = "whether any one row is in the table"
+        whom, one, several = _whom(stated)
         odds = rounded_up(math.exp(min(stated.epsilon, 700.0)), 4)
         lines = [
             f"{self.path} agrees with its certificate, and its noise looks as it says. If it was drawn so (sklar audit",
             f"tests the code that does), then whoever sees it, with any other knowledge, learns little about {whom}:",
-            f"no conclusion becomes more than {odds} times as likely, or as unlikely, by that row (epsilon = "
+            f"no conclusion becomes more than {odds} times as likely, or as unlikely, by that {one} (epsilon = "
             f"{rounded_up(stated.epsilon, 4)}),",
             f"but for a chance of {rounded_up(stated.delta, 3)} (delta). Rows drawn from it, however many, add nothing "
             "to that.",
-            "Other releases of the same rows do add to it, and so do several rows about one person.",
+            f"Other releases of the same rows do add to it{several}.",
         ]
         if stated.earlier:
             named = ", ".join(f"'{name}'" for name in stated.earlier)
@@ -87,3 +84,16 @@ class Verification:
         if self.signer is not None:
             lines.append(f"Whoever holds the key {self.signer} has signed this file.")
         return lines
+
+
+def _whom(stated: Certificate) -> tuple[str, str, str]:
+    """Whom the promise is about, in words: what is protected, one of them, and what the promise does not cover."""
+    if stated.count is None:
+        if stated.neighbors == "replace-one":
+            whom = "what any one row holds (the number of rows is public)"
+        else:
+            whom = "whether any one row is in the table"
+        return whom, "row", ", and so do several rows about one person"
+    if stated.neighbors == "replace-one":
+        return "what all rows of any one person hold (the number of people is public)", "person", ""
+    return "whether any one person, with all their rows, is in the table", "person", ""

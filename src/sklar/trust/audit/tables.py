@@ -1,0 +1,153 @@
+"""Invented tables: values whose codes are known beforehand, their files, and neighbors to try.
+
+Every value comes with the code that the schema gives it, written down here by hand. So the right counts of a table are
+known without asking the code under attack.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from sklar.public.axis import days
+from sklar.public.schema import Attribute, Schema
+
+_BORN = tuple(days(dt.date(year, 1, 1)) for year in (1900, 1950, 2000, 2030))
+PEOPLE = Schema(
+    name="audit",
+    attributes=(
+        Attribute(name="age", kind="integer", edges=(0, 18, 40, 65, 100), missing="?"),
+        Attribute(name="city", kind="categorical", values=("Bern", "Rome", "Oslo"), other=True),
+        Attribute(name="income", kind="real", edges=(0.0, 1000.0, 50_000.0, 1e6), missing="-", outside="missing"),
+        Attribute(name="born", kind="date", edges=_BORN),
+        Attribute(name="member", kind="boolean"),
+    ),
+)
+# Values as texts and their codes, the common ones first: the rare ones lie at edges, outside, and nowhere.
+_TEXTS: tuple[tuple[tuple[str, int], ...], ...] = (
+    (("21", 1), ("17", 0), ("39", 1), ("40", 2), ("18", 1), ("64", 2), ("0", 0), ("", 4), ("65", 3), ("99", 3),
+     ("100", 3), ("-1", 0), ("123456789", 3), ("?", 4), ("old", 4)),
+    (("Bern", 0), ("Rome", 1), ("Oslo", 2), ("Atlantis", 3), ("", 3), ("bern", 3), ("Bern ", 3)),
+    (("999.99", 0), ("1000", 1), ("0", 0), ("49999.5", 1), ("", 3), ("50000", 2), ("1000000", 2), ("-0.01", 3),
+     ("1000000.5", 3), ("-", 3), ("much", 3)),
+    (("1949-12-31", 0), ("1950-01-01", 1), ("2000-01-01", 2), ("1999-12-31", 1), ("", -1), ("1900-01-01", 0),
+     ("2030-01-01", 2), ("1066-10-14", 0), ("soon", -1)),
+    (("true", 1), ("false", 0), ("yes", 1), ("0", 0), ("", -1), ("perhaps", -1)),
+)  # fmt: skip
+# The same for a file that has types of its own.
+_TYPED: tuple[tuple[tuple[Any, int], ...], ...] = (
+    ((21, 1), (17, 0), (40, 2), (18, 1), (0, 0), (None, 4), (65, 3), (99, 3), (100, 3), (-1, 0), (2**62, 3)),
+    (("Bern", 0), ("Rome", 1), ("Oslo", 2), ("Atlantis", 3), (None, 3), ("", 3)),
+    ((999.99, 0), (1000.0, 1), (0.0, 0), (None, 3), (50_000.0, 2), (1e6, 2), (-0.01, 3), (1e300, 3), (float("nan"), 3)),
+    ((dt.date(1949, 12, 31), 0), (dt.date(1950, 1, 1), 1), (dt.date(2000, 1, 1), 2), (None, -1),
+     (dt.date(2030, 1, 1), 2), (dt.date(1066, 10, 14), 0)),
+    ((True, 1), (False, 0), (None, -1)),
+)  # fmt: skip
+_TYPES = (pl.Int64, pl.String, pl.Float64, pl.Date, pl.Boolean)
+# What no schema foresees.
+ODD = (
+    "", " ", "\x00", "\t", "\ufeff", "é", "名", '"', '""', "'", ",", ";", "\n", "\r\n", "\\", "=1+1", "NULL", "null",
+    "nan", "NaN", "inf", "-inf", "1e999", "-0", "+18", " 18 ", "1_8", "18.0", "0x12", "\uff11\uff18", "9" * 400,
+    "x" * 100_000,
+    "0001-01-01", "9999-12-31", "2020-02-30", "2020-01-01T00:00:00", "TRUE", "t", "1", "other", "(missing)",
+)  # fmt: skip
+
+
+def whole_numbers(*sizes: int) -> Schema:
+    """Attributes that are whole numbers from 0 on, with these numbers of levels; what lies outside is in no cell."""
+    return Schema(
+        name="audit",
+        attributes=tuple(
+            Attribute(name=f"a{index}", kind="integer", edges=tuple(range(size + 1)), outside="missing")
+            for index, size in enumerate(sizes)
+        ),
+    )
+
+
+def frame_of(schema: Schema, codes: NDArray[np.int32]) -> pl.DataFrame:
+    """A table of whole numbers, from codes of shape (m, rows)."""
+    return pl.DataFrame(dict(zip(schema.names, codes, strict=True)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Invented:
+    """Rows of the schema `PEOPLE`, and the codes that they have, shape (m, rows)."""
+
+    frame: pl.DataFrame
+    codes: NDArray[np.int64]
+
+    def ordered(self) -> Invented:
+        """The same rows in the order of their codes."""
+        order = np.lexsort(self.codes[::-1])
+        return Invented(frame=self.frame[order.tolist()], codes=self.codes[:, order])
+
+
+def invent(rows: int, generator: np.random.Generator, *, typed: bool = False) -> Invented:
+    """This many rows, of texts or of typed values; most hold common values, a few rare ones."""
+    columns, codes = {}, []
+    for name, values, kind in zip(PEOPLE.names, _TYPED if typed else _TEXTS, _TYPES, strict=True):
+        # The k-th value is half as common as the one before, down to a few in a thousand: rare bins must be seen too.
+        weights = np.maximum(0.5 ** np.arange(len(values)), 0.004)
+        chosen = generator.choice(len(values), rows, p=weights / weights.sum())
+        listed = pl.Series(name, [value for value, _ in values], dtype=kind if typed else pl.String)
+        columns[name] = listed.gather(chosen)
+        codes.append(np.array([code for _, code in values])[chosen])
+    return Invented(frame=pl.DataFrame(columns), codes=np.array(codes))
+
+
+def right_counts(codes: NDArray[Any], schema: Schema) -> NDArray[np.int64]:
+    """The one-way and two-way counts of these codes, laid out as a release lays them out."""
+    cells, found = schema.cells, []
+    sizes = cells.sizes.tolist()
+    for own, size in zip(codes, sizes, strict=True):
+        found.append(np.bincount(own[own >= 0], minlength=size))
+    for first in range(len(sizes)):
+        for second in range(first + 1, len(sizes)):
+            both = (codes[first] >= 0) & (codes[second] >= 0)
+            flat = codes[first][both].astype(np.int64) * sizes[second] + codes[second][both]
+            found.append(np.bincount(flat, minlength=sizes[first] * sizes[second]))
+    return np.concatenate(found).astype(np.int64)
+
+
+def write(frame: pl.DataFrame, path: Path) -> Path:
+    """The table as a file of the kind that its name says."""
+    if path.suffix == ".csv":
+        frame.write_csv(path)
+    else:
+        frame.write_parquet(path)
+    return path
+
+
+def replaced(frame: pl.DataFrame, place: int, row: tuple[Any, ...]) -> pl.DataFrame:
+    """The neighbor whose row at this place is another."""
+    other = pl.DataFrame([row], schema=frame.schema, orient="row")
+    return pl.concat([frame[:place], other, frame[place + 1 :]])
+
+
+def neighbors(
+    frame: pl.DataFrame, count: int, generator: np.random.Generator, odd: Iterator[str], *, batch: int = 65_536
+) -> Iterator[tuple[int, tuple[Any, ...]]]:
+    """Replacements to try: places where something may end, and rows of random, extreme and odd values.
+
+    A place is the first, the last, one at the end of a batch, or any. A third of the rows hold the next `odd` texts, a
+    third the rarest values (those at edges and outside), a third any.
+    """
+    rows, typed = frame.height, frame.dtypes[0] != pl.String
+    ends = [0, rows - 1, *(place for end in range(batch, rows, batch) for place in (end - 1, end))]
+    listed = _TYPED if typed else _TEXTS
+    for number in range(count):
+        place = ends[number // 2 % len(ends)] if number % 2 else int(generator.integers(rows))
+        if number % 3 == 0 and not typed:
+            row = tuple(next(odd) for _ in listed)
+        elif number % 3 == 1:
+            row = tuple(values[-1 - int(generator.integers(len(values) // 2))][0] for values in listed)
+        else:
+            row = tuple(values[int(generator.integers(len(values)))][0] for values in listed)
+        yield place, row

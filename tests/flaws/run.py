@@ -1,0 +1,162 @@
+"""`make flaws`: plant every flaw in a copy of the package and report which of tests, audit and verify catches it.
+
+Tests are those that the flaw names; the audit is the quick one, of the flawed copy; verify is the sound package's, on a
+model that the flawed copy released. The table goes to docs/results/flaws.md, and is kept in flaws.json beside it, so
+that some flaws can be tried again. Fails when the tests miss a flaw, or the audit catches fewer than it must.
+
+    python -m tests.flaws.run [PART OF A NAME ...]
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+
+from tests.flaws.planted import FLAWS, ROOT, Flaw, environment, plant
+
+PAGE = ROOT / "docs" / "results" / "flaws.md"
+KEPT = PAGE.with_suffix(".json")
+LEAST_BY_THE_AUDIT = 25
+_AT_ONCE = 2
+_SCHEMA = """[table]
+name = "people"
+[attributes.age]
+type = "integer"
+edges = [0, 18, 40, 65, 100]
+missing = "?"
+[attributes.city]
+type = "categorical"
+domain = "private"
+at_most = 4
+[attributes.member]
+type = "boolean"
+[attributes.income]
+type = "integer"
+domain = "private"
+low = 0
+high = 100000
+bins = 5
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caught:
+    """Who caught a flaw, and by what: nothing for who missed it."""
+
+    name: str
+    tests: str
+    audit: str
+    verify: str
+
+
+def catch(flaw: Flaw) -> Caught:
+    """Plant a flaw and let all three look for it."""
+    with tempfile.TemporaryDirectory(prefix="sklar-flaw-") as name:
+        folder = plant(flaw, Path(name))
+        caught = Caught(name=flaw.name, tests=by_tests(flaw, folder), audit=by_audit(folder), verify=by_verify(folder))
+    sys.stderr.write(f"{flaw.name}: {caught.tests or '-'} | {caught.audit or '-'} | {caught.verify or '-'}\n")
+    return caught
+
+
+def by_tests(flaw: Flaw, folder: Path) -> str:
+    """The first test that fails, as file and name; nothing when all pass."""
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-m", "not slow", "-p", "no:cacheprovider", *flaw.tests]
+    done = subprocess.run(command, cwd=ROOT, env=environment(folder), capture_output=True, text=True, check=False)
+    failed = [line.split()[1] for line in done.stdout.splitlines() if line.startswith(("FAILED ", "ERROR "))]
+    if done.returncode not in (0, 1) and not failed:
+        raise RuntimeError(f"{flaw.name}: its tests could not be run:\n{done.stdout[-2_000:]}{done.stderr[-2_000:]}")
+    return failed[0].split("[")[0].removeprefix("tests/") if failed else ""
+
+
+def by_audit(folder: Path) -> str:
+    """The part of the first attack that succeeds; nothing when none does."""
+    command = [sys.executable, "-m", "sklar.trust.audit", "--quick"]
+    with subprocess.Popen(
+        command, cwd=ROOT, env=environment(folder), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as process:
+        for line in process.stdout or ():
+            found = json.loads(line)
+            if not found["passed"]:
+                # What follows cannot make it pass.
+                process.kill()
+                return str(found["part"])
+    if process.returncode:
+        raise RuntimeError("the audit of a flawed copy did not run to its end")
+    return ""
+
+
+def by_verify(folder: Path) -> str:
+    """Whether the sound package refuses a model that the flawed one released."""
+    generator = np.random.default_rng(1)
+    rows = zip(
+        generator.integers(0, 100, 3_000).tolist(),
+        generator.choice(["Bern", "Rome", "Oslo"], 3_000).tolist(),
+        generator.choice(["true", "false"], 3_000).tolist(),
+        generator.integers(0, 100_000, 3_000).tolist(),
+        strict=True,
+    )
+    (folder / "t.csv").write_text("age,city,member,income\n" + "".join(f"{a},{b},{c},{d}\n" for a, b, c, d in rows))
+    (folder / "s.toml").write_text(_SCHEMA)
+    release = ["fit", "t.csv", "--schema", "s.toml", "--epsilon", "1", "--model", "m.sklar"]
+    for command, settings in ((release, environment(folder)), (["verify", "m.sklar"], dict(os.environ))):
+        done = subprocess.run(
+            [sys.executable, "-m", "sklar", *command], cwd=folder, env=settings, capture_output=True, check=False
+        )
+        if done.returncode:
+            return command[0] if command is not release else "no model"
+    return ""
+
+
+def page(found: list[Caught]) -> str:
+    """The table, as a page of the documentation."""
+    counts = {who: sum(bool(getattr(each, who)) for each in found) for who in ("tests", "audit", "verify")}
+    lines = [
+        "# Planted flaws, and who catches each",
+        "",
+        f"`make flaws` plants {len(found)} flaws (`tests/flaws/planted.py`), each in a copy of the package, "
+        "and lets three look for each: the tests that the flaw names, `sklar audit --quick` of the flawed copy, and "
+        "`sklar verify` of the sound package on a model that the flawed copy released.",
+        "",
+        f"Caught by the tests: {counts['tests']} of {len(found)}. By the audit alone: {counts['audit']}. By verify "
+        f"alone: {counts['verify']}. Verify sees a file and nothing else, so that it can catch only what a file shows.",
+        "",
+        "| flaw | test that fails first | attack that succeeds first | verify |",
+        "|---|---|---|---|",
+        *(
+            f"| {each.name} | {f'`{each.tests}`' if each.tests else '**missed**'} | {each.audit or '-'} | "
+            f"{each.verify or '-'} |"
+            for each in found
+        ),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def main(parts: list[str]) -> int:
+    """Catch all flaws, or those whose name holds one of these texts; returns the exit code."""
+    chosen = [flaw for flaw in FLAWS if not parts or any(part in flaw.name for part in parts)]
+    kept = json.loads(KEPT.read_text()) if parts and KEPT.exists() else {}
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        for caught in pool.map(catch, chosen):
+            kept[caught.name] = asdict(caught)
+            # After each: a run may be interrupted.
+            KEPT.write_text(json.dumps(kept, indent=1) + "\n")
+    found = [Caught(**kept[flaw.name]) for flaw in FLAWS if flaw.name in kept]
+    PAGE.write_text(page(found))
+    sys.stdout.write(page(found))
+    wanted = {flaw.name for flaw in FLAWS if flaw.audited}
+    missed = [f"the tests miss: {each.name}\n" for each in found if not each.tests]
+    missed += [f"the audit misses: {each.name}\n" for each in found if each.name in wanted and not each.audit]
+    sys.stderr.writelines(missed)
+    return int(bool(missed) or sum(bool(each.audit) for each in found) < LEAST_BY_THE_AUDIT)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
