@@ -21,6 +21,12 @@ if TYPE_CHECKING:
 @ROWS
 @SEED
 @OUT
+@click.option(
+    "--events-out",
+    type=click.Path(),
+    metavar="OUT.csv|.parquet",
+    help="For a model of linked tables: where events go; --out gets the people, and --rows counts them.",
+)
 @SPREADSHEET
 @ENGINE
 @THREADS
@@ -31,6 +37,7 @@ def sample(
     rows: int | None,
     seed: int | None,
     out: str,
+    events_out: str | None,
     spreadsheet: bool,
     engine: Engine,
     as_json: bool,
@@ -39,12 +46,22 @@ def sample(
 
     \b
       sklar sample adult.sklar --rows 10000 --seed 7 --out synthetic.parquet
+      sklar sample visits.sklar --out people.csv --events-out events.csv
     """
     from sklar.draw.sample import check_draw
-    from sklar.files.archive import load
+    from sklar.files.archive import is_linked, load
 
     rows, seed = check_draw(rows, seed)
     check_out(out, engine, spreadsheet=spreadsheet)
+    if is_linked(model_path):
+        if events_out is None or engine != "local" or spreadsheet:
+            raise click.UsageError(
+                "the model is of linked tables: give --events-out FILE, and neither --engine nor --spreadsheet."
+            )
+        _sample_linked(model_path, rows, seed, out, events_out, as_json=as_json)
+        return
+    if events_out is not None:
+        raise click.UsageError("--events-out is for models of linked tables (sklar release-linked). Leave it out.")
     model = load(model_path)
     with show_progress() as progress:
         write_rows(model, out, rows, seed, engine, progress, spreadsheet=spreadsheet)
@@ -52,6 +69,22 @@ def sample(
         print_json({"rows": rows or model.n_rows, "seed": seed, "out": out, "spent_epsilon": 0})
         return
     say(f"{rows or model.n_rows:,} synthetic rows in {out} (seed {seed}). No privacy was spent.")
+
+
+def _sample_linked(
+    model_path: Path, people: int | None, seed: int, out: str, events_out: str, *, as_json: bool
+) -> None:
+    """Draw people and their events."""
+    from sklar.files.linked import load_linked
+
+    model = load_linked(model_path)
+    with show_progress() as progress:
+        model.write(out, events_out, people, seed=seed, progress=progress)
+    drawn = people or model.n_people
+    if as_json:
+        print_json({"people": drawn, "seed": seed, "out": out, "events_out": events_out, "spent_epsilon": 0})
+        return
+    say(f"{drawn:,} synthetic people in {out}, their events in {events_out} (seed {seed}). No privacy was spent.")
 
 
 def check_out(out: str, engine: Engine, *, spreadsheet: bool) -> None:

@@ -18,7 +18,7 @@ from pathlib import Path
 from sklar.budget.ladder import ladder_of, next_cells
 from sklar.budget.search import asked_of
 from sklar.errors import SignatureError, SklarError
-from sklar.files.archive import load
+from sklar.files.archive import is_linked, load
 from sklar.files.model import Model
 from sklar.machine.progress import SILENT, Progress
 from sklar.trust.sign import read_signature, signature_path, signer_of
@@ -49,6 +49,13 @@ def verify(
     `refit` fits the model again to the tables of the file, which takes as long as the release did. `signer` is the
     fingerprint of a key, or the file of a public key, that must have signed the file.
     """
+    if is_linked(path):
+        # Imported here: most files are of one table.
+        from sklar.trust.verify.linked import verify_linked
+
+        found = verify_linked(path, refit=refit, progress=progress)
+        signature, named = _signature(path, signer)
+        return replace(found, checks=(*found.checks, *signature), signer=named)
     try:
         model = load(path)
     except SklarError as error:
