@@ -31,7 +31,7 @@ from sklar.budget.search import (
     search_spend,
 )
 from sklar.errors import BudgetError, DataError, SchemaError
-from sklar.fitting.domains import domain_faults, found_numbers, found_values
+from sklar.fitting.domains import found_numbers, found_values
 from sklar.kernel import vault as door
 from sklar.kernel.theorems import Budget, Neighbors, Spend, chance_of_one, least_threshold
 from sklar.public.schema import Attribute, Schema
