@@ -1,11 +1,11 @@
 """Numbers from bounds alone, judged on raw values: `python -m benchmarks.numbers`.
 
 Adult with nothing public of its numbers but `low` and `high` (the money columns up to a million; then all up to a
-billion), beside the same release with the hand-made levels of `adult.toml` given as public. Two generated tables: heaped
-incomes with a sentinel and a step, and skewed durations. For every number: the Kolmogorov-Smirnov distance, mean and
-standard deviation, the shares of its heaps, and of round values, each as synthetic minus real or as a ratio. For Adult
-also the mean total variation of two-way tables over the hand-made levels, and the AUC of boosted trees that were trained
-on the release and judged on the test split.
+billion), beside the same release with the hand-made levels of `adult.toml` given as public.
+Two generated tables: heaped incomes with a sentinel and a step, and skewed durations. For every number: the
+Kolmogorov-Smirnov distance, mean and standard deviation, the shares of its heaps and of round values, each as synthetic
+minus real or as a ratio. For Adult also the mean total variation of two-way tables over the hand-made levels,
+and the AUC of boosted trees that were trained on the release and judged on the test split.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
+import click
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
@@ -214,13 +215,13 @@ def judge(case: Case, drawn: pl.DataFrame) -> list[str]:
 
 def run(case: Case, draws: int, epsilon: float, extra: Callable[[pl.DataFrame], str] | None = None) -> None:
     """Release a table several times and print how near its numbers came."""
-    print(f"{case.name}: {case.rows.height:,} rows, epsilon {epsilon:g}, {draws} draws", flush=True)
+    click.echo(f"{case.name}: {case.rows.height:,} rows, epsilon {epsilon:g}, {draws} draws")
     for draw in range(draws):
         model = sklar.fit(case.rows, case.schema, epsilon=epsilon)
         rows = model.sample(seed=draw)
         after = "" if extra is None else extra(rows)
-        print(f" draw {draw + 1}: search {model.certificate.search_share:.1%} of the cost{after}")
-        print("\n".join(judge(case, rows)), flush=True)
+        click.echo(f" draw {draw + 1}: search {model.certificate.search_share:.1%} of the cost{after}")
+        click.echo("\n".join(judge(case, rows)))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -235,7 +236,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = parser.parse_args(arguments)
     wanted = [given.only] if given.only else ["adult", "billion", "incomes", "durations"]
     if {"adult", "billion", "few"} & {*wanted} and not (given.folder / "adult.csv").exists():
-        print(f"Adult is not in {given.folder}: left out.")
+        click.echo(f"Adult is not in {given.folder}: left out.")
         wanted = [each for each in wanted if each in ("incomes", "durations")]
     if "adult" in wanted:
         _run_adult(given.folder, given.draws, given.epsilon)
@@ -256,7 +257,7 @@ def _run_adult(folder: Path, draws: int, epsilon: float) -> None:
         two_way_tv(public, case.rows, sklar.fit(case.rows, public, epsilon=epsilon).sample(seed=draw))
         for draw in range(draws)
     ]
-    print(
+    click.echo(
         f"Hand-made levels given as public: TV2 {np.mean(base):.5f} (draws {', '.join(f'{each:.5f}' for each in base)})"
     )
     seen: list[float] = []
@@ -267,7 +268,7 @@ def _run_adult(folder: Path, draws: int, epsilon: float) -> None:
         return f", TV2 over hand-made levels {seen[-1]:.5f}, AUC of boosted trees {area:.4f}"
 
     run(case, draws, epsilon, extra)
-    print(f" TV2 {np.mean(seen):.5f}, {np.mean(seen) / np.mean(base) - 1:+.1%} beside public levels", flush=True)
+    click.echo(f" TV2 {np.mean(seen):.5f}, {np.mean(seen) / np.mean(base) - 1:+.1%} beside public levels")
 
 
 if __name__ == "__main__":

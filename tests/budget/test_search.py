@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import zipfile
 from collections.abc import Callable
@@ -38,6 +37,7 @@ from sklar.kernel.theorems import Budget, Neighbors, Spend, chance_of_one, least
 from sklar.public.schema import Attribute, Schema
 from sklar.rows.discover import count_values
 from sklar.trust.verify import verify
+from tests.trust.forge import forged
 
 TOML = """
 [attributes.town]
@@ -301,7 +301,7 @@ def test_the_most_common_texts_are_kept_and_names_of_other_levels_are_not() -> N
     st.sampled_from(["integer", "real", "date", "datetime"]),
     st.sampled_from([0.0, 3.0, 50.0]),
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_edges_are_valid_whatever_the_noise(
     bins: int, seed: int, scale: float, bounds: Any, kind: Any, heaps: float
 ) -> None:
@@ -339,8 +339,8 @@ def test_a_release_finds_its_domains_and_says_what_they_cost(tmp_path: Path, nei
     again = sklar.load(path)
     assert again.schema.private_domains == ()
     assert {"Ahausen", "Behausen"} <= set(again.schema.attribute("town").values)
-    # Few tables at small scales: what is left is not spent to the last bit.
-    assert 3.6 < again.certificate.epsilon <= 4.0
+    # The budget, fixed beforehand; few tables at small scales do not spend it to the last bit.
+    assert again.certificate.epsilon == 4.0
     assert [finding.attribute for finding in again.certificate.domains] == ["town", "income", "income"]
     for kept, measured in zip(again.measured.answers, model.measured.answers, strict=True):
         assert kept == measured if isinstance(kept, dict) else all(map(np.array_equal, kept, measured))
@@ -357,17 +357,8 @@ def test_a_release_finds_its_domains_and_says_what_they_cost(tmp_path: Path, nei
     # The schema that was found can be used again, and costs nothing more.
     repeat = sklar.fit(TABLE, again.schema, epsilon=4.0, method="binary")
     assert repeat.certificate.domains == ()
-
-
-def forge(path: Path, change: Callable[[dict[str, Any]], None]) -> None:
-    with zipfile.ZipFile(path) as archive:
-        members = {name: archive.read(name) for name in archive.namelist()}
-    document = json.loads(members["model.json"])
-    change(document["certificate"])
-    members["model.json"] = json.dumps(document).encode()
-    with zipfile.ZipFile(path, "w") as archive:
-        for name, content in members.items():
-            archive.writestr(name, content)
+    assert repeat.certificate.earlier == ("town", "income")
+    assert "domains found by an earlier release, which paid for them: 'town', 'income'" in "\n".join(repeat.summary())
 
 
 def _set(index: int, **values: Any) -> Callable[[dict[str, Any]], None]:
@@ -391,12 +382,18 @@ FORGERIES: dict[str, Callable[[dict[str, Any]], None]] = {
 }
 
 
-@pytest.mark.parametrize("name", FORGERIES)
-def test_a_forged_search_fails(tmp_path: Path, name: str) -> None:
-    path = tmp_path / "model.sklar"
+@pytest.fixture(scope="module")
+def released(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path: Path = tmp_path_factory.mktemp("search") / "model.sklar"
     sklar.fit(TABLE, SCHEMA, epsilon=4.0, method="binary").save(path)
-    forge(path, FORGERIES[name])
-    assert not verify(path).passed
+    return path
+
+
+@pytest.mark.parametrize("name", FORGERIES)
+def test_a_forged_search_fails(released: Path, tmp_path: Path, name: str) -> None:
+    path = forged(released, lambda document, _: FORGERIES[name](document["certificate"]), tmp_path / "f.sklar")
+    failed = {check.name for check in verify(path).checks if not check.passed}
+    assert failed in ({"domains"}, {"format"})
 
 
 def test_the_ledger_is_charged_for_the_search_before_any_noise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -134,7 +134,7 @@ def certify(
     spent = budget.spent(sum((plan.spend for plan in plans), search_spend(findings)))
     if spent > budget.epsilon:
         raise BudgetError(
-            f"these tables cost epsilon={spent:.6g}, above the budget of {budget.epsilon:.6g}. Plan anew."
+            f"these tables cost epsilon={spent:.6g}, above the budget of {budget.epsilon:.6g}. Plan for less."
         )
     own = {finding.attribute for finding in findings}
     return Certificate(
@@ -148,7 +148,7 @@ def certify(
         measurements=measurements(plans, sensitivity(budget.neighbors, budget.rows)),
         domains=tuple(findings),
         earlier=tuple(each.name for each in schema.attributes if each.domain == "found" and each.name not in own),
-        versions=_versions(),
+        versions=installed_versions(),
         read_from_rows=(schema.whole or schema).read_from_rows,
         **unit_of(schema.person),
     )
@@ -188,7 +188,8 @@ def rounded_up(value: float, digits: int) -> str:
 
 
 @cache
-def _versions() -> dict[str, str]:
+def installed_versions() -> dict[str, str]:
+    """The versions of Sklar and of what its numbers depend on."""
     return {name: version(name) for name in ("sklar", "numpy", "numba", "cryptography", "polars")}
 
 

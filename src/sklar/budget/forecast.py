@@ -334,7 +334,7 @@ def _search_lines(each: Forecast) -> list[str]:
     if each.search_factor > 1.005:
         lines.append(
             f"That is {each.search_factor:.1f} times the noise that numbers want: the rows are too few for more. "
-            "Edges, heaps and shapes inside bins will be coarser: state edges and points that are public knowledge."
+            "Edges, heaps and shapes inside bins will be coarser. State edges and points where they are public."
         )
     return lines
 

@@ -187,7 +187,7 @@ def finding_faults(
 
     Every domain that was found has its search here, or was found by an `earlier` release, and no other has one; each
     was found by the tables that its bounds take, at the scale and the threshold that the budget gives to it. Searches
-    of Sklar 0.2 do not state their bounds: of these the number of tables is checked.
+    of Sklar 0.2 do not state their bounds and cannot be checked: a fault.
     """
     found = [attribute.name for attribute in schema.attributes if attribute.domain == "found"]
     searched = list(dict.fromkeys(finding.attribute for finding in findings))
@@ -209,10 +209,12 @@ def finding_faults(
             return (f"the domain of '{attribute.name}' cannot take {finding.tables} tables as stated",)
         if finding.bounds is not None and not _within(finding.bounds, attribute):
             return (f"the domain of '{attribute.name}' was searched for between other bounds than it lies in",)
-    if any(finding.bounds is None and finding.threshold is None for finding in findings):
-        return ()
-    asked = {finding.attribute: asked_of(finding, schema.attribute(finding.attribute)) for finding in findings}
-    planned = _planned(list(asked.values()), budget, n_rows).findings
+        if finding.bounds is None and numbers:
+            # As in files of Sklar 0.2: any number of tables could be stated for them.
+            return (
+                f"the search for the domain of '{attribute.name}' does not state its bounds, and cannot be checked",
+            )
+    planned = replan_search(schema, budget, findings, n_rows).findings
     if len(planned) != len(findings):
         return (f"searches of {len(planned)} kinds are planned, and {len(findings)} are stated",)
     return tuple(
@@ -220,6 +222,12 @@ def finding_faults(
         for stated, wanted in zip(findings, planned, strict=True)
         if not _alike(stated, wanted, budget.rows)
     )
+
+
+def replan_search(schema: Schema, budget: Budget, findings: Sequence[Finding], n_rows: int | None) -> Search:
+    """The plan that a release by this budget had for these findings, by the schema that it found."""
+    asked = {finding.attribute: asked_of(finding, schema.attribute(finding.attribute)) for finding in findings}
+    return _planned(list(asked.values()), budget, n_rows)
 
 
 def _within(bounds: tuple[float, float], attribute: Attribute) -> bool:

@@ -10,6 +10,9 @@ from numpy.typing import NDArray
 from sklar.kernel.cells import Cells
 from sklar.kernel.theorems import Mechanism, Spend
 
+# Tokens that a person deals (`tokens`) are a power of two up to this, so that G s is drawn as exactly as s.
+MOST_TOKENS = 1 << 16
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Plan:

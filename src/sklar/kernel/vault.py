@@ -16,6 +16,9 @@ Categories that are not public come from tables with noise on the values that oc
 threshold are let out; what that costs beside the noise, the chance `lost_delta`, is proven in `Budget.less` and taken
 off the budget. How much noise is drawn there depends on how many values occur: nothing but the time it takes can tell.
 
+Tokens (`tokens`) are dealt by people, not by rows: a table of them moves as G times a table of counts does, and its
+noise has G times the scale (`shares`).
+
 With a ledger: nothing is drawn unless a charge that covers it is on the disk. `reserve` pays for the whole release, all
 its stages. A method pays for its own tables when nothing was reserved, and refuses what the charge does not cover.
 
@@ -24,7 +27,7 @@ Noise cannot be switched off: no argument replaces it, and this module, `noise` 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -35,8 +38,9 @@ from sklar.kernel.cells import Cells
 from sklar.kernel.count import Counts
 from sklar.kernel.noise import discrete_gaussian, discrete_laplace
 from sklar.kernel.seal import Sealed, seal
-from sklar.kernel.tables import NoisyTables, Plan
+from sklar.kernel.tables import MOST_TOKENS, NoisyTables, Plan
 from sklar.kernel.theorems import Budget, Cost, Spend, chance_of_one
+from sklar.kernel.tokens import Tokens
 
 
 class Charge(Protocol):
@@ -148,13 +152,32 @@ class Vault(metaclass=Sealed):
         noise = self._draw(np.array([scale]), np.array([counts.size]), self._lost(scale, threshold))
         return {text: count for text, count in zip(texts, (counts + noise).tolist(), strict=True) if count >= threshold}
 
+    def shares(self, exact: Sequence[Tokens], scales: NDArray[np.float64]) -> list[NDArray[np.int64]]:
+        """Tables of tokens with noise on every cell, at these scales in people: `each` times as much in tokens.
+
+        Sensitivity: `each` times that of `Budget.shifts` unit shifts in L2 (`tokens`). Cost: that of tables of counts
+        at these scales, under Gaussian noise.
+        """
+        each = np.array([tokens.each for tokens in exact], dtype=np.int64)
+        sizes = np.array([tokens.table.size for tokens in exact], dtype=np.int64)
+        if self._budget.mechanism != "gaussian" or self._budget.rows_per_person != 1:
+            raise BudgetError("shares of people take gaussian noise and a budget by person, 1 each. Make a new plan.")
+        if scales.shape != each.shape or (each < 1).any() or (each > MOST_TOKENS).any() or (each & (each - 1)).any():
+            raise BudgetError("every table of shares needs a scale, and a power of two of tokens. Make a new plan.")
+        noisy = np.split(self._draw(scales, sizes, each=each), np.cumsum(sizes)[:-1])
+        return [tokens.table + noise for tokens, noise in zip(exact, noisy, strict=True)]
+
     def _lost(self, scale: float, threshold: int) -> float:
         return chance_of_one(scale, threshold, self._budget.rows)
 
     def _draw(
-        self, scales: NDArray[np.float64], sizes: NDArray[np.int64], lost_delta: float = 0.0
+        self,
+        scales: NDArray[np.float64],
+        sizes: NDArray[np.int64],
+        lost_delta: float = 0.0,
+        each: NDArray[np.int64] | int = 1,
     ) -> NDArray[np.int64]:
-        """Fresh noise for tables of these sizes, or a refusal before any is drawn."""
+        """Fresh noise for tables of these sizes, in units of 1 / `each`, or a refusal before any is drawn."""
         spent = self._spent + Spend.of(scales, lost_delta=lost_delta)
         epsilon = self._budget.spent(spent)
         if epsilon > self._budget.epsilon:
@@ -170,7 +193,7 @@ class Vault(metaclass=Sealed):
         # Spent before drawn: an interruption may lose budget but never hide a measurement.
         self._spent = spent
         draw = discrete_gaussian if self._budget.mechanism == "gaussian" else discrete_laplace
-        return draw(scales, sizes, threads=self._threads)
+        return draw(scales * each, sizes, threads=self._threads)
 
 
 seal(__name__)

@@ -18,8 +18,10 @@ from numpy.typing import NDArray
 TOLERANCE = 1e-3
 # Below this scale the sum over the whole numbers is taken as it is; above, it is an integral to 1e-70.
 _DIRECT = 3.0
+# Where many scales are that small, sums are taken below this one alone: losses of different scales share no lattice.
+_DIRECT_OF_MANY = 1.5
 _MOST_POINTS = 8_192
-_MOST_SCALES = 400
+_MOST_SCALES = 3
 
 
 def exact_epsilon(
@@ -35,7 +37,10 @@ def exact_epsilon(
     """
     if mechanism == "laplace":
         scales, rows = np.asarray(scales, dtype=np.float64) / rows, 1
-    scales, shifts = _few(np.asarray(scales, dtype=np.float64), np.asarray(shifts, dtype=np.float64))
+    scales, shifts = np.asarray(scales, dtype=np.float64), np.asarray(shifts, dtype=np.float64)
+    wide = _wide(mechanism, scales)
+    few = _few(scales[~wide], shifts[~wide])
+    scales, shifts = np.concatenate([scales[wide], few[0]]), np.concatenate([shifts[wide], few[1]])
     pure = float(np.sum(shifts / scales))
 
     def enough(epsilon: float) -> bool:
@@ -54,6 +59,14 @@ def exact_epsilon(
         middle = (low + high) / 2
         low, high = (low, middle) if enough(middle) else (middle, high)
     return high
+
+
+def _wide(mechanism: str, scales: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Whose sums over the whole numbers are integrals."""
+    if mechanism != "gaussian":
+        return np.zeros(scales.size, dtype=bool)
+    narrow = int(np.sum(scales <= _DIRECT))
+    return np.asarray(scales > (_DIRECT if narrow <= _MOST_SCALES else _DIRECT_OF_MANY))
 
 
 def _few(scales: NDArray[np.float64], shifts: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -128,7 +141,7 @@ def _transform_delta(
 
 
 def _cumulants(mechanism: str, scales: NDArray[np.float64], shifts: NDArray[np.float64], rows: int) -> Any:
-    wide = scales > _DIRECT if mechanism == "gaussian" else np.zeros(scales.size, dtype=bool)
+    wide = _wide(mechanism, scales)
     rho = float(np.sum(shifts[wide] * rows**2 / (2 * scales[wide] ** 2)))
     narrow = list(zip(scales[~wide].tolist(), shifts[~wide].tolist(), strict=True))
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Mapping
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sklar.budget.certificate import Certificate, rounded_up, unit_of
 from sklar.budget.search import finding_faults, search_spend
@@ -20,11 +22,12 @@ from sklar.trust.verify.result import Check
 
 
 def check_schema(model: Model) -> Check:
-    """The certificate is for the model's schema."""
+    """The certificate is for the model's schema, and names the domains that its custodian read from the rows."""
     stated = model.certificate
-    return Check(
-        name="schema", passed=stated.schema_sha256 == model.schema.digest, detail=f"hash {stated.schema_sha256}"
-    )
+    named = stated.claimed_by is not None or stated.read_from_rows == model.schema.read_from_rows
+    same = stated.schema_sha256 == model.schema.digest and named
+    told = f"; {len(stated.read_from_rows)} domains were read from the rows" if stated.read_from_rows else ""
+    return Check(name="schema", passed=same, detail=f"hash {stated.schema_sha256}{told}")
 
 
 def check_settings(stated: Certificate) -> Check:
@@ -80,10 +83,12 @@ def check_measurements(model: Model) -> Check:
     stated = model.certificate
     moved = sensitivity(stated.neighbors, stated.rows)
     wanted = Counter(
-        (stage, order, scale)
-        for stage, tables in enumerate(model.measured.stages, start=1)
-        for order, scales in enumerate(_scales(tables))
-        for scale in scales
+        {
+            (stage, order, float(scale)): int(times)
+            for stage, tables in enumerate(model.measured.stages, start=1)
+            for order, scales in enumerate(_scales(tables))
+            for scale, times in zip(*np.unique(scales, return_counts=True), strict=True)
+        }
     )
     found: Counter[tuple[int, int, float]] = Counter()
     for entry in stated.measurements:
@@ -100,16 +105,17 @@ def check_measurements(model: Model) -> Check:
     )
 
 
-def _scales(tables: NoisyTables) -> tuple[list[float], list[float], list[float]]:
+def _scales(tables: NoisyTables) -> tuple[NDArray[np.float64], ...]:
+    """Of the number of rows, of one-way tables and of two-way tables."""
     plan = tables.plan
-    return ([] if plan.total is None else [plan.total]), plan.one_way.tolist(), plan.pairs.tolist()
+    return np.array([] if plan.total is None else [plan.total]), plan.one_way, plan.pairs
 
 
 def check_arrays(model: Model) -> Check:
     """Every cell of the public domain is there, at scales that can be drawn."""
     cells = model.measured_schema.cells
     for tables in model.measured.stages:
-        scales = np.array([scale for group in _scales(tables) for scale in group])
+        scales = np.concatenate(_scales(tables))
         if not ((scales >= MIN_SCALE) & (scales <= MAX_SCALE)).all():
             return Check(name="arrays", passed=False, detail="a noise scale is not one that can be drawn exactly")
         if model.certificate.claimed_by is None and not (round_up_scale(scales) == scales).all():
@@ -133,6 +139,7 @@ def check_domains(model: Model) -> Check:
         threshold = finding.threshold
         if threshold is not None and finding.lost_delta < _chance_of_one(finding.scale, threshold, stated.rows):
             faults = (*faults, f"the threshold of '{finding.attribute}' fails more often than is stated")
+    faults += _answer_faults(model)
     for name in domain_faults(model.measured) if not faults else ():
         faults = (*faults, f"the bins and points of '{name}' are not those that its noisy answers give")
     if not lost < stated.delta:
@@ -141,6 +148,22 @@ def check_domains(model: Model) -> Check:
     if stated.earlier:
         detail += f"; {len(stated.earlier)} found by another release, whose cost is not part of this epsilon"
     return Check(name="domains", passed=not faults, detail=faults[0] if faults else detail)
+
+
+def _answer_faults(model: Model) -> tuple[str, ...]:
+    """What is wrong with the noisy answers: all are kept, and categories are those that reached their threshold."""
+    stated, answers = model.certificate.domains, model.measured.answers
+    if len(answers) != len(stated):
+        return ("the noisy answers of a search are missing",)
+    return tuple(
+        f"the categories of '{finding.attribute}' are not those that its noisy answer gives"
+        for finding, answer in zip(stated, answers, strict=True)
+        if isinstance(answer, Mapping)
+        and not (
+            set(model.schema.attribute(finding.attribute).values) <= answer.keys()
+            and all(count >= (finding.threshold or 0) for count in answer.values())
+        )
+    )
 
 
 def _chance_of_one(scale: float, threshold: int, rows: int) -> float:
@@ -166,7 +189,7 @@ def _tail(scale: float, first: int) -> float:
 def check_totals(model: Model) -> tuple[float, list[Check]]:
     """What the tables cost, by the theorems with every rounding outward, and numerically; both within the claim."""
     stated = model.certificate
-    scales = np.array([scale for tables in model.measured.stages for group in _scales(tables) for scale in group])
+    scales = np.concatenate([group for tables in model.measured.stages for group in _scales(tables)])
     spend = search_spend(stated.domains) + Spend.of(scales)
     budget = _budget(stated)
     claimed, lost = budget.spent(spend), spend.lost_delta

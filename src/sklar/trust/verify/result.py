@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from sklar.budget.certificate import Certificate, rounded_up
+from sklar.budget.linked import LinkedCertificate
 from sklar.trust.verify.noise import NoiseTest
 
 
@@ -25,7 +26,7 @@ class Verification:
 
     path: str
     checks: tuple[Check, ...]
-    certificate: Certificate | None
+    certificate: Certificate | LinkedCertificate | None
     independent_epsilon: float | None = None
     noise: tuple[NoiseTest, ...] = ()
     signer: str | None = None
@@ -52,6 +53,8 @@ class Verification:
         lines = [f"{'ok  ' if check.passed else 'FAIL'} {check.name}: {check.detail}" for check in self.checks]
         if not self.passed or self.certificate is None:
             return [*lines, "", f"{self.path} contradicts its certificate. Do not rely on its privacy claim."]
+        if isinstance(self.certificate, LinkedCertificate):
+            return [*lines, "", *self._concluded_linked(self.certificate)]
         if self.certificate.claimed_by is not None:
             return [*lines, "", *self._claimed(self.certificate)]
         return [*lines, "", *self._concluded(self.certificate)]
@@ -63,6 +66,25 @@ class Verification:
             f"{rounded_up(stated.epsilon, 4)} at delta = {rounded_up(stated.delta, 3)},",
             f"is claimed by the caller ('{stated.claimed_by}') and was not checked.",
         ]
+
+    def _concluded_linked(self, stated: LinkedCertificate) -> list[str]:
+        if stated.neighbors == "replace-one":
+            whom = "any one person, with all their events (the number of people is public)"
+        else:
+            whom = "whether any one person, with all their events, is in the tables"
+        odds = rounded_up(math.exp(min(stated.epsilon, 700.0)), 4)
+        lines = [
+            f"{self.path} agrees with its certificate, and the noise of its tables of people looks as it says. If all",
+            f"noise was drawn so, then whoever sees it, with any other knowledge, learns little about {whom}:",
+            f"no conclusion becomes more than {odds} times as likely, or as unlikely, by that person (epsilon = "
+            f"{rounded_up(stated.epsilon, 4)}),",
+            f"but for a chance of {rounded_up(stated.delta, 3)} (delta). Tables drawn from it, however many, add "
+            "nothing to that.",
+            "Other releases about the same people do add to it.",
+        ]
+        if self.signer is not None:
+            lines.append(f"Whoever holds the key {self.signer} has signed this file.")
+        return lines
 
     def _concluded(self, stated: Certificate) -> list[str]:
         whom, one, several = _whom(stated)
