@@ -34,12 +34,14 @@ if TYPE_CHECKING:
         SklarError,
     )
     from sklar.files.archive import load
+    from sklar.files.linked import LinkedModel, load_linked
     from sklar.files.model import Model
     from sklar.files.tables import read_tables, write_tables
     from sklar.kernel.tables import NoisyTables
     from sklar.kernel.theorems import Budget
+    from sklar.public.linked import Linked
     from sklar.public.schema import Attribute, Schema
-    from sklar.release import fit, fit_tables, measure
+    from sklar.release import fit, fit_linked, fit_tables, measure
     from sklar.synthesizer import Synthesizer
 
 __all__ = [
@@ -49,6 +51,8 @@ __all__ = [
     "Certificate",
     "DataError",
     "LedgerError",
+    "Linked",
+    "LinkedModel",
     "Measured",
     "Method",
     "MissingExtraError",
@@ -62,9 +66,11 @@ __all__ = [
     "SklarError",
     "Synthesizer",
     "fit",
+    "fit_linked",
     "fit_tables",
     "forecast",
     "load",
+    "load_linked",
     "measure",
     "read_tables",
     "write_tables",
@@ -78,6 +84,8 @@ _HOMES = {
     "Certificate": "budget.certificate",
     "DataError": "errors",
     "LedgerError": "errors",
+    "Linked": "public.linked",
+    "LinkedModel": "files.linked",
     "Measured": "budget.certificate",
     "Method": "budget.method",
     "MissingExtraError": "errors",
@@ -91,9 +99,11 @@ _HOMES = {
     "SklarError": "errors",
     "Synthesizer": "synthesizer",
     "fit": "release",
+    "fit_linked": "release",
     "fit_tables": "release",
     "forecast": "budget.forecast",
     "load": "files.archive",
+    "load_linked": "files.linked",
     "measure": "release",
     "read_tables": "files.tables",
     "write_tables": "files.tables",

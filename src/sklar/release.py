@@ -7,6 +7,7 @@ from pathlib import Path
 
 from sklar.budget.certificate import Measured, certify
 from sklar.budget.ledger import Bill, Ledger
+from sklar.budget.linked import LinkedMeasured, certify_linked, plan_linked
 from sklar.budget.method import Method
 from sklar.budget.plan import plan_release, plan_second
 from sklar.budget.receipt import telling
@@ -14,6 +15,7 @@ from sklar.budget.search import Answer, Search, require_gaussian
 from sklar.draw.refine import refining_rounds
 from sklar.draw.repair import hold_margins
 from sklar.errors import BudgetError, SchemaError
+from sklar.files.linked import LinkedModel
 from sklar.files.model import Model
 from sklar.fitting.binary import fit_binary
 from sklar.fitting.choose import fit_auto
@@ -21,6 +23,7 @@ from sklar.fitting.denoise import interactions
 from sklar.fitting.descent import LatentKind
 from sklar.fitting.domains import find_domains
 from sklar.fitting.latent import LatentModel
+from sklar.fitting.linked import fit_classes
 from sklar.fitting.margins import consistent, margins, plain, pool
 from sklar.kernel.tables import NoisyTables
 from sklar.kernel.theorems import Budget
@@ -28,8 +31,12 @@ from sklar.kernel.vault import Vault
 from sklar.machine.cluster import Engine
 from sklar.machine.progress import SILENT, Progress
 from sklar.machine.threads import workers
+from sklar.public.linked import Linked
+from sklar.public.person import budget_for
 from sklar.public.schema import Schema
 from sklar.rows.engines import hold_counts, open_table, search_rows
+from sklar.rows.join import LinkedRows
+from sklar.rows.linked import measure_linked
 
 
 def fit(
@@ -89,14 +96,9 @@ def measure(
     schema, method = Schema.of(schema), Method.of(method)
     schema.require_reviewed()
     _require_records(schema, method)
+    budget = budget_for(schema.person, budget)
     require_gaussian(schema, budget)
-    bill = None
-    if ledger is not None:
-        book = ledger if isinstance(ledger, Ledger) else Ledger(ledger)
-        bill = Bill(book, dataset or schema.name, budget, schema_sha256=schema.digest)
-    elif dataset is not None:
-        raise BudgetError(f"a data set is a name in a ledger, got dataset='{dataset}' and no ledger. Give both.")
-
+    bill = _bill(ledger, dataset, schema, budget)
     schema = schema.measured
     vault = Vault(budget, charge=bill, threads=workers())
     receipts = [] if bill is None else bill.receipts
@@ -155,6 +157,51 @@ def fit_tables(measured: Measured, *, method: Method | str = "auto", progress: P
 def refined(model: LatentModel, n_rows: int) -> LatentModel:
     """The model with as many rounds of exchanges as a table of its size affords: a public rule."""
     return replace(model, rounds=refining_rounds(n_rows, model.schema.n_attributes))
+
+
+def fit_linked(
+    people: object,
+    events: object,
+    schema: Linked | str | Path,
+    budget: Budget | None = None,
+    *,
+    epsilon: float | None = None,
+    ledger: Ledger | str | Path | None = None,
+    dataset: str | None = None,
+    progress: Progress = SILENT,
+) -> LinkedModel:
+    """Measure a table of people and one of their events once, within one budget per person, and fit a model of both.
+
+    Neighbors differ in one person with all their events. `schema` is a `Linked`, or the path of its file; the other
+    arguments are those of `fit`.
+    """
+    linked, budget = Linked.of(schema), Method.of("auto").budget_of(budget, epsilon)
+    linked.require_reviewed()
+    budget = linked.budget_for(budget)
+    plan = plan_linked(linked, budget)
+    bill = _bill(ledger, dataset, linked, budget)
+    vault = Vault(budget, charge=bill, threads=workers())
+    receipts = [] if bill is None else bill.receipts
+    with telling(receipts, budget.epsilon):
+        rows = LinkedRows(people, events, linked)
+        counts, n_people = measure_linked(rows, vault, linked, plan, progress=progress)
+        receipt = receipts[0] if receipts else None
+        certificate = certify_linked(linked, budget, plan, n_people, receipt)
+        measured = LinkedMeasured(linked=linked, plan=plan, counts=tuple(counts), certificate=certificate)
+        classes, settings = fit_classes(measured, progress=progress)
+        return LinkedModel(measured=measured, classes=classes, n_people=measured.n_people, settings=settings)
+
+
+def _bill(
+    ledger: Ledger | str | Path | None, dataset: str | None, schema: Schema | Linked, budget: Budget
+) -> Bill | None:
+    """What charges the ledger for a release, where there is one."""
+    if ledger is not None:
+        book = ledger if isinstance(ledger, Ledger) else Ledger(ledger)
+        return Bill(book, dataset or schema.name, budget, schema_sha256=schema.digest)
+    if dataset is not None:
+        raise BudgetError(f"a data set is a name in a ledger, got dataset='{dataset}' and no ledger. Give both.")
+    return None
 
 
 def _require_records(schema: Schema, method: Method) -> None:

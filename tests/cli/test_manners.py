@@ -81,6 +81,8 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     release = ("release", "adult.csv", "--schema", "adult.toml", *charged, "--out", "synthetic.csv")
     assert call(*release, "--model", "adult.sklar", cwd=folder).exit_code == 0
     assert call("tables", "adult.sklar", "--out", "tables.parquet", cwd=folder).exit_code == 0
+    assert call("sign", "--new-key", "custodian.key", cwd=folder).exit_code == 0
+    assert call("sign", "adult.sklar", "--key", "custodian.key", cwd=folder).exit_code == 0
     return folder
 
 
@@ -129,6 +131,8 @@ def test_every_command_has_a_file_of_its_name() -> None:
 def assert_runs(line: str, folder: Path) -> None:
     if line.startswith("sklar ledger init"):
         (folder / "ledger.db").unlink()
+    if line.startswith("sklar sign --new-key"):
+        (folder / "custodian.key").unlink()
     before = {path: path.stat().st_mtime_ns for path in folder.iterdir()}
     done = call(*shlex.split(line)[1:], cwd=folder)
     assert done.exit_code == 0, done.exception
@@ -156,6 +160,7 @@ FIGURES = {
     ("sample",): "sample adult.sklar --rows 9 --out o.csv",
     ("tables",): "tables adult.sklar --out o.parquet",
     ("verify",): "verify adult.sklar",
+    ("sign",): "sign adult.sklar --key custodian.key",
     ("forecast",): "forecast --schema adult.toml --rows 400 --epsilon 1",
     ("query",): "query adult.sklar \"sex = 'Male'\"",
     ("report",): "report adult.sklar --out o.html",
@@ -193,7 +198,7 @@ def test_what_a_release_says_in_json(folder: Path) -> None:
     line = "release adult.csv --schema adult.toml --epsilon 1 --out o.csv --rows 70 --seed 5 --ledger ledger.db --json"
     found = json.loads(call(*shlex.split(line), cwd=folder).stdout)
     assert (found["rows"], found["seed"], found["out"], found["model"]) == (70, 5, "o.csv", "o.sklar")
-    assert found["certificate"]["spent_epsilon"] <= 1
+    assert found["certificate"]["epsilon"] == 1
     assert found["ledger"]["releases"] == 2
     assert found["certificate"]["receipt"]["entry"] == 5
     again = json.loads(call(*shlex.split("sample o.sklar --rows 70 --seed 5 --out p.csv --json"), cwd=folder).stdout)
@@ -300,7 +305,7 @@ def test_a_check_that_fails_is_exit_code_1(folder: Path) -> None:
     with zipfile.ZipFile(folder / "adult.sklar") as archive:
         members = {name: archive.read(name) for name in archive.namelist()}
     document = json.loads(members["model.json"])
-    document["certificate"]["spent_epsilon"] /= 2
+    document["certificate"]["epsilon"] /= 2
     members["model.json"] = json.dumps(document).encode()
     with zipfile.ZipFile(folder / "adult.sklar", "w") as archive:
         for name, content in members.items():

@@ -233,7 +233,7 @@ def first(**changed: Any) -> Any:
         (first(attribute_2="smoker", level_2="true"), "a two-way table must be about two different attributes."),
         (
             first(attribute=None, level=None),
-            "it holds a noisy number of rows, which is measured under add-remove only.",
+            "it holds a noisy number of rows, which is measured only where that is not public.",
         ),
         (first(attribute=None, level=None, attribute_2="city", level_2="Bern"), "a second attribute and no first"),
     ],

@@ -16,10 +16,12 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
+from click.testing import CliRunner
 from hypothesis import HealthCheck, assume, given, settings
 from numpy.typing import NDArray
 
 import sklar
+from sklar.cli import cli
 from sklar.draw.decode import Decoder, record_schema
 from sklar.errors import OutputError
 from sklar.files.frames import to_arrow
@@ -414,3 +416,48 @@ def test_a_folder_that_vanished_is_an_output_error(tmp_path: Path) -> None:
     with pytest.raises(OutputError) as refused:
         write(path)
     assert str(refused.value) == f"'{path}' cannot be written: No such file or directory."
+
+
+def read_texts(path: Path) -> dict[str, list[str]]:
+    with path.open(newline="", encoding="utf-8") as file:
+        names, *rows = csv.reader(file)
+    return dict(zip(names, map(list, zip(*rows, strict=True)), strict=True))
+
+
+def test_no_text_reads_as_a_formula_in_a_spreadsheet(tmp_path: Path) -> None:
+    texts = ["=1+1", "+x", "-a", "@sum", "\tx", "\rx", "a=b", "-5", "+1.5e3", "", "'x", "x"]
+    frame = pl.DataFrame({"=name": texts, "n": [-1.5] * len(texts), "k": list(range(-6, 6))})
+    frame = frame.with_columns(pl.col("=name").cast(pl.Enum(texts)).alias("e"))
+    path = tmp_path / "out.csv"
+    write_frames(path, frame.schema, [frame], None, spreadsheet=True)
+    found = read_texts(path)
+    wanted = ["'=1+1", "'+x", "'-a", "'@sum", "'\tx", "'\rx", "a=b", "-5", "+1.5e3", "", "'x", "x"]
+    assert list(found) == ["'=name", "n", "k", "e"]
+    assert found["'=name"] == found["e"] == wanted
+    # Numbers stay numbers, also negative ones.
+    assert found["n"] == ["-1.5"] * len(texts)
+    assert found["k"] == [str(number) for number in range(-6, 6)]
+    write_frames(path, frame.schema, [frame], None)
+    assert read_texts(path)["=name"] == texts
+
+
+def test_the_text_of_what_is_missing_is_no_formula_either(tmp_path: Path) -> None:
+    schema = Schema.from_toml('[attributes.n]\ntype = "integer"\nedges = [-9, 0, 9]\nmissing = "=NA()"')
+    frame = pl.DataFrame({"n": [-3, None]})
+    write_frames(tmp_path / "o.csv", frame.schema, [frame], schema, spreadsheet=True)
+    assert (tmp_path / "o.csv").read_text() == "n\n-3\n'=NA()\n"
+
+
+def test_spreadsheets_read_csv(tmp_path: Path) -> None:
+    table = pl.DataFrame({"x": ["=a", "-b"] * 50})
+    schema = Schema.from_toml('[attributes.x]\ntype = "categorical"\nvalues = ["=a", "-b"]')
+    sklar.fit(table, schema, epsilon=1.0, method="binary").save(tmp_path / "m.sklar")
+    line = ["sample", str(tmp_path / "m.sklar"), "--rows", "9", "--spreadsheet", "--out"]
+    done = CliRunner().invoke(cli, [*line, str(tmp_path / "o.csv")])
+    assert done.exit_code == 0, done.exception
+    assert set((tmp_path / "o.csv").read_text().split()[1:]) <= {"'=a", "'-b"}
+    refused = CliRunner().invoke(cli, [*line, str(tmp_path / "o.parquet")])
+    assert isinstance(refused.exception, OutputError)
+    assert str(refused.exception) == f"'{tmp_path / 'o.parquet'}' must end in .csv."
+    spark = CliRunner().invoke(cli, [*line, str(tmp_path / "p.csv"), "--engine", "spark"])
+    assert "--spreadsheet is about CSV files, and Spark writes Parquet. Leave one out." in spark.output

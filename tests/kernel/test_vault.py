@@ -208,7 +208,7 @@ def test_a_plan_for_another_table_is_refused() -> None:
     budget = Budget(epsilon=1.0)
     with pytest.raises(BudgetError, match="the plan must cover all tables of 3 attributes"):
         vault(codes(5), budget).measure(Plan(one_way=np.full(2, 1e4), pairs=np.full(1, 1e4)))
-    with pytest.raises(BudgetError, match="the number of rows is measured under add-remove only"):
+    with pytest.raises(BudgetError, match="the number of rows is measured only where it is not public"):
         vault(codes(5), budget).measure(Plan(one_way=np.full(3, 1e4), pairs=np.full(3, 1e4), total=1e4))
 
 

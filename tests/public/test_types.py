@@ -95,7 +95,9 @@ def test_categories_in_polars(body: str, kind: pl.DataType) -> None:
         (pa.float16(), None),
         (pa.decimal256(50, 2), None),
         (pa.list_(pa.int8()), None),
-        (pa.duration("s"), None),
+        (pa.duration("s"), "duration[s]"),
+        (pa.time32("ms"), "time32[ms]"),
+        (pa.month_day_nano_interval(), None),
     ],
 )
 def test_other_arrow_types(kind: pa.DataType, text: str | None) -> None:

@@ -69,6 +69,10 @@ class Answer:
 
     `estimate`, `standard_error`, `low` and `high` are None where no direct measurement exists. `synthetic` is the count
     that `n_rows` synthetic rows have, on average over draws or in the drawn rows that `synthetic_by` names.
+
+    `counted` says what is counted. Where that is one row of each person, chosen at random, the interval is about the
+    rows that were chosen, and `choosing_error` bounds the standard error that choosing them adds to a number of people:
+    sqrt(n p (1 - p)) for the share p, since the sum of p_i (1 - p_i) over people is largest where all p_i are equal.
     """
 
     predicate: str
@@ -82,6 +86,8 @@ class Answer:
     synthetic: float
     synthetic_by: str
     measured_by: str
+    counted: str = "rows"
+    choosing_error: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -89,7 +95,9 @@ class Answer:
 
     def lines(self) -> list[str]:
         """For a person to read."""
-        lines = [f"Rows with {self.predicate}, of {self.n_rows:,}:"]
+        lines = [f"{self.counted.capitalize()}, with {self.predicate}, of {self.n_rows:,}:"]
+        if self.counted == "rows":
+            lines = [f"Rows with {self.predicate}, of {self.n_rows:,}:"]
         if self.estimate is None or self.standard_error is None or self.low is None or self.high is None:
             lines.append(f"  estimate        none: {self.measured_by}.")
         else:
@@ -101,6 +109,8 @@ class Answer:
                 + (f" (computed {self.low:,.0f} to {self.high:,.0f}; a count lies in [0, n])" if cut else ""),
                 f"  measured by     {self.measured_by}",
             ]
+        if self.choosing_error is not None:
+            lines.append(f"  choosing rows   adds a standard error of at most {self.choosing_error:,.1f}")
         return [*lines, f"  synthetic rows  {self.synthetic:,.0f} ({self.synthetic_by})"]
 
 
@@ -184,8 +194,18 @@ def answer(model: Model, predicate: str, *, level: float = DEFAULT_LEVEL, comple
         synthetic=n * shares,
         synthetic_by=by,
         measured_by=measured_by,
+        counted=model.certificate.counted,
+        choosing_error=_choosing_error(model, direct["estimate"]),
         **direct,
     )
+
+
+def _choosing_error(model: Model, estimate: float | None) -> float | None:
+    """What choosing one row of each person at random adds at most to the standard error of a number of people."""
+    if estimate is None or model.certificate.count != "people":
+        return None
+    share = min(max(estimate / model.n_rows, 0.0), 1.0)
+    return math.sqrt(model.n_rows * share * (1 - share))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

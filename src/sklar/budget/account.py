@@ -23,6 +23,7 @@ import numpy as np
 from sklar.kernel.theorems import ROUNDING, Budget, Cost, Neighbors, Spend, cost, curve_epsilon, zcdp_epsilon
 
 Accountant = Literal["curve", "zcdp", "sum"]
+Unit = Literal["row", "person"]
 
 _DEARER = 1.2
 _WORDS = {
@@ -50,8 +51,9 @@ class Entry:
     def cost(self) -> Cost:
         """Of a charge."""
         scales, tables = np.array(self.body["scales"], dtype=np.float64).reshape(-1, 2).T
-        shifts = Budget(epsilon=1.0, neighbors=self.body["neighbors"]).shifts
-        return cost(self.body["mechanism"], shifts, Spend.of(scales, tables))
+        rows = self.body.get("rows_per_person")
+        budget = Budget(epsilon=1.0, neighbors=self.body["neighbors"], rows_per_person=rows)
+        return cost(self.body["mechanism"], budget.shifts, Spend.of(scales, tables), budget.rows)
 
     @property
     def lost_delta(self) -> float:
@@ -64,13 +66,16 @@ class Entry:
         what = {
             "setup": "set up with {anchored} and {keyed}",
             "bind": "bound to the contents of {files:,} files",
-            "open": "opened with epsilon = {epsilon:.6g}, delta = {delta:.3g} in all ({neighbors} neighbors)",
-            "charge": "charged epsilon = {epsilon:.4g}, delta = {delta:.3g}: {tables:,} tables, {mechanism} noise, "
-            "{composition} composition, counted by {accountant}",
+            "open": "opened with epsilon = {epsilon:.6g}, delta = {delta:.3g} in all, for any one {unit} ({neighbors} "
+            "neighbors)",
+            "charge": "charged epsilon = {epsilon:.4g}, delta = {delta:.3g}{people}: {tables:,} tables, {mechanism} "
+            "noise, {composition} composition, counted by {accountant}",
             "adopt": "the file was copied or restored, and put in force",
         }[self.kind]
         figures = body | {
             "tables": sum(count for _, count in body.get("scales", [])),
+            "unit": body.get("unit", "row"),
+            "people": f", for people with up to {body['rows_per_person']:,} rows" if "rows_per_person" in body else "",
             "files": len(body.get("files", [])),
             "anchored": f"the anchor {body.get('anchor')}" if body.get("anchor") else "no anchor",
             "keyed": f"the key {body.get('key')}" if body.get("key") else "no key",
@@ -87,12 +92,18 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """A data set: its total, and the charges so far."""
+    """A data set: its total, and the charges so far.
+
+    The `unit` says whom the total is about: any one row, or any one person with all their rows. Costs of releases by
+    row and by person do not add up to either, so an account takes those of its own unit only. Releases by person add up
+    whatever `rows_per_person` each has: each costs what its own noise gives to a person's rows.
+    """
 
     dataset: str
     epsilon: float
     delta: float
     neighbors: Neighbors
+    unit: Unit = "row"
     charges: tuple[Entry, ...] = ()
 
     @property
@@ -116,7 +127,7 @@ class Account:
         naive, deltas = self.naive
         lines = [
             f"Data set '{self.dataset}': epsilon = {self.epsilon:.6g}, delta = {self.delta:.3g} for all releases "
-            f"together ({self.neighbors} neighbors)."
+            f"together, for any one {self.unit} ({self.neighbors} neighbors)."
         ]
         if self.charges:
             lines += [
@@ -135,7 +146,12 @@ class Account:
     @property
     def left(self) -> float:
         """About the largest epsilon, at this delta, of one more release of many Gaussian tables."""
-        budget = Budget(epsilon=self.epsilon, delta=self.delta, neighbors=self.neighbors)
+        budget = Budget(
+            epsilon=self.epsilon,
+            delta=self.delta,
+            neighbors=self.neighbors,
+            rows_per_person=None if self.unit == "row" else 1,
+        )
         # Of many tables, so that 4 units of variance are nothing.
         return largest_fitting(self, budget, Spend.of([1000.0], [1_000_000_000]))
 
@@ -147,6 +163,7 @@ class Account:
             "epsilon": self.epsilon,
             "delta": self.delta,
             "neighbors": self.neighbors,
+            "unit": self.unit,
             "accountant": self.accountant,
             "releases": len(self.charges),
             "spent_epsilon": self.spent,
@@ -182,6 +199,7 @@ def accounts_of(entries: Sequence[Entry]) -> tuple[Account, ...]:
             epsilon=opened.body["epsilon"],
             delta=opened.body["delta"],
             neighbors=opened.body["neighbors"],
+            unit=opened.body.get("unit", "row"),
             charges=tuple(entry for entry in entries if entry.kind == "charge" and entry.dataset == opened.dataset),
         )
         for opened in entries
@@ -192,7 +210,7 @@ def accounts_of(entries: Sequence[Entry]) -> tuple[Account, ...]:
 def own_cost(budget: Budget, spend: Spend) -> tuple[float, float]:
     """The epsilon of a release by itself, and the delta that it is stated at: none where pure epsilons add up to it."""
     epsilon = budget.spent(spend)
-    sum_of_pure = float(np.sum(spend.tables * budget.shifts / spend.scales))
+    sum_of_pure = float(np.sum(spend.tables * budget.shifts * budget.rows / spend.scales))
     pure = budget.mechanism == "laplace" and sum_of_pure <= epsilon * (1 + ROUNDING)
     return epsilon, 0.0 if pure else budget.delta
 

@@ -16,7 +16,8 @@ from sklar.budget.receipt import Receipt
 from sklar.budget.search import Answer, Finding, read_finding, search_spend
 from sklar.errors import BudgetError, ModelError
 from sklar.kernel.tables import NoisyTables, Plan
-from sklar.kernel.theorems import Budget, Composition, Mechanism, Neighbors
+from sklar.kernel.theorems import Budget, Composition, Mechanism, Neighbors, sensitivity
+from sklar.public.person import Count, Person
 from sklar.public.schema import Schema
 
 _ORDERS = {0: "number of rows", 1: "one-way tables", 2: "two-way tables"}
@@ -52,6 +53,10 @@ class Certificate:
     was checked. `rounded` says that such tables held values that are not whole. `receipt` is that of the charge, where
     a ledger was charged. `read_from_rows` names the attributes whose domain the custodian read from the rows: the
     promise does not cover what those domains tell. All others are public knowledge, or were found (`domains`).
+
+    `count` is None where a row is a person. Else neighbors differ in all rows of one person: "people" counts one row of
+    each, "rows" at most `rows_per_person` of each. `public_rows` is the number of rows that were counted, where
+    neighbors share it: that of all rows, or that of people.
     """
 
     neighbors: Neighbors
@@ -69,6 +74,25 @@ class Certificate:
     rounded: bool = False
     receipt: Receipt | None = None
     read_from_rows: tuple[str, ...] = ()
+    count: Count | None = None
+    rows_per_person: int | None = None
+
+    @property
+    def unit(self) -> str:
+        """Whom the promise is about, in words."""
+        return "row" if self.count is None else "person, with all their rows"
+
+    @property
+    def counted(self) -> str:
+        """What counts are of, in words."""
+        if self.count == "people":
+            return "people, one row of each"
+        return "rows" if self.count is None else f"rows, at most {self.rows:,} of each person"
+
+    @property
+    def rows(self) -> int:
+        """The most rows of one person that were counted."""
+        return 1 if self.rows_per_person is None else self.rows_per_person
 
     @property
     def search_share(self) -> float:
@@ -110,7 +134,7 @@ def certify(
     spent = budget.spent(sum((plan.spend for plan in plans), search_spend(findings)))
     if spent > budget.epsilon:
         raise BudgetError(
-            f"these tables cost epsilon={spent:.6g}, above the budget of {budget.epsilon:.6g}. Plan anew."
+            f"these tables cost epsilon={spent:.6g}, above the budget of {budget.epsilon:.6g}. Plan for less."
         )
     own = {finding.attribute for finding in findings}
     return Certificate(
@@ -121,24 +145,30 @@ def certify(
         delta=budget.delta,
         public_rows=public_rows,
         schema_sha256=schema.digest,
-        measurements=measurements(plans, budget.shifts),
+        measurements=measurements(plans, sensitivity(budget.neighbors, budget.rows)),
         domains=tuple(findings),
         earlier=tuple(each.name for each in schema.attributes if each.domain == "found" and each.name not in own),
-        versions=_versions(),
+        versions=installed_versions(),
         read_from_rows=(schema.whole or schema).read_from_rows,
+        **unit_of(schema.person),
     )
 
 
-def measurements(plans: Sequence[Plan], shifts: int) -> tuple[Measurement, ...]:
-    """What these plans measure, one stage after the other. A person makes `shifts` unit shifts in a table."""
+def unit_of(person: Person | None) -> dict[str, Any]:
+    """What a certificate says of the unit that a schema names."""
+    return {} if person is None else {"count": person.count, "rows_per_person": person.rows_per_person}
+
+
+def measurements(plans: Sequence[Plan], moved: tuple[float, float]) -> tuple[Measurement, ...]:
+    """What these plans measure, one stage after the other. One person moves a table by `moved`, in L1 and in L2."""
     return tuple(
         Measurement(
             stage=stage,
             order=order,
             tables=int(tables),
             scale=float(scale),
-            sensitivity_l1=float(shifts),
-            sensitivity_l2=math.sqrt(shifts),
+            sensitivity_l1=moved[0],
+            sensitivity_l2=moved[1],
         )
         for stage, plan in enumerate(plans, start=1)
         for order, scales in ((0, [] if plan.total is None else [plan.total]), (1, plan.one_way), (2, plan.pairs))
@@ -158,7 +188,8 @@ def rounded_up(value: float, digits: int) -> str:
 
 
 @cache
-def _versions() -> dict[str, str]:
+def installed_versions() -> dict[str, str]:
+    """The versions of Sklar and of what its numbers depend on."""
     return {name: version(name) for name in ("sklar", "numpy", "numba", "cryptography", "polars")}
 
 
@@ -178,5 +209,5 @@ class Measured:
 
     @property
     def n_rows(self) -> int | None:
-        """The public number of rows; None under add-remove."""
+        """The public number of rows; None where neighbors do not share it."""
         return self.stages[0].n_rows

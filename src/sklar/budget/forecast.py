@@ -21,16 +21,20 @@ from sklar.budget.plan import margin_sd, plan_release
 from sklar.budget.search import Finding, plan_search
 from sklar.errors import BudgetError, SklarError
 from sklar.kernel.theorems import Budget
+from sklar.public.person import budget_for
 from sklar.public.schema import Schema
 
 # A count this many standard errors from zero can be told from noise.
 DISTINGUISHABLE = 2.0
+# A value whose count exceeds its neighbors' by this many standard errors is found to be a heap.
+HEAP = 4.0
 
 # Rough: by the releases in docs/results/speed.md, on two cores, from 194 to 4,000 levels. A factor of three either way.
 _SECONDS_START, _SECONDS_FIT, _FIT_POWER, _CELLS_PER_SECOND = 1.5, 0.0032, 1.2, 8.0e7
 _BYTES_START, _BYTES_CELL, _BYTES_LEVEL = 290e6, 130.0, 50_000.0
 
 _SHOWN_PAIRS = 8
+_ROWS_PER_PERSON = (1, 2, 4, 8, 16, 32)
 _BARS = " ▏▎▍▌▋▊▉█"
 _WIDTH = 16
 
@@ -42,7 +46,8 @@ class Forecast:
     The schema is the measured part of the one that was asked about. `one_way_sd`, shape (m,), is the standard error of
     a count of each attribute's levels, averaged over the direct table and the sums of two-way tables; `pair_sd`, shape
     (m (m - 1) / 2,), that of a cell of each two-way table, over both stages. `split` is the share of the privacy cost
-    (of the sum of 1 / scale^2) by purpose.
+    (of the sum of 1 / scale^2) by purpose. `search_factor` is how many times the noise of a search for numbers is what
+    it would be if the budget were larger: 1 where it is as small as numbers want it.
     """
 
     schema: Schema
@@ -53,6 +58,7 @@ class Forecast:
     pair_sd: NDArray[np.float64]
     split: tuple[tuple[str, float], ...]
     findings: tuple[Finding, ...]
+    search_factor: float
     seconds: float
     memory_bytes: float
 
@@ -93,6 +99,26 @@ class Forecast:
         names = self.schema.names
         return tuple((names[first[index]], names[second[index]]) for index in order)
 
+    def against_rows(self) -> tuple[Forecast, ...]:
+        """The same release with other numbers of rows of each person, itself among them; none where it counts people.
+
+        Standard errors grow with that number, and so does the number of rows that count, which is the rows' to tell.
+        """
+        person = self.schema.person
+        if person is None or person.count == "people":
+            return ()
+        tried = sorted({*_ROWS_PER_PERSON, person.rows_per_person})
+        whole = self.schema.whole or self.schema
+        return tuple(
+            forecast(
+                replace(whole, person=replace(person, rows_per_person=rows)),
+                replace(self.budget, rows_per_person=None),
+                rows=self.n_rows,
+                method=self.method,
+            )
+            for rows in tried
+        )
+
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
         m = self.schema.n_attributes
@@ -105,6 +131,16 @@ class Forecast:
             "epsilon": self.budget.epsilon,
             "delta": self.budget.delta,
             "neighbors": self.budget.neighbors,
+            "count": None if self.schema.person is None else self.schema.person.count,
+            "rows_per_person": self.budget.rows_per_person,
+            "against_rows_per_person": [
+                {
+                    "rows_per_person": each.budget.rows_per_person,
+                    "one_way_error": round(each.one_way_error, 3),
+                    "two_way_error": round(each.pair_error, 3),
+                }
+                for each in self.against_rows()
+            ],
             "method": self.method.name,
             "one_way": {
                 "standard_error": round(self.one_way_error, 3),
@@ -124,7 +160,9 @@ class Forecast:
             "private_domains": {
                 finding.attribute: {"standard_error": finding.scale, "threshold": finding.threshold}
                 for finding in self.findings
+                if finding.of == "domain"
             },
+            "search_noise_factor": round(self.search_factor, 3),
             "rough_seconds": round(self.seconds),
             "rough_memory_mb": round(self.memory_bytes / 1e6),
         }
@@ -156,7 +194,8 @@ def forecast(
     method = Method.of(method)
     budget = method.budget_of(budget, epsilon)
     schema = Schema.of(schema).measured
-    public = rows if budget.neighbors == "replace-one" else None
+    budget = budget_for(schema.person, budget)
+    public = rows if budget.rows_are_public else None
     search = plan_search(schema, budget, n_rows=public) if schema.private_domains else None
     stages = plan_release(schema.cells, budget, method, n_rows=public, rest=None if search is None else search.rest)
     plan = stages.first
@@ -183,6 +222,7 @@ def forecast(
         pair_sd=pair_precision**-0.5,
         split=tuple((name, cost / whole) for name, cost in costs),
         findings=() if search is None else search.findings,
+        search_factor=1.0 if search is None else search.factor,
         seconds=seconds,
         memory_bytes=memory,
     )
@@ -214,6 +254,8 @@ def table_lines(forecasts: Sequence[Forecast]) -> list[str]:
         f"{'pairs mostly':>12}",
         f"{'':>8}  {'one-way':>13} {'two-way':>13}  {'one-way':>16} {'two-way':>15}  {'noise':>12}  two-way error",
     ]
+    if schema.person is not None:
+        lines.insert(1, f"Any one person, with all their rows, is protected. Counted are {schema.person.words}.")
     if schema.whole is not None:
         left_out = ", ".join(f"'{name}' (by '{by}')" for name, by in schema.whole.determined.items())
         lines.insert(1, f"Not measured, because rules determine them: {left_out}.")
@@ -226,6 +268,7 @@ def table_lines(forecasts: Sequence[Forecast]) -> list[str]:
             f"{each.pair_share:>15.3%}  {noisy:>12}  {_bar(each.pair_error / top)}".rstrip()
         )
     lines.append("")
+    lines += _against_rows_lines(forecasts[-1])
     splits: dict[str, list[str]] = {}
     for each in forecasts:
         split = ", ".join(f"{name} {share:.0%}" for name, share in each.split)
@@ -237,6 +280,7 @@ def table_lines(forecasts: Sequence[Forecast]) -> list[str]:
             lines.append(
                 f"Rows that a category needs to be found at epsilon {each.budget.epsilon:.4g}: {', '.join(least)}."
             )
+    lines += [line for each in forecasts for line in _search_lines(each)]
     if first.findings:
         lines.append("Domains that are not public are counted with as many levels as they may have.")
     last = min(forecasts, key=lambda each: each.budget.epsilon)
@@ -257,6 +301,41 @@ def table_lines(forecasts: Sequence[Forecast]) -> list[str]:
         f"Rough run time {_duration(first.seconds)} and memory {first.memory_bytes / 1e9:.1f} GB on two cores; "
         "within a factor of three.",
     ]
+    return lines
+
+
+def _against_rows_lines(last: Forecast) -> list[str]:
+    against = last.against_rows()
+    if not against:
+        return []
+    return [
+        f"Standard error of a count at epsilon {last.budget.epsilon:.4g}, against rows_per_person:",
+        f"{'rows':>8}  {'one-way':>13} {'two-way':>13}",
+        *(
+            f"{each.budget.rows_per_person:>8,}  {each.one_way_error:>13,.1f} {each.pair_error:>13,.1f}"
+            f"{'   (the schema)' if each.budget == last.budget else ''}"
+            for each in against
+        ),
+        "More rows of each person count then, too: how many, sklar schema check tells the custodian.",
+        "",
+    ]
+
+
+def _search_lines(each: Forecast) -> list[str]:
+    """What a search for numbers will find, and what is lost where rows are few."""
+    scales = [finding.scale for finding in each.findings if finding.threshold is None and finding.of == "domain"]
+    if not scales:
+        return []
+    error = max(scales) / each.n_rows
+    lines = [
+        f"Numbers at epsilon {each.budget.epsilon:.4g}: a count of the search has a standard error of {error:.2%} of "
+        f"the rows, and a value that fewer than {min(HEAP * error, 1.0):.1%} share does not stand out."
+    ]
+    if each.search_factor > 1.005:
+        lines.append(
+            f"That is {each.search_factor:.1f} times the noise that numbers want: the rows are too few for more. "
+            "Edges, heaps and shapes inside bins will be coarser. State edges and points where they are public."
+        )
     return lines
 
 

@@ -15,9 +15,9 @@ MethodName = Literal["auto", "mixture", "factor", "binary"]
 class Method:
     """How tables are measured and which model is fitted to them.
 
-    `mixture` and `factor` are latent models over whole attributes; `auto` takes the better of them by the noisy tables
-    alone. `binary` is the paper's copula over dummies. `paper` measures and reads tables as the paper does: equal
-    shares, no consistency step. `dummies` gives the paper's 0/1 output instead of valid records.
+    `mixture` and `factor` are latent models over whole attributes; `auto` is the mixture. `binary` is the paper's
+    copula over dummies. `paper` measures and reads tables as the paper does: equal shares, no consistency step.
+    `dummies` gives the paper's 0/1 output instead of valid records.
 
     >>> Method.of("binary").name
     'binary'

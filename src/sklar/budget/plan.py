@@ -87,7 +87,7 @@ def plan_stages(cells: Cells, budget: Budget, n_rows: int | None, rest: Spend | 
     """Plan two stages of Gaussian noise that spend the whole budget together, or as much as `rest` costs.
 
     The one-way share is the smallest of 0.1, 0.2, ... 0.5 that lets one-way tables be expected within a total variation
-    of 0.025; under add-remove the number of rows is not public, and the share is 0.3.
+    of 0.025; where the number of rows is not public, the share is 0.3.
     """
     if n_rows is None:
         return _staged(cells, budget, 0.3, rest)
@@ -103,7 +103,7 @@ def _scales(budget: Budget, weights: NDArray[np.float64], rest: Spend | None) ->
 
 
 def _staged(cells: Cells, budget: Budget, one_way_share: float, rest: Spend | None) -> Stages:
-    m, total = cells.n_attributes, 1 if budget.neighbors == "add-remove" else 0
+    m, total = cells.n_attributes, 0 if budget.rows_are_public else 1
     if m == 1:
         return Stages(first=plan_tables(cells, budget, rest=rest), reserve=np.empty(0))
     weights = cells.pair_sizes**_CELLS_POWER
@@ -159,7 +159,7 @@ def plan_tables(cells: Cells, budget: Budget, *, one_way_share: float | None = N
     m, n_pairs = cells.n_attributes, cells.n_pairs
     if one_way_share is not None and not 0 < one_way_share < 1:
         raise BudgetError(f"the one-way share must lie strictly between 0 and 1, got {one_way_share}.")
-    total = 1 if budget.neighbors == "add-remove" else 0
+    total = 0 if budget.rows_are_public else 1
     if one_way_share is None or n_pairs == 0:
         one_way_weight = pair_weight = 1.0
     else:

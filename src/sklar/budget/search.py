@@ -6,8 +6,8 @@ are counted between declared bounds, table by table in finer cells (`ladder`): a
 noise, and bins and heaps follow from what comes out (`fitting.domains`). One small table more, of decade by step, tells
 to what numbers are rounded.
 
-A row stands in at most one cell of each of these tables, as of any other. The proof of what a threshold
-costs beside its noise is in `Budget.less`.
+A row stands in at most one cell of each of these tables, as of any other, and at most `Budget.rows` rows of a person
+are counted. The proof of what a threshold costs beside its noise is in `Budget.less`.
 
 What a search takes is chosen for the whole release. A column of numbers wants counts whose standard error is `WANTED`
 of the rows, whatever the budget: then edges, heaps and shapes are as good as bins of a twentieth need them. That is a
@@ -25,13 +25,15 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from sklar.budget.ladder import ladder_of, next_cells
+from sklar.budget.ladder import Ladder, ladder_of, next_cells
 from sklar.errors import BudgetError
 from sklar.kernel.theorems import Budget, Spend, chance_of_one, least_threshold
 from sklar.public.schema import Attribute, Schema
 
 # The standard error of a number's counts that a search wants, as a part of the rows.
 WANTED = 0.0034
+# What the tables of one column cost together, in tables at that noise.
+_WHOLE_SEARCH = 4
 # Of the whole cost, the most that finding numbers may take, however many columns there are.
 MOST = 0.15
 # Of the whole cost, a table of numbers where the number of rows is not public.
@@ -40,7 +42,7 @@ _UNKNOWN_ROWS = 0.005
 ROUNDING_SHARE = 0.0025
 # Of the whole cost, what finding categories takes where all private domains are categories.
 SHARE = 0.1
-# Of delta, the chance that a threshold lets a value pass that one row alone brought.
+# Of delta, the chance that a threshold lets a value pass that one person alone brought.
 DELTA_SHARE = 0.1
 # Numbers take at most this many tables, or took in Sklar 0.2.
 _MOST_TABLES = 8
@@ -83,13 +85,15 @@ def read_finding(document: Mapping[str, Any]) -> Finding:
 class Search:
     """The plan for all private domains, from public facts, and the cost that it leaves for the rest of the release.
 
-    `share` is the part of the whole cost that it takes, and `wanted` the part that numbers would take without a limit.
+    `share` is the part of the whole cost that it takes, and `wanted` the part that it would take without a limit;
+    `factor` is how many times the noise of numbers is what they want.
     """
 
     findings: tuple[Finding, ...]
     rest: Spend
     share: float
     wanted: float
+    factor: float
 
     @property
     def spend(self) -> Spend:
@@ -132,7 +136,7 @@ def _planned(wanted: Sequence[Attribute], budget: Budget, n_rows: int | None) ->
     # What the whole budget buys, as a sum of 1 / scale^2.
     whole = float(np.sum(inner.scales(np.ones(_REST_TABLES)) ** -2.0))
     table = _UNKNOWN_ROWS if n_rows is None else (WANTED * max(n_rows, 1)) ** -2.0 / whole
-    asked = sum(ladder.tables * table + bool(ladder.steps) * ROUNDING_SHARE for ladder in ladders.values())
+    asked = sum(_units(ladder) * table + bool(ladder.steps) * ROUNDING_SHARE for ladder in ladders.values())
     factor = min(1.0, MOST / asked) if asked else 1.0
 
     findings: list[tuple[Finding, float]] = []
@@ -152,7 +156,7 @@ def _planned(wanted: Sequence[Attribute], budget: Budget, n_rows: int | None) ->
             at_most=attribute.at_most,
         )
         if ladder.tables:
-            findings.append((blank, table * factor))
+            findings.append((blank, table * factor * _units(ladder) / ladder.tables))
         if ladder.steps:
             findings.append((replace(blank, of="rounding", tables=1), ROUNDING_SHARE * factor))
     costs = [cost for finding, cost in findings for _ in range(finding.tables)]
@@ -162,12 +166,13 @@ def _planned(wanted: Sequence[Attribute], budget: Budget, n_rows: int | None) ->
     placed = np.cumsum([finding.tables for finding, _ in findings], dtype=np.int64) - 1
     return Search(
         findings=tuple(
-            _at_scale(finding, float(scales[place]), chance)
+            _at_scale(finding, float(scales[place]), chance, budget.rows)
             for (finding, _), place in zip(findings, placed.tolist(), strict=True)
         ),
         rest=Spend.of(scales[len(costs) :]),
         share=share,
         wanted=share - asked * factor + asked,
+        factor=factor**-0.5,
     )
 
 
@@ -182,7 +187,7 @@ def finding_faults(
 
     Every domain that was found has its search here, or was found by an `earlier` release, and no other has one; each
     was found by the tables that its bounds take, at the scale and the threshold that the budget gives to it. Searches
-    of Sklar 0.2 do not state their bounds: of these the number of tables is checked.
+    of Sklar 0.2 do not state their bounds and cannot be checked: a fault.
     """
     found = [attribute.name for attribute in schema.attributes if attribute.domain == "found"]
     searched = list(dict.fromkeys(finding.attribute for finding in findings))
@@ -204,40 +209,55 @@ def finding_faults(
             return (f"the domain of '{attribute.name}' cannot take {finding.tables} tables as stated",)
         if finding.bounds is not None and not _within(finding.bounds, attribute):
             return (f"the domain of '{attribute.name}' was searched for between other bounds than it lies in",)
-    if any(finding.bounds is None and finding.threshold is None for finding in findings):
-        return ()
-    asked = {finding.attribute: asked_of(finding, schema.attribute(finding.attribute)) for finding in findings}
-    planned = _planned(list(asked.values()), budget, n_rows).findings
+        if finding.bounds is None and numbers:
+            # As in files of Sklar 0.2: any number of tables could be stated for them.
+            return (
+                f"the search for the domain of '{attribute.name}' does not state its bounds, and cannot be checked",
+            )
+    planned = replan_search(schema, budget, findings, n_rows).findings
     if len(planned) != len(findings):
         return (f"searches of {len(planned)} kinds are planned, and {len(findings)} are stated",)
     return tuple(
         f"the search for the domain of '{stated.attribute}' is not the one that this budget plans"
         for stated, wanted in zip(findings, planned, strict=True)
-        if not _alike(stated, wanted)
+        if not _alike(stated, wanted, budget.rows)
     )
+
+
+def replan_search(schema: Schema, budget: Budget, findings: Sequence[Finding], n_rows: int | None) -> Search:
+    """The plan that a release by this budget had for these findings, by the schema that it found."""
+    asked = {finding.attribute: asked_of(finding, schema.attribute(finding.attribute)) for finding in findings}
+    return _planned(list(asked.values()), budget, n_rows)
 
 
 def _within(bounds: tuple[float, float], attribute: Attribute) -> bool:
     return bounds[0] <= attribute.edges[0] and attribute.edges[-1] <= bounds[1]
 
 
-def _alike(stated: Finding, planned: Finding) -> bool:
+def _alike(stated: Finding, planned: Finding, rows: int) -> bool:
     """Whether two plans are one, but for the last digits, which may differ between machines."""
     same = (stated.attribute, stated.of, stated.tables) == (planned.attribute, planned.of, planned.tables)
     close = same and math.isclose(stated.scale, planned.scale, rel_tol=1e-6)
     if stated.threshold is None or planned.threshold is None:
         return close and stated.threshold == planned.threshold and stated.lost_delta == 0
     near = abs(stated.threshold - planned.threshold) <= 1
-    return (
-        close and near and math.isclose(stated.lost_delta, chance_of_one(stated.scale, stated.threshold), rel_tol=1e-9)
-    )
+    lost = chance_of_one(stated.scale, stated.threshold, rows)
+    return close and near and math.isclose(stated.lost_delta, lost, rel_tol=1e-9)
 
 
-def _at_scale(finding: Finding, scale: float, chance: float) -> Finding:
+def _units(ladder: Ladder) -> int:
+    """What a column's tables cost together, in tables at the wanted noise.
+
+    Two tables cost as much as four: where they reach every grain, the shape inside a bin is theirs alone.
+    """
+    return _WHOLE_SEARCH if ladder.tables else 0
+
+
+def _at_scale(finding: Finding, scale: float, chance: float, rows: int) -> Finding:
     if finding.threshold is None:
         return replace(finding, scale=scale)
-    threshold = least_threshold(scale, chance)
-    return replace(finding, scale=scale, threshold=threshold, lost_delta=chance_of_one(scale, threshold))
+    threshold = least_threshold(scale, chance, rows)
+    return replace(finding, scale=scale, threshold=threshold, lost_delta=chance_of_one(scale, threshold, rows))
 
 
 def asked_of(finding: Finding, attribute: Attribute) -> Attribute:

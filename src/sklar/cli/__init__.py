@@ -24,6 +24,7 @@ from sklar.cli.fit import fit
 from sklar.cli.forecast import forecast
 from sklar.cli.generate import generate
 from sklar.cli.ledger import ledger
+from sklar.cli.linked import release_linked
 from sklar.cli.query import query
 from sklar.cli.release import release
 from sklar.cli.report import report
@@ -59,7 +60,7 @@ def cli(**_debug: bool) -> None:
 
 
 _PUBLIC_KNOWLEDGE = (schema, forecast)
-_SPENDING = (release, fit, ledger)
+_SPENDING = (release, release_linked, fit, ledger)
 _FROM_A_MODEL = (sample, tables, query, report, verify, sign)
 _FOR_THE_CUSTODIAN = (evaluate,)
 _TO_TRY = (audit, completion, demo, generate)
@@ -68,7 +69,17 @@ for _command in (*_PUBLIC_KNOWLEDGE, *_SPENDING, *_FROM_A_MODEL, *_FOR_THE_CUSTO
     cli.add_command(_command)
     for _each in _command.commands.values() if isinstance(_command, click.Group) else (_command,):
         _each.params.append(quiet_option())
-for _command in (release, fit, sample, evaluate, demo, generate, schema.commands["draft"], schema.commands["check"]):
+for _command in (
+    release,
+    release_linked,
+    fit,
+    sample,
+    evaluate,
+    demo,
+    generate,
+    schema.commands["draft"],
+    schema.commands["check"],
+):
     _command.params.append(timings_option())
 
 

@@ -17,6 +17,7 @@ from sklar.cli.options import DUMMIES, JSON, privacy_options, schema_of, table_o
 if TYPE_CHECKING:
     from sklar.budget.account import Account
     from sklar.budget.method import Method
+    from sklar.files.linked import LinkedModel
     from sklar.files.model import Model
     from sklar.kernel.theorems import Budget, Composition, Mechanism
     from sklar.machine.progress import Progress
@@ -158,7 +159,7 @@ def _budget(options: Mapping[str, Any]) -> Budget:
     )
 
 
-def told(model: Model) -> AbstractContextManager[None]:
+def told(model: Model | LinkedModel) -> AbstractContextManager[None]:
     """A block whose failures say what was charged for the model."""
     from sklar.budget.receipt import telling
 

@@ -11,8 +11,13 @@ from sklar.cli.options import JSON, OUT
 
 
 @click.command(short_help="Generate a test table and its schema.")
-@click.argument("shape", type=click.Choice(["census", "hospital", "dss", "syn1", "syn2"]))
-@click.option("--rows", type=int, help="Rows to generate.  [default: census 30,000, hospital 10,000, others 5,240,260]")
+@click.argument("shape", type=click.Choice(["census", "hospital", "dss", "syn1", "syn2", "visits"]))
+@click.option(
+    "--rows",
+    type=int,
+    help="Rows to generate (for visits: patients).  [default: census 30,000, hospital 10,000, visits 20,000, "
+    "others 5,240,260]",
+)
 @click.option("--seed", type=int, default=0, show_default=True, help="Another seed, another table.")
 @OUT
 @click.option(
@@ -23,12 +28,21 @@ from sklar.cli.options import JSON, OUT
     metavar="S.toml",
     help="Where its public schema goes.",
 )
+@click.option(
+    "--events-out",
+    type=click.Path(),
+    metavar="OUT.csv|.parquet",
+    help="For visits, which are two tables: where the visits go; --out gets the patients.",
+)
 @JSON
-def generate(*, shape: str, rows: int | None, seed: int, out: str, schema_path: Path, as_json: bool) -> None:
+def generate(
+    *, shape: str, rows: int | None, seed: int, out: str, schema_path: Path, events_out: str | None, as_json: bool
+) -> None:
     """Generate a test table of a given SHAPE, with its schema: nothing in it is about anyone.
 
     \b
       sklar generate dss --rows 100000 --out dss.parquet --schema dss.toml
+      sklar generate visits --out patients.csv --events-out visits.csv --schema visits.toml
     """
     from sklar.files.write import SUFFIXES, check_target, write_frames, write_text
     from sklar.generate import SHAPES, schema_toml
@@ -38,6 +52,11 @@ def generate(*, shape: str, rows: int | None, seed: int, out: str, schema_path: 
 
     target = check_target(out, SUFFIXES)
     check_target(schema_path, (".toml",))
+    if (shape == "visits") != (events_out is not None):
+        raise click.UsageError("visits are two tables and need --events-out FILE; no other shape takes it.")
+    if events_out is not None:
+        _generate_visits(rows, seed, target, check_target(events_out, SUFFIXES), schema_path, as_json=as_json)
+        return
     columns, frames = make(shape, rows=rows, seed=seed)
     with show_progress() as progress:
         progress.stage("generate", total=rows or SHAPES[shape].rows, unit="rows")
@@ -49,3 +68,35 @@ def generate(*, shape: str, rows: int | None, seed: int, out: str, schema_path: 
         )
         return
     say(f"{rows or SHAPES[shape].rows:,} rows of {SHAPES[shape].description} in {out}, the schema in {schema_path}.")
+
+
+def _generate_visits(
+    patients: int | None, seed: int, people_out: Path, events_out: Path, schema_path: Path, *, as_json: bool
+) -> None:
+    """Two tables that hang together, and the schema of both."""
+    from sklar.draw.linked import linked_columns
+    from sklar.files.write import write_frames, write_text
+    from sklar.generate.visits import PATIENTS, generate_visits, linked
+
+    described, patients = linked(), PATIENTS if patients is None else patients
+    columns = linked_columns(described)
+    tables = ((people_out, described.people), (events_out, described.events))
+    with show_progress() as progress:
+        for at, (target, schema) in enumerate(tables):
+            progress.stage("generate")
+            frames = (block[at] for block in generate_visits(patients, seed=seed))
+            write_frames(target, columns[at], frames, schema)
+    write_text(schema_path, described.to_toml())
+    if as_json:
+        print_json(
+            {
+                "shape": "visits",
+                "patients": patients,
+                "seed": seed,
+                "out": people_out,
+                "events_out": events_out,
+                "schema": schema_path,
+            }
+        )
+        return
+    say(f"{patients:,} patients in {people_out}, their visits in {events_out}, the schema of both in {schema_path}.")

@@ -32,6 +32,13 @@ def ledger() -> None:
 @click.option("--delta", type=number, default="2**-30", show_default=True, help="Total for all releases together.")
 @click.option("--neighbors", type=NEIGHBORS, default="replace-one", show_default=True)
 @click.option(
+    "--unit",
+    type=click.Choice(["row", "person"]),
+    default="row",
+    show_default=True,
+    help="Whom the total is about; 'person' where the schema names one.",
+)
+@click.option(
     "--anchor",
     metavar="PLACE",
     help="A second place that remembers how far the ledger was, so that a restored backup is refused: a file, best on "
@@ -58,6 +65,7 @@ def init(
     epsilon: float,
     delta: float,
     neighbors: Any,
+    unit: Any,
     anchor: str | None,
     key: Path | None,
     data: Path | str | None,
@@ -73,7 +81,7 @@ def init(
 
     book = Ledger(path, key=key)
     digests = None if data is None else _digests(data)
-    account = book.open_account(dataset, epsilon=epsilon, delta=delta, neighbors=neighbors, anchor=anchor)
+    account = book.open_account(dataset, epsilon=epsilon, delta=delta, neighbors=neighbors, unit=unit, anchor=anchor)
     others = () if digests is None else book.bind(dataset, digests)
     _warn_of_names(dataset, others)
     _warn_of_place(path, anchor)
@@ -82,7 +90,7 @@ def init(
         return
     say(
         f"Data set '{account.dataset}' in {path}: epsilon = {account.epsilon:.6g}, delta = {account.delta:.3g} for all "
-        f"releases together ({account.neighbors} neighbors)."
+        f"releases together, for any one {account.unit} ({account.neighbors} neighbors)."
     )
     say(f"Release with: --ledger {path} --dataset {account.dataset}{'' if key is None else f' --ledger-key {key}'}")
     if anchor is None:

@@ -140,6 +140,11 @@ OUT = click.option(
 DUMMIES = click.option(
     "--dummies", is_flag=True, help="The paper's 0/1 columns, one per level; rows may be inconsistent."
 )
+SPREADSHEET = click.option(
+    "--spreadsheet",
+    is_flag=True,
+    help="CSV only: put an apostrophe before texts that a spreadsheet would run as a formula (= + - @).",
+)
 JSON = click.option("--json", "as_json", is_flag=True, help="Print all figures as JSON instead of text.")
 
 
@@ -154,8 +159,8 @@ def privacy_options(command: Callable[..., Any], *, required: bool = True) -> Ca
         click.option(
             "--method",
             type=METHODS,
-            help="The model to fit. auto: the better of the latent models mixture and factor, judged by the noisy "
-            "tables alone; binary: the paper's copula over dummies.  [default: auto]",
+            help="The model to fit. auto, mixture: a mixture over whole attributes; factor: a low-rank Gaussian copula "
+            "over whole attributes; binary: the paper's copula over dummies.  [default: auto]",
         ),
         click.option(
             "--preset",

@@ -9,7 +9,7 @@ import click
 
 from sklar.cli.console import print_json, say, show_progress
 from sklar.cli.fit import cost_figures, fit_data, say_cost, told
-from sklar.cli.options import DUMMIES, JSON, OUT, ROWS, SEED, privacy_options
+from sklar.cli.options import DUMMIES, JSON, OUT, ROWS, SEED, SPREADSHEET, privacy_options
 from sklar.cli.sample import check_out, write_rows
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 @SEED
 @DUMMIES
 @OUT
+@SPREADSHEET
 @click.option(
     "--model",
     "model_path",
@@ -36,6 +37,7 @@ def release(
     model_path: Path | None,
     rows: int | None,
     seed: int | None,
+    spreadsheet: bool,
     engine: Engine,
     as_json: bool,
     **options: Any,
@@ -52,7 +54,7 @@ def release(
     from sklar.draw.sample import check_draw
     from sklar.files.write import check_target
 
-    check_out(out, engine)
+    check_out(out, engine, spreadsheet=spreadsheet)
     model_path = check_target(model_path or Path(out).with_suffix(".sklar"), (".sklar",))
     rows, seed = check_draw(rows, seed)
     with show_progress() as progress:
@@ -60,7 +62,7 @@ def release(
         with told(model):
             # The model first: once privacy is spent, a failure to write rows must not lose what it bought.
             model.save(model_path)
-            write_rows(model, out, rows, seed, engine, progress)
+            write_rows(model, out, rows, seed, engine, progress, spreadsheet=spreadsheet)
     with told(model):
         if as_json:
             drawn = {"rows": rows or model.n_rows, "seed": seed, "out": out, "model": model_path}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from sklar.cli.console import print_json, say, show_progress
-from sklar.cli.options import ENGINE, JSON, MODEL, OUT, ROWS, SEED, THREADS
+from sklar.cli.options import ENGINE, JSON, MODEL, OUT, ROWS, SEED, SPREADSHEET, THREADS
 
 if TYPE_CHECKING:
     from sklar.files.model import Model
@@ -21,45 +21,100 @@ if TYPE_CHECKING:
 @ROWS
 @SEED
 @OUT
+@click.option(
+    "--events-out",
+    type=click.Path(),
+    metavar="OUT.csv|.parquet",
+    help="For a model of linked tables: where events go; --out gets the people, and --rows counts them.",
+)
+@SPREADSHEET
 @ENGINE
 @THREADS
 @JSON
-def sample(*, model_path: Path, rows: int | None, seed: int | None, out: str, engine: Engine, as_json: bool) -> None:
+def sample(
+    *,
+    model_path: Path,
+    rows: int | None,
+    seed: int | None,
+    out: str,
+    events_out: str | None,
+    spreadsheet: bool,
+    engine: Engine,
+    as_json: bool,
+) -> None:
     """Draw synthetic rows from a MODEL file. This costs no privacy, however often it is done.
 
     \b
       sklar sample adult.sklar --rows 10000 --seed 7 --out synthetic.parquet
+      sklar sample visits.sklar --out people.csv --events-out events.csv
     """
     from sklar.draw.sample import check_draw
-    from sklar.files.archive import load
+    from sklar.files.archive import is_linked, load
 
     rows, seed = check_draw(rows, seed)
-    check_out(out, engine)
+    check_out(out, engine, spreadsheet=spreadsheet)
+    if is_linked(model_path):
+        if events_out is None or engine != "local" or spreadsheet:
+            raise click.UsageError(
+                "the model is of linked tables: give --events-out FILE, and neither --engine nor --spreadsheet."
+            )
+        _sample_linked(model_path, rows, seed, out, events_out, as_json=as_json)
+        return
+    if events_out is not None:
+        raise click.UsageError("--events-out is for models of linked tables (sklar release-linked). Leave it out.")
     model = load(model_path)
     with show_progress() as progress:
-        write_rows(model, out, rows, seed, engine, progress)
+        write_rows(model, out, rows, seed, engine, progress, spreadsheet=spreadsheet)
     if as_json:
         print_json({"rows": rows or model.n_rows, "seed": seed, "out": out, "spent_epsilon": 0})
         return
     say(f"{rows or model.n_rows:,} synthetic rows in {out} (seed {seed}). No privacy was spent.")
 
 
-def check_out(out: str, engine: Engine) -> None:
+def _sample_linked(
+    model_path: Path, people: int | None, seed: int, out: str, events_out: str, *, as_json: bool
+) -> None:
+    """Draw people and their events."""
+    from sklar.files.linked import load_linked
+
+    model = load_linked(model_path)
+    with show_progress() as progress:
+        model.write(out, events_out, people, seed=seed, progress=progress)
+    drawn = people or model.n_people
+    if as_json:
+        print_json({"people": drawn, "seed": seed, "out": out, "events_out": events_out, "spent_epsilon": 0})
+        return
+    say(f"{drawn:,} synthetic people in {out}, their events in {events_out} (seed {seed}). No privacy was spent.")
+
+
+def check_out(out: str, engine: Engine, *, spreadsheet: bool) -> None:
     """Refuse, before any privacy is spent, an output that could not be written."""
     from sklar.files.write import SUFFIXES, check_target
 
+    if engine == "local" or spreadsheet:
+        check_target(out, (".csv",) if spreadsheet else SUFFIXES)
     if engine == "local":
-        check_target(out, SUFFIXES)
         return
+    if spreadsheet:
+        raise click.UsageError("--spreadsheet is about CSV files, and Spark writes Parquet. Leave one out.")
     from sklar.files.spark import check_folder
 
     check_folder(out)
 
 
-def write_rows(model: Model, out: str, rows: int | None, seed: int, engine: Engine, progress: Progress) -> None:
+def write_rows(
+    model: Model,
+    out: str,
+    rows: int | None,
+    seed: int,
+    engine: Engine,
+    progress: Progress,
+    *,
+    spreadsheet: bool,
+) -> None:
     """Draw rows into a file, or on Spark into a folder of files."""
     if engine == "local":
-        model.write(out, rows, seed=seed, progress=progress)
+        model.write(out, rows, seed=seed, spreadsheet=spreadsheet, progress=progress)
         return
     from sklar.files.spark import write_on_spark
 

@@ -16,6 +16,7 @@ from sklar.cli.options import DATA, DATA_IF_GIVEN, JSON, QUERY, schema_of, table
 
 if TYPE_CHECKING:
     from sklar.custodian.check import Fate
+    from sklar.custodian.people import Crowd
     from sklar.public.schema import Schema
 
 _OUT = click.option(
@@ -157,7 +158,7 @@ def _import_model(file: Path, out: Path, *, as_json: bool) -> None:
 @QUERY
 @JSON
 def check(*, schema_path: Path, data: Path | str | None, query: str | None, as_json: bool) -> None:
-    """Validate SCHEMA; with DATA, tell the custodian what would be clipped or folded.
+    """Validate SCHEMA; with DATA, tell the custodian what would be clipped or folded, and how many rows people have.
 
     Exit code 1 where more than half of an attribute's values are outside its domain, which is most often a mistake in
     how the table is read. With DATA, what is printed and the exit code depend on the rows: they are PRIVATE.
@@ -177,6 +178,8 @@ def check(*, schema_path: Path, data: Path | str | None, query: str | None, as_j
             "levels in all,"
         )
         click.echo(f"{m} one-way and {m * (m - 1) // 2} two-way tables to measure.")
+        if described.person is not None:
+            click.echo(f"Any one person, with all their rows, is protected. Counted are {described.person.words}.")
         for number, text in enumerate(rules, start=1):
             click.echo(f"Rule {number}: {text}.")
         if waiting:
@@ -194,7 +197,11 @@ def check(*, schema_path: Path, data: Path | str | None, query: str | None, as_j
                 "not_reviewed": waiting,
                 "PRIVATE": None
                 if found is None
-                else {"values": [asdict(fate) for fate in found[0]], "rows_that_break_rules": found[1]},
+                else {
+                    "values": [asdict(fate) for fate in found[0]],
+                    "rows_that_break_rules": found[1],
+                    "people": None if found[2] is None else found[2].to_dict(),
+                },
             }
         )
     elif found is not None:
@@ -207,6 +214,8 @@ def check(*, schema_path: Path, data: Path | str | None, query: str | None, as_j
             )
         for number, rows in enumerate(found[1], start=1):
             click.echo(f"Rule {number}: broken by {rows:,} rows.")
+        for line in [] if found[2] is None else found[2].lines():
+            click.echo(line)
     if found is not None and warn_of_unfit(found[0]):
         sys.exit(1)
 
@@ -219,11 +228,13 @@ def warn_of_unfit(fates: Sequence[Fate]) -> bool:
     return bool(unfit)
 
 
-def _look(data: Path | str, query: str | None, described: Schema) -> tuple[list[Fate], list[int]]:
+def _look(data: Path | str, query: str | None, described: Schema) -> tuple[list[Fate], list[int], Crowd | None]:
     from sklar.custodian.check import broken_rules
     from sklar.custodian.check import check as look
+    from sklar.custodian.people import look_at_people
 
     with show_progress() as progress:
         fates = look(table_of(data, query), described, progress=progress)
         broken = broken_rules(table_of(data, query), described, progress=progress) if described.rules else []
-    return fates, broken
+        people = look_at_people(table_of(data, query), described, progress=progress) if described.person else None
+    return fates, broken, people

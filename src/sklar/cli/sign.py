@@ -24,12 +24,11 @@ def sign(*, model_path: Path | None, key: Path | None, new_key: Path | None, as_
     """Sign a MODEL file with a custodian's key (Ed25519). The signature goes to MODEL.sig.
 
     A file that contradicts its certificate is not signed. Publish the key's fingerprint where readers of the release
-    can find it; they give it to verify.
+    can find it; they give it to verify --signer.
 
     \b
       sklar sign --new-key custodian.key
       sklar sign adult.sklar --key custodian.key
-      sklar verify adult.sklar --signer SHA256:...
     """
     from sklar.errors import SignatureError
     from sklar.trust import sign as signing

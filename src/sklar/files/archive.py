@@ -32,17 +32,18 @@ from sklar.kernel.theorems import MAX_SCALE, MIN_SCALE
 from sklar.public.schema import Schema
 
 FORMAT = "sklar-model"
+LINKED_FORMAT = "sklar-linked"
 VERSION = 3
 
 # Noise hardly compresses: the highest level takes six times as long as the lowest for one part in twenty.
-_LEVEL = 1
+LEVEL = 1
 # A file may unpack to the first, or to the second times its size: noise does not pack well.
 _MAX_UNPACKED = 128 << 20
 _MAX_RATIO = 20
 # Arrays of every stage, one of all searches, and a few of the copula's.
 _MAX_MEMBERS = 4 * MAX_STAGES + 20
 # Counts beyond this are not whole numbers in double precision, nor anybody's counts.
-_MAX_COUNT = 2**53
+MAX_COUNT = 2**53
 # How a zip without a comment ends: a signature, and how many members it has.
 _END = struct.Struct("<4s4xHH8xH")
 _AT_ONCE = 1 << 20
@@ -57,12 +58,17 @@ def save(model: Model, path: str | Path) -> None:
     """Write a model to a `.sklar` file, whole or not at all."""
     target = check_target(path, (".sklar",))
     with replacing(target) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr(member("model.json"), written(describe(model)), compresslevel=_LEVEL)
-        for name, array in arrays_of(model).items():
-            buffer = io.BytesIO()
-            buffer.write(_header(array.dtype, array.size))
-            buffer.write(np.ascontiguousarray(array).data)
-            archive.writestr(member(f"{name}.npy"), buffer.getbuffer(), compresslevel=_LEVEL)
+        archive.writestr(member("model.json"), written(describe(model)), compresslevel=LEVEL)
+        write_arrays(archive, arrays_of(model))
+
+
+def write_arrays(archive: zipfile.ZipFile, arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Write flat arrays to a model file, one member each."""
+    for name, array in arrays.items():
+        buffer = io.BytesIO()
+        buffer.write(_header(array.dtype, array.size))
+        buffer.write(np.ascontiguousarray(array).data)
+        archive.writestr(member(f"{name}.npy"), buffer.getbuffer(), compresslevel=LEVEL)
 
 
 def describe(model: Model) -> dict[str, Any]:
@@ -106,7 +112,7 @@ def load(path: str | Path) -> Model:
     if not path.is_file():
         raise ModelError(f"model file '{path}' does not exist. Check the path.")
     try:
-        _require_small(path)
+        require_small(path)
         with zipfile.ZipFile(path) as archive:
             return _read(archive)
     except SklarError as error:
@@ -116,6 +122,18 @@ def load(path: str | Path) -> Model:
         raise ModelError(
             f"'{path}' is not a Sklar model file, or it is damaged ({type(error).__name__}). Get an intact copy."
         ) from None
+
+
+def is_linked(path: str | Path) -> bool:
+    """Whether a file calls itself a model of linked tables. Whoever loads it finds out whether it is one."""
+    try:
+        require_small(Path(path))
+        with zipfile.ZipFile(path) as archive, archive.open("model.json") as file:
+            # The format comes first in the one way in which a description is written.
+            return f'"{LINKED_FORMAT}"'.encode() in file.read(64)
+    except Exception:
+        # Whatever a damaged file makes zip raise, who loads it will say so.
+        return False
 
 
 def member(name: str) -> zipfile.ZipInfo:
@@ -128,7 +146,7 @@ def member(name: str) -> zipfile.ZipInfo:
     return found
 
 
-def _require_small(path: Path) -> None:
+def require_small(path: Path) -> None:
     """Refuse a file with more members than a model has, before Python lists them; and one with a comment."""
     with path.open("rb") as file:
         file.seek(max(path.stat().st_size - _END.size, 0))
@@ -139,8 +157,10 @@ def _require_small(path: Path) -> None:
 
 
 def _read(archive: zipfile.ZipFile) -> Model:
-    _require_members(archive)
+    require_members(archive)
     document = parse(archive.read("model.json"))
+    if isinstance(document, dict) and document.get("format") == LINKED_FORMAT:
+        raise ModelError("it is a model of linked tables: sample and verify read it, and sklar.load_linked does.")
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise ModelError("its description is not a Sklar model's.")
     if document.get("version") not in range(1, VERSION + 1):
@@ -154,7 +174,7 @@ def _read(archive: zipfile.ZipFile) -> Model:
 
     def array(name: str, kind: type[np.generic], size: int) -> NDArray[Any]:
         read.add(f"{name}.npy")
-        return _read_array(archive, name, np.dtype(kind), size)
+        return read_array(archive, name, np.dtype(kind), size)
 
     certificate = _read_certificate(document)
     if certificate.schema_sha256 != schema.digest:
@@ -184,7 +204,7 @@ def _read(archive: zipfile.ZipFile) -> Model:
     return model
 
 
-def _require_members(archive: zipfile.ZipFile) -> None:
+def require_members(archive: zipfile.ZipFile) -> None:
     """Refuse a zip whose members are not such as a model's are, before any of them is unpacked."""
     members = archive.infolist()
     if len({each.filename for each in members}) != len(members):
@@ -218,7 +238,7 @@ def _read_answers(
     if sum(sizes) > MAX_SEARCH_CELLS:
         raise ModelError("its searches have more cells than any do.")
     counts = array("search", np.int64, sum(sizes)) if sizes else np.empty(0, dtype=np.int64)
-    if max(counts.max(initial=0), -counts.min(initial=0)) > _MAX_COUNT:
+    if max(counts.max(initial=0), -counts.min(initial=0)) > MAX_COUNT:
         raise ModelError("its noisy counts must be at most 2**53 in size.")
     tables = iter(np.split(counts, np.cumsum(sizes)[:-1]) if sizes else [])
     answers: list[Answer] = []
@@ -265,7 +285,7 @@ def _read_tables(
     if not ((plan.scales >= MIN_SCALE) & (plan.scales <= MAX_SCALE)).all():
         raise ModelError("its noise scales must be such as can be drawn exactly.")
     levels = array(name + "one_way", np.int64, cells.n_levels if one_way else 0)
-    if any(max(counts.max(initial=0), -counts.min(initial=0)) > _MAX_COUNT for counts in (levels, pairs)):
+    if any(max(int(part.max(initial=0)), -int(part.min(initial=0))) > MAX_COUNT for part in (levels, pairs)):
         raise ModelError("its noisy counts must be at most 2**53 in size.")
     return NoisyTables(
         cells=cells,
@@ -278,7 +298,7 @@ def _read_tables(
     )
 
 
-def _read_array(archive: zipfile.ZipFile, name: str, kind: np.dtype[Any], size: int) -> NDArray[Any]:
+def read_array(archive: zipfile.ZipFile, name: str, kind: np.dtype[Any], size: int) -> NDArray[Any]:
     """A one-dimensional array of exactly this type and size; nothing larger is ever read into memory."""
     wanted = ModelError(f"its array '{name}' must hold {size} values of type {kind}.")
     stands = archive.getinfo(f"{name}.npy")

@@ -16,14 +16,17 @@ from typing import Any, cast, get_args
 
 import numpy as np
 
+from sklar.budget.linked import TableKind
 from sklar.budget.method import MethodName
 from sklar.draw.refine import MOST_ROUNDS
 from sklar.errors import ModelError
-from sklar.kernel.theorems import MAX_SCALE, MIN_SCALE, Composition, Mechanism, Neighbors
+from sklar.kernel.tables import MOST_TOKENS
+from sklar.kernel.theorems import MAX_ROWS_PER_PERSON, MAX_SCALE, MIN_SCALE, Composition, Mechanism, Neighbors
+from sklar.public.person import Count
 from sklar.public.schema import MAX_LEVELS
 
 MAX_JSON = 16 << 20
-MAX_VALUES = 1_000_000
+MAX_VALUES = 300_000
 MAX_DEPTH = 16
 MAX_STAGES = 100
 # Longer numbers are nobody's: whole ones have 19 digits, others 24 characters.
@@ -192,8 +195,8 @@ _MEASUREMENT: Shape = {
     "order": whole(0, 2),
     "tables": whole(1),
     "scale": _SCALE,
-    "sensitivity_l1": number(0.0, 2.0),
-    "sensitivity_l2": number(0.0, 2.0),
+    "sensitivity_l1": number(0.0, 2.0 * MAX_ROWS_PER_PERSON),
+    "sensitivity_l2": number(0.0, 2.0 * MAX_ROWS_PER_PERSON),
 }
 _FINDING: dict[str, Shape] = {
     "attribute": _NAME,
@@ -232,6 +235,8 @@ _CERTIFICATE: dict[str, Shape] = {
     "rounded": _BOOLEAN,
     "receipt": Maybe({"entry": whole(1, 2**63 - 1), "head": _DIGEST}),
     "read_from_rows": Each(_NAME, MAX_LEVELS),
+    "count": Maybe(one_of(*get_args(Count))),
+    "rows_per_person": Maybe(whole(1, MAX_ROWS_PER_PERSON)),
 }
 _BINARY_METHODS = ("binary",)
 _LATENT_METHODS = tuple(name for name in get_args(MethodName) if name not in _BINARY_METHODS)
@@ -289,6 +294,58 @@ _OLDER_LATENT: tuple[Shape, Shape] = (
 )
 
 
+_LINKED: Shape = {
+    "format": _NAME,
+    "version": whole(1, 1),
+    "schema": {
+        "people": {"schema": _ANYTHING, "key": _NAME},
+        "events": {"schema": _ANYTHING, "key": _NAME, "at_most": whole(1)},
+    },
+    "n_people": _ROWS,
+    "settings": {
+        "person_classes": whole(1, 1_000_000),
+        "event_classes": whole(1, 1_000),
+        "steps": _STEPS,
+        "fits": whole(0, 1_000),
+        "gain_over_independence": _GAIN,
+    },
+    "certificate": {
+        "neighbors": one_of(*get_args(Neighbors)),
+        "mechanism": one_of("gaussian"),
+        "composition": one_of("tight"),
+        "epsilon": number(0.0),
+        "delta": _SHARE,
+        "public_people": Maybe(_ROWS),
+        "schema_sha256": _DIGEST,
+        "tokens": whole(1, MOST_TOKENS),
+        "measurements": Each(
+            {
+                "kind": one_of(*get_args(TableKind)),
+                "tables": whole(1),
+                "scale": _SCALE,
+                "sensitivity_l1": number(0.0, 2.0),
+                "sensitivity_l2": number(0.0, 2.0),
+            },
+            _MAX_MEASUREMENTS,
+        ),
+        "unit": one_of("person"),
+        "versions": _CERTIFICATE["versions"],
+        "receipt": _CERTIFICATE["receipt"],
+        "read_from_rows": _CERTIFICATE["read_from_rows"],
+    },
+}
+
+
+def require_known_linked(document: Any) -> None:
+    """Refuse a description that holds anything but what that of a model of linked tables does."""
+    require(document, _LINKED, "description")
+    for part in ("people", "events"):
+        _require_edges(document["schema"][part]["schema"])
+    stated = document["certificate"]
+    if not stated["epsilon"] > 0 or not 0 < stated["delta"] < 1:
+        raise ModelError("its certificate must state epsilon > 0 and 0 < delta < 1.")
+
+
 def require_known(document: Any, versions: range) -> None:
     """Refuse a description that holds anything but what a model's of these versions does."""
     kind = document["copula"].get("kind") if isinstance(document.get("copula"), dict) else None
@@ -326,7 +383,7 @@ def _certificate(version: int) -> Shape:
     if version >= 3:
         return _CERTIFICATE
     # These versions stated, beside the budget, what tables happened to cost, and nothing of earlier releases.
-    later = ("earlier", "receipt", "read_from_rows")
+    later = ("earlier", "receipt", "read_from_rows", "count", "rows_per_person")
     older = {key: shape for key, shape in _CERTIFICATE.items() if key not in later}
     finding = {key: shape for key, shape in _FINDING.items() if key not in _LATER_OF_FINDING}
     return {**older, "domains": Each(finding, MAX_LEVELS), "spent_epsilon": number(0.0)}

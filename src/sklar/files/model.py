@@ -101,16 +101,26 @@ class Model:
         return in_order(sampler.draw, sampler.blocks(self.n_rows if rows is None else rows))
 
     def write(
-        self, path: str | Path, rows: int | None = None, *, seed: int | None = None, progress: Progress = SILENT
+        self,
+        path: str | Path,
+        rows: int | None = None,
+        *,
+        seed: int | None = None,
+        spreadsheet: bool = False,
+        progress: Progress = SILENT,
     ) -> None:
-        """Sample straight into a CSV, Parquet, Arrow or NDJSON file, a block at a time."""
-        target = check_target(path, SUFFIXES)
+        """Sample straight into a CSV, Parquet, Arrow or NDJSON file, a block at a time.
+
+        `spreadsheet` writes CSV in which no text reads as a formula: an apostrophe stands before one that would.
+        """
+        target = check_target(path, (".csv",) if spreadsheet else SUFFIXES)
         rows, seed = check_draw(rows, seed)
         rows = self.n_rows if rows is None else rows
         sampler = BlockSampler(self.copula, seed, shapes=self.shapes, enums=target.suffix.lower() == ".parquet")
         progress.stage("sample", total=rows, unit="rows")
         frames = watch(in_order(sampler.draw, sampler.blocks(rows)), progress)
-        write_frames(target, sampler.columns, frames, None if self.dummies else self.schema, shown=self.columns)
+        described = None if self.dummies else self.schema
+        write_frames(target, sampler.columns, frames, described, shown=self.columns, spreadsheet=spreadsheet)
 
     def estimate(self, *names: str, level: float = DEFAULT_LEVEL, complete: bool = False) -> Estimate:
         """The noisy table of one or two attributes, averaged over all measurements, with errors and intervals.
@@ -122,12 +132,12 @@ class Model:
     def summary(self) -> list[str]:
         """What was released and what it cost, in a few lines."""
         certificate, schema = self.certificate, self.schema
-        size = f"{self.n_rows:,} rows" if certificate.public_rows is not None else f"about {self.n_rows:,} rows"
+        size = f"{'' if certificate.public_rows is not None else 'about '}{self.n_rows:,} {certificate.counted}"
         guarded = "content" if certificate.neighbors == "replace-one" else "presence"
         lines = [
             f"Table '{schema.name}': {size}, {schema.n_attributes} attributes, {schema.n_levels} levels.",
             f"{_claimed(certificate)}: epsilon = {rounded_up(certificate.epsilon, 4)}, delta = "
-            f"{rounded_up(certificate.delta, 3)}, for the {guarded} of any one row",
+            f"{rounded_up(certificate.delta, 3)}, for the {guarded} of any one {certificate.unit}",
             f"  ({certificate.neighbors} neighbors, {certificate.mechanism} noise, "
             f"{certificate.composition} composition):",
         ]

@@ -7,16 +7,15 @@ from numpy.typing import NDArray
 
 from sklar.errors import ModelError
 from sklar.kernel.tables import Plan
-from sklar.kernel.theorems import Neighbors
 from sklar.public.schema import Schema
 
 
 class StageTables:
     """The tables of one stage while they are read."""
 
-    def __init__(self, schema: Schema, stage: int, neighbors: Neighbors) -> None:
+    def __init__(self, schema: Schema, stage: int, *, public_rows: bool) -> None:
         cells = schema.cells
-        self.schema, self.stage, self._cells, self._neighbors = schema, stage, cells, neighbors
+        self.schema, self.stage, self._cells, self._public_rows = schema, stage, cells, public_rows
         self.total: int | None = None
         self._total_scale: float | None = None
         self.one_way, self._seen_one = np.zeros(cells.n_levels, dtype=np.int64), np.zeros(cells.n_levels, dtype=bool)
@@ -37,8 +36,8 @@ class StageTables:
 
     def add_total(self, values: NDArray[np.int64], scales: NDArray[np.float64]) -> None:
         """The noisy number of rows."""
-        if self._neighbors == "replace-one":
-            raise ModelError("it holds a noisy number of rows, which is measured under add-remove only.")
+        if self._public_rows:
+            raise ModelError("it holds a noisy number of rows, which is measured only where that is not public.")
         if self.total is not None or values.size > 1:
             raise ModelError(f"stage {self.stage} holds the number of rows twice.")
         self.total, self._total_scale = int(values[0]), float(scales[0])

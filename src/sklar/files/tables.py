@@ -1,7 +1,7 @@
 """Noisy tables as a Parquet file, one row per cell: ours for others, and theirs for us.
 
     stage        whole number   1, 2, ...: measurements one after the other
-    attribute    text           null for the noisy number of rows (add-remove only)
+    attribute    text           null for the noisy number of rows, where that is not public
     level        text           a level of it, by its name in the schema
     attribute_2  text           null in a one-way table
     level_2      text
@@ -9,9 +9,9 @@
     scale        number         of its noise: sigma of a Gaussian, b of a Laplace; the same for all cells of a table
 
 The key `sklar.tables` of the file's metadata holds JSON: the format's name and version, the public number of rows (null
-under add-remove), and what whoever measured the tables claims of their privacy. A file can say anything, so what is
-read here is marked as claimed, also where Sklar wrote it. What a reader holds in memory is bounded by the schema and by
-the largest row group of the file, not by its length.
+under add-remove, and where people have several rows), and what whoever measured the tables claims of their privacy. A
+file can say anything, so what is read here is marked as claimed, also where Sklar wrote it. What a reader holds in
+memory is bounded by the schema and by the largest row group of the file, not by its length.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from sklar.budget.certificate import Certificate, Measured, measurements
+from sklar.budget.certificate import Certificate, Measured, measurements, unit_of
 from sklar.errors import ModelError
 from sklar.files.stage import StageTables
 from sklar.files.write import check_target, replacing, write_parquet
 from sklar.kernel.tables import NoisyTables
-from sklar.kernel.theorems import Composition, Mechanism, Neighbors
+from sklar.kernel.theorems import Composition, Mechanism, Neighbors, sensitivity
 from sklar.public.schema import Schema
 
 FORMAT = "sklar-tables"
@@ -69,6 +69,7 @@ def write_tables(measured: Measured, path: str | Path) -> None:
             "neighbors": certificate.neighbors,
             "mechanism": certificate.mechanism,
             "composition": certificate.composition,
+            **unit_of(measured.schema.person),
         },
     }
     stages = enumerate(measured.stages, start=1)
@@ -159,7 +160,8 @@ def _read(path: Path, schema: Schema, claim: _Claim) -> Measured:
     # A text that stands in a million cells may be held as a category.
     cells = cells.with_columns(pl.col(_TEXTS).cast(pl.String))
     stages = _check_size(path, cells, schema)
-    parts = [StageTables(schema, stage, claim.neighbors) for stage in range(1, stages + 1)]
+    public = claim.rows is not None
+    parts = [StageTables(schema, stage, public_rows=public) for stage in range(1, stages + 1)]
     widest = len(_TEXTS) * _longest(schema)
     for frame in cells.collect_batches(chunk_size=_BATCH_ROWS):
         texts = frame.select(pl.col(_TEXTS).str.len_bytes().sum()).sum_horizontal().item()
@@ -173,7 +175,7 @@ def _read(path: Path, schema: Schema, claim: _Claim) -> Measured:
     if schema.n_attributes > 1 and not any(part.has_pairs for part in parts):
         raise ModelError("it holds no two-way tables. Add the table of every pair of attributes.")
     plans = [part.plan() for part in parts]
-    shifts = 2 if claim.neighbors == "replace-one" else 1
+    moved = sensitivity(claim.neighbors, 1 if schema.person is None else schema.person.rows_per_person)
     certificate = Certificate(
         neighbors=claim.neighbors,
         mechanism=claim.mechanism,
@@ -182,10 +184,11 @@ def _read(path: Path, schema: Schema, claim: _Claim) -> Measured:
         delta=claim.delta,
         public_rows=claim.rows,
         schema_sha256=schema.digest,
-        measurements=measurements(plans, shifts),
+        measurements=measurements(plans, moved),
         versions={},
         claimed_by=claim.by,
         rounded=any(part.rounded for part in parts),
+        **unit_of(schema.person),
         read_from_rows=(schema.whole or schema).read_from_rows,
     )
     noisy = tuple(
@@ -230,11 +233,15 @@ def _claim(metadata: Mapping[str, str], schema: Schema) -> _Claim:
     odd = [key for key, value in texts.items() if not isinstance(value, str) or not 0 < len(value) <= 200]
     if odd:
         raise ModelError(f"its certificate's '{odd[0]}' must be a text of 1 to 200 characters.")
-    public = neighbors == "replace-one"
+    unit = {key: stated[key] for key in ("count", "rows_per_person") if key in stated}
+    if unit != unit_of(schema.person):
+        raise ModelError("its certificate is for another unit than the schema's [table] names (docs/people.md).")
+    public = neighbors == "replace-one" and (schema.person is None or schema.person.rows_per_person == 1)
     if public and (type(rows) is not int or not 1 <= rows < _MAX_VALUE):
         raise ModelError(f"under replace-one its number of rows must be stated and at least 1, got {rows!r:.40}.")
     if not public and rows is not None:
-        raise ModelError("under add-remove the number of rows is not public. State rows as null, and measure it.")
+        what = "under add-remove" if neighbors == "add-remove" else "where people have several rows"
+        raise ModelError(f"{what} the number of rows is not public. State rows as null, and measure it.")
     return _Claim(
         rows=rows,
         by=by,

@@ -7,6 +7,7 @@ the old file, or none, and never half a file under the final name.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from io import BytesIO
@@ -24,6 +25,9 @@ from sklar.public.types import parse_output, whole_seconds
 SUFFIXES = (".csv", ".parquet", ".arrow", ".feather", ".ndjson")
 _ROW_GROUP = 1 << 17
 _TYPES = "ARROW:schema"
+# How a text begins that a spreadsheet takes for a formula; and what begins so and is a number.
+_FORMULA = r"^[=+\-@\t\r]"
+_NUMBER = r"^[+\-]?[0-9]+(\.[0-9]*)?([eE][+\-]?[0-9]+)?$"
 
 
 def check_target(path: str | Path, suffixes: tuple[str, ...]) -> Path:
@@ -79,16 +83,18 @@ def write_frames(
     described: Schema | None,
     *,
     shown: pl.Schema | None = None,
+    spreadsheet: bool = False,
 ) -> None:
     """Stream frames to a file of the kind that its suffix names; few are held at a time.
 
     In CSV a null is the attribute's missing text, by `described`, and moments have no fractions where none is drawn.
     `shown` are the types that readers of a Parquet file see, where texts are held as an Enum until they are written.
+    With `spreadsheet`, which is for CSV alone, no text reads as a formula (see `harmless`).
     """
     with replacing(path) as temporary:
         suffix = path.suffix.lower()
         if suffix == ".csv":
-            _write_csv(temporary, columns, frames, described)
+            _write_csv(temporary, columns, frames, described, spreadsheet=spreadsheet)
         elif suffix == ".parquet":
             write_parquet(temporary, columns, frames, {} if shown is None else {_TYPES: _arrow_types(shown)})
         elif suffix == ".ndjson":
@@ -140,11 +146,37 @@ def _stream(columns: pl.Schema, frames: Iterable[pl.DataFrame]) -> pl.LazyFrame:
     return register_io_source(source, schema=columns)
 
 
-def _write_csv(path: Path, columns: pl.Schema, frames: Iterable[pl.DataFrame], described: Schema | None) -> None:
+def _write_csv(
+    path: Path, columns: pl.Schema, frames: Iterable[pl.DataFrame], described: Schema | None, *, spreadsheet: bool
+) -> None:
     known = {} if described is None else {attribute.name: attribute for attribute in described.attributes}
     # By place: a name such as * would be a pattern.
     texts = [_texts(pl.nth(at), kind, known.get(name)) for at, (name, kind) in enumerate(columns.items())]
-    _stream(columns, frames).with_columns(text for text in texts if text is not None).sink_csv(path)
+    rows = _stream(columns, frames).with_columns(text for text in texts if text is not None)
+    if spreadsheet:
+        # A column that was written as text for its own sake (numbers, moments) holds no text of anybody's, but for the
+        # one of what is missing.
+        rows = rows.with_columns(_escaped(pl.nth(at).cast(pl.String)) for at in range(len(columns)))
+        rows = rows.rename({name: harmless(name) for name in columns})
+    rows.sink_csv(path)
+
+
+def harmless(text: str) -> str:
+    """A text as a spreadsheet shows it and does not run it: behind an apostrophe where it would begin a formula.
+
+    That is where it begins with = + - @, a tab or a carriage return, and is no number.
+
+    >>> harmless("=1+1"), harmless("-5"), harmless("-a"), harmless("a=b")
+    ("'=1+1", '-5', "'-a", 'a=b')
+    """
+    return f"'{text}" if re.match(_FORMULA, text) and not re.match(_NUMBER, text) else text
+
+
+def _escaped(column: pl.Expr) -> pl.Expr:
+    formula = column.str.contains(_FORMULA) & ~column.str.contains(_NUMBER)
+    # The column first: it gives the result its name. What is null is neither.
+    plain = (~formula).fill_null(value=True)
+    return pl.when(plain).then(column).otherwise(pl.concat_str(pl.lit("'"), column))
 
 
 def _texts(column: pl.Expr, kind: pl.DataType, attribute: Attribute | None) -> pl.Expr | None:

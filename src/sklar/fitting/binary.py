@@ -95,7 +95,7 @@ class BinaryCopula:
         return {
             "levels": self.levels,
             "cuts": self.cuts,
-            "factor": self.factor[np.tril_indices(self.levels.size)],
+            "factor": self.factor[np.tri(self.levels.size, dtype=bool)],
         }
 
     @classmethod

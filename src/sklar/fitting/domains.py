@@ -24,7 +24,7 @@ _HEAP_SHARE = 0.25
 # Of all levels, those that heaps may take.
 _MOST_HEAPS = 1 / 3
 # A bin is meant to hold at least this part of it: finer ones are left to the shape inside a bin.
-_BIN_SHARE = 0.25
+_BIN_SHARE = 0.15
 # A bin is divided at the roundest number that leaves at least this part of its rows on either side.
 _SNAP = 0.3
 # The power of a bin's width that counts beside its rows.

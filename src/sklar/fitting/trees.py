@@ -28,7 +28,7 @@ _ROUND, _HEAP_ROUND, _PENALTY_ROUND = 5, 3.0, 1.0
 _MOST_SIBLINGS = 128
 # Windows of cells of the first table, and the standard errors by which one shows where rows are: anywhere, and next to
 # where others do.
-_WINDOWS, _SURE, _NEXT = (1, 2, 4, 8), 4.5, 2.0
+_WINDOWS, _SURE, _NEXT = (1, 2, 4, 8), 4.5, 1.5
 # Beyond the support, what is too little to be sure of: at least this, and near the largest of as many empty cells.
 _TAIL, _TAIL_SLACK = 2.0, 0.3
 

@@ -10,13 +10,16 @@ from numpy.typing import NDArray
 from sklar.kernel.cells import Cells
 from sklar.kernel.theorems import Mechanism, Spend
 
+# Tokens that a person deals (`tokens`) are a power of two up to this, so that G s is drawn as exactly as s.
+MOST_TOKENS = 1 << 16
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Plan:
     """Noise scales of one measurement: all one-way tables, all two-way tables, or both, over the full public domain.
 
     `one_way` has shape (m,), or (0,) when not measured; `pairs` has shape (n_pairs,), in the order of `Cells.pairs`, or
-    (0,); `total` is the scale of the noise on the number of rows, which is measured under add-remove only.
+    (0,); `total` is the scale of the noise on the number of rows, which is measured where neighbors do not share it.
     """
 
     one_way: NDArray[np.float64]
@@ -44,7 +47,7 @@ class NoisyTables:
     """What one measurement let out: tables with noise on every cell of the public domain.
 
     `one_way` has shape (d,) and `pairs` (n_cells,), both laid out by `cells`; what the plan does not measure has size
-    0. `n_rows` is the public number of rows under replace-one. It is None under add-remove, where `total` is its noisy
+    0. `n_rows` is the number of rows where neighbors share it. It is None elsewhere, where `total` is its noisy
     measurement instead.
     """
 

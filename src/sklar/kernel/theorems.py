@@ -1,10 +1,20 @@
 """(epsilon, delta), neighbors, composition theorems, noise scales.
 
-What is measured is always whole tables of counts in which one row stands in at most one cell. So replacing one row
-moves at most two cells of each table by one, and adding or removing one moves at most one cell by one: `shifts` unit
-shifts a table (2 or 1), L1 sensitivity `shifts`, L2 sensitivity sqrt(`shifts`). A row that lies outside a table's
-domain moves fewer cells, which is the same table followed by post-processing that hides the others: the bounds below
-still hold.
+What is measured is always whole tables of counts in which one row stands in at most one cell, and in which at most L
+rows of one person are counted (`Budget.rows`; 1 where a row is a person, and where one row of each person is chosen).
+
+**Sensitivity.** A person's rows add to a table a vector v of whole numbers, none negative, that sum to at most L. So
+|v|_1 <= L, and |v|_2 <= |v|_1 <= L: all L rows may stand in one cell. Adding or removing the person moves the table by
+v. Replacing the person moves it by v' - v, whose positive part p and negative part q stand in different cells and sum
+to at most L each: |v' - v|_1 = |p|_1 + |q|_1 <= 2 L, and |v' - v|_2^2 = |p|_2^2 + |q|_2^2 <= 2 L^2. With `shifts` for
+the 2 or the 1: L1 sensitivity `shifts` L, L2 sensitivity sqrt(`shifts`) L. For L = 1 these are `shifts` unit shifts. A
+row that lies outside a table's domain moves fewer cells: the bounds hold.
+
+**Choosing rows at random.** Which rows of a person are counted may be drawn at random, as long as each person's draw
+depends on no other person's rows (`people`). Draw the rows of everybody else first, alike for both neighbors: for each
+outcome the tables differ by one person's v and v' as above, so what is measured is (epsilon, delta)-DP; and a mixture
+of pairs that are (epsilon, delta)-close is (epsilon, delta)-close. Rows may be drawn anew for every pass over the
+table, since this holds for the draws of all passes together.
 
 Each theorem takes a `Spend`, the noise scales of the tables, and gives the epsilon that they spend together at the
 budget's delta. Floating-point results are rounded outward: scales and epsilons up. The proofs are in the docstrings;
@@ -33,6 +43,9 @@ DEFAULT_DELTA = 2.0**-30
 # Numerators of scales fit in 24 bits, so that the exact sampler's products fit in 64 (see `noise`).
 MAX_SCALE = 2.0**24
 MIN_SCALE = 2.0**-10
+
+# More rows of one person than this would drown everybody else's in noise.
+MAX_ROWS_PER_PERSON = 1_000
 
 # Floating-point arithmetic loses digits. A probability, a sum over tables and a conversion are believed up to this
 # share of them, and stated larger by it: a hundred times what sums of 10^13 terms lose.
@@ -101,13 +114,14 @@ class Cost:
         return all(not math.isfinite(paid) or used <= paid * (1 + ROUNDING) for paid, used in pairs)
 
 
-def cost(mechanism: Mechanism, shifts: int, spend: Spend) -> Cost:
-    """The cost of tables in which one person makes `shifts` unit shifts each, in both currencies.
+def cost(mechanism: Mechanism, shifts: int, spend: Spend, rows: int = 1) -> Cost:
+    """The cost of tables in each of which a person of up to `rows` = L rows makes `shifts` shifts, in both currencies.
 
-    zCDP: one unit shift of Gaussian noise of scale s is 1/(2 s^2)-zCDP (Canonne, Kamath and Steinke 2020); one of
-    Laplace noise is pure (1/s)-DP and so 1/(2 s^2)-zCDP too (Bun and Steinke 2016). Cells are independent: they add.
-    GDP: one unit shift of Gaussian noise is mu-GDP with mu^2 = 1/(s^2 - 4) by the theorem in `gaussian_epsilon`; one of
-    Laplace noise is pure e-DP with e = 1/s and so mu-GDP with mu = `pure_mu(e)`.
+    The shifts are the parts p and q at the top of this file: whole numbers of sum at most L, in different cells.
+    zCDP: a shift of Gaussian noise of scale s by p is |p|_2^2/(2 s^2)-zCDP, at most L^2/(2 s^2) (Canonne, Kamath and
+    Steinke 2020); one of Laplace noise is pure (|p|_1/s)-DP, at most L/s, and so L^2/(2 s^2)-zCDP too (Bun and Steinke
+    2016). Cells are independent: they add. GDP: a shift of Gaussian noise is mu-GDP with mu^2 = L^2/(s^2 - 4) by the
+    theorem in `gaussian_epsilon`; one of Laplace noise is pure e-DP with e = L/s and so mu-GDP with mu = `pure_mu(e)`.
 
     Both are rounded up.
 
@@ -115,13 +129,23 @@ def cost(mechanism: Mechanism, shifts: int, spend: Spend) -> Cost:
     Cost(rho=0.01000000000001, mu_squared=0.020833333333354165)
     """
     scales, moved = spend.scales, shifts * spend.tables.astype(np.float64)
-    rho = _sum_up(moved / (2 * scales**2))
+    rho = _sum_up(moved * rows**2 / (2 * scales**2))
     if mechanism == "laplace":
-        each = np.array([pure_mu(1 / float(scale)) for scale in scales])
+        each = np.array([pure_mu(rows / float(scale)) for scale in scales])
         return Cost(rho=rho, mu_squared=_sum_up(moved * each**2))
     if scales.size and scales.min() ** 2 <= BLUR:
         return Cost(rho=rho, mu_squared=math.inf)
-    return Cost(rho=rho, mu_squared=_sum_up(moved / (scales**2 - BLUR)))
+    return Cost(rho=rho, mu_squared=_sum_up(moved * rows**2 / (scales**2 - BLUR)))
+
+
+def sensitivity(neighbors: Neighbors, rows: int = 1) -> tuple[float, float]:
+    """The L1 and the L2 sensitivity of one table in which up to `rows` rows of a person are counted.
+
+    >>> sensitivity("replace-one"), sensitivity("add-remove", 8)
+    ((2.0, 1.4142135623730951), (8.0, 8.0))
+    """
+    shifts = 2 if neighbors == "replace-one" else 1
+    return float(shifts * rows), math.sqrt(shifts) * rows
 
 
 def pure_mu(epsilon: float) -> float:
@@ -138,8 +162,11 @@ def pure_mu(epsilon: float) -> float:
 class Budget:
     """How much privacy may be spent, against which neighbors, and by which theorem it is counted.
 
-    >>> Budget(epsilon=1.0).neighbors
-    'replace-one'
+    `rows_per_person` is None where a row is a person. Else neighbors differ in all rows of one person, of which at most
+    so many are counted.
+
+    >>> Budget(epsilon=1.0).neighbors, Budget(epsilon=1.0, rows_per_person=8).rows_are_public
+    ('replace-one', False)
     """
 
     epsilon: float
@@ -147,6 +174,7 @@ class Budget:
     neighbors: Neighbors = "replace-one"
     mechanism: Mechanism = "gaussian"
     composition: Composition = "tight"
+    rows_per_person: int | None = None
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.epsilon) and self.epsilon > 0):
@@ -165,11 +193,31 @@ class Budget:
                 f"composition '{self.composition}' adds up pure-epsilon mechanisms, which Gaussian noise is not. "
                 "Use mechanism 'laplace', or composition 'tight'."
             )
+        rows = self.rows_per_person
+        if rows is not None and (type(rows) is not int or not 1 <= rows <= MAX_ROWS_PER_PERSON):
+            raise BudgetError(
+                f"rows_per_person must be a whole number from 1 to {MAX_ROWS_PER_PERSON:,}, or None where a row is a "
+                f"person, got {rows!r}."
+            )
 
     @property
     def shifts(self) -> int:
-        """Unit shifts that one person makes in one table; also its L1 sensitivity, and the square of its L2."""
+        """Shifts that one person makes in one table, each of `rows` rows at most: out of it and, replaced, into it."""
         return 2 if self.neighbors == "replace-one" else 1
+
+    @property
+    def rows(self) -> int:
+        """The most rows of one person that are counted."""
+        return 1 if self.rows_per_person is None else self.rows_per_person
+
+    @property
+    def rows_are_public(self) -> bool:
+        """Whether neighbors share the number of rows that are counted.
+
+        They do under replace-one where every person has one: the number of people is public. With up to L > 1 rows, a
+        replaced person may bring more of them or fewer.
+        """
+        return self.neighbors == "replace-one" and self.rows == 1
 
     def spent(self, spend: Spend) -> float:
         """The epsilon that these tables spend together at this delta.
@@ -181,25 +229,28 @@ class Budget:
         # Not `neighbors` but the shifts themselves, so that what is remembered cannot belong to another sensitivity.
         compose = _compose if spend.scales.size <= _REMEMBERED_SCALES else _compose.__wrapped__
         delta = self.less(spend.lost_delta).delta
-        settings = (self.mechanism, self.composition, self.shifts, delta)
+        settings = (self.mechanism, self.composition, self.shifts, self.rows, delta)
         epsilon = compose(*settings, spend.scales.tobytes(), spend.tables.tobytes())
         return up(epsilon - math.log1p(-spend.lost_delta)) if spend.lost_delta else epsilon
 
     def cost(self, spend: Spend) -> Cost:
         """The same tables in currencies that add up over releases."""
-        return cost(self.mechanism, self.shifts, spend)
+        return cost(self.mechanism, self.shifts, spend, self.rows)
 
     def less(self, lost_delta: float) -> Budget:
         """The budget that is left for noise when, with probability `lost_delta`, a threshold may fail.
 
         Claim. Let every table be noised on the cells that some row occupies, and a cell be shown only if its noisy
-        count reaches a threshold that a count of one reaches with probability t_i at most; let the t_i of all tables
-        sum to t, and let all that is measured, in these tables and after them, be (e, d)-DP if cells that only one of
-        the two neighbors occupies are never shown. Then it is (e - ln(1 - t), d + t)-DP.
+        count reaches a threshold; let t_i bound the chance that any of the cells of table i in which one person stands
+        alone reaches it (`chance_of_one`); let the t_i of all tables sum to t, and let all that is measured, in these
+        tables and after them, be (e, d)-DP if cells that only one of the two neighbors occupies are never shown. Then
+        it is (e - ln(1 - t), d + t)-DP.
 
-        Proof. Let D have the row x where D' has y (or none). Of the cells of a table, x may be alone in one in D, and y
-        in one in D'; call these the rare cells, at most one a table and side. Let R be the event that a rare cell is
-        shown: P_D(R) <= t and P_D'(R) <= t. Write Q and Q' for the transcripts, everything that follows included, of
+        Proof. Let D have the person x where D' has y (or none). Of the cells of a table, x may be alone in some in D,
+        and y in some in D', at most as many as they have rows; call these the rare cells. Let R be the event that a
+        rare cell is shown: P_D(R) <= t and P_D'(R) <= t, as the rare cells of D are x's and those of D' are y's. (A
+        cell that others occupy too is there under both neighbors, and its noisy count is paid for by e and d like any
+        other.) Write Q and Q' for the transcripts, everything that follows included, of
         runs on D and D' that never show a rare cell: Q(S) <= e^e Q'(S) + d. A rare cell's noise is independent of the
         rest and decides nothing while it is not shown, so for every set S of transcripts P_D(S, not R) <= Q(S) and
         P_D'(S) >= P_D'(S, not R) >= (1 - t) Q'(S). Hence P_D(S) <= t + Q(S) <= t + d + e^e Q'(S)
@@ -224,10 +275,12 @@ class Budget:
         def within(factor: float) -> bool:
             if self.mechanism == "laplace" and self.composition == "tight":
                 # The same question as below, without solving for epsilon at every step.
-                return laplace_delta(self.epsilon, shape.scales * factor, shape.tables * self.shifts) <= self.delta
+                scales = _per_row(shape.scales * factor, self.rows)
+                return laplace_delta(self.epsilon, scales, shape.tables * self.shifts) <= self.delta
             return self.spent(shape * factor) <= self.epsilon
 
-        factor = _smallest(within, start=float(math.sqrt(weights.size) / self.epsilon / shape.scales.max()))
+        start = self.rows * math.sqrt(weights.size) / self.epsilon / float(shape.scales.max())
+        factor = _smallest(within, start=start)
         scales = np.maximum(round_up_scale(weights * factor), MIN_SCALE)
         if scales.max() > MAX_SCALE:
             raise BudgetError(
@@ -239,30 +292,42 @@ class Budget:
 
 @lru_cache(maxsize=_REMEMBERED)
 def _compose(
-    mechanism: Mechanism, composition: Composition, shifts: int, delta: float, scales: bytes, tables: bytes
+    mechanism: Mechanism, composition: Composition, shifts: int, rows: int, delta: float, scales: bytes, tables: bytes
 ) -> float:
-    """The epsilon of `tables[g]` tables at `scales[g]`, each of which one person moves by `shifts` unit shifts.
+    """The epsilon of `tables[g]` tables at `scales[g]`, in each of which a person makes `shifts` shifts of `rows` = L.
 
-    Sensitivity of a table: L1 `shifts`, L2 sqrt(`shifts`). Arrays come as bytes, so that equal questions are answered
-    from memory: a plan asks the same ones again and again.
+    Sensitivity of a table: L1 `shifts` L, L2 sqrt(`shifts`) L. Gaussian noise: the squares of L2 sensitivities add up
+    (`gaussian_epsilon`), and L rows are worth L^2 unit shifts. Laplace noise: the cells of one shift (p or q at the top
+    of this file) together are pure (L/b)-DP at scale b. A pure e-DP mechanism is randomized response with odds e^e,
+    post-processed (Kairouz, Oh and Viswanath 2015), which is what one unit shift at scale 1/e = b/L is
+    (`laplace_epsilon`); and composition, adaptive too, keeps to what the dominating pairs compose to (Zhu, Dong and
+    Wang 2022). So L rows at scale b cost what one row costs at scale b/L.
+
+    Arrays come as bytes, so that equal questions are answered from memory: a plan asks the same ones again and again.
     """
     values, counts = np.frombuffer(scales, dtype=np.float64), np.frombuffer(tables, dtype=np.int64)
     if values.size == 0:
         return 0.0
     if mechanism == "gaussian":
-        return gaussian_epsilon(values, counts * shifts, delta)
+        return gaussian_epsilon(values, counts * (shifts * rows**2), delta)
     if composition == "tight":
-        return laplace_epsilon(values, counts * shifts, delta)
-    each = shifts / values
+        return laplace_epsilon(_per_row(values, rows), counts * shifts, delta)
+    each = shifts * rows / values
     if composition == "basic":
         return _sum_up(counts * each)
     return advanced_epsilon(each, counts, delta)
 
 
+def _per_row(scales: NDArray[np.float64], rows: int) -> NDArray[np.float64]:
+    """Scales over the rows of a person, rounded down: less noise is stated than there is."""
+    return scales if rows == 1 else np.nextafter(scales / rows, 0.0)
+
+
 def matched_scales(scales: NDArray[np.float64], reference: Spend) -> NDArray[np.float64]:
     """These Gaussian scales, times one factor, so that they cost no more than the reference does.
 
-    Both bounds of `gaussian_epsilon` grow with a sum over all tables: of 1/sigma^2, and of 1/(sigma^2 - 4). The factor
+    Both bounds of `gaussian_epsilon` grow with a sum over all tables: of 1/sigma^2, and of 1/(sigma^2 - 4), each times
+    the same square of the sensitivity, whatever the unit (so that 1 will do here). The factor
     keeps both sums at or below the reference's, so that whatever else is measured, `Budget.spent` with these scales is
     at most what it is with the reference. The cost of a stage can so be fixed before its scales are chosen.
     """
@@ -292,7 +357,8 @@ def round_up_scale(scales: ArrayLike) -> NDArray[np.float64]:
 def gaussian_epsilon(scales: NDArray[np.float64], shifts: NDArray[np.int64], delta: float) -> float:
     """Epsilon of discrete Gaussian noise: `shifts[g]` unit shifts in all at scale sigma = `scales[g]`.
 
-    The smaller of two bounds, both theorems for adaptive composition with unequal scales.
+    A shift of whole numbers of squared length D^2 (L2 sensitivity D, over any cells) counts as D^2 unit shifts. The
+    smaller of two bounds, both theorems for adaptive composition with unequal scales.
 
     **zCDP.** Discrete Gaussian noise on an integer vector with L2 sensitivity D is D^2 / (2 sigma^2)-zCDP, zCDP adds
     up, and converts to (epsilon, delta) by the formula in `zcdp_epsilon` (Canonne, Kamath and Steinke 2020).
@@ -302,9 +368,11 @@ def gaussian_epsilon(scales: NDArray[np.float64], shifts: NDArray[np.int64], del
     summation its normalizer is s sqrt(2 pi) (1 + e(y)) with |e(y)| <= a = 2.01 exp(-2 pi^2 s^2) < 1.1e-34. So z has a
     probability within [1/(1+a), 1/(1-a)] times the N(x, sigma^2) density at z, and the discrete Gaussian has one within
     [1/(1+a), 1] times it. Hence a noisy cell is, up to a factor exp(+-eta) with eta = 3a < 4e-34, a post-processed
-    continuous Gaussian cell of variance sigma^2 - 4. Densities multiply along an adaptive run, so N cells differ by a
-    factor of at most exp(+-N eta), under either neighbor. The continuous cells compose to mu-GDP with
-    mu^2 = sum of shifts / (sigma^2 - 4) (Dong, Roth and Su 2022), whose curve delta'(epsilon) is `gdp_delta`. So
+    continuous Gaussian cell of variance sigma^2 - 4. That holds of each neighbor by itself, whatever whole number x is:
+    how far the two lie apart plays no part, and the 4 is the same for a shift by 1 and by L. Densities multiply along
+    an adaptive run, so N cells differ by a factor of at most exp(+-N eta), under either neighbor. The continuous cells
+    of a table, shifted by a vector of length D, are (D / sqrt(sigma^2 - 4))-GDP, and compose to mu-GDP with mu^2 = sum
+    of D^2 / (sigma^2 - 4) (Dong, Roth and Su 2022), whose curve delta'(epsilon) is `gdp_delta`. So
     P(S) <= e^(N eta) P~(S) <= e^(N eta) (e^epsilon Q~(S) + delta') <= e^(epsilon + 2 N eta) Q(S) + e^(N eta) delta',
     and for N <= 10^13 cells 2 N eta < 1e-20 (`_SLACK`).
 
@@ -444,28 +512,37 @@ def advanced_epsilon(each: ArrayLike, counts: ArrayLike, delta: float) -> float:
     return math.sqrt(2 * math.log(1 / delta) * _sum_up(counts * each**2)) * (1 + ROUNDING) + up(drift)
 
 
-def chance_of_one(scale: float, threshold: int) -> float:
-    """A bound on the chance that a value of one row reaches the threshold: P(1 + X >= threshold).
+def chance_of_one(scale: float, threshold: int, rows: int = 1) -> float:
+    """A bound on the chance that some value reaches the threshold which one person alone has, in up to `rows` = L rows.
 
-    X is discrete Gaussian, P(X = k) = exp(-k^2 / (2 sigma^2)) / N. By Poisson summation N >= sigma sqrt(2 pi), and as
-    the density falls, the sum over k >= t is at most its integral from t - 1: P(X >= t) <= Phi(-(t - 1) / sigma).
+    A value of c rows reaches T with chance P(c + X >= T). X is discrete Gaussian, P(X = k) = exp(-k^2 / (2 sigma^2)) /
+    N. By Poisson summation N >= sigma sqrt(2 pi), and as the density falls, the sum over k >= t is at most its integral
+    from t - 1: P(X >= t) <= Phi(-(t - 1) / sigma). So the chance is at most F(c) = Phi(-(T - 1 - c) / sigma).
+
+    The person's rows may hold k different values, c_1 + ... + c_k <= L, and the chance that any of them reaches T is at
+    most the sum of F(c_i). F grows, and it is convex as long as c <= T - 1, which T > L ensures. So for each k the sum
+    is largest at the ends, (L - k + 1, 1, ..., 1), where it is F(L - k + 1) + (k - 1) F(1); that is convex in k, and so
+    largest at k = 1 or k = L: the chance is at most max(F(L), L F(1)). For L = 1 both are F(1).
     """
-    return math.exp(log_ndtr(-(threshold - 2) / scale)) * (1 + ROUNDING)
+    if threshold <= rows:
+        return 1.0
+    alone, apart = (math.exp(log_ndtr(-(threshold - 1 - count) / scale)) for count in (rows, 1))
+    return min(max(alone, rows * apart) * (1 + ROUNDING), 1.0)
 
 
-def least_threshold(scale: float, chance: float) -> int:
+def least_threshold(scale: float, chance: float, rows: int = 1) -> int:
     """The smallest whole threshold that `chance_of_one` shows to be passed with at most this chance.
 
     >>> chance_of_one(10.0, least_threshold(10.0, 1e-9)) <= 1e-9 < chance_of_one(10.0, least_threshold(10.0, 1e-9) - 1)
     True
     """
     enough = 2
-    while chance_of_one(scale, enough) > chance:
+    while chance_of_one(scale, enough, rows) > chance:
         enough *= 2
     short = enough // 2
     while enough - short > 1:
         middle = (short + enough) // 2
-        short, enough = (short, middle) if chance_of_one(scale, middle) <= chance else (middle, enough)
+        short, enough = (short, middle) if chance_of_one(scale, middle, rows) <= chance else (middle, enough)
     return max(enough, 2)
 
 

@@ -4,16 +4,20 @@ Claim, for one `Vault` over its whole life: everything that its methods have ret
 under the budget's neighbors.
 
 Proof. A row has at most one code per attribute (`codes`), by the schema alone, so it stands in at most one cell of each
-one-way and each two-way table (`count`), and in at most one cell of each histogram of one attribute. Replacing it moves
-at most two cells of a table by one, adding or removing it at most one: `Budget.shifts` unit shifts a table. Every cell
-of the public domain gets fresh exact noise (`noise`), seen or not. All that was drawn so far costs the epsilon that
-`Budget.spent` returns, also when a later plan was made from earlier noisy tables; every method refuses before it draws
-when that would exceed the budget. The number of rows leaves without noise under replace-one only, where neighbors share
-it. Whether and what is raised, and how much noise is drawn, depends on sizes, plan, budget and ledger alone.
+one-way and each two-way table (`count`), and in at most one cell of each histogram of one attribute. A row is a person,
+or at most `Budget.rows` rows of a person are counted (`people`): `Budget.shifts` shifts of so many rows a table, as
+`theorems` says at its top. Every cell of the public domain gets fresh exact noise (`noise`), seen or not. All that was
+drawn so far costs the epsilon that `Budget.spent` returns, also when a later plan was made from earlier noisy tables;
+every method refuses before it draws when that would exceed the budget. The number of rows leaves without noise only
+where neighbors share it (`Budget.rows_are_public`); elsewhere it is a table of one cell, to which a person adds at most
+`Budget.rows`. Whether and what is raised, and how much noise is drawn, depends on sizes, plan, budget and ledger alone.
 
 Categories that are not public come from tables with noise on the values that occur (`common`). Only those that reach a
 threshold are let out; what that costs beside the noise, the chance `lost_delta`, is proven in `Budget.less` and taken
 off the budget. How much noise is drawn there depends on how many values occur: nothing but the time it takes can tell.
+
+Tokens (`tokens`) are dealt by people, not by rows: a table of them moves as G times a table of counts does, and its
+noise has G times the scale (`shares`).
 
 With a ledger: nothing is drawn unless a charge that covers it is on the disk. `reserve` pays for the whole release, all
 its stages. A method pays for its own tables when nothing was reserved, and refuses what the charge does not cover.
@@ -23,7 +27,7 @@ Noise cannot be switched off: no argument replaces it, and this module, `noise` 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -34,8 +38,9 @@ from sklar.kernel.cells import Cells
 from sklar.kernel.count import Counts
 from sklar.kernel.noise import discrete_gaussian, discrete_laplace
 from sklar.kernel.seal import Sealed, seal
-from sklar.kernel.tables import NoisyTables, Plan
+from sklar.kernel.tables import MOST_TOKENS, NoisyTables, Plan
 from sklar.kernel.theorems import Budget, Cost, Spend, chance_of_one
+from sklar.kernel.tokens import Tokens
 
 
 class Charge(Protocol):
@@ -68,8 +73,13 @@ class Vault(metaclass=Sealed):
 
     @property
     def rows_are_public(self) -> bool:
-        """Whether neighbors share the number of rows (replace-one)."""
-        return self._budget.neighbors == "replace-one"
+        """Whether neighbors share the number of rows that are counted."""
+        return self._budget.rows_are_public
+
+    @property
+    def rows_are_people(self) -> bool:
+        """Whether every row of the table is a person, so that none is left out."""
+        return self._budget.rows_per_person is None
 
     @property
     def n_rows(self) -> int | None:
@@ -98,14 +108,14 @@ class Vault(metaclass=Sealed):
     def measure(self, plan: Plan) -> NoisyTables:
         """Noisy tables by this plan.
 
-        Sensitivity: `Budget.shifts` unit shifts per table. Cost: `Budget.spent` of all that was drawn so far.
+        Sensitivity: `Budget.shifts` shifts of `Budget.rows` a table. Cost: `Budget.spent` of all that was drawn so far.
         """
         cells, counts = self._cells, self._held
         if plan.one_way.size not in (0, cells.n_attributes) or plan.pairs.size not in (0, cells.n_pairs):
             m = cells.n_attributes
             raise BudgetError(f"the plan must cover all tables of {m} attributes. Make it with plan_tables.")
         if plan.total is not None and self.rows_are_public:
-            raise BudgetError("the number of rows is measured under add-remove only. Make a new plan.")
+            raise BudgetError("the number of rows is measured only where it is not public. Make a new plan.")
         total = np.array([] if plan.total is None else [counts.n_rows], dtype=np.int64)
         one_way = counts.one_way if plan.one_way.size else counts.one_way[:0]
         pairs = counts.pairs if plan.pairs.size else counts.pairs[:0]
@@ -127,25 +137,47 @@ class Vault(metaclass=Sealed):
     def histogram(self, exact: NDArray[np.int64], scale: float) -> NDArray[np.int64]:
         """A histogram of one attribute over a full public grid, seen or not, with noise on every cell.
 
-        Sensitivity: `Budget.shifts` unit shifts. Cost: one table at this scale.
+        Sensitivity: `Budget.shifts` shifts of `Budget.rows`. Cost: one table at this scale.
         """
         return exact + self._draw(np.array([scale]), np.array([exact.size]))
 
     def common(self, exact: Mapping[str, int], scale: float, threshold: int) -> dict[str, int]:
         """The values of one attribute whose noisy count reaches the threshold, with that count.
 
-        Sensitivity: `Budget.shifts` unit shifts. Cost: one table at this scale, and `chance_of_one` of delta, as is
-        proven in `Budget.less`.
+        Sensitivity: `Budget.shifts` shifts of `Budget.rows`. Cost: one table at this scale, and `chance_of_one` of
+        delta, as is proven in `Budget.less`.
         """
         texts = sorted(exact)
         counts = np.array([exact[text] for text in texts], dtype=np.int64)
-        noise = self._draw(np.array([scale]), np.array([counts.size]), chance_of_one(scale, threshold))
+        noise = self._draw(np.array([scale]), np.array([counts.size]), self._lost(scale, threshold))
         return {text: count for text, count in zip(texts, (counts + noise).tolist(), strict=True) if count >= threshold}
 
+    def shares(self, exact: Sequence[Tokens], scales: NDArray[np.float64]) -> list[NDArray[np.int64]]:
+        """Tables of tokens with noise on every cell, at these scales in people: `each` times as much in tokens.
+
+        Sensitivity: `each` times that of `Budget.shifts` unit shifts in L2 (`tokens`). Cost: that of tables of counts
+        at these scales, under Gaussian noise.
+        """
+        each = np.array([tokens.each for tokens in exact], dtype=np.int64)
+        sizes = np.array([tokens.table.size for tokens in exact], dtype=np.int64)
+        if self._budget.mechanism != "gaussian" or self._budget.rows_per_person != 1:
+            raise BudgetError("shares of people take gaussian noise and a budget by person, 1 each. Make a new plan.")
+        if scales.shape != each.shape or (each < 1).any() or (each > MOST_TOKENS).any() or (each & (each - 1)).any():
+            raise BudgetError("every table of shares needs a scale, and a power of two of tokens. Make a new plan.")
+        noisy = np.split(self._draw(scales, sizes, each=each), np.cumsum(sizes)[:-1])
+        return [tokens.table + noise for tokens, noise in zip(exact, noisy, strict=True)]
+
+    def _lost(self, scale: float, threshold: int) -> float:
+        return chance_of_one(scale, threshold, self._budget.rows)
+
     def _draw(
-        self, scales: NDArray[np.float64], sizes: NDArray[np.int64], lost_delta: float = 0.0
+        self,
+        scales: NDArray[np.float64],
+        sizes: NDArray[np.int64],
+        lost_delta: float = 0.0,
+        each: NDArray[np.int64] | int = 1,
     ) -> NDArray[np.int64]:
-        """Fresh noise for tables of these sizes, or a refusal before any is drawn."""
+        """Fresh noise for tables of these sizes, in units of 1 / `each`, or a refusal before any is drawn."""
         spent = self._spent + Spend.of(scales, lost_delta=lost_delta)
         epsilon = self._budget.spent(spent)
         if epsilon > self._budget.epsilon:
@@ -161,7 +193,7 @@ class Vault(metaclass=Sealed):
         # Spent before drawn: an interruption may lose budget but never hide a measurement.
         self._spent = spent
         draw = discrete_gaussian if self._budget.mechanism == "gaussian" else discrete_laplace
-        return draw(scales, sizes, threads=self._threads)
+        return draw(scales * each, sizes, threads=self._threads)
 
 
 seal(__name__)

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from sklar.errors import SchemaError
 from sklar.kernel.cells import Cells
 from sklar.public.axis import edge_text, parse_edge
+from sklar.public.person import Person
 from sklar.public.reading import PLAIN, Reading
 from sklar.public.rules import Determined, Rule, allowed_pairs, forbidden_rules, origins
 from sklar.public.solve import Allowed
@@ -224,13 +225,15 @@ class Schema(_Remembering):
     """The public description of a table: its name, its attributes in the order of the release, and rules between them.
 
     Rules may leave attributes out of the measurement. The schema of the measured part then names the full one as its
-    `whole`. `reading` says how the table's text is written.
+    `whole`. `reading` says how the table's text is written, `person` which rows are one person's (None: each row is a
+    person of its own).
     """
 
     name: str
     attributes: tuple[Attribute, ...]
     rules: tuple[Rule, ...] = ()
     reading: Reading = PLAIN
+    person: Person | None = None
     whole: Schema | None = None
 
     # `toml` builds the types of this module, so it is imported when it is called.

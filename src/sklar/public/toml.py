@@ -19,6 +19,7 @@ from sklar.errors import SchemaError
 from sklar.public.axis import TIMED, check_edge, edge_text, edge_value
 from sklar.public.checks import check_apart, check_step, format_of, points_of, special_of, step_of, texts_of
 from sklar.public.clock import SECOND, format_grain
+from sklar.public.person import PERSON_KEYS, check_person, describe_person, parse_person
 from sklar.public.reading import KEYS, check_reading, describe_reading, parse_reading
 from sklar.public.rules import describe_rule, parse_rules
 from sklar.public.schema import (
@@ -33,10 +34,12 @@ from sklar.public.schema import (
     repeated,
 )
 from sklar.public.spacing import GROWING, Spacing, spaced_edges
-from sklar.public.types import exact, misfit, parse_output
+from sklar.public.types import exact, grain, misfit, parse_output
 
 # How many categories a release looks for when a domain is private and the schema does not say.
 DEFAULT_AT_MOST = 50
+# The same for bins of numbers; bounds with this many values or fewer have a level for each.
+DEFAULT_BINS, EVERY_VALUE = 20, 32
 
 _KINDS: tuple[str, ...] = get_args(AttributeKind)
 _KEYS = {
@@ -77,7 +80,7 @@ def build_schema(document: Mapping[str, Any]) -> Schema:
     table, attributes = document.get("table", {}), document.get("attributes")
     if not isinstance(table, Mapping):
         raise SchemaError("[table] must be a table of settings. Write [table] and name = '...' below it.")
-    _require_known_keys("[table]", table, {"name", *KEYS})
+    _require_known_keys("[table]", table, {"name", *KEYS, *PERSON_KEYS})
     name = table.get("name", "table")
     if not isinstance(name, str) or not name:
         raise SchemaError(f"[table] name must be a text that is not empty, got {name!r}.")
@@ -86,7 +89,9 @@ def build_schema(document: Mapping[str, Any]) -> Schema:
     built = tuple(_build_attribute(key, entry) for key, entry in attributes.items())
     reading = parse_reading(table)
     check_reading(reading, ((each.name, (*each.values, *each.special)) for each in built))
-    schema = Schema(name=name, attributes=built, reading=reading).checked()
+    person = parse_person(table)
+    check_person(person, (attribute.name for attribute in built))
+    schema = Schema(name=name, attributes=built, reading=reading, person=person).checked()
     rules = document.get("rules", [])
     return replace(schema, rules=parse_rules(rules, schema.attributes)) if rules != [] else schema
 
@@ -94,7 +99,7 @@ def build_schema(document: Mapping[str, Any]) -> Schema:
 def describe_schema(schema: Schema) -> dict[str, Any]:
     """The structure that `build_schema` reads."""
     document: dict[str, Any] = {
-        "table": {"name": schema.name} | describe_reading(schema.reading),
+        "table": _describe_table(schema),
         "attributes": {attribute.name: _describe_attribute(attribute) for attribute in schema.attributes},
     }
     if schema.rules:
@@ -104,12 +109,16 @@ def describe_schema(schema: Schema) -> dict[str, Any]:
 
 def write_schema(schema: Schema) -> str:
     """The schema as TOML text, one line per key, as a person would write it."""
-    parts = [f"[table]\n{_lines({'name': schema.name} | describe_reading(schema.reading))}"]
+    parts = [f"[table]\n{_lines(_describe_table(schema))}"]
     for attribute in schema.attributes:
         parts.append(f"[attributes.{toml_key(attribute.name)}]\n{_lines(_describe_attribute(attribute))}")
     for rule in schema.rules:
         parts.append(f"[[rules]]\n{_lines(describe_rule(rule, schema.attributes))}")
     return "\n".join(parts)
+
+
+def _describe_table(schema: Schema) -> dict[str, Any]:
+    return {"name": schema.name} | describe_person(schema.person) | describe_reading(schema.reading)
 
 
 def toml_key(name: str) -> str:
@@ -197,6 +206,9 @@ def _build_attribute(name: str, entry: object) -> Attribute:
     )
     if attribute.output is not None:
         attribute = replace(attribute, output=_output(where, attribute))
+    unit = grain(attribute) if domain == "private" and kind in BINNED and "bins" not in entry else None
+    if unit is not None and (edges[-1] - edges[0]) / unit <= EVERY_VALUE:
+        attribute = replace(attribute, at_most=max(int((edges[-1] - edges[0]) / unit), 1))
     check_step(where, attribute)
     check_apart(where, attribute)
     twice = repeated(attribute.levels)
@@ -256,7 +268,7 @@ def _domain(where: str, kind: str, entry: Mapping[str, Any]) -> tuple[Domain, in
             f'{where}: domain = "private" is found by a release, so it takes no {sorted(given)[0]}. Remove one of them.'
         )
     key = "at_most" if kind == "categorical" else "bins"
-    at_most = entry.get(key, DEFAULT_AT_MOST if kind == "categorical" else None)
+    at_most = entry.get(key, DEFAULT_AT_MOST if kind == "categorical" else DEFAULT_BINS)
     if type(at_most) is not int or not 1 <= at_most <= MAX_LEVELS:
         raise SchemaError(f"{where}: {key} must be a whole number from 1 to {MAX_LEVELS}, got {at_most!r}.")
     return domain, at_most
@@ -267,7 +279,7 @@ def _bounds(where: str, kind: str, entry: Mapping[str, Any]) -> tuple[int, ...] 
     if kind == "categorical":
         return ()
     if not {"low", "high"} <= set(entry):
-        raise SchemaError(f'{where}: domain = "private" needs low, high and bins: wide bounds from public knowledge.')
+        raise SchemaError(f'{where}: domain = "private" needs low and high: wide bounds from public knowledge.')
     return _edges(where, kind, {**entry, "bins": 1})
 
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from threading import Lock
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -22,6 +24,8 @@ from sklar.rows.encode import distinct, encode_column, numbers_of, opaque, reada
 
 # Different numbers of batches are added up once there are as many as were known, and at least so many.
 _PENDING = 1 << 16
+# In place of a whole number that stands for a value in the domain.
+_NOTHING = np.iinfo(np.int64).min
 
 
 @dataclass(slots=True, eq=False)
@@ -67,6 +71,50 @@ class Histogram:
         return counts
 
 
+class Finder:
+    """Histograms that are filled in two steps, with a choice of rows between them.
+
+    A batch's values become whole numbers first (`codes`): the grains of numbers, and texts by the order in which they
+    are seen. Several threads may ask for codes.
+    """
+
+    def __init__(self, attributes: Sequence[Attribute]) -> None:
+        self._attributes, self._lock = attributes, Lock()
+        self._seen: list[dict[str, int]] = [{} for _ in attributes]
+        self._found = [Histogram() for _ in attributes]
+        self.n_rows = 0
+
+    def codes(self, batch: pl.DataFrame) -> NDArray[np.int64]:
+        """A batch as whole numbers, shape (attributes, rows), `_NOTHING` for what is not in the domain."""
+        codes = np.full((len(self._attributes), batch.height), _NOTHING)
+        for own, column, attribute, seen in zip(codes, batch.iter_columns(), self._attributes, self._seen, strict=True):
+            if attribute.kind == "categorical":
+                texts, places = _categories(column, attribute)
+                with self._lock:
+                    numbers = [_NOTHING if text is None else seen.setdefault(text, len(seen)) for text in texts]
+                own[:] = np.array([*numbers, _NOTHING])[places]
+            else:
+                inside = _inside(column, attribute)
+                own[inside] = ladder_of(attribute).units(numbers_of(column, attribute)[inside])
+        return codes
+
+    def add(self, codes: NDArray[np.integer[Any]]) -> None:
+        """Count these rows."""
+        self.n_rows += codes.shape[1]
+        for own, found in zip(codes, self._found, strict=True):
+            found.add(np.asarray(own[own != _NOTHING], dtype=np.int64))
+
+    def histograms(self) -> list[Histogram]:
+        """What was counted."""
+        for attribute, seen, found in zip(self._attributes, self._seen, self._found, strict=True):
+            if attribute.kind == "categorical":
+                texts, (numbers, times) = list(seen), found.values()
+                found.texts.update(
+                    {texts[number]: count for number, count in zip(numbers.tolist(), times.tolist(), strict=True)}
+                )
+        return self._found
+
+
 def count_values(
     batches: Iterable[pl.DataFrame], attributes: Sequence[Attribute], *, progress: Progress = SILENT
 ) -> tuple[int, list[Histogram]]:
@@ -86,21 +134,29 @@ def count_values(
 
 def _units(column: pl.Series, attribute: Attribute) -> Units:
     """The numbers of a column that are in the domain, in grains."""
+    return ladder_of(attribute).units(numbers_of(column, attribute)[_inside(column, attribute)])
+
+
+def _inside(column: pl.Series, attribute: Attribute) -> NDArray[np.bool_]:
     bounds = replace(attribute, domain="public", at_most=0)
-    inside = encode_column(column, bounds) == bounds.bin_codes[0]
-    return ladder_of(attribute).units(numbers_of(column, attribute)[inside])
+    return np.asarray(encode_column(column, bounds) == bounds.bin_codes[0])
 
 
 def _texts(column: pl.Series, attribute: Attribute) -> dict[str, int]:
     """How often each text occurs that could be a category."""
-    if column.dtype == pl.Null or opaque(column.dtype):
-        return {}
-    values, places = distinct(column)
-    times = np.bincount(places, minlength=len(values) + 1)
+    texts, places = _categories(column, attribute)
     counts: Counter[str] = Counter()
-    known = {"", attribute.missing, *map(str, attribute.special)}
-    for value, count in zip([*values, None], times.tolist(), strict=True):
-        text = readable_text(value)
-        if count and text is not None and text not in known and len(text) <= MAX_TEXT:
+    for text, count in zip(texts, np.bincount(places, minlength=len(texts) + 1).tolist(), strict=False):
+        if count and text is not None:
             counts[text] += count
     return counts
+
+
+def _categories(column: pl.Series, attribute: Attribute) -> tuple[list[str | None], NDArray[np.int64]]:
+    """Texts, None for those that cannot be a category, and which of them each row has: after the last for a null."""
+    if column.dtype == pl.Null or opaque(column.dtype):
+        return [], np.zeros(len(column), dtype=np.int64)
+    values, places = distinct(column)
+    known = {"", attribute.missing, *map(str, attribute.special)}
+    texts = [readable_text(value) for value in values]
+    return [None if text in known or len(text or "") > MAX_TEXT else text for text in texts], places

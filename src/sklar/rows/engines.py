@@ -7,11 +7,12 @@ do not depend on the engine, on how rows are split, on the order of parts, or on
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
 from sklar.budget.ladder import ladder_of, next_cells
@@ -23,9 +24,9 @@ from sklar.kernel.vault import Vault
 from sklar.machine.cluster import Engine, choose_engine
 from sklar.machine.progress import SILENT, Progress
 from sklar.public.schema import Attribute, Schema
-from sklar.rows.discover import Histogram, count_values
+from sklar.rows.discover import Finder, Histogram, count_values
 from sklar.rows.fast import count
-from sklar.rows.read import open_source, require_columns, takes_one_pass
+from sklar.rows.read import batch_rows, open_source, require_columns, require_person, takes_one_pass
 
 
 class CountedTable(Protocol):
@@ -59,14 +60,15 @@ class LocalTable:
         self._data, self._schema, self._checkpoint = data, schema, checkpoint
         self._source = open_source(data, schema)
         require_columns(self._source, schema)
+        require_person(self._source, schema)
         self._seen: int | None = None
         self.name, self.columns, self.n_rows = self._source.name, self._source.columns, self._source.n_rows
 
     def count(self, schema: Schema, *, progress: Progress = SILENT) -> Counts:
         """Exact counts of all rows; with a checkpoint, resumed where an earlier pass ended."""
         if self._checkpoint is None:
-            counts = count(self._source.scan(schema.names), schema, progress=progress)
-            if self._seen not in (None, counts.n_rows):
+            counts, n_rows = self._counted(schema, progress)
+            if self._seen not in (None, n_rows):
                 raise DataError("the table changed while it was read, or can be read once only. Give a table or file.")
             return counts
         # Imported here: most counting goes without.
@@ -77,13 +79,48 @@ class LocalTable:
     def count_values(
         self, attributes: Sequence[Attribute], *, progress: Progress = SILENT
     ) -> tuple[int, list[Histogram]]:
-        """The number of rows, and exact histograms of attributes whose domain is private, by a pass of its own."""
+        """The number of rows that count, and exact histograms of private domains, by a pass of its own."""
         if takes_one_pass(self._data):
             raise DataError("private domains take two passes over the rows, a stream allows one. Give a table or file.")
-        names = tuple(attribute.name for attribute in attributes)
-        self._seen, histograms = count_values(self._source.scan(names), attributes, progress=progress)
+        names, person = tuple(attribute.name for attribute in attributes), self._schema.person
+        if person is None:
+            n_rows, histograms = count_values(self._source.scan(names), attributes, progress=progress)
+            self._seen = n_rows
+        else:
+            # Imported here: most tables have a row for each person.
+            from sklar.rows.people import choose
+
+            finder, read = Finder(attributes), _Reading()
+            for codes in choose(read.through(self._source.scan((*names, person.column))), person, finder.codes):
+                finder.add(codes)
+            n_rows, histograms = finder.n_rows, finder.histograms()
+            self._seen = read.rows
         self._source = open_source(self._data, self._schema)
-        return self._seen, histograms
+        return n_rows, histograms
+
+    def _counted(self, schema: Schema, progress: Progress) -> tuple[Counts, int]:
+        """Exact counts, and the number of rows that were read for them."""
+        person = schema.person
+        if person is None:
+            counts = count(self._source.scan(schema.names), schema, progress=progress)
+            return counts, counts.n_rows
+        from sklar.rows.people import count_people
+
+        read, columns = _Reading(), (*schema.names, person.column)
+        batches = read.through(self._source.scan(columns))
+        return count_people(batches, schema, person, rows=batch_rows(len(columns))), read.rows
+
+
+class _Reading:
+    """How many rows went through."""
+
+    def __init__(self) -> None:
+        self.rows = 0
+
+    def through(self, batches: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
+        for batch in batches:
+            self.rows += batch.height
+            yield batch
 
 
 def open_table(
@@ -93,6 +130,11 @@ def open_table(
     if checkpoint is not None and schema.private_domains:
         raise DataError(
             "a checkpoint goes with public domains only: a run that starts again finds private ones anew. Leave it out."
+        )
+    if checkpoint is not None and schema.person is not None:
+        raise DataError(
+            "a checkpoint goes with rows, and [table] names a person: a run that starts again chooses other rows of "
+            "people. Leave it out."
         )
     table: CountedTable
     if choose_engine(engine, data) == "local":
@@ -106,6 +148,7 @@ def open_table(
 
         table = open_spark(data, schema.reading)
         require_columns(table, schema)
+        require_person(table, schema)
     return table
 
 
@@ -147,8 +190,8 @@ def hold_counts(table: CountedTable, vault: Vault, schema: Schema, *, progress: 
 
 
 def _watched(stage: str, table: CountedTable, vault: Vault, progress: Progress) -> Progress:
-    """Whoever watches a stage: told of rows only where their number is public."""
-    if not vault.rows_are_public:
+    """Whoever watches a stage: told of rows only where the number of those that are read is public."""
+    if not (vault.rows_are_public and vault.rows_are_people):
         progress.stage(stage)
         return SILENT
     progress.stage(stage, total=table.n_rows, unit="rows")

@@ -251,6 +251,15 @@ def require_columns(source: Named, schema: Schema) -> None:
         )
 
 
+def require_person(source: Named, schema: Schema) -> None:
+    """Refuse a table that lacks the column of ids that the schema names."""
+    if schema.person is not None and schema.person.column not in source.columns:
+        raise DataError(
+            f"{source.name} has no column '{schema.person.column}', which [table] names as the person's: without ids "
+            "it cannot be told which rows are one person's. Correct person, or remove it where each row is a person."
+        )
+
+
 def unrepeated(source: N) -> N:
     """The table, refused where a column's name is repeated."""
     first: dict[str, int] = {}

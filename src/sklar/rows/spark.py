@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
+from os import urandom
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,7 @@ from sklar.kernel.count import Counts
 from sklar.machine.cluster import is_spark, session
 from sklar.machine.progress import SILENT, Progress
 from sklar.machine.threads import using
+from sklar.public.person import Person
 from sklar.public.reading import PLAIN, Reading
 from sklar.public.schema import Attribute, Schema
 from sklar.rows.discover import Histogram
@@ -47,6 +49,7 @@ TASKS_PER_CORE = 4
 _RESULT = pa.schema([("run", pa.int64()), ("parts", pa.int64()), ("cells", pa.binary())])
 _RESULT_DDL = "run long, parts long, cells binary"
 _RAGGED = "_sklar_ragged"
+_ID, _CONTENT, _NUMBER = "_sklar_id", "_sklar_content", "_sklar_number"
 _KINDS = {*DELIMITERS, ".parquet", ".pq"}
 _COMPRESSED = {".gz", ".bz2", ".zst", ".lz4", ".snappy", ".deflate"}
 
@@ -60,10 +63,13 @@ class SparkTable:
         self.n_rows: int | None = None
 
     def count(self, schema: Schema, *, progress: Progress = SILENT) -> Counts:
-        """Exact counts of all rows."""
+        """Exact counts of all rows, or of those that are chosen of each person."""
         # By position: Spark's names are blind to case, and may hold dots.
         wanted = [str(self.columns.index(name)) for name in schema.names]
-        frame = self._frame.toDF(*map(str, range(len(self.columns)))).select(*(f"`{number}`" for number in wanted))
+        frame = self._frame.toDF(*map(str, range(len(self.columns))))
+        if schema.person is not None:
+            frame = _chosen(frame, wanted, str(self.columns.index(schema.person.column)), schema.person, schema.reading)
+        frame = frame.select(*(f"`{number}`" for number in wanted))
         context = frame.sparkSession.sparkContext
         length = _length(schema.cells)
         most = max(MOST_SHUFFLED // (8 * length), TASKS_PER_CORE * context.defaultParallelism)
@@ -92,6 +98,53 @@ class SparkTable:
             f"the domain of '{attributes[0].name}' is private, and engine 'spark' needs public ones. State it in the "
             "schema, find it with engine 'local' on a machine, or leave the attribute out."
         )
+
+
+def _chosen(frame: DataFrame, wanted: list[str], column: str, person: Person, reading: Reading) -> DataFrame:
+    """The rows that are chosen, by window functions: as `rows.people` chooses, and the same again in a repeated task.
+
+    A task that Spark repeats must choose the same rows, whatever their order: else parts of one table could hold
+    different rows of a person, and more than are paid for. So a row's key is a keyed hash of its id, its content and
+    its number among equal rows of that person, which stand for each other. The key of the hash is drawn here, by the
+    operating system, and never again: keys of different rows are as good as independent and uniform, so the choice has
+    the distribution of the local engine's. It depends on a person's own rows alone.
+    """
+    from pyspark.sql import Window, functions
+
+    held = {number: frame.schema[number].dataType for number in dict.fromkeys(wanted)}
+    columns = {number: functions.col(f"`{number}`") for number in held}
+    # Nulls leave a hash as it is, so it is told of them. Of lists and records no more is counted than that they are.
+    told = [column for number, column in columns.items() if _is_single(held[number])]
+    content = functions.xxhash64(*told, *(column.isNull() for column in columns.values()))
+    rows = frame.select(*columns.values(), _id(frame, column, reading).alias(_ID)).withColumn(_CONTENT, content)
+    alike, own = Window.partitionBy(_ID, _CONTENT).orderBy(functions.lit(0)), Window.partitionBy(_ID)
+    chosen = rows.filter(functions.col(_ID).isNotNull()).withColumn(_NUMBER, functions.row_number().over(alike))
+    parts = [functions.lit(urandom(32).hex()), functions.xxhash64(_ID), functions.col(_CONTENT), functions.col(_NUMBER)]
+    key = functions.sha2(functions.concat_ws("|", *parts), 256)
+    chosen = chosen.withColumn(_NUMBER, functions.row_number().over(own.orderBy(key)))
+    chosen = chosen.filter(functions.col(_NUMBER) <= person.rows_per_person).drop(_NUMBER)
+    return chosen if person.null_ids == "drop" else chosen.union(rows.filter(functions.col(_ID).isNull()))
+
+
+def _id(frame: DataFrame, column: str, reading: Reading) -> Any:
+    """The ids, null where there is none: as `rows.people.ids_of` reads them."""
+    from pyspark.sql import functions
+    from pyspark.sql.types import FractionalType, StringType
+
+    kind, given = frame.schema[column].dataType, functions.col(f"`{column}`")
+    if not _is_single(kind):
+        return functions.when(given.isNotNull(), functions.lit(""))
+    if isinstance(kind, StringType):
+        return functions.when(~given.isin("", *reading.nulls), given)
+    if isinstance(kind, FractionalType):
+        return functions.when(~functions.isnan(given), given)
+    return given
+
+
+def _is_single(kind: Any) -> bool:
+    from pyspark.sql.types import AtomicType
+
+    return isinstance(kind, AtomicType)
 
 
 def open_spark(data: object, reading: Reading = PLAIN) -> SparkTable:

@@ -18,26 +18,38 @@ from numpy.typing import NDArray
 TOLERANCE = 1e-3
 # Below this scale the sum over the whole numbers is taken as it is; above, it is an integral to 1e-70.
 _DIRECT = 3.0
+# Where many scales are that small, sums are taken below this one alone: losses of different scales share no lattice.
+_DIRECT_OF_MANY = 1.5
 _MOST_POINTS = 8_192
-_MOST_SCALES = 400
+_MOST_SCALES = 3
 
 
-def exact_epsilon(mechanism: str, scales: NDArray[np.float64], shifts: Sequence[int] | Any, delta: float) -> float:
-    """The epsilon at this delta of `shifts[g]` unit shifts under discrete noise of `scales[g]`, to `TOLERANCE`.
+def exact_epsilon(
+    mechanism: str, scales: NDArray[np.float64], shifts: Sequence[int] | Any, delta: float, *, rows: int = 1
+) -> float:
+    """The epsilon at this delta of `shifts[g]` shifts of one cell under discrete noise of `scales[g]`, to `TOLERANCE`.
+
+    A shift moves a cell by so many `rows`. Under Laplace noise what is computed is the worst that shifts of that sum
+    can do, over any cells: randomized response.
 
     >>> 0.99 < exact_epsilon("gaussian", np.array([79.8]), np.array([210]), 2.0**-30) < 1.001
     True
     """
-    scales, shifts = _few(np.asarray(scales, dtype=np.float64), np.asarray(shifts, dtype=np.float64))
+    if mechanism == "laplace":
+        scales, rows = np.asarray(scales, dtype=np.float64) / rows, 1
+    scales, shifts = np.asarray(scales, dtype=np.float64), np.asarray(shifts, dtype=np.float64)
+    wide = _wide(mechanism, scales)
+    few = _few(scales[~wide], shifts[~wide])
+    scales, shifts = np.concatenate([scales[wide], few[0]]), np.concatenate([shifts[wide], few[1]])
     pure = float(np.sum(shifts / scales))
 
     def enough(epsilon: float) -> bool:
         if mechanism == "laplace" and scales.size <= 2:
             return _laplace_delta(epsilon, scales, shifts) <= delta
-        return _transform_delta(mechanism, epsilon, scales, shifts) <= delta
+        return _transform_delta(mechanism, epsilon, scales, shifts, rows) <= delta
 
     # About where a normal loss would have it: sqrt(2 ln(1/delta)) deviations.
-    low, high = 0.0, max(math.sqrt(2 * math.log(1 / delta) * float(np.sum(shifts / scales**2))), 1e-9)
+    low, high = 0.0, max(math.sqrt(2 * math.log(1 / delta) * float(np.sum(shifts * (rows / scales) ** 2))), 1e-9)
     while not enough(high):
         low, high = high, 2 * high
         if mechanism == "laplace" and high >= pure:
@@ -47,6 +59,14 @@ def exact_epsilon(mechanism: str, scales: NDArray[np.float64], shifts: Sequence[
         middle = (low + high) / 2
         low, high = (low, middle) if enough(middle) else (middle, high)
     return high
+
+
+def _wide(mechanism: str, scales: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Whose sums over the whole numbers are integrals."""
+    if mechanism != "gaussian":
+        return np.zeros(scales.size, dtype=bool)
+    narrow = int(np.sum(scales <= _DIRECT))
+    return np.asarray(scales > (_DIRECT if narrow <= _MOST_SCALES else _DIRECT_OF_MANY))
 
 
 def _few(scales: NDArray[np.float64], shifts: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -91,14 +111,16 @@ def _laplace_delta(epsilon: float, scales: NDArray[np.float64], shifts: NDArray[
     return float(here @ tail(1 / (1 + odds))) - below
 
 
-def _transform_delta(mechanism: str, epsilon: float, scales: NDArray[np.float64], shifts: NDArray[np.float64]) -> float:
+def _transform_delta(
+    mechanism: str, epsilon: float, scales: NDArray[np.float64], shifts: NDArray[np.float64], rows: int
+) -> float:
     """delta = 1/(2 pi i) int exp(K(z) - epsilon z) / (z (z + 1)) dz along Re z = s > 0, K = log E[exp(z L)].
 
     (Alghamdi et al. 2022, "The saddle-point method in differential privacy"; the line crosses at the saddle, so that
     the integrand is largest there and a tiny delta keeps its digits.)
     """
-    grow = _cumulants(mechanism, scales, shifts)
-    variance = float(np.sum(shifts / scales**2))
+    grow = _cumulants(mechanism, scales, shifts, rows)
+    variance = float(np.sum(shifts * (rows / scales) ** 2))
 
     def exponent(s: float) -> float:
         return float(grow(np.array([complex(s)]))[0].real) - epsilon * s - math.log(s * (s + 1))
@@ -118,9 +140,9 @@ def _transform_delta(mechanism: str, epsilon: float, scales: NDArray[np.float64]
     return math.exp(min(top, 700.0)) * total * step / math.pi
 
 
-def _cumulants(mechanism: str, scales: NDArray[np.float64], shifts: NDArray[np.float64]) -> Any:
-    wide = scales > _DIRECT if mechanism == "gaussian" else np.zeros(scales.size, dtype=bool)
-    rho = float(np.sum(shifts[wide] / (2 * scales[wide] ** 2)))
+def _cumulants(mechanism: str, scales: NDArray[np.float64], shifts: NDArray[np.float64], rows: int) -> Any:
+    wide = _wide(mechanism, scales)
+    rho = float(np.sum(shifts[wide] * rows**2 / (2 * scales[wide] ** 2)))
     narrow = list(zip(scales[~wide].tolist(), shifts[~wide].tolist(), strict=True))
 
     def grow(z: NDArray[np.complex128]) -> NDArray[np.complex128]:
@@ -130,16 +152,17 @@ def _cumulants(mechanism: str, scales: NDArray[np.float64], shifts: NDArray[np.f
                 up = 1 / (1 + math.exp(-1 / scale))
                 parts = [np.log(up) + z / scale, np.log(1 - up) - z / scale]
             else:
-                # Loss (2x + 1) / (2 scale^2) at x; the tilt moves the mean by Re z, which the support must hold.
-                reach = int(16 * scale + abs(float(z.real.max()))) + 2
+                # Loss (2x + 1) / (2 scale^2) at x, for L rows (2xL + L^2) / (2 scale^2); the tilt moves the mean by
+                # L Re z, which the support must hold.
+                reach = int(16 * scale + rows * abs(float(z.real.max()))) + 2
                 x = np.arange(-reach, reach + 1)
                 mass = np.exp(-(x**2) / (2 * scale**2))
                 logs = np.log(np.maximum(mass, 1e-300) / mass.sum())
                 # All points share their real part: terms that are nothing there are nothing everywhere.
-                real = logs + float(z.real.max()) * (2 * x + 1) / (2 * scale**2)
+                loss = (2 * x * rows + rows**2) / (2 * scale**2)
+                real = logs + float(z.real.max()) * loss
                 kept = real > real.max() - 40
-                pairs = zip(x[kept], logs[kept], strict=True)
-                parts = [log + z * ((2 * at + 1) / (2 * scale**2)) for at, log in pairs]
+                parts = [log + z * lost for lost, log in zip(loss[kept], logs[kept], strict=True)]
             peak = np.max([part.real for part in parts], axis=0)
             inner = sum(np.exp(part - peak) for part in parts)
             total = total + count * (peak + np.log(inner))

@@ -296,5 +296,7 @@ def _run(certificate: Certificate) -> Rows:
         ("Mechanism", f"discrete {certificate.mechanism}" if certificate.versions else certificate.mechanism),
         ("Composition", certificate.composition),
         ("Neighbors", certificate.neighbors),
+        ("Protected", f"any one {certificate.unit}"),
+        ("Counted", certificate.counted),
         *((f"Version of {name}", number) for name, number in sorted(certificate.versions.items())),
     )

@@ -16,8 +16,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, get_args
 
-from sklar.budget.account import Account, Entry, accounts_of, choose_accountant, largest_fitting, own_cost
+from sklar.budget.account import Account, Entry, Unit, accounts_of, choose_accountant, largest_fitting, own_cost
 from sklar.budget.ledger.anchor import open_anchor
 from sklar.budget.ledger.chain import Pages, open_pages
 from sklar.budget.ledger.key import find_key, make_key
@@ -62,9 +63,15 @@ class Ledger:
         epsilon: float,
         delta: float,
         neighbors: Neighbors = "replace-one",
+        unit: Unit = "row",
         anchor: str | Path | None = None,
     ) -> Account:
-        """Open a data set with its total, once and for all; the file, anchor and key are made where there are none."""
+        """Open a data set with its total, once and for all; the file, anchor and key are made where there are none.
+
+        The total is for any one row, or for any one person where the schemas of its releases name one.
+        """
+        if unit not in get_args(Unit):
+            raise BudgetError(f"unit must be 'row' or 'person', got {unit!r}.")
         budget = Budget(epsilon=epsilon, delta=delta, neighbors=neighbors)
         if not dataset.strip() or not dataset.isprintable():
             raise LedgerError(f"a data set must have a name that can be printed, got {dataset!r}. Give --dataset NAME.")
@@ -85,7 +92,8 @@ class Ledger:
                     f"data set '{dataset}' has its total in ledger '{self.path}' already; a total is set once. "
                     "See it with: sklar ledger show"
                 )
-            body = {"epsilon": budget.epsilon, "delta": budget.delta, "neighbors": budget.neighbors}
+            body: dict[str, Any] = {"epsilon": budget.epsilon, "delta": budget.delta, "neighbors": budget.neighbors}
+            body |= {} if unit == "row" else {"unit": unit}
             pages.append("open", dataset, body)
         return self._find(self._settle(), dataset)
 
@@ -199,6 +207,8 @@ class Ledger:
                 "accountant": accountant,
                 "schema_sha256": schema_sha256,
             }
+            if budget.rows_per_person is not None:
+                body["rows_per_person"] = budget.rows_per_person
             if spend.lost_delta:
                 body["lost_delta"] = spend.lost_delta
             receipt = pages.append("charge", dataset, body)
@@ -224,6 +234,17 @@ class Ledger:
             raise BudgetError(
                 f"data set '{dataset}' counts its budget for {account.neighbors} neighbors, got a release for "
                 f"{budget.neighbors}. Release with --neighbors {account.neighbors}."
+            )
+        unit = "row" if budget.rows_per_person is None else "person"
+        if account.unit != unit:
+            raise BudgetError(
+                f"data set '{dataset}' counts its budget for any one {account.unit}, got a release for any one {unit}: "
+                "the two do not add up. "
+                + (
+                    "Open a data set for people: sklar ledger init --unit person."
+                    if unit == "person"
+                    else "Name the person in the schema's [table] (docs/people.md)."
+                )
             )
         return account
 

@@ -45,7 +45,7 @@ _KEYS = {
     "bind": {"files"},
     "adopt": set(),
 }
-_OPTIONAL = {"charge": {"lost_delta"}}
+_OPTIONAL = {"open": {"unit"}, "charge": {"lost_delta", "rows_per_person"}}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

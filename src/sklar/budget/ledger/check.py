@@ -93,6 +93,7 @@ def _covers(entry: Entry, stated: Certificate) -> bool:
         neighbors=stated.neighbors,
         mechanism=stated.mechanism,
         composition=stated.composition,
+        rows_per_person=stated.rows_per_person,
     )
     groups = stated.measurements
     spend = search_spend(stated.domains) + Spend.of(
@@ -100,6 +101,7 @@ def _covers(entry: Entry, stated: Certificate) -> bool:
     )
     return (
         entry.body["neighbors"] == stated.neighbors
+        and entry.body.get("rows_per_person") == stated.rows_per_person
         and entry.body["mechanism"] == stated.mechanism
         and entry.cost.covers(budget.cost(spend))
         and entry.lost_delta >= spend.lost_delta * (1 - _EQUAL)

@@ -19,6 +19,7 @@ from sklar.errors import DataError
 from sklar.machine.progress import SILENT, Progress
 from sklar.public.schema import Attribute, Schema
 from sklar.rows.encode import encode, encode_column
+from sklar.rows.people import chosen_places
 from sklar.rows.read import open_source, require_columns
 
 Form: TypeAlias = Literal["records", "dummies"]
@@ -140,7 +141,22 @@ def read(data: object, schema: Schema, look: Look | None = None) -> tuple[Form, 
     if set(dummies) <= set(source.columns) and not set(schema.names) <= set(source.columns):
         return "dummies", (dummies_of(batch) for batch in source.batches(dummies))
     require_columns(source, schema)
-    return "records", (_encoded(batch, schema, look) for batch in source.batches(schema.names))
+    batches = source.batches(schema.names)
+    if schema.person is not None and schema.person.column in source.columns:
+        # The original: its rows count as they do in a release, so that shares are compared with shares of one kind.
+        kept = chosen_places(source.batches((schema.person.column,)), schema.person)
+        batches = _kept(open_source(data, schema).batches(schema.names), kept)
+    return "records", (_encoded(batch, schema, look) for batch in batches)
+
+
+def _kept(batches: Iterable[pl.DataFrame], kept: NDArray[np.bool_]) -> Iterator[pl.DataFrame]:
+    first = 0
+    for batch in batches:
+        here = np.zeros(batch.height, dtype=bool)
+        part = kept[first : first + batch.height]
+        here[: part.size] = part
+        first += batch.height
+        yield batch.filter(pl.Series(here))
 
 
 def _encoded(batch: pl.DataFrame, schema: Schema, look: Look | None) -> NDArray[np.int32]:

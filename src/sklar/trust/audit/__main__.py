@@ -14,6 +14,7 @@ from sklar.trust.audit.books import check_checkpoint, check_ledger, check_seal
 from sklar.trust.audit.counts import check_counts, check_neighbors, check_records
 from sklar.trust.audit.guesses import check_guesses, check_ratio
 from sklar.trust.audit.noise import check_cells, check_fresh, check_sampler, check_stretches
+from sklar.trust.audit.people import check_crowds, check_person
 from sklar.trust.audit.result import Comparison
 from sklar.trust.audit.search import check_choice, check_searches, check_threshold
 from sklar.trust.audit.shown import check_plan, check_refit, check_shown
@@ -27,6 +28,7 @@ def attacks(folder: Path, *, quick: bool) -> tuple[Attack, ...]:
         check_seal,
         check_fresh,
         check_records,
+        check_crowds,
         partial(check_counts, folder, quick=quick),
         partial(check_neighbors, folder, quick=quick),
         partial(check_shown, folder),
@@ -41,6 +43,7 @@ def attacks(folder: Path, *, quick: bool) -> tuple[Attack, ...]:
         partial(check_choice, folder),
         partial(check_sampler, quick=quick),
         partial(check_ratio, quick=quick),
+        partial(check_person, folder, quick=quick),
         partial(check_guesses, folder, quick=quick),
     )
 

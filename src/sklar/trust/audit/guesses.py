@@ -7,6 +7,7 @@ measures comes close to what is claimed.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -65,6 +66,13 @@ def play(
         tables = [
             write(frame_of(schema, codes), folder / name) for codes, name in zip((here, there), names, strict=True)
         ]
+    return play_between(release, schema, budget, trials, tables)
+
+
+def play_between(
+    release: Release, schema: Schema, budget: Budget, trials: int, tables: Sequence[object]
+) -> tuple[Scores, float]:
+    """The same for two tables."""
     exact = exactly(release)
     means = [exact(table, schema, budget).cells for table in tables]
     differ = np.flatnonzero(means[0] != means[1])

@@ -11,11 +11,14 @@ off again. For that, see `audit`, the code, and who signed the file (`trust.sign
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from sklar.budget.ladder import ladder_of, next_cells
+from sklar.budget.search import asked_of
 from sklar.errors import SignatureError, SklarError
-from sklar.files.archive import load
+from sklar.files.archive import is_linked, load
 from sklar.files.model import Model
 from sklar.machine.progress import SILENT, Progress
 from sklar.trust.sign import read_signature, signature_path, signer_of
@@ -27,9 +30,10 @@ from sklar.trust.verify.claims import (
     check_schema,
     check_settings,
     check_totals,
+    check_unit,
 )
 from sklar.trust.verify.layout import check_layout
-from sklar.trust.verify.noise import ALL, FALSE_ALARM, LEAST_SCALE, POWER, NoiseTest, examine, visible
+from sklar.trust.verify.noise import ALL, FALSE_ALARM, LEAST_SCALE, POWER, Grid, NoiseTest, examine, visible
 from sklar.trust.verify.result import Check, Verification
 
 __all__ = ["Check", "Verification", "verify", "verify_model"]
@@ -45,6 +49,13 @@ def verify(
     `refit` fits the model again to the tables of the file, which takes as long as the release did. `signer` is the
     fingerprint of a key, or the file of a public key, that must have signed the file.
     """
+    if is_linked(path):
+        # Imported here: most files are of one table.
+        from sklar.trust.verify.linked import verify_linked
+
+        found = verify_linked(path, refit=refit, progress=progress)
+        signature, named = _signature(path, signer)
+        return replace(found, checks=(*found.checks, *signature), signer=named)
     try:
         model = load(path)
     except SklarError as error:
@@ -58,9 +69,10 @@ def verify(
     checks = (found.checks[0], layout, *found.checks[1:])
     if refit and all(check.passed for check in checks):
         # Fits load compiled code, which a plain check does without.
-        from sklar.trust.verify.refit import check_copula
+        from sklar.trust.verify.refit import check_copula, check_plan
 
-        checks = (*checks, check_copula(model, progress))
+        plan = () if model.certificate.claimed_by else (check_plan(model),)
+        checks = (*checks, *plan, check_copula(model, progress))
     signature, named = _signature(path, signer)
     return replace(found, checks=(*checks, *signature), signer=named)
 
@@ -91,7 +103,13 @@ def verify_model(model: Model, name: str = "the model") -> Verification:
     checks = [_FORMAT, check_schema(model), check_settings(stated)]
     if not checks[-1].passed:
         return Verification(path=name, checks=tuple(checks), certificate=stated)
-    checks += [check_rows(model), check_measurements(model), check_arrays(model), check_domains(model)]
+    checks += [
+        check_unit(model),
+        check_rows(model),
+        check_measurements(model),
+        check_arrays(model),
+        check_domains(model),
+    ]
     independent: float | None = None
     tests: list[NoiseTest] = []
     if all(check.passed for check in checks):
@@ -99,11 +117,22 @@ def verify_model(model: Model, name: str = "the model") -> Verification:
             independent, totals = check_totals(model)
         except SklarError as error:
             totals = [Check(name="theorem", passed=False, detail=str(error))]
-        tests = examine(model.measured.stages, model.measured_schema)
+        tests = examine(model.measured.stages, model.measured_schema, _grids(model))
         checks += [*totals, *_noise(model, tests)]
     return Verification(
         path=name, checks=tuple(checks), certificate=stated, independent_epsilon=independent, noise=tuple(tests)
     )
+
+
+def _grids(model: Model) -> list[Grid]:
+    """The tables of the searches for numbers, where the file holds them."""
+    found = []
+    for finding, answer in zip(model.certificate.domains, model.measured.answers, strict=False):
+        if not isinstance(answer, Mapping) and finding.of == "domain":
+            ladder = ladder_of(asked_of(finding, model.schema.attribute(finding.attribute)))
+            edges = next_cells(ladder, answer, finding.scale)[: len(answer)]
+            found.append(Grid(tables=answer, edges=tuple(edges), scale=finding.scale))
+    return found
 
 
 def _noise(model: Model, tests: list[NoiseTest]) -> list[Check]:

@@ -4,27 +4,30 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Mapping
 
 import numpy as np
+from numpy.typing import NDArray
 
-from sklar.budget.certificate import Certificate, rounded_up
+from sklar.budget.certificate import Certificate, rounded_up, unit_of
 from sklar.budget.search import finding_faults, search_spend
 from sklar.errors import SklarError
 from sklar.files.model import Model
 from sklar.fitting.domains import domain_faults
 from sklar.fitting.margins import estimate_rows
 from sklar.kernel.tables import NoisyTables
-from sklar.kernel.theorems import MAX_SCALE, MIN_SCALE, Budget, Spend, round_up_scale
+from sklar.kernel.theorems import MAX_SCALE, MIN_SCALE, Budget, Spend, round_up_scale, sensitivity
 from sklar.trust.exact import TOLERANCE, exact_epsilon
 from sklar.trust.verify.result import Check
 
 
 def check_schema(model: Model) -> Check:
-    """The certificate is for the model's schema."""
+    """The certificate is for the model's schema, and names the domains that its custodian read from the rows."""
     stated = model.certificate
-    return Check(
-        name="schema", passed=stated.schema_sha256 == model.schema.digest, detail=f"hash {stated.schema_sha256}"
-    )
+    named = stated.claimed_by is not None or stated.read_from_rows == model.schema.read_from_rows
+    same = stated.schema_sha256 == model.schema.digest and named
+    told = f"; {len(stated.read_from_rows)} domains were read from the rows" if stated.read_from_rows else ""
+    return Check(name="schema", passed=same, detail=f"hash {stated.schema_sha256}{told}")
 
 
 def check_settings(stated: Certificate) -> Check:
@@ -47,18 +50,28 @@ def _budget(stated: Certificate) -> Budget:
         neighbors=stated.neighbors,
         mechanism=stated.mechanism,
         composition=stated.composition,
+        rows_per_person=stated.rows_per_person,
     )
 
 
+def check_unit(model: Model) -> Check:
+    """Whom the claim is about is what the schema says, and the noise is meant for as many rows as are counted."""
+    stated, person = model.certificate, model.schema.person
+    detail = "any one row" if person is None else f"any one person, with all their rows; counted are {person.words}"
+    said = {"count": stated.count, "rows_per_person": stated.rows_per_person}
+    agree = said == ({"count": None, "rows_per_person": None} | unit_of(person))
+    return Check(name="unit", passed=agree, detail=detail if agree else "the schema names another unit")
+
+
 def check_rows(model: Model) -> Check:
-    """The number of rows: stated in one place and public under replace-one; what noisy totals say under add-remove."""
+    """The number of rows: stated in one place where it is public; elsewhere what noisy totals say."""
     stated, stages = model.certificate, model.measured.stages
     known = {tables.n_rows for tables in stages} | {stated.public_rows}
     totals = [tables.total for tables in stages if tables.total is not None]
     scales = [tables.plan.total for tables in stages if tables.plan.total is not None]
-    if stated.neighbors == "replace-one":
+    if stated.neighbors == "replace-one" and stated.rows == 1:
         passed = known == {model.n_rows} and not totals and not scales
-        return Check(name="rows", passed=passed, detail=f"{model.n_rows:,}, public")
+        return Check(name="rows", passed=passed, detail=f"{model.n_rows:,}{' people' if stated.count else ''}, public")
     passed = known == {None} and len(totals) == len(scales) > 0
     # Exactly this number follows from the tables: another one would be somebody's knowledge.
     passed = passed and estimate_rows(stages) == model.n_rows
@@ -68,16 +81,18 @@ def check_rows(model: Model) -> Check:
 def check_measurements(model: Model) -> Check:
     """The certificate's groups are those of the arrays of scales, stage by stage, with the right sensitivity."""
     stated = model.certificate
-    shifts = 2 if stated.neighbors == "replace-one" else 1
+    moved = sensitivity(stated.neighbors, stated.rows)
     wanted = Counter(
-        (stage, order, scale)
-        for stage, tables in enumerate(model.measured.stages, start=1)
-        for order, scales in enumerate(_scales(tables))
-        for scale in scales
+        {
+            (stage, order, float(scale)): int(times)
+            for stage, tables in enumerate(model.measured.stages, start=1)
+            for order, scales in enumerate(_scales(tables))
+            for scale, times in zip(*np.unique(scales, return_counts=True), strict=True)
+        }
     )
     found: Counter[tuple[int, int, float]] = Counter()
     for entry in stated.measurements:
-        right = entry.sensitivity_l1 == shifts and math.isclose(entry.sensitivity_l2, math.sqrt(shifts))
+        right = entry.sensitivity_l1 == moved[0] and math.isclose(entry.sensitivity_l2, moved[1])
         if not right or type(entry.tables) is not int or entry.tables < 1:
             return Check(name="measurements", passed=False, detail=f"stage {entry.stage} states another sensitivity")
         found[entry.stage, entry.order, entry.scale] += entry.tables
@@ -90,16 +105,17 @@ def check_measurements(model: Model) -> Check:
     )
 
 
-def _scales(tables: NoisyTables) -> tuple[list[float], list[float], list[float]]:
+def _scales(tables: NoisyTables) -> tuple[NDArray[np.float64], ...]:
+    """Of the number of rows, of one-way tables and of two-way tables."""
     plan = tables.plan
-    return ([] if plan.total is None else [plan.total]), plan.one_way.tolist(), plan.pairs.tolist()
+    return np.array([] if plan.total is None else [plan.total]), plan.one_way, plan.pairs
 
 
 def check_arrays(model: Model) -> Check:
     """Every cell of the public domain is there, at scales that can be drawn."""
     cells = model.measured_schema.cells
     for tables in model.measured.stages:
-        scales = np.array([scale for group in _scales(tables) for scale in group])
+        scales = np.concatenate(_scales(tables))
         if not ((scales >= MIN_SCALE) & (scales <= MAX_SCALE)).all():
             return Check(name="arrays", passed=False, detail="a noise scale is not one that can be drawn exactly")
         if model.certificate.claimed_by is None and not (round_up_scale(scales) == scales).all():
@@ -120,8 +136,10 @@ def check_domains(model: Model) -> Check:
     faults = finding_faults(model.schema, _budget(stated), stated.domains, stated.earlier, stated.public_rows)
     lost = math.fsum(finding.lost_delta for finding in stated.domains)
     for finding in stated.domains:
-        if finding.threshold is not None and finding.lost_delta < _chance_of_one(finding.scale, finding.threshold):
+        threshold = finding.threshold
+        if threshold is not None and finding.lost_delta < _chance_of_one(finding.scale, threshold, stated.rows):
             faults = (*faults, f"the threshold of '{finding.attribute}' fails more often than is stated")
+    faults += _answer_faults(model)
     for name in domain_faults(model.measured) if not faults else ():
         faults = (*faults, f"the bins and points of '{name}' are not those that its noisy answers give")
     if not lost < stated.delta:
@@ -132,9 +150,30 @@ def check_domains(model: Model) -> Check:
     return Check(name="domains", passed=not faults, detail=faults[0] if faults else detail)
 
 
-def _chance_of_one(scale: float, threshold: int) -> float:
-    """P(1 + X >= threshold) of discrete Gaussian X, added up: from the threshold on, term by term, over the whole."""
-    first = threshold - 1
+def _answer_faults(model: Model) -> tuple[str, ...]:
+    """What is wrong with the noisy answers: all are kept, and categories are those that reached their threshold."""
+    stated, answers = model.certificate.domains, model.measured.answers
+    if len(answers) != len(stated):
+        return ("the noisy answers of a search are missing",)
+    return tuple(
+        f"the categories of '{finding.attribute}' are not those that its noisy answer gives"
+        for finding, answer in zip(stated, answers, strict=True)
+        if isinstance(answer, Mapping)
+        and not (
+            set(model.schema.attribute(finding.attribute).values) <= answer.keys()
+            and all(count >= (finding.threshold or 0) for count in answer.values())
+        )
+    )
+
+
+def _chance_of_one(scale: float, threshold: int, rows: int) -> float:
+    """The chance that a value reaches a threshold which one person alone has: in all rows, or in each row another."""
+    apart = _tail(scale, threshold - 1)
+    return max(_tail(scale, threshold - rows), -math.expm1(rows * math.log1p(-min(apart, 0.5))))
+
+
+def _tail(scale: float, first: int) -> float:
+    """P(X >= first) of discrete Gaussian X, added up: from the first on, term by term, over the whole."""
     if first <= 0:
         return 1.0
     # Terms fall at least geometrically, by exp(-first / scale^2) each: added up until what is left cannot be seen. Of
@@ -150,13 +189,13 @@ def _chance_of_one(scale: float, threshold: int) -> float:
 def check_totals(model: Model) -> tuple[float, list[Check]]:
     """What the tables cost, by the theorems with every rounding outward, and numerically; both within the claim."""
     stated = model.certificate
-    scales = np.array([scale for tables in model.measured.stages for group in _scales(tables) for scale in group])
+    scales = np.concatenate([group for tables in model.measured.stages for group in _scales(tables)])
     spend = search_spend(stated.domains) + Spend.of(scales)
     budget = _budget(stated)
     claimed, lost = budget.spent(spend), spend.lost_delta
     # A threshold that fails costs its chance of delta, and of the odds the rest of all chances.
     independent = exact_epsilon(
-        stated.mechanism, spend.scales, spend.tables * budget.shifts, stated.delta - lost
+        stated.mechanism, spend.scales, spend.tables * budget.shifts, stated.delta - lost, rows=budget.rows
     ) - math.log1p(-lost)
     epsilon = rounded_up(stated.epsilon, 6)
     return independent, [

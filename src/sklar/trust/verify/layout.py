@@ -10,8 +10,9 @@ from __future__ import annotations
 import struct
 import zipfile
 import zlib
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from sklar.errors import ModelError
 from sklar.files.archive import VERSION, arrays_of, describe, member
@@ -31,14 +32,25 @@ _LARGEST = (1 << 31) - 1
 def check_layout(path: Path, model: Model) -> str:
     """Say what was compared; raise where a byte is not as it must be."""
     with zipfile.ZipFile(path) as archive:
+        document = parse(archive.read("model.json"))
+    # Descriptions of older versions said more; they are compared with themselves.
+    wanted = describe(model) if document["version"] == VERSION else document | {"schema": model.schema.to_dict()}
+    return check_bytes(path, wanted, list(arrays_of(model)))
+
+
+def check_bytes(path: Path, description: Mapping[str, Any], arrays: Sequence[str]) -> str:
+    """The same for a file that must hold this description and arrays of these names, in this order."""
+    with zipfile.ZipFile(path) as archive:
         text = archive.read("model.json")
         found = {each.filename: each for each in archive.infolist()}
-    _check_description(text, model)
+    if written(description) != text:
+        raise ModelError("its description is not written as Sklar writes it.")
     size = path.stat().st_size
     if size > _LARGEST:
         return "the description is written in the one way that there is; a file of this size is not compared further"
     with path.open("rb") as file:
-        entries = b"".join(_check_member(file, name, found[name]) for name in _names(model))
+        names = ("model.json", *(f"{name}.npy" for name in arrays))
+        entries = b"".join(_check_member(file, name, found[name]) for name in names)
         start = file.tell()
         if file.read(len(entries)) != entries:
             raise ModelError("the list of its members is not as Sklar writes it.")
@@ -46,18 +58,6 @@ def check_layout(path: Path, model: Model) -> str:
         if file.read() != end:
             raise ModelError("something stands behind its members.")
     return f"{size:,} bytes, all of them where and as Sklar writes them"
-
-
-def _names(model: Model) -> list[str]:
-    return ["model.json", *(f"{name}.npy" for name in arrays_of(model))]
-
-
-def _check_description(text: bytes, model: Model) -> None:
-    document = parse(text)
-    # Descriptions of older versions said more; they are compared with themselves.
-    wanted = describe(model) if document["version"] == VERSION else document | {"schema": model.schema.to_dict()}
-    if written(wanted) != text:
-        raise ModelError("its description is not written as Sklar writes it.")
 
 
 def _check_member(file: IO[bytes], name: str, info: zipfile.ZipInfo) -> bytes:

@@ -27,6 +27,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sklar.budget.method import Method, MethodName
+from sklar.budget.plan import plan_release
+from sklar.budget.search import replan_search
 from sklar.draw.repair import hold_margins
 from sklar.files.model import Model
 from sklar.fitting.binary import BinaryCopula
@@ -35,6 +37,7 @@ from sklar.fitting.denoise import denoise_margins, denoise_tables
 from sklar.fitting.latent import LatentModel, fit_latent, independent
 from sklar.fitting.margins import Estimates, pool
 from sklar.fitting.model import Copula
+from sklar.kernel.theorems import Budget, Spend, cost
 from sklar.machine.progress import SILENT, Progress
 from sklar.release import fit_tables, refined
 from sklar.trust.verify.result import Check
@@ -48,6 +51,8 @@ CORRELATIONS_TOLERANCE = 1e-5
 CUTS_TOLERANCE = 5e-3
 # Of held-out errors relative to independence, which choices are made by.
 _GAIN_TOLERANCE = 1e-3
+# Scales are rounded up to single precision: the last bit may differ between machines.
+_SCALE_TOLERANCE = 1e-6
 _CHOICES = ("kind", "steps", "components", "rank", "fits")
 
 
@@ -70,6 +75,37 @@ def check_copula(model: Model, progress: Progress = SILENT) -> Check:
         return Check(name="refit", passed=False, detail=f"{detail}. Rounding does less, on any machine that was tried")
     seen = ", ".join(f"{what} within {apart:.1g}" for what, (apart, _) in worst.items())
     return Check(name="refit", passed=True, detail=f"the copula follows from the tables: {seen}{note}")
+
+
+def check_plan(model: Model) -> Check:
+    """The scales of the first stage are those that a release by this budget plans, and later stages cost no more.
+
+    A second stage is planned by noisy tables, within a cost that public facts fix.
+    """
+    stated, cells, method = model.certificate, model.measured_schema.cells, _method(model)
+    budget = Budget(
+        epsilon=stated.epsilon,
+        delta=stated.delta,
+        neighbors=stated.neighbors,
+        mechanism=stated.mechanism,
+        composition=stated.composition,
+    )
+    rest = replan_search(model.schema, budget, stated.domains, stated.public_rows).rest if stated.domains else None
+    planned = plan_release(cells, budget, method, n_rows=stated.public_rows, rest=rest)
+    first, *later = [tables.plan for tables in model.measured.stages]
+    alike = all(
+        one.shape == other.shape and np.allclose(one, other, rtol=_SCALE_TOLERANCE, atol=0.0)
+        for one, other in ((first.one_way, planned.first.one_way), (first.pairs, planned.first.pairs))
+    )
+    total = planned.first.total is None or np.isclose(first.total or 0.0, planned.first.total, rtol=_SCALE_TOLERANCE)
+    if not alike or not total:
+        return Check(name="plan", passed=False, detail="the first stage is not what this Sklar plans for this budget")
+    if len(later) != (planned.reserve.size > 0) or any(plan.one_way.size or plan.total for plan in later):
+        return Check(name="plan", passed=False, detail="the stages are not those that this Sklar plans for this budget")
+    spent = sum((plan.spend for plan in later), Spend.of([]))
+    if later and not cost("gaussian", 1, Spend.of(planned.reserve)).covers(cost("gaussian", 1, spent)):
+        return Check(name="plan", passed=False, detail="the second stage costs more than was set aside for it")
+    return Check(name="plan", passed=True, detail="the noise scales are those that public facts and the budget give")
 
 
 def _method(model: Model) -> Method:

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from sklar.budget.certificate import Certificate, rounded_up
+from sklar.budget.linked import LinkedCertificate
 from sklar.trust.verify.noise import NoiseTest
 
 
@@ -25,7 +26,7 @@ class Verification:
 
     path: str
     checks: tuple[Check, ...]
-    certificate: Certificate | None
+    certificate: Certificate | LinkedCertificate | None
     independent_epsilon: float | None = None
     noise: tuple[NoiseTest, ...] = ()
     signer: str | None = None
@@ -52,6 +53,8 @@ class Verification:
         lines = [f"{'ok  ' if check.passed else 'FAIL'} {check.name}: {check.detail}" for check in self.checks]
         if not self.passed or self.certificate is None:
             return [*lines, "", f"{self.path} contradicts its certificate. Do not rely on its privacy claim."]
+        if isinstance(self.certificate, LinkedCertificate):
+            return [*lines, "", *self._concluded_linked(self.certificate)]
         if self.certificate.claimed_by is not None:
             return [*lines, "", *self._claimed(self.certificate)]
         return [*lines, "", *self._concluded(self.certificate)]
@@ -64,20 +67,36 @@ class Verification:
             f"is claimed by the caller ('{stated.claimed_by}') and was not checked.",
         ]
 
-    def _concluded(self, stated: Certificate) -> list[str]:
+    def _concluded_linked(self, stated: LinkedCertificate) -> list[str]:
         if stated.neighbors == "replace-one":
-            whom = "what any one row holds (the number of rows is public)"
+            whom = "any one person, with all their events (the number of people is public)"
         else:
-            whom = "whether any one row is in the table"
+            whom = "whether any one person, with all their events, is in the tables"
+        odds = rounded_up(math.exp(min(stated.epsilon, 700.0)), 4)
+        lines = [
+            f"{self.path} agrees with its certificate, and the noise of its tables of people looks as it says. If all",
+            f"noise was drawn so, then whoever sees it, with any other knowledge, learns little about {whom}:",
+            f"no conclusion becomes more than {odds} times as likely, or as unlikely, by that person (epsilon = "
+            f"{rounded_up(stated.epsilon, 4)}),",
+            f"but for a chance of {rounded_up(stated.delta, 3)} (delta). Tables drawn from it, however many, add "
+            "nothing to that.",
+            "Other releases about the same people do add to it.",
+        ]
+        if self.signer is not None:
+            lines.append(f"Whoever holds the key {self.signer} has signed this file.")
+        return lines
+
+    def _concluded(self, stated: Certificate) -> list[str]:
+        whom, one, several = _whom(stated)
         odds = rounded_up(math.exp(min(stated.epsilon, 700.0)), 4)
         lines = [
             f"{self.path} agrees with its certificate, and its noise looks as it says. If it was drawn so (sklar audit",
             f"tests the code that does), then whoever sees it, with any other knowledge, learns little about {whom}:",
-            f"no conclusion becomes more than {odds} times as likely, or as unlikely, by that row (epsilon = "
+            f"no conclusion becomes more than {odds} times as likely, or as unlikely, by that {one} (epsilon = "
             f"{rounded_up(stated.epsilon, 4)}),",
             f"but for a chance of {rounded_up(stated.delta, 3)} (delta). Rows drawn from it, however many, add nothing "
             "to that.",
-            "Other releases of the same rows do add to it, and so do several rows about one person.",
+            f"Other releases of the same rows do add to it{several}.",
         ]
         if stated.earlier:
             named = ", ".join(f"'{name}'" for name in stated.earlier)
@@ -87,3 +106,16 @@ class Verification:
         if self.signer is not None:
             lines.append(f"Whoever holds the key {self.signer} has signed this file.")
         return lines
+
+
+def _whom(stated: Certificate) -> tuple[str, str, str]:
+    """Whom the promise is about, in words: what is protected, one of them, and what the promise does not cover."""
+    if stated.count is None:
+        if stated.neighbors == "replace-one":
+            whom = "what any one row holds (the number of rows is public)"
+        else:
+            whom = "whether any one row is in the table"
+        return whom, "row", ", and so do several rows about one person"
+    if stated.neighbors == "replace-one":
+        return "what all rows of any one person hold (the number of people is public)", "person", ""
+    return "whether any one person, with all their rows, is in the table", "person", ""

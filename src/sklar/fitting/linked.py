@@ -1,0 +1,358 @@
+"""A two-level mixture of people and their events, fitted to the noisy tables of linked tables.
+
+A person belongs to one of H equally likely classes. Given the class, the attributes of the person and the number of
+their events are independent; every event belongs to one of G classes of events of that class of people, and given both
+its attributes are independent. Events of a person are so drawn alike, one by one: their order means nothing, and what
+two events of a person have in common comes from the person's class.
+
+With P (H, dP) the levels of people's attributes, N (H, bins) the bins of the number of events, C (H, G) the classes of
+events, Q (H, G, dE) the levels of their attributes, E = sum_g C Q, and Z = [1, P, N], all tables are four products:
+
+    Z^T Z / H                                one-way and two-way tables of people, with the number of events
+    [(1 - N_0) P, N, N w, N (1 - w)]^T E / H people by events, number by events, both halves of one-way tables of events
+    Q^T diag((1 - N_0) C) Q / H              two-way tables of events
+    E^T diag(P(two events)) E / H            one attribute in two events of a person
+
+A fit descends on the sum over cells of (predicted - target)^2 / variance, by the logits of P, N, C and Q. The steps are
+chosen by Gaussian thinning, as in `choose`: post-processing with public randomness of a fixed seed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sklar.budget.linked import FULL_WEIGHT, LinkedMeasured
+from sklar.fitting.choose import EVERY, GAIN, PATIENCE, SEED, SPLITS
+from sklar.fitting.descent import RATE
+from sklar.fitting.simplex import project, project_levels, scale_levels
+from sklar.kernel.cells import Cells
+from sklar.machine.progress import SILENT, Progress
+from sklar.machine.threads import side_by_side
+from sklar.public.linked import Linked
+
+Floats: TypeAlias = NDArray[np.float32]
+
+PERSON_CLASSES = 150
+EVENT_CLASSES = 6
+FITS = 4
+MAX_STEPS = 1_500
+# The sd of the logits that a fit starts from: of people, of the number of events, and of events, what a class of people
+# has in common and what each class of events has of its own.
+_PERSON_SD, _NUMBER_SD, _COMMON_SD, _EVENT_SD = 0.5, 0.3, 0.4, 1.0
+# Of the logits of people, numbers, classes of events and events: a class of events is a small part of one of people.
+_RATES = (RATE, RATE, RATE, 2 * RATE)
+_FLOOR = 1e-5
+_MOMENTUM, _SECOND_MOMENT = 0.9, 0.99
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class LinkedClasses:
+    """A fitted model: what each of the H equally likely classes of people is like. All arrays are probabilities.
+
+    `person` has shape (H, levels of people), `number` (H, at_most + 1), `event_class` (H, G) and `event`
+    (H, G, levels of events).
+    """
+
+    linked: Linked
+    person: Floats
+    number: Floats
+    event_class: Floats
+    event: Floats
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """What a model file holds of it, flat."""
+        return {
+            "person": self.person.ravel(),
+            "number": self.number.ravel(),
+            "event_class": self.event_class.ravel(),
+            "event": self.event.ravel(),
+        }
+
+
+class _Layout:
+    """Where every table stands among the four products, and what is known of the number of events within its bins."""
+
+    def __init__(self, measured: LinkedMeasured) -> None:
+        linked = measured.linked
+        self.measured, self.n_people = measured, measured.n_people
+        self.person, self.event = linked.people.cells, linked.events.cells
+        bins = np.array(linked.bins)
+        self.bin_of = np.searchsorted(bins, np.arange(linked.at_most + 1), side="right") - 1
+        self.n_bins = bins.size - 1
+        number = next(
+            counts
+            for table, counts in zip(measured.plan.tables, measured.counts, strict=True)
+            if table.kind == "number"
+        )
+        share = project(number / self.n_people)
+        # A little of every number, so that a bin that noise has emptied still has some.
+        share = share + 1e-3 / share.size
+        self.within = share / np.bincount(self.bin_of, weights=share)[self.bin_of]
+        weight = np.minimum(np.arange(linked.at_most + 1), FULL_WEIGHT) / FULL_WEIGHT
+        self.full = np.bincount(self.bin_of, weights=self.within * weight).astype(np.float32)
+        self.rest = np.bincount(self.bin_of, weights=self.within * (1 - weight)).astype(np.float32)
+        self.rest[0] = 0
+        self.two = np.ones(self.n_bins, dtype=np.float32)
+        self.two[:2] = 0
+
+    def arrange(self, each: Sequence[NDArray[np.float64]], *, precisions: bool = False) -> list[Floats]:
+        """Tables as the four products that predict them; or, of one variance per table, the precisions of cells."""
+        people, events, bins = self.person.n_levels, self.event.n_levels, self.n_bins
+        shapes = [(1 + people + bins,) * 2, (people + bins + 1, events), (events, events), (events, events)]
+        products = [np.zeros(shape) for shape in shapes]
+        for table, given in zip(self.measured.plan.tables, each, strict=True):
+            i, j, kind = table.first, table.second, table.kind
+            if kind == "people":
+                continue
+            filled = np.full(table.cells, 1 / given[0]) if precisions else given
+            if kind == "number":
+                sizes = np.bincount(self.bin_of)
+                summed = 1 / (given[0] * sizes) if precisions else np.bincount(self.bin_of, weights=given)
+                products[0][0, 1 + people :] = summed
+            elif kind == "person":
+                products[0][0, 1:][self.person.levels(i)] = filled
+            elif kind == "person-person":
+                products[0][1:, 1:][self.person.levels(i), self.person.levels(j)] = filled.reshape(table.shape)
+            elif kind == "number-person":
+                products[0][1:, 1 + people :][self.person.levels(i)] = filled.reshape(table.shape).T
+            elif kind == "person-event":
+                products[1][self.person.levels(i), self.event.levels(j)] = filled.reshape(table.shape)
+            elif kind == "number-event":
+                products[1][people : people + bins - 1, self.event.levels(i)] = filled.reshape(table.shape)
+            elif kind == "event":
+                products[1][people + bins - 1 :, self.event.levels(i)] = filled.reshape(table.shape)
+            elif kind == "event-event":
+                products[2][self.event.levels(i), self.event.levels(j)] = filled.reshape(table.shape)
+            else:
+                own, size = self.event.levels(i), table.shape[0]
+                low, high = np.triu_indices(size)
+                # A pair without order is two cells of a product: half of it in one, and so four times as precise.
+                halved = np.where(low == high, 1.0, 4.0 if precisions else 0.5)
+                products[3][own, own][low, high] = filled * halved
+        return [product.astype(np.float32) for product in products]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Goal:
+    """What a fit descends to: the four products with their weights, and the margins that it starts from."""
+
+    layout: _Layout
+    targets: list[Floats]
+    weights: list[Floats]
+
+    def starts(self) -> tuple[Floats, Floats, Floats]:
+        """Logarithms of the levels of people, of bins of the number of events, and of the levels of events."""
+        people, bins = self.layout.person.n_levels, self.layout.n_bins
+        number = _margins(self.targets[0][0, 1 + people :], Cells([bins]))
+        event = self.targets[1][people + bins - 1 :].sum(axis=0)
+        person = _margins(self.targets[0][0, 1 : 1 + people], self.layout.person)
+        return np.log(person), np.log(number), np.log(_margins(event, self.layout.event))
+
+
+def _margins(shares: Floats, cells: Cells) -> Floats:
+    """Noisy shares of every attribute's levels as probabilities, none of them zero."""
+    found = project_levels(shares.astype(np.float64), cells) + _FLOOR
+    return scale_levels(found, cells).astype(np.float32)
+
+
+def _softmax(logits: Floats, offsets: NDArray[np.int64]) -> Floats:
+    """Probabilities of every attribute's levels, along the last axis."""
+    starts = offsets[:-1]
+    sizes = np.diff(offsets)
+    top = np.maximum.reduceat(logits, starts, axis=-1)
+    raised = np.exp(logits - np.repeat(top, sizes, axis=-1))
+    return np.asarray(raised / np.repeat(np.add.reduceat(raised, starts, axis=-1), sizes, axis=-1))
+
+
+def _through_softmax(gradient: Floats, found: Floats, offsets: NDArray[np.int64]) -> Floats:
+    """The gradient in the logits, from that in the probabilities."""
+    product = gradient * found
+    mean = np.repeat(np.add.reduceat(product, offsets[:-1], axis=-1), np.diff(offsets), axis=-1)
+    return np.asarray(product - found * mean)
+
+
+class _Fit:
+    """A fit in progress: `advance` moves the logits against the gradient, with momentum.
+
+    As in `descent`, all logits of a kind have one rate: what the tables say plainly is learned long before their noise.
+    """
+
+    def __init__(self, goal: _Goal, seed: int, classes: int = PERSON_CLASSES, kinds: int = EVENT_CLASSES) -> None:
+        self._goal, layout = goal, goal.layout
+        generator = np.random.Generator(np.random.SFC64(np.random.SeedSequence([seed, classes, kinds])))
+        person, number, event = goal.starts()
+
+        def around(base: Floats, shape: tuple[int, ...], sd: float) -> Floats:
+            # A single class is independence: it starts where it ends.
+            drawn = generator.standard_normal((*shape, base.size), dtype=np.float32)
+            return base + np.float32(sd if classes > 1 else 0.0) * drawn
+
+        together = around(np.zeros_like(event), (classes, 1), _COMMON_SD)
+        self._logits = [
+            around(person, (classes,), _PERSON_SD),
+            around(number, (classes,), _NUMBER_SD),
+            np.zeros((classes, kinds), dtype=np.float32),
+            around(event, (classes, kinds), _EVENT_SD) + together,
+        ]
+        self._offsets = [
+            layout.person.offsets,
+            np.array([0, layout.n_bins]),
+            np.array([0, kinds]),
+            layout.event.offsets,
+        ]
+        self._velocity = [np.zeros_like(logits) for logits in self._logits]
+        self._moments = [0.0] * len(self._logits)
+        self._steps = 0
+        self._predict()
+
+    def _predict(self) -> None:
+        self.found = [_softmax(logits, offsets) for logits, offsets in zip(self._logits, self._offsets, strict=True)]
+        person, number, kind, event = self.found
+        layout, classes = self._goal.layout, len(person)
+        self._present = 1 - number[:, :1]
+        ones = np.ones((classes, 1), dtype=np.float32)
+        self._z = np.hstack([ones, person, number])
+        self._u = np.hstack(
+            [self._present * person, number[:, 1:], (number @ layout.full)[:, None], (number @ layout.rest)[:, None]]
+        )
+        self._mean = np.matmul(kind[:, None, :], event)[:, 0]
+        self._of_kind = (self._present * kind).reshape(-1, 1)
+        self._flat = event.reshape(-1, event.shape[-1])
+        self._pairs = (number @ layout.two)[:, None]
+        scale = np.float32(1 / classes)
+        self.products = [
+            self._z.T @ self._z * scale,
+            self._u.T @ self._mean * scale,
+            self._flat.T @ (self._of_kind * self._flat) * scale,
+            self._mean.T @ (self._pairs * self._mean) * scale,
+        ]
+
+    def error(self, targets: Sequence[Floats]) -> float:
+        """The weighted squared distance of all cells from these targets."""
+        return sum(
+            float(np.sum(weights * (product - target) ** 2, dtype=np.float64))
+            for product, target, weights in zip(self.products, targets, self._goal.weights, strict=True)
+        )
+
+    def advance(self, steps: int) -> None:
+        """Take this many steps."""
+        for _ in range(steps):
+            self._step()
+            self._predict()
+
+    def _step(self) -> None:
+        goal, layout = self._goal, self._goal.layout
+        person, _, kind, event = self.found
+        classes, people, bins = len(person), layout.person.n_levels, layout.n_bins
+        missed = [
+            weights * (product - target)
+            for product, target, weights in zip(self.products, goal.targets, goal.weights, strict=True)
+        ]
+        of_z = self._z @ (missed[0] + missed[0].T)
+        of_u = self._mean @ missed[1].T
+        of_mean = self._u @ missed[1]
+        apart = missed[2] + missed[2].T
+        pulled = self._flat @ apart
+        of_event = (self._of_kind * pulled).reshape(event.shape)
+        # A quadratic form: half of its double product.
+        of_weight = (0.5 * np.einsum("ij,ij->i", self._flat, pulled)).reshape(classes, -1)
+        twice = self._mean @ (missed[3] + missed[3].T)
+        of_mean += self._pairs * twice
+        of_pairs = 0.5 * np.einsum("ij,ij->i", self._mean, twice)[:, None]
+        of_event += kind[:, :, None] * of_mean[:, None, :]
+        of_kind = np.einsum("hgd,hd->hg", event, of_mean) + self._present * of_weight
+        of_present = np.einsum("hg,hg->h", kind, of_weight) + np.einsum("hd,hd->h", person, of_u[:, :people])
+        of_person = of_z[:, 1 : 1 + people] + self._present * of_u[:, :people]
+        of_number = of_z[:, 1 + people :].copy()
+        of_number[:, 1:] += of_u[:, people : people + bins - 1]
+        of_number += of_u[:, people + bins - 1 : people + bins] * layout.full
+        of_number += of_u[:, people + bins :] * layout.rest + of_pairs * layout.two
+        of_number[:, 0] -= of_present
+        self._steps += 1
+        for at, gradient in enumerate((of_person, of_number, of_kind, of_event)):
+            slope = _through_softmax(gradient, self.found[at], self._offsets[at])
+            self._moments[at] += (1 - _SECOND_MOMENT) * (float(np.mean(slope**2)) - self._moments[at])
+            unbiased = self._moments[at] / (1 - _SECOND_MOMENT**self._steps)
+            rate = _RATES[at] / ((1 - _MOMENTUM**self._steps) * np.sqrt(max(unbiased, 1e-30)))
+            self._velocity[at] *= np.float32(_MOMENTUM)
+            self._velocity[at] += np.float32(1 - _MOMENTUM) * slope
+            self._logits[at] -= np.float32(rate) * self._velocity[at]
+
+
+def fit_classes(measured: LinkedMeasured, *, progress: Progress = SILENT) -> tuple[LinkedClasses, dict[str, Any]]:
+    """The model of these noisy tables, and what was decided on the way."""
+    layout = _Layout(measured)
+    each = np.array([measured.plan.each(table) for table in measured.plan.tables])
+    shares = [counts / (tokens * layout.n_people) for counts, tokens in zip(measured.counts, each, strict=True)]
+    sds = measured.plan.scales / layout.n_people
+    weights = layout.arrange([np.array([sd**2]) for sd in sds.tolist()], precisions=True)
+    mean = np.mean(np.concatenate([part[part > 0] for part in weights]))
+    weights = [part / mean for part in weights]
+    progress.stage("choose", unit="steps")
+    steps, gain = _choose_steps(layout, shares, sds, weights, progress)
+    goal = _Goal(layout=layout, targets=layout.arrange(shares), weights=weights)
+    fits = FITS if steps else 0
+    progress.stage("fit", total=fits * steps, unit="steps")
+
+    def one(seed: int) -> _Fit:
+        fit = _Fit(goal, seed)
+        for _ in range(0, steps, EVERY):
+            fit.advance(EVERY)
+            progress.advance(EVERY)
+        return fit
+
+    made = side_by_side(one, [SEED + SPLITS + number for number in range(fits)]) or [_Fit(goal, SEED, 1, 1)]
+    person, number, kind, event = (np.concatenate([fit.found[at] for fit in made]) for at in range(4))
+    classes = LinkedClasses(
+        linked=measured.linked,
+        person=person,
+        number=(number[:, layout.bin_of] * layout.within).astype(np.float32),
+        event_class=kind,
+        event=event,
+    )
+    return classes, {
+        "person_classes": len(person),
+        "event_classes": kind.shape[1],
+        "steps": steps,
+        "fits": fits,
+        "gain_over_independence": gain,
+    }
+
+
+def _choose_steps(
+    layout: _Layout,
+    shares: Sequence[NDArray[np.float64]],
+    sds: NDArray[np.float64],
+    weights: list[Floats],
+    progress: Progress,
+) -> tuple[int, float]:
+    """How many steps predict held-out tables best, and the share of independence's held-out error that they take away.
+
+    No steps where independence predicts them as well.
+    """
+
+    def follow(seed: np.random.SeedSequence) -> tuple[int, float]:
+        generator = np.random.Generator(np.random.SFC64(seed))
+        noise = [sd * generator.standard_normal(part.size) for sd, part in zip(sds.tolist(), shares, strict=True)]
+        train = layout.arrange([part + GAIN * drawn for part, drawn in zip(shares, noise, strict=True)])
+        held = layout.arrange([part - drawn / GAIN for part, drawn in zip(shares, noise, strict=True)])
+        goal = _Goal(layout=layout, targets=train, weights=weights)
+        plain = _Fit(goal, 0, 1, 1).error(held)
+        fit, best, best_at, at = _Fit(goal, int(seed.generate_state(1)[0])), plain, 0, 0
+        while at < MAX_STEPS and at - best_at < PATIENCE + at // 5:
+            fit.advance(EVERY)
+            progress.advance(EVERY)
+            at += EVERY
+            error = fit.error(held)
+            if error < best:
+                best, best_at = error, at
+        return best_at, 1 - best / plain
+
+    found = side_by_side(follow, np.random.SeedSequence(SEED).spawn(SPLITS))
+    steps = EVERY * round(float(np.mean([best for best, _ in found])) / EVERY)
+    return steps, float(np.mean([gain for _, gain in found]))

@@ -1,0 +1,204 @@
+"""Patients and their visits: two tables that hang together, about nobody.
+
+Every patient has a hidden ailment that most visits are about, and a hidden frailty. Age, sex, smoking and chronic
+illness depend on them, and so do how often somebody comes, to which department, with which diagnosis, how urgently,
+for how long, and at which cost. One patient in twenty never comes; the others come 1 to 30 times, about 6 on average.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from sklar.errors import DataError
+from sklar.generate.table import choose
+from sklar.public.linked import Linked
+from sklar.public.schema import Schema
+
+KEY = "patient_id"
+MOST = 30
+PATIENTS = 20_000
+_STREAM = 6
+_BLOCK = 8_192
+
+_SEXES = ("F", "M")
+_REGIONS = ("center", "coast", "east", "hills", "islands", "north", "south", "west")
+_INSURANCE = ("basic", "plus", "private", "none")
+_CHRONIC = ("none", "diabetes", "heart", "lung", "kidney", "joint")
+_SMOKER = ("never", "former", "current")
+_DEPARTMENTS = ("general", "heart", "lung", "joints", "kidneys", "eyes", "skin", "emergency")
+_DIAGNOSES = tuple(f"{letter}{number}" for letter in "ABCDEF" for number in (1, 2))
+_URGENCY = ("planned", "soon", "urgent")
+_OUTCOMES = ("home", "home care", "transferred", "back soon")
+
+# Hidden ailments, and what they do. Rows are ailments throughout.
+_AILMENTS = 6
+_AILMENT = [0.28, 0.17, 0.15, 0.13, 0.11, 0.16]
+_OF_CHRONIC = [
+    [0.86, 0.03, 0.03, 0.03, 0.02, 0.03],
+    [0.20, 0.62, 0.08, 0.02, 0.06, 0.02],
+    [0.22, 0.10, 0.60, 0.03, 0.03, 0.02],
+    [0.26, 0.03, 0.05, 0.62, 0.01, 0.03],
+    [0.20, 0.18, 0.08, 0.02, 0.50, 0.02],
+    [0.30, 0.04, 0.03, 0.02, 0.02, 0.59],
+]
+_OF_SMOKER = [
+    [0.62, 0.24, 0.14],
+    [0.52, 0.30, 0.18],
+    [0.34, 0.36, 0.30],
+    [0.16, 0.34, 0.50],
+    [0.50, 0.30, 0.20],
+    [0.6, 0.25, 0.15],
+]
+_OF_DEPARTMENT = [
+    [0.46, 0.03, 0.03, 0.05, 0.01, 0.14, 0.18, 0.10],
+    [0.44, 0.12, 0.02, 0.03, 0.12, 0.16, 0.03, 0.08],
+    [0.18, 0.58, 0.06, 0.01, 0.03, 0.01, 0.01, 0.12],
+    [0.20, 0.06, 0.58, 0.01, 0.01, 0.01, 0.01, 0.12],
+    [0.16, 0.08, 0.01, 0.01, 0.64, 0.02, 0.01, 0.07],
+    [0.22, 0.02, 0.01, 0.64, 0.01, 0.02, 0.01, 0.07],
+]
+# Diagnoses go with the department: two of each of six groups.
+_OF_DIAGNOSIS = [
+    [0.20, 0.18, 0.06, 0.05, 0.06, 0.05, 0.07, 0.06, 0.05, 0.06, 0.08, 0.08],
+    [0.03, 0.02, 0.46, 0.32, 0.04, 0.02, 0.02, 0.01, 0.03, 0.02, 0.02, 0.01],
+    [0.03, 0.02, 0.04, 0.02, 0.44, 0.34, 0.02, 0.01, 0.02, 0.02, 0.02, 0.02],
+    [0.03, 0.03, 0.01, 0.01, 0.01, 0.01, 0.50, 0.32, 0.02, 0.02, 0.02, 0.02],
+    [0.02, 0.02, 0.05, 0.03, 0.01, 0.01, 0.01, 0.01, 0.48, 0.30, 0.03, 0.03],
+    [0.06, 0.04, 0.02, 0.01, 0.01, 0.01, 0.02, 0.01, 0.02, 0.02, 0.46, 0.32],
+    [0.10, 0.06, 0.01, 0.01, 0.01, 0.01, 0.02, 0.02, 0.01, 0.01, 0.32, 0.42],
+    [0.12, 0.10, 0.12, 0.08, 0.14, 0.08, 0.10, 0.08, 0.05, 0.04, 0.05, 0.04],
+]
+_OF_URGENCY = [
+    [0.70, 0.22, 0.08],
+    [0.42, 0.34, 0.24],
+    [0.46, 0.34, 0.20],
+    [0.74, 0.20, 0.06],
+    [0.58, 0.30, 0.12],
+    [0.82, 0.15, 0.03],
+    [0.80, 0.17, 0.03],
+    [0.03, 0.17, 0.80],
+]
+_OF_OUTCOME = [
+    [0.93, 0.05, 0.019, 0.001],
+    [0.84, 0.11, 0.044, 0.006],
+    [0.72, 0.16, 0.09, 0.03],
+    [0.56, 0.25, 0.12, 0.07],
+]
+
+_PATIENTS: dict[str, dict[str, Any]] = {
+    "age": {"type": "integer", "edges": [0, 10, 20, 30, 40, 50, 60, 70, 80, 90, 101]},
+    "sex": {"type": "categorical", "values": list(_SEXES)},
+    "region": {"type": "categorical", "values": list(_REGIONS)},
+    "insurance": {"type": "categorical", "values": list(_INSURANCE)},
+    "chronic": {"type": "categorical", "values": list(_CHRONIC)},
+    "smoker": {"type": "categorical", "values": list(_SMOKER)},
+}
+_VISITS: dict[str, dict[str, Any]] = {
+    "department": {"type": "categorical", "values": list(_DEPARTMENTS)},
+    "diagnosis": {"type": "categorical", "values": list(_DIAGNOSES)},
+    "urgency": {"type": "categorical", "values": list(_URGENCY)},
+    "days": {"type": "integer", "edges": [0, 1, 2, 3, 5, 8, 15, 61]},
+    "cost": {"type": "integer", "edges": [0, 100, 200, 400, 800, 1_600, 3_200, 6_400, 100_000]},
+    "outcome": {"type": "categorical", "values": list(_OUTCOMES)},
+}
+
+
+def linked() -> Linked:
+    """The public schema of both tables."""
+    return Linked(
+        people=Schema.from_dict({"table": {"name": "patients"}, "attributes": _PATIENTS}),
+        events=Schema.from_dict({"table": {"name": "visits"}, "attributes": _VISITS}),
+        people_key=KEY,
+        events_key=KEY,
+        at_most=MOST,
+    )
+
+
+def generate_visits(patients: int = PATIENTS, *, seed: int = 0) -> Iterator[tuple[pl.DataFrame, pl.DataFrame]]:
+    """Patients and their visits, drawn one block of patients at a time.
+
+    The tables of fewer patients are the beginnings of those of more, of the same seed.
+
+    >>> [(patients.height, patients.columns[0]) for patients, _ in generate_visits(10_000)]
+    [(8192, 'patient_id'), (1808, 'patient_id')]
+    """
+    if type(patients) is not int or patients < 1:
+        raise DataError(f"patients must be a whole number of at least 1, got {patients!r}. Leave it out.")
+    if type(seed) is not int or seed < 0:
+        raise DataError(f"seed must be a whole number of at least 0, got seed={seed!r}. Leave it out for seed 0.")
+    return _blocks(patients, seed)
+
+
+def _blocks(patients: int, seed: int) -> Iterator[tuple[pl.DataFrame, pl.DataFrame]]:
+    for block, first in enumerate(range(0, patients, _BLOCK)):
+        rng = np.random.default_rng(np.random.SeedSequence([seed, _STREAM, block]))
+        people, visits = _draw(rng, first)
+        people = people.head(patients - first)
+        yield people, visits.filter(pl.col(KEY) <= first + people.height)
+
+
+def _draw(rng: np.random.Generator, first: int) -> tuple[pl.DataFrame, pl.DataFrame]:
+    ailment = choose(rng, _AILMENT, rows=_BLOCK)
+    frailty = rng.normal(0.0, 1.0, _BLOCK) + 0.35 * (ailment > 0)
+    age = np.clip(44 + 13 * frailty + 6 * (ailment > 0) + rng.normal(0, 12, _BLOCK), 0, 100).astype(np.int64)
+    sex = (rng.random(_BLOCK) < 0.42 + 0.10 * (ailment == 2) + 0.06 * (ailment == 3)).astype(np.intp)
+    region = choose(rng, np.array([20, 14, 15, 9, 4, 13, 14, 11]) * (1 + 0.6 * np.eye(_AILMENTS, 8)), ailment)
+    insurance = choose(rng, [[0.58, 0.24, 0.10, 0.08], [0.42, 0.34, 0.20, 0.04]], (age > 50).astype(np.intp))
+    chronic = choose(rng, _OF_CHRONIC, ailment)
+    smoker = choose(rng, _OF_SMOKER, ailment)
+    rate = np.exp(1.3 + 0.42 * frailty + 0.25 * (ailment > 0) - 0.35 * (insurance == 3))
+    number = np.clip(1 + rng.poisson(rng.gamma(2.5, 1 / 2.5, _BLOCK) * rate), 1, MOST)
+    number = np.where(rng.random(_BLOCK) < 0.05, 0, number)
+    key = first + 1 + np.arange(_BLOCK)
+    people = pl.DataFrame(
+        {
+            KEY: key,
+            "age": age,
+            "sex": np.array(_SEXES)[sex],
+            "region": np.array(_REGIONS)[region],
+            "insurance": np.array(_INSURANCE)[insurance],
+            "chronic": np.array(_CHRONIC)[chronic],
+            "smoker": np.array(_SMOKER)[smoker],
+        }
+    )
+    return people, _visits(rng, key, number, ailment, frailty, age, insurance)
+
+
+def _visits(
+    rng: np.random.Generator,
+    key: NDArray[np.int64],
+    number: NDArray[np.int64],
+    ailment: NDArray[np.intp],
+    frailty: NDArray[np.float64],
+    age: NDArray[np.int64],
+    insurance: NDArray[np.intp],
+) -> pl.DataFrame:
+    owner = np.repeat(np.arange(key.size), number)
+    rows = owner.size
+    # One visit in eight is about something else.
+    about = np.where(rng.random(rows) < 0.125, choose(rng, _AILMENT, rows=rows), ailment[owner])
+    department = choose(rng, _OF_DEPARTMENT, about)
+    diagnosis = choose(rng, _OF_DIAGNOSIS, department)
+    urgency = choose(rng, _OF_URGENCY, department)
+    weak = 1.4 * frailty[owner] + 0.6 * urgency + 0.3 * (age[owner] > 65)
+    stays = rng.random(rows) < 1 / (1 + np.exp(1.0 - 1.8 * weak))
+    days = np.where(stays, np.minimum(1 + rng.poisson(np.exp(0.5 + 0.45 * weak)), 60), 0)
+    price = 4.3 + 0.7 * (about == 2) + 0.5 * (about == 4) + 0.3 * (diagnosis % 2) + 0.5 * (insurance[owner] == 2)
+    cost = np.exp(price + 0.75 * np.log1p(days) + 0.2 * urgency + rng.normal(0, 0.35, rows))
+    worse = np.digitize(weak + rng.normal(0, 0.3, rows) + 0.5 * np.log1p(days), [0.8, 2.2, 3.6])
+    return pl.DataFrame(
+        {
+            KEY: key[owner],
+            "department": np.array(_DEPARTMENTS)[department],
+            "diagnosis": np.array(_DIAGNOSES)[diagnosis],
+            "urgency": np.array(_URGENCY)[urgency],
+            "days": days.astype(np.int64),
+            "cost": np.minimum(cost, 99_999).astype(np.int64),
+            "outcome": np.array(_OUTCOMES)[choose(rng, _OF_OUTCOME, worse)],
+        }
+    )

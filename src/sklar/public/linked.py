@@ -1,0 +1,200 @@
+"""Two tables of the same people: one row a person in the first, any number of events of a person in the second.
+
+Both are described by schemas of their own. A key column in each says whose row it is; it is used to find the events of
+a person and never released. At most `at_most` events of a person count. One table of people and one of events: no
+events of events, and no second table of events.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from sklar.errors import BudgetError, SchemaError
+from sklar.kernel.theorems import Budget
+from sklar.public.schema import MAX_LEVELS, Schema
+from sklar.public.toml import toml_value
+
+# A person with more events than this is no person, but a mistake in the key.
+MOST_EVENTS = 1_000
+_KEYS = {"people": {"schema", "key"}, "events": {"schema", "key", "at_most"}}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Linked:
+    """What is publicly known of a table of people and a table of their events.
+
+    `people_key` and `events_key` name the columns that say whose row it is. `at_most` is how many events of a person
+    count: of those who have more, so many are chosen at random.
+    """
+
+    people: Schema
+    events: Schema
+    people_key: str
+    events_key: str
+    at_most: int
+
+    def __post_init__(self) -> None:
+        if type(self.at_most) is not int or not 1 <= self.at_most <= MOST_EVENTS:
+            raise SchemaError(
+                f"[events] at_most must be a whole number from 1 to {MOST_EVENTS:,}, got {self.at_most!r}. Give the "
+                "number of events that hardly anyone exceeds."
+            )
+        for part, schema, key in (
+            ("people", self.people, self.people_key),
+            ("events", self.events, self.events_key),
+        ):
+            if not isinstance(key, str) or not key:
+                raise SchemaError(f"[{part}] key must name the column that says whose row it is, got {key!r}.")
+            if key in schema.names:
+                raise SchemaError(
+                    f"[{part}] key '{key}' is also an attribute of its schema. A key is used to find the rows of a "
+                    "person and is never released: remove the attribute."
+                )
+            if schema.person is not None:
+                raise SchemaError(
+                    f"[{part}] the key says whose row it is: its schema takes no [table] person. Remove person, "
+                    "rows_per_person and count."
+                )
+            if schema.private_domains:
+                raise SchemaError(
+                    f"[{part}] domains of linked tables must be public, got a private one: "
+                    f"'{schema.private_domains[0].name}'. List its values or edges."
+                )
+            if schema.rules:
+                raise SchemaError(f"[{part}] linked tables take no rules yet. Remove [[rules]] from the schema.")
+        levels = self.people.n_levels + self.events.n_levels
+        if levels > MAX_LEVELS:
+            raise SchemaError(f"both schemas must have at most {MAX_LEVELS} levels together, got {levels}.")
+
+    @classmethod
+    def of(cls, given: Linked | str | Path) -> Linked:
+        """What a caller gives, by value or as the path of its file."""
+        return given if isinstance(given, Linked) else cls.load(given)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Linked:
+        """Read a file of linked tables (TOML); schemas that it names lie beside it."""
+        path = Path(path)
+        try:
+            text = path.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            raise SchemaError(f"schema file '{path}' does not exist. Check the path.") from None
+        except (OSError, UnicodeDecodeError) as error:
+            raise SchemaError(f"schema file '{path}' cannot be read: {error}. It must be a UTF-8 text file.") from None
+        try:
+            document = tomllib.loads(text)
+        except ValueError as error:
+            raise SchemaError(f"the schema is not valid TOML: {error}.") from None
+        return cls.from_dict(document, folder=path.parent)
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any], *, folder: Path | None = None) -> Linked:
+        """Build it from parsed TOML, or from the same structure in JSON.
+
+        A schema is a table, or the path of a file in `folder`.
+        """
+        unknown = sorted(set(document) - set(_KEYS))
+        if unknown:
+            raise SchemaError(
+                f"linked tables: unknown key '{unknown[0]}'. Known are [people] and [events]: one table of each."
+            )
+        parts = {}
+        for part, keys in _KEYS.items():
+            entry = document.get(part)
+            if not isinstance(entry, Mapping):
+                raise SchemaError(f"linked tables need [{part}] with {', '.join(sorted(keys))}. Add it.")
+            odd = sorted(set(entry) ^ keys)
+            if odd:
+                what = f"unknown key '{odd[0]}'" if odd[0] in entry else f"'{odd[0]}' is missing"
+                raise SchemaError(f"[{part}] {what}. It has {', '.join(sorted(keys))}.")
+            parts[part] = entry
+        return cls(
+            people=_schema("people", parts["people"]["schema"], folder),
+            events=_schema("events", parts["events"]["schema"], folder),
+            people_key=parts["people"]["key"],
+            events_key=parts["events"]["key"],
+            at_most=parts["events"]["at_most"],
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The structure that `from_dict` reads."""
+        return {
+            "people": {"schema": self.people.to_dict(), "key": self.people_key},
+            "events": {"schema": self.events.to_dict(), "key": self.events_key, "at_most": self.at_most},
+        }
+
+    def to_toml(self) -> str:
+        """Both schemas as the text of one file, as a person would write it."""
+        return (
+            f"[people]\nkey = {toml_value(self.people_key)}\n\n{_inside('people', self.people)}\n"
+            f"[events]\nkey = {toml_value(self.events_key)}\nat_most = {self.at_most}\n\n"
+            f"{_inside('events', self.events)}"
+        )
+
+    @property
+    def name(self) -> str:
+        """What a ledger calls both tables, unless told otherwise."""
+        return self.people.name
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the content, whatever the layout on disk."""
+        canonical = json.dumps(self.to_dict(), separators=(",", ":"), ensure_ascii=False)
+        return hashlib.sha256(canonical.encode()).hexdigest()
+
+    @property
+    def read_from_rows(self) -> tuple[str, ...]:
+        """Attributes whose domain was read from the rows: the promise does not cover what these domains tell."""
+        return (
+            *(f"people: {name}" for name in self.people.read_from_rows),
+            *(f"events: {name}" for name in self.events.read_from_rows),
+        )
+
+    @property
+    def bins(self) -> tuple[int, ...]:
+        """Where the bins of the number of events begin, and where the last one ends: 0, 1, 2, 3-4, 5-8, 9-16, ...
+
+        >>> one = Schema.from_toml('[attributes.sex]\\ntype = "boolean"')
+        >>> Linked(people=one, events=one, people_key="id", events_key="id", at_most=6).bins
+        (0, 1, 2, 3, 5, 7)
+        """
+        begins, step = [0, 1], 1
+        while begins[-1] + step <= self.at_most:
+            begins.append(begins[-1] + step)
+            step = begins[-1] - 1
+        return (*begins, self.at_most + 1)
+
+    def budget_for(self, budget: Budget) -> Budget:
+        """The same budget for any one person, who gives at most one unit to a table however many events they have."""
+        if budget.rows_per_person not in (None, 1):
+            raise BudgetError(
+                f"linked tables cost the same for any number of events, got rows_per_person={budget.rows_per_person}. "
+                "Leave it out, and give at_most in [events]."
+            )
+        return replace(budget, rows_per_person=1)
+
+    def require_reviewed(self) -> None:
+        """Refuse entries that a draft proposed and nobody has reviewed."""
+        self.people.require_reviewed()
+        self.events.require_reviewed()
+
+
+def _inside(part: str, schema: Schema) -> str:
+    """A schema's text as part of a larger file: every heading begins with its place there."""
+    # Only headings begin a line with a bracket.
+    return re.sub(r"(?m)^\[", f"[{part}.schema.", schema.to_toml())
+
+
+def _schema(part: str, given: object, folder: Path | None) -> Schema:
+    if isinstance(given, Mapping):
+        return Schema.from_dict(given)
+    if not isinstance(given, str) or not given or folder is None:
+        raise SchemaError(f"[{part}] schema must name a schema file or hold a schema, got {given!r}.")
+    return Schema.load(folder / given)

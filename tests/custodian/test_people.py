@@ -1,0 +1,92 @@
+"""What the custodian is told of people: how many rows they have, and when ids are no people's."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from click.testing import CliRunner
+
+from sklar.cli import cli
+from sklar.custodian.evaluate.queries import read
+from sklar.custodian.people import look_at_people
+from sklar.errors import DataError, SchemaError
+from sklar.public.schema import Schema
+
+TOML = """[table]
+name = "v"
+person = "id"
+count = "people"
+[attributes.ward]
+type = "categorical"
+values = ["A", "B"]
+"""
+SCHEMA = Schema.from_toml(TOML)
+
+
+def table(ids: Sequence[str | None]) -> pl.DataFrame:
+    return pl.DataFrame({"id": ids, "ward": ["A"] * len(ids)}, schema={"id": pl.String, "ward": pl.String})
+
+
+def test_the_custodian_sees_rows_per_person() -> None:
+    crowd = look_at_people(table([*["a"] * 5, *["b"] * 3, "c", None, ""]), SCHEMA)
+    assert (crowd.rows, crowd.people, crowd.without_id, crowd.most) == (11, 5, 2, 5)
+    assert crowd.quantiles == ((0.5, 1), (0.9, 5), (0.99, 5))
+    assert dict(crowd.kept)[2] == pytest.approx(7 / 11)
+    assert crowd.warning is None
+    dropped = replace(SCHEMA, person=replace(SCHEMA.person, null_ids="drop"))  # type: ignore[type-var]
+    assert look_at_people(table(["a", "a", None]), dropped).people == 1
+
+
+def test_many_batches_are_brought_together() -> None:
+    ids = [str(number % 70_000) for number in range(210_000)]
+    crowd = look_at_people(table(list(ids)), SCHEMA)
+    assert (crowd.people, crowd.most) == (70_000, 3)
+
+
+@pytest.mark.parametrize(
+    ("ids", "message"),
+    [
+        (["a", "a", "a"], "All rows have one id in 'id': the whole table would be one person's"),
+        (["a", "b", "c"], "Every row has an id of its own in 'id': it tells rows apart, not people"),
+        ([None, None], "No row has an id in 'id': each would be a person of its own"),
+    ],
+)
+def test_ids_that_are_no_peoples_are_explained(ids: list[str | None], message: str) -> None:
+    crowd = look_at_people(table(ids), SCHEMA)
+    assert crowd.warning is not None
+    assert crowd.warning.startswith(message)
+    assert crowd.warning in crowd.lines()
+
+
+def test_a_table_or_schema_without_people_is_refused() -> None:
+    with pytest.raises(SchemaError, match="the schema names no person"):
+        look_at_people(table(["a"]), replace(SCHEMA, person=None))
+    with pytest.raises(DataError, match="has no column 'id'"):
+        look_at_people(table(["a"]).drop("id"), SCHEMA)
+
+
+def test_check_shows_people_to_the_custodian(tmp_path: Path) -> None:
+    (tmp_path / "s.toml").write_text(TOML)
+    table(["a", "a", "b"]).write_csv(tmp_path / "t.csv")
+    command = ["schema", "check", str(tmp_path / "s.toml"), str(tmp_path / "t.csv")]
+    shown = CliRunner().invoke(cli, command)
+    assert shown.exit_code == 0, shown.output
+    assert "Any one person, with all their rows, is protected. Counted are people" in shown.output
+    assert "People by 'id': 2, in 3 rows; 0 rows have no id." in shown.output
+    document = json.loads(CliRunner().invoke(cli, [*command, "--json"]).stdout)
+    assert document["PRIVATE"]["people"]["people"] == 2
+
+
+def test_an_evaluation_reads_the_original_by_person() -> None:
+    rows = pl.DataFrame({"id": np.repeat(np.arange(50), 4), "ward": ["A", "B"] * 100})
+    _, batches = read(rows, SCHEMA)
+    assert sum(codes.shape[1] for codes in batches) == 50
+    # A synthetic table has no ids: all its rows count.
+    _, batches = read(rows.drop("id"), SCHEMA)
+    assert sum(codes.shape[1] for codes in batches) == 200

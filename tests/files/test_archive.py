@@ -1,0 +1,260 @@
+"""Hostile model files: bounds are checked on the bytes, before anything is parsed or unpacked."""
+
+from __future__ import annotations
+
+import io
+import json
+import resource
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import sklar
+from sklar.errors import ModelError
+from sklar.files.archive import load
+from sklar.files.known import MAX_JSON, MAX_VALUES, parse
+from sklar.public.schema import Schema
+from sklar.trust.verify import verify
+from tests.trust.forge import forged, opened, packed, rewritten
+
+SCHEMA = Schema.from_toml('[attributes.x]\ntype = "boolean"\n[attributes.y]\ntype = "categorical"\nvalues = ["a", "b"]')
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path: Path = tmp_path_factory.mktemp("archive") / "m.sklar"
+    table = pa.table({"x": [True, False] * 50, "y": list("ab") * 50})
+    sklar.fit(table, SCHEMA, epsilon=1.0, method="binary").save(path)
+    return path
+
+
+def put(model: Path, to: Path, **members: bytes) -> Path:
+    """The same file with other members."""
+    with zipfile.ZipFile(model) as archive:
+        contents = {name: archive.read(name) for name in archive.namelist()}
+    contents |= {name.replace("__", "."): data for name, data in members.items()}
+    with zipfile.ZipFile(to, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        for name, data in contents.items():
+            archive.writestr(name, data)
+    return to
+
+
+@pytest.mark.parametrize(
+    ("text", "match"),
+    [
+        (b'"' + b"x" * MAX_JSON + b'"', "its description is larger than any model's"),
+        (b"[" + b"0," * MAX_VALUES + b"0]", "its description holds more than 300,000 values, as no model's does"),
+        (b"[{" * 9 + b"}]" * 9, "its description is nested more than 16 deep"),
+        (b"[1" + b"0" * 40 + b"]", "its description holds a number of more than 40 digits"),
+        (b'{"a": 1, "a": 2}', "its description says one thing twice"),
+        (b"[NaN]", "its description holds NaN, which is no number"),
+        (b"[-Infinity]", "its description holds -Infinity, which is no number"),
+    ],
+    ids=["large", "many", "deep", "long", "twice", "nan", "infinite"],
+)
+def test_json_is_bounded_before_it_is_parsed(text: bytes, match: str) -> None:
+    with pytest.raises(ModelError, match=match):
+        parse(text)
+
+
+def test_brackets_and_digits_in_texts_are_no_nesting_and_no_numbers() -> None:
+    odd = {"[" * 100: '"{[\\"' * 20, "n": "1" * 100, "é\\": ["]}"]}
+    assert parse(json.dumps(odd).encode()) == odd
+
+
+def changed(**values: Any) -> Callable[[dict[str, Any]], object]:
+    return lambda document: document.update(values)
+
+
+FOUND = {
+    "attribute": "x", "tables": 1, "scale": 1.0, "threshold": None, "lost_delta": 0.0, "of": "domain",
+    "bounds": [0, 9], "at_most": 9,
+}  # fmt: skip
+WRONG: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
+    "a number that no machine counts to": (
+        lambda d: d["certificate"].update(domains=[FOUND | {"tables": 2**62}]),
+        r"its certificate\.domains\.tables must be a whole number of at least 1 and at most 64, got 461",
+    ),
+    "rows beyond 2**53": (changed(n_rows=2**60), "its n_rows must be a whole number of at least 1 and at most"),
+    "a boolean for a number": (changed(n_rows=True), "its n_rows must be a whole number"),
+    "no stages": (changed(stages=[]), "its description must list at least one stage"),
+    "too many stages": (
+        lambda d: d.update(stages=d["stages"] * 101),
+        "its stages must be a list of at most 100 entries",
+    ),
+    "another model": (lambda d: d["copula"].update(kind="neural"), "its model must be one of binary, latent"),
+    "another setting": (
+        lambda d: d["settings"].update(note="x"),
+        "its settings must have exactly the keys that are known; 'note' is not one of them",
+    ),
+    "settings of another model": (
+        lambda d: d["settings"].update(method="mixture"),
+        "its settings.method must be one of",
+    ),
+    "settings that are no table": (
+        changed(settings=[]),
+        r"its settings must have exactly the keys .* \(method, preset\)",
+    ),
+    "a package that is none": (
+        lambda d: d["certificate"]["versions"].update(rows="1"),
+        r"its certificate\.versions must have at most 7 entries, with names that are known",
+    ),
+    "a long text": (
+        lambda d: d["certificate"].update(claimed_by="x" * 201),
+        r"its certificate\.claimed_by must be a text of 1 to 200 characters",
+    ),
+    "a composition that is none": (
+        lambda d: d["certificate"].update(composition="x"),
+        r"its certificate\.composition must be one of tight, advanced, basic",
+    ),
+    "no epsilon": (
+        lambda d: d["certificate"].update(epsilon=0),
+        "its certificate must state epsilon > 0 and 0 < delta",
+    ),
+    "thresholds that always fail": (
+        lambda d: d["certificate"].update(domains=[FOUND | {"threshold": 9, "lost_delta": 1.0}]),
+        "its thresholds must fail with a chance below 1",
+    ),
+    "bins that are not listed": (
+        lambda d: d["schema"]["attributes"].update(z={"type": "real", "low": 0, "high": 1, "bins": 20_000}),
+        "its schema must list the edges of every bin",
+    ),
+    "too many attributes": (
+        lambda d: d["schema"].update(attributes={str(number): {} for number in range(20_001)}),
+        "its schema must have at most 20000 attributes",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_every_value_is_known_and_bounded(model: Path, tmp_path: Path, name: str) -> None:
+    change, match = WRONG[name]
+    path = forged(model, lambda document, _: change(document), tmp_path / "f.sklar")
+    with pytest.raises(ModelError, match=match):
+        load(path)
+
+
+def test_counts_that_nobody_has(model: Path, tmp_path: Path) -> None:
+    path = put(model, tmp_path / "f.sklar", stage1_one_way__npy=packed(np.array([2**62, 0, 0, -(2**63)])))
+    with pytest.raises(ModelError, match=r"its noisy counts must be at most 2\*\*53 in size"):
+        load(path)
+
+
+def test_a_zip_of_many_members_is_not_listed(model: Path, tmp_path: Path) -> None:
+    buffer = io.BytesIO(model.read_bytes())
+    with zipfile.ZipFile(buffer, "a") as archive:
+        for number in range(500):
+            archive.writestr(f"{number}", b"")
+    (tmp_path / "f.sklar").write_bytes(buffer.getvalue())
+    with pytest.raises(ModelError, match="its zip must have at most 420 members and no comment"):
+        load(tmp_path / "f.sklar")
+
+
+def test_a_member_packed_by_another_method(model: Path, tmp_path: Path) -> None:
+    buffer = io.BytesIO(model.read_bytes())
+    with zipfile.ZipFile(buffer, "a") as archive:
+        archive.writestr("x", b"x", compress_type=zipfile.ZIP_LZMA)
+    (tmp_path / "f.sklar").write_bytes(buffer.getvalue())
+    with pytest.raises(ModelError, match="its zip holds a member that no model's does"):
+        load(tmp_path / "f.sklar")
+
+
+def test_a_zip_that_unpacks_to_far_more(model: Path, tmp_path: Path) -> None:
+    path = put(model, tmp_path / "f.sklar", x__npy=bytes(140 << 20))
+    with pytest.raises(ModelError, match=r"it would unpack to 140 MiB, far more than noisy counts do"):
+        load(path)
+
+
+def test_an_array_that_no_model_has(model: Path, tmp_path: Path) -> None:
+    path = put(model, tmp_path / "f.sklar", rows__csv=b"1,2")
+    with pytest.raises(ModelError, match=r"it holds 'rows\.csv', which no model does"):
+        load(path)
+
+
+def wide(model: Path, to: Path) -> Path:
+    """Zeros for 1,500 binary attributes: 300 kB that unpack to 54 MB of arrays, and agree with one another."""
+    document, arrays = opened(model)
+    attributes = {f"{number:04}": {"type": "boolean"} for number in range(1_500)}
+    document["schema"]["attributes"] = attributes
+    schema = Schema.from_dict(document["schema"])
+    cells = schema.cells
+    document["certificate"] |= {"schema_sha256": schema.digest}
+    for entry, tables in zip(document["certificate"]["measurements"], (cells.n_attributes, cells.n_pairs), strict=True):
+        entry |= {"scale": 8192.0, "tables": tables}
+    arrays["stage1_one_way"] = np.zeros(cells.n_levels, dtype=np.int64)
+    arrays["stage1_pairs"] = np.zeros(cells.n_cells, dtype=np.int64)
+    arrays["stage1_one_way_scales"] = np.full(cells.n_attributes, 8192.0)
+    arrays["stage1_pair_scales"] = np.full(cells.n_pairs, 8192.0)
+    d = cells.n_levels
+    arrays |= {"levels": np.zeros(d), "cuts": np.zeros(d), "factor": np.zeros(d * (d + 1) // 2, dtype=np.float32)}
+    return rewritten(document, arrays, to)
+
+
+def many_objects(model: Path, to: Path) -> Path:
+    """As many objects as are parsed at all, of the kinds that take most memory."""
+    return put(model, to, model__json=b'{"a":[' + b'{"b":{}},' * (MAX_VALUES // 3 - 9) + b"{}]}")
+
+
+def json_bomb(model: Path, to: Path) -> Path:
+    """66 kB that once took 1.8 GB."""
+    return put(model, to, model__json=b"[" + b"[]," * (15 << 20) + b"[]]")
+
+
+def many_scales(model: Path, to: Path) -> Path:
+    """A scale of its own for every table, all small: what costs a stranger most to add up."""
+
+    def change(document: dict[str, Any], arrays: dict[str, Any]) -> None:
+        for name in ("stage1_one_way_scales", "stage1_pair_scales"):
+            arrays[name] = np.linspace(0.5, 2.9, arrays[name].size).astype(np.float32).astype(float)
+        sizes = [("stage1_one_way_scales", 1), ("stage1_pair_scales", 2)]
+        document["certificate"]["measurements"] = [
+            {
+                "stage": 1, "order": order, "tables": 1, "scale": scale, "sensitivity_l1": 2.0,
+                "sensitivity_l2": 2**0.5,
+            }
+            for name, order in sizes
+            for scale in arrays[name].tolist()
+        ]  # fmt: skip
+        document["certificate"]["epsilon"] = 1e6
+
+    return forged(model, change, to)
+
+
+CHILD = """
+import resource, sys
+from sklar.trust.verify import verify
+import sklar.trust.verify.refit
+for path in sys.argv[1:]:
+    found = verify(path)
+    print(found.passed, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, found.checks[-1].detail.encode())
+"""
+
+
+def test_a_hostile_file_takes_less_than_a_gigabyte(model: Path, tmp_path: Path) -> None:
+    """Small files that are as large in memory as a file may be: parsed, loaded and verified in one process."""
+    makers = (json_bomb, many_objects, many_scales, wide)
+    paths = [make(model, tmp_path / f"{make.__name__}.sklar") for make in makers]
+    assert all(path.stat().st_size < 10 << 20 for path in paths)
+
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_DATA, (3 << 30, 3 << 30))
+
+    done = subprocess.run(
+        [sys.executable, "-c", CHILD, *map(str, paths)], capture_output=True, text=True, check=True, preexec_fn=limit
+    )
+    said = [line.split(maxsplit=2) for line in done.stdout.splitlines()]
+    assert len(said) == len(paths), done.stderr
+    assert max(int(kilobytes) for _, kilobytes, _ in said) < 1 << 20, said
+
+
+def test_what_is_refused_at_the_door_is_refused_by_verify(model: Path, tmp_path: Path) -> None:
+    found = verify(json_bomb(model, tmp_path / "f.sklar"))
+    assert not found.passed
+    assert "its description is larger than any model's" in found.checks[0].detail

@@ -1,0 +1,223 @@
+"""A person with up to L rows: what the sensitivity of a table, its cost and its thresholds are, by brute force."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from sklar.errors import BudgetError
+from sklar.kernel.cells import Cells
+from sklar.kernel.count import count_plainly
+from sklar.kernel.people import choose_rows
+from sklar.kernel.theorems import (
+    MAX_ROWS_PER_PERSON,
+    Budget,
+    Composition,
+    Mechanism,
+    Neighbors,
+    Spend,
+    chance_of_one,
+    cost,
+    least_threshold,
+    sensitivity,
+)
+
+CELLS = Cells([2, 2])
+EVERY_ROW = [(first, second) for first in range(-1, 2) for second in range(-1, 2)]
+NEIGHBORS: tuple[Neighbors, ...] = ("replace-one", "add-remove")
+
+
+def tables(rows: list[tuple[int, int]]) -> list[NDArray[np.int64]]:
+    """The number of rows, both one-way tables and the two-way table of these rows."""
+    counts = count_plainly(np.array(rows, dtype=np.int32).reshape(-1, 2).T, CELLS)
+    return [np.array([counts.n_rows]), counts.one_way[:2], counts.one_way[2:], counts.pairs]
+
+
+@pytest.mark.parametrize("neighbors", NEIGHBORS)
+@pytest.mark.parametrize("most", [1, 2, 3])
+def test_the_worst_person_moves_a_table_by_exactly_what_is_claimed(neighbors: Neighbors, most: int) -> None:
+    people = [list(rows) for k in range(most + 1) for rows in itertools.combinations_with_replacement(EVERY_ROW, k)]
+    rest = [(0, 0), (1, 1), (0, 1)]
+    here = [np.array(each) for each in zip(*(tables(rest + rows) for rows in people), strict=True)]
+    there = here if neighbors == "replace-one" else [each[None, :] for each in tables(rest)]
+    worst_l1 = worst_l2 = 0.0
+    for one, other in zip(here, there, strict=True):
+        # Every person against every other one.
+        gaps = np.abs(one[:, None, :] - other[None, :, :])
+        worst_l1 = max(worst_l1, float(gaps.sum(axis=2).max()))
+        worst_l2 = max(worst_l2, math.sqrt(float((gaps**2).sum(axis=2).max())))
+    # Not more, which would break the promise, and not less, which would waste noise.
+    assert (worst_l1, worst_l2) == pytest.approx(sensitivity(neighbors, most))
+
+
+def exact_loss(mechanism: Mechanism, scale: float, shift: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    reach = int(60 * scale) + abs(shift)
+    x = np.arange(-reach, reach + 1)
+
+    def logs(at: NDArray[np.int64]) -> NDArray[np.float64]:
+        return -(at**2) / (2 * scale**2) if mechanism == "gaussian" else -np.abs(at) / scale
+
+    mass = np.exp(logs(x))
+    return mass / mass.sum(), logs(x) - logs(x - shift)
+
+
+def true_delta(mechanism: Mechanism, scale: float, shifts: tuple[int, ...], epsilon: float) -> float:
+    """The delta of one table whose cells are shifted by these numbers, by enumeration of all outcomes."""
+    chances, losses = np.ones(1), np.zeros(1)
+    for shift in shifts:
+        mass, loss = exact_loss(mechanism, scale, shift)
+        chances, losses = np.outer(chances, mass).ravel(), np.add.outer(losses, loss).ravel()
+    return float(np.sum(chances * np.maximum(0.0, -np.expm1(epsilon - losses))))
+
+
+@pytest.mark.parametrize("mechanism", ["gaussian", "laplace"])
+@pytest.mark.parametrize("neighbors", NEIGHBORS)
+@pytest.mark.parametrize("most", [2, 3])
+def test_every_person_of_l_rows_costs_at_most_what_is_claimed(
+    mechanism: Mechanism, neighbors: Neighbors, most: int
+) -> None:
+    scale, delta = 6.0, 1e-4
+    budget = Budget(epsilon=1.0, delta=delta, neighbors=neighbors, mechanism=mechanism, rows_per_person=most)
+    claimed = budget.spent(Spend.of([scale]))
+    one_row = Budget(epsilon=1.0, delta=delta, neighbors=neighbors, mechanism=mechanism).spent(Spend.of([scale]))
+    # All ways to spread the rows over cells, out of the table and, replaced, into others.
+    parts = {2: [(2,), (1, 1)], 3: [(3,), (2, 1)]}[most]
+    worst = 0.0
+    for out in parts:
+        for into in parts if neighbors == "replace-one" else [()]:
+            shifts = (*out, *(-each for each in into))
+            if len(shifts) > 2:
+                continue
+            worst = max(worst, true_delta(mechanism, scale, shifts, claimed))
+            if shifts[0] == most:
+                # The claim of one row would be false, and the claim of L rows is not far from the truth.
+                assert true_delta(mechanism, scale, shifts, one_row) > delta
+    assert 0 < worst <= delta
+    assert claimed < most * one_row * 1.5
+
+
+def test_gaussian_noise_for_l_rows_is_what_the_accountants_say() -> None:
+    accounting = pytest.importorskip("dp_accounting")
+    for most, scale, n in ((4, 300.0, 105), (8, 640.0, 21)):
+        budget = Budget(epsilon=1.0, neighbors="add-remove", rows_per_person=most)
+        ours = budget.spent(Spend.of([scale], [n]))
+        accountant = accounting.pld.PLDAccountant(value_discretization_interval=1e-3)
+        accountant.compose(accounting.GaussianDpEvent(scale / most), n)
+        theirs = accountant.get_epsilon(budget.delta)
+        # Ours has the discrete noise's slack, theirs that of a grid.
+        assert ours == pytest.approx(theirs, rel=0.01)
+        assert Budget(epsilon=1.0, neighbors="add-remove").spent(Spend.of([scale], [n])) < theirs / 2
+
+
+@pytest.mark.parametrize("mechanism", ["gaussian", "laplace"])
+def test_costs_of_l_rows_are_those_of_l_times_less_noise(mechanism: Mechanism) -> None:
+    spend = Spend.of([400.0, 800.0], [10, 20])
+    wide, narrow = cost(mechanism, 2, spend, 8), cost(mechanism, 2, spend * (1 / 8))
+    assert wide.rho == pytest.approx(narrow.rho)
+    # The variance that a discrete Gaussian gives up is 4 whatever L is.
+    assert wide.mu_squared == pytest.approx(narrow.mu_squared, rel=2e-3)
+    assert wide.mu_squared <= narrow.mu_squared * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("neighbors", NEIGHBORS)
+@pytest.mark.parametrize(
+    ("mechanism", "composition"),
+    [("gaussian", "tight"), ("laplace", "tight"), ("laplace", "basic"), ("laplace", "advanced")],
+)
+def test_scales_grow_with_l_and_spend_the_budget(
+    neighbors: Neighbors, mechanism: Mechanism, composition: Composition
+) -> None:
+    def scale(rows: int | None) -> float:
+        budget = Budget(
+            epsilon=1.0,
+            neighbors=neighbors,
+            mechanism=mechanism,
+            composition=composition,
+            rows_per_person=rows,
+        )
+        scales = budget.scales(np.ones(28))
+        assert 0.999 < budget.spent(Spend.of(scales)) <= 1.0
+        return float(scales[0])
+
+    assert scale(1) == scale(None)
+    assert scale(8) == pytest.approx(8 * scale(1), rel=5e-3)
+
+
+def test_rows_are_public_where_every_person_has_one() -> None:
+    assert Budget(epsilon=1.0).rows_are_public
+    assert Budget(epsilon=1.0, rows_per_person=1).rows_are_public
+    assert not Budget(epsilon=1.0, rows_per_person=2).rows_are_public
+    assert not Budget(epsilon=1.0, rows_per_person=1, neighbors="add-remove").rows_are_public
+
+
+@pytest.mark.parametrize("rows", [0, -1, MAX_ROWS_PER_PERSON + 1, 2.0, True])
+def test_a_number_of_rows_that_cannot_be_is_refused(rows: int) -> None:
+    with pytest.raises(BudgetError, match="rows_per_person must be a whole number from 1 to 1,000"):
+        Budget(epsilon=1.0, rows_per_person=rows)
+
+
+def partitions(total: int, largest: int | None = None) -> list[tuple[int, ...]]:
+    largest = total if largest is None else largest
+    if total == 0:
+        return [()]
+    return [(part, *rest) for part in range(min(total, largest), 0, -1) for rest in partitions(total - part, part)]
+
+
+@pytest.mark.parametrize("scale", [1.0, 20.0, 300.0])
+@pytest.mark.parametrize("most", [1, 2, 5, 8])
+def test_thresholds_hold_however_a_person_spreads_rows_over_new_values(scale: float, most: int) -> None:
+    threshold = least_threshold(scale, 1e-7, most)
+    assert chance_of_one(scale, threshold, most) <= 1e-7 < chance_of_one(scale, threshold - 1, most)
+    reach = np.arange(1, int(threshold + 60 * scale))
+    half = np.exp(-(reach**2) / (2 * scale**2))
+    tail = np.append(np.cumsum(half[::-1])[::-1], 0.0) / (1 + 2 * half.sum())
+
+    def shown(spread: tuple[int, ...]) -> float:
+        return 1 - math.prod(1 - float(tail[threshold - count - 1]) for count in spread)
+
+    worst = max(shown(spread) for total in range(1, most + 1) for spread in partitions(total))
+    assert worst <= chance_of_one(scale, threshold, most)
+    if most > 1 and scale > 1:
+        # The threshold for one row fails a person of L rows more often than it says.
+        single = least_threshold(scale, 1e-7)
+        assert max(1 - (1 - float(tail[single - 2])) ** most, float(tail[max(single - most - 1, 0)])) > 1e-7
+        assert chance_of_one(scale, most, most) == 1.0
+
+
+def test_the_smallest_keys_of_each_person_are_chosen() -> None:
+    generator = np.random.default_rng(5)
+    marks = generator.integers(0, 3, (200, 2)).astype(np.uint64)
+    keys = generator.permutation(200).astype(np.uint64)
+    for most in (1, 3, 50):
+        chosen = choose_rows(marks, keys, most)
+        assert np.unique(chosen).size == chosen.size
+        for mark in np.unique(marks, axis=0):
+            own = np.flatnonzero((marks == mark).all(axis=1))
+            wanted = own[np.argsort(keys[own])][:most]
+            assert sorted(wanted) == sorted(set(chosen.tolist()) & set(own.tolist()))
+    assert choose_rows(marks[:0], keys[:0], 3).size == 0
+
+
+def test_what_others_have_does_not_change_a_persons_choice() -> None:
+    generator = np.random.default_rng(6)
+    marks, keys = generator.integers(0, 4, (100, 2)).astype(np.uint64), generator.permutation(100).astype(np.uint64)
+    whole = set(choose_rows(marks, keys, 2).tolist())
+    mine = np.flatnonzero((marks == marks[0]).all(axis=1))
+    kept = np.setdiff1d(np.arange(100), mine)
+    without = {int(kept[place]) for place in choose_rows(marks[kept], keys[kept], 2)}
+    assert whole - set(mine.tolist()) == without
+
+
+def test_parts_may_be_reduced_first() -> None:
+    generator = np.random.default_rng(7)
+    marks, keys = generator.integers(0, 3, (90, 2)).astype(np.uint64), generator.permutation(90).astype(np.uint64)
+    parts = [
+        np.arange(start, start + 30)[choose_rows(marks[start : start + 30], keys[start : start + 30], 2)]
+        for start in (0, 30, 60)
+    ]
+    left = np.concatenate(parts)
+    assert sorted(left[choose_rows(marks[left], keys[left], 2)]) == sorted(choose_rows(marks, keys, 2))

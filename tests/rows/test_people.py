@@ -1,0 +1,335 @@
+"""Rows by person: whose they are, how many count, with which chances, and what is left behind (nothing)."""
+
+from __future__ import annotations
+
+import datetime as dt
+import itertools
+import os
+import subprocess
+import sys
+import tempfile
+import uuid
+from collections import Counter
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from scipy.special import gammaincc
+
+from sklar.errors import DataError
+from sklar.kernel.theorems import Budget
+from sklar.machine.progress import Progress
+from sklar.public.person import NullIds, Person
+from sklar.public.schema import Schema
+from sklar.release import measure
+from sklar.rows.engines import open_table
+from sklar.rows.fast import count
+from sklar.rows.people import PARTS, Marker, Parts, choose, count_people, ids_of
+
+ATTRIBUTES = """
+[attributes.ward]
+type = "categorical"
+values = ["A", "B", "C"]
+[attributes.age]
+type = "integer"
+edges = [0, 20, 40, 60]
+"""
+
+
+def schema(most: int | None = None, null_ids: NullIds = "person") -> Schema:
+    how = 'count = "people"' if most is None else f'count = "rows"\nrows_per_person = {most}'
+    return Schema.from_toml(f'[table]\nname = "v"\nperson = "id"\n{how}\nnull_ids = "{null_ids}"\n{ATTRIBUTES}')
+
+
+def visits(people: int = 300, seed: int = 0) -> pl.DataFrame:
+    generator = np.random.default_rng(seed)
+    ids = np.repeat(np.arange(people), generator.integers(1, 12, people))
+    generator.shuffle(ids)
+    return pl.DataFrame(
+        {
+            "id": ids,
+            "ward": np.array(["A", "B", "C", "D", ""])[generator.integers(0, 5, ids.size)],
+            "age": generator.integers(-5, 70, ids.size),
+        }
+    )
+
+
+def numbers(batch: pl.DataFrame) -> NDArray[np.int64]:
+    """A batch of one column of whole numbers as codes."""
+    return batch.to_series(0).to_numpy()[None, :]
+
+
+def chosen_of(ids: pl.Series, person: Person, *, held_bytes: int = 1 << 27, batch: int = 100) -> list[int]:
+    """The places of the rows that are chosen, in batches."""
+    frame = pl.DataFrame([pl.Series("row", np.arange(len(ids))), ids.alias("id")])
+    batches = list(frame.iter_slices(batch))
+    found = choose(batches, person, numbers, held_bytes=held_bytes)
+    return [int(row) for codes in found for row in codes[0]]
+
+
+@pytest.mark.parametrize("held_bytes", [1 << 27, 0])
+@pytest.mark.parametrize("most", [1, 4, 100])
+def test_each_person_counts_with_at_most_so_many_rows(most: int, held_bytes: int) -> None:
+    rows = visits()
+    person = Person(column="id", count="rows", rows_per_person=most)
+    chosen = chosen_of(rows["id"], person, held_bytes=held_bytes)
+    assert len(set(chosen)) == len(chosen)
+    found, every = Counter(rows["id"][chosen].to_list()), Counter(rows["id"].to_list())
+    assert found == {one: min(times, most) for one, times in every.items()}
+
+
+@pytest.mark.parametrize("held_bytes", [1 << 27, 0])
+def test_with_room_for_all_rows_the_counts_are_those_of_all_rows(held_bytes: int) -> None:
+    rows, described = visits(), schema(100)
+    batches = list(rows.select("ward", "age", "id").iter_slices(64))
+    assert described.person is not None
+    counts = count_people(batches, described, described.person, rows=50, held_bytes=held_bytes)
+    wanted = count(rows.select("ward", "age").iter_slices(64), described)
+    assert counts.n_rows == wanted.n_rows
+    assert np.array_equal(counts.one_way, wanted.one_way)
+    assert np.array_equal(counts.pairs, wanted.pairs)
+
+
+@pytest.mark.parametrize("held_bytes", [1 << 27, 0])
+def test_every_choice_has_the_same_chance(held_bytes: int) -> None:
+    """Of five rows of each of 6,000 people two are chosen, in ten ways. False-failure rate: 1e-7 each."""
+    people = 6_000
+    ids = pl.Series(np.tile(np.arange(people), 5))
+    chosen = chosen_of(ids, Person(column="id", count="rows", rows_per_person=2), held_bytes=held_bytes, batch=5_000)
+    assert uneven(chosen, people) >= 1e-7
+
+
+def uneven(chosen: list[int], people: int) -> float:
+    """The p-value of a chi-square over the ten pairs of visits of each person, of which row // people is the number."""
+    own: dict[int, list[int]] = {}
+    for row in chosen:
+        own.setdefault(row % people, []).append(row // people)
+    found = Counter(tuple(sorted(pair)) for pair in own.values())
+    assert set(found) <= set(itertools.combinations(range(5), 2))
+    statistic = sum((found[pair] - people / 10) ** 2 / (people / 10) for pair in itertools.combinations(range(5), 2))
+    return float(gammaincc(9 / 2, statistic / 2))
+
+
+def test_the_choice_is_another_one_in_every_run() -> None:
+    """Sixty people with two rows each: false-failure rate 2^-60."""
+    ids, person = pl.Series(np.tile(np.arange(60), 2)), Person(column="id", count="people")
+    assert sorted(chosen_of(ids, person)) != sorted(chosen_of(ids, person))
+
+
+@pytest.mark.parametrize("null_ids", ["person", "drop"])
+@pytest.mark.parametrize("held_bytes", [1 << 27, 0])
+def test_a_row_without_an_id_is_a_person_of_its_own_or_left_out(null_ids: NullIds, held_bytes: int) -> None:
+    ids = pl.Series(["a", None, "a", "", None, "b", "a", ""])
+    chosen = chosen_of(ids, Person(column="id", count="people", null_ids=null_ids), held_bytes=held_bytes, batch=3)
+    found = Counter(ids[row] or None for row in chosen)
+    assert found == ({"a": 1, "b": 1, None: 4} if null_ids == "person" else {"a": 1, "b": 1})
+
+
+THREE = "12345678-1234-5678-1234-567812345678", "22345678-1234-5678-1234-567812345678"
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pl.Series([1, 2, 1, None]),
+        pl.Series([1, 2, 1, None], dtype=pl.UInt64),
+        pl.Series([1.0, 2.5, 1.0, float("nan")]),
+        pl.Series(["x", "y" * 1000, "x", ""]),
+        pl.Series([b"\xff", b"\xfe", b"\xff", None]),
+        pl.Series(["x", "y", "x", None], dtype=pl.Categorical),
+        pl.Series([Decimal("1.50"), Decimal("1.5001"), Decimal("1.50"), None]),
+        pl.Series([dt.date(2020, 1, 1), dt.date(2020, 1, 2), dt.date(2020, 1, 1), None]),
+        pl.Series([dt.datetime(2020, 1, 1), dt.datetime(2020, 1, 2), dt.datetime(2020, 1, 1), None]),
+        pl.Series([True, False, True, None]),
+        pl.Series([7, "x", 7.0, None], dtype=pl.Object),
+        pl.Series([uuid.UUID(THREE[0]), uuid.UUID(THREE[1]), THREE[0], float("nan")], dtype=pl.Object),
+    ],
+    ids=lambda column: str(column.dtype),
+)
+def test_ids_may_be_of_any_type(column: pl.Series) -> None:
+    ids = ids_of(column)
+    assert ids.dtype == pl.Binary
+    assert ids.is_null().to_list() == [False, False, False, True]
+    assert ids[0] == ids[2] != ids[1]
+
+
+@pytest.mark.parametrize("column", [pl.Series([[1], [2], None]), pl.Series([[1], {2}, None], dtype=pl.Object)])
+def test_ids_without_a_text_are_one_person(column: pl.Series) -> None:
+    ids = ids_of(column)
+    assert ids[0] == ids[1] is not None
+    assert ids[2] is None
+    assert ids_of(pl.Series([None, None])).null_count() == 2
+
+
+def test_one_id_in_several_types_is_one_person() -> None:
+    columns = [pl.Series([7]), pl.Series([7.0]), pl.Series(["7"]), pl.Series([Decimal("7.00")]), pl.Series([b"7"])]
+    assert {ids_of(column)[0] for column in columns} == {b"7"}
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.binary(max_size=60), min_size=1, max_size=20))
+def test_marks_are_equal_where_ids_are(values: list[bytes]) -> None:
+    marks = Marker()(pl.Series(values, dtype=pl.Binary))
+    for (one, first), (other, second) in itertools.combinations(zip(values, marks.tolist(), strict=True), 2):
+        assert (one == other) == (first == second)
+
+
+def test_marks_are_keyed_anew_in_every_run() -> None:
+    ids = pl.Series([b"a", b"b"])
+    assert not np.array_equal(Marker()(ids), Marker()(ids))
+    # As far as blocks go: what an id begins with, and zeros after it, are another id's mark.
+    long = pl.Series([b"", b"\0", b"a" * 8, b"a" * 9, b"a" * 24, b"a" * 25, b"a" * 24 + b"\0"])
+    assert len({tuple(mark) for mark in Marker()(long).tolist()}) == len(long)
+
+
+@pytest.fixture
+def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    return tmp_path
+
+
+def test_files_have_no_name_and_no_reader_and_hold_nothing_readable(scratch: Path) -> None:
+    kind = np.dtype([("mark", "<u8", 2), ("key", "<u8"), ("codes", "<i2", 3)])
+    records = np.zeros(500, dtype=kind)
+    records["mark"][:, 0] = np.arange(500, dtype=np.uint64) << np.uint64(64 - 9)
+    records["codes"] = 77
+    with Parts(kind) as parts:
+        parts.add([records[:300], records[300:]])
+        assert list(scratch.iterdir()) == []
+        found = np.concatenate([piece for part in range(PARTS) for piece in parts.read(part)])
+        assert np.array_equal(np.sort(found["mark"][:, 0]), records["mark"][:, 0])
+        assert (found["codes"] == 77).all()
+        held = parts._files[0]
+        assert os.fstat(held.fileno()).st_mode & 0o777 == 0o600
+        held.seek(0)
+        assert b"\x4d\x00\x4d\x00\x4d\x00" not in held.read()
+    assert held.closed
+
+
+KILLED = """
+import os, signal, sys, tempfile
+import numpy as np, polars as pl
+from sklar.public.person import Person
+from sklar.rows.people import choose
+tempfile.tempdir = sys.argv[1]
+frame = pl.DataFrame({"row": np.arange(1000), "id": np.arange(1000) % 50})
+chosen = choose(frame.iter_slices(100), Person(column="id", count="people"), lambda b: b.to_numpy().T, held_bytes=0)
+next(chosen)
+print("running", flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_killed_run_leaves_nothing_behind(tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path)], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.returncode) == ("running\n", -9), done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_no_room_for_temporary_files_is_one_sentence(scratch: Path) -> None:
+    scratch.rmdir()
+    with pytest.raises(DataError, match=r"no room or no permission. Set TMPDIR to a folder on a disk"):
+        chosen_of(pl.Series(np.arange(10)), Person(column="id", count="people"), held_bytes=0)
+
+
+def test_a_table_without_the_column_of_ids_is_refused() -> None:
+    with pytest.raises(DataError, match=r"the table has no column 'id', which .table. names as the person's"):
+        open_table(visits().drop("id"), schema())
+
+
+def test_a_checkpoint_does_not_go_with_people(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"a checkpoint goes with rows, and .table. names a person"):
+        open_table(visits(), schema(), checkpoint=tmp_path / "c")
+
+
+class Told(Progress):
+    """Whatever is told of rows."""
+
+    def __init__(self) -> None:
+        self.heard: list[Any] = []
+
+    def stage(self, name: str, *, total: int | None = None, unit: str = "") -> None:
+        self.heard += [total] if total is not None else []
+
+    def advance(self, steps: int) -> None:
+        self.heard.append(steps)
+
+
+@pytest.mark.parametrize("most", [None, 4])
+def test_progress_does_not_tell_how_many_rows_people_have(most: int | None) -> None:
+    told = Told()
+    measure(visits(), schema(most), Budget(epsilon=1.0), progress=told)
+    assert told.heard == []
+
+
+@pytest.mark.parametrize("most", [None, 4])
+def test_what_leaves_is_of_the_rows_that_count(most: int | None) -> None:
+    rows = visits()
+    exact = measure(rows, schema(most), Budget(epsilon=1e9))
+    times = Counter(rows["id"].to_list()).values()
+    counted = sum(min(own, most or 1) for own in times)
+    (tables, *_) = exact.stages
+    assert (tables.n_rows or tables.total) == counted
+    assert exact.certificate.public_rows == (len(times) if most is None else None)
+    # Every row has an age; some wards stand in no cell.
+    assert tables.one_way[3:].sum() == counted > tables.one_way[:3].sum()
+
+
+def test_private_domains_are_found_among_the_rows_that_count() -> None:
+    """Of a value that one person has in a thousand rows, one row counts: no threshold lets it out."""
+    rows = pl.DataFrame({"id": ["odd"] * 3000 + [str(n) for n in range(3000)], "ward": ["rare"] * 3000 + ["A"] * 3000})
+    described = Schema.from_toml(
+        '[table]\nname = "v"\nperson = "id"\ncount = "people"\n'
+        '[attributes.ward]\ntype = "categorical"\ndomain = "private"\nat_most = 5\n'
+    )
+    assert measure(rows, described, Budget(epsilon=1.0)).schema.attributes[0].values == ("A",)
+    plain = Schema.from_toml('[attributes.ward]\ntype = "categorical"\ndomain = "private"\nat_most = 5\n')
+    assert measure(rows, plain, Budget(epsilon=1.0)).schema.attributes[0].values == ("A", "rare")
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("null_ids", ["person", "drop"])
+def test_spark_counts_the_same_number_of_rows_of_each_person(spark: Any, null_ids: NullIds) -> None:
+    rows = visits(100).with_columns(pl.when(pl.col("id") > 3).then(pl.col("id").cast(pl.String)).alias("id"))
+    described = schema(4, null_ids)
+    counts = open_table(spark.createDataFrame(rows.to_arrow()), described).count(described)
+    none = rows["id"].null_count()
+    wanted = sum(min(own, 4) for one, own in Counter(rows["id"].to_list()).items() if one is not None)
+    assert counts.n_rows == wanted + (none if null_ids == "person" else 0)
+    everything = schema(1000, null_ids)
+    whole = open_table(spark.createDataFrame(rows.to_arrow()), everything).count(everything)
+    kept = rows if null_ids == "person" else rows.drop_nulls("id")
+    assert np.array_equal(whole.pairs, count([kept.select("ward", "age")], everything).pairs)
+
+
+@pytest.mark.spark
+def test_spark_chooses_with_the_same_chances_and_the_same_again(spark: Any) -> None:
+    """Five rows a person, of which two are equal, two chosen. False-failure rate: 1e-7."""
+    from sklar.rows.spark import _chosen
+
+    people = 6_000
+    # Rows 3 and 4 of a person are equal: together they are chosen as often as two rows.
+    content = np.repeat([0, 1, 2, 3, 3], people)
+    rows = pl.DataFrame({"0": content, "1": np.tile(np.arange(people), 5)})
+    described = schema(2)
+    assert described.person is not None
+    frame = spark.createDataFrame(rows.to_arrow()).repartition(5)
+    picked = _chosen(frame, ["0"], "1", described.person, described.reading)
+    first, again = (
+        sorted(map(tuple, each.select("_sklar_id", "0").toPandas().to_numpy().tolist())) for each in (picked, picked)
+    )
+    assert first == again
+    own: dict[int, list[int]] = {}
+    for one, kind in first:
+        own.setdefault(one, []).append(kind)
+    found = Counter(tuple(sorted(pair)) for pair in own.values())
+    wanted = {(0, 1): 1, (0, 2): 1, (1, 2): 1, (0, 3): 2, (1, 3): 2, (2, 3): 2, (3, 3): 1}
+    assert set(found) <= set(wanted)
+    statistic = sum((found[pair] - people * ways / 10) ** 2 / (people * ways / 10) for pair, ways in wanted.items())
+    assert float(gammaincc(6 / 2, statistic / 2)) >= 1e-7

@@ -1,0 +1,112 @@
+"""Genuine model files of every kind, made once: small, and wide enough for their noise to be tested."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+import sklar
+from sklar.budget.method import PAPER, Method
+from sklar.files.tables import read_tables, write_tables
+from sklar.kernel.theorems import Budget
+from sklar.public.schema import Schema
+
+ROWS = 1_500
+SIZES = (3, 4, 5, 6, 2, 8)
+SCHEMA = Schema.from_dict(
+    {
+        "table": {"name": "people"},
+        "attributes": {
+            f"a{index}": {"type": "categorical", "values": [f"v{level}" for level in range(size)], "missing": "?"}
+            for index, size in enumerate(SIZES)
+        },
+    }
+)
+RULED = Schema.from_dict(
+    {
+        **SCHEMA.to_dict(),
+        "rules": [{"forbid": {"a0": "v0", "a1": ["v1"]}}],
+    }
+)
+PRIVATE = Schema.from_toml("""
+[table]
+name = "towns"
+[attributes.town]
+type = "categorical"
+domain = "private"
+at_most = 8
+[attributes.income]
+type = "real"
+domain = "private"
+low = 0.0
+high = 100_000.0
+bins = 6
+[attributes.age]
+type = "integer"
+domain = "private"
+low = 0
+high = 120
+bins = 5
+[attributes.smoker]
+type = "boolean"
+missing = ""
+""")
+
+
+def table(rows: int = ROWS) -> pl.DataFrame:
+    """Rows that depend on each other; a few of every attribute are missing."""
+    generator = np.random.default_rng(7)
+    hidden = generator.integers(0, 3, rows)
+    columns = {}
+    for index, size in enumerate(SIZES):
+        drawn = (hidden * (index + 1) + generator.integers(0, size, rows) * generator.integers(0, 2, rows)) % (size + 1)
+        columns[f"a{index}"] = [f"v{level}" if level < size else None for level in drawn]
+    return pl.DataFrame(columns)
+
+
+def towns(rows: int = 4_000) -> pl.DataFrame:
+    generator = np.random.default_rng(8)
+    return pl.DataFrame(
+        {
+            "town": [f"town {number}" for number in generator.geometric(0.3, rows)],
+            "income": generator.gamma(3.0, 9_000.0, rows),
+            "age": generator.integers(0, 100, rows),
+            "smoker": generator.random(rows) < 0.3,
+        }
+    )
+
+
+def ruled() -> pl.DataFrame:
+    return table().filter(~((pl.col("a0") == "v0") & (pl.col("a1") == "v1")).fill_null(value=False))
+
+
+KINDS: dict[str, Any] = {
+    "auto": partial(sklar.fit, table(), SCHEMA, epsilon=2.0),
+    "binary": partial(sklar.fit, table(), SCHEMA, epsilon=2.0, method="binary"),
+    "dummies": partial(sklar.fit, table(), SCHEMA, epsilon=2.0, method=Method(name="binary", paper=True, dummies=True)),
+    "paper": partial(sklar.fit, table(), SCHEMA, epsilon=2.0, method=PAPER),
+    "laplace": partial(sklar.fit, table(), SCHEMA, Budget(epsilon=2.0, mechanism="laplace"), method="mixture"),
+    "add-remove": partial(sklar.fit, table(), SCHEMA, Budget(epsilon=2.0, neighbors="add-remove"), method="mixture"),
+    "rules": partial(sklar.fit, ruled(), RULED, epsilon=2.0, method="mixture"),
+    "domains": partial(sklar.fit, towns(), PRIVATE, epsilon=4.0, method="mixture"),
+}
+
+
+@pytest.fixture(scope="session")
+def genuine(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A file of every kind."""
+    folder = tmp_path_factory.mktemp("genuine")
+    found = {}
+    for kind, fit in KINDS.items():
+        found[kind] = folder / f"{kind}.sklar"
+        fit().save(found[kind])
+    model = sklar.load(found["binary"])
+    write_tables(model.measured, folder / "tables.parquet")
+    found["imported"] = folder / "imported.sklar"
+    sklar.fit_tables(read_tables(folder / "tables.parquet", SCHEMA), method="binary").save(found["imported"])
+    return found

@@ -1,0 +1,663 @@
+"""Forged model files: consistent, written byte by byte as Sklar writes them, and each refused for what it is."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import struct
+import zipfile
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from sklar.budget.certificate import measurements
+from sklar.files.archive import load, member
+from sklar.files.known import written
+from sklar.kernel.tables import Plan
+from sklar.kernel.theorems import Budget, Spend, chance_of_one, sensitivity
+from sklar.public.schema import Schema
+from sklar.trust.verify import Verification, verify
+from tests.trust.conftest import KINDS, ROWS, SCHEMA, table
+from tests.trust.forge import Change, forged, opened, packed, rescale, rewritten
+
+Document = dict[str, Any]
+Arrays = dict[str, NDArray[Any]]
+
+
+def failed(found: Verification) -> set[str]:
+    return {check.name for check in found.checks if not check.passed}
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "imported"])
+def test_genuine_files_pass(genuine: dict[str, Path], kind: str) -> None:
+    """By chance less than once in a million, each."""
+    found = verify(genuine[kind])
+    assert found.passed, found.lines()
+
+
+@pytest.mark.parametrize("kind", ["auto", "binary", "dummies", "rules", "imported"])
+def test_genuine_copulas_follow_from_their_tables(genuine: dict[str, Path], kind: str) -> None:
+    found = verify(genuine[kind], refit=True)
+    assert found.passed, found.lines()
+    assert found.checks[-1].name == "refit"
+
+
+def exact() -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Exact one-way and two-way tables of the rows."""
+    cells, rows = SCHEMA.cells, table()
+    codes = []
+    for attribute in SCHEMA.attributes:
+        places = {level: code for code, level in enumerate(attribute.levels)} | {None: attribute.missing_code}
+        codes.append(np.array([places[value] for value in rows[attribute.name].to_list()]))
+    one_way = [np.bincount(code, minlength=size) for code, size in zip(codes, cells.sizes, strict=True)]
+    pairs = [
+        np.bincount(codes[i] * cells.sizes[j] + codes[j], minlength=cells.sizes[i] * cells.sizes[j])
+        for i, j in zip(*cells.pairs, strict=True)
+    ]
+    return np.concatenate(one_way), np.concatenate(pairs)
+
+
+ONE_WAY, PAIRS = exact()
+
+
+def without_noise(_document: Document, arrays: Arrays) -> None:
+    arrays["stage1_one_way"], arrays["stage1_pairs"] = ONE_WAY, PAIRS
+    if "stage2_pairs" in arrays and arrays["stage2_pairs"].size:
+        arrays["stage2_pairs"] = PAIRS
+
+
+def state_what_it_costs(document: Document, arrays: Arrays) -> None:
+    """State the epsilon that the stated scales cost."""
+    stated = document["certificate"]
+    scales = [arrays[name] for name in arrays if name.endswith("_scales")]
+    scales.append(np.array([stage["total_scale"] for stage in document["stages"] if stage["total_scale"]]))
+    budget = Budget(
+        epsilon=1.0, delta=stated["delta"], **{key: stated[key] for key in ("neighbors", "mechanism", "composition")}
+    )
+    stated["epsilon"] = budget.spent(Spend.of(np.concatenate(scales)))
+
+
+def scaled(factor: float) -> Change:
+    def change(document: Document, arrays: Arrays) -> None:
+        rescale(document, arrays, factor)
+        state_what_it_costs(document, arrays)
+
+    return change
+
+
+def search_deleted(document: Document, arrays: Arrays) -> None:
+    """With its answers."""
+    document["certificate"]["domains"] = []
+    document["answers"] = []
+    del arrays["search"]
+
+
+def one_grid_table(document: Document, arrays: Arrays) -> None:
+    """All tables of one search restated as one: with the first of its answers alone."""
+    number, income = next(
+        (number, found)
+        for number, found in enumerate(document["certificate"]["domains"])
+        if found["attribute"] == "income" and found["of"] == "domain"
+    )
+    assert income["tables"] == 4
+    before = sum(size for answer in document["answers"][:number] for size in answer["cells"])
+    first, *rest = document["answers"][number]["cells"]
+    income["tables"], document["answers"][number]["cells"] = 1, [first]
+    arrays["search"] = np.delete(arrays["search"], slice(before + first, before + first + sum(rest)))
+
+
+def one_grid_table_without_bounds(document: Document, arrays: Arrays) -> None:
+    """The same, and what could tell is left out."""
+    for found in document["certificate"]["domains"]:
+        if found["threshold"] is None:
+            found |= {"tables": 1, "bounds": None, "at_most": 0}
+    document["answers"] = []
+    del arrays["search"]
+
+
+def exact_rows(document: Document, _arrays: Arrays) -> None:
+    assert document["n_rows"] != ROWS
+    document["n_rows"] = ROWS
+
+
+def counts_in_settings(document: Document, _arrays: Arrays) -> None:
+    document["settings"]["remark"] = ONE_WAY.tolist()
+
+
+# The seven of the report, with the check that must fail.
+REPORTED: dict[str, tuple[str, Change, str]] = {
+    "exact counts without noise": ("auto", without_noise, "noise"),
+    "exact counts without noise, Laplace": ("laplace", without_noise, "noise"),
+    "exact counts without noise, one stage": ("binary", without_noise, "noise"),
+    "all scales times 64": ("auto", scaled(64.0), "noise"),
+    "all scales times 64, Laplace": ("laplace", scaled(64.0), "noise"),
+    "all scales times 64, add-remove": ("add-remove", scaled(64.0), "noise"),
+    "the search deleted": ("domains", search_deleted, "domains"),
+    "several grid tables as one": ("domains", one_grid_table, "format"),
+    "several grid tables as one, without bounds": ("domains", one_grid_table_without_bounds, "domains"),
+    "the exact number of rows": ("add-remove", exact_rows, "rows"),
+    "counts in the settings": ("auto", counts_in_settings, "format"),
+}
+
+
+def noise_reused(_document: Document, arrays: Arrays) -> None:
+    arrays["stage2_pairs"] = arrays["stage1_pairs"].copy()
+
+
+def noise_mirrored(_document: Document, arrays: Arrays) -> None:
+    arrays["stage2_pairs"] = 2 * PAIRS - arrays["stage1_pairs"] + (arrays["stage2_pairs"] - PAIRS)
+
+
+def one_way_exact(_document: Document, arrays: Arrays) -> None:
+    """Among noisy two-way tables; and stated so noisy that this can be seen."""
+    arrays["stage1_one_way"] = ONE_WAY
+
+
+def pairs_exact(_document: Document, arrays: Arrays) -> None:
+    arrays["stage1_pairs"] = PAIRS
+    arrays["stage2_pairs"] = PAIRS
+
+
+def one_table_exact(_document: Document, arrays: Arrays) -> None:
+    """The largest of the two-way tables, in both stages."""
+    cells = SCHEMA.cells
+    first, last = (int(cells.pair_offsets[cells.pair(3, 5) + step]) for step in (0, 1))
+    for stage in (1, 2):
+        arrays[f"stage{stage}_pairs"][first:last] = PAIRS[first:last]
+
+
+def even_counts(_document: Document, arrays: Arrays) -> None:
+    for name in ("stage1_one_way", "stage1_pairs", "stage2_pairs"):
+        arrays[name] = arrays[name] // 2 * 2
+
+
+def rows_shuffled(_document: Document, arrays: Arrays) -> None:
+    """Tables that are about other attributes than they say."""
+    arrays["stage2_pairs"] = arrays["stage2_pairs"][::-1].copy()
+
+
+def other_tables(_document: Document, arrays: Arrays) -> None:
+    """Tables of a table with ten times the rows: not those of this schema's n."""
+    arrays["stage1_one_way"] = arrays["stage1_one_way"] * 10
+
+
+def uneven_scales(document: Document, arrays: Arrays) -> None:
+    """Noise moved from stage to stage on paper, at one sum of variances: the cheaper plan on paper."""
+    one, two = arrays["stage1_pair_scales"], arrays["stage2_pair_scales"]
+    whole = np.sqrt(one**2 + two**2)
+    arrays["stage1_pair_scales"] = np.float32(0.98 * whole).astype(float)
+    arrays["stage2_pair_scales"] = np.float32(np.sqrt(1 - 0.98**2) * whole).astype(float)
+    restate(document, arrays)
+    state_what_it_costs(document, arrays)
+
+
+def restate(document: Document, arrays: Arrays) -> None:
+    """Measurements in the certificate that agree with the arrays of scales."""
+    plans = [
+        Plan(
+            total=stage["total_scale"],
+            one_way=arrays[f"stage{number}_one_way_scales"],
+            pairs=arrays[f"stage{number}_pair_scales"],
+        )
+        for number, stage in enumerate(document["stages"], start=1)
+    ]
+    moved = sensitivity(document["certificate"]["neighbors"])
+    document["certificate"]["measurements"] = [
+        {name: getattr(entry, name) for name in entry.__slots__} for entry in measurements(plans, moved)
+    ]
+
+
+def one_ulp_less(document: Document, arrays: Arrays) -> None:
+    state_what_it_costs(document, arrays)
+    document["certificate"]["epsilon"] = math.nextafter(document["certificate"]["epsilon"], 0.0)
+
+
+def certified(**values: Any) -> Change:
+    return lambda document, _arrays: document["certificate"].update(values)
+
+
+def other_neighbors(document: Document, arrays: Arrays) -> None:
+    """Half the shifts on paper: the rows become a measured total, and the epsilon what that costs."""
+    stated = document["certificate"]
+    stated["neighbors"], stated["public_rows"], document["public_rows"] = "add-remove", None, None
+    document["stages"][0] |= {"total": document["n_rows"], "total_scale": 64.0}
+    restate(document, arrays)
+    state_what_it_costs(document, arrays)
+
+
+def measured(index: int, **values: Any) -> Change:
+    return lambda document, _arrays: document["certificate"]["measurements"][index].update(values)
+
+
+def split_measurement(document: Document, _arrays: Arrays) -> None:
+    entries = document["certificate"]["measurements"]
+    large = max(entries, key=lambda entry: entry["tables"])
+    entries.insert(entries.index(large), dict(large, tables=1))
+    large["tables"] -= 1
+
+
+def digits_in_scales(document: Document, arrays: Arrays) -> None:
+    """Counts in the low digits of scales, which change no cost that anybody would see."""
+    arrays["stage1_one_way_scales"] = arrays["stage1_one_way_scales"] + ONE_WAY[: len(SCHEMA.attributes)] * 1e-12
+    restate(document, arrays)
+
+
+def finding(index: int, **values: Any) -> Change:
+    return lambda document, _arrays: document["certificate"]["domains"][index].update(values)
+
+
+def lower_threshold(document: Document, _arrays: Arrays) -> None:
+    """With the chance that goes with it."""
+    town = document["certificate"]["domains"][0]
+    town["threshold"] -= 20
+    town["lost_delta"] = chance_of_one(town["scale"], town["threshold"])
+
+
+def search_of_another(document: Document, _arrays: Arrays) -> None:
+    document["certificate"]["domains"].append(dict(document["certificate"]["domains"][1], attribute="smoker"))
+
+
+def found_earlier(document: Document, _arrays: Arrays) -> None:
+    document["certificate"]["earlier"] = ["smoker"]
+
+
+def cheaper_search(document: Document, _arrays: Arrays) -> None:
+    for found in document["certificate"]["domains"]:
+        found["scale"] *= 8
+        if found["threshold"] is not None:
+            found["threshold"] *= 8
+            found["lost_delta"] = chance_of_one(found["scale"], found["threshold"])
+
+
+def renamed_version(document: Document, _arrays: Arrays) -> None:
+    document["certificate"]["versions"]["sklar"] = "0.2.0 " + " ".join(map(str, ONE_WAY))
+
+
+def invented_package(document: Document, _arrays: Arrays) -> None:
+    document["certificate"]["versions"]["rows"] = "1.0"
+
+
+def invented_prior(document: Document, _arrays: Arrays) -> None:
+    document["settings"]["priors"] = {"Jane Doe, born 1980": "own"}
+
+
+def answers_deleted(document: Document, arrays: Arrays) -> None:
+    document["answers"] = []
+    del arrays["search"]
+
+
+def answers_exact(_document: Document, arrays: Arrays) -> None:
+    """No noise: zeros and a heap, whatever the bins are."""
+    arrays["search"] = arrays["search"] * 0
+
+
+def rarer_category(document: Document, _arrays: Arrays) -> None:
+    document["answers"][0]["texts"]["Jane Doe"] = 1
+
+
+def invented_trials(document: Document, _arrays: Arrays) -> None:
+    document["settings"]["tried"] = ONE_WAY.tolist()
+
+
+def stage_remark(document: Document, _arrays: Arrays) -> None:
+    document["stages"][0]["remark"] = "x"
+
+
+def schema_remark(document: Document, _arrays: Arrays) -> None:
+    document["schema"]["attributes"]["a0"]["remark"] = "x"
+
+
+def further_array(_document: Document, arrays: Arrays) -> None:
+    arrays["stage3_pairs"] = PAIRS
+
+
+def longer_array(_document: Document, arrays: Arrays) -> None:
+    arrays["stage1_one_way"] = np.concatenate([arrays["stage1_one_way"], ONE_WAY])
+
+
+def reordered_arrays(_document: Document, arrays: Arrays) -> None:
+    name = next(iter(arrays))
+    arrays[name] = arrays.pop(name)
+
+
+def reordered_keys(document: Document, _arrays: Arrays) -> None:
+    document["n_rows"] = document.pop("n_rows")
+
+
+def spelled_otherwise(document: Document, _arrays: Arrays) -> None:
+    """Edges given another way: the schema is the same, its text is not."""
+    document["schema"]["attributes"]["a0"]["other"] = False
+
+
+# Of our own, with the check that must fail.
+OWN: dict[str, tuple[str, Change, str]] = {
+    "scales times 2": ("auto", scaled(2.0), "noise"),
+    "scales times 4, one stage": ("binary", scaled(4.0), "noise"),
+    "scales times 8, the paper's": ("paper", scaled(8.0), "noise"),
+    "stage two reuses the noise of stage one": ("auto", noise_reused, "noise"),
+    "stage two takes the noise of stage one off again": ("auto", noise_mirrored, "noise"),
+    "exact two-way tables": ("auto", pairs_exact, "noise"),
+    "one exact two-way table": ("auto", one_table_exact, "noise"),
+    "even counts": ("auto", even_counts, "noise"),
+    "tables of other attributes": ("auto", rows_shuffled, "noise"),
+    "tables of other rows": ("auto", other_tables, "noise"),
+    "noise moved between stages on paper": ("auto", uneven_scales, "noise"),
+    "epsilon less by one unit of its last digit": ("auto", one_ulp_less, "theorem"),
+    "epsilon less by one unit, Laplace": ("laplace", one_ulp_less, "theorem"),
+    "epsilon less by one unit, the paper's": ("paper", one_ulp_less, "theorem"),
+    "half the epsilon": ("auto", certified(epsilon=1.0), "theorem independent"),
+    "a smaller delta": ("auto", certified(delta=1e-15), "theorem independent"),
+    "other neighbors": ("binary", other_neighbors, "rows"),
+    "half the sensitivity": ("auto", measured(0, sensitivity_l1=1.0, sensitivity_l2=1.0), "measurements"),
+    "a measurement at another scale": ("auto", measured(1, scale=4096.0), "measurements"),
+    "a measurement in two parts": ("auto", split_measurement, "measurements"),
+    "digits in scales": ("auto", digits_in_scales, "arrays"),
+    "other public rows": ("auto", certified(public_rows=7), "rows"),
+    "public rows under add-remove": ("add-remove", certified(public_rows=ROWS), "rows"),
+    "a lower threshold": ("domains", lower_threshold, "domains"),
+    "a threshold that never fails": ("domains", finding(0, lost_delta=0.0), "domains"),
+    "a cheaper search": ("domains", cheaper_search, "format domains"),
+    "the search of another attribute": ("domains", search_of_another, "format domains"),
+    "another number of grid tables": ("domains", finding(1, tables=3), "format"),
+    "a domain that an earlier release found": ("domains", found_earlier, "domains"),
+    "counts in a version": ("auto", renamed_version, "format"),
+    "a package that is none": ("auto", invented_package, "format"),
+    "a person among the priors": ("auto", invented_prior, "format"),
+    "trials that there were none of": ("auto", invented_trials, "format"),
+    "answers left out": ("domains", answers_deleted, "domains"),
+    "answers of nobody": ("domains", answers_exact, "format domains"),
+    "a category below its threshold": ("domains", rarer_category, "domains"),
+    "a remark of a stage": ("auto", stage_remark, "format"),
+    "a remark in the schema": ("auto", schema_remark, "format"),
+    "a key of the certificate": ("auto", certified(remark="x"), "format"),
+    "a further array": ("auto", further_array, "format"),
+    "a longer array": ("auto", longer_array, "format"),
+    "arrays in another order": ("auto", reordered_arrays, "layout"),
+    "keys in another order": ("auto", reordered_keys, "layout"),
+    "a schema spelled otherwise": ("auto", spelled_otherwise, "layout"),
+}
+
+
+@pytest.mark.parametrize("name", [*REPORTED, *OWN])
+def test_a_forgery_fails(genuine: dict[str, Path], name: str, tmp_path: Path) -> None:
+    """For what it is, and for nothing else before it."""
+    kind, change, checks = (REPORTED | OWN)[name]
+    found = verify(forged(genuine[kind], change, tmp_path / "f.sklar"))
+    assert failed(found)
+    assert failed(found) <= set(checks.split()), found.lines()
+    assert "Do not rely on its privacy claim." in found.lines()[-1]
+
+
+def test_a_file_that_is_only_written_again_passes(genuine: dict[str, Path], tmp_path: Path) -> None:
+    """So that the forgeries above fail by their change and not by how they are written."""
+    for kind in ("auto", "domains"):
+        assert verify(forged(genuine[kind], lambda _d, _a: None, tmp_path / "f.sklar")).passed
+
+
+def exact_copula(_document: Document, arrays: Arrays) -> None:
+    """Margins of exact counts in every component."""
+    d = SCHEMA.n_levels
+    flat = arrays["probabilities"].reshape(-1, d)
+    wanted = ONE_WAY / ROWS
+    flat *= (wanted / flat.mean(axis=0)).astype(np.float32)
+    arrays["probabilities"] = flat.ravel()
+
+
+def exact_levels(_document: Document, arrays: Arrays) -> None:
+    arrays["levels"] = ONE_WAY / ROWS
+
+
+def other_gain(document: Document, _arrays: Arrays) -> None:
+    document["settings"]["gain_over_independence"] = 0.123456789
+
+
+def other_steps(document: Document, _arrays: Arrays) -> None:
+    document["settings"]["steps"] += 100
+
+
+def endless_steps(document: Document, _arrays: Arrays) -> None:
+    document["settings"]["steps"] = 1_000_000
+
+
+def other_plan(document: Document, arrays: Arrays) -> None:
+    """More noise on paper for one table and less for another, at one cost: not what a release plans."""
+    scales = arrays["stage1_one_way_scales"]
+    scales[0] = np.float32(scales[0] * 1.01)
+    restate(document, arrays)
+
+
+@pytest.mark.parametrize(
+    ("kind", "change", "check"),
+    [
+        ("auto", exact_copula, "refit"),
+        ("binary", exact_levels, "refit"),
+        ("auto", other_gain, "refit"),
+        ("auto", other_steps, "refit"),
+        ("auto", endless_steps, "refit"),
+        ("binary", other_plan, "plan"),
+    ],
+    ids=lambda value: getattr(value, "__name__", value),
+)
+def test_a_copula_that_does_not_follow_from_the_tables_fails(
+    genuine: dict[str, Path], kind: str, change: Change, check: str, tmp_path: Path
+) -> None:
+    path = forged(genuine[kind], change, tmp_path / "f.sklar")
+    assert check in failed(verify(path, refit=True))
+
+
+# What a zip can hold that no reader shows.
+
+
+def prepended(data: bytes) -> bytes:
+    return b"rows" + data
+
+
+def appended(data: bytes) -> bytes:
+    return data + b"rows"
+
+
+def commented(data: bytes) -> bytes:
+    buffer = io.BytesIO(data)
+    with zipfile.ZipFile(buffer, "a") as archive:
+        archive.comment = b"rows"
+    return buffer.getvalue()
+
+
+def with_member(name: str, **settings: Any) -> Callable[[bytes], bytes]:
+    def change(data: bytes) -> bytes:
+        buffer = io.BytesIO(data)
+        with zipfile.ZipFile(buffer, "a") as archive:
+            stands = member(name)
+            for key, value in settings.items():
+                setattr(stands, key, value)
+            archive.writestr(stands, table().write_csv().encode())
+        return buffer.getvalue()
+
+    return change
+
+
+def remade(change: Callable[[str, bytes, zipfile.ZipInfo], bytes]) -> Callable[[bytes], bytes]:
+    """The same members, each as it is changed."""
+
+    def make(data: bytes) -> bytes:
+        buffer = io.BytesIO()
+        with zipfile.ZipFile(io.BytesIO(data)) as old, zipfile.ZipFile(buffer, "w") as new:
+            for name in old.namelist():
+                stands = member(name)
+                content = change(name, old.read(name), stands)
+                new.writestr(stands, content, compresslevel=1)
+        return buffer.getvalue()
+
+    return make
+
+
+def with_extra(_name: str, content: bytes, stands: zipfile.ZipInfo) -> bytes:
+    stands.extra = struct.pack("<HH4s", 0x5152, 4, b"rows")
+    return content
+
+
+def with_comments(_name: str, content: bytes, stands: zipfile.ZipInfo) -> bytes:
+    stands.comment = b"rows"
+    return content
+
+
+def with_times(_name: str, content: bytes, stands: zipfile.ZipInfo) -> bytes:
+    stands.date_time = (2026, 1, 1, 12, 30, 0)
+    return content
+
+
+def with_spaces(name: str, content: bytes, _stands: zipfile.ZipInfo) -> bytes:
+    return content + b" \t \t  \t" if name == "model.json" else content
+
+
+def on_one_line(name: str, content: bytes, _stands: zipfile.ZipInfo) -> bytes:
+    return json.dumps(json.loads(content)).encode() if name == "model.json" else content
+
+
+def with_zeros(name: str, content: bytes, _stands: zipfile.ZipInfo) -> bytes:
+    return content.replace(b'"epsilon": 2.0', b'"epsilon": 2.000') if name == "model.json" else content
+
+
+def said_twice(name: str, content: bytes, _stands: zipfile.ZipInfo) -> bytes:
+    return content.replace(b"{", b'{"n_rows": 17,', 1) if name == "model.json" else content
+
+
+def with_padding(name: str, content: bytes, _stands: zipfile.ZipInfo) -> bytes:
+    """Another header of an array that means the same."""
+    if not name.endswith(".npy"):
+        return content
+    end = content.index(b"\n")
+    padded = content[:end].replace(b", }", b" ,}") + content[end:]
+    assert np.array_equal(np.load(io.BytesIO(padded)), np.load(io.BytesIO(content)))
+    return padded
+
+
+def between_members(data: bytes) -> bytes:
+    """Bytes after the last member and before their list, with all places right."""
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        start = archive.start_dir
+    end = bytearray(data[start:])
+    end[-6:-2] = struct.pack("<L", start + 4)
+    return data[:start] + b"rows" + bytes(end)
+
+
+def behind_a_stream(data: bytes) -> bytes:
+    """Bytes in a member behind the end of its packed content: sizes and places say that they belong to it."""
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        contents = {name: archive.read(name) for name in archive.namelist()}
+    out, listed = b"", b""
+    for name, content in contents.items():
+        stands = member(name)
+        packer = zlib.compressobj(1, zlib.DEFLATED, -15)
+        raw = content if stands.compress_type == zipfile.ZIP_STORED else packer.compress(content) + packer.flush()
+        raw += b"rows" if name == "model.json" else b""
+        stands.CRC, stands.file_size, stands.compress_size = zlib.crc32(content), len(content), len(raw)
+        entry = struct.pack(
+            "<4sBBHHHHH3L5HLL", b"PK\1\2", 20, 3, 20, 0, stands.compress_type, 0, 33, stands.CRC, len(raw),
+            len(content), len(name), 0, 0, 0, 0, 0o600 << 16, len(out),
+        )  # fmt: skip
+        listed += entry + name.encode()
+        out += stands.FileHeader(zip64=False) + raw
+    return out + listed + struct.pack("<4s4HLLH", b"PK\5\6", 0, 0, *[len(contents)] * 2, len(listed), len(out), 0)
+
+
+HIDDEN: dict[str, Callable[[bytes], bytes]] = {
+    "raw rows as a member": with_member("rows.csv"),
+    "raw rows as an array that nobody reads": with_member("stage9_one_way.npy"),
+    "a member twice": with_member("model.json"),
+    "a member packed otherwise": with_member("rows.csv", compress_type=zipfile.ZIP_BZIP2),
+    "bytes before": prepended,
+    "bytes behind": appended,
+    "a comment": commented,
+    "comments of members": remade(with_comments),
+    "extra fields": remade(with_extra),
+    "times": remade(with_times),
+    "spaces in the description": remade(with_spaces),
+    "a description on one line": remade(on_one_line),
+    "zeros behind a number": remade(with_zeros),
+    "a key twice": remade(said_twice),
+    "headers of arrays": remade(with_padding),
+    "bytes between members": between_members,
+    "bytes behind a packed stream": behind_a_stream,
+}
+
+
+@pytest.mark.parametrize("name", HIDDEN)
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+def test_nothing_can_be_hidden_in_the_file(genuine: dict[str, Path], name: str, tmp_path: Path) -> None:
+    path = tmp_path / "f.sklar"
+    path.write_bytes(HIDDEN[name](genuine["auto"].read_bytes()))
+    found = verify(path)
+    assert failed(found) <= {"format", "layout"}
+    assert not found.passed
+
+
+def test_the_forgers_tools_write_what_sklar_writes(genuine: dict[str, Path]) -> None:
+    """`remade` and the like change nothing by themselves."""
+    data = genuine["auto"].read_bytes()
+    assert remade(lambda _name, content, _stands: content)(data) == data
+
+
+def test_the_search_cannot_be_called_earlier_without_saying_so(genuine: dict[str, Path], tmp_path: Path) -> None:
+    """A release may use domains that another found; then verify says that their cost is not in this epsilon."""
+
+    def change(document: Document, arrays: Arrays) -> None:
+        stated = document["certificate"]
+        stated["earlier"] = list(dict.fromkeys(found["attribute"] for found in stated["domains"]))
+        search_deleted(document, arrays)
+
+    found = verify(forged(genuine["domains"], change, tmp_path / "f.sklar"))
+    text = " ".join(found.lines())
+    assert "3 found by another release, whose cost is not part of this epsilon" in text
+    assert "another release found the domains of 'town', 'income', 'age': what that release cost adds" in text
+
+
+def test_an_older_version_does_not_excuse_a_missing_search(genuine: dict[str, Path], tmp_path: Path) -> None:
+    def change(document: Document, arrays: Arrays) -> None:
+        stated = document["certificate"]
+        for later in ("earlier", "receipt", "read_from_rows", "count", "rows_per_person"):
+            del stated[later]
+        search_deleted(document, arrays)
+        stated["spent_epsilon"] = 3.6
+        del document["answers"], document["copula"]["rounds"]
+        document["settings"] |= {"shrinkage": 0.4, "start_sd": 1.0, "tried": []}
+        document["version"] = 2
+
+    assert failed(verify(forged(genuine["domains"], change, tmp_path / "f.sklar"))) == {"domains"}
+
+
+def test_a_schema_of_the_same_hash_is_the_same_schema(genuine: dict[str, Path], tmp_path: Path) -> None:
+    """A domain cannot become public: the certificate is for the schema as it is."""
+
+    def change(document: Document, _arrays: Arrays) -> None:
+        del document["schema"]["attributes"]["town"]["domain"]
+        document["certificate"]["domains"].pop(0)
+
+    found = verify(forged(genuine["domains"], change, tmp_path / "f.sklar"))
+    assert failed(found) == {"format"}
+    assert "its certificate is for another schema" in found.checks[0].detail
+
+
+def test_tables_that_were_imported_keep_saying_so(genuine: dict[str, Path], tmp_path: Path) -> None:
+    """Who measured them cannot be left out: the scales were drawn by somebody, and the claim becomes Sklar's."""
+
+    def change(document: Document, _arrays: Arrays) -> None:
+        document["certificate"]["claimed_by"] = None
+        document["certificate"]["epsilon"] = 0.1
+
+    assert failed(verify(forged(genuine["imported"], change, tmp_path / "f.sklar"))) == {"theorem", "independent"}
+
+
+def test_the_fixtures_hold_what_the_forgeries_need(genuine: dict[str, Path]) -> None:
+    document, arrays = opened(genuine["auto"])
+    assert written(document) == written(json.loads(written(document)))
+    assert len(document["stages"]) == 2
+    assert packed(arrays["stage1_pairs"]).startswith(b"\x93NUMPY\x01\x00")
+    assert isinstance(load(genuine["domains"]).schema, Schema)
+    assert rewritten(document, arrays, genuine["auto"].with_name("again.sklar")).is_file()

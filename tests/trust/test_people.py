@@ -1,0 +1,146 @@
+"""Attacks by whole people, and verification of what is claimed for them."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from sklar.budget.certificate import Certificate
+from sklar.kernel.theorems import Budget, Neighbors
+from sklar.public.person import Person
+from sklar.public.schema import Schema
+from sklar.release import fit
+from sklar.trust.audit.path import Released, exactly, release_once
+from sklar.trust.audit.people import check_every_person, guess_person, people_of
+from sklar.trust.audit.tables import whole_numbers
+from sklar.trust.exact import exact_epsilon
+from sklar.trust.verify import verify_model
+
+SMALL = whole_numbers(2, 2)
+
+
+@pytest.mark.parametrize("neighbors", ["replace-one", "add-remove"])
+def test_people_of_l_rows_stay_within_the_claim(neighbors: Neighbors) -> None:
+    budget = Budget(epsilon=1.0, neighbors=neighbors)
+    found = check_every_person(release_once, people_of(SMALL, "rows", 2), budget, most=2, words="")
+    assert found.passed
+    # Not far below it: noise is not wasted, but for the number of rows, which a replaced person changes little.
+    assert found.measured > 0.8
+    assert check_every_person(release_once, people_of(SMALL, "people"), budget, most=2, words="").passed
+
+
+def test_noise_for_one_row_is_flagged_where_people_have_several(tmp_path: Path) -> None:
+    found = check_every_person(release_once, SMALL, Budget(epsilon=1.0), most=2, words="")
+    assert not found.passed
+    assert found.measured > 1.8
+    assert not guess_person(release_once, whole_numbers(*[2] * 20), 150, tmp_path).passed
+
+
+def test_a_wrong_number_of_rows_is_flagged() -> None:
+    """Noise for L rows where L + 1 are counted."""
+    plain = whole_numbers(2)
+
+    def release(data: object, schema: Schema, budget: Budget) -> Released:
+        cells = release_once(data, people_of(plain, "rows", 3), replace(budget, epsilon=1e9)).cells
+        return replace(release_once(data, schema, budget), cells=cells)
+
+    found = check_every_person(release, people_of(plain, "rows", 2), Budget(epsilon=1.0), most=3, words="")
+    assert not found.passed
+
+
+def test_whoever_has_more_rows_is_cut() -> None:
+    plain, rows = whole_numbers(2), pl.DataFrame({"a0": [1] * 50 + [0], "id": [7] * 50 + [8]})
+    exact = exactly(release_once)
+    assert exact(rows, people_of(plain, "rows", 2), Budget(epsilon=1.0)).cells.tolist() == [3, 1, 2]
+    assert exact(rows, plain, Budget(epsilon=1.0)).cells.tolist() == [1, 50]
+
+
+@pytest.mark.parametrize("scale", [2.0, 40.0])
+def test_the_independent_epsilon_of_a_shift_by_l_rows(scale: float) -> None:
+    """By enumeration of one table that is shifted by 3 rows in one cell."""
+    x = np.arange(-int(40 * scale), int(40 * scale) + 1)
+    mass = np.exp(-(x**2) / (2 * scale**2))
+    mass /= mass.sum()
+    loss = (2 * 3 * x + 9) / (2 * scale**2)
+    epsilon = exact_epsilon("gaussian", np.array([scale]), [1], 1e-5, rows=3)
+    assert float(np.sum(mass * np.maximum(0.0, -np.expm1(epsilon - loss)))) == pytest.approx(1e-5, rel=0.02)
+    laplace = exact_epsilon("laplace", np.array([scale]), [2], 1e-5, rows=3)
+    assert laplace == pytest.approx(exact_epsilon("laplace", np.array([scale / 3]), [2], 1e-5))
+
+
+@pytest.fixture(scope="module")
+def model() -> Any:
+    generator = np.random.default_rng(3)
+    ids = np.repeat(np.arange(400), generator.integers(1, 9, 400))
+    rows = pl.DataFrame({"id": ids, "a": generator.random(ids.size) < 0.3, "b": generator.random(ids.size) < 0.6})
+    schema = Schema.from_toml(
+        '[table]\nname = "v"\nperson = "id"\ncount = "rows"\nrows_per_person = 4\n'
+        '[attributes.a]\ntype = "boolean"\n[attributes.b]\ntype = "boolean"\n'
+    )
+    return fit(rows, schema, epsilon=2.0)
+
+
+def test_a_release_for_people_is_verified(model: Any) -> None:
+    found = verify_model(model)
+    assert found.passed, found.lines()
+    checks = {check.name: check.detail for check in found.checks}
+    assert checks["unit"].startswith("any one person, with all their rows; counted are rows: at most 4")
+    assert "what all rows of any one person hold (the number of people is public)" in "\n".join(found.lines())
+    assert "several rows about one person" not in "\n".join(found.lines())
+    assert any("any one person, with all their rows" in line for line in model.summary())
+
+
+Forgery = Callable[[Certificate], Certificate]
+FORGERIES: dict[str, Forgery] = {
+    "fewer rows": lambda stated: replace(
+        stated,
+        rows_per_person=2,
+        measurements=tuple(
+            replace(each, sensitivity_l1=each.sensitivity_l1 / 2, sensitivity_l2=each.sensitivity_l2 / 2)
+            for each in stated.measurements
+        ),
+    ),
+    "a row is a person": lambda stated: replace(stated, count=None, rows_per_person=None),
+    "people": lambda stated: replace(stated, count="people"),
+    "another sensitivity": lambda stated: replace(
+        stated, measurements=tuple(replace(each, sensitivity_l1=2.0) for each in stated.measurements)
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FORGERIES)
+def test_another_unit_than_the_schemas_fails(model: Any, name: str) -> None:
+    measured = replace(model.measured, certificate=FORGERIES[name](model.certificate))
+    assert not verify_model(replace(model, measured=measured)).passed
+
+
+def test_noise_for_fewer_rows_than_the_schema_counts_fails(model: Any) -> None:
+    """Schema and certificate agree on more rows than the noise is for."""
+    schema = replace(model.measured.schema, person=Person(column="id", count="rows", rows_per_person=5))
+    moved = tuple(
+        replace(each, sensitivity_l1=each.sensitivity_l1 * 1.25, sensitivity_l2=each.sensitivity_l2 * 1.25)
+        for each in model.certificate.measurements
+    )
+    stated = replace(model.certificate, rows_per_person=5, measurements=moved, schema_sha256=schema.digest)
+    copula = replace(model.copula, schema=schema) if hasattr(model.copula, "schema") else model.copula
+    forged = replace(model, measured=replace(model.measured, certificate=stated, schema=schema), copula=copula)
+    failed = {check.name for check in verify_model(forged).checks if not check.passed}
+    assert {"theorem", "independent"} <= failed
+
+
+def test_a_model_file_holds_the_unit_and_no_id(model: Any, tmp_path: Path) -> None:
+    path = tmp_path / "m.sklar"
+    model.save(path)
+    with zipfile.ZipFile(path) as archive:
+        document = json.loads(archive.read("model.json"))
+    assert document["schema"]["table"]["person"] == "id"
+    assert document["certificate"]["rows_per_person"] == 4
+    assert "id" not in model.sample(10).columns

@@ -1,0 +1,323 @@
+"""The tests of noise: right for genuine noise at every level, and able to see what is not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy.stats import binom
+
+from sklar.kernel.cells import Cells
+from sklar.kernel.noise import discrete_gaussian, discrete_laplace
+from sklar.kernel.tables import NoisyTables, Plan
+from sklar.kernel.theorems import Mechanism, round_up_scale
+from sklar.public.schema import Attribute, Schema
+from sklar.trust.verify.noise import ALL, FALSE_ALARM, LEVEL, TESTS, Grid, NoiseTest, examine, residuals, visible
+
+Draw = Callable[[NDArray[np.float64], NDArray[np.int64]], NDArray[np.int64]]
+
+
+def schema(sizes: tuple[int, ...], *, complete: bool = True) -> Schema:
+    """Attributes of these sizes, which give every value a level when they are complete."""
+    names = [f"a{index}" for index in range(len(sizes))]
+    values = [tuple(f"v{level}" for level in range(size - complete)) for size in sizes]
+    return Schema(
+        name="t",
+        attributes=tuple(
+            Attribute(name=name, kind="categorical", values=each, missing="?" if complete else None)
+            for name, each in zip(names, values, strict=True)
+        ),
+    )
+
+
+def counts(cells: Cells, rows: int, outside: float = 0.0) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Exact tables of random rows, of which some are in no cell."""
+    generator = np.random.default_rng(3)
+    codes = np.stack([generator.integers(0, size, rows) for size in cells.sizes])
+    inside = generator.random(codes.shape) >= outside
+    one_way = [
+        np.bincount(code[held], minlength=size) for code, held, size in zip(codes, inside, cells.sizes, strict=True)
+    ]
+    pairs = []
+    for i, j in zip(*cells.pairs, strict=True):
+        both = inside[i] & inside[j]
+        pairs.append(
+            np.bincount(codes[i][both] * cells.sizes[j] + codes[j][both], minlength=cells.sizes[i] * cells.sizes[j])
+        )
+    return np.concatenate(one_way), np.concatenate(pairs)
+
+
+def draw_exactly(mechanism: Mechanism) -> Draw:
+    return discrete_gaussian if mechanism == "gaussian" else discrete_laplace
+
+
+def measured(
+    cells: Cells,
+    exact: tuple[NDArray[np.int64], NDArray[np.int64]],
+    *,
+    mechanism: Mechanism = "gaussian",
+    scale: float = 12.0,
+    stages: int = 2,
+    rows: int | None = 900,
+    draw: Draw | None = None,
+) -> list[NoisyTables]:
+    """Stages of noisy tables at uneven scales."""
+    draw = draw or draw_exactly(mechanism)
+    found = []
+    for stage in range(stages):
+        even = mechanism == "laplace"
+        one_way = round_up_scale(np.full(cells.n_attributes, scale)) if stage == 0 else np.empty(0)
+        spread = 1.5 if even else np.linspace(1.2, 1.9, cells.n_pairs)
+        pairs = round_up_scale(scale * spread * np.ones(cells.n_pairs) * (1 + 0.3 * stage))
+        total = scale if rows is None and stage == 0 else None
+        plan = Plan(one_way=one_way, pairs=pairs, total=total)
+        known = 900 if total is None else 900 + int(draw(np.array([scale]), np.array([1]))[0])
+        found.append(
+            NoisyTables(
+                cells=cells,
+                mechanism=mechanism,
+                n_rows=rows,
+                total=None if total is None else known,
+                one_way=exact[0] + draw(one_way, cells.sizes) if one_way.size else np.empty(0, dtype=np.int64),
+                pairs=exact[1] + draw(pairs, cells.pair_sizes),
+                plan=plan,
+            )
+        )
+    return found
+
+
+SIZES = (2, 3, 4, 3)
+RUNS = 150
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "scale", "stages", "rows", "outside"),
+    [
+        ("gaussian", 12.0, 2, 900, 0.0),
+        ("gaussian", 1.0, 2, None, 0.0),
+        ("gaussian", 5.0, 1, 900, 0.1),
+        ("laplace", 4.0, 1, 900, 0.0),
+        ("laplace", 1.0, 1, None, 0.1),
+    ],
+)
+def test_false_alarms_are_as_rare_as_they_are_said_to_be(
+    mechanism: Mechanism, scale: float, stages: int, rows: int | None, outside: float
+) -> None:
+    """Each chance is below p at most p of the time, at p = 0.02, 0.1 and 0.5, by the exact sampler.
+
+    Numbers below p are at most binomial: a test of 16 names and three levels fails with less than 1e-6, as each is
+    allowed what a binomial exceeds with 2e-8.
+    """
+    known = schema(SIZES, complete=outside == 0)
+    exact = counts(known.cells, 900, outside)
+    seen: dict[str, list[float]] = {}
+    for _ in range(RUNS):
+        drawn = measured(known.cells, exact, mechanism=mechanism, scale=scale, stages=stages, rows=rows)
+        for test in examine(drawn, known):
+            seen.setdefault(test.name, []).append(test.chance)
+    assert {ALL, "margins of two-way tables", "one-way tables against margins"} <= seen.keys()
+    assert ("covariance between stages" in seen) == (stages == 2)
+    for name, chances in seen.items():
+        for p in (0.02, 0.1, 0.5):
+            below = int(np.sum(np.array(chances) < p))
+            assert below <= binom.isf(2e-8, RUNS, p), (name, p, below)
+
+
+def test_levels_add_up_to_the_stated_false_alarms() -> None:
+    drawn = measured(LARGE.cells, LARGE_EXACT, scale=40.0)
+    edges = np.arange(5) * 4, np.arange(17)
+    grid = Grid(tables=(np.zeros(4, dtype=np.int64), np.zeros(16, dtype=np.int64)), edges=edges, scale=40.0)
+    tests = examine(drawn, LARGE, [grid])
+    assert len(tests) <= TESTS
+    assert {"parity", "remainders by 3", "remainders by 16", "tables of searches"} <= {test.name for test in tests}
+    assert TESTS * LEVEL == pytest.approx(FALSE_ALARM) == 1e-6
+
+
+def test_chances_are_not_only_small_but_right() -> None:
+    """Of Gaussian noise in two stages they are uniform: not wasted on being too careful.
+
+    150 runs: the share below one half is off by 0.23 with less than 1e-7.
+    """
+    known = schema(SIZES)
+    exact = counts(known.cells, 900)
+    runs = [{test.name: test.chance for test in examine(measured(known.cells, exact), known)} for _ in range(RUNS)]
+    for name in (ALL, "between stages", "margins of two-way tables", "covariance between stages"):
+        share = np.mean([run[name] < 0.5 for run in runs])
+        assert abs(share - 0.5) < 0.23, name
+
+
+def failing(tests: list[NoiseTest]) -> set[str]:
+    return {test.name for test in tests if not test.passed}
+
+
+WIDE = schema((4, 5, 6, 7, 8, 9, 10, 11))
+EXACT = counts(WIDE.cells, 900)
+LARGE = schema((20,) * 12)
+LARGE_EXACT = counts(LARGE.cells, 900)
+
+
+def scaled_noise(factor: float) -> Draw:
+    return lambda scales, sizes: discrete_gaussian(round_up_scale(scales * factor), sizes)
+
+
+def uniform_noise(scales: NDArray[np.float64], sizes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Of the right variance."""
+    half = np.repeat(scales, sizes) * np.sqrt(3)
+    return np.asarray(np.rint(np.random.default_rng(5).uniform(-half, half)), dtype=np.int64)
+
+
+def laplace_noise(scales: NDArray[np.float64], sizes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Of the right variance."""
+    return discrete_laplace(round_up_scale(scales / np.sqrt(2)), sizes)
+
+
+def sparse_noise(scales: NDArray[np.float64], sizes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Twice the noise on a quarter of the cells, none on the others: the right variance again."""
+    noise = discrete_gaussian(round_up_scale(2 * scales), sizes)
+    noise[np.random.default_rng(6).random(noise.size) < 0.75] = 0
+    return noise
+
+
+def tenfold_noise(scales: NDArray[np.float64], sizes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """In tens; with counts in tens, as statistical offices round them."""
+    return discrete_gaussian(round_up_scale(scales / 10), sizes) * 10
+
+
+@pytest.mark.parametrize(
+    ("draw", "seen_by"),
+    [
+        (scaled_noise(1 / 64), ALL),
+        (scaled_noise(0.7), "between stages"),
+        (scaled_noise(0.8), ALL),
+        (scaled_noise(1.3), "between stages"),
+        (uniform_noise, "distribution between stages"),
+        (laplace_noise, "distribution between stages"),
+        (sparse_noise, "distribution between stages"),
+        (tenfold_noise, "remainders by 10"),
+    ],
+)
+def test_other_noise_is_seen(draw: Draw, seen_by: str) -> None:
+    """All are seen with near certainty: at 80% the mean square of 1,954 residuals is nine deviations too low."""
+    known, exact = (LARGE, LARGE_EXACT) if draw in (laplace_noise, tenfold_noise) else (WIDE, EXACT)
+    if draw is tenfold_noise:
+        exact = exact[0] // 10 * 10, exact[1] // 10 * 10
+    tests = examine(measured(known.cells, exact, scale=40.0, draw=draw), known)
+    assert seen_by in failing(tests), tests
+
+
+def test_stages_that_share_noise_are_seen() -> None:
+    one, two = measured(WIDE.cells, EXACT, scale=40.0)
+    copied = replace(two, pairs=one.pairs.copy())
+    assert "between stages" in failing(examine([one, copied], WIDE))
+    # Half of it, and the second stage's scale is stated as it then is.
+    other = EXACT[1] + (one.pairs - EXACT[1]) // 2 + discrete_gaussian(two.plan.pairs, WIDE.cells.pair_sizes)
+    plan = Plan(one_way=np.empty(0), pairs=round_up_scale(np.hypot(two.plan.pairs, one.plan.pairs / 2)))
+    assert failing(examine([one, replace(two, pairs=other, plan=plan)], WIDE))
+
+
+def test_noise_that_is_moved_between_stages_on_paper_is_seen_by_their_covariance() -> None:
+    """The sum of both variances is what it was."""
+    one, two = measured(WIDE.cells, EXACT, scale=40.0)
+    whole = one.plan.pairs**2 + two.plan.pairs**2
+    stated = [
+        replace(tables, plan=replace(tables.plan, pairs=round_up_scale(np.sqrt(share * whole))))
+        for tables, share in ((one, 0.8), (two, 0.2))
+    ]
+    found = failing(examine(stated, WIDE))
+    assert "covariance between stages" in found
+    assert "between stages" not in found
+
+
+def test_one_way_tables_without_noise_are_seen_by_their_totals() -> None:
+    drawn = measured(WIDE.cells, EXACT, scale=40.0, stages=1)
+    found = failing(examine([replace(drawn[0], one_way=EXACT[0])], WIDE))
+    assert "totals of one-way tables" in found
+
+
+def search(scale: float, stated: float = 30.0) -> Grid:
+    """Three tables of 2,000 numbers: cells that reach four standard errors are divided, by noisy counts."""
+    numbers = np.random.default_rng(1).geometric(0.004, 2_000)
+    edges = [np.unique(np.append(np.arange(0, 4_000, 100), 4_000))]
+    tables: list[NDArray[np.int64]] = []
+    for width in (10, 1, 0):
+        exact = np.histogram(numbers, edges[-1])[0]
+        noise = discrete_gaussian(np.array([scale]), np.array([exact.size])) if scale else 0
+        tables.append(np.asarray(exact + noise, dtype=np.int64))
+        if width:
+            chosen = np.flatnonzero((tables[-1] > 4 * stated) & (np.diff(edges[-1]) > 1))
+            finer = [np.arange(edges[-1][cell], edges[-1][cell + 1], width) for cell in chosen]
+            edges.append(np.unique(np.concatenate([edges[-1], *finer])))
+    return Grid(tables=tuple(tables), edges=tuple(edges), scale=stated)
+
+
+def test_searches_without_noise_are_seen() -> None:
+    drawn = measured(WIDE.cells, EXACT, scale=40.0)
+    for _ in range(20):
+        assert not failing(examine(drawn, WIDE, [search(30.0)]))
+    assert "tables of searches" in failing(examine(drawn, WIDE, [search(6.0)]))
+    assert "tables of searches" in failing(examine(drawn, WIDE, [search(0.0)]))
+
+
+def test_rows_in_no_cell_raise_no_alarm() -> None:
+    """A third of all values: margins fall far short of one-way counts, and nothing is said of that."""
+    loose = schema((4, 5, 6, 7), complete=False)
+    drawn = measured(loose.cells, counts(loose.cells, 90_000, 0.33), scale=5.0, rows=90_000)
+    assert not failing(examine(drawn, loose))
+    # Where the schema gives every value a level, they cannot be.
+    assert failing(examine(drawn, schema((4, 5, 6, 7))))
+    # The other way round, margins above counts, they never can.
+    more = replace(drawn[0], one_way=drawn[0].one_way - 20_000)
+    assert "largest margin above its one-way count" in failing(examine([more, drawn[1]], loose))
+
+
+def test_squares_are_those_of_least_squares() -> None:
+    """The recursive residuals' squares add up to the generalized least squares residual, found by brute force."""
+    known = schema((2, 3, 2))
+    cells = known.cells
+    drawn = measured(cells, counts(cells, 300), scale=9.0, rows=None)
+    found = residuals(drawn, cells)
+    design, variances = [], []
+    levels = np.stack([code.ravel() for code in np.indices(tuple(cells.sizes.tolist()))])
+    for index, size in enumerate(cells.sizes):
+        design += [(levels[index] == level).astype(float) for level in range(size)]
+        variances += [drawn[0].plan.one_way[index] ** 2 + 4] * int(size)
+    for tables in drawn:
+        for table, (i, j) in enumerate(zip(*cells.pairs, strict=True)):
+            for a in range(cells.sizes[i]):
+                for b in range(cells.sizes[j]):
+                    design.append(((levels[i] == a) & (levels[j] == b)).astype(float))
+                    variances.append(tables.plan.pairs[table] ** 2 + 4)
+    design.append(np.ones(levels.shape[1]))
+    variances.append(float(drawn[0].plan.total or 0.0) ** 2 + 4)
+    freedom = len(design) - np.linalg.matrix_rank(np.array(design))
+    assert found.together.freedom == freedom
+    # The same cells with nothing added to them: least squares by brute force, and by residuals of enormous tables.
+    weights = np.diag(np.array(variances) ** -0.5)
+    parts = [drawn[0].one_way, *(tables.pairs for tables in drawn), np.array([drawn[0].total or 0])]
+    seen = weights @ (np.concatenate(parts) * 1e6)
+    fitted = weights @ np.array(design)
+    left = seen - fitted @ np.linalg.lstsq(fitted, seen, rcond=None)[0]
+    large = [
+        replace(
+            tables,
+            total=None if tables.total is None else tables.total * 10**6,
+            one_way=tables.one_way * 10**6,
+            pairs=tables.pairs * 10**6,
+        )
+        for tables in drawn
+    ]
+    assert residuals(large, cells).together.total == pytest.approx(float(left @ left), rel=1e-4)
+
+
+def test_what_can_be_seen_grows_with_the_tables() -> None:
+    assert visible(0, "gaussian") == 0
+    assert visible(10, "gaussian") < visible(100, "gaussian") < visible(10_000, "gaussian") < 1
+    assert visible(100, "laplace") < visible(100, "gaussian")
+
+
+def test_small_scales_are_not_tested() -> None:
+    known = schema(SIZES)
+    assert examine(measured(known.cells, counts(known.cells, 900), scale=0.5), known) == []
