@@ -81,6 +81,10 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     release = ("release", "adult.csv", "--schema", "adult.toml", *charged, "--out", "synthetic.csv")
     assert call(*release, "--model", "adult.sklar", cwd=folder).exit_code == 0
     assert call("tables", "adult.sklar", "--out", "tables.parquet", cwd=folder).exit_code == 0
+    visits = ("generate", "visits", "--rows", "300", "--out", "patients.csv", "--events-out", "visits.csv")
+    assert call(*visits, "--schema", "visits.toml", cwd=folder).exit_code == 0
+    linked = ("link", "patients.csv", "visits.csv", "--schema", "visits.toml", "--epsilon", "1", "--out", "p.csv")
+    assert call(*linked, "--events-out", "v.csv", "--model", "visits.sklar", cwd=folder).exit_code == 0
     assert call("sign", "--new-key", "custodian.key", cwd=folder).exit_code == 0
     assert call("sign", "adult.sklar", "--key", "custodian.key", cwd=folder).exit_code == 0
     return folder
@@ -156,6 +160,7 @@ def test_examples_that_take_long_run_too(line: str, folder: Path) -> None:
 
 FIGURES = {
     ("release",): "release adult.csv --schema adult.toml --epsilon 1 --out o.csv",
+    ("link",): "link patients.csv visits.csv --schema visits.toml --epsilon 1 --out o.csv --events-out e.csv",
     ("fit",): "fit adult.csv --schema adult.toml --epsilon 1 --model o.sklar --ledger ledger.db",
     ("sample",): "sample adult.sklar --rows 9 --out o.csv",
     ("tables",): "tables adult.sklar --out o.parquet",

@@ -24,7 +24,7 @@ from sklar.cli.fit import fit
 from sklar.cli.forecast import forecast
 from sklar.cli.generate import generate
 from sklar.cli.ledger import ledger
-from sklar.cli.linked import release_linked
+from sklar.cli.link import link
 from sklar.cli.query import query
 from sklar.cli.release import release
 from sklar.cli.report import report
@@ -60,7 +60,7 @@ def cli(**_debug: bool) -> None:
 
 
 _PUBLIC_KNOWLEDGE = (schema, forecast)
-_SPENDING = (release, release_linked, fit, ledger)
+_SPENDING = (release, link, fit, ledger)
 _FROM_A_MODEL = (sample, tables, query, report, verify, sign)
 _FOR_THE_CUSTODIAN = (evaluate,)
 _TO_TRY = (audit, completion, demo, generate)
@@ -71,7 +71,7 @@ for _command in (*_PUBLIC_KNOWLEDGE, *_SPENDING, *_FROM_A_MODEL, *_FOR_THE_CUSTO
         _each.params.append(quiet_option())
 for _command in (
     release,
-    release_linked,
+    link,
     fit,
     sample,
     evaluate,

@@ -46,7 +46,7 @@ def sample(
 
     \b
       sklar sample adult.sklar --rows 10000 --seed 7 --out synthetic.parquet
-      sklar sample visits.sklar --out people.csv --events-out events.csv
+      sklar sample visits.sklar --out p.csv --events-out v.csv
     """
     from sklar.draw.sample import check_draw
     from sklar.files.archive import is_linked, load
@@ -61,7 +61,7 @@ def sample(
         _sample_linked(model_path, rows, seed, out, events_out, as_json=as_json)
         return
     if events_out is not None:
-        raise click.UsageError("--events-out is for models of linked tables (sklar release-linked). Leave it out.")
+        raise click.UsageError("--events-out is for models of linked tables (sklar link). Leave it out.")
     model = load(model_path)
     with show_progress() as progress:
         write_rows(model, out, rows, seed, engine, progress, spreadsheet=spreadsheet)

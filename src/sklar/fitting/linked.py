@@ -41,6 +41,7 @@ PERSON_CLASSES = 150
 EVENT_CLASSES = 6
 FITS = 4
 MAX_STEPS = 1_500
+_MARGIN_STEPS = 100
 # The sd of the logits that a fit starts from: of people, of the number of events, and of events, what a class of people
 # has in common and what each class of events has of its own.
 _PERSON_SD, _NUMBER_SD, _COMMON_SD, _EVENT_SD = 0.5, 0.3, 0.4, 1.0
@@ -306,7 +307,7 @@ def fit_classes(measured: LinkedMeasured, *, progress: Progress = SILENT) -> tup
             progress.advance(EVERY)
         return fit
 
-    made = side_by_side(one, [SEED + SPLITS + number for number in range(fits)]) or [_Fit(goal, SEED, 1, 1)]
+    made = side_by_side(one, [SEED + SPLITS + number for number in range(fits)]) or [_independent(goal)]
     person, number, kind, event = (np.concatenate([fit.found[at] for fit in made]) for at in range(4))
     classes = LinkedClasses(
         linked=measured.linked,
@@ -322,6 +323,13 @@ def fit_classes(measured: LinkedMeasured, *, progress: Progress = SILENT) -> tup
         "fits": fits,
         "gain_over_independence": gain,
     }
+
+
+def _independent(goal: _Goal) -> _Fit:
+    """One class of people with one of events: nothing but margins, by all tables that say something of them."""
+    fit = _Fit(goal, SEED, 1, 1)
+    fit.advance(_MARGIN_STEPS)
+    return fit
 
 
 def _choose_steps(
@@ -342,7 +350,7 @@ def _choose_steps(
         train = layout.arrange([part + GAIN * drawn for part, drawn in zip(shares, noise, strict=True)])
         held = layout.arrange([part - drawn / GAIN for part, drawn in zip(shares, noise, strict=True)])
         goal = _Goal(layout=layout, targets=train, weights=weights)
-        plain = _Fit(goal, 0, 1, 1).error(held)
+        plain = _independent(goal).error(held)
         fit, best, best_at, at = _Fit(goal, int(seed.generate_state(1)[0])), plain, 0, 0
         while at < MAX_STEPS and at - best_at < PATIENCE + at // 5:
             fit.advance(EVERY)

@@ -1,4 +1,4 @@
-"""`sklar release-linked`: measure a table of people and one of their events, fit a model, and draw both."""
+"""`sklar link`: measure a table of people and one of their events, fit a model, and draw both."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from sklar.public.linked import Linked
 
 
-@click.command(name="release-linked", short_help="Release people and their events, one budget per person.")
+@click.command(short_help="Release people and their events, one budget per person.")
 @click.argument("people", type=FileOrAddress())
 @click.argument("events", type=FileOrAddress())
 @click.option(
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 @click.option("--people", "n_people", type=int, help="People to draw.  [default: as many as the original has]")
 @SEED
 @click.option(
-    "--people-out", required=True, type=click.Path(), metavar="OUT.csv|.parquet", help="Where synthetic people go."
+    "--out", required=True, type=click.Path(), metavar="OUT.csv|.parquet", help="Where the synthetic people go."
 )
 @click.option(
     "--events-out", required=True, type=click.Path(), metavar="OUT.csv|.parquet", help="Where their events go."
@@ -68,11 +68,11 @@ if TYPE_CHECKING:
     "model_path",
     type=click.Path(path_type=Path),
     metavar="OUT.sklar",
-    help="Where the model goes.  [default: beside --people-out]",
+    help="Where the model goes.  [default: beside --out]",
 )
 @THREADS
 @JSON
-def release_linked(
+def link(
     *,
     people: Path | str,
     events: Path | str,
@@ -86,7 +86,7 @@ def release_linked(
     dataset: str | None,
     n_people: int | None,
     seed: int | None,
-    people_out: str,
+    out: str,
     events_out: str,
     model_path: Path | None,
     as_json: bool,
@@ -96,8 +96,7 @@ def release_linked(
     The budget is for any one person, with all their events. Synthetic events carry the keys of synthetic people.
 
     \b
-      sklar release-linked patients.csv visits.csv --schema visits.toml --epsilon 1 \\
-        --people-out people.csv --events-out events.csv
+      sklar link patients.csv visits.csv --schema visits.toml --epsilon 1 --out p.csv --events-out v.csv
     """
     from sklar.budget.ledger import Ledger
     from sklar.draw.sample import check_draw
@@ -107,9 +106,9 @@ def release_linked(
     from sklar.public.linked import Linked
     from sklar.release import fit_linked
 
-    check_target(people_out, SUFFIXES)
-    check_target(events_out, SUFFIXES)
-    model_path = check_target(model_path or Path(people_out).with_suffix(".sklar"), (".sklar",))
+    if check_target(out, SUFFIXES).resolve() == check_target(events_out, SUFFIXES).resolve():
+        raise click.UsageError("people and events need a file each: --out and --events-out name the same one.")
+    model_path = check_target(model_path or Path(out).with_suffix(".sklar"), (".sklar",))
     n_people, seed = check_draw(n_people, seed)
     if ledger_key is not None and ledger is None:
         raise BudgetError("a ledger's key was given, and no ledger. Give both.")
@@ -123,7 +122,7 @@ def release_linked(
         with told(model):
             # The model first: once privacy is spent, a failure to write rows must not lose what it bought.
             model.save(model_path)
-            model.write(people_out, events_out, n_people, seed=seed, progress=progress)
+            model.write(out, events_out, n_people, seed=seed, progress=progress)
     with told(model):
         drawn = n_people or model.n_people
         if as_json:
@@ -131,7 +130,7 @@ def release_linked(
                 {
                     "people": drawn,
                     "seed": seed,
-                    "people_out": people_out,
+                    "out": out,
                     "events_out": events_out,
                     "model": model_path,
                     "certificate": model.certificate.to_dict(),
@@ -141,8 +140,9 @@ def release_linked(
             return
         for line in model.summary():
             say(line)
-        say(f"{drawn:,} synthetic people in {people_out}, their events in {events_out} (seed {seed}).")
-        say(f"The model is in {model_path}. More people cost no privacy: sklar sample {model_path} ...")
+        say(f"{drawn:,} synthetic people in {out}, their events in {events_out} (seed {seed}).")
+        say(f"The model is in {model_path}. More people cost no privacy:")
+        say(f"sklar sample {model_path} --rows N --out FILE --events-out FILE")
 
 
 def _tell_links(people: Path | str, events: Path | str, linked: Linked) -> None:

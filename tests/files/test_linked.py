@@ -1,0 +1,157 @@
+"""Models of linked tables: what they draw, and that their files are read strictly."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+import sklar
+from sklar.errors import ModelError
+from sklar.files.archive import is_linked, load
+from sklar.files.linked import LinkedModel, load_linked
+from sklar.kernel.theorems import Budget
+from tests.linked import small, tables
+
+
+@pytest.fixture(scope="module")
+def model() -> LinkedModel:
+    return sklar.fit_linked(*tables(), small(), epsilon=3.0)
+
+
+@pytest.fixture(scope="module")
+def saved(model: LinkedModel, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("linked") / "m.sklar"
+    model.save(path)
+    return path
+
+
+def test_every_event_has_a_person(model: LinkedModel) -> None:
+    people, events = model.sample(40_000, seed=1)
+    assert people["id"].to_list() == list(range(1, 40_001))
+    assert events["person"].is_sorted()
+    assert set(events["person"].unique()) <= set(people["id"])
+    numbers = events.group_by("person").len()["len"]
+    assert numbers.max() == 3
+    # People without events exist.
+    assert len(numbers) < people.height
+    assert people.columns == ["id", "sex", "region"]
+    assert events.columns == ["person", "kind", "urgent"]
+
+
+def test_a_seed_means_the_same_tables(model: LinkedModel, saved: Path) -> None:
+    again = load_linked(saved)
+    for first, second in zip(model.sample(500, seed=7), again.sample(500, seed=7), strict=True):
+        assert first.equals(second)
+    assert not model.sample(500, seed=8)[0].equals(model.sample(500, seed=7)[0])
+    assert model.sample()[0].height == 400
+
+
+def test_files_hold_what_is_sampled(model: LinkedModel, tmp_path: Path) -> None:
+    model.write(tmp_path / "p.csv", tmp_path / "e.parquet", 300, seed=7)
+    people, events = model.sample(300, seed=7)
+    assert pl.read_csv(tmp_path / "p.csv").equals(people)
+    assert pl.read_parquet(tmp_path / "e.parquet").equals(events)
+    with pytest.raises(ModelError, match="need a file each"):
+        model.write(tmp_path / "p.csv", tmp_path / "p.csv")
+
+
+@pytest.mark.parametrize("people", [0, -1, 2.5])
+def test_how_many_people_can_be_drawn(model: LinkedModel, people: Any) -> None:
+    with pytest.raises(ModelError, match="people must be a whole number of at least 1"):
+        model.sample(people)
+
+
+def test_what_it_says_of_itself(model: LinkedModel) -> None:
+    text = "\n".join(model.summary())
+    assert "for the content of any one person, with all their events" in text
+    assert "400 people, at most 3 events each" in text
+    assert model.certificate.unit == "person"
+    assert model.certificate.public_people == 400
+
+
+def test_under_add_remove_the_number_of_people_is_measured(tmp_path: Path) -> None:
+    made = sklar.fit_linked(*tables(), small(), Budget(epsilon=3.0, neighbors="add-remove"))
+    assert made.certificate.public_people is None
+    assert made.n_people == made.measured.n_people
+    # The noise of the number of people is about 20: 400 within 150 but for a chance far below one in a million.
+    assert abs(made.n_people - 400) < 250
+    assert "about" in made.summary()[0]
+    made.save(tmp_path / "m.sklar")
+    assert load_linked(tmp_path / "m.sklar").n_people == made.n_people
+
+
+def test_files_are_told_apart(saved: Path, tmp_path: Path) -> None:
+    assert is_linked(saved)
+    assert not is_linked(tmp_path / "no.sklar")
+    (tmp_path / "text.sklar").write_text("no zip")
+    assert not is_linked(tmp_path / "text.sklar")
+    with pytest.raises(ModelError, match="it is a model of linked tables"):
+        load(saved)
+    with pytest.raises(ModelError, match="does not exist"):
+        load_linked(tmp_path / "no.sklar")
+    with pytest.raises(ModelError, match="or it is damaged"):
+        load_linked(tmp_path / "text.sklar")
+
+
+def rewritten(saved: Path, target: Path, change: Callable[[dict[str, Any]], None], **members: bytes) -> Path:
+    with zipfile.ZipFile(saved) as source, zipfile.ZipFile(target, "w") as made:
+        for name in source.namelist():
+            content = source.read(name)
+            if name == "model.json":
+                document = json.loads(content)
+                change(document)
+                content = json.dumps(document, indent=1, ensure_ascii=False).encode()
+            made.writestr(name, content)
+        for name, content in members.items():
+            made.writestr(name, content)
+    return target
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda d: d.update(more=1), "exactly the keys that are known"),
+        (lambda d: d.update(format="other"), "is not that of linked tables"),
+        (lambda d: d["certificate"].update(unit="row"), "must be one of person"),
+        (lambda d: d["certificate"].update(note="x"), "exactly the keys"),
+        (lambda d: d["certificate"].update(epsilon=0), "epsilon > 0"),
+        (lambda d: d["certificate"].update(schema_sha256="0" * 64), "for another schema"),
+        (lambda d: d["certificate"].update(public_people=None), "public where neighbors share it"),
+        (lambda d: d["certificate"].update(read_from_rows=["people: sex"]), "read from the rows"),
+        (lambda d: d["certificate"]["measurements"][0].update(scale=1e6), "states other measurements"),
+        (lambda d: d["schema"]["events"].update(at_most=4), "for another schema"),
+        (lambda d: d.update(n_people=399), "number of people is not the one"),
+        (lambda d: d["settings"].update(person_classes=1), "is larger than its schema implies"),
+        (lambda d: d["settings"].update(mood="good"), "exactly the keys"),
+    ],
+)
+def test_what_a_file_may_not_say(
+    saved: Path, tmp_path: Path, change: Callable[[dict[str, Any]], None], words: str
+) -> None:
+    with pytest.raises(ModelError, match=words):
+        load_linked(rewritten(saved, tmp_path / "m.sklar", change))
+
+
+def test_a_file_holds_nothing_else(saved: Path, tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=r"holds 'more\.npy', which no model does"):
+        load_linked(rewritten(saved, tmp_path / "m.sklar", lambda _: None, **{"more.npy": b"1"}))
+
+
+def test_classes_must_be_probabilities(model: LinkedModel, tmp_path: Path) -> None:
+    model.classes.person.setflags(write=True)
+    kept = model.classes.person.copy()
+    try:
+        for odd in (np.nan, -0.5, 2.0):
+            model.classes.person[0, 0] = odd
+            model.save(tmp_path / "m.sklar")
+            with pytest.raises(ModelError, match="'person' must hold probabilities"):
+                load_linked(tmp_path / "m.sklar")
+    finally:
+        model.classes.person[:] = kept

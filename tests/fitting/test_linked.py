@@ -1,0 +1,87 @@
+"""The two-level mixture: its gradient, what it finds in tables with little noise, and that it is repeatable."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from sklar.budget.linked import LinkedMeasured, certify_linked, plan_linked
+from sklar.draw.linked import LinkedSampler
+from sklar.fitting import linked as fitting
+from sklar.fitting.linked import fit_classes
+from sklar.kernel.theorems import Budget
+from sklar.rows.join import LinkedRows
+from sklar.rows.linked import count_tokens
+from tests.linked import small, tables
+
+
+def measured(n: int = 400, *, noise: float = 0.0, epsilon: float = 1.0) -> LinkedMeasured:
+    """Tables of tokens, with noise from a fixed seed instead of the vault's."""
+    linked, budget = small(), Budget(epsilon=epsilon, rows_per_person=1)
+    plan = plan_linked(linked, budget)
+    exact = count_tokens(LinkedRows(*tables(n), linked).join(), linked, plan)
+    rng = np.random.default_rng(5)
+    counts = tuple(
+        np.round(tokens.table + noise * tokens.each * scale * rng.standard_normal(tokens.table.size)).astype(np.int64)
+        for tokens, scale in zip(exact, plan.scales, strict=True)
+    )
+    certificate = certify_linked(linked, budget, plan, n, None)
+    return LinkedMeasured(linked=linked, plan=plan, counts=counts, certificate=certificate)
+
+
+def test_the_gradient_is_that_of_the_error() -> None:
+    tables_of = measured(noise=0.2)
+    layout = fitting._Layout(tables_of)
+    shares = [
+        counts / (tables_of.plan.each(table) * layout.n_people)
+        for table, counts in zip(tables_of.plan.tables, tables_of.counts, strict=True)
+    ]
+    weights = layout.arrange([np.array([float(k + 1)]) for k in range(len(shares))], precisions=True)
+    fit = fitting._Fit(fitting._Goal(layout=layout, targets=layout.arrange(shares), weights=weights), 1, 5, 3)
+    fit._logits = [logits.astype(np.float64) for logits in fit._logits]  # type: ignore[misc]
+    fit._predict()
+    before = [logits.copy() for logits in fit._logits]
+    fit._step()
+    # After the first step the velocity is a tenth of the gradient, times H / 2.
+    slopes = [velocity * 10 * 2 / 5 for velocity in fit._velocity]
+    rng = np.random.default_rng(0)
+    for at, logits in enumerate(before):
+        for _ in range(5):
+            place = tuple(int(rng.integers(size)) for size in logits.shape)
+            errors = []
+            for step in (1e-4, -1e-4):
+                fit._logits = [each.copy() for each in before]
+                fit._logits[at][place] += step
+                fit._predict()
+                errors.append(fit.error(fit._goal.targets))
+            assert (errors[0] - errors[1]) / 2e-4 == pytest.approx(slopes[at][place], rel=1e-3, abs=1e-6)
+
+
+def test_what_tables_say_plainly_is_found() -> None:
+    model, settings = fit_classes(measured(3_000, noise=0.05))
+    assert settings["steps"] > 0
+    assert settings["gain_over_independence"] > 0.5
+    people, events = LinkedSampler(model, 1).draw((0, 4_000))
+    joined = events.join(people, left_on="person", right_on="id")
+    expected = {"north": "a", "south": "b", "west": "c"}
+    right = joined.select(joined["region"].replace_strict(expected) == joined["kind"]).to_series().mean()
+    assert isinstance(right, float)
+    assert right > 0.8
+    numbers = people.join(events.group_by("person").len(), left_on="id", right_on="person", how="left")["len"]
+    # One in seven of the people has no events; of 4,000 drawn, 5 sd are 0.03.
+    assert abs(numbers.null_count() / 4_000 - 1 / 7) < 0.05
+
+
+def test_a_fit_is_a_function_of_the_tables() -> None:
+    first, second = (fit_classes(measured(noise=0.3))[0].arrays() for _ in range(2))
+    assert all(np.array_equal(first[name], second[name]) for name in first)
+
+
+def test_noise_alone_is_independence() -> None:
+    model, settings = fit_classes(measured(30, noise=1.0))
+    if settings["steps"] == 0:
+        assert model.person.shape[0] == 1
+    for name, size in (("person", 5), ("number", 4), ("event", 5)):
+        chances = model.arrays()[name].reshape(-1, size)
+        assert np.isfinite(chances).all()
+        assert (chances >= 0).all()

@@ -1,0 +1,127 @@
+"""Schemas of linked tables: both forms of the file, and every mistake in it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sklar.errors import BudgetError, SchemaError
+from sklar.kernel.theorems import Budget
+from sklar.public.linked import Linked
+from sklar.public.schema import Schema
+from tests.linked import EVENTS, PEOPLE, small
+
+
+def test_one_file_holds_both_schemas(tmp_path: Path) -> None:
+    (tmp_path / "both.toml").write_text(small().to_toml())
+    assert Linked.load(tmp_path / "both.toml") == small()
+    assert Linked.of(tmp_path / "both.toml").digest == small().digest
+    assert Linked.of(small()) == small()
+    assert Linked.from_dict(small().to_dict()) == small()
+
+
+def test_schemas_may_lie_beside_it(tmp_path: Path) -> None:
+    (tmp_path / "p.toml").write_text(PEOPLE)
+    (tmp_path / "e.toml").write_text(EVENTS)
+    (tmp_path / "both.toml").write_text(
+        '[people]\nschema = "p.toml"\nkey = "id"\n[events]\nschema = "e.toml"\nkey = "person"\nat_most = 3\n'
+    )
+    assert Linked.load(tmp_path / "both.toml") == small()
+
+
+def test_bins_cover_every_number_of_events() -> None:
+    assert small(1).bins == (0, 1, 2)
+    assert small(2).bins == (0, 1, 2, 3)
+    assert small(30).bins == (0, 1, 2, 3, 5, 9, 17, 31)
+    assert small(1_000).bins[-1] == 1_001
+
+
+def test_names_of_what_was_read_from_rows() -> None:
+    people = Schema.from_toml(PEOPLE + 'provenance = "rows"\n')
+    linked = Linked(people=people, events=small().events, people_key="id", events_key="person", at_most=3)
+    assert linked.read_from_rows == ("people: region",)
+    assert linked.name == "people"
+
+
+def changed(**changes: Any) -> Linked:
+    given: dict[str, Any] = {
+        "people": small().people, "events": small().events, "people_key": "id", "events_key": "person", "at_most": 3,
+    }  # fmt: skip
+    return Linked(**(given | changes))
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"at_most": 0}, "at_most must be a whole number from 1 to 1,000, got 0"),
+        ({"at_most": 1_001}, "got 1001. Give the number of events that hardly anyone exceeds"),
+        ({"at_most": 2.5}, "got 2.5"),
+        ({"at_most": True}, "got True"),
+        ({"people_key": ""}, r"\[people\] key must name the column"),
+        ({"events_key": 7}, r"\[events\] key must name the column that says whose row it is, got 7"),
+        ({"people_key": "sex"}, "key 'sex' is also an attribute of its schema.* never released: remove the attribute"),
+        ({"events_key": "kind"}, r"\[events\] key 'kind' is also an attribute"),
+        (
+            {"people": Schema.from_toml('[attributes.city]\ntype = "categorical"\ndomain = "private"')},
+            "domains of linked tables must be public, got a private one: 'city'",
+        ),
+        (
+            {"people": Schema.from_toml('[table]\nperson = "id"\ncount = "people"\n' + PEOPLE.replace("[table]", ""))},
+            r"\[people\] the key says whose row it is: its schema takes no \[table\] person",
+        ),
+        (
+            {"events": Schema.from_toml(EVENTS + '[[rules]]\nforbid = { kind = "a", urgent = "true" }\n')},
+            r"\[events\] linked tables take no rules yet",
+        ),
+        (
+            {"people": Schema.from_toml('[attributes.x]\ntype = "integer"\nlow = 0\nhigh = 20000\nbins = 19999')},
+            "both schemas must have at most 20000 levels together",
+        ),
+    ],
+)
+def test_what_cannot_be_linked_is_refused(changes: dict[str, Any], words: str) -> None:
+    with pytest.raises(SchemaError, match=words):
+        changed(**changes)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[people", "not valid TOML"),
+        ('[visits]\nkey = "x"', r"unknown key 'visits'. Known are \[people\] and \[events\]: one table of each"),
+        ("", r"linked tables need \[people\] with key, schema"),
+        ('[people]\nkey = "id"\n', r"\[people\] 'schema' is missing. It has key, schema"),
+        (
+            '[people]\nkey = "id"\nschema = "p.toml"\n[events]\nkey = "x"\nschema = "p.toml"\nat_least = 1',
+            "unknown key",
+        ),
+        ('[people]\nkey = "id"\nschema = 3\n[events]\nkey = "x"\nschema = 3\nat_most = 2', "must name a schema file"),
+        ('[people]\nkey = "id"\nschema = "no.toml"\n[events]\nkey = "x"\nschema = "p"\nat_most = 2', "does not exist"),
+    ],
+)
+def test_mistakes_in_the_file_are_told(text: str, words: str, tmp_path: Path) -> None:
+    (tmp_path / "both.toml").write_text(text)
+    with pytest.raises(SchemaError, match=words):
+        Linked.load(tmp_path / "both.toml")
+
+
+def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(SchemaError, match="does not exist"):
+        Linked.load(tmp_path / "no.toml")
+    (tmp_path / "odd.toml").write_bytes(b"\xff\xfe")
+    with pytest.raises(SchemaError, match="must be a UTF-8 text file"):
+        Linked.load(tmp_path / "odd.toml")
+
+
+def test_budgets_are_by_person() -> None:
+    assert small().budget_for(Budget(epsilon=1.0)).rows_per_person == 1
+    with pytest.raises(BudgetError, match="cost the same for any number of events, got rows_per_person=4"):
+        small().budget_for(Budget(epsilon=1.0, rows_per_person=4))
+
+
+def test_entries_must_be_reviewed() -> None:
+    waiting = Schema.from_toml(EVENTS + "reviewed = false\n")
+    with pytest.raises(SchemaError, match="not reviewed: urgent"):
+        changed(events=waiting).require_reviewed()
