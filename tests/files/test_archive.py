@@ -73,11 +73,13 @@ def changed(**values: Any) -> Callable[[dict[str, Any]], object]:
     return lambda document: document.update(values)
 
 
+FOUND = {
+    "attribute": "x", "tables": 1, "scale": 1.0, "threshold": None, "lost_delta": 0.0, "of": "domain",
+    "bounds": [0, 9], "at_most": 9,
+}  # fmt: skip
 WRONG: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "a number that no machine counts to": (
-        lambda d: d["certificate"].update(
-            domains=[{"attribute": "x", "tables": 2**62, "scale": 1.0, "threshold": None, "lost_delta": 0.0}]
-        ),
+        lambda d: d["certificate"].update(domains=[FOUND | {"tables": 2**62}]),
         r"its certificate\.domains\.tables must be a whole number of at least 1 and at most 64, got 461",
     ),
     "rows beyond 2**53": (changed(n_rows=2**60), "its n_rows must be a whole number of at least 1 and at most"),
@@ -117,9 +119,7 @@ WRONG: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
         "its certificate must state epsilon > 0 and 0 < delta",
     ),
     "thresholds that always fail": (
-        lambda d: d["certificate"].update(
-            domains=[{"attribute": "x", "tables": 1, "scale": 1.0, "threshold": 9, "lost_delta": 1.0}]
-        ),
+        lambda d: d["certificate"].update(domains=[FOUND | {"threshold": 9, "lost_delta": 1.0}]),
         "its thresholds must fail with a chance below 1",
     ),
     "bins that are not listed": (

@@ -288,8 +288,8 @@ def test_an_edge_that_is_no_day_or_out_of_range_is_refused(edge: object) -> None
         ("table = 3", "[table] must be a table of settings. Write [table] and name = '...' below it."),
         (
             "[table]\ntitle = 'x'",
-            "[table]: unknown key 'title'. Known keys are columns, decimal, delimiter, encoding, header, name, nulls, "
-            "quote, thousands.",
+            "[table]: unknown key 'title'. Known keys are columns, count, decimal, delimiter, encoding, header, name, "
+            "null_ids, nulls, person, quote, rows_per_person, thousands.",
         ),
         ("[table]\nname = ''", "[table] name must be a text that is not empty, got ''."),
         ("[table]\nname = 7", "[table] name must be a text that is not empty, got 7."),

@@ -621,7 +621,7 @@ def test_the_search_cannot_be_called_earlier_without_saying_so(genuine: dict[str
 def test_an_older_version_does_not_excuse_a_missing_search(genuine: dict[str, Path], tmp_path: Path) -> None:
     def change(document: Document, arrays: Arrays) -> None:
         stated = document["certificate"]
-        for later in ("earlier", "receipt", "read_from_rows"):
+        for later in ("earlier", "receipt", "read_from_rows", "count", "rows_per_person"):
             del stated[later]
         search_deleted(document, arrays)
         stated["spent_epsilon"] = 3.6

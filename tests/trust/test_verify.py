@@ -86,8 +86,8 @@ def test_a_sound_model_passes(saved: Path) -> None:
     found = verify(saved)
     assert found.passed, found.lines()
     assert [check.name for check in found.checks] == [
-        "format", "layout", "schema", "settings", "rows", "measurements", "arrays", "domains", "theorem", "independent",
-        "noise",
+        "format", "layout", "schema", "settings", "unit", "rows", "measurements", "arrays", "domains", "theorem",
+        "independent", "noise",
     ]  # fmt: skip
     assert found.certificate is not None
     assert found.independent_epsilon is not None

@@ -122,4 +122,4 @@ def budget_for(person: Person | None, budget: Budget) -> Budget:
             f"{'that a row is a person' if person is None else f'rows_per_person = {rows}'}. Leave rows_per_person out "
             "of the budget: the schema decides."
         )
-    return replace(budget, rows_per_person=rows)
+    return budget if budget.rows_per_person == rows else replace(budget, rows_per_person=rows)

@@ -170,7 +170,8 @@ class Marker:
         encryptor = self._cipher.encryptor()
         values = ids.fill_null(b"").to_list()
         sizes = np.fromiter(map(len, values), dtype=np.int64, count=len(values))
-        starts, flat = np.cumsum(sizes) - sizes, np.frombuffer(b"".join(values), dtype=np.uint8)
+        # One byte more, so that there is always one to take.
+        starts, flat = np.cumsum(sizes) - sizes, np.frombuffer(b"".join([*values, b"\0"]), dtype=np.uint8)
         blocks = -(-(sizes + _LENGTH) // _BLOCK)
         marks = np.empty((len(values), 2), dtype=np.uint64)
         for most in np.unique(blocks).tolist():
@@ -179,8 +180,8 @@ class Marker:
             for some in np.array_split(rows, 1 + rows.size * within.size // _CHUNK_BYTES):
                 padded = np.zeros((some.size, most * _BLOCK), dtype=np.uint8)
                 padded[:, :_LENGTH] = sizes[some].astype("<u8").view(np.uint8).reshape(-1, _LENGTH)
-                inside = within < sizes[some, None]
-                padded[:, _LENGTH:][inside] = flat[(starts[some, None] + within)[inside]]
+                held = flat.take(starts[some, None] + within, mode="clip")
+                padded[:, _LENGTH:] = np.where(within < sizes[some, None], held, 0)
                 state = np.zeros((some.size, _BLOCK), dtype=np.uint8)
                 for first in range(0, most * _BLOCK, _BLOCK):
                     mixed = state ^ padded[:, first : first + _BLOCK]

@@ -146,8 +146,8 @@ def test_a_day_that_means_no_end_is_special() -> None:
         (
             "Provider ID",
             [f"{10_000 + i % 150}" for i in range(1_000)],
-            "its name is that of an identifier with several rows each: a release protects one row, not all rows of one "
-            "of them",
+            "its name is that of an identifier with several rows each: if they are people, name it as person in "
+            "[table] (docs/people.md)",
         ),
     ],
 )

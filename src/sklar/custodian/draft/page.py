@@ -21,6 +21,7 @@ from sklar.custodian.draft.ties import Tie
 NOTICE = "PRIVATE: exact facts about the rows, for the custodian only. Do not publish"
 _TOP = 12
 _EXAMPLES = 5
+_OFTEN = (0.5, 0.9, 0.99)
 _BARS = 16
 _MAX_COLUMNS = 300
 _MAX_PAIRS = 20
@@ -120,9 +121,23 @@ def _shown(number: int, seen: Seen, proposal: Proposal) -> Shown:
         proposed=proposal.proposed,
         decide=proposal.decide,
         left_out=proposal.attribute is None,
-        facts=facts(seen),
+        facts=(*facts(seen), *_rows_each(seen, proposal)),
         common=common(seen),
         histogram=_histogram(seen),
+    )
+
+
+def _rows_each(seen: Seen, proposal: Proposal) -> tuple[str, ...]:
+    """How many rows the values of a column of ids have: what `rows_per_person` would cut, if they are people."""
+    times = sorted(seen.counts.values())
+    if proposal.attribute is not None or len(times) < 2 or times[-1] == 1:
+        return ()
+    shown = ", ".join(
+        f"{share:.0%} of the values have at most {times[int(share * (len(times) - 1))]:,}" for share in _OFTEN
+    )
+    return (
+        f"rows with one value: {sum(times) / len(times):.1f} on average, {shown}, the most is {times[-1]:,}; if these "
+        "are people, rows_per_person in [table] would cut there (docs/people.md)",
     )
 
 

@@ -170,7 +170,7 @@ def _unfit(seen: Seen) -> Proposal | None:
         return _left_out("it looks like addresses of people or pages")
     if _most(sample, r"(?=.*\d)(?=.*[a-fA-F])[0-9a-fA-F]{16,}|[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"):
         return _left_out("it looks like hashes or keys")
-    repeated = " with several rows each: a release protects one row, not all rows of one of them"
+    repeated = " with several rows each: if they are people, name it as person in [table] (docs/people.md)"
     if _numbered(seen):
         if seen.distinct_share == 1 and (named or _dense(seen)):
             return _left_out("it looks like an identifier: every row has another number")

@@ -32,7 +32,8 @@ def check_shown(folder: Path, *, release: Release = release_twice) -> list[Compa
 
 
 def _check_facts(folder: Path, release: Release, budget: Budget, words: str) -> Comparison:
-    table = invent(40, np.random.default_rng()).frame.with_columns(born=pl.lit("1950-01-01"))
+    whole = {"born": pl.lit("1950-01-01"), "member": pl.lit("true")}
+    table = invent(40, np.random.default_rng()).frame.with_columns(**whole)
     other = table[1:]
     if budget.neighbors == "replace-one":
         # A row that stands in no cell of an attribute, in place of one that does.
