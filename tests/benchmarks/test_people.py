@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 from benchmarks import people, visits
+from sklar.generate.visits import KEY
+from sklar.rows.encode import encode
 
 
 @pytest.mark.parametrize("how", ["people", "rows"])
@@ -23,14 +25,14 @@ def test_counting_people_is_measured(how: str, tmp_path: Path, capsys: pytest.Ca
 
 def test_shares_over_people_weigh_people_alike() -> None:
     rows, schema = visits.joined(200)
-    codes = visits.encode(rows.select(schema.names), schema)
-    _, person, times = np.unique(rows[visits.KEY].to_numpy(), return_inverse=True, return_counts=True)
+    codes = encode(rows.select(schema.names), schema)
+    _, person, times = np.unique(rows[KEY].to_numpy(), return_inverse=True, return_counts=True)
     by_rows, by_people = (
         visits.shares(codes, schema, weights) for weights in (np.ones(rows.height), 1 / times[person])
     )
     assert all(table.sum() == pytest.approx(1.0) for table in by_people)
     # Age is a patient's own: over people it is the share of patients.
-    patients = rows.unique(visits.KEY).get_column("sex").value_counts()
+    patients = rows.unique(KEY).get_column("sex").value_counts()
     women = patients.filter(patients["sex"] == "F")["count"][0] / times.size
     assert by_people[schema.names.index("sex")][0] == pytest.approx(women)
     assert visits.distances(by_rows, by_people, schema.n_attributes)[0] > 0

@@ -31,6 +31,7 @@ from sklar.release import measure
 from sklar.rows.engines import open_table
 from sklar.rows.fast import count
 from sklar.rows.people import PARTS, Marker, Parts, choose, count_people, ids_of
+from sklar.rows.sql import Query
 
 ATTRIBUTES = """
 [attributes.ward]
@@ -291,6 +292,17 @@ def test_private_domains_are_found_among_the_rows_that_count() -> None:
     assert measure(rows, described, Budget(epsilon=1.0)).schema.attributes[0].values == ("A",)
     plain = Schema.from_toml('[attributes.ward]\ntype = "categorical"\ndomain = "private"\nat_most = 5\n')
     assert measure(rows, plain, Budget(epsilon=1.0)).schema.attributes[0].values == ("A", "rare")
+
+
+def test_the_rows_of_a_query_are_chosen_by_person(tmp_path: Path) -> None:
+    duckdb = pytest.importorskip("duckdb")
+    path, rows = tmp_path / "v.duckdb", visits(50)
+    with duckdb.connect(str(path)) as connection:
+        connection.register("given", rows.to_arrow())
+        connection.execute("CREATE TABLE v AS SELECT * FROM given")
+    described = schema(4)
+    counts = open_table(Query(path, "SELECT * FROM v"), described).count(described)
+    assert counts.n_rows == sum(min(own, 4) for own in Counter(rows["id"].to_list()).values())
 
 
 @pytest.mark.spark

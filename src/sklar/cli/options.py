@@ -183,7 +183,8 @@ def privacy_options(command: Callable[..., Any], *, required: bool = True) -> Ca
             default="replace-one",
             show_default=True,
             help="Whom the guarantee compares: tables that differ in one row's "
-            "content (their size is public), or in one row's presence.",
+            "content (their size is public), or in one row's presence; "
+            "in all rows of one person where the schema names a person.",
         ),
         click.option(
             "--check",
