@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 
 import sklar
-from sklar.errors import ModelError
+from sklar.errors import DataError, ModelError
 from sklar.files.archive import is_linked, load
 from sklar.files.linked import LinkedModel, load_linked
 from sklar.kernel.theorems import Budget
@@ -155,3 +155,19 @@ def test_classes_must_be_probabilities(model: LinkedModel, tmp_path: Path) -> No
                 load_linked(tmp_path / "m.sklar")
     finally:
         model.classes.person[:] = kept
+
+
+@pytest.mark.parametrize("neighbors", ["replace-one", "add-remove"])
+def test_no_rows_make_a_release_fail(neighbors: Any) -> None:
+    """People without events, values that nobody can read, keys that nobody has: a release like any other."""
+    people, events = tables(20)
+    odd = pl.DataFrame({"person": [None] * 3, "kind": [[1], [2], None], "urgent": [b"\xff", None, b"x"]})
+    made = sklar.fit_linked(people, odd, small(), Budget(epsilon=1.0, neighbors=neighbors))
+    assert made.sample(10, seed=1)[0].height == 10
+    if neighbors == "add-remove":
+        nobody = sklar.fit_linked(people.clear(), events, small(), Budget(epsilon=1.0, neighbors=neighbors))
+        assert nobody.n_people >= 1
+    else:
+        # The number of people is public, and none are none.
+        with pytest.raises(DataError, match="the table of people has no rows"):
+            sklar.fit_linked(people.clear(), events, small(), epsilon=1.0)

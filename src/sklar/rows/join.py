@@ -84,11 +84,11 @@ class LinkedRows:
         keys, people = _read(self._people, linked.people, linked.people_key)
         first = _first_rows(keys)
         kept = np.sort(first.get_column("row").to_numpy())
-        number = np.full(len(keys), -1, dtype=np.int64)
+        # One place more, at -1, for events whose key nobody has.
+        number = np.full(len(keys) + 1, -1, dtype=np.int64)
         number[kept] = np.arange(kept.size)
         keys_of_events, events = _read(self._events, linked.events, linked.events_key)
-        owner = _owners(first, keys_of_events)
-        owner = np.where(owner >= 0, number[owner], -1)
+        owner = number[_owners(first, keys_of_events)]
         matched = np.flatnonzero(owner >= 0)
         chosen = matched[np.argsort(owner[matched], kind="stable")]
         chosen, beyond = _at_most(chosen, owner[chosen], linked.at_most, kept.size)
