@@ -46,7 +46,7 @@ def figures(people: pl.DataFrame, events: pl.DataFrame, described: Linked) -> Fi
     event = encode(events.select(described.events.names), described.events)
     owner = events[KEY].to_numpy() - 1
     number = np.bincount(owner, minlength=people.height)
-    twice = {}
+    twice: dict[object, NDArray[np.float64]] = {}
     for j, size in enumerate(described.events.sizes.tolist()):
         counts = np.zeros((people.height, size))
         np.add.at(counts, (owner, event[j]), 1)

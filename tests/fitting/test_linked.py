@@ -38,7 +38,7 @@ def test_the_gradient_is_that_of_the_error() -> None:
     ]
     weights = layout.arrange([np.array([float(k + 1)]) for k in range(len(shares))], precisions=True)
     fit = fitting._Fit(fitting._Goal(layout=layout, targets=layout.arrange(shares), weights=weights), 1, 5, 3)
-    fit._logits = [logits.astype(np.float64) for logits in fit._logits]  # type: ignore[misc]
+    fit._logits = [logits.astype(np.float64) for logits in fit._logits]
     fit._predict()
     before = [logits.copy() for logits in fit._logits]
     fit._step()

@@ -39,7 +39,7 @@ class Flaw:
 
 _THEOREMS, _VAULT, _NOISE = "kernel/theorems.py", "kernel/vault.py", "kernel/noise.py"
 _ADD = "            part += exact\n"
-_DRAW = "return draw(scales, sizes, threads=self._threads)"
+_DRAW = "return draw(scales * each, sizes, threads=self._threads)"
 _VAULT_TESTS = "tests/guarantees/test_noise_on_the_way.py"
 _ROW_TESTS = "tests/guarantees/test_row_by_row.py"
 _RELEASE_TESTS = "tests/guarantees/test_release_tells_nothing.py"
@@ -68,8 +68,8 @@ FLAWS = (
     _flaw(
         "a larger delta than the one that is stated",
         _THEOREMS,
-        "settings = (self.mechanism, self.composition, self.shifts, delta)",
-        "settings = (self.mechanism, self.composition, self.shifts, max(delta, 1e-5))",
+        "settings = (self.mechanism, self.composition, self.shifts, self.rows, delta)",
+        "settings = (self.mechanism, self.composition, self.shifts, self.rows, max(delta, 1e-5))",
         "tests/kernel/test_theorems.py",
     ),
     Flaw(
@@ -77,13 +77,13 @@ FLAWS = (
         edits=(
             Edit(
                 _THEOREMS,
-                "return laplace_epsilon(values, counts * shifts, delta)",
-                "return laplace_epsilon(values, counts, delta)",
+                "return laplace_epsilon(_per_row(values, rows), counts * shifts, delta)",
+                "return laplace_epsilon(_per_row(values, rows), counts, delta)",
             ),
             Edit(
                 _THEOREMS,
-                "laplace_delta(self.epsilon, shape.scales * factor, shape.tables * self.shifts)",
-                "laplace_delta(self.epsilon, shape.scales * factor, shape.tables)",
+                "laplace_delta(self.epsilon, scales, shape.tables * self.shifts)",
+                "laplace_delta(self.epsilon, scales, shape.tables)",
             ),
         ),
         tests=("tests/kernel/test_theorems.py",),
@@ -91,8 +91,8 @@ FLAWS = (
     _flaw(
         "a threshold's chance off by one",
         _THEOREMS,
-        "math.exp(log_ndtr(-(threshold - 2) / scale))",
-        "math.exp(log_ndtr(-(threshold - 1) / scale))",
+        "math.exp(log_ndtr(-(threshold - 1 - count) / scale))",
+        "math.exp(log_ndtr(-(threshold - count) / scale))",
         "tests/budget/test_search.py",
     ),
     Flaw(
@@ -117,7 +117,7 @@ FLAWS = (
         "seven tenths of the noise",
         _VAULT,
         _DRAW,
-        "return draw((0.7 * scales).astype(np.float32).astype(np.float64), sizes, threads=self._threads)",
+        "return draw((0.7 * scales * each).astype(np.float32).astype(np.float64), sizes, threads=self._threads)",
         _VAULT_TESTS,
     ),
     _flaw("noise on seen cells only", _VAULT, _ADD, "            part[exact == 0] = 0\n" + _ADD, _VAULT_TESTS),
@@ -140,7 +140,8 @@ FLAWS = (
         "noise that is cut at three deviations",
         _VAULT,
         _DRAW,
-        f"reach = np.repeat(3 * scales, sizes).astype(np.int64)\n        return np.clip({_DRAW[7:]}, -reach, reach)",
+        "reach = np.repeat(3 * scales * each, sizes).astype(np.int64)\n"
+        f"        return np.clip({_DRAW[7:]}, -reach, reach)",
         _VAULT_TESTS,
     ),
     _flaw(

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sklar.budget.linked import WITH_EVENTS, LinkedPlan, plan_linked
 from sklar.kernel.theorems import Budget
 from sklar.rows.join import Joined, LinkedRows
-from sklar.rows.linked import count_tokens, triangle
+from sklar.rows.linked import _Part, count_tokens, triangle
 from tests.linked import small, tables
 
 LINKED = small()
@@ -39,7 +39,8 @@ def everyone() -> list[list[NDArray[np.int64]]]:
     for person in ((-1, 0), (0, 2), (1, 0)):
         for number in range(4):
             for events in combinations_with_replacement(some, number):
-                found.append([tokens.table for tokens in count_tokens(one_person(person, events), LINKED, PLAN)])
+                part = _Part(one_person(person, events), LINKED, 0, 1)
+                found.append([part.deal(table, PLAN.each(table)).table for table in PLAN.tables])
     return found
 
 

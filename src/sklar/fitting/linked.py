@@ -42,6 +42,8 @@ EVENT_CLASSES = 6
 FITS = 4
 MAX_STEPS = 1_500
 _MARGIN_STEPS = 100
+# What an evaluation must take away of the least error so far, or it is none: where noise is all, fits would go on.
+_PROGRESS = 5e-4
 # The sd of the logits that a fit starts from: of people, of the number of events, and of events, what a class of people
 # has in common and what each class of events has of its own.
 _PERSON_SD, _NUMBER_SD, _COMMON_SD, _EVENT_SD = 0.5, 0.3, 0.4, 1.0
@@ -357,7 +359,7 @@ def _choose_steps(
             progress.advance(EVERY)
             at += EVERY
             error = fit.error(held)
-            if error < best:
+            if error < best * (1 - _PROGRESS):
                 best, best_at = error, at
         return best_at, 1 - best / plain
 
