@@ -98,7 +98,7 @@ def test_scaling_moves_levels_that_a_repair_may_move() -> None:
 
 def test_a_latent_model_sums_up_how_it_was_fitted() -> None:
     assert random_model(SCHEMA, 3).summary(SETTINGS) == [
-        "Model: mixture, 3 components from 2 fits of 30 steps; start sd 1.0, shrinkage 0.4.",
+        "Model: mixture, 3 components from 2 fits of 30 steps.",
         "  Chosen on noisy tables alone: held-out error 25% below independence.",
         "  Margins shrunk by a fitted prior: a.",
     ]

@@ -109,7 +109,7 @@ def test_sound_code_passes() -> None:
     assert {finding["part"] for finding in document["findings"]} == {
         *("seal", "fresh noise", "sensitivity", "counting", "neighbors", "facts beside the cells", "first plan"),
         *("model", "ledger", "checkpoint", "noise of cells", "law of the noise", "stretches of noise", "sampler"),
-        *("one table", "whole release", "tightness", "second plan", "threshold", "search"),
+        *("one table", "whole release", "tightness", "second plan", "threshold", "search", "people"),
     }
 
 

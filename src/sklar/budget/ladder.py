@@ -114,7 +114,9 @@ class Ladder:
     def units(self, numbers: NDArray[np.int64] | NDArray[np.float64]) -> Units:
         """Numbers on the attribute's axis in grains, those beyond the bounds in the outermost."""
         if numbers.dtype.kind == "f":
-            scaled = numbers * float(self.grain.denominator) / float(self.grain.numerator)
+            # A number that is too large is beyond the bounds; nobody must hear of it.
+            with np.errstate(over="ignore"):
+                scaled = numbers * float(self.grain.denominator) / float(self.grain.numerator)
             # A real is at most half a grain from what was written: 0.29 * 100 is below 29.
             whole = np.rint(scaled) if self.real else np.floor(scaled)
             return np.clip(whole, self.low, self.high - 1).astype(np.int64)
@@ -192,7 +194,7 @@ def ladder_of(attribute: Attribute) -> Ladder:
 
     >>> gain = Attribute(name="gain", kind="integer", edges=(0, 10**9), domain="private", at_most=20)
     >>> ladder_of(gain).first().size, ladder_of(gain).tables
-    (132, 4)
+    (131, 4)
     """
     unit, stepped = _grain(attribute)
     return _ladder(attribute.kind, attribute.edges[0], attribute.edges[-1], unit, attribute.at_most, stepped=stepped)

@@ -126,7 +126,7 @@ def cost(mechanism: Mechanism, shifts: int, spend: Spend, rows: int = 1) -> Cost
     Both are rounded up.
 
     >>> cost("gaussian", 2, Spend.of([10.0]))
-    Cost(rho=0.01000000000001, mu_squared=0.020833333333354165)
+    Cost(rho=0.010000000000010001, mu_squared=0.020833333333354166)
     """
     scales, moved = spend.scales, shifts * spend.tables.astype(np.float64)
     rho = _sum_up(moved * rows**2 / (2 * scales**2))
