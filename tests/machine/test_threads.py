@@ -5,11 +5,13 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from sklar.errors import SklarError
+from sklar.machine import threads
 from sklar.machine.threads import ahead, crew, in_order, merged, side_by_side, using, workers
 
 
@@ -42,6 +44,13 @@ def test_as_many_work_at_once_as_were_asked_for_and_results_keep_their_order(run
 
     with using(3):
         assert list(run(work, range(9))) == list(range(9))  # type: ignore[operator]
+
+
+@pytest.fixture(autouse=True)
+def nobody_inside(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a process of its own: a stream that another test left unread keeps the limit until it is collected."""
+    monkeypatch.setattr(threads, "_inside", 0)
+    monkeypatch.setattr(threads, "_limits", ExitStack())
 
 
 def limits() -> set[int]:
