@@ -49,7 +49,7 @@ def test_as_many_work_at_once_as_were_asked_for_and_results_keep_their_order(run
 
 def alone(call: str) -> None:
     """Run a check of this module in a process of its own: limits are a process's, and others may be at work in this."""
-    code = f"from tests.machine import test_threads; test_threads.{call}"
+    code = f"import numpy, scipy.linalg; from tests.machine import test_threads; test_threads.{call}"
     subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(__file__).parents[2], timeout=120)
 
 
