@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,7 +26,6 @@ from sklar.fitting.domains import find_domains
 from sklar.fitting.latent import LatentModel
 from sklar.fitting.linked import fit_classes
 from sklar.fitting.margins import consistent, margins, plain, pool
-from sklar.kernel.tables import NoisyTables
 from sklar.kernel.theorems import Budget
 from sklar.kernel.vault import Vault
 from sklar.machine.cluster import Engine
@@ -34,7 +34,7 @@ from sklar.machine.threads import workers
 from sklar.public.linked import Linked
 from sklar.public.person import budget_for
 from sklar.public.schema import Schema
-from sklar.rows.engines import hold_counts, open_table, search_rows
+from sklar.rows.engines import hold_counts, open_table, recounting, search_rows
 from sklar.rows.join import LinkedRows
 from sklar.rows.linked import measure_linked
 
@@ -112,21 +112,32 @@ def measure(
         hold_counts(table, vault, schema, progress=progress)
 
         progress.stage("measure")
-        measured = measure_stages(vault, schema, budget, method, search)
+        recount = recounting(table, vault, schema, progress=progress)
+        measured = measure_stages(vault, schema, budget, method, search, recount)
     receipt = receipts[0] if receipts else None
     return replace(measured, certificate=replace(measured.certificate, receipt=receipt), answers=answers)
 
 
 def measure_stages(
-    vault: Vault, schema: Schema, budget: Budget, method: Method, search: Search | None = None
+    vault: Vault,
+    schema: Schema,
+    budget: Budget,
+    method: Method,
+    search: Search | None = None,
+    recount: Callable[[], None] | None = None,
 ) -> Measured:
-    """All stages of a release of the counts that the vault holds. `search` is how the schema's domains were found."""
+    """All stages of a release of the counts that the vault holds. `search` is how the schema's domains were found.
+
+    `recount` puts the parities of triples behind the vault's door too, where rows can be counted a second time.
+    """
     rest, findings = (None, ()) if search is None else (search.rest, search.findings)
-    stages = plan_release(schema.cells, budget, method, n_rows=vault.n_rows, rest=rest)
+    stages = plan_release(schema.cells, budget, method, n_rows=vault.n_rows, rest=rest, again=recount is not None)
+    if recount is not None and stages.first.trios.size:
+        recount()
     if search is None:
         # All stages at once: a run that ends between them must not leave one of them uncharged.
         vault.reserve(stages.spend)
-    noisy: tuple[NoisyTables, ...] = (vault.measure(stages.first),)
+    noisy = tuple(vault.measure(stages.first) for _ in range(stages.looks))
     if stages.reserve.size:
         estimates = pool(noisy)
         distances = interactions(estimates, margins(estimates))

@@ -29,7 +29,7 @@ from sklar.fitting.descent import (
     step_operations,
 )
 from sklar.fitting.latent import LatentModel, fit_latent, independent
-from sklar.fitting.margins import Estimates, implied_counts
+from sklar.fitting.margins import Estimates, crossed_tables, implied_counts
 from sklar.kernel.cells import Cells
 from sklar.machine.progress import SILENT, Progress
 from sklar.machine.threads import side_by_side
@@ -79,6 +79,8 @@ def thin(estimates: Estimates, generator: np.random.Generator) -> tuple[Estimate
     Their variances are 1 + g^2 and 1 + 1 / g^2 times the original's, with the gain g = `GAIN`.
     """
     cells = estimates.cells
+    if estimates.crossed:
+        return _thin_parities(estimates, generator)
     one_way = estimates.one_way_sd[cells.attribute_of_level] * generator.standard_normal(cells.n_levels)
     pairs = generator.standard_normal(cells.n_cells)
     pairs *= np.repeat(estimates.pair_sd, cells.pair_sizes)
@@ -91,6 +93,29 @@ def thin(estimates: Estimates, generator: np.random.Generator) -> tuple[Estimate
             one_way_sd=estimates.one_way_sd * wider,
             pairs=estimates.pairs + step * pairs,
             pair_sd=estimates.pair_sd * wider,
+        )
+
+    return half(GAIN), half(-1 / GAIN)
+
+
+def _thin_parities(estimates: Estimates, generator: np.random.Generator) -> tuple[Estimates, Estimates]:
+    """The same of parities: tables follow from theirs, so that every count of a half has noise of its own half alone."""
+    cells = estimates.cells
+    ones = estimates.one_way_sd / np.sqrt(2.0) * generator.standard_normal(cells.n_attributes)
+    odd = estimates.pair_sd * generator.standard_normal(cells.n_pairs)
+    trios = estimates.trio_sd * generator.standard_normal(estimates.trios.size)
+    one_way, pairs = np.column_stack([-ones, ones]).ravel(), crossed_tables(cells, ones, odd, 0.0)
+
+    def half(step: float) -> Estimates:
+        wider = np.sqrt(1 + step**2)
+        return replace(
+            estimates,
+            one_way=estimates.one_way + step * one_way,
+            one_way_sd=estimates.one_way_sd * wider,
+            pairs=estimates.pairs + step * pairs,
+            pair_sd=estimates.pair_sd * wider,
+            trios=estimates.trios + step * trios,
+            trio_sd=estimates.trio_sd * wider,
         )
 
     return half(GAIN), half(-1 / GAIN)

@@ -56,9 +56,8 @@ def released(measured: Measured) -> Released:
     for tables in measured.stages:
         plan, layout = tables.plan, tables.cells
         total = [] if tables.total is None else [tables.total]
-        widths = [np.ones(len(total), dtype=np.int64), layout.sizes[: plan.one_way.size]]
-        widths.append(layout.pair_sizes[: plan.pairs.size])
-        cells += [np.array(total, dtype=np.int64), tables.one_way, tables.pairs]
+        widths = [np.ones(len(total), dtype=np.int64), *plan.sizes(layout), np.ones(plan.trios.size, dtype=np.int64)]
+        cells += [np.array(total, dtype=np.int64), tables.one_way, tables.pairs, tables.trios]
         scales += [np.repeat(each, width) for each, width in zip(_scales(plan), widths, strict=True)]
         sizes += widths
     return Released(
@@ -69,8 +68,8 @@ def released(measured: Measured) -> Released:
     )
 
 
-def _scales(plan: Any) -> tuple[Any, Any, Any]:
-    return np.array([] if plan.total is None else [plan.total]), plan.one_way, plan.pairs
+def _scales(plan: Any) -> tuple[Any, Any, Any, Any]:
+    return np.array([] if plan.total is None else [plan.total]), plan.one_way, plan.pairs, plan.trios
 
 
 def facts_of(measured: Measured) -> dict[str, str]:
