@@ -30,6 +30,7 @@ from sklar.fitting.descent import (
 )
 from sklar.fitting.latent import LatentModel, fit_latent, independent
 from sklar.fitting.margins import Estimates, crossed_tables, implied_counts
+from sklar.fitting.trios import trios_of
 from sklar.kernel.cells import Cells
 from sklar.machine.progress import SILENT, Progress
 from sklar.machine.threads import side_by_side
@@ -128,7 +129,7 @@ class Split:
         cells = estimates.cells
         train, held = thin(estimates, generator)
         self.targets = denoise_tables(train, denoise_margins(train).levels)
-        self.weights = weights
+        self.weights, self.trios, self._held_trios = weights, trios_of(train), trios_of(held)
         precision = self.targets.precision
         self._margins = contrast_levels(self.targets.levels, cells)
         self._margin_weights = margin_weights(cells, precision).astype(np.float64)
@@ -164,6 +165,10 @@ class Split:
         margins = found.mean(axis=1, dtype=np.float64)
         error += float(self._margin_weights @ margins**2 - 2 * self._said @ margins) + self._rest
         distance += float(self._margin_weights @ (margins - self._margins) ** 2)
+        if self._held_trios is not None:
+            more = self._held_trios.score(found, self._margins)
+            error += more[0]
+            distance += more[1]
         return error / self._scale, 2 * float(np.sqrt(self._kappa * distance)) / self._scale
 
 
@@ -204,7 +209,7 @@ def follow(split: Split, start: Start, *, max_steps: int, progress: Progress = S
     The first row is independence, whose error is 1. Stops when the error has not fallen for `PATIENCE` steps, or when
     more than `LOSS` of what it gained is lost again.
     """
-    fit = Fit(Loss(split.targets, SHRINKAGE, split.weights), start)
+    fit = Fit(Loss(split.targets, SHRINKAGE, split.weights, split.trios), start)
     rows, best, best_at = [(1.0, 0.0)], np.inf, 0
     while (len(rows) - 1) * EVERY < max_steps:
         fit.advance(EVERY)
@@ -289,7 +294,14 @@ def fit_auto(
         progress.stage("fit", total=choice.fits * choice.steps, unit="steps")
         targets = denoise_tables(estimates, margins.levels)
         model = fit_latent(
-            targets, schema, SHRINKAGE, choice.start, steps=choice.steps, fits=choice.fits, progress=progress
+            targets,
+            schema,
+            SHRINKAGE,
+            choice.start,
+            steps=choice.steps,
+            fits=choice.fits,
+            trios=trios_of(estimates),
+            progress=progress,
         )
     else:
         model = independent(schema, margins.levels)

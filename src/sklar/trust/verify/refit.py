@@ -37,6 +37,7 @@ from sklar.fitting.denoise import denoise_margins, denoise_tables
 from sklar.fitting.latent import LatentModel, fit_latent, independent
 from sklar.fitting.margins import Estimates, pool
 from sklar.fitting.model import Copula
+from sklar.fitting.trios import trios_of
 from sklar.kernel.tables import Plan
 from sklar.kernel.theorems import Budget, Spend, cost
 from sklar.machine.progress import SILENT, Progress
@@ -162,6 +163,7 @@ def _with_choices(model: Model, progress: Progress) -> tuple[Copula, str]:
         start,
         steps=settings["steps"],
         fits=settings["fits"],
+        trios=trios_of(estimates),
         progress=progress,
     )
     return refined(hold_margins(fitted), estimates.n_rows), ""
