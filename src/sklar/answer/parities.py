@@ -49,9 +49,8 @@ def _parity(measured: Measured, attributes: Sequence[int]) -> tuple[float, float
         name, at = "pairs", cells.pair(*attributes)
     else:
         name = "trios"
-        at = int(
-            np.flatnonzero(np.logical_and.reduce([c == a for c, a in zip(cells.trios, attributes, strict=True)]))[0]
-        )
+        here = [trio == attribute for trio, attribute in zip(cells.trios, attributes, strict=True)]
+        at = int(np.flatnonzero(np.logical_and.reduce(here))[0])
     return _averaged([(getattr(tables, name)[at], getattr(tables.plan, name)[at]) for tables in measured.stages])
 
 

@@ -87,11 +87,13 @@ def plan_release(
     counted a second time.
     """
     if rest is None:
-        return _remembered(cells, budget, method, n_rows, again)
-    return _plan(cells, budget, method, n_rows, rest, again)
+        return _remembered(cells, budget, method, n_rows, again=again)
+    return _plan(cells, budget, method, n_rows, rest, again=again)
 
 
-def _plan(cells: Cells, budget: Budget, method: Method, n_rows: int | None, rest: Spend | None, again: bool) -> Stages:
+def _plan(
+    cells: Cells, budget: Budget, method: Method, n_rows: int | None, rest: Spend | None, *, again: bool
+) -> Stages:
     if method.name == "binary" or budget.mechanism == "laplace":
         share = None if method.paper else ONE_WAY_SHARE
         return Stages(first=plan_tables(cells, budget, one_way_share=share, rest=rest), reserve=np.empty(0))
@@ -101,9 +103,9 @@ def _plan(cells: Cells, budget: Budget, method: Method, n_rows: int | None, rest
 
 
 @lru_cache(maxsize=4)
-def _remembered(cells: Cells, budget: Budget, method: Method, n_rows: int | None, again: bool) -> Stages:
+def _remembered(cells: Cells, budget: Budget, method: Method, n_rows: int | None, *, again: bool) -> Stages:
     """A plan from public facts alone: the same facts give the same plan, which an audit asks for thousands of times."""
-    return _plan(cells, budget, method, n_rows, None, again)
+    return _plan(cells, budget, method, n_rows, None, again=again)
 
 
 def plan_parities(

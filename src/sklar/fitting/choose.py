@@ -100,7 +100,7 @@ def thin(estimates: Estimates, generator: np.random.Generator) -> tuple[Estimate
 
 
 def _thin_parities(estimates: Estimates, generator: np.random.Generator) -> tuple[Estimates, Estimates]:
-    """The same of parities: tables follow from theirs, so that every count of a half has noise of its own half alone."""
+    """The same of parities: tables follow from theirs, so that a half has the noise of its own alone."""
     cells = estimates.cells
     ones = estimates.one_way_sd / np.sqrt(2.0) * generator.standard_normal(cells.n_attributes)
     odd = estimates.pair_sd * generator.standard_normal(cells.n_pairs)

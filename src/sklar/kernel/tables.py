@@ -66,8 +66,8 @@ class NoisyTables:
     """What one measurement let out: tables with noise on every cell of the public domain.
 
     `one_way` has shape (d,) and `pairs` (n_cells,), both laid out by `cells`; what the plan does not measure has size
-    0. Of parities, `one_way` has shape (m,), `pairs` (n_pairs,) and `trios` (n_trios,). `n_rows` is the number of rows where neighbors share it. It is None elsewhere, where `total` is its noisy
-    measurement instead.
+    0. Of parities, `one_way` has shape (m,), `pairs` (n_pairs,) and `trios` (n_trios,). `n_rows` is the number of rows
+    where neighbors share it. It is None elsewhere, where `total` is its noisy measurement instead.
     """
 
     cells: Cells
