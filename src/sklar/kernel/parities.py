@@ -16,6 +16,7 @@ L^2 M: as with tables, L rows cost what L^2 do.
 
 from __future__ import annotations
 
+import math
 from math import comb
 
 import numpy as np
@@ -38,25 +39,25 @@ def parity_spend(m: int, scales: NDArray[np.float64], neighbors: Neighbors) -> S
     """What parities of m bits cost at these scales, one for each order from 1 on: as much as so many tables.
 
     Sensitivity: n_k(s) unit shifts of counts of order k, for one s (top of this file). Cost: both bounds of
-    `gaussian_epsilon` grow with sums over unit shifts, of 1/sigma^2 and of 1/(sigma^2 - 4). A spend is priced at
-    `shifts` unit shifts a table. It holds, of every order k, the larger n_k of the two s at which one of these sums is
-    largest, so that it pays for both. At one shift a table (add-remove) it is n_k tables at sigma. At two
-    (replace-one) it is n_k tables at the scale t with 2 / (t^2 - 4) = 1 / (sigma^2 - 4), and so 2 / t^2 > 1 / sigma^2;
-    where sigma^2 <= 4, at sigma itself, which pays twice.
+    `gaussian_epsilon` grow with sums over unit shifts, of 1/sigma^2 and of 1/(sigma^2 - 4); let s be where the first is
+    largest. A spend is priced at `shifts` unit shifts a table. At one (add-remove) n_k(s) tables at sigma are n_k(s)
+    unit shifts; at two (replace-one) n_k(s) tables at the scale t with 2 / (t^2 - 4) = 1 / (sigma^2 - 4) cost as much
+    in the second sum, and 2 / t^2 > 1 / sigma^2 in the first; where sigma^2 <= 4, t = sigma pays twice. Where another s
+    has a second sum r times as large, t^2 is divided by r: that makes both sums at least r times as large.
 
     >>> parity_spend(4, np.array([10.0, 20.0]), "add-remove").tables.tolist()
     [3, 3]
     """
     moved = moved_sets(m)[:, : scales.size]
-    worst = [int(np.argmax(moved @ scales**-2.0))]
-    if scales.min() ** 2 > BLUR:
-        worst.append(int(np.argmax(moved @ (1 / (scales**2 - BLUR)))))
-    if neighbors == "add-remove":
-        stated = scales
-    else:
-        # Rounded down: less noise is stated than there is.
-        stated = np.where(scales**2 > BLUR, np.sqrt(np.abs(2 * scales**2 - BLUR)) * (1 - ROUNDING), scales)
-    return Spend.of(stated, np.max(moved[worst], axis=0).astype(np.int64))
+    worst = moved[int(np.argmax(moved @ scales**-2.0))]
+    stated, blurred = scales, scales.min() ** 2 > BLUR
+    if neighbors == "replace-one":
+        stated = np.where(scales**2 > BLUR, np.sqrt(np.abs(2 * scales**2 - BLUR)), scales)
+    if blurred:
+        second = moved @ (1 / (scales**2 - BLUR))
+        stated = stated / math.sqrt(float(second.max() / (worst @ (1 / (scales**2 - BLUR)))))
+    # Rounded down: less noise is stated than there is.
+    return Spend.of(stated * (1 - ROUNDING), worst.astype(np.int64))
 
 
 def odd_trios_plainly(codes: NDArray[np.int64], cells: Cells) -> NDArray[np.int64]:
