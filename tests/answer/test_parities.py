@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import product
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -43,7 +44,8 @@ def shifted(measured: Measured, name: str, at: int) -> Measured:
     for tables in measured.stages:
         counts = np.array(getattr(tables, name))
         counts[at] += 1
-        stages.append(replace(tables, **{name: counts}))
+        changed: dict[str, Any] = {name: counts}
+        stages.append(replace(tables, **changed))
     return replace(measured, stages=tuple(stages))
 
 

@@ -113,7 +113,7 @@ def test_an_exclusive_or_is_seen() -> None:
     drawn = model.sample(40_000, seed=3).to_numpy().T.astype(np.int64)
 
     def joint(rows: NDArray[np.int64]) -> NDArray[np.float64]:
-        return np.bincount(rows[0] * 4 + rows[1] * 2 + rows[3], minlength=8) / rows.shape[1]
+        return np.asarray(np.bincount(rows[0] * 4 + rows[1] * 2 + rows[3], minlength=8) / rows.shape[1])
 
     assert np.abs(joint(codes) - joint(drawn)).sum() / 2 < 0.05
 

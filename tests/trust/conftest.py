@@ -14,7 +14,7 @@ import sklar
 from sklar.budget.method import PAPER, Method
 from sklar.files.tables import read_tables, write_tables
 from sklar.kernel.theorems import Budget
-from sklar.public.schema import Schema
+from sklar.public.schema import Attribute, Schema
 
 ROWS = 1_500
 SIZES = (3, 4, 5, 6, 2, 8)
