@@ -21,7 +21,7 @@ from sklar.kernel.theorems import Budget, Composition, Mechanism, Neighbors, Spe
 from sklar.public.person import Count, Person
 from sklar.public.schema import Schema
 
-_ORDERS = {0: "number of rows", 1: "one-way tables", 2: "two-way tables"}
+_ORDERS = {0: "number of rows", 1: "one-way tables", 2: "two-way tables", 3: "three-way tables"}
 _PARITIES = {0: "number of rows", 1: "counts of ones", 2: "parities of pairs", 3: "parities of triples"}
 
 
