@@ -13,7 +13,7 @@ from sklar.budget.method import Method
 from sklar.budget.plan import plan_release, plan_second
 from sklar.budget.receipt import telling
 from sklar.budget.search import Answer, Search, require_gaussian
-from sklar.draw.refine import refining_rounds
+from sklar.draw.refine import refining_rounds, triple_rounds
 from sklar.draw.repair import hold_margins
 from sklar.errors import BudgetError, SchemaError
 from sklar.files.linked import LinkedModel
@@ -25,7 +25,7 @@ from sklar.fitting.descent import LatentKind
 from sklar.fitting.domains import find_domains
 from sklar.fitting.latent import LatentModel
 from sklar.fitting.linked import fit_classes
-from sklar.fitting.margins import consistent, margins, plain, pool
+from sklar.fitting.margins import Estimates, consistent, expected_noise, margins, plain, pool
 from sklar.kernel.theorems import Budget
 from sklar.kernel.vault import Vault
 from sklar.machine.cluster import Engine
@@ -161,13 +161,17 @@ def fit_tables(measured: Measured, *, method: Method | str = "auto", progress: P
     kind: LatentKind = "mixture" if method.name == "auto" else method.name
     latent, decisions = fit_auto(estimates, measured.schema, kind=kind, progress=progress)
     # Forbidden cells keep their noisy counts in the fit: thinning needs every count to carry the noise that it states.
-    copula = refined(hold_margins(latent), estimates.n_rows)
+    copula = refined(hold_margins(latent), estimates)
     return Model(measured=measured, copula=copula, n_rows=estimates.n_rows, settings=settings | decisions)
 
 
-def refined(model: LatentModel, n_rows: int) -> LatentModel:
-    """The model with as many rounds of exchanges as a table of its size affords: a public rule."""
-    return replace(model, rounds=refining_rounds(n_rows, model.schema.n_attributes))
+def refined(model: LatentModel, estimates: Estimates) -> LatentModel:
+    """The model with as many rounds of exchanges as a table of its size and noise affords: a public rule."""
+    cells, n_rows = model.schema.cells, estimates.n_rows
+    triples = triple_rounds(n_rows, cells, expected_noise(estimates))
+    if triples:
+        return replace(model, rounds=triples, matched=3)
+    return replace(model, rounds=refining_rounds(n_rows, cells.n_attributes))
 
 
 def fit_linked(

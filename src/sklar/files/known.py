@@ -265,7 +265,12 @@ _COPULAS: dict[str, tuple[Shape, Shape]] = {
         {"method": one_of(*_BINARY_METHODS), "preset": Maybe(one_of("paper"))},
     ),
     "latent": (
-        {"kind": one_of("latent"), "components": whole(1, 1_000_000), "rounds": whole(0, MOST_ROUNDS)},
+        {
+            "kind": one_of("latent"),
+            "components": whole(1, 1_000_000),
+            "rounds": whole(0, MOST_ROUNDS),
+            "matched": whole(2, 3),
+        },
         {
             "method": one_of(*_LATENT_METHODS),
             "preset": _NOTHING,

@@ -29,7 +29,7 @@ from sklar.fitting.descent import (
     step_operations,
 )
 from sklar.fitting.latent import LatentModel, fit_latent, independent
-from sklar.fitting.margins import Estimates, crossed_tables, implied_counts
+from sklar.fitting.margins import Estimates, crossed_tables, expected_noise, implied_counts
 from sklar.fitting.trios import trios_of
 from sklar.kernel.cells import Cells
 from sklar.machine.progress import SILENT, Progress
@@ -261,7 +261,7 @@ def starting(estimates: Estimates, kind: LatentKind) -> tuple[Start, int]:
     A model has fewer components where a step would take long, but never few.
     """
     cells = estimates.cells
-    noise = float(np.mean(np.minimum(0.4 * cells.pair_sizes * estimates.pair_sd / estimates.n_rows, 1.0)))
+    noise = expected_noise(estimates)
     if kind == "factor":
         components, fits = FACTOR_COMPONENTS, FACTOR_FITS
     else:

@@ -138,6 +138,14 @@ def crossed_tables(
     return np.column_stack([n_rows - both - odd, ones[second] - both, ones[first] - both, both]).ravel()
 
 
+def expected_noise(estimates: Estimates) -> float:
+    """The total variation to expect of the noise in a two-way table, on average: 0.4 cells sd / n, at most 1."""
+    cells = estimates.cells
+    if not cells.n_pairs:
+        return 1.0
+    return float(np.mean(np.minimum(0.4 * cells.pair_sizes * estimates.pair_sd / estimates.n_rows, 1.0)))
+
+
 def estimate_rows(stages: Sequence[NoisyTables]) -> int:
     """The public number of rows; under add-remove, the inverse-variance average of all noisy totals, at least 1."""
     public = stages[0].n_rows

@@ -147,7 +147,7 @@ def _with_choices(model: Model, progress: Progress) -> tuple[Copula, str]:
     settings, estimates = model.settings, pool(model.measured.stages)
     margins = denoise_margins(estimates)
     if settings["kind"] == "independence":
-        return refined(hold_margins(independent(model.measured_schema, margins.levels)), estimates.n_rows), ""
+        return refined(hold_margins(independent(model.measured_schema, margins.levels)), estimates), ""
     start, fits = starting(estimates, settings["kind"])
     if (
         settings["components"] != start.components
@@ -166,13 +166,16 @@ def _with_choices(model: Model, progress: Progress) -> tuple[Copula, str]:
         trios=trios_of(estimates),
         progress=progress,
     )
-    return refined(hold_margins(fitted), estimates.n_rows), ""
+    return refined(hold_margins(fitted), estimates), ""
 
 
 def distances(one: Copula, other: Copula, measured: Estimates) -> dict[str, tuple[float, float]]:
     """How far two copulas are apart, each distance with its limit; infinite where they cannot be compared."""
     if isinstance(one, LatentModel) and isinstance(other, LatentModel):
-        if one.probabilities.shape != other.probabilities.shape or one.rounds != other.rounds:
+        if one.probabilities.shape != other.probabilities.shape or (one.rounds, one.matched) != (
+            other.rounds,
+            other.matched,
+        ):
             return {"components": (np.inf, 0.0)}
         cells = measured.cells
         apart = cells.flat(one.predict_pairs() - other.predict_pairs()) * np.float64(measured.n_rows)
