@@ -30,9 +30,10 @@ def refining_rounds(rows: int, attributes: int) -> int:
     return int(min(MOST_ROUNDS, _MOST_WORK // max(rows * attributes**2, 1)))
 
 
-# The same with three-way tables, of so many cells at most; fewer rounds than these are not worth the time.
-_MOST_TRIPLE_WORK = 2e9
-_MOST_TRIPLE_CELLS = 1 << 20
+# The same with three-way tables, of so many cells each on average: sampling is little of the error of larger ones.
+# Fewer rounds than these are not worth the time.
+_MOST_TRIPLE_WORK = 1e9
+_MOST_TRIPLE_CELLS = 512
 _LEAST_ROUNDS = 6
 # The total variation to expect of the noise in two-way tables up to which three-way tables are matched too.
 _LITTLE_NOISE = 0.03
@@ -46,7 +47,7 @@ def triple_rounds(rows: int, cells: Cells, noise: float) -> int:
     total, squares = sizes.sum(), (sizes**2).sum()
     all_cells = (total**3 - 3 * total * squares + 2 * (sizes**3).sum()) / 6
     rounds = int(min(MOST_ROUNDS, _MOST_TRIPLE_WORK // (rows * m * (m - 1) * (m - 2) / 2)))
-    return rounds if all_cells <= _MOST_TRIPLE_CELLS and rounds >= _LEAST_ROUNDS else 0
+    return rounds if all_cells <= _MOST_TRIPLE_CELLS * cells.n_trios and rounds >= _LEAST_ROUNDS else 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
