@@ -21,6 +21,7 @@ from sklar.answer.report import svg
 from sklar.answer.report.findings import Findings, find
 from sklar.answer.report.render import Rows, percent, render, short
 from sklar.budget.certificate import Certificate, rounded_up
+from sklar.fitting.margins import pool
 from sklar.public.rules import rule_text
 from sklar.public.schema import Attribute, Schema
 
@@ -99,6 +100,14 @@ class Release:
     pairs: Pairs | None
     asked: str
     run: Rows
+
+
+def typical_errors(model: Model) -> tuple[float, float | None]:
+    """The standard errors of a count over one attribute and over two, as root mean squares; None without pairs."""
+    listed = model.measured_schema.names[:MAX_CHARTS]
+    one_way = _rms(np.array([model.estimate(name).standard_errors[0] for name in listed]))
+    pairs = pool(model.measured.stages).pair_sd
+    return one_way, _rms(pairs) if pairs.size else None
 
 
 def publishable(model: Model, *, file_name: str = "MODEL.sklar") -> str:

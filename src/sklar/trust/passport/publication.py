@@ -16,7 +16,7 @@ from sklar.errors import OutputError
 MAX_LETTERS = 500
 # Names of licenses as SPDX writes them: CC-BY-4.0, ODbL-1.0.
 _SPDX = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+-]{0,63}")
-_WEB = re.compile(r"https?://[^\s<>\"{}|\\^`]+")
+WEB = re.compile(r"https?://[^\s<>\"{}|\\^`]+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,9 +40,9 @@ class Publication:
                 raise OutputError(
                     f"{each.name} must be one line of 1 to {MAX_LETTERS} printable characters, got {value!r:.60}."
                 )
-        if self.url is not None and not _WEB.fullmatch(self.url):
+        if self.url is not None and not WEB.fullmatch(self.url):
             raise OutputError(f"url must be a web address that begins with https://, got '{self.url}'.")
-        if self.license is not None and not (_SPDX.fullmatch(self.license) or _WEB.fullmatch(self.license)):
+        if self.license is not None and not (_SPDX.fullmatch(self.license) or WEB.fullmatch(self.license)):
             raise OutputError(
                 f"license must be a name such as CC-BY-4.0 (SPDX) or a web address, got '{self.license}'."
             )
@@ -52,7 +52,7 @@ class Publication:
     @property
     def license_address(self) -> str | None:
         """The license as a web address."""
-        if self.license is None or _WEB.fullmatch(self.license):
+        if self.license is None or WEB.fullmatch(self.license):
             return self.license
         return f"https://spdx.org/licenses/{self.license}"
 
