@@ -78,7 +78,7 @@ def test_levels_read_as_a_person_would_say_them() -> None:
         (Attribute(name="x", kind="year", edges=(1990, 2000, 2001)), ("1990 to 1999", "2000")),
         (Attribute(name="x", kind="yearmonth", edges=(24_000, 24_003)), ("2000-01 to 2000-03",)),
         (Attribute(name="x", kind="date", edges=(0, 31)), ("1970-01-01 to 1970-01-31",)),
-        (Attribute(name="x", kind="time", edges=(0, 3_600_000_000)), ("00:00:00 up to 01:00:00",)),
+        (Attribute(name="x", kind="time", edges=(0, 3_600_000_000)), ("00:00 up to 01:00",)),
         (Attribute(name="x", kind="categorical", values=("a",), special=("N",), other=True), ("a", "N", "other")),
     ],
 )

@@ -95,6 +95,9 @@ def shown_number(attribute: Attribute, number: float) -> str:
     '1,000,000'
     """
     text = attribute.edge_text(number)
+    if attribute.kind in ("datetime", "time"):
+        # Whole minutes need no seconds, and midnight needs no time.
+        return text.replace("T", " ").removesuffix(":00").removesuffix(" 00:00" if attribute.kind == "datetime" else "")
     if attribute.kind not in ("integer", "real") or "e" in text:
         return text
     whole, _, rest = text.partition(".")

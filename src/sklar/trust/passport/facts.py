@@ -12,6 +12,7 @@ from itertools import groupby
 from typing import Any, Literal
 
 from sklar.answer.report.publish import typical_errors
+from sklar.answer.report.spending import together
 from sklar.budget.certificate import Certificate, rounded_up
 from sklar.files.model import Model
 from sklar.public.schema import Attribute, Schema
@@ -162,8 +163,7 @@ class Facts:
     @property
     def together(self) -> str:
         """How many attributes were counted together at most, in words."""
-        most = max(each.order for each in self.certificate.measurements)
-        return ("no", "one", "two", "three")[most] if most <= 3 else str(most)
+        return together(self.certificate)
 
     @property
     def measured(self) -> tuple[str, ...]:
