@@ -26,7 +26,7 @@ def risk(
     return risk_of(replace(certify(SCHEMA, budget, [plan], 100), claimed_by=claimed))
 
 
-@pytest.mark.parametrize("mu", [0.02, 0.2, 1.0, 2.0])
+@pytest.mark.parametrize("mu", [0.02, 0.2, 1.0])
 def test_the_advantage_covers_that_of_a_gaussian_with_this_epsilon(mu: float) -> None:
     # The exact advantage of mu-GDP: two unit normals mu apart.
     exact = 2 * ndtr(mu / 2) - 1

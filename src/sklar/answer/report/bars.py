@@ -87,11 +87,14 @@ def wrap(label: str, width: float, size: float = _SIZE) -> list[str]:
     return [line for line in lines if line] or [label]
 
 
-def bars(entries: Sequence[Bar], *, title: str, description: str) -> Markup:
-    """Horizontal bars on an axis of shares, with whiskers for intervals and ticks for marks."""
+def bars(entries: Sequence[Bar], *, title: str, description: str, least: float = 1e-9) -> Markup:
+    """Horizontal bars on an axis of shares, with whiskers for intervals and ticks for marks.
+
+    The axis reaches to the largest of them, and to `least` at least.
+    """
     left, labels = _labels([entry.label for entry in entries])
     right = WIDTH - max(text_width(entry.told, 11) for entry in entries) - 10
-    top = max(max(max(entry.high, entry.mark) for entry in entries), 1e-9)
+    top = max(max(max(entry.high, entry.mark) for entry in entries), least)
     scale = (right - left) / top
     parts, y = [], 2.0
     for entry, lines in zip(entries, labels, strict=True):

@@ -7,7 +7,7 @@ special values, missing values) has bars of its own.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -30,6 +30,7 @@ MANY_BARS = 20
 _MAX_BINS = 200
 _MAX_FIGURES = 60
 _SQUEEZED = 30.0
+_FLATTENS = 3.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +69,9 @@ def draw(model: Model, attribute: Attribute, synthetic: NDArray[np.float64]) -> 
     estimate, n, labels = model.estimate(attribute.name), model.n_rows, shown_levels(attribute)
     on_axis = attribute.bin_codes if attribute.edges else np.zeros(0, dtype=np.int64)
     apart = np.setdiff1d(np.arange(attribute.n_levels), on_axis)
-    if on_axis.size == 1:
+    heaps = _heaps(attribute, estimate, on_axis)
+    apart = np.union1d(apart, heaps)
+    if on_axis.size - heaps.size <= 1:
         # One bin has no shape.
         on_axis, apart = on_axis[:0], np.arange(attribute.n_levels)
     shown, left_out = _largest(estimate, apart)
@@ -93,29 +96,54 @@ def draw(model: Model, attribute: Attribute, synthetic: NDArray[np.float64]) -> 
     ]
     if left_out.size:
         entries.append(_others(estimate, left_out, synthetic, n))
+    drawn = ~np.isin(np.arange(attribute.n_levels), heaps)
     title = f"Shares of the rows by {short(shown_name(attribute), 60)}"
     return Chart(
         name=name,
         column="" if shown_name(attribute) == attribute.name else short(attribute.name, 60),
         about=" ".join((attribute.words.description or "").split()),
-        sentence=_sentence(attribute, binned=on_axis.size > 0, left_out=left_out.size),
+        sentence=_sentence(attribute, binned=on_axis.size > 0, apart=apart.size, left_out=left_out.size),
         left_out=int(left_out.size),
-        on_axis=bins(_on_axis(attribute, estimate, on_axis, synthetic, n, labels), title=title, description=told)
+        on_axis=bins(
+            _on_axis(attribute, _without(estimate, heaps), on_axis, np.where(drawn, synthetic, 0.0), n, labels),
+            title=title,
+            description=told,
+        )
         if on_axis.size
         else None,
-        apart=bars(entries, title=title, description=told) if entries else None,
+        # Below an axis a bar stands for its share of all rows, not for the largest of a few.
+        apart=bars(entries, title=title, description=told, least=0.5 if on_axis.size else 1e-9) if entries else None,
         figures=_figures(estimate, labels, synthetic, n) if attribute.n_levels <= _MAX_FIGURES else (),
     )
 
 
-def _sentence(attribute: Attribute, *, binned: bool, left_out: int) -> str:
+def _sentence(attribute: Attribute, *, binned: bool, apart: int, left_out: int) -> str:
     what = "of the rows with each value"
     if binned:
-        what = "of the rows between two numbers: a bar's area is its share"
-        if attribute.n_levels > attribute.n_bins:
-            what += "; what lies on no axis, or is common, has a bar below"
+        ends = {"integer": "numbers", "real": "numbers", "date": "dates", "datetime": "moments", "time": "times of day"}
+        what = f"of the rows between two {ends.get(attribute.kind, f'{attribute.kind}s')}: a bar's area is its share"
+        if apart:
+            what += "; single values, and what lies on no axis, have bars below"
     rest = f". The {left_out:,} smallest values have one bar together" if left_out else ""
     return f"Share {what}{rest}."
+
+
+def _heaps(attribute: Attribute, estimate: Estimate, codes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Bins of a single whole number that would flatten all others: they stand apart, as points do."""
+    if attribute.kind not in ("integer", "year") or codes.size < 2:
+        return codes[:0]
+    widths = np.diff(np.array(attribute.edges, dtype=np.float64))
+    density, wide = np.maximum(estimate.counts[codes], 0.0) / widths, widths > 1
+    if not wide.any():
+        return codes[:0]
+    return np.asarray(codes[~wide & (density > _FLATTENS * density[wide].max())])
+
+
+def _without(estimate: Estimate, codes: NDArray[np.int64]) -> Estimate:
+    """The same estimate with nothing in these levels."""
+    kept = ~np.isin(np.arange(estimate.counts.size), codes)
+    counts, low, high = (np.where(kept, each, 0.0) for each in (estimate.counts, estimate.low, estimate.high))
+    return replace(estimate, counts=counts, low=low, high=high)
 
 
 def _largest(estimate: Estimate, codes: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
