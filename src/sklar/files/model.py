@@ -16,7 +16,8 @@ import polars as pl
 
 from sklar.answer.complete import complete_rows
 from sklar.answer.condition import Given, condition_of
-from sklar.answer.query import DEFAULT_LEVEL, Estimate, estimate
+from sklar.answer.plots import Plots
+from sklar.answer.query import DEFAULT_LEVEL, Answer, Estimate, answer, estimate
 from sklar.budget.certificate import Certificate, Measured, rounded_up
 from sklar.draw.decode import dummy_schema, record_schema
 from sklar.draw.sample import BlockSampler, check_draw
@@ -26,6 +27,7 @@ from sklar.files.frames import Library, check_library, to_library
 from sklar.files.write import SUFFIXES, check_target, write_frames
 from sklar.fitting.model import Copula
 from sklar.fitting.shapes import fit_shapes
+from sklar.machine.notebook import html_card
 from sklar.machine.progress import SILENT, Progress, watch
 from sklar.machine.threads import in_order
 from sklar.public.schema import Schema
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Model:
     """Noisy tables of every stage, the copula fitted to them, and what was decided on the way.
 
@@ -46,6 +48,36 @@ class Model:
     copula: Copula
     n_rows: int
     settings: Mapping[str, Any]
+
+    def __repr__(self) -> str:
+        certificate = self.certificate
+        return (
+            f"Model('{self.schema.name}', {self.n_rows:,} {certificate.counted}, {self.schema.n_attributes:,} "
+            f"attributes, {self.schema.n_levels:,} levels; {self.settings.get('kind') or self.settings['method']}; "
+            f"epsilon={rounded_up(certificate.epsilon, 4)}, delta={rounded_up(certificate.delta, 3)})"
+        )
+
+    def _repr_html_(self) -> str:
+        certificate, schema = self.certificate, self.schema
+        facts = {
+            "table": f"{self.n_rows:,} {certificate.counted}, {schema.n_attributes:,} attributes, "
+            f"{schema.n_levels:,} levels",
+            "privacy": f"{_claimed(certificate)}: epsilon = {rounded_up(certificate.epsilon, 4)}, "
+            f"delta = {rounded_up(certificate.delta, 3)} ({certificate.neighbors})",
+            "model": " ".join(self.copula.summary(self.settings)).removeprefix("Model: "),
+        }
+        columns: dict[str, list[Any]] = {
+            "attribute": [attribute.name for attribute in schema.attributes],
+            "type": [attribute.kind for attribute in schema.attributes],
+            "levels": [attribute.n_levels for attribute in schema.attributes],
+        }
+        note = "Everything here is public: .sample(), .query and .plot cost no privacy."
+        return html_card(f"Model of '{schema.name}'", facts, columns, note=note)
+
+    @property
+    def plot(self) -> Plots:
+        """Figures of the model: `.plot.margins("age")`, `.plot.dependence()`. They need matplotlib."""
+        return Plots(model=self)
 
     @property
     def schema(self) -> Schema:
@@ -169,6 +201,12 @@ class Model:
         `complete` vouches that every row has a level of every attribute, which makes one-way errors smaller.
         """
         return estimate(self.measured, *names, level=level, complete=complete)
+
+    def query(
+        self, predicate: str, *, level: float = DEFAULT_LEVEL, complete: bool = False, exact: bool = False
+    ) -> Answer:
+        """How many rows satisfy a predicate, with error bars where it was measured. Costs no privacy."""
+        return answer(self, predicate, level=level, complete=complete, exact=exact)
 
     def summary(self) -> list[str]:
         """What was released and what it cost, in a few lines."""

@@ -38,7 +38,7 @@ _AT_ONCE = 10
 _MAX_COMPONENTS = 1_000_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class LatentModel:
     """Equally likely components, each with independent attributes. It is a `Copula`.
 
@@ -52,6 +52,9 @@ class LatentModel:
     schema: Schema
     probabilities: NDArray[np.float32]
     rounds: int = 0
+
+    def __repr__(self) -> str:
+        return f"LatentModel({self.schema!r}, {self.n_components:,} components)"
 
     @property
     def n_components(self) -> int:

@@ -17,7 +17,7 @@ from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal, TypeVar, get_args
+from typing import Any, Literal, Protocol, TypeAlias, TypeVar, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,7 @@ from sklar.public.person import Person
 from sklar.public.reading import PLAIN, Reading
 from sklar.public.rules import Determined, Rule, allowed_pairs, forbidden_rules, origins
 from sklar.public.solve import Allowed
+from sklar.public.weights import PairWeight, importance_of
 
 AttributeKind = Literal[
     "categorical", "boolean", "integer", "real", "date", "datetime", "time", "duration", "year", "yearmonth"
@@ -44,6 +45,17 @@ FALSE_TEXTS = frozenset({"false", "f", "no", "n", "0"})
 MAX_LEVELS = 20_000
 
 _Number = TypeVar("_Number", bound=np.generic)
+
+
+class HasSchema(Protocol):
+    """What has a schema: a model, a draft."""
+
+    @property
+    def schema(self) -> Schema:
+        """What is publicly known of its table."""
+
+
+SchemaLike: TypeAlias = "Schema | HasSchema | str | Path"
 
 
 class _Remembering:
@@ -76,6 +88,8 @@ class Attribute(_Remembering):
     bins of a private domain with part of its budget, and the schema of its model lists them as `found`. Until then
     `edges` hold the two bounds, `values` are empty, and sizes are those of `at_most` levels.
 
+    `weight` says how much its tables matter beside those of others (see `weights`).
+
     `provenance` is what a person who reviewed the entry said of what it states: public knowledge, or read from the rows
     at the custodian's risk. None says that nobody was asked: then it counts as public knowledge.
 
@@ -107,6 +121,7 @@ class Attribute(_Remembering):
     texts: tuple[str, str] | tuple[()] = ()
     format: str | None = None
     ordered: bool = False
+    weight: float = 1.0
 
     @property
     def n_values(self) -> int:
@@ -167,6 +182,12 @@ class Attribute(_Remembering):
         return self.n_levels - 1 if self.other else None
 
     @property
+    def exhaustive(self) -> bool:
+        """Whether every value whatsoever has a level: whoever declares `missing` or `other` gives it one."""
+        # Unlisted and unreadable values take either of the two levels where the other one is not declared.
+        return self.missing is not None or self.other
+
+    @property
     def known_from(self) -> Literal["public", "found", "rows"]:
         """Where the levels come from: public knowledge, noisy counts (found, or to be found), or the rows."""
         return "found" if self.domain != "public" else self.provenance or "public"
@@ -220,13 +241,13 @@ class Attribute(_Remembering):
         return 1 if text.lower() in TRUE_TEXTS else 0 if text.lower() in FALSE_TEXTS else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Schema(_Remembering):
     """The public description of a table: its name, its attributes in the order of the release, and rules between them.
 
     Rules may leave attributes out of the measurement. The schema of the measured part then names the full one as its
     `whole`. `reading` says how the table's text is written, `person` which rows are one person's (None: each row is a
-    person of its own).
+    person of its own), `pairs` how much single two-way tables matter.
     """
 
     name: str
@@ -235,17 +256,26 @@ class Schema(_Remembering):
     reading: Reading = PLAIN
     person: Person | None = None
     whole: Schema | None = None
+    pairs: tuple[PairWeight, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"Schema('{self.name}', {self.n_attributes:,} attributes, {self.n_levels:,} levels)"
 
     # `toml` builds the types of this module, so it is imported when it is called.
 
     @classmethod
-    def of(cls, given: Schema | str | Path) -> Schema:
-        """The schema that a caller gives, by value or as the path of its file."""
-        return given if isinstance(given, Schema) else cls.load(given)
+    def of(cls, given: SchemaLike) -> Schema:
+        """The schema that a caller gives: by value, as the path of a schema or model file, or of what has a schema."""
+        if isinstance(given, str | Path):
+            return cls.load(given)
+        found = given if isinstance(given, Schema) else getattr(given, "schema", None)
+        if not isinstance(found, Schema):
+            raise SchemaError(f"a schema must be a Schema, the path of one, or a model, got {type(given).__name__}.")
+        return found
 
     @classmethod
     def load(cls, path: str | Path) -> Schema:
-        """Read a schema file (TOML)."""
+        """Read a schema file (TOML), or the schema of a model file."""
         from sklar.public.toml import load_schema
 
         return load_schema(path)
@@ -335,6 +365,11 @@ class Schema(_Remembering):
     def dummy_names(self) -> tuple[str, ...]:
         """Names of the d dummy columns, `attribute=level`."""
         return tuple(f"{attribute.name}={level}" for attribute in self.attributes for level in attribute.levels)
+
+    @cached_property
+    def importance(self) -> tuple[float, ...] | None:
+        """How much each one-way table matters, then each two-way table; None where all matter alike."""
+        return importance_of(self)
 
     def attribute(self, name: str) -> Attribute:
         """The attribute of that name."""

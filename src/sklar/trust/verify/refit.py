@@ -91,7 +91,8 @@ def check_plan(model: Model) -> Check:
         composition=stated.composition,
     )
     rest = replan_search(model.schema, budget, stated.domains, stated.public_rows).rest if stated.domains else None
-    planned = plan_release(cells, budget, method, n_rows=stated.public_rows, rest=rest)
+    weights = model.measured_schema.importance
+    planned = plan_release(cells, budget, method, n_rows=stated.public_rows, rest=rest, importance=weights)
     first, *later = [tables.plan for tables in model.measured.stages]
     alike = all(
         one.shape == other.shape and np.allclose(one, other, rtol=_SCALE_TOLERANCE, atol=0.0)
