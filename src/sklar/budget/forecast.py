@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 from sklar.budget.method import Method
 from sklar.budget.plan import margin_sd, plan_release
 from sklar.budget.search import Finding, plan_search
-from sklar.errors import BudgetError, SklarError
+from sklar.errors import BudgetError
 from sklar.kernel.theorems import Budget, Neighbors
+from sklar.machine.extras import require
 from sklar.machine.notebook import Tabular, html_card
 from sklar.public.person import budget_for
 from sklar.public.schema import Schema, SchemaLike
@@ -408,11 +409,10 @@ def plot_forecasts(forecasts: Sequence[Forecast], path: str | Path, *, kind: str
 
 def draw_forecasts(forecasts: Sequence[Forecast]) -> Figure:
     """The same as a figure."""
-    try:
-        from matplotlib.figure import Figure
-        from matplotlib.ticker import FuncFormatter, NullFormatter
-    except ImportError:
-        raise SklarError("a plot needs matplotlib: pip install 'sklar[plot]'") from None
+    require("matplotlib", what="a plot", package="matplotlib", extra="plot")
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import FuncFormatter, NullFormatter
+
     ordered = sorted(forecasts, key=lambda each: each.budget.epsilon)
     if len(ordered) == 1:
         # One point is no curve: draw a decade around it.
