@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal, cast
 
 from sklar.budget.certificate import Measured, certify
 from sklar.budget.ledger import Bill, Ledger
@@ -26,26 +27,34 @@ from sklar.fitting.domains import find_domains
 from sklar.fitting.latent import LatentModel
 from sklar.fitting.linked import fit_classes
 from sklar.fitting.margins import Estimates, consistent, expected_noise, margins, plain, pool
-from sklar.kernel.theorems import Budget
+from sklar.kernel.theorems import Budget, Composition, Mechanism, Neighbors
 from sklar.kernel.vault import Vault
 from sklar.machine.cluster import Engine
 from sklar.machine.progress import SILENT, Progress
 from sklar.machine.threads import workers
 from sklar.public.linked import Linked
 from sklar.public.person import budget_for
-from sklar.public.schema import Schema
+from sklar.public.schema import Schema, SchemaLike
 from sklar.rows.engines import hold_counts, open_table, recounting, search_rows
 from sklar.rows.join import LinkedRows
 from sklar.rows.linked import measure_linked
+from sklar.rows.sql import Query
 
 
 def fit(
     data: object,
-    schema: Schema | str | Path,
+    schema: SchemaLike,
     budget: Budget | None = None,
     *,
     epsilon: float | None = None,
-    method: Method | str = "auto",
+    delta: float | None = None,
+    neighbors: Neighbors | None = None,
+    method: Method | str | None = None,
+    preset: Literal["paper"] | None = None,
+    dummies: bool = False,
+    mechanism: Mechanism | None = None,
+    composition: Composition | None = None,
+    query: str | None = None,
     ledger: Ledger | str | Path | None = None,
     dataset: str | None = None,
     engine: Engine | None = None,
@@ -54,21 +63,25 @@ def fit(
 ) -> Model:
     """Measure a table once, within a budget, and fit a model from which any number of rows can be drawn.
 
-    `data` is a path (a file, a folder of files) or anything that exports an Arrow stream; `schema` a schema or the path
-    of one. Give a `budget`, or an `epsilon` as its short form. `method` says how tables are measured and which model is
-    fitted (`budget.method`). A `ledger` is charged for the whole release, under the name `dataset` (by default the
-    schema's), before any noise is drawn; it refuses what would overspend. Attributes that the schema's rules determine
-    are not measured; every record honors all rules.
+    `data` is a path (a file, a folder of files) or anything that exports an Arrow stream; with a `query`, a DuckDB file
+    or the address of a database. `schema` is a schema, the path of one, or a model for its schema. Give a `budget`, or
+    an `epsilon` as its short form, with what `sklar fit` takes beside it. `method` says how tables are measured and
+    which model is fitted (`budget.method`). A `ledger` is charged for the whole release, under the name `dataset` (by
+    default the schema's), before any noise is drawn; it refuses what would overspend. Attributes that the schema's
+    rules determine are not measured; every record honors all rules.
 
     `engine` says where rows are counted: `local`, or `spark` for what one machine does not hold (the default for a
     Spark DataFrame). With a `checkpoint`, a folder for exact counts that is deleted in the end, an interrupted pass
     over a folder of files goes on where it ended.
     """
-    method = Method.of(method)
+    method = Method.of(method, preset=preset, dummies=dummies)
+    budget = method.budget_of(
+        budget, epsilon, delta=delta, neighbors=neighbors, mechanism=mechanism, composition=composition
+    )
     measured = measure(
-        data,
+        data if query is None else Query(cast("Path | str", data), query),
         schema,
-        method.budget_of(budget, epsilon),
+        budget,
         method=method,
         ledger=ledger,
         dataset=dataset,
@@ -82,7 +95,7 @@ def fit(
 
 def measure(
     data: object,
-    schema: Schema | str | Path,
+    schema: SchemaLike,
     budget: Budget,
     *,
     method: Method | str = "auto",
@@ -131,7 +144,15 @@ def measure_stages(
     `recount` puts the parities of triples behind the vault's door too, where rows can be counted a second time.
     """
     rest, findings = (None, ()) if search is None else (search.rest, search.findings)
-    stages = plan_release(schema.cells, budget, method, n_rows=vault.n_rows, rest=rest, again=recount is not None)
+    stages = plan_release(
+        schema.cells,
+        budget,
+        method,
+        n_rows=vault.n_rows,
+        rest=rest,
+        importance=schema.importance,
+        again=recount is not None,
+    )
     if recount is not None and stages.first.trios.size:
         recount()
     if search is None:
@@ -141,7 +162,7 @@ def measure_stages(
     if stages.reserve.size:
         estimates = pool(noisy)
         distances = interactions(estimates, margins(estimates))
-        noisy = (*noisy, vault.measure(plan_second(schema.cells, stages, distances)))
+        noisy = (*noisy, vault.measure(plan_second(schema.cells, stages, distances, schema.importance)))
     certificate = certify(schema, budget, [tables.plan for tables in noisy], vault.n_rows, findings)
     return Measured(schema=schema, stages=noisy, certificate=certificate)
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from sklar.budget.ledger import Ledger
 from sklar.budget.method import Method
 from sklar.errors import ModelError
-from sklar.kernel.theorems import Budget
-from sklar.public.schema import Schema
+from sklar.kernel.theorems import Budget, Composition, Mechanism, Neighbors
+from sklar.public.schema import Schema, SchemaLike
 from sklar.release import fit
 
 if TYPE_CHECKING:
@@ -38,18 +38,30 @@ class Synthesizer:
 
     def __init__(
         self,
-        schema: Schema | str | Path,
+        schema: SchemaLike,
         budget: Budget | None = None,
         *,
         epsilon: float | None = None,
-        method: Method | str = "auto",
+        delta: float | None = None,
+        neighbors: Neighbors | None = None,
+        method: Method | str | None = None,
+        preset: Literal["paper"] | None = None,
+        dummies: bool = False,
+        mechanism: Mechanism | None = None,
+        composition: Composition | None = None,
         ledger: Ledger | str | Path | None = None,
         dataset: str | None = None,
     ) -> None:
         self.schema = schema
         self.budget = budget
         self.epsilon = epsilon
+        self.delta = delta
+        self.neighbors = neighbors
         self.method = method
+        self.preset = preset
+        self.dummies = dummies
+        self.mechanism = mechanism
+        self.composition = composition
         self.ledger = ledger
         self.dataset = dataset
 

@@ -18,6 +18,7 @@ from sklar.errors import BudgetError, ModelError
 from sklar.kernel.parities import parity_spend
 from sklar.kernel.tables import NoisyTables, Plan
 from sklar.kernel.theorems import Budget, Composition, Mechanism, Neighbors, Spend, sensitivity
+from sklar.machine.notebook import Tabular, html_card
 from sklar.public.person import Count, Person
 from sklar.public.schema import Schema
 
@@ -47,8 +48,8 @@ class Measurement:
         return (_PARITIES if self.parity else _ORDERS)[self.order]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Certificate:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Certificate(Tabular):
     """What may be spent, on what, against whom: enough for a stranger to recompute the claim.
 
     `epsilon` and `delta` are the budget's, which was fixed before anything was measured: what the tables cost together
@@ -83,6 +84,37 @@ class Certificate:
     read_from_rows: tuple[str, ...] = ()
     count: Count | None = None
     rows_per_person: int | None = None
+
+    def __repr__(self) -> str:
+        stages = max((each.stage for each in self.measurements), default=0)
+        tables = {order: sum(each.tables for each in self.measurements if each.order == order) for order in (1, 2)}
+        return (
+            f"Certificate(epsilon={rounded_up(self.epsilon, 4)}, delta={rounded_up(self.delta, 3)}, {self.neighbors}, "
+            f"{self.mechanism}: {tables[1]:,} one-way and {tables[2]:,} two-way tables in {stages} stages)"
+        )
+
+    def _repr_html_(self) -> str:
+        facts = {
+            "epsilon": rounded_up(self.epsilon, 4),
+            "delta": rounded_up(self.delta, 3),
+            "protects": f"any one {self.unit} ({self.neighbors} neighbors)",
+            "noise": f"{self.mechanism}, {self.composition} composition",
+            "rows": "not public" if self.public_rows is None else f"{self.public_rows:,} (public)",
+        }
+        if self.claimed_by is not None:
+            facts["claimed by"] = f"{self.claimed_by}; not checked"
+        if self.read_from_rows:
+            facts["read from the rows"] = ", ".join(self.read_from_rows)
+        return html_card("Privacy certificate", facts, self.to_columns())
+
+    def to_columns(self) -> Mapping[str, Sequence[Any]]:
+        """What was measured: one line for every stage, kind of table and noise scale."""
+        return {
+            "stage": [each.stage for each in self.measurements],
+            "what": [each.what for each in self.measurements],
+            "tables": [each.tables for each in self.measurements],
+            "scale": [each.scale for each in self.measurements],
+        }
 
     @property
     def unit(self) -> str:
@@ -218,7 +250,7 @@ def installed_versions() -> dict[str, str]:
     return {name: version(name) for name in ("sklar", "numpy", "numba", "cryptography", "polars")}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Measured:
     """Everything that was measured of one table, stage after stage, with its certificate: public.
 
@@ -231,6 +263,9 @@ class Measured:
     stages: tuple[NoisyTables, ...]
     certificate: Certificate
     answers: tuple[Answer, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"Measured({self.schema!r}, {len(self.stages)} stages, {self.certificate!r})"
 
     @property
     def n_rows(self) -> int | None:

@@ -39,7 +39,7 @@ _AT_ONCE = 10
 _MAX_COMPONENTS = 1_000_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class LatentModel:
     """Equally likely components, each with independent attributes. It is a `Copula`.
 
@@ -56,6 +56,9 @@ class LatentModel:
     rounds: int = 0
     matched: int = 2
 
+    def __repr__(self) -> str:
+        return f"LatentModel({self.schema!r}, {self.n_components:,} components)"
+
     @property
     def n_components(self) -> int:
         """How many components there are."""
@@ -65,10 +68,16 @@ class LatentModel:
         """Probabilities of levels, shape (d,)."""
         return np.asarray(self.probabilities.mean(axis=0, dtype=np.float64))
 
-    def predict_pairs(self) -> NDArray[np.float32]:
-        """Predicted two-way tables, as probabilities, shape (d, d), symmetric; zero within attributes."""
+    def predict_pairs(self, chances: NDArray[np.float64] | None = None) -> NDArray[np.float32]:
+        """Predicted two-way tables, as probabilities, shape (d, d), symmetric; zero within attributes.
+
+        `chances`, shape (components,), are those of components where they are not equally likely.
+        """
         attribute = self.schema.cells.attribute_of_level
-        pairs = self.probabilities.T @ self.probabilities / np.float32(self.n_components)
+        if chances is None:
+            pairs = self.probabilities.T @ self.probabilities / np.float32(self.n_components)
+        else:
+            pairs = self.probabilities.T @ (self.probabilities * chances[:, None].astype(np.float32))
         pairs[attribute[:, None] == attribute[None, :]] = 0.0
         return np.asarray(pairs)
 

@@ -95,8 +95,8 @@ def check_plan(model: Model) -> Check:
     rest = replan_search(model.schema, budget, stated.domains, stated.public_rows).rest if stated.domains else None
     first, *later = [tables.plan for tables in model.measured.stages]
     # Whether rows could be counted again is told by whether they were, where that was to be decided.
-    again = bool(first.trios.size)
-    planned = plan_release(cells, budget, method, n_rows=stated.public_rows, rest=rest, again=again)
+    again, weights = bool(first.trios.size), model.measured_schema.importance
+    planned = plan_release(cells, budget, method, n_rows=stated.public_rows, rest=rest, importance=weights, again=again)
     alike = all(
         one.shape == other.shape and np.allclose(one, other, rtol=_SCALE_TOLERANCE, atol=0.0)
         for one, other in zip(_orders(first), _orders(planned.first), strict=True)
