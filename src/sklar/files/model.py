@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
+    from sklar.answer.infer import Inference
+    from sklar.answer.infer.scores import Declared
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Model:
@@ -128,6 +131,23 @@ class Model:
         `complete` vouches that every row has a level of every attribute, which makes one-way errors smaller.
         """
         return estimate(self.measured, *names, level=level, complete=complete)
+
+    def infer(
+        self,
+        question: str,
+        *,
+        level: float = DEFAULT_LEVEL,
+        target: str | None = None,
+        scores: Mapping[str, Declared] | None = None,
+    ) -> Inference:
+        """The answer to a question such as "mean(hours) by sex" or "income ~ age + sex", with honest errors.
+
+        `target` is "population" or "table"; `scores` says by attribute what levels stand for: "midpoint", or a number
+        for each level (docs/inference.md).
+        """
+        from sklar.answer.infer import infer
+
+        return infer(self, question, level=level, target=target, scores=scores)
 
     def summary(self) -> list[str]:
         """What was released and what it cost, in a few lines."""

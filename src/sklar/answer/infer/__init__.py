@@ -1,7 +1,7 @@
 """Valid inference from a released model: means, shares, correlations, regressions and tests, at no privacy cost.
 
-Tests that treat synthetic rows as if they were real reject true hypotheses far too often: synthetic rows carry the noise
-of the release and what the model makes of it, and do not say so. Noise scales are public, so an answer from the noisy
+Tests that treat synthetic rows as if they were real reject true hypotheses far too often: these rows carry the noise of
+the release and what the model makes of it, and do not say so. Noise scales are public, so an answer from the noisy
 tables can say it (docs/inference.md, docs/method.md).
 """
 
@@ -48,6 +48,18 @@ def infer(
     population by default, but for releases that count several rows of each person. `scores` says by attribute what
     levels stand for: "midpoint", or a number for each level.
     """
+    return answer_to(ask(model, question, level=level, target=target, scores=scores))
+
+
+def ask(
+    model: Model,
+    question: str,
+    *,
+    level: float = DEFAULT_LEVEL,
+    target: str | None = None,
+    scores: Mapping[str, Declared] | None = None,
+) -> Inquiry:
+    """The question, read and checked, with what was measured of its attributes."""
     require_level(level)
     if model.dummies:
         raise QueryError(
@@ -59,8 +71,12 @@ def infer(
     if unknown:
         raise QueryError(f"scores are given for '{unknown[0]}', which is no attribute of the schema. Correct its name.")
     asked = read(question, model.schema)
-    inquiry = Inquiry(model, asked, level=level, target=_target(model, target), declared=declared)
-    return _ANSWERS[asked.kind](inquiry)
+    return Inquiry(model, asked, level=level, target=_target(model, target), declared=declared)
+
+
+def answer_to(inquiry: Inquiry) -> Inference:
+    """The answer to a question that was asked."""
+    return _ANSWERS[inquiry.asked.kind](inquiry)
 
 
 def _target(model: Model, target: str | None) -> Target:

@@ -1,13 +1,13 @@
 """What was measured, as independent pieces: the effects of sets of attributes, each with its known noise.
 
-A noisy table over the attributes S is white noise on top of exact counts. Summed over all of S but U, and centered along
-every axis of U, it speaks of the effect of U alone: a margin's contrasts, a pair's interaction. Projections on different
-effects are orthogonal, so their noises are independent, whichever tables they come from; and the same effect seen in
-several tables is averaged by inverse variance. One-way and two-way tables need no other code than wider tables would.
+A noisy table over the attributes S is white noise on top of exact counts. Summed over all of S but U, and centered
+along every axis of U, it speaks of the effect of U alone: a margin's contrasts, a pair's interaction. Projections on
+different effects are orthogonal, so their noises are independent, whichever tables they come from; and the same effect
+seen in several tables is averaged by inverse variance. Wider tables would need no other code.
 
-A functional is a sum of functions of tables, <g_S, P_S> over sets S with P the shares of rows. Its part on the effect of
-U is the mean of g_S over S without U, centered along every axis of U. So its variance is a sum over effects of variance
-times squared norm.
+A functional is a sum of functions of tables, <g_S, P_S> over sets S with P the shares of rows. Its part on the effect
+of U is the mean of g_S over S without U, centered along every axis of U. So its variance is a sum over effects of
+variance times squared norm.
 """
 
 from __future__ import annotations
@@ -125,15 +125,16 @@ def rows_of(measured: Measured) -> tuple[int, float]:
     precision = 0.0
     for tables in measured.stages:
         cells, plan = tables.cells, tables.plan
-        summed = [np.ones(0 if plan.total is None else 1)]
-        summed += [cells.sizes if plan.one_way.size else np.ones(0)]
-        summed += [cells.pair_sizes if plan.pairs.size else np.ones(0)]
+        # As many cells as a total is a sum of.
+        summed = [np.ones(0 if plan.total is None else 1, dtype=np.int64)]
+        summed += [cells.sizes] if plan.one_way.size else []
+        summed += [cells.pair_sizes] if plan.pairs.size else []
         precision += float(np.sum(1 / (np.concatenate(summed) * tables.variances(plan.scales))))
     return n, 1 / precision
 
 
 def misfit(measured: Measured, where: Sequence[int]) -> float:
-    """By how many standard errors the totals of one of these attributes' own tables differ from the public rows at most.
+    """By how many standard errors the totals of these attributes' own tables differ from the public rows at most.
 
     Where every row has a level of every attribute that is noise, about 0 to 3.
     """

@@ -77,7 +77,7 @@ def answer_independence(inquiry: Inquiry) -> Inference:
 
 
 def answer_formula(inquiry: Inquiry) -> Inference:
-    """`y ~ x + z`: a linear regression where y is a number, a logistic one where it has two values or is a predicate."""
+    """`y ~ x + z`: a linear regression of a number, a logistic one of what has two values or is a predicate."""
     asked, schema = inquiry.asked, inquiry.model.schema
     outcome, said, logistic = _outcome(inquiry)
     regressors = tuple(_regressor(inquiry, i) for i in asked.names)
@@ -113,18 +113,20 @@ def _outcome(inquiry: Inquiry) -> tuple[Term, str, bool]:
     if asked.event is not None:
         over = attributes_of(traced(asked.event, schema))
         if len(over) > 1:
-            raise QueryError(f"an outcome is a predicate about one attribute, got one about {len(over)}. Ask about one.")
+            raise QueryError(
+                f"an outcome is a predicate about one attribute, got one about {len(over)}. Ask about one."
+            )
         (source,) = over
         size = int(inquiry.model.measured_schema.sizes[source])
         codes = np.zeros((size, len(inquiry.where)), dtype=np.int64)
         codes[:, inquiry.where.index(source)] = np.arange(size)
         column = inquiry.holds(asked.event, codes)[:, None]
         return Term(attribute=source, columns=column, names=("",), known=np.ones(size)), asked.event_text, True
-    assert asked.outcome is not None
-    attribute = schema.attributes[asked.outcome]
+    (index,) = asked.outcome
+    attribute = schema.attributes[index]
     if is_number(attribute, inquiry.declared) and attribute.kind != "boolean":
-        own = inquiry.scores(asked.outcome)
-        return _term(inquiry, asked.outcome, own.filled[:, None], (attribute.name,), own.known), attribute.name, False
+        own = inquiry.scores(index)
+        return _term(inquiry, index, own.filled[:, None], (attribute.name,), own.known), attribute.name, False
     values = attribute.n_values
     if values != 2:
         raise QueryError(
@@ -134,7 +136,7 @@ def _outcome(inquiry: Inquiry) -> tuple[Term, str, bool]:
     known = (np.arange(attribute.n_levels) < values).astype(np.float64)
     column = (np.arange(attribute.n_levels) == 1).astype(np.float64)
     said = f"{attribute.name} = {attribute.levels[1]}"
-    return _term(inquiry, asked.outcome, column[:, None], (attribute.name,), known), said, True
+    return _term(inquiry, index, column[:, None], (attribute.name,), known), said, True
 
 
 def _regressor(inquiry: Inquiry, index: int) -> Term:

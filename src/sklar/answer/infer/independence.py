@@ -51,9 +51,7 @@ def independence(effects: Effects, margins: tuple[Floats, Floats], *, population
     if pair not in effects.by_set:
         raise QueryError("the model holds no two-way tables, so independence cannot be tested.")
     # Measured margins, in contrasts: the mean of all levels is known.
-    p, q = (
-        1 / size + effects.by_set[each].values for size, each in zip(effects.sizes, (first, second), strict=True)
-    )
+    p, q = (1 / size + effects.by_set[each].values for size, each in zip(effects.sizes, (first, second), strict=True))
     interaction = effects.by_set[pair].values - np.outer(p - p.mean(), q - q.mean())
     d = (bases[0].T @ interaction @ bases[1]).ravel()
     p, q = margins
@@ -68,8 +66,7 @@ def independence(effects: Effects, margins: tuple[Floats, Floats], *, population
         covariance += relative * np.outer(flat, flat)
     if population:
         spread = [
-            basis.T @ (np.diag(each) - np.outer(each, each)) @ basis
-            for basis, each in zip(bases, (p, q), strict=True)
+            basis.T @ (np.diag(each) - np.outer(each, each)) @ basis for basis, each in zip(bases, (p, q), strict=True)
         ]
         covariance += np.kron(spread[0], spread[1]) / effects.n_rows
     statistic = float(d @ np.linalg.solve(covariance, d))

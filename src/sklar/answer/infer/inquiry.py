@@ -47,7 +47,7 @@ class Inquiry:
         self.declared = declared
         self.population = target == "population"
         self.quantile = float(ndtri(0.5 + level / 2))
-        named = {*asked.names, *asked.by, *([] if asked.outcome is None else [asked.outcome])}
+        named = {*asked.names, *asked.by, *asked.outcome}
         for predicate in (asked.event, asked.given):
             named |= set() if predicate is None else set(attributes_of(predicate))
         self.where: Subset = tuple(sorted({self.source(i) for i in named}))

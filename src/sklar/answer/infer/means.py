@@ -1,7 +1,7 @@
 """Shares and means, of all rows or of groups, and differences between groups: ratios of linear functionals.
 
-The share of a group is a ratio, and so is the mean of a number that some rows do not have: both its terms are noisy. Its
-interval is Fieller's (1954), the set of t for which numerator - t x denominator is within its error of zero.
+The share of a group is a ratio, and so is the mean of a number that some rows do not have: both its terms are noisy.
+Its interval is Fieller's (1954), the set of t for which numerator - t x denominator is within its error of zero.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from sklar.answer.predicate import Atom, Expression, QueryError
 RecordFunction = Callable[[Codes], Floats]
 
 _MOST_FIGURES = 1_000
+_LEAST = 1e-12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -75,7 +76,7 @@ def gradient(values: Floats, place: tuple[int, int | None]) -> Floats:
     if bottom is None:
         slope[top] = 1.0
         return slope
-    below = values[bottom] if values[bottom] else 1e-300
+    below = _apart(float(values[bottom]))
     slope[top], slope[bottom] = 1 / below, -values[top] / below**2
     return slope
 
@@ -83,7 +84,12 @@ def gradient(values: Floats, place: tuple[int, int | None]) -> Floats:
 def value(values: Floats, place: tuple[int, int | None]) -> float:
     """The ratio itself."""
     top, bottom = place
-    return float(values[top]) if bottom is None else float(values[top] / (values[bottom] or 1e-300))
+    return float(values[top]) if bottom is None else float(values[top]) / _apart(float(values[bottom]))
+
+
+def _apart(number: float) -> float:
+    """A share that something is divided by: never zero. An interval tells that it may be."""
+    return number if abs(number) > _LEAST else _LEAST
 
 
 def fieller(values: Floats, covariance: Floats, place: tuple[int, int | None], quantile: float) -> Interval:
@@ -99,7 +105,9 @@ def fieller(values: Floats, covariance: Floats, place: tuple[int, int | None], q
     estimate, slope = value(values, place), gradient(values, place)
     error = math.sqrt(max(float(slope @ covariance @ slope), 0.0))
     if bottom is None:
-        return Interval(estimate=estimate, error=error, low=estimate - quantile * error, high=estimate + quantile * error)
+        return Interval(
+            estimate=estimate, error=error, low=estimate - quantile * error, high=estimate + quantile * error
+        )
     n, d = float(values[top]), float(values[bottom])
     nn, nd, dd = covariance[top, top], covariance[top, bottom], covariance[bottom, bottom]
     leading = d**2 - quantile**2 * dd
@@ -197,14 +205,16 @@ def _ratios(inquiry: Inquiry, group: _Group) -> list[Ratio]:
 
         return Ratio(label=label, numerator=numerator, denominator=None if everyone else within)
 
-    if asked.kind == "share":
-        assert asked.event is not None
+    if asked.event is not None:
         return [share(asked.event, group.name or "share")]
     attribute = inquiry.model.schema.attributes[asked.names[0]]
     if asked.kind == "shares":
         after = f", {group.name}" if group.name else ""
         return [
-            share(Atom(attribute=asked.names[0], levels=np.arange(attribute.n_levels) == code), f"{attribute.name} = {level}{after}")
+            share(
+                Atom(attribute=asked.names[0], levels=np.arange(attribute.n_levels) == code),
+                f"{attribute.name} = {level}{after}",
+            )
             for code, level in enumerate(attribute.levels)
         ]
     own = inquiry.scores(asked.names[0])

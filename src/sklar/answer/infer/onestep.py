@@ -1,8 +1,8 @@
 """One-step estimates: what the model says of a statistic, corrected by what was measured.
 
 Let theta be a statistic, P the fitted model and psi its influence function there: theta(Q) is theta(P) + E_Q psi up to
-terms of second order in Q - P. Psi is regressed, under P, on functions of the sets of attributes that were measured; the
-functional G that this gives is known from noisy tables without bias. So the estimate is
+terms of second order in Q - P. Psi is regressed, under P, on functions of the sets of attributes that were measured;
+the functional G that this gives is known from noisy tables without bias. So the estimate is
 
     theta(P) + <G, noisy - P>,
 

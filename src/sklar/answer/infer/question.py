@@ -1,9 +1,10 @@
 """The questions that inference answers, read by hand and never evaluated as code.
 
-    question   = formula | independent "(" name "," name ")" | ["difference" "of"] measure ["by" names] ["where" predicate]
-    measure    = "mean" "(" name ")" | "share" "(" predicate ")" | "share" "(" name ")" | "corr" "(" name "," name ")"
-    formula    = outcome "~" name { "+" name } ["where" predicate]
-    outcome    = name | predicate
+    question  = statistic ["where" predicate] | "independent" "(" name "," name ")"
+    statistic = ["difference" "of"] measure ["by" name { "," name }] | "corr" "(" name "," name ")" | formula
+    measure   = "mean" "(" name ")" | "share" "(" predicate ")" | "share" "(" name ")"
+    formula   = outcome "~" name { "+" name }
+    outcome   = name | predicate
 
 Names, values and predicates are written as `query` takes them (`answer.predicate`).
 """
@@ -29,15 +30,15 @@ class Question:
     """A question with its attributes by their place in the schema.
 
     `names` are the attributes that the statistic is about: the two of `corr` and `independent`, the one of `mean` and
-    of `shares`, the regressors of a formula. `event` is the predicate of a share or the outcome of a formula, where it
-    is one; `outcome` is the attribute otherwise.
+    of `shares`, the regressors of a formula. `event` is the predicate of a share, or that of a formula whose outcome is
+    one; `outcome` holds the attribute otherwise.
     """
 
     text: str
     kind: Kind
     names: tuple[int, ...] = ()
     event: Expression | None = None
-    outcome: int | None = None
+    outcome: tuple[int, ...] = ()
     difference: bool = False
     by: tuple[int, ...] = ()
     given: Expression | None = None
@@ -69,20 +70,20 @@ def _formula(text: str, at: int, schema: Schema) -> Question:
     tokens = tokenize(left)
     if tokens[0].kind == "end":
         raise QueryError("an outcome is expected before '~', got nothing. Write outcome ~ name + name.")
-    asked = Question(text=text.strip(), kind="formula", names=tuple(names), given=given, given_text=given_text)
-    event, outcome, event_text = None, None, ""
+    event: Expression | None = None
+    outcome: tuple[int, ...] = ()
     if len(tokens) == 2:
-        outcome = find(tokens[0], schema)
-        if outcome in names:
-            raise QueryError(f"'{schema.names[outcome]}' is the outcome and cannot explain itself. Remove it.")
+        outcome = (find(tokens[0], schema),)
+        if outcome[0] in names:
+            raise QueryError(f"'{schema.names[outcome[0]]}' is the outcome and cannot explain itself. Remove it.")
     else:
-        event, event_text = resolve(parse(left), schema), left.strip()
+        event = resolve(parse(left), schema)
     return Question(
-        text=asked.text,
+        text=text.strip(),
         kind="formula",
-        names=asked.names,
+        names=tuple(names),
         event=event,
-        event_text=event_text,
+        event_text="" if event is None else left.strip(),
         outcome=outcome,
         given=given,
         given_text=given_text,

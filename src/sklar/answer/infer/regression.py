@@ -8,7 +8,7 @@ A^-1 x (y - p), of which x p is a function of all regressors together.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -301,7 +301,10 @@ class Coding:
 
 
 def code_levels(columns: Mapping[str, Floats], shares: Floats, error: float) -> Coding:
-    """The coding of categories whose levels `columns` give as 0 and 1, by the noisy shares of levels and their error."""
+    """The coding of categories, by the noisy shares of levels and their error.
+
+    `columns` gives the levels of each category as 0 and 1.
+    """
     clear = [name for name, levels in columns.items() if float(levels @ shares) >= CLEAR_LEVEL * error]
     rare = [name for name in columns if name not in clear]
     together = float(np.sum([columns[name] @ shares for name in rare]))

@@ -72,7 +72,7 @@ class Inference:
         """The same as a table of pandas."""
         from sklar.machine.extras import require
 
-        require("pandas", "pandas")
+        require("pandas", what="a table of pandas", package="pandas", extra="pandas")
         import pandas as pd
 
         return pd.DataFrame(self.to_polars().to_dict(as_series=False))
@@ -84,7 +84,7 @@ class Inference:
         if self.test is not None:
             shown = f"{self.test.p_value:.3g}" if self.test.p_value >= 1e-4 else "below 0.0001"
             lines += [
-                f"  chi-square {self.test.statistic:,.1f} with {self.test.degrees:,} degrees of freedom, p-value {shown}",
+                f"  chi-square {self.test.statistic:,.1f}, {self.test.degrees:,} degrees of freedom, p-value {shown}",
                 f"  {_verdict(self.test, self.level)}",
             ]
         if self.figures:
@@ -112,7 +112,10 @@ class Inference:
             rows.append([*row, "" if figure.p_value is None else f"{figure.p_value:.2g}"] if tested else row)
         widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
         return [
-            "  " + "  ".join([row[0].ljust(widths[0]), *(cell.rjust(w) for cell, w in zip(row[1:], widths[1:], strict=True))])
+            "  "
+            + "  ".join(
+                [row[0].ljust(widths[0]), *(cell.rjust(w) for cell, w in zip(row[1:], widths[1:], strict=True))]
+            )
             for row in rows
         ]
 
