@@ -98,23 +98,31 @@ def pool_effects(measured: Measured, where: Sequence[int]) -> Effects:
     """The effects of all sets of these attributes that some table holds, averaged over tables and stages."""
     cells, chosen = measured.schema.cells, tuple(sorted(where))
     n, variance = rows_of(measured)
+    by_set = pool_tables(tables_of(measured, chosen), chosen, n)
+    sizes = tuple(int(cells.sizes[i]) for i in chosen)
+    return Effects(where=chosen, sizes=sizes, by_set=by_set, n_rows=n, n_rows_variance=variance)
+
+
+def pool_tables(tables: Iterable[Table], where: Subset, n_rows: int) -> dict[Subset, Effect]:
+    """The effects of all sets of some attributes that some of these tables holds.
+
+    A table's counts may have further axes before those of its attributes; effects then have them too.
+    """
     sums: dict[Subset, Floats] = {}
     precisions: dict[Subset, float] = {}
-    for table in tables_of(measured, chosen):
-        held = [i for i in table.attributes if i in chosen]
-        for subset in subsets(held):
-            others = tuple(axis for axis, i in enumerate(table.attributes) if i not in subset)
+    for table in tables:
+        order = len(table.attributes)
+        for subset in subsets([i for i in table.attributes if i in where]):
+            others = tuple(axis - order for axis, i in enumerate(table.attributes) if i not in subset)
             summed = int(np.prod([table.counts.shape[axis] for axis in others], dtype=np.int64))
             precision = 1 / (summed * table.variance)
             effect = centered(table.counts.sum(axis=others) if others else table.counts, len(subset))
             sums[subset] = sums.get(subset, 0.0) + precision * effect
             precisions[subset] = precisions.get(subset, 0.0) + precision
-    by_set = {
-        subset: Effect(values=sums[subset] / (precision * n), variance=1 / (precision * n**2))
+    return {
+        subset: Effect(values=sums[subset] / (precision * n_rows), variance=1 / (precision * n_rows**2))
         for subset, precision in sorted(precisions.items(), key=lambda item: (len(item[0]), item[0]))
     }
-    sizes = tuple(int(cells.sizes[i]) for i in chosen)
-    return Effects(where=chosen, sizes=sizes, by_set=by_set, n_rows=n, n_rows_variance=variance)
 
 
 def rows_of(measured: Measured) -> tuple[int, float]:

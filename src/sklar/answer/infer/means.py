@@ -15,7 +15,7 @@ import numpy as np
 
 from sklar.answer.infer.effects import Floats
 from sklar.answer.infer.inquiry import Codes, Inquiry
-from sklar.answer.infer.onestep import Linearized
+from sklar.answer.infer.onestep import Linearized, OneStep
 from sklar.answer.infer.reference import Reference
 from sklar.answer.infer.result import Figure, Inference
 from sklar.answer.predicate import Atom, Expression, QueryError
@@ -128,36 +128,49 @@ class _Group:
 
 def answer_ratios(inquiry: Inquiry) -> Inference:
     """`mean(x)`, `share(predicate)`, `share(x)`: of all rows, or by groups; and differences from the first group."""
-    asked = inquiry.asked
-    groups = _groups(inquiry)
-    ratios = [ratio for group in groups for ratio in _ratios(inquiry, group)]
+    ratios = asked_ratios(inquiry)
     found = inquiry.one_step(linear_in(ratios, inquiry.reference))
-    places = terms(ratios)
-    covariance = found.covariance(population=inquiry.population)
-    unclear = [
-        ratio.label
-        for ratio, (_, below) in zip(ratios, places, strict=True)
-        if below is not None and found.values[below] < inquiry.quantile * math.sqrt(covariance[below, below])
-    ]
-    figures: list[Figure] = []
-    each = len(ratios) // len(groups)
-    for number, (ratio, place) in enumerate(zip(ratios, places, strict=True)):
-        estimate, slope = value(found.values, place), gradient(found.values, place)
-        if not asked.difference:
-            held = fieller(found.values, covariance, place, inquiry.quantile)
-            figures.append(inquiry.figure(ratio.label, estimate, slope, found, interval=(held.low, held.high)))
-        elif number >= each:
-            base = number % each
-            estimate -= value(found.values, places[base])
-            slope = slope - gradient(found.values, places[base])
-            label = f"{ratio.label} less {ratios[base].label}"
-            unbounded = {ratio.label, ratios[base].label} & set(unclear)
-            ends = (-math.inf, math.inf) if unbounded else None
-            figures.append(inquiry.figure(label, estimate, slope, found, interval=ends, tested=not unbounded))
+    figures = figures_of(inquiry, ratios, found)
+    unclear = [ratio.label for ratio, clear in zip(ratios, _clear(inquiry, ratios, found), strict=True) if not clear]
     if unclear:
         listed = "; ".join(unclear[:6]) + (" and others" if len(unclear) > 6 else "")
         inquiry.cautions.append(f"too few rows to tell from noise, so nothing is known: {listed}.")
     return inquiry.inference(_stated(inquiry), figures)
+
+
+def asked_ratios(inquiry: Inquiry) -> list[Ratio]:
+    """What is asked of every group, group after group."""
+    return [ratio for group in _groups(inquiry) for ratio in _ratios(inquiry, group)]
+
+
+def figures_of(inquiry: Inquiry, ratios: Sequence[Ratio], found: OneStep) -> list[Figure]:
+    """The figures of these ratios, or of their differences from the first group."""
+    places = terms(ratios)
+    covariance = found.covariance(population=inquiry.population)
+    if not inquiry.asked.difference:
+        figures = []
+        for ratio, place in zip(ratios, places, strict=True):
+            held = fieller(found.values, covariance, place, inquiry.quantile)
+            slope = gradient(found.values, place)
+            figures.append(inquiry.figure(ratio.label, held.estimate, slope, found, interval=(held.low, held.high)))
+        return figures
+    each = len(ratios) // math.prod(inquiry.model.schema.attributes[i].n_levels for i in inquiry.asked.by)
+    clear, figures = _clear(inquiry, ratios, found), []
+    for number in range(each, len(ratios)):
+        base = number % each
+        estimate = value(found.values, places[number]) - value(found.values, places[base])
+        slope = gradient(found.values, places[number]) - gradient(found.values, places[base])
+        label = f"{ratios[number].label} less {ratios[base].label}"
+        known = clear[number] and clear[base]
+        ends = None if known else (-math.inf, math.inf)
+        figures.append(inquiry.figure(label, estimate, slope, found, interval=ends, tested=known))
+    return figures
+
+
+def _clear(inquiry: Inquiry, ratios: Sequence[Ratio], found: OneStep) -> list[bool]:
+    """Whether each ratio's denominator can be told from zero."""
+    errors = np.sqrt(np.maximum(np.diag(found.covariance(population=inquiry.population)), 0.0))
+    return [below is None or bool(found.values[below] > inquiry.quantile * errors[below]) for _, below in terms(ratios)]
 
 
 def _stated(inquiry: Inquiry) -> str:
