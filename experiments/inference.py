@@ -260,14 +260,15 @@ def markdown(tally: Tally) -> str:
             )
     return f"""# Inference: does it hold?
 
-`python -m experiments.inference` simulates releases and asks each of them the questions below. Coverage of 95% intervals:
-**ours** / synthetic rows analyzed as if they were real. In parentheses: the number of releases that were fitted; and of
-those whose noisy tables alone were drawn, at the noise scales of one of the first, for our means, shares and differences.
+`python -m experiments.inference` simulates releases and asks each of them the questions below. Coverage of 95%
+intervals: **ours** / synthetic rows analyzed as if they were real. In parentheses: the number of releases that were
+fitted; and of those whose noisy tables alone were drawn, at the noise scales of one of the first, for our means, shares
+and differences.
 
-- *Census*: the target is the population of {POPULATION_ROWS:,} generated people, from which every release draws a new table
-  of {TABLE_ROWS:,} rows. *Adult*: the target is the table of 32,561 rows itself. Eight attributes of each.
-- *Rules*: education determines education-num; husbands and wives have a sex and a marital status. *Private domains*: the
-  release finds the bins of age, and the target is the table as they code it.
+- *Census*: the target is the population of {POPULATION_ROWS:,} generated people, from which every release draws a new
+  table of {TABLE_ROWS:,} rows. *Adult*: the target is the table of 32,561 rows itself. Eight attributes of each.
+- *Rules*: education determines education-num; husbands and wives have a sex and a marital status. *Private domains*:
+  the release finds the bins of age, and the target is the table as they code it.
 - Every figure of a question counts: each group of a mean, each coefficient of a regression but its intercept.
 
 {record.table(["case (fitted; drawn)", *kinds], coverage)}
@@ -278,9 +279,9 @@ Type I errors: how often independence from a shuffled column is rejected at 5%, 
 
 ## Question by question
 
-*Wider*: our standard error over that of the synthetic rows as if they were real. *Measured*: the share of the statistic
-that noisy tables speak of (R^2). *Refused*: releases whose regression is refused, because noise hides how the regressors
-vary together; they are not in the coverage.
+*Wider*: our standard error over that of the synthetic rows as if they were real. *Measured*: the share of the
+statistic that noisy tables speak of (R^2). *Refused*: releases whose regression is refused, because noise hides how the
+regressors vary together; they are not in the coverage.
 
 {record.table(["case", "question", "ours", "as if real", "wider", "measured", "refused"], single)}
 """

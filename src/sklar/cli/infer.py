@@ -37,16 +37,19 @@ def infer(*, model_path: Path, question: str, level: float, target: str | None, 
     estimate, standard error, interval, how much of the statistic was measured, and when not to rely on it.
 
     \b
-      sklar infer adult.sklar "mean(hours) by sex"
-      sklar infer adult.sklar "difference of share(income = '>50K') by sex"
-      sklar infer adult.sklar "share(education)"
-      sklar infer adult.sklar "corr(age, hours)"
-      sklar infer adult.sklar "hours ~ age + sex + education"
-      sklar infer adult.sklar "income ~ age + sex where age >= 25"
-      sklar infer adult.sklar "independent(sex, region)"
+      sklar infer adult.sklar "mean(age) by sex"
+      sklar infer adult.sklar "difference of share(income = '>50K') by sex" --target table
+      sklar infer adult.sklar "independent(sex, education)" --json
 
     \b
-    An outcome with two values, or a predicate such as region = 'North', gets a logistic regression.
+    Questions:
+      mean(hours)   mean(hours) by sex   mean(hours) by sex where age >= 25
+      share(income = '>50K') by sex      share(education)
+      difference of mean(hours) by sex   difference of share(income = '>50K') by sex
+      corr(age, hours)                   independent(sex, region)
+      hours ~ age + sex + education      a linear regression
+      income ~ age + sex                 a logistic one, where the outcome has two values
+      region = 'North' ~ age + sex       or is a predicate
     Names, values and predicates are written as for sklar query.
     """
     from sklar.files.archive import load

@@ -124,7 +124,7 @@ def _outcome(inquiry: Inquiry) -> tuple[Term, str, bool]:
         return Term(attribute=source, columns=column, names=("",), known=np.ones(size)), asked.event_text, True
     (index,) = asked.outcome
     attribute = schema.attributes[index]
-    if is_number(attribute, inquiry.declared) and attribute.kind != "boolean":
+    if is_number(attribute, inquiry.declared) and (attribute.kind != "boolean" or attribute.name in inquiry.declared):
         own = inquiry.scores(index)
         return _term(inquiry, index, own.filled[:, None], (attribute.name,), own.known), attribute.name, False
     values = attribute.n_values

@@ -109,7 +109,7 @@ def fieller(values: Floats, covariance: Floats, place: tuple[int, int | None], q
             estimate=estimate, error=error, low=estimate - quantile * error, high=estimate + quantile * error
         )
     n, d = float(values[top]), float(values[bottom])
-    nn, nd, dd = covariance[top, top], covariance[top, bottom], covariance[bottom, bottom]
+    nn, nd, dd = (float(covariance[pair]) for pair in ((top, top), (top, bottom), (bottom, bottom)))
     leading = d**2 - quantile**2 * dd
     if leading <= 0:
         return Interval(estimate=estimate, error=error, low=-math.inf, high=math.inf)
