@@ -35,7 +35,7 @@ from sklar.answer.predicate import QueryError
 from sklar.cli import cli
 from sklar.draw.decode import Decoder
 from sklar.files.model import Model
-from sklar.fitting.latent import independent
+from sklar.fitting.latent import LatentModel, independent
 from sklar.kernel.count import count_plainly
 from sklar.kernel.tables import NoisyTables, Plan
 from sklar.kernel.theorems import Budget
@@ -115,7 +115,10 @@ def test_pooled_effects_are_the_best_linear_unbiased_estimates() -> None:
 
     by_set = pool_tables(tables, (0, 1, 2), n)
     effects = Effects(where=(0, 1, 2), sizes=sizes, by_set=by_set, n_rows=n, n_rows_variance=0.0)
-    functions = {(0, 1): generator.normal(size=(2, 2, 3)), (1, 2): generator.normal(size=(2, 3, 4))}
+    functions: dict[tuple[int, ...], Floats] = {
+        (0, 1): generator.normal(size=(2, 2, 3)),
+        (1, 2): generator.normal(size=(2, 3, 4)),
+    }
     spread = functions[0, 1][:, :, :, None] + functions[1, 2][:, None, :, :]
     flat = spread.reshape(2, -1)
     coefficients = parts(functions)
@@ -243,6 +246,12 @@ def test_a_three_way_share_says_how_little_was_measured_and_adds_the_spread_of_f
     )
     few = replace(model, settings={**model.settings, "fits": 1})
     assert "too few fits to say how well. Do not rely on it." in infer(few, found.question).cautions[0]
+
+
+def test_a_model_that_knows_of_no_such_row_is_not_sure_that_there_is_none(model: Model) -> None:
+    figure = infer(model, "share(region = 'Isle' and sex = 'Male' and owns = true)").figures[0]
+    assert figure.measured < MEASURED
+    assert figure.standard_error > 0.03 / math.sqrt(6000) / 2
 
 
 def test_drawn_records_answer_as_listed_ones_do(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -382,9 +391,10 @@ def test_names_with_signs_and_blanks_are_read(model: Model) -> None:
     odd = {"age": "a+b", "sex": "x ~ y", "owns": "is it?"}
     attributes = tuple(replace(each, name=odd.get(each.name, each.name)) for each in SCHEMA.attributes)
     schema = replace(SCHEMA, attributes=attributes)
-    renamed = replace(
-        model, copula=replace(model.copula, schema=schema), measured=replace(model.measured, schema=schema)
+    copula = LatentModel(
+        schema=schema, probabilities=model.copula.arrays()["probabilities"].reshape(-1, schema.n_levels)
     )
+    renamed = replace(model, copula=copula, measured=replace(model.measured, schema=schema))
     assert infer(renamed, '"is it?" ~ "x ~ y" + a+b').figures[2].name == "a+b"
     assert infer(renamed, 'mean(a+b) by "x ~ y"').figures[0].name == "x ~ y = Female"
     assert infer(model, "owns~sex+age").figures[2].name == "age"
@@ -399,7 +409,7 @@ def test_levels_targets_and_scores_must_make_sense(model: Model) -> None:
         ({"scores": {"age": {"x": 1.0}}}, "attribute 'age' has no level 'x', got a score for it."),
     ):
         with pytest.raises(QueryError) as refused:
-            infer(model, "mean(age)", **arguments)  # type: ignore[arg-type]
+            infer(model, "mean(age)", **arguments)
         assert str(refused.value).startswith(told)
 
 

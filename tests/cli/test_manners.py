@@ -238,7 +238,17 @@ def test_a_model_is_known_by_its_content_and_a_damaged_one_is_named(folder: Path
 
 
 # Commands whose figures are the answer to a question; the others do something, and say so.
-ASKING = ("verify", "forecast", "query", "infer", "evaluate", "schema check", "ledger show", "ledger history", "ledger check")
+ASKING = (
+    "verify",
+    "forecast",
+    "query",
+    "infer",
+    "evaluate",
+    "schema check",
+    "ledger show",
+    "ledger history",
+    "ledger check",
+)
 
 
 @pytest.mark.parametrize("name", FIGURES, ids=" ".join)

@@ -30,12 +30,13 @@ _LEAST = 1e-12
 class Ratio:
     """A statistic that is the mean of one function of records over that of another, e.g. over a group's share.
 
-    No denominator: it is the mean of the numerator over all rows.
+    No denominator: it is the mean of the numerator over all rows. `scale` is the largest size that the numerator has.
     """
 
     label: str
     numerator: RecordFunction
     denominator: RecordFunction | None
+    scale: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,8 +56,14 @@ def linear_in(ratios: Sequence[Ratio], reference: Reference) -> Linearized:
     def evaluate(codes: Codes) -> Floats:
         return np.stack([function(codes) for function in functions], axis=1)
 
+    scales = [size for ratio in ratios for size in (ratio.scale, 1.0)[: 1 + (ratio.denominator is not None)]]
     values = evaluate(reference.codes)
-    return Linearized(values=reference.union @ values, by_fit=reference.weights @ values, influence=evaluate)
+    return Linearized(
+        values=reference.union @ values,
+        by_fit=reference.weights @ values,
+        influence=evaluate,
+        scale=np.array(scales),
+    )
 
 
 def terms(ratios: Sequence[Ratio]) -> list[tuple[int, int | None]]:
@@ -239,4 +246,5 @@ def _ratios(inquiry: Inquiry, group: _Group) -> list[Ratio]:
         return within(codes) * inquiry.column(codes, asked.names[0], own.known)
 
     whole = everyone and bool(own.known.all())
-    return [Ratio(label=group.name or "mean", numerator=total, denominator=None if whole else known)]
+    scale = float(np.abs(own.filled).max())
+    return [Ratio(label=group.name or "mean", numerator=total, denominator=None if whole else known, scale=scale)]
