@@ -54,6 +54,7 @@ from sklar.release import fit_tables, measure, measure_stages
 from sklar.rows.encode import encode
 
 SAVE_EVERY = 5
+SAVED = record.RESULTS.parents[1] / "build" / "inference"
 LEVEL = 0.95
 
 
@@ -327,6 +328,13 @@ def _line(case: str, question: str, sums: Mapping[str, float]) -> list[object]:
 @click.option(
     "--table", "tables", type=click.Choice(["census", "adult", "private"]), multiple=True, help="Only these tables."
 )
+@click.option(
+    "--saved",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=SAVED,
+    show_default="build/inference",
+    help="Folder in which results are kept as they come; a second run goes on from there.",
+)
 @click.option("--page", "only_page", is_flag=True, help="Write the page from what was saved, and run nothing.")
 def main(
     data_folder: Path | None,
@@ -336,24 +344,25 @@ def main(
     fewer: int,
     direct: int,
     tables: tuple[str, ...],
+    saved: Path,
     only_page: bool,
 ) -> None:
-    """Coverage and Type I errors of inference. What was done is saved as it goes; a second run goes on from there."""
+    """Coverage and Type I errors of inference over simulated releases."""
     generator = np.random.default_rng()
     wanted = tables or ("census", "adult", "private")
-    saved = {name: out / "inference" / f"{name}.json" for name in ("census", "adult", "private")}
+    kept = {name: saved / f"{name}.json" for name in ("census", "adult", "private")}
     if not only_page:
         if "census" in wanted:
-            run(Tally(saved["census"]), census_cases(), times, direct, generator)
+            run(Tally(kept["census"]), census_cases(), times, direct, generator)
         if "private" in wanted:
-            run_private(Tally(saved["private"]), fewer, generator)
+            run_private(Tally(kept["private"]), fewer, generator)
         if "adult" in wanted:
             *plain, ruled = adult_cases(data_folder)
-            run(Tally(saved["adult"]), plain, times, direct, generator)
-            run(Tally(saved["adult"]), [ruled], fewer, direct, generator)
-    whole = Tally(saved["census"])
+            run(Tally(kept["adult"]), plain, times, direct, generator)
+            run(Tally(kept["adult"]), [ruled], fewer, direct, generator)
+    whole = Tally(kept["census"])
     for name in ("adult", "private"):
-        part = Tally(saved[name])
+        part = Tally(kept[name])
         whole.sums |= part.sums
         whole.releases |= part.releases
         whole.drawn |= part.drawn
