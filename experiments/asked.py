@@ -167,7 +167,7 @@ def census_cases() -> list[Case]:
         )
         for epsilon in EPSILONS
     ]
-    other = replace(plain[1], name="census, epsilon 1, add-remove", neighbors="add-remove")
+    other = replace(plain[1], name=f"{plain[1].name}, add-remove", neighbors="add-remove")
     return [*plain, other]
 
 

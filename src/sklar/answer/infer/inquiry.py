@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -41,12 +42,10 @@ class Inquiry:
     def __init__(
         self, model: Model, asked: Question, *, level: float, target: Target, declared: Mapping[str, Declared]
     ) -> None:
-        from scipy.special import ndtri
-
         self.model, self.asked, self.level, self.target = model, asked, level, target
         self.declared = declared
         self.population = target == "population"
-        self.quantile = float(ndtri(0.5 + level / 2))
+        self.quantile = NormalDist().inv_cdf(0.5 + level / 2)
         named = {*asked.names, *asked.by, *asked.outcome}
         for predicate in (asked.event, asked.given):
             named |= set() if predicate is None else set(attributes_of(predicate))
