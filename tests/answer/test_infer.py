@@ -324,24 +324,24 @@ def test_dependence_is_found_and_told(model: Model) -> None:
 
 def test_scores_are_shapes_midpoints_numbers_or_what_the_caller_declares(model: Model) -> None:
     age, weight = (SCHEMA.attribute(name) for name in ("age", "weight"))
-    middle = score(model, age, {"age": "midpoint"})
+    middle = score(lambda: model.shapes, age, {"age": "midpoint"})
     assert middle.values[:4].tolist() == [24.5, 34.5, 44.5, 54.5]
     assert np.isnan(middle.values[4])
     assert middle.by == "midpoints of bins"
-    shaped = score(model, age, {})
+    shaped = score(lambda: model.shapes, age, {})
     assert shaped.by == "means of the fitted shape inside bins"
     assert all(low <= value < low + 10 for low, value in zip((20, 30, 40, 50), shaped.values, strict=False))
     # The point 0 is itself, and the special value no number.
-    own = score(model, weight, {"weight": "midpoint"})
+    own = score(lambda: model.shapes, weight, {"weight": "midpoint"})
     assert own.values.tolist()[:3] == [0.0, 25.0, 75.0]
     assert np.isnan(own.values[3])
     ranks = Attribute(name="rank", kind="categorical", values=(1, 2, 9), missing="")
-    assert score(model, ranks, {}).values.tolist()[:3] == [1.0, 2.0, 9.0]
+    assert score(lambda: model.shapes, ranks, {}).values.tolist()[:3] == [1.0, 2.0, 9.0]
     years = Attribute(name="year", kind="integer", edges=(1, 2, 3))
-    assert score(model, years, {"year": "midpoint"}).values.tolist() == [1.0, 2.0]
-    assert score(model, years, {"year": "midpoint"}).by == "the numbers themselves"
+    assert score(lambda: model.shapes, years, {"year": "midpoint"}).values.tolist() == [1.0, 2.0]
+    assert score(lambda: model.shapes, years, {"year": "midpoint"}).by == "the numbers themselves"
     days = Attribute(name="day", kind="datetime", edges=(0, 2_000_000))
-    assert score(model, days, {"day": "midpoint"}).by == "midpoints of bins, in seconds since 1970-01-01"
+    assert score(lambda: model.shapes, days, {"day": "midpoint"}).by == "midpoints of bins, in seconds since 1970-01-01"
     found = infer(model, "mean(weight)")
     assert "'weight' is known by its levels; their scores are means of the fitted shape inside bins" in found.notes
     assert "rows in which 'weight' is no number (missing, special) are left out" in found.notes

@@ -18,6 +18,7 @@ from sklar.answer.infer.reference import refer
 from sklar.answer.infer.result import Figure, Inference, Target
 from sklar.answer.infer.scores import Declared, Scores, score
 from sklar.answer.predicate import Atom, Expression, QueryError, attributes_of, evaluate, traced
+from sklar.draw.shapes import Shape
 
 if TYPE_CHECKING:
     from sklar.files.model import Model
@@ -55,6 +56,8 @@ class Inquiry:
         self.notes: list[str] = []
         self.cautions: list[str] = []
         self._scored: dict[int, Scores] = {}
+        # Shapes of all numbers are fitted together.
+        self._known_shapes: Mapping[str, Shape] | None = None
 
     def source(self, attribute: int) -> int:
         """The measured attribute that decides an attribute's level."""
@@ -82,12 +85,17 @@ class Inquiry:
         """What an attribute's levels stand for; the answer will say so."""
         if attribute not in self._scored:
             own = self.model.schema.attributes[attribute]
-            found = self._scored[attribute] = score(self.model, own, self.declared)
+            found = self._scored[attribute] = score(self._shapes, own, self.declared)
             if found.by not in ("0 and 1", "the numbers themselves"):
                 self.notes.append(f"'{own.name}' is known by its levels; their scores are {found.by}")
             if not found.known.all():
                 self.notes.append(f"rows in which '{own.name}' is no number (missing, special) are left out")
         return self._scored[attribute]
+
+    def _shapes(self) -> Mapping[str, Shape]:
+        if self._known_shapes is None:
+            self._known_shapes = self.model.shapes
+        return self._known_shapes
 
     def one_step(self, linear: Linearized) -> OneStep:
         """The one-step estimates of these statistics."""

@@ -88,15 +88,10 @@ def one_step(effects: Effects, reference: Reference, linear: Linearized) -> OneS
     psi = psi - union @ psi
     functional, left = _measured_part(effects, reference, linear, psi, union)
     coefficients = parts(functional)
-    seen = {subset: effects.by_set[subset].values for subset in coefficients}
-
-    def corrected(values: Floats, weights: Floats) -> Floats:
-        here = reference.effects(list(coefficients), weights)
-        return values + applied(coefficients, {subset: seen[subset] - here[subset] for subset in coefficients})
-
-    fits = np.stack(
-        [corrected(values, weights) for values, weights in zip(linear.by_fit, reference.weights, strict=True)]
-    )
+    seen = applied(coefficients, {subset: effects.by_set[subset].values for subset in coefficients})
+    # The same functional of the model, as a mean over records: its parts are centered, so they need no centered tables.
+    here = reference.over_records(coefficients)
+    fits = linear.by_fit + seen - reference.weights @ here
     between, measured = _unmeasured(effects, reference, linear, psi, left)
     if len(fits) > 1:
         spread = np.atleast_2d(np.cov(fits, rowvar=False))
@@ -107,7 +102,7 @@ def one_step(effects: Effects, reference: Reference, linear: Linearized) -> OneS
             spread = spread * positive * positive[:, None]
         between = between + spread
     return OneStep(
-        values=corrected(linear.values, union),
+        values=linear.values + seen - union @ here,
         noise=noise_covariance(coefficients, effects),
         sampling=(psi * union[:, None]).T @ psi / effects.n_rows,
         model=between,

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sklar.answer.infer.effects import Floats, Subset, centered
+from sklar.answer.infer.effects import Floats, Functional, Subset
 from sklar.answer.predicate import QueryError
 from sklar.draw.repair import repair
 from sklar.fitting.model import Copula
@@ -63,9 +63,10 @@ class Reference:
         counts = np.bincount(self.places(attributes), weights=weights, minlength=math.prod(shape))
         return np.asarray(counts.reshape(shape))
 
-    def effects(self, attributes: Sequence[Subset], weights: Floats) -> dict[Subset, Floats]:
-        """The effects of these sets of attributes by these weights of records."""
-        return {each: centered(self.table(each, weights), len(each)) for each in attributes}
+    def over_records(self, functional: Functional) -> Floats:
+        """The sum of a functional's functions at every record, shape (records, q)."""
+        terms = [function.reshape(len(function), -1).T[self.places(each)] for each, function in functional.items()]
+        return np.asarray(sum(terms[1:], terms[0]))
 
 
 def refer(copula: Copula, settings: Mapping[str, Any], where: Sequence[int]) -> Reference:

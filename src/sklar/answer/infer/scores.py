@@ -7,9 +7,9 @@ caller declares.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 
@@ -18,9 +18,6 @@ from sklar.answer.predicate import QueryError
 from sklar.draw.shapes import Shape
 from sklar.public.schema import BINNED, Attribute
 from sklar.public.types import grain
-
-if TYPE_CHECKING:
-    from sklar.files.model import Model
 
 # What the caller says of an attribute's scores: midpoints of bins, or a number for each level by its name.
 Declared: TypeAlias = "Literal['midpoint'] | Mapping[str, float]"
@@ -58,8 +55,8 @@ def is_number(attribute: Attribute, declared: Mapping[str, Declared]) -> bool:
     return attribute.kind in BINNED or attribute.kind == "boolean" or attribute.name in declared
 
 
-def score(model: Model, attribute: Attribute, declared: Mapping[str, Declared]) -> Scores:
-    """The scores of an attribute's levels."""
+def score(shapes: Callable[[], Mapping[str, Shape]], attribute: Attribute, declared: Mapping[str, Declared]) -> Scores:
+    """The scores of an attribute's levels; `shapes` gives those inside bins, where they are needed."""
     said = declared.get(attribute.name)
     values = np.full(attribute.n_levels, np.nan)
     if isinstance(said, Mapping):
@@ -90,7 +87,7 @@ def score(model: Model, attribute: Attribute, declared: Mapping[str, Declared]) 
         values[: len(numbers)] = numbers
         return Scores(values=values, by="the numbers themselves")
     unit, named = _UNITS.get(attribute.kind, (1.0, ""))
-    shape = None if said == "midpoint" else model.shapes.get(attribute.name)
+    shape = None if said == "midpoint" else shapes().get(attribute.name)
     values[attribute.bin_codes] = _bin_means(attribute, shape) / unit
     values[attribute.point_codes] = np.array(attribute.points, dtype=np.float64) / unit
     by = "midpoints of bins" if shape is None else "means of the fitted shape inside bins"
