@@ -329,9 +329,9 @@ def _quantile(level: float, measured: Measured, views: Sequence[_View], weights:
     the characteristic function phi(t), a product of 1 / (1 + s^2 t^2 / 2) over the sds s of its terms, and
     P(|X| <= q) = 2/pi times the integral of sin(q t) / t phi(t) over t > 0 (Gil-Pelaez 1951).
     """
-    from scipy.special import ndtri
+    from statistics import NormalDist
 
-    normal = float(ndtri(0.5 + level / 2))
+    normal = NormalDist().inv_cdf(0.5 + level / 2)
     if measured.certificate.mechanism == "gaussian" or size == 0:
         return normal
     sds = [weight * math.sqrt(view.variance / view.summed) for weight, view in zip(weights, views, strict=True)]
@@ -340,18 +340,20 @@ def _quantile(level: float, measured: Measured, views: Sequence[_View], weights:
 
 @cache
 def _laplace_quantile(level: float, sds: tuple[float, ...], terms: tuple[int, ...]) -> float:
-    from scipy.optimize import brentq
-
     number = np.array(terms)
     each = np.array(sds) / math.sqrt(float(number @ np.square(sds)))
     # In units of the standard error phi has a width of order one; its tail falls at least as 2 / t^2.
     step, t = 0.01, (np.arange(40_000) + 0.5) * 0.01
     phi = np.exp(-np.sum(number[:, None] * np.log1p(0.5 * (each[:, None] * t[None, :]) ** 2), axis=0))
 
-    def covered(q: float) -> float:
-        return 2 / math.pi * float(np.sum(np.sin(q * t) / t * phi)) * step - level
-
-    return float(brentq(covered, 1e-6, 50.0))
+    phi /= t
+    low, high = 0.0, 50.0
+    # What is covered grows with q.
+    while high - low > 1e-12 * high:
+        q = (low + high) / 2
+        covered = 2 / math.pi * step * float(np.sin(q * t) @ phi)
+        low, high = (q, high) if covered < level else (low, q)
+    return high
 
 
 def _synthetic(model: Model, expression: Expression, where: Sequence[int]) -> tuple[float, str]:

@@ -8,15 +8,23 @@ times the model's probabilities.
 
 from __future__ import annotations
 
-import numba
+from itertools import pairwise
+
 import numpy as np
 from numpy.typing import NDArray
 
 from sklar.draw.blocks import Codes
+from sklar.machine.compiled import Worth, compiled
 
 MOST_ROUNDS = 18
 # Comparisons of two values, in all rounds of a table: a few seconds.
 _MOST_WORK = 2e9
+# Comparisons in a round of all that a process refines, and pairs of levels, up to which Python is done before compiled
+# code is there (`python -m benchmarks.start --crossover`).
+_PLAIN_WORK, _PLAIN_CELLS = 300_000, 4_000_000
+_worth_compiling = Worth(_PLAIN_WORK)
+# Errors are whole numbers of this part of a row: sums of them are the same in any order, on any machine.
+_UNIT = 256
 
 
 def refining_rounds(rows: int, attributes: int) -> int:
@@ -40,36 +48,29 @@ def refine(
     wanted counts of pairs of levels, shape (d, d), symmetric.
     """
     rows = np.ascontiguousarray(codes[free][:, place].T.astype(np.int32) + offsets[free].astype(np.int32))
-    _exchange(rows, bounds, _errors(rows, targets), rounds, key)
+    errors = np.rint(targets * np.float32(-_UNIT)).astype(np.int32)
+    # Whichever way, the rows are the same.
+    fast = _worth_compiling(rows.shape[0] * rows.shape[1] ** 2) or errors.size > _PLAIN_CELLS
+    (exchange if fast else exchange_plainly)(rows, bounds, errors, rounds, key)
     codes[free[:, None], place] = rows.T - offsets[free].astype(np.int32)[:, None]
 
 
-@numba.njit(cache=True, nogil=True)
-def _errors(rows: NDArray[np.int32], targets: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Counts of pairs of levels less the wanted ones."""
-    errors = -targets
-    for row in range(rows.shape[0]):
-        for i in range(rows.shape[1]):
-            for j in range(rows.shape[1]):
-                errors[rows[row, i], rows[row, j]] += np.float32(1.0)
-    return errors
-
-
-@numba.njit(cache=True, nogil=True)
-def _exchange(
-    rows: NDArray[np.int32],
-    bounds: NDArray[np.int64],
-    errors: NDArray[np.float32],
-    rounds: int,
-    key: np.uint64,
+@compiled("void(int32[:, ::1], int64[::1], int32[:, ::1], int64, uint64)")
+def exchange(
+    rows: NDArray[np.int32], bounds: NDArray[np.int64], errors: NDArray[np.int32], rounds: int, key: np.uint64
 ) -> None:
     """Offer every value an exchange with a random row of its component; it is made where squared errors fall.
 
-    With e the errors, a and b the two levels, and u and v those of another attribute j, the squares change by
+    `errors` come as the wanted counts of pairs of levels, negative, in units of 1 / `_UNIT`; first, the counts are
+    added. With e the errors, a and b the two levels, and u and v those of another attribute j, the squares change by
     2 (e_bu - e_au + e_av - e_bv) + 4, summed over all j in which the rows differ.
     """
     state = key
     m = rows.shape[1]
+    for row in range(rows.shape[0]):
+        for i in range(m):
+            for j in range(m):
+                errors[rows[row, i], rows[row, j]] += _UNIT
     for _ in range(rounds):
         made = 0
         for c in range(bounds.size - 1):
@@ -89,22 +90,64 @@ def _exchange(
                     if a == b:
                         continue
                     of_a, of_b = errors[a], errors[b]
-                    change, apart = np.float32(0.0), 0
+                    change, apart = np.int64(0), 0
                     for j in range(m):
                         u, v = one[j], other[j]
                         if u != v and j != i:
                             change += of_b[u] - of_a[u] + of_a[v] - of_b[v]
                             apart += 1
-                    if change + np.float32(2 * apart) >= np.float32(0.0) or apart == 0:
+                    if change + 2 * _UNIT * apart >= 0 or apart == 0:
                         continue
                     made += 1
                     for j in range(m):
                         u, v = one[j], other[j]
                         if u != v and j != i:
-                            for level, own, step in ((a, u, -1.0), (b, u, 1.0), (a, v, 1.0), (b, v, -1.0)):
-                                errors[level, own] += np.float32(step)
-                                errors[own, level] += np.float32(step)
+                            for level, own, step in ((a, u, -_UNIT), (b, u, _UNIT), (a, v, _UNIT), (b, v, -_UNIT)):
+                                errors[level, own] += step
+                                errors[own, level] += step
                     one[i], other[i] = b, a
         # Few are left to be found.
         if made * 1000 < rows.size:
             break
+
+
+def exchange_plainly(
+    rows: NDArray[np.int32], bounds: NDArray[np.int64], errors: NDArray[np.int32], rounds: int, key: np.uint64
+) -> None:
+    """Do the same as `exchange` with Python's own numbers, for small tables."""
+    m, low = rows.shape[1], (1 << 64) - 1
+    for i in range(m):
+        for j in range(m):
+            np.add.at(errors, (rows[:, i], rows[:, j]), _UNIT)
+    table, held, state = errors.tolist(), rows.tolist(), int(key)
+    runs = [(begin, end - begin) for begin, end in pairwise(bounds.tolist()) if end - begin > 1]
+    for _ in range(rounds):
+        made = 0
+        for begin, size in runs:
+            for one in held[begin : begin + size]:
+                for i in range(m):
+                    state ^= state >> 12
+                    state ^= (state << 25) & low
+                    state ^= state >> 27
+                    other = held[begin + ((state * 2685821657736338717 & low) >> 32) * size // (1 << 32)]
+                    a, b = one[i], other[i]
+                    if a == b:
+                        continue
+                    of_a, of_b = table[a], table[b]
+                    differ = [(u, v) for u, v in zip(one, other, strict=True) if u != v]
+                    change = sum(of_b[u] - of_a[u] + of_a[v] - of_b[v] for u, v in differ)
+                    # The attribute itself is among those that differ.
+                    change -= of_b[a] - of_a[a] + of_a[b] - of_b[b]
+                    if change + 2 * _UNIT * (len(differ) - 1) >= 0 or len(differ) == 1:
+                        continue
+                    made += 1
+                    for u, v in differ:
+                        if u == a:
+                            continue
+                        for level, own, step in ((a, u, -_UNIT), (b, u, _UNIT), (a, v, _UNIT), (b, v, -_UNIT)):
+                            table[level][own] += step
+                            table[own][level] += step
+                    one[i], other[i] = b, a
+        if made * 1000 < rows.size:
+            break
+    rows[:] = held
