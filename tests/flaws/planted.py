@@ -39,7 +39,7 @@ class Flaw:
 
 _THEOREMS, _VAULT, _NOISE = "kernel/theorems.py", "kernel/vault.py", "kernel/noise.py"
 _ADD = "            part += exact\n"
-_DRAW = "return draw(scales * each, sizes, threads=self._threads)"
+_DRAW = "return draw(scales * each, sizes, threads=self._threads, narrow=self._fits_32_bits(scales * each, sizes))"
 _VAULT_TESTS = "tests/guarantees/test_noise_on_the_way.py"
 _ROW_TESTS = "tests/guarantees/test_row_by_row.py"
 _RELEASE_TESTS = "tests/guarantees/test_release_tells_nothing.py"
