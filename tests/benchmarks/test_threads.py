@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from click.testing import CliRunner
-
 from benchmarks.threads import STAGES, main, table
+from click.testing import CliRunner
 
 
 def test_only_stages_that_all_runs_have_are_compared() -> None:
