@@ -9,7 +9,7 @@ import pytest
 from sklar.fitting import descent
 from sklar.fitting.contrasts import contrasts
 from sklar.fitting.denoise import Targets, denoise_tables
-from sklar.fitting.descent import MARGIN_WEIGHT, Fit, Loss, Room, Start, cell_weights, predicted_strips
+from sklar.fitting.descent import MARGIN_WEIGHT, CellWeights, Fit, Loss, Room, Start, predicted_strips
 from sklar.fitting.steps import CompiledSteps, PlainSteps
 from sklar.kernel.cells import Cells
 from sklar.public.schema import Schema
@@ -25,7 +25,7 @@ def softmaxed(logits: np.ndarray, schema: Schema) -> tuple[np.ndarray, np.ndarra
 
 
 def loss_of(targets: Targets, shrinkage: float) -> Loss:
-    return Loss(targets, shrinkage, cell_weights(targets.cells, targets.precision))
+    return Loss(targets, shrinkage, CellWeights(targets.cells, targets.precision))
 
 
 def plain_loss(targets: Targets, shrinkage: float, probabilities: np.ndarray) -> float:
@@ -149,3 +149,14 @@ def test_a_fit_is_deterministic_and_its_loss_falls() -> None:
         second.advance(1)
     assert np.array_equal(first.probabilities, second.probabilities)
     assert plain_loss(targets, 0.0, first.probabilities) < 0.1 * before
+
+
+def test_weights_are_the_same_when_their_rows_are_made_when_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    cells = Cells([3, 1, 4, 2])
+    precision = cells.symmetric(np.arange(1.0, cells.n_pairs + 1))
+    whole = CellWeights(cells, precision).rows(0, 6)
+    assert whole.tolist() == whole.T.tolist()
+    assert whole[0].tolist() == [0, 0, 2, 2, 2, 3]
+    monkeypatch.setattr(descent, "_HELD", 0)
+    made = CellWeights(cells, precision)
+    assert np.array_equal(np.concatenate([made.rows(0, 4), made.rows(4, 9)]), whole)

@@ -24,7 +24,7 @@ from sklar.draw.latent import LatentSampler, RedrawGivenOthers
 from sklar.draw.refine import MOST_ROUNDS
 from sklar.errors import ModelError
 from sklar.fitting.denoise import Targets
-from sklar.fitting.descent import Fit, Loss, Start, cell_weights
+from sklar.fitting.descent import CellWeights, Fit, Loss, Start
 from sklar.fitting.model import ReadArray
 from sklar.fitting.simplex import scale_levels
 from sklar.machine.progress import SILENT, Progress
@@ -140,7 +140,7 @@ def fit_latent(
     progress: Progress = SILENT,
 ) -> LatentModel:
     """The union of several fits, each of this many steps, from different random starts."""
-    loss = Loss(targets, shrinkage, cell_weights(targets.cells, targets.precision))
+    loss = Loss(targets, shrinkage, CellWeights(targets.cells, targets.precision))
 
     def run(seed: int) -> NDArray[np.float32]:
         fit = Fit(loss, replace(start, seed=seed))
