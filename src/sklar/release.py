@@ -30,6 +30,7 @@ from sklar.kernel.theorems import Budget
 from sklar.kernel.vault import Vault
 from sklar.machine.cluster import Engine
 from sklar.machine.progress import SILENT, Progress
+from sklar.machine.spill import is_large, room_for
 from sklar.machine.threads import workers
 from sklar.public.linked import Linked
 from sklar.public.person import budget_for
@@ -37,6 +38,8 @@ from sklar.public.schema import Schema
 from sklar.rows.engines import hold_counts, open_table, search_rows
 from sklar.rows.join import LinkedRows
 from sklar.rows.linked import measure_linked
+
+_MOST_BINARY_LEVELS = 20_000
 
 
 def fit(
@@ -132,7 +135,16 @@ def measure_stages(
         distances = interactions(estimates, margins(estimates))
         noisy = (*noisy, vault.measure(plan_second(schema.cells, stages, distances)))
     certificate = certify(schema, budget, [tables.plan for tables in noisy], vault.n_rows, findings)
-    return Measured(schema=schema, stages=noisy, certificate=certificate)
+    return Measured(schema=schema, stages=tuple(map(_settled, noisy)), certificate=certificate)
+
+
+def _settled(tables: NoisyTables) -> NoisyTables:
+    """The same tables, in a file where they are large: they stay as long as the fit lasts, which needs the memory."""
+    if not is_large(tables.pairs.nbytes):
+        return tables
+    pairs = room_for(tables.pairs.size, tables.pairs.dtype)
+    pairs[:] = tables.pairs
+    return replace(tables, pairs=pairs)
 
 
 def fit_tables(measured: Measured, *, method: Method | str = "auto", progress: Progress = SILENT) -> Model:
@@ -156,7 +168,8 @@ def fit_tables(measured: Measured, *, method: Method | str = "auto", progress: P
 
 def refined(model: LatentModel, n_rows: int) -> LatentModel:
     """The model with as many rounds of exchanges as a table of its size affords: a public rule."""
-    return replace(model, rounds=refining_rounds(n_rows, model.schema.n_attributes))
+    cells = model.schema.cells
+    return replace(model, rounds=refining_rounds(n_rows, cells.n_attributes, cells.n_levels))
 
 
 def fit_linked(
@@ -208,4 +221,9 @@ def _require_records(schema: Schema, method: Method) -> None:
     if method.dummies and schema.rules:
         raise SchemaError(
             "rules are about records, and dummies are single 0/1 columns. Leave out dummies or the rules."
+        )
+    if method.name == "binary" and schema.n_levels > _MOST_BINARY_LEVELS:
+        raise SchemaError(
+            f"method 'binary' holds correlations of all levels and takes at most {_MOST_BINARY_LEVELS} of them, got "
+            f"{schema.n_levels}. Use method 'auto', or wider bins."
         )

@@ -17,10 +17,16 @@ from sklar.draw.blocks import Codes
 MOST_ROUNDS = 18
 # Comparisons of two values, in all rounds of a table: a few seconds.
 _MOST_WORK = 2e9
+_MOST_LEVELS = 20_000
 
 
-def refining_rounds(rows: int, attributes: int) -> int:
-    """How often each value of a table of this size is offered an exchange: never where that would take long."""
+def refining_rounds(rows: int, attributes: int, levels: int) -> int:
+    """How often each value of a table of this size is offered an exchange: never where that would take long.
+
+    Nor where the errors of all pairs of levels, which every thread holds, would take gigabytes.
+    """
+    if levels > _MOST_LEVELS:
+        return 0
     return int(min(MOST_ROUNDS, _MOST_WORK // max(rows * attributes**2, 1)))
 
 
