@@ -27,10 +27,12 @@ from sklar.fitting.domains import find_domains
 from sklar.fitting.latent import LatentModel
 from sklar.fitting.linked import fit_classes
 from sklar.fitting.margins import Estimates, consistent, expected_noise, margins, plain, pool
+from sklar.kernel.tables import NoisyTables
 from sklar.kernel.theorems import Budget, Composition, Mechanism, Neighbors
 from sklar.kernel.vault import Vault
 from sklar.machine.cluster import Engine
 from sklar.machine.progress import SILENT, Progress
+from sklar.machine.spill import is_large, room_for
 from sklar.machine.threads import workers
 from sklar.public.linked import Linked
 from sklar.public.person import budget_for
@@ -39,6 +41,8 @@ from sklar.rows.engines import hold_counts, open_table, recounting, search_rows
 from sklar.rows.join import LinkedRows
 from sklar.rows.linked import measure_linked
 from sklar.rows.sql import Query
+
+_MOST_BINARY_LEVELS = 20_000
 
 
 def fit(
@@ -164,7 +168,16 @@ def measure_stages(
         distances = interactions(estimates, margins(estimates))
         noisy = (*noisy, vault.measure(plan_second(schema.cells, stages, distances, schema.importance)))
     certificate = certify(schema, budget, [tables.plan for tables in noisy], vault.n_rows, findings)
-    return Measured(schema=schema, stages=noisy, certificate=certificate)
+    return Measured(schema=schema, stages=tuple(map(_settled, noisy)), certificate=certificate)
+
+
+def _settled(tables: NoisyTables) -> NoisyTables:
+    """The same tables, in a file where they are large: they stay as long as the fit lasts, which needs the memory."""
+    if not is_large(tables.pairs.nbytes):
+        return tables
+    pairs = room_for(tables.pairs.size, tables.pairs.dtype)
+    pairs[:] = tables.pairs
+    return replace(tables, pairs=pairs)
 
 
 def fit_tables(measured: Measured, *, method: Method | str = "auto", progress: Progress = SILENT) -> Model:
@@ -192,7 +205,7 @@ def refined(model: LatentModel, estimates: Estimates) -> LatentModel:
     triples = triple_rounds(n_rows, cells, expected_noise(estimates))
     if triples:
         return replace(model, rounds=triples, matched=3)
-    return replace(model, rounds=refining_rounds(n_rows, cells.n_attributes))
+    return replace(model, rounds=refining_rounds(n_rows, cells.n_attributes, cells.n_levels))
 
 
 def fit_linked(
@@ -244,4 +257,9 @@ def _require_records(schema: Schema, method: Method) -> None:
     if method.dummies and schema.rules:
         raise SchemaError(
             "rules are about records, and dummies are single 0/1 columns. Leave out dummies or the rules."
+        )
+    if method.name == "binary" and schema.n_levels > _MOST_BINARY_LEVELS:
+        raise SchemaError(
+            f"method 'binary' holds correlations of all levels and takes at most {_MOST_BINARY_LEVELS} of them, got "
+            f"{schema.n_levels}. Use method 'auto', or wider bins."
         )

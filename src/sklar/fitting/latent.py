@@ -24,7 +24,7 @@ from sklar.draw.latent import LatentSampler, RedrawGivenOthers
 from sklar.draw.refine import MOST_ROUNDS
 from sklar.errors import ModelError
 from sklar.fitting.denoise import Targets
-from sklar.fitting.descent import Fit, Loss, Start, cell_weights, fits_together
+from sklar.fitting.descent import CellWeights, Fit, Loss, Start, fits_together
 from sklar.fitting.model import ReadArray
 from sklar.fitting.simplex import scale_levels
 from sklar.fitting.trios import Trios
@@ -158,7 +158,7 @@ def fit_latent(
     progress: Progress = SILENT,
 ) -> LatentModel:
     """The union of several fits, each of this many steps, from different random starts."""
-    loss = Loss(targets, shrinkage, cell_weights(targets.cells, targets.precision), trios)
+    loss = Loss(targets, shrinkage, CellWeights(targets.cells, targets.precision), trios)
 
     def run(first: int) -> NDArray[np.float32]:
         own = min(together, fits - first)
