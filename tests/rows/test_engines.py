@@ -120,13 +120,7 @@ LAYOUTS: dict[str, Callable[[Path, pa.Table], Path]] = {"file": one_file, "skewe
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_counts_equal_brute_force(engine: Engine, layout: str, tmp_path: Path) -> None:
     rows = table(4321)
-    if layout == "skewed" and engine == "spark":
-        # Spark takes a folder in a folder for a partition of its own, unless its name says so.
-        path = LAYOUTS[layout](tmp_path, rows)
-        (path / "more" / "4.parquet").rename(path / "4.parquet")
-        (path / "more").rmdir()
-    else:
-        path = LAYOUTS[layout](tmp_path, rows)
+    path = LAYOUTS[layout](tmp_path, rows)
     assert same(open_table(path, SCHEMA, engine=engine).count(SCHEMA), expected(rows))
 
 
@@ -180,7 +174,7 @@ def test_a_column_that_is_not_there_is_named(engine: Engine, tmp_path: Path) -> 
 
 
 def test_a_path_that_is_not_there(engine: Engine, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"does not exist|Spark cannot read"):
+    with pytest.raises(DataError, match="does not exist"):
         open_table(tmp_path / "nothing.parquet", SCHEMA, engine=engine)
 
 

@@ -27,7 +27,7 @@ from sklar.kernel import vault as door
 from sklar.kernel.count import count_plainly
 from sklar.public.schema import Schema
 from sklar.release import fit
-from sklar.rows import spark as on_spark
+from sklar.rows import sums, tasks
 from sklar.rows.engines import open_table
 from sklar.rows.fast import count
 from sklar.rows.read import open_source
@@ -118,20 +118,17 @@ def test_tables_of_many_runs_are_put_together(spark: Any, monkeypatch: pytest.Mo
     rng = np.random.default_rng(5)
     codes = np.stack([rng.integers(0, size, 2000) for size in schema.sizes]).astype(np.int32)
     rows = pa.table({f"a{i}": column for i, column in enumerate(codes)})
-    monkeypatch.setattr(on_spark, "MOST_SHUFFLED", 1)
+    monkeypatch.setattr(tasks, "MOST_SHUFFLED", 1)
     frame = spark.createDataFrame(rows).repartition(20)
-    assert on_spark._length(schema.cells) > 2 * on_spark._RUN
+    assert sums.runs_of(schema.cells) > 2
     assert same(open_table(frame, schema).count(schema), count_plainly(codes, schema.cells))
 
 
 def test_parts_that_do_not_add_up_are_refused() -> None:
-    runs = {run: np.zeros(1, dtype=np.int64) for run in range(3)}
     schema = schema_of([300, 300, 300])
     for parts in ({0: 2, 1: 2, 2: 1}, {0: 1, 1: 1}):
-        some = {run: runs[run] for run in parts}
-        summed = pa.Table.from_batches(on_spark._rows(some, parts))
         with pytest.raises(DataError, match="partial counts do not add up"):
-            on_spark._put_together(summed, schema)
+            sums.join_counts([(run, number, b"") for run, number in parts.items()], schema)
 
 
 def test_noise_is_drawn_once_here_and_after_the_sum(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
