@@ -7,6 +7,8 @@ pyarrow and fsspec are asked only for the last kind. Credentials are those of th
 from __future__ import annotations
 
 from pathlib import Path, PurePosixPath
+from secrets import token_hex
+from shutil import copyfileobj
 from typing import IO, Any, cast
 from urllib.parse import unquote, urlsplit
 
@@ -14,6 +16,8 @@ from sklar.errors import DataError, MissingExtraError, SklarError
 
 # Hadoop's names of what others call s3.
 _HADOOP = {"s3a": "s3", "s3n": "s3"}
+_OBJECTS = ("s3", "gs", "gcs", "abfs", "abfss", "az")
+_COPIED_AT_ONCE = 1 << 22
 
 
 def is_address(text: str) -> bool:
@@ -117,6 +121,17 @@ class Remote:
         """Remove this folder with all that is in it."""
         system, path = self._found()
         system.delete_dir(path)
+
+    def put(self, file: Path) -> None:
+        """Copy a file of this machine here, whole or not at all."""
+        system, path = self._found()
+        # What is written to an object store is there when it is closed; elsewhere it would be seen half.
+        home, _, name = path.rpartition("/")
+        there = path if self.scheme in _OBJECTS else f"{home}/_{name}.{token_hex(8)}"
+        with file.open("rb") as source, system.open_output_stream(there) as target:
+            copyfileobj(source, target, _COPIED_AT_ONCE)
+        if there != path:
+            system.move(there, path)
 
     def __truediv__(self, name: str) -> Remote:
         return Remote(f"{self.address.rstrip('/')}/{name}")

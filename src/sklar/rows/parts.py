@@ -78,8 +78,7 @@ def list_files(data: object) -> tuple[str, list[str], str | None]:
         addresses = [address for _, own, _ in found for address in own]
         require_different([place for place in map(place_of, addresses) if isinstance(place, Path)])
         return f"the list of {len(data)} paths", addresses, None
-    text = str(data)
-    place = place_of(text)
+    place = place_of(str(data))
     if isinstance(place, Remote):
         addresses = [each.address for each in place.files()]
         if not addresses:
@@ -89,11 +88,13 @@ def list_files(data: object) -> tuple[str, list[str], str | None]:
             if addresses == [place.address]
             else (f"folder '{place}'", addresses, place.address)
         )
-    if place.is_dir():
-        return f"folder '{place}'", [str(file) for file in files_of(place)], str(place)
     if not place.exists():
         raise DataError(f"file '{place}' does not exist. Check the path.")
-    return f"file '{place}'", [str(place)], None
+    # Whoever reads them works in another folder.
+    whole = place.absolute()
+    if place.is_dir():
+        return f"folder '{place}'", [str(file) for file in files_of(whole)], str(whole)
+    return f"file '{place}'", [str(whole)], None
 
 
 def look(address: str, root: str | None, schema: Schema) -> Seen:

@@ -24,7 +24,7 @@ import polars as pl
 
 from sklar.errors import DataError, SklarError
 from sklar.kernel.count import Counts, no_counts
-from sklar.machine.cluster import is_spark, session
+from sklar.machine.cluster import is_spark, one_thread, session
 from sklar.machine.progress import SILENT, Progress
 from sklar.machine.threads import side_by_side, using
 from sklar.public.person import Person
@@ -47,7 +47,7 @@ from sklar.rows.sums import (
     join_histograms,
     runs_of,
 )
-from sklar.rows.tasks import TASKS_PER_CORE, most_tasks, one_thread, retold
+from sklar.rows.tasks import TASKS_PER_CORE, most_tasks, retold
 
 if TYPE_CHECKING:
     from pyspark import RDD, SparkContext

@@ -1,4 +1,4 @@
-"""Work on Spark: how many tasks it is cut into, in how many threads they run, and what is said of one that fails."""
+"""Counting on Spark: into how many tasks it is cut, and what is said of one that fails."""
 
 from __future__ import annotations
 
@@ -16,25 +16,11 @@ if TYPE_CHECKING:
 # Partial counts that are at most summed, in bytes: with more, neighboring parts share one.
 MOST_SHUFFLED = 1 << 34
 TASKS_PER_CORE = 4
-# Polars would start a thread for every core of a machine, in every task.
-_ONE_THREAD = {"POLARS_MAX_THREADS": "1"}
 
 
 def most_tasks(context: SparkContext, schema: Schema) -> int:
     """How many tasks may count at most, each to counts of its own."""
     return max(MOST_SHUFFLED // (8 * length(schema.cells)), TASKS_PER_CORE * int(context.defaultParallelism))
-
-
-@contextmanager
-def one_thread(context: SparkContext) -> Iterator[None]:
-    """Tasks that begin inside the block run in Python processes that read with one thread: Spark runs a task a core."""
-    before = dict(context.environment)
-    context.environment.update(_ONE_THREAD)
-    try:
-        yield
-    finally:
-        context.environment.clear()
-        context.environment.update(before)
 
 
 @contextmanager
