@@ -20,15 +20,6 @@ _OBJECTS = ("s3", "gs", "gcs", "abfs", "abfss", "az")
 _COPIED_AT_ONCE = 1 << 22
 
 
-def is_address(text: str) -> bool:
-    """Whether a text is an address rather than a path.
-
-    >>> is_address("s3://bucket/t.parquet"), is_address("data/t.parquet")
-    (True, False)
-    """
-    return "://" in text
-
-
 def place_of(text: str) -> Path | Remote:
     """Where an address leads: a path of this machine, or a file elsewhere.
 
