@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
 
 from sklar.budget.certificate import Measured, certify
 from sklar.budget.ledger import Bill, Ledger
 from sklar.budget.linked import LinkedMeasured, certify_linked, plan_linked
 from sklar.budget.method import Method
-from sklar.budget.plan import plan_release, plan_second
+from sklar.budget.plan import (
+    TRIPLES_SHARE,
+    Stages,
+    expected_pair_tv,
+    looks_for_triples,
+    plan_release,
+    plan_second,
+    plan_third,
+)
 from sklar.budget.receipt import telling
 from sklar.budget.search import Answer, Search, require_gaussian
 from sklar.draw.refine import refining_rounds
@@ -24,9 +38,11 @@ from sklar.fitting.descent import LatentKind
 from sklar.fitting.domains import find_domains
 from sklar.fitting.latent import LatentModel
 from sklar.fitting.linked import fit_classes
-from sklar.fitting.margins import consistent, margins, plain, pool
+from sklar.fitting.margins import Estimates, consistent, margins, plain, pool
+from sklar.fitting.third import Wanted, want_triples
 from sklar.kernel.tables import NoisyTables
 from sklar.kernel.theorems import Budget
+from sklar.kernel.triples import NoisyTriples, Triples
 from sklar.kernel.vault import Vault
 from sklar.machine.cluster import Engine
 from sklar.machine.progress import SILENT, Progress
@@ -34,9 +50,12 @@ from sklar.machine.threads import workers
 from sklar.public.linked import Linked
 from sklar.public.person import budget_for
 from sklar.public.schema import Schema
-from sklar.rows.engines import hold_counts, open_table, search_rows
+from sklar.rows.engines import hold_counts, measure_triples, open_table, search_rows, takes_triples
 from sklar.rows.join import LinkedRows
 from sklar.rows.linked import measure_linked
+
+# Measures chosen three-way tables at these scales, by another pass over the rows.
+ThirdStage: TypeAlias = Callable[[Triples, NDArray[np.float64]], NoisyTriples]
 
 
 def fit(
@@ -112,17 +131,27 @@ def measure(
         hold_counts(table, vault, schema, progress=progress)
 
         progress.stage("measure")
-        measured = measure_stages(vault, schema, budget, method, search)
+        again = partial(measure_triples, table, vault, schema, progress=progress) if takes_triples(table) else None
+        measured = measure_stages(vault, schema, budget, method, search, again)
     receipt = receipts[0] if receipts else None
     return replace(measured, certificate=replace(measured.certificate, receipt=receipt), answers=answers)
 
 
 def measure_stages(
-    vault: Vault, schema: Schema, budget: Budget, method: Method, search: Search | None = None
+    vault: Vault,
+    schema: Schema,
+    budget: Budget,
+    method: Method,
+    search: Search | None = None,
+    again: ThirdStage | None = None,
 ) -> Measured:
-    """All stages of a release of the counts that the vault holds. `search` is how the schema's domains were found."""
+    """All stages of a release of the counts that the vault holds. `search` is how the schema's domains were found.
+
+    Three-way tables are measured where the rows can be read `again`.
+    """
     rest, findings = (None, ()) if search is None else (search.rest, search.findings)
-    stages = plan_release(schema.cells, budget, method, n_rows=vault.n_rows, rest=rest)
+    cells, triples = schema.cells, None
+    stages = plan_release(cells, budget, method, n_rows=vault.n_rows, rest=rest)
     if search is None:
         # All stages at once: a run that ends between them must not leave one of them uncharged.
         vault.reserve(stages.spend)
@@ -130,16 +159,37 @@ def measure_stages(
     if stages.reserve.size:
         estimates = pool(noisy)
         distances = interactions(estimates, margins(estimates))
-        noisy = (*noisy, vault.measure(plan_second(schema.cells, stages, distances)))
-    certificate = certify(schema, budget, [tables.plan for tables in noisy], vault.n_rows, findings)
-    return Measured(schema=schema, stages=noisy, certificate=certificate)
+        wanted = None if again is None else look_for_triples(estimates, schema, stages)
+        if again is None or wanted is None:
+            noisy = (*noisy, vault.measure(plan_second(cells, stages, distances)))
+        else:
+            second, scales = plan_third(cells, stages, distances, wanted.scales)
+            noisy = (*noisy, vault.measure(second))
+            triples = again(wanted.triples, scales)
+    certificate = certify(schema, budget, [tables.plan for tables in noisy], vault.n_rows, findings, triples)
+    return Measured(schema=schema, stages=noisy, certificate=certificate, triples=triples)
+
+
+def look_for_triples(estimates: Estimates, schema: Schema, stages: Stages) -> Wanted | None:
+    """The three-way tables that are worth measuring by the first stage's estimates, where a release looks for any."""
+    cells, n_rows = schema.cells, estimates.n_rows
+    if not looks_for_triples(cells, n_rows, stages):
+        return None
+    reserve = float(np.sum(stages.reserve**-2.0))
+    return want_triples(
+        estimates,
+        schema,
+        pair_tv=expected_pair_tv(cells, n_rows, stages),
+        precision=float(np.sum(stages.first.scales**-2.0)) + reserve,
+        most_precision=TRIPLES_SHARE * reserve,
+    )
 
 
 def fit_tables(measured: Measured, *, method: Method | str = "auto", progress: Progress = SILENT) -> Model:
     """Fit a model to noisy tables, ours or another system's (`files.tables`): post-processing, at no privacy cost."""
     method = Method.of(method)
     _require_records(measured.schema.whole or measured.schema, method)
-    estimates = pool(measured.stages)
+    estimates = pool(measured.stages, measured.triples)
     settings = {"method": method.name, "preset": "paper" if method.paper else None}
     if method.name == "binary":
         progress.stage("fit")

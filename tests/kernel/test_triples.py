@@ -47,6 +47,12 @@ def test_a_triple_names_three_attributes_in_order(chosen: list[list[int]]) -> No
         Triples(cells=CELLS, attributes=np.array(chosen), coarse=COARSE)
 
 
+@pytest.mark.parametrize("chosen", [[[0, 1, 2], [0, 1, 2]], [[0, 1, 3], [0, 1, 2]]])
+def test_triples_stand_in_the_one_order_that_there_is(chosen: list[list[int]]) -> None:
+    with pytest.raises(BudgetError, match=r"^triples must differ, and stand in ascending order\.$"):
+        Triples(cells=CELLS, attributes=np.array(chosen), coarse=COARSE)
+
+
 @pytest.mark.parametrize("level", [-1, 8])
 def test_coarse_levels_are_few(level: int) -> None:
     coarse = COARSE.copy()

@@ -1,8 +1,9 @@
 """Counts with error bars, and answers to predicates: post-processing of the noisy tables, at no privacy cost.
 
 Noise scales are public, so the standard error of every sum of noisy cells is known exactly. A count over one attribute
-is seen directly and in the sums of every two-way table; a count over two attributes in their own table. Wider counts
-were never measured: only the fitted model has an opinion on them.
+is seen directly and in the sums of every two-way table; a count over two attributes in their own table; one over three
+where a release chose to measure their table, over coarse levels (`triples`). Other counts were never measured: only the
+fitted model has an opinion on them.
 
 What is counted are rows that have a level of the attributes asked about. A row that stands in no cell of another
 attribute is missing from sums over that attribute's levels, by how much no noisy table can tell well enough. So such a
@@ -175,11 +176,18 @@ def answer(model: Model, predicate: str, *, level: float = DEFAULT_LEVEL, comple
     where = attributes_of(expression)
     shares, by = _synthetic(model, expression, where)
     direct: dict[str, Any] = dict.fromkeys(("estimate", "standard_error", "low", "high"))
-    if len(where) > 2:
-        measured_by = f"no direct measurement exists over {len(where)} attributes; only pairs were measured"
+    found: Counted | str
+    if len(where) == 3 and model.measured.triples is not None:
+        # Imported here: it builds on this module.
+        from sklar.answer.triples import count_three
+
+        found = count_three(model.measured, expression, where, level=level, complete=complete)
+    elif len(where) > 2:
+        found = f"no direct measurement exists over {len(where)} attributes; only pairs were measured"
     else:
         found = count_cells(model.measured, cells_of(expression, where, schema), where, level=level, complete=complete)
-        measured_by = found.by
+    measured_by = found if isinstance(found, str) else found.by
+    if isinstance(found, Counted):
         direct = {
             "estimate": found.count,
             "standard_error": found.standard_error,
@@ -230,7 +238,7 @@ def count_cells(
     schema, views = measured.schema, _views(measured, where, complete=complete)
     public, turned = measured.n_rows, False
     # Where every row has a cell and their number is public, counting the others may be the more precise way.
-    every = complete or _exhaustive(schema, where)
+    every = complete or exhaustive(schema, where)
     if public is not None and 2 * np.count_nonzero(cells) > cells.size and every:
         cells, turned = ~cells, True
     weights, size = _weights(views), int(np.count_nonzero(cells))
@@ -296,7 +304,7 @@ def _margin_views(measured: Measured, i: int, *, complete: bool) -> list[_View]:
     if precision:
         views.append(_View(cells=direct / precision, variance=1 / precision, summed=1))
     for j in range(cells.n_attributes):
-        usable = j != i and (complete or _exhaustive(schema, [j]))
+        usable = j != i and (complete or exhaustive(schema, [j]))
         pair = _pair_view(measured, min(i, j), max(i, j)) if usable else None
         if pair is None:
             continue
@@ -305,7 +313,7 @@ def _margin_views(measured: Measured, i: int, *, complete: bool) -> list[_View]:
     return views
 
 
-def _exhaustive(schema: Schema, where: Sequence[int]) -> bool:
+def exhaustive(schema: Schema, where: Sequence[int]) -> bool:
     """Whether every value whatsoever has a level of these attributes, by the schema alone."""
 
     # Unlisted and unreadable values take either of the two levels where the other one is not declared.

@@ -16,11 +16,12 @@ from sklar.budget.receipt import Receipt
 from sklar.budget.search import Answer, Finding, read_finding, search_spend
 from sklar.errors import BudgetError, ModelError
 from sklar.kernel.tables import NoisyTables, Plan
-from sklar.kernel.theorems import Budget, Composition, Mechanism, Neighbors, sensitivity
+from sklar.kernel.theorems import Budget, Composition, Mechanism, Neighbors, Spend, sensitivity
+from sklar.kernel.triples import NoisyTriples
 from sklar.public.person import Count, Person
 from sklar.public.schema import Schema
 
-_ORDERS = {0: "number of rows", 1: "one-way tables", 2: "two-way tables"}
+_ORDERS = {0: "number of rows", 1: "one-way tables", 2: "two-way tables", 3: "three-way tables over coarse levels"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,9 +130,14 @@ def certify(
     plans: Sequence[Plan],
     public_rows: int | None,
     findings: Sequence[Finding] = (),
+    triples: NoisyTriples | None = None,
 ) -> Certificate:
-    """The certificate of finding domains, then measuring these plans, one stage after the other, under this budget."""
-    spent = budget.spent(sum((plan.spend for plan in plans), search_spend(findings)))
+    """The certificate of finding domains, then measuring these plans, one stage after the other, under this budget.
+
+    Three-way tables, where any were measured, are the last stage.
+    """
+    third = Spend.of([]) if triples is None else triples.spend
+    spent = budget.spent(sum((plan.spend for plan in plans), search_spend(findings) + third))
     if spent > budget.epsilon:
         raise BudgetError(
             f"these tables cost epsilon={spent:.6g}, above the budget of {budget.epsilon:.6g}. Plan for less."
@@ -145,7 +151,7 @@ def certify(
         delta=budget.delta,
         public_rows=public_rows,
         schema_sha256=schema.digest,
-        measurements=measurements(plans, sensitivity(budget.neighbors, budget.rows)),
+        measurements=measurements(plans, sensitivity(budget.neighbors, budget.rows), triples),
         domains=tuple(findings),
         earlier=tuple(each.name for each in schema.attributes if each.domain == "found" and each.name not in own),
         versions=installed_versions(),
@@ -159,8 +165,20 @@ def unit_of(person: Person | None) -> dict[str, Any]:
     return {} if person is None else {"count": person.count, "rows_per_person": person.rows_per_person}
 
 
-def measurements(plans: Sequence[Plan], moved: tuple[float, float]) -> tuple[Measurement, ...]:
-    """What these plans measure, one stage after the other. One person moves a table by `moved`, in L1 and in L2."""
+def measurements(
+    plans: Sequence[Plan], moved: tuple[float, float], triples: NoisyTriples | None = None
+) -> tuple[Measurement, ...]:
+    """What these plans measure, one stage after the other. One person moves a table by `moved`, in L1 and in L2.
+
+    Three-way tables come after all plans, as a stage of their own.
+    """
+    groups = [
+        (stage, order, np.asarray(scales))
+        for stage, plan in enumerate(plans, start=1)
+        for order, scales in ((0, [] if plan.total is None else [plan.total]), (1, plan.one_way), (2, plan.pairs))
+    ]
+    if triples is not None:
+        groups.append((len(plans) + 1, 3, triples.scales))
     return tuple(
         Measurement(
             stage=stage,
@@ -170,9 +188,8 @@ def measurements(plans: Sequence[Plan], moved: tuple[float, float]) -> tuple[Mea
             sensitivity_l1=moved[0],
             sensitivity_l2=moved[1],
         )
-        for stage, plan in enumerate(plans, start=1)
-        for order, scales in ((0, [] if plan.total is None else [plan.total]), (1, plan.one_way), (2, plan.pairs))
-        for scale, tables in zip(*np.unique(np.asarray(scales), return_counts=True), strict=True)
+        for stage, order, scales in groups
+        for scale, tables in zip(*np.unique(scales, return_counts=True), strict=True)
     )
 
 
@@ -199,13 +216,14 @@ class Measured:
 
     `schema` is the measured part of the release's schema, without the attributes that others determine. `answers` are
     the noisy answers of the search for private domains, in the order of the certificate's `domains`; empty where they
-    were not kept.
+    were not kept. `triples` are chosen three-way tables over coarse levels, where any were measured.
     """
 
     schema: Schema
     stages: tuple[NoisyTables, ...]
     certificate: Certificate
     answers: tuple[Answer, ...] = ()
+    triples: NoisyTriples | None = None
 
     @property
     def n_rows(self) -> int | None:

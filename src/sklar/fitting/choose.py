@@ -30,7 +30,9 @@ from sklar.fitting.descent import (
 )
 from sklar.fitting.latent import LatentModel, fit_latent, independent
 from sklar.fitting.margins import Estimates, implied_counts
+from sklar.fitting.triples import ThreeWay, three_way
 from sklar.kernel.cells import Cells
+from sklar.kernel.triples import Triples
 from sklar.machine.progress import SILENT, Progress
 from sklar.machine.threads import side_by_side
 from sklar.public.schema import Schema
@@ -82,6 +84,8 @@ def thin(estimates: Estimates, generator: np.random.Generator) -> tuple[Estimate
     one_way = estimates.one_way_sd[cells.attribute_of_level] * generator.standard_normal(cells.n_levels)
     pairs = generator.standard_normal(cells.n_cells)
     pairs *= np.repeat(estimates.pair_sd, cells.pair_sizes)
+    triples = estimates.triples
+    thirds = generator.standard_normal(0 if triples is None else triples.counts.size)
 
     def half(step: float) -> Estimates:
         wider = np.sqrt(1 + step**2)
@@ -91,6 +95,7 @@ def thin(estimates: Estimates, generator: np.random.Generator) -> tuple[Estimate
             one_way_sd=estimates.one_way_sd * wider,
             pairs=estimates.pairs + step * pairs,
             pair_sd=estimates.pair_sd * wider,
+            triples=None if triples is None else triples.thinned(step, thirds),
         )
 
     return half(GAIN), half(-1 / GAIN)
@@ -119,6 +124,8 @@ class Split:
         self._rest += float((precision / np.outer(cells.sizes, cells.sizes) * totals**2).sum()) / 2
         # precision is sigma^-2 of the training half over its mean.
         self._kappa = float(np.mean(precision[cells.pairs] * (held.pair_sd / held.n_rows) ** 2))
+        # The weights of three-way tables are relative to those of pairs: the same kappa.
+        self.three, self._held_three = loss_of_triples(train), loss_of_triples(held)
         self._scale = 1.0
         self._scale = self.score(self._margins[:, None], Room(cells, 1))[0]
 
@@ -139,6 +146,10 @@ class Split:
         margins = found.mean(axis=1, dtype=np.float64)
         error += float(self._margin_weights @ margins**2 - 2 * self._said @ margins) + self._rest
         distance += float(self._margin_weights @ (margins - self._margins) ** 2)
+        if self._held_three is not None:
+            # Less what noise alone adds, as pairs alone say how near to the best a fit may end (`NEAR_ERROR`).
+            error += self._held_three.error(found) - self._kappa * self._held_three.n_cells
+            distance += self._held_three.apart(found, self._margins[:, None])
         return error / self._scale, 2 * float(np.sqrt(self._kappa * distance)) / self._scale
 
 
@@ -179,7 +190,7 @@ def follow(split: Split, start: Start, *, max_steps: int, progress: Progress = S
     The first row is independence, whose error is 1. Stops when the error has not fallen for `PATIENCE` steps, or when
     more than `LOSS` of what it gained is lost again.
     """
-    fit = Fit(Loss(split.targets, SHRINKAGE, split.weights), start)
+    fit = Fit(Loss(split.targets, SHRINKAGE, split.weights, split.three), start)
     rows, best, best_at = [(1.0, 0.0)], np.inf, 0
     while (len(rows) - 1) * EVERY < max_steps:
         fit.advance(EVERY)
@@ -220,7 +231,7 @@ def choose(estimates: Estimates, *, kind: LatentKind = "mixture", progress: Prog
     return Choice(
         start=start,
         steps=EVERY * at,
-        fits=union_size(estimates.cells, start, EVERY * at, fits),
+        fits=union_size(estimates.cells, start, EVERY * at, fits, _measured(estimates)),
         gain=float(1 - errors[at]),
     )
 
@@ -237,7 +248,7 @@ def starting(estimates: Estimates, kind: LatentKind) -> tuple[Start, int]:
     else:
         components, fits = next((parts, fits) for most, parts, fits in CAPACITY if noise <= most)
     start = Start(kind=kind, components=components)
-    affordable = int(MAX_STEP / step_operations(cells, replace(start, components=1)))
+    affordable = int(MAX_STEP / step_operations(cells, replace(start, components=1), _measured(estimates)))
     least = CAPACITY[-1][1]
     return replace(start, components=max(min(components, affordable), least)), fits
 
@@ -251,7 +262,7 @@ def step_limit(estimates: Estimates, start: Start) -> int:
         return 0
     noise = float(np.median(estimates.pair_sd)) / estimates.n_rows
     wanted = np.clip(MAX_STEPS * np.sqrt(1e-3 / max(noise, 1e-12)), MAX_STEPS, 4 * MAX_STEPS)
-    return int(min(wanted, max(MAX_RUN / step_operations(estimates.cells, start), 100)))
+    return int(min(wanted, max(MAX_RUN / step_operations(estimates.cells, start, _measured(estimates)), 100)))
 
 
 def fit_auto(
@@ -264,7 +275,14 @@ def fit_auto(
         progress.stage("fit", total=choice.fits * choice.steps, unit="steps")
         targets = denoise_tables(estimates, margins.levels)
         model = fit_latent(
-            targets, schema, SHRINKAGE, choice.start, steps=choice.steps, fits=choice.fits, progress=progress
+            targets,
+            schema,
+            SHRINKAGE,
+            choice.start,
+            steps=choice.steps,
+            fits=choice.fits,
+            three=loss_of_triples(estimates),
+            progress=progress,
         )
     else:
         model = independent(schema, margins.levels)
@@ -279,6 +297,17 @@ def fit_auto(
     }
 
 
-def union_size(cells: Cells, start: Start, steps: int, fits: int) -> int:
+def union_size(cells: Cells, start: Start, steps: int, fits: int, triples: Triples | None = None) -> int:
     """How many fits to unite: as many as told, fewer where they would take minutes, at least 2."""
-    return int(np.clip(MAX_OPERATIONS / max(step_operations(cells, start) * steps, 1.0), 2, fits))
+    return int(np.clip(MAX_OPERATIONS / max(step_operations(cells, start, triples) * steps, 1.0), 2, fits))
+
+
+def loss_of_triples(estimates: Estimates) -> ThreeWay | None:
+    """The part of a fit's loss that three-way tables make, where any were measured."""
+    if estimates.triples is None:
+        return None
+    return three_way(estimates.triples, estimates.n_rows, estimates.pair_sd)
+
+
+def _measured(estimates: Estimates) -> Triples | None:
+    return None if estimates.triples is None else estimates.triples.triples

@@ -25,7 +25,9 @@ from sklar.fitting.contrasts import (
     through_softmax,
 )
 from sklar.fitting.denoise import Targets
+from sklar.fitting.triples import Pull, ThreeWay, three_way_operations
 from sklar.kernel.cells import Cells
+from sklar.kernel.triples import Triples
 
 LatentKind = Literal["mixture", "factor"]
 
@@ -127,11 +129,12 @@ class Fit:
         self.room = Room(loss.cells, components)
         self._generator = generator
         self._blocks: list[int] = []
+        self._thirds = None if loss.three is None else Pull(loss.three, components)
         self.probabilities = np.empty((d, components), dtype=np.float32)
         self.contrasts = np.empty_like(self.room.rows)
         # Small squares are worked on in compiled code: such a step is so short that threads would wait for Python's
         # lock half the time.
-        size = len(self.contrasts) if len(self.contrasts) <= SMALL else 0
+        size = len(self.contrasts) if len(self.contrasts) <= SMALL and loss.three is None else 0
         self._state = _State(
             probabilities=self.probabilities,
             contrasts=self.contrasts,
@@ -151,13 +154,18 @@ class Fit:
     def advance(self, steps: int) -> None:
         """Take this many steps."""
         loss, state = self._loss, self._state
-        if len(state.contrasts) <= SMALL:
+        if len(state.contrasts) <= SMALL and loss.three is None:
             _descend(steps, loss.goal, state)
             return
         for _ in range(steps):
-            if not self._blocks:
-                self._blocks = self._generator.permutation(-(-len(state.contrasts) // _BLOCK)).tolist()
-            loss.gradient(state.contrasts, state.pull, self.room, self._blocks.pop())
+            if len(state.contrasts) <= SMALL:
+                loss.whole_gradient(state.contrasts, state.pull, self.room)
+            else:
+                if not self._blocks:
+                    self._blocks = self._generator.permutation(-(-len(state.contrasts) // _BLOCK)).tolist()
+                loss.gradient(state.contrasts, state.pull, self.room, self._blocks.pop())
+            if self._thirds is not None:
+                self._thirds.add(state.contrasts, state.pull)
             _descend(1, loss.goal, state)
 
 
@@ -165,11 +173,14 @@ class Loss:
     """Sum over cells of precision x (predicted - target)^2, each pair once, + 3 x mean precision x (margin error)^2.
 
     In contrasts (see `contrasts`) that is the same sum over pairs of contrasts, and for each attribute A its margin
-    error squared times 3 + the sum over the others of precision_AB / K_B. `weights` are those of `cell_weights`.
+    error squared times 3 + the sum over the others of precision_AB / K_B. `weights` are those of `cell_weights`. Where
+    three-way tables were measured, `three` is their part of the loss.
     """
 
-    def __init__(self, targets: Targets, shrinkage: float, weights: NDArray[np.float32]) -> None:
-        self.cells = targets.cells
+    def __init__(
+        self, targets: Targets, shrinkage: float, weights: NDArray[np.float32], three: ThreeWay | None = None
+    ) -> None:
+        self.cells, self.three = targets.cells, three
         self.levels = targets.levels.astype(np.float32)
         self.goal = _Goal(
             weighted=weights * contrast_tables(targets.mixed(shrinkage), self.cells),
@@ -193,12 +204,19 @@ class Loss:
         np.matmul(residual.T, found[first:last], out=pull)
         pull[first:last] += np.matmul(residual, found, out=room.rows[first:last])
 
+    def whole_gradient(self, found: NDArray[np.float32], pull: NDArray[np.float32], room: Room) -> None:
+        """The same from all rows of R, where these are few."""
+        c, components = found.shape
+        residual = np.matmul(found, found.T, out=room.strip[: c * c].reshape(c, c))
+        _weigh(residual, self.goal.weighted, self.goal.weights, 0, np.float32(1 / components))
+        np.matmul(residual, found, out=pull)
 
-def step_operations(cells: Cells, start: Start) -> float:
+
+def step_operations(cells: Cells, start: Start, triples: Triples | None = None) -> float:
     """Multiplications and additions in one step of a fit."""
     contrasts = cells.n_levels - cells.n_attributes
     rows = 4.0 * contrasts if contrasts <= SMALL else 6.0 * _BLOCK
-    return max(start.components * contrasts * rows, 1.0)
+    return max(start.components * (contrasts * rows + three_way_operations(triples)), 1.0)
 
 
 def cell_weights(cells: Cells, precision: NDArray[np.float64]) -> NDArray[np.float32]:

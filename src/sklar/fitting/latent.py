@@ -27,6 +27,7 @@ from sklar.fitting.denoise import Targets
 from sklar.fitting.descent import Fit, Loss, Start, cell_weights
 from sklar.fitting.model import ReadArray
 from sklar.fitting.simplex import scale_levels
+from sklar.fitting.triples import ThreeWay
 from sklar.machine.progress import SILENT, Progress
 from sklar.machine.threads import side_by_side
 from sklar.public.rules import constrained
@@ -137,10 +138,14 @@ def fit_latent(
     *,
     steps: int,
     fits: int,
+    three: ThreeWay | None = None,
     progress: Progress = SILENT,
 ) -> LatentModel:
-    """The union of several fits, each of this many steps, from different random starts."""
-    loss = Loss(targets, shrinkage, cell_weights(targets.cells, targets.precision))
+    """The union of several fits, each of this many steps, from different random starts.
+
+    `three` is the part of the loss that three-way tables make, where any were measured.
+    """
+    loss = Loss(targets, shrinkage, cell_weights(targets.cells, targets.precision), three)
 
     def run(seed: int) -> NDArray[np.float32]:
         fit = Fit(loss, replace(start, seed=seed))

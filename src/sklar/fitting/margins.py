@@ -17,8 +17,10 @@ from numpy.typing import NDArray
 
 from sklar.budget.plan import margin_sd
 from sklar.fitting.simplex import project_levels
+from sklar.fitting.triples import TripleEstimates
 from sklar.kernel.cells import Cells
 from sklar.kernel.tables import NoisyTables
+from sklar.kernel.triples import NoisyTriples
 from sklar.machine.threads import side_by_side
 
 # Cells of consecutive tables that are pooled together.
@@ -40,7 +42,8 @@ class Estimates:
     """Unbiased estimates of all counts from all measurements, with the standard deviations of their noise.
 
     `one_way` has shape (d,) and `pairs` (n_cells,), both laid out by `cells`. The standard deviations are one number
-    per table: `one_way_sd` has shape (m,), `pair_sd` (n_pairs,).
+    per table: `one_way_sd` has shape (m,), `pair_sd` (n_pairs,). `triples` are those of three-way tables, where any
+    were measured.
     """
 
     cells: Cells
@@ -49,9 +52,10 @@ class Estimates:
     one_way_sd: NDArray[np.float64]
     pairs: NDArray[np.float64]
     pair_sd: NDArray[np.float64]
+    triples: TripleEstimates | None = None
 
 
-def pool(stages: Sequence[NoisyTables]) -> Estimates:
+def pool(stages: Sequence[NoisyTables], triples: NoisyTriples | None = None) -> Estimates:
     """Average what several measurements say of the same tables, each weighed by its inverse variance."""
     cells = stages[0].cells
     one_way, one_way_weight = np.zeros(cells.n_levels), np.zeros(cells.n_attributes)
@@ -83,6 +87,7 @@ def pool(stages: Sequence[NoisyTables]) -> Estimates:
         one_way_sd=one_way_weight**-0.5,
         pairs=pairs,
         pair_sd=whole**-0.5,
+        triples=None if triples is None else TripleEstimates.of(triples),
     )
 
 

@@ -23,9 +23,9 @@ MOST_COARSE = 8
 class Triples:
     """Three-way tables of these attributes, over coarse levels.
 
-    `attributes` has shape (t, 3), ascending within a row; `coarse` has shape (d,), the coarse level of every level,
-    laid out by `cells`. Tables lie flat, one after the other; within one, cells follow its attributes in order, the
-    last one fastest.
+    `attributes` has shape (t, 3), ascending within a row and from row to row; `coarse` has shape (d,), the coarse level
+    of every level, laid out by `cells`. Tables lie flat, one after the other; within one, cells follow its attributes
+    in order, the last one fastest.
 
     >>> cells, coarse = Cells([2, 3, 2]), np.array([0, 1, 0, 0, 1, 0, 1])
     >>> triples = Triples(cells=cells, attributes=np.array([[0, 1, 2]]), coarse=coarse)
@@ -42,6 +42,8 @@ class Triples:
         shaped = chosen.ndim == 2 and chosen.shape[1:] == (3,) and coarse.shape == (self.cells.n_levels,)
         if not shaped or (np.diff(chosen, axis=1) <= 0).any() or (chosen < 0).any() or (chosen >= m).any():
             raise BudgetError("a triple must name three attributes of the schema, in ascending order.")
+        if (np.diff(chosen @ [m * m, m, 1]) <= 0).any():
+            raise BudgetError("triples must differ, and stand in ascending order.")
         if (coarse < 0).any() or (coarse >= MOST_COARSE).any():
             raise BudgetError(f"every level must belong to a coarse level from 0 to {MOST_COARSE - 1}.")
         for array in (chosen, coarse):

@@ -85,8 +85,7 @@ def check_measurements(model: Model) -> Check:
     wanted = Counter(
         {
             (stage, order, float(scale)): int(times)
-            for stage, tables in enumerate(model.measured.stages, start=1)
-            for order, scales in enumerate(_scales(tables))
+            for stage, order, scales in _groups(model)
             for scale, times in zip(*np.unique(scales, return_counts=True), strict=True)
         }
     )
@@ -111,22 +110,34 @@ def _scales(tables: NoisyTables) -> tuple[NDArray[np.float64], ...]:
     return np.array([] if plan.total is None else [plan.total]), plan.one_way, plan.pairs
 
 
+def _groups(model: Model) -> list[tuple[int, int, NDArray[np.float64]]]:
+    """All scales by stage and order; those of three-way tables are the last stage."""
+    stages, triples = model.measured.stages, model.measured.triples
+    groups = [
+        (stage, order, own) for stage, each in enumerate(stages, start=1) for order, own in enumerate(_scales(each))
+    ]
+    return groups if triples is None else [*groups, (len(stages) + 1, 3, triples.scales)]
+
+
 def check_arrays(model: Model) -> Check:
     """Every cell of the public domain is there, at scales that can be drawn."""
-    cells = model.measured_schema.cells
-    for tables in model.measured.stages:
-        scales = np.concatenate(_scales(tables))
+    cells, triples = model.measured_schema.cells, model.measured.triples
+    for _, _, scales in _groups(model):
         if not ((scales >= MIN_SCALE) & (scales <= MAX_SCALE)).all():
             return Check(name="arrays", passed=False, detail="a noise scale is not one that can be drawn exactly")
         if model.certificate.claimed_by is None and not (round_up_scale(scales) == scales).all():
             return Check(name="arrays", passed=False, detail="a noise scale has more digits than the sampler draws")
+    for tables in model.measured.stages:
         if tables.one_way.size not in (0, cells.n_levels) or tables.pairs.size not in (0, cells.n_cells):
             return Check(name="arrays", passed=False, detail="tables do not cover the public domain")
     stages = model.measured.stages
     every = [any(part.size for part in parts) for parts in zip(*((t.one_way, t.pairs) for t in stages), strict=True)]
     if not every[0] or not (every[1] or cells.n_pairs == 0):
         return Check(name="arrays", passed=False, detail="a release measures all one-way and all two-way tables")
+    if triples is not None and model.certificate.mechanism != "gaussian":
+        return Check(name="arrays", passed=False, detail="three-way tables are measured with gaussian noise alone")
     size = sum(tables.one_way.size + tables.pairs.size for tables in stages)
+    size += 0 if triples is None else triples.counts.size
     return Check(name="arrays", passed=True, detail=f"{size:,} noisy cells cover the public domain, whole numbers all")
 
 
@@ -189,7 +200,7 @@ def _tail(scale: float, first: int) -> float:
 def check_totals(model: Model) -> tuple[float, list[Check]]:
     """What the tables cost, by the theorems with every rounding outward, and numerically; both within the claim."""
     stated = model.certificate
-    scales = np.concatenate([group for tables in model.measured.stages for group in _scales(tables)])
+    scales = np.concatenate([group for _, _, group in _groups(model)])
     spend = search_spend(stated.domains) + Spend.of(scales)
     budget = _budget(stated)
     claimed, lost = budget.spent(spend), spend.lost_delta
