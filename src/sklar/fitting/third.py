@@ -1,8 +1,9 @@
 """Which three-way tables are worth measuring: post-processing of the first stage's noisy tables.
 
 Pairs leave three-way structure open. Fits of the same pairs from different starts fill it in differently, and where
-they disagree most, they are likely to be wrong. With P_f the table of three attributes that fit f predicts, over coarse
-levels and centered along each attribute (so that it holds nothing that pairs say):
+they disagree most, they are likely to be wrong. (They are as long as held-out tables say, so that they do not disagree
+about noise; where pairs show no dependence, nothing is looked for.) With P_f the table of three attributes that fit f
+predicts, over coarse levels and centered along each attribute, so that it holds nothing that pairs say:
 
 - v = sum_f |P_f - mean|_1 / (2 (F - 1)): the total variation to expect where the table is not measured;
 - c = n sqrt(sum_f |P_f - mean|^2 / (F - 1)): the same as a distance, in rows.
@@ -33,7 +34,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from sklar.fitting.choose import SHRINKAGE
+from sklar.fitting.choose import SHRINKAGE, quick_steps
 from sklar.fitting.denoise import denoise_margins, denoise_tables
 from sklar.fitting.descent import Start
 from sklar.fitting.latent import fit_latent
@@ -44,7 +45,7 @@ from sklar.kernel.triples import MOST_COARSE, Triples
 from sklar.public.schema import BINNED, Attribute, Schema
 
 MOST_TRIPLES = 120
-FITS, COMPONENTS, STEPS = 4, 150, 300
+FITS, COMPONENTS, MOST_STEPS = 4, 150, 300
 SEED = 1_000
 
 
@@ -86,8 +87,11 @@ def want_triples(
     levels = denoise_margins(estimates).levels
     coarse = coarsen(schema, levels)
     start = Start(components=COMPONENTS, seed=SEED)
+    steps = quick_steps(estimates, start, MOST_STEPS)
+    if not steps:
+        return None
     targets = denoise_tables(estimates, levels)
-    model = fit_latent(targets, schema, SHRINKAGE, start, steps=STEPS, fits=FITS)
+    model = fit_latent(targets, schema, SHRINKAGE, start, steps=steps, fits=FITS)
     seen = disagreement(model.probabilities.reshape(FITS, COMPONENTS, -1), estimates.cells, coarse, estimates.n_rows)
     chosen, scales = choose_scales(seen, price=pair_tv / 2, precision=precision, most_precision=most_precision)
     if not chosen.size:
