@@ -17,6 +17,7 @@ FILES = (
     "codes",
     "count",
     "noise",
+    "parities",
     "people",
     "seal",
     "tables",

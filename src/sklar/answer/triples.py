@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sklar.answer.predicate import Expression
-from sklar.answer.query import Counted, cells_of, exhaustive
+from sklar.answer.query import Counted, exhaustive
 from sklar.budget.certificate import Measured
 from sklar.kernel.triples import NoisyTriples
 
@@ -18,9 +17,17 @@ _MAX_CELLS = 1 << 24
 
 
 def count_three(
-    measured: Measured, expression: Expression, where: Sequence[int], *, level: float, complete: bool
+    measured: Measured,
+    inside: Callable[[], NDArray[np.float64]],
+    where: Sequence[int],
+    *,
+    level: float,
+    complete: bool,
 ) -> Counted | str:
-    """The count of rows that satisfy a predicate over these three attributes, ascending, or why there is none."""
+    """The count of rows that satisfy a predicate over these three attributes, ascending, or why there is none.
+
+    `inside` gives the share of every cell of their table, over all levels, that the predicate holds for.
+    """
     from scipy.special import ndtri
 
     noisy, schema = measured.triples, measured.schema
@@ -28,7 +35,7 @@ def count_three(
     names = ", ".join(f"'{schema.names[i]}'" for i in where)
     if noisy is None or not found:
         return f"no direct measurement exists over {names}; only pairs and {_others(noisy)} were measured"
-    coarse = _coarse_cells(measured, noisy, expression, where)
+    coarse = _coarse_cells(measured, noisy, inside, where)
     if coarse is None:
         return f"the table of {names} was measured over coarser levels than this predicate tells apart"
     table = int(found[0])
@@ -53,23 +60,23 @@ def _others(noisy: NoisyTriples | None) -> str:
 
 
 def _coarse_cells(
-    measured: Measured, noisy: NoisyTriples, expression: Expression, where: Sequence[int]
+    measured: Measured, noisy: NoisyTriples, inside: Callable[[], NDArray[np.float64]], where: Sequence[int]
 ) -> NDArray[np.bool_] | None:
     """The coarse cells in which a predicate holds; None where it holds in a part of one."""
     schema, triples = measured.schema, noisy.triples
     if math.prod(int(schema.sizes[i]) for i in where) > _MAX_CELLS:
         return None
-    inside = cells_of(expression, where, schema).astype(np.int64)
-    every = np.ones(inside.shape, dtype=np.int64)
+    held = inside()
+    every = np.ones_like(held)
     for axis, i in enumerate(where):
         coarse = triples.coarse[schema.cells.levels(i)]
-        inside, every = (_summed(table, coarse, int(triples.levels[i]), axis) for table in (inside, every))
-    return inside > 0 if ((inside == 0) | (inside == every)).all() else None
+        held, every = (_summed(table, coarse, int(triples.levels[i]), axis) for table in (held, every))
+    return held > 0 if ((held == 0) | (held == every)).all() else None
 
 
-def _summed(table: NDArray[np.int64], coarse: NDArray[np.int64], levels: int, axis: int) -> NDArray[np.int64]:
+def _summed(table: NDArray[np.float64], coarse: NDArray[np.int64], levels: int, axis: int) -> NDArray[np.float64]:
     shape = list(table.shape)
     shape[axis] = levels
-    summed = np.zeros(shape, dtype=np.int64)
+    summed = np.zeros(shape)
     np.add.at(np.moveaxis(summed, axis, 0), coarse, np.moveaxis(table, axis, 0))
     return summed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sklar.draw.blocks import BLOCK_ROWS, REFINED_ROWS, Codes, empty_codes
-from sklar.draw.refine import refine
+from sklar.draw.refine import ThreeWay, refine
 from sklar.public.rules import constrained
 from sklar.public.solve import Allowed
 
@@ -24,25 +25,33 @@ class LatentSampler:
     Every record has exactly the model's distribution, and attributes are independent within a component. But components
     and levels are allotted systematically, so that counts of levels are within about one of their expectation in each
     block, and two-way counts are brought nearer to theirs where the model says so (`refine`).
+
+    `chances`, shape (components,), are those of components where they are not equally likely.
     """
 
-    def __init__(self, model: LatentModel) -> None:
+    def __init__(self, model: LatentModel, chances: NDArray[np.float64] | None = None) -> None:
         self._cells, self._components = model.schema.cells, model.n_components
+        self._upto = None if chances is None else np.concatenate([[0.0], np.cumsum(chances)])
         self._visits = _visits(model.probabilities, self._cells.offsets)
         self._shares = _shares(model.probabilities, self._cells.offsets)
         self._rounds = model.rounds
         self.block_rows = REFINED_ROWS if model.rounds else BLOCK_ROWS
         if model.rounds:
-            self._pairs = model.predict_pairs()
+            self._pairs = model.predict_pairs(chances)
             # A repair draws the attributes of rules anew.
             fixed = constrained(model.schema.allowed)
             self._free = np.array([i for i in range(self._cells.n_attributes) if i not in fixed], dtype=np.int64)
+            wide = model.matched == 3 and self._free.size > 2
+            self._triples = ThreeWay.of(model.probabilities, self._cells, self._free) if wide else None
 
     def draw(self, seed: int, block: int, rows: int) -> Codes:
         """A block of codes, shape (m, rows)."""
+        return self.draw_by(np.random.Generator(np.random.SFC64(np.random.SeedSequence([seed, block]))), rows)
+
+    def draw_by(self, generator: np.random.Generator, rows: int) -> Codes:
+        """Codes of this many rows, shape (m, rows)."""
         cells = self._cells
-        generator = np.random.Generator(np.random.SFC64(np.random.SeedSequence([seed, block])))
-        bounds = _systematic(generator, rows, self._components)
+        bounds = _systematic(generator, rows, self._components, self._upto)
         place = generator.permutation(rows).astype(np.uint32)
         uniforms = generator.random(cells.n_levels)
         keys = generator.integers(1, 2**63, size=cells.n_attributes, dtype=np.uint64)
@@ -51,7 +60,7 @@ class LatentSampler:
         if self._rounds and self._free.size > 1:
             key = generator.integers(1, 2**63, dtype=np.uint64)
             targets = self._pairs * np.float32(rows)
-            refine(codes, place, bounds, targets, cells.offsets, self._free, self._rounds, key)
+            refine(codes, place, bounds, targets, cells.offsets, self._free, self._rounds, key, self._triples)
         return codes
 
 
@@ -61,25 +70,32 @@ class RedrawGivenOthers:
     def __init__(self, model: LatentModel, codes: Codes, allowed: Allowed) -> None:
         self._probabilities, self._cells = model.probabilities, model.schema.cells
         self._touched = constrained(allowed)
-        logs = np.zeros((codes.shape[1], model.n_components), dtype=np.float32)
-        # Components are equally likely and attributes independent within them, so these products are their odds.
-        for i in set(range(len(codes))) - set(self._touched):
-            own = self._probabilities[:, self._cells.offsets[i] + codes[i]].T
-            logs += np.log(np.maximum(own, np.float32(1e-30)))
-        odds = np.exp(logs - logs.max(axis=1, keepdims=True)).astype(np.float64)
-        self._odds = np.cumsum(odds, axis=1)
+        others = sorted(set(range(len(codes))) - set(self._touched))
+        self._odds = np.cumsum(component_odds(self._probabilities, self._cells.offsets, codes, others), axis=1)
 
     def __call__(self, codes: Codes, rows: NDArray[np.int64], generator: np.random.Generator) -> Codes:
         """Fresh records in place of `codes`, which are those of these rows."""
         fresh = codes.copy()
-        component = _pick(self._odds[rows], generator)
+        component = pick(self._odds[rows], generator)
         for i in self._touched:
             own = self._probabilities[component, self._cells.levels(i)]
-            fresh[i] = _pick(np.cumsum(own, axis=1, dtype=np.float64), generator)
+            fresh[i] = pick(np.cumsum(own, axis=1, dtype=np.float64), generator)
         return fresh
 
 
-def _pick(cumulative: NDArray[np.float64], generator: np.random.Generator) -> NDArray[np.int64]:
+def component_odds(
+    probabilities: NDArray[np.float32], offsets: NDArray[np.int64], codes: Codes, attributes: Sequence[int]
+) -> NDArray[np.float64]:
+    """How likely each component is beside the likeliest, given these attributes of records: (rows, components)."""
+    logs = np.zeros((codes.shape[1], len(probabilities)), dtype=np.float32)
+    # Components are equally likely and attributes independent within them, so these products are their odds.
+    for i in attributes:
+        own = probabilities[:, offsets[i] + codes[i]].T
+        logs += np.log(np.maximum(own, np.float32(1e-30)))
+    return np.asarray(np.exp(logs - logs.max(axis=1, keepdims=True)), dtype=np.float64)
+
+
+def pick(cumulative: NDArray[np.float64], generator: np.random.Generator) -> NDArray[np.int64]:
     """One index per row of running totals of weights, shape (rows, choices)."""
     at = generator.random(len(cumulative)) * cumulative[:, -1]
     return np.asarray((cumulative <= at[:, None]).sum(axis=1).clip(max=cumulative.shape[1] - 1))
@@ -109,9 +125,15 @@ def _shares(probabilities: NDArray[np.float32], offsets: NDArray[np.int64]) -> N
     return shares
 
 
-def _systematic(generator: np.random.Generator, rows: int, components: int) -> NDArray[np.int64]:
-    """Where each component's rows end: rows / components for each on average, rounded by one common uniform."""
-    ends = np.floor(np.arange(components + 1) * (rows / components) + generator.random()).astype(np.int64)
+def _systematic(
+    generator: np.random.Generator, rows: int, components: int, upto: NDArray[np.float64] | None
+) -> NDArray[np.int64]:
+    """Where each component's rows end: its share of them on average, rounded by one common uniform.
+
+    `upto`, shape (components + 1,), are running totals of chances; None: all are equally likely.
+    """
+    shares = np.arange(components + 1) * (rows / components) if upto is None else upto * (rows / upto[-1])
+    ends = np.floor(shares + generator.random()).astype(np.int64)
     ends[0], ends[-1] = 0, rows
     return np.asarray(ends)
 

@@ -25,6 +25,7 @@ from sklar.fitting.contrasts import (
     through_softmax,
 )
 from sklar.fitting.denoise import Targets
+from sklar.fitting.trios import Trios
 from sklar.fitting.triples import Pull, ThreeWay, three_way_operations
 from sklar.kernel.cells import Cells
 from sklar.kernel.triples import Triples
@@ -134,7 +135,8 @@ class Fit:
         self.contrasts = np.empty_like(self.room.rows)
         # Small squares are worked on in compiled code: such a step is so short that threads would wait for Python's
         # lock half the time.
-        size = len(self.contrasts) if len(self.contrasts) <= SMALL and loss.three is None else 0
+        plain = loss.trios is None and loss.three is None
+        size = len(self.contrasts) if len(self.contrasts) <= SMALL and plain else 0
         self._state = _State(
             probabilities=self.probabilities,
             contrasts=self.contrasts,
@@ -154,12 +156,18 @@ class Fit:
     def advance(self, steps: int) -> None:
         """Take this many steps."""
         loss, state = self._loss, self._state
-        if len(state.contrasts) <= SMALL and loss.three is None:
+        if len(state.square):
             _descend(steps, loss.goal, state)
+            return
+        if loss.trios is not None:
+            for _ in range(steps):
+                loss.whole_gradient(state.contrasts, state.pull)
+                loss.trios.pull(state.contrasts, state.pull)
+                _descend(1, loss.goal, state)
             return
         for _ in range(steps):
             if len(state.contrasts) <= SMALL:
-                loss.whole_gradient(state.contrasts, state.pull, self.room)
+                loss.whole_gradient(state.contrasts, state.pull)
             else:
                 if not self._blocks:
                     self._blocks = self._generator.permutation(-(-len(state.contrasts) // _BLOCK)).tolist()
@@ -173,14 +181,20 @@ class Loss:
     """Sum over cells of precision x (predicted - target)^2, each pair once, + 3 x mean precision x (margin error)^2.
 
     In contrasts (see `contrasts`) that is the same sum over pairs of contrasts, and for each attribute A its margin
-    error squared times 3 + the sum over the others of precision_AB / K_B. `weights` are those of `cell_weights`. Where
-    three-way tables were measured, `three` is their part of the loss.
+    error squared times 3 + the sum over the others of precision_AB / K_B. `weights` are those of `cell_weights`.
+    Parities of triples of bits add their squared errors, where they were measured (`trios`), and so do three-way tables
+    (`three`).
     """
 
     def __init__(
-        self, targets: Targets, shrinkage: float, weights: NDArray[np.float32], three: ThreeWay | None = None
+        self,
+        targets: Targets,
+        shrinkage: float,
+        weights: NDArray[np.float32],
+        trios: Trios | None = None,
+        three: ThreeWay | None = None,
     ) -> None:
-        self.cells, self.three = targets.cells, three
+        self.cells, self.trios, self.three = targets.cells, trios, three
         self.levels = targets.levels.astype(np.float32)
         self.goal = _Goal(
             weighted=weights * contrast_tables(targets.mixed(shrinkage), self.cells),
@@ -189,6 +203,12 @@ class Loss:
             margin_weights=np.float32(MARGIN_WEIGHT) + margin_weights(self.cells, targets.precision),
             offsets=self.cells.offsets,
         )
+
+    def whole_gradient(self, found: NDArray[np.float32], pull: NDArray[np.float32]) -> None:
+        """The gradient of the tables' part of the loss, as of `gradient`, from the whole residual."""
+        residual = found @ found.T
+        _weigh(residual, self.goal.weighted, self.goal.weights, 0, np.float32(1 / found.shape[1]))
+        np.matmul(residual, found, out=pull)
 
     def gradient(self, found: NDArray[np.float32], pull: NDArray[np.float32], room: Room, block: int) -> None:
         """Of the tables' part of the loss in the contrasts F of Pi, shape (d - m, D), times D / 2, into `pull`.
@@ -203,13 +223,6 @@ class Loss:
         residual *= np.float32(-(-c // _BLOCK) / 2)
         np.matmul(residual.T, found[first:last], out=pull)
         pull[first:last] += np.matmul(residual, found, out=room.rows[first:last])
-
-    def whole_gradient(self, found: NDArray[np.float32], pull: NDArray[np.float32], room: Room) -> None:
-        """The same from all rows of R, where these are few."""
-        c, components = found.shape
-        residual = np.matmul(found, found.T, out=room.strip[: c * c].reshape(c, c))
-        _weigh(residual, self.goal.weighted, self.goal.weights, 0, np.float32(1 / components))
-        np.matmul(residual, found, out=pull)
 
 
 def step_operations(cells: Cells, start: Start, triples: Triples | None = None) -> float:

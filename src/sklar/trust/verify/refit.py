@@ -37,6 +37,8 @@ from sklar.fitting.denoise import denoise_margins, denoise_tables
 from sklar.fitting.latent import LatentModel, fit_latent, independent
 from sklar.fitting.margins import Estimates, pool
 from sklar.fitting.model import Copula
+from sklar.fitting.trios import trios_of
+from sklar.kernel.tables import Plan
 from sklar.kernel.theorems import Budget, Spend, cost
 from sklar.kernel.triples import NoisyTriples
 from sklar.machine.progress import SILENT, Progress
@@ -94,15 +96,24 @@ def check_plan(model: Model) -> Check:
         composition=stated.composition,
     )
     rest = replan_search(model.schema, budget, stated.domains, stated.public_rows).rest if stated.domains else None
-    planned = plan_release(cells, budget, method, n_rows=stated.public_rows, rest=rest)
     first, *later = [tables.plan for tables in model.measured.stages]
+    # Whether rows could be counted again is told by whether they were, where that was to be decided.
+    again, weights = bool(first.trios.size), model.measured_schema.importance
+    planned = plan_release(cells, budget, method, n_rows=stated.public_rows, rest=rest, importance=weights, again=again)
     alike = all(
         one.shape == other.shape and np.allclose(one, other, rtol=_SCALE_TOLERANCE, atol=0.0)
-        for one, other in ((first.one_way, planned.first.one_way), (first.pairs, planned.first.pairs))
+        for one, other in zip(_orders(first), _orders(planned.first), strict=True)
     )
     total = planned.first.total is None or np.isclose(first.total or 0.0, planned.first.total, rtol=_SCALE_TOLERANCE)
-    if not alike or not total:
+    if not alike or not total or first.parities != planned.first.parities:
         return Check(name="plan", passed=False, detail="the first stage is not what this Sklar plans for this budget")
+    if planned.looks > 1:
+        same = len(later) == planned.looks - 1 and all(
+            plan.parities == first.parities and plan.total == first.total and np.array_equal(plan.scales, first.scales)
+            for plan in later
+        )
+        detail = "the noise scales are those that public facts and the budget give" if same else "the looks differ"
+        return Check(name="plan", passed=same, detail=detail)
     if len(later) != (planned.reserve.size > 0) or any(plan.one_way.size or plan.total for plan in later):
         return Check(name="plan", passed=False, detail="the stages are not those that this Sklar plans for this budget")
     triples = model.measured.triples
@@ -133,6 +144,10 @@ def _check_triples(model: Model, triples: NoisyTriples, planned: Stages) -> Chec
     return Check(name="plan", passed=True, detail=detail)
 
 
+def _orders(plan: Plan) -> tuple[NDArray[np.float64], ...]:
+    return plan.one_way, plan.pairs, plan.trios
+
+
 def _method(model: Model) -> Method:
     name, paper = model.settings["method"], model.settings["preset"] == "paper"
     return Method(name=cast(MethodName, name), paper=paper, dummies=model.copula.dummies)
@@ -157,7 +172,7 @@ def _with_choices(model: Model, progress: Progress) -> tuple[Copula, str]:
     settings, estimates = model.settings, pool(model.measured.stages, model.measured.triples)
     margins = denoise_margins(estimates)
     if settings["kind"] == "independence":
-        return refined(hold_margins(independent(model.measured_schema, margins.levels)), estimates.n_rows), ""
+        return refined(hold_margins(independent(model.measured_schema, margins.levels)), estimates), ""
     start, fits = starting(estimates, settings["kind"])
     if (
         settings["components"] != start.components
@@ -173,16 +188,20 @@ def _with_choices(model: Model, progress: Progress) -> tuple[Copula, str]:
         start,
         steps=settings["steps"],
         fits=settings["fits"],
+        trios=trios_of(estimates),
         three=loss_of_triples(estimates),
         progress=progress,
     )
-    return refined(hold_margins(fitted), estimates.n_rows), ""
+    return refined(hold_margins(fitted), estimates), ""
 
 
 def distances(one: Copula, other: Copula, measured: Estimates) -> dict[str, tuple[float, float]]:
     """How far two copulas are apart, each distance with its limit; infinite where they cannot be compared."""
     if isinstance(one, LatentModel) and isinstance(other, LatentModel):
-        if one.probabilities.shape != other.probabilities.shape or one.rounds != other.rounds:
+        if one.probabilities.shape != other.probabilities.shape or (one.rounds, one.matched) != (
+            other.rounds,
+            other.matched,
+        ):
             return {"components": (np.inf, 0.0)}
         cells = measured.cells
         apart = cells.flat(one.predict_pairs() - other.predict_pairs()) * np.float64(measured.n_rows)
