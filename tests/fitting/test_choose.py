@@ -14,8 +14,10 @@ from sklar.fitting.choose import (
     choose,
     fit_auto,
     follow,
+    plain_error,
     starting,
     step_limit,
+    strip_error,
     thin,
     union_size,
 )
@@ -169,3 +171,14 @@ def test_wide_tables_take_fewer_steps_and_unite_fewer_fits() -> None:
     sd = np.full(wide.n_pairs, 10.0)
     assert 100 <= step_limit(replace(small, cells=wide, pair_sd=sd), Start(components=2_000)) < 600
     assert step_limit(replace(small, cells=wide, pair_sd=sd), Start(components=100_000)) == 100
+
+
+def test_numpy_and_compiled_code_score_alike() -> None:
+    rng, cells = np.random.default_rng(0), Cells([3, 1, 4, 2])
+    found = rng.random((cells.n_levels - cells.n_attributes, 5), dtype=np.float32)
+    held = rng.random((6, 6), dtype=np.float32)
+    weights = cell_weights(cells, cells.symmetric(rng.random(cells.n_pairs)))
+    predicted, held, margins = found @ found.T, held + held.T, rng.random(6, dtype=np.float32)
+    scale = np.float32(0.2)
+    fast = strip_error(predicted, held, weights, margins, 0, scale)
+    assert np.allclose(plain_error(predicted, held, weights, margins, scale), fast, rtol=1e-5)

@@ -111,7 +111,7 @@ def test_a_fit_finds_what_pairs_cannot_see(wide: bool) -> None:
     weights = cell_weights(cells, targets.precision)
     errors = []
     for three in (None, loss_of_triples(estimates)):
-        fit = Fit(Loss(targets, 0.4, weights, three), Start(components=40))
+        fit = Fit(Loss(targets, 0.4, weights, three=three), Start(components=40))
         with undivided():
             fit.advance(250)
         found = predicted(fit.probabilities, triples)

@@ -26,6 +26,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from itertools import product
+from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -483,25 +484,25 @@ def _quantile(level: float, measured: Measured, views: Sequence[_View], weights:
 
 
 def _normal(level: float) -> float:
-    from scipy.special import ndtri
-
-    return float(ndtri(0.5 + level / 2))
+    return NormalDist().inv_cdf(0.5 + level / 2)
 
 
 @cache
 def _laplace_quantile(level: float, sds: tuple[float, ...], terms: tuple[int, ...]) -> float:
-    from scipy.optimize import brentq
-
     number = np.array(terms)
     each = np.array(sds) / math.sqrt(float(number @ np.square(sds)))
     # In units of the standard error phi has a width of order one; its tail falls at least as 2 / t^2.
     step, t = 0.01, (np.arange(40_000) + 0.5) * 0.01
     phi = np.exp(-np.sum(number[:, None] * np.log1p(0.5 * (each[:, None] * t[None, :]) ** 2), axis=0))
 
-    def covered(q: float) -> float:
-        return 2 / math.pi * float(np.sum(np.sin(q * t) / t * phi)) * step - level
-
-    return float(brentq(covered, 1e-6, 50.0))
+    phi /= t
+    low, high = 0.0, 50.0
+    # What is covered grows with q.
+    while high - low > 1e-12 * high:
+        q = (low + high) / 2
+        covered = 2 / math.pi * step * float(np.sin(q * t) @ phi)
+        low, high = (q, high) if covered < level else (low, q)
+    return high
 
 
 def _synthetic(model: Model, expression: Expression, where: Sequence[int], parts: _Parts) -> tuple[float, str]:

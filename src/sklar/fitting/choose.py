@@ -11,7 +11,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
@@ -34,6 +33,7 @@ from sklar.fitting.trios import trios_of
 from sklar.fitting.triples import ThreeWay, three_way
 from sklar.kernel.cells import Cells
 from sklar.kernel.triples import Triples
+from sklar.machine.compiled import compiled
 from sklar.machine.progress import SILENT, Progress
 from sklar.machine.threads import side_by_side
 from sklar.public.schema import Schema
@@ -140,7 +140,7 @@ class Split:
         self._margin_weights = margin_weights(cells, precision).astype(np.float64)
         tables = held.pairs / held.n_rows
         self._held = contrast_tables(tables.astype(np.float32), cells)
-        # What each table says of the margins of its attributes, shape (d, m), and the rest of `_error`'s sum.
+        # What each table says of the margins of its attributes, shape (d, m), and the rest of the errors' sum.
         implied = implied_counts(tables, cells)
         said = contrasts(implied.astype(np.float32), cells).astype(np.float64)
         each = (precision / cells.sizes)[attribute_of_contrast(cells)]
@@ -166,7 +166,10 @@ class Split:
         error, distance = float(np.finfo(np.float32).tiny), 0.0
         for first, _, predicted in predicted_strips(found, room):
             scale = np.float32(1 / found.shape[1])
-            parts = _error(predicted, self._held, self.weights, self._margins, first, scale)
+            if len(predicted) == len(found):
+                parts = plain_error(predicted, self._held, self.weights, self._margins, scale)
+            else:
+                parts = strip_error(predicted, self._held, self.weights, self._margins, first, scale)
             error += parts[0]
             distance += parts[1]
         margins = found.mean(axis=1, dtype=np.float64)
@@ -183,13 +186,27 @@ class Split:
         return error / self._scale, 2 * float(np.sqrt(self._kappa * distance)) / self._scale
 
 
-@numba.njit(
+def plain_error(
+    predicted: NDArray[np.float32],
+    held: NDArray[np.float32],
+    weights: NDArray[np.float32],
+    margins: NDArray[np.float32],
+    scale: np.float32,
+) -> tuple[float, float]:
+    """Weighted squared distances of all predictions from held-out tables and from independence."""
+    found = scale * predicted
+    # All arrays are symmetric, and weights zero within attributes: each pair counts twice.
+    missed, away = found - held, found - np.outer(margins, margins)
+    missed *= missed
+    away *= away
+    return float(np.vdot(weights, missed)) / 2, float(np.vdot(weights, away)) / 2
+
+
+@compiled(
     "UniTuple(float64, 2)(float32[:, ::1], float32[:, ::1], float32[:, ::1], float32[::1], int64, float32)",
-    cache=True,
-    nogil=True,
     fastmath={"contract", "reassoc"},
 )
-def _error(
+def strip_error(
     predicted: NDArray[np.float32],
     held: NDArray[np.float32],
     weights: NDArray[np.float32],
@@ -197,7 +214,7 @@ def _error(
     first: int,
     scale: np.float32,
 ) -> tuple[float, float]:
-    """Weighted squared distances of a strip of predictions from held-out tables and from independence."""
+    """The same for a strip of them, from row `first` on, in compiled code."""
     total, moved = 0.0, 0.0
     for i in range(predicted.shape[0]):
         seen, weight, level = held[first + i, first:], weights[first + i, first:], margins[first + i]

@@ -24,7 +24,7 @@ from sklar.draw.latent import LatentSampler, RedrawGivenOthers
 from sklar.draw.refine import MOST_ROUNDS
 from sklar.errors import ModelError
 from sklar.fitting.denoise import Targets
-from sklar.fitting.descent import Fit, Loss, Start, cell_weights
+from sklar.fitting.descent import Fit, Loss, Start, cell_weights, fits_together
 from sklar.fitting.model import ReadArray
 from sklar.fitting.simplex import scale_levels
 from sklar.fitting.trios import Trios
@@ -166,13 +166,15 @@ def fit_latent(
     """
     loss = Loss(targets, shrinkage, cell_weights(targets.cells, targets.precision), trios, three)
 
-    def run(seed: int) -> NDArray[np.float32]:
-        fit = Fit(loss, replace(start, seed=seed))
+    def run(first: int) -> NDArray[np.float32]:
+        own = min(together, fits - first)
+        fit = Fit(loss, replace(start, seed=start.seed + first), fits=own)
         for done in range(0, steps, _AT_ONCE):
             some = min(_AT_ONCE, steps - done)
             fit.advance(some)
-            progress.advance(some)
+            progress.advance(own * some)
         return fit.probabilities.T
 
-    found = side_by_side(run, range(start.seed, start.seed + fits))
+    together = fits_together(targets.cells, start, fits)
+    found = side_by_side(run, range(0, fits, together))
     return LatentModel(schema=schema, probabilities=np.concatenate(found))

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
@@ -26,7 +25,6 @@ from sklar.machine.threads import side_by_side
 
 # Cells of consecutive tables that are pooled together.
 _TOGETHER = 250_000
-_OFFSETS = numba.types.Array(numba.int64, 1, "C", readonly=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -225,20 +223,12 @@ def implied_counts(pairs: NDArray[np.float64], cells: Cells) -> NDArray[np.float
     [[0.0, 3.0], [0.0, 7.0], [4.0, 0.0], [6.0, 0.0]]
     """
     counts = np.zeros((cells.n_levels, cells.n_attributes))
-    _add_up(pairs, cells.offsets, counts)
+    for members in cells.alike():
+        tables = pairs[cells.places(members)]
+        first, second = (each[members][:, None] for each in cells.pairs)
+        counts[cells.offsets[first] + np.arange(tables.shape[1]), second] = tables.sum(axis=2)
+        counts[cells.offsets[second] + np.arange(tables.shape[2]), first] = tables.sum(axis=1)
     return counts
-
-
-@numba.njit(numba.void(numba.float64[::1], _OFFSETS, numba.float64[:, ::1]), cache=True, nogil=True)
-def _add_up(pairs: NDArray[np.float64], offsets: NDArray[np.int64], counts: NDArray[np.float64]) -> None:
-    at = 0
-    for a in range(offsets.size - 1):
-        for b in range(a + 1, offsets.size - 1):
-            for row in range(offsets[a], offsets[a + 1]):
-                for column in range(offsets[b], offsets[b + 1]):
-                    counts[row, b] += pairs[at]
-                    counts[column, a] += pairs[at]
-                    at += 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

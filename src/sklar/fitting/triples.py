@@ -58,19 +58,22 @@ class _Group:
 
 
 class Pull:
-    """The three-way part of one fit's gradient. Every step renews one of `PARTS` parts, the others stay as they were.
+    """The three-way part of the gradient of fits. Every step renews one of `PARTS` parts, the others stay as they were.
 
-    A fit moves little in so few steps, and its momentum averages over more of them than that.
+    A fit moves little in so few steps, and its momentum averages over more of them than that. Several fits lie side by
+    side, `components` of each.
     """
 
-    def __init__(self, three: ThreeWay, components: int) -> None:
-        self._three, self._steps = three, 0
-        self._slopes = np.empty((PARTS, three.n_coarse, components), dtype=np.float32)
+    def __init__(self, three: ThreeWay, components: int, fits: int = 1) -> None:
+        self._three, self._components, self._fits, self._steps = three, components, fits, 0
+        self._slopes = np.empty((PARTS, three.n_coarse, fits * components), dtype=np.float32)
 
     def add(self, found: NDArray[np.float32], pull: NDArray[np.float32]) -> None:
-        """Add the gradient in the contrasts `found`, times D / 2, to `pull`; both have shape (d - m, D)."""
+        """Add the gradient in the contrasts `found`, times D / 2, to `pull`; both have shape (d - m, fits x D)."""
         for part in range(PARTS) if not self._steps else [self._steps % PARTS]:
-            self._three.slopes(found, part, self._slopes[part])
+            for fit in range(self._fits):
+                own = slice(fit * self._components, (fit + 1) * self._components)
+                self._three.slopes(found[:, own], part, self._slopes[part, :, own])
         self._three.add(self._slopes.sum(axis=0), pull)
         self._steps += 1
 

@@ -52,8 +52,7 @@ from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import log_ndtr, ndtr
-from scipy.stats import binom, chi2, gamma
+from scipy.special import bdtr, chdtr, chdtrc, gammainc, gammaincinv, log_ndtr, ndtr
 
 from sklar.fitting.margins import implied_counts
 from sklar.kernel.cells import Cells
@@ -187,7 +186,7 @@ def visible(freedom: int, mechanism: Mechanism) -> float:
     0.84
     """
     shape = freedom / 2 / (1.0 if mechanism == "gaussian" else _LAPLACE_WIDTH)
-    return math.sqrt(float(gamma.ppf(LEVEL, shape) / gamma.ppf(POWER, shape))) if freedom else 0.0
+    return math.sqrt(float(gammaincinv(shape, LEVEL) / gammaincinv(shape, POWER))) if freedom else 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -513,10 +512,10 @@ def _tails(
 ) -> NDArray[np.float64]:
     """The chance of sums of squares that are as small, or, of both sides, as far out."""
     if mechanism == "gaussian":
-        low = chi2.cdf(total, freedom)
+        low = chdtr(freedom, total)
     else:
-        low = gamma.cdf(total, freedom / 2 / _LAPLACE_WIDTH, scale=2 * _LAPLACE_WIDTH)
-    return np.asarray(2 * np.minimum(low, chi2.sf(total, freedom)) if both else low)
+        low = gammainc(freedom / 2 / _LAPLACE_WIDTH, total / (2 * _LAPLACE_WIDTH))
+    return np.asarray(2 * np.minimum(low, chdtrc(freedom, total)) if both else low)
 
 
 def _distribution(name: str, found: Squares, *, both: bool) -> Iterator[NoiseTest]:
@@ -565,12 +564,12 @@ def _residues(stages: Sequence[NoisyTables], grids: Sequence[Grid]) -> Iterator[
         if n == 0:
             continue
         if q == 2:
-            chance = min(1.0, 2 * float(binom.cdf(int(counts.min()), n, 0.5)))
+            chance = min(1.0, 2 * float(bdtr(int(counts.min()), n, 0.5)))
             yield NoiseTest(name="parity", chance=chance, seen=f"{counts[1] / n:.2%} odd of {n:,}")
         elif n >= 1000 * q:
             far = float(np.sum((counts - n / q) ** 2) / (n / q))
             seen = f"chi-square {far:.1f} with {q - 1} degrees of freedom"
-            yield NoiseTest(name=f"remainders by {q}", chance=float(chi2.sf(far, q - 1)), seen=seen)
+            yield NoiseTest(name=f"remainders by {q}", chance=float(chdtrc(q - 1, far)), seen=seen)
 
 
 def _uneven(mechanism: Mechanism, scales: NDArray[np.float64], q: int) -> NDArray[np.float64]:
