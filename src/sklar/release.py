@@ -4,14 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Literal, cast
+from typing import Literal, TypeAlias, cast
+
+import numpy as np
+from numpy.typing import NDArray
 
 from sklar.budget.certificate import Measured, certify
 from sklar.budget.ledger import Bill, Ledger
 from sklar.budget.linked import LinkedMeasured, certify_linked, plan_linked
 from sklar.budget.method import Method
-from sklar.budget.plan import plan_release, plan_second
+from sklar.budget.plan import (
+    TRIPLES_SHARE,
+    Stages,
+    expected_pair_tv,
+    looks_for_triples,
+    plan_release,
+    plan_second,
+    plan_third,
+)
 from sklar.budget.receipt import telling
 from sklar.budget.search import Answer, Search, require_gaussian
 from sklar.draw.refine import refining_rounds, triple_rounds
@@ -27,8 +39,10 @@ from sklar.fitting.domains import find_domains
 from sklar.fitting.latent import LatentModel
 from sklar.fitting.linked import fit_classes
 from sklar.fitting.margins import Estimates, consistent, expected_noise, margins, plain, pool
+from sklar.fitting.third import Wanted, want_triples
 from sklar.kernel.tables import NoisyTables
 from sklar.kernel.theorems import Budget, Composition, Mechanism, Neighbors
+from sklar.kernel.triples import NoisyTriples, Triples
 from sklar.kernel.vault import Vault
 from sklar.machine.cluster import Engine
 from sklar.machine.progress import SILENT, Progress
@@ -37,12 +51,14 @@ from sklar.machine.threads import workers
 from sklar.public.linked import Linked
 from sklar.public.person import budget_for
 from sklar.public.schema import Schema, SchemaLike
-from sklar.rows.engines import hold_counts, open_table, recounting, search_rows
+from sklar.rows.engines import hold_counts, measure_triples, open_table, recounting, search_rows, takes_triples
 from sklar.rows.join import LinkedRows
 from sklar.rows.linked import measure_linked
 from sklar.rows.sql import Query
 
 _MOST_BINARY_LEVELS = 20_000
+# Measures chosen three-way tables at these scales, by another pass over the rows.
+ThirdStage: TypeAlias = Callable[[Triples, NDArray[np.float64]], NoisyTriples]
 
 
 def fit(
@@ -130,7 +146,8 @@ def measure(
 
         progress.stage("measure")
         recount = recounting(table, vault, schema, progress=progress)
-        measured = measure_stages(vault, schema, budget, method, search, recount)
+        again = partial(measure_triples, table, vault, schema, progress=progress) if takes_triples(table) else None
+        measured = measure_stages(vault, schema, budget, method, search, recount, again)
     receipt = receipts[0] if receipts else None
     return replace(measured, certificate=replace(measured.certificate, receipt=receipt), answers=answers)
 
@@ -142,12 +159,15 @@ def measure_stages(
     method: Method,
     search: Search | None = None,
     recount: Callable[[], None] | None = None,
+    third: ThirdStage | None = None,
 ) -> Measured:
     """All stages of a release of the counts that the vault holds. `search` is how the schema's domains were found.
 
-    `recount` puts the parities of triples behind the vault's door too, where rows can be counted a second time.
+    `recount` puts the parities of triples behind the vault's door too, where rows can be counted a second time, and
+    `third` measures chosen three-way tables.
     """
     rest, findings = (None, ()) if search is None else (search.rest, search.findings)
+    triples: NoisyTriples | None = None
     stages = plan_release(
         schema.cells,
         budget,
@@ -166,9 +186,30 @@ def measure_stages(
     if stages.reserve.size:
         estimates = pool(noisy)
         distances = interactions(estimates, margins(estimates))
-        noisy = (*noisy, vault.measure(plan_second(schema.cells, stages, distances, schema.importance)))
-    certificate = certify(schema, budget, [tables.plan for tables in noisy], vault.n_rows, findings)
-    return Measured(schema=schema, stages=tuple(map(_settled, noisy)), certificate=certificate)
+        wanted = None if third is None else look_for_triples(estimates, schema, stages)
+        if third is None or wanted is None:
+            noisy = (*noisy, vault.measure(plan_second(schema.cells, stages, distances, schema.importance)))
+        else:
+            second, scales = plan_third(schema.cells, stages, distances, wanted.scales, schema.importance)
+            noisy = (*noisy, vault.measure(second))
+            triples = third(wanted.triples, scales)
+    certificate = certify(schema, budget, [tables.plan for tables in noisy], vault.n_rows, findings, triples)
+    return Measured(schema=schema, stages=tuple(map(_settled, noisy)), certificate=certificate, triples=triples)
+
+
+def look_for_triples(estimates: Estimates, schema: Schema, stages: Stages) -> Wanted | None:
+    """The three-way tables that are worth measuring by the first stage's estimates, where a release looks for any."""
+    cells, n_rows = schema.cells, estimates.n_rows
+    if not looks_for_triples(cells, n_rows, stages):
+        return None
+    reserve = float(np.sum(stages.reserve**-2.0))
+    return want_triples(
+        estimates,
+        schema,
+        pair_tv=expected_pair_tv(cells, n_rows, stages),
+        precision=float(np.sum(stages.first.scales**-2.0)) + reserve,
+        most_precision=TRIPLES_SHARE * reserve,
+    )
 
 
 def _settled(tables: NoisyTables) -> NoisyTables:
@@ -184,7 +225,7 @@ def fit_tables(measured: Measured, *, method: Method | str = "auto", progress: P
     """Fit a model to noisy tables, ours or another system's (`files.tables`): post-processing, at no privacy cost."""
     method = Method.of(method)
     _require_records(measured.schema.whole or measured.schema, method)
-    estimates = pool(measured.stages)
+    estimates = pool(measured.stages, measured.triples)
     settings = {"method": method.name, "preset": "paper" if method.paper else None}
     if method.name == "binary":
         progress.stage("fit")

@@ -1,9 +1,10 @@
 """Counts with error bars, and answers to predicates: post-processing of the noisy tables, at no privacy cost.
 
 Noise scales are public, so the standard error of every sum of noisy cells is known exactly. A count over one attribute
-is seen directly and in the sums of every two-way table; a count over two attributes in their own table. Wider counts
-were never measured: only the fitted model has an opinion on them. Where parities of bits were measured in place of
-tables, counts of up to two bits, or three, are linear in them (`parities`).
+is seen directly and in the sums of every two-way table; a count over two attributes in their own table; one over three
+where a release chose to measure their table, over coarse levels (`triples`). Other counts were never measured: only the
+fitted model has an opinion on them. Where parities of bits were measured in place of tables, counts of up to two bits,
+or three, are linear in them (`parities`).
 
 What is counted are rows that have a level of the attributes asked about. A row that stands in no cell of another
 attribute is missing from sums over that attribute's levels, by how much no noisy table can tell well enough. So such a
@@ -252,7 +253,19 @@ def answer(
     parts = _Parts(schema=finer, parts=divided.measured_parts, shares=shares)
     share, by = _synthetic(model, expression, where, parts)
     direct: dict[str, Any] = dict.fromkeys(("estimate", "standard_error", "low", "high", "split_error"))
-    if len(where) > 2 and not counts_parities(model.measured, where):
+    if len(where) == 3 and model.measured.triples is not None:
+        # Imported here: it builds on this module.
+        from sklar.answer.triples import count_three
+
+        def inside() -> NDArray[np.float64]:
+            return parts.whole(cells_of(expression, where, finer), where, model.measured_schema)
+
+        three = count_three(model.measured, inside, where, level=level, complete=complete)
+        measured_by = three if isinstance(three, str) else three.by
+        if isinstance(three, Counted):
+            low, high = three.count - three.half_width, three.count + three.half_width
+            direct |= {"estimate": three.count, "standard_error": three.standard_error, "low": low, "high": high}
+    elif len(where) > 2 and not counts_parities(model.measured, where):
         measured_by = f"no direct measurement exists over {len(where)} attributes; only pairs were measured"
     else:
         held = parts.whole(cells_of(expression, where, finer), where, model.measured_schema)
@@ -365,7 +378,7 @@ def count_cells(
     schema, views = measured.schema, _views(measured, where, complete=complete)
     public, turned, held = measured.n_rows, False, np.asarray(cells, dtype=np.float64)
     # Where every row has a cell and their number is public, counting the others may be the more precise way.
-    every = complete or _exhaustive(schema, where)
+    every = complete or exhaustive(schema, where)
     if public is not None and np.sum(held**2) > np.sum((1 - held) ** 2) and every:
         held, turned = 1 - held, True
     weights, size = _weights(views), int(np.count_nonzero(held))
@@ -432,7 +445,7 @@ def _margin_views(measured: Measured, i: int, *, complete: bool) -> list[_View]:
     if precision:
         views.append(_View(cells=direct / precision, variance=1 / precision, summed=1))
     for j in range(cells.n_attributes):
-        usable = j != i and (complete or _exhaustive(schema, [j]))
+        usable = j != i and (complete or exhaustive(schema, [j]))
         pair = _pair_view(measured, min(i, j), max(i, j)) if usable else None
         if pair is None:
             continue
@@ -441,7 +454,7 @@ def _margin_views(measured: Measured, i: int, *, complete: bool) -> list[_View]:
     return views
 
 
-def _exhaustive(schema: Schema, where: Sequence[int]) -> bool:
+def exhaustive(schema: Schema, where: Sequence[int]) -> bool:
     """Whether every value whatsoever has a level of these attributes, by the schema alone."""
     return all(schema.attributes[i].exhaustive for i in where)
 

@@ -64,6 +64,13 @@ _CELLS_POWER = 0.2
 _DISTANCE_FLOOR = 200.0
 # Second-stage costs are rounded to powers of this, which keeps the certificate short.
 _COST_GRID = 1.1
+# Three-way tables are measured where noise alone is expected to cost two-way tables at most this total variation (and
+# has at least this scale: below it an epsilon promises little), and take at most this share of what waits for the
+# second stage. To look at more of them than this takes too long.
+TRIPLES_UP_TO = 0.05
+LEAST_NOISE = 1.0
+TRIPLES_SHARE = 0.4
+MOST_LOOKED_AT = 20_000
 _ONE_WAY_SHARES = (0.1, 0.2, 0.3, 0.4, 0.5)
 _ONE_WAY_TARGET = 0.025
 # An error of x rows in any parity moves the tables that hold it by x / n in total variation. A table of three bits has
@@ -271,6 +278,24 @@ def expected_one_way_tv(cells: Cells, n_rows: int, stages: Stages) -> float:
     return float(np.mean(np.minimum(0.4 * cells.sizes * sd / n_rows, 1.0)))
 
 
+def expected_pair_tv(cells: Cells, n_rows: int, stages: Stages) -> float:
+    """The same of two-way tables: the mean over pairs of 0.4 K K' sd / n, at most 1, if stages are planned alike."""
+    sd = _precision(stages) ** -0.5
+    return float(np.mean(np.minimum(0.4 * cells.pair_sizes * sd / n_rows, 1.0)))
+
+
+def looks_for_triples(cells: Cells, n_rows: int, stages: Stages) -> bool:
+    """Whether a release looks for three-way tables after its first stage, by sizes and noise scales alone.
+
+    It needs a second stage to pay for them, and some attribute of more than two levels: of three binary attributes one
+    number is open, which fits do not disagree about.
+    """
+    m = cells.n_attributes
+    if not stages.reserve.size or not 1 <= math.comb(m, 3) <= MOST_LOOKED_AT or int(cells.sizes.max()) <= 2:
+        return False
+    return stages.first.pairs.min() >= LEAST_NOISE and expected_pair_tv(cells, n_rows, stages) <= TRIPLES_UP_TO
+
+
 def _precision(stages: Stages) -> NDArray[np.float64]:
     second = stages.reserve**-2.0 if stages.reserve.size else 0.0
     return np.asarray(stages.first.pairs**-2.0 + second)
@@ -286,6 +311,36 @@ def plan_second(cells: Cells, stages: Stages, distances: NDArray[np.float64], im
     cost = cells.pair_sizes**_CELLS_POWER * np.sqrt(distances + _DISTANCE_FLOOR) * _weights(cells, importance)[1]
     cost = _COST_GRID ** np.round(np.log(cost / cost.max()) / math.log(_COST_GRID))
     return Plan(one_way=np.empty(0), pairs=matched_scales(cost**-0.5, Spend.of(stages.reserve)))
+
+
+def plan_third(
+    cells: Cells,
+    stages: Stages,
+    distances: NDArray[np.float64],
+    wanted: NDArray[np.float64],
+    importance: Importance = None,
+) -> tuple[Plan, NDArray[np.float64]]:
+    """A second look at all pairs, and scales of chosen three-way tables, together at the cost that was set aside.
+
+    `distances` and `importance` are those of `plan_second`; `wanted` are the scales that the three-way tables are
+    worth, shape (t,), found from the first stage's noisy tables. They get the part of the reserve that these scales
+    take, pairs the rest, and then all of them are scaled by one factor (`theorems.matched_scales`): whatever is wanted,
+    what both cost together is at most the reserve's. Refused where the pairs would get less than 1 - `TRIPLES_SHARE` of
+    it.
+    """
+    reserve, taken = float(np.sum(stages.reserve**-2.0)), float(np.sum(wanted**-2.0))
+    if not taken <= TRIPLES_SHARE * reserve * (1 + 1e-9):
+        raise BudgetError(
+            f"three-way tables may take {TRIPLES_SHARE:.0%} of what is set aside for a second stage, got "
+            f"{taken / reserve:.0%}. Want fewer, or larger scales."
+        )
+    cost = _COST_GRID ** np.round(np.log(wanted**-2.0) / math.log(_COST_GRID))
+    # Rounding may not take more than the share, either.
+    cost *= min(1.0, TRIPLES_SHARE * reserve / float(cost.sum()))
+    pairs = plan_second(cells, stages, distances, importance).pairs ** -2.0
+    pairs *= (reserve - cost.sum()) / pairs.sum()
+    scales = matched_scales(np.concatenate([cost, pairs]) ** -0.5, Spend.of(stages.reserve))
+    return Plan(one_way=np.empty(0), pairs=scales[wanted.size :].copy()), scales[: wanted.size].copy()
 
 
 def plan_tables(

@@ -37,6 +37,8 @@ _MAX_SEARCHED = 64
 # The cells of one table of a search: a few hundred, of which some are divided into 4,096.
 MAX_SEARCH_CELLS = 1 << 22
 _MAX_ANSWER = 2**53
+# Three-way tables: a hundred or so today, never many.
+_MAX_TRIPLES = 10_000
 _STRINGS = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _LONG_NUMBER = re.compile(rb"[-+.0-9eE]{%d}" % (_MAX_NUMBER + 1))
 _NESTING = bytes(set(range(256)) - set(b"[]{}"))
@@ -377,6 +379,8 @@ def require_known(document: Any, versions: range) -> None:
     }
     if document["version"] >= 3:
         shape["answers"] = Each(_ANSWER, MAX_LEVELS)
+        if "triples" in document:
+            shape["triples"] = {"tables": whole(1, _MAX_TRIPLES)}
     require(document, shape, "description")
     _require_edges(document["schema"])
     stated = document["certificate"]

@@ -30,8 +30,10 @@ from sklar.fitting.descent import (
 from sklar.fitting.latent import LatentModel, fit_latent, independent
 from sklar.fitting.margins import Estimates, crossed_tables, expected_noise, implied_counts, table_runs
 from sklar.fitting.trios import trios_of
+from sklar.fitting.triples import ThreeWay, three_way
 from sklar.kernel.cells import Cells
 from sklar.kernel.tables import MANY_CELLS
+from sklar.kernel.triples import Triples
 from sklar.machine.compiled import compiled
 from sklar.machine.progress import SILENT, Progress
 from sklar.machine.spill import room_for
@@ -93,6 +95,8 @@ def thin(estimates: Estimates, generator: np.random.Generator) -> tuple[Estimate
         drawn *= np.repeat(estimates.pair_sd[first:last], cells.pair_sizes[first:last])
         for pairs, step in zip(halves, _STEPS, strict=True):
             pairs[run] = estimates.pairs[run] + step * drawn
+    triples = estimates.triples
+    thirds = generator.standard_normal(0 if triples is None else triples.counts.size)
 
     def half(step: float, pairs: NDArray[np.float64]) -> Estimates:
         wider = np.sqrt(1 + step**2)
@@ -102,6 +106,7 @@ def thin(estimates: Estimates, generator: np.random.Generator) -> tuple[Estimate
             one_way_sd=estimates.one_way_sd * wider,
             pairs=pairs,
             pair_sd=estimates.pair_sd * wider,
+            triples=None if triples is None else triples.thinned(step, thirds),
         )
 
     return half(_STEPS[0], halves[0]), half(_STEPS[1], halves[1])
@@ -154,6 +159,8 @@ class Split:
         self._rest += float((precision / np.outer(cells.sizes, cells.sizes) * totals**2).sum()) / 2
         # precision is sigma^-2 of the training half over its mean.
         self._kappa = float(np.mean(precision[cells.pairs] * (held.pair_sd / held.n_rows) ** 2))
+        # The weights of three-way tables are relative to those of pairs: the same kappa.
+        self.three, self._held_three = loss_of_triples(train), loss_of_triples(held)
         self._scale = 1.0
         self._scale = self.score(self._margins[:, None], Room(cells, 1))[0]
 
@@ -178,6 +185,10 @@ class Split:
         margins = found.mean(axis=1, dtype=np.float64)
         error += float(self._margin_weights @ margins**2 - 2 * self._said @ margins) + self._rest
         distance += float(self._margin_weights @ (margins - self._margins) ** 2)
+        if self._held_three is not None:
+            # Less what noise alone adds, as pairs alone say how near to the best a fit may end (`NEAR_ERROR`).
+            error += self._held_three.error(found) - self._kappa * self._held_three.n_cells
+            distance += self._held_three.apart(found, self._margins[:, None])
         if self._held_trios is not None:
             more = self._held_trios.score(found, self._margins)
             error += more[0]
@@ -236,7 +247,7 @@ def follow(split: Split, start: Start, *, max_steps: int, progress: Progress = S
     The first row is independence, whose error is 1. Stops when the error has not fallen for `PATIENCE` steps, or when
     more than `LOSS` of what it gained is lost again.
     """
-    fit = Fit(Loss(split.targets, SHRINKAGE, split.weights, split.trios), start)
+    fit = Fit(Loss(split.targets, SHRINKAGE, split.weights, split.trios, split.three), start)
     rows, best, best_at = [(1.0, 0.0)], np.inf, 0
     while (len(rows) - 1) * EVERY < max_steps:
         fit.advance(EVERY)
@@ -279,9 +290,18 @@ def choose(estimates: Estimates, *, kind: LatentKind = "mixture", progress: Prog
     return Choice(
         start=start,
         steps=EVERY * at,
-        fits=union_size(estimates.cells, start, EVERY * at, fits),
+        fits=union_size(estimates.cells, start, EVERY * at, fits, _measured(estimates)),
         gain=float(1 - errors[at]),
     )
+
+
+def quick_steps(estimates: Estimates, start: Start, most: int) -> int:
+    """How long to fit, at most so many steps, by one split alone; none where independence predicts as well."""
+    weights = CellWeights(estimates.cells, relative_precision(estimates.cells, estimates.pair_sd))
+    split = Split(estimates, np.random.Generator(np.random.SFC64(SEED)), weights)
+    ((errors, chances),) = side_by_side(lambda given: follow(given, start, max_steps=most).T, [split])
+    at = int(np.argmin(errors))
+    return 0 if 1 - errors[at] <= SIGNIFICANT * chances[at] else EVERY * at
 
 
 def starting(estimates: Estimates, kind: LatentKind) -> tuple[Start, int]:
@@ -296,7 +316,7 @@ def starting(estimates: Estimates, kind: LatentKind) -> tuple[Start, int]:
     else:
         components, fits = next((parts, fits) for most, parts, fits in CAPACITY if noise <= most)
     start = Start(kind=kind, components=components)
-    affordable = int(MAX_STEP / step_operations(cells, replace(start, components=1)))
+    affordable = int(MAX_STEP / step_operations(cells, replace(start, components=1), _measured(estimates)))
     least = CAPACITY[-1][1]
     return replace(start, components=max(min(components, affordable), least)), fits
 
@@ -310,7 +330,7 @@ def step_limit(estimates: Estimates, start: Start) -> int:
         return 0
     noise = float(np.median(estimates.pair_sd)) / estimates.n_rows
     wanted = np.clip(MAX_STEPS * np.sqrt(1e-3 / max(noise, 1e-12)), MAX_STEPS, 4 * MAX_STEPS)
-    return int(min(wanted, max(MAX_RUN / step_operations(estimates.cells, start), 100)))
+    return int(min(wanted, max(MAX_RUN / step_operations(estimates.cells, start, _measured(estimates)), 100)))
 
 
 def fit_auto(
@@ -329,6 +349,7 @@ def fit_auto(
             choice.start,
             steps=choice.steps,
             fits=choice.fits,
+            three=loss_of_triples(estimates),
             trios=trios_of(estimates),
             progress=progress,
         )
@@ -345,6 +366,17 @@ def fit_auto(
     }
 
 
-def union_size(cells: Cells, start: Start, steps: int, fits: int) -> int:
+def union_size(cells: Cells, start: Start, steps: int, fits: int, triples: Triples | None = None) -> int:
     """How many fits to unite: as many as told, fewer where they would take minutes, at least 2."""
-    return int(np.clip(MAX_OPERATIONS / max(step_operations(cells, start) * steps, 1.0), 2, fits))
+    return int(np.clip(MAX_OPERATIONS / max(step_operations(cells, start, triples) * steps, 1.0), 2, fits))
+
+
+def loss_of_triples(estimates: Estimates) -> ThreeWay | None:
+    """The part of a fit's loss that three-way tables make, where any were measured."""
+    if estimates.triples is None:
+        return None
+    return three_way(estimates.triples, estimates.n_rows, estimates.pair_sd)
+
+
+def _measured(estimates: Estimates) -> Triples | None:
+    return None if estimates.triples is None else estimates.triples.triples

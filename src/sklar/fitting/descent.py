@@ -19,7 +19,9 @@ from sklar.fitting.contrasts import attribute_of_contrast, contrast_levels, cont
 from sklar.fitting.denoise import Targets
 from sklar.fitting.steps import MOMENTUM, SECOND_MOMENT, CompiledSteps, PlainSteps, Steps
 from sklar.fitting.trios import Trios
+from sklar.fitting.triples import Pull, ThreeWay, three_way_operations
 from sklar.kernel.cells import Cells
+from sklar.kernel.triples import Triples
 
 LatentKind = Literal["mixture", "factor"]
 
@@ -91,6 +93,7 @@ class Fit:
         d, components = base.size, fits * start.components
         self.room = Room(loss.cells, components, fits)
         self._blocks: list[int] = []
+        self._thirds = None if loss.three is None else Pull(loss.three, start.components, fits)
         self.probabilities = np.empty((d, components), dtype=np.float32)
         self.contrasts = np.empty_like(self.room.rows)
         self._small = len(self.contrasts) <= SMALL
@@ -124,6 +127,8 @@ class Fit:
                 if not self._blocks:
                     self._blocks = self._generator.permutation(-(-len(self.contrasts) // _BLOCK)).tolist()
                 self._loss.gradient(self.contrasts, self._pull, self.room, self._blocks.pop())
+            if self._thirds is not None:
+                self._thirds.add(self.contrasts, self._pull)
             self._descend()
 
     def _descend(self) -> None:
@@ -173,11 +178,18 @@ class Loss:
 
     In contrasts (see `contrasts`) that is the same sum over pairs of contrasts, and for each attribute A its margin
     error squared times 3 + the sum over the others of precision_AB / K_B. Parities of triples of bits add their squared
-    errors, where they were measured.
+    errors, where they were measured (`trios`), and so do three-way tables (`three`).
     """
 
-    def __init__(self, targets: Targets, shrinkage: float, weights: CellWeights, trios: Trios | None = None) -> None:
-        self.cells, self.trios = targets.cells, trios
+    def __init__(
+        self,
+        targets: Targets,
+        shrinkage: float,
+        weights: CellWeights,
+        trios: Trios | None = None,
+        three: ThreeWay | None = None,
+    ) -> None:
+        self.cells, self.trios, self.three = targets.cells, trios, three
         self.levels = targets.levels.astype(np.float32)
         weighted = contrast_tables(targets.mixed(shrinkage), self.cells)
         for first in range(0, len(weighted), _BLOCK):
@@ -221,11 +233,11 @@ class Loss:
         pull[first:last] += np.matmul(residual, found, out=room.rows[first:last])
 
 
-def step_operations(cells: Cells, start: Start) -> float:
+def step_operations(cells: Cells, start: Start, triples: Triples | None = None) -> float:
     """Multiplications and additions in one step of a fit."""
     contrasts = cells.n_levels - cells.n_attributes
     rows = 4.0 * contrasts if contrasts <= SMALL else 6.0 * _BLOCK
-    return max(start.components * contrasts * rows, 1.0)
+    return max(start.components * (contrasts * rows + three_way_operations(triples)), 1.0)
 
 
 class CellWeights:

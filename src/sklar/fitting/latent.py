@@ -28,6 +28,7 @@ from sklar.fitting.descent import CellWeights, Fit, Loss, Start, fits_together
 from sklar.fitting.model import ReadArray
 from sklar.fitting.simplex import scale_levels
 from sklar.fitting.trios import Trios
+from sklar.fitting.triples import ThreeWay
 from sklar.machine.progress import SILENT, Progress
 from sklar.machine.threads import side_by_side
 from sklar.public.rules import constrained
@@ -155,10 +156,15 @@ def fit_latent(
     steps: int,
     fits: int,
     trios: Trios | None = None,
+    three: ThreeWay | None = None,
     progress: Progress = SILENT,
 ) -> LatentModel:
-    """The union of several fits, each of this many steps, from different random starts."""
-    loss = Loss(targets, shrinkage, CellWeights(targets.cells, targets.precision), trios)
+    """The union of several fits, each of this many steps, from different random starts.
+
+    `trios` and `three` are the parts of the loss that parities of triples and three-way tables make, where any were
+    measured.
+    """
+    loss = Loss(targets, shrinkage, CellWeights(targets.cells, targets.precision), trios, three)
 
     def run(first: int) -> NDArray[np.float32]:
         own = min(together, fits - first)

@@ -17,8 +17,10 @@ from numpy.typing import NDArray
 
 from sklar.budget.plan import margin_sd
 from sklar.fitting.simplex import project_levels
+from sklar.fitting.triples import TripleEstimates
 from sklar.kernel.cells import Cells
 from sklar.kernel.tables import MANY_CELLS, NoisyTables
+from sklar.kernel.triples import NoisyTriples
 from sklar.machine.spill import room_for
 from sklar.machine.threads import side_by_side
 
@@ -40,7 +42,8 @@ class Estimates:
     """Unbiased estimates of all counts from all measurements, with the standard deviations of their noise.
 
     `one_way` has shape (d,) and `pairs` (n_cells,), both laid out by `cells`; very many cells are in single precision.
-    The standard deviations are one number per table: `one_way_sd` has shape (m,), `pair_sd` (n_pairs,).
+    The standard deviations are one number per table: `one_way_sd` has shape (m,), `pair_sd` (n_pairs,). `triples` are
+    those of three-way tables, where any were measured.
 
     Where parities were measured (`crossed`), tables follow from them: `pair_sd` is the noise of a table's interaction,
     and its margins are those of the one-way tables, of which it says nothing more. Then `one_way_sd` is the noise of a
@@ -56,9 +59,10 @@ class Estimates:
     crossed: bool = False
     trios: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
     trio_sd: float = 1.0
+    triples: TripleEstimates | None = None
 
 
-def pool(stages: Sequence[NoisyTables]) -> Estimates:
+def pool(stages: Sequence[NoisyTables], triples: NoisyTriples | None = None) -> Estimates:
     """Average what several measurements say of the same tables, each weighed by its inverse variance."""
     cells = stages[0].cells
     if stages[0].plan.parities is not None:
@@ -92,6 +96,7 @@ def pool(stages: Sequence[NoisyTables]) -> Estimates:
         one_way_sd=one_way_weight**-0.5,
         pairs=pairs,
         pair_sd=whole**-0.5,
+        triples=None if triples is None else TripleEstimates.of(triples),
     )
 
 

@@ -4,7 +4,8 @@ Claim, for one `Vault` over its whole life: everything that its methods have ret
 under the budget's neighbors.
 
 Proof. A row has at most one code per attribute (`codes`), by the schema alone, so it stands in at most one cell of each
-one-way and each two-way table (`count`), and in at most one cell of each histogram of one attribute. A row is a person,
+one-way and each two-way table (`count`), of each three-way table of coarse levels, which are public functions of codes
+(`triples`), and in at most one cell of each histogram of one attribute. A row is a person,
 or at most `Budget.rows` rows of a person are counted (`people`): `Budget.shifts` shifts of so many rows a table, as
 `theorems` says at its top. Every cell of the public domain gets fresh exact noise (`noise`), seen or not. All that was
 drawn so far costs the epsilon that `Budget.spent` returns, also when a later plan was made from earlier noisy tables;
@@ -44,6 +45,7 @@ from sklar.kernel.seal import Sealed, seal
 from sklar.kernel.tables import MANY_CELLS, MOST_TOKENS, NoisyTables, Plan
 from sklar.kernel.theorems import Budget, Cost, Spend, chance_of_one
 from sklar.kernel.tokens import Tokens
+from sklar.kernel.triples import NoisyTriples, Triples
 
 
 class Charge(Protocol):
@@ -174,6 +176,20 @@ class Vault(metaclass=Sealed):
         Sensitivity: `Budget.shifts` shifts of `Budget.rows`. Cost: one table at this scale.
         """
         return exact + self._draw(np.array([scale]), np.array([exact.size]))
+
+    def triples(self, exact: NDArray[np.int64], triples: Triples, scales: NDArray[np.float64]) -> NoisyTriples:
+        """Three-way tables over coarse levels, with noise on every cell, at these scales, one per table.
+
+        Precondition: `exact` are counts of rows of the table that the vault holds, those of people chosen anew or not
+        (`theorems`); which tables, coarse levels and scales is public, or follows from earlier noisy tables. A level
+        has one coarse level, so a row stands in at most one cell of each table. Sensitivity: `Budget.shifts` shifts of
+        `Budget.rows` a table, as of a two-way table. Cost: one table each, at its scale.
+        """
+        if exact.shape != (triples.n_cells,) or scales.shape != (len(triples.attributes),):
+            raise BudgetError("three-way tables need a count for every cell and a scale for every table. Count again.")
+        if triples.cells != self._cells:
+            raise BudgetError("three-way tables must be those of the attributes that the vault holds. Count again.")
+        return NoisyTriples(triples=triples, counts=exact + self._draw(scales, triples.sizes), scales=scales)
 
     def common(self, exact: Mapping[str, int], scale: float, threshold: int) -> dict[str, int]:
         """The values of one attribute whose noisy count reaches the threshold, with that count.

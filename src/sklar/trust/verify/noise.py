@@ -62,7 +62,7 @@ from sklar.machine.spill import room_for
 from sklar.public.schema import Schema
 
 FALSE_ALARM = 1e-6
-TESTS = 20
+TESTS = 24
 LEVEL = FALSE_ALARM / TESTS
 # Below this scale noise is no smooth law; whoever states so little has stated an epsilon that promises nothing.
 LEAST_SCALE = 1.0
@@ -152,15 +152,15 @@ def examine(stages: Sequence[NoisyTables], schema: Schema, grids: Sequence[Grid]
     found = residuals(stages, schema.cells, grids)
     normal = mechanism == "gaussian"
     tests = [
-        *_squares(ALL, found.together, mechanism, both=False),
-        *_squares("between stages", found.stages, mechanism, both=normal),
-        *_squares("margins of two-way tables", found.margins, mechanism, both=normal and complete),
-        *_squares("one-way tables against margins", found.direct, mechanism, both=normal and complete),
-        *_squares("totals of two-way tables", found.totals, mechanism, both=normal and complete),
-        *_squares("totals of one-way tables", found.one_way_totals, mechanism, both=normal and complete),
-        *_squares("tables of searches", found.grids, mechanism, both=False, slack=_CHOSEN),
-        *_each("each two-way table between stages", found.tables, mechanism, both=normal),
-        *_each("each attribute's margins", found.attributes, mechanism, both=False),
+        *squares_test(ALL, found.together, mechanism, both=False),
+        *squares_test("between stages", found.stages, mechanism, both=normal),
+        *squares_test("margins of two-way tables", found.margins, mechanism, both=normal and complete),
+        *squares_test("one-way tables against margins", found.direct, mechanism, both=normal and complete),
+        *squares_test("totals of two-way tables", found.totals, mechanism, both=normal and complete),
+        *squares_test("totals of one-way tables", found.one_way_totals, mechanism, both=normal and complete),
+        *squares_test("tables of searches", found.grids, mechanism, both=False, slack=_CHOSEN),
+        *each_test("each two-way table between stages", found.tables, mechanism, both=normal),
+        *each_test("each attribute's margins", found.attributes, mechanism, both=False),
         NoiseTest(
             name="largest margin above its one-way count",
             chance=found.highest_chance,
@@ -493,14 +493,17 @@ def _laplace_tail(deviations: float, variance: float, scale: float) -> float:
     return variance * s**2 - s * far
 
 
-def _squares(name: str, found: Squares, mechanism: Mechanism, *, both: bool, slack: float = 1.0) -> Iterator[NoiseTest]:
+def squares_test(
+    name: str, found: Squares, mechanism: Mechanism, *, both: bool, slack: float = 1.0
+) -> Iterator[NoiseTest]:
+    """Whether squares of residuals are too small in all, or, of both sides, too large."""
     if found.freedom:
         seen = f"mean square {found.total / found.freedom:.4g} over {found.freedom:,} degrees of freedom"
         chance = float(_tails(np.array([slack * found.total]), np.array([found.freedom]), mechanism, both=both)[0])
         yield NoiseTest(name=name, chance=chance, seen=seen, freedom=found.freedom)
 
 
-def _each(name: str, sums: NDArray[np.float64], mechanism: Mechanism, *, both: bool) -> Iterator[NoiseTest]:
+def each_test(name: str, sums: NDArray[np.float64], mechanism: Mechanism, *, both: bool) -> Iterator[NoiseTest]:
     """The least likely of many sums of squares."""
     total, freedom = sums[:, sums[1] > 0]
     if total.size:
