@@ -47,6 +47,7 @@ _PAGES: tuple[tuple[str, str, Page], ...] = (
     ("GET", "/t/{desk}/plan", plan.plan),
     ("POST", "/t/{desk}/plan", plan.choose),
     ("GET", "/t/{desk}/plan/curve", plan.curve),
+    ("POST", "/t/{desk}/plan/goals", plan.set_goals),
     ("GET", "/t/{desk}/plan/forecast", plan.forecast),
     ("GET", "/t/{desk}/release", release.release),
     ("POST", "/t/{desk}/release", release.start),

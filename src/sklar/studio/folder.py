@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -37,7 +38,8 @@ class File:
 class Desk:
     """One table that is worked on: where its rows are, and what was chosen that no other file holds.
 
-    `rows` is how many a draft has seen; None before. `epsilon` is what the plan has come to.
+    `rows` is how many a draft has seen; None before. `epsilon` is what the plan has come to, `goals` are questions
+    that it must answer: two columns (or one and ""), and within which share of the rows.
     """
 
     name: str
@@ -46,6 +48,7 @@ class Desk:
     rows: int | None = None
     epsilon: float = 1.0
     target: str = ""
+    goals: Sequence[Sequence[Any]] = ()
 
     @property
     def schema(self) -> str:

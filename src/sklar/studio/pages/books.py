@@ -71,7 +71,10 @@ def books(studio: Studio, request: Request) -> Response:
             history = tuple(
                 (str(each.number), each.time, each.dataset or "", each.line().split(": ", 1)[1]) for each in entries
             )
-            problems, remarks = standing.problems, standing.remarks
+            problems, remarks = (
+                tuple(line.replace(f"{studio.folder.root}/", "") for line in lines)
+                for lines in (standing.problems, standing.remarks)
+            )
             models = [
                 (model, load(studio.folder.inside(model)).measured)
                 for each in studio.folder.desks()

@@ -12,9 +12,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from sklar.answer.report.render import clean
 from sklar.custodian.draft import Draft
 from sklar.custodian.draft.look import Seen
 from sklar.custodian.entries import accept_all, name_person, save
@@ -96,7 +98,7 @@ class Card:
     known_from: str
     waiting: bool
     stated: str
-    toml: str
+    toml: Markup
     mark: str
     cost: tuple[str, ...]
     question: Question | None
@@ -263,7 +265,11 @@ def _card(
         known_from=attribute.known_from,
         waiting=not attribute.reviewed,
         stated=", ".join(f"{key} = {toml_value(value)}" for key, value in kept.items()),
-        toml="\n".join(f"{key} = {toml_value(value)}" for key, value in kept.items()),
+        toml=_lines(
+            typed["toml"]
+            if typed.get("column") == attribute.name and "toml" in typed
+            else "\n".join(f"{key} = {toml_value(value)}" for key, value in kept.items())
+        ),
         mark=_mark(entry),
         cost=column_cost(schema, attribute.name, epsilon, rows),
         question=about[0],
@@ -271,6 +277,11 @@ def _card(
         typed=typed if typed.get("column") == attribute.name else {},
         levels=levels[:_MOST_LEVELS_SHOWN],
     )
+
+
+def _lines(text: str) -> Markup:
+    """A text of several lines, which templates would take for control characters."""
+    return Markup("\n").join(clean(line) for line in text.splitlines())
 
 
 def _mark(entry: Mapping[str, Any]) -> str:
@@ -293,10 +304,10 @@ def _picture(attribute: Attribute, seen: Seen | None) -> Picture | None:
         least, most = (float(points[min(np.searchsorted(share, part), points.size - 1)]) for part in (0.01, 0.99))
         room = max(most - least, 1.0)
         # Wide bounds would squeeze what there is to see into one bar.
-        low = max(low, least - 0.35 * room) if attribute.domain == "public" else least - 0.1 * room
-        high = min(high, most + 0.35 * room) if attribute.domain == "public" else most + 0.1 * room
-        if not low < high:
-            low, high = least - 0.5, most + 0.5
+        if high - low > 4 * room:
+            low, high = least - 0.1 * room, most + 0.1 * room
+        else:
+            low, high = min(low, least), max(high, most)
         counted, _ = np.histogram(np.clip(points, low, high), bins=_BARS, range=(low, high), weights=times)
         bars = tuple(int(count) for count in counted)
     return Picture(

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import Response
@@ -53,6 +55,18 @@ _TOTAL = 3.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Goal:
+    """A question that the release must answer, and whether an epsilon does."""
+
+    number: int
+    columns: str
+    within: str
+    met: bool
+    error: str
+    needs: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Bought:
     """What one epsilon buys, in figures and words."""
 
@@ -69,6 +83,7 @@ class Bought:
     promise: tuple[str, ...]
     fits: bool
     left: str
+    goals: tuple[Goal, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +102,7 @@ class Planned:
     total: float
     unit: str
     target: str
+    names: tuple[str, ...]
 
 
 def plan(studio: Studio, request: Request) -> Response:
@@ -112,12 +128,13 @@ def plan(studio: Studio, request: Request) -> Response:
         waiting=len(schema.not_reviewed),
         epsilons=EPSILONS,
         place=min(range(len(EPSILONS)), key=lambda at: abs(math.log(EPSILONS[at] / epsilon))),
-        bought=_bought(schema, epsilon, desk.rows, account),
+        bought=_bought(schema, epsilon, desk, account),
         account=account,
         ledger_problem=problem,
         total=_TOTAL,
         unit=unit,
         target=desk.target,
+        names=schema.measured.names,
     )
     return show("plan.html.j2", view)
 
@@ -141,7 +158,8 @@ def _epsilon(text: str | None, else_: float) -> float:
     return value if math.isfinite(value) and 0.001 <= value <= 1000 else else_
 
 
-def _bought(schema: Schema, epsilon: float, rows: int, account: Account | None) -> Bought:
+def _bought(schema: Schema, epsilon: float, desk: Desk, account: Account | None) -> Bought:
+    rows = desk.rows or 1
     found = foresee(schema, epsilon, rows)
     noisy = found.mostly_noise
     left = None if account is None else account.left
@@ -160,7 +178,64 @@ def _bought(schema: Schema, epsilon: float, rows: int, account: Account | None) 
         promise=promise(epsilon, "person" if schema.person is not None else "row"),
         fits=left is None or epsilon <= left * 1.0005,
         left="" if left is None else f"{left:.4g}",
+        goals=tuple(_goal(number, goal, schema, found) for number, goal in enumerate(desk.goals)),
     )
+
+
+def _goal(number: int, goal: Sequence[Any], schema: Schema, found: Forecast) -> Goal:
+    """A question: a count of one column's level, or of two columns' levels, within a share of the rows."""
+    first, second, within = str(goal[0]), str(goal[1]), float(goal[2])
+    error = _share(found, first, second)
+    needs = next(
+        (each for each in EPSILONS if _share(foresee(schema, each, found.n_rows), first, second) <= within), None
+    )
+    return Goal(
+        number=number,
+        columns=f"{first} by {second}" if second else first,
+        within=percent(within),
+        met=error <= within,
+        error=f"±{percent(error)}",
+        needs="" if needs is None else f"{needs:g}",
+    )
+
+
+def _share(found: Forecast, first: str, second: str) -> float:
+    """The error of a count, 19 times out of 20, as a share of the rows; infinite for columns that are not measured."""
+    names = found.schema.names
+    if first not in names or (second and second not in names):
+        return math.inf
+    if not second:
+        return float(1.96 * found.one_way_sd[names.index(first)] / found.n_rows)
+    places = sorted((names.index(first), names.index(second)))
+    one, other = found.schema.cells.pairs
+    pair = int(np.flatnonzero((one == places[0]) & (other == places[1]))[0])
+    return float(1.96 * found.pair_sd[pair] / found.n_rows)
+
+
+def set_goals(studio: Studio, request: Request) -> Response:
+    """Add a question that the release must answer, or take one away."""
+    desk, form = desk_of(studio, request), form_of(request)
+    here = f"/t/{desk.name}/plan?epsilon={_epsilon(form.get('epsilon'), desk.epsilon):g}#goals"
+    goals = list(desk.goals)
+    try:
+        if form.get("remove", "").isdigit():
+            goals = [goal for number, goal in enumerate(goals) if number != int(form["remove"])]
+        else:
+            names = Schema.from_toml(schema_text(studio, desk) or "").measured.names
+            first, second = form.get("first", ""), form.get("second", "")
+            for name in (first, second) if second else (first,):
+                if name not in names:
+                    raise BudgetError(f"a question must be about measured columns, and '{name}' is none of them.")
+            if first == second:
+                raise BudgetError(f"a question must be about two different columns, got '{first}' twice.")
+            within = _number(form, "within")
+            if within > 100:
+                raise BudgetError(f"within must be at most 100 percent of the rows, got {within:g}.")
+            goals.append([first, second, within / 100])
+        studio.folder.save(desk, goals=goals)
+    except SklarError as error:
+        return tell(studio, here, str(error), form=form)
+    return go(here)
 
 
 def _duration(found: Forecast) -> str:
@@ -173,11 +248,11 @@ def promise(epsilon: float, unit: str) -> tuple[str, ...]:
     odds = math.exp(min(epsilon, 700.0))
     guess = odds / (1 + odds)
     return (
-        f"Whoever sees the release, with any other knowledge, can hold nothing about one {unit} to be more than "
-        f"{rounded_up(odds, 3)} times as likely, or as unlikely, as without that {unit}'s own data.",
-        f"Somebody who would have to toss a coin about one fact of one {unit} is right at most "
-        f"{math.ceil(1000 * guess) / 10:.4g}% of the time after seeing it.",
-        f"But for a chance of {rounded_up(DELTA, 2)} (delta), this holds for every {unit} in the table.",
+        f"Whatever else somebody knows: no conclusion about one {unit} becomes more than {rounded_up(odds, 3)} times "
+        f"as likely, or as unlikely, because of that {unit}'s own data.",
+        f"Who would have to toss a coin about a fact of one {unit} guesses right at most "
+        f"{math.ceil(1000 * guess) / 10:.4g}% of the time after seeing the release.",
+        f"This holds for every {unit} of the table, but for a chance of 1 in {math.floor(1 / DELTA):,} (delta).",
     )
 
 
@@ -187,7 +262,7 @@ def forecast(studio: Studio, request: Request) -> Response:
     schema = Schema.from_toml(schema_text(studio, desk) or "")
     account, _ = account_of(studio, schema)
     epsilon = _epsilon(request.query_params.get("epsilon"), desk.epsilon)
-    return show("bought.html.j2", Part(bought=_bought(schema, epsilon, desk.rows or 1, account)))
+    return show("bought.html.j2", Part(bought=_bought(schema, epsilon, desk, account)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -85,7 +85,7 @@ function draw(room) {
   function show() {
     const held = handles.contains(document.activeElement);
     handles.replaceChildren();
-    const many = edges.length > 12;
+    let told = -Infinity;
     edges.forEach((value, place) => {
       const at = x(value);
       const beyond = value < low ? "below" : value > high ? "above" : "";
@@ -99,7 +99,10 @@ function draw(room) {
       element("rect", { class: "grip", x: at - 5, y: BASE - 2, width: 10, height: 12, rx: 3 }, handle);
       // A larger place to take hold of, which is not seen.
       element("rect", { class: "hold", x: at - 9, y: 0, width: 18, height: HEIGHT }, handle);
-      if (!many || place === 0 || place === edges.length - 1 || place % Math.ceil(edges.length / 8) === 0) {
+      const last = place === edges.length - 1;
+      const room_left = x(edges[edges.length - 1]) - at > 56;
+      if (last || (at - told > 56 && room_left) || place === 0) {
+        told = at;
         const near = at < 40 ? "start" : at > WIDTH - 40 ? "end" : "middle";
         const text = element("text", { x: at, y: HEIGHT - 6, "text-anchor": near, "font-size": 13 }, handle);
         text.textContent = `${beyond === "below" ? "◂ " : ""}${written(value)}${beyond === "above" ? " ▸" : ""}`;

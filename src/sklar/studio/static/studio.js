@@ -66,7 +66,6 @@ if (plan) {
   const epsilons = plan.dataset.epsilons.split(",").map(Number);
   const slider = plan.querySelector("[data-slider]");
   const exact = plan.querySelector("[data-epsilon]");
-  const bought = document.getElementById("bought");
   let last = 0;
   let waiting = 0;
   const mark = () => {
@@ -77,15 +76,23 @@ if (plan) {
     marker.setAttribute("x1", x);
     marker.setAttribute("x2", x);
   };
+  const same = document.querySelector("[data-same]");
   const ask = () => {
     mark();
+    same.value = exact.value;
     clearTimeout(waiting);
     waiting = setTimeout(() => {
       const number = ++last;
       fetch(`${plan.dataset.plan}?epsilon=${encodeURIComponent(exact.value)}`)
         .then((answer) => (answer.ok ? answer.text() : Promise.reject(answer)))
         .then((text) => {
-          if (number === last) bought.innerHTML = text;
+          if (number !== last) return;
+          const parts = document.createElement("template");
+          parts.innerHTML = text;
+          for (const part of parts.content.querySelectorAll("[id]")) {
+            const old = document.getElementById(part.id);
+            if (old) old.replaceChildren(...part.childNodes);
+          }
         })
         .catch(() => {});
     }, 60);
