@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import http.client
 import re
 import shutil
@@ -14,9 +15,6 @@ from pathlib import Path
 from urllib.parse import urlencode
 
 import pytest
-
-pytest.importorskip("starlette")
-pytest.importorskip("uvicorn")
 
 from sklar.studio.folder import Folder
 from sklar.studio.guard import Session
@@ -57,7 +55,7 @@ class Answer:
     @property
     def said(self) -> str:
         """The text of the page, without its marks."""
-        return " ".join(re.sub(r"<[^>]+>", " ", self.text).split())
+        return html.unescape(" ".join(re.sub(r"<[^>]+>", " ", self.text).split()))
 
 
 @dataclass

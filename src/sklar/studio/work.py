@@ -11,6 +11,7 @@ from __future__ import annotations
 import _thread
 import json
 import os
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -271,7 +272,16 @@ def _watch(told: Told, cancel: Path, over: threading.Event) -> None:
         told.write()
         if cancel.exists() and not asked:
             asked = True
-            _thread.interrupt_main()
+            _interrupt()
+
+
+def _interrupt() -> None:
+    """Interrupt the main thread as Ctrl-C does, in the middle of a system call too where that is possible."""
+    main = threading.main_thread().ident
+    if hasattr(signal, "pthread_kill") and main is not None:
+        signal.pthread_kill(main, signal.SIGINT)
+    else:
+        _thread.interrupt_main()
 
 
 def _release(folder: Folder, order: Mapping[str, Any], state: State, told: Told) -> None:
@@ -330,7 +340,9 @@ _ORDERS = {"release": _release, "compare": _compare}
 
 
 if __name__ == "__main__":
-    # Threads of libraries are limited by the environment alone here; a low priority keeps the browser quick.
+    # Whoever started the studio in the background ignores this signal, and so would we.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    # A low priority keeps the browser quick.
     if hasattr(os, "nice"):
         with suppress(OSError):
             os.nice(5)

@@ -9,6 +9,7 @@ from markupsafe import Markup
 
 from sklar.answer.report.render import percent
 from sklar.budget.forecast import Forecast
+from sklar.studio.pages.cost import TWICE
 
 WIDTH, HEIGHT = 560.0, 250.0
 _LEFT, _RIGHT, _TOP, _BASE = 64.0, 440.0, 14.0, 206.0
@@ -21,9 +22,9 @@ def across(epsilon: float, low: float = 0.1, high: float = 10.0) -> float:
 
 def curves(found: Sequence[Forecast]) -> Markup:
     """Expected errors (19 times out of 20) of counts, as a share of the rows."""
-    lines = [("one-way counts", "one", [1.96 * each.one_way_error / each.n_rows for each in found])]
+    lines = [("one-way counts", "one", [TWICE * each.one_way_error / each.n_rows for each in found])]
     if found[0].pair_sd.size:
-        lines.append(("two-way counts", "two", [1.96 * each.pair_error / each.n_rows for each in found]))
+        lines.append(("two-way counts", "two", [TWICE * each.pair_error / each.n_rows for each in found]))
     shares = [share for _, _, line in lines for share in line]
     low, high = math.floor(math.log10(min(shares))), math.ceil(math.log10(max(shares)))
     high = max(high, low + 1)

@@ -41,7 +41,7 @@ from sklar.public.toml import toml_value
 from sklar.studio.folder import Desk
 from sklar.studio.guard import form_of
 from sklar.studio.looks import Look
-from sklar.studio.pages.cost import column_cost
+from sklar.studio.pages.cost import column_cost, parsed
 from sklar.studio.pages.frame import (
     Frame,
     Studio,
@@ -149,7 +149,7 @@ def describe(studio: Studio, request: Request) -> Response:
     if text is None:
         return go(f"/t/{desk.name}/open")
     try:
-        schema = Schema.from_toml(text)
+        schema = parsed(text)
     except SchemaError as error:
         return tell(studio, f"/t/{desk.name}/open", f"{desk.schema}: {error}", form={})
     look, reading = _look(studio, desk, schema)
@@ -239,7 +239,7 @@ def _questions(
     known = {} if look is None else look.shown
     fresh = [name for name, mark in asked.items() if (name, mark, rules) not in known]
     draft = None if look is None else look.draft
-    schema = Schema.from_toml(text)
+    schema = parsed(text)
     for question in questions(text, draft, about=set(fresh)) if fresh else ():
         seen = None if draft is None else draft.seen.column(question.name)
         picture = _picture(schema.attribute(question.name), seen)
@@ -358,7 +358,7 @@ def decide(studio: Studio, request: Request) -> Response:
     name, text = form.get("column", ""), schema_text(studio, desk) or ""
     back = f"/t/{desk.name}/describe?" + query_string(q=form.get("q", ""), only=form.get("only", ""))
     try:
-        schema = Schema.from_toml(text)
+        schema = parsed(text)
         attribute = schema.attribute(name)
         if form.get("mark") != _mark(schema.to_dict()["attributes"][name]):
             raise SchemaError(f"'{name}' was changed meanwhile, in another window or in the file. Look at it again.")
@@ -367,8 +367,8 @@ def decide(studio: Studio, request: Request) -> Response:
         save(studio.folder.inside(desk.schema), changed)
     except SklarError as error:
         return tell(studio, f"{back}&{query_string(column=name)}#card", str(error), form=form)
-    left = Schema.from_toml(changed).not_reviewed
-    said = f"'{name}' is left out." if name not in Schema.from_toml(changed).names else f"'{name}' is decided."
+    left = parsed(changed).not_reviewed
+    said = f"'{name}' is left out." if name not in parsed(changed).names else f"'{name}' is decided."
     return tell(studio, f"{back}#cards", f"{said} {len(left)} to go." if left else f"{said} Every column is reviewed.")
 
 
@@ -403,7 +403,7 @@ def cost(studio: Studio, request: Request) -> Response:
     desk, form = desk_of(studio, request), form_of(request)
     name, text = form.get("column", ""), schema_text(studio, desk) or ""
     try:
-        schema = Schema.from_toml(text)
+        schema = parsed(text)
         draft = _draft(studio, desk, schema)
         entry = _entry(text, schema.attribute(name), draft, form)
         if entry is None:
@@ -449,7 +449,7 @@ def decide_rule(studio: Studio, request: Request) -> Response:
         )
         if rule is None:
             raise SchemaError("this rule was decided meanwhile. Look at the list again.")
-        draft = _draft(studio, desk, Schema.from_toml(text))
+        draft = _draft(studio, desk, parsed(text))
         entries = [] if form.get("public") != "yes" or draft is None else rule_entries(rule, text, draft)
         save(studio.folder.inside(desk.schema), answer_rule(text, rule, entries))
     except SklarError as error:

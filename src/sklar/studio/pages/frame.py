@@ -15,12 +15,11 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from sklar.answer.report.render import render
-from sklar.custodian.review import open_rules
 from sklar.errors import SchemaError, SklarError
-from sklar.public.schema import Schema
 from sklar.studio.folder import LEDGER, Desk, Folder
 from sklar.studio.guard import Session
 from sklar.studio.looks import Looks
+from sklar.studio.pages.cost import parsed
 from sklar.studio.work import Works
 
 if TYPE_CHECKING:
@@ -36,7 +35,6 @@ STEPS = (
     ("books", "Books"),
 )
 _MOST_NOTES = 100
-_WAIT_S = 1.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,7 +132,7 @@ def _steps(studio: Studio, desk: Desk | None, here: str) -> tuple[Step, ...]:
     waiting = 0
     if desk is not None:
         try:
-            schema = Schema.load(studio.folder.inside(desk.schema))
+            schema = parsed(schema_text(studio, desk) or "")
             waiting = len(schema.not_reviewed)
             made["describe"] = not waiting
         except SklarError:
@@ -220,11 +218,6 @@ def table_words(desk: Desk) -> str:
 def query_string(**values: str | int) -> str:
     """Values as the query part of an address."""
     return "&".join(f"{key}={quote(str(value), safe='')}" for key, value in values.items() if value != "")
-
-
-def waiting_rules(text: str) -> int:
-    """How many rules wait for a decision."""
-    return len(open_rules(text))
 
 
 def ledger_path(studio: Studio) -> Path:

@@ -15,11 +15,11 @@ from sklar.custodian.entries import save
 from sklar.custodian.sniff import sniff
 from sklar.errors import DataError, SklarError
 from sklar.public.reading import PLAIN, Reading, parse_reading
-from sklar.public.schema import Schema
 from sklar.rows.read import open_source
 from sklar.rows.text import DELIMITERS, kind_of
 from sklar.studio.folder import Desk, File
 from sklar.studio.guard import form_of
+from sklar.studio.pages.cost import parsed
 from sklar.studio.pages.frame import (
     Frame,
     Studio,
@@ -75,7 +75,7 @@ def home(studio: Studio, request: Request) -> Response:
 def _known(studio: Studio, desk: Desk) -> Known:
     columns = waiting = 0
     try:
-        schema = Schema.load(studio.folder.inside(desk.schema))
+        schema = parsed(schema_text(studio, desk) or "")
         columns, waiting = schema.n_attributes, len(schema.not_reviewed)
     except SklarError:
         pass
@@ -121,7 +121,7 @@ def opened(studio: Studio, request: Request) -> Response:
     rows: Rows = ()
     try:
         if text is not None:
-            reading = Schema.from_toml(text).reading
+            reading = parsed(text).reading
         elif is_text:
             reading, remarks = _guess(studio, desk)
         columns, rows = _first_rows(studio, desk, reading)
@@ -203,7 +203,7 @@ def _chosen(studio: Studio, desk: Desk, form: Mapping[str, str]) -> Reading:
     """The reading that the form states; what the schema says where there is one; plain for what is no text."""
     text = schema_text(studio, desk)
     if text is not None and not form.get("again"):
-        return Schema.from_toml(text).reading
+        return parsed(text).reading
     if "delimiter" not in form:
         return PLAIN
     usual = DELIMITERS.get(kind_of(studio.folder.inside(desk.data)))

@@ -15,14 +15,13 @@ from starlette.responses import Response
 
 from sklar.answer.report.render import percent
 from sklar.budget.account import Account
-from sklar.budget.certificate import rounded_up
 from sklar.budget.forecast import Forecast
 from sklar.budget.ledger import Ledger
 from sklar.errors import BudgetError, LedgerError, SklarError
 from sklar.public.schema import Schema
 from sklar.studio.folder import LEDGER, Desk
 from sklar.studio.guard import form_of
-from sklar.studio.pages.cost import DELTA, foresee
+from sklar.studio.pages.cost import DELTA, TWICE, foresee, parsed
 from sklar.studio.pages.curves import curves
 from sklar.studio.pages.frame import Frame, Studio, desk_of, frame, go, ledger_path, schema_text, show, tell
 
@@ -51,6 +50,8 @@ EPSILONS = (
     10.0,
 )
 _CURVE = (0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0)
+# A forecast of so many levels takes a second: fewer points must do.
+_MANY_LEVELS = 2_000
 _TOTAL = 3.0
 
 
@@ -111,7 +112,7 @@ def plan(studio: Studio, request: Request) -> Response:
     text = schema_text(studio, desk)
     if text is None or desk.rows is None:
         return go(f"/t/{desk.name}/open")
-    schema = Schema.from_toml(text)
+    schema = parsed(text)
     account, problem = account_of(studio, schema)
     epsilon = _epsilon(request.query_params.get("epsilon"), desk.epsilon)
     unit = "row" if schema.person is None else "person"
@@ -160,19 +161,19 @@ def _epsilon(text: str | None, else_: float) -> float:
 
 def _bought(schema: Schema, epsilon: float, desk: Desk, account: Account | None) -> Bought:
     rows = desk.rows or 1
-    found = foresee(schema, epsilon, rows)
-    noisy = found.mostly_noise
+    foreseen = foresee(schema, epsilon, rows)
+    found = foreseen.forecast
     left = None if account is None else account.left
     m = found.schema.n_attributes
     return Bought(
         epsilon=epsilon,
-        one_way=f"±{1.96 * found.one_way_error:,.0f} rows",
-        pair=f"±{1.96 * found.pair_error:,.0f} rows",
+        one_way=f"±{TWICE * found.one_way_error:,.0f} rows",
+        pair=f"±{TWICE * found.pair_error:,.0f} rows",
         one_way_share=percent(found.one_way_share),
         pair_share=percent(found.pair_share),
-        noisy=len(noisy),
+        noisy=foreseen.noisy,
         pairs=m * (m - 1) // 2,
-        noisiest=tuple(f"{one} x {other}" for one, other in noisy[:6]),
+        noisiest=tuple(f"{one} x {other}" for one, other in foreseen.noisiest),
         split=tuple((name, 100 * share, percent(share)) for name, share in found.split),
         duration=_duration(found),
         promise=promise(epsilon, "person" if schema.person is not None else "row"),
@@ -187,7 +188,8 @@ def _goal(number: int, goal: Sequence[Any], schema: Schema, found: Forecast) -> 
     first, second, within = str(goal[0]), str(goal[1]), float(goal[2])
     error = _share(found, first, second)
     needs = next(
-        (each for each in EPSILONS if _share(foresee(schema, each, found.n_rows), first, second) <= within), None
+        (each for each in EPSILONS if _share(foresee(schema, each, found.n_rows).forecast, first, second) <= within),
+        None,
     )
     return Goal(
         number=number,
@@ -205,11 +207,11 @@ def _share(found: Forecast, first: str, second: str) -> float:
     if first not in names or (second and second not in names):
         return math.inf
     if not second:
-        return float(1.96 * found.one_way_sd[names.index(first)] / found.n_rows)
+        return float(TWICE * found.one_way_sd[names.index(first)] / found.n_rows)
     places = sorted((names.index(first), names.index(second)))
     one, other = found.schema.cells.pairs
     pair = int(np.flatnonzero((one == places[0]) & (other == places[1]))[0])
-    return float(1.96 * found.pair_sd[pair] / found.n_rows)
+    return float(TWICE * found.pair_sd[pair] / found.n_rows)
 
 
 def set_goals(studio: Studio, request: Request) -> Response:
@@ -221,7 +223,7 @@ def set_goals(studio: Studio, request: Request) -> Response:
         if form.get("remove", "").isdigit():
             goals = [goal for number, goal in enumerate(goals) if number != int(form["remove"])]
         else:
-            names = Schema.from_toml(schema_text(studio, desk) or "").measured.names
+            names = parsed(schema_text(studio, desk) or "").measured.names
             first, second = form.get("first", ""), form.get("second", "")
             for name in (first, second) if second else (first,):
                 if name not in names:
@@ -248,7 +250,7 @@ def promise(epsilon: float, unit: str) -> tuple[str, ...]:
     odds = math.exp(min(epsilon, 700.0))
     guess = odds / (1 + odds)
     return (
-        f"Whatever else somebody knows: no conclusion about one {unit} becomes more than {rounded_up(odds, 3)} times "
+        f"Whatever else somebody knows: no conclusion about one {unit} becomes more than {_times(odds)} times "
         f"as likely, or as unlikely, because of that {unit}'s own data.",
         f"Who would have to toss a coin about a fact of one {unit} guesses right at most "
         f"{math.ceil(1000 * guess) / 10:.4g}% of the time after seeing the release.",
@@ -256,10 +258,21 @@ def promise(epsilon: float, unit: str) -> tuple[str, ...]:
     )
 
 
+def _times(odds: float) -> str:
+    """A factor in three digits, rounded up.
+
+    >>> _times(2.7183), _times(22026.4)
+    ('2.72', '22,100')
+    """
+    digits = 2 - math.floor(math.log10(odds))
+    raised = math.ceil(odds * 10.0**digits - 1e-9) / 10.0**digits
+    return f"{raised:,.{max(digits, 0)}f}" if odds < 1e15 else f"{raised:.3g}"
+
+
 def forecast(studio: Studio, request: Request) -> Response:
     """What another epsilon would buy: for the script, as the slider moves."""
     desk = desk_of(studio, request)
-    schema = Schema.from_toml(schema_text(studio, desk) or "")
+    schema = parsed(schema_text(studio, desk) or "")
     account, _ = account_of(studio, schema)
     epsilon = _epsilon(request.query_params.get("epsilon"), desk.epsilon)
     return show("bought.html.j2", Part(bought=_bought(schema, epsilon, desk, account)))
@@ -282,8 +295,9 @@ class Curves:
 def curve(studio: Studio, request: Request) -> Response:
     """The forecast's curves, fetched after the page: they take several forecasts."""
     desk = desk_of(studio, request)
-    schema = Schema.from_toml(schema_text(studio, desk) or "")
-    found = [foresee(schema, epsilon, desk.rows or 1) for epsilon in _CURVE]
+    schema = parsed(schema_text(studio, desk) or "")
+    points = _CURVE if schema.n_levels < _MANY_LEVELS else _CURVE[::3]
+    found = [foresee(schema, epsilon, desk.rows or 1).forecast for epsilon in points]
     return show("curve.html.j2", Curves(drawing=curves(found)))
 
 
@@ -292,7 +306,7 @@ def choose(studio: Studio, request: Request) -> Response:
     desk, form = desk_of(studio, request), form_of(request)
     here = f"/t/{desk.name}/plan"
     try:
-        schema = Schema.from_toml(schema_text(studio, desk) or "")
+        schema = parsed(schema_text(studio, desk) or "")
         epsilon = _number(form, "epsilon")
         account, problem = account_of(studio, schema)
         if problem:

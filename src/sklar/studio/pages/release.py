@@ -13,7 +13,7 @@ from sklar.errors import SklarError
 from sklar.public.schema import Schema
 from sklar.studio.folder import LEDGER, Desk
 from sklar.studio.guard import form_of
-from sklar.studio.pages.cost import DELTA, foresee
+from sklar.studio.pages.cost import DELTA, foresee, parsed
 from sklar.studio.pages.frame import (
     Frame,
     Studio,
@@ -76,7 +76,7 @@ def release(studio: Studio, request: Request) -> Response:
     text = schema_text(studio, desk)
     if text is None or desk.rows is None:
         return go(f"/t/{desk.name}/open")
-    schema = Schema.from_toml(text)
+    schema = parsed(text)
     account, _ = account_of(studio, schema)
     running = studio.works.running()
     states = [each for each in studio.works.all(desk.name) if each.kind == "release"]
@@ -98,7 +98,7 @@ def release(studio: Studio, request: Request) -> Response:
         account=account,
         left="" if account is None else f"{account.left:.4g}",
         promise=promise(desk.epsilon, "person" if schema.person is not None else "row")[:1],
-        seconds=f"{max(foresee(schema, desk.epsilon, desk.rows).seconds, 1):.0f}",
+        seconds=f"{max(foresee(schema, desk.epsilon, desk.rows).forecast.seconds, 1):.0f}",
         releases=tuple(releases(studio.folder, desk)),
         work=None if last is None else _progressing(studio, desk, schema, last),
         elsewhere=running if running is not None and (last is None or running.number != last.number) else None,
@@ -156,7 +156,7 @@ def _time(seconds: float) -> str:
 def state(studio: Studio, request: Request) -> Response:
     """How far a release is: for the script, which asks again and again."""
     desk = desk_of(studio, request)
-    schema = Schema.from_toml(schema_text(studio, desk) or "")
+    schema = parsed(schema_text(studio, desk) or "")
     states = [each for each in studio.works.all(desk.name) if each.kind == "release"]
     if not states:
         return show("nothing.html.j2", Nothing())
@@ -180,7 +180,7 @@ def start(studio: Studio, request: Request) -> Response:
     desk = desk_of(studio, request)
     here = f"/t/{desk.name}/release"
     try:
-        schema = Schema.load(studio.folder.inside(desk.schema))
+        schema = parsed(schema_text(studio, desk) or "")
         schema.require_reviewed()
         account, problem = account_of(studio, schema)
         if account is None:
@@ -206,7 +206,7 @@ def cancel(studio: Studio, request: Request) -> Response:
     running = studio.works.running()
     if running is None or running.desk != desk.name:
         return go(here)
-    schema = Schema.from_toml(schema_text(studio, desk) or "")
+    schema = parsed(schema_text(studio, desk) or "")
     if _progressing(studio, desk, schema, running).charged and form.get("sure") != "yes":
         return go(f"{here}?cancel=ask")
     studio.works.cancel(running.number)
