@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from sklar.budget.method import Method
 from sklar.budget.plan import plan_release, plan_second
 from sklar.budget.receipt import telling
 from sklar.budget.search import Answer, Search, require_gaussian
-from sklar.draw.refine import refining_rounds
+from sklar.draw.refine import refining_rounds, triple_rounds
 from sklar.draw.repair import hold_margins
 from sklar.errors import BudgetError, SchemaError
 from sklar.files.linked import LinkedModel
@@ -24,8 +25,7 @@ from sklar.fitting.descent import LatentKind
 from sklar.fitting.domains import find_domains
 from sklar.fitting.latent import LatentModel
 from sklar.fitting.linked import fit_classes
-from sklar.fitting.margins import consistent, margins, plain, pool
-from sklar.kernel.tables import NoisyTables
+from sklar.fitting.margins import Estimates, consistent, expected_noise, margins, plain, pool
 from sklar.kernel.theorems import Budget
 from sklar.kernel.vault import Vault
 from sklar.machine.cluster import Engine
@@ -34,7 +34,7 @@ from sklar.machine.threads import workers
 from sklar.public.linked import Linked
 from sklar.public.person import budget_for
 from sklar.public.schema import Schema
-from sklar.rows.engines import hold_counts, open_table, search_rows
+from sklar.rows.engines import hold_counts, open_table, recounting, search_rows
 from sklar.rows.join import LinkedRows
 from sklar.rows.linked import measure_linked
 
@@ -112,21 +112,32 @@ def measure(
         hold_counts(table, vault, schema, progress=progress)
 
         progress.stage("measure")
-        measured = measure_stages(vault, schema, budget, method, search)
+        recount = recounting(table, vault, schema, progress=progress)
+        measured = measure_stages(vault, schema, budget, method, search, recount)
     receipt = receipts[0] if receipts else None
     return replace(measured, certificate=replace(measured.certificate, receipt=receipt), answers=answers)
 
 
 def measure_stages(
-    vault: Vault, schema: Schema, budget: Budget, method: Method, search: Search | None = None
+    vault: Vault,
+    schema: Schema,
+    budget: Budget,
+    method: Method,
+    search: Search | None = None,
+    recount: Callable[[], None] | None = None,
 ) -> Measured:
-    """All stages of a release of the counts that the vault holds. `search` is how the schema's domains were found."""
+    """All stages of a release of the counts that the vault holds. `search` is how the schema's domains were found.
+
+    `recount` puts the parities of triples behind the vault's door too, where rows can be counted a second time.
+    """
     rest, findings = (None, ()) if search is None else (search.rest, search.findings)
-    stages = plan_release(schema.cells, budget, method, n_rows=vault.n_rows, rest=rest)
+    stages = plan_release(schema.cells, budget, method, n_rows=vault.n_rows, rest=rest, again=recount is not None)
+    if recount is not None and stages.first.trios.size:
+        recount()
     if search is None:
         # All stages at once: a run that ends between them must not leave one of them uncharged.
         vault.reserve(stages.spend)
-    noisy: tuple[NoisyTables, ...] = (vault.measure(stages.first),)
+    noisy = tuple(vault.measure(stages.first) for _ in range(stages.looks))
     if stages.reserve.size:
         estimates = pool(noisy)
         distances = interactions(estimates, margins(estimates))
@@ -150,13 +161,17 @@ def fit_tables(measured: Measured, *, method: Method | str = "auto", progress: P
     kind: LatentKind = "mixture" if method.name == "auto" else method.name
     latent, decisions = fit_auto(estimates, measured.schema, kind=kind, progress=progress)
     # Forbidden cells keep their noisy counts in the fit: thinning needs every count to carry the noise that it states.
-    copula = refined(hold_margins(latent), estimates.n_rows)
+    copula = refined(hold_margins(latent), estimates)
     return Model(measured=measured, copula=copula, n_rows=estimates.n_rows, settings=settings | decisions)
 
 
-def refined(model: LatentModel, n_rows: int) -> LatentModel:
-    """The model with as many rounds of exchanges as a table of its size affords: a public rule."""
-    return replace(model, rounds=refining_rounds(n_rows, model.schema.n_attributes))
+def refined(model: LatentModel, estimates: Estimates) -> LatentModel:
+    """The model with as many rounds of exchanges as a table of its size and noise affords: a public rule."""
+    cells, n_rows = model.schema.cells, estimates.n_rows
+    triples = triple_rounds(n_rows, cells, expected_noise(estimates))
+    if triples:
+        return replace(model, rounds=triples, matched=3)
+    return replace(model, rounds=refining_rounds(n_rows, cells.n_attributes))
 
 
 def fit_linked(

@@ -2,7 +2,8 @@
 
 Noise scales are public, so the standard error of every sum of noisy cells is known exactly. A count over one attribute
 is seen directly and in the sums of every two-way table; a count over two attributes in their own table. Wider counts
-were never measured: only the fitted model has an opinion on them.
+were never measured: only the fitted model has an opinion on them. Where parities of bits were measured in place of
+tables, counts of up to two bits, or three, are linear in them (`parities`).
 
 What is counted are rows that have a level of the attributes asked about. A row that stands in no cell of another
 attribute is missing from sums over that attribute's levels, by how much no noisy table can tell well enough. So such a
@@ -25,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sklar.answer.parities import count_by_parities, counts_parities
 from sklar.answer.predicate import Atom, Expression, QueryError, attributes_of, evaluate, parse, resolve, traced
 from sklar.budget.certificate import Measured
 from sklar.draw.repair import sample_codes
@@ -139,21 +141,29 @@ def estimate(measured: Measured, *names: str, level: float = DEFAULT_LEVEL, comp
     asked = [schema.names.index(schema.attribute(name).name) for name in names]
     sources = [schema.sources[i] for i in asked]
     where = sorted({source for source, _ in sources})
-    views = _views(measured, where, complete=complete)
-    weights = _weights(views)
-    cells = np.sum([weight * view.cells for weight, view in zip(weights, views, strict=True)], axis=0)
-    variance = sum(weight**2 * view.variance for weight, view in zip(weights, views, strict=True))
     # Where each measured cell stands in the table asked for; a cell of it may be the sum of several, or of none.
-    place = np.ix_(*(np.arange(size) for size in cells.shape))
-    into = tuple(levels[place[where.index(source)]] for source, levels in sources)
+    place = np.ix_(*(np.arange(int(measured.schema.sizes[i])) for i in where))
+    into = np.broadcast_arrays(*(levels[place[where.index(source)]] for source, levels in sources))
     shape = tuple(schema.attributes[i].n_levels for i in asked)
-    counts, summed = np.zeros(shape), np.zeros(shape, dtype=np.int64)
-    np.add.at(counts, into, cells)
-    np.add.at(summed, into, 1)
-    sd = np.sqrt(variance * summed)
-    sizes, which = np.unique(summed, return_inverse=True)
-    reach = np.array([_quantile(level, measured, views, weights, int(size)) for size in sizes])
-    half = sd * reach[which].reshape(shape)
+    if counts_parities(measured, where):
+        found = [
+            count_by_parities(measured, np.logical_and.reduce([a == b for a, b in zip(into, cell, strict=True)]), where)
+            for cell in np.ndindex(shape)
+        ]
+        counts, sd = (np.array(part).reshape(shape) for part in zip(*found, strict=True))
+        half = sd * _normal(level)
+    else:
+        views = _views(measured, where, complete=complete)
+        weights = _weights(views)
+        cells = np.sum([weight * view.cells for weight, view in zip(weights, views, strict=True)], axis=0)
+        variance = sum(weight**2 * view.variance for weight, view in zip(weights, views, strict=True))
+        counts, summed = np.zeros(shape), np.zeros(shape, dtype=np.int64)
+        np.add.at(counts, tuple(into), cells)
+        np.add.at(summed, tuple(into), 1)
+        sd = np.sqrt(variance * summed)
+        sizes, which = np.unique(summed, return_inverse=True)
+        reach = np.array([_quantile(level, measured, views, weights, int(size)) for size in sizes])
+        half = sd * reach[which].reshape(shape)
     return Estimate(
         names=names,
         levels=tuple(schema.attributes[i].levels for i in asked),
@@ -175,7 +185,7 @@ def answer(model: Model, predicate: str, *, level: float = DEFAULT_LEVEL, comple
     where = attributes_of(expression)
     shares, by = _synthetic(model, expression, where)
     direct: dict[str, Any] = dict.fromkeys(("estimate", "standard_error", "low", "high"))
-    if len(where) > 2:
+    if len(where) > 2 and not counts_parities(model.measured, where):
         measured_by = f"no direct measurement exists over {len(where)} attributes; only pairs were measured"
     else:
         found = count_cells(model.measured, cells_of(expression, where, schema), where, level=level, complete=complete)
@@ -226,7 +236,13 @@ def count_cells(
     level: float = DEFAULT_LEVEL,
     complete: bool = False,
 ) -> Counted:
-    """The count of rows in these cells of the table of one or two attributes."""
+    """The count of rows in these cells of the table of one or two attributes, or of three whose parity was measured."""
+    if counts_parities(measured, where):
+        count, sd = count_by_parities(measured, cells, where)
+        names = " and ".join(f"'{measured.schema.names[i]}'" for i in where)
+        return Counted(
+            count=count, standard_error=sd, half_width=sd * _normal(level), by=f"the noisy parities of {names}"
+        )
     schema, views = measured.schema, _views(measured, where, complete=complete)
     public, turned = measured.n_rows, False
     # Where every row has a cell and their number is public, counting the others may be the more precise way.
@@ -322,6 +338,12 @@ def _check_level(level: float) -> None:
         raise QueryError(f"the confidence level must lie strictly between 0 and 1, got {level}. Try 0.95.")
 
 
+def _normal(level: float) -> float:
+    from scipy.special import ndtri
+
+    return float(ndtri(0.5 + level / 2))
+
+
 def _quantile(level: float, measured: Measured, views: Sequence[_View], weights: Sequence[float], size: int) -> float:
     """How many standard errors an interval of this level reaches to either side of a sum over `size` cells.
 
@@ -329,9 +351,7 @@ def _quantile(level: float, measured: Measured, views: Sequence[_View], weights:
     the characteristic function phi(t), a product of 1 / (1 + s^2 t^2 / 2) over the sds s of its terms, and
     P(|X| <= q) = 2/pi times the integral of sin(q t) / t phi(t) over t > 0 (Gil-Pelaez 1951).
     """
-    from scipy.special import ndtri
-
-    normal = float(ndtri(0.5 + level / 2))
+    normal = _normal(level)
     if measured.certificate.mechanism == "gaussian" or size == 0:
         return normal
     sds = [weight * math.sqrt(view.variance / view.summed) for weight, view in zip(weights, views, strict=True)]

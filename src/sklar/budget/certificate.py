@@ -15,17 +15,23 @@ import numpy as np
 from sklar.budget.receipt import Receipt
 from sklar.budget.search import Answer, Finding, read_finding, search_spend
 from sklar.errors import BudgetError, ModelError
+from sklar.kernel.parities import parity_spend
 from sklar.kernel.tables import NoisyTables, Plan
-from sklar.kernel.theorems import Budget, Composition, Mechanism, Neighbors, sensitivity
+from sklar.kernel.theorems import Budget, Composition, Mechanism, Neighbors, Spend, sensitivity
 from sklar.public.person import Count, Person
 from sklar.public.schema import Schema
 
-_ORDERS = {0: "number of rows", 1: "one-way tables", 2: "two-way tables"}
+_ORDERS = {0: "number of rows", 1: "one-way tables", 2: "two-way tables", 3: "three-way tables"}
+_PARITIES = {0: "number of rows", 1: "counts of ones", 2: "parities of pairs", 3: "parities of triples"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
-    """Tables of one order that were measured at one scale in one stage."""
+    """Tables of one order that were measured at one scale in one stage.
+
+    The sensitivities are one table's. Parities of bits stand in place of tables where `parity` says so: single counts,
+    which do not all move at once (`kernel.parities`).
+    """
 
     stage: int
     order: int
@@ -33,11 +39,12 @@ class Measurement:
     scale: float
     sensitivity_l1: float
     sensitivity_l2: float
+    parity: bool = False
 
     @property
     def what(self) -> str:
         """In words."""
-        return _ORDERS[self.order]
+        return (_PARITIES if self.parity else _ORDERS)[self.order]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,8 +105,20 @@ class Certificate:
     def search_share(self) -> float:
         """The part of the cost, of the sum of 1 / scale^2, that the search for domains took."""
         search = math.fsum(each.tables * each.scale**-2.0 for each in self.domains)
-        rest = math.fsum(each.tables * each.scale**-2.0 for each in self.measurements)
-        return search / (search + rest) if search else 0.0
+        rest = self.spend
+        tables = math.fsum(rest.tables * rest.scales**-2.0)
+        return search / (search + tables) if search else 0.0
+
+    @property
+    def spend(self) -> Spend:
+        """What the measurements cost, without the search for domains."""
+        tables = [each for each in self.measurements if not each.parity]
+        spend = Spend.of([each.scale for each in tables], [each.tables for each in tables])
+        for stage in sorted({each.stage for each in self.measurements if each.parity}):
+            orders = [each for each in self.measurements if each.parity and each.stage == stage]
+            scales = np.array([each.scale for each in orders])
+            spend = spend + parity_spend(orders[0].tables, scales, self.neighbors)
+        return spend
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -161,19 +180,25 @@ def unit_of(person: Person | None) -> dict[str, Any]:
 
 def measurements(plans: Sequence[Plan], moved: tuple[float, float]) -> tuple[Measurement, ...]:
     """What these plans measure, one stage after the other. One person moves a table by `moved`, in L1 and in L2."""
-    return tuple(
-        Measurement(
-            stage=stage,
-            order=order,
-            tables=int(tables),
-            scale=float(scale),
-            sensitivity_l1=moved[0],
-            sensitivity_l2=moved[1],
-        )
-        for stage, plan in enumerate(plans, start=1)
-        for order, scales in ((0, [] if plan.total is None else [plan.total]), (1, plan.one_way), (2, plan.pairs))
-        for scale, tables in zip(*np.unique(np.asarray(scales), return_counts=True), strict=True)
-    )
+    found = []
+    for stage, plan in enumerate(plans, start=1):
+        orders = ([] if plan.total is None else [plan.total], plan.one_way, plan.pairs, plan.trios)
+        for order, scales in enumerate(orders):
+            parity = plan.parities is not None and order > 0
+            # A parity is one count, which moves by as many rows as a person has.
+            alone = moved[1] if moved[1] == moved[0] else moved[0] / 2
+            for scale, tables in zip(*np.unique(np.asarray(scales), return_counts=True), strict=True):
+                entry = Measurement(
+                    stage=stage,
+                    order=order,
+                    tables=int(tables),
+                    scale=float(scale),
+                    sensitivity_l1=alone if parity else moved[0],
+                    sensitivity_l2=alone if parity else moved[1],
+                    parity=parity,
+                )
+                found.append(entry)
+    return tuple(found)
 
 
 def rounded_up(value: float, digits: int) -> str:

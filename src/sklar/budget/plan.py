@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 from sklar.budget.method import Method
 from sklar.errors import BudgetError
 from sklar.kernel.cells import Cells
+from sklar.kernel.parities import moved_sets
 from sklar.kernel.tables import Plan
-from sklar.kernel.theorems import Budget, Spend, matched_scales
+from sklar.kernel.theorems import MAX_SCALE, MIN_SCALE, Budget, Spend, matched_scales, round_up_scale, smallest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -26,7 +27,8 @@ class Stages:
 
     `reserve` holds the scales that the second stage would have if it were planned like the first, shape (n_pairs,), or
     (0,) where all tables are measured at once. They fix its cost; how that is spread over the pairs may then depend on
-    the first stage's tables.
+    the first stage's tables. Parities are measured twice by the first plan (`looks`): the two looks cost together what
+    one of half the variance would, and how far they lie apart shows what noise they have.
     """
 
     first: Plan
@@ -36,9 +38,14 @@ class Stages:
         self.reserve.setflags(write=False)
 
     @property
+    def looks(self) -> int:
+        """How often the first plan is measured."""
+        return 1 if self.first.parities is None else 2
+
+    @property
     def spend(self) -> Spend:
-        """What both stages may cost together."""
-        return Spend.of(np.concatenate([self.first.scales, self.reserve]))
+        """What all stages may cost together."""
+        return sum([self.first.spend] * self.looks, Spend.of(self.reserve))
 
 
 # Of the cost of all tables, the one-way tables' share where all are measured at once. They answer what is asked most
@@ -55,32 +62,126 @@ _DISTANCE_FLOOR = 200.0
 _COST_GRID = 1.1
 _ONE_WAY_SHARES = (0.1, 0.2, 0.3, 0.4, 0.5)
 _ONE_WAY_TARGET = 0.025
+# An error of x rows in any parity moves the tables that hold it by x / n in total variation. A table of three bits has
+# three ones, three pairs and one triple; most triples say little beyond their pairs, and are shrunk by the fit: their
+# noise counts for a tenth.
+_PARITY_WEIGHTS = (3.0, 3.0, 0.1)
+# Triples are measured where so many attributes have few of them, and their noise is at most this share of the rows.
+_MOST_BITS = 30
+_MOST_NOISE = 0.02
 
 
 def plan_release(
-    cells: Cells, budget: Budget, method: Method, *, n_rows: int | None, rest: Spend | None = None
+    cells: Cells,
+    budget: Budget,
+    method: Method,
+    *,
+    n_rows: int | None,
+    rest: Spend | None = None,
+    again: bool = True,
 ) -> Stages:
     """The plan of a release by this method that spends the whole budget, or as much as `rest` costs.
 
-    Gaussian noise for a latent model is measured in two stages, everything else at once. `n_rows` is the number of rows
-    where it is public.
+    Gaussian noise for a latent model is measured in two stages, everything else at once. Where all attributes are bits,
+    their parities are measured. `n_rows` is the number of rows where it is public; `again` says whether rows can be
+    counted a second time.
     """
     if rest is None:
-        return _remembered(cells, budget, method, n_rows)
-    return _plan(cells, budget, method, n_rows, rest)
+        return _remembered(cells, budget, method, n_rows, again=again)
+    return _plan(cells, budget, method, n_rows, rest, again=again)
 
 
-def _plan(cells: Cells, budget: Budget, method: Method, n_rows: int | None, rest: Spend | None) -> Stages:
+def _plan(
+    cells: Cells, budget: Budget, method: Method, n_rows: int | None, rest: Spend | None, *, again: bool
+) -> Stages:
     if method.name == "binary" or budget.mechanism == "laplace":
         share = None if method.paper else ONE_WAY_SHARE
         return Stages(first=plan_tables(cells, budget, one_way_share=share, rest=rest), reserve=np.empty(0))
+    if cells.are_bits and cells.n_attributes > 1:
+        return plan_parities(cells, budget, n_rows, rest, again=again)
     return plan_stages(cells, budget, n_rows, rest)
 
 
 @lru_cache(maxsize=4)
-def _remembered(cells: Cells, budget: Budget, method: Method, n_rows: int | None) -> Stages:
+def _remembered(cells: Cells, budget: Budget, method: Method, n_rows: int | None, *, again: bool) -> Stages:
     """A plan from public facts alone: the same facts give the same plan, which an audit asks for thousands of times."""
-    return _plan(cells, budget, method, n_rows, None)
+    return _plan(cells, budget, method, n_rows, None, again=again)
+
+
+def plan_parities(
+    cells: Cells, budget: Budget, n_rows: int | None, rest: Spend | None = None, *, again: bool = True
+) -> Stages:
+    """Two looks at the parities of bits that spend the whole budget together, or as much as `rest` costs.
+
+    Of triples too, where rows can be counted a second time, there are few of them, a row is a person (else a second
+    pass may choose other rows) and their noise is small beside the public number of rows.
+    """
+    if again and n_rows is not None and 3 <= cells.n_attributes <= _MOST_BITS and budget.rows_per_person is None:
+        plan = _parities(cells, budget, 3, rest)
+        if float(plan.trios[0]) / math.sqrt(2) <= _MOST_NOISE * n_rows:
+            return Stages(first=plan, reserve=np.empty(0))
+    return Stages(first=_parities(cells, budget, 2, rest), reserve=np.empty(0))
+
+
+def _parities(cells: Cells, budget: Budget, orders: int, rest: Spend | None) -> Plan:
+    """The plan of one of two looks at parities up to this order."""
+    m, sizes = cells.n_attributes, (cells.n_attributes, cells.n_pairs, cells.n_trios)
+    shape = best_parities(m, orders)
+    # The number of rows, where it is measured, as precisely as ones.
+    total = [] if budget.rows_are_public else [shape[0]]
+
+    def plan(factor: float) -> Plan:
+        scales = np.maximum(round_up_scale(factor * shape), MIN_SCALE)
+        one_way, pairs, *trios = (np.full(size, scale) for size, scale in zip(sizes[:orders], scales, strict=True))
+        rows = float(scales[0]) if total else None
+        return Plan(
+            one_way=one_way,
+            pairs=pairs,
+            total=rows,
+            trios=trios[0] if trios else np.empty(0),
+            parities=budget.neighbors,
+        )
+
+    def fits(factor: float) -> bool:
+        spend = plan(factor).spend
+        spend = spend + spend
+        if rest is None:
+            return budget.spent(spend) <= budget.epsilon
+        return budget.cost(rest).covers(budget.cost(spend))
+
+    factor = smallest(fits, start=budget.rows * math.sqrt(m) / budget.epsilon)
+    if factor * float(shape.max()) > MAX_SCALE:
+        raise BudgetError(
+            f"epsilon={budget.epsilon} over {m} bits needs noise of scale {factor * float(shape.max()):.3g}, above the "
+            f"largest that can be drawn exactly ({MAX_SCALE:.0f}). Use a larger epsilon or fewer attributes."
+        )
+    return plan(factor)
+
+
+@lru_cache(maxsize=64)
+def _best_parities(m: int, orders: int) -> tuple[float, ...]:
+    """Scales of ones, of pairs and of triples, up to a factor: the least weighed variance at a cost."""
+    moved, weights = moved_sets(m)[:, :orders], np.array(_PARITY_WEIGHTS[:orders])
+    # Costs of orders 2 and 3 beside that of ones, from coarse to fine.
+    best, width = np.zeros(orders - 1), math.log(4.0)
+    best[:] = -math.log(m) * np.arange(1, orders)
+    while width > 1e-4:
+        steps = np.stack(np.meshgrid(*[np.arange(-2, 3) * width] * (orders - 1), indexing="ij"), -1)
+        tried = best + steps.reshape(-1, orders - 1)
+        costs = np.exp(np.hstack([np.zeros((len(tried), 1)), tried]))
+        found = tried[np.argmin((weights / costs).sum(axis=1) * (costs @ moved.T).max(axis=1))]
+        width = width if not np.array_equal(found, best) else width / 2
+        best = found
+    return tuple(np.exp(-np.concatenate([[0.0], best]) / 2).tolist())
+
+
+def best_parities(m: int, orders: int) -> NDArray[np.float64]:
+    """Noise scales of ones, pairs and triples of m bits, up to a factor: the best by `_PARITY_WEIGHTS` at a cost.
+
+    >>> best_parities(16, 2).round(2).tolist()
+    [1.0, 1.63]
+    """
+    return np.array(_best_parities(m, orders))
 
 
 def plan_stages(cells: Cells, budget: Budget, n_rows: int | None, rest: Spend | None = None) -> Stages:

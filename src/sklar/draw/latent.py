@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sklar.draw.blocks import BLOCK_ROWS, REFINED_ROWS, Codes, empty_codes
-from sklar.draw.refine import refine
+from sklar.draw.refine import ThreeWay, refine
 from sklar.public.rules import constrained
 from sklar.public.solve import Allowed
 
@@ -37,6 +37,8 @@ class LatentSampler:
             # A repair draws the attributes of rules anew.
             fixed = constrained(model.schema.allowed)
             self._free = np.array([i for i in range(self._cells.n_attributes) if i not in fixed], dtype=np.int64)
+            wide = model.matched == 3 and self._free.size > 2
+            self._triples = ThreeWay.of(model.probabilities, self._cells, self._free) if wide else None
 
     def draw(self, seed: int, block: int, rows: int) -> Codes:
         """A block of codes, shape (m, rows)."""
@@ -51,7 +53,7 @@ class LatentSampler:
         if self._rounds and self._free.size > 1:
             key = generator.integers(1, 2**63, dtype=np.uint64)
             targets = self._pairs * np.float32(rows)
-            refine(codes, place, bounds, targets, cells.offsets, self._free, self._rounds, key)
+            refine(codes, place, bounds, targets, cells.offsets, self._free, self._rounds, key, self._triples)
         return codes
 
 

@@ -100,6 +100,9 @@ def arrays_of(model: Model) -> dict[str, NDArray[Any]]:
         arrays[f"stage{stage}_pairs"] = tables.pairs
         arrays[f"stage{stage}_one_way_scales"] = tables.plan.one_way
         arrays[f"stage{stage}_pair_scales"] = tables.plan.pairs
+        if tables.plan.trios.size:
+            arrays[f"stage{stage}_trios"] = tables.trios
+            arrays[f"stage{stage}_trio_scales"] = tables.plan.trios
     searched = [table for answer in model.measured.answers if not isinstance(answer, Mapping) for table in answer]
     if searched:
         arrays["search"] = np.concatenate(searched)
@@ -262,6 +265,8 @@ def _describe(tables: NoisyTables) -> dict[str, Any]:
         "total_scale": tables.plan.total,
         "one_way": bool(tables.plan.one_way.size),
         "pairs": bool(tables.plan.pairs.size),
+        "trios": bool(tables.plan.trios.size),
+        "parities": tables.plan.parities,
     }
 
 
@@ -270,7 +275,12 @@ def _read_tables(
 ) -> NoisyTables:
     described, name, cells = document["stages"][stage - 1], f"stage{stage}_", schema.cells
     one_way, two_way = described["one_way"], described["pairs"]
-    pairs = array(name + "pairs", np.int64, cells.n_cells if two_way else 0)
+    parities, triples = described.get("parities"), described.get("trios", False)
+    if (parities is not None and not (cells.are_bits and one_way and two_way)) or (triples and parities is None):
+        raise ModelError("its parities must be of bits, and of all of them.")
+    sizes = (cells.n_levels, cells.n_cells) if parities is None else (cells.n_attributes, cells.n_pairs)
+    n_trios = cells.n_trios if triples else 0
+    pairs = array(name + "pairs", np.int64, sizes[1] if two_way else 0)
     if two_way and document["version"] == 1:
         # Version 1 laid the same cells out row by row of all levels.
         block = cells.attribute_of_level
@@ -281,11 +291,14 @@ def _read_tables(
         total=described["total_scale"],
         one_way=array(name + "one_way_scales", np.float64, cells.n_attributes if one_way else 0),
         pairs=array(name + "pair_scales", np.float64, cells.n_pairs if two_way else 0),
+        trios=array(name + "trio_scales", np.float64, n_trios) if triples else np.empty(0),
+        parities=parities,
     )
     if not ((plan.scales >= MIN_SCALE) & (plan.scales <= MAX_SCALE)).all():
         raise ModelError("its noise scales must be such as can be drawn exactly.")
-    levels = array(name + "one_way", np.int64, cells.n_levels if one_way else 0)
-    if any(max(int(part.max(initial=0)), -int(part.min(initial=0))) > MAX_COUNT for part in (levels, pairs)):
+    levels = array(name + "one_way", np.int64, sizes[0] if one_way else 0)
+    trios = array(name + "trios", np.int64, n_trios) if triples else np.empty(0, dtype=np.int64)
+    if any(max(int(part.max(initial=0)), -int(part.min(initial=0))) > MAX_COUNT for part in (levels, pairs, trios)):
         raise ModelError("its noisy counts must be at most 2**53 in size.")
     return NoisyTables(
         cells=cells,
@@ -295,6 +308,7 @@ def _read_tables(
         one_way=levels,
         pairs=pairs,
         plan=plan,
+        trios=trios,
     )
 
 

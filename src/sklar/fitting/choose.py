@@ -29,7 +29,8 @@ from sklar.fitting.descent import (
     step_operations,
 )
 from sklar.fitting.latent import LatentModel, fit_latent, independent
-from sklar.fitting.margins import Estimates, implied_counts
+from sklar.fitting.margins import Estimates, crossed_tables, expected_noise, implied_counts
+from sklar.fitting.trios import trios_of
 from sklar.kernel.cells import Cells
 from sklar.machine.progress import SILENT, Progress
 from sklar.machine.threads import side_by_side
@@ -79,6 +80,8 @@ def thin(estimates: Estimates, generator: np.random.Generator) -> tuple[Estimate
     Their variances are 1 + g^2 and 1 + 1 / g^2 times the original's, with the gain g = `GAIN`.
     """
     cells = estimates.cells
+    if estimates.crossed:
+        return _thin_parities(estimates, generator)
     one_way = estimates.one_way_sd[cells.attribute_of_level] * generator.standard_normal(cells.n_levels)
     pairs = generator.standard_normal(cells.n_cells)
     pairs *= np.repeat(estimates.pair_sd, cells.pair_sizes)
@@ -96,6 +99,29 @@ def thin(estimates: Estimates, generator: np.random.Generator) -> tuple[Estimate
     return half(GAIN), half(-1 / GAIN)
 
 
+def _thin_parities(estimates: Estimates, generator: np.random.Generator) -> tuple[Estimates, Estimates]:
+    """The same of parities: tables follow from theirs, so that a half has the noise of its own alone."""
+    cells = estimates.cells
+    ones = estimates.one_way_sd / np.sqrt(2.0) * generator.standard_normal(cells.n_attributes)
+    odd = estimates.pair_sd * generator.standard_normal(cells.n_pairs)
+    trios = estimates.trio_sd * generator.standard_normal(estimates.trios.size)
+    one_way, pairs = np.column_stack([-ones, ones]).ravel(), crossed_tables(cells, ones, odd, 0.0)
+
+    def half(step: float) -> Estimates:
+        wider = np.sqrt(1 + step**2)
+        return replace(
+            estimates,
+            one_way=estimates.one_way + step * one_way,
+            one_way_sd=estimates.one_way_sd * wider,
+            pairs=estimates.pairs + step * pairs,
+            pair_sd=estimates.pair_sd * wider,
+            trios=estimates.trios + step * trios,
+            trio_sd=estimates.trio_sd * wider,
+        )
+
+    return half(GAIN), half(-1 / GAIN)
+
+
 class Split:
     """Targets from one half, and the other half as a judge. `weights` are those of `cell_weights`."""
 
@@ -103,7 +129,7 @@ class Split:
         cells = estimates.cells
         train, held = thin(estimates, generator)
         self.targets = denoise_tables(train, denoise_margins(train).levels)
-        self.weights = weights
+        self.weights, self.trios, self._held_trios = weights, trios_of(train), trios_of(held)
         precision = self.targets.precision
         self._margins = contrast_levels(self.targets.levels, cells)
         self._margin_weights = margin_weights(cells, precision).astype(np.float64)
@@ -139,6 +165,10 @@ class Split:
         margins = found.mean(axis=1, dtype=np.float64)
         error += float(self._margin_weights @ margins**2 - 2 * self._said @ margins) + self._rest
         distance += float(self._margin_weights @ (margins - self._margins) ** 2)
+        if self._held_trios is not None:
+            more = self._held_trios.score(found, self._margins)
+            error += more[0]
+            distance += more[1]
         return error / self._scale, 2 * float(np.sqrt(self._kappa * distance)) / self._scale
 
 
@@ -179,7 +209,7 @@ def follow(split: Split, start: Start, *, max_steps: int, progress: Progress = S
     The first row is independence, whose error is 1. Stops when the error has not fallen for `PATIENCE` steps, or when
     more than `LOSS` of what it gained is lost again.
     """
-    fit = Fit(Loss(split.targets, SHRINKAGE, split.weights), start)
+    fit = Fit(Loss(split.targets, SHRINKAGE, split.weights, split.trios), start)
     rows, best, best_at = [(1.0, 0.0)], np.inf, 0
     while (len(rows) - 1) * EVERY < max_steps:
         fit.advance(EVERY)
@@ -231,7 +261,7 @@ def starting(estimates: Estimates, kind: LatentKind) -> tuple[Start, int]:
     A model has fewer components where a step would take long, but never few.
     """
     cells = estimates.cells
-    noise = float(np.mean(np.minimum(0.4 * cells.pair_sizes * estimates.pair_sd / estimates.n_rows, 1.0)))
+    noise = expected_noise(estimates)
     if kind == "factor":
         components, fits = FACTOR_COMPONENTS, FACTOR_FITS
     else:
@@ -264,7 +294,14 @@ def fit_auto(
         progress.stage("fit", total=choice.fits * choice.steps, unit="steps")
         targets = denoise_tables(estimates, margins.levels)
         model = fit_latent(
-            targets, schema, SHRINKAGE, choice.start, steps=choice.steps, fits=choice.fits, progress=progress
+            targets,
+            schema,
+            SHRINKAGE,
+            choice.start,
+            steps=choice.steps,
+            fits=choice.fits,
+            trios=trios_of(estimates),
+            progress=progress,
         )
     else:
         model = independent(schema, margins.levels)

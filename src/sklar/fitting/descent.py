@@ -25,6 +25,7 @@ from sklar.fitting.contrasts import (
     through_softmax,
 )
 from sklar.fitting.denoise import Targets
+from sklar.fitting.trios import Trios
 from sklar.kernel.cells import Cells
 
 LatentKind = Literal["mixture", "factor"]
@@ -131,7 +132,7 @@ class Fit:
         self.contrasts = np.empty_like(self.room.rows)
         # Small squares are worked on in compiled code: such a step is so short that threads would wait for Python's
         # lock half the time.
-        size = len(self.contrasts) if len(self.contrasts) <= SMALL else 0
+        size = len(self.contrasts) if len(self.contrasts) <= SMALL and loss.trios is None else 0
         self._state = _State(
             probabilities=self.probabilities,
             contrasts=self.contrasts,
@@ -151,8 +152,14 @@ class Fit:
     def advance(self, steps: int) -> None:
         """Take this many steps."""
         loss, state = self._loss, self._state
-        if len(state.contrasts) <= SMALL:
+        if len(state.square):
             _descend(steps, loss.goal, state)
+            return
+        if loss.trios is not None:
+            for _ in range(steps):
+                loss.whole_gradient(state.contrasts, state.pull)
+                loss.trios.pull(state.contrasts, state.pull)
+                _descend(1, loss.goal, state)
             return
         for _ in range(steps):
             if not self._blocks:
@@ -166,10 +173,13 @@ class Loss:
 
     In contrasts (see `contrasts`) that is the same sum over pairs of contrasts, and for each attribute A its margin
     error squared times 3 + the sum over the others of precision_AB / K_B. `weights` are those of `cell_weights`.
+    Parities of triples of bits add their squared errors, where they were measured.
     """
 
-    def __init__(self, targets: Targets, shrinkage: float, weights: NDArray[np.float32]) -> None:
-        self.cells = targets.cells
+    def __init__(
+        self, targets: Targets, shrinkage: float, weights: NDArray[np.float32], trios: Trios | None = None
+    ) -> None:
+        self.cells, self.trios = targets.cells, trios
         self.levels = targets.levels.astype(np.float32)
         self.goal = _Goal(
             weighted=weights * contrast_tables(targets.mixed(shrinkage), self.cells),
@@ -178,6 +188,12 @@ class Loss:
             margin_weights=np.float32(MARGIN_WEIGHT) + margin_weights(self.cells, targets.precision),
             offsets=self.cells.offsets,
         )
+
+    def whole_gradient(self, found: NDArray[np.float32], pull: NDArray[np.float32]) -> None:
+        """The gradient of the tables' part of the loss, as of `gradient`, from the whole residual."""
+        residual = found @ found.T
+        _weigh(residual, self.goal.weighted, self.goal.weights, 0, np.float32(1 / found.shape[1]))
+        np.matmul(residual, found, out=pull)
 
     def gradient(self, found: NDArray[np.float32], pull: NDArray[np.float32], room: Room, block: int) -> None:
         """Of the tables' part of the loss in the contrasts F of Pi, shape (d - m, D), times D / 2, into `pull`.

@@ -27,6 +27,7 @@ from sklar.fitting.denoise import Targets
 from sklar.fitting.descent import Fit, Loss, Start, cell_weights
 from sklar.fitting.model import ReadArray
 from sklar.fitting.simplex import scale_levels
+from sklar.fitting.trios import Trios
 from sklar.machine.progress import SILENT, Progress
 from sklar.machine.threads import side_by_side
 from sklar.public.rules import constrained
@@ -43,7 +44,8 @@ class LatentModel:
     """Equally likely components, each with independent attributes. It is a `Copula`.
 
     `probabilities` has shape (components, d): within each attribute's levels, rows sum to one. `rounds` says how often
-    a drawn value is offered an exchange that brings two-way counts nearer to the model's (`draw.refine`).
+    a drawn value is offered an exchange that brings counts nearer to the model's (`draw.refine`): those of two-way
+    tables, and of three-way tables where `matched` is 3.
     """
 
     kind: ClassVar[str] = "latent"
@@ -52,6 +54,7 @@ class LatentModel:
     schema: Schema
     probabilities: NDArray[np.float32]
     rounds: int = 0
+    matched: int = 2
 
     @property
     def n_components(self) -> int:
@@ -90,7 +93,7 @@ class LatentModel:
 
     def describe(self) -> dict[str, Any]:
         """What a model file says of it in JSON."""
-        return {"kind": self.kind, "components": self.n_components, "rounds": self.rounds}
+        return {"kind": self.kind, "components": self.n_components, "rounds": self.rounds, "matched": self.matched}
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """What a model file holds of it as flat arrays."""
@@ -106,8 +109,13 @@ class LatentModel:
         rounds = described.get("rounds", 0)
         if type(rounds) is not int or not 0 <= rounds <= MOST_ROUNDS:
             raise ModelError(f"its rounds of exchanges must be from 0 to {MOST_ROUNDS}, got {rounds!r}.")
+        matched = described.get("matched", 2)
+        if matched not in (2, 3):
+            raise ModelError(f"its exchanges must match tables of order 2 or 3, got {matched!r:.40}.")
         flat = array("probabilities", np.float32, components * schema.n_levels)
-        return cls(schema=schema, probabilities=flat.reshape(components, schema.n_levels), rounds=rounds)
+        return cls(
+            schema=schema, probabilities=flat.reshape(components, schema.n_levels), rounds=rounds, matched=matched
+        )
 
     def summary(self, settings: Mapping[str, Any]) -> list[str]:
         """How it was fitted, in a few lines."""
@@ -137,10 +145,11 @@ def fit_latent(
     *,
     steps: int,
     fits: int,
+    trios: Trios | None = None,
     progress: Progress = SILENT,
 ) -> LatentModel:
     """The union of several fits, each of this many steps, from different random starts."""
-    loss = Loss(targets, shrinkage, cell_weights(targets.cells, targets.precision))
+    loss = Loss(targets, shrinkage, cell_weights(targets.cells, targets.precision), trios)
 
     def run(seed: int) -> NDArray[np.float32]:
         fit = Fit(loss, replace(start, seed=seed))

@@ -7,7 +7,7 @@ do not depend on the engine, on how rows are split, on the order of parts, or on
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -63,6 +63,7 @@ class LocalTable:
         require_person(self._source, schema)
         self._seen: int | None = None
         self.name, self.columns, self.n_rows = self._source.name, self._source.columns, self._source.n_rows
+        self.again = checkpoint is None and schema.person is None and not takes_one_pass(data)
 
     def count(self, schema: Schema, *, progress: Progress = SILENT) -> Counts:
         """Exact counts of all rows; with a checkpoint, resumed where an earlier pass ended."""
@@ -97,6 +98,14 @@ class LocalTable:
             self._seen = read.rows
         self._source = open_source(self._data, self._schema)
         return n_rows, histograms
+
+    def count_trios(self, schema: Schema, *, progress: Progress = SILENT) -> tuple[NDArray[np.int64], int]:
+        """Exact parities of all triples of bits, and the number of rows, by a pass of its own."""
+        # Imported here: few tables are all bits.
+        from sklar.rows.trios import count_trios
+
+        source = open_source(self._data, self._schema)
+        return count_trios(source.scan(schema.names), schema, progress=progress)
 
     def _counted(self, schema: Schema, progress: Progress) -> tuple[Counts, int]:
         """Exact counts, and the number of rows that were read for them."""
@@ -187,6 +196,22 @@ def _answer(vault: Vault, finding: Finding, attribute: Attribute, exact: Histogr
 def hold_counts(table: CountedTable, vault: Vault, schema: Schema, *, progress: Progress = SILENT) -> None:
     """Count the table and put its counts behind the vault's door. Noise is drawn there, once, after all are summed."""
     vault.hold(table.count(schema, progress=_watched("count", table, vault, progress)), schema.cells)
+
+
+def recounting(
+    table: CountedTable, vault: Vault, schema: Schema, *, progress: Progress = SILENT
+) -> Callable[[], None] | None:
+    """What puts exact parities of triples of bits behind the door, from a second pass over the same rows.
+
+    None where there is no second pass: rows come in a stream, from Spark or with a checkpoint, or are chosen anew.
+    """
+    if not (isinstance(table, LocalTable) and table.again):
+        return None
+
+    def hold() -> None:
+        vault.hold_trios(*table.count_trios(schema, progress=_watched("count again", table, vault, progress)))
+
+    return hold
 
 
 def _watched(stage: str, table: CountedTable, vault: Vault, progress: Progress) -> Progress:

@@ -336,7 +336,17 @@ def _compare(folder: Folder, order: Mapping[str, Any], _state: State, told: Told
     write_text(folder.inside(f"{stem}.PRIVATE.html"), text, private=True)
 
 
-_ORDERS = {"release": _release, "compare": _compare}
+def _publish(folder: Folder, order: Mapping[str, Any], _state: State, told: Told) -> None:
+    """What `sklar publish --replace` does."""
+    from sklar.trust.passport import Publication, publish
+
+    stem = f"{order['desk']}-{order['release']}"
+    publication = Publication(**order["said"])
+    model, out = folder.inside(f"{stem}.sklar"), folder.inside(f"{stem}-published")
+    publish(model, out, publication=publication, replace=True, progress=told)
+
+
+_ORDERS = {"release": _release, "compare": _compare, "publish": _publish}
 
 
 if __name__ == "__main__":

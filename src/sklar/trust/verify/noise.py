@@ -206,6 +206,8 @@ def residuals(stages: Sequence[NoisyTables], cells: Cells, grids: Sequence[Grid]
     """Residuals of all measurements that see the same counts."""
     smear = _smear(stages)
     mechanism = stages[0].mechanism
+    if stages[0].plan.parities is not None:
+        return _of_parities(stages, smear)
     one_way, one_way_variance, _ = _over_stages(
         [(tables.one_way, tables.plan.one_way) for tables in stages], cells.sizes, mechanism, smear, Squares()
     )
@@ -239,12 +241,40 @@ def residuals(stages: Sequence[NoisyTables], cells: Cells, grids: Sequence[Grid]
     return found
 
 
+def _of_parities(stages: Sequence[NoisyTables], smear: np.random.Generator) -> Residuals:
+    """Residuals of looks at the same parities: no parity says anything of another, so that looks are all there is."""
+    mechanism, between, totals = stages[0].mechanism, Squares(), Squares()
+    for name in ("one_way", "pairs", "trios"):
+        looks = [(getattr(tables, name), getattr(tables.plan, name)) for tables in stages]
+        _over_stages(looks, np.ones(looks[0][1].size, dtype=np.int64), mechanism, smear, between)
+    counted = [
+        (np.array([tables.total], dtype=np.int64), np.array([tables.plan.total]))
+        for tables in stages
+        if tables.total is not None and tables.plan.total is not None
+    ]
+    _over_stages(counted, np.ones(1, dtype=np.int64), mechanism, smear, totals)
+    return Residuals(
+        stages=between,
+        tables=np.zeros((2, 0)),
+        margins=Squares(),
+        direct=Squares(),
+        attributes=np.zeros((2, 0)),
+        totals=totals,
+        one_way_totals=Squares(),
+        grids=Squares(),
+        crossed=None,
+        highest=0.0,
+        highest_chance=1.0,
+    )
+
+
 def _smear(stages: Sequence[NoisyTables]) -> np.random.Generator:
     """Public randomness that no forger of a file can choose apart from its tables."""
     digest = hashlib.sha256()
     for tables in stages:
         digest.update(tables.one_way.data)
         digest.update(tables.pairs.data)
+        digest.update(tables.trios.data)
     return np.random.Generator(np.random.SFC64(np.frombuffer(digest.digest(), dtype=np.uint32)))
 
 
@@ -513,10 +543,11 @@ def _residues(stages: Sequence[NoisyTables], grids: Sequence[Grid]) -> Iterator[
     for q in _MODULI:
         counts = np.zeros(q, dtype=np.int64)
         for tables in stages:
-            cells = tables.cells
+            one_way, two_way = tables.plan.sizes(tables.cells)
             for values, scales, sizes in (
-                (tables.one_way, tables.plan.one_way, cells.sizes),
-                (tables.pairs, tables.plan.pairs, cells.pair_sizes),
+                (tables.one_way, tables.plan.one_way, one_way),
+                (tables.pairs, tables.plan.pairs, two_way),
+                (tables.trios, tables.plan.trios, np.ones(tables.plan.trios.size, dtype=np.int64)),
             ):
                 wide = _uneven(tables.mechanism, scales, q) ** 2 * sizes.sum() < 1e-3 if scales.size else np.empty(0)
                 if not wide.size or not wide.any():

@@ -37,6 +37,8 @@ from sklar.fitting.denoise import denoise_margins, denoise_tables
 from sklar.fitting.latent import LatentModel, fit_latent, independent
 from sklar.fitting.margins import Estimates, pool
 from sklar.fitting.model import Copula
+from sklar.fitting.trios import trios_of
+from sklar.kernel.tables import Plan
 from sklar.kernel.theorems import Budget, Spend, cost
 from sklar.machine.progress import SILENT, Progress
 from sklar.release import fit_tables, refined
@@ -91,21 +93,34 @@ def check_plan(model: Model) -> Check:
         composition=stated.composition,
     )
     rest = replan_search(model.schema, budget, stated.domains, stated.public_rows).rest if stated.domains else None
-    planned = plan_release(cells, budget, method, n_rows=stated.public_rows, rest=rest)
     first, *later = [tables.plan for tables in model.measured.stages]
+    # Whether rows could be counted again is told by whether they were, where that was to be decided.
+    again = bool(first.trios.size)
+    planned = plan_release(cells, budget, method, n_rows=stated.public_rows, rest=rest, again=again)
     alike = all(
         one.shape == other.shape and np.allclose(one, other, rtol=_SCALE_TOLERANCE, atol=0.0)
-        for one, other in ((first.one_way, planned.first.one_way), (first.pairs, planned.first.pairs))
+        for one, other in zip(_orders(first), _orders(planned.first), strict=True)
     )
     total = planned.first.total is None or np.isclose(first.total or 0.0, planned.first.total, rtol=_SCALE_TOLERANCE)
-    if not alike or not total:
+    if not alike or not total or first.parities != planned.first.parities:
         return Check(name="plan", passed=False, detail="the first stage is not what this Sklar plans for this budget")
+    if planned.looks > 1:
+        same = len(later) == planned.looks - 1 and all(
+            plan.parities == first.parities and plan.total == first.total and np.array_equal(plan.scales, first.scales)
+            for plan in later
+        )
+        detail = "the noise scales are those that public facts and the budget give" if same else "the looks differ"
+        return Check(name="plan", passed=same, detail=detail)
     if len(later) != (planned.reserve.size > 0) or any(plan.one_way.size or plan.total for plan in later):
         return Check(name="plan", passed=False, detail="the stages are not those that this Sklar plans for this budget")
     spent = sum((plan.spend for plan in later), Spend.of([]))
     if later and not cost("gaussian", 1, Spend.of(planned.reserve)).covers(cost("gaussian", 1, spent)):
         return Check(name="plan", passed=False, detail="the second stage costs more than was set aside for it")
     return Check(name="plan", passed=True, detail="the noise scales are those that public facts and the budget give")
+
+
+def _orders(plan: Plan) -> tuple[NDArray[np.float64], ...]:
+    return plan.one_way, plan.pairs, plan.trios
 
 
 def _method(model: Model) -> Method:
@@ -132,7 +147,7 @@ def _with_choices(model: Model, progress: Progress) -> tuple[Copula, str]:
     settings, estimates = model.settings, pool(model.measured.stages)
     margins = denoise_margins(estimates)
     if settings["kind"] == "independence":
-        return refined(hold_margins(independent(model.measured_schema, margins.levels)), estimates.n_rows), ""
+        return refined(hold_margins(independent(model.measured_schema, margins.levels)), estimates), ""
     start, fits = starting(estimates, settings["kind"])
     if (
         settings["components"] != start.components
@@ -148,15 +163,19 @@ def _with_choices(model: Model, progress: Progress) -> tuple[Copula, str]:
         start,
         steps=settings["steps"],
         fits=settings["fits"],
+        trios=trios_of(estimates),
         progress=progress,
     )
-    return refined(hold_margins(fitted), estimates.n_rows), ""
+    return refined(hold_margins(fitted), estimates), ""
 
 
 def distances(one: Copula, other: Copula, measured: Estimates) -> dict[str, tuple[float, float]]:
     """How far two copulas are apart, each distance with its limit; infinite where they cannot be compared."""
     if isinstance(one, LatentModel) and isinstance(other, LatentModel):
-        if one.probabilities.shape != other.probabilities.shape or one.rounds != other.rounds:
+        if one.probabilities.shape != other.probabilities.shape or (one.rounds, one.matched) != (
+            other.rounds,
+            other.matched,
+        ):
             return {"components": (np.inf, 0.0)}
         cells = measured.cells
         apart = cells.flat(one.predict_pairs() - other.predict_pairs()) * np.float64(measured.n_rows)
