@@ -4,6 +4,4 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
-collect_ignore_glob = (
-    [] if find_spec("starlette") and find_spec("uvicorn") else ["src/sklar/studio", "tests/studio"]
-)
+collect_ignore_glob = [] if find_spec("starlette") and find_spec("uvicorn") else ["src/sklar/studio", "tests/studio"]

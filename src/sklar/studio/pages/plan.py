@@ -17,6 +17,7 @@ from sklar.answer.report.render import percent
 from sklar.budget.account import Account
 from sklar.budget.forecast import Forecast
 from sklar.budget.ledger import Ledger
+from sklar.budget.risk import risk_at
 from sklar.errors import BudgetError, LedgerError, SklarError
 from sklar.public.schema import Schema
 from sklar.studio.folder import LEDGER, Desk
@@ -248,7 +249,7 @@ def _duration(found: Forecast) -> str:
 def promise(epsilon: float, unit: str) -> tuple[str, ...]:
     """What an epsilon promises to any one row or person, in plain words."""
     odds = math.exp(min(epsilon, 700.0))
-    guess = odds / (1 + odds)
+    _, guess = risk_at(epsilon, DELTA, curved=True).right(1)
     return (
         f"Whatever else somebody knows: no conclusion about one {unit} becomes more than {_times(odds)} times "
         f"as likely, or as unlikely, because of that {unit}'s own data.",

@@ -59,7 +59,11 @@ def publishing(studio: Studio, request: Request) -> Response:
     stem = f"{desk.name}-{number}"
     out = f"{stem}-published"
     states = [each for each in studio.works.all(desk.name) if each.kind == "publish" and each.release == number]
-    commands = (f"sklar verify {stem}.sklar", f"sklar publish {stem}.sklar --out {shlex.quote(out)}")
+    commands = (
+        f"sklar verify {stem}.sklar",
+        f"sklar publish {stem}.sklar --out {shlex.quote(out)}",
+        f"sklar verify {out}",
+    )
     view = Publishing(
         frame=frame(
             studio, request, title="Publish", step="publish", desk=desk, commands=() if number is None else commands
