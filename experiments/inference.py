@@ -358,8 +358,8 @@ def main(
             run_private(Tally(kept["private"]), fewer, generator)
         if "adult" in wanted:
             *plain, ruled = adult_cases(data_folder)
-            run(Tally(kept["adult"]), plain, times, direct, generator)
             run(Tally(kept["adult"]), [ruled], fewer, direct, generator)
+            run(Tally(kept["adult"]), plain, times, direct, generator)
     whole = Tally(kept["census"])
     for name in ("adult", "private"):
         part = Tally(kept[name])
