@@ -76,8 +76,9 @@ class AsIfReal(Inquiry):
         psi = linear.influence(self.reference.codes)
         psi = psi - weights @ psi
         none = np.zeros((psi.shape[1], psi.shape[1]))
-        sampling = (psi * weights[:, None]).T @ psi / self.rows
-        return OneStep(values=linear.values, noise=none, sampling=sampling, model=none, measured=np.ones(psi.shape[1]))
+        whole = (psi * weights[:, None]).T @ psi
+        sampling = whole / self.rows
+        return OneStep(values=linear.values, noise=none, sampling=sampling, model=none, influence=whole, beyond=none)
 
 
 def chi_square(rows: Codes, first: int, second: int) -> float:

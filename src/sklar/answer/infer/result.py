@@ -55,6 +55,9 @@ class Inference:
     notes: tuple[str, ...] = ()
     cautions: tuple[str, ...] = ()
 
+    def __repr__(self) -> str:
+        return "\n".join(self.lines())
+
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
         return asdict(self)
