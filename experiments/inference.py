@@ -189,8 +189,10 @@ def run_private(tally: Tally, times: int, generator: np.random.Generator) -> Non
     with data.generated("census", TABLE_ROWS) as dataset:
         schema = part_of(dataset.schema, CENSUS_COLUMNS)
         document = schema.to_dict()
-        document["attributes"]["age"] = {"type": "integer", "bounds": [0, 120], "domain": "private"}
+        document["attributes"]["age"] = {"type": "integer", "low": 0, "high": 120, "domain": "private"}
         frame = pl.read_parquet(dataset.path)
+        # Rows that have a level of every attribute, as the other cases do.
+        frame = frame.filter(pl.Series((encode(frame.select(schema.names), schema) >= 0).all(axis=0)))
     private = Schema.from_dict(document)
     questions = {
         "means": ("mean(age)", "mean(age) by sex"),
