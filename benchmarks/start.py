@@ -79,7 +79,8 @@ def start_times(adult: Path, source: Path, runs: int) -> dict[str, tuple[float, 
         work, cache = Path(place), Path(place) / "cache"
         environment = os.environ | {"PYTHONPATH": str(source), "NUMBA_CACHE_DIR": str(cache), "HOME": place}
         for name, arguments in commands(adult).items():
-            cold, warm = [], []
+            cold: list[float] = []
+            warm: list[float] = []
             for _ in range(runs):
                 shutil.rmtree(cache, ignore_errors=True)
                 cache.mkdir(mode=0o700)
@@ -172,10 +173,10 @@ def _crossovers() -> Iterator[tuple[str, str, float, float, tuple[float, float],
     )
     for contrasts in (180, 300):
         cells = Cells([contrasts // 10 + 1] * 10)
-        taken = [_step(work, cells) for work in (steps.PlainSteps(cells, 150), steps.CompiledSteps(cells))]
+        plain, fast = _step(steps.PlainSteps(cells, 150), cells), _step(steps.CompiledSteps(cells), cells)
         compiling = "for name in ('_softmax', '_through_softmax', '_move'): vars(steps)[name].compile()"
         loading = _loading("from sklar.fitting import steps", compiling)
-        yield f"steps of a fit, {contrasts} contrasts", "step", *taken, loading, float("nan")
+        yield f"steps of a fit, {contrasts} contrasts", "step", plain, fast, loading, float("nan")
 
 
 def _step(work: Any, cells: Any) -> float:

@@ -100,9 +100,9 @@ def test_another_process_compiles_ahead_and_who_needs_it_waits(tmp_path: Path, m
 
 def test_the_other_process_compiles_what_it_is_told_to(tmp_path: Path) -> None:
     tmp_path.chmod(0o700)
-    command = [sys.executable, "-P", "-m", "sklar.machine.warm", "sklar.draw.normals"]
+    command = [sys.executable, "-P", "-m", "sklar.machine.warm", "sklar.fitting.choose"]
     subprocess.run(command, env=os.environ | {FOLDER: str(tmp_path)}, check=True)
-    assert {path.name.split(".")[0] for path in tmp_path.rglob("*.nbi")} == {"normals"}
+    assert {path.name.split(".")[0] for path in tmp_path.rglob("*.nbi")} == {"choose"}
 
 
 def test_warm_knows_every_module_with_kernels() -> None:
