@@ -113,13 +113,14 @@ def crossover_table() -> Iterator[str]:
         gain = max(plain - fast, 1e-12)
         yield (
             f"| {name} | {unit} | {plain * 1e6:.3g} | {fast * 1e6:.3g} | {cold:.2f} | {warm:.2f} "
-            f"| {cold / gain:,.0f} / {warm / gain:,.0f} | {chosen:,.0f} |"
+            f"| {cold / gain:,.0f} / {warm / gain:,.0f} | {chosen} |"
         )
 
 
-def _crossovers() -> Iterator[tuple[str, str, float, float, tuple[float, float], float]]:
+def _crossovers() -> Iterator[tuple[str, str, float, float, tuple[float, float], str]]:
     from sklar.draw import latent, refine
     from sklar.fitting import denoise, steps
+    from sklar.fitting.descent import SMALL
     from sklar.kernel import noise
     from sklar.kernel.cells import Cells
 
@@ -131,7 +132,7 @@ def _crossovers() -> Iterator[tuple[str, str, float, float, tuple[float, float],
         _each(lambda: names["_draw_plainly"](1, np.array([80.0]), sizes, names["_keystream"]()), sizes[0]),
         _each(lambda: names["_draw"](1, np.array([80.0]), sizes, names["_keystream"]()), sizes[0]),
         _loading("from sklar.kernel import noise", "vars(noise)['_compiled']()"),
-        names["_PLAIN_CELLS"],
+        f"{names['_PLAIN_CELLS']:,}",
     )
     rows = rng.integers(0, 5, (1_000, 14)).astype(np.int32) + 5 * np.arange(14, dtype=np.int32)
     bounds, errors = np.linspace(0, 1_000, 101).astype(np.int64), np.full((70, 70), -10_240, dtype=np.int32)
@@ -143,7 +144,7 @@ def _crossovers() -> Iterator[tuple[str, str, float, float, tuple[float, float],
         _each(lambda: refine.exchange_plainly(*(_copy(each) for each in offered)), work),
         _each(lambda: refine.exchange(*(_copy(each) for each in offered)), work),
         _loading("from sklar.draw import refine", "refine.exchange.compile()"),
-        vars(refine)["_PLAIN_WORK"],
+        f"{vars(refine)['_PLAIN_WORK']:,}",
     )
     cells = Cells([5] * 14)
     shares = latent.shares_of(
@@ -159,7 +160,7 @@ def _crossovers() -> Iterator[tuple[str, str, float, float, tuple[float, float],
         _each(lambda: latent.deal_plainly(*dealt, *drawn), codes.size),
         _each(lambda: latent.deal_bytes(*dealt, *drawn), codes.size),
         _loading("from sklar.draw import latent", "latent.deal_bytes.compile()"),
-        vars(latent)["_PLAIN_VALUES"],
+        f"{vars(latent)['_PLAIN_VALUES']:,}",
     )
     tables = rng.dirichlet(np.ones(25), 400).reshape(400, 5, 5) - 0.01
     margins = tables.sum(axis=2), tables.sum(axis=1)
@@ -169,14 +170,14 @@ def _crossovers() -> Iterator[tuple[str, str, float, float, tuple[float, float],
         5 * _each(lambda: denoise.fit_margins(tables.copy(), *margins), tables.size),
         5 * _each(lambda: denoise.fit_margins_fast(tables.copy(), *margins), tables.size),
         _loading("from sklar.fitting import denoise", "denoise.fit_margins_fast.compile()"),
-        denoise.PLAIN_CELLS,
+        f"{denoise.PLAIN_CELLS:,}",
     )
     for contrasts in (180, 300):
         cells = Cells([contrasts // 10 + 1] * 10)
         plain, fast = _step(steps.PlainSteps(cells, 150), cells), _step(steps.CompiledSteps(cells), cells)
         compiling = "for name in ('_softmax', '_through_softmax', '_move'): vars(steps)[name].compile()"
         loading = _loading("from sklar.fitting import steps", compiling)
-        yield f"steps of a fit, {contrasts} contrasts", "step", plain, fast, loading, float("nan")
+        yield f"steps of a fit, {contrasts} contrasts", "step", plain, fast, loading, f"{SMALL} contrasts"
 
 
 def _step(work: Any, cells: Any) -> float:

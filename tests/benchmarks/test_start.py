@@ -27,7 +27,7 @@ def test_cold_and_warm_stand_beside_each_other_and_before_beside_after() -> None
 
 
 def test_where_compiled_code_pays_is_what_it_costs_over_what_it_saves(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(start, "_crossovers", lambda: iter([("noise", "cell", 2e-6, 1e-6, (2.0, 0.5), 400_000.0)]))
+    monkeypatch.setattr(start, "_crossovers", lambda: iter([("noise", "cell", 2e-6, 1e-6, (2.0, 0.5), "400,000")]))
     row = list(start.crossover_table())[-1]
     assert row == "| noise | cell | 2 | 1 | 2.00 | 0.50 | 2,000,000 / 500,000 | 400,000 |"
 
