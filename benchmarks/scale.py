@@ -2,10 +2,11 @@
 
     python -m benchmarks.scale --rows 50_000_000 --shards 64 --page
 
-A folder of shards of the DSS-like table is counted three times: by a fresh process, by a process that is killed in the
-middle and a second one that goes on, and by Spark on the same machine. All must give the same counts. Then the number
-of rows, columns or partitions grows. Runs are kept in the work folder and not repeated while the source of counting is
-the same; `--fresh` repeats all. Run it on an idle machine, with Java 17 for Spark.
+A folder of shards of the DSS-like table is counted by a fresh process, and by a process that is killed in the middle
+and a second one that goes on; then it, and a table of 1,000 booleans, here and on Spark in turn, in one run, and once
+through the JVM, as all tables went on Spark before executors opened files themselves. All must give the same counts.
+Then the number of rows, columns or partitions grows. Runs are kept in the work folder and not repeated while the source
+of counting is the same; `--fresh` repeats all. Run it on an idle machine, with Java 17 for Spark.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+import numpy as np
 from experiments.stopwatch import machine
 
 from benchmarks import pages
@@ -30,6 +32,8 @@ from experiments import record
 from sklar.files.write import write_frames, write_text
 from sklar.generate import generate, schema_toml
 from sklar.machine.threads import workers
+from sklar.public.schema import Schema
+from sklar.rows.parts import TASK_SECONDS
 from sklar.rows.tasks import MOST_SHUFFLED, TASKS_PER_CORE
 
 if TYPE_CHECKING:
@@ -38,9 +42,9 @@ if TYPE_CHECKING:
 WORK = ROOT / "build" / "scale"
 ATTRIBUTES = (125, 250, 500, 1000)
 PARTITIONS = (4, 16, 64)
-# Bytes of a file that Spark gives to one task, and the cores of the cluster that costs are computed for.
-SPLIT = 128 << 20
+# The cores of the cluster that costs are computed for.
 CORES = 400
+PASSES = 3
 SOURCE = source_digest(COUNTING)
 
 
@@ -91,7 +95,12 @@ def _named(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _command(source: Path, schema: Path, out: Path, options: Mapping[str, Any]) -> list[str]:
-    given = [text for name, value in options.items() if value is not None for text in (f"--{name}", str(value))]
+    given = [
+        text
+        for name, value in options.items()
+        if value is not None and value is not False
+        for text in ((f"--{name}",) if value is True else (f"--{name}", str(value)))
+    ]
     return [sys.executable, "-m", "benchmarks.counting", str(source), str(schema), str(out), *given]
 
 
@@ -120,21 +129,22 @@ def on_paper(
     >>> costs = on_paper(rows=10**9, attributes=2000, levels=4000, cores=400, rate=2e9, cell_bytes=0.125)
     >>> {name: f"{value:.3g}" for name, value in costs.items()}
     ... # doctest: +NORMALIZE_WHITESPACE
-    {'read_bytes': '2.5e+11', 'partial_bytes': '6.4e+07', 'partials': '1.6e+03', 'shuffle_bytes': '1.02e+11',
+    {'read_bytes': '2.5e+11', 'partial_bytes': '3.2e+07', 'partials': '1.6e+03', 'shuffle_bytes': '5.12e+10',
      'driver_bytes': '3.2e+08', 'core_seconds': '1e+06', 'seconds': '2.5e+03'}
     """
-    # Pairs of levels of different attributes, eight bytes each.
-    partial = 8 * levels**2 * (1 - 1 / attributes) / 2
+    # Pairs of levels of different attributes, four bytes each.
+    partial = 4 * levels**2 * (1 - 1 / attributes) / 2
     read = rows * attributes * cell_bytes
-    partials = min(-(-read // SPLIT), max(MOST_SHUFFLED // partial, TASKS_PER_CORE * cores))
     seconds = rows * attributes * (attributes - 1) / 2 / rate
+    tasks = max(-(-seconds // TASK_SECONDS), cores)
+    partials = min(tasks, max(MOST_SHUFFLED // partial, TASKS_PER_CORE * cores))
     return {
         "read_bytes": read,
         "partial_bytes": partial,
         "partials": partials,
         "shuffle_bytes": partial * partials,
         # At most: the sums as they come, and two arrays of d x d counts.
-        "driver_bytes": partial + 2 * 8 * levels**2,
+        "driver_bytes": 2 * partial + 2 * 8 * levels**2,
         "core_seconds": seconds,
         "seconds": seconds / cores,
     }
@@ -182,10 +192,19 @@ def main(
     show("after a kill at half", main_runs["resumed"])
     growth: dict[str, list[dict[str, Any]]] = {"rows": [], "columns": [], "partitions": []}
     engines = ["local"] if no_spark else ["local", "spark"]
+    in_turn: dict[str, dict[str, Any]] = {}
     if not no_spark:
-        spark_out = work / f"spark.{tag}.json"
-        main_runs["spark"] = counted(folder, schema, spark_out, fresh=fresh, engine="spark", master=master)
-        show(f"Spark, {master}", main_runs["spark"])
+        widest = prepare("syn1", rows=wide_rows or max(1, rows // 50), attributes=ATTRIBUTES[-1], work=work)
+        tables = {"": (folder, schema), "wide.": (widest.path, widest.schema_path)}
+        for kind, (source, described) in tables.items():
+            path, turns = work / f"both.{kind}{tag}.json", {"passes": PASSES, "through-jvm": True}
+            run = counted(source, described, path, fresh=fresh, engine="both", master=master, **turns)
+            times = {way: float(np.median(each)) for way, each in run["times"].items()}
+            columns = ATTRIBUTES[-1] if kind else Schema.load(schema).n_attributes
+            name = f"{run['rows']:,} x {columns:,}"
+            in_turn[name] = run | {"seconds": times["spark"], "median": times}
+            show(f"Spark, {master}, {name}, {times['spark'] / times['local']:.2f} of local", in_turn[name])
+        main_runs["spark"] = next(iter(in_turn.values()))
     for part in (8, 4, 2):
         for engine in engines if count > part else ():
             options = {"engine": engine, "master": master if engine == "spark" else None}
@@ -210,7 +229,7 @@ def main(
                 show(f"{engine}, {attributes} attributes, {split or 'own'} partitions", run)
     require_equal(list(main_runs.values()))
     if page:
-        write(document(main_runs, growth), out)
+        write(document(main_runs, growth, in_turn), out)
 
 
 def require_equal(runs: Sequence[Mapping[str, Any]]) -> None:
@@ -219,10 +238,11 @@ def require_equal(runs: Sequence[Mapping[str, Any]]) -> None:
         raise click.ClickException("the engines do not agree: " + ", ".join(run["digest"] for run in runs))
 
 
-def document(runs: Mapping[str, Any], growth: Mapping[str, Any]) -> dict[str, Any]:
+def document(runs: Mapping[str, Any], growth: Mapping[str, Any], in_turn: Mapping[str, Any]) -> dict[str, Any]:
     """All that the page shows. No absolute paths and no host names."""
     header = {"command": "python -m benchmarks.scale (make scale)", **pages.versions(), "machine": machine()}
-    return {"header": header | {"source": SOURCE, "threads": runs["here"]["threads"]}, "runs": runs, "growth": growth}
+    header |= {"source": SOURCE, "threads": runs["here"]["threads"]}
+    return {"header": header, "runs": runs, "in turn": in_turn, "growth": growth}
 
 
 MARK = pages.mark("scale")
@@ -257,6 +277,8 @@ def markdown(found: Mapping[str, Any]) -> str:
     ]
     head = ["", "rows of the table", "wall, s", "rows/s", "peak RSS, GB", "Spark's start, s", "load before"]
     text = record.table(head, main_rows)
+    if found["in turn"]:
+        text += f"\n\n{beside(found['in turn'])}"
     for axis, runs in found["growth"].items():
         rows = [
             [
@@ -274,6 +296,37 @@ def markdown(found: Mapping[str, Any]) -> str:
     return f"{text}\n\n{reckoned(found)}"
 
 
+def beside(in_turn: Mapping[str, Any]) -> str:
+    """Both engines in turn, and how Spark was before executors opened files themselves."""
+    rows = [
+        [
+            name,
+            f"{run['median']['local']:.1f}",
+            f"{run['median']['spark']:.1f}",
+            f"{run['median']['spark'] / run['median']['local']:.2f}",
+            f"{run['median']['frame']:.1f}",
+            f"{run['median']['frame'] / run['median']['local']:.1f}",
+            f"{run['load']:.1f}",
+        ]
+        for name, run in in_turn.items()
+    ]
+    head = [
+        "rows x attributes",
+        "local, s",
+        "Spark, files, s",
+        "ratio",
+        "Spark, through the JVM, s",
+        "ratio",
+        "load before",
+    ]
+    told = (
+        f"One process counts here and on Spark in turn, after one pass of each that is not timed: medians of {PASSES} "
+        "passes, after Spark's start. Through the JVM is what a DataFrame costs that is not files, and what every "
+        "table cost on Spark before executors opened files themselves: before and after, in one run."
+    )
+    return f"## In turn\n\n{told}\n\n" + record.table(head, rows)
+
+
 def reckoned(found: Mapping[str, Any]) -> str:
     """A billion rows of 2,000 binary attributes on a cluster, from the widest table that was counted here."""
     widest = max((run for run in found["growth"]["columns"] if run["engine"] == "local"), key=lambda run: run["size"])
@@ -285,23 +338,22 @@ def reckoned(found: Mapping[str, Any]) -> str:
         ["partial counts", f"{costs['partials']:,.0f} of {costs['partial_bytes'] / 1e6:.0f} MB"],
         ["shuffled, before compression", f"{costs['shuffle_bytes'] / 1e9:,.0f} GB"],
         ["driver's memory for counts", f"{costs['driver_bytes'] / 1e9:.2f} GB"],
-        ["counting, at the rate above", f"{costs['core_seconds'] / 3600:,.0f} core hours"],
-        [f"counting, {CORES} cores", f"{costs['seconds'] / 60:,.0f} minutes"],
+        ["reading and counting, at the rate above", f"{costs['core_seconds'] / 3600:,.1f} core hours"],
+        [f"reading and counting, {CORES} cores", f"{costs['seconds'] / 60:,.1f} minutes"],
     ]
     rate_text = (
-        f"One core here counts {rate:.2g} pairs of attributes a second, by CPU seconds at m = {widest['size']:,}."
+        f"One core here reads and counts {rate:.2g} pairs of attributes a second, by CPU seconds at m = "
+        f"{widest['size']:,}; reading grows more slowly than pairs do, so that this is too much rather than too little."
     )
-    on_spark = [run for run in found["growth"]["columns"] if run["engine"] == "spark"]
-    if on_spark:
-        widest = max(on_spark, key=lambda run: run["size"])
-        held = widest["seconds"] * widest["threads"] / (widest["rows"] * widest["size"]) * 1e9 * 2000
-        rate_text += (
-            " Spark's whole pass, in which readers hand rows to Python, is taken to grow with the number of values "
-            f"from m = {widest['size']:,} on."
-        )
+    if found["in turn"]:
+        # The table of most attributes comes last.
+        *_, (name, run) = found["in turn"].items()
+        ratio = run["median"]["spark"] / run["median"]["local"]
+        held = costs["core_seconds"] * ratio
+        rate_text += f" Spark's whole pass takes {ratio:.2f} times as long as one machine's, as for {name} above."
         rows += [
-            ["Spark's whole pass, at the rate above", f"{held / 3600:,.0f} core hours"],
-            [f"Spark's whole pass, {CORES} cores", f"{held / CORES / 60:,.0f} minutes"],
+            ["Spark's whole pass", f"{held / 3600:,.1f} core hours"],
+            [f"Spark's whole pass, {CORES} cores", f"{held / CORES / 60:,.1f} minutes"],
         ]
     return f"## A billion rows x 2,000 binary attributes, on paper\n\n{rate_text}\n\n" + record.table(["", ""], rows)
 

@@ -20,7 +20,7 @@ TASKS_PER_CORE = 4
 
 def most_tasks(context: SparkContext, schema: Schema) -> int:
     """How many tasks may count at most, each to counts of its own."""
-    return max(MOST_SHUFFLED // (8 * length(schema.cells)), TASKS_PER_CORE * int(context.defaultParallelism))
+    return max(MOST_SHUFFLED // (4 * length(schema.cells)), TASKS_PER_CORE * int(context.defaultParallelism))
 
 
 @contextmanager
