@@ -249,6 +249,24 @@ def takes_one_pass(data: object) -> bool:
     return type(data).__name__ == "RecordBatchReader" or isinstance(data, Iterator)
 
 
+def reads_again(data: object) -> bool:
+    """Whether a table is sure to give the same rows again: files that lie still, and frames in memory.
+
+    A query may give others, and what else exports a stream may give none.
+    """
+    if isinstance(data, Plainly):
+        return reads_again(data.data)
+    if isinstance(data, str) and "://" in data:
+        return is_store(data)
+    if isinstance(data, str | Path):
+        return Path(data).is_file() or Path(data).is_dir()
+    if isinstance(data, list | tuple):
+        return all(isinstance(path, str | Path) and reads_again(path) for path in data)
+    # By its name: pyarrow need not be installed.
+    in_memory = type(data).__name__ == "Table" and type(data).__module__.split(".")[0] == "pyarrow"
+    return isinstance(data, pl.DataFrame) or is_pandas(data) or in_memory
+
+
 def require_columns(source: Named, schema: Schema) -> None:
     """Refuse a table that lacks a column for some attribute.
 
