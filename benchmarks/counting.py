@@ -59,6 +59,25 @@ def cpu_seconds() -> float:
     return sum(each.ru_utime + each.ru_stime for each in used)
 
 
+def family_cpu_seconds() -> float:
+    """CPU seconds of this process and of all that descend from it: Spark's Java and its Python workers."""
+    used: dict[int, float] = {}
+    parents: dict[int, int] = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            fields = (folder / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+        except OSError:
+            continue
+        parents[int(folder.name)] = int(fields[1])
+        # Of a process and of the children that it has waited for.
+        used[int(folder.name)] = sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+
+    def ours(process: int) -> bool:
+        return process == os.getpid() or (process in parents and ours(parents[process]))
+
+    return sum(seconds for process, seconds in used.items() if ours(process))
+
+
 def local(source: Path, schema: Schema, checkpoint: Path | None) -> dict[str, Any]:
     """Count by the threads of this process."""
     goes_on = checkpoint is not None and checkpoint.exists()
@@ -76,7 +95,7 @@ def local(source: Path, schema: Schema, checkpoint: Path | None) -> dict[str, An
 
 
 @contextmanager
-def started(master: str) -> Iterator[tuple[Any, Path, float]]:
+def started(master: str, *, logged: bool = False) -> Iterator[tuple[Any, Path, float]]:
     """A session of Spark, where its event log goes, and how long its start took: with Python and compiled code."""
     from pyspark.sql import SparkSession
 
@@ -91,7 +110,7 @@ def started(master: str) -> Iterator[tuple[Any, Path, float]]:
             .config("spark.network.timeout", "600s")
             .config("spark.ui.enabled", "false")
             .config("spark.ui.showConsoleProgress", "false")
-            .config("spark.eventLog.enabled", "true")
+            .config("spark.eventLog.enabled", str(logged).lower())
             .config("spark.eventLog.rolling.enabled", "false")
             .config("spark.eventLog.compress", "false")
             .config("spark.eventLog.dir", Path(folder).as_uri())
@@ -111,7 +130,7 @@ def on_spark(source: Path, schema: Schema, master: str, partitions: int | None) 
 
     With `partitions`, rows come from a DataFrame that is not files: through the JVM.
     """
-    with started(master) as (session, folder, start):
+    with started(master, logged=True) as (session, folder, start):
         wall = time.perf_counter()
         data = source if partitions is None else session.read.parquet(str(source)).repartition(partitions)
         counts = open_table(data, schema, engine="spark").count(schema)
@@ -134,12 +153,14 @@ def beside(source: Path, schema: Schema, master: str, passes: int, *, through_jv
     With `through_jvm`, once more as a DataFrame that is not files, which is how all tables went before.
     """
     times: dict[str, list[float]] = {"local": [], "spark": [], "frame": []}
+    cpu: dict[str, list[float]] = {way: [] for way in times}
     found: set[str] = set()
 
     def timed(engine: Engine, data: object, way: str) -> int:
-        wall = time.perf_counter()
+        wall, used = time.perf_counter(), family_cpu_seconds()
         counts = open_table(data, schema, engine=engine).count(schema)
         times[way].append(time.perf_counter() - wall)
+        cpu[way].append(family_cpu_seconds() - used)
         found.add(digest(counts))
         return counts.n_rows
 
@@ -149,15 +170,16 @@ def beside(source: Path, schema: Schema, master: str, passes: int, *, through_jv
             timed("spark", source, "spark")
             if not number:
                 # The first pass pays for what is loaded once.
-                times["local"].clear()
-                times["spark"].clear()
+                for each in (times, cpu):
+                    each["local"].clear()
+                    each["spark"].clear()
         if through_jvm:
             frame = session.read.parquet(str(source))
             timed("spark", frame.filter("true").union(frame.limit(0)), "frame")
         session.stop()
     if len(found) != 1:
         raise click.ClickException("the engines do not agree: " + ", ".join(sorted(found)))
-    return {"rows": rows, "digest": found.pop(), "start_seconds": start, "times": times}
+    return {"rows": rows, "digest": found.pop(), "start_seconds": start, "times": times, "cpu": cpu}
 
 
 def _load(_number: int) -> None:
