@@ -3,10 +3,10 @@
     python -m benchmarks.scale --rows 50_000_000 --shards 64 --page
 
 A folder of shards of the DSS-like table is counted by a fresh process, and by a process that is killed in the middle
-and a second one that goes on; then it, and a table of 1,000 booleans, here and on Spark in turn, in one run, and once
-through the JVM, as all tables went on Spark before executors opened files themselves. All must give the same counts.
-Then the number of rows, columns or partitions grows. Runs are kept in the work folder and not repeated while the source
-of counting is the same; `--fresh` repeats all. Run it on an idle machine, with Java 17 for Spark.
+and a second one that goes on; then here and on Spark in turn (`benchmarks.turns`), with fewer rows and more columns, up
+to a million rows of 1,000 booleans, and once through the JVM. All must give the same counts. Runs are kept in the work
+folder and not repeated while the source of counting is the same; `--fresh` repeats all. Run it on an idle machine, with
+Java 17 for Spark.
 """
 
 from __future__ import annotations
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 
 WORK = ROOT / "build" / "scale"
 ATTRIBUTES = (125, 250, 500, 1000)
-PARTITIONS = (4, 16, 64)
 # The cores of the cluster that costs are computed for.
 CORES = 400
 PASSES = 3
@@ -81,27 +80,30 @@ def counted(source: Path, schema: Path, out: Path, *, fresh: bool = False, **opt
             return kept
     load = os.getloadavg()[0]
     subprocess.run(_command(source, schema, out, options), check=True, cwd=ROOT, stdout=subprocess.DEVNULL)  # noqa: S603
-    found: dict[str, Any] = json.loads(out.read_text(encoding="utf-8")) | {
-        "source": SOURCE,
-        "load": load,
-        **_named(options),
-    }
+    found: dict[str, Any] = json.loads(out.read_text(encoding="utf-8")) | {"source": SOURCE, "load": load}
     write_text(out, json.dumps(found) + "\n")
     return found
 
 
-def _named(options: Mapping[str, Any]) -> dict[str, Any]:
-    return {"engine": options.get("engine", "local"), "partitions": options.get("partitions")}
-
-
 def _command(source: Path, schema: Path, out: Path, options: Mapping[str, Any]) -> list[str]:
-    given = [
-        text
-        for name, value in options.items()
-        if value is not None and value is not False
-        for text in ((f"--{name}",) if value is True else (f"--{name}", str(value)))
-    ]
+    given = [text for name, value in options.items() if value is not None for text in (f"--{name}", str(value))]
     return [sys.executable, "-m", "benchmarks.counting", str(source), str(schema), str(out), *given]
+
+
+def taken_in_turn(tables: Sequence[Mapping[str, Any]], out: Path, master: str, *, fresh: bool) -> dict[str, Any]:
+    """Both engines over these tables, in one process, kept in `out`."""
+    listed = [dict(table) for table in tables]
+    if not fresh and out.exists():
+        kept: dict[str, Any] = json.loads(out.read_text(encoding="utf-8"))
+        if kept.get("source") == SOURCE and kept.get("tables") == listed:
+            return kept
+    asked = out.with_suffix(".tables.json")
+    write_text(asked, json.dumps(listed) + "\n")
+    command = [sys.executable, "-m", "benchmarks.turns", str(asked), str(out), "--master", master]
+    subprocess.run(command, check=True, cwd=ROOT)  # noqa: S603
+    found: dict[str, Any] = json.loads(out.read_text(encoding="utf-8")) | {"source": SOURCE, "tables": listed}
+    write_text(out, json.dumps(found) + "\n")
+    return found
 
 
 def interrupted(source: Path, schema: Path, out: Path, rows: int, *, fresh: bool, **options: Any) -> dict[str, Any]:
@@ -163,6 +165,7 @@ def show(name: str, run: Mapping[str, Any]) -> None:
 @click.option("--wide-rows", type=click.IntRange(1), help="Rows of the tables of many columns.  [default: a fiftieth]")
 @click.option("--master", default=None, help="Spark's master.  [default: local, with as many tasks as threads]")
 @click.option("--no-spark", is_flag=True, help="Leave Spark out.")
+@click.option("--no-jvm", is_flag=True, help="Leave out what goes through the JVM, which takes long.")
 @click.option("--work", type=click.Path(path_type=Path, file_okay=False), default=WORK, help="Where runs are kept.")
 @click.option("--fresh", is_flag=True, help="Repeat runs that have their file.")
 @click.option("--page", is_flag=True, help="Write docs/results/scale.*.")
@@ -174,6 +177,7 @@ def main(
     wide_rows: int | None,
     master: str | None,
     no_spark: bool,
+    no_jvm: bool,
     work: Path,
     fresh: bool,
     page: bool,
@@ -190,46 +194,51 @@ def main(
     show("here", main_runs["here"])
     main_runs["resumed"] = interrupted(folder, schema, work / f"resumed.{tag}.json", rows, fresh=fresh)
     show("after a kill at half", main_runs["resumed"])
-    growth: dict[str, list[dict[str, Any]]] = {"rows": [], "columns": [], "partitions": []}
-    engines = ["local"] if no_spark else ["local", "spark"]
-    in_turn: dict[str, dict[str, Any]] = {}
-    if not no_spark:
-        widest = prepare("syn1", rows=wide_rows or max(1, rows // 50), attributes=ATTRIBUTES[-1], work=work)
-        tables = {"": (folder, schema), "wide.": (widest.path, widest.schema_path)}
-        for kind, (source, described) in tables.items():
-            path, turns = work / f"both.{kind}{tag}.json", {"passes": PASSES, "through-jvm": True}
-            run = counted(source, described, path, fresh=fresh, engine="both", master=master, **turns)
-            times = {way: float(np.median(each)) for way, each in run["times"].items()}
-            columns = ATTRIBUTES[-1] if kind else Schema.load(schema).n_attributes
-            name = f"{run['rows']:,} x {columns:,}"
-            in_turn[name] = run | {"seconds": times["spark"], "median": times}
-            show(f"Spark, {master}, {name}, {times['spark'] / times['local']:.2f} of local", in_turn[name])
-        main_runs["spark"] = next(iter(in_turn.values()))
+    wide = {
+        attributes: prepare("syn1", rows=wide_rows or max(1, rows // 50), attributes=attributes, work=work)
+        for attributes in ATTRIBUTES
+    }
+    columns = Schema.load(schema).n_attributes
+    tables = [_table(f"{rows:,} x {columns}", folder, schema, rows, passes=PASSES, axis="rows")]
+    for attributes, given in wide.items():
+        name, last = f"{given.rows:,} x {attributes:,}", attributes == ATTRIBUTES[-1]
+        passes = PASSES if last else 1
+        tables.append(_table(name, given.path, given.schema_path, attributes, passes=passes, axis="columns"))
     for part in (8, 4, 2):
-        for engine in engines if count > part else ():
-            options = {"engine": engine, "master": master if engine == "spark" else None}
-            path = work / f"rows.{engine}.{tag}.{part}.json"
-            run = counted(some_of(folder, part, work), schema, path, fresh=fresh, **options)
-            growth["rows"].append({**run, "size": run["rows"]})
-            show(f"{engine}, one shard in {part}", run)
-    for attributes in ATTRIBUTES:
-        given = prepare("syn1", rows=wide_rows or max(1, rows // 50), attributes=attributes, work=work)
-        splits: Sequence[int | None] = PARTITIONS if attributes == ATTRIBUTES[-2] else (None,)
-        for engine in engines:
-            for split in splits if engine == "spark" else (None,):
-                options = {"engine": engine, "master": master if engine == "spark" else None}
-                path = work / f"columns.{engine}.{given.path.stem}.{split or 'as-is'}.json"
-                run = counted(given.path, given.schema_path, path, fresh=fresh, partitions=split, **options)
-                run |= {"attributes": attributes, "levels": given.schema.n_levels}
-                run["cell_bytes"] = given.path.stat().st_size / run["rows"] / attributes
-                if split:
-                    growth["partitions"].append({**run, "size": split})
-                if split in (None, splits[0]):
-                    growth["columns"].append({**run, "size": attributes})
-                show(f"{engine}, {attributes} attributes, {split or 'own'} partitions", run)
+        some = some_of(folder, part, work)
+        tables.append(_table(f"one shard in {part}", some, schema, 0, passes=1, axis="rows"))
+    for table in tables:
+        table["through_jvm"] = table["passes"] > 1 and not no_jvm
+    in_turn: dict[str, Any] = {}
+    growth: dict[str, list[dict[str, Any]]] = {"rows": [], "columns": []}
+    if not no_spark:
+        found = taken_in_turn(tables, work / f"turns.{tag}.json", master, fresh=fresh)
+        for table in tables:
+            run = found["runs"][table["name"]]
+            run["median"] = {way: float(np.median(each)) for way, each in run["times"].items() if each}
+            run["cpu_median"] = {way: float(np.median(each)) for way, each in run["cpu"].items() if each}
+            if table["passes"] > 1:
+                in_turn[table["name"]] = run
+            for engine in ("local", "spark"):
+                point = {"engine": engine, "size": table["size"] or run["rows"], "rows": run["rows"]}
+                growth[table["axis"]].append(point | {"seconds": run["median"][engine]})
+        main_runs["spark"] = found["runs"][tables[0]["name"]] | {"start_seconds": found["start_seconds"]}
+        main_runs["spark"]["seconds"] = main_runs["spark"]["median"]["spark"]
+        show(f"Spark, {master}", main_runs["spark"])
+    widest = wide[ATTRIBUTES[-1]]
+    run = counted(widest.path, widest.schema_path, work / f"wide.{widest.path.stem}.json", fresh=fresh)
+    show(f"here, {ATTRIBUTES[-1]:,} attributes", run)
+    cell = widest.path.stat().st_size / run["rows"] / ATTRIBUTES[-1]
+    wide_run = run | {"size": ATTRIBUTES[-1], "cell_bytes": cell}
     require_equal(list(main_runs.values()))
     if page:
-        write(document(main_runs, growth, in_turn), out)
+        write(document(main_runs, growth, in_turn, wide_run), out)
+
+
+def _table(name: str, source: Path, schema: Path, size: int, *, passes: int, axis: str) -> dict[str, Any]:
+    """A table that both engines count."""
+    paths = {"source": str(source), "schema": str(schema)}
+    return paths | {"name": name, "size": size, "passes": passes, "axis": axis}
 
 
 def require_equal(runs: Sequence[Mapping[str, Any]]) -> None:
@@ -238,11 +247,13 @@ def require_equal(runs: Sequence[Mapping[str, Any]]) -> None:
         raise click.ClickException("the engines do not agree: " + ", ".join(run["digest"] for run in runs))
 
 
-def document(runs: Mapping[str, Any], growth: Mapping[str, Any], in_turn: Mapping[str, Any]) -> dict[str, Any]:
+def document(
+    runs: Mapping[str, Any], growth: Mapping[str, Any], in_turn: Mapping[str, Any], wide: Mapping[str, Any]
+) -> dict[str, Any]:
     """All that the page shows. No absolute paths and no host names."""
     header = {"command": "python -m benchmarks.scale (make scale)", **pages.versions(), "machine": machine()}
     header |= {"source": SOURCE, "threads": runs["here"]["threads"]}
-    return {"header": header, "runs": runs, "in turn": in_turn, "growth": growth}
+    return {"header": header, "runs": runs, "in turn": in_turn, "growth": growth, "wide": wide}
 
 
 MARK = pages.mark("scale")
@@ -281,19 +292,17 @@ def markdown(found: Mapping[str, Any]) -> str:
         text += f"\n\n{beside(found['in turn'])}"
     for axis, runs in found["growth"].items():
         rows = [
-            [
-                f"{run['engine']}, {run['size']:,}",
-                f"{run['rows']:,}",
-                f"{run['seconds']:.2f}",
-                f"{run['peak_bytes'] / 1e9:.2f}" if "peak_bytes" in run else "-",
-                f"{run['partials']:,}" if "partials" in run else "-",
-                f"{run['partial_bytes'] / 1e6:.2f}" if "partial_bytes" in run else "-",
-            ]
-            for run in runs
+            [f"{run['engine']}, {run['size']:,}", f"{run['rows']:,}", f"{run['seconds']:.2f}"]
+            for run in sorted(runs, key=lambda run: (run["size"], run["engine"]))
         ]
-        titles = [axis, "rows of the table", "wall, s", "peak RSS, GB", "partial counts", "shuffled, MB"]
-        text += f"\n\n## By {axis}\n\n" + record.table(titles, rows)
+        text += f"\n\n## By {axis}\n\n" + record.table([axis, "rows of the table", "wall, s"], rows)
     return f"{text}\n\n{reckoned(found)}"
+
+
+def _through_jvm(median: Mapping[str, float]) -> list[str]:
+    if "frame" not in median:
+        return ["-", "-"]
+    return [f"{median['frame']:.1f}", f"{median['frame'] / median['local']:.1f}"]
 
 
 def beside(in_turn: Mapping[str, Any]) -> str:
@@ -304,21 +313,14 @@ def beside(in_turn: Mapping[str, Any]) -> str:
             f"{run['median']['local']:.1f}",
             f"{run['median']['spark']:.1f}",
             f"{run['median']['spark'] / run['median']['local']:.2f}",
-            f"{run['median']['frame']:.1f}",
-            f"{run['median']['frame'] / run['median']['local']:.1f}",
+            f"{run['cpu_median']['spark'] / run['cpu_median']['local']:.2f}",
+            *_through_jvm(run["median"]),
             f"{run['load']:.1f}",
         ]
         for name, run in in_turn.items()
     ]
-    head = [
-        "rows x attributes",
-        "local, s",
-        "Spark, files, s",
-        "ratio",
-        "Spark, through the JVM, s",
-        "ratio",
-        "load before",
-    ]
+    head = ["rows x attributes", "local, s", "Spark, files, s", "ratio", "of CPU s"]
+    head += ["through the JVM, s", "ratio", "load before"]
     told = (
         f"One process counts here and on Spark in turn, after one pass of each that is not timed: medians of {PASSES} "
         "passes, after Spark's start. Through the JVM is what a DataFrame costs that is not files, and what every "
@@ -329,7 +331,7 @@ def beside(in_turn: Mapping[str, Any]) -> str:
 
 def reckoned(found: Mapping[str, Any]) -> str:
     """A billion rows of 2,000 binary attributes on a cluster, from the widest table that was counted here."""
-    widest = max((run for run in found["growth"]["columns"] if run["engine"] == "local"), key=lambda run: run["size"])
+    widest = found["wide"]
     pairs = widest["rows"] * widest["size"] * (widest["size"] - 1) / 2
     rate = pairs / widest["cpu_seconds"]
     costs = on_paper(rows=10**9, attributes=2000, levels=4000, cores=CORES, rate=rate, cell_bytes=widest["cell_bytes"])
@@ -362,7 +364,7 @@ def figure(found: Mapping[str, Any]) -> Figure:
     """Seconds along each axis, by engine, log-log."""
     from sklar.custodian.evaluate.plots import STYLES, grid
 
-    made, axes = grid(3, 3, title="What counting costs", size=(3.5, 3.0))
+    made, axes = grid(2, 2, title="What counting costs", size=(3.5, 3.0))
     for ax, (axis, runs) in zip(axes, found["growth"].items(), strict=True):
         for engine, (colour, style, marker) in zip(("local", "spark"), STYLES, strict=False):
             line = sorted((run["size"], run["seconds"]) for run in runs if run["engine"] == engine)
@@ -371,11 +373,7 @@ def figure(found: Mapping[str, Any]) -> Figure:
         ax.set_xscale("log")
         sizes = sorted({run["size"] for run in runs})
         ax.set_xticks(sizes, [f"{size / 1e6:g} M" if size >= 10**6 else f"{size:,}" for size in sizes], fontsize=8)
-        # The times hardly differ here: a logarithm would magnify noise.
-        if axis == "partitions":
-            ax.set_ylim(0, 1.2 * max((run["seconds"] for run in runs), default=1.0))
-        else:
-            ax.set_yscale("log")
+        ax.set_yscale("log")
         ax.minorticks_off()
         ax.set_xlabel(axis, fontsize=8)
         ax.set_ylabel("wall, s", fontsize=8)
