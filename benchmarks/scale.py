@@ -43,7 +43,6 @@ WORK = ROOT / "build" / "scale"
 ATTRIBUTES = (125, 250, 500, 1000)
 # The cores of the cluster that costs are computed for.
 CORES = 400
-PASSES = 3
 SOURCE = source_digest(COUNTING)
 
 
@@ -165,6 +164,8 @@ def show(name: str, run: Mapping[str, Any]) -> None:
 @click.option("--wide-rows", type=click.IntRange(1), help="Rows of the tables of many columns.  [default: a fiftieth]")
 @click.option("--master", default=None, help="Spark's master.  [default: local, with as many tasks as threads]")
 @click.option("--no-spark", is_flag=True, help="Leave Spark out.")
+@click.option("--passes", type=click.IntRange(1), default=3, show_default=True, help="Of both engines in turn.")
+@click.option("--no-growth", is_flag=True, help="Leave out fewer rows and fewer columns.")
 @click.option("--no-jvm", is_flag=True, help="Leave out what goes through the JVM, which takes long.")
 @click.option("--work", type=click.Path(path_type=Path, file_okay=False), default=WORK, help="Where runs are kept.")
 @click.option("--fresh", is_flag=True, help="Repeat runs that have their file.")
@@ -177,6 +178,8 @@ def main(
     wide_rows: int | None,
     master: str | None,
     no_spark: bool,
+    passes: int,
+    no_growth: bool,
     no_jvm: bool,
     work: Path,
     fresh: bool,
@@ -196,19 +199,18 @@ def main(
     show("after a kill at half", main_runs["resumed"])
     wide = {
         attributes: prepare("syn1", rows=wide_rows or max(1, rows // 50), attributes=attributes, work=work)
-        for attributes in ATTRIBUTES
+        for attributes in (ATTRIBUTES[-1:] if no_growth else ATTRIBUTES)
     }
-    columns = Schema.load(schema).n_attributes
-    tables = [_table(f"{rows:,} x {columns}", folder, schema, rows, passes=PASSES, axis="rows")]
+    columns, jvm = Schema.load(schema).n_attributes, not no_jvm
+    tables = [_table(f"{rows:,} x {columns}", folder, schema, rows, passes, "rows", through_jvm=jvm)]
     for attributes, given in wide.items():
         name, last = f"{given.rows:,} x {attributes:,}", attributes == ATTRIBUTES[-1]
-        passes = PASSES if last else 1
-        tables.append(_table(name, given.path, given.schema_path, attributes, passes=passes, axis="columns"))
-    for part in (8, 4, 2):
-        some = some_of(folder, part, work)
-        tables.append(_table(f"one shard in {part}", some, schema, 0, passes=1, axis="rows"))
-    for table in tables:
-        table["through_jvm"] = table["passes"] > 1 and not no_jvm
+        times = passes if last else 1
+        paths = (given.path, given.schema_path)
+        tables.append(_table(name, *paths, attributes, times, "columns", through_jvm=jvm and last))
+    for part in () if no_growth else (8, 4, 2):
+        tables.append(_table(f"one shard in {part}", some_of(folder, part, work), schema, 0, 1, "rows"))
+    goals = (tables[0]["name"], f"{wide[ATTRIBUTES[-1]].rows:,} x {ATTRIBUTES[-1]:,}")
     in_turn: dict[str, Any] = {}
     growth: dict[str, list[dict[str, Any]]] = {"rows": [], "columns": []}
     if not no_spark:
@@ -217,7 +219,7 @@ def main(
             run = found["runs"][table["name"]]
             run["median"] = {way: float(np.median(each)) for way, each in run["times"].items() if each}
             run["cpu_median"] = {way: float(np.median(each)) for way, each in run["cpu"].items() if each}
-            if table["passes"] > 1:
+            if table["name"] in goals:
                 in_turn[table["name"]] = run
             for engine in ("local", "spark"):
                 point = {"engine": engine, "size": table["size"] or run["rows"], "rows": run["rows"]}
@@ -235,10 +237,12 @@ def main(
         write(document(main_runs, growth, in_turn, wide_run), out)
 
 
-def _table(name: str, source: Path, schema: Path, size: int, *, passes: int, axis: str) -> dict[str, Any]:
+def _table(
+    name: str, source: Path, schema: Path, size: int, passes: int, axis: str, *, through_jvm: bool = False
+) -> dict[str, Any]:
     """A table that both engines count."""
     paths = {"source": str(source), "schema": str(schema)}
-    return paths | {"name": name, "size": size, "passes": passes, "axis": axis}
+    return paths | {"name": name, "size": size, "passes": passes, "axis": axis, "through_jvm": through_jvm}
 
 
 def require_equal(runs: Sequence[Mapping[str, Any]]) -> None:
@@ -321,8 +325,9 @@ def beside(in_turn: Mapping[str, Any]) -> str:
     ]
     head = ["rows x attributes", "local, s", "Spark, files, s", "ratio", "of CPU s"]
     head += ["through the JVM, s", "ratio", "load before"]
+    timed = min(len(run["times"]["spark"]) for run in in_turn.values())
     told = (
-        f"One process counts here and on Spark in turn, after one pass of each that is not timed: medians of {PASSES} "
+        f"One process counts here and on Spark in turn, after one pass of each that is not timed: medians of {timed} "
         "passes, after Spark's start. Through the JVM is what a DataFrame costs that is not files, and what every "
         "table cost on Spark before executors opened files themselves: before and after, in one run."
     )

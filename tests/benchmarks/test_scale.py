@@ -42,7 +42,12 @@ def test_the_cost_on_a_cluster_is_the_measured_rate_times_its_work() -> None:
 
 def test_before_and_after_stand_beside_each_other() -> None:
     cpu = {"local": 4.0, "spark": 6.0, "frame": 90.0}
-    run = {"median": {"local": 2.0, "spark": 2.5, "frame": 57.0}, "cpu_median": cpu, "load": 0.5}
+    run = {
+        "median": {"local": 2.0, "spark": 2.5, "frame": 57.0},
+        "cpu_median": cpu,
+        "load": 0.5,
+        "times": {"spark": [2.5]},
+    }
     text = scale.beside({"1,000,000 x 1,000": run})
     assert "| 1,000,000 x 1,000 | 2.0 | 2.5 | 1.25 | 1.50 | 57.0 | 28.5 | 0.5 |" in text
 
