@@ -37,7 +37,7 @@ from experiments.asked import (
     measured_columns,
     part_of,
 )
-from experiments.drawn import LINEAR, draw_many
+from experiments.drawn import LINEAR, Again, draw_again, draw_many
 from sklar.answer.infer import answer_to, ask
 from sklar.answer.infer.inquiry import Inquiry
 from sklar.answer.infer.onestep import Linearized, OneStep
@@ -56,6 +56,7 @@ from sklar.rows.encode import encode
 SAVE_EVERY = 5
 SAVED = record.RESULTS.parents[1] / "build" / "inference"
 LEVEL = 0.95
+HEAD = ("case", "question", "ours", "intervals", "of fitted ones", "as if real", "wider", "measured", "refused")
 
 
 class AsIfReal(Inquiry):
@@ -78,7 +79,30 @@ class AsIfReal(Inquiry):
         none = np.zeros((psi.shape[1], psi.shape[1]))
         whole = (psi * weights[:, None]).T @ psi
         sampling = whole / self.rows
-        return OneStep(values=linear.values, noise=none, sampling=sampling, model=none, influence=whole, beyond=none)
+        return OneStep(
+            values=linear.values,
+            noise=none,
+            sampling=sampling,
+            model=none,
+            influence=whole,
+            beyond=none,
+            offset=linear.values,
+            coefficients={},
+        )
+
+
+class Watched(Inquiry):
+    """The question as it is asked, remembering the estimates that its answer is made of."""
+
+    found: OneStep
+
+    def __init__(self, inquiry: Inquiry) -> None:
+        vars(self).update(vars(inquiry))
+
+    def one_step(self, linear: Linearized) -> OneStep:
+        """The estimates, which are remembered."""
+        self.found = super().one_step(linear)
+        return self.found
 
 
 def chi_square(rows: Codes, first: int, second: int) -> float:
@@ -105,10 +129,11 @@ def judge(case: Case, model: Model, generator: np.random.Generator) -> Iterator[
     seed = int(generator.integers(2**31))
     synthetic = np.concatenate([block.T for block in sample_codes(model.copula, model.n_rows, seed)]).astype(np.int64)
     drawn = Rows(synthetic, model.measured_schema.sizes)
+    again: list[Again] = []
     for kind, questions in case.questions.items():
         for question in questions:
             try:
-                inquiry = ask(model, question, target=case.target)
+                inquiry = Watched(ask(model, question, target=case.target))
                 ours = answer_to(inquiry).figures
             except QueryError:
                 yield {"kind": kind, "question": question, "releases": 1, "refused": 1}
@@ -117,6 +142,9 @@ def judge(case: Case, model: Model, generator: np.random.Generator) -> Iterator[
             real = answer_to(AsIfReal(inquiry, case.truth)).figures
             naive = answer_to(AsIfReal(inquiry, drawn)).figures
             yield from compared(kind, question, ours, naive, real)
+            if kind not in LINEAR and not inquiry.asked.by:
+                again.append(Again(kind=kind, question=question, found=inquiry.found, ours=ours, real=real))
+    yield from draw_again(case, model, again, generator)
     if case.shuffled is not None:
         place = case.schema.names.index(case.shuffled)
         for other, name in enumerate(case.schema.names):
@@ -150,7 +178,7 @@ def compared(
             "naive": int(theirs.low is not None and theirs.low <= at <= (theirs.high or 0.0)),
             "unbounded": int(not bounded),
             "z": (mine.estimate - at) / mine.standard_error if mine.standard_error else 0.0,
-            "wider": mine.standard_error / theirs.standard_error if theirs.standard_error else 0.0,
+            "wider": mine.standard_error / theirs.standard_error if bounded and theirs.standard_error else 0.0,
             "measured": mine.measured,
         }
 
@@ -287,7 +315,7 @@ Type I errors: how often independence from a shuffled column is rejected at 5%, 
 statistic that noisy tables speak of (R^2). *Refused*: releases whose regression is refused, because noise hides how the
 regressors vary together; they are not in the coverage.
 
-{record.table(["case", "question", "ours", "as if real", "wider", "measured", "refused"], single)}
+{record.table(HEAD, single)}
 """
 
 
@@ -309,13 +337,14 @@ def _both(questions: Mapping[str, Mapping[str, float]]) -> str:
 def _line(case: str, question: str, sums: Mapping[str, float]) -> list[object]:
     asked, refused = sums.get("n", 0.0), sums.get("refused", 0.0)
     ours = sums["drawn_ours"] / sums["drawn"] if sums.get("drawn") else sums["ours"] / asked if asked else None
-    cells: list[object] = [case, f"`{question}`", "" if ours is None else f"{ours:.1%}"]
+    cells: list[object] = [case, f"`{question}`", "" if ours is None else f"{ours:.1%}", f"{sums.get('drawn', 0):,.0f}"]
     if not asked:
-        return [*cells, "", "", "", "all" if refused else ""]
+        return [*cells, "", "", "", "", "all" if refused else ""]
     return [
         *cells,
+        f"{sums['ours'] / asked:.0%} of {asked:,.0f}",
         f"{sums['naive'] / asked:.0%}",
-        f"{sums['wider'] / asked:.1f}",
+        f"{sums['wider'] / max(asked - sums['unbounded'], 1):.1f}",
         f"{sums['measured'] / asked:.0%}",
         f"{refused / sums['releases']:.0%}" if refused else "",
     ]

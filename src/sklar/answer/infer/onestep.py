@@ -67,7 +67,8 @@ class OneStep:
 
     `noise` is the release's. `sampling` is that of a table drawn from a population. `model` is that of what was not
     measured: the variance between the united fits, and what they may miss alike. `influence` is the covariance of the
-    influence functions under the model, `beyond` that of their part that was not measured.
+    influence functions under the model, `beyond` that of their part that was not measured. The estimates are `offset`
+    plus the sum over effects of `coefficients` times what was measured.
     """
 
     values: Floats
@@ -76,6 +77,8 @@ class OneStep:
     model: Floats
     influence: Floats
     beyond: Floats
+    offset: Floats
+    coefficients: Functional
 
     def covariance(self, *, population: bool) -> Floats:
         """All parts that belong to a target."""
@@ -110,12 +113,14 @@ def one_step(effects: Effects, reference: Reference, linear: Linearized) -> OneS
             spread = spread * positive * positive[:, None]
         between = between + spread
     return OneStep(
-        values=linear.values + seen - union @ here,
+        values=linear.values - union @ here + seen,
         noise=noise_covariance(coefficients, effects),
         sampling=whole / effects.n_rows,
         model=between,
         influence=whole,
         beyond=beyond,
+        offset=linear.values - union @ here,
+        coefficients=coefficients,
     )
 
 
