@@ -308,8 +308,7 @@ def test_three_way_tables_over_coarse_levels_are_used(model: Model) -> None:
         assert known.noise_error < 1.05 * scale / 6000 * math.sqrt(1 / 6) + 1e-6
         measured.append(known.measured)
     assert measured[0] > 0.999
-    assert measured[1] > measured[2]
-    assert infer(exact, question, target="table").figures[0].measured < MEASURED
+    assert measured[0] >= measured[1] > measured[2]
 
 
 # Independence.
