@@ -17,7 +17,8 @@ import numpy as np
 
 from experiments.asked import Case, Codes, counts_of, measured_columns
 from sklar.answer.infer import ask
-from sklar.answer.infer.effects import Floats, Subset, Table, noise_covariance, parts, pool_tables
+from sklar.answer.infer.effects import Effect, Floats, Subset, Table, noise_covariance, parts, pool_tables
+from sklar.answer.infer.independence import independence
 from sklar.answer.infer.means import asked_ratios, figures_of, linear_in
 from sklar.answer.infer.onestep import OneStep, one_step
 from sklar.answer.infer.reference import grid
@@ -74,6 +75,35 @@ def draw_many(
             for question in case.questions.get(kind, ()):
                 held = _held(case, model, question, effects, rows, truths[question])
                 yield {"kind": kind, "question": question, "drawn": float(held.size), "drawn_ours": float(held.sum())}
+
+
+def test_many(case: Case, model: Model, times: int, generator: np.random.Generator) -> Iterator[dict[str, Any]]:
+    """How often independence from the shuffled column is rejected at 5%, over tables and noise that are drawn anew."""
+    if case.shuffled is None:
+        return
+    schema, place = case.schema, case.schema.names.index(case.shuffled)
+    for done in range(0, times, _AT_ONCE):
+        drawn, rows = _effects(replace(case, target="population"), model, min(_AT_ONCE, times - done), generator)
+        for other, name in enumerate(schema.names):
+            if other == place:
+                continue
+            pair = (min(place, other), max(place, other))
+            own = ask(model, f'independent("{case.shuffled}", "{name}")')
+            margins = [own.reference.table((i,), own.reference.union) for i in pair]
+            rejected = 0
+            for at in range(len(rows)):
+                by_set = {
+                    subset: Effect(values=drawn[subset][at], variance=effect.variance)
+                    for subset, effect in own.effects.by_set.items()
+                }
+                found = independence(replace(own.effects, by_set=by_set), (margins[0], margins[1]), population=True)
+                rejected += found.p_value < 0.05
+            yield {
+                "kind": "independence",
+                "question": f"independent({case.shuffled}, {name})",
+                "drawn": float(len(rows)),
+                "drawn_ours": float(rejected),
+            }
 
 
 def _held(
