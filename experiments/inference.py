@@ -322,9 +322,10 @@ tables and noise drawn anew.
 
 ## Question by question
 
-*Of fitted ones*: the same without further draws, one noisy table for each model. *Wider*: our standard error over that of the synthetic rows as if they were real. *Measured*: the share of the
-statistic that noisy tables speak of (R^2). *Refused*: releases whose regression is refused, because noise hides how the
-regressors vary together; they are not in the coverage.
+*Of fitted ones*: the same without further draws, one set of noisy tables for each model. *Wider*: our standard error
+over that of the synthetic rows as if they were real. *Measured*: the share of the statistic that noisy tables speak of
+(R^2). *Refused*: releases whose regression is refused, because noise hides how the regressors vary together; they are
+not in the coverage.
 
 {record.table(HEAD, single)}
 """
