@@ -40,11 +40,13 @@ from sklar.fitting.latent import LatentModel
 from sklar.fitting.linked import fit_classes
 from sklar.fitting.margins import Estimates, consistent, expected_noise, margins, plain, pool
 from sklar.fitting.third import Wanted, want_triples
+from sklar.kernel.tables import NoisyTables
 from sklar.kernel.theorems import Budget, Composition, Mechanism, Neighbors
 from sklar.kernel.triples import NoisyTriples, Triples
 from sklar.kernel.vault import Vault
 from sklar.machine.cluster import Engine
 from sklar.machine.progress import SILENT, Progress
+from sklar.machine.spill import is_large, room_for
 from sklar.machine.threads import workers
 from sklar.public.linked import Linked
 from sklar.public.person import budget_for
@@ -53,6 +55,8 @@ from sklar.rows.engines import hold_counts, measure_triples, open_table, recount
 from sklar.rows.join import LinkedRows
 from sklar.rows.linked import measure_linked
 from sklar.rows.sql import Query
+
+_MOST_BINARY_LEVELS = 20_000
 
 # Measures chosen three-way tables at these scales, by another pass over the rows.
 ThirdStage: TypeAlias = Callable[[Triples, NDArray[np.float64]], NoisyTriples]
@@ -191,7 +195,7 @@ def measure_stages(
             noisy = (*noisy, vault.measure(second))
             triples = third(wanted.triples, scales)
     certificate = certify(schema, budget, [tables.plan for tables in noisy], vault.n_rows, findings, triples)
-    return Measured(schema=schema, stages=noisy, certificate=certificate, triples=triples)
+    return Measured(schema=schema, stages=tuple(map(_settled, noisy)), certificate=certificate, triples=triples)
 
 
 def look_for_triples(estimates: Estimates, schema: Schema, stages: Stages) -> Wanted | None:
@@ -207,6 +211,15 @@ def look_for_triples(estimates: Estimates, schema: Schema, stages: Stages) -> Wa
         precision=float(np.sum(stages.first.scales**-2.0)) + reserve,
         most_precision=TRIPLES_SHARE * reserve,
     )
+
+
+def _settled(tables: NoisyTables) -> NoisyTables:
+    """The same tables, in a file where they are large: they stay as long as the fit lasts, which needs the memory."""
+    if not is_large(tables.pairs.nbytes):
+        return tables
+    pairs = room_for(tables.pairs.size, tables.pairs.dtype)
+    pairs[:] = tables.pairs
+    return replace(tables, pairs=pairs)
 
 
 def fit_tables(measured: Measured, *, method: Method | str = "auto", progress: Progress = SILENT) -> Model:
@@ -234,7 +247,7 @@ def refined(model: LatentModel, estimates: Estimates) -> LatentModel:
     triples = triple_rounds(n_rows, cells, expected_noise(estimates))
     if triples:
         return replace(model, rounds=triples, matched=3)
-    return replace(model, rounds=refining_rounds(n_rows, cells.n_attributes))
+    return replace(model, rounds=refining_rounds(n_rows, cells.n_attributes, cells.n_levels))
 
 
 def fit_linked(
@@ -286,4 +299,9 @@ def _require_records(schema: Schema, method: Method) -> None:
     if method.dummies and schema.rules:
         raise SchemaError(
             "rules are about records, and dummies are single 0/1 columns. Leave out dummies or the rules."
+        )
+    if method.name == "binary" and schema.n_levels > _MOST_BINARY_LEVELS:
+        raise SchemaError(
+            f"method 'binary' holds correlations of all levels and takes at most {_MOST_BINARY_LEVELS} of them, got "
+            f"{schema.n_levels}. Use method 'auto', or wider bins."
         )

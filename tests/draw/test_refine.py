@@ -112,4 +112,5 @@ def test_refined_blocks_are_larger() -> None:
     [(1, 1, MOST_ROUNDS), (32_561, 14, MOST_ROUNDS), (1_000_000, 10, MOST_ROUNDS), (5_000_000, 27, 0), (10**12, 3, 0)],
 )
 def test_large_tables_are_left_as_they_are_drawn(rows: int, attributes: int, rounds: int) -> None:
-    assert refining_rounds(rows, attributes) == rounds
+    assert refining_rounds(rows, attributes, 20_000) == rounds
+    assert refining_rounds(rows, attributes, 20_001) == 0

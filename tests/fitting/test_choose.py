@@ -22,7 +22,7 @@ from sklar.fitting.choose import (
     union_size,
 )
 from sklar.fitting.denoise import relative_precision
-from sklar.fitting.descent import LatentKind, Room, Start, cell_weights
+from sklar.fitting.descent import CellWeights, LatentKind, Room, Start
 from sklar.kernel.cells import Cells
 from tests.fitting.test_denoise import mixture_joint, noisy_estimates, schema_of
 from tests.fitting.test_descent import softmaxed
@@ -53,7 +53,7 @@ def test_held_out_error_is_that_of_the_tables_cell_by_cell() -> None:
     cells = schema.cells
     estimates = replace(estimates, pair_sd=np.random.default_rng(2).uniform(40, 120, cells.n_pairs))
     precision = relative_precision(cells, estimates.pair_sd)
-    split = Split(estimates, np.random.Generator(np.random.SFC64(3)), cell_weights(cells, precision))
+    split = Split(estimates, np.random.Generator(np.random.SFC64(3)), CellWeights(cells, precision))
     _, held = thin(estimates, np.random.Generator(np.random.SFC64(3)))
     logits = np.random.default_rng(1).standard_normal((10, 6)).astype(np.float32)
     probabilities, found = softmaxed(logits, schema)
@@ -69,7 +69,7 @@ def test_held_out_error_is_that_of_the_tables_cell_by_cell() -> None:
 def test_a_model_that_overfits_is_stopped() -> None:
     schema = schema_of(*[30] * 4)
     estimates = noisy_estimates(schema, mixture_joint(schema, 2, 2), 20_000, 400.0)
-    weights = cell_weights(schema.cells, relative_precision(schema.cells, estimates.pair_sd))
+    weights = CellWeights(schema.cells, relative_precision(schema.cells, estimates.pair_sd))
     split = Split(estimates, np.random.Generator(np.random.SFC64(3)), weights)
     errors = follow(split, Start(), max_steps=400)[:, 0]
     best = int(errors.argmin())
@@ -177,7 +177,7 @@ def test_numpy_and_compiled_code_score_alike() -> None:
     rng, cells = np.random.default_rng(0), Cells([3, 1, 4, 2])
     found = rng.random((cells.n_levels - cells.n_attributes, 5), dtype=np.float32)
     held = rng.random((6, 6), dtype=np.float32)
-    weights = cell_weights(cells, cells.symmetric(rng.random(cells.n_pairs)))
+    weights = CellWeights(cells, cells.symmetric(rng.random(cells.n_pairs))).rows(0, 6)
     predicted, held, margins = found @ found.T, held + held.T, rng.random(6, dtype=np.float32)
     scale = np.float32(0.2)
     fast = strip_error(predicted, held, weights, margins, 0, scale)

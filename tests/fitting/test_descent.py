@@ -11,11 +11,11 @@ from sklar.fitting.contrasts import contrasts
 from sklar.fitting.denoise import Targets, denoise_tables
 from sklar.fitting.descent import (
     MARGIN_WEIGHT,
+    CellWeights,
     Fit,
     Loss,
     Room,
     Start,
-    cell_weights,
     fits_together,
     predicted_strips,
 )
@@ -34,7 +34,7 @@ def softmaxed(logits: np.ndarray, schema: Schema) -> tuple[np.ndarray, np.ndarra
 
 
 def loss_of(targets: Targets, shrinkage: float) -> Loss:
-    return Loss(targets, shrinkage, cell_weights(targets.cells, targets.precision))
+    return Loss(targets, shrinkage, CellWeights(targets.cells, targets.precision))
 
 
 def plain_loss(targets: Targets, shrinkage: float, probabilities: np.ndarray) -> float:
@@ -177,3 +177,14 @@ def test_small_tables_are_fitted_side_by_side_and_others_one_by_one() -> None:
     assert fits_together(Cells([3, 4, 2, 5]), start, 2) == 2
     assert fits_together(Cells([3, 4, 2, 5]), replace(start, kind="factor"), 16) == 1
     assert fits_together(Cells([2] * 300), start, 16) == 1
+
+
+def test_weights_are_the_same_when_their_rows_are_made_when_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    cells = Cells([3, 1, 4, 2])
+    precision = cells.symmetric(np.arange(1.0, cells.n_pairs + 1))
+    whole = CellWeights(cells, precision).rows(0, 6)
+    assert whole.tolist() == whole.T.tolist()
+    assert whole[0].tolist() == [0, 0, 2, 2, 2, 3]
+    monkeypatch.setattr(descent, "_HELD", 0)
+    made = CellWeights(cells, precision)
+    assert np.array_equal(np.concatenate([made.rows(0, 4), made.rows(4, 9)]), whole)

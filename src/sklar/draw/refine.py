@@ -29,10 +29,16 @@ _PLAIN_WORK, _PLAIN_CELLS = 300_000, 4_000_000
 _worth_compiling = Worth(_PLAIN_WORK)
 # Errors are whole numbers of this part of a row: sums of them are the same in any order, on any machine.
 _UNIT = 256
+_MOST_LEVELS = 20_000
 
 
-def refining_rounds(rows: int, attributes: int) -> int:
-    """How often each value of a table of this size is offered an exchange: never where that would take long."""
+def refining_rounds(rows: int, attributes: int, levels: int) -> int:
+    """How often each value of a table of this size is offered an exchange: never where that would take long.
+
+    Nor where the errors of all pairs of levels, which every thread holds, would take gigabytes.
+    """
+    if levels > _MOST_LEVELS:
+        return 0
     return int(min(MOST_ROUNDS, _MOST_WORK // max(rows * attributes**2, 1)))
 
 

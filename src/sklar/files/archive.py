@@ -27,9 +27,10 @@ from sklar.files.write import check_target, replacing
 from sklar.fitting.binary import BinaryCopula
 from sklar.fitting.latent import LatentModel
 from sklar.fitting.model import Copula
-from sklar.kernel.tables import NoisyTables, Plan
+from sklar.kernel.tables import MANY_CELLS, NoisyTables, Plan
 from sklar.kernel.theorems import MAX_SCALE, MIN_SCALE
 from sklar.kernel.triples import NoisyTriples, Triples
+from sklar.machine.spill import room_for
 from sklar.public.schema import Schema
 
 FORMAT = "sklar-model"
@@ -48,6 +49,7 @@ MAX_COUNT = 2**53
 # How a zip without a comment ends: a signature, and how many members it has.
 _END = struct.Struct("<4s4xHH8xH")
 _AT_ONCE = 1 << 20
+_STREAMED = 1 << 26
 _EARLIEST = (1980, 1, 1, 0, 0, 0)
 _COPULAS: dict[str, type[Copula]] = {kind.kind: kind for kind in (BinaryCopula, LatentModel)}
 
@@ -66,10 +68,26 @@ def save(model: Model, path: str | Path) -> None:
 def write_arrays(archive: zipfile.ZipFile, arrays: Mapping[str, NDArray[Any]]) -> None:
     """Write flat arrays to a model file, one member each."""
     for name, array in arrays.items():
+        if array.nbytes > _STREAMED:
+            _stream(archive, name, array)
+            continue
         buffer = io.BytesIO()
         buffer.write(_header(array.dtype, array.size))
         buffer.write(np.ascontiguousarray(array).data)
         archive.writestr(member(f"{name}.npy"), buffer.getbuffer(), compresslevel=LEVEL)
+
+
+def _stream(archive: zipfile.ZipFile, name: str, array: NDArray[Any]) -> None:
+    """Write a large array piece by piece: as one text it would be in memory twice."""
+    info, header = member(f"{name}.npy"), _header(array.dtype, array.size)
+    info.file_size = len(header) + array.nbytes
+    # What `writestr` sets; `open` takes no level.
+    info._compresslevel = LEVEL  # type: ignore[attr-defined]
+    content = np.ascontiguousarray(array).view(np.uint8)
+    with archive.open(info, "w") as file:
+        file.write(header)
+        for start in range(0, len(content), _STREAMED):
+            file.write(content[start : start + _STREAMED].data)
 
 
 def describe(model: Model) -> dict[str, Any]:
@@ -188,7 +206,7 @@ def _read(archive: zipfile.ZipFile) -> Model:
 
     def array(name: str, kind: type[np.generic], size: int) -> NDArray[Any]:
         read.add(f"{name}.npy")
-        return read_array(archive, name, np.dtype(kind), size)
+        return read_array(archive, name, _width(archive, name, np.dtype(kind), size), size)
 
     certificate = _read_certificate(document)
     if certificate.schema_sha256 != schema.digest:
@@ -343,6 +361,15 @@ def _read_triples(array: Arrays, schema: Schema, document: Mapping[str, Any]) ->
     return NoisyTriples(triples=triples, counts=counts, scales=scales)
 
 
+def _width(archive: zipfile.ZipFile, name: str, kind: np.dtype[Any], size: int) -> np.dtype[Any]:
+    """The type of an array: of very many cells, 32 bits where the member has no more."""
+    narrow = np.dtype(np.int32)
+    few = len(_header(narrow, size)) + size * narrow.itemsize
+    if kind != np.int64 or size <= MANY_CELLS or archive.getinfo(f"{name}.npy").file_size != few:
+        return kind
+    return narrow
+
+
 def read_array(archive: zipfile.ZipFile, name: str, kind: np.dtype[Any], size: int) -> NDArray[Any]:
     """A one-dimensional array of exactly this type and size; nothing larger is ever read into memory."""
     wanted = ModelError(f"its array '{name}' must hold {size} values of type {kind}.")
@@ -356,7 +383,7 @@ def read_array(archive: zipfile.ZipFile, name: str, kind: np.dtype[Any], size: i
         # The header byte by byte, so that none can say anything else, and no code path that could ever unpickle.
         if file.read(len(header)) != header:
             raise wanted
-        found = np.empty(size, dtype=kind)
+        found = room_for(size, kind)
         view = found.view(np.uint8)
         filled = 0
         while filled < len(view):

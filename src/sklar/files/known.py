@@ -23,7 +23,7 @@ from sklar.errors import ModelError
 from sklar.kernel.tables import MOST_TOKENS
 from sklar.kernel.theorems import MAX_ROWS_PER_PERSON, MAX_SCALE, MIN_SCALE, Composition, Mechanism, Neighbors
 from sklar.public.person import Count
-from sklar.public.schema import MAX_LEVELS
+from sklar.public.schema import MAX_ATTRIBUTES, MAX_LEVELS
 
 MAX_JSON = 16 << 20
 MAX_VALUES = 300_000
@@ -417,7 +417,7 @@ def _certificate(version: int) -> Shape:
 def _require_edges(schema: Mapping[str, Any]) -> None:
     """Refuse a schema that is larger in memory than in the file, before it is built."""
     attributes = schema.get("attributes")
-    if not isinstance(attributes, dict) or len(attributes) > MAX_LEVELS:
-        raise ModelError(f"its schema must have at most {MAX_LEVELS} attributes.")
+    if not isinstance(attributes, dict) or len(attributes) > MAX_ATTRIBUTES:
+        raise ModelError(f"its schema must have at most {MAX_ATTRIBUTES} attributes.")
     if any(isinstance(entry, dict) and "bins" in entry for entry in attributes.values()):
         raise ModelError("its schema must list the edges of every bin.")

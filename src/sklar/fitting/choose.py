@@ -17,29 +17,32 @@ from numpy.typing import NDArray
 from sklar.fitting.contrasts import attribute_of_contrast, contrast_levels, contrast_tables, contrasts
 from sklar.fitting.denoise import denoise_margins, denoise_tables, relative_precision
 from sklar.fitting.descent import (
+    CellWeights,
     Fit,
     LatentKind,
     Loss,
     Room,
     Start,
-    cell_weights,
     margin_weights,
     predicted_strips,
     step_operations,
 )
 from sklar.fitting.latent import LatentModel, fit_latent, independent
-from sklar.fitting.margins import Estimates, crossed_tables, expected_noise, implied_counts
+from sklar.fitting.margins import Estimates, crossed_tables, expected_noise, implied_counts, table_runs
 from sklar.fitting.trios import trios_of
 from sklar.fitting.triples import ThreeWay, three_way
 from sklar.kernel.cells import Cells
+from sklar.kernel.tables import MANY_CELLS
 from sklar.kernel.triples import Triples
 from sklar.machine.compiled import compiled
 from sklar.machine.progress import SILENT, Progress
+from sklar.machine.spill import room_for
 from sklar.machine.threads import side_by_side
 from sklar.public.schema import Schema
 
 SEED = 20_260_204
 GAIN = 0.5
+_STEPS = (GAIN, -1 / GAIN)
 SPLITS = 2
 EVERY = 10
 PATIENCE = 100
@@ -81,27 +84,32 @@ def thin(estimates: Estimates, generator: np.random.Generator) -> tuple[Estimate
 
     Their variances are 1 + g^2 and 1 + 1 / g^2 times the original's, with the gain g = `GAIN`.
     """
-    cells = estimates.cells
     if estimates.crossed:
         return _thin_parities(estimates, generator)
+    cells, kind = estimates.cells, estimates.pairs.dtype
     one_way = estimates.one_way_sd[cells.attribute_of_level] * generator.standard_normal(cells.n_levels)
-    pairs = generator.standard_normal(cells.n_cells)
-    pairs *= np.repeat(estimates.pair_sd, cells.pair_sizes)
+    halves = [room_for(cells.n_cells, kind) for _ in _STEPS]
+    for first, last in table_runs(cells):
+        run = slice(int(cells.pair_offsets[first]), int(cells.pair_offsets[last]))
+        drawn = generator.standard_normal(run.stop - run.start)
+        drawn *= np.repeat(estimates.pair_sd[first:last], cells.pair_sizes[first:last])
+        for pairs, step in zip(halves, _STEPS, strict=True):
+            pairs[run] = estimates.pairs[run] + step * drawn
     triples = estimates.triples
     thirds = generator.standard_normal(0 if triples is None else triples.counts.size)
 
-    def half(step: float) -> Estimates:
+    def half(step: float, pairs: NDArray[np.float64]) -> Estimates:
         wider = np.sqrt(1 + step**2)
         return replace(
             estimates,
             one_way=estimates.one_way + step * one_way,
             one_way_sd=estimates.one_way_sd * wider,
-            pairs=estimates.pairs + step * pairs,
+            pairs=pairs,
             pair_sd=estimates.pair_sd * wider,
             triples=None if triples is None else triples.thinned(step, thirds),
         )
 
-    return half(GAIN), half(-1 / GAIN)
+    return half(_STEPS[0], halves[0]), half(_STEPS[1], halves[1])
 
 
 def _thin_parities(estimates: Estimates, generator: np.random.Generator) -> tuple[Estimates, Estimates]:
@@ -128,9 +136,9 @@ def _thin_parities(estimates: Estimates, generator: np.random.Generator) -> tupl
 
 
 class Split:
-    """Targets from one half, and the other half as a judge. `weights` are those of `cell_weights`."""
+    """Targets from one half, and the other half as a judge."""
 
-    def __init__(self, estimates: Estimates, generator: np.random.Generator, weights: NDArray[np.float32]) -> None:
+    def __init__(self, estimates: Estimates, generator: np.random.Generator, weights: CellWeights) -> None:
         cells = estimates.cells
         train, held = thin(estimates, generator)
         self.targets = denoise_tables(train, denoise_margins(train).levels)
@@ -138,8 +146,9 @@ class Split:
         precision = self.targets.precision
         self._margins = contrast_levels(self.targets.levels, cells)
         self._margin_weights = margin_weights(cells, precision).astype(np.float64)
-        tables = held.pairs / held.n_rows
-        self._held = contrast_tables(tables.astype(np.float32), cells)
+        tables = held.pairs
+        tables /= held.n_rows
+        self._held = contrast_tables(tables, cells)
         # What each table says of the margins of its attributes, shape (d, m), and the rest of the errors' sum.
         implied = implied_counts(tables, cells)
         said = contrasts(implied.astype(np.float32), cells).astype(np.float64)
@@ -164,12 +173,13 @@ class Split:
         """
         # Tables without any noise may be independent to the last digit.
         error, distance = float(np.finfo(np.float32).tiny), 0.0
-        for first, _, predicted in predicted_strips(found, room):
+        for first, last, predicted in predicted_strips(found, room):
             scale = np.float32(1 / found.shape[1])
+            weights = self.weights.rows(first, last)
             if len(predicted) == len(found):
-                parts = plain_error(predicted, self._held, self.weights, self._margins, scale)
+                parts = plain_error(predicted, self._held, weights, self._margins, scale)
             else:
-                parts = strip_error(predicted, self._held, self.weights, self._margins, first, scale)
+                parts = strip_error(predicted, self._held, weights, self._margins, first, scale)
             error += parts[0]
             distance += parts[1]
         margins = found.mean(axis=1, dtype=np.float64)
@@ -214,10 +224,10 @@ def strip_error(
     first: int,
     scale: np.float32,
 ) -> tuple[float, float]:
-    """The same for a strip of them, from row `first` on, in compiled code."""
+    """The same for a strip of them, from row `first` on, whose weights are given, in compiled code."""
     total, moved = 0.0, 0.0
     for i in range(predicted.shape[0]):
-        seen, weight, level = held[first + i, first:], weights[first + i, first:], margins[first + i]
+        seen, weight, level = held[first + i, first:], weights[i, first:], margins[first + i]
         in_row, moved_in_row = np.float32(0.0), np.float32(0.0)
         # A strip begins with its own rows: each pair counts once.
         for j in range(i + 1, predicted.shape[1]):
@@ -260,7 +270,7 @@ def choose(estimates: Estimates, *, kind: LatentKind = "mixture", progress: Prog
         return Choice(start=Start(kind=kind), steps=0, fits=0, gain=0.0)
     start, fits = starting(estimates, kind)
     progress.stage("choose", unit="steps")
-    weights = cell_weights(estimates.cells, relative_precision(estimates.cells, estimates.pair_sd))
+    weights = CellWeights(estimates.cells, relative_precision(estimates.cells, estimates.pair_sd))
     seeds = np.random.SeedSequence(SEED).spawn(SPLITS)
     limit = step_limit(estimates, start)
 
@@ -268,7 +278,9 @@ def choose(estimates: Estimates, *, kind: LatentKind = "mixture", progress: Prog
         split = Split(estimates, np.random.Generator(np.random.SFC64(seeds[number])), weights)
         return follow(split, replace(start, seed=start.seed + number), max_steps=limit, progress=progress)
 
-    curves = side_by_side(run, range(SPLITS))
+    # Very many cells are held a few times in each run; then products of matrices keep all threads at work.
+    many = estimates.cells.n_cells > MANY_CELLS
+    curves = list(map(run, range(SPLITS))) if many else side_by_side(run, range(SPLITS))
     # Whichever went on longer had better reasons, but only what both saw can be compared.
     errors, chances = np.mean([curve[: min(map(len, curves))] for curve in curves], axis=0).T
     best = float(errors.min())
@@ -285,7 +297,7 @@ def choose(estimates: Estimates, *, kind: LatentKind = "mixture", progress: Prog
 
 def quick_steps(estimates: Estimates, start: Start, most: int) -> int:
     """How long to fit, at most so many steps, by one split alone; none where independence predicts as well."""
-    weights = cell_weights(estimates.cells, relative_precision(estimates.cells, estimates.pair_sd))
+    weights = CellWeights(estimates.cells, relative_precision(estimates.cells, estimates.pair_sd))
     split = Split(estimates, np.random.Generator(np.random.SFC64(SEED)), weights)
     ((errors, chances),) = side_by_side(lambda given: follow(given, start, max_steps=most).T, [split])
     at = int(np.argmin(errors))

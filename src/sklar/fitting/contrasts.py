@@ -16,10 +16,14 @@ Arrays have one row per level or contrast, so that work runs along rows whatever
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
 from sklar.kernel.cells import Cells
+from sklar.machine.spill import room_for
+from sklar.machine.threads import side_by_side
 
 
 def attribute_of_contrast(cells: Cells) -> NDArray[np.int64]:
@@ -47,22 +51,25 @@ def contrast_levels(levels: NDArray[np.float64], cells: Cells) -> NDArray[np.flo
     return contrasts(levels.astype(np.float32)[:, None], cells)[:, 0]
 
 
-def contrast_tables(tables: NDArray[np.float32], cells: Cells) -> NDArray[np.float32]:
+def contrast_tables(tables: NDArray[np.floating[Any]], cells: Cells) -> NDArray[np.float32]:
     """Q T Q^T of every two-way table, shape (n_cells,) to (d - m, d - m), symmetric; zero within attributes."""
     size = cells.n_levels - cells.n_attributes
-    found = np.zeros((size, size), dtype=np.float32)
+    found: NDArray[np.float32] = room_for((size, size), np.float32)
     starts = cells.offsets[:-1] - np.arange(cells.n_attributes)
-    for members in cells.alike():
-        own = tables[cells.places(members)]
+
+    def fill(members: NDArray[np.int64]) -> None:
+        own = tables[cells.places(members)].astype(np.float32, copy=False)
         height, width = own.shape[1:]
         if height == 1 or width == 1:
-            continue
+            return
         own = _along(_along(own, 1), 2)
         first, second = (starts[each[members]] for each in cells.pairs)
         up = (first[:, None] + np.arange(height - 1))[:, :, None]
         across = (second[:, None] + np.arange(width - 1))[:, None, :]
         found[up, across] = own
         found[across, up] = own
+
+    side_by_side(fill, cells.alike())
     return found
 
 

@@ -17,6 +17,7 @@ from sklar.fitting.margins import Estimates, Residuals, average_margins, shrink
 from sklar.fitting.simplex import project_levels
 from sklar.kernel.cells import Cells
 from sklar.machine.compiled import compiled
+from sklar.machine.spill import room_for
 from sklar.machine.threads import side_by_side
 
 # Margins whose noise is expected to cost more total variation than this are tried with empirical Bayes.
@@ -27,6 +28,7 @@ PRIORS: tuple[Prior, ...] = get_args(Prior)
 
 # Cells of all tables up to which NumPy moves them to their margins sooner than compiled code is there.
 PLAIN_CELLS = 500_000
+_AT_ONCE = 1 << 22
 _DYKSTRA_ROUNDS = 30
 _FITTING_SWEEPS = 5
 _GRID = 120
@@ -61,7 +63,14 @@ class Targets:
     def mixed(self, shrinkage: float) -> NDArray[np.float32]:
         """What to fit: `shrinkage` of the shrunk tables and the rest of the noisy ones."""
         weight = np.float32(shrinkage)
-        return self.noisy if shrinkage == 0 else self.noisy + weight * (self.shrunk - self.noisy)
+        if shrinkage == 0:
+            return self.noisy
+        mixed: NDArray[np.float32] = room_for(self.noisy.size, np.float32)
+        # In pieces: what is added up on the way would take as much room again.
+        for start in range(0, mixed.size, _AT_ONCE):
+            run = slice(start, start + _AT_ONCE)
+            mixed[run] = self.noisy[run] + weight * (self.shrunk[run] - self.noisy[run])
+        return mixed
 
 
 def denoise_margins(estimates: Estimates) -> Margins:
@@ -147,7 +156,7 @@ def _weigh_by_prior(likelihood: NDArray[np.float64], starts: NDArray[np.int64], 
 def denoise_tables(estimates: Estimates, levels: NDArray[np.float64]) -> Targets:
     """Both readings of every two-way table, with the given margins."""
     cells = estimates.cells
-    noisy, shrunk = np.empty(cells.n_cells, dtype=np.float32), np.empty(cells.n_cells, dtype=np.float32)
+    noisy, shrunk = (room_for(cells.n_cells, np.float32) for _ in range(2))
 
     def fill(members: NDArray[np.int64]) -> None:
         tables = Residuals.of(estimates, levels, members)

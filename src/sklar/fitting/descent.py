@@ -2,8 +2,8 @@
 
 Cost of a step with c = d - m contrasts (m where all attributes are binary): up to `SMALL` contrasts the product of a
 (c, D) matrix with its transpose, and of the residual with it, 4 D c^2 operations. Beyond that a step looks at one block
-of b = `_BLOCK` rows of the residual, 6 D b c operations. Memory: the target and its weights, 8 c^2 bytes, one strip of
-the residual, and about 28 D d bytes of state.
+of b = `_BLOCK` rows of the residual, 6 D b c operations. Memory: the target, 4 c^2 bytes (in a file where that is
+much), one strip of the residual and of its weights, and about 28 D d bytes of state.
 """
 
 from __future__ import annotations
@@ -41,6 +41,8 @@ _TOGETHER = 32_768
 # Steps after which the logits of a mixture are centered.
 _CENTERED = 16
 _FLOOR = 1e-7
+# Contrasts up to which the weights of all their pairs are held: 64 MB.
+_HELD = 4_096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +63,7 @@ class _Goal(NamedTuple):
     """
 
     weighted: NDArray[np.float32]
-    weights: NDArray[np.float32]
+    weights: CellWeights
     margins: NDArray[np.float32]
     margin_weights: NDArray[np.float32]
 
@@ -175,23 +177,25 @@ class Loss:
     """Sum over cells of precision x (predicted - target)^2, each pair once, + 3 x mean precision x (margin error)^2.
 
     In contrasts (see `contrasts`) that is the same sum over pairs of contrasts, and for each attribute A its margin
-    error squared times 3 + the sum over the others of precision_AB / K_B. `weights` are those of `cell_weights`.
-    Parities of triples of bits add their squared errors, where they were measured (`trios`), and so do three-way tables
-    (`three`).
+    error squared times 3 + the sum over the others of precision_AB / K_B. Parities of triples of bits add their squared
+    errors, where they were measured (`trios`), and so do three-way tables (`three`).
     """
 
     def __init__(
         self,
         targets: Targets,
         shrinkage: float,
-        weights: NDArray[np.float32],
+        weights: CellWeights,
         trios: Trios | None = None,
         three: ThreeWay | None = None,
     ) -> None:
         self.cells, self.trios, self.three = targets.cells, trios, three
         self.levels = targets.levels.astype(np.float32)
+        weighted = contrast_tables(targets.mixed(shrinkage), self.cells)
+        for first in range(0, len(weighted), _BLOCK):
+            weighted[first : first + _BLOCK] *= weights.rows(first, first + _BLOCK)
         self.goal = _Goal(
-            weighted=weights * contrast_tables(targets.mixed(shrinkage), self.cells),
+            weighted=weighted,
             weights=weights,
             margins=contrast_levels(targets.levels, self.cells),
             margin_weights=np.float32(MARGIN_WEIGHT) + margin_weights(self.cells, targets.precision),
@@ -208,7 +212,7 @@ class Loss:
         shape = (room.fits, len(found), len(found))
         residual = np.matmul(own, own.swapaxes(1, 2), out=room.strip.reshape(shape))
         residual *= np.float32(1 / own.shape[2])
-        residual *= self.goal.weights
+        residual *= self.goal.weights.rows(0, len(found))
         residual -= self.goal.weighted
         np.matmul(residual, own, out=out)
 
@@ -221,7 +225,7 @@ class Loss:
         c, components = found.shape
         first, last = block * _BLOCK, min((block + 1) * _BLOCK, c)
         residual = np.matmul(found[first:last], found.T, out=room.strip[: (last - first) * c].reshape(last - first, c))
-        residual *= self.goal.weights[first:last]
+        residual *= self.goal.weights.rows(first, last)
         residual *= np.float32(1 / components)
         residual -= self.goal.weighted[first:last]
         residual *= np.float32(-(-c // _BLOCK) / 2)
@@ -236,10 +240,23 @@ def step_operations(cells: Cells, start: Start, triples: Triples | None = None) 
     return max(start.components * (contrasts * rows + three_way_operations(triples)), 1.0)
 
 
-def cell_weights(cells: Cells, precision: NDArray[np.float64]) -> NDArray[np.float32]:
-    """The precision of the table that each pair of contrasts belongs to, shape (d - m, d - m)."""
-    attribute = attribute_of_contrast(cells)
-    return precision.astype(np.float32)[attribute[:, None], attribute]
+class CellWeights:
+    """The precision of the table that each pair of contrasts belongs to, an array of shape (d - m, d - m).
+
+    Beyond `_HELD` contrasts its rows are made when they are asked for: whole, it would take as much as the target.
+    """
+
+    def __init__(self, cells: Cells, precision: NDArray[np.float64]) -> None:
+        self._precision, self._attribute = precision.astype(np.float32), attribute_of_contrast(cells)
+        self._whole = self._made(slice(None)) if self._attribute.size <= _HELD else None
+
+    def _made(self, rows: slice) -> NDArray[np.float32]:
+        return self._precision[self._attribute[rows][:, None], self._attribute]
+
+    def rows(self, first: int, last: int) -> NDArray[np.float32]:
+        """Rows `first` up to `last`, shape (rows, d - m)."""
+        rows = slice(first, last)
+        return self._made(rows) if self._whole is None else self._whole[rows]
 
 
 def margin_weights(cells: Cells, precision: NDArray[np.float64]) -> NDArray[np.float32]:

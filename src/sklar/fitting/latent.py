@@ -24,7 +24,7 @@ from sklar.draw.latent import LatentSampler, RedrawGivenOthers
 from sklar.draw.refine import MOST_ROUNDS
 from sklar.errors import ModelError
 from sklar.fitting.denoise import Targets
-from sklar.fitting.descent import Fit, Loss, Start, cell_weights, fits_together
+from sklar.fitting.descent import CellWeights, Fit, Loss, Start, fits_together
 from sklar.fitting.model import ReadArray
 from sklar.fitting.simplex import scale_levels
 from sklar.fitting.trios import Trios
@@ -164,7 +164,7 @@ def fit_latent(
     `trios` and `three` are the parts of the loss that parities of triples and three-way tables make, where any were
     measured.
     """
-    loss = Loss(targets, shrinkage, cell_weights(targets.cells, targets.precision), trios, three)
+    loss = Loss(targets, shrinkage, CellWeights(targets.cells, targets.precision), trios, three)
 
     def run(first: int) -> NDArray[np.float32]:
         own = min(together, fits - first)

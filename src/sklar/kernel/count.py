@@ -12,28 +12,34 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sklar.kernel.cells import Cells
+from sklar.kernel.cells import Cells, Whole
 from sklar.kernel.codes import one_or_none
 from sklar.kernel.triples import Triples
+
+_MOST_IN_32_BITS = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Counts:
-    """Exact counts of some rows: private. `one_way` has shape (d,), `pairs` (n_cells,), both laid out by `Cells`."""
+    """Exact counts of some rows: private. `one_way` has shape (d,), `pairs` (n_cells,), both laid out by `Cells`.
+
+    A row adds at most one to a cell, so that two-way cells may take 32 bits up to 2^31 - 1 rows.
+    """
 
     n_rows: int
     one_way: NDArray[np.int64]
-    pairs: NDArray[np.int64]
+    pairs: Whole
 
     def __repr__(self) -> str:
         # A traceback or a debugger's log must not print counts.
         return "Counts(private)"
 
     def __add__(self, other: Counts) -> Counts:
+        rows = self.n_rows + other.n_rows
         return Counts(
-            n_rows=self.n_rows + other.n_rows,
+            n_rows=rows,
             one_way=self.one_way + other.one_way,
-            pairs=self.pairs + other.pairs,
+            pairs=np.add(self.pairs, other.pairs, dtype=np.int64 if rows > _MOST_IN_32_BITS else None),
         )
 
 

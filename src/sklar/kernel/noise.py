@@ -38,6 +38,7 @@ from cryptography.hazmat.primitives.ciphers.modes import CTR
 from numpy.typing import NDArray
 
 from sklar.errors import NoiseError
+from sklar.kernel.cells import Whole
 from sklar.kernel.seal import seal
 
 __all__ = ["discrete_gaussian", "discrete_laplace"]
@@ -74,26 +75,32 @@ _SHORT = -1
 _LIMIT = -2
 
 
-def discrete_laplace(scales: NDArray[np.float64], sizes: NDArray[np.int64], *, threads: int = 1) -> NDArray[np.int64]:
+def discrete_laplace(
+    scales: NDArray[np.float64], sizes: NDArray[np.int64], *, threads: int = 1, narrow: bool = False
+) -> Whole:
     """Independent noise with P(x) proportional to exp(-|x| / scale), table after table.
 
     Table t has sizes[t] cells at scales[t]. A scale must be a float32 number, so that it is exactly a fraction p/q.
+    `narrow` noise takes 32 bits a cell, which hold every draw: `_laplace` proves it below 2**31.
 
     >>> discrete_laplace(np.array([0.5, 80.0]), np.array([4, 6])).shape
     (10,)
     """
-    return _draw_parts(_LAPLACE, scales, sizes, threads)
+    return _draw_parts(_LAPLACE, scales, sizes, threads, narrow=narrow)
 
 
-def discrete_gaussian(scales: NDArray[np.float64], sizes: NDArray[np.int64], *, threads: int = 1) -> NDArray[np.int64]:
+def discrete_gaussian(
+    scales: NDArray[np.float64], sizes: NDArray[np.int64], *, threads: int = 1, narrow: bool = False
+) -> Whole:
     """Independent noise with P(x) proportional to exp(-x**2 / (2 scale**2)), table after table.
 
     Table t has sizes[t] cells at scales[t]. A scale must be a float32 number, so that it is exactly a fraction p/q.
+    `narrow` noise takes 32 bits a cell, which hold every draw: `_laplace` proves it below 2**31.
 
     >>> discrete_gaussian(np.array([0.5, 80.0]), np.array([4, 6])).shape
     (10,)
     """
-    return _draw_parts(_GAUSSIAN, scales, sizes, threads)
+    return _draw_parts(_GAUSSIAN, scales, sizes, threads, narrow=narrow)
 
 
 def _keystream() -> _Source:
@@ -105,14 +112,16 @@ def _keystream() -> _Source:
     return lambda count: np.frombuffer(encryptor.update(bytes(count)), dtype=np.uint8)
 
 
-def _draw_parts(kind: int, scales: NDArray[np.float64], sizes: NDArray[np.int64], threads: int) -> NDArray[np.int64]:
+def _draw_parts(
+    kind: int, scales: NDArray[np.float64], sizes: NDArray[np.int64], threads: int, *, narrow: bool
+) -> Whole:
     """Every cell once, in parts that threads draw side by side, each part from a stream of its own."""
     scales, sizes = _checked(scales, sizes)
     # Summed as Python integers: a sum that wrapped would let the kernel write past the end.
-    noise = np.empty(sum(sizes.tolist()), dtype=np.int64)
+    noise: Whole = np.empty(sum(sizes.tolist()), dtype=np.int32 if narrow else np.int64)
     _drawn[0] += noise.size + _CALL_CELLS
     draw = _draw_plainly if _drawn[0] <= _PLAIN_CELLS else _draw
-    if noise.size <= _PART_CELLS:
+    if noise.size <= _PART_CELLS and not narrow:
         return draw(kind, scales, sizes, _keystream())
     ends = np.cumsum(sizes)
 

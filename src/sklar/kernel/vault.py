@@ -38,11 +38,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sklar.errors import BudgetError, DataError
-from sklar.kernel.cells import Cells
+from sklar.kernel.cells import Cells, Whole
 from sklar.kernel.count import Counts
 from sklar.kernel.noise import discrete_gaussian, discrete_laplace
 from sklar.kernel.seal import Sealed, seal
-from sklar.kernel.tables import MOST_TOKENS, NoisyTables, Plan
+from sklar.kernel.tables import MANY_CELLS, MOST_TOKENS, NoisyTables, Plan
 from sklar.kernel.theorems import Budget, Cost, Spend, chance_of_one
 from sklar.kernel.tokens import Tokens
 from sklar.kernel.triples import NoisyTriples, Triples
@@ -137,7 +137,7 @@ class Vault(metaclass=Sealed):
             mechanism=self._budget.mechanism,
             n_rows=self.n_rows,
             total=int(noisy[0][0]) if total.size else None,
-            one_way=noisy[1],
+            one_way=noisy[1].astype(np.int64),
             pairs=noisy[2],
             plan=plan,
             trios=noisy[3],
@@ -164,7 +164,11 @@ class Vault(metaclass=Sealed):
             raise BudgetError("parities take gaussian noise, and those of triples must have been counted first.")
         first, second = cells.pairs
         ones = counts.one_way[1::2]
-        return ones, ones[first] + ones[second] - 2 * counts.pairs[3::4], self._trios[: plan.trios.size]
+        return (
+            ones,
+            ones[first] + ones[second] - 2 * counts.pairs[3::4].astype(np.int64),
+            self._trios[: plan.trios.size],
+        )
 
     def histogram(self, exact: NDArray[np.int64], scale: float) -> NDArray[np.int64]:
         """A histogram of one attribute over a full public grid, seen or not, with noise on every cell.
@@ -223,7 +227,7 @@ class Vault(metaclass=Sealed):
         lost_delta: float = 0.0,
         each: NDArray[np.int64] | int = 1,
         spend: Spend | None = None,
-    ) -> NDArray[np.int64]:
+    ) -> Whole:
         """Fresh noise for tables of these sizes, in units of 1 / `each`, or a refusal before any is drawn.
 
         It costs `spend`; where that is None, a table at each scale.
@@ -243,7 +247,14 @@ class Vault(metaclass=Sealed):
         # Spent before drawn: an interruption may lose budget but never hide a measurement.
         self._spent = spent
         draw = discrete_gaussian if self._budget.mechanism == "gaussian" else discrete_laplace
-        return draw(scales * each, sizes, threads=self._threads)
+        return draw(scales * each, sizes, threads=self._threads, narrow=self._fits_32_bits(scales * each, sizes))
+
+    def _fits_32_bits(self, scales: NDArray[np.float64], sizes: NDArray[np.int64]) -> bool:
+        """Whether very many cells are drawn, and 32 bits hold every count with its noise: by public facts alone."""
+        # A draw is below `noise._V_LIMIT` times its scale.
+        return bool(
+            sizes.sum() > MANY_CELLS and self.rows_are_public and self._held.n_rows + 128 * scales.max() < 2**31
+        )
 
 
 seal(__name__)

@@ -54,8 +54,12 @@ __all__ = [
     "repeated",
 ]
 
-# All pairs of levels are held as one square array of counts: 20,000 levels are 3.2 GB.
-MAX_LEVELS = 20_000
+# Two-way tables of all levels have half their square of cells, each of which takes a few times four bytes of memory or
+# of disk; `python -m benchmarks.levels` measures how much.
+MAX_LEVELS = 40_000
+MAX_ATTRIBUTES = 10_000
+# A single two-way table is worked on as a whole.
+MAX_TABLE = 100_000_000
 
 
 class HasSchema(Protocol):
@@ -146,6 +150,17 @@ class Schema(Remembering):
             raise SchemaError(
                 f"the schema must have at most {MAX_LEVELS} levels in all, got {self.n_levels}; the largest attribute "
                 f"is '{largest.name}' with {largest.n_levels}. Use wider bins, or list fewer values and other = true."
+            )
+        if self.n_attributes > MAX_ATTRIBUTES:
+            raise SchemaError(
+                f"the schema must have at most {MAX_ATTRIBUTES} attributes, got {self.n_attributes}. Leave out those "
+                "that nobody asks for, or release groups of them by themselves, each at its own cost."
+            )
+        first, second = sorted([0, 0, *(attribute.n_levels for attribute in self.attributes)])[-2:]
+        if first * second > MAX_TABLE:
+            raise SchemaError(
+                f"two attributes must have at most {MAX_TABLE} pairs of levels, got {first} and {second} levels. "
+                "Use wider bins, or list fewer values and other = true."
             )
         twice = repeated(self.dummy_names)
         if twice is not None:

@@ -55,9 +55,10 @@ from numpy.typing import NDArray
 from scipy.special import bdtr, chdtr, chdtrc, gammainc, gammaincinv, log_ndtr, ndtr
 
 from sklar.fitting.margins import implied_counts
-from sklar.kernel.cells import Cells
+from sklar.kernel.cells import Cells, Whole
 from sklar.kernel.tables import NoisyTables
 from sklar.kernel.theorems import Mechanism
+from sklar.machine.spill import room_for
 from sklar.public.schema import Schema
 
 FALSE_ALARM = 1e-6
@@ -284,7 +285,7 @@ def _variances(mechanism: Mechanism, scales: NDArray[np.float64]) -> NDArray[np.
 
 
 def _over_stages(
-    measured: Sequence[tuple[NDArray[np.int64], NDArray[np.float64]]],
+    measured: Sequence[tuple[Whole, NDArray[np.float64]]],
     sizes: NDArray[np.int64],
     mechanism: Mechanism,
     smear: np.random.Generator,
@@ -296,7 +297,9 @@ def _over_stages(
     for counts, scales in measured:
         if not scales.size:
             continue
-        here = smear.standard_normal(counts.size)
+        here: NDArray[np.float64] = room_for(counts.size, np.float64)
+        for start in range(0, counts.size, _AT_ONCE):
+            smear.standard_normal(out=here[start : start + _AT_ONCE])
         here *= math.sqrt(SMEAR)
         here += counts
         own = _variances(mechanism, scales)
@@ -326,7 +329,10 @@ def _runs(sizes: NDArray[np.int64]) -> Iterator[tuple[int, int, slice]]:
 def _by_table(differences: Sequence[NDArray[np.float64]], cells: Cells) -> NDArray[np.float64]:
     if not differences:
         return np.zeros((2, 0))
-    squares = sum((np.add.reduceat(z**2, cells.pair_offsets[:-1]) for z in differences), np.zeros(cells.n_pairs))
+    squares = np.zeros(cells.n_pairs)
+    for z in differences:
+        for first, last, run in _runs(cells.pair_sizes):
+            squares[first:last] += np.add.reduceat(z[run] ** 2, cells.pair_offsets[first:last] - run.start)
     return np.array([squares, len(differences) * cells.pair_sizes])
 
 
@@ -554,8 +560,11 @@ def _residues(stages: Sequence[NoisyTables], grids: Sequence[Grid]) -> Iterator[
                 wide = _uneven(tables.mechanism, scales, q) ** 2 * sizes.sum() < 1e-3 if scales.size else np.empty(0)
                 if not wide.size or not wide.any():
                     continue
-                taken = values if wide.all() else values[np.repeat(wide, sizes)]
-                counts += np.bincount(taken % q, minlength=q)
+                for first, last, run in _runs(sizes):
+                    taken = values[run]
+                    if not wide[first:last].all():
+                        taken = taken[np.repeat(wide[first:last], sizes[first:last])]
+                    counts += np.bincount(taken % q, minlength=q)
         for grid in grids:
             for table in grid.tables:
                 if _uneven("gaussian", np.array([grid.scale]), q)[0] ** 2 * table.size < 1e-3:
