@@ -57,7 +57,6 @@ from sklar.rows.linked import measure_linked
 from sklar.rows.sql import Query
 
 _MOST_BINARY_LEVELS = 20_000
-
 # Measures chosen three-way tables at these scales, by another pass over the rows.
 ThirdStage: TypeAlias = Callable[[Triples, NDArray[np.float64]], NoisyTriples]
 

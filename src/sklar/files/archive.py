@@ -342,6 +342,15 @@ def _read_tables(
     )
 
 
+def _width(archive: zipfile.ZipFile, name: str, kind: np.dtype[Any], size: int) -> np.dtype[Any]:
+    """The type of an array: of very many cells, 32 bits where the member has no more."""
+    narrow = np.dtype(np.int32)
+    few = len(_header(narrow, size)) + size * narrow.itemsize
+    if kind != np.int64 or size <= MANY_CELLS or archive.getinfo(f"{name}.npy").file_size != few:
+        return kind
+    return narrow
+
+
 def _read_triples(array: Arrays, schema: Schema, document: Mapping[str, Any]) -> NoisyTriples | None:
     """Chosen three-way tables, where the file holds any."""
     if "triples" not in document:
@@ -359,15 +368,6 @@ def _read_triples(array: Arrays, schema: Schema, document: Mapping[str, Any]) ->
     if max(int(counts.max(initial=0)), -int(counts.min(initial=0))) > MAX_COUNT:
         raise ModelError("its noisy counts must be at most 2**53 in size.")
     return NoisyTriples(triples=triples, counts=counts, scales=scales)
-
-
-def _width(archive: zipfile.ZipFile, name: str, kind: np.dtype[Any], size: int) -> np.dtype[Any]:
-    """The type of an array: of very many cells, 32 bits where the member has no more."""
-    narrow = np.dtype(np.int32)
-    few = len(_header(narrow, size)) + size * narrow.itemsize
-    if kind != np.int64 or size <= MANY_CELLS or archive.getinfo(f"{name}.npy").file_size != few:
-        return kind
-    return narrow
 
 
 def read_array(archive: zipfile.ZipFile, name: str, kind: np.dtype[Any], size: int) -> NDArray[Any]:

@@ -87,13 +87,13 @@ def want_triples(
     `pair_tv` is the total variation that noise alone would cost pairs, `precision` the sum of 1 / scale^2 of all tables
     of the release, of which triples may take at most `most_precision`.
     """
-    levels = denoise_margins(estimates).levels
-    coarse = coarsen(schema, levels)
     start = Start(components=COMPONENTS, seed=SEED)
     affordable = MOST_OPERATIONS / ((FITS + 1) * step_operations(estimates.cells, start))
     steps = quick_steps(estimates, start, min(int(affordable), MOST_STEPS)) if affordable >= LEAST_STEPS else 0
     if not steps:
         return None
+    levels = denoise_margins(estimates).levels
+    coarse = coarsen(schema, levels)
     targets = denoise_tables(estimates, levels)
     model = fit_latent(targets, schema, SHRINKAGE, start, steps=steps, fits=FITS)
     seen = disagreement(model.probabilities.reshape(FITS, COMPONENTS, -1), estimates.cells, coarse, estimates.n_rows)

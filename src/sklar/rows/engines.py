@@ -175,7 +175,7 @@ def open_table(
             )
         from sklar.rows.spark import open_spark
 
-        table = open_spark(data, schema.reading)
+        table = open_spark(data, schema)
         require_columns(table, schema)
         require_person(table, schema)
     return table
