@@ -405,12 +405,10 @@ FLAWS = (
         edits=(
             Edit(
                 "release.py",
-                "look_for_triples(estimates, schema, stages)\n        if third",
-                "look_for_triples(\n"
-                "            pool((replace(noisy[0], one_way=vault._held.one_way.copy(), pairs=vault._held.pairs.copy()),)),\n"
-                "            schema,\n"
-                "            stages,\n"
-                "        )\n        if third",
+                "        wanted = None if third is None else look_for_triples(estimates, schema, stages)\n",
+                "        held = vault._held\n"
+                "        bare = replace(noisy[0], one_way=held.one_way.copy(), pairs=held.pairs.copy())\n"
+                "        wanted = None if third is None else look_for_triples(pool((bare,)), schema, stages)\n",
             ),
         ),
         tests=(_RELEASE_TESTS,),
