@@ -19,18 +19,19 @@ from sklar.release import look_for_triples, measure
 from sklar.trust.audit.result import Comparison
 from sklar.trust.audit.tables import frame_of, whole_numbers, write
 
-_ROWS, _BUDGET = 20_000, Budget(epsilon=4.0)
+_ROWS, _BUDGET = 20_000, Budget(epsilon=1.0)
 # Genuine noise fails with this chance.
 _LEVEL = 1e-9
 
 
 def check_third(folder: Path) -> Comparison:
     """The tables and scales of a third stage follow from noisy tables, hold the noise that they state, and are paid."""
-    schema, generator = whole_numbers(4, 5, 3), np.random.default_rng()
+    schema, generator = whole_numbers(4, 5, 3, 11), np.random.default_rng()
     one, two = generator.integers(0, 4, _ROWS), generator.integers(0, 5, _ROWS)
     # A function of two columns, but for some rows and some that are in no cell: fits of pairs disagree about it.
     three = np.where(generator.random(_ROWS) < 0.8, (one + two) % 3, generator.integers(-1, 3, _ROWS))
-    codes = np.stack([one, two, three]).astype(np.int32)
+    four = (3 * one + 2 * two + three * one + generator.integers(0, 3, _ROWS)) % 11
+    codes = np.stack([one, two, three, four]).astype(np.int32)
     path, wrong, runs = write(frame_of(schema, codes), folder / "third.parquet"), [], 6
     total, freedom = 0.0, 0
     for _ in range(runs):
