@@ -5,7 +5,7 @@ The same rows are released with it, and as a stream that can be read once, which
 - `function`: a column that two others determine, but for one row in ten;
 - `sums`: two columns that add up others, with noise;
 - `sequence`: each column follows from the two before it, more likely than not;
-- `xor`: the sum of two columns modulo 4, which no pair shows: fits agree on independence, and nothing is found;
+- `xor`: the sum of two columns modulo 4, which no pair shows;
 - `independent`: nothing to find.
 """
 
