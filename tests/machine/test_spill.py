@@ -10,11 +10,22 @@ from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 
+import sklar
+from sklar.budget.certificate import Measured
 from sklar.errors import OutputError
+from sklar.files import archive
+from sklar.fitting import choose, margins
+from sklar.kernel import vault
+from sklar.kernel.theorems import Budget
 from sklar.machine import spill
 from sklar.machine.spill import is_large, memory, room_for
+from sklar.public.schema import Attribute, Schema
+from sklar.release import fit_tables
+from sklar.rows import fast
+from sklar.trust.verify import verify
 
 
 @pytest.fixture
@@ -81,3 +92,50 @@ def test_a_full_disk_is_an_error_with_a_remedy(small_memory: Path, monkeypatch: 
     monkeypatch.setattr(os, "posix_fallocate", full)
     with pytest.raises(OutputError, match=r"needs a temporary file of 6\.0 GiB, for which there is no room .*TMPDIR"):
         room_for(6 << 30, np.uint8)
+
+
+@pytest.fixture(scope="module")
+def measured() -> Measured:
+    """Noisy tables of a few attributes whose dependence is plain."""
+    codes = np.random.default_rng(0).integers(0, 4, 3_000)
+    columns = {f"c{i}": (codes + i) % 4 for i in range(4)}
+    attributes = tuple(Attribute(name=name, kind="categorical", values=tuple(range(4))) for name in columns)
+    return sklar.measure(pl.DataFrame(columns), Schema(name="t", attributes=attributes), Budget(epsilon=5.0))
+
+
+def test_a_fit_is_the_same_whether_its_arrays_lie_in_memory_or_in_files(
+    measured: Measured, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    here = fit_tables(measured)
+    monkeypatch.setattr(spill, "_SHARE", 0)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    there = fit_tables(measured)
+    assert here.settings == there.settings
+    assert here.settings["kind"] == "mixture"
+    assert here.copula.arrays()["probabilities"].tobytes() == there.copula.arrays()["probabilities"].tobytes()
+
+
+def test_very_many_cells_go_the_whole_way(measured: Measured, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """From rows to a file that is verified, as if 48 cells were very many and no array fitted the memory."""
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setattr(spill, "_SHARE", 0)
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    for module in (margins, choose, archive):
+        monkeypatch.setattr(module, "MANY_CELLS", 40)
+    monkeypatch.setitem(vars(vault), "MANY_CELLS", 40)
+    monkeypatch.setattr(fast, "_PLAIN_CELLS", 0)
+    monkeypatch.setattr(archive, "_STREAMED", 64)
+    rows = fit_tables(measured).sample(seed=1)
+    model = sklar.fit(rows, measured.schema, epsilon=5.0)
+    assert {tables.pairs.dtype for tables in model.measured.stages} == {np.dtype(np.int32)}
+    assert margins.pool(model.measured.stages).pairs.dtype == np.float32
+    assert model.settings["kind"] == "mixture"
+    model.save(tmp_path / "t.sklar")
+    again = sklar.load(tmp_path / "t.sklar")
+    for one, other in zip(model.measured.stages, again.measured.stages, strict=True):
+        assert one.pairs.dtype == other.pairs.dtype
+        assert np.array_equal(one.pairs, other.pairs)
+    assert verify(tmp_path / "t.sklar").passed
+    assert again.sample(seed=2).equals(model.sample(seed=2))
+    assert list(temporary.iterdir()) == []
