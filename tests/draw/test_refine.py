@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from sklar.draw.blocks import BLOCK_ROWS, REFINED_ROWS
-from sklar.draw.refine import MOST_ROUNDS, refine, refining_rounds
+from sklar.draw.refine import MOST_ROUNDS, exchange, exchange_plainly, refine, refining_rounds
 from sklar.draw.repair import RecordSampler
 from sklar.fitting.latent import LatentModel
 from sklar.public.schema import Schema
@@ -52,6 +52,21 @@ def test_exchanges_keep_each_component_and_every_one_way_count() -> None:
     for first, last in pairwise(bounds):
         own = place[first:last]
         assert np.array_equal(np.sort(codes[:, own], axis=1), np.sort(before[:, own], axis=1))
+
+
+def test_python_and_compiled_code_make_the_same_exchanges() -> None:
+    schema, generator = schema_of(3, 4, 2, 5), np.random.default_rng(2)
+    rows = (np.stack([generator.integers(0, size, 200) for size in schema.sizes]).T + schema.offsets[:-1]).astype(
+        np.int32
+    )
+    targets = -generator.integers(0, 200 * 128, (14, 14)).astype(np.int32)
+    done = []
+    for work in (exchange, exchange_plainly):
+        own = np.array(rows, order="C")
+        work(own, np.array([0, 90, 90, 91, 200]), targets + targets.T, 6, np.uint64(2**63 + 12345))
+        done.append(own)
+    assert (done[0] != rows).any()
+    assert np.array_equal(done[0], done[1])
 
 
 def test_attributes_that_are_not_free_stay() -> None:

@@ -9,7 +9,16 @@ import pytest
 from sklar.fitting import descent
 from sklar.fitting.contrasts import contrasts
 from sklar.fitting.denoise import Targets, denoise_tables
-from sklar.fitting.descent import MARGIN_WEIGHT, CellWeights, Fit, Loss, Room, Start, predicted_strips
+from sklar.fitting.descent import (
+    MARGIN_WEIGHT,
+    CellWeights,
+    Fit,
+    Loss,
+    Room,
+    Start,
+    fits_together,
+    predicted_strips,
+)
 from sklar.fitting.steps import CompiledSteps, PlainSteps
 from sklar.kernel.cells import Cells
 from sklar.public.schema import Schema
@@ -72,11 +81,11 @@ def test_numpy_and_compiled_code_take_the_same_step(sizes: tuple[int, ...]) -> N
         own, probabilities, gradient, found = logits.copy(), *np.zeros((2, *logits.shape), np.float32), pull * 0
         work.center(own)
         work.softmax(own, probabilities, found)
-        square = work.through_softmax(pull, pull[:, 0].copy(), probabilities, gradient)
+        square = work.through_softmax(pull, pull[:, :1], probabilities, gradient)
         velocity, squares = np.full_like(own, 0.1), np.full_like(own, 0.2)
         moved, before = np.zeros_like(own), gradient.copy()
-        work.move(moved, velocity, squares, gradient, (0.2, 1.7, 0.03))
-        taken.append((probabilities, found, before, np.array([square]), velocity, squares, moved))
+        work.move(moved, velocity, squares, gradient, (0.2, 1.7), np.array([0.03]))
+        taken.append((probabilities, found, before, square, velocity, squares, moved))
     for fast, plain in zip(*taken, strict=True):
         assert np.allclose(fast, plain, rtol=2e-5, atol=2e-6)
 
@@ -115,7 +124,7 @@ def test_gradient_is_that_of_the_plain_loss(shrinkage: float, block: int, monkey
         parts.append(pull.copy())
     pull = np.mean(parts, axis=0)
     constant = loss.goal.margin_weights * (found.mean(axis=1) - loss.goal.margins)
-    CompiledSteps(schema.cells).through_softmax(pull, constant, probabilities, gradient)
+    CompiledSteps(schema.cells).through_softmax(pull, constant[:, None], probabilities, gradient)
     for at in np.ndindex(logits.shape):
         step = np.zeros_like(logits)
         step[at] = 0.03
@@ -149,6 +158,25 @@ def test_a_fit_is_deterministic_and_its_loss_falls() -> None:
         second.advance(1)
     assert np.array_equal(first.probabilities, second.probabilities)
     assert plain_loss(targets, 0.0, first.probabilities) < 0.1 * before
+
+
+def test_fits_side_by_side_are_those_that_each_would_be_alone() -> None:
+    schema = schema_of(3, 4, 2)
+    loss = loss_of(exact_targets(schema, mixture_joint(schema, 3, 2)), 0.4)
+    together = Fit(loss, Start(components=20, seed=5), fits=3)
+    together.advance(40)
+    for number, own in enumerate(np.split(together.probabilities, 3, axis=1)):
+        alone = Fit(loss, Start(components=20, seed=5 + number))
+        alone.advance(40)
+        assert np.allclose(own, alone.probabilities, atol=1e-4)
+
+
+def test_small_tables_are_fitted_side_by_side_and_others_one_by_one() -> None:
+    start = Start(components=150)
+    assert fits_together(Cells([3, 4, 2, 5]), start, 16) == 15
+    assert fits_together(Cells([3, 4, 2, 5]), start, 2) == 2
+    assert fits_together(Cells([3, 4, 2, 5]), replace(start, kind="factor"), 16) == 1
+    assert fits_together(Cells([2] * 300), start, 16) == 1
 
 
 def test_weights_are_the_same_when_their_rows_are_made_when_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -145,6 +145,7 @@ def seen(folder: Path, table: str, arguments: list[str], monkeypatch: pytest.Mon
     rows = "add-remove" not in arguments
     with monkeypatch.context() as patched:
         patched.chdir(folder)
+        patched.setitem(vars(noise), "_drawn", [0])
         patched.setitem(vars(noise), "_draw_plainly", draw)
         patched.setitem(vars(noise), "_keystream", entropy.stream)
         run = ["release", name, "--schema", "s.toml", "--seed", "1", "--out", "o.csv", *arguments]

@@ -379,11 +379,12 @@ def test_kernels_hold_no_floating_point() -> None:
 
 @pytest.mark.usefixtures("in_numpy")
 def test_the_number_of_cells_alone_decides_what_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(vars(noise), "_PLAIN_CELLS", 100)
+    monkeypatch.setitem(vars(noise), "_PLAIN_CELLS", 20_200)
+    monkeypatch.setitem(vars(noise), "_drawn", [0])
     for scales, sizes in (([80.0], [100]), ([1.0, 80.0], [60, 40])):
         assert discrete_gaussian(np.array(scales), np.array(sizes)).size == 100
     with pytest.raises(TypeError, match="not callable"):
-        draw(discrete_gaussian, 80.0, 101)
+        draw(discrete_gaussian, 80.0, 1)
 
 
 # Entropy.

@@ -117,8 +117,8 @@ def test_toml_and_dict_give_the_schema_back(schema: Schema) -> None:
         assert all(len(attribute.levels) == attribute.n_levels for attribute in schema.attributes)
 
 
-NUMERIC = "bins, domain, edges, high, low, missing, output, outside, points, provenance, reviewed, spacing"
-NUMERIC += ", special, step, type"
+NUMERIC = "bins, description, domain, edges, high, labels, low, missing, output, outside, points, provenance, reviewed"
+NUMERIC += ", spacing, special, step, title, type, unit"
 KINDS = "categorical, boolean, integer, real, date, datetime, time, duration, year, yearmonth"
 
 
@@ -130,12 +130,14 @@ KINDS = "categorical, boolean, integer, real, date, datetime, time, duration, ye
         ("type = ['real']", f"type must be one of {KINDS}, got ['real']."),
         (
             'type = "boolean"\nvalues = ["a"]',
-            "unknown key 'values'. Known keys are missing, output, provenance, reviewed, special, texts, type.",
+            "unknown key 'values'. Known keys are description, labels, missing, output, provenance, reviewed, special, "
+            "texts, title, type, unit.",
         ),
         (
             'type = "categorical"\nvalues = ["a"]\nedges = [1]',
             "unknown key 'edges'. Known keys are "
-            "at_most, domain, missing, ordered, other, output, provenance, reviewed, special, type, values.",
+            "at_most, description, domain, labels, missing, ordered, other, output, provenance, reviewed, special, "
+            "title, type, unit, values.",
         ),
         ('type = "real"\nedges = [0, 1]\nother = true', f"unknown key 'other'. Known keys are {NUMERIC}."),
         ('type = "categorical"', "values must list the categories, got None. Write values = ['a', 'b']."),
@@ -287,9 +289,9 @@ def test_an_edge_that_is_no_day_or_out_of_range_is_refused(edge: object) -> None
         ("[atributes.a]", "schema: unknown key 'atributes'. Known keys are attributes, rules, table."),
         ("table = 3", "[table] must be a table of settings. Write [table] and name = '...' below it."),
         (
-            "[table]\ntitle = 'x'",
-            "[table]: unknown key 'title'. Known keys are columns, count, decimal, delimiter, encoding, header, name, "
-            "null_ids, nulls, person, quote, rows_per_person, thousands.",
+            "[table]\nunit = 'x'",
+            "[table]: unknown key 'unit'. Known keys are columns, count, decimal, delimiter, description, encoding, "
+            "header, name, null_ids, nulls, person, quote, rows_per_person, thousands, title.",
         ),
         ("[table]\nname = ''", "[table] name must be a text that is not empty, got ''."),
         ("[table]\nname = 7", "[table] name must be a text that is not empty, got 7."),

@@ -28,9 +28,12 @@ from sklar.fitting.descent import (
     step_operations,
 )
 from sklar.fitting.latent import LatentModel, fit_latent, independent
-from sklar.fitting.margins import Estimates, implied_counts, table_runs
+from sklar.fitting.margins import Estimates, crossed_tables, expected_noise, implied_counts, table_runs
+from sklar.fitting.trios import trios_of
+from sklar.fitting.triples import ThreeWay, three_way
 from sklar.kernel.cells import Cells
 from sklar.kernel.tables import MANY_CELLS
+from sklar.kernel.triples import Triples
 from sklar.machine.compiled import compiled
 from sklar.machine.progress import SILENT, Progress
 from sklar.machine.spill import room_for
@@ -81,6 +84,8 @@ def thin(estimates: Estimates, generator: np.random.Generator) -> tuple[Estimate
 
     Their variances are 1 + g^2 and 1 + 1 / g^2 times the original's, with the gain g = `GAIN`.
     """
+    if estimates.crossed:
+        return _thin_parities(estimates, generator)
     cells, kind = estimates.cells, estimates.pairs.dtype
     one_way = estimates.one_way_sd[cells.attribute_of_level] * generator.standard_normal(cells.n_levels)
     halves = [room_for(cells.n_cells, kind) for _ in _STEPS]
@@ -90,6 +95,8 @@ def thin(estimates: Estimates, generator: np.random.Generator) -> tuple[Estimate
         drawn *= np.repeat(estimates.pair_sd[first:last], cells.pair_sizes[first:last])
         for pairs, step in zip(halves, _STEPS, strict=True):
             pairs[run] = estimates.pairs[run] + step * drawn
+    triples = estimates.triples
+    thirds = generator.standard_normal(0 if triples is None else triples.counts.size)
 
     def half(step: float, pairs: NDArray[np.float64]) -> Estimates:
         wider = np.sqrt(1 + step**2)
@@ -99,9 +106,33 @@ def thin(estimates: Estimates, generator: np.random.Generator) -> tuple[Estimate
             one_way_sd=estimates.one_way_sd * wider,
             pairs=pairs,
             pair_sd=estimates.pair_sd * wider,
+            triples=None if triples is None else triples.thinned(step, thirds),
         )
 
     return half(_STEPS[0], halves[0]), half(_STEPS[1], halves[1])
+
+
+def _thin_parities(estimates: Estimates, generator: np.random.Generator) -> tuple[Estimates, Estimates]:
+    """The same of parities: tables follow from theirs, so that a half has the noise of its own alone."""
+    cells = estimates.cells
+    ones = estimates.one_way_sd / np.sqrt(2.0) * generator.standard_normal(cells.n_attributes)
+    odd = estimates.pair_sd * generator.standard_normal(cells.n_pairs)
+    trios = estimates.trio_sd * generator.standard_normal(estimates.trios.size)
+    one_way, pairs = np.column_stack([-ones, ones]).ravel(), crossed_tables(cells, ones, odd, 0.0)
+
+    def half(step: float) -> Estimates:
+        wider = np.sqrt(1 + step**2)
+        return replace(
+            estimates,
+            one_way=estimates.one_way + step * one_way,
+            one_way_sd=estimates.one_way_sd * wider,
+            pairs=estimates.pairs + step * pairs,
+            pair_sd=estimates.pair_sd * wider,
+            trios=estimates.trios + step * trios,
+            trio_sd=estimates.trio_sd * wider,
+        )
+
+    return half(GAIN), half(-1 / GAIN)
 
 
 class Split:
@@ -111,7 +142,7 @@ class Split:
         cells = estimates.cells
         train, held = thin(estimates, generator)
         self.targets = denoise_tables(train, denoise_margins(train).levels)
-        self.weights = weights
+        self.weights, self.trios, self._held_trios = weights, trios_of(train), trios_of(held)
         precision = self.targets.precision
         self._margins = contrast_levels(self.targets.levels, cells)
         self._margin_weights = margin_weights(cells, precision).astype(np.float64)
@@ -128,6 +159,8 @@ class Split:
         self._rest += float((precision / np.outer(cells.sizes, cells.sizes) * totals**2).sum()) / 2
         # precision is sigma^-2 of the training half over its mean.
         self._kappa = float(np.mean(precision[cells.pairs] * (held.pair_sd / held.n_rows) ** 2))
+        # The weights of three-way tables are relative to those of pairs: the same kappa.
+        self.three, self._held_three = loss_of_triples(train), loss_of_triples(held)
         self._scale = 1.0
         self._scale = self.score(self._margins[:, None], Room(cells, 1))[0]
 
@@ -152,6 +185,14 @@ class Split:
         margins = found.mean(axis=1, dtype=np.float64)
         error += float(self._margin_weights @ margins**2 - 2 * self._said @ margins) + self._rest
         distance += float(self._margin_weights @ (margins - self._margins) ** 2)
+        if self._held_three is not None:
+            # Less what noise alone adds, as pairs alone say how near to the best a fit may end (`NEAR_ERROR`).
+            error += self._held_three.error(found) - self._kappa * self._held_three.n_cells
+            distance += self._held_three.apart(found, self._margins[:, None])
+        if self._held_trios is not None:
+            more = self._held_trios.score(found, self._margins)
+            error += more[0]
+            distance += more[1]
         return error / self._scale, 2 * float(np.sqrt(self._kappa * distance)) / self._scale
 
 
@@ -206,7 +247,7 @@ def follow(split: Split, start: Start, *, max_steps: int, progress: Progress = S
     The first row is independence, whose error is 1. Stops when the error has not fallen for `PATIENCE` steps, or when
     more than `LOSS` of what it gained is lost again.
     """
-    fit = Fit(Loss(split.targets, SHRINKAGE, split.weights), start)
+    fit = Fit(Loss(split.targets, SHRINKAGE, split.weights, split.trios, split.three), start)
     rows, best, best_at = [(1.0, 0.0)], np.inf, 0
     while (len(rows) - 1) * EVERY < max_steps:
         fit.advance(EVERY)
@@ -249,9 +290,18 @@ def choose(estimates: Estimates, *, kind: LatentKind = "mixture", progress: Prog
     return Choice(
         start=start,
         steps=EVERY * at,
-        fits=union_size(estimates.cells, start, EVERY * at, fits),
+        fits=union_size(estimates.cells, start, EVERY * at, fits, _measured(estimates)),
         gain=float(1 - errors[at]),
     )
+
+
+def quick_steps(estimates: Estimates, start: Start, most: int) -> int:
+    """How long to fit, at most so many steps, by one split alone; none where independence predicts as well."""
+    weights = CellWeights(estimates.cells, relative_precision(estimates.cells, estimates.pair_sd))
+    split = Split(estimates, np.random.Generator(np.random.SFC64(SEED)), weights)
+    ((errors, chances),) = side_by_side(lambda given: follow(given, start, max_steps=most).T, [split])
+    at = int(np.argmin(errors))
+    return 0 if 1 - errors[at] <= SIGNIFICANT * chances[at] else EVERY * at
 
 
 def starting(estimates: Estimates, kind: LatentKind) -> tuple[Start, int]:
@@ -260,13 +310,13 @@ def starting(estimates: Estimates, kind: LatentKind) -> tuple[Start, int]:
     A model has fewer components where a step would take long, but never few.
     """
     cells = estimates.cells
-    noise = float(np.mean(np.minimum(0.4 * cells.pair_sizes * estimates.pair_sd / estimates.n_rows, 1.0)))
+    noise = expected_noise(estimates)
     if kind == "factor":
         components, fits = FACTOR_COMPONENTS, FACTOR_FITS
     else:
         components, fits = next((parts, fits) for most, parts, fits in CAPACITY if noise <= most)
     start = Start(kind=kind, components=components)
-    affordable = int(MAX_STEP / step_operations(cells, replace(start, components=1)))
+    affordable = int(MAX_STEP / step_operations(cells, replace(start, components=1), _measured(estimates)))
     least = CAPACITY[-1][1]
     return replace(start, components=max(min(components, affordable), least)), fits
 
@@ -280,7 +330,7 @@ def step_limit(estimates: Estimates, start: Start) -> int:
         return 0
     noise = float(np.median(estimates.pair_sd)) / estimates.n_rows
     wanted = np.clip(MAX_STEPS * np.sqrt(1e-3 / max(noise, 1e-12)), MAX_STEPS, 4 * MAX_STEPS)
-    return int(min(wanted, max(MAX_RUN / step_operations(estimates.cells, start), 100)))
+    return int(min(wanted, max(MAX_RUN / step_operations(estimates.cells, start, _measured(estimates)), 100)))
 
 
 def fit_auto(
@@ -293,7 +343,15 @@ def fit_auto(
         progress.stage("fit", total=choice.fits * choice.steps, unit="steps")
         targets = denoise_tables(estimates, margins.levels)
         model = fit_latent(
-            targets, schema, SHRINKAGE, choice.start, steps=choice.steps, fits=choice.fits, progress=progress
+            targets,
+            schema,
+            SHRINKAGE,
+            choice.start,
+            steps=choice.steps,
+            fits=choice.fits,
+            three=loss_of_triples(estimates),
+            trios=trios_of(estimates),
+            progress=progress,
         )
     else:
         model = independent(schema, margins.levels)
@@ -308,6 +366,17 @@ def fit_auto(
     }
 
 
-def union_size(cells: Cells, start: Start, steps: int, fits: int) -> int:
+def union_size(cells: Cells, start: Start, steps: int, fits: int, triples: Triples | None = None) -> int:
     """How many fits to unite: as many as told, fewer where they would take minutes, at least 2."""
-    return int(np.clip(MAX_OPERATIONS / max(step_operations(cells, start) * steps, 1.0), 2, fits))
+    return int(np.clip(MAX_OPERATIONS / max(step_operations(cells, start, triples) * steps, 1.0), 2, fits))
+
+
+def loss_of_triples(estimates: Estimates) -> ThreeWay | None:
+    """The part of a fit's loss that three-way tables make, where any were measured."""
+    if estimates.triples is None:
+        return None
+    return three_way(estimates.triples, estimates.n_rows, estimates.pair_sd)
+
+
+def _measured(estimates: Estimates) -> Triples | None:
+    return None if estimates.triples is None else estimates.triples.triples

@@ -9,7 +9,7 @@ much), one strip of the residual and of its weights, and about 28 D d bytes of s
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -18,7 +18,10 @@ from numpy.typing import NDArray
 from sklar.fitting.contrasts import attribute_of_contrast, contrast_levels, contrast_tables
 from sklar.fitting.denoise import Targets
 from sklar.fitting.steps import MOMENTUM, SECOND_MOMENT, CompiledSteps, PlainSteps, Steps
+from sklar.fitting.trios import Trios
+from sklar.fitting.triples import Pull, ThreeWay, three_way_operations
 from sklar.kernel.cells import Cells
+from sklar.kernel.triples import Triples
 
 LatentKind = Literal["mixture", "factor"]
 
@@ -33,6 +36,8 @@ DAMPING = 0.03
 SMALL = 256
 # Beyond that, the rows of the residual that a step looks at.
 _BLOCK = 128
+# Logits of fits that are made side by side.
+_TOGETHER = 32_768
 # Steps after which the logits of a mixture are centered.
 _CENTERED = 16
 _FLOOR = 1e-7
@@ -73,36 +78,30 @@ class Fit:
 
     `probabilities` is the present Pi, transposed, shape (d, D), and `contrasts` the same in contrasts, (d - m, D).
     `room` is free for work with them between steps, in the thread of the fit.
+
+    Several `fits` of a mixture are made side by side, from seeds one after the other, as if each were alone: D is the
+    number of their components together. NumPy then spends its time on numbers, even where the table is very small.
     """
 
-    def __init__(self, loss: Loss, start: Start) -> None:
-        self._loss = loss
-        generator = np.random.Generator(np.random.SFC64(np.random.SeedSequence([start.seed, start.components])))
+    def __init__(self, loss: Loss, start: Start, *, fits: int = 1) -> None:
+        self._loss, self._fits = loss, fits
         base = np.log(np.maximum(loss.levels, np.float32(_FLOOR)))
-        d, components = base.size, start.components
-        # The logits of a mixture are the parameters.
-        design = np.empty((components, 0), dtype=np.float32)
-        if start.kind == "mixture":
-            drawn = generator.standard_normal((components, d), dtype=np.float32)
-            parameters = np.ascontiguousarray((base + np.float32(start.sd) * drawn).T)
-        else:
-            latent = _balanced_normals(generator, components, start.rank)
-            design = np.ascontiguousarray(np.hstack([np.ones((components, 1), np.float32), latent]))
-            loadings = generator.standard_normal((start.rank, d), dtype=np.float32)
-            parameters = np.vstack([base, np.float32(start.sd * start.rank**-0.5) * loadings]).T.copy()
-        self.room = Room(loss.cells, components)
-        self._generator = generator
+        starts = [_started(replace(start, seed=start.seed + number), base) for number in range(fits)]
+        self._generator, _, self._design = starts[0]
+        # The logits are these times the design, or these themselves where it is empty.
+        self._parameters = np.ascontiguousarray(np.hstack([parameters for _, parameters, _ in starts]))
+        d, components = base.size, fits * start.components
+        self.room = Room(loss.cells, components, fits)
         self._blocks: list[int] = []
+        self._thirds = None if loss.three is None else Pull(loss.three, start.components, fits)
         self.probabilities = np.empty((d, components), dtype=np.float32)
         self.contrasts = np.empty_like(self.room.rows)
         self._small = len(self.contrasts) <= SMALL
-        self._work: Steps = PlainSteps(loss.cells, components) if self._small else CompiledSteps(loss.cells)
-        # The logits are these times the design, or these themselves where it is empty; then the running means of each
-        # gradient and of its square, the mean of the latter over all, and the number of steps.
-        self._design, self._parameters = design, parameters
-        self._velocity, self._squares = np.zeros_like(parameters), np.zeros_like(parameters)
-        self._moment, self._steps = 0.0, 0
-        self._share = np.full(components, 1 / components, dtype=np.float32)
+        self._work: Steps = PlainSteps(loss.cells, components, fits) if self._small else CompiledSteps(loss.cells)
+        # Running means of each gradient and of its square; the mean of the latter over each fit; the number of steps.
+        self._velocity, self._squares = np.zeros_like(self._parameters), np.zeros_like(self._parameters)
+        self._moments, self._steps = np.zeros(fits), 0
+        self._share = np.full(start.components, 1 / start.components, dtype=np.float32)
         # Room to work in: the tables' part of the gradient, and the gradient in the logits.
         self._pull, self._logits = np.empty_like(self.contrasts), np.empty_like(self.probabilities)
         self._predict()
@@ -122,39 +121,75 @@ class Fit:
         for _ in range(steps):
             if self._small:
                 self._loss.whole_gradient(self.contrasts, self._pull, self.room)
+                if self._loss.trios is not None:
+                    self._loss.trios.pull(self.contrasts, self._pull, self._fits)
             else:
                 if not self._blocks:
                     self._blocks = self._generator.permutation(-(-len(self.contrasts) // _BLOCK)).tolist()
                 self._loss.gradient(self.contrasts, self._pull, self.room, self._blocks.pop())
+            if self._thirds is not None:
+                self._thirds.add(self.contrasts, self._pull)
             self._descend()
 
     def _descend(self) -> None:
         """Move the parameters against the gradient, and predict again."""
         goal, gradient = self._loss.goal, self._logits
-        constant = goal.margin_weights * (self.contrasts @ self._share - goal.margins)
-        size = self._work.through_softmax(self._pull, constant, self.probabilities, gradient)
+        margins = self.contrasts.reshape(-1, self._fits, self._share.size) @ self._share
+        constant = goal.margin_weights[:, None] * (margins - goal.margins[:, None])
+        sizes = self._work.through_softmax(self._pull, constant, self.probabilities, gradient)
         if self._design.size:
             gradient = gradient @ self._design
-            size = float(np.vdot(gradient, gradient))
-        self._moment += (1 - SECOND_MOMENT) * (size / max(gradient.size, 1) - self._moment)
+            sizes = np.array([np.vdot(gradient, gradient)])
+        self._moments += (1 - SECOND_MOMENT) * (sizes * (self._fits / max(gradient.size, 1)) - self._moments)
         self._steps += 1
         # Running means begin at zero: as much is missing of them.
         unbiased = 1 / (1 - SECOND_MOMENT**self._steps)
-        damping = DAMPING * float(np.sqrt(max(self._moment * unbiased, 1e-30)))
+        damping = DAMPING * np.sqrt(np.maximum(self._moments * unbiased, 1e-30))
         rate = RATE / (1 + self._steps / DECAY) / (1 - MOMENTUM**self._steps)
-        self._work.move(self._parameters, self._velocity, self._squares, gradient, (rate, unbiased, damping))
+        self._work.move(self._parameters, self._velocity, self._squares, gradient, (rate, unbiased), damping)
         self._predict()
+
+
+def _started(
+    start: Start, base: NDArray[np.float32]
+) -> tuple[np.random.Generator, NDArray[np.float32], NDArray[np.float32]]:
+    """The generator, the first parameters, shape (d, ...), and the design of a fit around these logits."""
+    generator = np.random.Generator(np.random.SFC64(np.random.SeedSequence([start.seed, start.components])))
+    if start.kind == "mixture":
+        drawn = generator.standard_normal((start.components, base.size), dtype=np.float32)
+        # The logits of a mixture are the parameters.
+        design = np.empty((start.components, 0), dtype=np.float32)
+        return generator, (base + np.float32(start.sd) * drawn).T, design
+    latent = _balanced_normals(generator, start.components, start.rank)
+    design = np.ascontiguousarray(np.hstack([np.ones((start.components, 1), np.float32), latent]))
+    loadings = generator.standard_normal((start.rank, base.size), dtype=np.float32)
+    return generator, np.vstack([base, np.float32(start.sd * start.rank**-0.5) * loadings]).T, design
+
+
+def fits_together(cells: Cells, start: Start, fits: int) -> int:
+    """How many of these fits are best made side by side: as many as stay in a processor's cache."""
+    if start.kind != "mixture" or cells.n_levels - cells.n_attributes > SMALL:
+        return 1
+    return max(1, min(fits, _TOGETHER // (start.components * cells.n_levels)))
 
 
 class Loss:
     """Sum over cells of precision x (predicted - target)^2, each pair once, + 3 x mean precision x (margin error)^2.
 
     In contrasts (see `contrasts`) that is the same sum over pairs of contrasts, and for each attribute A its margin
-    error squared times 3 + the sum over the others of precision_AB / K_B.
+    error squared times 3 + the sum over the others of precision_AB / K_B. Parities of triples of bits add their squared
+    errors, where they were measured (`trios`), and so do three-way tables (`three`).
     """
 
-    def __init__(self, targets: Targets, shrinkage: float, weights: CellWeights) -> None:
-        self.cells = targets.cells
+    def __init__(
+        self,
+        targets: Targets,
+        shrinkage: float,
+        weights: CellWeights,
+        trios: Trios | None = None,
+        three: ThreeWay | None = None,
+    ) -> None:
+        self.cells, self.trios, self.three = targets.cells, trios, three
         self.levels = targets.levels.astype(np.float32)
         weighted = contrast_tables(targets.mixed(shrinkage), self.cells)
         for first in range(0, len(weighted), _BLOCK):
@@ -169,13 +204,17 @@ class Loss:
     def whole_gradient(self, found: NDArray[np.float32], pull: NDArray[np.float32], room: Room) -> None:
         """Of the tables' part of the loss in the contrasts F of Pi, shape (d - m, D), times D / 2, into `pull`.
 
-        It is R F, with R = weights (F F^T / D - target).
+        It is R F, with R = weights (F F^T / D - target), for each fit by itself.
         """
-        residual = np.matmul(found, found.T, out=room.strip.reshape(len(found), len(found)))
-        residual *= np.float32(1 / found.shape[1])
+        own, out = (
+            each.reshape(len(found), room.fits, each.shape[1] // room.fits).swapaxes(0, 1) for each in (found, pull)
+        )
+        shape = (room.fits, len(found), len(found))
+        residual = np.matmul(own, own.swapaxes(1, 2), out=room.strip.reshape(shape))
+        residual *= np.float32(1 / own.shape[2])
         residual *= self.goal.weights.rows(0, len(found))
         residual -= self.goal.weighted
-        np.matmul(residual, found, out=pull)
+        np.matmul(residual, own, out=out)
 
     def gradient(self, found: NDArray[np.float32], pull: NDArray[np.float32], room: Room, block: int) -> None:
         """The same, estimated without bias from one of N blocks S of rows of R.
@@ -194,11 +233,11 @@ class Loss:
         pull[first:last] += np.matmul(residual, found, out=room.rows[first:last])
 
 
-def step_operations(cells: Cells, start: Start) -> float:
+def step_operations(cells: Cells, start: Start, triples: Triples | None = None) -> float:
     """Multiplications and additions in one step of a fit."""
     contrasts = cells.n_levels - cells.n_attributes
     rows = 4.0 * contrasts if contrasts <= SMALL else 6.0 * _BLOCK
-    return max(start.components * contrasts * rows, 1.0)
+    return max(start.components * (contrasts * rows + three_way_operations(triples)), 1.0)
 
 
 class CellWeights:
@@ -229,9 +268,9 @@ def margin_weights(cells: Cells, precision: NDArray[np.float64]) -> NDArray[np.f
 class Room:
     """Memory that a fit uses again in every step: taking it anew costs as much as a tenth of the step."""
 
-    def __init__(self, cells: Cells, components: int) -> None:
-        contrasts = cells.n_levels - cells.n_attributes
-        self.strip = np.empty(min(max(SMALL, _BLOCK), contrasts) * contrasts, dtype=np.float32)
+    def __init__(self, cells: Cells, components: int, fits: int = 1) -> None:
+        contrasts, self.fits = cells.n_levels - cells.n_attributes, fits
+        self.strip = np.empty(fits * min(max(SMALL, _BLOCK), contrasts) * contrasts, dtype=np.float32)
         self.rows = np.empty((contrasts, components), dtype=np.float32)
 
 

@@ -30,7 +30,10 @@ _EXP = tuple(
 
 
 class Steps(Protocol):
-    """What a step does between its products. Arrays have shape (d, D), and those of contrasts (d - m, D)."""
+    """What a step does between its products. Arrays have shape (d, D), and those of contrasts (d - m, D).
+
+    D may be the components of several fits, one fit after the other.
+    """
 
     def center(self, logits: Floats) -> None:
         """Bring logits into the range that `softmax` takes, at no change of a probability."""
@@ -38,19 +41,28 @@ class Steps(Protocol):
     def softmax(self, logits: Floats, probabilities: Floats, found: Floats) -> None:
         """Probabilities within each attribute from logits, and their contrasts."""
 
-    def through_softmax(self, pull: Floats, constant: Floats, probabilities: Floats, gradient: Floats) -> float:
-        """From the gradient in the contrasts, pull + constant, to the gradient in the logits: its square.
+    def through_softmax(
+        self, pull: Floats, constant: Floats, probabilities: Floats, gradient: Floats
+    ) -> NDArray[np.float64]:
+        """From the gradient in the contrasts, pull + constant, to the gradient in the logits: its square, by fit.
 
+        `constant` has shape (d - m, fits).
         In the probabilities it is g = Q^T (pull + constant), and in the logits p (g - sum of p g within the attribute),
         which does not change when g moves by a constant: so that g_j is pull_j and g_0 the sum of them / (sqrt(K) - 1).
         """
 
     def move(
-        self, parameters: Floats, velocity: Floats, squares: Floats, gradient: Floats, rates: tuple[float, float, float]
+        self,
+        parameters: Floats,
+        velocity: Floats,
+        squares: Floats,
+        gradient: Floats,
+        rates: tuple[float, float],
+        damping: NDArray[np.float64],
     ) -> None:
         """Add a gradient to the running means, and move the parameters by them.
 
-        `rates` are the rate, what the mean of squares is to be multiplied by, and the damping.
+        `rates` are the rate, and what the mean of squares is to be multiplied by; `damping` has one number per fit.
         """
 
 
@@ -86,7 +98,8 @@ class _Within:
 class PlainSteps:
     """In NumPy. What a step needs to work in is taken once: fresh memory costs as much as the work."""
 
-    def __init__(self, cells: Cells, components: int) -> None:
+    def __init__(self, cells: Cells, components: int, fits: int = 1) -> None:
+        self._fits = fits
         self._firsts, self._others = cells.offsets[:-1], others(cells)
         self._of_level, self._of_contrast = cells.attribute_of_level, attribute_of_contrast(cells)
         self._levels, self._contrasts = _Within(cells.sizes), _Within(cells.sizes - 1)
@@ -96,6 +109,10 @@ class PlainSteps:
         self._root = 1 / root
         self._room = np.empty((cells.n_levels, components), dtype=np.float32)
         self._rest = np.empty((self._others.size, components), dtype=np.float32)
+
+    def _by_fit(self, values: Floats) -> Floats:
+        """A view of shape (rows, fits, components of each)."""
+        return values.reshape(len(values), self._fits, values.shape[1] // self._fits)
 
     def _spread(self, each: Floats) -> Floats:
         """What each attribute has, on all its levels: in the room."""
@@ -116,20 +133,29 @@ class PlainSteps:
         np.take(probabilities, self._others, axis=0, out=found, mode="clip")
         found -= np.take(shift, self._of_contrast, axis=0, out=self._rest, mode="clip")
 
-    def through_softmax(self, pull: Floats, constant: Floats, probabilities: Floats, gradient: Floats) -> float:
-        """From the gradient in the contrasts, pull + constant, to the gradient in the logits: its square."""
-        np.add(pull, constant[:, None], out=self._rest)
+    def through_softmax(
+        self, pull: Floats, constant: Floats, probabilities: Floats, gradient: Floats
+    ) -> NDArray[np.float64]:
+        """From the gradient in the contrasts, pull + constant, to the gradient in the logits: its square, by fit."""
+        np.add(self._by_fit(pull), constant[:, :, None], out=self._by_fit(self._rest))
         gradient[self._others] = self._rest
         gradient[self._firsts] = self._contrasts.sums(self._rest) * self._slope
         gradient -= self._spread(self._levels.sums(np.multiply(gradient, probabilities, out=self._room)))
         gradient *= probabilities
-        return float(np.vdot(gradient, gradient))
+        by_fit = self._by_fit(gradient)
+        return np.asarray(np.einsum("ijk,ijk->j", by_fit, by_fit), dtype=np.float64)
 
     def move(
-        self, parameters: Floats, velocity: Floats, squares: Floats, gradient: Floats, rates: tuple[float, float, float]
+        self,
+        parameters: Floats,
+        velocity: Floats,
+        squares: Floats,
+        gradient: Floats,
+        rates: tuple[float, float],
+        damping: NDArray[np.float64],
     ) -> None:
         """Add a gradient to the running means, and move the parameters by them."""
-        rate, grown, damping = rates
+        rate, grown = rates
         step = gradient * np.float32(1 - MOMENTUM)
         velocity *= np.float32(MOMENTUM)
         velocity += step
@@ -139,14 +165,14 @@ class PlainSteps:
         squares += step
         np.sqrt(squares, out=step)
         # sqrt(grown squares) + damping over sqrt(grown), and the rate likewise.
-        step += np.float32(damping / grown**0.5)
+        self._by_fit(step)[:] += (damping / grown**0.5).astype(np.float32)[:, None]
         np.divide(velocity, step, out=step)
         step *= np.float32(rate / grown**0.5)
         parameters -= step
 
 
 class CompiledSteps:
-    """In compiled code, without Python's lock."""
+    """In compiled code, without Python's lock, of one fit."""
 
     def __init__(self, cells: Cells) -> None:
         self._offsets = cells.offsets
@@ -158,16 +184,24 @@ class CompiledSteps:
         """Probabilities within each attribute from logits, and their contrasts."""
         _softmax(logits, self._offsets, probabilities, found)
 
-    def through_softmax(self, pull: Floats, constant: Floats, probabilities: Floats, gradient: Floats) -> float:
+    def through_softmax(
+        self, pull: Floats, constant: Floats, probabilities: Floats, gradient: Floats
+    ) -> NDArray[np.float64]:
         """From the gradient in the contrasts, pull + constant, to the gradient in the logits: its square."""
-        return _through_softmax(pull, constant, probabilities, self._offsets, gradient)
+        return np.array([_through_softmax(pull, constant[:, 0].copy(), probabilities, self._offsets, gradient)])
 
     def move(
-        self, parameters: Floats, velocity: Floats, squares: Floats, gradient: Floats, rates: tuple[float, float, float]
+        self,
+        parameters: Floats,
+        velocity: Floats,
+        squares: Floats,
+        gradient: Floats,
+        rates: tuple[float, float],
+        damping: NDArray[np.float64],
     ) -> None:
         """Add a gradient to the running means, and move the parameters by them."""
-        rate, grown, damping = (np.float32(each) for each in rates)
-        _move(parameters, velocity, squares, gradient, rate, grown, damping)
+        rate, grown = (np.float32(each) for each in rates)
+        _move(parameters, velocity, squares, gradient, rate, grown, np.float32(damping[0]))
 
 
 @compiled()

@@ -50,8 +50,10 @@ _Source = Callable[[int], _Words]
 
 _BUFFER_WORDS = 1 << 18
 _PART_CELLS = 1 << 16
-# Up to this many cells NumPy has drawn them before compiled code is loaded (`python -m benchmarks.start --crossover`).
-_PLAIN_CELLS = 1 << 19
+# Up to this many cells in all calls, NumPy has drawn them before compiled code is loaded (`python -m benchmarks.start
+# --crossover`). A call counts as so many cells more: that is what it costs beside them.
+_PLAIN_CELLS, _CALL_CELLS = 1 << 19, 10_000
+_drawn = [0]
 _SMALLEST_SCALE = 2.0**-38  # with 24 significant bits, q <= 2**61: |Y| q and X // q are shifts of an int64
 _LARGEST_SCALE = 2.0**24
 _V_LIMIT = 128
@@ -117,7 +119,8 @@ def _draw_parts(
     scales, sizes = _checked(scales, sizes)
     # Summed as Python integers: a sum that wrapped would let the kernel write past the end.
     noise: Whole = np.empty(sum(sizes.tolist()), dtype=np.int32 if narrow else np.int64)
-    draw = _draw_plainly if noise.size <= _PLAIN_CELLS else _draw
+    _drawn[0] += noise.size + _CALL_CELLS
+    draw = _draw_plainly if _drawn[0] <= _PLAIN_CELLS else _draw
     if noise.size <= _PART_CELLS and not narrow:
         return draw(kind, scales, sizes, _keystream())
     ends = np.cumsum(sizes)

@@ -56,3 +56,23 @@ def compiled(signature: str | None = None, **options: Any) -> Callable[[Callable
     """
     settings = {"inline": "always"} if signature is None else {"cache": True, "nogil": True}
     return lambda function: Compiled(function, signature, settings | options)
+
+
+class Worth:
+    """Whether work has become so much that compiled code pays, loading and compiling it included.
+
+    Work is counted from the first call on, by public sizes alone. What is small each time but comes again and again
+    pays, too.
+
+    >>> worth = Worth(100)
+    >>> worth(60), worth(30), worth(20), worth(0)
+    (False, False, True, True)
+    """
+
+    def __init__(self, most: float) -> None:
+        self._left = most
+
+    def __call__(self, work: float) -> bool:
+        """Count this much more work in."""
+        self._left -= work
+        return self._left < 0
