@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sklar.fitting.choose import Split, loss_of_triples, thin
 from sklar.fitting.contrasts import contrasts
 from sklar.fitting.denoise import denoise_margins, denoise_tables, relative_precision
-from sklar.fitting.descent import SMALL, Fit, Loss, Room, Start, cell_weights, step_operations
+from sklar.fitting.descent import SMALL, CellWeights, Fit, Loss, Room, Start, step_operations
 from sklar.fitting.margins import Estimates
 from sklar.fitting.triples import PARTS, Pull, ThreeWay, TripleEstimates, coarse_components, three_way
 from sklar.kernel.cells import Cells
@@ -108,7 +108,7 @@ def test_a_fit_finds_what_pairs_cannot_see(wide: bool) -> None:
     triples = Triples(cells=cells, attributes=np.array([[0, 1, 2]]), coarse=coarse)
     estimates = estimates_of(cells, triples, codes, 20.0)
     targets = denoise_tables(estimates, denoise_margins(estimates).levels)
-    weights = cell_weights(cells, targets.precision)
+    weights = CellWeights(cells, targets.precision)
     errors = []
     for three in (None, loss_of_triples(estimates)):
         fit = Fit(Loss(targets, 0.4, weights, three=three), Start(components=40))
@@ -141,7 +141,7 @@ def test_held_out_error_counts_triples_without_their_noise() -> None:
     """Beside the truth, the excess of three-way tables over their noise is about nothing."""
     codes = np.stack([np.random.default_rng(3).integers(0, size, 4_000) for size in CELLS.sizes])
     estimates = estimates_of(CELLS, TRIPLES, codes, 40.0)
-    weights = cell_weights(CELLS, relative_precision(CELLS, estimates.pair_sd))
+    weights = CellWeights(CELLS, relative_precision(CELLS, estimates.pair_sd))
     found = contrasts(np.repeat(estimates.one_way / 4_000, 1)[:, None].astype(np.float32), CELLS)
     errors = []
     for given in (estimates, replace(estimates, triples=None)):
