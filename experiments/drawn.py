@@ -7,6 +7,7 @@ many releases are drawn directly, at the noise scales of one release that was fi
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from experiments.asked import Case, Codes, counts_of, measured_columns
 from sklar.answer.infer import ask
 from sklar.answer.infer.effects import Floats, Subset, Table, noise_covariance, parts, pool_tables
 from sklar.answer.infer.means import asked_ratios, figures_of, linear_in
-from sklar.answer.infer.onestep import OneStep, one_step
+from sklar.answer.infer.onestep import one_step
 from sklar.answer.infer.reference import grid
 from sklar.answer.infer.result import Figure
 from sklar.files.model import Model
@@ -53,7 +54,7 @@ def _held(
     noise = noise_covariance(coefficients, inquiry.effects)
     found = []
     for value in values:
-        step = OneStep(values=value, noise=noise, sampling=once.sampling, model=once.model, measured=once.measured)
+        step = replace(once, values=value, noise=noise)
         figures = figures_of(inquiry, asked_ratios(inquiry), step)
         found.append([_holds(figure, truth.estimate) for figure, truth in zip(figures, true, strict=True)])
     return np.array(found, dtype=np.float64)

@@ -76,8 +76,9 @@ class AsIfReal(Inquiry):
         psi = linear.influence(self.reference.codes)
         psi = psi - weights @ psi
         none = np.zeros((psi.shape[1], psi.shape[1]))
-        sampling = (psi * weights[:, None]).T @ psi / self.rows
-        return OneStep(values=linear.values, noise=none, sampling=sampling, model=none, measured=np.ones(psi.shape[1]))
+        whole = (psi * weights[:, None]).T @ psi
+        sampling = whole / self.rows
+        return OneStep(values=linear.values, noise=none, sampling=sampling, model=none, influence=whole, beyond=none)
 
 
 def chi_square(rows: Codes, first: int, second: int) -> float:
@@ -188,8 +189,10 @@ def run_private(tally: Tally, times: int, generator: np.random.Generator) -> Non
     with data.generated("census", TABLE_ROWS) as dataset:
         schema = part_of(dataset.schema, CENSUS_COLUMNS)
         document = schema.to_dict()
-        document["attributes"]["age"] = {"type": "integer", "bounds": [0, 120], "domain": "private"}
+        document["attributes"]["age"] = {"type": "integer", "low": 0, "high": 120, "domain": "private"}
         frame = pl.read_parquet(dataset.path)
+        # Rows that have a level of every attribute, as the other cases do.
+        frame = frame.filter(pl.Series((encode(frame.select(schema.names), schema) >= 0).all(axis=0)))
     private = Schema.from_dict(document)
     questions = {
         "means": ("mean(age)", "mean(age) by sex"),
@@ -358,8 +361,8 @@ def main(
             run_private(Tally(kept["private"]), fewer, generator)
         if "adult" in wanted:
             *plain, ruled = adult_cases(data_folder)
-            run(Tally(kept["adult"]), plain, times, direct, generator)
             run(Tally(kept["adult"]), [ruled], fewer, direct, generator)
+            run(Tally(kept["adult"]), plain, times, direct, generator)
     whole = Tally(kept["census"])
     for name in ("adult", "private"):
         part = Tally(kept[name])

@@ -30,6 +30,7 @@ from sklar.answer.infer.inquiry import MEASURED
 from sklar.answer.infer.means import fieller
 from sklar.answer.infer.onestep import Linearized, one_step
 from sklar.answer.infer.reference import refer
+from sklar.answer.infer.regression import Design, Records, Term, correlate, solve_linear, solve_logistic
 from sklar.answer.infer.scores import score
 from sklar.answer.predicate import QueryError
 from sklar.cli import cli
@@ -281,9 +282,9 @@ def test_tables_of_three_attributes_would_be_used_where_they_are_measured(model:
     values = share(reference.codes)
     linear = Linearized(values=reference.union @ values, by_fit=reference.weights @ values, influence=share)
     found = one_step(known, reference, linear)
-    assert found.measured[0] == 1.0
+    assert found.measured(np.ones(1)) == 1.0
     assert found.values[0] == pytest.approx(truth[0, 1, 1] / 6000, abs=1e-6)
-    assert one_step(effects, reference, linear).measured[0] < MEASURED
+    assert one_step(effects, reference, linear).measured(np.ones(1)) < MEASURED
 
 
 # Independence.
@@ -417,6 +418,15 @@ def test_too_many_groups_are_refused(model: Model, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("sklar.answer.infer.means._MOST_FIGURES", 9)
     with pytest.raises(QueryError, match=r"at most 9 figures are given at once, got 10. Ask about fewer groups"):
         infer(model, "mean(age) by region, sex")
+    monkeypatch.setattr("sklar.answer.infer.means._MOST_NUMBERS", 1)
+    with pytest.raises(QueryError, match=r"too many groups of too many levels at once. Ask about fewer of them"):
+        infer(model, "mean(age)")
+
+
+def test_a_test_of_independence_needs_levels_but_not_too_many(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sklar.answer.infer.independence._MOST", 3)
+    with pytest.raises(QueryError, match=r"compares at most 3 contrasts, got 4. Use attributes of fewer levels."):
+        infer(model, "independent(age, sex)")
 
 
 def test_a_regression_is_refused_where_noise_hides_how_regressors_vary() -> None:
@@ -427,6 +437,36 @@ def test_a_regression_is_refused_where_noise_hides_how_regressors_vary() -> None
     assert "Name fewer regressors, or use a release with a larger epsilon." in str(refused.value)
     with pytest.raises(QueryError, match=r"two categories with far more rows than noise. Leave it out."):
         infer(small, "owns ~ region")
+
+
+def test_what_the_model_leaves_no_room_for_is_told(model: Model) -> None:
+    ones, weights = np.ones(4), np.full(4, 0.25)
+    with pytest.raises(QueryError, match=r"a correlation needs two numbers that vary, and by the model one does not"):
+        correlate(ones, np.arange(4.0), ones, weights)
+    with pytest.raises(QueryError, match=r"the model leaves no rows with both values. Ask about more rows."):
+        correlate(ones, np.arange(4.0), 0 * ones, weights)
+
+    def records(outcome: Floats, columns: Floats) -> Records:
+        terms = [
+            Term(attribute=i, columns=each, names=("x",) * each.shape[1], known=np.ones(4))
+            for i, each in enumerate((outcome, columns))
+        ]
+        codes = np.repeat(np.arange(4)[:, None], 2, axis=1)
+        return Records(Design(where=(0, 1), outcome=terms[0], regressors=(terms[1],)), codes)
+
+    split = np.array([[0.0], [0.0], [1.0], [1.0]])
+    with pytest.raises(QueryError, match=r"the regressors must not determine one another, and by the model they do"):
+        solve_linear(records(split, np.hstack([split, 2 * split])), weights)
+    with pytest.raises(QueryError, match=r"an outcome that the regressors leave open, and by the model they decide it"):
+        solve_logistic(records(split, split), weights)
+    alone = replace(model.measured.stages[0], pairs=np.empty(0, dtype=np.int64))
+    alone = replace(alone, plan=Plan(one_way=alone.plan.one_way, pairs=np.empty(0)))
+    single = replace(model, measured=replace(model.measured, stages=(alone,)))
+    with pytest.raises(QueryError, match=r"a regression needs two-way tables, and the model holds none"):
+        infer(single, "owns ~ sex")
+    with pytest.raises(QueryError, match=r"the model holds no two-way tables, so independence cannot be tested."):
+        infer(single, "independent(age, sex)")
+    assert infer(single, "mean(age) by sex").figures[0].measured < MEASURED
 
 
 # Releases of every kind.
@@ -509,6 +549,7 @@ def test_an_answer_is_told_in_lines_json_and_tables(model: Model, tmp_path: Path
     assert "90% interval" in lines[1]
     assert lines[2].startswith("  sex = Female")
     assert "  note: every row is taken to have a level of every attribute" in lines
+    assert repr(found) == "\n".join(lines)
     assert json.loads(json.dumps(found.to_dict()))["figures"][1]["name"] == "sex = Male"
     assert found.to_polars().height == len(found.to_pandas()) == 2
     model.save(tmp_path / "m.sklar")

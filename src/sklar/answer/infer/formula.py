@@ -9,7 +9,7 @@ import numpy as np
 from sklar.answer.infer.effects import Floats
 from sklar.answer.infer.independence import independence
 from sklar.answer.infer.inquiry import Codes, Inquiry
-from sklar.answer.infer.onestep import Linearized, OneStep
+from sklar.answer.infer.onestep import Linearized
 from sklar.answer.infer.regression import (
     CLEAR,
     Design,
@@ -47,16 +47,7 @@ def answer_correlation(inquiry: Inquiry) -> Inference:
     found = inquiry.one_step(Linearized(values=np.array([model.value]), by_fit=by_fit, influence=influence))
     figure = inquiry.figure("correlation", float(found.values[0]), np.ones(1), found, tested=True)
     names = " and ".join(inquiry.model.schema.names[i] for i in (first, second))
-    return inquiry.inference(f"correlation of {names}", [figure], wide=widest(inquiry, found, np.eye(1)))
-
-
-def widest(inquiry: Inquiry, found: OneStep, slopes: Floats) -> float:
-    """The largest ratio, over figures, of a standard error to that of sampling alone; 0 where that is no part of it."""
-    if not inquiry.population:
-        return 0.0
-    whole = np.einsum("ki,ij,kj->k", slopes, found.covariance(population=True), slopes)
-    alone = np.einsum("ki,ij,kj->k", slopes, found.sampling, slopes)
-    return float(np.sqrt(np.max(whole / np.maximum(alone, 1e-300)))) if alone.min() > 0 else 0.0
+    return inquiry.inference(f"correlation of {names}", [figure])
 
 
 def answer_independence(inquiry: Inquiry) -> Inference:
@@ -84,6 +75,9 @@ def answer_formula(inquiry: Inquiry) -> Inference:
     tied = [i for i in asked.names if inquiry.source(i) == outcome.attribute]
     if tied:
         raise QueryError(f"the outcome is decided by '{schema.names[tied[0]]}' or decides it. Leave that name out.")
+    pairs = {tuple(sorted({outcome.attribute, term.attribute})) for term in regressors}
+    if not pairs <= set(inquiry.effects.by_set):
+        raise QueryError("a regression needs two-way tables, and the model holds none. Ask for means or shares.")
     given = None if asked.given is None else lambda codes: inquiry.holds(asked.given, codes)
     design = Design(where=inquiry.where, outcome=outcome, regressors=regressors, given=given)
     clear = clearness(design, inquiry.effects, inquiry.reference)
@@ -104,7 +98,7 @@ def answer_formula(inquiry: Inquiry) -> Inference:
         inquiry.notes.append("rows in which one of these attributes is missing are left out")
     kind = "logistic regression of the log odds of" if logistic else "linear regression of"
     names = ", ".join(schema.names[i] for i in asked.names)
-    return inquiry.inference(f"{kind} {said} on {names}", figures, wide=widest(inquiry, found, slopes[1:]))
+    return inquiry.inference(f"{kind} {said} on {names}", figures)
 
 
 def _outcome(inquiry: Inquiry) -> tuple[Term, str, bool]:

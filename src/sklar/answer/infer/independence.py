@@ -20,7 +20,7 @@ from sklar.answer.infer.effects import Effects, Floats, Subset
 from sklar.answer.predicate import QueryError
 
 # The covariance of the interaction is one square matrix.
-_MOST = 4_000
+_MOST = 3_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

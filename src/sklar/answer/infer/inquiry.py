@@ -120,26 +120,22 @@ class Inquiry:
         if interval is None:
             interval = estimate - self.quantile * whole, estimate + self.quantile * whole
         low, high = (each if math.isfinite(each) else None for each in interval)
-        weights = np.abs(slope) * np.sqrt(np.diag(found.sampling))
-        share = float(weights @ found.measured / weights.sum()) if weights.sum() > 0 else 1.0
         return Figure(
             name=name,
             estimate=estimate,
             standard_error=whole,
             low=low,
             high=high,
-            measured=share,
+            measured=found.measured(slope),
             noise_error=error(found.noise),
             sampling_error=error(found.sampling) if self.population else None,
             model_error=error(found.model),
             p_value=math.erfc(abs(estimate) / whole / math.sqrt(2)) if tested and whole > 0 else None,
         )
 
-    def inference(
-        self, statistic: str, figures: Sequence[Figure] = (), test: WaldTest | None = None, wide: float = 0.0
-    ) -> Inference:
+    def inference(self, statistic: str, figures: Sequence[Figure] = (), test: WaldTest | None = None) -> Inference:
         """The answer, with everything that has to be said beside it."""
-        self._judge(figures, wide)
+        self._judge(figures)
         self._state_facts()
         given = f" where {self.asked.given_text}" if self.asked.given is not None else ""
         return Inference(
@@ -154,8 +150,8 @@ class Inquiry:
             cautions=tuple(dict.fromkeys(self.cautions)),
         )
 
-    def _judge(self, figures: Sequence[Figure], wide: float) -> None:
-        least = min((figure.measured for figure in figures), default=1.0)
+    def _judge(self, figures: Sequence[Figure]) -> None:
+        least = min((figure.measured for figure in figures if figure.low is not None), default=1.0)
         fits = len(self.reference.weights)
         if least < MEASURED:
             told = f"only {100 * least:.0f}% of this was measured; the rest is what the model makes of it"
@@ -164,6 +160,8 @@ class Inquiry:
             else:
                 told += ". Its fits disagree by what the standard error includes, but they may be wrong together"
             self.cautions.append(told + ".")
+        sampled = [figure for figure in figures if figure.low is not None and figure.sampling_error]
+        wide = max((figure.standard_error / (figure.sampling_error or 1.0) for figure in sampled), default=0.0)
         if wide > _WIDE:
             self.notes.append(
                 f"the release's noise makes the widest interval {wide:,.0f} times as wide as the rows themselves would"

@@ -23,6 +23,8 @@ from sklar.answer.predicate import Atom, Expression, QueryError
 RecordFunction = Callable[[Codes], Floats]
 
 _MOST_FIGURES = 1_000
+# Functions of records that are held at once: 400 MB.
+_MOST_NUMBERS = 50_000_000
 _LEAST = 1e-12
 
 
@@ -136,6 +138,8 @@ class _Group:
 def answer_ratios(inquiry: Inquiry) -> Inference:
     """`mean(x)`, `share(predicate)`, `share(x)`: of all rows, or by groups; and differences from the first group."""
     ratios = asked_ratios(inquiry)
+    if 2 * len(ratios) * max(len(inquiry.reference.codes), math.prod(inquiry.effects.sizes[:2])) > _MOST_NUMBERS:
+        raise QueryError("these are too many groups of too many levels at once. Ask about fewer of them, with where.")
     found = inquiry.one_step(linear_in(ratios, inquiry.reference))
     figures = figures_of(inquiry, ratios, found)
     unclear = [ratio.label for ratio, clear in zip(ratios, _clear(inquiry, ratios, found), strict=True) if not clear]

@@ -66,19 +66,25 @@ class OneStep:
     """q estimates with the parts of their covariance, shape (q, q) each; all of them are about the coded table.
 
     `noise` is the release's. `sampling` is that of a table drawn from a population. `model` is that of what was not
-    measured: the variance between the united fits, and what they may miss alike. `measured`, shape (q,), is R^2: the
-    share of the influence function that was measured.
+    measured: the variance between the united fits, and what they may miss alike. `influence` is the covariance of the
+    influence functions under the model, `beyond` that of their part that was not measured.
     """
 
     values: Floats
     noise: Floats
     sampling: Floats
     model: Floats
-    measured: Floats
+    influence: Floats
+    beyond: Floats
 
     def covariance(self, *, population: bool) -> Floats:
         """All parts that belong to a target."""
         return self.noise + self.model + (self.sampling if population else 0.0)
+
+    def measured(self, slope: Floats) -> float:
+        """R^2 of a statistic with this gradient, shape (q,): the share of its influence function that was measured."""
+        beyond, whole = (max(float(slope @ each @ slope), 0.0) for each in (self.beyond, self.influence))
+        return 1.0 if beyond == 0 else max(1 - beyond / max(whole, beyond), 0.0)
 
 
 def one_step(effects: Effects, reference: Reference, linear: Linearized) -> OneStep:
@@ -86,13 +92,15 @@ def one_step(effects: Effects, reference: Reference, linear: Linearized) -> OneS
     union = reference.union
     psi = linear.influence(reference.codes)
     psi = psi - union @ psi
+    whole = (psi * union[:, None]).T @ psi
     functional, left = _measured_part(effects, reference, linear, psi, union)
     coefficients = parts(functional)
     seen = applied(coefficients, {subset: effects.by_set[subset].values for subset in coefficients})
     # The same functional of the model, as a mean over records: its parts are centered, so they need no centered tables.
     here = reference.over_records(coefficients)
     fits = linear.by_fit + seen - reference.weights @ here
-    between, measured = _unmeasured(effects, reference, linear, psi, left)
+    beyond = _unmeasured(effects, linear, left, union)
+    between = ALIKE**2 * beyond
     if len(fits) > 1:
         spread = np.atleast_2d(np.cov(fits, rowvar=False))
         if reference.drawn is not None and left is not None:
@@ -104,24 +112,21 @@ def one_step(effects: Effects, reference: Reference, linear: Linearized) -> OneS
     return OneStep(
         values=linear.values + seen - union @ here,
         noise=noise_covariance(coefficients, effects),
-        sampling=(psi * union[:, None]).T @ psi / effects.n_rows,
+        sampling=whole / effects.n_rows,
         model=between,
-        measured=measured,
+        influence=whole,
+        beyond=beyond,
     )
 
 
-def _unmeasured(
-    effects: Effects, reference: Reference, linear: Linearized, psi: Floats, left: Floats | None
-) -> tuple[Floats, Floats]:
-    """The covariance of what all fits may miss alike, and the share of psi that was measured (R^2)."""
+def _unmeasured(effects: Effects, linear: Linearized, left: Floats | None, union: Floats) -> Floats:
+    """The covariance of what is left of psi, at least that of a row where the scale of what is averaged is known."""
+    size = linear.values.size
     if left is None:
-        return np.zeros((psi.shape[1], psi.shape[1])), np.ones(psi.shape[1])
-    union = reference.union
-    least = np.zeros(psi.shape[1]) if linear.scale is None else linear.scale**2 / effects.n_rows
+        return np.zeros((size, size))
+    least = np.zeros(size) if linear.scale is None else linear.scale**2 / effects.n_rows
     beyond = (left * union[:, None]).T @ left
-    beyond += np.diag(np.maximum(least - np.diag(beyond), 0.0))
-    whole = np.maximum(np.maximum(union @ psi**2, least), 1e-300)
-    return ALIKE**2 * beyond, np.clip(1 - np.diag(beyond) / whole, 0.0, 1.0)
+    return np.asarray(beyond + np.diag(np.maximum(least - np.diag(beyond), 0.0)))
 
 
 def _measured_part(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -71,12 +72,7 @@ class Reference:
 
 def refer(copula: Copula, settings: Mapping[str, Any], where: Sequence[int]) -> Reference:
     """What the model says of these attributes."""
-    components = copula.components()
-    if components is None:
-        raise QueryError(
-            "inference needs a model of whole attributes, and this one is the paper's copula over dummies. Fit another "
-            "to the same noisy tables, at no cost: sklar.fit_tables(model.measured).infer(...)."
-        )
+    components = _components(copula)
     # Version 1 to 3: the components of one fit follow those of another, as many of each.
     fits = int(settings.get("fits") or 1)
     fits = fits if len(components) % fits == 0 else 1
@@ -84,7 +80,7 @@ def refer(copula: Copula, settings: Mapping[str, Any], where: Sequence[int]) -> 
     sizes = tuple(int(schema.sizes[i]) for i in chosen)
     most = _MOST_CELLS if len(chosen) <= 2 else MOST_LISTED
     if math.prod(sizes) > most or set(chosen) & set(constrained(schema.allowed)):
-        return _drawn(copula, components, fits, chosen, sizes)
+        return _drawn(copula, fits, chosen, sizes)
     return _listed(copula, components, fits, chosen, sizes)
 
 
@@ -115,26 +111,52 @@ def _product(components: NDArray[np.float32], levels: Sequence[slice]) -> Floats
     return joint
 
 
-def _drawn(
-    copula: Copula, components: NDArray[np.float32], fits: int, where: Subset, sizes: tuple[int, ...]
-) -> Reference:
+def _drawn(copula: Copula, fits: int, where: Subset, sizes: tuple[int, ...]) -> Reference:
     """Independent draws, the same number from each fit, mended where they break a rule."""
-    cells, allowed = copula.schema.cells, copula.schema.allowed
+    if set(where) & set(constrained(copula.schema.allowed)):
+        # A copula is hashed by what it is, not by what it says.
+        codes = _mended(copula, fits)[list(where)]  # type: ignore[arg-type]
+    else:
+        codes = _draw(copula, fits, where, np.random.Generator(np.random.SFC64(_SEED)))
+    weights = np.zeros((fits, _DRAWN))
+    weights[_fit_of(fits), np.arange(_DRAWN)] = 1.0
+    weights /= weights.sum(axis=1, keepdims=True)
+    return Reference(where=where, sizes=sizes, codes=codes.T, weights=weights, drawn=_DRAWN)
+
+
+# Repairs look at all attributes and take a second: the next question to the same model finds its records here.
+@lru_cache(maxsize=1)
+def _mended(copula: Copula, fits: int) -> NDArray[np.int64]:
     generator = np.random.Generator(np.random.SFC64(_SEED))
+    codes = _draw(copula, fits, range(copula.schema.n_attributes), generator)
+    repair(codes, copula, copula.schema.allowed, generator)
+    codes.setflags(write=False)
+    return codes
+
+
+def _fit_of(fits: int) -> NDArray[np.int64]:
+    return np.arange(_DRAWN) % fits
+
+
+def _draw(copula: Copula, fits: int, where: Sequence[int], generator: np.random.Generator) -> NDArray[np.int64]:
+    """Codes of some attributes, shape (attributes, draws)."""
+    cells, components = copula.schema.cells, _components(copula)
     each = len(components) // fits
-    fit = np.arange(_DRAWN) % fits
-    component = fit * each + generator.integers(each, size=_DRAWN)
-    # A repair looks at all attributes.
-    needed = range(cells.n_attributes) if set(where) & set(constrained(allowed)) else where
-    codes = np.zeros((cells.n_attributes, _DRAWN), dtype=np.int64)
-    for i in needed:
+    component = _fit_of(fits) * each + generator.integers(each, size=_DRAWN)
+    codes = np.zeros((len(where), _DRAWN), dtype=np.int64)
+    for row, i in zip(codes, where, strict=True):
         upto = np.cumsum(components[:, cells.levels(i)], axis=1, dtype=np.float64)
         at = generator.random(_DRAWN) * upto[component, -1]
         for level in range(upto.shape[1] - 1):
-            codes[i] += upto[component, level] <= at
-    if len(needed) == cells.n_attributes and allowed:
-        repair(codes, copula, allowed, generator)
-    weights = np.zeros((fits, _DRAWN))
-    weights[fit, np.arange(_DRAWN)] = 1.0
-    weights /= weights.sum(axis=1, keepdims=True)
-    return Reference(where=where, sizes=sizes, codes=codes[list(where)].T, weights=weights, drawn=_DRAWN)
+            row += upto[component, level] <= at
+    return codes
+
+
+def _components(copula: Copula) -> NDArray[np.float32]:
+    components = copula.components()
+    if components is None:
+        raise QueryError(
+            "inference needs a model of whole attributes, and this one is the paper's copula over dummies. Fit another "
+            "to the same noisy tables, at no cost: sklar.fit_tables(model.measured).infer(...)."
+        )
+    return components

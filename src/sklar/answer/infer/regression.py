@@ -26,6 +26,11 @@ CLEAR = 4.0
 # Categories with fewer standard errors of rows than this are taken together.
 CLEAR_LEVEL = 8.0
 _NEWTON = 30
+_DETERMINED = "the regressors must not determine one another, and by the model they do. Leave one of them out."
+_SEPARATED = (
+    "a logistic regression needs an outcome that the regressors leave open, and by the model they decide it, or one "
+    "another. Leave one of them out."
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -113,7 +118,7 @@ def solve_linear(records: Records, weights: Floats) -> tuple[Floats, Floats]:
     """Coefficients of the linear regression under these weights, shape (q,), and A^-1, shape (q, q)."""
     weights = weights * records.kept
     weighted = records.x * weights[:, None]
-    inverse = _inverse(weighted.T @ records.x)
+    inverse = _inverse(weighted.T @ records.x, _DETERMINED)
     return inverse @ (weighted.T @ records.y), inverse
 
 
@@ -125,29 +130,25 @@ def solve_logistic(records: Records, weights: Floats, start: Floats | None = Non
     for _ in range(_NEWTON):
         p = _logistic(records.x @ found)
         weighted = records.x * (weights * p * (1 - p))[:, None]
-        inverse = _inverse(weighted.T @ records.x)
+        inverse = _inverse(weighted.T @ records.x, _SEPARATED)
         step = inverse @ (records.x.T @ (weights * (records.y - p)))
         found = found + np.clip(step, -5.0, 5.0)
         if np.abs(step).max() < 1e-9 * (1 + np.abs(found).max()):
             return found, inverse
-    raise QueryError(
-        "the logistic regression has no finite solution under the model: some regressors decide the outcome. "
-        "Leave one out."
-    )
+    raise QueryError(_SEPARATED)
 
 
 def _logistic(x: Floats) -> Floats:
     return np.asarray(1 / (1 + np.exp(-np.clip(x, -500, 500))))
 
 
-def _inverse(moments: Floats) -> Floats:
+def _inverse(moments: Floats, told: str) -> Floats:
+    """The inverse of a moment matrix; where there is none, an error that says so in the given words."""
     scale = np.sqrt(np.maximum(np.diag(moments), 1e-300))
     scaled = moments / np.outer(scale, scale)
     values, vectors = np.linalg.eigh(scaled)
     if values[0] < 1e-9:
-        raise QueryError(
-            "the regressors must not determine one another, and by the model they do. Leave one of them out."
-        )
+        raise QueryError(told)
     return np.asarray((vectors / values) @ vectors.T / np.outer(scale, scale))
 
 

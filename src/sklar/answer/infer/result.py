@@ -55,6 +55,9 @@ class Inference:
     notes: tuple[str, ...] = ()
     cautions: tuple[str, ...] = ()
 
+    def __repr__(self) -> str:
+        return "\n".join(self.lines())
+
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
         return asdict(self)
@@ -105,19 +108,17 @@ class Inference:
             row = [
                 figure.name,
                 f"{figure.estimate:,.{digits}f}",
-                f"{figure.standard_error:,.{digits}f}",
+                "" if figure.low is None else f"{figure.standard_error:,.{digits}f}",
                 interval,
                 f"{100 * figure.measured:.0f}%",
             ]
             rows.append([*row, "" if figure.p_value is None else f"{figure.p_value:.2g}"] if tested else row)
         widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-        return [
-            "  "
-            + "  ".join(
-                [row[0].ljust(widths[0]), *(cell.rjust(w) for cell, w in zip(row[1:], widths[1:], strict=True))]
-            )
-            for row in rows
-        ]
+        lines = []
+        for name, *cells in rows:
+            shown = (cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=True))
+            lines.append("  ".join(["", name.ljust(widths[0]), *shown]).rstrip())
+        return lines
 
 
 def _verdict(test: WaldTest, level: float) -> str:
