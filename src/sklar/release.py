@@ -56,7 +56,6 @@ from sklar.rows.join import LinkedRows
 from sklar.rows.linked import measure_linked
 from sklar.rows.sql import Query
 
-_MOST_BINARY_LEVELS = 20_000
 # Measures chosen three-way tables at these scales, by another pass over the rows.
 ThirdStage: TypeAlias = Callable[[Triples, NDArray[np.float64]], NoisyTriples]
 
@@ -299,8 +298,5 @@ def _require_records(schema: Schema, method: Method) -> None:
         raise SchemaError(
             "rules are about records, and dummies are single 0/1 columns. Leave out dummies or the rules."
         )
-    if method.name == "binary" and schema.n_levels > _MOST_BINARY_LEVELS:
-        raise SchemaError(
-            f"method 'binary' holds correlations of all levels and takes at most {_MOST_BINARY_LEVELS} of them, got "
-            f"{schema.n_levels}. Use method 'auto', or wider bins."
-        )
+    if method.name == "binary":
+        schema.require_square("method 'binary'")

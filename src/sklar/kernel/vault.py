@@ -138,9 +138,9 @@ class Vault(metaclass=Sealed):
             n_rows=self.n_rows,
             total=int(noisy[0][0]) if total.size else None,
             one_way=noisy[1].astype(np.int64),
-            pairs=noisy[2],
+            pairs=noisy[2] if pairs.size > MANY_CELLS else noisy[2].astype(np.int64, copy=False),
             plan=plan,
-            trios=noisy[3],
+            trios=noisy[3].astype(np.int64, copy=False),
         )
 
     def hold_trios(self, odd: NDArray[np.int64], n_rows: int) -> None:

@@ -70,6 +70,7 @@ def choose_triples(
 
     The sample is drawn with replacement from the public schema alone.
     """
+    schema.require_square("an evaluation")
     m, sizes, d = schema.n_attributes, schema.sizes, schema.n_levels
     after = d - schema.offsets[1:]
     cells = np.triu(np.outer(sizes, sizes * after), 1)
