@@ -25,6 +25,7 @@ from sklar.fitting.choose import (
 from sklar.fitting.denoise import relative_precision
 from sklar.fitting.descent import CellWeights, LatentKind, Room, Start
 from sklar.kernel.cells import Cells
+from sklar.machine.threads import using
 from tests.fitting.test_denoise import mixture_joint, noisy_estimates, schema_of
 from tests.fitting.test_descent import softmaxed
 

@@ -246,8 +246,8 @@ def follow(split: Split, start: Start, *, max_steps: int, progress: Progress = S
     """Held-out error and the sd of its gain by chance every `EVERY` steps, shape (evaluations, 2).
 
     The first row is independence, whose error is 1. Stops when the error has not fallen for `PATIENCE` steps, or when
-    more than `LOSS` of what it gained is lost again. Where the splits leave threads over, the next steps are taken while
-    the last are scored.
+    more than `LOSS` of what it gained is lost again. Where the splits leave threads over, the next steps are taken
+    while the last are scored.
     """
     fit, spare = Fit(Loss(split.targets, SHRINKAGE, split.weights, split.trios, split.three), start), workers() > SPLITS
     room = Room(split.targets.cells, start.components) if spare else fit.room
