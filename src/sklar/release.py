@@ -46,7 +46,7 @@ from sklar.kernel.triples import NoisyTriples, Triples
 from sklar.kernel.vault import Vault
 from sklar.machine.cluster import Engine
 from sklar.machine.progress import SILENT, Progress
-from sklar.machine.spill import is_large, room_for
+from sklar.machine.spill import is_large, require_disk, room_for
 from sklar.machine.threads import workers
 from sklar.public.linked import Linked
 from sklar.public.person import budget_for
@@ -58,6 +58,10 @@ from sklar.rows.sql import Query
 
 # Measures chosen three-way tables at these scales, by another pass over the rows.
 ThirdStage: TypeAlias = Callable[[Triples, NDArray[np.float64]], NoisyTriples]
+
+# Arrays of all two-way cells, of four bytes each, that a fit has in files at once: noisy tables of two stages,
+# estimates, targets and what they are made from, and two squares of contrasts, each of twice as many.
+_FILES = 12
 
 
 def fit(
@@ -132,6 +136,9 @@ def measure(
     require_gaussian(schema, budget)
     bill = _bill(ledger, dataset, schema, budget)
     schema = schema.measured
+    if not schema.private_domains and is_large(4 * schema.cells.n_cells):
+        # Before anything is charged: a disk that is full in the middle of a fit would cost the budget.
+        require_disk(_FILES * 4 * schema.cells.n_cells)
     vault = Vault(budget, charge=bill, threads=workers())
     receipts = [] if bill is None else bill.receipts
     with telling(receipts, budget.epsilon):

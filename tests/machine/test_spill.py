@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import gc
 import os
+import shutil
 import stat
 import tempfile
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import polars as pl
@@ -15,7 +17,7 @@ import pytest
 
 import sklar
 from sklar.budget.certificate import Measured
-from sklar.errors import OutputError
+from sklar.errors import DataError, OutputError
 from sklar.files import archive
 from sklar.fitting import choose, margins
 from sklar.kernel import vault
@@ -90,8 +92,20 @@ def test_a_full_disk_is_an_error_with_a_remedy(small_memory: Path, monkeypatch: 
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "posix_fallocate", full)
-    with pytest.raises(OutputError, match=r"needs a temporary file of 6\.0 GiB, for which there is no room .*TMPDIR"):
+    with pytest.raises(OutputError, match=r"needs temporary files of 6\.0 GiB, for which there is no room .*TMPDIR"):
         room_for(6 << 30, np.uint8)
+
+
+def test_a_release_that_the_disk_cannot_hold_is_refused_before_it_is_charged(
+    small_memory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attributes = tuple(Attribute(name=name, kind="categorical", values=tuple(range(40))) for name in "ab")
+    monkeypatch.setattr(shutil, "disk_usage", lambda _folder: SimpleNamespace(free=12 * 4 * 1600 - 1))
+    with pytest.raises(OutputError, match=r"needs temporary files of 0\.0 GiB"):
+        sklar.measure("nowhere.csv", Schema(name="t", attributes=attributes), Budget(epsilon=1.0))
+    monkeypatch.setattr(shutil, "disk_usage", lambda _folder: SimpleNamespace(free=12 * 4 * 1600))
+    with pytest.raises(DataError, match="does not exist"):
+        sklar.measure("nowhere.csv", Schema(name="t", attributes=attributes), Budget(epsilon=1.0))
 
 
 @pytest.fixture(scope="module")

@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 import mmap
 import os
+import shutil
 import tempfile
 import weakref
 from contextlib import suppress
@@ -65,11 +66,25 @@ def room_for(shape: int | tuple[int, ...], kind: DTypeLike, *, private: bool = F
             if private:
                 weakref.finalize(mapped, _erase, os.dup(file.fileno()), size)
     except OSError:
-        raise OutputError(
-            f"a table of so many levels needs a temporary file of {size / 2**30:.1f} GiB, for which there is no room "
-            f"or no permission in '{tempfile.gettempdir()}'. Set TMPDIR to a folder on a disk with more room."
-        ) from None
+        raise _no_room(size) from None
     return np.frombuffer(mapped, dtype=kind).reshape(shape)
+
+
+def require_disk(size: int) -> None:
+    """Refuse work whose files would take this many bytes together, before it begins, where the disk has fewer."""
+    try:
+        free = shutil.disk_usage(tempfile.gettempdir()).free
+    except OSError:
+        free = 0
+    if free < size:
+        raise _no_room(size)
+
+
+def _no_room(size: int) -> OutputError:
+    return OutputError(
+        f"a table of so many levels needs temporary files of {size / 2**30:.1f} GiB, for which there is no room or no "
+        f"permission in '{tempfile.gettempdir()}'. Set TMPDIR to a folder on a disk with more room."
+    )
 
 
 def _erase(handle: int, size: int) -> None:
