@@ -29,7 +29,7 @@ from sklar.errors import OutputError
 
 # Of the memory, what one array may take.
 _SHARE = 1 / 16
-_ERASED_AT_ONCE = 1 << 20
+_AT_ONCE = 1 << 20
 # What a container may use, by the two ways in which Linux says it.
 _GRANTED = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
@@ -61,7 +61,10 @@ def room_for(shape: int | tuple[int, ...], kind: DTypeLike, *, private: bool = F
     try:
         with tempfile.TemporaryFile(prefix="sklar-", buffering=0) as file:
             # A file with holes would end the process where the disk is full.
-            os.posix_fallocate(file.fileno(), 0, size)
+            if hasattr(os, "posix_fallocate"):
+                os.posix_fallocate(file.fileno(), 0, size)
+            else:
+                _write_zeros(file.fileno(), size)
             mapped = mmap.mmap(file.fileno(), size)
             if private:
                 weakref.finalize(mapped, _erase, os.dup(file.fileno()), size)
@@ -88,10 +91,15 @@ def _no_room(size: int) -> OutputError:
 
 
 def _erase(handle: int, size: int) -> None:
-    zeros = bytes(_ERASED_AT_ONCE)
     # The disk may fail at the end too: then nothing better can be done.
     with suppress(OSError):
-        for start in range(0, size, _ERASED_AT_ONCE):
-            os.pwrite(handle, zeros[: size - start], start)
+        _write_zeros(handle, size)
         os.fsync(handle)
     os.close(handle)
+
+
+def _write_zeros(handle: int, size: int) -> None:
+    zeros = bytes(_AT_ONCE)
+    os.lseek(handle, 0, os.SEEK_SET)
+    while size:
+        size -= os.write(handle, zeros[:size])
