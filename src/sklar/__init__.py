@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from sklar.machine.cache import keep_compiled_code
 
 if TYPE_CHECKING:
+    from sklar.answer.wants import plan
     from sklar.budget.certificate import Certificate, Measured
     from sklar.budget.forecast import forecast
     from sklar.budget.method import Method
@@ -80,6 +81,7 @@ __all__ = [
     "load",
     "load_linked",
     "measure",
+    "plan",
     "query",
     "read_tables",
     "report",
@@ -119,6 +121,7 @@ _HOMES = {
     "load": "files.archive",
     "load_linked": "files.linked",
     "measure": "release",
+    "plan": "answer.wants",
     "query": "files.asked",
     "read_tables": "files.tables",
     "report": "files.asked",

@@ -20,7 +20,7 @@ from sklar.budget.method import Method
 from sklar.budget.plan import margin_sd, plan_release
 from sklar.budget.search import Finding, plan_search
 from sklar.errors import BudgetError
-from sklar.kernel.theorems import Budget, Neighbors
+from sklar.kernel.theorems import Budget, Neighbors, Spend
 from sklar.machine.extras import require
 from sklar.machine.notebook import Tabular, html_card
 from sklar.public.person import budget_for
@@ -49,9 +49,10 @@ class Forecast(Tabular):
     """Expected errors of one release.
 
     The schema is the measured part of the one that was asked about. `one_way_sd`, shape (m,), is the standard error of
-    a count of each attribute's levels, averaged over the direct table and the sums of two-way tables; `pair_sd`, shape
-    (m (m - 1) / 2,), that of a cell of each two-way table, over both stages. `split` is the share of the privacy cost
-    (of the sum of 1 / scale^2) by purpose. `search_factor` is how many times the noise of a search for numbers is what
+    a count of each attribute's levels, averaged over the direct table and the sums of two-way tables that `query` uses:
+    over attributes that declare `missing` or `other`. `pair_sd`, shape (m (m - 1) / 2,), is that of a cell of each
+    two-way table, over both stages. `spend` is what all tables cost, `split` the share of the privacy cost (of the sum
+    of 1 / scale^2) by purpose. `search_factor` is how many times the noise of a search for numbers is what
     it would be if the budget were larger: 1 where it is as small as numbers want it.
     """
 
@@ -61,6 +62,7 @@ class Forecast(Tabular):
     method: Method
     one_way_sd: NDArray[np.float64]
     pair_sd: NDArray[np.float64]
+    spend: Spend
     split: tuple[tuple[str, float], ...]
     findings: tuple[Finding, ...]
     search_factor: float
@@ -267,6 +269,7 @@ def forecast(
         method=method,
         one_way_sd=margin_sd(schema.cells, plan.one_way, pair_precision, exhaustive),
         pair_sd=pair_precision**-0.5,
+        spend=stages.spend if search is None else stages.spend + search.spend,
         split=tuple((name, cost / whole) for name, cost in costs),
         findings=() if search is None else search.findings,
         search_factor=1.0 if search is None else search.factor,
@@ -316,6 +319,7 @@ def table_lines(forecasts: Sequence[Forecast]) -> list[str]:
         )
     lines.append("")
     lines += _against_rows_lines(forecasts[-1])
+    lines += _summed_lines(schema)
     splits: dict[str, list[str]] = {}
     for each in forecasts:
         split = ", ".join(f"{name} {share:.0%}" for name, share in each.split)
@@ -349,6 +353,17 @@ def table_lines(forecasts: Sequence[Forecast]) -> list[str]:
         "within a factor of three.",
     ]
     return lines
+
+
+def _summed_lines(schema: Schema) -> list[str]:
+    """Which two-way tables one-way counts are helped by, where not all do."""
+    bare = [attribute.name for attribute in schema.attributes if not attribute.exhaustive]
+    if not bare or schema.n_attributes == 1:
+        return []
+    return [
+        f"One-way counts, here as in sklar query, use no sums over {len(bare):,} of {schema.n_attributes:,} "
+        "attributes: they declare neither missing nor other, so that a row may have no level of them."
+    ]
 
 
 def _against_rows_lines(last: Forecast) -> list[str]:

@@ -25,6 +25,7 @@ from sklar.cli.forecast import forecast
 from sklar.cli.generate import generate
 from sklar.cli.ledger import ledger
 from sklar.cli.link import link
+from sklar.cli.plan import plan
 from sklar.cli.query import query
 from sklar.cli.release import release
 from sklar.cli.report import report
@@ -59,7 +60,7 @@ def cli(**_debug: bool) -> None:
     """
 
 
-_PUBLIC_KNOWLEDGE = (schema, forecast)
+_PUBLIC_KNOWLEDGE = (schema, forecast, plan)
 _SPENDING = (release, link, fit, ledger)
 _FROM_A_MODEL = (sample, tables, query, report, verify, sign)
 _FOR_THE_CUSTODIAN = (evaluate,)
