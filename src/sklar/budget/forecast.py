@@ -52,8 +52,9 @@ class Forecast(Tabular):
     a count of each attribute's levels, averaged over the direct table and the sums of two-way tables that `query` uses:
     over attributes that declare `missing` or `other`, or over all where the table is `complete`. `pair_sd`, shape
     (m (m - 1) / 2,), is that of a cell of each two-way table, over both stages. `spend` is what all tables cost,
-    `split` the share of the privacy cost (of the sum of 1 / scale^2) by purpose. `search_factor` is how many times the noise of a search for numbers is what
-    it would be if the budget were larger: 1 where it is as small as numbers want it.
+    `split` the share of the privacy cost (of the sum of 1 / scale^2) by purpose. `search_factor` is how many times the
+    noise of a search for numbers is what it would be if the budget were larger: 1 where it is as small as numbers want
+    it.
     """
 
     schema: Schema
@@ -231,9 +232,9 @@ def forecast(
     """Expected errors of a release with these settings. Spends nothing and looks at no data.
 
     `schema` is a schema, the path of one, or a model for its schema. Give a budget, or an epsilon as its short form.
-    Under add-remove the number of rows is not public, and `rows` is the
-    custodian's guess. `complete` vouches, as for `query`, that every row has a level of every attribute: then one-way
-    counts are more precise. Attributes that the schema's rules determine are not measured and have no line of their own.
+    Under add-remove the number of rows is not public, and `rows` is the custodian's guess. `complete` vouches, as for
+    `query`, that every row has a level of every attribute: then one-way counts are more precise. Attributes that the
+    schema's rules determine are not measured and have no line of their own.
 
     >>> schema = Schema.from_toml('[attributes.smoker]\\ntype = "boolean"')
     >>> round(forecast(schema, rows=1000, epsilon=1.0).one_way_error, 1)
