@@ -38,7 +38,7 @@ if TYPE_CHECKING:
         SklarError,
     )
     from sklar.files.archive import load
-    from sklar.files.asked import query, report
+    from sklar.files.asked import infer, query, report
     from sklar.files.linked import LinkedModel, load_linked
     from sklar.files.model import Model
     from sklar.files.tables import read_tables, write_tables
@@ -78,6 +78,7 @@ __all__ = [
     "fit_linked",
     "fit_tables",
     "forecast",
+    "infer",
     "load",
     "load_linked",
     "measure",
@@ -118,6 +119,7 @@ _HOMES = {
     "fit_linked": "release",
     "fit_tables": "release",
     "forecast": "budget.forecast",
+    "infer": "files.asked",
     "load": "files.archive",
     "load_linked": "files.linked",
     "measure": "release",

@@ -1,8 +1,10 @@
 """Counts with error bars, and answers to predicates: post-processing of the noisy tables, at no privacy cost.
 
 Noise scales are public, so the standard error of every sum of noisy cells is known exactly. A count over one attribute
-is seen directly and in the sums of every two-way table; a count over two attributes in their own table. Wider counts
-were never measured: only the fitted model has an opinion on them.
+is seen directly and in the sums of every two-way table; a count over two attributes in their own table; one over three
+where a release chose to measure their table, over coarse levels (`triples`). Other counts were never measured: only the
+fitted model has an opinion on them. Where parities of bits were measured in place of tables, counts of up to two bits,
+or three, are linear in them (`parities`).
 
 What is counted are rows that have a level of the attributes asked about. A row that stands in no cell of another
 attribute is missing from sums over that attribute's levels, by how much no noisy table can tell well enough. So such a
@@ -24,6 +26,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from itertools import product
+from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,6 +34,7 @@ from numpy.typing import NDArray
 
 from sklar.answer.condition import divide_shapes, level_classes
 from sklar.answer.divide import Question, divide
+from sklar.answer.parities import count_by_parities, counts_parities
 from sklar.answer.predicate import Atom, Expression, QueryError, attributes_of, evaluate, parse, resolve, traced
 from sklar.budget.certificate import Measured
 from sklar.draw.repair import sample_codes
@@ -191,21 +195,29 @@ def estimate(measured: Measured, *names: str, level: float = DEFAULT_LEVEL, comp
     asked = [schema.names.index(schema.attribute(name).name) for name in names]
     sources = [schema.sources[i] for i in asked]
     where = sorted({source for source, _ in sources})
-    views = _views(measured, where, complete=complete)
-    weights = _weights(views)
-    cells = np.sum([weight * view.cells for weight, view in zip(weights, views, strict=True)], axis=0)
-    variance = sum(weight**2 * view.variance for weight, view in zip(weights, views, strict=True))
     # Where each measured cell stands in the table asked for; a cell of it may be the sum of several, or of none.
-    place = np.ix_(*(np.arange(size) for size in cells.shape))
-    into = tuple(levels[place[where.index(source)]] for source, levels in sources)
+    place = np.ix_(*(np.arange(int(measured.schema.sizes[i])) for i in where))
+    into = np.broadcast_arrays(*(levels[place[where.index(source)]] for source, levels in sources))
     shape = tuple(schema.attributes[i].n_levels for i in asked)
-    counts, summed = np.zeros(shape), np.zeros(shape, dtype=np.int64)
-    np.add.at(counts, into, cells)
-    np.add.at(summed, into, 1)
-    sd = np.sqrt(variance * summed)
-    sizes, which = np.unique(summed, return_inverse=True)
-    reach = np.array([_quantile(level, measured, views, weights, int(size)) for size in sizes])
-    half = sd * reach[which].reshape(shape)
+    if counts_parities(measured, where):
+        found = [
+            count_by_parities(measured, np.logical_and.reduce([a == b for a, b in zip(into, cell, strict=True)]), where)
+            for cell in np.ndindex(shape)
+        ]
+        counts, sd = (np.array(part).reshape(shape) for part in zip(*found, strict=True))
+        half = sd * _normal(level)
+    else:
+        views = _views(measured, where, complete=complete)
+        weights = _weights(views)
+        cells = np.sum([weight * view.cells for weight, view in zip(weights, views, strict=True)], axis=0)
+        variance = sum(weight**2 * view.variance for weight, view in zip(weights, views, strict=True))
+        counts, summed = np.zeros(shape), np.zeros(shape, dtype=np.int64)
+        np.add.at(counts, tuple(into), cells)
+        np.add.at(summed, tuple(into), 1)
+        sd = np.sqrt(variance * summed)
+        sizes, which = np.unique(summed, return_inverse=True)
+        reach = np.array([_quantile(level, measured, views, weights, int(size)) for size in sizes])
+        half = sd * reach[which].reshape(shape)
     return Estimate(
         names=names,
         levels=tuple(schema.attributes[i].levels for i in asked),
@@ -241,7 +253,19 @@ def answer(
     parts = _Parts(schema=finer, parts=divided.measured_parts, shares=shares)
     share, by = _synthetic(model, expression, where, parts)
     direct: dict[str, Any] = dict.fromkeys(("estimate", "standard_error", "low", "high", "split_error"))
-    if len(where) > 2:
+    if len(where) == 3 and model.measured.triples is not None:
+        # Imported here: it builds on this module.
+        from sklar.answer.triples import count_three
+
+        def inside() -> NDArray[np.float64]:
+            return parts.whole(cells_of(expression, where, finer), where, model.measured_schema)
+
+        three = count_three(model.measured, inside, where, level=level, complete=complete)
+        measured_by = three if isinstance(three, str) else three.by
+        if isinstance(three, Counted):
+            low, high = three.count - three.half_width, three.count + three.half_width
+            direct |= {"estimate": three.count, "standard_error": three.standard_error, "low": low, "high": high}
+    elif len(where) > 2 and not counts_parities(model.measured, where):
         measured_by = f"no direct measurement exists over {len(where)} attributes; only pairs were measured"
     else:
         held = parts.whole(cells_of(expression, where, finer), where, model.measured_schema)
@@ -341,11 +365,20 @@ def count_cells(
     level: float = DEFAULT_LEVEL,
     complete: bool = False,
 ) -> Counted:
-    """The count of rows in these cells of the table of one or two attributes, or in these shares of its cells."""
+    """The count of rows in these cells of the table of one or two attributes, or in these shares of its cells.
+
+    Of three, where their parity was measured.
+    """
+    if counts_parities(measured, where):
+        count, sd = count_by_parities(measured, cells, where)
+        names = " and ".join(f"'{measured.schema.names[i]}'" for i in where)
+        return Counted(
+            count=count, standard_error=sd, half_width=sd * _normal(level), by=f"the noisy parities of {names}"
+        )
     schema, views = measured.schema, _views(measured, where, complete=complete)
     public, turned, held = measured.n_rows, False, np.asarray(cells, dtype=np.float64)
     # Where every row has a cell and their number is public, counting the others may be the more precise way.
-    every = complete or _exhaustive(schema, where)
+    every = complete or exhaustive(schema, where)
     if public is not None and np.sum(held**2) > np.sum((1 - held) ** 2) and every:
         held, turned = 1 - held, True
     weights, size = _weights(views), int(np.count_nonzero(held))
@@ -412,7 +445,7 @@ def _margin_views(measured: Measured, i: int, *, complete: bool) -> list[_View]:
     if precision:
         views.append(_View(cells=direct / precision, variance=1 / precision, summed=1))
     for j in range(cells.n_attributes):
-        usable = j != i and (complete or _exhaustive(schema, [j]))
+        usable = j != i and (complete or exhaustive(schema, [j]))
         pair = _pair_view(measured, min(i, j), max(i, j)) if usable else None
         if pair is None:
             continue
@@ -421,7 +454,7 @@ def _margin_views(measured: Measured, i: int, *, complete: bool) -> list[_View]:
     return views
 
 
-def _exhaustive(schema: Schema, where: Sequence[int]) -> bool:
+def exhaustive(schema: Schema, where: Sequence[int]) -> bool:
     """Whether every value whatsoever has a level of these attributes, by the schema alone."""
     return all(schema.attributes[i].exhaustive for i in where)
 
@@ -451,25 +484,25 @@ def _quantile(level: float, measured: Measured, views: Sequence[_View], weights:
 
 
 def _normal(level: float) -> float:
-    from scipy.special import ndtri
-
-    return float(ndtri(0.5 + level / 2))
+    return NormalDist().inv_cdf(0.5 + level / 2)
 
 
 @cache
 def _laplace_quantile(level: float, sds: tuple[float, ...], terms: tuple[int, ...]) -> float:
-    from scipy.optimize import brentq
-
     number = np.array(terms)
     each = np.array(sds) / math.sqrt(float(number @ np.square(sds)))
     # In units of the standard error phi has a width of order one; its tail falls at least as 2 / t^2.
     step, t = 0.01, (np.arange(40_000) + 0.5) * 0.01
     phi = np.exp(-np.sum(number[:, None] * np.log1p(0.5 * (each[:, None] * t[None, :]) ** 2), axis=0))
 
-    def covered(q: float) -> float:
-        return 2 / math.pi * float(np.sum(np.sin(q * t) / t * phi)) * step - level
-
-    return float(brentq(covered, 1e-6, 50.0))
+    phi /= t
+    low, high = 0.0, 50.0
+    # What is covered grows with q.
+    while high - low > 1e-12 * high:
+        q = (low + high) / 2
+        covered = 2 / math.pi * step * float(np.sin(q * t) @ phi)
+        low, high = (q, high) if covered < level else (low, q)
+    return high
 
 
 def _synthetic(model: Model, expression: Expression, where: Sequence[int], parts: _Parts) -> tuple[float, str]:

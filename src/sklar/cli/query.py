@@ -25,8 +25,9 @@ def query(*, model_path: Path, predicate: str, level: float, complete: bool, exa
     """Count the rows that satisfy PREDICATE, with error bars, from a MODEL file. This costs no privacy.
 
     Predicates over one or two attributes were measured: they get an estimate, its standard error and a confidence
-    interval. Wider ones get the synthetic rows' answer only. Where a predicate cuts a bin, the model's share of the
-    bin is used, and the error includes that it was not measured.
+    interval. So do those over three whose table the release measured, where its coarse levels tell what is asked.
+    Others get the synthetic rows' answer only. Where a predicate cuts a bin, the model's share of the bin is used, and
+    the error includes that it was not measured.
 
     \b
       sklar query adult.sklar "income = '>50K' and sex = 'Female'"

@@ -1,4 +1,4 @@
-"""`sklar verify`: recompute what a model file cost."""
+"""`sklar verify`: recompute what a model file cost, and check a published folder against its model."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from pathlib import Path
 import click
 
 from sklar.cli.console import print_figures, show_progress
-from sklar.cli.options import JSON, MODEL, THREADS
+from sklar.cli.options import JSON, THREADS
 from sklar.machine.progress import SILENT
 
 
 @click.command(short_help="Recompute what a model file cost.")
-@MODEL
+@click.argument("model_path", metavar="MODEL|FOLDER", type=click.Path(path_type=Path))
 @click.option(
     "--refit",
     is_flag=True,
@@ -31,19 +31,23 @@ def verify(*, model_path: Path, refit: bool, signer: str | None, as_json: bool) 
 
     Recomputes what its tables cost, tests that they hold the noise that they state, and refuses anything in the file
     that Sklar does not write. A genuine file fails less than once in a million. A signature beside it (MODEL.sig) is
-    checked, too.
+    checked, too. Of a FOLDER that publish wrote, every file is made again from its model and compared.
 
     Exit code 1 when anything in the file contradicts its privacy certificate.
 
     \b
       sklar verify adult.sklar
       sklar verify adult.sklar --refit --signer custodian.key.pub
+      sklar verify published/
     """
-    from sklar.trust.verify import verify as recompute
-
-    if refit:
+    if model_path.is_dir():
+        from sklar.trust.passport import verify_folder as recompute
+    else:
+        from sklar.trust.verify import verify as recompute
+    # Rows are drawn again, or a model is fitted: that may take a while.
+    if refit or model_path.is_dir():
         with show_progress() as progress:
-            found = recompute(model_path, refit=True, signer=signer, progress=progress)
+            found = recompute(model_path, refit=refit, signer=signer, progress=progress)
     else:
         found = recompute(model_path, signer=signer, progress=SILENT)
     print_figures(found, as_json=as_json)

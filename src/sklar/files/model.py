@@ -36,6 +36,9 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
+    from sklar.answer.infer import Inference
+    from sklar.answer.infer.scores import Declared
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Model:
@@ -207,6 +210,23 @@ class Model:
     ) -> Answer:
         """How many rows satisfy a predicate, with error bars where it was measured. Costs no privacy."""
         return answer(self, predicate, level=level, complete=complete, exact=exact)
+
+    def infer(
+        self,
+        question: str,
+        *,
+        level: float = DEFAULT_LEVEL,
+        target: str | None = None,
+        scores: Mapping[str, Declared] | None = None,
+    ) -> Inference:
+        """The answer to a question such as "mean(hours) by sex" or "income ~ age + sex", with honest errors.
+
+        `target` is "population" or "table"; `scores` says by attribute what levels stand for: "midpoint", or a number
+        for each level (docs/inference.md).
+        """
+        from sklar.answer.infer import infer
+
+        return infer(self, question, level=level, target=target, scores=scores)
 
     def summary(self) -> list[str]:
         """What was released and what it cost, in a few lines."""

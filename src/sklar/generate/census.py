@@ -98,6 +98,25 @@ ATTRIBUTES: dict[str, dict[str, Any]] = {
         "missing": "",
     },
 }
+_WORDS: dict[str, dict[str, Any]] = {
+    "region": {"title": "Region", "description": "Where the person lives."},
+    "age": {"title": "Age", "unit": "years"},
+    "sex": {"title": "Sex"},
+    "marital_status": {"title": "Marital status"},
+    "children": {"title": "Children ever born"},
+    "household_size": {"title": "People in the household"},
+    "education": {"title": "Highest education"},
+    "employed": {"title": "In paid work", "description": "Worked for pay in the last week."},
+    "occupation": {"title": "Occupation", "labels": {"": "no occupation"}},
+    "hours_per_week": {"title": "Usual working time", "unit": "hours a week"},
+    "income": {"title": "Income", "unit": "crowns a year"},
+    "birth_country": {"title": "Country of birth", "labels": {"other": "another country"}},
+    "registered": {"title": "First registered"},
+    "last_contact": {"title": "Last contact", "labels": {"": "never"}},
+}
+for _name, _words in _WORDS.items():
+    ATTRIBUTES[_name] |= _words
+
 _TYPES: dict[str, pl.DataType] = {
     "categorical": pl.String(),
     "integer": pl.Int32(),

@@ -37,6 +37,7 @@ from sklar.public.schema import (
 from sklar.public.spacing import GROWING, Spacing, spaced_edges
 from sklar.public.types import exact, grain, misfit, parse_output
 from sklar.public.weights import describe_pairs, pair_weights_of, weight_of
+from sklar.public.words import ATTRIBUTE_WORDS, TABLE_WORDS, describe_words, parse_words
 
 # How many categories a release looks for when a domain is private and the schema does not say.
 DEFAULT_AT_MOST = 50
@@ -57,6 +58,7 @@ _KEYS = {
 }
 for _kind in ("date", "datetime", "time", "yearmonth"):
     _KEYS[_kind] |= {"format"}
+_EVERYWHERE = {"type", "special", "output", "reviewed", "provenance", "weight", *ATTRIBUTE_WORDS}
 
 
 def load_schema(path: str | Path) -> Schema:
@@ -100,7 +102,7 @@ def build_schema(document: Mapping[str, Any]) -> Schema:
     table, attributes = document.get("table", {}), document.get("attributes")
     if not isinstance(table, Mapping):
         raise SchemaError("[table] must be a table of settings. Write [table] and name = '...' below it.")
-    _require_known_keys("[table]", table, {"name", *KEYS, *PERSON_KEYS})
+    _require_known_keys("[table]", table, {"name", *TABLE_WORDS, *KEYS, *PERSON_KEYS})
     name = table.get("name", "table")
     if not isinstance(name, str) or not name:
         raise SchemaError(f"[table] name must be a text that is not empty, got {name!r}.")
@@ -111,7 +113,8 @@ def build_schema(document: Mapping[str, Any]) -> Schema:
     check_reading(reading, ((each.name, (*each.values, *each.special)) for each in built))
     person = parse_person(table)
     check_person(person, (attribute.name for attribute in built))
-    schema = Schema(name=name, attributes=built, reading=reading, person=person).checked()
+    words = parse_words("[table]", table)
+    schema = Schema(name=name, attributes=built, reading=reading, person=person, words=words).checked()
     rules = document.get("rules", [])
     schema = replace(schema, rules=parse_rules(rules, schema.attributes)) if rules != [] else schema
     pairs = pair_weights_of(document.get("pairs", []), schema.names, schema.determined)
@@ -143,7 +146,8 @@ def write_schema(schema: Schema) -> str:
 
 
 def _describe_table(schema: Schema) -> dict[str, Any]:
-    return {"name": schema.name} | describe_person(schema.person) | describe_reading(schema.reading)
+    named = {"name": schema.name} | describe_words(schema.words)
+    return named | describe_person(schema.person) | describe_reading(schema.reading)
 
 
 def toml_key(name: str) -> str:
@@ -186,7 +190,7 @@ def _build_attribute(name: str, entry: object) -> Attribute:
     kind = entry.get("type")
     if not isinstance(kind, str) or kind not in _KINDS:
         raise SchemaError(f"{where}: type must be one of {', '.join(_KINDS)}, got {kind!r}.")
-    _require_known_keys(where, entry, _KEYS[kind] | {"type", "special", "output", "reviewed", "provenance", "weight"})
+    _require_known_keys(where, entry, _KEYS[kind] | _EVERYWHERE)
     missing, other = entry.get("missing"), _flag(where, entry, "other", default=False)
     if missing is not None and not isinstance(missing, str):
         raise SchemaError(f"{where}: missing must be the text that stands for a missing value, got {missing!r}.")
@@ -241,7 +245,9 @@ def _build_attribute(name: str, entry: object) -> Attribute:
     if twice is not None:
         raise SchemaError(f"{where}: levels must differ, got '{twice}' twice. Remove or rename one.")
     _check_missing(where, attribute)
-    return attribute
+    # A release may find what a label names, or not.
+    words = parse_words(where, entry, attribute.levels if domain == "public" else None)
+    return replace(attribute, words=words)
 
 
 def _output(where: str, attribute: Attribute) -> str:
@@ -375,7 +381,7 @@ def _spaced(where: str, kind: str, entry: Mapping[str, Any]) -> tuple[int, ...] 
 
 def _describe_attribute(attribute: Attribute) -> dict[str, Any]:
     """The entry that `_build_attribute` reads."""
-    entry: dict[str, Any] = {"type": attribute.kind}
+    entry: dict[str, Any] = {"type": attribute.kind} | describe_words(attribute.words)
     shown = [edge_value(attribute.kind, edge) for edge in attribute.edges]
     if attribute.domain != "public":
         entry["domain"] = attribute.domain

@@ -97,6 +97,11 @@ def sign_file(model: str | Path, key: str | Path) -> tuple[Path, Signature]:
     return signature_path(path), Signature(fingerprint=fingerprint(private.public_key()), sha256=sha256)
 
 
+def check_key(path: str | Path) -> None:
+    """Refuse, before any work is done, a key file that cannot sign."""
+    _private_key(Path(path))
+
+
 def read_signature(model: str | Path) -> Signature | None:
     """The signature of a model file, checked; None where there is none."""
     path = signature_path(model)

@@ -124,7 +124,10 @@ def test_domains_that_were_found_are_not_called_public() -> None:
         "found those of 1; the privacy account includes that search." in text
     )
     assert "not from the records" not in text
-    assert re.search(r"town categorical .* noisy counts", text)
+    assert re.search(r"town categorical, 2 levels .* found with noise, at a cost", text)
+    # The search, what it found and what it cost.
+    assert re.search(r"town 1 categories with at least \d+ rows after noise 1 [\d.]+ \d+\.\d%", text)
+    assert re.search(r"looked for them in the records, with noise, and paid \d+\.\d% of the whole cost for that", text)
     assert "their categories and bins unless noisy counts found them" in text
     # The search has its share of the whole cost.
     shares = [int(share) for share in re.findall(r"tables [\d,]+ [\d. to]+ (\d+)%", text)]
@@ -143,6 +146,73 @@ def test_domains_that_were_read_from_the_rows_are_named() -> None:
     assert "Those of 1 were read from the confidential records , at the custodian's risk: town." in text
     assert "It does not cover the categories and bins of 1 attribute (town): the custodian read them" in text
     assert "not from the records" not in text
+
+
+WORDS = """
+[table]
+name = "t"
+title = "People of Utopia"
+description = "Everybody who answered."
+[attributes.age]
+type = "integer"
+title = "Age at the census"
+unit = "years"
+description = "In completed years."
+edges = [0, 18, 40, 45, 100]
+points = [40]
+missing = "?"
+[attributes.sex]
+type = "categorical"
+values = ["F", "M", "X"]
+labels = { F = "female", M = "male", X = "a long label that must not be cut, however long it is" }
+"""
+
+
+def test_words_labels_and_intervals_read_as_a_person_says_them() -> None:
+    rows = pl.DataFrame({"age": [30, 42, 17, 40] * 100, "sex": ["F", "M"] * 200})
+    document = publishable(sklar.fit(rows, Schema.from_toml(WORDS), epsilon=5.0, method="binary"))
+    text = " ".join(" ".join(read(document).text).split())
+    for part in (
+        "Synthetic version of “People of Utopia”",
+        "Everybody who answered.",
+        "Age at the census (age) In completed years. Unit: years.",
+        "0 to 17, 18 to 39, 40, 41 to 44, 45 to 99, missing (?)",
+        "Age at the census (years) age In completed years. Share of the rows between two numbers",
+        "female, male, a long label that must not be cut, however long it is",
+    ):
+        assert part in text, part
+    # Nobody is X: the estimate is not negative, and says that it is noise. Nor is any other figure negative.
+    assert not re.search(r">-[\d.]+%?<", document)
+    drawn = "".join(re.findall(r">([^<]*)</text>", document))
+    assert "a long label that must not be cut, however long it is" in drawn.replace("  ", " ") or all(
+        word in drawn
+        for word in ["a", "long", "label", "that", "must", "not", "be", "cut,", "however", "long", "it", "is"]
+    )
+    assert document.count('class="bar"') >= 3 + 4 + 2
+
+
+def test_the_first_page_is_for_everyone_and_the_risk_names_its_theorem(model: Model) -> None:
+    text = " ".join(" ".join(read(publishable(model)).text).split())
+    first, _, rest = text.partition("What was released, in detail The confidential")
+    first = text[: text.index("The details")]
+    for part in (
+        "What is this?",
+        "How are people protected?",
+        "How good is it?",
+        "What not to do",
+        "at most 58.4% are",
+    ):
+        assert part in first, part
+    assert "theorem" not in first
+    assert "even: one of two 50% at most 58.4% at most 88.1%" in text
+    assert "is at most 16.8%. It follows from ε, δ and the kind of noise in the certificate by the Gaussian" in text
+    assert rest is not None
+
+
+def test_an_impossible_estimate_is_shown_as_noise() -> None:
+    document = publishable(wide(3, levels=30, rows=100))
+    assert re.search(r"0 \(noise: ±\d+\)", document)
+    assert not re.search(r">-[\d.]+%?<", document)
 
 
 def test_one_attribute_is_enough() -> None:
@@ -184,7 +254,8 @@ def test_large_domains_stay_small() -> None:
     document = publishable(wide(6, levels=300, rows=10_000))
     read(document)
     assert len(document.encode()) < 1_000_000
-    assert "288 smaller levels not shown" in document
+    assert "280 others together" in document
+    assert "The 280 smallest values have one bar together." in document
 
 
 def test_the_report_holds_no_byte_of_the_rows_and_does_not_need_them(tmp_path: Path) -> None:

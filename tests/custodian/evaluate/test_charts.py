@@ -7,8 +7,9 @@ import polars as pl
 import pytest
 
 from sklar.answer.report import svg
+from sklar.answer.report.axis import axis_scale, tick_text
 from sklar.custodian.evaluate import evaluate
-from sklar.custodian.evaluate.charts import axis_scale, bin_numbers, draw_numbers, tick_text
+from sklar.custodian.evaluate.charts import bin_numbers, draw_numbers
 from sklar.custodian.evaluate.sketch import Distribution, Sketch
 from sklar.public.schema import Attribute, AttributeKind, Schema
 

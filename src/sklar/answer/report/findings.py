@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -34,6 +35,11 @@ class Findings:
     pair_sd: NDArray[np.float64]
     dependence: NDArray[np.float64]
     ratios: NDArray[np.float64]
+
+
+def root_mean_square(values: NDArray[np.float64]) -> float:
+    """A typical size: the root of the mean square."""
+    return math.sqrt(float(np.mean(values**2)))
 
 
 def find(model: Model) -> Findings:

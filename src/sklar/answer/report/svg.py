@@ -1,4 +1,5 @@
-"""Drawings as SVG: bars, histograms, heat maps, lines. Colors come from the page, so that dark mode works.
+"""Drawings as SVG: histograms, heat maps, lines, and what they are made of. Colors come from the page, so that dark
+mode works. `bars` has those that need room for long labels.
 
 Every drawing carries a title and a description for those who cannot see it.
 """
@@ -13,35 +14,20 @@ import numpy as np
 from markupsafe import Markup
 from numpy.typing import NDArray
 
-from sklar.answer.report.render import clean, percent, short
+from sklar.answer.report.render import clean, percent
 
 # Text on the darkest cell needs a contrast above 4.5 in light and in dark mode, so no cell is more opaque than this.
 _DEEPEST = 0.5
 # An exponent below one keeps weak cells visible beside one pair that says the same thing twice.
 _SOFTER = 0.6
 
+# The most room that a label of a map gets.
+_LONGEST = 240.0
+# Widths of letters in parts of their height, as fonts without serifs have them.
+_NARROW, _WIDE_LETTERS = frozenset("iljtfrI.,:;'|![]() "), frozenset("mwMWQ@%&—…")
+
 DASHES = ("", "6 3", "2 2", "8 2 2 2")
 STROKES = ("var(--ink)", "var(--point)", "var(--bar)", "var(--soft)")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bar:
-    """One bar: a label, a value with its interval, and a mark for a second value."""
-
-    label: str
-    value: float
-    low: float
-    high: float
-    mark: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Paired:
-    """Two shares of one thing: a label, and the shares of two tables."""
-
-    label: str
-    first: float
-    second: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -64,43 +50,33 @@ class Line:
     y: NDArray[np.float64]
 
 
-def bars(entries: Sequence[Bar], *, title: str, description: str) -> Markup:
-    """Horizontal bars on an axis of percent, with whiskers for intervals and ticks for marks."""
-    left, right, step, width = 122.0, 312.0, 19.0, 360.0
-    top = max(max(max(entry.high, entry.mark) for entry in entries), 1e-9)
-    scale = (right - left) / top
-    height = step * len(entries) + 4
-    parts = [_axis(left, 0, left, height)]
-    for index, entry in enumerate(entries):
-        middle = step * index + 9.5
-        low, high = (left + scale * min(max(bound, 0.0), top) for bound in (entry.low, entry.high))
-        ends = "".join(f"M{_n(end)} {_n(middle - 3)}v6" for end in (low, high))
-        parts += [
-            _text(left - 6, middle + 4, short(entry.label, 17), size=11.5, anchor="end"),
-            _rect("bar", left, middle - 5.5, scale * max(entry.value, 0.0), 11),
-            _element("path", class_="whisker", d=f"M{_n(low)} {_n(middle)}H{_n(high)}{ends}"),
-            _element("path", class_="tick", d=f"M{_n(left + scale * entry.mark)} {_n(middle - 7.5)}v15"),
-            _text(width - 2, middle + 4, percent(entry.value), size=11, anchor="end", class_="soft"),
-        ]
-    return _svg(width, height, parts, title=title, description=description)
+def text_width(label: str, size: float) -> float:
+    """About how wide a text is: fonts differ, so it is estimated from above.
+
+    >>> text_width("iii", 10) < text_width("abc", 10) < text_width("WWW", 10)
+    True
+    """
+    total = 0.0
+    for letter in label:
+        if letter in _NARROW:
+            total += 0.36
+        elif letter in _WIDE_LETTERS:
+            total += 0.95
+        elif ord(letter) > 0x2E7F:
+            total += 1.05
+        else:
+            total += 0.72 if letter.isupper() else 0.6
+    return total * size
 
 
-def paired_bars(entries: Sequence[Paired], *, title: str, description: str) -> Markup:
-    """Two horizontal bars for each entry, one above the other, with both shares beside them."""
-    left, right, step, width = 118.0, 278.0, 24.0, 360.0
-    scale = (right - left) / max(max(max(entry.first, entry.second) for entry in entries), 1e-9)
-    height = step * len(entries) + 4
-    parts = [_axis(left, 0, left, height)]
-    for index, entry in enumerate(entries):
-        top = step * index + 3
-        written = f"{percent(entry.first)} | {percent(entry.second)}"
-        parts += [
-            _text(left - 6, top + 13, short(entry.label, 17), size=11.5, anchor="end"),
-            _rect("bar", left, top, scale * entry.first, 9),
-            _rect("second", left, top + 9, scale * entry.second, 9),
-            _text(width - 2, top + 13, written, size=11, anchor="end", class_="soft"),
-        ]
-    return _svg(width, height, parts, title=title, description=description)
+def fitted(label: str, width: float, size: float) -> str:
+    """A text that fits, cut where it does not."""
+    if text_width(label, size) <= width:
+        return label
+    kept = label
+    while kept and text_width(f"{kept}…", size) > width:
+        kept = kept[:-1]
+    return f"{kept.rstrip()}…"
 
 
 def paired_steps(steps: Steps, *, title: str, description: str) -> Markup:
@@ -111,27 +87,27 @@ def paired_steps(steps: Steps, *, title: str, description: str) -> Markup:
     parts = []
     for share in (0.0, 0.5, 1.0):
         y = base - (base - top) * share
-        parts += [_axis(left, y, right, y), _text(left - 4, y + 4, percent(share * most), anchor="end", class_="soft")]
+        parts += [axis(left, y, right, y), text(left - 4, y + 4, percent(share * most), anchor="end", class_="soft")]
     for x, wide, share in zip(across, np.diff(across), steps.first, strict=False):
         tall = (base - top) * float(share) / most
         if tall > 0:
-            parts.append(_rect("bar", float(x), base - tall, max(float(wide) - 0.4, 0.4), tall))
-    outline = f"M{_n(float(across[0]))} {_n(base)}" + "".join(
-        f"V{_n(base - (base - top) * float(share) / most)}H{_n(float(end))}"
+            parts.append(rect("bar", float(x), base - tall, max(float(wide) - 0.4, 0.4), tall))
+    outline = f"M{digits(float(across[0]))} {digits(base)}" + "".join(
+        f"V{digits(base - (base - top) * float(share) / most)}H{digits(float(end))}"
         for end, share in zip(across[1:], steps.second, strict=True)
     )
-    parts.append(_element("path", class_="outline", d=f"{outline}V{_n(base)}"))
+    parts.append(element("path", class_="outline", d=f"{outline}V{digits(base)}"))
     for place in steps.marks:
         x = left + (right - left) * place
-        parts.append(_element("path", class_="mark", d=f"M{_n(x)} {_n(base + 1)}l-3 6h6z"))
+        parts.append(element("path", class_="mark", d=f"M{digits(x)} {digits(base + 1)}l-3 6h6z"))
     for place, label in steps.ticks:
         x = left + (right - left) * place
         anchor = "start" if place < 0.08 else "end" if place > 0.92 else "middle"
         parts += [
-            _axis(x, base, x, base + 4),
-            _text(min(max(x, 4.0), width - 2), base + 20, label, anchor=anchor, class_="soft"),
+            axis(x, base, x, base + 4),
+            text(min(max(x, 4.0), width - 2), base + 20, label, anchor=anchor, class_="soft"),
         ]
-    return _svg(width, base + 26, parts, title=title, description=description)
+    return drawing(width, base + 26, parts, title=title, description=description)
 
 
 def heat_map(
@@ -151,27 +127,32 @@ def heat_map(
     rows, across = values.shape
     side = 36.0 if across <= 24 else 18.0 if across <= 60 else 12.0
     low = 22.0 if written is not None and across <= 60 else side
-    left, head = 128.0, 98.0
-    width, height = left + side * across + 60, head + low * rows + 4
+    across_top = labels if columns is None else columns
+    left = min(max(max(text_width(label, 11.5) for label in labels) + 14, 60.0), _LONGEST)
+    # A label is turned by 42 degrees: it rises by two thirds of its length.
+    longest = min(max(text_width(label, 11) for label in across_top), _LONGEST)
+    head, beyond = 20.0 + 0.67 * longest, 0.75 * longest
+    width, height = left + side * across + max(beyond - side / 2, 10.0), head + low * rows + 4
     most = top if top is not None else max(float(values.max(initial=0.0)), 1e-12)
     parts = []
-    for j, label in enumerate(labels if columns is None else columns):
+    for j, label in enumerate(across_top):
         x, y = left + side * (j + 0.5), head - 6
-        parts.append(_text(x, y, short(label, 17), size=11, transform=f"rotate(-42 {_n(x)} {_n(y)})"))
+        told = fitted(label, _LONGEST - 10, 11)
+        parts.append(text(x, y, told, size=11, transform=f"rotate(-42 {digits(x)} {digits(y)})"))
     for i in range(rows):
         y = head + low * i
-        parts.append(_text(left - 7, y + low / 2 + 4, short(labels[i], 18), size=11.5, anchor="end"))
+        parts.append(text(left - 7, y + low / 2 + 4, fitted(labels[i], left - 10, 11.5), size=11.5, anchor="end"))
         for j in range(across):
             if columns is None and i == j:
                 continue
             x = left + side * j
             shade = _DEEPEST * min(max(float(values[i, j]) / most, 0.0), 1.0) ** _SOFTER
             if shade >= 0.005:
-                parts.append(_rect("cell", x, y, side - 1, low - 1, fill_opacity=f"{shade:.2f}"))
+                parts.append(rect("cell", x, y, side - 1, low - 1, fill_opacity=f"{shade:.2f}"))
             if written is not None or across <= 24:
                 shown = written[i][j] if written is not None else f"{100 * values[i, j]:.0f}"
-                parts.append(_text(x + side / 2 - 0.5, y + low / 2 + 3.5, shown, size=10, anchor="middle"))
-    return _svg(width, height, parts, title=title, description=description), int(width)
+                parts.append(text(x + side / 2 - 0.5, y + low / 2 + 3.5, shown, size=10, anchor="middle"))
+    return drawing(width, height, parts, title=title, description=description), int(width)
 
 
 def histogram(counts: Sequence[int], labels: Sequence[str], *, title: str, description: str) -> Markup:
@@ -179,15 +160,15 @@ def histogram(counts: Sequence[int], labels: Sequence[str], *, title: str, descr
     width, height, base = 640.0, 190.0, 150.0
     step = (width - 20) / len(counts)
     most = max(max(counts), 1)
-    parts = [_axis(10, base, width - 10, base)]
+    parts = [axis(10, base, width - 10, base)]
     for index, (count, label) in enumerate(zip(counts, labels, strict=True)):
         x, tall = 10 + step * index, 120 * count / most
         parts += [
-            _rect("bar", x + 3, base - tall, step - 6, tall),
-            _text(x + step / 2, base - tall - 5, f"{count:,}", size=12, anchor="middle"),
-            _text(x + step / 2, base + 18, label, size=12, anchor="middle", class_="soft"),
+            rect("bar", x + 3, base - tall, step - 6, tall),
+            text(x + step / 2, base - tall - 5, f"{count:,}", size=12, anchor="middle"),
+            text(x + step / 2, base + 18, label, size=12, anchor="middle", class_="soft"),
         ]
-    return _svg(width, height, parts, title=title, description=description)
+    return drawing(width, height, parts, title=title, description=description)
 
 
 def cdfs(lines: Sequence[Line], *, title: str, description: str) -> Markup:
@@ -207,51 +188,56 @@ def cdfs(lines: Sequence[Line], *, title: str, description: str) -> Markup:
     parts = []
     for share in (0.0, 0.25, 0.5, 0.75, 1.0):
         y = float(up(np.array(share)))
-        parts += [_axis(left, y, right, y), _text(left - 6, y + 4, f"{share:.0%}", anchor="end", class_="soft")]
+        parts += [axis(left, y, right, y), text(left - 6, y + 4, f"{share:.0%}", anchor="end", class_="soft")]
     for value in (0, *(10**k for k in range(decades + 1))):
         x = float(across(np.array(float(value))))
-        parts += [_axis(x, top, x, base), _text(x, base + 16, f"{value:,}", anchor="middle", class_="soft")]
+        parts += [axis(x, top, x, base), text(x, base + 16, f"{value:,}", anchor="middle", class_="soft")]
     middle = (left + right) / 2
-    parts.append(_text(middle, base + 36, "absolute error (rows)", size=12, anchor="middle", class_="soft"))
+    parts.append(text(middle, base + 36, "absolute error (rows)", size=12, anchor="middle", class_="soft"))
     for index, line in enumerate(lines):
         xs, ys = across(line.x), up(line.y)
-        path = f"M{_n(left)} {_n(base)}H{_n(float(xs[0]))}" + "".join(
-            f"V{_n(float(b))}H{_n(float(a))}" for a, b in zip([*xs[1:], right], ys, strict=True)
+        path = f"M{digits(left)} {digits(base)}H{digits(float(xs[0]))}" + "".join(
+            f"V{digits(float(b))}H{digits(float(a))}" for a, b in zip([*xs[1:], right], ys, strict=True)
         )
         at = base + 62 + 18 * index
         stroke = {"style": f"stroke:{STROKES[index % 4]}", "stroke_dasharray": DASHES[index % 4]}
         parts += [
-            _element("path", class_="line", d=drawn, **stroke) for drawn in (path, f"M{_n(left)} {_n(at - 4)}h34")
+            element("path", class_="line", d=drawn, **stroke)
+            for drawn in (path, f"M{digits(left)} {digits(at - 4)}h34")
         ]
-        parts.append(_text(left + 44, at, line.label, size=12))
-    return _svg(width, height, parts, title=title, description=description)
+        parts.append(text(left + 44, at, line.label, size=12))
+    return drawing(width, height, parts, title=title, description=description)
 
 
-def _svg(width: float, height: float, parts: Sequence[Markup], *, title: str, description: str) -> Markup:
-    told = [_element("title", title), _element("desc", description)]
-    box = f"0 0 {_n(width)} {_n(height)}"
-    return _element(
+def drawing(width: float, height: float, parts: Sequence[Markup], *, title: str, description: str) -> Markup:
+    """A drawing of these parts."""
+    told = [element("title", title), element("desc", description)]
+    box = f"0 0 {digits(width)} {digits(height)}"
+    return element(
         "svg", Markup("\n").join([*told, *parts]), viewBox=box, role="img", aria_label=f"{title}. {description}"
     )
 
 
-def _rect(class_: str, x: float, y: float, width: float, height: float, **attributes: str) -> Markup:
-    return _element("rect", class_=class_, x=x, y=y, width=width, height=height, **attributes)
+def rect(class_: str, x: float, y: float, width: float, height: float, **attributes: str) -> Markup:
+    """A rectangle."""
+    return element("rect", class_=class_, x=x, y=y, width=width, height=height, **attributes)
 
 
-def _axis(x1: float, y1: float, x2: float, y2: float) -> Markup:
-    return _element("line", class_="axis", x1=x1, y1=y1, x2=x2, y2=y2)
+def axis(x1: float, y1: float, x2: float, y2: float) -> Markup:
+    """A thin line."""
+    return element("line", class_="axis", x1=x1, y1=y1, x2=x2, y2=y2)
 
 
-def _text(x: float, y: float, content: str, *, size: float = 11, anchor: str = "start", **attributes: str) -> Markup:
-    return _element("text", content, x=x, y=y, font_size=size, text_anchor=anchor, **attributes)
+def text(x: float, y: float, content: str, *, size: float = 11, anchor: str = "start", **attributes: str) -> Markup:
+    """A line of text."""
+    return element("text", content, x=x, y=y, font_size=size, text_anchor=anchor, **attributes)
 
 
-def _element(name: str, content: str | None = None, **attributes: str | float) -> Markup:
+def element(name: str, content: str | None = None, **attributes: str | float) -> Markup:
     """Make an element, with its attributes and content escaped. All drawings consist of these elements."""
     written = Markup("").join(
         Markup(' {}="{}"').format(
-            key.rstrip("_").replace("_", "-"), clean(value) if isinstance(value, str) else _n(value)
+            key.rstrip("_").replace("_", "-"), clean(value) if isinstance(value, str) else digits(value)
         )
         for key, value in attributes.items()
     )
@@ -260,5 +246,6 @@ def _element(name: str, content: str | None = None, **attributes: str | float) -
     return Markup("<{0}{1}>{2}</{0}>").format(name, written, clean(content))
 
 
-def _n(value: float) -> str:
+def digits(value: float) -> str:
+    """A coordinate, to a tenth."""
     return f"{value:.1f}".removesuffix(".0")

@@ -10,21 +10,19 @@ from markupsafe import Markup
 from numpy.typing import NDArray
 
 from sklar.answer.report import svg
+from sklar.answer.report.axis import axis_scale, bend, tick_text, ticks
+from sklar.answer.report.bars import Paired, paired_bars
 from sklar.answer.report.render import short
 from sklar.custodian.evaluate.numbers import brief
 from sklar.custodian.evaluate.sketch import Distribution
 from sklar.custodian.evaluate.verdict import Column
 from sklar.public.schema import Attribute
+from sklar.public.shown import shown_levels, shown_name, with_unit
 
 MAX_CHARTS = 300
 _BINS = 40
-_BARS = 12
+_BARS = 20
 _HEAPS = 6
-
-# An axis is symmetric-logarithmic when the largest number is this many times a small one (the least tenth of them).
-_WIDE = 30.0
-
-_SHORT = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -38,23 +36,28 @@ class Chart:
     bars: Markup | None
 
 
+def shown_title(column: Column) -> str:
+    """What people call a column, with its unit."""
+    return short(with_unit(column.attribute, shown_name(column.attribute)), 90)
+
+
 def draw_category(column: Column, real: NDArray[np.float64], synthetic: NDArray[np.float64]) -> Chart:
     """The levels of a category in the order of the schema: all, or the largest. Shares of the rows, shape (levels,)."""
     largest = np.argsort(-np.maximum(real, synthetic), kind="stable")[:_BARS]
-    levels = column.attribute.levels
+    levels = shown_levels(column.attribute)
     entries = [
-        svg.Paired(label=levels[place], first=float(real[place]), second=float(synthetic[place]))
+        Paired(label=levels[place], first=float(real[place]), second=float(synthetic[place]))
         for place in np.sort(largest)
     ]
     left_out = len(levels) - len(entries)
     told = f"total variation {column.tv:.3f}" + (f", {left_out:,} smaller levels not shown" if left_out else "")
-    name = short(column.name, 60)
+    name = shown_title(column)
     return Chart(
         name=name,
         told=told,
         warned=bool(column.warnings),
         numbers=None,
-        bars=svg.paired_bars(entries, title=f"Levels of {name}", description=told),
+        bars=paired_bars(entries, title=f"Levels of {name}", description=told),
     )
 
 
@@ -63,7 +66,7 @@ def draw_numbers(column: Column, real: Distribution, synthetic: Distribution, ro
 
     All heights are shares of the rows. Heaps stand apart because one of them would flatten all that is around it.
     """
-    name, numbers = short(column.name, 60), column.numbers
+    name, numbers = shown_title(column), column.numbers
     told = ""
     if numbers is not None:
         means = (brief(column.attribute, each.mean) for each in (numbers.real, numbers.synthetic))
@@ -74,12 +77,12 @@ def draw_numbers(column: Column, real: Distribution, synthetic: Distribution, ro
     places = [heap.value for heap in apart]
     held = real.size / rows[0], synthetic.size / rows[1]
     entries = [
-        svg.Paired(label=f"exactly {heap.what}", first=heap.real * held[0], second=heap.synthetic * held[1])
+        Paired(label=f"exactly {heap.what}", first=heap.real * held[0], second=heap.synthetic * held[1])
         for heap in sorted(apart, key=lambda heap: heap.value)
     ]
     others = ([column.missing] if column.missing is not None else []) + list(column.texts)
     entries += [
-        svg.Paired(label=each.what, first=each.real, second=each.synthetic)
+        Paired(label=each.what, first=each.real, second=each.synthetic)
         for each in others
         if max(each.real, each.synthetic) > 0
     ]
@@ -90,7 +93,7 @@ def draw_numbers(column: Column, real: Distribution, synthetic: Distribution, ro
         told=told,
         warned=bool(column.warnings),
         numbers=None if steps is None else svg.paired_steps(steps, title=heading, description=told),
-        bars=svg.paired_bars(entries, title=f"Heaps and gaps of {name}", description=told) if entries else None,
+        bars=paired_bars(entries, title=f"Heaps and gaps of {name}", description=told) if entries else None,
     )
 
 
@@ -119,35 +122,17 @@ def bin_numbers(
         np.histogram(values, bins=edges, weights=times)[0] / n
         for values, times, n in zip(points, counts, rows, strict=True)
     )
-    low, high = _bend(edges[[0, -1]], scale)
+    low, high = bend(edges[[0, -1]], scale)
 
     def place(values: NDArray[np.float64]) -> NDArray[np.float64]:
-        return np.asarray((_bend(values, scale) - low) / (high - low))
+        return np.asarray((bend(values, scale) - low) / (high - low))
 
-    at = _ticks(attribute, edges, scale)
-    ticks = tuple(zip(place(np.array(at)).tolist(), (tick_text(attribute, value) for value in at), strict=True))
-    return svg.Steps(edges=place(edges), first=first, second=second, ticks=ticks, marks=tuple(place(without).tolist()))
-
-
-def axis_scale(attribute: Attribute, points: NDArray[np.float64], counts: NDArray[np.int64]) -> float:
-    """Up to which size the axis is linear before it turns logarithmic; 0 when it is linear throughout.
-
-    Dates, years and times of day have no zero that means anything: they are always linear.
-    """
-    sizes = np.abs(points)
-    order = np.argsort(sizes)
-    order = order[sizes[order] > 0]
-    if attribute.kind not in ("integer", "real", "duration") or order.size == 0:
-        return 0.0
-    upto = np.cumsum(counts[order])
-    small = float(sizes[order[int(np.searchsorted(upto, upto[-1] / 10))]])
-    if sizes.max() < _WIDE * small:
-        return 0.0
-    return float(10.0 ** math.floor(math.log10(small)))
-
-
-def _bend(values: NDArray[np.float64], scale: float) -> NDArray[np.float64]:
-    return values if scale == 0 else np.asarray(np.arcsinh(values / scale))
+    at = ticks(attribute, float(edges[0]), float(edges[-1]), scale)
+    labels = (tick_text(attribute, value) for value in at)
+    labeled = tuple(zip(place(np.array(at)).tolist(), labels, strict=True))
+    return svg.Steps(
+        edges=place(edges), first=first, second=second, ticks=labeled, marks=tuple(place(without).tolist())
+    )
 
 
 def _edges(attribute: Attribute, values: NDArray[np.float64], scale: float) -> NDArray[np.float64]:
@@ -155,7 +140,7 @@ def _edges(attribute: Attribute, values: NDArray[np.float64], scale: float) -> N
     low, high = float(values[0]), float(values[-1])
     whole = attribute.kind != "real" or bool((values == np.rint(values)).all())
     if not whole:
-        ends = _bend(np.array([low, high]), scale)
+        ends = bend(np.array([low, high]), scale)
         even = np.linspace(ends[0], ends[1] if high > low else ends[0] + 1.0, _BINS + 1)
         edges = even if scale == 0 else scale * np.sinh(even)
         edges[[0, -1]] = low, max(high, float(edges[-1]))
@@ -164,44 +149,9 @@ def _edges(attribute: Attribute, values: NDArray[np.float64], scale: float) -> N
         width = max(math.ceil((high - low + 1) / _BINS), 1)
         bins = math.ceil((high - low + 1) / width)
         return np.asarray(low - 0.5 + width * np.arange(bins + 1))
-    first, last = _bend(np.array([low - 0.5, high + 0.5]), scale)
+    first, last = bend(np.array([low - 0.5, high + 0.5]), scale)
     bent = np.linspace(first, last, _BINS + 1)
     # Between whole numbers, so that no bin is empty because none lies in it.
     inner = np.unique(np.ceil(scale * np.sinh(bent[1:-1])) - 0.5)
     inner = inner[(inner > low - 0.5) & (inner < high + 0.5)]
     return np.concatenate([[low - 0.5], inner, [high + 0.5]])
-
-
-def _ticks(attribute: Attribute, edges: NDArray[np.float64], scale: float) -> list[float]:
-    low, high = float(edges[0]), float(edges[-1])
-    if scale == 0:
-        if attribute.kind in ("integer", "real"):
-            step = _round_up((high - low) / 5)
-            return [step * k for k in range(math.ceil(low / step), math.floor(high / step) + 1)]
-        return [math.ceil(low), math.floor(high)] if high - low >= 1 else [low]
-    sizes = [scale * 10.0**k for k in range(-1, 1 + math.ceil(math.log10(max(abs(low), abs(high)) / scale)))]
-    inside = [value for size in sizes for value in (size, -size) if low <= value <= high]
-    # From the largest on, as long as labels do not touch.
-    width, chosen = float(np.ptp(_bend(np.array([low, high]), scale))), [0.0] if low <= 0 <= high else []
-    for value in reversed(inside):
-        apart = np.abs(_bend(np.array(chosen), scale) - _bend(np.array([value]), scale))
-        if apart.min(initial=width) >= width / 7:
-            chosen.append(value)
-    return sorted(chosen)
-
-
-def _round_up(width: float) -> float:
-    power = 10.0 ** math.floor(math.log10(width))
-    return next(power * step for step in (1, 2, 5, 10) if power * step >= width * (1 - 1e-9))
-
-
-def tick_text(attribute: Attribute, value: float) -> str:
-    """A label of an axis: short.
-
-    >>> tick_text(Attribute(name="x", kind="integer", edges=(0, 1)), 1_500_000)
-    '1.5M'
-    """
-    if attribute.kind not in ("integer", "real"):
-        return brief(attribute, value).removesuffix(" 00:00")
-    size, unit = next((each for each in _SHORT if abs(value) >= each[0]), (1.0, ""))
-    return f"{value / size:.4g}{unit}" if abs(value) < 1e15 else f"{value:.0e}"

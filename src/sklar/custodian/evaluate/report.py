@@ -22,6 +22,7 @@ from sklar.custodian.evaluate.queries import Answers, Triples, answer
 from sklar.custodian.evaluate.verdict import THRESHOLDS, Column
 from sklar.machine.progress import SILENT, Progress
 from sklar.public.schema import Attribute, Schema
+from sklar.public.shown import shown_levels, shown_name
 from sklar.rows.read import as_released
 
 MARK = "PRIVATE"
@@ -280,10 +281,10 @@ def _attributes(true: Answers, given: Answers) -> Rows:
         real, other = (answers.one_way[offsets[i] + worst] for answers in (true, given))
         rows.append(
             (
-                short(attribute.name, 60),
+                short(shown_name(attribute), 60),
                 f"{attribute.n_levels:,}",
                 f"{totals[i]:.4f}",
-                short(attribute.levels[worst], 40),
+                short(shown_levels(attribute)[worst], 60),
                 f"{real:,.0f}",
                 f"{other:,.0f}",
             )
@@ -313,7 +314,7 @@ def _block(answers: Answers, i: int, j: int) -> NDArray[Any]:
 
 
 def _pair_name(one: Attribute, two: Attribute) -> str:
-    return short(f"{one.name} \N{MULTIPLICATION SIGN} {two.name}", 80)
+    return short(f"{shown_name(one)} \N{MULTIPLICATION SIGN} {shown_name(two)}", 100)
 
 
 def _pair_row(true: Answers, given: Answers, i: int, j: int, error: float) -> tuple[str, ...]:
@@ -324,7 +325,7 @@ def _pair_row(true: Answers, given: Answers, i: int, j: int, error: float) -> tu
         _pair_name(one, two),
         f"{real.size:,}",
         f"{error:.4f}",
-        short(f"{one.levels[at[0]]}, {two.levels[at[1]]}", 50),
+        short(f"{shown_levels(one)[at[0]]}, {shown_levels(two)[at[1]]}", 100),
         f"{real[at]:,.0f}",
         f"{other[at]:,.0f}",
     )
@@ -336,14 +337,14 @@ def _side_by_side(true: Answers, given: Answers, i: int, j: int, error: float) -
     # We show the levels with the largest errors, in the order of the schema.
     gap = np.abs(real - other)
     rows, columns = (np.sort(np.argsort(-gap.sum(axis=axis), kind="stable")[:_SIDE]) for axis in (1, 0))
-    names = f"{short(one.name, 40)} by {short(two.name, 40)}"
+    names = f"{short(shown_name(one), 40)} by {short(shown_name(two), 40)}"
     maps = []
     for label, counts in (("Real rows", real), ("Synthetic rows", other)):
         part = counts[np.ix_(rows, columns)]
         drawing, width = svg.heat_map(
             part,
-            [one.levels[k] for k in rows],
-            columns=[two.levels[k] for k in columns],
+            [shown_levels(one)[k] for k in rows],
+            columns=[shown_levels(two)[k] for k in columns],
             written=[[f"{cell:,.0f}" if cell < 9999.5 else f"{cell / 1000:,.0f}k" for cell in row] for row in part],
             top=float(max(real.max(), other.max(), 1.0)),
             title=f"{label}: counts of {names}",

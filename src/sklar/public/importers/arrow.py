@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from sklar.errors import SchemaError
-from sklar.public.importers.proposal import Imported, Proposal
+from sklar.public.importers.proposal import Imported, Proposal, words_of
 from sklar.public.schema import Attribute, AttributeKind
 from sklar.public.types import parse_output, plain_output
 
@@ -68,10 +68,22 @@ class ColumnType:
 
 def column_types(schema: Any) -> dict[str, ColumnType]:
     """The types of all columns of a schema, or a table: any object that exports one by Arrow's C interface."""
+    return {field.name: column_type(field) for field in _fields(schema)}
+
+
+def _fields(schema: Any) -> list[Any]:
     import nanoarrow as na
 
     found = na.c_array_stream(schema).get_schema() if hasattr(schema, "__arrow_c_stream__") else na.c_schema(schema)
-    return {field.name: column_type(field) for field in found.children}
+    return list(found.children)
+
+
+def field_words(field: Any) -> dict[str, Any]:
+    """The title, description and unit in a field's metadata, by the names that writers of Arrow files use for them."""
+    stated = {key.decode(errors="replace").lower(): text for key, text in dict(field.metadata or {}).items()}
+    known = {"title": ("title", "label"), "description": ("description", "comment"), "unit": ("unit", "units")}
+    found = {word: stated[key] for word, keys in known.items() for key in keys if key in stated}
+    return words_of({word: text.decode(errors="replace") for word, text in found.items()})
 
 
 def file_schema(path: Path) -> Any:
@@ -122,13 +134,15 @@ def from_file(path: Path, name: str) -> Imported:
 def from_schema(schema: Any, name: str) -> Imported:
     """What names and types say: kinds and outputs, but of domains only that a boolean is true or false."""
     entries, left_out = {}, {}
-    for column, described in column_types(schema).items():
+    for field in _fields(schema):
+        column, described = field.name, column_type(field)
         if described.kind is None:
             left_out[column] = f"a column of type {described.family} is in no domain"
         elif column.startswith("__index_level_"):
             left_out[column] = "it is an index that pandas wrote"
         else:
-            entries[column] = Proposal(keys=_keys(described) | ({"missing": ""} if described.nullable else {}))
+            keys = _keys(described) | field_words(field) | ({"missing": ""} if described.nullable else {})
+            entries[column] = Proposal(keys=keys)
     return Imported(name=name, source="an Arrow schema", entries=entries, left_out=left_out)
 
 

@@ -1,6 +1,7 @@
 """A Frictionless Table Schema, alone, in a Data Resource, or in a Data Package of one resource.
 
-Domains come from what it states: `enum`, `categories`, `minimum` and `maximum`.
+Domains come from what it states: `enum`, `categories`, `minimum` and `maximum`. Titles, descriptions and labels of
+categories come along.
 """
 
 from __future__ import annotations
@@ -10,7 +11,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sklar.errors import SchemaError
-from sklar.public.importers.proposal import IDENTIFIER, Imported, Proposal, between, in_format, listed
+from sklar.public.importers.proposal import (
+    IDENTIFIER,
+    Imported,
+    Proposal,
+    between,
+    in_format,
+    labels_of,
+    listed,
+    words_of,
+)
 
 _KINDS = {
     "string": "categorical",
@@ -28,12 +38,14 @@ _KINDS = {
 
 def from_document(document: Mapping[str, Any], name: str) -> Imported:
     """The attributes that a Table Schema names."""
+    words = words_of(document, unit=False)
     if "resources" in document:
         resources = document["resources"]
         if len(resources) != 1:
             names = ", ".join(str(resource.get("name")) for resource in resources)
             raise SchemaError(f"the Data Package holds {len(resources)} resources ({names}). Keep the one to release.")
         document = resources[0]
+        words = words_of(document, unit=False) or words
     if "fields" not in document:
         name, document = str(document.get("name", name)), document["schema"]
     key = document.get("primaryKey", ())
@@ -51,18 +63,21 @@ def from_document(document: Mapping[str, Any], name: str) -> Imported:
         else:
             entries[column] = _proposal(kind or "categorical", described, constraints, missing)
     source = "a Frictionless Table Schema"
-    return Imported(name=name, source=source, entries=entries, left_out=left_out, nulls=tuple(missing[1:]))
+    return Imported(name=name, source=source, entries=entries, left_out=left_out, nulls=tuple(missing[1:]), words=words)
 
 
 def _proposal(kind: str, described: Mapping[str, Any], constraints: Mapping[str, Any], missing: list[Any]) -> Proposal:
     keys: dict[str, Any] = {"type": kind}
+    words = words_of(described)
     values = constraints.get("enum") or [_plain(each) for each in described.get("categories", ())]
     if values and kind != "boolean":
         keys = {"type": "categorical", "values": listed(values)}
         if described.get("categories"):
             keys |= {"ordered": True} if described.get("categoriesOrdered") else {"output": "category"}
+            keys |= labels_of(described["categories"])
     elif kind not in ("categorical", "boolean"):
         keys |= between(kind, _bound(kind, constraints, "inimum", 1), _bound(kind, constraints, "aximum", -1))
+    keys = {"type": keys.pop("type"), **words, **keys}
     notes = []
     if not constraints.get("required"):
         own = described.get("missingValues")

@@ -13,6 +13,7 @@ from sklar.public.checks import format_of
 from sklar.public.clock import DAY, SECOND
 from sklar.public.schema import Schema
 from sklar.public.toml import toml_key, toml_value
+from sklar.public.words import parse_words
 
 _BINS = 20
 _MOST_UNIT_BINS = 50
@@ -49,7 +50,7 @@ class Proposal:
 class Imported:
     """The schema that a description implies, and the columns that are left out, each with the reason.
 
-    `nulls` are texts that stand for nothing in every column.
+    `nulls` are texts that stand for nothing in every column, `words` what people call the table.
     """
 
     name: str
@@ -57,6 +58,7 @@ class Imported:
     entries: Mapping[str, Proposal]
     left_out: Mapping[str, str]
     nulls: tuple[str, ...] = ()
+    words: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def open(self) -> tuple[str, ...]:
@@ -76,8 +78,9 @@ class Imported:
             *(f"# Left out: {_printable(name)}: {reason}" for name, reason in self.left_out.items()),
         ]
         tables = [entry.to_toml(name) for name, entry in self.entries.items()]
-        nulls = f"nulls = {toml_value(list(self.nulls))}\n" if self.nulls else ""
-        return "\n".join(["\n".join(lines) + "\n", f"[table]\nname = {toml_value(self.name)}\n{nulls}", *tables])
+        table = {"name": self.name, **self.words} | ({"nulls": list(self.nulls)} if self.nulls else {})
+        keys = "".join(f"{key} = {toml_value(value)}\n" for key, value in table.items())
+        return "\n".join(["\n".join(lines) + "\n", f"[table]\n{keys}", *tables])
 
 
 def between(kind: str, low: Any, high: Any) -> dict[str, Any]:
@@ -106,6 +109,29 @@ def between(kind: str, low: Any, high: Any) -> dict[str, Any]:
         }
     # Bins exclude their upper edge: the last one ends after the bound, so that it includes it.
     return {"low": first.isoformat(), "high": (last + dt.timedelta(seconds=1)).isoformat(), "bins": _BINS}
+
+
+def words_of(described: Mapping[str, Any], *, unit: bool = True) -> dict[str, Any]:
+    """The title, description and unit that a description states, as far as a schema can hold them.
+
+    >>> words_of({"title": "Age", "description": "", "unit": "years"})
+    {'title': 'Age', 'unit': 'years'}
+    """
+    found = {}
+    for key in ("title", "description", "unit") if unit else ("title", "description"):
+        try:
+            found[key] = getattr(parse_words("", {key: " ".join(str(described.get(key) or "").split())}), key)
+        except SchemaError:
+            # Nothing, or longer than anybody reads.
+            continue
+    return found
+
+
+def labels_of(listed: Sequence[Any]) -> dict[str, Any]:
+    """The labels of values that a description lists with theirs: [{"value": 1, "label": "yes"}, ...]."""
+    pairs = [(each["value"], each.get("label")) for each in listed if isinstance(each, Mapping)]
+    named = {str(value): label for value, label in pairs if isinstance(label, str) and label.strip()}
+    return {"labels": named} if named else {}
 
 
 def in_format(keys: dict[str, Any], written: str | None, notes: Sequence[str] = ()) -> Proposal:

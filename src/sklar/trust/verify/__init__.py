@@ -36,6 +36,7 @@ from sklar.trust.verify.claims import (
 from sklar.trust.verify.layout import check_layout
 from sklar.trust.verify.noise import ALL, FALSE_ALARM, LEAST_SCALE, POWER, Grid, NoiseTest, examine, visible
 from sklar.trust.verify.result import Check, Verification
+from sklar.trust.verify.threes import examine_triples
 
 __all__ = ["Check", "Verification", "verify", "verify_model"]
 
@@ -124,6 +125,8 @@ def verify_model(model: Model, name: str = "the model") -> Verification:
         except SklarError as error:
             totals = [Check(name="theorem", passed=False, detail=str(error))]
         tests = examine(model.measured.stages, model.measured_schema, _grids(model))
+        if tests:
+            tests += examine_triples(model.measured.stages, model.measured.triples, model.measured_schema)
         checks += [*totals, *_noise(model, tests)]
     return Verification(
         path=name, checks=tuple(checks), certificate=stated, independent_epsilon=independent, noise=tuple(tests)

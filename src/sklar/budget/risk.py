@@ -1,0 +1,93 @@
+"""What a budget means for an attacker: bounds on how often a guess about one person is right, from a certificate alone.
+
+Let T be the total variation distance between what a release shows under two neighbors: the best advantage of any
+attacker, which is the share of true guesses less the share of false alarms. Then
+
+- T <= (e^epsilon - 1 + 2 delta) / (e^epsilon + 1)                     (Kairouz, Oh and Viswanath 2015, theorem 2.1);
+- Gaussian noise is planned so that the smaller of two bounds is at most epsilon (`theorems.gaussian_epsilon`), whatever
+  noisy tables lead to later. So one of two things holds of the release: it is mu-GDP with the mu whose curve passes
+  through (epsilon, delta), and T <= 2 Phi(mu / 2) - 1 (Dong, Roth and Su 2022); or it is rho-zCDP with the rho that
+  converts to (epsilon, delta), and T <= sqrt(rho / 2) (Pinsker's inequality; Bun and Steinke 2016). T is at most the
+  larger of the two. Thresholds that may fail with a chance of t <= delta add at most 2 t.
+
+What tables happened to cost is not used: it depends on noisy tables, and is claimed nowhere. Whoever gives a claim the
+odds p : 1 - p beforehand and guesses as well as can be is right with a chance of at most
+max(p, 1 - p) + min(p, 1 - p) T, because the best test moves no more than T of the mass.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from sklar.budget.certificate import Certificate
+from sklar.kernel.theorems import ROUNDING, curve_epsilon, log_ndtr, zcdp_epsilon
+
+GAUSSIAN = (
+    "the Gaussian trade-off curve (Dong, Roth and Su 2022) and Pinsker's inequality for zCDP (Bun and Steinke 2016)"
+)
+ANY = "the trade-off curve of (epsilon, delta)-differential privacy (Kairouz, Oh and Viswanath 2015)"
+# What an attacker may believe beforehand, as odds of one to so many.
+PRIORS = (1, 9, 99)
+# How many of so many others an attacker may accuse wrongly.
+FALSE_ALARMS = (100, 1_000)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Risk:
+    """Bounds on what an attacker gains: T, the theorem behind it, and the certificate's epsilon and delta."""
+
+    advantage: float
+    theorem: str
+    epsilon: float
+    delta: float
+
+    def right(self, others: int) -> tuple[float, float]:
+        """How often the best guess is right, before looking and at most after it, at odds of one to so many.
+
+        >>> Risk(advantage=0.1, theorem="", epsilon=1.0, delta=0.0).right(1)
+        (0.5, 0.55)
+        """
+        rare = 1 / (1 + others)
+        return 1 - rare, min(1 - rare + rare * self.advantage, 1.0)
+
+    def sure(self, others: int) -> float:
+        """How sure anybody can be after looking, at odds of one to so many before; but for a chance of delta."""
+        return 1 / (1 + others * math.exp(-min(self.epsilon, 700.0)))
+
+    def found(self, among: int) -> float:
+        """The largest share of true cases that a test finds which accuses one of so many others wrongly."""
+        alarm = 1 / among
+        return min(alarm + self.advantage, alarm * math.exp(min(self.epsilon, 700.0)) + self.delta, 1.0)
+
+
+def risk_of(certificate: Certificate) -> Risk:
+    """The bounds that follow from a certificate's epsilon, delta and mechanism."""
+    curved = certificate.mechanism == "gaussian" and certificate.composition == "tight"
+    return risk_at(certificate.epsilon, certificate.delta, curved=curved and certificate.claimed_by is None)
+
+
+def risk_at(epsilon: float, delta: float, *, curved: bool) -> Risk:
+    """The bounds at an epsilon and delta; `curved` where noise is Gaussian and planned by the smaller of two bounds."""
+    # tanh(epsilon / 2) is (e^epsilon - 1) / (e^epsilon + 1).
+    advantage = math.tanh(epsilon / 2) + 2 * delta / (1 + math.exp(min(epsilon, 700.0)))
+    theorem = ANY
+    if curved:
+        mu = _largest(lambda mu: curve_epsilon(mu**2, delta), epsilon)
+        rho = _largest(lambda rho: zcdp_epsilon(rho, delta), epsilon)
+        smaller = max(1 - 2 * math.exp(log_ndtr(-mu / 2)), math.sqrt(rho / 2)) + 2 * delta
+        if smaller < advantage:
+            advantage, theorem = smaller, GAUSSIAN
+    return Risk(advantage=min(advantage * (1 + ROUNDING), 1.0), theorem=theorem, epsilon=epsilon, delta=delta)
+
+
+def _largest(cost: Callable[[float], float], epsilon: float) -> float:
+    """The largest x whose cost, which grows with x, is at most epsilon; from above, to about seven digits."""
+    low, high = 0.0, 1.0
+    while cost(high) <= epsilon:
+        low, high = high, 2 * high
+    while high - low > 1e-7 * high:
+        middle = (low + high) / 2
+        low, high = (middle, high) if cost(middle) <= epsilon else (low, middle)
+    return high

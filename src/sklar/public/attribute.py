@@ -1,0 +1,230 @@
+"""One column's public domain: its type, its levels, and what people call it."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import Literal, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sklar.public.axis import edge_text, parse_edge
+from sklar.public.words import NO_WORDS, Words
+
+AttributeKind = Literal[
+    "categorical", "boolean", "integer", "real", "date", "datetime", "time", "duration", "year", "yearmonth"
+]
+Outside = Literal["clip", "missing"]
+Domain = Literal["public", "private", "found"]
+Provenance = Literal["public", "rows"]
+BINNED = ("integer", "real", "date", "datetime", "time", "duration", "year", "yearmonth")
+TRUE_TEXTS = frozenset({"true", "t", "yes", "y", "1"})
+FALSE_TEXTS = frozenset({"false", "f", "no", "n", "0"})
+
+_Number = TypeVar("_Number", bound=np.generic)
+
+
+class Remembering:
+    """Room for `cached_property` beside a dataclass's slots.
+
+    What is remembered is no field: equality, hashes, copies and pickles see the fields alone.
+    """
+
+    __slots__ = ("__dict__",)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attribute(Remembering):
+    """One column's public domain.
+
+    `values` are the categories (text, or whole numbers); `edges` are the bin edges of a number, in days since 1970 for
+    a date, in microseconds since 1970 (UTC) for a datetime, and so on (see `axis`). Bins include their lower edge; the
+    last bin of a `real` includes its upper edge too. `output` is the type of the released column, where it is not the
+    kind's own (see `types`).
+
+    `points` are numbers on the axis that are levels of their own: no bin holds them. A point stands directly before the
+    bin that it begins, else directly after the bin that contains it. `special` are texts or numbers that mean something
+    else than a value (not applicable, refused), each a level of its own, wherever it lies on the axis.
+
+    `step` is the grain of numbers: those drawn inside a bin are multiples of it (in seconds for what is timed). `texts`
+    are those of false and true, `format` is that of dates and times, in the letters of strptime: texts are read and
+    written by it. The categories of an `ordered` attribute are in their order.
+
+    A `domain` is public knowledge unless the schema calls it private. A release finds at most `at_most` categories or
+    bins of a private domain with part of its budget, and the schema of its model lists them as `found`. Until then
+    `edges` hold the two bounds, `values` are empty, and sizes are those of `at_most` levels.
+
+    `words` are what people call the attribute and its levels: they change nothing but what is shown.
+
+    `weight` says how much its tables matter beside those of others (see `weights`).
+
+    `provenance` is what a person who reviewed the entry said of what it states: public knowledge, or read from the rows
+    at the custodian's risk. None says that nobody was asked: then it counts as public knowledge.
+
+    >>> age = Attribute(name="age", kind="integer", edges=(0, 18, 65, 66), missing="?")
+    >>> age.levels
+    ('[0, 18)', '[18, 65)', '65', '?')
+    >>> age.n_levels, age.missing_code
+    (4, 3)
+    >>> hours = Attribute(name="hours", kind="integer", edges=(0, 40, 60), points=(0, 50), special=("N",))
+    >>> hours.levels, hours.bin_codes.tolist(), hours.point_codes.tolist()
+    (('0', '(0, 40)', '[40, 60)', '50', 'N'), [1, 2], [0, 3])
+    """
+
+    name: str
+    kind: AttributeKind
+    values: tuple[str, ...] | tuple[int, ...] = ()
+    edges: tuple[int, ...] | tuple[float, ...] = ()
+    missing: str | None = None
+    other: bool = False
+    outside: Outside = "clip"
+    output: str | None = None
+    reviewed: bool = True
+    domain: Domain = "public"
+    at_most: int = 0
+    provenance: Provenance | None = None
+    points: tuple[int, ...] | tuple[float, ...] = ()
+    special: tuple[str | int | float, ...] = ()
+    step: int | float | None = None
+    texts: tuple[str, str] | tuple[()] = ()
+    format: str | None = None
+    ordered: bool = False
+    weight: float = 1.0
+    words: Words = NO_WORDS
+
+    @property
+    def n_values(self) -> int:
+        """The number of levels before `special`: categories, bins with points, or false and true."""
+        if self.kind == "boolean":
+            return 2
+        if self.kind == "categorical":
+            return self.at_most if self.domain == "private" else len(self.values)
+        return self.n_bins + len(self.points)
+
+    @property
+    def n_bins(self) -> int:
+        """The number of bins of a number, without its points; 0 for categories and booleans."""
+        if self.kind not in BINNED:
+            return 0
+        return self.at_most if self.domain == "private" else len(self.edges) - 1
+
+    @cached_property
+    def n_levels(self) -> int:
+        """The number of all levels, which is the size of this attribute's one-way table."""
+        return self.n_values + len(self.special) + (self.missing is not None) + self.other
+
+    @cached_property
+    def bin_codes(self) -> NDArray[np.int64]:
+        """The code of each bin, shape (bins,), read-only."""
+        before = [bisect_right(self.points, edge) for edge in self.edges[:-1]]
+        return read_only(np.arange(len(before)) + np.array(before, dtype=np.int64))
+
+    @cached_property
+    def point_codes(self) -> NDArray[np.int64]:
+        """The code of each point, shape (points,), read-only."""
+        before = [bisect_left(self.edges, point) for point in self.points]
+        return read_only(np.arange(len(before)) + np.array(before, dtype=np.int64))
+
+    @property
+    def special_codes(self) -> range:
+        """The code of each special value."""
+        return range(self.n_values, self.n_values + len(self.special))
+
+    @cached_property
+    def special_numbers(self) -> tuple[int | float | None, ...]:
+        """Each special value as a number on the attribute's axis; None for those that are none, and without an axis."""
+        return tuple(self.number_of(str(value)) for value in self.special)
+
+    @cached_property
+    def apart(self) -> tuple[int | float, ...]:
+        """The numbers on the axis that no bin holds, ascending: points and special numbers."""
+        return tuple(sorted({*self.points, *(number for number in self.special_numbers if number is not None)}))
+
+    @property
+    def missing_code(self) -> int | None:
+        """The level of nulls, empty texts and the missing text; None when the schema declares none."""
+        return None if self.missing is None else self.n_values + len(self.special)
+
+    @property
+    def other_code(self) -> int | None:
+        """The level of categories that are not listed; None when the schema declares none."""
+        return self.n_levels - 1 if self.other else None
+
+    @property
+    def exhaustive(self) -> bool:
+        """Whether every value whatsoever has a level: whoever declares `missing` or `other` gives it one."""
+        # Unlisted and unreadable values take either of the two levels where the other one is not declared.
+        return self.missing is not None or self.other
+
+    @property
+    def known_from(self) -> Literal["public", "found", "rows"]:
+        """Where the levels come from: public knowledge, noisy counts (found, or to be found), or the rows."""
+        return "found" if self.domain != "public" else self.provenance or "public"
+
+    @cached_property
+    def levels(self) -> tuple[str, ...]:
+        """A name for each level, unique within the attribute, in code order."""
+        if self.domain == "private":
+            named = [f"(to be found {number})" for number in range(1, self.n_values + 1)]
+        elif self.kind == "boolean":
+            named = list(self.texts or ("false", "true"))
+        elif self.kind == "categorical":
+            named = [str(value) for value in self.values]
+        else:
+            named = [""] * self.n_values
+            for code, (low, high) in zip(self.bin_codes.tolist(), pairwise(self.edges), strict=True):
+                named[code] = self._bin_name(low, high)
+            for code, point in zip(self.point_codes.tolist(), self.points, strict=True):
+                named[code] = self.edge_text(point)
+        named += [str(value) for value in self.special]
+        if self.missing is not None:
+            named.append(self.missing or "(missing)")
+        if self.other:
+            named.append("other")
+        return tuple(named)
+
+    def _bin_name(self, low: float, high: float) -> str:
+        if self.kind in ("integer", "year", "yearmonth") and high - low == 1:
+            return self.edge_text(low)
+        return f"{'(' if low in self.points else '['}{self.edge_text(low)}, {self.edge_text(high)})"
+
+    def edge_text(self, edge: float) -> str:
+        """An edge as a person writes it: a number or an ISO date."""
+        return edge_text(self.kind, edge)
+
+    def number_of(self, text: str) -> int | float | None:
+        """The number on the attribute's axis that a text in a schema or a question stands for, else None."""
+        if self.kind not in BINNED:
+            return None
+        number = parse_edge(text, self.kind, self.format)
+        return parse_edge(text, self.kind) if number is None else number
+
+    def truth_of(self, text: str) -> int | None:
+        """The code of the truth value that a text stands for, else None.
+
+        With `texts` of its own, an attribute reads these, true and false, and nothing else: 1 may be no and 2 yes.
+        """
+        text = text.strip()
+        if self.texts:
+            return self.texts.index(text) if text in self.texts else {"false": 0, "true": 1}.get(text.lower())
+        return 1 if text.lower() in TRUE_TEXTS else 0 if text.lower() in FALSE_TEXTS else None
+
+
+def repeated(texts: Iterable[str]) -> str | None:
+    """The first text that occurs a second time, or None when all differ."""
+    seen: set[str] = set()
+    for text in texts:
+        if text in seen:
+            return text
+        seen.add(text)
+    return None
+
+
+def read_only(array: NDArray[_Number]) -> NDArray[_Number]:
+    """The array, which nobody can change any more: it is computed once and handed to everyone."""
+    array.setflags(write=False)
+    return array

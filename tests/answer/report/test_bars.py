@@ -1,0 +1,58 @@
+"""Bars: labels have room, areas are shares, and nothing leaves the drawing."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+from sklar.answer.report.bars import WIDTH, Bar, Bins, Paired, bars, bins, paired_bars, wrap
+from sklar.answer.report.svg import fitted, heat_map, text_width
+
+LABELS = ["a", "a label of several words that is long", "x" * 60, "1,000,000 to 1,999,999", "", "W" * 300]
+
+
+@pytest.mark.parametrize("label", LABELS)
+def test_a_label_is_wrapped_and_not_cut(label: str) -> None:
+    lines = wrap(label, 150.0)
+    assert len(lines) <= 3
+    if text_width(label, 11.5) < 400:
+        assert "".join(lines).replace(" ", "") == label.replace(" ", "")
+    assert all(text_width(line, 11.5) <= 151 for line in lines)
+
+
+def test_bars_leave_room_for_labels_and_values() -> None:
+    entries = [Bar(label=each, value=0.3, low=-0.1, high=0.9, mark=0.2, told="0 (noise: ±85)") for each in LABELS]
+    drawn = bars(entries, title="t", description="d")
+    for x, width in re.findall(r'class="bar" x="([\d.]+)" y="[\d.]+" width="([\d.]+)"', drawn):
+        assert float(x) >= 100
+        assert float(x) + float(width) <= WIDTH - text_width("0 (noise: ±85)", 11)
+    paired = paired_bars([Paired(label=each, first=0.1, second=0.2) for each in LABELS], title="t", description="d")
+    assert "1,000,000 to 1,999,999" in paired
+
+
+def test_the_area_of_a_bin_is_its_share() -> None:
+    shares = np.array([0.2, 0.2, 0.6])
+    shown = Bins(
+        edges=np.array([0.0, 0.1, 0.3, 1.0]),
+        shares=shares,
+        low=shares - 0.01,
+        high=shares + 0.01,
+        marks=shares,
+        ticks=((0.0, "0"), (1.0, "1,000,000")),
+        told=("one", "two", "three"),
+    )
+    drawn = bins(shown, title="t", description="d")
+    boxes = re.findall(r'class="bar" x="[\d.]+" y="[\d.]+" width="([\d.]+)" height="([\d.]+)"', drawn)
+    areas = [(float(width) + 0.6) * float(height) for width, height in boxes]
+    assert np.array(areas) / sum(areas) == pytest.approx(shares, abs=0.01)
+    assert all(f"<title>{each}</title>" in drawn for each in shown.told)
+    assert drawn.count("whisker") == 3
+
+
+def test_a_map_has_room_for_its_labels() -> None:
+    drawn, width = heat_map(np.eye(2), ["a long name of an attribute", "b"], title="t", description="d")
+    assert drawn.count("a long name of an attribute") == 2
+    assert width > 200
+    assert fitted("x" * 100, 60, 11).endswith("…")

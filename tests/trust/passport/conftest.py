@@ -1,0 +1,124 @@
+"""One small release with every type of column and hostile names, published once."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+import sklar
+from sklar.public.schema import Schema
+from sklar.public.toml import toml_key
+
+EVIL = 'a|b`<script>"\\*_[x](y) : {'
+SCHEMA = Schema.from_toml(f"""
+[table]
+name = "People & <b>Places</b>"
+title = "People of Utopia"
+description = "Everybody who answered."
+
+[attributes.age]
+type = "integer"
+title = "Age at the census"
+unit = "years"
+edges = [0, 18, 40, 65, 100]
+points = [40]
+special = [-9]
+missing = "?"
+
+[attributes.sex]
+type = "categorical"
+values = ["F", "M"]
+labels = {{ F = "female", M = "male" }}
+other = true
+
+[attributes.{toml_key(EVIL)}]
+type = "categorical"
+values = [1, 2]
+missing = ""
+
+[attributes.height]
+type = "real"
+edges = [0, 1.5, 2.5]
+output = "decimal(4, 2)"
+
+[attributes.born]
+type = "date"
+edges = ["1900-01-01", "1950-01-01", "2000-01-01"]
+format = "%d.%m.%Y"
+
+[attributes.seen]
+type = "datetime"
+edges = ["2020-01-01T00:00:00", "2021-01-01T00:00:00"]
+missing = ""
+output = "timestamp[us, tz=Europe/Berlin]"
+
+[attributes.rises]
+type = "time"
+edges = ["05:00", "07:00", "09:00"]
+
+[attributes.sleeps]
+type = "duration"
+edges = ["4:00:00", "8:00:00"]
+provenance = "rows"
+
+[attributes.insured]
+type = "boolean"
+texts = ["N", "Y"]
+""")
+
+
+def table(rows: int = 400) -> pl.DataFrame:
+    return pl.DataFrame(
+        {
+            "age": [str(row % 99) if row % 7 else "?" for row in range(rows)],
+            "sex": [("F", "M", "X")[row % 3] for row in range(rows)],
+            EVIL: [(1, 2, None)[row % 3] for row in range(rows)],
+            "height": [1.0 + (row % 150) / 100 for row in range(rows)],
+            "born": [f"{1 + row % 28:02}.03.19{row % 100:02}" for row in range(rows)],
+            "seen": [dt.datetime(2020, 1 + row % 12, 5, tzinfo=dt.UTC) for row in range(rows)],
+            "rises": [dt.time(5 + row % 4, 30) for row in range(rows)],
+            "sleeps": [dt.timedelta(hours=4 + row % 4) for row in range(rows)],
+            "insured": [("N", "Y")[row % 2] for row in range(rows)],
+        }
+    )
+
+
+PUBLISHER = ("--publisher", EVIL, "--license", "CC-BY-4.0", "--url", "https://example.org/data/",
+             "--date", "2026-03-31", "--contact", "info@example.org")  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def model_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("model") / "private-name-of-a-file.sklar"
+    sklar.fit(table(), SCHEMA, epsilon=5.0, method="binary").save(path)
+    return path
+
+
+@pytest.fixture(scope="session")
+def folder(model_file: Path) -> Path:
+    """A folder that was published by the command, signed, with all that a publisher can state."""
+    from click.testing import CliRunner
+
+    from sklar.cli import cli
+
+    out, key = model_file.parent / "published", model_file.parent / "k.key"
+    runner = CliRunner()
+    assert runner.invoke(cli, ["sign", "--new-key", str(key)]).exit_code == 0
+    arguments = ["publish", str(model_file), "--out", str(out), "--rows", "150", "--sign", str(key), *PUBLISHER]
+    done = runner.invoke(cli, arguments)
+    assert done.exit_code == 0, done.output
+    return out
+
+
+def run_elsewhere(*arguments: str, cwd: Path) -> None:
+    """Run sklar in a process of its own, under another name of the folder, time zone and hash seed."""
+    environment = {**os.environ, "TZ": "Asia/Tokyo", "PYTHONHASHSEED": "7"}
+    subprocess.run(
+        [sys.executable, "-m", "sklar", *arguments], cwd=cwd, check=True, capture_output=True, env=environment
+    )

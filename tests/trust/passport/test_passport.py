@@ -1,0 +1,295 @@
+"""A published folder: whole, equal wherever it is made, made of the model alone, and every change is found."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import polars as pl
+import pytest
+from click.testing import CliRunner
+
+import sklar
+from sklar.cli import cli
+from sklar.errors import ModelError, OutputError, SignatureError
+from sklar.trust.passport import Publication, publish, verify_folder
+from sklar.trust.passport import write as writing
+from sklar.trust.passport.layout import FILES, MEDIA, MODEL, PASSPORT, ROWS_CSV, ROWS_PARQUET, SUMS, TABLES
+from sklar.trust.passport.markdown import code, plain, yaml
+from tests.trust.passport.conftest import EVIL, PUBLISHER, SCHEMA, run_elsewhere, table
+
+
+def test_the_folder_holds_what_it_lists_and_verifies(folder: Path) -> None:
+    assert {each.name for each in folder.iterdir()} == {*FILES, "model.sklar.sig", "SHA256SUMS.sig"}
+    found = verify_folder(folder)
+    assert found.passed, found.lines()
+    assert [check.name for check in found.checks[:2]] == ["files", "checksums"]
+    assert {"texts", "tables", "rows", "signature"} <= {check.name for check in found.checks}
+    for line in (folder / SUMS).read_text().splitlines():
+        digest, name = line.split("  ")
+        assert hashlib.sha256((folder / name).read_bytes()).hexdigest() == digest
+    assert all(Path(name).suffix in MEDIA for name in (ROWS_CSV, ROWS_PARQUET, TABLES, MODEL))
+
+
+def test_every_part_is_the_models(folder: Path, model_file: Path) -> None:
+    model = sklar.load(model_file)
+    assert (folder / MODEL).read_bytes() == model_file.read_bytes()
+    assert json.loads((folder / "certificate.json").read_text()) == json.loads(json.dumps(model.certificate.to_dict()))
+    assert sklar.Schema.load(folder / "schema.toml") == model.schema
+    assert pl.read_parquet(folder / ROWS_PARQUET).equals(model.sample(150, seed=0))
+    assert sklar.read_tables(folder / TABLES, SCHEMA).stages[0].one_way.tolist() == (
+        model.measured.stages[0].one_way.tolist()
+    )
+    readme = (folder / "README.md").read_text()
+    assert "People of Utopia" in readme
+    assert "Age at the census" in readme
+    assert "female, male, other" in readme
+    # The promise names what it does not cover.
+    assert "does not cover the categories and bins of `sleeps`" in readme
+    assert "**read from the records** (`sleeps`)" in (folder / "nist_sp_800_226.md").read_text()
+
+
+@pytest.mark.slow
+def test_equal_models_give_equal_folders_anywhere(folder: Path, model_file: Path, tmp_path: Path) -> None:
+    # In another process, time zone and folder; verify compares in this one.
+    shutil.copy(model_file, tmp_path / "other.sklar")
+    run_elsewhere("publish", "other.sklar", "--out", "again", "--rows", "150", *PUBLISHER, cwd=tmp_path)
+    for name in FILES:
+        if name != SUMS:
+            assert (tmp_path / "again" / name).read_bytes() == (folder / name).read_bytes(), name
+
+
+def test_nothing_but_the_model_goes_in(folder: Path, model_file: Path) -> None:
+    held = b"".join(each.read_bytes() for each in folder.iterdir())
+    for private in (model_file.name, str(model_file.parent), Path.home().name if len(Path.home().name) > 4 else "~~~~"):
+        assert private.encode() not in held
+    # No file of today: the only date is the one that was given.
+    assert b"2026-03-31" in held
+
+
+def test_hostile_names_cannot_break_out(folder: Path) -> None:
+    for name in ("README.md", "nist_sp_800_226.md", "report.html"):
+        assert "<script>" not in (folder / name).read_text().replace(code(EVIL), "").replace(code(EVIL)[:-1], "")
+    for name in ("croissant.json", "datapackage.json", "dcat.jsonld", "certificate.json", PASSPORT):
+        json.loads((folder / name).read_text())
+    rows = [line for line in (folder / "README.md").read_text().splitlines() if line.startswith("| ")]
+    unescaped = {len(line.replace("\\|", "").split("|")) for line in rows if line.count("|") > 3}
+    assert unescaped <= {4, 6}
+
+
+def link(place: Path) -> None:
+    (place / TABLES).unlink()
+    (place / TABLES).symlink_to(place / ROWS_PARQUET)
+
+
+CHANGES: dict[str, tuple[str, Callable[[Path], object]]] = {
+    "an unknown file": ("files", lambda place: (place / "notes.txt").write_text("x")),
+    "a folder inside": ("files", lambda place: (place / "inner").mkdir()),
+    "a link": ("files", link),
+    "a missing file": ("files", lambda place: (place / "report.html").unlink()),
+    "another text": ("checksums", lambda place: (place / "README.md").write_text("x")),
+    "no checksums": ("checksums", lambda place: (place / SUMS).write_text("")),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_changed_folder_is_refused(change: str, folder: Path, tmp_path: Path) -> None:
+    failing, alter = CHANGES[change]
+    place = Path(shutil.copytree(folder, tmp_path / "copy"))
+    alter(place)
+    found = verify_folder(place)
+    assert [check.name for check in found.checks if not check.passed] == [failing]
+    assert "contradicts its certificate" in found.lines()[-1]
+
+
+def forge(place: Path) -> None:
+    """What a forger does who may write checksums, but not the signature."""
+    for name in ("SHA256SUMS.sig", "model.sklar.sig"):
+        (place / name).unlink()
+    kept = {each.name: writing.content_of(each) for each in place.iterdir() if each.name != SUMS}
+    (place / SUMS).write_text(writing.sums(kept))
+
+
+def other_rows(place: Path) -> None:
+    rows = pl.read_parquet(place / ROWS_PARQUET)
+    rows.reverse().write_parquet(place / ROWS_PARQUET)
+
+
+def other_counts(place: Path) -> None:
+    cells = pl.read_parquet(place / TABLES)
+    metadata = pl.read_parquet_metadata(place / TABLES)
+    cells.with_columns(pl.col("value") + 1).write_parquet(
+        place / TABLES, metadata={"sklar.tables": metadata["sklar.tables"]}
+    )
+
+
+FORGERIES: dict[str, tuple[str, Callable[[Path], object]]] = {
+    "certificate": (
+        "texts",
+        lambda place: (place / "certificate.json").write_text(
+            (place / "certificate.json").read_text().replace('"epsilon": 5.0', '"epsilon": 0.1')
+        ),
+    ),
+    "report": ("texts", lambda place: (place / "report.html").write_text("<h1>epsilon 0.1</h1>")),
+    "rows": ("rows", other_rows),
+    "csv": ("rows", lambda place: (place / ROWS_CSV).write_text((place / ROWS_CSV).read_text() + "1,F\n")),
+    "tables": ("tables", other_counts),
+    "seed": (
+        "rows",
+        lambda place: (place / PASSPORT).write_text((place / PASSPORT).read_text().replace('"seed": 0', '"seed": 1')),
+    ),
+    "billions of rows": (
+        "passport",
+        lambda place: (place / PASSPORT).write_text(
+            (place / PASSPORT).read_text().replace('"rows": 150', '"rows": 15000000000')
+        ),
+    ),
+    "no passport": ("passport", lambda place: (place / PASSPORT).write_text("{")),
+    "a passport that says more": (
+        "passport",
+        lambda place: (place / PASSPORT).write_text((place / PASSPORT).read_text().replace('"seed"', '"x": 1, "seed"')),
+    ),
+}
+
+
+@pytest.mark.parametrize("forgery", FORGERIES)
+def test_a_forgery_with_fresh_checksums_is_found(forgery: str, folder: Path, tmp_path: Path) -> None:
+    failing, alter = FORGERIES[forgery]
+    place = Path(shutil.copytree(folder, tmp_path / "copy"))
+    alter(place)
+    forge(place)
+    failed = {check.name for check in verify_folder(place).checks if not check.passed}
+    # Descriptions state sizes and checksums of the files, so that texts may fail as well.
+    assert failing in failed
+    assert failed <= {failing, "texts"}
+
+
+def test_a_text_of_another_version_is_compared_by_checksum(folder: Path, tmp_path: Path) -> None:
+    place = Path(shutil.copytree(folder, tmp_path / "copy"))
+    passport = json.loads((place / PASSPORT).read_text())
+    (place / PASSPORT).write_text((place / PASSPORT).read_text().replace(passport["sklar"], "99.0"))
+    (place / "README.md").write_text("In other words.")
+    forge(place)
+    found = verify_folder(place)
+    assert found.passed
+    assert "written by Sklar 99.0 and are compared by checksum only" in "\n".join(found.lines())
+
+
+def test_signers(folder: Path, model_file: Path, tmp_path: Path) -> None:
+    key = model_file.parent / "k.key"
+    assert verify_folder(folder, signer=f"{key}.pub").passed
+    place = Path(shutil.copytree(folder, tmp_path / "copy"))
+    forge(place)
+    [missing] = [check for check in verify_folder(place, signer="SHA256:x").checks if not check.passed]
+    assert missing.detail == "the folder is not signed"
+    done = CliRunner().invoke(cli, ["verify", str(place), "--signer", "SHA256:x"])
+    assert done.exit_code == 1
+    assert "FAIL signature: the folder is not signed" in done.output
+
+
+def test_a_place_that_is_taken_is_refused(folder: Path, model_file: Path, tmp_path: Path) -> None:
+    taken, inside = tmp_path / "taken", tmp_path / "none" / "x"
+    taken.mkdir()
+    (taken / "mine.txt").write_text("x")
+    with pytest.raises(OutputError, match=r"is not empty, and not one that publish wrote. Name a new one"):
+        publish(model_file, taken, rows=10, replace=True)
+    with pytest.raises(OutputError, match=r"does not exist. Create it first"):
+        publish(model_file, inside, rows=10)
+    with pytest.raises(OutputError, match=r"is no folder. Name a new one"):
+        publish(model_file, taken / "mine.txt", rows=10)
+    with pytest.raises(SignatureError, match=r"does not exist. Make one"):
+        publish(model_file, tmp_path / "new", rows=10, key=tmp_path / "no.key")
+    copy = Path(shutil.copytree(folder, tmp_path / "copy"))
+    with pytest.raises(OutputError, match=r"holds a release already. Name a new one, or replace it: --replace"):
+        publish(model_file, copy, rows=10)
+    done = publish(model_file, copy, rows=10, seed=3, replace=True)
+    assert (done.rows, done.seed, done.signer, len(done.files)) == (10, 3, None, len(FILES))
+    assert pl.read_parquet(copy / ROWS_PARQUET).height == 10
+    (taken / "mine.txt").unlink()
+    # An empty folder is as good as none.
+    publish(model_file, taken, rows=10)
+    assert {each.name for each in tmp_path.iterdir()} == {"taken", "copy"}
+
+
+def test_a_failure_leaves_nothing_and_the_old_folder(
+    folder: Path, model_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = Path(shutil.copytree(folder, tmp_path / "copy"))
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(writing, "write_tables", full)
+    with pytest.raises(OutputError, match=r"could not be written: No space left on device. Nothing was left behind"):
+        publish(model_file, copy, rows=10, replace=True)
+    assert [each.name for each in tmp_path.iterdir()] == ["copy"]
+    assert verify_folder(copy).passed
+
+
+def test_a_model_that_contradicts_itself_is_not_published(model_file: Path, tmp_path: Path) -> None:
+    model = sklar.load(model_file)
+    forged = replace(model.measured, certificate=replace(model.certificate, epsilon=0.5))
+    replace(model, measured=forged).save(tmp_path / "m.sklar")
+    with pytest.raises(ModelError, match=r"is not published: it contradicts its certificate \(theorem: "):
+        publish(tmp_path / "m.sklar", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("stated", "message"),
+    [
+        ({"url": "example.org"}, "url must be a web address that begins with https://, got 'example.org'."),
+        ({"license": "my own"}, "license must be a name such as CC-BY-4.0 (SPDX) or a web address, got 'my own'."),
+        ({"date": "31.3.2026"}, "date must be a day such as 2026-03-31, got '31.3.2026'."),
+        ({"date": "20260331"}, "date must be a day such as 2026-03-31, got '20260331'."),
+        ({"publisher": "a\nb"}, "publisher must be one line of 1 to 500 printable characters, got 'a\\nb'."),
+        ({"contact": " "}, "contact must be one line of 1 to 500 printable characters, got ' '."),
+    ],
+)
+def test_what_a_publisher_states_is_checked(stated: dict[str, str], message: str) -> None:
+    with pytest.raises(OutputError) as raised:
+        Publication(**stated)
+    assert str(raised.value) == message
+
+
+def test_what_nobody_states_is_marked(model_file: Path, tmp_path: Path) -> None:
+    publish(model_file, tmp_path / "out", rows=10)
+    assert "| Publisher | not stated |" in (tmp_path / "out" / "README.md").read_text()
+    assert (
+        '"data_curator_name": "TO BE FILLED IN"'.replace('"data_curator_name"', "data_curator_name")
+        in (tmp_path / "out" / "opendp_registry.yaml").read_text()
+    )
+    assert "(publisher) (year)." in (tmp_path / "out" / "README.md").read_text().replace("\\", "")
+    croissant = json.loads((tmp_path / "out" / "croissant.json").read_text())
+    assert not {"license", "url", "creator", "datePublished"} & croissant.keys()
+
+
+def test_a_release_of_dummies_is_published_too(tmp_path: Path) -> None:
+    from sklar.budget.method import Method
+
+    schema = sklar.Schema.from_toml('[attributes.a]\ntype="boolean"\n[attributes.b]\ntype="boolean"')
+    rows = pl.DataFrame({"a": [True, False] * 100, "b": [True] * 200})
+    sklar.fit(rows, schema, epsilon=5.0, method=Method(name="binary", paper=True, dummies=True)).save(
+        tmp_path / "m.sklar"
+    )
+    publish(tmp_path / "m.sklar", tmp_path / "out", rows=10)
+    assert verify_folder(tmp_path / "out").passed
+    package = json.loads((tmp_path / "out" / "datapackage.json").read_text())
+    assert [field["name"] for field in package["resources"][0]["schema"]["fields"]] == list(schema.dummy_names)
+
+
+def test_texts_of_others_are_escaped() -> None:
+    assert plain("a\n| *b* <i>") == "a \\| \\*b\\* &lt;i&gt;"
+    assert code("a`b") == "``a`b``"
+    assert yaml({"a": 1e-9, "b": 5.0, "c": {"d": ["\N{LINE SEPARATOR}"]}}) == (
+        'a: 1.0e-09\nb: 5.0\nc:\n  d:\n    - "\\u2028"\n'
+    )
+
+
+def test_the_table_of_the_fixture_fits_its_schema() -> None:
+    # Controls: what is published stands for rows of every kind.
+    assert table().columns == list(SCHEMA.names)
