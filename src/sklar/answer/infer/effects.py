@@ -34,11 +34,15 @@ Functional: TypeAlias = Mapping[Subset, Floats]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Table:
-    """A noisy table: its attributes, its counts with one axis for each, and the variance of the noise on a cell."""
+    """A noisy table: its attributes, its counts with one axis for each, and the variance of the noise on a cell.
+
+    One that is `alone` speaks of the effect of all its attributes together, and of no smaller set: a parity.
+    """
 
     attributes: Subset
     counts: Floats
     variance: float
+    alone: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -79,6 +83,9 @@ def tables_of(measured: Measured, where: Sequence[int]) -> Iterator[Table]:
     """The noisy tables of every stage that hold at least one of these attributes."""
     cells = measured.schema.cells
     pairs = sorted({(min(i, j), max(i, j)) for i in where for j in range(cells.n_attributes) if i != j})
+    if measured.stages[0].plan.parities is not None:
+        yield from _parities(measured, where)
+        return
     for tables in measured.stages:
         plan = tables.plan
         if plan.one_way.size:
@@ -92,6 +99,33 @@ def tables_of(measured: Measured, where: Sequence[int]) -> Iterator[Table]:
             for (i, j), variance in zip(pairs, variances.tolist(), strict=True):
                 counts = cells.table(tables.pairs, i, j).astype(np.float64)
                 yield Table(attributes=(i, j), counts=counts, variance=variance)
+
+
+def _parities(measured: Measured, where: Sequence[int]) -> Iterator[Table]:
+    """The parities of these attributes, of their pairs and triples, as tables that hold nothing but their effect.
+
+    With X rows of an odd sum of k bits, every cell of the effect is (n - 2 X) / 2^k, up to its sign. White noise of
+    variance v on 2^k cells, centered along all axes, has the variance v / 2^k in a cell: v is 4 / 2^k times that of X,
+    and, where n is measured, 1 / 2^k times that of n.
+    """
+    cells = measured.schema.cells
+    n, rows_variance = rows_of(measured)
+    triples = {trio: at for at, trio in enumerate(zip(*(each.tolist() for each in cells.trios), strict=True))}
+    for tables in measured.stages:
+        plan = tables.plan
+        for subset in subsets(sorted(where)):
+            if len(subset) == 1:
+                odd, scales, at = tables.one_way, plan.one_way, subset[0]
+            elif len(subset) == 2:
+                odd, scales, at = tables.pairs.astype(np.int64), plan.pairs, cells.pair(*subset)
+            elif len(subset) == 3 and plan.trios.size:
+                odd, scales, at = tables.trios, plan.trios, triples[subset]
+            else:
+                continue
+            sign = (-1.0) ** np.indices((2,) * len(subset)).sum(axis=0)
+            variance = (4 * float(scales[at]) ** 2 + rows_variance) / sign.size
+            counts = sign * (n - 2 * float(odd[at])) / sign.size
+            yield Table(attributes=subset, counts=counts, variance=variance, alone=True)
 
 
 def pool_effects(measured: Measured, where: Sequence[int]) -> Effects:
@@ -112,7 +146,7 @@ def pool_tables(tables: Iterable[Table], where: Subset, n_rows: int) -> dict[Sub
     precisions: dict[Subset, float] = {}
     for table in tables:
         order = len(table.attributes)
-        for subset in subsets([i for i in table.attributes if i in where]):
+        for subset in [table.attributes] if table.alone else subsets([i for i in table.attributes if i in where]):
             others = tuple(axis - order for axis, i in enumerate(table.attributes) if i not in subset)
             summed = int(np.prod([table.counts.shape[axis] for axis in others], dtype=np.int64))
             precision = 1 / (summed * table.variance)
@@ -135,9 +169,11 @@ def rows_of(measured: Measured) -> tuple[int, float]:
         cells, plan = tables.cells, tables.plan
         # As many cells as a total is a sum of.
         summed = [np.ones(0 if plan.total is None else 1, dtype=np.int64)]
-        summed += [cells.sizes] if plan.one_way.size else []
-        summed += [cells.pair_sizes] if plan.pairs.size else []
-        precision += float(np.sum(1 / (np.concatenate(summed) * tables.variances(plan.scales))))
+        if plan.parities is None:
+            summed += [cells.sizes] if plan.one_way.size else []
+            summed += [cells.pair_sizes] if plan.pairs.size else []
+        sizes = np.concatenate(summed)
+        precision += float(np.sum(1 / (sizes * tables.variances(plan.scales[: sizes.size]))))
     return n, 1 / precision
 
 
@@ -151,7 +187,7 @@ def misfit(measured: Measured, where: Sequence[int]) -> float:
     cells: Cells = measured.schema.cells
     worst = 0.0
     for tables in measured.stages:
-        if tables.plan.one_way.size:
+        if tables.plan.one_way.size and tables.plan.parities is None:
             for i in where:
                 counts = tables.one_way[cells.levels(i)]
                 sd = float(np.sqrt(counts.size * tables.variances(tables.plan.one_way[i : i + 1])[0]))
