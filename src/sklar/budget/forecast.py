@@ -362,8 +362,8 @@ def table_lines(forecasts: Sequence[Forecast]) -> list[str]:
     lines += [line for each in forecasts for line in _search_lines(each)]
     if first.findings:
         lines.append(
-            "Domains that are not public are counted with as many levels as they may have; a release's errors depend on "
-            "how many it finds, too."
+            "Domains that are not public are counted with as many levels as they may have; a release's errors depend "
+            "on how many it finds, too."
         )
     last = min(forecasts, key=lambda each: each.budget.epsilon)
     noisiest = last.mostly_noise
