@@ -112,7 +112,7 @@ def examples(text: str | None) -> list[str]:
 
 
 COMMANDS = dict(commands())
-SHARED = {"__init__", "console", "options", "questions"}
+SHARED = {"__init__", "console", "options", "questions", "reference"}
 EXAMPLES = {line for command in COMMANDS.values() for line in examples(command.help)} | set(examples(cli.help))
 HEAVY = {"sklar audit --quick", "sklar demo", "sklar generate dss --rows 100000 --out dss.parquet --schema dss.toml"}
 
