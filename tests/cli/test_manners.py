@@ -170,6 +170,7 @@ FIGURES = {
     ("forecast",): "forecast --schema adult.toml --rows 400 --epsilon 1",
     ("query",): "query adult.sklar \"sex = 'Male'\"",
     ("report",): "report adult.sklar --out o.html",
+    ("publish",): "publish adult.sklar --out o --rows 20",
     ("evaluate",): "evaluate adult.csv synthetic.csv --schema adult.toml",
     ("demo",): "demo --rows 500 --out shown",
     ("generate",): "generate census --rows 50 --out o.csv --schema o.toml",
