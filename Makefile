@@ -9,7 +9,7 @@ LOCK := $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashe
 # All but spark, which is as large as all the rest together.
 EXTRAS := --extra arrow --extra learn --extra pandas --extra plot --extra sql --extra yaml
 
-.PHONY: help demo test slow flaws spark kernel lint format docs wheel lowest paper peers bench scale lock clean
+.PHONY: help demo test slow flaws spark standards kernel lint format docs wheel lowest paper peers bench scale lock clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -30,6 +30,9 @@ flaws: $(VENV)/.dev ## plant every known flaw in a copy and report who catches i
 
 spark: .venv-spark/.done ## test the engine on Spark with a cluster of its own (needs Java 17)
 	.venv-spark/bin/python -m pytest -m spark tests/rows/test_engines.py tests/rows/test_spark.py
+
+standards: .venv-standards/.done ## check what sklar publish writes with the standards' own tools
+	.venv-standards/bin/python -m pytest -m standards tests/trust/passport
 
 kernel: $(VENV)/.dev ## print the kernel's files, lines of code and imports: what must be right
 	$(BIN)/python -m tests.kernel.test_size
@@ -81,10 +84,11 @@ lock: $(VENV)/.dev ## resolve the dependencies anew into requirements/
 	$(LOCK) requirements/dpcgeneration.in --upgrade -o requirements/dpcgeneration.txt
 	$(LOCK) pyproject.toml $(EXTRAS) --group build --group test --group lint --group docs --group lock -c requirements/core.txt --upgrade -o requirements/dev.txt
 	$(LOCK) pyproject.toml $(EXTRAS) --group build --group test --resolution lowest-direct --upgrade -o requirements/lowest.txt
+	$(LOCK) pyproject.toml requirements/standards.in --group build -c requirements/core.txt --upgrade -o requirements/standards.txt
 	$(LOCK) pyproject.toml requirements/spark.in --extra spark --extra plot --group build -c requirements/core.txt --upgrade -o requirements/spark.txt
 
 clean: ## remove the virtual environment and what the tools left behind
-	rm -rf $(VENV) .venv-peers .venv-authors .venv-lowest .venv-spark dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis sklar-demo
+	rm -rf $(VENV) .venv-peers .venv-authors .venv-lowest .venv-spark .venv-standards dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis sklar-demo
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
@@ -107,6 +111,12 @@ $(VENV)/.dev: $(VENV)/.core requirements/dev.txt
 	$(PYTHON) -m venv .venv-spark
 	.venv-spark/bin/python -m pip --disable-pip-version-check --quiet install --require-hashes -r requirements/spark.txt
 	.venv-spark/bin/python -m pip --disable-pip-version-check --quiet install --no-deps --no-build-isolation -e .
+	@touch $@
+
+.venv-standards/.done: requirements/standards.txt pyproject.toml
+	$(PYTHON) -m venv .venv-standards
+	.venv-standards/bin/python -m pip --disable-pip-version-check --quiet install --require-hashes -r requirements/standards.txt
+	.venv-standards/bin/python -m pip --disable-pip-version-check --quiet install --no-deps --no-build-isolation -e .
 	@touch $@
 
 .venv-authors/.done: requirements/dpcgeneration.txt
