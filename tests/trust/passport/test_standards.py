@@ -63,7 +63,9 @@ def test_mlcroissant_reads_the_rows(published: Path, tmp_path: Path) -> None:
         assert not issues.warnings
     assert str(found.metadata.ctx.conforms_to).endswith("1.1") or document["conformsTo"].endswith("/1.1")
     record = next(iter(found.records("rows")))
-    assert {key.split("/", 1)[1] for key in record} == set(SCHEMA.names)
+    names = {field["@id"]: field["name"] for field in document["recordSet"][0]["field"]}
+    # Croissant has no type for durations.
+    assert [names[key] for key in record] == [each.name for each in SCHEMA.attributes if each.kind != "duration"]
 
 
 def test_dcat_keeps_to_its_shapes(published: Path) -> None:
