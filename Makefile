@@ -7,9 +7,9 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 LOCK := $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --quiet
 
 # All but spark, which is as large as all the rest together.
-EXTRAS := --extra arrow --extra learn --extra pandas --extra plot --extra sql --extra yaml
+EXTRAS := --extra arrow --extra learn --extra pandas --extra plot --extra sql --extra studio --extra yaml
 
-.PHONY: help demo test slow flaws spark standards kernel lint format docs wheel lowest paper peers bench scale lock clean
+.PHONY: help demo test slow flaws studio spark standards kernel lint format docs wheel lowest paper peers bench scale lock clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -28,8 +28,12 @@ slow: $(VENV)/.dev ## run the tests that take minutes, and the property tests on
 flaws: $(VENV)/.dev ## plant every known flaw in a copy and report who catches it, into docs/results/ (half an hour)
 	$(BIN)/python -m tests.flaws.run
 
+studio: $(VENV)/.browser ## test the studio in a browser (needs Debian's chromium)
+	$(BIN)/python -m pytest -m browser tests/studio
+
 spark: .venv-spark/.done ## test the engine on Spark with a cluster of its own (needs Java 17)
-	.venv-spark/bin/python -m pytest -m spark tests/rows/test_engines.py tests/rows/test_spark.py
+	.venv-spark/bin/python -m pytest -m spark tests/rows/test_engines.py tests/rows/test_spark.py tests/rows/test_people.py
+	.venv-spark/bin/python -m pytest tests/rows/test_parts.py tests/machine/test_stores.py
 
 standards: .venv-standards/.done ## check what sklar publish writes with the standards' own tools
 	.venv-standards/bin/python -m pytest -m standards tests/trust/passport
@@ -85,6 +89,7 @@ lock: $(VENV)/.dev ## resolve the dependencies anew into requirements/
 	$(LOCK) pyproject.toml $(EXTRAS) --group build --group test --group lint --group docs --group lock -c requirements/core.txt --upgrade -o requirements/dev.txt
 	$(LOCK) pyproject.toml $(EXTRAS) --group build --group test --resolution lowest-direct --upgrade -o requirements/lowest.txt
 	$(LOCK) pyproject.toml requirements/standards.in --group build -c requirements/core.txt --upgrade -o requirements/standards.txt
+	$(LOCK) requirements/browser.in -c requirements/dev.txt --upgrade -o requirements/browser.txt
 	$(LOCK) pyproject.toml requirements/spark.in --extra spark --extra plot --group build -c requirements/core.txt --upgrade -o requirements/spark.txt
 
 clean: ## remove the virtual environment and what the tools left behind
@@ -100,6 +105,10 @@ $(VENV)/.core: $(VENV)/bin/python requirements/core.txt pyproject.toml
 
 $(VENV)/.dev: $(VENV)/.core requirements/dev.txt
 	$(PIP) install --require-hashes -r requirements/dev.txt
+	@touch $@
+
+$(VENV)/.browser: $(VENV)/.dev requirements/browser.txt
+	$(PIP) install --require-hashes -r requirements/browser.txt
 	@touch $@
 
 .venv-peers/.done: requirements/peers.txt

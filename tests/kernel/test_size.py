@@ -11,9 +11,24 @@ from pathlib import Path
 import sklar.kernel
 
 FOLDER = Path(sklar.kernel.__file__).parent
-FILES = ("__init__", "cells", "codes", "count", "noise", "people", "seal", "tables", "theorems", "tokens", "vault")
-# Lines of code, docstrings and comments not counted: 1,000 without the mechanisms of later work, 1,400 with them.
-MOST_LINES = 1_000
+FILES = (
+    "__init__",
+    "cells",
+    "codes",
+    "count",
+    "noise",
+    "parities",
+    "people",
+    "seal",
+    "tables",
+    "theorems",
+    "tokens",
+    "triples",
+    "vault",
+)
+# Lines of code, docstrings and comments not counted. 1,000 until three-way tables and parities came; 1,400 is the most
+# that all mechanisms may take.
+MOST_LINES = 1_200
 OUTSIDE = {"cryptography", "numba", "numpy", "typing", "sklar.errors"}
 
 

@@ -14,7 +14,7 @@ import sklar
 from sklar.budget.method import PAPER, Method
 from sklar.files.tables import read_tables, write_tables
 from sklar.kernel.theorems import Budget
-from sklar.public.schema import Schema
+from sklar.public.schema import Attribute, Schema
 
 ROWS = 1_500
 SIZES = (3, 4, 5, 6, 2, 8)
@@ -85,6 +85,17 @@ def ruled() -> pl.DataFrame:
     return table().filter(~((pl.col("a0") == "v0") & (pl.col("a1") == "v1")).fill_null(value=False))
 
 
+BITS = Schema(name="bits", attributes=tuple(Attribute(name=f"b{i}", kind="integer", edges=(0, 1, 2)) for i in range(8)))
+
+
+def bits(rows: int = 4_000) -> pl.DataFrame:
+    """Bits that depend on each other, three of them in no pair."""
+    generator = np.random.default_rng(9)
+    drawn = (generator.random((8, rows)) < generator.choice([0.2, 0.6], rows)).astype(np.int64)
+    drawn[7] = drawn[0] ^ drawn[1]
+    return pl.DataFrame({f"b{i}": column for i, column in enumerate(drawn)})
+
+
 KINDS: dict[str, Any] = {
     "auto": partial(sklar.fit, table(), SCHEMA, epsilon=2.0),
     "binary": partial(sklar.fit, table(), SCHEMA, epsilon=2.0, method="binary"),
@@ -94,6 +105,7 @@ KINDS: dict[str, Any] = {
     "add-remove": partial(sklar.fit, table(), SCHEMA, Budget(epsilon=2.0, neighbors="add-remove"), method="mixture"),
     "rules": partial(sklar.fit, ruled(), RULED, epsilon=2.0, method="mixture"),
     "domains": partial(sklar.fit, towns(), PRIVATE, epsilon=4.0, method="mixture"),
+    "bits": partial(sklar.fit, bits(), BITS, epsilon=2.0),
 }
 
 

@@ -23,7 +23,7 @@ from sklar.kernel.tables import Plan
 from sklar.kernel.theorems import Budget, Spend, chance_of_one, sensitivity
 from sklar.public.schema import Schema
 from sklar.trust.verify import Verification, verify
-from tests.trust.conftest import KINDS, ROWS, SCHEMA, table
+from tests.trust.conftest import BITS, KINDS, ROWS, SCHEMA, bits, table
 from tests.trust.forge import Change, forged, opened, packed, rescale, rewritten
 
 Document = dict[str, Any]
@@ -70,6 +70,27 @@ def without_noise(_document: Document, arrays: Arrays) -> None:
     arrays["stage1_one_way"], arrays["stage1_pairs"] = ONE_WAY, PAIRS
     if "stage2_pairs" in arrays and arrays["stage2_pairs"].size:
         arrays["stage2_pairs"] = PAIRS
+
+
+def parities_exact(_document: Document, arrays: Arrays) -> None:
+    """Both looks at parities without noise: they agree."""
+    codes = bits().to_numpy().T
+    ones, (first, second), (i, j, k) = codes.sum(axis=1), BITS.cells.pairs, BITS.cells.trios
+    for stage in ("stage1", "stage2"):
+        arrays[f"{stage}_one_way"] = ones
+        arrays[f"{stage}_pairs"] = (codes[first] ^ codes[second]).sum(axis=1)
+        arrays[f"{stage}_trios"] = (codes[i] ^ codes[j] ^ codes[k]).sum(axis=1)
+
+
+def parities_as_tables(document: Document, _arrays: Arrays) -> None:
+    for entry in document["certificate"]["measurements"]:
+        entry["parity"] = False
+
+
+def parities_for_others(document: Document, _arrays: Arrays) -> None:
+    """Priced as if a row were added: half as much."""
+    for stage in document["stages"]:
+        stage["parities"] = "add-remove"
 
 
 def state_what_it_costs(document: Document, arrays: Arrays) -> None:
@@ -348,6 +369,10 @@ OWN: dict[str, tuple[str, Change, str]] = {
     "tables of other attributes": ("auto", rows_shuffled, "noise"),
     "tables of other rows": ("auto", other_tables, "noise"),
     "noise moved between stages on paper": ("auto", uneven_scales, "noise"),
+    "exact parities": ("bits", parities_exact, "noise"),
+    "parities called tables": ("bits", parities_as_tables, "measurements"),
+    "parities of other neighbors": ("bits", parities_for_others, "arrays theorem"),
+    "epsilon of parities less by a half": ("bits", certified(epsilon=1.0), "theorem independent"),
     "epsilon less by one unit of its last digit": ("auto", one_ulp_less, "theorem"),
     "epsilon less by one unit, Laplace": ("laplace", one_ulp_less, "theorem"),
     "epsilon less by one unit, the paper's": ("paper", one_ulp_less, "theorem"),

@@ -13,6 +13,7 @@ Laplace noise, which are pure); then `sum`. It stays.
 
 from __future__ import annotations
 
+import datetime as dt
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -154,6 +155,22 @@ class Account:
         )
         # Of many tables, so that 4 units of variance are nothing.
         return largest_fitting(self, budget, Spend.of([1000.0], [1_000_000_000]))
+
+    def lasts_until(self, now: dt.datetime) -> dt.date | None:
+        """About the day on which the total is used up at the pace since the first charge; None where none shows yet.
+
+        One charge has no pace, and neither have charges of one day; more than a hundred years is no forecast.
+        """
+        if len(self.charges) < 2:
+            return None
+        first = dt.datetime.fromisoformat(self.charges[0].time)
+        days = (now - (first if first.tzinfo else first.replace(tzinfo=dt.UTC))).total_seconds() / 86_400
+        # Epsilon grows about as the square root of what adds up, except where epsilons themselves are summed.
+        share = self.spent / self.epsilon
+        used = share if self.accountant == "sum" else share**2
+        if days < 1 or not used > 0 or days / used > 36_525:
+            return None
+        return (now + dt.timedelta(days=max(days / used - days, 0.0))).date()
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""

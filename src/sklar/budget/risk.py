@@ -64,16 +64,21 @@ class Risk:
 
 def risk_of(certificate: Certificate) -> Risk:
     """The bounds that follow from a certificate's epsilon, delta and mechanism."""
-    epsilon, delta = certificate.epsilon, certificate.delta
+    curved = certificate.mechanism == "gaussian" and certificate.composition == "tight"
+    return risk_at(certificate.epsilon, certificate.delta, curved=curved and certificate.claimed_by is None)
+
+
+def risk_at(epsilon: float, delta: float, *, curved: bool) -> Risk:
+    """The bounds at an epsilon and delta; `curved` where noise is Gaussian and planned by the smaller of two bounds."""
     # tanh(epsilon / 2) is (e^epsilon - 1) / (e^epsilon + 1).
     advantage = math.tanh(epsilon / 2) + 2 * delta / (1 + math.exp(min(epsilon, 700.0)))
     theorem = ANY
-    if certificate.mechanism == "gaussian" and certificate.composition == "tight" and certificate.claimed_by is None:
+    if curved:
         mu = _largest(lambda mu: curve_epsilon(mu**2, delta), epsilon)
         rho = _largest(lambda rho: zcdp_epsilon(rho, delta), epsilon)
-        curved = max(1 - 2 * math.exp(log_ndtr(-mu / 2)), math.sqrt(rho / 2)) + 2 * delta
-        if curved < advantage:
-            advantage, theorem = curved, GAUSSIAN
+        smaller = max(1 - 2 * math.exp(log_ndtr(-mu / 2)), math.sqrt(rho / 2)) + 2 * delta
+        if smaller < advantage:
+            advantage, theorem = smaller, GAUSSIAN
     return Risk(advantage=min(advantage * (1 + ROUNDING), 1.0), theorem=theorem, epsilon=epsilon, delta=delta)
 
 

@@ -23,6 +23,7 @@ from sklar.cli.evaluate import evaluate
 from sklar.cli.fit import fit
 from sklar.cli.forecast import forecast
 from sklar.cli.generate import generate
+from sklar.cli.infer import infer
 from sklar.cli.ledger import ledger
 from sklar.cli.link import link
 from sklar.cli.publish import publish
@@ -32,6 +33,7 @@ from sklar.cli.report import report
 from sklar.cli.sample import sample
 from sklar.cli.schema import schema
 from sklar.cli.sign import sign
+from sklar.cli.studio import studio
 from sklar.cli.tables import tables
 from sklar.cli.verify import verify
 from sklar.errors import SklarError
@@ -62,8 +64,8 @@ def cli(**_debug: bool) -> None:
 
 _PUBLIC_KNOWLEDGE = (schema, forecast)
 _SPENDING = (release, link, fit, ledger)
-_FROM_A_MODEL = (sample, tables, query, report, publish, verify, sign)
-_FOR_THE_CUSTODIAN = (evaluate,)
+_FROM_A_MODEL = (sample, tables, query, infer, report, publish, verify, sign)
+_FOR_THE_CUSTODIAN = (evaluate, studio)
 _TO_TRY = (audit, completion, demo, generate)
 
 for _command in (*_PUBLIC_KNOWLEDGE, *_SPENDING, *_FROM_A_MODEL, *_FOR_THE_CUSTODIAN, *_TO_TRY):

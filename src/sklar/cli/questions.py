@@ -68,11 +68,9 @@ def _read(path: Path) -> str:
 
 def _save(path: Path, text: str) -> None:
     """Save the file: for its owner alone while something in it waits for an answer."""
-    from sklar.custodian.review import open_rules
-    from sklar.files.write import write_text
-    from sklar.public.schema import Schema
+    from sklar.custodian.entries import save
 
-    write_text(path, text, private=bool(Schema.from_toml(text).not_reviewed or open_rules(text)))
+    save(path, text)
 
 
 def _look(data: Path | str, query: str | None, schema: Any) -> Draft:
@@ -84,21 +82,9 @@ def _look(data: Path | str, query: str | None, schema: Any) -> Draft:
 
 def _accept(path: Path) -> None:
     """Accept what is proposed for all columns that are left, and decide against the open rules."""
-    from sklar.custodian.review import answer, answer_rule, open_rules, questions
+    from sklar.custodian.entries import accept_all
 
-    text = _read(path)
-    waiting = questions(text)
-    refused = [question.name for question in waiting if question.default is None]
-    if refused:
-        raise SchemaError(
-            f"these entries were read from the rows, or nobody says where they are from: {', '.join(refused)}. "
-            "--accept does not vouch for them: answer their questions one by one, without --accept."
-        )
-    for question in waiting:
-        text = answer(text, question.name, question.choices[0].entry)
-    for rule in open_rules(text):
-        text = answer_rule(text, rule, ())
-    _save(path, text)
+    _save(path, accept_all(_read(path)))
 
 
 def _walk(path: Path, draft: Draft | None) -> None:

@@ -11,7 +11,7 @@ import csv
 import json
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -81,14 +81,17 @@ class OpenRule:
     second: str
 
 
-def questions(text: str, draft: Draft | None = None) -> list[Question]:
-    """The open decisions about attributes; with a draft of the same table, beside what the rows show."""
+def questions(text: str, draft: Draft | None = None, *, about: Collection[str] | None = None) -> list[Question]:
+    """The open decisions about attributes; with a draft of the same table, beside what the rows show.
+
+    `about` names the attributes to ask about instead, decided or not.
+    """
     schema = Schema.from_toml(text)
     entries = schema.to_dict()["attributes"]
     return [
         _question(text, attribute, entries[attribute.name], draft)
         for attribute in schema.attributes
-        if not attribute.reviewed
+        if (not attribute.reviewed if about is None else attribute.name in about)
     ]
 
 

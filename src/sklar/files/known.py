@@ -23,7 +23,7 @@ from sklar.errors import ModelError
 from sklar.kernel.tables import MOST_TOKENS
 from sklar.kernel.theorems import MAX_ROWS_PER_PERSON, MAX_SCALE, MIN_SCALE, Composition, Mechanism, Neighbors
 from sklar.public.person import Count
-from sklar.public.schema import MAX_LEVELS
+from sklar.public.schema import MAX_ATTRIBUTES, MAX_LEVELS
 
 MAX_JSON = 16 << 20
 MAX_VALUES = 300_000
@@ -37,6 +37,8 @@ _MAX_SEARCHED = 64
 # The cells of one table of a search: a few hundred, of which some are divided into 4,096.
 MAX_SEARCH_CELLS = 1 << 22
 _MAX_ANSWER = 2**53
+# Three-way tables: a hundred or so today, never many.
+_MAX_TRIPLES = 10_000
 _STRINGS = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _LONG_NUMBER = re.compile(rb"[-+.0-9eE]{%d}" % (_MAX_NUMBER + 1))
 _NESTING = bytes(set(range(256)) - set(b"[]{}"))
@@ -184,20 +186,26 @@ _DIGEST = Value("64 hexadecimal digits", lambda value: bool(re.fullmatch(r"[0-9a
 _VERSION = re.compile(r"[0-9][0-9A-Za-z.+!-]{0,39}")
 _PACKAGES = frozenset({"sklar", "numpy", "numba", "cryptography", "polars", "pyarrow", "scipy"})
 
-_STAGE: Shape = {
+_STAGE: dict[str, Shape] = {
     "total": Maybe(whole(-(2**53))),
     "total_scale": Maybe(_SCALE),
     "one_way": _BOOLEAN,
     "pairs": _BOOLEAN,
+    "trios": _BOOLEAN,
+    "parities": Maybe(one_of(*get_args(Neighbors))),
 }
-_MEASUREMENT: Shape = {
+# What versions 1 and 2 do not say: they measured no parities.
+_LATER_OF_STAGE = ("trios", "parities")
+_MEASUREMENT: dict[str, Shape] = {
     "stage": whole(1, MAX_STAGES),
-    "order": whole(0, 2),
+    "order": whole(0, 3),
     "tables": whole(1),
     "scale": _SCALE,
     "sensitivity_l1": number(0.0, 2.0 * MAX_ROWS_PER_PERSON),
     "sensitivity_l2": number(0.0, 2.0 * MAX_ROWS_PER_PERSON),
+    "parity": _BOOLEAN,
 }
+_LATER_OF_MEASUREMENT = ("parity",)
 _FINDING: dict[str, Shape] = {
     "attribute": _NAME,
     "tables": whole(1, _MAX_SEARCHED),
@@ -259,7 +267,12 @@ _COPULAS: dict[str, tuple[Shape, Shape]] = {
         {"method": one_of(*_BINARY_METHODS), "preset": Maybe(one_of("paper"))},
     ),
     "latent": (
-        {"kind": one_of("latent"), "components": whole(1, 1_000_000), "rounds": whole(0, MOST_ROUNDS)},
+        {
+            "kind": one_of("latent"),
+            "components": whole(1, 1_000_000),
+            "rounds": whole(0, MOST_ROUNDS),
+            "matched": whole(2, 3),
+        },
         {
             "method": one_of(*_LATENT_METHODS),
             "preset": _NOTHING,
@@ -359,13 +372,15 @@ def require_known(document: Any, versions: range) -> None:
         "schema": _ANYTHING,
         "n_rows": _ROWS,
         "public_rows": Maybe(_ROWS),
-        "stages": Each(_STAGE, MAX_STAGES),
+        "stages": Each(_stage(document["version"]), MAX_STAGES),
         "copula": copula,
         "settings": settings,
         "certificate": _certificate(document["version"]),
     }
     if document["version"] >= 3:
         shape["answers"] = Each(_ANSWER, MAX_LEVELS)
+        if "triples" in document:
+            shape["triples"] = {"tables": whole(1, _MAX_TRIPLES)}
     require(document, shape, "description")
     _require_edges(document["schema"])
     stated = document["certificate"]
@@ -379,6 +394,10 @@ def require_known(document: Any, versions: range) -> None:
         raise ModelError("its description must list at least one stage.")
 
 
+def _stage(version: int) -> Shape:
+    return _STAGE if version >= 3 else {key: shape for key, shape in _STAGE.items() if key not in _LATER_OF_STAGE}
+
+
 def _certificate(version: int) -> Shape:
     if version >= 3:
         return _CERTIFICATE
@@ -386,13 +405,19 @@ def _certificate(version: int) -> Shape:
     later = ("earlier", "receipt", "read_from_rows", "count", "rows_per_person")
     older = {key: shape for key, shape in _CERTIFICATE.items() if key not in later}
     finding = {key: shape for key, shape in _FINDING.items() if key not in _LATER_OF_FINDING}
-    return {**older, "domains": Each(finding, MAX_LEVELS), "spent_epsilon": number(0.0)}
+    measurement = {key: shape for key, shape in _MEASUREMENT.items() if key not in _LATER_OF_MEASUREMENT}
+    return {
+        **older,
+        "domains": Each(finding, MAX_LEVELS),
+        "measurements": Each(measurement, _MAX_MEASUREMENTS),
+        "spent_epsilon": number(0.0),
+    }
 
 
 def _require_edges(schema: Mapping[str, Any]) -> None:
     """Refuse a schema that is larger in memory than in the file, before it is built."""
     attributes = schema.get("attributes")
-    if not isinstance(attributes, dict) or len(attributes) > MAX_LEVELS:
-        raise ModelError(f"its schema must have at most {MAX_LEVELS} attributes.")
+    if not isinstance(attributes, dict) or len(attributes) > MAX_ATTRIBUTES:
+        raise ModelError(f"its schema must have at most {MAX_ATTRIBUTES} attributes.")
     if any(isinstance(entry, dict) and "bins" in entry for entry in attributes.values()):
         raise ModelError("its schema must list the edges of every bin.")

@@ -8,6 +8,10 @@
     value        number         the noisy count
     scale        number         of its noise: sigma of a Gaussian, b of a Laplace; the same for all cells of a table
 
+Where parities of bits were measured in place of tables, a one-way row counts the second level, and a two-way row, whose
+levels are both "(odd)", the rows whose two bits differ. Parities of triples are in the model file alone. Such a file is
+for others to read: to fit it again, take the model file, which holds the same counts.
+
 The key `sklar.tables` of the file's metadata holds JSON: the format's name and version, the public number of rows (null
 under add-remove, and where people have several rows), and what whoever measured the tables claims of their privacy. A
 file can say anything, so what is read here is marked as claimed, also where Sklar wrote it. What a reader holds in
@@ -39,6 +43,7 @@ from sklar.public.schema import Schema
 FORMAT = "sklar-tables"
 VERSION = 1
 KEY = "sklar.tables"
+ODD = "(odd)"
 MAX_STAGES = 100
 
 _TEXTS = ("attribute", "level", "attribute_2", "level_2")
@@ -100,6 +105,16 @@ def _frames(stage: int, tables: NoisyTables, schema: Schema) -> Iterator[pl.Data
 
     if tables.total is not None:
         yield frame(None, None, np.array([tables.total]), np.array([plan.total]))
+    if plan.parities is not None:
+        # Ones are counts of the second level; a parity of two bits is that of rows which have one of the two.
+        ones = cells.offsets[:-1] + 1
+        yield frame(ones, None, tables.one_way, plan.one_way)
+        first, second = cells.pairs
+        for begin in range(0, cells.n_pairs, _BATCH_ROWS):
+            run = slice(begin, begin + _BATCH_ROWS)
+            odd = frame(ones[first[run]], ones[second[run]], tables.pairs[run], plan.pairs[run])
+            yield odd.with_columns(pl.lit(ODD).alias(name) for name in ("level", "level_2"))
+        return
     if plan.one_way.size:
         yield frame(np.arange(block.size), None, tables.one_way, plan.one_way[block])
     if plan.pairs.size:
@@ -113,7 +128,7 @@ def _frames(stage: int, tables: NoisyTables, schema: Schema) -> Iterator[pl.Data
             yield frame(
                 cells.offsets[first] + row,
                 cells.offsets[second] + column,
-                tables.pairs[run],
+                tables.pairs[run].astype(np.int64, copy=False),
                 np.repeat(plan.pairs[begin:end], sizes),
             )
 
@@ -320,6 +335,8 @@ def _scatter(frame: pl.DataFrame, schema: Schema, parts: Sequence[StageTables]) 
     scales = frame["scale"].cast(pl.Float64).fill_null(math.nan).to_numpy()
     if not (np.isfinite(scales).all() and (scales > 0).all()):
         raise ModelError("scales must be positive numbers. State the noise of every cell.")
+    if (frame["level_2"] == ODD).any():
+        raise ModelError("it holds parities of bits, which are read from a model file alone. Give the model file.")
     first = _levels(frame, "attribute", "level", schema)
     second = _levels(frame, "attribute_2", "level_2", schema)
     if ((first < 0) & (second >= 0)).any():

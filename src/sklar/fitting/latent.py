@@ -24,9 +24,11 @@ from sklar.draw.latent import LatentSampler, RedrawGivenOthers
 from sklar.draw.refine import MOST_ROUNDS
 from sklar.errors import ModelError
 from sklar.fitting.denoise import Targets
-from sklar.fitting.descent import Fit, Loss, Start, cell_weights
+from sklar.fitting.descent import CellWeights, Fit, Loss, Start, fits_together
 from sklar.fitting.model import ReadArray
 from sklar.fitting.simplex import scale_levels
+from sklar.fitting.trios import Trios
+from sklar.fitting.triples import ThreeWay
 from sklar.machine.progress import SILENT, Progress
 from sklar.machine.threads import side_by_side
 from sklar.public.rules import constrained
@@ -38,12 +40,13 @@ _AT_ONCE = 10
 _MAX_COMPONENTS = 1_000_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class LatentModel:
     """Equally likely components, each with independent attributes. It is a `Copula`.
 
     `probabilities` has shape (components, d): within each attribute's levels, rows sum to one. `rounds` says how often
-    a drawn value is offered an exchange that brings two-way counts nearer to the model's (`draw.refine`).
+    a drawn value is offered an exchange that brings counts nearer to the model's (`draw.refine`): those of two-way
+    tables, and of three-way tables where `matched` is 3.
     """
 
     kind: ClassVar[str] = "latent"
@@ -52,6 +55,10 @@ class LatentModel:
     schema: Schema
     probabilities: NDArray[np.float32]
     rounds: int = 0
+    matched: int = 2
+
+    def __repr__(self) -> str:
+        return f"LatentModel({self.schema!r}, {self.n_components:,} components)"
 
     @property
     def n_components(self) -> int:
@@ -62,10 +69,16 @@ class LatentModel:
         """Probabilities of levels, shape (d,)."""
         return np.asarray(self.probabilities.mean(axis=0, dtype=np.float64))
 
-    def predict_pairs(self) -> NDArray[np.float32]:
-        """Predicted two-way tables, as probabilities, shape (d, d), symmetric; zero within attributes."""
+    def predict_pairs(self, chances: NDArray[np.float64] | None = None) -> NDArray[np.float32]:
+        """Predicted two-way tables, as probabilities, shape (d, d), symmetric; zero within attributes.
+
+        `chances`, shape (components,), are those of components where they are not equally likely.
+        """
         attribute = self.schema.cells.attribute_of_level
-        pairs = self.probabilities.T @ self.probabilities / np.float32(self.n_components)
+        if chances is None:
+            pairs = self.probabilities.T @ self.probabilities / np.float32(self.n_components)
+        else:
+            pairs = self.probabilities.T @ (self.probabilities * chances[:, None].astype(np.float32))
         pairs[attribute[:, None] == attribute[None, :]] = 0.0
         return np.asarray(pairs)
 
@@ -90,7 +103,7 @@ class LatentModel:
 
     def describe(self) -> dict[str, Any]:
         """What a model file says of it in JSON."""
-        return {"kind": self.kind, "components": self.n_components, "rounds": self.rounds}
+        return {"kind": self.kind, "components": self.n_components, "rounds": self.rounds, "matched": self.matched}
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """What a model file holds of it as flat arrays."""
@@ -106,8 +119,13 @@ class LatentModel:
         rounds = described.get("rounds", 0)
         if type(rounds) is not int or not 0 <= rounds <= MOST_ROUNDS:
             raise ModelError(f"its rounds of exchanges must be from 0 to {MOST_ROUNDS}, got {rounds!r}.")
+        matched = described.get("matched", 2)
+        if matched not in (2, 3):
+            raise ModelError(f"its exchanges must match tables of order 2 or 3, got {matched!r:.40}.")
         flat = array("probabilities", np.float32, components * schema.n_levels)
-        return cls(schema=schema, probabilities=flat.reshape(components, schema.n_levels), rounds=rounds)
+        return cls(
+            schema=schema, probabilities=flat.reshape(components, schema.n_levels), rounds=rounds, matched=matched
+        )
 
     def summary(self, settings: Mapping[str, Any]) -> list[str]:
         """How it was fitted, in a few lines."""
@@ -137,18 +155,26 @@ def fit_latent(
     *,
     steps: int,
     fits: int,
+    trios: Trios | None = None,
+    three: ThreeWay | None = None,
     progress: Progress = SILENT,
 ) -> LatentModel:
-    """The union of several fits, each of this many steps, from different random starts."""
-    loss = Loss(targets, shrinkage, cell_weights(targets.cells, targets.precision))
+    """The union of several fits, each of this many steps, from different random starts.
 
-    def run(seed: int) -> NDArray[np.float32]:
-        fit = Fit(loss, replace(start, seed=seed))
+    `trios` and `three` are the parts of the loss that parities of triples and three-way tables make, where any were
+    measured.
+    """
+    loss = Loss(targets, shrinkage, CellWeights(targets.cells, targets.precision), trios, three)
+
+    def run(first: int) -> NDArray[np.float32]:
+        own = min(together, fits - first)
+        fit = Fit(loss, replace(start, seed=start.seed + first), fits=own)
         for done in range(0, steps, _AT_ONCE):
             some = min(_AT_ONCE, steps - done)
             fit.advance(some)
-            progress.advance(some)
+            progress.advance(own * some)
         return fit.probabilities.T
 
-    found = side_by_side(run, range(start.seed, start.seed + fits))
+    together = fits_together(targets.cells, start, fits)
+    found = side_by_side(run, range(0, fits, together))
     return LatentModel(schema=schema, probabilities=np.concatenate(found))

@@ -7,23 +7,25 @@ independence as far as its known noise asks for.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
 from sklar.budget.plan import margin_sd
 from sklar.fitting.simplex import project_levels
+from sklar.fitting.triples import TripleEstimates
 from sklar.kernel.cells import Cells
-from sklar.kernel.tables import NoisyTables
+from sklar.kernel.tables import MANY_CELLS, NoisyTables
+from sklar.kernel.triples import NoisyTriples
+from sklar.machine.spill import room_for
 from sklar.machine.threads import side_by_side
 
 # Cells of consecutive tables that are pooled together.
 _TOGETHER = 250_000
-_OFFSETS = numba.types.Array(numba.int64, 1, "C", readonly=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -39,8 +41,13 @@ class Probabilities:
 class Estimates:
     """Unbiased estimates of all counts from all measurements, with the standard deviations of their noise.
 
-    `one_way` has shape (d,) and `pairs` (n_cells,), both laid out by `cells`. The standard deviations are one number
-    per table: `one_way_sd` has shape (m,), `pair_sd` (n_pairs,).
+    `one_way` has shape (d,) and `pairs` (n_cells,), both laid out by `cells`; very many cells are in single precision.
+    The standard deviations are one number per table: `one_way_sd` has shape (m,), `pair_sd` (n_pairs,). `triples` are
+    those of three-way tables, where any were measured.
+
+    Where parities were measured (`crossed`), tables follow from them: `pair_sd` is the noise of a table's interaction,
+    and its margins are those of the one-way tables, of which it says nothing more. Then `one_way_sd` is the noise of a
+    contrast of two levels. `trios` are noisy parities of triples, shape (n_trios,) or (0,), with noise `trio_sd`.
     """
 
     cells: Cells
@@ -49,11 +56,17 @@ class Estimates:
     one_way_sd: NDArray[np.float64]
     pairs: NDArray[np.float64]
     pair_sd: NDArray[np.float64]
+    crossed: bool = False
+    trios: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
+    trio_sd: float = 1.0
+    triples: TripleEstimates | None = None
 
 
-def pool(stages: Sequence[NoisyTables]) -> Estimates:
+def pool(stages: Sequence[NoisyTables], triples: NoisyTriples | None = None) -> Estimates:
     """Average what several measurements say of the same tables, each weighed by its inverse variance."""
     cells = stages[0].cells
+    if stages[0].plan.parities is not None:
+        return _pool_parities(stages)
     one_way, one_way_weight = np.zeros(cells.n_levels), np.zeros(cells.n_attributes)
     for tables in stages:
         if tables.plan.one_way.size:
@@ -65,7 +78,8 @@ def pool(stages: Sequence[NoisyTables]) -> Estimates:
     paired = [tables for tables in stages if tables.plan.pairs.size]
     weights = [1 / tables.variances(tables.plan.pairs) for tables in paired]
     whole = sum(weights, np.zeros(cells.n_pairs))
-    pairs = np.zeros(cells.n_cells)
+    # Noise leaves no digit of a count beyond single precision, and very many cells would take twice the room.
+    pairs = room_for(cells.n_cells, np.float32 if cells.n_cells > MANY_CELLS else np.float64)
 
     def fill(first: int, last: int) -> None:
         run = slice(int(cells.pair_offsets[first]), int(cells.pair_offsets[last]))
@@ -74,8 +88,7 @@ def pool(stages: Sequence[NoisyTables]) -> Estimates:
             pairs[run] += tables.pairs[run] * np.repeat(shares, cells.pair_sizes[first:last])
 
     # Runs of tables: weights of all cells at once would take as much memory as the cells.
-    starts = np.searchsorted(cells.pair_offsets, np.arange(0, cells.n_cells, _TOGETHER))
-    side_by_side(lambda run: fill(*run), pairwise(np.unique(np.append(starts, cells.n_pairs)).tolist()))
+    side_by_side(lambda run: fill(*run), table_runs(cells))
     return Estimates(
         cells=cells,
         n_rows=estimate_rows(stages),
@@ -83,7 +96,64 @@ def pool(stages: Sequence[NoisyTables]) -> Estimates:
         one_way_sd=one_way_weight**-0.5,
         pairs=pairs,
         pair_sd=whole**-0.5,
+        triples=None if triples is None else TripleEstimates.of(triples),
     )
+
+
+def _pool_parities(stages: Sequence[NoisyTables]) -> Estimates:
+    """Tables from the average of several looks at parities."""
+    n_rows = estimate_rows(stages)
+    (ones, ones_sd), (odd, odd_sd), (trios, trio_sd) = (
+        _looks([(getattr(tables, name), getattr(tables.plan, name)) for tables in stages])
+        for name in ("one_way", "pairs", "trios")
+    )
+    one_way = np.column_stack([n_rows - ones, ones]).ravel()
+    return Estimates(
+        cells=stages[0].cells,
+        n_rows=n_rows,
+        one_way=one_way,
+        one_way_sd=math.sqrt(2.0) * ones_sd,
+        pairs=crossed_tables(stages[0].cells, ones, odd, n_rows),
+        pair_sd=odd_sd,
+        crossed=True,
+        trios=trios,
+        trio_sd=float(trio_sd[0]) if trio_sd.size else 1.0,
+    )
+
+
+def _looks(
+    looks: Sequence[tuple[NDArray[np.int64], NDArray[np.float64]]],
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The average of noisy counts by inverse variance, and its sd."""
+    precision = np.sum([scales**-2.0 for _, scales in looks], axis=0)
+    return np.sum([counts * scales**-2.0 for counts, scales in looks], axis=0) / precision, precision**-0.5
+
+
+def crossed_tables(
+    cells: Cells, ones: NDArray[np.float64], odd: NDArray[np.float64], n_rows: float
+) -> NDArray[np.float64]:
+    """The two-way tables of bits with these ones, shape (m,), and parities of pairs, (n_pairs,): shape (n_cells,).
+
+    >>> crossed_tables(Cells([2, 2]), np.array([5.0, 4.0]), np.array([3.0]), 10).tolist()
+    [4.0, 1.0, 2.0, 3.0]
+    """
+    first, second = cells.pairs
+    both = (ones[first] + ones[second] - odd) / 2
+    return np.column_stack([n_rows - both - odd, ones[second] - both, ones[first] - both, both]).ravel()
+
+
+def expected_noise(estimates: Estimates) -> float:
+    """The total variation to expect of the noise in a two-way table, on average: 0.4 cells sd / n, at most 1."""
+    cells = estimates.cells
+    if not cells.n_pairs:
+        return 1.0
+    return float(np.mean(np.minimum(0.4 * cells.pair_sizes * estimates.pair_sd / estimates.n_rows, 1.0)))
+
+
+def table_runs(cells: Cells) -> Iterator[tuple[int, int]]:
+    """Runs of two-way tables that are worked on together: the first one, and that after the last."""
+    starts = np.searchsorted(cells.pair_offsets, np.arange(0, cells.n_cells, _TOGETHER))
+    return pairwise(np.unique(np.append(starts, cells.n_pairs)).tolist())
 
 
 def estimate_rows(stages: Sequence[NoisyTables]) -> int:
@@ -97,14 +167,15 @@ def estimate_rows(stages: Sequence[NoisyTables]) -> int:
         if tables.total is not None:
             totals.append(np.array([tables.total]))
             summed.append(np.ones(1, dtype=np.int64))
-        if tables.plan.one_way.size:
+        if tables.plan.parities is None and tables.plan.one_way.size:
             totals.append(np.add.reduceat(tables.one_way, cells.offsets[:-1]))
             summed.append(cells.sizes)
-        if tables.plan.pairs.size:
-            totals.append(np.add.reduceat(tables.pairs, cells.pair_offsets[:-1]))
+        if tables.plan.parities is None and tables.plan.pairs.size:
+            totals.append(np.add.reduceat(tables.pairs, cells.pair_offsets[:-1], dtype=np.int64))
             summed.append(cells.pair_sizes)
         # A sum of cells has the variance of each cell times their number.
-        weight = 1 / (np.concatenate(summed) * tables.variances(tables.plan.scales))
+        sizes = np.concatenate(summed)
+        weight = 1 / (sizes * tables.variances(tables.plan.scales[: sizes.size]))
         weighted += float(weight @ np.concatenate(totals))
         weights += float(weight.sum())
     return max(1, round(weighted / weights))
@@ -138,6 +209,8 @@ def average_margins(estimates: Estimates) -> tuple[NDArray[np.float64], NDArray[
     n, and they are averaged by inverse variance (K_j sigma_ij^2 for sums over the K_j levels of j).
     """
     cells, attribute = estimates.cells, estimates.cells.attribute_of_level
+    if estimates.crossed:
+        return estimates.one_way, estimates.one_way_sd
     precision = estimates.pair_sd**-2.0
     sd = margin_sd(cells, estimates.one_way_sd, precision)
     weights = cells.symmetric(precision) / cells.sizes[None, :]
@@ -156,21 +229,17 @@ def implied_counts(pairs: NDArray[np.float64], cells: Cells) -> NDArray[np.float
     >>> implied_counts(np.array([1.0, 2.0, 3.0, 4.0]), Cells([2, 2])).tolist()
     [[0.0, 3.0], [0.0, 7.0], [4.0, 0.0], [6.0, 0.0]]
     """
-    counts = np.zeros((cells.n_levels, cells.n_attributes))
-    _add_up(pairs, cells.offsets, counts)
+    counts = room_for((cells.n_levels, cells.n_attributes), np.float64)
+
+    def add(members: NDArray[np.int64]) -> None:
+        tables = pairs[cells.places(members)]
+        first, second = (each[members][:, None] for each in cells.pairs)
+        rows, columns = cells.offsets[first] + np.arange(tables.shape[1]), cells.offsets[second]
+        counts[rows, second] = tables.sum(axis=2, dtype=np.float64)
+        counts[columns + np.arange(tables.shape[2]), first] = tables.sum(axis=1, dtype=np.float64)
+
+    side_by_side(add, cells.alike())
     return counts
-
-
-@numba.njit(numba.void(numba.float64[::1], _OFFSETS, numba.float64[:, ::1]), cache=True, nogil=True)
-def _add_up(pairs: NDArray[np.float64], offsets: NDArray[np.int64], counts: NDArray[np.float64]) -> None:
-    at = 0
-    for a in range(offsets.size - 1):
-        for b in range(a + 1, offsets.size - 1):
-            for row in range(offsets[a], offsets[a + 1]):
-                for column in range(offsets[b], offsets[b + 1]):
-                    counts[row, b] += pairs[at]
-                    counts[column, a] += pairs[at]
-                    at += 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

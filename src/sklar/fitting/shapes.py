@@ -82,7 +82,7 @@ def _standard_errors(measured: Measured) -> Floats:
     for tables in measured.stages:
         if tables.plan.one_way.size:
             one_way = (one_way**-2.0 + tables.plan.one_way**-2.0) ** -0.5
-        if tables.plan.pairs.size:
+        if tables.plan.pairs.size and tables.plan.parities is None:
             precision = precision + tables.plan.pairs**-2.0
         rows = rows or float(max(tables.total or 0, 1))
     return margin_sd(cells, one_way, precision) / max(rows, 1.0)

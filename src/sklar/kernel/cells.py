@@ -9,12 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import Any, TypeVar
+from itertools import combinations
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 Number = TypeVar("Number", bound=np.generic)
+# Counts of many cells take 32 bits each where these hold them.
+Whole: TypeAlias = NDArray[np.signedinteger[Any]]
 
 # Cells of tables of one shape that are worked on together.
 _TOGETHER = 250_000
@@ -35,6 +38,7 @@ class Cells:
         self.offsets = _fixed(np.concatenate([[0], np.cumsum(self.sizes)]))
         self.n_attributes, self.n_levels = self.sizes.size, int(self.offsets[-1])
         self.n_pairs = self.n_attributes * (self.n_attributes - 1) // 2
+        self.n_trios = self.n_pairs * (self.n_attributes - 2) // 3
         self.n_cells = (self.n_levels**2 - int(np.sum(self.sizes**2))) // 2
 
     def __eq__(self, other: object) -> bool:
@@ -55,6 +59,12 @@ class Cells:
         return _fixed(first), _fixed(second)
 
     @cached_property
+    def trios(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """The first, second and third attribute of every set of three, in lexical order, shape (n_trios,) each."""
+        found = np.array(list(combinations(range(self.n_attributes), 3)), dtype=np.int64).reshape(-1, 3)
+        return _fixed(found[:, 0].copy()), _fixed(found[:, 1].copy()), _fixed(found[:, 2].copy())
+
+    @cached_property
     def pair_sizes(self) -> NDArray[np.int64]:
         """The number of cells of every two-way table, shape (n_pairs,)."""
         first, second = self.pairs
@@ -64,6 +74,20 @@ class Cells:
     def pair_offsets(self) -> NDArray[np.int64]:
         """Where every two-way table begins in the flat vector, and where the last one ends, shape (n_pairs + 1,)."""
         return _fixed(np.concatenate([[0], np.cumsum(self.pair_sizes)]))
+
+    @cached_property
+    def strips(self) -> NDArray[np.int64]:
+        """Where the tables of each attribute with later ones begin in the flat vector, and their end, shape (m + 1,).
+
+        Such a strip has a cell for each of the attribute's levels with each level of a later attribute.
+        """
+        later = self.n_levels - self.offsets[1:]
+        return _fixed(np.concatenate([[0], np.cumsum(self.sizes * later)]))
+
+    @property
+    def are_bits(self) -> bool:
+        """Whether every attribute has two levels."""
+        return self.n_attributes > 0 and bool((self.sizes == 2).all())
 
     def levels(self, attribute: int) -> slice:
         """The levels of an attribute among all d."""

@@ -155,7 +155,7 @@ def pure_mu(epsilon: float) -> float:
     is convex, it lies below the two straight lines of the other.
     """
     wrong = math.exp(-epsilon) / (1 + math.exp(-epsilon)) * (1 - ROUNDING)
-    return _smallest(lambda mu: math.exp(log_ndtr(-mu / 2)) <= wrong, start=max(epsilon, 1e-300))
+    return smallest(lambda mu: math.exp(log_ndtr(-mu / 2)) <= wrong, start=max(epsilon, 1e-300))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -280,7 +280,7 @@ class Budget:
             return self.spent(shape * factor) <= self.epsilon
 
         start = self.rows * math.sqrt(weights.size) / self.epsilon / float(shape.scales.max())
-        factor = _smallest(within, start=start)
+        factor = smallest(within, start=start)
         scales = np.maximum(round_up_scale(weights * factor), MIN_SCALE)
         if scales.max() > MAX_SCALE:
             raise BudgetError(
@@ -338,7 +338,7 @@ def matched_scales(scales: NDArray[np.float64], reference: Spend) -> NDArray[np.
         def affordable(times: float) -> bool:
             return cost("gaussian", 1, wanted * times).mu_squared <= allowed.mu_squared
 
-        factor = max(factor, _smallest(affordable, start=factor))
+        factor = max(factor, smallest(affordable, start=factor))
     # Sums over millions of tables are rounded: stay a hair below.
     return np.maximum(round_up_scale(scales * factor * (1 + 1e-9)), MIN_SCALE)
 
@@ -399,7 +399,7 @@ def curve_epsilon(mu_squared: float, delta: float) -> float:
     mu = math.sqrt(mu_squared)
     if mu == 0 or gdp_delta(0.0, mu) <= target:
         return 0.0
-    return _smallest(lambda epsilon: gdp_delta(epsilon, mu) <= target, start=mu) * (1 + ROUNDING) + _SLACK
+    return smallest(lambda epsilon: gdp_delta(epsilon, mu) <= target, start=mu) * (1 + ROUNDING) + _SLACK
 
 
 def gdp_delta(epsilon: float, mu: float) -> float:
@@ -446,7 +446,7 @@ def laplace_epsilon(scales: NDArray[np.float64], shifts: NDArray[np.int64], delt
     complementary success probability. Then delta(epsilon) = P(loss > epsilon) - e^epsilon Q(loss > epsilon).
     """
     largest = _sum_up(shifts / scales)
-    search = _smallest(lambda epsilon: laplace_delta(epsilon, scales, shifts) <= delta, start=min(largest, 1.0))
+    search = smallest(lambda epsilon: laplace_delta(epsilon, scales, shifts) <= delta, start=min(largest, 1.0))
     return min(largest, search)
 
 
@@ -556,7 +556,7 @@ def _sum_up(terms: NDArray[np.float64]) -> float:
     return float(np.sum(terms)) * (1 + ROUNDING)
 
 
-def _smallest(holds: Callable[[float], bool], *, start: float) -> float:
+def smallest(holds: Callable[[float], bool], *, start: float) -> float:
     """The smallest positive x at which a monotone condition holds, from above, to about 13 digits."""
     high = start
     while not holds(high):

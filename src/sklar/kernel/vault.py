@@ -4,7 +4,8 @@ Claim, for one `Vault` over its whole life: everything that its methods have ret
 under the budget's neighbors.
 
 Proof. A row has at most one code per attribute (`codes`), by the schema alone, so it stands in at most one cell of each
-one-way and each two-way table (`count`), and in at most one cell of each histogram of one attribute. A row is a person,
+one-way and each two-way table (`count`), of each three-way table of coarse levels, which are public functions of codes
+(`triples`), and in at most one cell of each histogram of one attribute. A row is a person,
 or at most `Budget.rows` rows of a person are counted (`people`): `Budget.shifts` shifts of so many rows a table, as
 `theorems` says at its top. Every cell of the public domain gets fresh exact noise (`noise`), seen or not. All that was
 drawn so far costs the epsilon that `Budget.spent` returns, also when a later plan was made from earlier noisy tables;
@@ -15,6 +16,9 @@ where neighbors share it (`Budget.rows_are_public`); elsewhere it is a table of 
 Categories that are not public come from tables with noise on the values that occur (`common`). Only those that reach a
 threshold are let out; what that costs beside the noise, the chance `lost_delta`, is proven in `Budget.less` and taken
 off the budget. How much noise is drawn there depends on how many values occur: nothing but the time it takes can tell.
+
+Parities of bits (`parities`) stand in place of tables where a plan says so. A row moves at most n_k(s) counts of order
+k by one, for one s, which is what `Plan.spend` pays for.
 
 Tokens (`tokens`) are dealt by people, not by rows: a table of them moves as G times a table of counts does, and its
 noise has G times the scale (`shares`).
@@ -34,13 +38,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sklar.errors import BudgetError, DataError
-from sklar.kernel.cells import Cells
+from sklar.kernel.cells import Cells, Whole
 from sklar.kernel.count import Counts
 from sklar.kernel.noise import discrete_gaussian, discrete_laplace
 from sklar.kernel.seal import Sealed, seal
-from sklar.kernel.tables import MOST_TOKENS, NoisyTables, Plan
+from sklar.kernel.tables import MANY_CELLS, MOST_TOKENS, NoisyTables, Plan
 from sklar.kernel.theorems import Budget, Cost, Spend, chance_of_one
 from sklar.kernel.tokens import Tokens
+from sklar.kernel.triples import NoisyTriples, Triples
 
 
 class Charge(Protocol):
@@ -53,13 +58,13 @@ class Charge(Protocol):
 class Vault(metaclass=Sealed):
     """Exact counts of one table behind the door, with the budget that guards it."""
 
-    __slots__ = ("_budget", "_cells", "_charge", "_counts", "_reserved", "_spent", "_threads")
+    __slots__ = ("_budget", "_cells", "_charge", "_counts", "_reserved", "_spent", "_threads", "_trios")
 
     def __init__(self, budget: Budget, *, charge: Charge | None = None, threads: int = 1) -> None:
         self._budget, self._charge, self._threads = budget, charge, threads
         self._spent, self._reserved = Spend.of([]), Cost()
         self._counts: Counts | None = None
-        self._cells = Cells([])
+        self._cells, self._trios = Cells([]), np.empty(0, dtype=np.int64)
 
     def hold(self, counts: Counts, cells: Cells) -> None:
         """Take the exact counts of the table, once."""
@@ -117,21 +122,52 @@ class Vault(metaclass=Sealed):
         if plan.total is not None and self.rows_are_public:
             raise BudgetError("the number of rows is measured only where it is not public. Make a new plan.")
         total = np.array([] if plan.total is None else [counts.n_rows], dtype=np.int64)
-        one_way = counts.one_way if plan.one_way.size else counts.one_way[:0]
-        pairs = counts.pairs if plan.pairs.size else counts.pairs[:0]
-        sizes = [np.ones(total.size, dtype=np.int64), cells.sizes[: plan.one_way.size]]
-        sizes += [cells.pair_sizes] if plan.pairs.size else []
-        noisy = np.split(self._draw(plan.scales, np.concatenate(sizes)), [total.size, total.size + one_way.size])
-        for part, exact in zip(noisy, (total, one_way, pairs), strict=True):
+        if plan.parities is None:
+            one_way = counts.one_way if plan.one_way.size else counts.one_way[:0]
+            pairs, trios = counts.pairs if plan.pairs.size else counts.pairs[:0], np.empty(0, dtype=np.int64)
+        else:
+            one_way, pairs, trios = self._parities(plan)
+        sizes = [np.ones(total.size, dtype=np.int64), *plan.sizes(cells), np.ones(trios.size, dtype=np.int64)]
+        ends = np.cumsum([total.size, one_way.size, pairs.size])
+        noisy = np.split(self._draw(plan.scales, np.concatenate(sizes), spend=plan.spend), ends)
+        for part, exact in zip(noisy, (total, one_way, pairs, trios), strict=True):
             part += exact
         return NoisyTables(
             cells=cells,
             mechanism=self._budget.mechanism,
             n_rows=self.n_rows,
             total=int(noisy[0][0]) if total.size else None,
-            one_way=noisy[1],
+            one_way=noisy[1].astype(np.int64),
             pairs=noisy[2],
             plan=plan,
+            trios=noisy[3],
+        )
+
+    def hold_trios(self, odd: NDArray[np.int64], n_rows: int) -> None:
+        """Take the exact parities of all triples of bits, of the same rows that were counted, once."""
+        if n_rows != self._held.n_rows:
+            raise DataError("the table changed while it was read. Give a table or file that stays as it is.")
+        if self._trios.size or not self._cells.are_bits or odd.size != self._cells.n_trios:
+            raise BudgetError("a vault takes the parities of all triples of bits of its table, once.")
+        self._trios = odd
+
+    def _parities(self, plan: Plan) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """Exact ones, and exact parities of pairs and triples: of two bits, ones of both less twice the rows with two.
+
+        They are those of `parities`: a value without a level is a bit of 0, and in no one's count.
+        """
+        cells, counts = self._cells, self._held
+        alike = all((each == each[:1]).all() for each in (plan.one_way, plan.pairs, plan.trios))
+        if not (cells.are_bits and plan.parities == self._budget.neighbors and plan.pairs.size and alike):
+            raise BudgetError("parities are of bits, all of them, under the budget's neighbors. Make a new plan.")
+        if self._budget.mechanism != "gaussian" or plan.trios.size not in (0, self._trios.size):
+            raise BudgetError("parities take gaussian noise, and those of triples must have been counted first.")
+        first, second = cells.pairs
+        ones = counts.one_way[1::2]
+        return (
+            ones,
+            ones[first] + ones[second] - 2 * counts.pairs[3::4].astype(np.int64),
+            self._trios[: plan.trios.size],
         )
 
     def histogram(self, exact: NDArray[np.int64], scale: float) -> NDArray[np.int64]:
@@ -140,6 +176,20 @@ class Vault(metaclass=Sealed):
         Sensitivity: `Budget.shifts` shifts of `Budget.rows`. Cost: one table at this scale.
         """
         return exact + self._draw(np.array([scale]), np.array([exact.size]))
+
+    def triples(self, exact: NDArray[np.int64], triples: Triples, scales: NDArray[np.float64]) -> NoisyTriples:
+        """Three-way tables over coarse levels, with noise on every cell, at these scales, one per table.
+
+        Precondition: `exact` are counts of rows of the table that the vault holds, those of people chosen anew or not
+        (`theorems`); which tables, coarse levels and scales is public, or follows from earlier noisy tables. A level
+        has one coarse level, so a row stands in at most one cell of each table. Sensitivity: `Budget.shifts` shifts of
+        `Budget.rows` a table, as of a two-way table. Cost: one table each, at its scale.
+        """
+        if exact.shape != (triples.n_cells,) or scales.shape != (len(triples.attributes),):
+            raise BudgetError("three-way tables need a count for every cell and a scale for every table. Count again.")
+        if triples.cells != self._cells:
+            raise BudgetError("three-way tables must be those of the attributes that the vault holds. Count again.")
+        return NoisyTriples(triples=triples, counts=exact + self._draw(scales, triples.sizes), scales=scales)
 
     def common(self, exact: Mapping[str, int], scale: float, threshold: int) -> dict[str, int]:
         """The values of one attribute whose noisy count reaches the threshold, with that count.
@@ -176,9 +226,13 @@ class Vault(metaclass=Sealed):
         sizes: NDArray[np.int64],
         lost_delta: float = 0.0,
         each: NDArray[np.int64] | int = 1,
-    ) -> NDArray[np.int64]:
-        """Fresh noise for tables of these sizes, in units of 1 / `each`, or a refusal before any is drawn."""
-        spent = self._spent + Spend.of(scales, lost_delta=lost_delta)
+        spend: Spend | None = None,
+    ) -> Whole:
+        """Fresh noise for tables of these sizes, in units of 1 / `each`, or a refusal before any is drawn.
+
+        It costs `spend`; where that is None, a table at each scale.
+        """
+        spent = self._spent + (Spend.of(scales, lost_delta=lost_delta) if spend is None else spend)
         epsilon = self._budget.spent(spent)
         if epsilon > self._budget.epsilon:
             raise BudgetError(
@@ -193,7 +247,14 @@ class Vault(metaclass=Sealed):
         # Spent before drawn: an interruption may lose budget but never hide a measurement.
         self._spent = spent
         draw = discrete_gaussian if self._budget.mechanism == "gaussian" else discrete_laplace
-        return draw(scales * each, sizes, threads=self._threads)
+        return draw(scales * each, sizes, threads=self._threads, narrow=self._fits_32_bits(scales * each, sizes))
+
+    def _fits_32_bits(self, scales: NDArray[np.float64], sizes: NDArray[np.int64]) -> bool:
+        """Whether very many cells are drawn, and 32 bits hold every count with its noise: by public facts alone."""
+        # A draw is below `noise._V_LIMIT` times its scale.
+        return bool(
+            sizes.sum() > MANY_CELLS and self.rows_are_public and self._held.n_rows + 128 * scales.max() < 2**31
+        )
 
 
 seal(__name__)

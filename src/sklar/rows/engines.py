@@ -7,7 +7,7 @@ do not depend on the engine, on how rows are split, on the order of parts, or on
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -20,13 +20,14 @@ from sklar.budget.search import Answer, Finding, Search, plan_search
 from sklar.errors import DataError
 from sklar.kernel.count import Counts
 from sklar.kernel.theorems import Budget
+from sklar.kernel.triples import NoisyTriples, Triples
 from sklar.kernel.vault import Vault
 from sklar.machine.cluster import Engine, choose_engine
 from sklar.machine.progress import SILENT, Progress
 from sklar.public.schema import Attribute, Schema
 from sklar.rows.discover import Finder, Histogram, count_values
 from sklar.rows.fast import count
-from sklar.rows.read import batch_rows, open_source, require_columns, require_person, takes_one_pass
+from sklar.rows.read import batch_rows, open_source, reads_again, require_columns, require_person, takes_one_pass
 
 
 class CountedTable(Protocol):
@@ -63,6 +64,7 @@ class LocalTable:
         require_person(self._source, schema)
         self._seen: int | None = None
         self.name, self.columns, self.n_rows = self._source.name, self._source.columns, self._source.n_rows
+        self.again = checkpoint is None and schema.person is None and not takes_one_pass(data)
 
     def count(self, schema: Schema, *, progress: Progress = SILENT) -> Counts:
         """Exact counts of all rows; with a checkpoint, resumed where an earlier pass ended."""
@@ -70,6 +72,7 @@ class LocalTable:
             counts, n_rows = self._counted(schema, progress)
             if self._seen not in (None, n_rows):
                 raise DataError("the table changed while it was read, or can be read once only. Give a table or file.")
+            self._seen = n_rows
             return counts
         # Imported here: most counting goes without.
         from sklar.rows.checkpoint import count_resumable
@@ -97,6 +100,32 @@ class LocalTable:
             self._seen = read.rows
         self._source = open_source(self._data, self._schema)
         return n_rows, histograms
+
+    @property
+    def takes_triples(self) -> bool:
+        """Whether its rows can be read once more, by what kind of table it is: not with a checkpoint."""
+        return self._checkpoint is None and reads_again(self._data)
+
+    def count_triples(self, schema: Schema, triples: Triples, *, progress: Progress = SILENT) -> NDArray[np.int64]:
+        """Exact counts of three-way tables, by a pass of its own over as many rows as the first one read."""
+        # Imported here: most tables are read once.
+        from sklar.rows.triples import columns_of, count_triples
+
+        names, person = columns_of(schema, triples), schema.person
+        columns = names if person is None else (*names, person.column)
+        source = open_source(self._data, self._schema)
+        n_rows, counts = count_triples(source.scan(columns), schema, triples, person=person, progress=progress)
+        if n_rows != self._seen:
+            raise DataError("the table changed while it was read, or can be read once only. Give a table or file.")
+        return counts
+
+    def count_trios(self, schema: Schema, *, progress: Progress = SILENT) -> tuple[NDArray[np.int64], int]:
+        """Exact parities of all triples of bits, and the number of rows, by a pass of its own."""
+        # Imported here: few tables are all bits.
+        from sklar.rows.trios import count_trios
+
+        source = open_source(self._data, self._schema)
+        return count_trios(source.scan(schema.names), schema, progress=progress)
 
     def _counted(self, schema: Schema, progress: Progress) -> tuple[Counts, int]:
         """Exact counts, and the number of rows that were read for them."""
@@ -146,7 +175,7 @@ def open_table(
             )
         from sklar.rows.spark import open_spark
 
-        table = open_spark(data, schema.reading)
+        table = open_spark(data, schema)
         require_columns(table, schema)
         require_person(table, schema)
     return table
@@ -187,6 +216,43 @@ def _answer(vault: Vault, finding: Finding, attribute: Attribute, exact: Histogr
 def hold_counts(table: CountedTable, vault: Vault, schema: Schema, *, progress: Progress = SILENT) -> None:
     """Count the table and put its counts behind the vault's door. Noise is drawn there, once, after all are summed."""
     vault.hold(table.count(schema, progress=_watched("count", table, vault, progress)), schema.cells)
+
+
+def takes_triples(table: CountedTable) -> bool:
+    """Whether three-way tables can be counted after the first stage: a public fact about where the rows are."""
+    return isinstance(table, LocalTable) and table.takes_triples
+
+
+def measure_triples(
+    table: CountedTable,
+    vault: Vault,
+    schema: Schema,
+    triples: Triples,
+    scales: NDArray[np.float64],
+    *,
+    progress: Progress = SILENT,
+) -> NoisyTriples:
+    """Count these three-way tables in another pass over the rows, and let them out with noise of these scales."""
+    if not isinstance(table, LocalTable):
+        raise DataError("three-way tables are counted by engine 'local' only. Leave them out.")
+    exact = table.count_triples(schema, triples, progress=_watched("count again", table, vault, progress))
+    return vault.triples(exact, triples, scales)
+
+
+def recounting(
+    table: CountedTable, vault: Vault, schema: Schema, *, progress: Progress = SILENT
+) -> Callable[[], None] | None:
+    """What puts exact parities of triples of bits behind the door, from a second pass over the same rows.
+
+    None where there is no second pass: rows come in a stream, from Spark or with a checkpoint, or are chosen anew.
+    """
+    if not (isinstance(table, LocalTable) and table.again):
+        return None
+
+    def hold() -> None:
+        vault.hold_trios(*table.count_trios(schema, progress=_watched("count again", table, vault, progress)))
+
+    return hold
 
 
 def _watched(stage: str, table: CountedTable, vault: Vault, progress: Progress) -> Progress:

@@ -26,13 +26,14 @@ def is_address(text: str) -> bool:
 class Query:
     """A query against a database: a table that is read when its stream is asked for, each time anew.
 
-    `database` is the path of a DuckDB file, or an address that begins with `postgresql://`.
+    `database` is the path of a DuckDB file, or an address that begins with `postgresql://`. A `confined` query on a
+    DuckDB file reads that file and no other.
     """
 
-    __slots__ = ("_database", "_text")
+    __slots__ = ("_confined", "_database", "_text")
 
-    def __init__(self, database: str | Path, text: str) -> None:
-        self._database, self._text = str(database), text
+    def __init__(self, database: str | Path, text: str, *, confined: bool = False) -> None:
+        self._database, self._text, self._confined = str(database), text, confined
         if "://" in self._database and not is_address(self._database):
             raise DataError("a database's address must begin with postgresql://, or be the path of a DuckDB file.")
 
@@ -42,8 +43,10 @@ class Query:
     def run(self) -> Rows:
         """The rows, as a stream that ends its connection."""
         with ExitStack() as held:
-            run = _run_postgres if is_address(self._database) else _run_duckdb
-            result = run(self._database, self._text, held)
+            if is_address(self._database):
+                result = _run_postgres(self._database, self._text, held)
+            else:
+                result = _run_duckdb(self._database, self._text, held, confined=self._confined)
             return Rows(result, held.pop_all())
 
 
@@ -66,14 +69,15 @@ class Rows:
         self.close()
 
 
-def _run_duckdb(path: str, text: str, held: ExitStack) -> Any:
+def _run_duckdb(path: str, text: str, held: ExitStack, *, confined: bool) -> Any:
     require("duckdb", what="a query on a DuckDB file", package="duckdb", extra="sql")
     import duckdb
 
     if not Path(path).is_file():
         raise DataError(f"the DuckDB file '{path}' does not exist. Check the path.")
+    settings = {"enable_external_access": "false", "lock_configuration": "true"} if confined else {}
     connection = _try(
-        lambda: duckdb.connect(path, read_only=True),
+        lambda: duckdb.connect(path, read_only=True, config=settings),
         f"'{path}' cannot be opened as a DuckDB file: it is damaged, of another format, or open elsewhere for writing.",
     )
     held.callback(connection.close)

@@ -12,7 +12,7 @@ from sklar.budget.account import Entry
 from sklar.budget.certificate import Certificate, Measured
 from sklar.budget.search import search_spend
 from sklar.kernel.tables import NoisyTables
-from sklar.kernel.theorems import Budget, Spend
+from sklar.kernel.theorems import Budget
 
 _EQUAL = 1e-9
 
@@ -95,10 +95,7 @@ def _covers(entry: Entry, stated: Certificate) -> bool:
         composition=stated.composition,
         rows_per_person=stated.rows_per_person,
     )
-    groups = stated.measurements
-    spend = search_spend(stated.domains) + Spend.of(
-        [group.scale for group in groups], [group.tables for group in groups]
-    )
+    spend = search_spend(stated.domains) + stated.spend
     return (
         entry.body["neighbors"] == stated.neighbors
         and entry.body.get("rows_per_person") == stated.rows_per_person
@@ -116,6 +113,7 @@ def _same(first: Measured, second: Measured) -> bool:
             one.total == other.total
             and np.array_equal(one.one_way, other.one_way)
             and np.array_equal(one.pairs, other.pairs)
+            and np.array_equal(one.trios, other.trios)
         )
 
     if len(first.stages) != len(second.stages):

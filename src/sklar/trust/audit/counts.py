@@ -51,25 +51,32 @@ def check_records(release: Release = release_once) -> list[Comparison]:
             release, small, Budget(epsilon=1.0, neighbors="add-remove"), "Gaussian noise, a record added"
         ),
         check_every_record(release_twice, small, Budget(epsilon=1.0), "Gaussian noise, both stages"),
+        check_every_record(
+            release_twice, whole_numbers(2, 2, 2, 2), Budget(epsilon=1.0), "parities of up to three", others=5_000
+        ),
+        check_every_record(
+            release_twice, whole_numbers(2, 2, 2), Budget(epsilon=1.0, neighbors="add-remove"), "parities, a row added"
+        ),
     ]
 
 
-def check_every_record(release: Release, schema: Schema, budget: Budget, words: str) -> Comparison:
-    """Every change of one of two records of a small table of whole numbers."""
+def check_every_record(release: Release, schema: Schema, budget: Budget, words: str, *, others: int = 1) -> Comparison:
+    """Every change of one record beside others of a small table of whole numbers."""
     every = np.array(list(product(*[range(-1, size) for size in schema.sizes])), dtype=np.int32)
-    other = np.zeros(schema.n_attributes, dtype=np.int32)
+    other = np.zeros((schema.n_attributes, others), dtype=np.int32)
     exact = exactly(release)
 
     def beside(record: NDArray[np.int32] | None) -> pl.DataFrame:
-        return frame_of(schema, np.stack([other] if record is None else [other, record], axis=1))
+        return frame_of(schema, other if record is None else np.column_stack([other, record]))
 
-    cells = {tuple(record): exact(beside(record), schema, budget).cells for record in every}
     shown = release(beside(every[0]), schema, budget)
+    size = shown.cells.size
+    cells = {tuple(record): exact(beside(record), schema, budget).cells[:size] for record in every}
     added = budget.neighbors == "add-remove"
     starts = every[:1] if added else every[:: max(len(every) // 40, 1)]
     worst, measured = 0.0, 0.0
     for start in starts:
-        base = exact(beside(None), schema, budget).cells if added else cells[tuple(start)]
+        base = exact(beside(None), schema, budget).cells[:size] if added else cells[tuple(start)]
         for record in every:
             shift = np.abs(cells[tuple(record)] - base)
             amount = _amount(budget, shown.scales, shift)

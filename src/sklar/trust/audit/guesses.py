@@ -41,6 +41,9 @@ def check_guesses(
         judge_tightness("210 tables of 3 rows", _LOOSE, scores),
     ]
     scores, mu = play(twice, schema, _LOOSE, 100 if quick else 3_000, folder)
+    found.append(judge_guesses("210 parities, measured twice", _LOOSE, scores, mu))
+    # Three levels: of two, parities are measured.
+    scores, mu = play(twice, whole_numbers(*[3] * 20), _LOOSE, 100 if quick else 3_000, folder)
     return [*found, judge_guesses("400 tables measured in two stages", _LOOSE, scores, mu)]
 
 
@@ -55,11 +58,12 @@ def play(
 ) -> tuple[Scores, float]:
     """The log likelihood ratio of `trials` releases of D and of D', and the mu that noise as planned gives.
 
-    D' differs from D in one row, in every attribute: the worst change.
+    D' differs from D in one row: in every attribute, or, for parities, in as many as cost most.
     """
     here = np.zeros((schema.n_attributes, 3), dtype=np.int32)
     there = here.copy()
-    there[:, 0] = schema.sizes - 1
+    changed = worst_change(release, schema, budget)
+    there[:changed, 0] = schema.sizes[:changed] - 1
     tables: list[object] = [frame_of(schema, codes) for codes in (here, there)]
     if folder is not None:
         names = ("here.parquet", "there.parquet")
@@ -69,23 +73,40 @@ def play(
     return play_between(release, schema, budget, trials, tables)
 
 
+def worst_change(release: Release, schema: Schema, budget: Budget) -> int:
+    """How many attributes of a row must change to cost most: all of them, unless parities are measured."""
+    if schema.n_levels > 2 * schema.n_attributes:
+        return schema.n_attributes
+    exact, base = exactly(release), np.zeros((schema.n_attributes, 3), dtype=np.int32)
+    scales = release(frame_of(schema, base), schema, budget).scales
+    start, worst, at = exact(frame_of(schema, base), schema, budget).cells, 0.0, schema.n_attributes
+    for changed in range(1, schema.n_attributes + 1):
+        other = base.copy()
+        other[:changed, 0] = 1
+        moved = exact(frame_of(schema, other), schema, budget).cells - start
+        amount = float(np.sum((moved[: scales.size] / scales) ** 2))
+        worst, at = max((worst, at), (amount, changed))
+    return at
+
+
 def play_between(
     release: Release, schema: Schema, budget: Budget, trials: int, tables: Sequence[object]
 ) -> tuple[Scores, float]:
     """The same for two tables."""
     exact = exactly(release)
-    means = [exact(table, schema, budget).cells for table in tables]
+    shown = release(tables[0], schema, budget)
+    means = [exact(table, schema, budget).cells[: shown.cells.size] for table in tables]
     differ = np.flatnonzero(means[0] != means[1])
     gap, centre = (means[0] - means[1])[differ], means[0][differ]
 
     def score(table: object) -> float:
-        shown = release(table, schema, budget)
-        x, scale = shown.cells[differ] - centre, shown.scales[differ]
+        drawn = release(table, schema, budget)
+        x, scale = drawn.cells[differ] - centre, drawn.scales[differ]
         if budget.mechanism == "gaussian":
             return float(np.sum(((x + gap) ** 2 - x**2) / (2 * scale**2)))
         return float(np.sum((np.abs(x + gap) - np.abs(x)) / scale))
 
-    scales = release(tables[0], schema, budget).scales[differ]
+    scales = shown.scales[differ]
     scores = tuple(np.array([score(table) for _ in range(trials)]) for table in tables)
     return (scores[0], scores[1]), math.sqrt(float(np.sum((gap / scales) ** 2)))
 

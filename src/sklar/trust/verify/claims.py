@@ -84,21 +84,22 @@ def check_measurements(model: Model) -> Check:
     moved = sensitivity(stated.neighbors, stated.rows)
     wanted = Counter(
         {
-            (stage, order, float(scale)): int(times)
-            for stage, tables in enumerate(model.measured.stages, start=1)
-            for order, scales in enumerate(_scales(tables))
+            (stage, order, float(scale), parity): int(times)
+            for stage, order, scales, parity in _groups(model)
             for scale, times in zip(*np.unique(scales, return_counts=True), strict=True)
         }
     )
-    found: Counter[tuple[int, int, float]] = Counter()
+    found: Counter[tuple[int, int, float, bool]] = Counter()
     for entry in stated.measurements:
-        right = entry.sensitivity_l1 == moved[0] and math.isclose(entry.sensitivity_l2, moved[1])
+        # One parity is one count; how many of them move at once is what `check_totals` is about.
+        one, two = (stated.rows, stated.rows) if entry.parity else moved
+        right = entry.sensitivity_l1 == one and math.isclose(entry.sensitivity_l2, two)
         if not right or type(entry.tables) is not int or entry.tables < 1:
             return Check(name="measurements", passed=False, detail=f"stage {entry.stage} states another sensitivity")
-        found[entry.stage, entry.order, entry.scale] += entry.tables
+        found[entry.stage, entry.order, entry.scale, entry.parity] += entry.tables
     m = model.measured_schema.n_attributes
     # In the one order and grouping that there is: others could tell something.
-    listed = [(entry.stage, entry.order, entry.scale) for entry in stated.measurements]
+    listed = [(entry.stage, entry.order, entry.scale, entry.parity) for entry in stated.measurements]
     detail = f"{sum(found.values()):,} tables stated, {sum(wanted.values()):,} in the arrays of scales, {m} attributes"
     return Check(
         name="measurements", passed=found == wanted and bool(wanted) and listed == sorted(wanted), detail=detail
@@ -106,28 +107,73 @@ def check_measurements(model: Model) -> Check:
 
 
 def _scales(tables: NoisyTables) -> tuple[NDArray[np.float64], ...]:
-    """Of the number of rows, of one-way tables and of two-way tables."""
+    """Of the number of rows, of one-way tables, of two-way tables and of parities of triples."""
     plan = tables.plan
-    return np.array([] if plan.total is None else [plan.total]), plan.one_way, plan.pairs
+    return np.array([] if plan.total is None else [plan.total]), plan.one_way, plan.pairs, plan.trios
+
+
+def _groups(model: Model) -> list[tuple[int, int, NDArray[np.float64], bool]]:
+    """All scales by stage and order, and whether they are those of parities; three-way tables are the last stage."""
+    stages, triples = model.measured.stages, model.measured.triples
+    groups = [
+        (stage, order, own, each.plan.parities is not None and order > 0)
+        for stage, each in enumerate(stages, start=1)
+        for order, own in enumerate(_scales(each))
+    ]
+    return groups if triples is None else [*groups, (len(stages) + 1, 3, triples.scales, False)]
 
 
 def check_arrays(model: Model) -> Check:
     """Every cell of the public domain is there, at scales that can be drawn."""
-    cells = model.measured_schema.cells
-    for tables in model.measured.stages:
-        scales = np.concatenate(_scales(tables))
+    cells, triples = model.measured_schema.cells, model.measured.triples
+    for _, _, scales, _ in _groups(model):
         if not ((scales >= MIN_SCALE) & (scales <= MAX_SCALE)).all():
             return Check(name="arrays", passed=False, detail="a noise scale is not one that can be drawn exactly")
         if model.certificate.claimed_by is None and not (round_up_scale(scales) == scales).all():
             return Check(name="arrays", passed=False, detail="a noise scale has more digits than the sampler draws")
-        if tables.one_way.size not in (0, cells.n_levels) or tables.pairs.size not in (0, cells.n_cells):
+    for tables in model.measured.stages:
+        sizes = [int(own.sum()) for own in tables.plan.sizes(cells)]
+        if [tables.one_way.size, tables.pairs.size] != sizes or tables.trios.size != tables.plan.trios.size:
             return Check(name="arrays", passed=False, detail="tables do not cover the public domain")
+        if tables.plan.parities is not None and not _right_parities(tables, model.certificate):
+            return Check(name="arrays", passed=False, detail="parities are not of all bits, or not at one scale")
     stages = model.measured.stages
     every = [any(part.size for part in parts) for parts in zip(*((t.one_way, t.pairs) for t in stages), strict=True)]
     if not every[0] or not (every[1] or cells.n_pairs == 0):
         return Check(name="arrays", passed=False, detail="a release measures all one-way and all two-way tables")
-    size = sum(tables.one_way.size + tables.pairs.size for tables in stages)
+    if triples is not None and (model.certificate.mechanism != "gaussian" or stages[0].plan.parities is not None):
+        return Check(name="arrays", passed=False, detail="three-way tables go with gaussian noise and two-way tables")
+    size = sum(tables.one_way.size + tables.pairs.size + tables.trios.size for tables in stages)
+    size += 0 if triples is None else triples.counts.size
     return Check(name="arrays", passed=True, detail=f"{size:,} noisy cells cover the public domain, whole numbers all")
+
+
+def _right_parities(tables: NoisyTables, stated: Certificate) -> bool:
+    plan, cells = tables.plan, tables.cells
+    whole = plan.one_way.size == cells.n_attributes and plan.pairs.size == cells.n_pairs
+    whole = whole and plan.trios.size in (0, cells.n_trios) and bool((cells.sizes == 2).all())
+    same = all(np.unique(scales).size < 2 for scales in (plan.one_way, plan.pairs, plan.trios))
+    return whole and same and plan.parities == stated.neighbors and stated.mechanism == "gaussian"
+
+
+def _moves(tables: NoisyTables, shifts: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Scales of one stage, and how many counts one row moves at each: of parities, the row that moves most.
+
+    A row that changes s of m bits moves the sets of k bits of which an odd number is among these s.
+    """
+    plan = tables.plan
+    if plan.parities is None:
+        scales, times = np.unique(plan.scales, return_counts=True)
+        return scales, shifts * times.astype(np.float64)
+    m, total = plan.one_way.size, _scales(tables)[0]
+    scales = np.array([group[0] for group in _scales(tables)[1:] if group.size])
+    odd = [
+        [sum(math.comb(s, i) * math.comb(m - s, k - i) for i in range(1, k + 1, 2)) for k in range(1, scales.size + 1)]
+        for s in range(m + 1)
+    ]
+    moved = np.array(odd, dtype=np.float64)
+    worst = moved[np.argmax(moved @ scales**-2.0)]
+    return np.concatenate([total, scales]), np.concatenate([np.full(total.size, float(shifts)), worst])
 
 
 def check_domains(model: Model) -> Check:
@@ -189,13 +235,19 @@ def _tail(scale: float, first: int) -> float:
 def check_totals(model: Model) -> tuple[float, list[Check]]:
     """What the tables cost, by the theorems with every rounding outward, and numerically; both within the claim."""
     stated = model.certificate
-    scales = np.concatenate([group for tables in model.measured.stages for group in _scales(tables)])
-    spend = search_spend(stated.domains) + Spend.of(scales)
+    search, triples = search_spend(stated.domains), model.measured.triples
+    third = Spend.of([]) if triples is None else triples.spend
+    spend = sum((tables.plan.spend for tables in model.measured.stages), search + third)
     budget = _budget(stated)
     claimed, lost = budget.spent(spend), spend.lost_delta
+    moves = [(search.scales, budget.shifts * search.tables.astype(np.float64))]
+    moves += [_moves(tables, budget.shifts) for tables in model.measured.stages]
+    moves.append((third.scales, budget.shifts * third.tables.astype(np.float64)))
+    scales, shifts = (np.concatenate(part) for part in zip(*moves, strict=True))
+    each, groups = np.unique(scales, return_inverse=True)
     # A threshold that fails costs its chance of delta, and of the odds the rest of all chances.
     independent = exact_epsilon(
-        stated.mechanism, spend.scales, spend.tables * budget.shifts, stated.delta - lost, rows=budget.rows
+        stated.mechanism, each, np.bincount(groups, weights=shifts), stated.delta - lost, rows=budget.rows
     ) - math.log1p(-lost)
     epsilon = rounded_up(stated.epsilon, 6)
     return independent, [

@@ -1,0 +1,123 @@
+"""Step 7, books: the ledger, its history, the releases that it paid for, and how long the rest lasts."""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import dataclass
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from sklar.budget.account import Account
+from sklar.budget.ledger import Ledger
+from sklar.budget.ledger.check import check_releases
+from sklar.errors import SklarError
+from sklar.files.archive import load
+from sklar.studio.folder import LEDGER, Desk
+from sklar.studio.pages.frame import Frame, Studio, frame, ledger_path, releases, show
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Book:
+    """One data set of the ledger."""
+
+    account: Account
+    spent: str
+    left: str
+    share: float
+    lasts: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Made:
+    """A release, and whether the ledger paid for it."""
+
+    name: str
+    epsilon: str
+    problem: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Books:
+    """The page."""
+
+    frame: Frame
+    there: bool
+    problem: str
+    books: tuple[Book, ...]
+    history: tuple[tuple[str, str, str, str], ...]
+    problems: tuple[str, ...]
+    remarks: tuple[str, ...]
+    made: tuple[Made, ...]
+
+
+def books(studio: Studio, request: Request) -> Response:
+    """All that the ledger says."""
+    name = request.path_params.get("desk")
+    desk = None if name is None else studio.folder.desk(name)
+    path = ledger_path(studio)
+    problem = ""
+    shown: tuple[Book, ...] = ()
+    history: tuple[tuple[str, str, str, str], ...] = ()
+    problems: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
+    made: list[Made] = []
+    if path.exists():
+        try:
+            ledger = Ledger(path)
+            entries, standing = ledger.history(), ledger.standing()
+            now = dt.datetime.now(dt.UTC)
+            shown = tuple(_book(account, now) for account in ledger.accounts())
+            history = tuple(
+                (str(each.number), each.time, each.dataset or "", each.line().split(": ", 1)[1]) for each in entries
+            )
+            problems, remarks = (
+                tuple(line.replace(f"{studio.folder.root}/", "") for line in lines)
+                for lines in (standing.problems, standing.remarks)
+            )
+            models = [
+                (model, load(studio.folder.inside(model)).measured)
+                for each in studio.folder.desks()
+                for model in _models(studio, each)
+            ]
+            found = check_releases(LEDGER, entries, (), models).releases
+            made = [
+                Made(name=model, epsilon=f"{measured.certificate.epsilon:.4g}", problem=found[model])
+                for model, measured in models
+            ]
+        except SklarError as error:
+            problem = str(error)
+    listed = " ".join(each.name for each in made)
+    view = Books(
+        frame=frame(
+            studio,
+            request,
+            title="Books",
+            step="books",
+            desk=desk,
+            commands=(f"sklar ledger show {LEDGER}", f"sklar ledger check {LEDGER} {listed}".strip()),
+        ),
+        there=path.exists(),
+        problem=problem,
+        books=shown,
+        history=history,
+        problems=problems,
+        remarks=remarks,
+        made=tuple(made),
+    )
+    return show("books.html.j2", view)
+
+
+def _models(studio: Studio, desk: Desk) -> list[str]:
+    return [f"{desk.name}-{number}.sklar" for number in releases(studio.folder, desk)]
+
+
+def _book(account: Account, now: dt.datetime) -> Book:
+    until = account.lasts_until(now)
+    return Book(
+        account=account,
+        spent=f"{account.spent:.4g}",
+        left=f"{account.left:.4g}",
+        share=min(account.spent / account.epsilon, 1.0),
+        lasts="" if until is None else until.isoformat(),
+    )

@@ -1,0 +1,487 @@
+"""Step 2, describe: one card per column, the open decisions first; and what is said of the table as a whole."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import shlex
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from markupsafe import Markup
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from sklar.answer.report.render import clean
+from sklar.custodian.draft import Draft
+from sklar.custodian.draft.look import Seen
+from sklar.custodian.entries import accept_all, name_person, save
+from sklar.custodian.review import (
+    PROVENANCE,
+    Choice,
+    OpenRule,
+    Question,
+    answer,
+    answer_rule,
+    complete,
+    open_rules,
+    questions,
+    rule_entries,
+)
+from sklar.errors import SchemaError, SklarError
+from sklar.public.axis import edge_text
+from sklar.public.person import Person
+from sklar.public.rules import rule_text
+from sklar.public.schema import BINNED, Attribute, Schema
+from sklar.public.toml import toml_value
+from sklar.studio.folder import Desk
+from sklar.studio.guard import form_of
+from sklar.studio.looks import Look
+from sklar.studio.pages.cost import column_cost, parsed
+from sklar.studio.pages.frame import (
+    Frame,
+    Studio,
+    desk_of,
+    frame,
+    go,
+    query_string,
+    schema_text,
+    show,
+    table_words,
+    tell,
+)
+
+PER_PAGE = 20
+_WAIT_S = 1.5
+_BARS = 60
+# Kinds whose edges a person can drag: numbers, and days.
+_DRAGGED = ("integer", "real", "year", "date")
+_MOST_LEVELS_SHOWN = 40
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Picture:
+    """The bins of a column as a picture: exact counts (PRIVATE) over an axis, and where the edges are."""
+
+    kind: str
+    low: float
+    high: float
+    bars: tuple[int, ...]
+    edges: tuple[str, ...]
+    bounds: bool
+
+    def to_json(self) -> str:
+        """For the script that draws it."""
+        return json.dumps(
+            {
+                "kind": self.kind,
+                "low": self.low,
+                "high": self.high,
+                "bars": self.bars,
+                "edges": self.edges,
+                "bounds": self.bounds,
+            }
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Card:
+    """One column: what was decided, or the question about it with what the rows show."""
+
+    name: str
+    place: int
+    kind: str
+    known_from: str
+    waiting: bool
+    stated: str
+    toml: Markup
+    mark: str
+    cost: tuple[str, ...]
+    question: Question | None
+    picture: Picture | None
+    typed: Mapping[str, str]
+    levels: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Tied:
+    """A rule that waits for a decision, in words, with the entries that it would add."""
+
+    rule: OpenRule
+    number: int
+    says: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Described:
+    """The page."""
+
+    frame: Frame
+    desk: Desk
+    epsilon: float
+    reading: str
+    cards: tuple[Card, ...]
+    n_columns: int
+    n_found: int
+    waiting: int
+    accepts: int
+    page: int
+    pages: int
+    search: str
+    only: str
+    address: str
+    left_out: tuple[tuple[str, str], ...]
+    rules: tuple[str, ...]
+    ties: tuple[Tied, ...]
+    person: Person | None
+    ids: tuple[str, ...]
+    provenance: Mapping[str, str]
+
+
+def describe(studio: Studio, request: Request) -> Response:
+    """The cards of one page of columns."""
+    desk = desk_of(studio, request)
+    text = schema_text(studio, desk)
+    if text is None:
+        return go(f"/t/{desk.name}/open")
+    try:
+        schema = parsed(text)
+    except SchemaError as error:
+        return tell(studio, f"/t/{desk.name}/open", f"{desk.schema}: {error}", form={})
+    look, reading = _look(studio, desk, schema)
+    draft = None if look is None else look.draft
+    params = request.query_params
+    search, only, wanted = params.get("q", ""), params.get("only", ""), params.get("column")
+    listed = [
+        attribute
+        for attribute in schema.attributes
+        if search.lower() in attribute.name.lower() and (only != "open" or not attribute.reviewed)
+    ]
+    # The open decisions first; a card that was asked for before all.
+    listed.sort(key=lambda attribute: (attribute.name != wanted, attribute.reviewed))
+    pages = max(math.ceil(len(listed) / PER_PAGE), 1)
+    page = min(max(int(params.get("page", "1")) if params.get("page", "1").isdigit() else 1, 1), pages)
+    chosen = listed[(page - 1) * PER_PAGE : page * PER_PAGE]
+    entries = schema.to_dict()["attributes"]
+    asked = {each.name: _mark(entries[each.name]) for each in chosen if not each.reviewed or each.name == wanted}
+    about = _questions(text, look, asked)
+    note = studio.notes.find(params.get("note"))
+    typed = {} if note is None else note.form
+    rows = desk.rows or 1
+    view = Described(
+        frame=frame(
+            studio,
+            request,
+            title="Describe the columns",
+            step="describe",
+            desk=desk,
+            private=True,
+            commands=(
+                f"sklar schema review {shlex.quote(desk.schema)} {table_words(desk)}",
+                f"sklar schema check {shlex.quote(desk.schema)} {table_words(desk)}",
+            ),
+        ),
+        desk=desk,
+        epsilon=desk.epsilon,
+        reading=reading,
+        cards=tuple(
+            _card(schema, entries[each.name], each, about.get(each.name, (None, None)), desk.epsilon, rows, typed)
+            for each in chosen
+        ),
+        n_columns=schema.n_attributes,
+        n_found=len(listed),
+        waiting=len(schema.not_reviewed),
+        accepts=sum(each.provenance != "rows" for each in schema.attributes if not each.reviewed),
+        page=page,
+        pages=pages,
+        search=search,
+        only=only,
+        address=f"/t/{desk.name}/describe?" + query_string(q=search, only=only),
+        left_out=tuple((draft.left_out if draft else {}).items()),
+        rules=tuple(rule_text(rule, schema.attributes) for rule in schema.rules),
+        ties=_ties(text, draft),
+        person=schema.person,
+        ids=_ids(schema, draft),
+        provenance=PROVENANCE,
+    )
+    return show("describe.html.j2", view)
+
+
+def _look(studio: Studio, desk: Desk, schema: Schema) -> tuple[Look | None, str]:
+    """What the rows show, where they have been read; else what to say of it."""
+    try:
+        look = studio.looks.at(desk, schema.reading, wait_s=_WAIT_S)
+    except SklarError as error:
+        return None, str(error)
+    if look.draft is not None:
+        if desk.rows != look.draft.seen.rows:
+            studio.folder.save(desk, rows=look.draft.seen.rows)
+        return look, ""
+    if look.over.is_set():
+        return None, look.problem
+    return None, f"The rows are being read ({look.rows:,} so far): reload to see what they show beside each question."
+
+
+def _draft(studio: Studio, desk: Desk, schema: Schema) -> Draft | None:
+    look, _ = _look(studio, desk, schema)
+    return None if look is None else look.draft
+
+
+def _questions(
+    text: str, look: Look | None, asked: Mapping[str, str]
+) -> dict[str, tuple[Question | None, Picture | None]]:
+    """The questions about columns, given with the marks of their entries, each with a picture of its bins."""
+    rules = open_rules(text)
+    known = {} if look is None else look.shown
+    fresh = [name for name, mark in asked.items() if (name, mark, rules) not in known]
+    draft = None if look is None else look.draft
+    schema = parsed(text)
+    for question in questions(text, draft, about=set(fresh)) if fresh else ():
+        seen = None if draft is None else draft.seen.column(question.name)
+        picture = _picture(schema.attribute(question.name), seen)
+        known[question.name, asked[question.name], rules] = (question, picture)
+    return {name: known[name, mark, rules] for name, mark in asked.items()}
+
+
+def _card(
+    schema: Schema,
+    entry: Mapping[str, Any],
+    attribute: Attribute,
+    about: tuple[Question | None, Picture | None],
+    epsilon: float,
+    rows: int,
+    typed: Mapping[str, str],
+) -> Card:
+    kept = {key: value for key, value in entry.items() if key not in ("reviewed", "provenance")}
+    levels = attribute.levels if attribute.domain != "private" else ()
+    return Card(
+        name=attribute.name,
+        place=schema.names.index(attribute.name),
+        kind=attribute.kind,
+        known_from=attribute.known_from,
+        waiting=not attribute.reviewed,
+        stated=", ".join(f"{key} = {toml_value(value)}" for key, value in kept.items()),
+        toml=_lines(
+            typed["toml"]
+            if typed.get("column") == attribute.name and "toml" in typed
+            else "\n".join(f"{key} = {toml_value(value)}" for key, value in kept.items())
+        ),
+        mark=_mark(entry),
+        cost=column_cost(schema, attribute.name, epsilon, rows),
+        question=about[0],
+        picture=about[1],
+        typed=typed if typed.get("column") == attribute.name else {},
+        levels=levels[:_MOST_LEVELS_SHOWN],
+    )
+
+
+def _lines(text: str) -> Markup:
+    """A text of several lines, which templates would take for control characters."""
+    return Markup("\n").join(clean(line) for line in text.splitlines())
+
+
+def _mark(entry: Mapping[str, Any]) -> str:
+    """A mark of an entry as a page has shown it: a form about another one is refused."""
+    return hashlib.sha256(json.dumps(entry, sort_keys=True, default=str).encode()).hexdigest()[:16]
+
+
+def _picture(attribute: Attribute, seen: Seen | None) -> Picture | None:
+    """The bins over what the rows show: 60 bars over the middle 98% of the values."""
+    if attribute.kind not in _DRAGGED or not attribute.edges:
+        return None
+    edges = tuple(edge_text(attribute.kind, edge) for edge in attribute.edges)
+    points, times = _points(attribute.kind, seen)
+    bars: tuple[int, ...] = ()
+    low, high = float(attribute.edges[0]), float(attribute.edges[-1])
+    if points.size:
+        order = np.argsort(points)
+        points, times = points[order], times[order]
+        share = np.cumsum(times) / times.sum()
+        least, most = (float(points[min(np.searchsorted(share, part), points.size - 1)]) for part in (0.01, 0.99))
+        room = max(most - least, 1.0)
+        # Wide bounds would squeeze what there is to see into one bar.
+        if high - low > 4 * room:
+            low, high = least - 0.1 * room, most + 0.1 * room
+        else:
+            low, high = min(low, least), max(high, most)
+        counted, _ = np.histogram(np.clip(points, low, high), bins=_BARS, range=(low, high), weights=times)
+        bars = tuple(int(count) for count in counted)
+    return Picture(
+        kind=attribute.kind, low=low, high=high, bars=bars, edges=edges, bounds=attribute.domain == "private"
+    )
+
+
+def _points(kind: str, seen: Seen | None) -> tuple[Any, Any]:
+    if seen is None:
+        return np.empty(0), np.empty(0)
+    axis = kind if kind in seen.axes else next((each for each in seen.axes if each.split()[0] == kind), None)
+    axis = "integer" if axis is None and kind == "year" and "integer" in seen.axes else axis
+    if axis is None:
+        return np.empty(0), np.empty(0)
+    read = [(seen.point(text, axis), times) for text, times in seen.counts.items()]
+    kept = [(point, times) for point, times in read if point is not None]
+    return np.array([point for point, _ in kept], dtype=np.float64), np.array([times for _, times in kept])
+
+
+def _ties(text: str, draft: Draft | None) -> tuple[Tied, ...]:
+    if draft is None:
+        return tuple(Tied(rule=rule, number=n, says=()) for n, rule in enumerate(open_rules(text)))
+    return tuple(
+        Tied(rule=rule, number=n, says=tuple(_spoken(entry) for entry in rule_entries(rule, text, draft)))
+        for n, rule in enumerate(open_rules(text))
+    )
+
+
+def _spoken(entry: Mapping[str, Any]) -> str:
+    """A rule in words."""
+    if "forbid" in entry:
+        (first, values), (second, others) = entry["forbid"].items()
+        return f"there is no {first} = {' or '.join(values)} with {second} = {' or '.join(others)}"
+    shown = [f"{key} goes with {value}" for key, value in list(entry["map"].items())[:8]]
+    more = ", ..." if len(entry["map"]) > len(shown) else ""
+    return f"{entry['determined_by']} determines {entry['attribute']}: {', '.join(shown)}{more}"
+
+
+def _ids(schema: Schema, draft: Draft | None) -> tuple[str, ...]:
+    """Columns that may say which rows are one person's: those that are no attribute first."""
+    names = () if draft is None else tuple(column.name for column in draft.seen.columns if column.name)
+    return tuple(sorted(names, key=lambda name: name in schema.names))
+
+
+def decide(studio: Studio, request: Request) -> Response:
+    """Answer the question about one column, and go on to the next one."""
+    desk, form = desk_of(studio, request), form_of(request)
+    name, text = form.get("column", ""), schema_text(studio, desk) or ""
+    back = f"/t/{desk.name}/describe?" + query_string(q=form.get("q", ""), only=form.get("only", ""))
+    try:
+        schema = parsed(text)
+        attribute = schema.attribute(name)
+        if form.get("mark") != _mark(schema.to_dict()["attributes"][name]):
+            raise SchemaError(f"'{name}' was changed meanwhile, in another window or in the file. Look at it again.")
+        draft = _draft(studio, desk, schema)
+        changed = answer(text, name, _entry(text, attribute, draft, form))
+        save(studio.folder.inside(desk.schema), changed)
+    except SklarError as error:
+        return tell(studio, f"{back}&{query_string(column=name)}#card", str(error), form=form)
+    left = parsed(changed).not_reviewed
+    said = f"'{name}' is left out." if name not in parsed(changed).names else f"'{name}' is decided."
+    return tell(studio, f"{back}#cards", f"{said} {len(left)} to go." if left else f"{said} Every column is reviewed.")
+
+
+def _entry(text: str, attribute: Attribute, draft: Draft | None, form: Mapping[str, str]) -> dict[str, Any] | None:
+    """The entry that a form asks for: one of the question's choices, or the keys that the custodian wrote."""
+    if form.get("choice") == "toml":
+        try:
+            entry = tomllib.loads(form.get("toml", ""))
+        except ValueError as error:
+            raise SchemaError(f"attribute '{attribute.name}' is not valid TOML: {error}.") from None
+        stated = form.get("provenance", "public")
+        return {key: value for key, value in entry.items() if key != "reviewed"} | {"provenance": stated}
+    question = next(iter(questions(text, draft, about={attribute.name})))
+    choice = next((each for each in question.choices if each.key == form.get("choice")), None)
+    if choice is None:
+        raise SchemaError(f"choose one of the answers about '{attribute.name}' first.")
+    return _completed(choice, attribute, form)
+
+
+def _completed(choice: Choice, attribute: Attribute, form: Mapping[str, str]) -> dict[str, Any] | None:
+    if not choice.asks:
+        return choice.entry
+    entry = complete(choice, form.get(f"typed-{choice.key}", ""), attribute)
+    if choice.asks == "edges" and form.get("points", "").strip():
+        # Points stand on the same axis as edges, and are written as they are.
+        entry["points"] = complete(choice, form["points"], attribute)["edges"]
+    return entry
+
+
+def cost(studio: Studio, request: Request) -> Response:
+    """What a column would cost with the answer that is being typed: asked for by the script, again and again."""
+    desk, form = desk_of(studio, request), form_of(request)
+    name, text = form.get("column", ""), schema_text(studio, desk) or ""
+    try:
+        schema = parsed(text)
+        draft = _draft(studio, desk, schema)
+        entry = _entry(text, schema.attribute(name), draft, form)
+        if entry is None:
+            return JSONResponse({"told": ["Costs nothing: it is left out, and no release has it."]})
+        alone = Schema.from_dict({"attributes": {name: entry}}).attributes[0]
+        # Rules may not fit the levels that are being typed; they are checked when the answer is given.
+        tried = replace(
+            schema,
+            attributes=tuple(alone if each.name == name else each for each in schema.attributes),
+            rules=() if schema.rules and alone != schema.attribute(name) else schema.rules,
+        ).checked()
+        told = column_cost(tried, name, desk.epsilon, desk.rows or 1, beside=True)
+    except SklarError as error:
+        return JSONResponse({"problem": str(error)})
+    levels = list(alone.levels[:_MOST_LEVELS_SHOWN]) if alone.domain != "private" and alone.kind in BINNED else []
+    return JSONResponse({"told": list(told), "levels": levels})
+
+
+def accept(studio: Studio, request: Request) -> Response:
+    """Accept what is proposed for all columns that are left."""
+    desk = desk_of(studio, request)
+    back = f"/t/{desk.name}/describe"
+    try:
+        text = schema_text(studio, desk) or ""
+        save(studio.folder.inside(desk.schema), accept_all(text))
+    except SklarError as error:
+        return tell(studio, back, str(error), form=form_of(request))
+    return tell(studio, back, "Every column is reviewed: what was proposed is accepted. The schema is public now.")
+
+
+def decide_rule(studio: Studio, request: Request) -> Response:
+    """Confirm a tie as a public rule, or decide against it."""
+    desk, form = desk_of(studio, request), form_of(request)
+    back, text = f"/t/{desk.name}/describe", schema_text(studio, desk) or ""
+    try:
+        rule = next(
+            (
+                each
+                for each in open_rules(text)
+                if (each.first, each.how, each.second) == (form.get("first"), form.get("how"), form.get("second"))
+            ),
+            None,
+        )
+        if rule is None:
+            raise SchemaError("this rule was decided meanwhile. Look at the list again.")
+        draft = _draft(studio, desk, parsed(text))
+        entries = [] if form.get("public") != "yes" or draft is None else rule_entries(rule, text, draft)
+        save(studio.folder.inside(desk.schema), answer_rule(text, rule, entries))
+    except SklarError as error:
+        return tell(studio, f"{back}#rules", str(error), form=form)
+    said = (
+        "The rule is public knowledge now: every released record honors it." if entries else "No rule was made of it."
+    )
+    return tell(studio, f"{back}#rules", said)
+
+
+def set_person(studio: Studio, request: Request) -> Response:
+    """Say which rows are one person's."""
+    desk, form = desk_of(studio, request), form_of(request)
+    back, text = f"/t/{desk.name}/describe", schema_text(studio, desk) or ""
+    try:
+        person: Person | None = None
+        if form.get("person"):
+            counted = form.get("rows", "")
+            people = form.get("count") != "rows"
+            if not people and not counted.isdigit():
+                raise SchemaError(f"rows of each person must be a whole number, got {counted!r}.")
+            person = Person(
+                column=form["person"],
+                count="people" if people else "rows",
+                rows_per_person=1 if people else int(counted),
+            )
+        save(studio.folder.inside(desk.schema), name_person(text, person))
+    except SklarError as error:
+        return tell(studio, f"{back}#person", str(error), form=form)
+    said = (
+        "Each row is a person of its own."
+        if person is None
+        else f"Rows with the same {person.column} are one person's."
+    )
+    return tell(studio, f"{back}#person", said)

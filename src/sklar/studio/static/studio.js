@@ -1,0 +1,157 @@
+"use strict";
+// The live parts of the pages. Every page works without them; no library, no network but the studio itself.
+
+// Parts that are fetched once, after the page: [data-later].
+for (const part of document.querySelectorAll("[data-later]")) {
+  fetch(part.dataset.later)
+    .then((answer) => (answer.ok ? answer.text() : Promise.reject(answer)))
+    .then((text) => {
+      part.innerHTML = text;
+      part.dispatchEvent(new CustomEvent("filled", { bubbles: true }));
+    })
+    .catch(() => {
+      part.textContent = "This part could not be fetched. Reload the page.";
+    });
+}
+
+// Work under way: [data-live] is fetched again and again; when the work is over, the page is loaded anew.
+for (const part of document.querySelectorAll("[data-live]")) {
+  const look = () => {
+    fetch(part.dataset.live)
+      .then((answer) => (answer.ok ? answer.text() : Promise.reject(answer)))
+      .then((text) => {
+        part.innerHTML = text;
+        const state = part.querySelector("[data-state]");
+        if (state && state.dataset.state !== "running") location.replace(location.pathname);
+        else setTimeout(look, 700);
+      })
+      .catch(() => {
+        let told = document.getElementById("unheard");
+        if (!told) {
+          told = document.createElement("p");
+          told.id = "unheard";
+          told.className = "said failed";
+          told.setAttribute("role", "alert");
+          told.textContent =
+            "The studio does not answer. The release goes on without it: start sklar studio again in the same folder.";
+          part.before(told);
+        }
+        setTimeout(look, 2000);
+      });
+  };
+  setTimeout(look, 700);
+}
+if (document.querySelector("[data-wait]")) setTimeout(() => location.reload(), 1200);
+
+// A filter over a list on the page: [data-filter] names its items.
+for (const field of document.querySelectorAll("[data-filter]")) {
+  field.addEventListener("input", () => {
+    const wanted = field.value.toLowerCase();
+    for (const item of document.querySelectorAll(field.dataset.filter)) {
+      item.hidden = !item.textContent.toLowerCase().includes(wanted);
+    }
+  });
+}
+
+// What an address points to gets the focus, so that the keyboard goes on from there.
+if (location.hash) {
+  const place = document.getElementById(location.hash.slice(1));
+  const heading = place && (place.matches("[tabindex]") ? place : place.querySelector("[tabindex]"));
+  if (heading) heading.focus({ preventScroll: true });
+}
+
+// The plan: a slider over epsilons, and what each buys.
+const plan = document.querySelector("[data-plan]");
+if (plan) {
+  const epsilons = plan.dataset.epsilons.split(",").map(Number);
+  const slider = plan.querySelector("[data-slider]");
+  const exact = plan.querySelector("[data-epsilon]");
+  let last = 0;
+  let waiting = 0;
+  const mark = () => {
+    const marker = document.getElementById("marker");
+    const epsilon = Math.min(Math.max(Number(exact.value), 0.1), 10);
+    if (!marker || !epsilon) return;
+    const x = 64 + (376 * Math.log(epsilon / 0.1)) / Math.log(100);
+    marker.setAttribute("x1", x);
+    marker.setAttribute("x2", x);
+  };
+  const same = document.querySelector("[data-same]");
+  const ask = () => {
+    mark();
+    same.value = exact.value;
+    clearTimeout(waiting);
+    waiting = setTimeout(() => {
+      const number = ++last;
+      fetch(`${plan.dataset.plan}?epsilon=${encodeURIComponent(exact.value)}`)
+        .then((answer) => (answer.ok ? answer.text() : Promise.reject(answer)))
+        .then((text) => {
+          if (number !== last) return;
+          const parts = document.createElement("template");
+          parts.innerHTML = text;
+          for (const part of parts.content.querySelectorAll("[id]")) {
+            const old = document.getElementById(part.id);
+            if (old) old.replaceChildren(...part.childNodes);
+          }
+        })
+        .catch(() => {});
+    }, 60);
+  };
+  slider.addEventListener("input", () => {
+    exact.value = epsilons[Number(slider.value)];
+    slider.setAttribute("aria-valuetext", exact.value);
+    ask();
+  });
+  exact.addEventListener("input", () => {
+    const wanted = Number(exact.value);
+    if (!(wanted > 0)) return;
+    let nearest = 0;
+    epsilons.forEach((each, place) => {
+      if (Math.abs(Math.log(each / wanted)) < Math.abs(Math.log(epsilons[nearest] / wanted))) nearest = place;
+    });
+    slider.value = nearest;
+    slider.setAttribute("aria-valuetext", exact.value);
+    ask();
+  });
+  plan.addEventListener("filled", mark);
+}
+
+// Cards: what a column costs with the answer that is being given.
+for (const form of document.querySelectorAll("form[data-cost]")) {
+  const shown = form.querySelector(".cost");
+  let last = 0;
+  let waiting = 0;
+  const ask = () => {
+    clearTimeout(waiting);
+    waiting = setTimeout(() => {
+      if (!form.querySelector("[name=choice]:checked")) return;
+      const number = ++last;
+      const body = new URLSearchParams(new FormData(form));
+      fetch(form.dataset.cost, { method: "POST", body })
+        .then((answer) => (answer.ok ? answer.json() : Promise.reject(answer)))
+        .then((found) => {
+          if (number !== last) return;
+          const lines = found.problem ? [found.problem] : found.told;
+          shown.classList.toggle("problem", Boolean(found.problem));
+          shown.replaceChildren(
+            ...lines.map((line) => {
+              const text = document.createElement("p");
+              text.textContent = line;
+              return text;
+            }),
+          );
+        })
+        .catch(() => {});
+    }, 200);
+  };
+  form.addEventListener("input", ask);
+  form.addEventListener("change", ask);
+  // Typing an answer chooses it.
+  for (const typed of form.querySelectorAll(".typed input, .typed textarea, .typed select")) {
+    typed.addEventListener("input", () => {
+      const choice = typed.closest(".choice").querySelector("[name=choice]");
+      if (!choice.checked) choice.checked = true;
+    });
+  }
+  form.addEventListener("focusin", ask, { once: true });
+}

@@ -1,0 +1,359 @@
+"""Work that takes long, in a process of its own: closing the browser, or the end of the server, does not stop it.
+
+A piece of work is two files in the folder's notes, its owner's alone: `N.order.json`, which says what is to be done,
+and `N.state.json`, which its process keeps writing. While a process works it holds the lock of `working.db`: an
+exclusive transaction, which the operating system ends with the process, however that ends. `N.cancel` asks it to stop;
+it then stops as at Ctrl-C, so that no file is left half-written. What a ledger was charged before stays charged.
+"""
+
+from __future__ import annotations
+
+import _thread
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sklar.budget.ledger import Ledger
+from sklar.budget.receipt import charge_notes, telling
+from sklar.errors import SklarError
+from sklar.kernel.theorems import Budget
+from sklar.machine.fresh import fresh_file
+from sklar.public.schema import Schema
+from sklar.studio.folder import LEDGER, Folder
+
+_WAIT_S = 20.0
+_BETWEEN_S = 0.25
+# What a stage is called on the screen, in the order in which a release meets them.
+STAGES = {
+    "check": "Look whether the schema fits the rows",
+    "find": "Look for domains, with noise",
+    "count": "Count the rows",
+    "measure": "Add noise",
+    "choose": "Choose the model's size",
+    "fit": "Fit the model",
+    "sample": "Draw synthetic rows",
+}
+
+
+@dataclass(slots=True, kw_only=True)
+class Stage:
+    """One stage of work, as far as it has come."""
+
+    name: str
+    unit: str
+    total: int | None
+    done: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(slots=True, kw_only=True)
+class State:
+    """How far a piece of work is. It ends as `done`, `failed` or `cancelled`; `lost` if its process ended unheard."""
+
+    number: int
+    kind: str
+    desk: str
+    state: str = "running"
+    message: str = ""
+    remark: str = ""
+    release: int | None = None
+    charges_before: int = 0
+    stages: list[Stage] = field(default_factory=list)
+
+    @property
+    def over(self) -> bool:
+        """Whether it has ended."""
+        return self.state != "running"
+
+
+class Told:
+    """Progress that is kept in a state file, at most four times a second."""
+
+    def __init__(self, state: State, path: Path) -> None:
+        self._state, self._path = state, path
+        self._lock, self._began, self._written = threading.RLock(), time.monotonic(), 0.0
+
+    def stage(self, name: str, *, total: int | None = None, unit: str = "") -> None:
+        """A stage begins."""
+        with self._lock:
+            self._clock()
+            self._state.stages.append(Stage(name=name, unit=unit, total=total))
+            self._began = time.monotonic()
+            self.write()
+
+    def advance(self, steps: int) -> None:
+        """Count steps."""
+        with self._lock:
+            if self._state.stages:
+                self._state.stages[-1].done += steps
+            if time.monotonic() - self._written > _BETWEEN_S:
+                self.write()
+
+    def _clock(self) -> None:
+        if self._state.stages and not self._state.over:
+            self._state.stages[-1].seconds = time.monotonic() - self._began
+
+    def write(self) -> None:
+        """Write the file. A disk that is full must not end the work itself."""
+        with self._lock, suppress(OSError):
+            self._clock()
+            self._written = time.monotonic()
+            _put(self._path, asdict(self._state))
+
+
+class Works:
+    """All pieces of work of a folder: begin one, cancel it, see how far it is."""
+
+    def __init__(self, folder: Folder) -> None:
+        self._folder, self._starting, self._probing = folder, threading.Lock(), threading.Lock()
+
+    def begin(self, kind: str, desk: str, order: Mapping[str, Any]) -> State:
+        """Begin a piece of work; an error when another is under way."""
+        with self._starting:
+            if self.running() is not None:
+                raise SklarError("other work is under way in this folder. Wait until it has ended, or cancel it.")
+            number = max((each.number for each in self.all()), default=0) + 1
+            state = State(number=number, kind=kind, desk=desk, **{k: order[k] for k in _SHOWN if k in order})
+            _put(self._path(number, "order"), {**order, "kind": kind, "desk": desk})
+            _put(self._path(number, "state"), asdict(state))
+            # -P: a file of the folder must not be taken for a module.
+            command = [sys.executable, "-P", "-m", "sklar.studio.work", str(self._folder.root), str(number)]
+            # A session of its own: Ctrl-C in the server's terminal is not meant for it.
+            process = subprocess.Popen(  # noqa: S603 - our own program and arguments
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                cwd=self._folder.root,
+                start_new_session=True,
+            )
+            self._await(process, number)
+            return self.state(number)
+
+    def _await(self, process: subprocess.Popen[bytes], number: int) -> None:
+        """Wait until the process has the lock: from then on anybody can see that it works."""
+        end = time.monotonic() + _WAIT_S
+        while time.monotonic() < end and not self._is_locked() and process.poll() is None:
+            if self._read(number).over:
+                break
+            time.sleep(0.02)
+        # So that no dead child stays behind while the server lives.
+        threading.Thread(target=process.wait, daemon=True).start()
+
+    def all(self, desk: str | None = None) -> list[State]:
+        """All pieces of work, or those of one table, oldest first."""
+        numbers = sorted(
+            int(path.name.split(".")[0])
+            for path in self._folder.notes().glob("*.state.json")
+            if path.name.split(".")[0].isdigit()
+        )
+        states = [self.state(number) for number in numbers]
+        return [each for each in states if desk is None or each.desk == desk]
+
+    def running(self) -> State | None:
+        """The work that is under way."""
+        if not self._is_locked():
+            return None
+        return next((each for each in reversed(self.all()) if not each.over), None)
+
+    def state(self, number: int) -> State:
+        """How far a piece of work is; `lost` where its process ended without a word."""
+        state = self._read(number)
+        if not state.over and not self._is_locked():
+            # It may have ended between the two looks.
+            state = self._read(number)
+            if not state.over:
+                state.state = "lost"
+                state.message = "The process ended without a word: it was killed, or the machine or its disk failed."
+        return state
+
+    def cancel(self, number: int) -> None:
+        """Ask a piece of work to stop."""
+        if not self.state(number).over:
+            _put(self._path(number, "cancel"), {})
+
+    def _read(self, number: int) -> State:
+        try:
+            found = json.loads(self._path(number, "state").read_text(encoding="utf-8"))
+            return State(**found | {"stages": [Stage(**each) for each in found["stages"]]})
+        except (OSError, ValueError, TypeError, KeyError):
+            raise SklarError("there is no such work in this folder.") from None
+
+    def _path(self, number: int, what: str) -> Path:
+        return self._folder.notes() / f"{number:04d}.{what}.json"
+
+    def _is_locked(self) -> bool:
+        # One at a time: two probes would take each other for the work.
+        try:
+            with self._probing, _lock(self._folder, wait_s=0.0):
+                return False
+        except sqlite3.OperationalError:
+            return True
+
+
+_SHOWN = ("release", "charges_before")
+
+
+@contextmanager
+def _lock(folder: Folder, *, wait_s: float) -> Iterator[None]:
+    path = folder.notes() / "working.db"
+    connection = sqlite3.connect(path, timeout=wait_s, isolation_level=None)
+    try:
+        with suppress(OSError):
+            path.chmod(0o600)
+        connection.execute("BEGIN EXCLUSIVE")
+        yield
+        connection.execute("ROLLBACK")
+    finally:
+        connection.close()
+
+
+def _put(path: Path, document: Mapping[str, Any]) -> None:
+    """Write a small private file whole. Not flushed: what it says is worth nothing after a crash of the machine."""
+    temporary = fresh_file(path, private=True)
+    try:
+        temporary.write_text(json.dumps(document), encoding="utf-8")
+        temporary.replace(path)
+    finally:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+
+
+def do(root: str, number: int) -> None:
+    """Do one piece of work, in this process."""
+    folder = Folder(root)
+    notes = folder.notes()
+    order = json.loads((notes / f"{number:04d}.order.json").read_text(encoding="utf-8"))
+    state = State(number=number, kind=order["kind"], desk=order["desk"], **{k: order[k] for k in _SHOWN if k in order})
+    told = Told(state, notes / f"{number:04d}.state.json")
+    over = threading.Event()
+    try:
+        with _lock(folder, wait_s=5.0):
+            watch = threading.Thread(target=_watch, args=(told, notes / f"{number:04d}.cancel.json", over), daemon=True)
+            watch.start()
+            try:
+                _ORDERS[order["kind"]](folder, order, state, told)
+                state.state = "done"
+            finally:
+                over.set()
+    except KeyboardInterrupt as error:
+        said = ["Cancelled. No file was left half-written.", *charge_notes(error)]
+        state.state, state.message = "cancelled", " ".join(said)
+    except sqlite3.OperationalError:
+        state.state, state.message = "failed", "Other work is under way in this folder."
+    except Exception as error:
+        state.state, state.message = "failed", " ".join([_explain(error), *charge_notes(error)])
+    told.write()
+
+
+def _explain(error: Exception) -> str:
+    if isinstance(error, SklarError):
+        return str(error)
+    if isinstance(error, MemoryError):
+        return "Out of memory. Use a schema with fewer levels, or a larger machine."
+    # The text of an unforeseen error might quote a row.
+    return f"Unexpected {type(error).__name__}. Run the command below with sklar --debug to see where."
+
+
+def _watch(told: Told, cancel: Path, over: threading.Event) -> None:
+    """Keep the clock of the present stage, and interrupt the work when it is to be cancelled."""
+    asked = False
+    while not over.wait(0.2):
+        told.write()
+        if cancel.exists() and not asked:
+            asked = True
+            _interrupt()
+
+
+def _interrupt() -> None:
+    """Interrupt the main thread as Ctrl-C does, in the middle of a system call too where that is possible."""
+    main = threading.main_thread().ident
+    if hasattr(signal, "pthread_kill") and main is not None:
+        signal.pthread_kill(main, signal.SIGINT)
+    else:
+        _thread.interrupt_main()
+
+
+def _release(folder: Folder, order: Mapping[str, Any], state: State, told: Told) -> None:
+    """What `sklar release --check` does; then the private comparison of `sklar evaluate`, which may fail by itself."""
+    from sklar.custodian.check import check
+    from sklar.draw.sample import check_draw
+    from sklar.errors import DataError
+    from sklar.files.write import check_target
+    from sklar.release import fit
+
+    desk = folder.desk(order["desk"])
+    schema = Schema.load(folder.inside(desk.schema))
+    schema.require_reviewed()
+    stem = f"{desk.name}-{order['release']}"
+    model_path = check_target(folder.inside(f"{stem}.sklar"), (".sklar",))
+    out = check_target(folder.inside(f"{stem}.csv"), (".csv",))
+    unfit = [fate for fate in check(folder.table(desk), schema, progress=told) if fate.unfit]
+    if unfit:
+        raise DataError(
+            "The schema would lose most values of some columns, so nothing was released and no privacy was spent. "
+            + " ".join(fate.warning for fate in unfit)
+            + " PRIVATE: this tells of the rows."
+        )
+    budget = Budget(epsilon=order["epsilon"], delta=order["delta"])
+    ledger = Ledger(folder.root / LEDGER)
+    model = fit(folder.table(desk), schema, budget, ledger=ledger, dataset=order["dataset"], progress=told)
+    with telling([model.certificate.receipt], model.certificate.epsilon):
+        # The model first: once privacy is spent, a failure to write rows must not lose what it bought.
+        model.save(model_path)
+        _, seed = check_draw(None, None)
+        model.write(str(out), seed=seed, progress=told)
+    if order.get("compare"):
+        try:
+            _compare(folder, order, state, told)
+        except SklarError as error:
+            state.remark = f"The release is done. Its comparison with the real rows is not: {error}"
+
+
+def _compare(folder: Folder, order: Mapping[str, Any], _state: State, told: Told) -> None:
+    """What `sklar evaluate --report` does."""
+    from sklar.custodian.evaluate import evaluate
+    from sklar.custodian.evaluate.report import custodian_report
+    from sklar.files.archive import load
+    from sklar.files.write import write_text
+
+    desk = folder.desk(order["desk"])
+    stem = f"{desk.name}-{order['release']}"
+    synthetic = folder.inside(f"{stem}.csv")
+    schema = load(folder.inside(f"{stem}.sklar")).schema
+    found = evaluate(folder.table(desk), synthetic, schema, progress=told)
+    text = custodian_report(found, folder.table(desk), synthetic, schema, progress=told)
+    write_text(folder.inside(f"{stem}.PRIVATE.html"), text, private=True)
+
+
+def _publish(folder: Folder, order: Mapping[str, Any], _state: State, told: Told) -> None:
+    """What `sklar publish --replace` does."""
+    from sklar.trust.passport import Publication, publish
+
+    stem = f"{order['desk']}-{order['release']}"
+    publication = Publication(**order["said"])
+    model, out = folder.inside(f"{stem}.sklar"), folder.inside(f"{stem}-published")
+    publish(model, out, publication=publication, replace=True, progress=told)
+
+
+_ORDERS = {"release": _release, "compare": _compare, "publish": _publish}
+
+
+if __name__ == "__main__":
+    # Whoever started the studio in the background ignores this signal, and so would we.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    # A low priority keeps the browser quick.
+    if hasattr(os, "nice"):
+        with suppress(OSError):
+            os.nice(5)
+    do(sys.argv[1], int(sys.argv[2]))

@@ -1,0 +1,178 @@
+"""A studio on a port of its own in a thread of this process, and somebody who asks it as a browser does."""
+
+from __future__ import annotations
+
+import html
+import http.client
+import re
+import shutil
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import urlencode
+
+import pytest
+
+from sklar.studio.folder import Folder
+from sklar.studio.guard import Session
+from sklar.studio.serve import make_server
+
+PEOPLE = "age,sex,region,smoker\n" + "".join(
+    f"{20 + row % 50},{('female', 'male')[row % 2]},{'snn'[row % 3]},{'yn'[row % 5 > 0]}\n" for row in range(400)
+)
+SCHEMA = """[table]
+name = "people"
+
+[attributes.age]
+type = "integer"
+edges = [0, 30, 50, 100]
+
+[attributes.sex]
+type = "categorical"
+values = ["female", "male"]
+
+[attributes.region]
+type = "categorical"
+values = ["n", "s"]
+"""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What came back."""
+
+    status: int
+    headers: http.client.HTTPMessage
+    body: bytes
+
+    @property
+    def text(self) -> str:
+        return self.body.decode()
+
+    @property
+    def said(self) -> str:
+        """The text of the page, without its marks."""
+        return html.unescape(" ".join(re.sub(r"<[^>]+>", " ", self.text).split()))
+
+
+@dataclass
+class Browser:
+    """Asks as a browser does: with the cookie that it was given, and an Origin in forms."""
+
+    session: Session
+    folder: Path
+    cookies: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def host(self) -> str:
+        return f"127.0.0.1:{self.session.port}"
+
+    def ask(
+        self,
+        method: str,
+        path: str,
+        *,
+        headers: Mapping[str, str | None] | None = None,
+        body: bytes | None = None,
+    ) -> Answer:
+        """One request. A header of None is not sent."""
+        sent: dict[str, str | None] = {"Host": self.host}
+        if self.cookies:
+            sent["Cookie"] = "; ".join(f"{name}={value}" for name, value in self.cookies.items())
+        if method == "POST":
+            sent |= {"Origin": f"http://{self.host}", "Content-Type": "application/x-www-form-urlencoded"}
+        sent |= headers or {}
+        connection = http.client.HTTPConnection("127.0.0.1", self.session.port, timeout=30)
+        try:
+            connection.putrequest(method, path, skip_host=True, skip_accept_encoding=True)
+            for name, value in sent.items():
+                if value is not None:
+                    connection.putheader(name, value)
+            if body is not None and "Content-Length" not in sent and "Transfer-Encoding" not in sent:
+                connection.putheader("Content-Length", str(len(body)))
+            connection.endheaders(body)
+            response = connection.getresponse()
+            given = re.match(r"([^=]+)=([^;]*)", response.headers.get("Set-Cookie", ""))
+            if given:
+                self.cookies[given[1]] = given[2]
+            return Answer(status=response.status, headers=response.headers, body=response.read())
+        finally:
+            connection.close()
+
+    def enter(self) -> Answer:
+        """Open the first address."""
+        path = self.session.first_address.split(self.host)[1]
+        return self.ask("GET", path)
+
+    def get(self, path: str) -> Answer:
+        """A page, redirects followed."""
+        answer = self.ask("GET", path)
+        while answer.status == 303:
+            answer = self.ask("GET", answer.headers["Location"].partition("#")[0])
+        return answer
+
+    def post(self, path: str, **fields: str) -> Answer:
+        """A form of the studio's own, redirects followed."""
+        body = urlencode({**fields, "form_token": self.session.form_token}).encode()
+        answer = self.ask("POST", path, body=body)
+        return self.get(answer.headers["Location"].partition("#")[0]) if answer.status == 303 else answer
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    """One studio for the tests of a module: to start and stop one takes most of a second."""
+    with running(tmp_path_factory.mktemp("studio") / "folder") as browser:
+        yield browser
+
+
+@pytest.fixture
+def studio(server: Browser) -> Browser:
+    """A studio of a folder with nothing but a small table, and a browser that has not entered yet."""
+    for path in server.folder.iterdir():
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+    (server.folder / "people.csv").write_text(PEOPLE)
+    server.session.token = "a-token-of-this-test"
+    return Browser(session=server.session, folder=server.folder)
+
+
+@pytest.fixture
+def inside(studio: Browser) -> Browser:
+    """A browser that has entered."""
+    studio.enter()
+    return studio
+
+
+class running:  # noqa: N801 - reads as a word of the language
+    """A studio of a folder, while the block runs."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(exist_ok=True)
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        session = Session(host="127.0.0.1", port=self._socket.getsockname()[1])
+        self._server = make_server(Folder(folder), session)
+        self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [self._socket]})
+        self._browser = Browser(session=session, folder=folder)
+
+    def __enter__(self) -> Browser:
+        self._thread.start()
+        await_(lambda: self._server.started)
+        return self._browser
+
+    def __exit__(self, *_: object) -> None:
+        self._server.should_exit = True
+        self._thread.join(timeout=20)
+        self._socket.close()
+
+
+def await_(done: Callable[[], bool], wait_s: float = 60) -> None:
+    """Wait until something holds."""
+    end = time.monotonic() + wait_s
+    while not done():
+        assert time.monotonic() < end, "it took too long"
+        time.sleep(0.02)

@@ -1,0 +1,274 @@
+"""What the pages show and do, by requests: every answer is a file in the folder, and no page takes another's place."""
+
+from __future__ import annotations
+
+import json
+import re
+import stat
+
+import polars as pl
+import pytest
+
+from sklar.budget.ledger import Ledger
+from sklar.custodian.draft import draft
+from sklar.generate import schema_toml
+from sklar.public.schema import Schema
+from tests.studio.conftest import SCHEMA, Browser
+
+READ = {"delimiter": ",", "encoding": "utf-8", "header": "yes", "quote": '"', "decimal": "."}
+
+
+@pytest.fixture
+def drafted(inside: Browser) -> Browser:
+    inside.post("/open", file="people.csv")
+    inside.post("/t/people/open", **READ)
+    return inside
+
+
+@pytest.fixture
+def reviewed(inside: Browser) -> Browser:
+    inside.post("/open", file="people.csv")
+    (inside.folder / "people.toml").write_text(SCHEMA)
+    inside.post("/t/people/open", **READ)
+    return inside
+
+
+def mark(browser: Browser, column: str) -> str:
+    """The mark of a column's form on the page."""
+    text = browser.get(f"/t/people/describe?column={column}").text
+    found = re.search(rf'name="column" value="{column}">\s*<input type="hidden" name="mark" value="(\w+)"', text)
+    assert found
+    return found[1]
+
+
+def schema_of(browser: Browser) -> Schema:
+    return Schema.load(browser.folder / "people.toml")
+
+
+def test_a_table_is_opened_with_its_reading_and_a_private_preview(inside: Browser) -> None:
+    (inside.folder / "german.csv").write_bytes("größe;ort\n1,5;Köln\n2,5;Bonn\n".encode("latin-1") * 30)
+    page = inside.post("/open", file="german.csv")
+    assert page.status == 200
+    assert "PRIVATE" in page.said
+    assert "größe" in page.said
+    assert "Köln" in page.said
+    assert '<option value=";" selected>' in page.text
+    assert 'value="windows-1252"' in page.text
+    notes = inside.folder / ".sklar-studio"
+    assert stat.S_IMODE(notes.stat().st_mode) == 0o700
+    assert stat.S_IMODE((notes / "german.desk.json").stat().st_mode) == 0o600
+
+
+def test_a_chosen_reading_is_used_and_a_wrong_one_told(inside: Browser) -> None:
+    (inside.folder / "bare.csv").write_text("1|x\n2|y\n" * 40)
+    inside.post("/open", file="bare.csv")
+    said = inside.post("/t/bare/open", **READ | {"encoding": "klingon"}).said
+    assert "encoding must be one such as" in said
+    inside.post("/t/bare/open", **READ | {"delimiter": "|", "header": "no"})
+    assert Schema.load(inside.folder / "bare.toml").reading.columns == ("column_1", "column_2")
+
+
+def test_a_database_needs_a_query_which_reads_nothing_else(inside: Browser) -> None:
+    duckdb = pytest.importorskip("duckdb")
+    with duckdb.connect(inside.folder / "census.duckdb") as connection:
+        connection.execute("CREATE TABLE people AS SELECT range % 7 AS n FROM range(100)")
+    assert "say which rows to read with a query" in inside.post("/open", file="census.duckdb").said
+    page = inside.post("/open", file="census.duckdb", query="SELECT n FROM people")
+    assert "SELECT n FROM people" in page.said
+    assert "The first rows" in page.said
+    other = inside.folder / "people.csv"
+    page = inside.post("/open", file="census.duckdb", query=f"SELECT * FROM read_csv('{other}')")
+    assert "did not run the query" in page.said
+    assert "female" not in page.said
+
+
+@pytest.mark.parametrize("content", [b"", b"\x00\xff" * 50, b"a,b\n"])
+def test_a_file_that_cannot_be_read_is_told(inside: Browser, content: bytes) -> None:
+    (inside.folder / "odd.csv").write_bytes(content)
+    assert inside.post("/open", file="odd.csv").status == 200
+    page = inside.post("/t/odd/open", **READ)
+    assert page.status == 200
+    assert 'role="alert"' in page.text
+    assert not (inside.folder / "odd.toml").exists()
+
+
+def test_a_file_that_vanished_is_told(drafted: Browser) -> None:
+    (drafted.folder / "people.csv").unlink()
+    assert "does not exist any more" in drafted.get("/t/people/describe").said
+
+
+def test_a_draft_is_the_command_lines_and_waits_for_answers(drafted: Browser) -> None:
+    path = drafted.folder / "people.toml"
+    assert (
+        path.read_text()
+        == draft(drafted.folder / "people.csv", name="people", reading=schema_of(drafted).reading).to_toml()
+    )
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    page = drafted.get("/t/people/describe")
+    assert "what the rows show" in page.said
+    assert "50 different values" in page.said
+    assert "To decide 4" in page.said
+    refused = drafted.post("/t/people/release")
+    assert "not reviewed" in refused.said
+    assert not (drafted.folder / "ledger.db").exists()
+
+
+def test_answers_change_one_entry_each_and_say_where_it_is_from(drafted: Browser) -> None:
+    said = drafted.post(
+        "/t/people/describe",
+        **{"column": "age", "mark": mark(drafted, "age"), "choice": "e", "typed-e": "0, 30, 60, 120", "points": "0"},
+    ).said
+    assert "'age' is decided. 3 to go." in said
+    age = schema_of(drafted).attribute("age")
+    assert (age.edges, age.points, age.provenance, age.reviewed) == ((0, 30, 60, 120), (0,), "public", True)
+    toml = 'type = "categorical"\nvalues = ["n", "s", "w"]'
+    drafted.post(
+        "/t/people/describe",
+        column="region", mark=mark(drafted, "region"), choice="toml", toml=toml, provenance="rows",
+    )  # fmt: skip
+    assert schema_of(drafted).attribute("region").provenance == "rows"
+    assert "Every column is reviewed" in drafted.post("/t/people/describe/accept").said
+    assert schema_of(drafted).not_reviewed == ()
+    assert "'smoker' is left out" in drafted.post(
+        "/t/people/describe", column="smoker", mark=mark(drafted, "smoker"), choice="x"
+    ).said  # fmt: skip
+    assert "smoker" not in schema_of(drafted).names
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"choice": "e", "typed-e": "9, 3"}, "edges must increase"),
+        ({"choice": "b", "typed-b": "1"}, "bounds must be two"),
+        ({"choice": "toml", "toml": "type = "}, "not valid TOML"),
+        ({"choice": "zz"}, "choose one of the answers"),
+    ],
+)
+def test_a_wrong_answer_is_told_and_what_was_typed_stays(drafted: Browser, fields: dict[str, str], says: str) -> None:
+    before = (drafted.folder / "people.toml").read_text()
+    page = drafted.post("/t/people/describe", column="age", mark=mark(drafted, "age"), **fields)
+    assert says in page.said
+    assert (drafted.folder / "people.toml").read_text() == before
+    if "typed-e" in fields:
+        assert 'value="9, 3"' in page.text
+
+
+def test_a_form_of_an_older_page_is_refused(drafted: Browser) -> None:
+    # Two tabs: the second one answers what the first has changed meanwhile.
+    old = mark(drafted, "sex")
+    drafted.post("/t/people/describe", column="sex", mark=old, choice="a")
+    said = drafted.post("/t/people/describe", column="sex", mark=old, choice="x").said
+    assert "was changed meanwhile" in said
+    assert "sex" in schema_of(drafted).names
+
+
+def test_costs_follow_what_is_typed(drafted: Browser) -> None:
+    common = {"column": "age", "mark": mark(drafted, "age"), "form_token": drafted.session.form_token}
+
+    def told(**fields: str) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = json.loads(drafted.post("/t/people/describe/cost", **common, **fields).text)
+        return found
+
+    assert told(choice="e", **{"typed-e": "0, 50, 100"})["told"][0].startswith("2 levels. At epsilon 1")
+    assert told(choice="e", **{"typed-e": "0, 25, 50, 100"})["told"][0].startswith("3 levels.")
+    assert "Without it" in told(choice="a")["told"][-1]
+    assert "left out" in told(choice="x")["told"][0]
+    assert "must increase" in told(choice="e", **{"typed-e": "5, 1"})["problem"]
+
+
+def test_people_and_rules(inside: Browser) -> None:
+    rows = "".join(f"{row // 2},{'abcd'[row % 4]},{'AABB'[row % 4]}\n" for row in range(400))
+    (inside.folder / "people.csv").write_text(f"id,town,county\n{rows}")
+    inside.post("/open", file="people.csv")
+    inside.post("/t/people/open", **READ)
+    assert "whole number" in inside.post("/t/people/describe/person", person="id", count="rows", rows="x").said
+    inside.post("/t/people/describe/person", person="id", count="rows", rows="2")
+    person = schema_of(inside).person
+    assert person is not None
+    assert (person.column, person.count, person.rows_per_person) == ("id", "rows", 2)
+    for column in ("town", "county"):
+        inside.post("/t/people/describe", column=column, mark=mark(inside, column), choice="c")
+    page = inside.get("/t/people/describe")
+    assert "town determines county" in page.said
+    inside.post("/t/people/describe/rule", first="town", how="determines", second="county", public="yes")
+    assert schema_of(inside).determined == {"county": "town"}
+    assert "Costs nothing: a rule says" in inside.get("/t/people/describe").said
+    assert (
+        "decided meanwhile" in inside.post("/t/people/describe/rule", first="town", how="determines", second="x").said
+    )
+    inside.post("/t/people/describe/person", person="")
+    assert schema_of(inside).person is None
+
+
+def test_many_columns_are_paged_and_searched(inside: Browser) -> None:
+    names = [f"question_{number}" for number in range(200)]
+    pl.DataFrame({name: ["yes", "no"] * 5 for name in names}).write_csv(inside.folder / "wide.csv")
+    inside.post("/open", file="wide.csv")
+    (inside.folder / "wide.toml").write_text("".join(f'[attributes.{name}]\ntype = "boolean"\n' for name in names))
+    inside.post("/t/wide/open", **READ)
+    page = inside.get("/t/wide/describe")
+    assert page.text.count("<article") == 20
+    assert "Page 1 of 10" in page.said
+    assert "question_199" in inside.get("/t/wide/describe?page=10").said
+    found = inside.get("/t/wide/describe?q=_123")
+    assert found.text.count("<article") == 1
+    assert "No column is called so" in inside.get("/t/wide/describe?q=nothing").said
+    assert inside.get("/t/wide/describe?page=x").status == 200
+
+
+def test_a_plan_forecasts_asks_and_sets_the_total_once(reviewed: Browser) -> None:
+    page = reviewed.get("/t/people/plan")
+    assert "No pair of columns is mostly noise" in page.said or "mostly noise" in page.said
+    assert "2.72 times as likely" in page.said
+    assert "22,100 times" in reviewed.get("/t/people/plan/forecast?epsilon=10").said
+    assert "<svg" in reviewed.get("/t/people/plan/curve").text
+    assert reviewed.get("/t/people/plan/forecast?epsilon=nan").status == 200
+    reviewed.post("/t/people/plan/goals", first="age", second="sex", within="40")
+    page = reviewed.get("/t/people/plan")
+    assert "age by sex within 40% yes" in page.said
+    assert "none of them" in reviewed.post("/t/people/plan/goals", first="height", within="2").said
+    reviewed.post("/t/people/plan/goals", remove="0")
+    assert "age by sex" not in reviewed.get("/t/people/plan").said
+    assert "must be at least this release's" in reviewed.post("/t/people/plan", epsilon="2", total="1").said
+    assert "must be a positive number" in reviewed.post("/t/people/plan", epsilon="-1", total="1").said
+    reviewed.post("/t/people/plan", epsilon="2", total="3")
+    reviewed.post("/t/people/plan", epsilon="1.5", total="99")
+    account = Ledger(reviewed.folder / "ledger.db").account("people")
+    assert account.epsilon == 3
+    assert "would refuse epsilon 4" in reviewed.get("/t/people/plan/forecast?epsilon=4").said
+    assert "too early to say" in reviewed.get("/books").said
+
+
+def test_every_page_shows_commands_that_the_command_line_knows(reviewed: Browser) -> None:
+    from sklar.cli import cli
+
+    reviewed.post("/t/people/plan", epsilon="1", total="3")
+    for step in ("open", "describe", "plan", "release", "books"):
+        text = reviewed.get(f"/t/people/{step}").text
+        commands = re.search(r"<pre[^>]*><code>(.*?)</code>", text, re.DOTALL)
+        assert commands, step
+        for line in commands[1].strip().splitlines():
+            word = line.split()[1]
+            assert line.startswith("sklar ")
+            assert word in cli.commands
+
+
+def test_steps_without_a_table_or_release_say_what_is_missing(reviewed: Browser) -> None:
+    for step in ("look", "report", "publish"):
+        assert "There is no release yet" in reviewed.get(f"/t/people/{step}").said
+    for path in ("look/comparison", "report/page", "publish/verdict", "files/people-1.sklar"):
+        assert reviewed.get(f"/t/people/{path}").status == 400
+    assert "no such release" in reviewed.post("/t/people/look", release="7").said
+    assert "no such release" in reviewed.post("/t/people/publish", release="x").said
+    assert "Set the data set" in reviewed.post("/t/people/release").said
+
+
+def test_the_generated_census_can_be_described(inside: Browser) -> None:
+    # Every kind of attribute has a card.
+    (inside.folder / "people.toml").write_text(schema_toml("census"))
+    inside.post("/open", file="people.csv")
+    inside.post("/t/people/open", **READ)
+    page = inside.get("/t/people/describe")
+    for attribute in Schema.from_toml(schema_toml("census")).attributes:
+        assert attribute.name in page.text
+        assert inside.get(f"/t/people/describe?column={attribute.name}").status == 200

@@ -1,0 +1,220 @@
+"""Work in a process of its own: found again, cancelled cleanly, and never wrong about what was charged."""
+
+from __future__ import annotations
+
+import json
+import stat
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sklar.budget.ledger import Ledger
+from sklar.errors import SklarError
+from sklar.files.archive import load
+from sklar.studio import work
+from sklar.studio.folder import Folder
+from tests.studio.conftest import PEOPLE, SCHEMA, Browser, await_, running
+
+ORDER = {"kind": "release", "desk": "people", "epsilon": 1.0, "delta": 2.0**-30, "dataset": "people", "release": 1}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Folder:
+    """A folder with a table that is ready to be released."""
+    (tmp_path / "people.csv").write_text(PEOPLE)
+    (tmp_path / "people.toml").write_text(SCHEMA)
+    Ledger(tmp_path / "ledger.db").open_account("people", epsilon=2.0, delta=2.0**-30)
+    made = Folder(tmp_path)
+    made.open("people.csv", None)
+    return made
+
+
+def order(folder: Folder, **more: Any) -> Path:
+    path = folder.notes() / "0001.order.json"
+    path.write_text(json.dumps(ORDER | more))
+    return path
+
+
+def state_of(folder: Folder) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder.notes() / "0001.state.json").read_text())
+    return found
+
+
+def charges(folder: Folder) -> int:
+    return len(Ledger(folder.root / "ledger.db").account("people").charges)
+
+
+def left_behind(folder: Folder) -> set[str]:
+    known = {"people.csv", "people.toml", "ledger.db", ".sklar-studio"}
+    return {path.name for path in folder.root.iterdir()} - known
+
+
+def test_a_release_survives_the_studio_and_is_found_by_the_next_one(folder: Folder) -> None:
+    with running(folder.root) as first:
+        first.enter()
+        first.get("/t/people/describe")
+        assert "is being made" in first.post("/t/people/release", compare="yes").said
+        assert "other work is under way" in first.post("/t/people/release").said
+    # The first studio is gone. A second one finds the work, and what came of it.
+    with running(folder.root) as second:
+        second.enter()
+        await_(lambda: 'data-state="running"' not in second.get("/t/people/release/state").text, 120)
+        page = second.get("/t/people/release")
+        assert "Release 1 is made" in page.said
+        assert "The ledger was charged for this release" in page.said
+        assert charges(folder) == 1
+        assert load(folder.root / "people-1.sklar").certificate.receipt is not None
+        private = folder.root / "people-1.PRIVATE.html"
+        assert stat.S_IMODE(private.stat().st_mode) == 0o600
+        assert stat.S_IMODE((folder.root / ".sklar-studio/0001.state.json").stat().st_mode) == 0o600
+        look_at(second)
+
+
+def look_at(studio: Browser) -> None:
+    """The pages after a release: the private comparison and the public report never meet."""
+    private, public = studio.get("/t/people/look"), studio.get("/t/people/report")
+    assert "look/comparison" in private.text
+    assert "report/page" not in private.text
+    assert "report/page" in public.text
+    assert "look/comparison" not in public.text
+    assert "PRIVATE: this page shows exact facts" in private.said
+    assert "PRIVATE: this page shows exact facts" not in public.said
+    for path in ("look/comparison", "report/page"):
+        answer = studio.get(f"/t/people/{path}")
+        policy = answer.headers["Content-Security-Policy"]
+        assert answer.headers["Cache-Control"] == "no-store"
+        assert "script-src" not in policy
+        assert "default-src 'none'" in policy
+        assert "sandbox" in policy
+    page = studio.get("/t/people/publish")
+    for name in ("people-1.csv", "people-1.sklar", "people-1.report.html", "people.toml"):
+        assert name in page.said
+        given = studio.get(f"/t/people/files/{name}")
+        assert given.status == 200
+        assert given.headers["Content-Disposition"].startswith("attachment")
+        assert given.body == (studio.folder / name).read_bytes()
+    assert "Passed." in studio.get("/t/people/publish/verdict").said
+    for name in ("people.csv", "people-1.PRIVATE.html", "ledger.db"):
+        assert studio.get(f"/t/people/files/{name}").status == 400
+    assert "charged in full" in studio.get("/books").said
+    # Synthetic rows are no table to release.
+    assert "people-1.csv" not in studio.get("/").said
+
+
+def test_cancelling_before_the_charge_costs_nothing(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    order(folder)
+    (folder.notes() / "0001.cancel.json").touch()
+    monkeypatch.setattr("sklar.custodian.check.check", lambda *_, **__: time.sleep(30))
+    work.do(str(folder.root), 1)
+    state = state_of(folder)
+    assert (state["state"], state["message"]) == ("cancelled", "Cancelled. No file was left half-written.")
+    assert charges(folder) == 0
+    assert left_behind(folder) == set()
+
+
+def test_cancelling_after_the_charge_says_that_it_stays(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    order(folder)
+
+    def wait(*_: object, **__: object) -> None:
+        (folder.notes() / "0001.cancel.json").touch()
+        time.sleep(30)
+
+    monkeypatch.setattr("sklar.release.fit_auto", wait)
+    work.do(str(folder.root), 1)
+    state = state_of(folder)
+    assert state["state"] == "cancelled"
+    assert (
+        "The ledger was charged for this release of epsilon=1 before (entry 3), and that stays spent."
+        in state["message"]
+    )
+    assert charges(folder) == 1
+    assert left_behind(folder) == set()
+    # A studio that comes later tells the same, from the books.
+    with running(folder.root) as studio:
+        studio.enter()
+        studio.get("/t/people/describe")
+        said = studio.get("/t/people/release").said
+        assert "The release was cancelled" in said
+        assert "The books show a charge for it, which stays." in said
+
+
+def test_a_schema_that_loses_most_values_stops_before_the_charge(folder: Folder) -> None:
+    (folder.root / "people.toml").write_text(SCHEMA.replace("[0, 30, 50, 100]", "[1000, 2000, 3000]"))
+    order(folder)
+    work.do(str(folder.root), 1)
+    state = state_of(folder)
+    assert state["state"] == "failed"
+    assert "nothing was released and no privacy was spent. age: 100% of its values" in state["message"]
+    assert "PRIVATE" in state["message"]
+    assert charges(folder) == 0
+
+
+def test_failures_are_told_without_quoting_anything(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError("Jane Doe")
+
+    monkeypatch.setattr("sklar.custodian.check.check", fail)
+    order(folder)
+    work.do(str(folder.root), 1)
+    assert state_of(folder)["message"].startswith("Unexpected RuntimeError. Run the command below")
+    assert "Jane" not in (folder.notes() / "0001.state.json").read_text()
+
+
+def test_a_refused_charge_measures_nothing(folder: Folder) -> None:
+    order(folder, epsilon=5.0)
+    work.do(str(folder.root), 1)
+    assert "would overspend it. Nothing was measured." in state_of(folder)["message"]
+    assert charges(folder) == 0
+    assert left_behind(folder) == set()
+
+
+def test_a_comparison_that_fails_does_not_take_the_release_with_it(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise SklarError("no room")
+
+    monkeypatch.setattr("sklar.custodian.evaluate.evaluate", fail)
+    order(folder, compare=True)
+    work.do(str(folder.root), 1)
+    state = state_of(folder)
+    assert state["state"] == "done"
+    assert state["remark"] == "The release is done. Its comparison with the real rows is not: no room"
+    assert left_behind(folder) == {"people-1.csv", "people-1.sklar"}
+
+
+def test_work_whose_process_ended_unheard_is_told(folder: Folder) -> None:
+    order(folder)
+    state = work.State(number=1, kind="release", desk="people", release=1)
+    told = work.Told(state, folder.notes() / "0001.state.json")
+    told.stage("count", total=10, unit="rows")
+    works = work.Works(folder)
+    assert works.state(1).state == "lost"
+    assert "ended without a word" in works.state(1).message
+    assert works.running() is None
+    with work._lock(folder, wait_s=0.1):
+        assert works.state(1).state == "running"
+        assert works.running() is not None
+        with pytest.raises(SklarError, match="other work is under way"):
+            works.begin("release", "people", {})
+    with pytest.raises(SklarError, match="no such work"):
+        works.state(9)
+
+
+def test_progress_that_cannot_be_written_does_not_end_the_work(tmp_path: Path) -> None:
+    told = work.Told(work.State(number=1, kind="release", desk="x"), tmp_path / "gone" / "0001.state.json")
+    told.stage("count", unit="rows")
+    told.advance(5)
+    told.write()
+
+
+def test_progress_keeps_steps_and_speed(tmp_path: Path) -> None:
+    state = work.State(number=1, kind="release", desk="x")
+    told = work.Told(state, tmp_path / "0001.state.json")
+    told.stage("count", total=10, unit="rows")
+    told.advance(4)
+    told.advance(3)
+    told.stage("measure")
+    assert [(each.name, each.done, each.total) for each in state.stages] == [("count", 7, 10), ("measure", 0, None)]
