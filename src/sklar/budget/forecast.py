@@ -55,8 +55,8 @@ class Forecast(Tabular):
     (m (m - 1) / 2,), is that of a cell of each two-way table, over both stages. `spend` is what all tables cost,
     `split` the share of the privacy cost (of the sum of 1 / scale^2) by purpose. `search_factor` is how many times the
     noise of a search for numbers is what it would be if the budget were larger: 1 where it is as small as numbers want
-    it. `triples_share` is the most of the
-    second stage's cost that may go to three-way tables: which, and whether any, the first stage's noisy tables decide.
+    it. `triples_share` is the most of the second stage's cost that may go to three-way tables: which, and whether any,
+    the first stage's noisy tables decide.
     """
 
     schema: Schema
