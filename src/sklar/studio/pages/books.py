@@ -14,7 +14,7 @@ from sklar.budget.ledger.check import check_releases
 from sklar.errors import SklarError
 from sklar.files.archive import load
 from sklar.studio.folder import LEDGER, Desk
-from sklar.studio.pages.frame import Frame, Studio, frame, ledger_path, releases, show
+from sklar.studio.pages.frame import Frame, Studio, frame, ledger_path, plain, releases, show
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,8 +72,7 @@ def books(studio: Studio, request: Request) -> Response:
                 (str(each.number), each.time, each.dataset or "", each.line().split(": ", 1)[1]) for each in entries
             )
             problems, remarks = (
-                tuple(line.replace(f"{studio.folder.root}/", "") for line in lines)
-                for lines in (standing.problems, standing.remarks)
+                tuple(plain(studio, line) for line in lines) for lines in (standing.problems, standing.remarks)
             )
             models = [
                 (model, load(studio.folder.inside(model)).measured)
@@ -86,7 +85,7 @@ def books(studio: Studio, request: Request) -> Response:
                 for model, measured in models
             ]
         except SklarError as error:
-            problem = str(error)
+            problem = plain(studio, str(error))
     listed = " ".join(each.name for each in made)
     view = Books(
         frame=frame(

@@ -48,6 +48,7 @@ from sklar.studio.pages.frame import (
     desk_of,
     frame,
     go,
+    plain,
     query_string,
     schema_text,
     show,
@@ -216,13 +217,13 @@ def _look(studio: Studio, desk: Desk, schema: Schema) -> tuple[Look | None, str]
     try:
         look = studio.looks.at(desk, schema.reading, wait_s=_WAIT_S)
     except SklarError as error:
-        return None, str(error)
+        return None, plain(studio, str(error))
     if look.draft is not None:
         if desk.rows != look.draft.seen.rows:
             studio.folder.save(desk, rows=look.draft.seen.rows)
         return look, ""
     if look.over.is_set():
-        return None, look.problem
+        return None, plain(studio, look.problem)
     return None, f"The rows are being read ({look.rows:,} so far): reload to see what they show beside each question."
 
 

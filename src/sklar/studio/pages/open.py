@@ -26,6 +26,7 @@ from sklar.studio.pages.frame import (
     desk_of,
     frame,
     go,
+    plain,
     releases,
     schema_text,
     show,
@@ -126,7 +127,7 @@ def opened(studio: Studio, request: Request) -> Response:
             reading, remarks = _guess(studio, desk)
         columns, rows = _first_rows(studio, desk, reading)
     except SklarError as error:
-        problem = str(error)
+        problem = plain(studio, str(error))
     view = Opened(
         frame=frame(
             studio,
