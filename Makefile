@@ -32,7 +32,8 @@ studio: $(VENV)/.browser ## test the studio in a browser (needs Debian's chromiu
 	$(BIN)/python -m pytest -m browser tests/studio
 
 spark: .venv-spark/.done ## test the engine on Spark with a cluster of its own (needs Java 17)
-	.venv-spark/bin/python -m pytest -m spark tests/rows/test_engines.py tests/rows/test_spark.py
+	.venv-spark/bin/python -m pytest -m spark tests/rows/test_engines.py tests/rows/test_spark.py tests/rows/test_people.py
+	.venv-spark/bin/python -m pytest tests/rows/test_parts.py tests/machine/test_stores.py
 
 kernel: $(VENV)/.dev ## print the kernel's files, lines of code and imports: what must be right
 	$(BIN)/python -m tests.kernel.test_size

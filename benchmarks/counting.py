@@ -1,6 +1,7 @@
 """Time one pass over a table in a process of its own: exact counts of generated rows, by one engine.
 
-    python -m benchmarks.counting FOLDER SCHEMA.toml OUT.json --engine spark --master 'local[2]' --partitions 16
+    python -m benchmarks.counting FOLDER SCHEMA.toml OUT.json --engine spark --master 'local[2]'
+    python -m benchmarks.counting FOLDER SCHEMA.toml OUT.json --engine both --passes 3
 
 Prints how many rows it has counted so far, so that whoever started it can interrupt it in the middle.
 """
@@ -14,6 +15,8 @@ import resource
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +25,7 @@ from experiments.stopwatch import peak_bytes
 
 from sklar.files.write import write_text
 from sklar.kernel.count import Counts
+from sklar.machine.cluster import Engine, one_thread
 from sklar.machine.threads import using, workers
 from sklar.public.schema import Schema
 from sklar.rows.engines import open_table
@@ -71,8 +75,9 @@ def local(source: Path, schema: Schema, checkpoint: Path | None) -> dict[str, An
     }
 
 
-def on_spark(source: Path, schema: Schema, master: str, partitions: int | None) -> dict[str, Any]:
-    """Count on Spark. The session's start is timed by itself; Spark's event log says what was shuffled."""
+@contextmanager
+def started(master: str) -> Iterator[tuple[Any, Path, float]]:
+    """A session of Spark, where its event log goes, and how long its start took: with Python and compiled code."""
     from pyspark.sql import SparkSession
 
     os.environ["PYSPARK_PYTHON"] = sys.executable
@@ -85,6 +90,7 @@ def on_spark(source: Path, schema: Schema, master: str, partitions: int | None) 
             .config("spark.driver.bindAddress", "127.0.0.1")
             .config("spark.network.timeout", "600s")
             .config("spark.ui.enabled", "false")
+            .config("spark.ui.showConsoleProgress", "false")
             .config("spark.eventLog.enabled", "true")
             .config("spark.eventLog.rolling.enabled", "false")
             .config("spark.eventLog.compress", "false")
@@ -95,14 +101,23 @@ def on_spark(source: Path, schema: Schema, master: str, partitions: int | None) 
         )
         session.sparkContext.setLogLevel("ERROR")
         # The first task pays for Python workers and compiled code.
-        session.range(0, 64, 1, 4).mapInArrow(_load, "id long").count()
-        start, wall = time.perf_counter() - wall, time.perf_counter()
-        frame = session.read.parquet(str(source))
-        table = open_table(frame if partitions is None else frame.repartition(partitions), schema)
-        counts = table.count(schema)
+        with one_thread(session.sparkContext):
+            session.sparkContext.parallelize(range(8), 8).foreach(_load)
+        yield session, Path(folder), time.perf_counter() - wall
+
+
+def on_spark(source: Path, schema: Schema, master: str, partitions: int | None) -> dict[str, Any]:
+    """Count on Spark. The session's start is timed by itself; Spark's event log says what was shuffled.
+
+    With `partitions`, rows come from a DataFrame that is not files: through the JVM.
+    """
+    with started(master) as (session, folder, start):
+        wall = time.perf_counter()
+        data = source if partitions is None else session.read.parquet(str(source)).repartition(partitions)
+        counts = open_table(data, schema, engine="spark").count(schema)
         seconds = time.perf_counter() - wall
         session.stop()
-        written, tasks = _shuffled(Path(folder))
+        written, tasks = _shuffled(folder)
     return {
         "rows": counts.n_rows,
         "digest": digest(counts),
@@ -113,10 +128,41 @@ def on_spark(source: Path, schema: Schema, master: str, partitions: int | None) 
     }
 
 
-def _load(batches: Any) -> Any:
-    import sklar.rows.planes  # noqa: F401
+def beside(source: Path, schema: Schema, master: str, passes: int, *, through_jvm: bool) -> dict[str, Any]:
+    """Count here and on Spark in turn, so that whatever else runs on this machine slows both; all must agree.
 
-    yield from batches
+    With `through_jvm`, once more as a DataFrame that is not files, which is how all tables went before.
+    """
+    times: dict[str, list[float]] = {"local": [], "spark": [], "frame": []}
+    found: set[str] = set()
+
+    def timed(engine: Engine, data: object, way: str) -> int:
+        wall = time.perf_counter()
+        counts = open_table(data, schema, engine=engine).count(schema)
+        times[way].append(time.perf_counter() - wall)
+        found.add(digest(counts))
+        return counts.n_rows
+
+    with started(master) as (session, _, start):
+        for number in range(passes + 1):
+            rows = timed("local", source, "local")
+            timed("spark", source, "spark")
+            if not number:
+                # The first pass pays for what is loaded once.
+                times["local"].clear()
+                times["spark"].clear()
+        if through_jvm:
+            frame = session.read.parquet(str(source))
+            timed("spark", frame.filter("true").union(frame.limit(0)), "frame")
+        session.stop()
+    if len(found) != 1:
+        raise click.ClickException("the engines do not agree: " + ", ".join(sorted(found)))
+    return {"rows": rows, "digest": found.pop(), "start_seconds": start, "times": times}
+
+
+def _load(_number: int) -> None:
+    import sklar.rows.planes
+    import sklar.rows.spark  # noqa: F401
 
 
 def _shuffled(folder: Path) -> tuple[int, int]:
@@ -137,29 +183,35 @@ def _shuffled(folder: Path) -> tuple[int, int]:
 @click.argument("source", type=click.Path(path_type=Path, exists=True))
 @click.argument("schema", type=click.Path(path_type=Path, exists=True))
 @click.argument("out", type=click.Path(path_type=Path))
-@click.option("--engine", type=click.Choice(["local", "spark"]), default="local", show_default=True)
+@click.option("--engine", type=click.Choice(["local", "spark", "both"]), default="local", show_default=True)
 @click.option("--master", default="local[*]", show_default=True, help="Spark's master.")
-@click.option("--partitions", type=int, help="Split the rows into this many partitions first.")
+@click.option("--partitions", type=int, help="Through the JVM, in this many partitions.")
+@click.option("--passes", type=click.IntRange(1), default=3, show_default=True, help="Of both engines in turn.")
+@click.option("--through-jvm", is_flag=True, help="With both: once more through the JVM.")
 @click.option("--checkpoint", type=click.Path(path_type=Path))
 @click.option("--threads", type=int)
 def main(
+    *,
     source: Path,
     schema: Path,
     out: Path,
     engine: str,
     master: str,
     partitions: int | None,
+    passes: int,
+    through_jvm: bool,
     checkpoint: Path | None,
     threads: int | None,
 ) -> None:
-    """Time one pass."""
+    """Time one pass, or several of both engines."""
     described = Schema.load(schema)
     with using(threads):
-        found = (
-            local(source, described, checkpoint)
-            if engine == "local"
-            else on_spark(source, described, master, partitions)
-        )
+        if engine == "local":
+            found = local(source, described, checkpoint)
+        elif engine == "spark":
+            found = on_spark(source, described, master, partitions)
+        else:
+            found = beside(source, described, master, passes, through_jvm=through_jvm)
         found["threads"] = workers()
     write_text(out, json.dumps(found) + "\n")
 

@@ -30,7 +30,7 @@ from experiments import record
 from sklar.files.write import write_frames, write_text
 from sklar.generate import generate, schema_toml
 from sklar.machine.threads import workers
-from sklar.rows.spark import MOST_SHUFFLED, TASKS_PER_CORE
+from sklar.rows.tasks import MOST_SHUFFLED, TASKS_PER_CORE
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

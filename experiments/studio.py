@@ -91,6 +91,9 @@ def _also(made: Walk, out: Path | None) -> Callable[[str], None]:
         made.page.emulate_media(color_scheme="dark")
         made.picture(out / f"studio-{name}-dark.png")
         made.page.emulate_media(color_scheme="light")
+        bins = made.page.locator("article:has(.bins)")
+        if bins.count():
+            bins.first.screenshot(path=str(out / "studio-bins.png"))
         made.began += time.monotonic() - began
 
     return take
@@ -113,7 +116,7 @@ def _steps(made: Walk, table: str, also: Callable[[str], None]) -> None:
     made.click("button", "Use this plan")
     page.wait_for_url("**/release")
     made.click("button", "Release, and spend epsilon")
-    page.locator(".bars li:nth-child(5)").wait_for()
+    page.locator(".bars li:nth-child(6)").wait_for()
     made.done("release")
     page.get_by_role("heading", name="Release 1 is made").wait_for()
     made.click("link", "Look at it beside the real rows")

@@ -32,8 +32,9 @@ def test_the_constructor_only_stores() -> None:
 def test_its_settings_are_those_of_fit() -> None:
     ours = inspect.signature(sklar.Synthesizer).parameters
     theirs = inspect.signature(sklar.fit).parameters
-    # A table of Spark chooses its engine by itself; a checkpoint is for folders too large to count in one go.
-    assert set(theirs) - set(ours) == {"data", "progress", "engine", "checkpoint"}
+    # A table of Spark chooses its engine by itself; a checkpoint is for folders too large to count in one go; a query
+    # says where the data come from.
+    assert set(theirs) - set(ours) == {"data", "progress", "engine", "checkpoint", "query"}
     for name, setting in ours.items():
         if name != "schema":
             assert setting.default == theirs[name].default

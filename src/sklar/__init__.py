@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from sklar.budget.certificate import Certificate, Measured
     from sklar.budget.forecast import forecast
     from sklar.budget.method import Method
+    from sklar.custodian.checked import check
+    from sklar.custodian.draft import draft
+    from sklar.custodian.evaluate import evaluate
     from sklar.errors import (
         BudgetError,
         DataError,
@@ -34,6 +37,7 @@ if TYPE_CHECKING:
         SklarError,
     )
     from sklar.files.archive import load
+    from sklar.files.asked import query, report
     from sklar.files.linked import LinkedModel, load_linked
     from sklar.files.model import Model
     from sklar.files.tables import read_tables, write_tables
@@ -43,6 +47,7 @@ if TYPE_CHECKING:
     from sklar.public.schema import Attribute, Schema
     from sklar.release import fit, fit_linked, fit_tables, measure
     from sklar.synthesizer import Synthesizer
+    from sklar.trust.verify import verify
 
 __all__ = [
     "Attribute",
@@ -65,6 +70,9 @@ __all__ = [
     "SchemaError",
     "SklarError",
     "Synthesizer",
+    "check",
+    "draft",
+    "evaluate",
     "fit",
     "fit_linked",
     "fit_tables",
@@ -72,7 +80,10 @@ __all__ = [
     "load",
     "load_linked",
     "measure",
+    "query",
     "read_tables",
+    "report",
+    "verify",
     "write_tables",
 ]
 
@@ -98,6 +109,9 @@ _HOMES = {
     "SchemaError": "errors",
     "SklarError": "errors",
     "Synthesizer": "synthesizer",
+    "check": "custodian.checked",
+    "draft": "custodian.draft",
+    "evaluate": "custodian.evaluate",
     "fit": "release",
     "fit_linked": "release",
     "fit_tables": "release",
@@ -105,7 +119,10 @@ _HOMES = {
     "load": "files.archive",
     "load_linked": "files.linked",
     "measure": "release",
+    "query": "files.asked",
     "read_tables": "files.tables",
+    "report": "files.asked",
+    "verify": "trust.verify",
     "write_tables": "files.tables",
 }
 

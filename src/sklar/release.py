@@ -4,13 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import Literal, TypeAlias, cast
+
+import numpy as np
+from numpy.typing import NDArray
 
 from sklar.budget.certificate import Measured, certify
 from sklar.budget.ledger import Bill, Ledger
 from sklar.budget.linked import LinkedMeasured, certify_linked, plan_linked
 from sklar.budget.method import Method
-from sklar.budget.plan import plan_release, plan_second
+from sklar.budget.plan import (
+    TRIPLES_SHARE,
+    Stages,
+    expected_pair_tv,
+    looks_for_triples,
+    plan_release,
+    plan_second,
+    plan_third,
+)
 from sklar.budget.receipt import telling
 from sklar.budget.search import Answer, Search, require_gaussian
 from sklar.draw.refine import refining_rounds, triple_rounds
@@ -26,26 +39,42 @@ from sklar.fitting.domains import find_domains
 from sklar.fitting.latent import LatentModel
 from sklar.fitting.linked import fit_classes
 from sklar.fitting.margins import Estimates, consistent, expected_noise, margins, plain, pool
-from sklar.kernel.theorems import Budget
+from sklar.fitting.third import Wanted, want_triples
+from sklar.kernel.tables import NoisyTables
+from sklar.kernel.theorems import Budget, Composition, Mechanism, Neighbors
+from sklar.kernel.triples import NoisyTriples, Triples
 from sklar.kernel.vault import Vault
 from sklar.machine.cluster import Engine
 from sklar.machine.progress import SILENT, Progress
+from sklar.machine.spill import is_large, room_for
 from sklar.machine.threads import workers
 from sklar.public.linked import Linked
 from sklar.public.person import budget_for
-from sklar.public.schema import Schema
-from sklar.rows.engines import hold_counts, open_table, recounting, search_rows
+from sklar.public.schema import Schema, SchemaLike
+from sklar.rows.engines import hold_counts, measure_triples, open_table, recounting, search_rows, takes_triples
 from sklar.rows.join import LinkedRows
 from sklar.rows.linked import measure_linked
+from sklar.rows.sql import Query
+
+_MOST_BINARY_LEVELS = 20_000
+# Measures chosen three-way tables at these scales, by another pass over the rows.
+ThirdStage: TypeAlias = Callable[[Triples, NDArray[np.float64]], NoisyTriples]
 
 
 def fit(
     data: object,
-    schema: Schema | str | Path,
+    schema: SchemaLike,
     budget: Budget | None = None,
     *,
     epsilon: float | None = None,
-    method: Method | str = "auto",
+    delta: float | None = None,
+    neighbors: Neighbors | None = None,
+    method: Method | str | None = None,
+    preset: Literal["paper"] | None = None,
+    dummies: bool = False,
+    mechanism: Mechanism | None = None,
+    composition: Composition | None = None,
+    query: str | None = None,
     ledger: Ledger | str | Path | None = None,
     dataset: str | None = None,
     engine: Engine | None = None,
@@ -54,21 +83,25 @@ def fit(
 ) -> Model:
     """Measure a table once, within a budget, and fit a model from which any number of rows can be drawn.
 
-    `data` is a path (a file, a folder of files) or anything that exports an Arrow stream; `schema` a schema or the path
-    of one. Give a `budget`, or an `epsilon` as its short form. `method` says how tables are measured and which model is
-    fitted (`budget.method`). A `ledger` is charged for the whole release, under the name `dataset` (by default the
-    schema's), before any noise is drawn; it refuses what would overspend. Attributes that the schema's rules determine
-    are not measured; every record honors all rules.
+    `data` is a path (a file, a folder of files) or anything that exports an Arrow stream; with a `query`, a DuckDB file
+    or the address of a database. `schema` is a schema, the path of one, or a model for its schema. Give a `budget`, or
+    an `epsilon` as its short form, with what `sklar fit` takes beside it. `method` says how tables are measured and
+    which model is fitted (`budget.method`). A `ledger` is charged for the whole release, under the name `dataset` (by
+    default the schema's), before any noise is drawn; it refuses what would overspend. Attributes that the schema's
+    rules determine are not measured; every record honors all rules.
 
     `engine` says where rows are counted: `local`, or `spark` for what one machine does not hold (the default for a
     Spark DataFrame). With a `checkpoint`, a folder for exact counts that is deleted in the end, an interrupted pass
     over a folder of files goes on where it ended.
     """
-    method = Method.of(method)
+    method = Method.of(method, preset=preset, dummies=dummies)
+    budget = method.budget_of(
+        budget, epsilon, delta=delta, neighbors=neighbors, mechanism=mechanism, composition=composition
+    )
     measured = measure(
-        data,
+        data if query is None else Query(cast("Path | str", data), query),
         schema,
-        method.budget_of(budget, epsilon),
+        budget,
         method=method,
         ledger=ledger,
         dataset=dataset,
@@ -82,7 +115,7 @@ def fit(
 
 def measure(
     data: object,
-    schema: Schema | str | Path,
+    schema: SchemaLike,
     budget: Budget,
     *,
     method: Method | str = "auto",
@@ -113,7 +146,8 @@ def measure(
 
         progress.stage("measure")
         recount = recounting(table, vault, schema, progress=progress)
-        measured = measure_stages(vault, schema, budget, method, search, recount)
+        again = partial(measure_triples, table, vault, schema, progress=progress) if takes_triples(table) else None
+        measured = measure_stages(vault, schema, budget, method, search, recount, again)
     receipt = receipts[0] if receipts else None
     return replace(measured, certificate=replace(measured.certificate, receipt=receipt), answers=answers)
 
@@ -125,13 +159,24 @@ def measure_stages(
     method: Method,
     search: Search | None = None,
     recount: Callable[[], None] | None = None,
+    third: ThirdStage | None = None,
 ) -> Measured:
     """All stages of a release of the counts that the vault holds. `search` is how the schema's domains were found.
 
-    `recount` puts the parities of triples behind the vault's door too, where rows can be counted a second time.
+    `recount` puts the parities of triples behind the vault's door too, where rows can be counted a second time, and
+    `third` measures chosen three-way tables.
     """
     rest, findings = (None, ()) if search is None else (search.rest, search.findings)
-    stages = plan_release(schema.cells, budget, method, n_rows=vault.n_rows, rest=rest, again=recount is not None)
+    triples: NoisyTriples | None = None
+    stages = plan_release(
+        schema.cells,
+        budget,
+        method,
+        n_rows=vault.n_rows,
+        rest=rest,
+        importance=schema.importance,
+        again=recount is not None,
+    )
     if recount is not None and stages.first.trios.size:
         recount()
     if search is None:
@@ -141,16 +186,46 @@ def measure_stages(
     if stages.reserve.size:
         estimates = pool(noisy)
         distances = interactions(estimates, margins(estimates))
-        noisy = (*noisy, vault.measure(plan_second(schema.cells, stages, distances)))
-    certificate = certify(schema, budget, [tables.plan for tables in noisy], vault.n_rows, findings)
-    return Measured(schema=schema, stages=noisy, certificate=certificate)
+        wanted = None if third is None else look_for_triples(estimates, schema, stages)
+        if third is None or wanted is None:
+            noisy = (*noisy, vault.measure(plan_second(schema.cells, stages, distances, schema.importance)))
+        else:
+            second, scales = plan_third(schema.cells, stages, distances, wanted.scales, schema.importance)
+            noisy = (*noisy, vault.measure(second))
+            triples = third(wanted.triples, scales)
+    certificate = certify(schema, budget, [tables.plan for tables in noisy], vault.n_rows, findings, triples)
+    return Measured(schema=schema, stages=tuple(map(_settled, noisy)), certificate=certificate, triples=triples)
+
+
+def look_for_triples(estimates: Estimates, schema: Schema, stages: Stages) -> Wanted | None:
+    """The three-way tables that are worth measuring by the first stage's estimates, where a release looks for any."""
+    cells, n_rows = schema.cells, estimates.n_rows
+    if not looks_for_triples(cells, n_rows, stages):
+        return None
+    reserve = float(np.sum(stages.reserve**-2.0))
+    return want_triples(
+        estimates,
+        schema,
+        pair_tv=expected_pair_tv(cells, n_rows, stages),
+        precision=float(np.sum(stages.first.scales**-2.0)) + reserve,
+        most_precision=TRIPLES_SHARE * reserve,
+    )
+
+
+def _settled(tables: NoisyTables) -> NoisyTables:
+    """The same tables, in a file where they are large: they stay as long as the fit lasts, which needs the memory."""
+    if not is_large(tables.pairs.nbytes):
+        return tables
+    pairs = room_for(tables.pairs.size, tables.pairs.dtype)
+    pairs[:] = tables.pairs
+    return replace(tables, pairs=pairs)
 
 
 def fit_tables(measured: Measured, *, method: Method | str = "auto", progress: Progress = SILENT) -> Model:
     """Fit a model to noisy tables, ours or another system's (`files.tables`): post-processing, at no privacy cost."""
     method = Method.of(method)
     _require_records(measured.schema.whole or measured.schema, method)
-    estimates = pool(measured.stages)
+    estimates = pool(measured.stages, measured.triples)
     settings = {"method": method.name, "preset": "paper" if method.paper else None}
     if method.name == "binary":
         progress.stage("fit")
@@ -171,7 +246,7 @@ def refined(model: LatentModel, estimates: Estimates) -> LatentModel:
     triples = triple_rounds(n_rows, cells, expected_noise(estimates))
     if triples:
         return replace(model, rounds=triples, matched=3)
-    return replace(model, rounds=refining_rounds(n_rows, cells.n_attributes))
+    return replace(model, rounds=refining_rounds(n_rows, cells.n_attributes, cells.n_levels))
 
 
 def fit_linked(
@@ -223,4 +298,9 @@ def _require_records(schema: Schema, method: Method) -> None:
     if method.dummies and schema.rules:
         raise SchemaError(
             "rules are about records, and dummies are single 0/1 columns. Leave out dummies or the rules."
+        )
+    if method.name == "binary" and schema.n_levels > _MOST_BINARY_LEVELS:
+        raise SchemaError(
+            f"method 'binary' holds correlations of all levels and takes at most {_MOST_BINARY_LEVELS} of them, got "
+            f"{schema.n_levels}. Use method 'auto', or wider bins."
         )

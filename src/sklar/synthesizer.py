@@ -5,16 +5,18 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
+from sklar.answer.query import DEFAULT_LEVEL
 from sklar.budget.ledger import Ledger
 from sklar.budget.method import Method
 from sklar.errors import ModelError
-from sklar.kernel.theorems import Budget
-from sklar.public.schema import Schema
+from sklar.kernel.theorems import Budget, Composition, Mechanism, Neighbors
+from sklar.public.schema import Schema, SchemaLike
 from sklar.release import fit
 
 if TYPE_CHECKING:
+    from sklar.answer.infer import Inference
     from sklar.files.frames import Library
     from sklar.files.model import Model
 
@@ -38,18 +40,30 @@ class Synthesizer:
 
     def __init__(
         self,
-        schema: Schema | str | Path,
+        schema: SchemaLike,
         budget: Budget | None = None,
         *,
         epsilon: float | None = None,
-        method: Method | str = "auto",
+        delta: float | None = None,
+        neighbors: Neighbors | None = None,
+        method: Method | str | None = None,
+        preset: Literal["paper"] | None = None,
+        dummies: bool = False,
+        mechanism: Mechanism | None = None,
+        composition: Composition | None = None,
         ledger: Ledger | str | Path | None = None,
         dataset: str | None = None,
     ) -> None:
         self.schema = schema
         self.budget = budget
         self.epsilon = epsilon
+        self.delta = delta
+        self.neighbors = neighbors
         self.method = method
+        self.preset = preset
+        self.dummies = dummies
+        self.mechanism = mechanism
+        self.composition = composition
         self.ledger = ledger
         self.dataset = dataset
 
@@ -64,9 +78,16 @@ class Synthesizer:
 
     def sample(self, n: int | None = None, *, seed: int | None = None, to: Library = "polars") -> Any:
         """Draw `n` synthetic rows (as many as the original has, unless told) as `Model.sample` does."""
+        return self._fitted().sample(n, seed=seed, to=to)
+
+    def infer(self, question: str, *, level: float = DEFAULT_LEVEL, target: str | None = None) -> Inference:
+        """Answer a question about the table as `Model.infer` does."""
+        return self._fitted().infer(question, level=level, target=target)
+
+    def _fitted(self) -> Model:
         if not self.__sklearn_is_fitted__():
             raise ModelError("this Synthesizer has no model yet. Call fit first.")
-        return self.model_.sample(n, seed=seed, to=to)
+        return self.model_
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: ARG002, FBT001, FBT002
         """The settings that the constructor was given, by name."""

@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from sklar.answer.infer.effects import centered, pool_effects
 from sklar.answer.parities import count_by_parities, counts_parities
 from sklar.answer.query import count_cells, estimate
 from sklar.budget.certificate import Measured
@@ -71,3 +72,14 @@ def test_tables_are_turned_as_asked() -> None:
     assert np.allclose(one.counts, other.counts.T)
     exact = [[int(((CODES[0] == a) & (CODES[2] == b)).sum()) for b in (0, 1)] for a in (0, 1)]
     assert np.allclose(one.counts, exact)
+
+
+def test_inference_sees_the_effects_of_parities() -> None:
+    """Without noise they are those of the exact tables, for sets of one, two and three bits."""
+    effects = pool_effects(measure(FRAME, SCHEMA, Budget(epsilon=1e9)), (0, 1, 3))
+    assert set(effects.by_set) == {(0,), (1,), (3,), (0, 1), (0, 3), (1, 3), (0, 1, 3)}
+    for subset, effect in effects.by_set.items():
+        shares = np.zeros((2,) * len(subset))
+        np.add.at(shares, tuple(CODES[i] for i in subset), 1 / CODES.shape[1])
+        assert np.allclose(effect.values, centered(shares, len(subset)))
+        assert effect.variance < 1e-6

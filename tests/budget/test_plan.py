@@ -7,17 +7,23 @@ import pytest
 
 from sklar.budget.method import PAPER, Method
 from sklar.budget.plan import (
+    MOST_LOOKED_AT,
+    TRIPLES_SHARE,
+    TRIPLES_UP_TO,
     Stages,
     expected_one_way_tv,
+    expected_pair_tv,
+    looks_for_triples,
     margin_sd,
     plan_release,
     plan_second,
     plan_stages,
     plan_tables,
+    plan_third,
 )
 from sklar.errors import BudgetError
 from sklar.kernel.cells import Cells
-from sklar.kernel.theorems import Budget
+from sklar.kernel.theorems import Budget, Spend
 
 
 def cells_of(m: int) -> Cells:
@@ -154,3 +160,73 @@ def test_methods_are_checked() -> None:
     for budget, epsilon in ((None, None), (own, 1.0)):
         with pytest.raises(BudgetError, match=r"^give either a budget or an epsilon, for example epsilon=1\.0\.$"):
             Method().budget_of(budget, epsilon)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_triples_and_a_second_look_never_overspend_whatever_is_wanted(seed: int) -> None:
+    """Random tables, budgets, distances and scales: all stages together stay within the budget, in both currencies."""
+    generator = np.random.default_rng(seed)
+    cells = Cells(generator.integers(2, 20, generator.integers(3, 9)))
+    budget = Budget(
+        epsilon=float(generator.choice([0.1, 1.0, 4.0, 10.0, 100.0])),
+        neighbors=("replace-one", "add-remove")[seed % 2],
+        rows_per_person=(None, 8)[seed // 2 % 2],
+    )
+    stages = plan_stages(cells, budget, None)
+    reserve = float(np.sum(stages.reserve**-2.0))
+    costs = generator.gamma(0.3, size=generator.integers(1, 121)) + 1e-6
+    share = TRIPLES_SHARE * (1.0 if seed % 3 == 0 else generator.random())
+    wanted = (costs / costs.sum() * share * reserve) ** -0.5
+    second, scales = plan_third(cells, stages, generator.gamma(0.1, 5_000.0, cells.n_pairs), wanted)
+    spend = stages.first.spend + second.spend + Spend.of(scales)
+    assert budget.spent(spend) <= budget.epsilon
+    paid, used = budget.cost(stages.spend), budget.cost(spend)
+    assert used.rho <= paid.rho
+    assert used.mu_squared <= paid.mu_squared
+    assert paid.covers(used)
+    # Nearly all of it is used, and what the tables get is what they wanted, but for the grid of costs.
+    assert max(used.rho / paid.rho, used.mu_squared / paid.mu_squared) > 0.999
+    assert np.abs(np.log(scales / wanted)).max() < 0.15
+    assert scales.shape == wanted.shape
+    assert second.pairs.shape == (cells.n_pairs,)
+    assert second.one_way.size == 0
+    # A planted overspend: the second look as if nothing had gone to the triples.
+    whole = plan_second(cells, stages, np.ones(cells.n_pairs))
+    assert not paid.covers(budget.cost(stages.first.spend + whole.spend + Spend.of(scales)))
+
+
+def test_triples_may_not_take_more_than_their_share() -> None:
+    cells, budget = Cells([3, 4, 5]), Budget(epsilon=1.0)
+    stages = plan_stages(cells, budget, 1_000)
+    reserve = float(np.sum(stages.reserve**-2.0))
+    with pytest.raises(
+        BudgetError, match=r"^three-way tables may take 40% of what is set aside .*, got 41%\. Want fewer"
+    ):
+        plan_third(cells, stages, np.ones(3), np.array([(0.41 * reserve) ** -0.5]))
+
+
+def test_whether_triples_are_looked_for_follows_from_sizes_and_noise() -> None:
+    def looks(sizes: list[int], *, rows: int = 10**6, epsilon: float = 1.0, method: Method | None = None) -> bool:
+        cells = Cells(sizes)
+        stages = plan_release(cells, Budget(epsilon=epsilon), method or Method(), n_rows=rows)
+        return looks_for_triples(cells, rows, stages)
+
+    assert looks([3, 4, 5])
+    assert not looks([3, 4, 5], method=Method(name="binary"))
+    assert not looks([3, 4])
+    assert not looks([2, 2, 2])
+    assert looks([2, 2, 3])
+    # Noise that drowns pairs, and noise that is none.
+    assert not looks([30] * 10, rows=10_000)
+    assert not looks([3, 4, 5], epsilon=1e9)
+    most = next(m for m in range(3, 100) if m * (m - 1) * (m - 2) // 6 > MOST_LOOKED_AT)
+    assert looks([3] * (most - 1), rows=10**9)
+    assert not looks([3] * most, rows=10**9)
+    laplace = Budget(epsilon=1.0, mechanism="laplace")
+    assert not looks_for_triples(Cells([3] * 5), 10**9, plan_release(Cells([3] * 5), laplace, Method(), n_rows=10**9))
+    # The limit is on the expected error of pairs.
+    cells, budget = Cells([8] * 6), Budget(epsilon=1.0)
+    stages = plan_release(cells, budget, Method(), n_rows=10**6)
+    rows = next(rows for rows in range(100, 10**6, 100) if expected_pair_tv(cells, rows, stages) <= TRIPLES_UP_TO)
+    assert looks_for_triples(cells, rows, stages)
+    assert not looks_for_triples(cells, rows - 100, stages)

@@ -168,6 +168,7 @@ FIGURES = {
     ("sign",): "sign adult.sklar --key custodian.key",
     ("forecast",): "forecast --schema adult.toml --rows 400 --epsilon 1",
     ("query",): "query adult.sklar \"sex = 'Male'\"",
+    ("infer",): 'infer adult.sklar "mean(age) by sex"',
     ("report",): "report adult.sklar --out o.html",
     ("evaluate",): "evaluate adult.csv synthetic.csv --schema adult.toml",
     ("demo",): "demo --rows 500 --out shown",
@@ -237,7 +238,17 @@ def test_a_model_is_known_by_its_content_and_a_damaged_one_is_named(folder: Path
 
 
 # Commands whose figures are the answer to a question; the others do something, and say so.
-ASKING = ("verify", "forecast", "query", "evaluate", "schema check", "ledger show", "ledger history", "ledger check")
+ASKING = (
+    "verify",
+    "forecast",
+    "query",
+    "infer",
+    "evaluate",
+    "schema check",
+    "ledger show",
+    "ledger history",
+    "ledger check",
+)
 
 
 @pytest.mark.parametrize("name", FIGURES, ids=" ".join)

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
+from sklar.draw import latent
 from sklar.draw.blocks import BLOCK_ROWS, blocks
 from sklar.draw.repair import sample_codes
 from sklar.fitting.descent import Start
@@ -135,3 +137,39 @@ def test_attributes_are_independent_within_a_component() -> None:
         assert abs(correlation) < 6 / np.sqrt(codes.shape[1])
     # Nor which rows were chosen before: neighbors in the block are independent too.
     assert abs(np.corrcoef(codes[0, :-1], codes[0, 1:])[0, 1]) < 6 / np.sqrt(codes.shape[1])
+
+
+@pytest.mark.parametrize("sizes", [(3, 4, 2), (300, 2)])
+def test_numpy_and_compiled_code_draw_the_same_rows(sizes: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    schema, generator = schema_of(*sizes), np.random.default_rng(3)
+    parts = [generator.dirichlet(np.full(size, 0.3), 50) for size in sizes]
+    # Levels that nobody can take, and components with fewer rows than levels.
+    parts[-1][:20] = [1.0, *[0.0] * (sizes[-1] - 1)]
+    model = LatentModel(schema=schema, probabilities=np.hstack(parts).astype(np.float32), rounds=0)
+    for rows in (20, 2_000):
+        plain = model.sampler().draw(5, 1, rows)
+        with monkeypatch.context() as patched:
+            patched.setattr(latent, "_PLAIN_VALUES", 0)
+            assert np.array_equal(plain, model.sampler().draw(5, 1, rows))
+
+
+def test_a_large_sample_is_drawn_by_compiled_code_from_some_block_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = model_with(np.random.default_rng(3).dirichlet(np.ones(3), 40).astype(np.float32))
+    monkeypatch.setattr(latent, "_PLAIN_VALUES", 1_000)
+    monkeypatch.setattr(latent, "deal_bytes", None)
+    sampler = model.sampler()
+    sampler.draw(0, 0, 600)
+    with pytest.raises(TypeError, match="not callable"):
+        sampler.draw(0, 1, 600)
+
+
+def test_few_components_have_their_expected_counts_and_any_order() -> None:
+    chances = np.array([[0.2, 0.3, 0.5], [0.6, 0.4, 0.0]], dtype=np.float32)
+    codes = model_with(chances).sampler().draw(0, 0, 10_000)[0]
+    assert abs(np.bincount(codes, minlength=3) - 10_000 * chances.mean(axis=0)).max() <= 2
+    # A level is as often in the first half of the rows: six standard deviations, wrong once in 5e8 runs.
+    assert abs(np.mean(codes[:5_000] == 0) - 0.4) < 6 * (0.24 / 10_000) ** 0.5
+
+
+def model_with(probabilities: np.ndarray) -> LatentModel:
+    return LatentModel(schema=schema_of(probabilities.shape[1]), probabilities=probabilities)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from sklar.draw.blocks import BLOCK_ROWS, REFINED_ROWS
-from sklar.draw.refine import MOST_ROUNDS, refine, refining_rounds
+from sklar.draw.refine import MOST_ROUNDS, exchange, exchange_plainly, refine, refining_rounds
 from sklar.draw.repair import RecordSampler
 from sklar.fitting.latent import LatentModel
 from sklar.public.schema import Schema
@@ -54,6 +54,21 @@ def test_exchanges_keep_each_component_and_every_one_way_count() -> None:
         assert np.array_equal(np.sort(codes[:, own], axis=1), np.sort(before[:, own], axis=1))
 
 
+def test_python_and_compiled_code_make_the_same_exchanges() -> None:
+    schema, generator = schema_of(3, 4, 2, 5), np.random.default_rng(2)
+    rows = (np.stack([generator.integers(0, size, 200) for size in schema.sizes]).T + schema.offsets[:-1]).astype(
+        np.int32
+    )
+    targets = -generator.integers(0, 200 * 128, (14, 14)).astype(np.int32)
+    done = []
+    for work in (exchange, exchange_plainly):
+        own = np.array(rows, order="C")
+        work(own, np.array([0, 90, 90, 91, 200]), targets + targets.T, 6, np.uint64(2**63 + 12345))
+        done.append(own)
+    assert (done[0] != rows).any()
+    assert np.array_equal(done[0], done[1])
+
+
 def test_attributes_that_are_not_free_stay() -> None:
     schema = schema_of(3, 4, 2)
     generator = np.random.default_rng(1)
@@ -97,4 +112,5 @@ def test_refined_blocks_are_larger() -> None:
     [(1, 1, MOST_ROUNDS), (32_561, 14, MOST_ROUNDS), (1_000_000, 10, MOST_ROUNDS), (5_000_000, 27, 0), (10**12, 3, 0)],
 )
 def test_large_tables_are_left_as_they_are_drawn(rows: int, attributes: int, rounds: int) -> None:
-    assert refining_rounds(rows, attributes) == rounds
+    assert refining_rounds(rows, attributes, 20_000) == rounds
+    assert refining_rounds(rows, attributes, 20_001) == 0

@@ -127,8 +127,8 @@ WRONG: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
         "its schema must list the edges of every bin",
     ),
     "too many attributes": (
-        lambda d: d["schema"].update(attributes={str(number): {} for number in range(20_001)}),
-        "its schema must have at most 20000 attributes",
+        lambda d: d["schema"].update(attributes={str(number): {} for number in range(10_001)}),
+        "its schema must have at most 10000 attributes",
     ),
 }
 

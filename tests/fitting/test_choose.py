@@ -14,13 +14,15 @@ from sklar.fitting.choose import (
     choose,
     fit_auto,
     follow,
+    plain_error,
     starting,
     step_limit,
+    strip_error,
     thin,
     union_size,
 )
 from sklar.fitting.denoise import relative_precision
-from sklar.fitting.descent import LatentKind, Room, Start, cell_weights
+from sklar.fitting.descent import CellWeights, LatentKind, Room, Start
 from sklar.kernel.cells import Cells
 from tests.fitting.test_denoise import mixture_joint, noisy_estimates, schema_of
 from tests.fitting.test_descent import softmaxed
@@ -51,7 +53,7 @@ def test_held_out_error_is_that_of_the_tables_cell_by_cell() -> None:
     cells = schema.cells
     estimates = replace(estimates, pair_sd=np.random.default_rng(2).uniform(40, 120, cells.n_pairs))
     precision = relative_precision(cells, estimates.pair_sd)
-    split = Split(estimates, np.random.Generator(np.random.SFC64(3)), cell_weights(cells, precision))
+    split = Split(estimates, np.random.Generator(np.random.SFC64(3)), CellWeights(cells, precision))
     _, held = thin(estimates, np.random.Generator(np.random.SFC64(3)))
     logits = np.random.default_rng(1).standard_normal((10, 6)).astype(np.float32)
     probabilities, found = softmaxed(logits, schema)
@@ -67,7 +69,7 @@ def test_held_out_error_is_that_of_the_tables_cell_by_cell() -> None:
 def test_a_model_that_overfits_is_stopped() -> None:
     schema = schema_of(*[30] * 4)
     estimates = noisy_estimates(schema, mixture_joint(schema, 2, 2), 20_000, 400.0)
-    weights = cell_weights(schema.cells, relative_precision(schema.cells, estimates.pair_sd))
+    weights = CellWeights(schema.cells, relative_precision(schema.cells, estimates.pair_sd))
     split = Split(estimates, np.random.Generator(np.random.SFC64(3)), weights)
     errors = follow(split, Start(), max_steps=400)[:, 0]
     best = int(errors.argmin())
@@ -169,3 +171,14 @@ def test_wide_tables_take_fewer_steps_and_unite_fewer_fits() -> None:
     sd = np.full(wide.n_pairs, 10.0)
     assert 100 <= step_limit(replace(small, cells=wide, pair_sd=sd), Start(components=2_000)) < 600
     assert step_limit(replace(small, cells=wide, pair_sd=sd), Start(components=100_000)) == 100
+
+
+def test_numpy_and_compiled_code_score_alike() -> None:
+    rng, cells = np.random.default_rng(0), Cells([3, 1, 4, 2])
+    found = rng.random((cells.n_levels - cells.n_attributes, 5), dtype=np.float32)
+    held = rng.random((6, 6), dtype=np.float32)
+    weights = CellWeights(cells, cells.symmetric(rng.random(cells.n_pairs))).rows(0, 6)
+    predicted, held, margins = found @ found.T, held + held.T, rng.random(6, dtype=np.float32)
+    scale = np.float32(0.2)
+    fast = strip_error(predicted, held, weights, margins, 0, scale)
+    assert np.allclose(plain_error(predicted, held, weights, margins, scale), fast, rtol=1e-5)

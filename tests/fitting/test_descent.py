@@ -7,9 +7,19 @@ import numpy as np
 import pytest
 
 from sklar.fitting import descent
-from sklar.fitting.contrasts import contrasts, softmax, through_softmax
+from sklar.fitting.contrasts import contrasts
 from sklar.fitting.denoise import Targets, denoise_tables
-from sklar.fitting.descent import MARGIN_WEIGHT, Fit, Loss, Room, Start, cell_weights, predicted_strips
+from sklar.fitting.descent import (
+    MARGIN_WEIGHT,
+    CellWeights,
+    Fit,
+    Loss,
+    Room,
+    Start,
+    fits_together,
+    predicted_strips,
+)
+from sklar.fitting.steps import CompiledSteps, PlainSteps
 from sklar.kernel.cells import Cells
 from sklar.public.schema import Schema
 from tests.fitting.test_denoise import mixture_joint, noisy_estimates, schema_of
@@ -19,12 +29,12 @@ def softmaxed(logits: np.ndarray, schema: Schema) -> tuple[np.ndarray, np.ndarra
     """Probabilities and their contrasts."""
     probabilities = np.empty(logits.shape, dtype=np.float32)
     found = np.empty((schema.n_levels - schema.n_attributes, logits.shape[1]), dtype=np.float32)
-    softmax(np.ascontiguousarray(logits), schema.cells.offsets, probabilities, found)
+    CompiledSteps(schema.cells).softmax(np.ascontiguousarray(logits), probabilities, found)
     return probabilities, found
 
 
 def loss_of(targets: Targets, shrinkage: float) -> Loss:
-    return Loss(targets, shrinkage, cell_weights(targets.cells, targets.precision))
+    return Loss(targets, shrinkage, CellWeights(targets.cells, targets.precision))
 
 
 def plain_loss(targets: Targets, shrinkage: float, probabilities: np.ndarray) -> float:
@@ -61,6 +71,25 @@ def test_softmax_is_numpys_to_single_precision() -> None:
     assert np.allclose(found, contrasts(probabilities, schema.cells), atol=1e-6)
 
 
+@pytest.mark.parametrize("sizes", [(3, 1, 40, 2), (2,) * 120, (1, 1)])
+def test_numpy_and_compiled_code_take_the_same_step(sizes: tuple[int, ...]) -> None:
+    cells, rng = Cells(sizes), np.random.default_rng(0)
+    logits = 3 * rng.standard_normal((cells.n_levels, 7)).astype(np.float32) + 100
+    pull = rng.standard_normal((cells.n_levels - cells.n_attributes, 7)).astype(np.float32)
+    taken = []
+    for work in (CompiledSteps(cells), PlainSteps(cells, 7)):
+        own, probabilities, gradient, found = logits.copy(), *np.zeros((2, *logits.shape), np.float32), pull * 0
+        work.center(own)
+        work.softmax(own, probabilities, found)
+        square = work.through_softmax(pull, pull[:, :1], probabilities, gradient)
+        velocity, squares = np.full_like(own, 0.1), np.full_like(own, 0.2)
+        moved, before = np.zeros_like(own), gradient.copy()
+        work.move(moved, velocity, squares, gradient, (0.2, 1.7), np.array([0.03]))
+        taken.append((probabilities, found, before, square, velocity, squares, moved))
+    for fast, plain in zip(*taken, strict=True):
+        assert np.allclose(fast, plain, rtol=2e-5, atol=2e-6)
+
+
 @pytest.mark.parametrize("strip", [3, 1024])
 def test_strips_cover_the_square(strip: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(descent, "SMALL", strip)
@@ -95,7 +124,7 @@ def test_gradient_is_that_of_the_plain_loss(shrinkage: float, block: int, monkey
         parts.append(pull.copy())
     pull = np.mean(parts, axis=0)
     constant = loss.goal.margin_weights * (found.mean(axis=1) - loss.goal.margins)
-    through_softmax(pull, constant, probabilities, schema.cells.offsets, gradient)
+    CompiledSteps(schema.cells).through_softmax(pull, constant[:, None], probabilities, gradient)
     for at in np.ndindex(logits.shape):
         step = np.zeros_like(logits)
         step[at] = 0.03
@@ -129,3 +158,33 @@ def test_a_fit_is_deterministic_and_its_loss_falls() -> None:
         second.advance(1)
     assert np.array_equal(first.probabilities, second.probabilities)
     assert plain_loss(targets, 0.0, first.probabilities) < 0.1 * before
+
+
+def test_fits_side_by_side_are_those_that_each_would_be_alone() -> None:
+    schema = schema_of(3, 4, 2)
+    loss = loss_of(exact_targets(schema, mixture_joint(schema, 3, 2)), 0.4)
+    together = Fit(loss, Start(components=20, seed=5), fits=3)
+    together.advance(40)
+    for number, own in enumerate(np.split(together.probabilities, 3, axis=1)):
+        alone = Fit(loss, Start(components=20, seed=5 + number))
+        alone.advance(40)
+        assert np.allclose(own, alone.probabilities, atol=1e-4)
+
+
+def test_small_tables_are_fitted_side_by_side_and_others_one_by_one() -> None:
+    start = Start(components=150)
+    assert fits_together(Cells([3, 4, 2, 5]), start, 16) == 15
+    assert fits_together(Cells([3, 4, 2, 5]), start, 2) == 2
+    assert fits_together(Cells([3, 4, 2, 5]), replace(start, kind="factor"), 16) == 1
+    assert fits_together(Cells([2] * 300), start, 16) == 1
+
+
+def test_weights_are_the_same_when_their_rows_are_made_when_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    cells = Cells([3, 1, 4, 2])
+    precision = cells.symmetric(np.arange(1.0, cells.n_pairs + 1))
+    whole = CellWeights(cells, precision).rows(0, 6)
+    assert whole.tolist() == whole.T.tolist()
+    assert whole[0].tolist() == [0, 0, 2, 2, 2, 3]
+    monkeypatch.setattr(descent, "_HELD", 0)
+    made = CellWeights(cells, precision)
+    assert np.array_equal(np.concatenate([made.rows(0, 4), made.rows(4, 9)]), whole)

@@ -50,4 +50,5 @@ def test_union_holds_every_fit() -> None:
     model = fit_latent(targets, schema, 0.0, Start(components=10), steps=5, fits=3)
     assert model.n_components == 30
     alone = fit_latent(targets, schema, 0.0, Start(components=10, seed=2), steps=5, fits=1)
-    assert np.array_equal(model.probabilities[20:], alone.probabilities)
+    # Sums within a product may take another order.
+    assert np.allclose(model.probabilities[20:], alone.probabilities, atol=1e-5)

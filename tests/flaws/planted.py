@@ -39,7 +39,7 @@ class Flaw:
 
 _THEOREMS, _VAULT, _NOISE = "kernel/theorems.py", "kernel/vault.py", "kernel/noise.py"
 _ADD = "            part += exact\n"
-_DRAW = "return draw(scales * each, sizes, threads=self._threads)"
+_DRAW = "return draw(scales * each, sizes, threads=self._threads, narrow=self._fits_32_bits(scales * each, sizes))"
 _VAULT_TESTS = "tests/guarantees/test_noise_on_the_way.py"
 _ROW_TESTS = "tests/guarantees/test_row_by_row.py"
 _RELEASE_TESTS = "tests/guarantees/test_release_tells_nothing.py"
@@ -369,8 +369,8 @@ FLAWS = (
     _flaw(
         "parities of rows that have no level counted twice",
         _VAULT,
-        "return ones, ones[first] + ones[second] - 2 * counts.pairs[3::4],",
-        "return ones, ones[first] + ones[second] - counts.pairs[3::4],",
+        "return ones, ones[first] + ones[second] - 2 * counts.pairs[3::4].astype(np.int64),",
+        "return ones, ones[first] + ones[second] - counts.pairs[3::4].astype(np.int64),",
         "tests/kernel/test_parities.py",
     ),
     # What else is released, and what it is made from.

@@ -34,6 +34,18 @@ each_sampler = pytest.mark.parametrize("sampler", SAMPLERS, ids=["laplace", "gau
 each_kind = pytest.mark.parametrize("kind", KINDS, ids=["laplace", "gaussian"])
 
 
+@pytest.fixture(autouse=True)
+def _every_size_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(vars(noise), "_PLAIN_CELLS", 0)
+
+
+@pytest.fixture
+def in_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few cells are drawn without compiled code: none is there."""
+    monkeypatch.setitem(vars(noise), "_PLAIN_CELLS", 1 << 30)
+    monkeypatch.setitem(vars(noise), "_compiled", None)
+
+
 def float32(value: float) -> float:
     """The next float32 number that is not smaller, as the budget rounds its scales."""
     near = np.float32(value)
@@ -91,6 +103,26 @@ def test_right_scale_fits(sampler: Sampler, scale: float) -> None:
 def test_wrong_scale_is_rejected(sampler: Sampler, scale: float, factor: float) -> None:
     # Chi-square here is above 1000 on average; wrongly accepted less often than once in 1e12 runs.
     assert not fits(draw(sampler, float32(factor * scale), 200_000), sampler, scale)
+
+
+@each_sampler
+@pytest.mark.usefixtures("in_numpy")
+@pytest.mark.parametrize("scale", FITTED)
+def test_numpys_right_scale_fits(sampler: Sampler, scale: float) -> None:
+    # Fails wrongly once in 1e7 runs.
+    sample = draw(sampler, scale, 150_000)
+    assert fits(sample, sampler, scale)
+    # Six standard deviations of a fair coin and of a correlation: fails wrongly once in 2e8 runs.
+    assert abs((sample > 0).sum() - (sample < 0).sum()) < 6 * math.sqrt((sample != 0).sum())
+    assert abs(np.corrcoef(sample[1:], sample[:-1])[0, 1]) < 6 / math.sqrt(sample.size)
+
+
+@each_sampler
+@pytest.mark.usefixtures("in_numpy")
+@pytest.mark.parametrize("factor", [0.7, 1.3])
+def test_numpys_wrong_scale_is_rejected(sampler: Sampler, factor: float) -> None:
+    # Wrongly accepted less often than once in 1e12 runs.
+    assert not fits(draw(sampler, float32(factor * 3.7), 100_000), sampler, float32(3.7))
 
 
 @each_sampler
@@ -261,6 +293,52 @@ def test_equals_the_big_integer_reference(kind: int) -> None:
     assert noise._draw(kind, np.array(REFERENCED), sizes, Tape(words)).tolist() == expected
 
 
+@each_kind
+@pytest.mark.parametrize("scale", REFERENCED)
+def test_numpy_draws_a_cell_as_the_big_integer_reference_does(kind: int, scale: float) -> None:
+    """A cell by itself reads its words in the order of the algorithm, but for three of U and Algorithm 1 of exp(-1)."""
+    generator = np.random.default_rng(10)
+    for _ in range(60):
+        words = generator.bytes(20_000)
+        source = Tape(words)
+        drawn = noise._draw_plainly(kind, np.array([scale]), np.array([1]), source)
+        tape = Tape(words)
+        reference = laplace_by_three_words if kind == noise._LAPLACE else gaussian_by_three_words
+        assert drawn.tolist() == [reference(tape, Fraction(scale))]
+        assert tape.at == source.at
+
+
+def laplace_by_three_words(tape: Tape, scale: Fraction) -> int:
+    p, q = scale.numerator, scale.denominator
+    bits = (p - 1).bit_length()
+    while True:
+        u = int.from_bytes(tape.word() for _ in range(3)) % 2**bits
+        if u >= p or not coin_exp_one(tape, Fraction(u, p)):
+            continue
+        v = 0
+        while coin_exp_one(tape, Fraction(1)):
+            v += 1
+        size: int = (u + p * v) // q
+        negative = coin(tape, Fraction(1, 2))
+        if not (negative and size == 0):
+            return -size if negative else size
+
+
+def gaussian_by_three_words(tape: Tape, sigma: Fraction) -> int:
+    while True:
+        y = laplace_by_three_words(tape, sigma)
+        exponent = (abs(y) - sigma) ** 2 / (2 * sigma**2)
+        whole = math.ceil(exponent) - 1 if exponent else 0
+        parts = [Fraction(1)] * whole + [exponent - whole]
+        if all(coin_exp_one(tape, part) for part in parts):
+            return y
+
+
+def coin_exp_one(tape: Tape, exponent: Fraction) -> bool:
+    """Algorithm 1 for an exponent of at most one."""
+    return next(k for k in count(1) if not coin(tape, exponent / k)) % 2 == 1
+
+
 @pytest.mark.parametrize("buffer_words", [128, 129, 1000, 1 << 18])
 @each_kind
 def test_buffers_do_not_change_the_values(kind: int, buffer_words: int) -> None:
@@ -287,19 +365,26 @@ def test_fractions_are_exact_and_in_lowest_terms() -> None:
     assert shifts.max() <= 61
 
 
-@pytest.mark.parametrize(
-    "function", ["_bernoulli", "_bernoulli_exp", "_bernoulli_exp_one", "_uniform", "_laplace", "_gaussian", "_fill"]
-)
-def test_kernels_hold_no_floating_point(function: str) -> None:
-    dispatcher = getattr(noise, function)
-    (signature,) = dispatcher.signatures
+def test_kernels_hold_no_floating_point() -> None:
+    compiled = noise._compiled()
     # Compiled again, because a kernel from the cache has forgotten its types.
-    compiled = numba.njit(dispatcher.py_func)
-    compiled.compile(signature)
-    (overload,) = compiled.overloads.values()
-    names = overload.type_annotation.typemap
-    assert names
-    assert not [name for name, kind in names.items() if isinstance(kind, types.Float | types.Complex)]
+    whole = numba.njit(compiled["_fill"].py_func)
+    whole.compile(*compiled["_fill"].signatures)
+    for name in ("_bernoulli", "_bernoulli_exp", "_bernoulli_exp_one", "_uniform", "_laplace", "_gaussian", "_fill"):
+        kernel = whole if name == "_fill" else compiled[name]
+        kinds = [kind for overload in kernel.overloads.values() for kind in overload.type_annotation.typemap.values()]
+        assert kinds
+        assert not [kind for kind in kinds if isinstance(kind, types.Float | types.Complex)]
+
+
+@pytest.mark.usefixtures("in_numpy")
+def test_the_number_of_cells_alone_decides_what_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(vars(noise), "_PLAIN_CELLS", 20_200)
+    monkeypatch.setitem(vars(noise), "_drawn", [0])
+    for scales, sizes in (([80.0], [100]), ([1.0, 80.0], [60, 40])):
+        assert discrete_gaussian(np.array(scales), np.array(sizes)).size == 100
+    with pytest.raises(TypeError, match="not callable"):
+        draw(discrete_gaussian, 80.0, 1)
 
 
 # Entropy.
@@ -307,7 +392,7 @@ def test_kernels_hold_no_floating_point(function: str) -> None:
 
 @each_sampler
 def test_no_seed_and_no_source(sampler: Sampler) -> None:
-    assert list(inspect.signature(sampler).parameters) == ["scales", "sizes", "threads"]
+    assert list(inspect.signature(sampler).parameters) == ["scales", "sizes", "threads", "narrow"]
 
 
 @each_sampler
@@ -486,6 +571,34 @@ def test_draw_outside_the_proven_range(kind: int, scale: float, words: bytes) ->
 
 
 @each_kind
+@pytest.mark.parametrize(
+    ("scale", "words"),
+    [
+        # U = 0 is kept, and V runs on: every exp(-1) shows heads at its coins of 1 and 1/2, and tails at that of 1/3.
+        (1.0, bytes(3) + b"\xff" + b"\0\0\xff" * 130),
+        # U = 1, and every coin of exp(-1/2) shows heads.
+        (2.0, bytes(2) + b"\1" + bytes(1000)),
+    ],
+    ids=["v", "k"],
+)
+def test_numpys_draw_outside_the_proven_range(kind: int, scale: float, words: bytes) -> None:
+    with pytest.raises(NoiseError, match="a draw must stay in the range where its integers are proven exact"):
+        noise._draw_plainly(kind, np.array([scale]), np.array([1]), Tape(words))
+
+
+@pytest.mark.parametrize("kind", [noise._LAPLACE, pytest.param(noise._GAUSSIAN, marks=pytest.mark.slow)])
+def test_numpys_largest_values_do_not_wrap(kind: int) -> None:
+    # As below, with three words of U, and exp(-1) by coins of 1, 1/2 and 1/3: heads, heads, tails.
+    p = 2**24 - 1
+    heads = b"\0\0\xff"
+    words = b"\xff\xff\xfe" + b"\xff" * 3 + heads * 127 + b"\0\xff" + b"\0" + heads * 8064 + b"\xff" * 8 + bytes(9)
+    reference = laplace_by_three_words if kind == noise._LAPLACE else gaussian_by_three_words
+    expected = reference(Tape(words), Fraction(p))
+    assert expected == -(128 * p - 1)
+    assert noise._draw_plainly(kind, np.array([float(p)]), np.array([1]), Tape(words)).tolist() == [expected]
+
+
+@each_kind
 def test_largest_values_do_not_wrap(kind: int) -> None:
     # The largest U, kept; 127 heads and a tails for the largest V; negative; then 8064 heads of exp(-1) and one of the
     # rest, so that the Gaussian keeps the largest square there is.
@@ -496,3 +609,15 @@ def test_largest_values_do_not_wrap(kind: int) -> None:
     assert noise._draw(kind, np.array([float(p)]), np.array([1]), Tape(words), buffer_words=16_000).tolist() == [
         expected
     ]
+
+
+def test_narrow_noise_has_the_same_law_in_32_bits() -> None:
+    """Mean and variance of 200,000 cells at scale 30, each within six of its standard errors: once in 1e8."""
+    for draw, variance in ((discrete_gaussian, 900.0), (discrete_laplace, 1799.83)):
+        noise = draw(np.array([30.0]), np.array([200_000]), threads=2, narrow=True)
+        assert noise.dtype == np.int32
+        wide = 5.0 if draw is discrete_laplace else 2.0
+        assert abs(noise.mean()) < 6 * np.sqrt(variance / noise.size)
+        assert abs(noise.var() / variance - 1) < 6 * np.sqrt(wide / noise.size)
+        # A few cells too.
+        assert draw(np.array([30.0]), np.array([3]), narrow=True).dtype == np.int32

@@ -336,3 +336,38 @@ def test_entropy_cannot_be_replaced_by_assignment(monkeypatch: pytest.MonkeyPatc
 
     # Equal with a chance below 1e-60.
     assert discrete_gaussian(scales, sizes).tolist() != discrete_gaussian(scales, sizes).tolist()
+
+
+@pytest.mark.parametrize(("neighbors", "rows", "kind"), [("replace-one", 40, np.int32), ("add-remove", 40, np.int64)])
+def test_very_many_cells_take_32_bits_where_public_facts_say_that_these_hold_them(
+    neighbors: Neighbors, rows: int, kind: type, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every cell has noise then too: of scale above 100, which repeats in a cell four times less than once in 1e6."""
+    monkeypatch.setitem(vars(door), "MANY_CELLS", 10)
+    budget = Budget(epsilon=0.1, neighbors=neighbors)
+    drawn = [vault(codes(rows), budget).measure(plan_tables(CELLS, budget)) for _ in range(4)]
+    assert {tables.pairs.dtype for tables in drawn} == {np.dtype(kind)}
+    assert {tables.one_way.dtype for tables in drawn} == {np.dtype(np.int64)}
+    assert not np.all(np.stack([flat(tables) for tables in drawn]) == flat(drawn[0]), axis=0).any()
+
+
+def test_counts_that_32_bits_do_not_hold_with_their_noise_take_64(
+    monkeypatch: pytest.MonkeyPatch, no_noise: Any
+) -> None:
+    monkeypatch.setitem(vars(door), "MANY_CELLS", 10)
+    asked: list[bool] = []
+    inner = vars(door)["discrete_gaussian"]
+
+    def draw(scales: NDArray[np.float64], sizes: NDArray[np.int64], *, narrow: bool, **rest: int) -> NDArray[np.int64]:
+        asked.append(narrow)
+        drawn: NDArray[np.int64] = inner(scales, sizes, **rest)
+        return drawn
+
+    monkeypatch.setitem(vars(door), "discrete_gaussian", draw)
+    budget, few = Budget(epsilon=0.1), count_plainly(codes(40), CELLS)
+    plan = plan_tables(CELLS, budget)
+    for n_rows in (40, 2**31 - 1 - int(128 * plan.scales.max()), 2**31):
+        held = Vault(budget)
+        held.hold(Counts(n_rows=n_rows, one_way=few.one_way, pairs=few.pairs), CELLS)
+        held.measure(plan)
+    assert asked == [True, True, False]

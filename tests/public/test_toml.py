@@ -218,13 +218,13 @@ KINDS = "categorical, boolean, integer, real, date, datetime, time, duration, ye
         ),
         (
             'type = "real"\nlow = 0\nhigh = 9\nbins = 0',
-            "bins must be a whole number from 1 to 20000, got 0.",
+            "bins must be a whole number from 1 to 40000, got 0.",
         ),
         (
             'type = "real"\nlow = 0\nhigh = 9\nbins = 1000000000000',
-            "bins must be a whole number from 1 to 20000, got 1000000000000.",
+            "bins must be a whole number from 1 to 40000, got 1000000000000.",
         ),
-        ('type = "real"\nlow = 0\nhigh = 9\nbins = true', "bins must be a whole number from 1 to 20000, got True."),
+        ('type = "real"\nlow = 0\nhigh = 9\nbins = true', "bins must be a whole number from 1 to 40000, got True."),
         ('type = "real"\nlow = 9\nhigh = 9\nbins = 2', "low must be below high, got 9 and 9."),
         ('type = "integer"\nlow = 0\nhigh = 3\nbins = 4', "4 bins do not fit between 0 and 3. Use fewer."),
         ('type = "real"\nedges = [0, inf]', "edges must be finite numbers, got inf."),
@@ -310,9 +310,21 @@ def test_an_edge_that_is_no_day_or_out_of_range_is_refused(edge: object) -> None
         ),
         (
             "[attributes.small]\ntype = 'boolean'\n"
-            "[attributes.large]\ntype = 'integer'\nlow = 0\nhigh = 20000\nbins = 20000",
-            "the schema must have at most 20000 levels in all, got 20002; the largest attribute is 'large' with 20000. "
+            "[attributes.large]\ntype = 'integer'\nlow = 0\nhigh = 40000\nbins = 40000",
+            "the schema must have at most 40000 levels in all, got 40002; the largest attribute is 'large' with 40000. "
             "Use wider bins, or list fewer values and other = true.",
+        ),
+        (
+            "\n".join(f"[attributes.a{i}]\ntype = 'categorical'\nvalues = ['x']" for i in range(10_001)),
+            "the schema must have at most 10000 attributes, got 10001. Leave out those that nobody asks for, or "
+            "release groups of them by themselves, each at its own cost.",
+        ),
+        (
+            "[attributes.b]\ntype = 'boolean'\n"
+            "[attributes.x]\ntype = 'integer'\nlow = 0\nhigh = 10001\nbins = 10001\n"
+            "[attributes.y]\ntype = 'integer'\nlow = 0\nhigh = 10000\nbins = 10000",
+            "two attributes must have at most 100000000 pairs of levels, got 10000 and 10001 levels. Use wider bins, "
+            "or list fewer values and other = true.",
         ),
     ],
 )

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from numpy.typing import NDArray
 
+from sklar.kernel.cells import Cells
 from sklar.kernel.count import Counts, count_plainly, no_counts
 from sklar.machine.threads import using
 from sklar.public.schema import Attribute, Schema
@@ -83,7 +84,8 @@ def same(left: Counts, right: Counts) -> bool:
 def test_counts_equal_brute_force(case: tuple[Schema, NDArray[np.int32]]) -> None:
     schema, codes = case
     counts = count_codes(codes, schema)
-    assert counts.one_way.dtype == counts.pairs.dtype == np.int64
+    assert counts.one_way.dtype == np.int64
+    assert counts.pairs.dtype == np.int32
     assert same(counts, brute_force(codes, schema))
     assert same(counts, count_plainly(codes, schema.cells))
 
@@ -246,16 +248,15 @@ def test_sizes_around_every_boundary(way: str, size: int) -> None:
 @pytest.mark.parametrize("rows", [400, 200_000])
 @pytest.mark.parametrize("size", [65_535, 65_536, 65_537])
 def test_histograms_of_very_many_levels(rows: int, size: int) -> None:
-    # Larger than a schema may be, and than the square of counts would be: the kernel on its own.
+    # Larger than a schema may be: the kernel on its own.
     codes = drawn([2, size], rows)
     codes[1, :2] = size - 1
-    counts = np.zeros((2, 2 + size), dtype=np.int64)
-    sizes, offsets = np.array([2, size]), np.array([0, 2, 2 + size])
-    kernels.add_codes(codes + np.int32(1), rows, sizes, offsets, np.array([[0, 1]]), counts)
+    cells = Cells([2, size])
+    counts = np.zeros(2 * size, dtype=np.int32)
+    kernels.add_codes(codes + np.int32(1), rows, cells.sizes, cells.offsets, cells.strips, np.array([[0, 1]]), counts)
     both = (codes >= 0).all(axis=0)
     expected = np.bincount(codes[0, both] * size + codes[1, both], minlength=2 * size).reshape(2, size)
-    assert counts[:, 2:].tolist() == expected.tolist()
-    assert not counts[:, :2].any()
+    assert cells.table(counts, 0, 1).tolist() == expected.tolist()
 
 
 @given(
@@ -281,17 +282,28 @@ def test_many_rows(way: str) -> None:
         assert same(count_codes(codes, schema), by_products(codes, schema))
 
 
-def test_counts_pass_32_bits() -> None:
+def test_counts_pass_32_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cell has 32 bits: a counter is left for another before its rows could fill one, and the sum is wider."""
     schema = schema_of([2, 2])
-    counter = BitCounter(schema)
-    counter._pairs[1, 3] = counter._one_way[1] = counter._one_way[3] = 2**40
-    counter._n_rows = 2**40
-    counter.begin(1)
-    for index in range(2):
-        counter.put_codes(index, np.ones(1, dtype=np.int32))
-    for job in counter.jobs():
-        job()
-    assert schema.cells.table(counter.counts().pairs, 0, 1)[1, 1] == 2**40 + 1
+    ones = count_codes(np.ones((2, 3), dtype=np.int32), schema)
+    many = Counts(n_rows=2**31 - 2, one_way=ones.one_way * 2**29, pairs=ones.pairs * np.int32(2**29))
+    assert (many + ones).pairs.dtype == np.int64
+    assert schema.cells.table((many + many).pairs, 0, 1)[1, 1] == 3 * 2**30
+    assert (ones + ones).pairs.dtype == np.int32
+
+    monkeypatch.setattr(counting, "_PLAIN_WORK", 0)
+    monkeypatch.setattr(counting, "_MOST_ROWS", 7)
+    made: list[BitCounter] = []
+
+    def make(schema: Schema) -> BitCounter:
+        made.append(BitCounter(schema))
+        return made[-1]
+
+    monkeypatch.setattr(counting, "BitCounter", make)
+    batch = pl.DataFrame({"a0": [0, 1, 1], "a1": [1, 1, 1]})
+    codes = encode(pl.concat([batch] * 5), schema)
+    assert same(count([batch] * 5, schema), count_plainly(codes, schema.cells))
+    assert [counter.n_rows for counter in made] == [6, 6, 3]
 
 
 FLAGS = Schema(

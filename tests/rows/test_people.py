@@ -323,7 +323,7 @@ def test_spark_counts_the_same_number_of_rows_of_each_person(spark: Any, null_id
 @pytest.mark.spark
 def test_spark_chooses_with_the_same_chances_and_the_same_again(spark: Any) -> None:
     """Five rows a person, of which two are equal, two chosen. False-failure rate: 1e-7."""
-    from sklar.rows.spark import _chosen
+    from sklar.rows.spark_frames import _chosen
 
     people = 6_000
     # Rows 3 and 4 of a person are equal: together they are chosen as often as two rows.

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +29,13 @@ from sklar.kernel import vault as door
 from sklar.kernel.count import count_plainly
 from sklar.public.schema import Schema
 from sklar.release import fit
+from sklar.rows import parts, sums, tasks
 from sklar.rows import spark as on_spark
 from sklar.rows.engines import open_table
 from sklar.rows.fast import count
 from sklar.rows.read import open_source
+from sklar.rows.spark import SparkFiles
+from sklar.rows.spark_frames import SparkTable
 from tests.rows.test_engines import SCHEMA, expected, table
 from tests.rows.test_fast import same, schema_of
 
@@ -118,20 +123,17 @@ def test_tables_of_many_runs_are_put_together(spark: Any, monkeypatch: pytest.Mo
     rng = np.random.default_rng(5)
     codes = np.stack([rng.integers(0, size, 2000) for size in schema.sizes]).astype(np.int32)
     rows = pa.table({f"a{i}": column for i, column in enumerate(codes)})
-    monkeypatch.setattr(on_spark, "MOST_SHUFFLED", 1)
+    monkeypatch.setattr(tasks, "MOST_SHUFFLED", 1)
     frame = spark.createDataFrame(rows).repartition(20)
-    assert on_spark._length(schema.cells) > 2 * on_spark._RUN
+    assert sums.runs_of(schema.cells) > 2
     assert same(open_table(frame, schema).count(schema), count_plainly(codes, schema.cells))
 
 
 def test_parts_that_do_not_add_up_are_refused() -> None:
-    runs = {run: np.zeros(1, dtype=np.int64) for run in range(3)}
     schema = schema_of([300, 300, 300])
-    for parts in ({0: 2, 1: 2, 2: 1}, {0: 1, 1: 1}):
-        some = {run: runs[run] for run in parts}
-        summed = pa.Table.from_batches(on_spark._rows(some, parts))
+    for added in ({0: 2, 1: 2, 2: 1}, {0: 1, 1: 1}):
         with pytest.raises(DataError, match="partial counts do not add up"):
-            on_spark._put_together(summed, schema)
+            sums.join_counts([(run, number, b"") for run, number in added.items()], schema)
 
 
 def test_noise_is_drawn_once_here_and_after_the_sum(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,12 +153,174 @@ def test_noise_is_drawn_once_here_and_after_the_sum(spark: Any, monkeypatch: pyt
     assert there.pairs.tolist() == here.pairs.tolist()
 
 
-def test_private_domains_are_refused(spark: Any) -> None:
-    schema = Schema.from_dict(
-        {"table": {"name": "t"}, "attributes": {"city": {"type": "categorical", "domain": "private", "at_most": 5}}}
+PRIVATE = Schema.from_toml(
+    """
+    [table]
+    name = "t"
+    person = "id"
+    count = "rows"
+    rows_per_person = 2
+    [attributes.city]
+    type = "categorical"
+    domain = "private"
+    at_most = 5
+    [attributes.age]
+    type = "integer"
+    domain = "private"
+    low = 0
+    high = 120
+    bins = 6
+    [attributes.flag]
+    type = "boolean"
+    """
+)
+
+
+def people(rows: int = 900) -> pl.DataFrame:
+    """Rows of which a person has up to five, some without an id, one person with very many of one odd city."""
+    rng = np.random.default_rng(8)
+    cities = np.array(["Bern", "Rome", "Oslo"])[rng.integers(0, 3, rows)].tolist()
+    return pl.DataFrame(
+        {
+            "age": rng.integers(0, 100, rows),
+            "id": [None if n % 50 == 0 else "odd" if n % 9 == 0 else f"p{n // 5}" for n in range(rows)],
+            "city": ["odd" if n % 9 == 0 and n % 50 else city for n, city in enumerate(cities)],
+            "flag": rng.integers(0, 2, rows).astype(bool),
+        }
     )
-    with pytest.raises(DataError, match="the domain of 'city' is private, and engine 'spark' needs public ones"):
-        fit(spark.createDataFrame(table(10)), schema, epsilon=1.0)
+
+
+@pytest.mark.parametrize("by_person", [True, False])
+@pytest.mark.parametrize("way", ["files", "DataFrame"])
+def test_private_domains_and_people_are_counted_in_executors(
+    spark: Any, way: str, by_person: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parts, "_LEAST_ROWS", 100)
+    monkeypatch.setattr(parts, "TASK_SECONDS", 1e-6)
+    schema, rows = PRIVATE if by_person else replace(PRIVATE, person=None), people()
+    rows.write_parquet(tmp_path / "t.parquet", row_group_size=100)
+    data: Any = tmp_path / "t.parquet"
+    if way == "DataFrame":
+        data = spark.createDataFrame(rows.to_arrow()).repartition(5)
+    table = open_table(data, schema, engine="spark")
+    n_rows, (cities, ages) = table.count_values(schema.private_domains)
+    times = Counter(own for own in rows["id"].to_list() if own is not None)
+    wanted = sum(min(own, 2) for own in times.values()) + rows["id"].null_count() if by_person else 900
+    assert n_rows == wanted == sum(cities.texts.values()) == int(ages.values()[1].sum())
+    assert cities.texts["odd"] == (2 if by_person else (rows["city"] == "odd").sum())
+    if not by_person:
+        assert dict(cities.texts) == dict(Counter(rows["city"].to_list()))
+        assert dict(zip(*(each.tolist() for each in ages.values()), strict=True)) == Counter(rows["age"].to_list())
+    # A release to its end: few rows of one person let no city out.
+    released = fit(data, schema, epsilon=8.0, engine="spark", method="mixture")
+    found = released.schema.attribute("city").values
+    assert set(found) == {"Bern", "Rome", "Oslo"} if by_person else {"Bern", "Rome", "Oslo"} <= set(found)
+
+
+def test_a_person_has_as_many_rows_as_on_one_machine(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del spark
+    monkeypatch.setattr(parts, "_LEAST_ROWS", 50)
+    monkeypatch.setattr(parts, "TASK_SECONDS", 1e-6)
+    rows, path = people(), tmp_path / "t.parquet"
+    rows.write_parquet(path, row_group_size=50)
+    toml = '[table]\nname = "t"\nperson = "id"\ncount = "rows"\nrows_per_person = %d\nnull_ids = "%s"\n'
+    for most, null_ids in ((2, "person"), (999, "drop")):
+        schema = Schema.from_toml(toml % (most, null_ids) + '[attributes.flag]\ntype = "boolean"\n')
+        here, there = (open_table(path, schema, engine=engine).count(schema) for engine in ("local", "spark"))
+        assert here.n_rows == there.n_rows
+        # Where all rows of a person count, nothing is left to chance.
+        assert most == 2 or same(here, there)
+
+
+def test_a_dataframe_that_is_files_is_read_as_files(spark: Any, tmp_path: Path) -> None:
+    rows = table(500)
+    (tmp_path / "a b").mkdir()
+    for number in range(2):
+        pq.write_table(rows.slice(number * 250, 250), tmp_path / "a b" / f"{number}.parquet")
+    frame = spark.read.parquet(str(tmp_path / "a b"))
+    found = open_table(frame, SCHEMA)
+    assert isinstance(found, SparkFiles)
+    assert (found.name, found.n_rows) == ("the DataFrame", 500)
+    assert same(found.count(SCHEMA), expected(rows))
+    optional = spark.read.option("pathGlobFilter", "0*").parquet(str(tmp_path / "a b"))
+    views = [frame.filter("code = 1"), frame.limit(5), frame.union(frame), optional]
+    assert all(isinstance(open_table(view, SCHEMA), SparkTable) for view in views)
+    half = open_table(frame.filter("code = 1"), SCHEMA).count(SCHEMA)
+    assert half.n_rows == rows["code"].to_pylist().count(1)
+
+
+@pytest.mark.usefixtures("spark")
+def test_files_by_address_and_files_that_changed(tmp_path: Path) -> None:
+    rows = table(300)
+    path = tmp_path / "t.parquet"
+    pq.write_table(rows, path, row_group_size=100)
+    pytest.importorskip("fsspec", reason="fsspec is not installed")
+    for scheme in ("file", "fsspec+file"):
+        assert same(open_table(f"{scheme}://{path}", SCHEMA, engine="spark").count(SCHEMA), expected(rows))
+    opened = open_table(path, SCHEMA, engine="spark")
+    os.utime(path, ns=(1, 1))
+    with pytest.raises(DataError, match=rf"file '{path}' changed while the table was read. Nothing was released"):
+        opened.count(SCHEMA)
+    path.write_bytes(path.read_bytes()[:-2000] + bytes(1990) + path.read_bytes()[-10:])
+    with pytest.raises(DataError, match="is not a Parquet file"):
+        open_table(path, SCHEMA, engine="spark")
+
+
+@pytest.mark.usefixtures("spark")
+def test_many_files_are_looked_at_by_executors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = table(400)
+    for number in range(8):
+        pq.write_table(rows.slice(number * 50, 50), tmp_path / f"{number}.parquet")
+    monkeypatch.setattr(on_spark, "_LOOKED_AT_HERE", 3)
+    found = open_table(tmp_path, SCHEMA, engine="spark")
+    assert found.n_rows == 400
+    assert same(found.count(SCHEMA), expected(rows))
+    (tmp_path / "8.parquet").write_bytes(b"no Parquet")
+    with pytest.raises(DataError, match=r"file '.*8.parquet' is not a Parquet file"):
+        open_table(tmp_path, SCHEMA, engine="spark")
+
+
+def test_an_executor_killed_while_it_reads_files_costs_its_own_parts_again(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of six parts two are counted and two are being counted when an executor dies with what it has done."""
+    monkeypatch.setattr(parts, "TASK_SECONDS", 1e-9)
+    rows, attempts, go = table(1200), tmp_path / "attempts", tmp_path / "go"
+    attempts.mkdir()
+    (tmp_path / "t").mkdir()
+    for number in range(6):
+        pq.write_table(rows.slice(number * 200, 200), tmp_path / "t" / f"{number}.parquet")
+    count_task = on_spark._count_task
+
+    def slowly(schema_toml: str, number: int, own: Any) -> Any:
+        import uuid
+
+        # A worker is forked by a process that its executor started.
+        started = (Path("/proc") / str(os.getppid()) / "stat").read_text().rpartition(")")[2].split()[1]
+        (attempts / f"{number}.{started}.{uuid.uuid4().hex}").touch()
+        while number >= 2 and not go.exists():
+            time.sleep(0.05)
+        return count_task(schema_toml, number, own)
+
+    monkeypatch.setattr(on_spark, "_count_task", slowly)
+    while len(executors(spark)) < 2:
+        time.sleep(0.1)
+    with ThreadPoolExecutor(1) as pool:
+        counted = pool.submit(open_table(tmp_path / "t", SCHEMA, engine="spark").count, SCHEMA)
+        while len({path.name.split(".")[0] for path in attempts.iterdir()} - {"0", "1"}) < 2:
+            assert not counted.done()
+            time.sleep(0.05)
+        victim = executors(spark)[0]
+        os.kill(victim, signal.SIGKILL)
+        go.touch()
+        assert same(counted.result(), expected(rows))
+    made = [path.name.split(".")[:2] for path in attempts.iterdir()]
+    assert {task for task, _ in made} == set("012345")
+    assert len(made) > 6
+    # What the other executor had counted was not counted again.
+    assert max(Counter(task for task, started in made if started != str(victim)).values()) == 1
 
 
 def test_what_spark_says_of_rows_is_not_repeated(spark: Any) -> None:
@@ -188,9 +352,11 @@ def test_a_release_on_spark_from_the_command_line(tmp_path: Path) -> None:
     model = load(model_path)
     assert model.n_rows == 2000
     wanted = model.sample(40_000, seed=3)
-    parts = [pl.read_parquet(path) for path in sorted(out.glob("part-*.parquet"))]
-    assert len(parts) > 1
-    assert pl.concat(parts).cast(wanted.schema).equals(wanted)
+    written = [pl.read_parquet(path) for path in sorted(out.glob("part-*.parquet"))]
+    assert len(written) > 1
+    assert pl.concat(written).equals(wanted)
+    names = [f"part-{number:05d}.parquet" for number in range(len(written))]
+    assert sorted(path.name for path in out.iterdir()) == ["_SUCCESS", *names]
     again = CliRunner().invoke(cli, ["sample", str(model_path), "--engine", "spark", "--out", str(out)])
     assert isinstance(again.exception, OutputError)
     assert "exists already, and Spark replaces nothing" in str(again.exception)

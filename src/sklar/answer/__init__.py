@@ -1,1 +1,1 @@
-"""Answers from noisy tables and models, at no privacy cost: predicates, queries, the publishable report."""
+"""Answers from noisy tables and models, at no privacy cost: predicates, queries, inference, the publishable report."""

@@ -18,8 +18,10 @@ def counts_parities(measured: Measured, where: Sequence[int]) -> bool:
     return plan.parities is not None and len(where) <= (3 if plan.trios.size else 2)
 
 
-def count_by_parities(measured: Measured, cells: NDArray[np.bool_], where: Sequence[int]) -> tuple[float, float]:
-    """The count of rows in these cells of the table of one to three bits, and its standard error.
+def count_by_parities(
+    measured: Measured, cells: NDArray[np.bool_] | NDArray[np.float64], where: Sequence[int]
+) -> tuple[float, float]:
+    """The count of rows in these cells of the table of one to three bits, or in shares of them, and its standard error.
 
     A cell of k bits is the sum over all sets S of them of (-1)^(sum of its bits in S) (n - 2 X_S) / 2^k, with X_S the
     rows whose bits in S sum to an odd number: none for the empty set.
@@ -31,7 +33,7 @@ def count_by_parities(measured: Measured, cells: NDArray[np.bool_], where: Seque
     for size in range(len(where) + 1):
         for chosen in combinations(range(len(where)), size):
             sign = 1 - 2 * (levels[list(chosen)].sum(axis=0) % 2)
-            share = float(sign[cells].sum()) / cells.size
+            share = float((sign * cells).sum()) / cells.size
             shares += share
             if chosen and share:
                 odd, own = _parity(measured, sorted(where[bit] for bit in chosen))

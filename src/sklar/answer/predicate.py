@@ -75,8 +75,8 @@ _TOKENS = re.compile(
     r"""\s*(?:(?P<name>"(?:[^"]|"")*")|(?P<value>'(?:[^']|'')*')|(?P<sign><=|>=|!=|<>|==|[=<>(),])|(?P<word>[\w.+\-:/]+))"""
 )
 _ORDER = ("<", "<=", ">", ">=")
-_COMPARED = {"<": operators.lt, "<=": operators.le, ">": operators.gt, ">=": operators.ge}
-_TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
+COMPARED = {"<": operators.lt, "<=": operators.le, ">": operators.gt, ">=": operators.ge}
+TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _SAME = {"==": "=", "<>": "!="}
 _KEYWORDS = ("and", "or", "not", "in", "is")
 # A predicate is typed by a person; deeper nesting than this is a mistake, or an attempt to exhaust the stack.
@@ -218,7 +218,7 @@ class _Parser:
                 "Write 30 <= age < 40."
             )
         ends = (
-            Comparison(operator=_TURNED[operator], operands=(second, first)),
+            Comparison(operator=TURNED[operator], operands=(second, first)),
             Comparison(operator=then, operands=(second, third)),
         )
         return Combined(operator="and", parts=ends)
@@ -254,8 +254,8 @@ def resolve(node: Node, schema: Schema) -> Expression:
     if isinstance(node, Atom):
         return node
     operator, operands = node.operator, node.operands
-    if len(operands) == 2 and operator != "in" and not _names(operands[0], schema) and _names(operands[1], schema):
-        operator, operands = _TURNED.get(operator, operator), operands[::-1]
+    if len(operands) == 2 and operator != "in" and not is_name(operands[0], schema) and is_name(operands[1], schema):
+        operator, operands = TURNED.get(operator, operator), operands[::-1]
     index = _attribute_index(operands[0], schema)
     attribute = schema.attributes[index]
     if operator == "missing":
@@ -278,7 +278,8 @@ def traced(expression: Expression, schema: Schema) -> Expression:
     return Combined(operator=expression.operator, parts=tuple(traced(part, schema) for part in expression.parts))  # type: ignore[arg-type]
 
 
-def _names(token: Token, schema: Schema) -> bool:
+def is_name(token: Token, schema: Schema) -> bool:
+    """Whether a token stands for an attribute."""
     return token.kind == "name" or (token.kind == "word" and token.text in schema.names)
 
 
@@ -376,7 +377,7 @@ def _range(attribute: Attribute, operator: str, token: Token) -> NDArray[np.bool
     border, edges = _edge(attribute, token.text), attribute.edges
     held = np.zeros(attribute.n_levels, dtype=bool)
     for point, code in zip(attribute.points, attribute.point_codes, strict=True):
-        held[code] = _COMPARED[operator](point, border)
+        held[code] = COMPARED[operator](point, border)
     if border in edges[:-1] and border in attribute.points and operator in ("<=", ">"):
         # The point stands apart from the bin that it begins, so the cut goes between them.
         cut = edges.index(border)
@@ -395,7 +396,7 @@ def _ranked(attribute: Attribute, operator: str, token: Token) -> NDArray[np.boo
     named = _level(attribute, token)
     if named >= attribute.n_values:
         raise QueryError(f"attribute '{attribute.name}': '{token.text}' has no place in the order. Use = or in.")
-    held[: attribute.n_values] = _COMPARED[operator](np.arange(attribute.n_values), named)
+    held[: attribute.n_values] = COMPARED[operator](np.arange(attribute.n_values), named)
     return held
 
 

@@ -1,14 +1,19 @@
 """Counts with error bars, and answers to predicates: post-processing of the noisy tables, at no privacy cost.
 
 Noise scales are public, so the standard error of every sum of noisy cells is known exactly. A count over one attribute
-is seen directly and in the sums of every two-way table; a count over two attributes in their own table. Wider counts
-were never measured: only the fitted model has an opinion on them. Where parities of bits were measured in place of
-tables, counts of up to two bits, or three, are linear in them (`parities`).
+is seen directly and in the sums of every two-way table; a count over two attributes in their own table; one over three
+where a release chose to measure their table, over coarse levels (`triples`). Other counts were never measured: only the
+fitted model has an opinion on them. Where parities of bits were measured in place of tables, counts of up to two bits,
+or three, are linear in them (`parities`).
 
 What is counted are rows that have a level of the attributes asked about. A row that stands in no cell of another
 attribute is missing from sums over that attribute's levels, by how much no noisy table can tell well enough. So such a
 sum is used only where the schema gives every value a level (it declares `missing` or `other`), or where the caller
 vouches that the table is `complete`: that every row has a level of every attribute.
+
+A predicate that cuts a bin asks for what was not measured. It is answered with the share of the bin that the model's
+shape gives it, and the standard error has a part for that share: as if nothing but its mean s were known, a beta
+distribution whose two parameters sum to 2, with variance s (1 - s) / 3 (even over all shares at s = 1/2).
 
 An attribute that a rule of the schema determines has no table of its own: it is answered from the table of the one that
 determines it, as sums over the levels that give the level asked about. Forbidden combinations are answered as measured.
@@ -17,19 +22,24 @@ determines it, as sums over the levels that give the level asked about. Forbidde
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from itertools import product
+from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sklar.answer.condition import divide_shapes, level_classes
+from sklar.answer.divide import Question, divide
 from sklar.answer.parities import count_by_parities, counts_parities
 from sklar.answer.predicate import Atom, Expression, QueryError, attributes_of, evaluate, parse, resolve, traced
 from sklar.budget.certificate import Measured
 from sklar.draw.repair import sample_codes
+from sklar.machine.notebook import Tabular, html_card
+from sklar.public.divide import divide_schema
 from sklar.public.rules import constrained
 from sklar.public.schema import Schema
 
@@ -44,8 +54,8 @@ _MAX_SAMPLED = 1_000_000
 _SAMPLE_SEED = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Estimate:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class Estimate(Tabular):
     """A one- or two-way table of unbiased estimates, each with its standard error and confidence interval.
 
     Arrays have one axis per name, in the order asked for, and `levels` names each axis. Estimates may be negative, and
@@ -64,8 +74,30 @@ class Estimate:
         for array in (self.counts, self.standard_errors, self.low, self.high):
             array.setflags(write=False)
 
+    def __repr__(self) -> str:
+        shape = " x ".join(f"{size:,}" for size in self.counts.shape)
+        error = float(np.sqrt(np.mean(self.standard_errors**2)))
+        return f"Estimate({' x '.join(self.names)}: {shape} counts, standard error {error:,.1f}; see .to_polars())"
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+    def _repr_html_(self) -> str:
+        facts = {"intervals": f"{self.level:.4g} confidence", "cost": "none: post-processing"}
+        return html_card(f"Counts of {' x '.join(self.names)}", facts, self.to_columns())
+
+    def to_columns(self) -> Mapping[str, Sequence[Any]]:
+        """One line for each cell: its levels, count, standard error and interval."""
+        places = np.indices(self.counts.shape).reshape(self.counts.ndim, -1)
+        named = {
+            name: [levels[code] for code in place]
+            for name, levels, place in zip(self.names, self.levels, places, strict=True)
+        }
+        figures = ("counts", "standard_errors", "low", "high")
+        titles = ("count", "standard_error", "low", "high")
+        return named | {
+            title: getattr(self, figure).ravel().tolist() for title, figure in zip(titles, figures, strict=True)
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Answer:
     """How many rows satisfy a predicate: by the noisy tables, with error bars, and by the synthetic rows.
 
@@ -75,6 +107,9 @@ class Answer:
     `counted` says what is counted. Where that is one row of each person, chosen at random, the interval is about the
     rows that were chosen, and `choosing_error` bounds the standard error that choosing them adds to a number of people:
     sqrt(n p (1 - p)) for the share p, since the sum of p_i (1 - p_i) over people is largest where all p_i are equal.
+
+    `split` names the bins that the predicate cuts. Their shares are the model's and were not measured; `split_error` is
+    the part of the standard error that is due to them.
     """
 
     predicate: str
@@ -90,10 +125,25 @@ class Answer:
     measured_by: str
     counted: str = "rows"
     choosing_error: float | None = None
+    split: tuple[str, ...] = ()
+    split_error: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
         return asdict(self)
+
+    def __repr__(self) -> str:
+        if self.estimate is None or self.low is None or self.high is None:
+            return (
+                f"Answer({self.predicate}: not measured, synthetic rows have {self.synthetic:,.0f} of {self.n_rows:,})"
+            )
+        interval = f"{100 * self.level:.4g}% interval {self.low:,.0f} to {self.high:,.0f}"
+        return f"Answer({self.predicate}: {self.estimate:,.0f} of {self.n_rows:,}, {interval})"
+
+    def _repr_html_(self) -> str:
+        title, *lines = self.lines()
+        facts = {line.strip()[:16].strip(): line.strip()[16:].strip() for line in lines}
+        return html_card(title.rstrip(":"), facts)
 
     def lines(self) -> list[str]:
         """For a person to read."""
@@ -111,6 +161,10 @@ class Answer:
                 + (f" (computed {self.low:,.0f} to {self.high:,.0f}; a count lies in [0, n])" if cut else ""),
                 f"  measured by     {self.measured_by}",
             ]
+        if self.split:
+            named = ", ".join(self.split)
+            adds = "" if self.split_error is None else f"; that adds a standard error of {self.split_error:,.1f}"
+            lines.append(f"  cut bins        {named}: their shares are the model's, not measured{adds}")
         if self.choosing_error is not None:
             lines.append(f"  choosing rows   adds a standard error of at most {self.choosing_error:,.1f}")
         return [*lines, f"  synthetic rows  {self.synthetic:,.0f} ({self.synthetic_by})"]
@@ -175,39 +229,114 @@ def estimate(measured: Measured, *names: str, level: float = DEFAULT_LEVEL, comp
     )
 
 
-def answer(model: Model, predicate: str, *, level: float = DEFAULT_LEVEL, complete: bool = False) -> Answer:
-    """How many rows satisfy a predicate, with its standard error and a confidence interval where it was measured."""
-    schema, n = model.schema, model.n_rows
+def answer(
+    model: Model, predicate: str, *, level: float = DEFAULT_LEVEL, complete: bool = False, exact: bool = False
+) -> Answer:
+    """How many rows satisfy a predicate, with its standard error and a confidence interval where it was measured.
+
+    A predicate that cuts a bin is answered with the model's share of the bin; `exact` refuses it.
+    """
+    schema, n, parsed = model.schema, model.n_rows, parse(predicate)
     _check_level(level)
-    expression = resolve(parse(predicate), schema)
+    if exact or model.dummies:
+        question = Question(expression=resolve(parsed, schema), divided=divide_schema(schema, {}), split=())
+    else:
+        question = divide(parsed, schema)
+    expression, divided, split = question.expression, question.divided, question.split
     names = tuple(schema.names[i] for i in attributes_of(expression))
-    expression, schema = traced(expression, schema), model.measured_schema
+    expression, finer = traced(expression, divided.schema), divided.schema.measured
     where = attributes_of(expression)
-    shares, by = _synthetic(model, expression, where)
-    direct: dict[str, Any] = dict.fromkeys(("estimate", "standard_error", "low", "high"))
-    if len(where) > 2 and not counts_parities(model.measured, where):
+    shares = np.ones(finer.n_levels)
+    if split:
+        _, by_name = divide_shapes(divided, schema, model.shapes, set(names))
+        shares = np.concatenate([by_name[name] for name in finer.names])
+    parts = _Parts(schema=finer, parts=divided.measured_parts, shares=shares)
+    share, by = _synthetic(model, expression, where, parts)
+    direct: dict[str, Any] = dict.fromkeys(("estimate", "standard_error", "low", "high", "split_error"))
+    if len(where) == 3 and model.measured.triples is not None:
+        # Imported here: it builds on this module.
+        from sklar.answer.triples import count_three
+
+        def inside() -> NDArray[np.float64]:
+            return parts.whole(cells_of(expression, where, finer), where, model.measured_schema)
+
+        three = count_three(model.measured, inside, where, level=level, complete=complete)
+        measured_by = three if isinstance(three, str) else three.by
+        if isinstance(three, Counted):
+            low, high = three.count - three.half_width, three.count + three.half_width
+            direct |= {"estimate": three.count, "standard_error": three.standard_error, "low": low, "high": high}
+    elif len(where) > 2 and not counts_parities(model.measured, where):
         measured_by = f"no direct measurement exists over {len(where)} attributes; only pairs were measured"
     else:
-        found = count_cells(model.measured, cells_of(expression, where, schema), where, level=level, complete=complete)
+        held = parts.whole(cells_of(expression, where, finer), where, model.measured_schema)
+        found = count_cells(model.measured, held, where, level=level, complete=complete)
         measured_by = found.by
-        direct = {
-            "estimate": found.count,
-            "standard_error": found.standard_error,
-            "low": found.count - found.half_width,
-            "high": found.count + found.half_width,
-        }
+        low, high = found.count - found.half_width, found.count + found.half_width
+        if split:
+            error = _split_error(model.measured, held, where, complete=complete)
+            reach = math.hypot(found.half_width, float(_normal(level)) * error)
+            # Whatever the shares are, the count lies between that of the whole bins and that of all bins touched.
+            least, most = (
+                count_cells(model.measured, cells, where, level=level, complete=complete)
+                for cells in (held >= 1.0, held > 0.0)
+            )
+            low = max(found.count - reach, min(least.count - least.half_width, found.count))
+            high = min(found.count + reach, max(most.count + most.half_width, found.count))
+            found = replace(found, standard_error=math.hypot(found.standard_error, error))
+            direct["split_error"] = error
+        direct |= {"estimate": found.count, "standard_error": found.standard_error, "low": low, "high": high}
     return Answer(
         predicate=predicate.strip(),
         attributes=names,
         n_rows=n,
         level=level,
-        synthetic=n * shares,
+        synthetic=n * share,
         synthetic_by=by,
         measured_by=measured_by,
         counted=model.certificate.counted,
         choosing_error=_choosing_error(model, direct["estimate"]),
+        split=split,
         **direct,
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Parts:
+    """Measured levels divided into parts: `parts` says of which level each is, `shares`, shape (d,), how much of it."""
+
+    schema: Schema
+    parts: tuple[NDArray[np.int64], ...]
+    shares: NDArray[np.float64]
+
+    def whole(self, held: NDArray[np.bool_], where: Sequence[int], schema: Schema) -> NDArray[np.float64]:
+        """The share of each cell of whole levels that a predicate holds for, given the cells of parts where it does."""
+        found = held.astype(np.float64)
+        for axis, i in enumerate(where):
+            # The sum over a level's parts, each by its share.
+            sums = np.zeros((int(schema.sizes[i]), self.parts[i].size))
+            sums[self.parts[i], np.arange(self.parts[i].size)] = self.shares[self.schema.cells.levels(i)]
+            found = np.moveaxis(np.tensordot(sums, found, axes=(1, axis)), 0, axis)
+        # Shares of a level that is not divided sum to one, but for rounding.
+        return np.where(np.abs(found - np.rint(found)) < 1e-9, np.rint(found), found)
+
+    def drawn(self, i: int, codes: NDArray[Any], generator: np.random.Generator) -> NDArray[np.int64]:
+        """Codes of parts in place of codes of whole levels of one attribute, drawn by their shares."""
+        parts, shares = self.parts[i], self.shares[self.schema.cells.levels(i)]
+        order = np.argsort(parts, kind="stable")
+        upto = parts[order] + np.concatenate(
+            [np.cumsum(shares[order[parts[order] == k]]) for k in range(parts.max() + 1)]
+        )
+        if parts.size == parts.max() + 1:
+            return np.asarray(order[codes])
+        at = np.searchsorted(upto, codes + generator.random(codes.size), side="right")
+        return np.asarray(order[np.minimum(at, order.size - 1)])
+
+
+def _split_error(measured: Measured, held: NDArray[np.float64], where: Sequence[int], *, complete: bool) -> float:
+    """The standard error due to shares that were not measured; errors of several cells are taken to go together."""
+    views = _views(measured, where, complete=complete)
+    cells = np.sum([weight * view.cells for weight, view in zip(_weights(views), views, strict=True)], axis=0)
+    return float(np.sum(np.maximum(cells, 0.0) * np.sqrt(held * (1 - held) / 3)))
 
 
 def _choosing_error(model: Model, estimate: float | None) -> float | None:
@@ -230,13 +359,16 @@ class Counted:
 
 def count_cells(
     measured: Measured,
-    cells: NDArray[np.bool_],
+    cells: NDArray[np.bool_] | NDArray[np.float64],
     where: Sequence[int],
     *,
     level: float = DEFAULT_LEVEL,
     complete: bool = False,
 ) -> Counted:
-    """The count of rows in these cells of the table of one or two attributes, or of three whose parity was measured."""
+    """The count of rows in these cells of the table of one or two attributes, or in these shares of its cells.
+
+    Of three, where their parity was measured.
+    """
     if counts_parities(measured, where):
         count, sd = count_by_parities(measured, cells, where)
         names = " and ".join(f"'{measured.schema.names[i]}'" for i in where)
@@ -244,14 +376,15 @@ def count_cells(
             count=count, standard_error=sd, half_width=sd * _normal(level), by=f"the noisy parities of {names}"
         )
     schema, views = measured.schema, _views(measured, where, complete=complete)
-    public, turned = measured.n_rows, False
+    public, turned, held = measured.n_rows, False, np.asarray(cells, dtype=np.float64)
     # Where every row has a cell and their number is public, counting the others may be the more precise way.
-    every = complete or _exhaustive(schema, where)
-    if public is not None and 2 * np.count_nonzero(cells) > cells.size and every:
-        cells, turned = ~cells, True
-    weights, size = _weights(views), int(np.count_nonzero(cells))
-    found = sum(weight * float(view.cells[cells].sum()) for weight, view in zip(weights, views, strict=True))
-    sd = math.sqrt(size * sum(weight**2 * view.variance for weight, view in zip(weights, views, strict=True)))
+    every = complete or exhaustive(schema, where)
+    if public is not None and np.sum(held**2) > np.sum((1 - held) ** 2) and every:
+        held, turned = 1 - held, True
+    weights, size = _weights(views), int(np.count_nonzero(held))
+    found = sum(weight * float(np.sum(view.cells * held)) for weight, view in zip(weights, views, strict=True))
+    variance = sum(weight**2 * view.variance for weight, view in zip(weights, views, strict=True))
+    sd = math.sqrt(float(np.sum(held**2)) * variance)
     names = " and ".join(f"'{schema.names[i]}'" for i in where)
     by = f"{size:,} noisy cell{'s' if size != 1 else ''} of the table of {names}"
     if len(where) == 1 and len(views) > 1:
@@ -312,7 +445,7 @@ def _margin_views(measured: Measured, i: int, *, complete: bool) -> list[_View]:
     if precision:
         views.append(_View(cells=direct / precision, variance=1 / precision, summed=1))
     for j in range(cells.n_attributes):
-        usable = j != i and (complete or _exhaustive(schema, [j]))
+        usable = j != i and (complete or exhaustive(schema, [j]))
         pair = _pair_view(measured, min(i, j), max(i, j)) if usable else None
         if pair is None:
             continue
@@ -321,11 +454,9 @@ def _margin_views(measured: Measured, i: int, *, complete: bool) -> list[_View]:
     return views
 
 
-def _exhaustive(schema: Schema, where: Sequence[int]) -> bool:
+def exhaustive(schema: Schema, where: Sequence[int]) -> bool:
     """Whether every value whatsoever has a level of these attributes, by the schema alone."""
-
-    # Unlisted and unreadable values take either of the two levels where the other one is not declared.
-    return all(schema.attributes[i].missing is not None or schema.attributes[i].other for i in where)
+    return all(schema.attributes[i].exhaustive for i in where)
 
 
 def _weights(views: Sequence[_View]) -> list[float]:
@@ -336,12 +467,6 @@ def _weights(views: Sequence[_View]) -> list[float]:
 def _check_level(level: float) -> None:
     if not 0 < level < 1:
         raise QueryError(f"the confidence level must lie strictly between 0 and 1, got {level}. Try 0.95.")
-
-
-def _normal(level: float) -> float:
-    from scipy.special import ndtri
-
-    return float(ndtri(0.5 + level / 2))
 
 
 def _quantile(level: float, measured: Measured, views: Sequence[_View], weights: Sequence[float], size: int) -> float:
@@ -358,71 +483,72 @@ def _quantile(level: float, measured: Measured, views: Sequence[_View], weights:
     return _laplace_quantile(level, tuple(sds), tuple(size * view.summed for view in views))
 
 
+def _normal(level: float) -> float:
+    return NormalDist().inv_cdf(0.5 + level / 2)
+
+
 @cache
 def _laplace_quantile(level: float, sds: tuple[float, ...], terms: tuple[int, ...]) -> float:
-    from scipy.optimize import brentq
-
     number = np.array(terms)
     each = np.array(sds) / math.sqrt(float(number @ np.square(sds)))
     # In units of the standard error phi has a width of order one; its tail falls at least as 2 / t^2.
     step, t = 0.01, (np.arange(40_000) + 0.5) * 0.01
     phi = np.exp(-np.sum(number[:, None] * np.log1p(0.5 * (each[:, None] * t[None, :]) ** 2), axis=0))
 
-    def covered(q: float) -> float:
-        return 2 / math.pi * float(np.sum(np.sin(q * t) / t * phi)) * step - level
+    phi /= t
+    low, high = 0.0, 50.0
+    # What is covered grows with q.
+    while high - low > 1e-12 * high:
+        q = (low + high) / 2
+        covered = 2 / math.pi * step * float(np.sin(q * t) @ phi)
+        low, high = (q, high) if covered < level else (low, q)
+    return high
 
-    return float(brentq(covered, 1e-6, 50.0))
 
-
-def _synthetic(model: Model, expression: Expression, where: Sequence[int]) -> tuple[float, str]:
-    """The share of synthetic rows that satisfy a predicate, and how it was found."""
+def _synthetic(model: Model, expression: Expression, where: Sequence[int], parts: _Parts) -> tuple[float, str]:
+    """The share of synthetic rows that satisfy a predicate over parts of levels, and how it was found."""
     copula, schema = model.copula, model.measured_schema
     # Given the attributes that no rule forbids anything of, the model is as it was fitted; the others are drawn again.
     components = copula.components()
     if components is not None and not set(where) & set(constrained(schema.allowed)):
-        share = _expected_share(components, expression, where, schema)
+        share = _expected_share(components, expression, where, schema, parts)
         if share is not None:
             return share, "the model's exact expectation"
     rows = min(model.n_rows, _MAX_SAMPLED)
     dummies, offsets = model.dummies, schema.offsets
     held = 0
+    generator = np.random.Generator(np.random.SFC64(_SAMPLE_SEED))
     for block in sample_codes(copula, rows, _SAMPLE_SEED):
+        codes = {} if dummies else {i: parts.drawn(i, block[i], generator) for i in where}
 
-        def atom(leaf: Atom, block: NDArray[Any] = block) -> NDArray[np.bool_]:
+        def atom(
+            leaf: Atom, block: NDArray[Any] = block, codes: Mapping[int, NDArray[Any]] = codes
+        ) -> NDArray[np.bool_]:
             if dummies:
                 own = block[offsets[leaf.attribute] : offsets[leaf.attribute + 1]].view(np.bool_)
                 return np.asarray(own[leaf.levels].any(axis=0))
-            return np.asarray(leaf.levels[block[leaf.attribute]])
+            return np.asarray(leaf.levels[codes[leaf.attribute]])
 
         held += int(np.count_nonzero(evaluate(expression, atom)))
     return held / rows, f"counted in {rows:,} rows drawn with seed {_SAMPLE_SEED}"
 
 
 def _expected_share(
-    probabilities: NDArray[np.float32], expression: Expression, where: Sequence[int], schema: Schema
+    probabilities: NDArray[np.float32], expression: Expression, where: Sequence[int], schema: Schema, parts: _Parts
 ) -> float | None:
     """P(predicate) exactly: within a component attributes are independent, so classes of levels multiply.
 
     Levels of an attribute that no part of the predicate tells apart are one class; None when classes are too many.
     """
-    leaves: dict[int, list[NDArray[np.bool_]]] = {i: [] for i in where}
-
-    def collect(leaf: Atom) -> NDArray[np.bool_]:
-        leaves[leaf.attribute].append(leaf.levels)
-        return np.zeros(1, dtype=bool)
-
-    evaluate(expression, collect)
     offsets, components = schema.offsets, len(probabilities)
     joint = np.ones((components, 1))
-    classes: dict[int, tuple[NDArray[np.int64], NDArray[np.int64]]] = {}
-    for i in where:
-        _, first, which = np.unique(np.stack(leaves[i]), axis=1, return_index=True, return_inverse=True)
-        classes[i] = first, which.ravel()
+    classes = level_classes(expression)
     if math.prod(first.size for first, _ in classes.values()) > _MAX_CLASSES // max(components // 256, 1):
         return None
     for i in where:
         first, which = classes[i]
-        own = probabilities[:, offsets[i] : offsets[i + 1]].astype(np.float64)
+        own = probabilities[:, offsets[i] : offsets[i + 1]].astype(np.float64)[:, parts.parts[i]]
+        own *= parts.shares[parts.schema.cells.levels(i)]
         mass = np.stack([own[:, which == k].sum(axis=1) for k in range(first.size)], axis=1)
         mass /= mass.sum(axis=1, keepdims=True)
         joint = (joint[:, :, None] * mass[:, None, :]).reshape(components, -1)

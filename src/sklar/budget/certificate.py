@@ -18,10 +18,12 @@ from sklar.errors import BudgetError, ModelError
 from sklar.kernel.parities import parity_spend
 from sklar.kernel.tables import NoisyTables, Plan
 from sklar.kernel.theorems import Budget, Composition, Mechanism, Neighbors, Spend, sensitivity
+from sklar.kernel.triples import NoisyTriples
+from sklar.machine.notebook import Tabular, html_card
 from sklar.public.person import Count, Person
 from sklar.public.schema import Schema
 
-_ORDERS = {0: "number of rows", 1: "one-way tables", 2: "two-way tables", 3: "three-way tables"}
+_ORDERS = {0: "number of rows", 1: "one-way tables", 2: "two-way tables", 3: "three-way tables over coarse levels"}
 _PARITIES = {0: "number of rows", 1: "counts of ones", 2: "parities of pairs", 3: "parities of triples"}
 
 
@@ -47,8 +49,8 @@ class Measurement:
         return (_PARITIES if self.parity else _ORDERS)[self.order]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Certificate:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Certificate(Tabular):
     """What may be spent, on what, against whom: enough for a stranger to recompute the claim.
 
     `epsilon` and `delta` are the budget's, which was fixed before anything was measured: what the tables cost together
@@ -83,6 +85,37 @@ class Certificate:
     read_from_rows: tuple[str, ...] = ()
     count: Count | None = None
     rows_per_person: int | None = None
+
+    def __repr__(self) -> str:
+        stages = max((each.stage for each in self.measurements), default=0)
+        tables = {order: sum(each.tables for each in self.measurements if each.order == order) for order in (1, 2)}
+        return (
+            f"Certificate(epsilon={rounded_up(self.epsilon, 4)}, delta={rounded_up(self.delta, 3)}, {self.neighbors}, "
+            f"{self.mechanism}: {tables[1]:,} one-way and {tables[2]:,} two-way tables in {stages} stages)"
+        )
+
+    def _repr_html_(self) -> str:
+        facts = {
+            "epsilon": rounded_up(self.epsilon, 4),
+            "delta": rounded_up(self.delta, 3),
+            "protects": f"any one {self.unit} ({self.neighbors} neighbors)",
+            "noise": f"{self.mechanism}, {self.composition} composition",
+            "rows": "not public" if self.public_rows is None else f"{self.public_rows:,} (public)",
+        }
+        if self.claimed_by is not None:
+            facts["claimed by"] = f"{self.claimed_by}; not checked"
+        if self.read_from_rows:
+            facts["read from the rows"] = ", ".join(self.read_from_rows)
+        return html_card("Privacy certificate", facts, self.to_columns())
+
+    def to_columns(self) -> Mapping[str, Sequence[Any]]:
+        """What was measured: one line for every stage, kind of table and noise scale."""
+        return {
+            "stage": [each.stage for each in self.measurements],
+            "what": [each.what for each in self.measurements],
+            "tables": [each.tables for each in self.measurements],
+            "scale": [each.scale for each in self.measurements],
+        }
 
     @property
     def unit(self) -> str:
@@ -148,9 +181,14 @@ def certify(
     plans: Sequence[Plan],
     public_rows: int | None,
     findings: Sequence[Finding] = (),
+    triples: NoisyTriples | None = None,
 ) -> Certificate:
-    """The certificate of finding domains, then measuring these plans, one stage after the other, under this budget."""
-    spent = budget.spent(sum((plan.spend for plan in plans), search_spend(findings)))
+    """The certificate of finding domains, then measuring these plans, one stage after the other, under this budget.
+
+    Three-way tables, where any were measured, are the last stage.
+    """
+    third = Spend.of([]) if triples is None else triples.spend
+    spent = budget.spent(sum((plan.spend for plan in plans), search_spend(findings) + third))
     if spent > budget.epsilon:
         raise BudgetError(
             f"these tables cost epsilon={spent:.6g}, above the budget of {budget.epsilon:.6g}. Plan for less."
@@ -164,7 +202,7 @@ def certify(
         delta=budget.delta,
         public_rows=public_rows,
         schema_sha256=schema.digest,
-        measurements=measurements(plans, sensitivity(budget.neighbors, budget.rows)),
+        measurements=measurements(plans, sensitivity(budget.neighbors, budget.rows), triples),
         domains=tuple(findings),
         earlier=tuple(each.name for each in schema.attributes if each.domain == "found" and each.name not in own),
         versions=installed_versions(),
@@ -178,27 +216,37 @@ def unit_of(person: Person | None) -> dict[str, Any]:
     return {} if person is None else {"count": person.count, "rows_per_person": person.rows_per_person}
 
 
-def measurements(plans: Sequence[Plan], moved: tuple[float, float]) -> tuple[Measurement, ...]:
-    """What these plans measure, one stage after the other. One person moves a table by `moved`, in L1 and in L2."""
-    found = []
-    for stage, plan in enumerate(plans, start=1):
-        orders = ([] if plan.total is None else [plan.total], plan.one_way, plan.pairs, plan.trios)
-        for order, scales in enumerate(orders):
-            parity = plan.parities is not None and order > 0
-            # A parity is one count, which moves by as many rows as a person has.
-            alone = moved[1] if moved[1] == moved[0] else moved[0] / 2
-            for scale, tables in zip(*np.unique(np.asarray(scales), return_counts=True), strict=True):
-                entry = Measurement(
-                    stage=stage,
-                    order=order,
-                    tables=int(tables),
-                    scale=float(scale),
-                    sensitivity_l1=alone if parity else moved[0],
-                    sensitivity_l2=alone if parity else moved[1],
-                    parity=parity,
-                )
-                found.append(entry)
-    return tuple(found)
+def measurements(
+    plans: Sequence[Plan], moved: tuple[float, float], triples: NoisyTriples | None = None
+) -> tuple[Measurement, ...]:
+    """What these plans measure, one stage after the other. One person moves a table by `moved`, in L1 and in L2.
+
+    Three-way tables come after all plans, as a stage of their own.
+    """
+    groups = [
+        (stage, order, scales, plan.parities is not None and order > 0)
+        for stage, plan in enumerate(plans, start=1)
+        for order, scales in enumerate(
+            ([] if plan.total is None else [plan.total], plan.one_way, plan.pairs, plan.trios)
+        )
+    ]
+    if triples is not None:
+        groups.append((len(plans) + 1, 3, triples.scales, False))
+    # A parity is one count, which moves by as many rows as a person has.
+    alone = moved[1] if moved[1] == moved[0] else moved[0] / 2
+    return tuple(
+        Measurement(
+            stage=stage,
+            order=order,
+            tables=int(tables),
+            scale=float(scale),
+            sensitivity_l1=alone if parity else moved[0],
+            sensitivity_l2=alone if parity else moved[1],
+            parity=parity,
+        )
+        for stage, order, scales, parity in groups
+        for scale, tables in zip(*np.unique(np.asarray(scales), return_counts=True), strict=True)
+    )
 
 
 def rounded_up(value: float, digits: int) -> str:
@@ -218,19 +266,23 @@ def installed_versions() -> dict[str, str]:
     return {name: version(name) for name in ("sklar", "numpy", "numba", "cryptography", "polars")}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Measured:
     """Everything that was measured of one table, stage after stage, with its certificate: public.
 
     `schema` is the measured part of the release's schema, without the attributes that others determine. `answers` are
     the noisy answers of the search for private domains, in the order of the certificate's `domains`; empty where they
-    were not kept.
+    were not kept. `triples` are chosen three-way tables over coarse levels, where any were measured.
     """
 
     schema: Schema
     stages: tuple[NoisyTables, ...]
     certificate: Certificate
     answers: tuple[Answer, ...] = ()
+    triples: NoisyTriples | None = None
+
+    def __repr__(self) -> str:
+        return f"Measured({self.schema!r}, {len(self.stages)} stages, {self.certificate!r})"
 
     @property
     def n_rows(self) -> int | None:

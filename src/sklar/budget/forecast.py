@@ -8,10 +8,10 @@ scales depend on the first stage's noisy tables; they are forecast as if it were
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,11 +19,16 @@ from numpy.typing import NDArray
 from sklar.budget.method import Method
 from sklar.budget.plan import Stages, margin_sd, plan_release
 from sklar.budget.search import Finding, plan_search
-from sklar.errors import BudgetError, SklarError
+from sklar.errors import BudgetError
 from sklar.kernel.parities import moved_sets
-from sklar.kernel.theorems import Budget
+from sklar.kernel.theorems import Budget, Neighbors
+from sklar.machine.extras import require
+from sklar.machine.notebook import Tabular, html_card
 from sklar.public.person import budget_for
-from sklar.public.schema import Schema
+from sklar.public.schema import Schema, SchemaLike
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 # A count this many standard errors from zero can be told from noise.
 DISTINGUISHABLE = 2.0
@@ -40,8 +45,8 @@ _BARS = " ▏▎▍▌▋▊▉█"
 _WIDTH = 16
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Forecast:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class Forecast(Tabular):
     """Expected errors of one release.
 
     The schema is the measured part of the one that was asked about. `one_way_sd`, shape (m,), is the standard error of
@@ -172,18 +177,57 @@ class Forecast:
         """For a person to read."""
         return table_lines([self])
 
+    def __repr__(self) -> str:
+        return (
+            f"Forecast('{self.schema.name}', {self.n_rows:,} rows, epsilon={self.budget.epsilon:.4g}: standard error "
+            f"of a count {self.one_way_error:,.1f} one-way, {self.pair_error:,.1f} two-way)"
+        )
+
+    def _repr_html_(self) -> str:
+        facts = {
+            "epsilon": f"{self.budget.epsilon:.4g} ({self.budget.neighbors})",
+            "one-way counts": f"standard error {self.one_way_error:,.1f} rows; told from noise from "
+            f"{self.one_way_share:.3%} of the rows on",
+            "two-way counts": f"standard error {self.pair_error:,.1f} rows; told from noise from "
+            f"{self.pair_share:.3%} of the rows on",
+            "pairs mostly noise": f"{len(self.mostly_noise):,} of {self.pair_sd.size:,}",
+        }
+        note = "Nothing was spent: computed from the schema, the number of rows and the budget alone."
+        return html_card(
+            f"Forecast for '{self.schema.name}', {self.n_rows:,} rows", facts, self.to_columns(), note=note
+        )
+
+    def to_columns(self) -> Mapping[str, Sequence[Any]]:
+        """The standard error of a one-way count, and the mean one of its two-way cells, by attribute."""
+        schema = self.schema
+        pairs = schema.cells.symmetric(self.pair_sd) if self.pair_sd.size else np.zeros((1, 1))
+        return {
+            "attribute": list(schema.names),
+            "levels": [attribute.n_levels for attribute in schema.attributes],
+            "weight": [attribute.weight for attribute in schema.attributes],
+            "one_way_error": self.one_way_sd.tolist(),
+            "mean_two_way_error": (pairs.sum(axis=1) / max(schema.n_attributes - 1, 1)).tolist(),
+        }
+
+    def plot(self) -> Figure:
+        """Standard errors of counts against epsilon. Needs matplotlib."""
+        return draw_forecasts([self])
+
 
 def forecast(
-    schema: Schema | str | Path,
+    schema: SchemaLike,
     budget: Budget | None = None,
     *,
     rows: int,
     epsilon: float | None = None,
+    delta: float | None = None,
+    neighbors: Neighbors | None = None,
     method: Method | str = "auto",
 ) -> Forecast:
     """Expected errors of a release with these settings. Spends nothing and looks at no data.
 
-    Give a budget, or an epsilon as its short form. Under add-remove the number of rows is not public, and `rows` is the
+    `schema` is a schema, the path of one, or a model for its schema. Give a budget, or an epsilon as its short form.
+    Under add-remove the number of rows is not public, and `rows` is the
     custodian's guess. Attributes that the schema's rules determine are not measured and have no line of their own.
 
     >>> schema = Schema.from_toml('[attributes.smoker]\\ntype = "boolean"')
@@ -193,17 +237,20 @@ def forecast(
     if type(rows) is not int or rows < 1:
         raise BudgetError(f"rows must be a whole number of at least 1, got {rows!r}.")
     method = Method.of(method)
-    budget = method.budget_of(budget, epsilon)
+    budget = method.budget_of(budget, epsilon, delta=delta, neighbors=neighbors)
     schema = Schema.of(schema).measured
     budget = budget_for(schema.person, budget)
     public = rows if budget.rows_are_public else None
     search = plan_search(schema, budget, n_rows=public) if schema.private_domains else None
-    stages = plan_release(schema.cells, budget, method, n_rows=public, rest=None if search is None else search.rest)
+    rest = None if search is None else search.rest
+    stages = plan_release(schema.cells, budget, method, n_rows=public, rest=rest, importance=schema.importance)
+    # As `query` counts: a row without a level of another attribute is in none of that attribute's sums.
+    exhaustive = np.array([attribute.exhaustive for attribute in schema.attributes])
     plan = stages.first
     if plan.parities is None:
         two_way = [plan.pairs, stages.reserve] if stages.reserve.size else [plan.pairs]
         pair_precision = np.sum([scales**-2.0 for scales in two_way], axis=0)
-        one_way_sd, pair_sd = margin_sd(schema.cells, plan.one_way, pair_precision), pair_precision**-0.5
+        one_way_sd, pair_sd = margin_sd(schema.cells, plan.one_way, pair_precision, exhaustive), pair_precision**-0.5
         costs = [("one-way tables", float(np.sum(plan.one_way**-2.0)))]
         if plan.pairs.size:
             costs += [
@@ -374,12 +421,20 @@ def _duration(seconds: float) -> str:
 
 def plot_forecasts(forecasts: Sequence[Forecast], path: str | Path, *, kind: str) -> None:
     """Standard error of counts against epsilon, on logarithmic axes, as png or svg. Needs matplotlib."""
-    try:
-        import matplotlib as mpl
-        from matplotlib.figure import Figure
-        from matplotlib.ticker import FuncFormatter, NullFormatter
-    except ImportError:
-        raise SklarError("a plot needs matplotlib: pip install 'sklar[plot]'") from None
+    figure = draw_forecasts(forecasts)
+    import matplotlib as mpl
+
+    metadata = {"Date": None} if kind == "svg" else {"Software": None}
+    with mpl.rc_context({"svg.hashsalt": "sklar", "svg.fonttype": "none"}):
+        figure.savefig(path, format=kind, dpi=110, metadata=metadata)
+
+
+def draw_forecasts(forecasts: Sequence[Forecast]) -> Figure:
+    """The same as a figure."""
+    require("matplotlib", what="a plot", package="matplotlib", extra="plot")
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import FuncFormatter, NullFormatter
+
     ordered = sorted(forecasts, key=lambda each: each.budget.epsilon)
     if len(ordered) == 1:
         # One point is no curve: draw a decade around it.
@@ -422,6 +477,4 @@ def plot_forecasts(forecasts: Sequence[Forecast], path: str | Path, *, kind: str
     title = f"{ordered[0].schema.name}: expected noise error, {ordered[0].n_rows:,} rows"
     ax.set_title(title, loc="left", fontsize=11, fontweight="bold")
     ax.legend(frameon=False)
-    metadata = {"Date": None} if kind == "svg" else {"Software": None}
-    with mpl.rc_context({"svg.hashsalt": "sklar", "svg.fonttype": "none"}):
-        figure.savefig(path, format=kind, dpi=110, metadata=metadata)
+    return figure

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, cast, get_args
+from typing import Any, Literal, cast, get_args
 
 from sklar.errors import BudgetError
-from sklar.kernel.theorems import Budget
+from sklar.kernel.theorems import Budget, Composition, Mechanism, Neighbors
 
 MethodName = Literal["auto", "mixture", "factor", "binary"]
 
@@ -34,18 +34,44 @@ class Method:
             raise BudgetError(f"the paper's preset and its dummies go with method 'binary', got method '{self.name}'.")
 
     @classmethod
-    def of(cls, given: Method | str) -> Method:
-        """The method that a caller gives, by value or by name."""
-        return given if isinstance(given, Method) else cls(name=cast(MethodName, given))
+    def of(cls, given: Method | str | None, *, preset: str | None = None, dummies: bool = False) -> Method:
+        """The method that a caller gives, by value or by name; the paper's `preset` and `dummies` are binary."""
+        if preset not in (None, "paper"):
+            raise BudgetError(f"preset must be 'paper' or left out, got {preset!r}.")
+        if isinstance(given, Method):
+            if preset or dummies:
+                raise BudgetError("a Method states preset and dummies itself. Give them with a method's name only.")
+            return given
+        name = given or ("binary" if preset or dummies else "auto")
+        return cls(name=cast(MethodName, name), paper=preset == "paper", dummies=dummies)
 
-    def budget_of(self, budget: Budget | None, epsilon: float | None) -> Budget:
-        """The budget that a caller gives, or the one that an epsilon is the short form of."""
+    def budget_of(
+        self,
+        budget: Budget | None,
+        epsilon: float | None,
+        *,
+        delta: float | None = None,
+        neighbors: Neighbors | None = None,
+        mechanism: Mechanism | None = None,
+        composition: Composition | None = None,
+    ) -> Budget:
+        """The budget that a caller gives, or the one that an epsilon is the short form of.
+
+        What is given beside an epsilon replaces the default; the paper's method has defaults of its own.
+        """
         if (budget is None) == (epsilon is None):
             raise BudgetError("give either a budget or an epsilon, for example epsilon=1.0.")
+        settings: dict[str, Any] = {"delta": delta, "neighbors": neighbors, "mechanism": mechanism}
+        settings = {name: each for name, each in (settings | {"composition": composition}).items() if each is not None}
         if budget is not None:
+            if settings:
+                raise BudgetError(f"a budget states its {next(iter(settings))} itself. Give it with an epsilon only.")
             return budget
-        noise = {"mechanism": "laplace", "composition": "advanced"} if self.paper else {}
-        return Budget(epsilon=cast(float, epsilon), **noise)  # type: ignore[arg-type]
+        if self.paper:
+            settings.setdefault("mechanism", "laplace")
+            if settings["mechanism"] == "laplace":
+                settings.setdefault("composition", "advanced")
+        return Budget(epsilon=cast(float, epsilon), **settings)
 
 
 PAPER = Method(name="binary", paper=True)

@@ -23,6 +23,7 @@ from sklar.cli.evaluate import evaluate
 from sklar.cli.fit import fit
 from sklar.cli.forecast import forecast
 from sklar.cli.generate import generate
+from sklar.cli.infer import infer
 from sklar.cli.ledger import ledger
 from sklar.cli.link import link
 from sklar.cli.publish import publish
@@ -63,7 +64,7 @@ def cli(**_debug: bool) -> None:
 
 _PUBLIC_KNOWLEDGE = (schema, forecast)
 _SPENDING = (release, link, fit, ledger)
-_FROM_A_MODEL = (sample, tables, query, report, publish, verify, sign)
+_FROM_A_MODEL = (sample, tables, query, infer, report, publish, verify, sign)
 _FOR_THE_CUSTODIAN = (evaluate, studio)
 _TO_TRY = (audit, completion, demo, generate)
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from sklar.budget.method import Method
     from sklar.files.linked import LinkedModel
     from sklar.files.model import Model
-    from sklar.kernel.theorems import Budget, Composition, Mechanism
+    from sklar.kernel.theorems import Budget
     from sklar.machine.progress import Progress
     from sklar.public.schema import Schema
 
@@ -139,24 +139,13 @@ def _method(options: Mapping[str, Any]) -> Method:
     """The method that --method, --preset and --dummies ask for together."""
     from sklar.budget.method import Method
 
-    paper, dummies = options.get("preset") == "paper", options["dummies"]
-    return Method(name=options["method"] or ("binary" if paper or dummies else "auto"), paper=paper, dummies=dummies)
+    return Method.of(options["method"], preset=options.get("preset"), dummies=options["dummies"])
 
 
 def _budget(options: Mapping[str, Any]) -> Budget:
     """The budget that the options ask for. What is given beside --preset wins."""
-    from sklar.kernel.theorems import Budget
-
-    paper = options["preset"] == "paper"
-    mechanism: Mechanism = options["mechanism"] or ("laplace" if paper else "gaussian")
-    composition: Composition = options["composition"] or ("advanced" if paper and mechanism == "laplace" else "tight")
-    return Budget(
-        epsilon=options["epsilon"],
-        delta=options["delta"],
-        neighbors=options["neighbors"],
-        mechanism=mechanism,
-        composition=composition,
-    )
+    stated = {name: options[name] for name in ("delta", "neighbors", "mechanism", "composition")}
+    return _method(options).budget_of(None, options["epsilon"], **stated)
 
 
 def told(model: Model | LinkedModel) -> AbstractContextManager[None]:

@@ -43,7 +43,10 @@ def _arithmetic(node: ast.expr) -> float:
 
 
 # How addresses of files begin, in object stores and on the file systems of a cluster. Others are those of databases.
-_STORES = ("s3", "s3a", "gs", "gcs", "az", "azure", "abfs", "abfss", "adl", "wasb", "wasbs", "hdfs", "dbfs", "file")
+_STORES = (
+    *("s3", "s3a", "gs", "gcs", "az", "azure", "abfs", "abfss", "adl", "wasb", "wasbs"),
+    *("hdfs", "webhdfs", "dbfs", "file"),
+)
 
 
 class FileOrAddress(click.ParamType):  # type: ignore[type-arg]

@@ -19,12 +19,15 @@ from sklar.cli.options import JSON, MODEL, number
     is_flag=True,
     help="Vouch that every row has a level of every attribute: errors get smaller. Without it, the schema decides.",
 )
+@click.option("--exact", is_flag=True, help="Refuse a predicate that cuts a bin, instead of using the model's share.")
 @JSON
-def query(*, model_path: Path, predicate: str, level: float, complete: bool, as_json: bool) -> None:
+def query(*, model_path: Path, predicate: str, level: float, complete: bool, exact: bool, as_json: bool) -> None:
     """Count the rows that satisfy PREDICATE, with error bars, from a MODEL file. This costs no privacy.
 
     Predicates over one or two attributes were measured: they get an estimate, its standard error and a confidence
-    interval. Wider ones get the synthetic rows' answer only.
+    interval. So do those over three whose table the release measured, where its coarse levels tell what is asked.
+    Others get the synthetic rows' answer only. Where a predicate cuts a bin, the model's share of the bin is used, and
+    the error includes that it was not measured.
 
     \b
       sklar query adult.sklar "income = '>50K' and sex = 'Female'"
@@ -38,5 +41,5 @@ def query(*, model_path: Path, predicate: str, level: float, complete: bool, as_
     from sklar.answer.query import answer
     from sklar.files.archive import load
 
-    found = answer(load(model_path), predicate, level=level, complete=complete)
+    found = answer(load(model_path), predicate, level=level, complete=complete, exact=exact)
     print_figures(found, as_json=as_json)

@@ -45,7 +45,7 @@ def release(
     """Measure DATA once with noise, fit a model, and draw a synthetic table from it.
 
     DATA is a CSV, TSV or Parquet file (also compressed), a folder of them, or a database with --query. With --engine
-    spark, DATA may lie on any file system that Spark reads, and --out is a folder of Parquet files.
+    spark, DATA may lie on any file system that executors reach, and --out is a folder of Parquet files.
 
     \b
       sklar release adult.csv --schema adult.toml --epsilon 1 --out synthetic.csv

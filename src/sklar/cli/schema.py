@@ -5,19 +5,16 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from sklar.cli.console import print_json, say, show_progress
+from sklar.cli.console import print_figures, print_json, say, show_progress
 from sklar.cli.options import DATA, DATA_IF_GIVEN, JSON, QUERY, schema_of, table_of
 
 if TYPE_CHECKING:
     from sklar.custodian.check import Fate
-    from sklar.custodian.people import Crowd
-    from sklar.public.schema import Schema
 
 _OUT = click.option(
     "-o", "--out", required=True, type=click.Path(path_type=Path), metavar="S.toml", help="Where it goes."
@@ -44,16 +41,10 @@ def draft(*, data: Path | str, query: str | None, out: Path, as_json: bool) -> N
       sklar schema draft adult.csv -o adult.toml
     """
     from sklar.custodian.draft import draft as propose
-    from sklar.files.write import check_target, write_text
 
-    check_target(out, (".toml",))
-    page = out.with_suffix(".PRIVATE.html")
-    check_target(page, (".html",))
-    name = data.name.split(".")[0] if isinstance(data, Path) else ""
     with show_progress() as progress:
-        proposed = propose(table_of(data, query), name=name or "table", progress=progress)
-    write_text(page, proposed.private_page(), private=True)
-    write_text(out, proposed.to_toml(), private=True)
+        proposed = propose(table_of(data, query), name=name_of(data), out=out, progress=progress)
+    page = out.with_suffix(".PRIVATE.html")
     if as_json:
         print_json(
             {
@@ -73,6 +64,11 @@ def draft(*, data: Path | str, query: str | None, out: Path, as_json: bool) -> N
         say(f"Left out: {left}: {reason}.")
     say(f"PRIVATE, for your eyes: what the rows show is in {page}.")
     say(f"A release refuses {out} until it is reviewed: sklar schema review {out} {shlex.quote(str(data))}")
+
+
+def name_of(data: Path | str) -> str:
+    """What a drafted table is called: as its file, where it has one."""
+    return (data.name.split(".")[0] if isinstance(data, Path) else "") or "table"
 
 
 @schema.command()
@@ -166,57 +162,18 @@ def check(*, schema_path: Path, data: Path | str | None, query: str | None, as_j
     \b
       sklar schema check adult.toml adult.csv
     """
-    from sklar.public.rules import rule_text
+    from sklar.custodian.checked import check as look
 
     described = schema_of(schema_path)
-    m = described.measured.n_attributes
-    waiting = [attribute.name for attribute in described.attributes if not attribute.reviewed]
-    rules = [rule_text(rule, described.attributes) for rule in described.rules]
+    if data is None:
+        found = look(described)
+    else:
+        with show_progress() as progress:
+            found = look(described, table_of(data, query), progress=progress)
     if not as_json:
-        click.echo(
-            f"{schema_path}: table '{described.name}', {described.n_attributes} attributes, {described.n_levels} "
-            "levels in all,"
-        )
-        click.echo(f"{m} one-way and {m * (m - 1) // 2} two-way tables to measure.")
-        if described.person is not None:
-            click.echo(f"Any one person, with all their rows, is protected. Counted are {described.person.words}.")
-        for number, text in enumerate(rules, start=1):
-            click.echo(f"Rule {number}: {text}.")
-        if waiting:
-            click.echo(f"Not reviewed, so a release would refuse it: {', '.join(waiting)}.")
-    found = None if data is None else _look(data, query, described)
-    if as_json:
-        print_json(
-            {
-                "table": described.name,
-                "attributes": described.n_attributes,
-                "levels": described.n_levels,
-                "one_way_tables": m,
-                "two_way_tables": m * (m - 1) // 2,
-                "rules": rules,
-                "not_reviewed": waiting,
-                "PRIVATE": None
-                if found is None
-                else {
-                    "values": [asdict(fate) for fate in found[0]],
-                    "rows_that_break_rules": found[1],
-                    "people": None if found[2] is None else found[2].to_dict(),
-                },
-            }
-        )
-    elif found is not None:
-        click.echo("PRIVATE, for the custodian only: exact counts of values, never part of a release.")
-        click.echo(f"{'attribute':<24}{'in domain':>12}{'missing':>10}{'clipped':>10}{'folded':>10}{'in no cell':>12}")
-        for fate in found[0]:
-            click.echo(
-                f"{fate.attribute:<24.24}{fate.listed:>12,}{fate.missing:>10,}{fate.clipped:>10,}{fate.folded:>10,}"
-                f"{fate.no_cell:>12,}"
-            )
-        for number, rows in enumerate(found[1], start=1):
-            click.echo(f"Rule {number}: broken by {rows:,} rows.")
-        for line in [] if found[2] is None else found[2].lines():
-            click.echo(line)
-    if found is not None and warn_of_unfit(found[0]):
+        click.echo(f"{schema_path}: ", nl=False)
+    print_figures(found, as_json=as_json)
+    if warn_of_unfit(found.values or ()):
         sys.exit(1)
 
 
@@ -226,15 +183,3 @@ def warn_of_unfit(fates: Sequence[Fate]) -> bool:
     for fate in unfit:
         click.echo(f"STOP (PRIVATE): {fate.warning}", err=True)
     return bool(unfit)
-
-
-def _look(data: Path | str, query: str | None, described: Schema) -> tuple[list[Fate], list[int], Crowd | None]:
-    from sklar.custodian.check import broken_rules
-    from sklar.custodian.check import check as look
-    from sklar.custodian.people import look_at_people
-
-    with show_progress() as progress:
-        fates = look(table_of(data, query), described, progress=progress)
-        broken = broken_rules(table_of(data, query), described, progress=progress) if described.rules else []
-        people = look_at_people(table_of(data, query), described, progress=progress) if described.person else None
-    return fates, broken, people

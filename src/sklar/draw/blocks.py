@@ -37,5 +37,5 @@ def blocks(rows: int, size: int, first: int = 0, last: int | None = None) -> Ite
 
 def empty_codes(cells: Cells, rows: int) -> Codes:
     """Room for the codes of this many rows, shape (m, rows), in bytes where these hold every level."""
-    # No attribute has more than schema.MAX_LEVELS = 20,000 levels.
+    # No attribute has more than schema.MAX_LEVELS = 40,000 levels.
     return np.empty((cells.n_attributes, rows), dtype=np.uint8 if cells.sizes.max() <= 256 else np.uint16)

@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import math
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
+
+from sklar.machine.compiled import compiled
 
 _LOW = np.uint64(0xFFFFFFFF)
 _HALF = np.uint64(32)
@@ -51,7 +52,7 @@ _TAIL = tuple(
 )  # fmt: skip
 
 
-@numba.njit(inline="always")
+@compiled()
 def _round(c0, c1, c2, c3, k0, k1):  # type: ignore[no-untyped-def]
     """One round of Philox on words held in 64 bits, and the next round's keys."""
     first = np.uint64(0xD2511F53) * c0
@@ -66,7 +67,7 @@ def _round(c0, c1, c2, c3, k0, k1):  # type: ignore[no-untyped-def]
     )
 
 
-@numba.njit("void(uint32[::1], uint64, uint64, uint64)", cache=True, nogil=True, boundscheck=False)
+@compiled("void(uint32[::1], uint64, uint64, uint64)", boundscheck=False)
 def words(out: NDArray[np.uint32], counter: np.uint64 | int, upper: int, seed: int) -> None:
     """Four random words for each of the counters from this one on; `out` has a multiple of four.
 
@@ -92,7 +93,7 @@ def words(out: NDArray[np.uint32], counter: np.uint64 | int, upper: int, seed: i
         out[4 * i + 3] = c3
 
 
-@numba.njit(inline="always")
+@compiled()
 def _minus_log(t):  # type: ignore[no-untyped-def]
     """-log t for a t of at most one, but not below zero."""
     # The exponent is chosen so that the mantissa 1 + f lies between the roots of 1/2 and of 2.
@@ -111,7 +112,7 @@ def _minus_log(t):  # type: ignore[no-untyped-def]
     return max(-(log * f + np.float32(exponent) * _LN2), np.float32(0.0))
 
 
-@numba.njit("float32(uint32)", cache=True, nogil=True, fastmath={"contract"}, error_model="numpy")
+@compiled("float32(uint32)", fastmath={"contract"}, error_model="numpy")
 def _tail(word: np.uint32) -> np.float32:
     """The normal of a word whose w is 5 or more."""
     q = np.float32(np.int32(word >> np.uint32(1))) * _STEP + _HALF_STEP
@@ -123,10 +124,8 @@ def _tail(word: np.uint32) -> np.float32:
     return x * size if word & np.uint32(1) else -x * size
 
 
-@numba.njit(
+@compiled(
     "void(uint32[::1], float32[::1])",
-    cache=True,
-    nogil=True,
     boundscheck=False,
     fastmath={"contract"},
     error_model="numpy",
@@ -163,7 +162,7 @@ def to_normals(drawn: NDArray[np.uint32], out: NDArray[np.float32]) -> None:
                     out[start + i] = _tail(group[i])
 
 
-@numba.njit("void(float32[:, ::1], uint64, uint64, uint64)", cache=True, nogil=True, boundscheck=False)
+@compiled("void(float32[:, ::1], uint64, uint64, uint64)", boundscheck=False)
 def fill_normals(out: NDArray[np.float32], first: int, block: int, seed: int) -> None:
     """Normals number `first`, `first` + 1, ... of every row of a block; `first` and the columns are multiples of four.
 

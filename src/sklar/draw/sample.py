@@ -10,24 +10,34 @@ import polars as pl
 
 from sklar.draw.blocks import blocks
 from sklar.draw.decode import Decoder, decode_dummies, dummy_schema
+from sklar.draw.given import Condition, given_sampler
 from sklar.draw.repair import RecordSampler
 from sklar.draw.shapes import Shape
 from sklar.errors import ModelError
-from sklar.fitting.model import Copula
+from sklar.fitting.model import Copula, Sampler
 
 
 class BlockSampler:
     """Draws blocks of rows. Whoever draws some of `blocks(rows)` draws the same rows as whoever draws all.
 
-    `columns` are the names and types of what is drawn; `shapes` and `enums` are the decoder's.
+    `columns` are the names and types of what is drawn; `shapes` and `enums` are the decoder's. Under a `condition`,
+    rows are those of the model given it; then shapes are those of its divided bins.
     """
 
     def __init__(
-        self, copula: Copula, seed: int, *, shapes: Mapping[str, Shape] | None = None, enums: bool = False
+        self,
+        copula: Copula,
+        seed: int,
+        *,
+        shapes: Mapping[str, Shape] | None = None,
+        enums: bool = False,
+        condition: Condition | None = None,
     ) -> None:
         self._seed = seed
         self._schema = copula.schema.whole or copula.schema
-        self._sampler = RecordSampler(copula)
+        self._sampler: Sampler = RecordSampler(copula)
+        if condition is not None:
+            self._schema, self._sampler = condition.schema, given_sampler(copula, condition)
         self._decoder = None if copula.dummies else Decoder(self._schema, shapes=shapes, enums=enums)
         self.columns = dummy_schema(self._schema) if self._decoder is None else self._decoder.columns
 

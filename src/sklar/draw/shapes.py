@@ -70,3 +70,30 @@ class Shape:
     def draw(self, bins: NDArray[np.integer[Any]], generator: np.random.Generator) -> NDArray[np.float64]:
         """A number on the axis in each of these bins; rounding errors may put it on an edge."""
         return np.interp(bins + generator.random(bins.size), self.heights, self.places)
+
+    def divided(self, edges: NDArray[np.float64], finer: NDArray[np.float64]) -> tuple[Shape, NDArray[np.float64]]:
+        """The shape of finer bins, whose edges hold all of the shape's, and the share that each has of its whole bin.
+
+        Every number is then drawn inside its own bin, also where noise alone filled it: whoever asks for rows of a bin
+        gets numbers that lie in it.
+        """
+        within = np.searchsorted(edges, finer[:-1], side="right") - 1
+        places, heights, shares = [], [], np.empty(finer.size - 1)
+        for index, (bin_, low, high) in enumerate(zip(within, finer[:-1], finer[1:], strict=True)):
+            own = (self.places >= edges[bin_]) & (self.places <= edges[bin_ + 1])
+            own &= (self.heights >= bin_) & (self.heights <= bin_ + 1)
+            at = np.unique(
+                np.concatenate([[low], self.places[own & (self.places > low) & (self.places < high)], [high]])
+            )
+            reached = np.interp(at, self.places[own], self.heights[own] - bin_)
+            reached[at <= edges[bin_]], reached[at >= edges[bin_ + 1]] = 0.0, 1.0
+            share = shares[index] = reached[-1] - reached[0]
+            places.append(at if share > 0 else np.array([low, high]))
+            heights.append(index + ((reached - reached[0]) / share if share > 0 else np.array([0.0, 1.0])))
+        shape = Shape(
+            bins=np.arange(shares.size),
+            heights=np.concatenate(heights),
+            places=np.concatenate(places),
+            rounding=self.rounding,
+        )
+        return shape, shares

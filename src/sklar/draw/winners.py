@@ -4,22 +4,33 @@ from __future__ import annotations
 
 import ctypes
 import threading
+from functools import cache
+from typing import Any
 
-import numba
 import numpy as np
-from numba.extending import get_cython_function_address
 from numpy.typing import NDArray
 
 from sklar.draw.normals import fill_normals
+from sklar.machine.compiled import compiled
 
 # Rows that are multiplied at once: few enough for the processor's caches, enough to make up for preparing the factor.
 _TILE = 2048
 
-# BLAS's triangular product, from scipy's interface for compiled code. Called through ctypes it lets other threads run,
-# which scipy's own wrapper does not.
-_strmm = ctypes.CFUNCTYPE(None, *[ctypes.c_char_p] * 4, *[ctypes.c_void_p] * 7)(
-    get_cython_function_address("scipy.linalg.cython_blas", "strmm")
-)
+
+@cache
+def _strmm() -> Any:
+    """BLAS's triangular product, from scipy's interface for compiled code.
+
+    Called through ctypes it lets other threads run, which scipy's own wrapper does not.
+    """
+    from scipy.linalg import cython_blas
+
+    capsule = ctypes.py_object(cython_blas.__pyx_capi__["strmm"])
+    ctypes.pythonapi.PyCapsule_GetName.restype = ctypes.c_char_p
+    ctypes.pythonapi.PyCapsule_GetPointer.restype = ctypes.c_void_p
+    name = ctypes.c_char_p(ctypes.pythonapi.PyCapsule_GetName(capsule))
+    address = ctypes.pythonapi.PyCapsule_GetPointer(capsule, name)
+    return ctypes.CFUNCTYPE(None, *[ctypes.c_char_p] * 4, *[ctypes.c_void_p] * 7)(address)
 
 
 def differences(factor: NDArray[np.float32], levels: list[NDArray[np.int64]]) -> NDArray[np.float32]:
@@ -61,13 +72,11 @@ def _multiply(factor: NDArray[np.float32], tile: NDArray[np.float32]) -> None:
     # To Fortran the tile is its transpose, so that the factor multiplies from the right, transposed.
     columns, n, one = ctypes.c_int(tile.shape[1]), ctypes.c_int(len(factor)), ctypes.c_float(1.0)
     width, size = ctypes.byref(columns), ctypes.byref(n)
-    _strmm(b"R", b"L", b"T", b"N", width, size, ctypes.byref(one), factor.ctypes.data, size, tile.ctypes.data, width)
+    _strmm()(b"R", b"L", b"T", b"N", width, size, ctypes.byref(one), factor.ctypes.data, size, tile.ctypes.data, width)
 
 
-@numba.njit(
+@compiled(
     "void(float32[:, :, ::1], int64, float64[::1], uint16[::1], int64[::1])",
-    cache=True,
-    nogil=True,
     boundscheck=False,
 )
 def _winners(
@@ -110,10 +119,8 @@ def _winners(
         wins[last] = winners.size - wins[:last].sum()
 
 
-@numba.njit(
+@compiled(
     "void(float32[:, :, ::1], int64, float64[::1], float64[::1], float64[::1], int64, uint16[::1], float64[::1])",
-    cache=True,
-    nogil=True,
     boundscheck=False,
 )
 def settle(
@@ -164,10 +171,8 @@ def settle(
             break
 
 
-@numba.njit(
+@compiled(
     "void(float32[:, :, ::1], int64[::1], float64[::1], float64[::1], float64[::1], uint32[::1], int64, uint8[:, ::1])",
-    cache=True,
-    nogil=True,
     boundscheck=False,
 )
 def settle_two(

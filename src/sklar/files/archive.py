@@ -27,8 +27,10 @@ from sklar.files.write import check_target, replacing
 from sklar.fitting.binary import BinaryCopula
 from sklar.fitting.latent import LatentModel
 from sklar.fitting.model import Copula
-from sklar.kernel.tables import NoisyTables, Plan
+from sklar.kernel.tables import MANY_CELLS, NoisyTables, Plan
 from sklar.kernel.theorems import MAX_SCALE, MIN_SCALE
+from sklar.kernel.triples import NoisyTriples, Triples
+from sklar.machine.spill import room_for
 from sklar.public.schema import Schema
 
 FORMAT = "sklar-model"
@@ -40,13 +42,14 @@ LEVEL = 1
 # A file may unpack to the first, or to the second times its size: noise does not pack well.
 _MAX_UNPACKED = 128 << 20
 _MAX_RATIO = 20
-# Arrays of every stage, one of all searches, and a few of the copula's.
+# Arrays of every stage, one of all searches, four of three-way tables, and a few of the copula's.
 _MAX_MEMBERS = 4 * MAX_STAGES + 20
 # Counts beyond this are not whole numbers in double precision, nor anybody's counts.
 MAX_COUNT = 2**53
 # How a zip without a comment ends: a signature, and how many members it has.
 _END = struct.Struct("<4s4xHH8xH")
 _AT_ONCE = 1 << 20
+_STREAMED = 1 << 26
 _EARLIEST = (1980, 1, 1, 0, 0, 0)
 _COPULAS: dict[str, type[Copula]] = {kind.kind: kind for kind in (BinaryCopula, LatentModel)}
 
@@ -65,14 +68,33 @@ def save(model: Model, path: str | Path) -> None:
 def write_arrays(archive: zipfile.ZipFile, arrays: Mapping[str, NDArray[Any]]) -> None:
     """Write flat arrays to a model file, one member each."""
     for name, array in arrays.items():
+        if array.nbytes > _STREAMED:
+            _stream(archive, name, array)
+            continue
         buffer = io.BytesIO()
         buffer.write(_header(array.dtype, array.size))
         buffer.write(np.ascontiguousarray(array).data)
         archive.writestr(member(f"{name}.npy"), buffer.getbuffer(), compresslevel=LEVEL)
 
 
+def _stream(archive: zipfile.ZipFile, name: str, array: NDArray[Any]) -> None:
+    """Write a large array piece by piece: as one text it would be in memory twice."""
+    info, header = member(f"{name}.npy"), _header(array.dtype, array.size)
+    info.file_size = len(header) + array.nbytes
+    # What `writestr` sets; `open` takes no level.
+    info._compresslevel = LEVEL  # type: ignore[attr-defined]
+    content = np.ascontiguousarray(array).view(np.uint8)
+    with archive.open(info, "w") as file:
+        file.write(header)
+        for start in range(0, len(content), _STREAMED):
+            file.write(content[start : start + _STREAMED].data)
+
+
 def describe(model: Model) -> dict[str, Any]:
     """What the file says of a model in JSON."""
+    triples = model.measured.triples
+    # A key that a model without three-way tables lacks, as those of earlier releases do.
+    chosen = {} if triples is None else {"triples": {"tables": len(triples.scales)}}
     return {
         "format": FORMAT,
         "version": VERSION,
@@ -89,6 +111,7 @@ def describe(model: Model) -> dict[str, Any]:
             else {"texts": None, "cells": [table.size for table in answer]}
             for answer in model.measured.answers
         ],
+        **chosen,
     }
 
 
@@ -103,6 +126,12 @@ def arrays_of(model: Model) -> dict[str, NDArray[Any]]:
         if tables.plan.trios.size:
             arrays[f"stage{stage}_trios"] = tables.trios
             arrays[f"stage{stage}_trio_scales"] = tables.plan.trios
+    triples = model.measured.triples
+    if triples is not None:
+        arrays["triples_attributes"] = triples.triples.attributes.ravel()
+        arrays["triples_coarse"] = triples.triples.coarse
+        arrays["triples_scales"] = triples.scales
+        arrays["triples"] = triples.counts
     searched = [table for answer in model.measured.answers if not isinstance(answer, Mapping) for table in answer]
     if searched:
         arrays["search"] = np.concatenate(searched)
@@ -177,7 +206,7 @@ def _read(archive: zipfile.ZipFile) -> Model:
 
     def array(name: str, kind: type[np.generic], size: int) -> NDArray[Any]:
         read.add(f"{name}.npy")
-        return read_array(archive, name, np.dtype(kind), size)
+        return read_array(archive, name, _width(archive, name, np.dtype(kind), size), size)
 
     certificate = _read_certificate(document)
     if certificate.schema_sha256 != schema.digest:
@@ -191,6 +220,7 @@ def _read(archive: zipfile.ZipFile) -> Model:
             stages=tuple(_read_tables(array, schema, document, certificate, stage) for stage in stages),
             certificate=certificate,
             answers=_read_answers(array, schema, document, certificate),
+            triples=_read_triples(array, schema, document),
         ),
         copula=_read_copula(array, schema, document["copula"]),
         n_rows=document["n_rows"],
@@ -312,6 +342,34 @@ def _read_tables(
     )
 
 
+def _width(archive: zipfile.ZipFile, name: str, kind: np.dtype[Any], size: int) -> np.dtype[Any]:
+    """The type of an array: of very many cells, 32 bits where the member has no more."""
+    narrow = np.dtype(np.int32)
+    few = len(_header(narrow, size)) + size * narrow.itemsize
+    if kind != np.int64 or size <= MANY_CELLS or archive.getinfo(f"{name}.npy").file_size != few:
+        return kind
+    return narrow
+
+
+def _read_triples(array: Arrays, schema: Schema, document: Mapping[str, Any]) -> NoisyTriples | None:
+    """Chosen three-way tables, where the file holds any."""
+    if "triples" not in document:
+        return None
+    tables, cells = document["triples"]["tables"], schema.cells
+    triples = Triples(
+        cells=cells,
+        attributes=array("triples_attributes", np.int64, 3 * tables).reshape(-1, 3),
+        coarse=array("triples_coarse", np.int64, cells.n_levels),
+    )
+    scales = array("triples_scales", np.float64, tables)
+    if not ((scales >= MIN_SCALE) & (scales <= MAX_SCALE)).all():
+        raise ModelError("its noise scales must be such as can be drawn exactly.")
+    counts = array("triples", np.int64, triples.n_cells)
+    if max(int(counts.max(initial=0)), -int(counts.min(initial=0))) > MAX_COUNT:
+        raise ModelError("its noisy counts must be at most 2**53 in size.")
+    return NoisyTriples(triples=triples, counts=counts, scales=scales)
+
+
 def read_array(archive: zipfile.ZipFile, name: str, kind: np.dtype[Any], size: int) -> NDArray[Any]:
     """A one-dimensional array of exactly this type and size; nothing larger is ever read into memory."""
     wanted = ModelError(f"its array '{name}' must hold {size} values of type {kind}.")
@@ -325,7 +383,7 @@ def read_array(archive: zipfile.ZipFile, name: str, kind: np.dtype[Any], size: i
         # The header byte by byte, so that none can say anything else, and no code path that could ever unpickle.
         if file.read(len(header)) != header:
             raise wanted
-        found = np.empty(size, dtype=kind)
+        found = room_for(size, kind)
         view = found.view(np.uint8)
         filled = 0
         while filled < len(view):

@@ -23,7 +23,7 @@ from sklar.errors import ModelError
 from sklar.kernel.tables import MOST_TOKENS
 from sklar.kernel.theorems import MAX_ROWS_PER_PERSON, MAX_SCALE, MIN_SCALE, Composition, Mechanism, Neighbors
 from sklar.public.person import Count
-from sklar.public.schema import MAX_LEVELS
+from sklar.public.schema import MAX_ATTRIBUTES, MAX_LEVELS
 
 MAX_JSON = 16 << 20
 MAX_VALUES = 300_000
@@ -37,6 +37,8 @@ _MAX_SEARCHED = 64
 # The cells of one table of a search: a few hundred, of which some are divided into 4,096.
 MAX_SEARCH_CELLS = 1 << 22
 _MAX_ANSWER = 2**53
+# Three-way tables: a hundred or so today, never many.
+_MAX_TRIPLES = 10_000
 _STRINGS = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _LONG_NUMBER = re.compile(rb"[-+.0-9eE]{%d}" % (_MAX_NUMBER + 1))
 _NESTING = bytes(set(range(256)) - set(b"[]{}"))
@@ -377,6 +379,8 @@ def require_known(document: Any, versions: range) -> None:
     }
     if document["version"] >= 3:
         shape["answers"] = Each(_ANSWER, MAX_LEVELS)
+        if "triples" in document:
+            shape["triples"] = {"tables": whole(1, _MAX_TRIPLES)}
     require(document, shape, "description")
     _require_edges(document["schema"])
     stated = document["certificate"]
@@ -413,7 +417,7 @@ def _certificate(version: int) -> Shape:
 def _require_edges(schema: Mapping[str, Any]) -> None:
     """Refuse a schema that is larger in memory than in the file, before it is built."""
     attributes = schema.get("attributes")
-    if not isinstance(attributes, dict) or len(attributes) > MAX_LEVELS:
-        raise ModelError(f"its schema must have at most {MAX_LEVELS} attributes.")
+    if not isinstance(attributes, dict) or len(attributes) > MAX_ATTRIBUTES:
+        raise ModelError(f"its schema must have at most {MAX_ATTRIBUTES} attributes.")
     if any(isinstance(entry, dict) and "bins" in entry for entry in attributes.values()):
         raise ModelError("its schema must list the edges of every bin.")

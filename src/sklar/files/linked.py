@@ -52,7 +52,7 @@ LINKED_VERSION = 1
 _ROUNDING = 1e-3
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class LinkedModel:
     """Noisy tables of people and events, the classes fitted to them, and what was decided on the way.
 
@@ -63,6 +63,12 @@ class LinkedModel:
     classes: LinkedClasses
     n_people: int
     settings: Mapping[str, Any]
+
+    def __repr__(self) -> str:
+        return (
+            f"LinkedModel('{self.linked.name}', {self.n_people:,} people with at most {self.linked.at_most:,} events; "
+            f"epsilon={self.certificate.epsilon:.4g}, delta={self.certificate.delta:.3g})"
+        )
 
     @property
     def linked(self) -> Linked:

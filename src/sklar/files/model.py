@@ -14,15 +14,20 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 import polars as pl
 
-from sklar.answer.query import DEFAULT_LEVEL, Estimate, estimate
+from sklar.answer.complete import complete_rows
+from sklar.answer.condition import Given, condition_of
+from sklar.answer.plots import Plots
+from sklar.answer.query import DEFAULT_LEVEL, Answer, Estimate, answer, estimate
 from sklar.budget.certificate import Certificate, Measured, rounded_up
 from sklar.draw.decode import dummy_schema, record_schema
 from sklar.draw.sample import BlockSampler, check_draw
 from sklar.draw.shapes import Shape
+from sklar.errors import ModelError
 from sklar.files.frames import Library, check_library, to_library
 from sklar.files.write import SUFFIXES, check_target, write_frames
 from sklar.fitting.model import Copula
 from sklar.fitting.shapes import fit_shapes
+from sklar.machine.notebook import html_card
 from sklar.machine.progress import SILENT, Progress, watch
 from sklar.machine.threads import in_order
 from sklar.public.schema import Schema
@@ -31,8 +36,11 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
+    from sklar.answer.infer import Inference
+    from sklar.answer.infer.scores import Declared
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Model:
     """Noisy tables of every stage, the copula fitted to them, and what was decided on the way.
 
@@ -43,6 +51,36 @@ class Model:
     copula: Copula
     n_rows: int
     settings: Mapping[str, Any]
+
+    def __repr__(self) -> str:
+        certificate = self.certificate
+        return (
+            f"Model('{self.schema.name}', {self.n_rows:,} {certificate.counted}, {self.schema.n_attributes:,} "
+            f"attributes, {self.schema.n_levels:,} levels; {self.settings.get('kind') or self.settings['method']}; "
+            f"epsilon={rounded_up(certificate.epsilon, 4)}, delta={rounded_up(certificate.delta, 3)})"
+        )
+
+    def _repr_html_(self) -> str:
+        certificate, schema = self.certificate, self.schema
+        facts = {
+            "table": f"{self.n_rows:,} {certificate.counted}, {schema.n_attributes:,} attributes, "
+            f"{schema.n_levels:,} levels",
+            "privacy": f"{_claimed(certificate)}: epsilon = {rounded_up(certificate.epsilon, 4)}, "
+            f"delta = {rounded_up(certificate.delta, 3)} ({certificate.neighbors})",
+            "model": " ".join(self.copula.summary(self.settings)).removeprefix("Model: "),
+        }
+        columns: dict[str, list[Any]] = {
+            "attribute": [attribute.name for attribute in schema.attributes],
+            "type": [attribute.kind for attribute in schema.attributes],
+            "levels": [attribute.n_levels for attribute in schema.attributes],
+        }
+        note = "Everything here is public: .sample(), .query and .plot cost no privacy."
+        return html_card(f"Model of '{schema.name}'", facts, columns, note=note)
+
+    @property
+    def plot(self) -> Plots:
+        """Figures of the model: `.plot.margins("age")`, `.plot.dependence()`. They need matplotlib."""
+        return Plots(model=self)
 
     @property
     def schema(self) -> Schema:
@@ -76,47 +114,85 @@ class Model:
 
     @overload
     def sample(
-        self, rows: int | None = ..., *, seed: int | None = ..., to: Literal["polars"] = ...
+        self, rows: int | None = ..., *, given: Given | None = ..., seed: int | None = ..., to: Literal["polars"] = ...
     ) -> pl.DataFrame: ...
     @overload
-    def sample(self, rows: int | None = ..., *, seed: int | None = ..., to: Literal["pandas"]) -> pd.DataFrame: ...
-    @overload
-    def sample(self, rows: int | None = ..., *, seed: int | None = ..., to: Literal["arrow"]) -> pa.Table: ...
     def sample(
-        self, rows: int | None = None, *, seed: int | None = None, to: Library = "polars"
+        self, rows: int | None = ..., *, given: Given | None = ..., seed: int | None = ..., to: Literal["pandas"]
+    ) -> pd.DataFrame: ...
+    @overload
+    def sample(
+        self, rows: int | None = ..., *, given: Given | None = ..., seed: int | None = ..., to: Literal["arrow"]
+    ) -> pa.Table: ...
+    def sample(
+        self, rows: int | None = None, *, given: Given | None = None, seed: int | None = None, to: Library = "polars"
     ) -> pl.DataFrame | pd.DataFrame | pa.Table:
         """Draw synthetic rows: as many as the original has unless told otherwise. Costs no privacy, however often.
 
-        The same model and seed give the same rows; without a seed, a fresh one is drawn. `to` names the library whose
-        table is returned; pandas and Arrow hold every type that the schema states, polars the nearest that it has.
+        With `given`, all rows satisfy a condition, and have the model's distribution given it:
+        `given={"sex": "Female", "age": (30, 45)}` (a tuple is a range without its upper end, a list several values,
+        None is missing), or a predicate as `query` takes it. Rules hold; what cannot be is refused. Where it cuts a
+        bin, the model's shape inside the bin decides, which was not measured unless the release searched there.
+
+        The same model, condition and seed give the same rows; without a seed, a fresh one is drawn. `to` names the
+        library whose table is returned; pandas and Arrow hold every type that the schema states, polars the nearest
+        that it has.
         """
         check_library(to)
-        frame = pl.concat(self.sample_batches(rows, seed=seed))
+        frame = pl.concat(self.sample_batches(rows, given=given, seed=seed))
         return to_library(frame, to, None if self.dummies else self.schema)
 
-    def sample_batches(self, rows: int | None = None, *, seed: int | None = None) -> Iterator[pl.DataFrame]:
+    def sample_batches(
+        self, rows: int | None = None, *, given: Given | None = None, seed: int | None = None
+    ) -> Iterator[pl.DataFrame]:
         """The same rows as `sample`, as a stream of frames."""
         rows, seed = check_draw(rows, seed)
-        sampler = BlockSampler(self.copula, seed, shapes=self.shapes)
+        sampler = self._sampler(seed, given)
         return in_order(sampler.draw, sampler.blocks(self.n_rows if rows is None else rows))
+
+    def _sampler(self, seed: int, given: Given | None, *, enums: bool = False) -> BlockSampler:
+        if given is None:
+            return BlockSampler(self.copula, seed, shapes=self.shapes, enums=enums)
+        self._require_records("given")
+        condition, shapes = condition_of(given, self.schema, self.shapes)
+        return BlockSampler(self.copula, seed, shapes=shapes, enums=enums, condition=condition)
+
+    def _require_records(self, what: str) -> None:
+        if self.dummies:
+            raise ModelError(f"{what} is about records, and this model draws dummies. Fit it without dummies.")
+
+    def complete(
+        self, rows: object, *, seed: int | None = None, to: Library = "polars"
+    ) -> pl.DataFrame | pd.DataFrame | pa.Table:
+        """Fill the nulls of these rows from the model's distribution given the rest of each row.
+
+        `rows` is a table of polars, pandas or Arrow; a column that it lacks is filled altogether, and a filled value is
+        never missing. What is drawn costs no privacy, but the rows that came in are in what comes out, as they were:
+        they are not private by our doing.
+        """
+        check_library(to)
+        self._require_records("complete")
+        _, seed = check_draw(None, seed)
+        return to_library(complete_rows(self.copula, rows, self.shapes, seed), to, self.schema)
 
     def write(
         self,
         path: str | Path,
         rows: int | None = None,
         *,
+        given: Given | None = None,
         seed: int | None = None,
         spreadsheet: bool = False,
         progress: Progress = SILENT,
     ) -> None:
-        """Sample straight into a CSV, Parquet, Arrow or NDJSON file, a block at a time.
+        """Sample straight into a CSV, Parquet, Arrow or NDJSON file, a block at a time. Arguments are as for `sample`.
 
         `spreadsheet` writes CSV in which no text reads as a formula: an apostrophe stands before one that would.
         """
         target = check_target(path, (".csv",) if spreadsheet else SUFFIXES)
         rows, seed = check_draw(rows, seed)
         rows = self.n_rows if rows is None else rows
-        sampler = BlockSampler(self.copula, seed, shapes=self.shapes, enums=target.suffix.lower() == ".parquet")
+        sampler = self._sampler(seed, given, enums=target.suffix.lower() == ".parquet")
         progress.stage("sample", total=rows, unit="rows")
         frames = watch(in_order(sampler.draw, sampler.blocks(rows)), progress)
         described = None if self.dummies else self.schema
@@ -128,6 +204,29 @@ class Model:
         `complete` vouches that every row has a level of every attribute, which makes one-way errors smaller.
         """
         return estimate(self.measured, *names, level=level, complete=complete)
+
+    def query(
+        self, predicate: str, *, level: float = DEFAULT_LEVEL, complete: bool = False, exact: bool = False
+    ) -> Answer:
+        """How many rows satisfy a predicate, with error bars where it was measured. Costs no privacy."""
+        return answer(self, predicate, level=level, complete=complete, exact=exact)
+
+    def infer(
+        self,
+        question: str,
+        *,
+        level: float = DEFAULT_LEVEL,
+        target: str | None = None,
+        scores: Mapping[str, Declared] | None = None,
+    ) -> Inference:
+        """The answer to a question such as "mean(hours) by sex" or "income ~ age + sex", with honest errors.
+
+        `target` is "population" or "table"; `scores` says by attribute what levels stand for: "midpoint", or a number
+        for each level (docs/inference.md).
+        """
+        from sklar.answer.infer import infer
+
+        return infer(self, question, level=level, target=target, scores=scores)
 
     def summary(self) -> list[str]:
         """What was released and what it cost, in a few lines."""

@@ -1,23 +1,28 @@
 """Rows of a model drawn on Spark: every block where there is room for it, the same rows as on one machine.
 
 A block depends on the model, the seed and its number alone, so that it does not matter which executor draws it, or
-whether it is drawn again. The model is public: it may lie on every executor's disk.
+whether it is drawn again. The model is public: it may lie on every executor's disk. Executors write files themselves,
+as one machine does; only a DataFrame of rows crosses the JVM.
 """
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import lru_cache, partial
 from pathlib import Path
+from shutil import rmtree
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from sklar.draw.sample import BlockSampler, check_draw
-from sklar.errors import OutputError
+from sklar.errors import OutputError, SklarError
 from sklar.files.archive import load
 from sklar.files.frames import arrow_schema, to_arrow
 from sklar.files.model import Model
-from sklar.machine.cluster import session
+from sklar.files.write import write_frames
+from sklar.machine.cluster import one_thread, session
+from sklar.machine.stores import Remote, place_of
 from sklar.machine.threads import using
 
 if TYPE_CHECKING:
@@ -36,35 +41,85 @@ def sample_on_spark(model: Model, rows: int | None = None, *, seed: int | None =
     rows, seed = check_draw(rows, seed)
     rows = model.n_rows if rows is None else rows
     spark = session()
-    with tempfile.TemporaryDirectory() as folder:
+    described = from_arrow_schema(_spark_types(model), prefer_timestamp_ntz=True)
+    ranges = _ranges(model, rows, seed, int(spark.sparkContext.defaultParallelism))
+    numbers = spark.range(0, ranges[-1][1], 1, len(ranges))
+    return numbers.mapInArrow(partial(_draw_part, _shipped(model), rows, seed), described)
+
+
+def _shipped(model: Model) -> Broadcast[bytes]:
+    """The model's file, fetched once by every executor for as long as it is in use."""
+    with TemporaryDirectory() as folder:
         path = Path(folder) / "model.sklar"
         model.save(path)
-        # Fetched once by every executor, for as long as the DataFrame is in use.
-        shipped = spark.sparkContext.broadcast(path.read_bytes())
-    described = from_arrow_schema(_spark_types(model), prefer_timestamp_ntz=True)
-    numbers = sum(1 for _ in BlockSampler(model.copula, seed).blocks(rows))
-    parts = max(-(-numbers // _BLOCKS_PER_PART), min(numbers, spark.sparkContext.defaultParallelism))
-    return spark.range(0, numbers, 1, parts).mapInArrow(partial(_draw_part, shipped, rows, seed), described)
+        return session().sparkContext.broadcast(path.read_bytes())
 
 
 def write_on_spark(model: Model, path: str, rows: int | None = None, *, seed: int | None = None) -> None:
-    """Draw rows straight into a folder of Parquet files, wherever Spark can write."""
+    """Draw rows straight into a folder of Parquet files, by the executors, wherever they can write.
+
+    A file is there whole or not at all, and the same whichever task wrote it; `_SUCCESS`, as Spark leaves it, says that
+    all are there.
+    """
     check_folder(path)
-    drawn = sample_on_spark(model, rows, seed=seed)
+    rows, seed = check_draw(rows, seed)
+    rows = model.n_rows if rows is None else rows
+    context, place = session().sparkContext, place_of(path)
+    place = place.absolute() if isinstance(place, Path) else place
+    shipped, ranges = _shipped(model), _ranges(model, rows, seed, int(context.defaultParallelism))
     try:
-        drawn.write.parquet(path)
+        if isinstance(place, Path):
+            place.mkdir(parents=True)
+        else:
+            place.make_folder()
+        with one_thread(context):
+            work = partial(_write_part, shipped, rows, seed, str(place))
+            written = sum(context.parallelize(list(enumerate(ranges)), len(ranges)).map(work).collect())
+        if written != rows:
+            raise OutputError(f"Spark wrote {written:,} of {rows:,} rows to '{path}'. Run it again.")
+        with (place / "_SUCCESS").open("wb"):
+            pass
     except Exception as error:
+        with suppress(Exception):
+            rmtree(place) if isinstance(place, Path) else place.remove_folder()
+        if isinstance(error, SklarError):
+            raise
         raise OutputError(
             f"Spark could not write '{path}' ({type(error).__name__}). Choose a path that does not exist yet, where "
             "its executors may write."
         ) from None
 
 
+def _ranges(model: Model, rows: int, seed: int, cores: int) -> list[tuple[int, int]]:
+    """The blocks of each file, as a first and an end."""
+    numbers = sum(1 for _ in BlockSampler(model.copula, seed).blocks(rows))
+    parts = max(-(-numbers // _BLOCKS_PER_PART), min(numbers, cores))
+    return [(numbers * part // parts, numbers * (part + 1) // parts) for part in range(parts)]
+
+
+def _write_part(
+    shipped: Broadcast[bytes], rows: int, seed: int, folder: str, numbered: tuple[int, tuple[int, int]]
+) -> int:
+    """Draw and write one file, in an executor; how many rows it has."""
+    number, (first, last) = numbered
+    model, sampler = _sampler(shipped.value, seed, enums=True)
+    target, blocks = place_of(folder) / f"part-{number:05d}.parquet", list(sampler.blocks(rows, first, last))
+    described = None if model.dummies else model.schema
+    # Spark runs a task per core.
+    with using(1), TemporaryDirectory() as scratch:
+        own = target if isinstance(target, Path) else Path(scratch) / "part.parquet"
+        write_frames(own, sampler.columns, map(sampler.draw, blocks), described, shown=model.columns)
+        if not isinstance(target, Path):
+            target.put(own)
+    return sum(size for _, size in blocks)
+
+
 def check_folder(path: str) -> None:
     """Refuse, before any work is done, a path that Spark would not write to."""
     if not path.lower().endswith(".parquet"):
         raise OutputError(f"'{path}' must end in .parquet: Spark writes a folder of Parquet files.")
-    if Path(path).exists():
+    place = place_of(path)
+    if bool(place.files()) if isinstance(place, Remote) else place.exists():
         raise OutputError(f"'{path}' exists already, and Spark replaces nothing. Remove it, or choose another.")
 
 
@@ -93,10 +148,10 @@ def _draw_part(
 
 
 @lru_cache(maxsize=1)
-def _sampler(model: bytes, seed: int) -> tuple[Model, BlockSampler]:
-    """Made once by a Python worker, which draws many parts."""
-    with tempfile.TemporaryDirectory() as folder:
+def _sampler(model: bytes, seed: int, *, enums: bool = False) -> tuple[Model, BlockSampler]:
+    """Made once by a Python worker, which draws many parts. `enums` is for files, as one machine writes them."""
+    with TemporaryDirectory() as folder:
         path = Path(folder) / "model.sklar"
         path.write_bytes(model)
         loaded = load(path)
-        return loaded, BlockSampler(loaded.copula, seed, shapes=loaded.shapes)
+        return loaded, BlockSampler(loaded.copula, seed, shapes=loaded.shapes, enums=enums)

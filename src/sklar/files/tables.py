@@ -128,7 +128,7 @@ def _frames(stage: int, tables: NoisyTables, schema: Schema) -> Iterator[pl.Data
             yield frame(
                 cells.offsets[first] + row,
                 cells.offsets[second] + column,
-                tables.pairs[run],
+                tables.pairs[run].astype(np.int64, copy=False),
                 np.repeat(plan.pairs[begin:end], sizes),
             )
 

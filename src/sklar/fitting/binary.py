@@ -43,7 +43,7 @@ class Repairs:
     max_moved: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class BinaryCopula:
     """A Gaussian copula over d levels. It is a `Copula`.
 
@@ -59,6 +59,9 @@ class BinaryCopula:
     cuts: NDArray[np.float64]
     factor: NDArray[np.float32]
     repairs: Repairs
+
+    def __repr__(self) -> str:
+        return f"BinaryCopula({self.schema!r}{', dummies' if self.dummies else ''})"
 
     def margins(self) -> NDArray[np.float64]:
         """Probabilities of levels before any repair, shape (d,)."""

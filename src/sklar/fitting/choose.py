@@ -11,33 +11,38 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
 from sklar.fitting.contrasts import attribute_of_contrast, contrast_levels, contrast_tables, contrasts
 from sklar.fitting.denoise import denoise_margins, denoise_tables, relative_precision
 from sklar.fitting.descent import (
+    CellWeights,
     Fit,
     LatentKind,
     Loss,
     Room,
     Start,
-    cell_weights,
     margin_weights,
     predicted_strips,
     step_operations,
 )
 from sklar.fitting.latent import LatentModel, fit_latent, independent
-from sklar.fitting.margins import Estimates, crossed_tables, expected_noise, implied_counts
+from sklar.fitting.margins import Estimates, crossed_tables, expected_noise, implied_counts, table_runs
 from sklar.fitting.trios import trios_of
+from sklar.fitting.triples import ThreeWay, three_way
 from sklar.kernel.cells import Cells
+from sklar.kernel.tables import MANY_CELLS
+from sklar.kernel.triples import Triples
+from sklar.machine.compiled import compiled
 from sklar.machine.progress import SILENT, Progress
+from sklar.machine.spill import room_for
 from sklar.machine.threads import side_by_side
 from sklar.public.schema import Schema
 
 SEED = 20_260_204
 GAIN = 0.5
+_STEPS = (GAIN, -1 / GAIN)
 SPLITS = 2
 EVERY = 10
 PATIENCE = 100
@@ -79,24 +84,32 @@ def thin(estimates: Estimates, generator: np.random.Generator) -> tuple[Estimate
 
     Their variances are 1 + g^2 and 1 + 1 / g^2 times the original's, with the gain g = `GAIN`.
     """
-    cells = estimates.cells
     if estimates.crossed:
         return _thin_parities(estimates, generator)
+    cells, kind = estimates.cells, estimates.pairs.dtype
     one_way = estimates.one_way_sd[cells.attribute_of_level] * generator.standard_normal(cells.n_levels)
-    pairs = generator.standard_normal(cells.n_cells)
-    pairs *= np.repeat(estimates.pair_sd, cells.pair_sizes)
+    halves = [room_for(cells.n_cells, kind) for _ in _STEPS]
+    for first, last in table_runs(cells):
+        run = slice(int(cells.pair_offsets[first]), int(cells.pair_offsets[last]))
+        drawn = generator.standard_normal(run.stop - run.start)
+        drawn *= np.repeat(estimates.pair_sd[first:last], cells.pair_sizes[first:last])
+        for pairs, step in zip(halves, _STEPS, strict=True):
+            pairs[run] = estimates.pairs[run] + step * drawn
+    triples = estimates.triples
+    thirds = generator.standard_normal(0 if triples is None else triples.counts.size)
 
-    def half(step: float) -> Estimates:
+    def half(step: float, pairs: NDArray[np.float64]) -> Estimates:
         wider = np.sqrt(1 + step**2)
         return replace(
             estimates,
             one_way=estimates.one_way + step * one_way,
             one_way_sd=estimates.one_way_sd * wider,
-            pairs=estimates.pairs + step * pairs,
+            pairs=pairs,
             pair_sd=estimates.pair_sd * wider,
+            triples=None if triples is None else triples.thinned(step, thirds),
         )
 
-    return half(GAIN), half(-1 / GAIN)
+    return half(_STEPS[0], halves[0]), half(_STEPS[1], halves[1])
 
 
 def _thin_parities(estimates: Estimates, generator: np.random.Generator) -> tuple[Estimates, Estimates]:
@@ -123,9 +136,9 @@ def _thin_parities(estimates: Estimates, generator: np.random.Generator) -> tupl
 
 
 class Split:
-    """Targets from one half, and the other half as a judge. `weights` are those of `cell_weights`."""
+    """Targets from one half, and the other half as a judge."""
 
-    def __init__(self, estimates: Estimates, generator: np.random.Generator, weights: NDArray[np.float32]) -> None:
+    def __init__(self, estimates: Estimates, generator: np.random.Generator, weights: CellWeights) -> None:
         cells = estimates.cells
         train, held = thin(estimates, generator)
         self.targets = denoise_tables(train, denoise_margins(train).levels)
@@ -133,9 +146,10 @@ class Split:
         precision = self.targets.precision
         self._margins = contrast_levels(self.targets.levels, cells)
         self._margin_weights = margin_weights(cells, precision).astype(np.float64)
-        tables = held.pairs / held.n_rows
-        self._held = contrast_tables(tables.astype(np.float32), cells)
-        # What each table says of the margins of its attributes, shape (d, m), and the rest of `_error`'s sum.
+        tables = held.pairs
+        tables /= held.n_rows
+        self._held = contrast_tables(tables, cells)
+        # What each table says of the margins of its attributes, shape (d, m), and the rest of the errors' sum.
         implied = implied_counts(tables, cells)
         said = contrasts(implied.astype(np.float32), cells).astype(np.float64)
         each = (precision / cells.sizes)[attribute_of_contrast(cells)]
@@ -145,6 +159,8 @@ class Split:
         self._rest += float((precision / np.outer(cells.sizes, cells.sizes) * totals**2).sum()) / 2
         # precision is sigma^-2 of the training half over its mean.
         self._kappa = float(np.mean(precision[cells.pairs] * (held.pair_sd / held.n_rows) ** 2))
+        # The weights of three-way tables are relative to those of pairs: the same kappa.
+        self.three, self._held_three = loss_of_triples(train), loss_of_triples(held)
         self._scale = 1.0
         self._scale = self.score(self._margins[:, None], Room(cells, 1))[0]
 
@@ -157,14 +173,22 @@ class Split:
         """
         # Tables without any noise may be independent to the last digit.
         error, distance = float(np.finfo(np.float32).tiny), 0.0
-        for first, _, predicted in predicted_strips(found, room):
+        for first, last, predicted in predicted_strips(found, room):
             scale = np.float32(1 / found.shape[1])
-            parts = _error(predicted, self._held, self.weights, self._margins, first, scale)
+            weights = self.weights.rows(first, last)
+            if len(predicted) == len(found):
+                parts = plain_error(predicted, self._held, weights, self._margins, scale)
+            else:
+                parts = strip_error(predicted, self._held, weights, self._margins, first, scale)
             error += parts[0]
             distance += parts[1]
         margins = found.mean(axis=1, dtype=np.float64)
         error += float(self._margin_weights @ margins**2 - 2 * self._said @ margins) + self._rest
         distance += float(self._margin_weights @ (margins - self._margins) ** 2)
+        if self._held_three is not None:
+            # Less what noise alone adds, as pairs alone say how near to the best a fit may end (`NEAR_ERROR`).
+            error += self._held_three.error(found) - self._kappa * self._held_three.n_cells
+            distance += self._held_three.apart(found, self._margins[:, None])
         if self._held_trios is not None:
             more = self._held_trios.score(found, self._margins)
             error += more[0]
@@ -172,13 +196,27 @@ class Split:
         return error / self._scale, 2 * float(np.sqrt(self._kappa * distance)) / self._scale
 
 
-@numba.njit(
+def plain_error(
+    predicted: NDArray[np.float32],
+    held: NDArray[np.float32],
+    weights: NDArray[np.float32],
+    margins: NDArray[np.float32],
+    scale: np.float32,
+) -> tuple[float, float]:
+    """Weighted squared distances of all predictions from held-out tables and from independence."""
+    found = scale * predicted
+    # All arrays are symmetric, and weights zero within attributes: each pair counts twice.
+    missed, away = found - held, found - np.outer(margins, margins)
+    missed *= missed
+    away *= away
+    return float(np.vdot(weights, missed)) / 2, float(np.vdot(weights, away)) / 2
+
+
+@compiled(
     "UniTuple(float64, 2)(float32[:, ::1], float32[:, ::1], float32[:, ::1], float32[::1], int64, float32)",
-    cache=True,
-    nogil=True,
     fastmath={"contract", "reassoc"},
 )
-def _error(
+def strip_error(
     predicted: NDArray[np.float32],
     held: NDArray[np.float32],
     weights: NDArray[np.float32],
@@ -186,10 +224,10 @@ def _error(
     first: int,
     scale: np.float32,
 ) -> tuple[float, float]:
-    """Weighted squared distances of a strip of predictions from held-out tables and from independence."""
+    """The same for a strip of them, from row `first` on, whose weights are given, in compiled code."""
     total, moved = 0.0, 0.0
     for i in range(predicted.shape[0]):
-        seen, weight, level = held[first + i, first:], weights[first + i, first:], margins[first + i]
+        seen, weight, level = held[first + i, first:], weights[i, first:], margins[first + i]
         in_row, moved_in_row = np.float32(0.0), np.float32(0.0)
         # A strip begins with its own rows: each pair counts once.
         for j in range(i + 1, predicted.shape[1]):
@@ -209,7 +247,7 @@ def follow(split: Split, start: Start, *, max_steps: int, progress: Progress = S
     The first row is independence, whose error is 1. Stops when the error has not fallen for `PATIENCE` steps, or when
     more than `LOSS` of what it gained is lost again.
     """
-    fit = Fit(Loss(split.targets, SHRINKAGE, split.weights, split.trios), start)
+    fit = Fit(Loss(split.targets, SHRINKAGE, split.weights, split.trios, split.three), start)
     rows, best, best_at = [(1.0, 0.0)], np.inf, 0
     while (len(rows) - 1) * EVERY < max_steps:
         fit.advance(EVERY)
@@ -232,7 +270,7 @@ def choose(estimates: Estimates, *, kind: LatentKind = "mixture", progress: Prog
         return Choice(start=Start(kind=kind), steps=0, fits=0, gain=0.0)
     start, fits = starting(estimates, kind)
     progress.stage("choose", unit="steps")
-    weights = cell_weights(estimates.cells, relative_precision(estimates.cells, estimates.pair_sd))
+    weights = CellWeights(estimates.cells, relative_precision(estimates.cells, estimates.pair_sd))
     seeds = np.random.SeedSequence(SEED).spawn(SPLITS)
     limit = step_limit(estimates, start)
 
@@ -240,7 +278,9 @@ def choose(estimates: Estimates, *, kind: LatentKind = "mixture", progress: Prog
         split = Split(estimates, np.random.Generator(np.random.SFC64(seeds[number])), weights)
         return follow(split, replace(start, seed=start.seed + number), max_steps=limit, progress=progress)
 
-    curves = side_by_side(run, range(SPLITS))
+    # Very many cells are held a few times in each run; then products of matrices keep all threads at work.
+    many = estimates.cells.n_cells > MANY_CELLS
+    curves = list(map(run, range(SPLITS))) if many else side_by_side(run, range(SPLITS))
     # Whichever went on longer had better reasons, but only what both saw can be compared.
     errors, chances = np.mean([curve[: min(map(len, curves))] for curve in curves], axis=0).T
     best = float(errors.min())
@@ -250,9 +290,18 @@ def choose(estimates: Estimates, *, kind: LatentKind = "mixture", progress: Prog
     return Choice(
         start=start,
         steps=EVERY * at,
-        fits=union_size(estimates.cells, start, EVERY * at, fits),
+        fits=union_size(estimates.cells, start, EVERY * at, fits, _measured(estimates)),
         gain=float(1 - errors[at]),
     )
+
+
+def quick_steps(estimates: Estimates, start: Start, most: int) -> int:
+    """How long to fit, at most so many steps, by one split alone; none where independence predicts as well."""
+    weights = CellWeights(estimates.cells, relative_precision(estimates.cells, estimates.pair_sd))
+    split = Split(estimates, np.random.Generator(np.random.SFC64(SEED)), weights)
+    ((errors, chances),) = side_by_side(lambda given: follow(given, start, max_steps=most).T, [split])
+    at = int(np.argmin(errors))
+    return 0 if 1 - errors[at] <= SIGNIFICANT * chances[at] else EVERY * at
 
 
 def starting(estimates: Estimates, kind: LatentKind) -> tuple[Start, int]:
@@ -267,7 +316,7 @@ def starting(estimates: Estimates, kind: LatentKind) -> tuple[Start, int]:
     else:
         components, fits = next((parts, fits) for most, parts, fits in CAPACITY if noise <= most)
     start = Start(kind=kind, components=components)
-    affordable = int(MAX_STEP / step_operations(cells, replace(start, components=1)))
+    affordable = int(MAX_STEP / step_operations(cells, replace(start, components=1), _measured(estimates)))
     least = CAPACITY[-1][1]
     return replace(start, components=max(min(components, affordable), least)), fits
 
@@ -281,7 +330,7 @@ def step_limit(estimates: Estimates, start: Start) -> int:
         return 0
     noise = float(np.median(estimates.pair_sd)) / estimates.n_rows
     wanted = np.clip(MAX_STEPS * np.sqrt(1e-3 / max(noise, 1e-12)), MAX_STEPS, 4 * MAX_STEPS)
-    return int(min(wanted, max(MAX_RUN / step_operations(estimates.cells, start), 100)))
+    return int(min(wanted, max(MAX_RUN / step_operations(estimates.cells, start, _measured(estimates)), 100)))
 
 
 def fit_auto(
@@ -300,6 +349,7 @@ def fit_auto(
             choice.start,
             steps=choice.steps,
             fits=choice.fits,
+            three=loss_of_triples(estimates),
             trios=trios_of(estimates),
             progress=progress,
         )
@@ -316,6 +366,17 @@ def fit_auto(
     }
 
 
-def union_size(cells: Cells, start: Start, steps: int, fits: int) -> int:
+def union_size(cells: Cells, start: Start, steps: int, fits: int, triples: Triples | None = None) -> int:
     """How many fits to unite: as many as told, fewer where they would take minutes, at least 2."""
-    return int(np.clip(MAX_OPERATIONS / max(step_operations(cells, start) * steps, 1.0), 2, fits))
+    return int(np.clip(MAX_OPERATIONS / max(step_operations(cells, start, triples) * steps, 1.0), 2, fits))
+
+
+def loss_of_triples(estimates: Estimates) -> ThreeWay | None:
+    """The part of a fit's loss that three-way tables make, where any were measured."""
+    if estimates.triples is None:
+        return None
+    return three_way(estimates.triples, estimates.n_rows, estimates.pair_sd)
+
+
+def _measured(estimates: Estimates) -> Triples | None:
+    return None if estimates.triples is None else estimates.triples.triples

@@ -10,13 +10,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
 from sklar.fitting.margins import Estimates, Residuals, average_margins, shrink
 from sklar.fitting.simplex import project_levels
 from sklar.kernel.cells import Cells
+from sklar.machine.compiled import compiled
+from sklar.machine.spill import room_for
 from sklar.machine.threads import side_by_side
 
 # Margins whose noise is expected to cost more total variation than this are tried with empirical Bayes.
@@ -25,6 +26,9 @@ LARGE_TV = 0.02
 Prior = Literal["none", "shared", "own"]
 PRIORS: tuple[Prior, ...] = get_args(Prior)
 
+# Cells of all tables up to which NumPy moves them to their margins sooner than compiled code is there.
+PLAIN_CELLS = 500_000
+_AT_ONCE = 1 << 22
 _DYKSTRA_ROUNDS = 30
 _FITTING_SWEEPS = 5
 _GRID = 120
@@ -59,7 +63,14 @@ class Targets:
     def mixed(self, shrinkage: float) -> NDArray[np.float32]:
         """What to fit: `shrinkage` of the shrunk tables and the rest of the noisy ones."""
         weight = np.float32(shrinkage)
-        return self.noisy if shrinkage == 0 else self.noisy + weight * (self.shrunk - self.noisy)
+        if shrinkage == 0:
+            return self.noisy
+        mixed: NDArray[np.float32] = room_for(self.noisy.size, np.float32)
+        # In pieces: what is added up on the way would take as much room again.
+        for start in range(0, mixed.size, _AT_ONCE):
+            run = slice(start, start + _AT_ONCE)
+            mixed[run] = self.noisy[run] + weight * (self.shrunk[run] - self.noisy[run])
+        return mixed
 
 
 def denoise_margins(estimates: Estimates) -> Margins:
@@ -129,43 +140,28 @@ def posterior_means(
     return np.asarray((likelihood * grid).sum(axis=1) / likelihood.sum(axis=1))
 
 
-@numba.njit(
-    numba.void(numba.float64[:, ::1], numba.int64[::1], numba.int64[::1]),
-    cache=True,
-    nogil=True,
-    fastmath={"contract", "reassoc"},
-)
 def _weigh_by_prior(likelihood: NDArray[np.float64], starts: NDArray[np.int64], ends: NDArray[np.int64]) -> None:
     """Likelihoods on the grid, shape (k, grid), times each group's prior, in place."""
-    n = likelihood.shape[1]
-    prior, shares = np.empty(n), np.empty(n)
-    for group in range(starts.size):
-        prior[:] = 1.0 / n
+    sizes, n = ends - starts, likelihood.shape[1]
+    for size in np.unique(sizes):
+        # Groups of one size together.
+        at = starts[sizes == size][:, None] + np.arange(size)
+        own = likelihood[at]
+        prior = np.full((len(at), n, 1), 1 / n)
         for _ in range(_EM_ROUNDS):
-            shares[:] = 0.0
-            for i in range(starts[group], ends[group]):
-                total = 0.0
-                for k in range(n):
-                    total += likelihood[i, k] * prior[k]
-                scale = 1.0 / total
-                for k in range(n):
-                    shares[k] += likelihood[i, k] * scale
-            for k in range(n):
-                prior[k] *= shares[k] / (ends[group] - starts[group])
-        for i in range(starts[group], ends[group]):
-            for k in range(n):
-                likelihood[i, k] *= prior[k]
+            prior *= own.transpose(0, 2, 1) @ (1 / (own @ prior)) / size
+        likelihood[at] = own * prior[:, None, :, 0]
 
 
 def denoise_tables(estimates: Estimates, levels: NDArray[np.float64]) -> Targets:
     """Both readings of every two-way table, with the given margins."""
     cells = estimates.cells
-    noisy, shrunk = np.empty(cells.n_cells, dtype=np.float32), np.empty(cells.n_cells, dtype=np.float32)
+    noisy, shrunk = (room_for(cells.n_cells, np.float32) for _ in range(2))
 
     def fill(members: NDArray[np.int64]) -> None:
         tables = Residuals.of(estimates, levels, members)
         noisy[tables.places] = tables.independent + tables.centered
-        shrunk[tables.places] = _fitted(tables)
+        shrunk[tables.places] = _fitted(tables, cells)
 
     side_by_side(fill, cells.alike())
     return Targets(
@@ -181,35 +177,58 @@ def relative_precision(cells: Cells, pair_sd: NDArray[np.float64]) -> NDArray[np
 
 def interactions(estimates: Estimates, levels: NDArray[np.float64]) -> NDArray[np.float64]:
     """The L1 distance, in rows, of every denoised two-way table from independence, shape (n_pairs,)."""
-    distances = np.zeros(estimates.cells.n_pairs)
+    cells = estimates.cells
+    distances = np.zeros(cells.n_pairs)
 
     def measure(members: NDArray[np.int64]) -> None:
         tables = Residuals.of(estimates, levels, members)
-        distances[members] = np.abs(_fitted(tables) - tables.independent).sum(axis=(1, 2)) * estimates.n_rows
+        distances[members] = np.abs(_fitted(tables, cells) - tables.independent).sum(axis=(1, 2)) * estimates.n_rows
 
-    side_by_side(measure, estimates.cells.alike())
+    side_by_side(measure, cells.alike())
     return distances
 
 
-def _fitted(tables: Residuals) -> NDArray[np.float64]:
+def _fitted(tables: Residuals, cells: Cells) -> NDArray[np.float64]:
     """Tables with their singular values shrunk, non-negative and with their margins."""
     fitted = tables.independent + shrink(tables.centered, tables.sd)
-    fit_margins(fitted, tables.rows, tables.columns)
+    fit = fit_margins if cells.n_cells <= PLAIN_CELLS else fit_margins_fast
+    fit(fitted, tables.rows, tables.columns)
     return fitted
 
 
-@numba.njit(
-    numba.void(numba.float64[:, :, ::1], numba.float64[:, ::1], numba.float64[:, ::1]),
-    cache=True,
-    nogil=True,
-    error_model="numpy",
-    fastmath={"contract", "reassoc"},
-)
 def fit_margins(tables: NDArray[np.float64], rows: NDArray[np.float64], columns: NDArray[np.float64]) -> None:
     """Move tables to the nearest non-negative ones with these margins, shapes (t, r, c), (t, r) and (t, c).
 
     Dykstra's alternating projections come near; a few sweeps of proportional fitting make the margins all but exact.
     """
+    correction, r, c = np.zeros_like(tables), *tables.shape[1:]
+    for _ in range(_DYKSTRA_ROUNDS):
+        over_rows = (rows - tables.sum(axis=2)) / c
+        over_columns = (columns - tables.sum(axis=1)) / r
+        over_rows -= over_rows.mean(axis=1, keepdims=True)
+        tables += correction
+        tables += over_rows[:, :, None]
+        tables += over_columns[:, None, :]
+        # What is cut off is never positive: where nothing is, the projections agree.
+        np.minimum(tables, 0.0, out=correction)
+        tables -= correction
+        if not correction.any():
+            break
+    # A cell that proportional fitting may need must not be zero.
+    tables += 1e-9 * rows[:, :, None] * columns[:, None, :]
+    for _ in range(_FITTING_SWEEPS):
+        for axis, wanted in ((2, rows[:, :, None]), (1, columns[:, None, :])):
+            total = tables.sum(axis=axis, keepdims=True)
+            tables *= np.divide(wanted, total, out=np.zeros_like(total), where=total > 0)
+
+
+@compiled(
+    "void(float64[:, :, ::1], float64[:, ::1], float64[:, ::1])",
+    error_model="numpy",
+    fastmath={"contract", "reassoc"},
+)
+def fit_margins_fast(tables: NDArray[np.float64], rows: NDArray[np.float64], columns: NDArray[np.float64]) -> None:
+    """Do the same as `fit_margins`, in compiled code."""
     r, c = tables.shape[1:]
     correction, over_rows, over_columns = np.empty((r, c)), np.empty(r), np.empty(c)
     for t in range(tables.shape[0]):

@@ -24,10 +24,11 @@ from sklar.draw.latent import LatentSampler, RedrawGivenOthers
 from sklar.draw.refine import MOST_ROUNDS
 from sklar.errors import ModelError
 from sklar.fitting.denoise import Targets
-from sklar.fitting.descent import Fit, Loss, Start, cell_weights
+from sklar.fitting.descent import CellWeights, Fit, Loss, Start, fits_together
 from sklar.fitting.model import ReadArray
 from sklar.fitting.simplex import scale_levels
 from sklar.fitting.trios import Trios
+from sklar.fitting.triples import ThreeWay
 from sklar.machine.progress import SILENT, Progress
 from sklar.machine.threads import side_by_side
 from sklar.public.rules import constrained
@@ -39,7 +40,7 @@ _AT_ONCE = 10
 _MAX_COMPONENTS = 1_000_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class LatentModel:
     """Equally likely components, each with independent attributes. It is a `Copula`.
 
@@ -56,6 +57,9 @@ class LatentModel:
     rounds: int = 0
     matched: int = 2
 
+    def __repr__(self) -> str:
+        return f"LatentModel({self.schema!r}, {self.n_components:,} components)"
+
     @property
     def n_components(self) -> int:
         """How many components there are."""
@@ -65,10 +69,16 @@ class LatentModel:
         """Probabilities of levels, shape (d,)."""
         return np.asarray(self.probabilities.mean(axis=0, dtype=np.float64))
 
-    def predict_pairs(self) -> NDArray[np.float32]:
-        """Predicted two-way tables, as probabilities, shape (d, d), symmetric; zero within attributes."""
+    def predict_pairs(self, chances: NDArray[np.float64] | None = None) -> NDArray[np.float32]:
+        """Predicted two-way tables, as probabilities, shape (d, d), symmetric; zero within attributes.
+
+        `chances`, shape (components,), are those of components where they are not equally likely.
+        """
         attribute = self.schema.cells.attribute_of_level
-        pairs = self.probabilities.T @ self.probabilities / np.float32(self.n_components)
+        if chances is None:
+            pairs = self.probabilities.T @ self.probabilities / np.float32(self.n_components)
+        else:
+            pairs = self.probabilities.T @ (self.probabilities * chances[:, None].astype(np.float32))
         pairs[attribute[:, None] == attribute[None, :]] = 0.0
         return np.asarray(pairs)
 
@@ -146,18 +156,25 @@ def fit_latent(
     steps: int,
     fits: int,
     trios: Trios | None = None,
+    three: ThreeWay | None = None,
     progress: Progress = SILENT,
 ) -> LatentModel:
-    """The union of several fits, each of this many steps, from different random starts."""
-    loss = Loss(targets, shrinkage, cell_weights(targets.cells, targets.precision), trios)
+    """The union of several fits, each of this many steps, from different random starts.
 
-    def run(seed: int) -> NDArray[np.float32]:
-        fit = Fit(loss, replace(start, seed=seed))
+    `trios` and `three` are the parts of the loss that parities of triples and three-way tables make, where any were
+    measured.
+    """
+    loss = Loss(targets, shrinkage, CellWeights(targets.cells, targets.precision), trios, three)
+
+    def run(first: int) -> NDArray[np.float32]:
+        own = min(together, fits - first)
+        fit = Fit(loss, replace(start, seed=start.seed + first), fits=own)
         for done in range(0, steps, _AT_ONCE):
             some = min(_AT_ONCE, steps - done)
             fit.advance(some)
-            progress.advance(some)
+            progress.advance(own * some)
         return fit.probabilities.T
 
-    found = side_by_side(run, range(start.seed, start.seed + fits))
+    together = fits_together(targets.cells, start, fits)
+    found = side_by_side(run, range(0, fits, together))
     return LatentModel(schema=schema, probabilities=np.concatenate(found))

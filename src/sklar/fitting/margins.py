@@ -8,23 +8,24 @@ independence as far as its known noise asks for.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
 from sklar.budget.plan import margin_sd
 from sklar.fitting.simplex import project_levels
+from sklar.fitting.triples import TripleEstimates
 from sklar.kernel.cells import Cells
-from sklar.kernel.tables import NoisyTables
+from sklar.kernel.tables import MANY_CELLS, NoisyTables
+from sklar.kernel.triples import NoisyTriples
+from sklar.machine.spill import room_for
 from sklar.machine.threads import side_by_side
 
 # Cells of consecutive tables that are pooled together.
 _TOGETHER = 250_000
-_OFFSETS = numba.types.Array(numba.int64, 1, "C", readonly=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -40,8 +41,9 @@ class Probabilities:
 class Estimates:
     """Unbiased estimates of all counts from all measurements, with the standard deviations of their noise.
 
-    `one_way` has shape (d,) and `pairs` (n_cells,), both laid out by `cells`. The standard deviations are one number
-    per table: `one_way_sd` has shape (m,), `pair_sd` (n_pairs,).
+    `one_way` has shape (d,) and `pairs` (n_cells,), both laid out by `cells`; very many cells are in single precision.
+    The standard deviations are one number per table: `one_way_sd` has shape (m,), `pair_sd` (n_pairs,). `triples` are
+    those of three-way tables, where any were measured.
 
     Where parities were measured (`crossed`), tables follow from them: `pair_sd` is the noise of a table's interaction,
     and its margins are those of the one-way tables, of which it says nothing more. Then `one_way_sd` is the noise of a
@@ -57,9 +59,10 @@ class Estimates:
     crossed: bool = False
     trios: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
     trio_sd: float = 1.0
+    triples: TripleEstimates | None = None
 
 
-def pool(stages: Sequence[NoisyTables]) -> Estimates:
+def pool(stages: Sequence[NoisyTables], triples: NoisyTriples | None = None) -> Estimates:
     """Average what several measurements say of the same tables, each weighed by its inverse variance."""
     cells = stages[0].cells
     if stages[0].plan.parities is not None:
@@ -75,7 +78,8 @@ def pool(stages: Sequence[NoisyTables]) -> Estimates:
     paired = [tables for tables in stages if tables.plan.pairs.size]
     weights = [1 / tables.variances(tables.plan.pairs) for tables in paired]
     whole = sum(weights, np.zeros(cells.n_pairs))
-    pairs = np.zeros(cells.n_cells)
+    # Noise leaves no digit of a count beyond single precision, and very many cells would take twice the room.
+    pairs = room_for(cells.n_cells, np.float32 if cells.n_cells > MANY_CELLS else np.float64)
 
     def fill(first: int, last: int) -> None:
         run = slice(int(cells.pair_offsets[first]), int(cells.pair_offsets[last]))
@@ -84,8 +88,7 @@ def pool(stages: Sequence[NoisyTables]) -> Estimates:
             pairs[run] += tables.pairs[run] * np.repeat(shares, cells.pair_sizes[first:last])
 
     # Runs of tables: weights of all cells at once would take as much memory as the cells.
-    starts = np.searchsorted(cells.pair_offsets, np.arange(0, cells.n_cells, _TOGETHER))
-    side_by_side(lambda run: fill(*run), pairwise(np.unique(np.append(starts, cells.n_pairs)).tolist()))
+    side_by_side(lambda run: fill(*run), table_runs(cells))
     return Estimates(
         cells=cells,
         n_rows=estimate_rows(stages),
@@ -93,6 +96,7 @@ def pool(stages: Sequence[NoisyTables]) -> Estimates:
         one_way_sd=one_way_weight**-0.5,
         pairs=pairs,
         pair_sd=whole**-0.5,
+        triples=None if triples is None else TripleEstimates.of(triples),
     )
 
 
@@ -146,6 +150,12 @@ def expected_noise(estimates: Estimates) -> float:
     return float(np.mean(np.minimum(0.4 * cells.pair_sizes * estimates.pair_sd / estimates.n_rows, 1.0)))
 
 
+def table_runs(cells: Cells) -> Iterator[tuple[int, int]]:
+    """Runs of two-way tables that are worked on together: the first one, and that after the last."""
+    starts = np.searchsorted(cells.pair_offsets, np.arange(0, cells.n_cells, _TOGETHER))
+    return pairwise(np.unique(np.append(starts, cells.n_pairs)).tolist())
+
+
 def estimate_rows(stages: Sequence[NoisyTables]) -> int:
     """The public number of rows; under add-remove, the inverse-variance average of all noisy totals, at least 1."""
     public = stages[0].n_rows
@@ -161,7 +171,7 @@ def estimate_rows(stages: Sequence[NoisyTables]) -> int:
             totals.append(np.add.reduceat(tables.one_way, cells.offsets[:-1]))
             summed.append(cells.sizes)
         if tables.plan.parities is None and tables.plan.pairs.size:
-            totals.append(np.add.reduceat(tables.pairs, cells.pair_offsets[:-1]))
+            totals.append(np.add.reduceat(tables.pairs, cells.pair_offsets[:-1], dtype=np.int64))
             summed.append(cells.pair_sizes)
         # A sum of cells has the variance of each cell times their number.
         sizes = np.concatenate(summed)
@@ -219,21 +229,17 @@ def implied_counts(pairs: NDArray[np.float64], cells: Cells) -> NDArray[np.float
     >>> implied_counts(np.array([1.0, 2.0, 3.0, 4.0]), Cells([2, 2])).tolist()
     [[0.0, 3.0], [0.0, 7.0], [4.0, 0.0], [6.0, 0.0]]
     """
-    counts = np.zeros((cells.n_levels, cells.n_attributes))
-    _add_up(pairs, cells.offsets, counts)
+    counts = room_for((cells.n_levels, cells.n_attributes), np.float64)
+
+    def add(members: NDArray[np.int64]) -> None:
+        tables = pairs[cells.places(members)]
+        first, second = (each[members][:, None] for each in cells.pairs)
+        rows, columns = cells.offsets[first] + np.arange(tables.shape[1]), cells.offsets[second]
+        counts[rows, second] = tables.sum(axis=2, dtype=np.float64)
+        counts[columns + np.arange(tables.shape[2]), first] = tables.sum(axis=1, dtype=np.float64)
+
+    side_by_side(add, cells.alike())
     return counts
-
-
-@numba.njit(numba.void(numba.float64[::1], _OFFSETS, numba.float64[:, ::1]), cache=True, nogil=True)
-def _add_up(pairs: NDArray[np.float64], offsets: NDArray[np.int64], counts: NDArray[np.float64]) -> None:
-    at = 0
-    for a in range(offsets.size - 1):
-        for b in range(a + 1, offsets.size - 1):
-            for row in range(offsets[a], offsets[a + 1]):
-                for column in range(offsets[b], offsets[b + 1]):
-                    counts[row, b] += pairs[at]
-                    counts[column, a] += pairs[at]
-                    at += 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -19,9 +19,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from numba import float64, int64, njit
 
 from sklar.fitting.cuts import thresholds
+from sklar.machine.compiled import compiled
 from sklar.machine.threads import side_by_side
 
 Array = npt.NDArray[np.float64]
@@ -105,13 +105,13 @@ def _require_numbers(name: str, values: Array, *, margins: bool) -> None:
         raise ValueError(f"{name} must be finite, got values from {low} to {high}.")
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled("float64(float64)", error_model="numpy")
 def _tail(t: float) -> float:
     """P(Y > t)."""
     return 0.5 * math.erfc(t * math.sqrt(0.5))
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled("float64(float64, float64, float64)", error_model="numpy")
 def _log_slope(a: float, b: float, x: float) -> float:
     """The derivative of log g at x."""
     s = math.sin(x)
@@ -120,13 +120,13 @@ def _log_slope(a: float, b: float, x: float) -> float:
     return -a * a * s / (c2 * c) + b * c / ((1.0 + s) * (1.0 + s))
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled("float64(float64, float64, float64)", error_model="numpy")
 def _g(a: float, b: float, s: float) -> float:
     """g at sin x = s, over 2 pi."""
     return math.exp(-0.5 * a * a / ((1.0 - s) * (1.0 + s)) - b / (1.0 + s)) / _TWO_PI
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled("float64(float64, float64)", error_model="numpy")
 def _step(newton: float, slope: float) -> float:
     """The step that adds newton * g to the integral of g, if log g is linear with this slope."""
     bend = newton * slope
@@ -134,7 +134,7 @@ def _step(newton: float, slope: float) -> float:
     return newton if abs(bend) < 1e-8 else math.log1p(max(bend, -0.95)) / slope
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled("float64(float64, float64, float64, float64, float64)", error_model="numpy")
 def _between(a: float, b: float, start: float, stop: float, steepness: float) -> float:
     """Integral of g / 2 pi from start to stop, both at most _SPLIT_X; steepness is |log slope| at the steeper end.
 
@@ -157,7 +157,7 @@ def _between(a: float, b: float, start: float, stop: float, steepness: float) ->
     return total * length / _TWO_PI
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled("float64(float64, float64, float64)", error_model="numpy")
 def _beyond(a: float, b: float, u: float) -> float:
     """Integral of g / 2 pi from acos u to pi/2; needs u <= 0.6 or |a| >= 3 u.
 
@@ -204,7 +204,7 @@ def _beyond(a: float, b: float, u: float) -> float:
     return total * length / _TWO_PI
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled("float64(float64, float64, float64)", error_model="numpy")
 def _orthant(h: float, k: float, r: float) -> float:
     if not abs(r) <= 1.0 or math.isnan(h) or math.isnan(k):
         return math.nan
@@ -225,14 +225,13 @@ def _orthant(h: float, k: float, r: float) -> float:
     return _tail(h) * _tail(k) - _between(h + k, -h * k, 0.0, math.asin(-r), _STEEPEST)
 
 
-# Without a signature: it is loaded when it is called, which no release does.
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled("void(float64[::1], float64[::1], float64[::1], float64[::1])", error_model="numpy")
 def _fill_orthants(h: Array, k: Array, r: Array, found: Array) -> None:
     for i in range(found.size):
         found[i] = _orthant(h[i], k[i], r[i])
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled("float64(float64, float64, float64, float64, float64)", error_model="numpy")
 def _root_near(a: float, b: float, from_zero: float, x: float, ceiling: float) -> float:
     """The x whose integral of g / 2 pi from 0 is `from_zero`, from a first guess.
 
@@ -262,7 +261,7 @@ def _root_near(a: float, b: float, from_zero: float, x: float, ceiling: float) -
     return x
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled("float64(float64, float64, float64, float64, float64)", error_model="numpy")
 def _power_step(a: float, b: float, from_end: float, u: float, area: float) -> float:
     """Newton's next u, if the integral beyond acos u, `area` here, is a power of u."""
     s = math.sqrt((1.0 - u) * (1.0 + u))
@@ -270,7 +269,7 @@ def _power_step(a: float, b: float, from_end: float, u: float, area: float) -> f
     return u * math.exp(math.log(from_end / area) / power)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled("float64(float64, float64, float64, float64)", error_model="numpy")
 def _root_beyond(a: float, b: float, from_end: float, area: float) -> float:
     """The u = cos x whose integral of g / 2 pi from x to pi/2 is `from_end`, less than `area`, that for _SPLIT_U.
 
@@ -297,7 +296,7 @@ def _root_beyond(a: float, b: float, from_end: float, area: float) -> float:
     return u
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled("float64(float64, float64, float64, float64, float64)", error_model="numpy")
 def _solve(p_i: float, p_j: float, p_ij: float, h: float, k: float) -> float:
     """One pair, p_ij strictly between its bounds."""
     from_zero = p_ij - p_i * p_j
@@ -327,7 +326,7 @@ def _solve(p_i: float, p_j: float, p_ij: float, h: float, k: float) -> float:
     return sign * (1.0 - u * u / (1.0 + math.sqrt((1.0 - u) * (1.0 + u))))
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled("Tuple((float64, int64))(float64, float64, float64, float64, float64)", error_model="numpy")
 def _clip_or_solve(p_i: float, p_j: float, p_ij: float, h: float, k: float) -> tuple[float, int]:
     """One pair: r, and 1 if its target lay out of bounds."""
     lower, upper = max(0.0, p_i + p_j - 1.0), min(p_i, p_j)
@@ -341,10 +340,10 @@ def _clip_or_solve(p_i: float, p_j: float, p_ij: float, h: float, k: float) -> t
     return _solve(p_i, p_j, p_ij, h, k), out
 
 
-_VECTOR, _MATRIX = float64[::1], float64[:, ::1]
-
-
-@njit(int64(int64, int64, _VECTOR, _MATRIX, _VECTOR, _MATRIX), cache=True, nogil=True, error_model="numpy")
+@compiled(
+    "int64(int64, int64, float64[::1], float64[:, ::1], float64[::1], float64[:, ::1])",
+    error_model="numpy",
+)
 def _solve_rows(first: int, step: int, p: Array, joint: Array, t: Array, r: Array) -> int:
     """Rows `first`, `first + step`, ...: every part has long and short ones."""
     clipped = 0

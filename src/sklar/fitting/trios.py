@@ -32,17 +32,19 @@ class Trios:
         self.weight = 2 * pair_variance / estimates.trio_sd**2
         self._weights = (self.weight * here).astype(np.float32).reshape(-1, m)
 
-    def pull(self, found: NDArray[np.float32], pull: NDArray[np.float32]) -> None:
+    def pull(self, found: NDArray[np.float32], pull: NDArray[np.float32], fits: int = 1) -> None:
         """Add the gradient of sum of weight x (predicted - target)^2 over triples, times D / 2, to that of pairs.
 
-        `found` are contrasts, shape (m, D). Of f_i it is the sum over pairs (j, k) of residual_ijk f_j f_k.
+        `found` are contrasts, shape (m, D), of so many fits side by side, each by itself. Of f_i it is the sum over
+        pairs (j, k) of residual_ijk f_j f_k.
         """
-        pairs = found[self._first] * found[self._second]
-        residual = pairs @ found.T
-        residual *= np.float32(1 / found.shape[1])
-        residual -= self._wanted
-        residual *= self._weights
-        pull += residual.T @ pairs
+        for own, out in zip(np.split(found, fits, axis=1), np.split(pull, fits, axis=1), strict=True):
+            pairs = own[self._first] * own[self._second]
+            residual = pairs @ own.T
+            residual *= np.float32(1 / own.shape[1])
+            residual -= self._wanted
+            residual *= self._weights
+            out += residual.T @ pairs
 
     def score(self, found: NDArray[np.float32], margins: NDArray[np.float32]) -> tuple[float, float]:
         """Weighted squared distances of what these components predict: from the targets, and from independence."""

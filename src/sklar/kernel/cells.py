@@ -10,12 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import combinations
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 Number = TypeVar("Number", bound=np.generic)
+# Counts of many cells take 32 bits each where these hold them.
+Whole: TypeAlias = NDArray[np.signedinteger[Any]]
 
 # Cells of tables of one shape that are worked on together.
 _TOGETHER = 250_000
@@ -72,6 +74,15 @@ class Cells:
     def pair_offsets(self) -> NDArray[np.int64]:
         """Where every two-way table begins in the flat vector, and where the last one ends, shape (n_pairs + 1,)."""
         return _fixed(np.concatenate([[0], np.cumsum(self.pair_sizes)]))
+
+    @cached_property
+    def strips(self) -> NDArray[np.int64]:
+        """Where the tables of each attribute with later ones begin in the flat vector, and their end, shape (m + 1,).
+
+        Such a strip has a cell for each of the attribute's levels with each level of a later attribute.
+        """
+        later = self.n_levels - self.offsets[1:]
+        return _fixed(np.concatenate([[0], np.cumsum(self.sizes * later)]))
 
     @property
     def are_bits(self) -> bool:

@@ -12,27 +12,34 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sklar.kernel.cells import Cells
+from sklar.kernel.cells import Cells, Whole
 from sklar.kernel.codes import one_or_none
+from sklar.kernel.triples import Triples
+
+_MOST_IN_32_BITS = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Counts:
-    """Exact counts of some rows: private. `one_way` has shape (d,), `pairs` (n_cells,), both laid out by `Cells`."""
+    """Exact counts of some rows: private. `one_way` has shape (d,), `pairs` (n_cells,), both laid out by `Cells`.
+
+    A row adds at most one to a cell, so that two-way cells may take 32 bits up to 2^31 - 1 rows.
+    """
 
     n_rows: int
     one_way: NDArray[np.int64]
-    pairs: NDArray[np.int64]
+    pairs: Whole
 
     def __repr__(self) -> str:
         # A traceback or a debugger's log must not print counts.
         return "Counts(private)"
 
     def __add__(self, other: Counts) -> Counts:
+        rows = self.n_rows + other.n_rows
         return Counts(
-            n_rows=self.n_rows + other.n_rows,
+            n_rows=rows,
             one_way=self.one_way + other.one_way,
-            pairs=self.pairs + other.pairs,
+            pairs=np.add(self.pairs, other.pairs, dtype=np.int64 if rows > _MOST_IN_32_BITS else None),
         )
 
 
@@ -65,3 +72,24 @@ def count_plainly(codes: Sequence[NDArray[np.integer[Any]]] | NDArray[np.integer
             table = np.bincount(first * width + shifted[j], minlength=height * width).reshape(height, width)
             cells.table(found.pairs, i, j)[:] = table[1:, 1:]
     return Counts(n_rows=rows, one_way=found.one_way, pairs=found.pairs)
+
+
+def count_triples_plainly(
+    codes: Sequence[NDArray[np.integer[Any]]] | NDArray[np.integer[Any]], triples: Triples
+) -> NDArray[np.int64]:
+    """Exact counts of coarse three-way tables, shape (n_cells,): private. Codes are those of `count_plainly`.
+
+    A row without a level of one of the three attributes stands in no cell of their table.
+
+    >>> triples = Triples(cells=Cells([2, 2, 2]), attributes=np.array([[0, 1, 2]]), coarse=np.array([0, 1] * 3))
+    >>> count_triples_plainly(np.array([[0, 1], [1, 1], [1, -1]]), triples).tolist()
+    [0, 0, 0, 1, 0, 0, 0, 0]
+    """
+    cells, counts = triples.cells, []
+    own = [one_or_none(each, size) for each, size in zip(codes, cells.sizes.tolist(), strict=True)]
+    for chosen, shape in zip(triples.attributes.tolist(), triples.shapes.tolist(), strict=True):
+        inside = np.logical_and.reduce([own[each] >= 0 for each in chosen])
+        levels = [triples.coarse[cells.levels(each)][own[each][inside]] for each in chosen]
+        places = np.ravel_multi_index(levels, shape)
+        counts.append(np.bincount(places, minlength=int(np.prod(shape))))
+    return np.concatenate([np.empty(0, dtype=np.int64), *counts])

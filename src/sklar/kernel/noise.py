@@ -15,7 +15,10 @@ holds; together they bound every intermediate below 2**63:
     (|Y| q - p)**2    <  2**62    _gaussian: |Y| q <= U + pV
     256 * 2 p**2 * K  <  2**63    _bernoulli, called with d = 2 p**2 K
 
-The arithmetic is int64 and not uint64 on purpose: numba turns a sum of the two into a float.
+The arithmetic is int64 and not uint64 on purpose: numba and NumPy turn a sum of the two into a float.
+
+Few cells are drawn in NumPy (`_draw_plainly`), many by the same algorithms compiled (`_draw`), by their number alone:
+compiling takes seconds, and loading what was compiled half a second. The law is the same.
 
 The time a call takes depends on the noise it draws, so whoever can time single calls learns a little about the noise.
 """
@@ -23,26 +26,34 @@ The time a call takes depends on the noise it draws, so whoever can time single 
 import math
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from os import urandom
+from types import FunctionType
+from typing import Any
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import AES256
 from cryptography.hazmat.primitives.ciphers.modes import CTR
-from numba import njit
 from numpy.typing import NDArray
 
 from sklar.errors import NoiseError
+from sklar.kernel.cells import Whole
 from sklar.kernel.seal import seal
 
 __all__ = ["discrete_gaussian", "discrete_laplace"]
 
 # A random word is one byte: nearly every coin is decided by its first byte, so longer words would be thrown away.
 _Words = NDArray[np.uint8]
+_Ints = NDArray[np.int64]
 _Source = Callable[[int], _Words]
 
 _BUFFER_WORDS = 1 << 18
 _PART_CELLS = 1 << 16
+# Up to this many cells in all calls, NumPy has drawn them before compiled code is loaded (`python -m benchmarks.start
+# --crossover`). A call counts as so many cells more: that is what it costs beside them.
+_PLAIN_CELLS, _CALL_CELLS = 1 << 19, 10_000
+_drawn = [0]
 _SMALLEST_SCALE = 2.0**-38  # with 24 significant bits, q <= 2**61: |Y| q and X // q are shifts of an int64
 _LARGEST_SCALE = 2.0**24
 _V_LIMIT = 128
@@ -50,6 +61,11 @@ _K_LIMIT = 64
 
 # The base-256 digits of exp(-1) = 1/2! - 1/3! + 1/4! - ..., to 256 bits.
 _INVERSE_E = tuple((sum((-1) ** k * (1 << 400) // math.factorial(k) for k in range(100)) >> 144).to_bytes(32))
+
+_OUTSIDE = (
+    "a draw must stay in the range where its integers are proven exact, got one outside. "
+    "That is less likely than 2**-180: suspect the operating system's entropy; if it is sound, run again."
+)
 
 _LAPLACE = 0
 _GAUSSIAN = 1
@@ -59,26 +75,32 @@ _SHORT = -1
 _LIMIT = -2
 
 
-def discrete_laplace(scales: NDArray[np.float64], sizes: NDArray[np.int64], *, threads: int = 1) -> NDArray[np.int64]:
+def discrete_laplace(
+    scales: NDArray[np.float64], sizes: NDArray[np.int64], *, threads: int = 1, narrow: bool = False
+) -> Whole:
     """Independent noise with P(x) proportional to exp(-|x| / scale), table after table.
 
     Table t has sizes[t] cells at scales[t]. A scale must be a float32 number, so that it is exactly a fraction p/q.
+    `narrow` noise takes 32 bits a cell, which hold every draw: `_laplace` proves it below 2**31.
 
     >>> discrete_laplace(np.array([0.5, 80.0]), np.array([4, 6])).shape
     (10,)
     """
-    return _draw_parts(_LAPLACE, scales, sizes, threads)
+    return _draw_parts(_LAPLACE, scales, sizes, threads, narrow=narrow)
 
 
-def discrete_gaussian(scales: NDArray[np.float64], sizes: NDArray[np.int64], *, threads: int = 1) -> NDArray[np.int64]:
+def discrete_gaussian(
+    scales: NDArray[np.float64], sizes: NDArray[np.int64], *, threads: int = 1, narrow: bool = False
+) -> Whole:
     """Independent noise with P(x) proportional to exp(-x**2 / (2 scale**2)), table after table.
 
     Table t has sizes[t] cells at scales[t]. A scale must be a float32 number, so that it is exactly a fraction p/q.
+    `narrow` noise takes 32 bits a cell, which hold every draw: `_laplace` proves it below 2**31.
 
     >>> discrete_gaussian(np.array([0.5, 80.0]), np.array([4, 6])).shape
     (10,)
     """
-    return _draw_parts(_GAUSSIAN, scales, sizes, threads)
+    return _draw_parts(_GAUSSIAN, scales, sizes, threads, narrow=narrow)
 
 
 def _keystream() -> _Source:
@@ -90,13 +112,17 @@ def _keystream() -> _Source:
     return lambda count: np.frombuffer(encryptor.update(bytes(count)), dtype=np.uint8)
 
 
-def _draw_parts(kind: int, scales: NDArray[np.float64], sizes: NDArray[np.int64], threads: int) -> NDArray[np.int64]:
+def _draw_parts(
+    kind: int, scales: NDArray[np.float64], sizes: NDArray[np.int64], threads: int, *, narrow: bool
+) -> Whole:
     """Every cell once, in parts that threads draw side by side, each part from a stream of its own."""
     scales, sizes = _checked(scales, sizes)
     # Summed as Python integers: a sum that wrapped would let the kernel write past the end.
-    noise = np.empty(sum(sizes.tolist()), dtype=np.int64)
-    if noise.size <= _PART_CELLS:
-        return _draw(kind, scales, sizes, _keystream())
+    noise: Whole = np.empty(sum(sizes.tolist()), dtype=np.int32 if narrow else np.int64)
+    _drawn[0] += noise.size + _CALL_CELLS
+    draw = _draw_plainly if _drawn[0] <= _PLAIN_CELLS else _draw
+    if noise.size <= _PART_CELLS and not narrow:
+        return draw(kind, scales, sizes, _keystream())
     ends = np.cumsum(sizes)
 
     def part(start: int) -> None:
@@ -105,7 +131,7 @@ def _draw_parts(kind: int, scales: NDArray[np.float64], sizes: NDArray[np.int64]
         first, last = np.searchsorted(ends, [start, stop - 1], side="right")
         own = slice(first, last + 1)
         within = np.diff(np.minimum(ends[own], stop), prepend=start)
-        noise[start:stop] = _draw(kind, scales[own], within, _keystream())
+        noise[start:stop] = draw(kind, scales[own], within, _keystream())
 
     with ThreadPoolExecutor(threads) as pool:
         list(pool.map(part, range(0, noise.size, _PART_CELLS)))
@@ -133,6 +159,7 @@ def _draw(
     buffer_words: int = _BUFFER_WORDS,
 ) -> NDArray[np.int64]:
     """Fill all cells in order; the result depends on the words alone, not on how they are cut into buffers."""
+    fill = _compiled()["_fill"]
     numerators, shifts = _fractions(scales)
     ends = np.cumsum(sizes)
     noise = np.empty(int(ends[-1]) if ends.size else 0, dtype=np.int64)
@@ -140,12 +167,9 @@ def _draw(
     words = source(buffer_words).copy()  # the kernel is compiled for writable arrays
     table = cell = 0
     while cell < noise.size:
-        table, cell, used, status = _fill(kind, numerators, shifts, ends, noise, words, table, cell)
+        table, cell, used, status = fill(kind, numerators, shifts, ends, noise, words, table, cell)
         if status == _LIMIT:
-            raise NoiseError(
-                "a draw must stay in the range where its integers are proven exact, got one outside. "
-                "That is less likely than 2**-180: suspect the operating system's entropy; if it is sound, run again."
-            )
+            raise NoiseError(_OUTSIDE)
         if status == _SHORT:
             if used == 0:
                 raise NoiseError(
@@ -180,11 +204,86 @@ def _fractions(scales: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[
     return (numerators >> zeros) << np.maximum(powers, 0), np.maximum(-powers, 0).astype(np.int64)
 
 
-# The samplers read words from position `at` and return (outcome, position after the words read). A negative position,
-# _SHORT or _LIMIT, means there is no outcome.
+def _draw_plainly(
+    kind: int, scales: NDArray[np.float64], sizes: NDArray[np.int64], source: _Source
+) -> NDArray[np.int64]:
+    """The same law for few cells, in NumPy: attempts for all cells without a value, side by side, until each has one.
+
+    Why: Algorithms 2 and 3 start over from U wherever they refuse, so that they are repeated attempts from U to the
+    last coin, of which the first that is kept counts. So they are here. Each coin reads words that no other coin reads,
+    and which ones depends on words read before alone: given those, its words are random. So cells and attempts are
+    independent, and every coin below has exactly the chance that its like has further down, by the same comparisons.
+    """
+    numerators, shifts = (np.repeat(each, sizes) for each in _fractions(scales))
+    noise, left = np.empty(numerators.size, dtype=np.int64), np.arange(numerators.size)
+    while left.size:
+        values, kept = _attempt(kind, numerators[left], shifts[left], source)
+        noise[left[kept]] = values
+        left = np.delete(left, kept)
+    return noise
 
 
-@njit("UniTuple(int64, 2)(int64, int64, uint8[::1], int64)", nogil=True, cache=True)
+def _attempt(kind: int, p: _Ints, shift: _Ints, source: _Source) -> tuple[_Ints, _Ints]:
+    """One attempt for each scale p / 2**shift: the values that are kept, and whose they are.
+
+    Precondition and postcondition are those of `_laplace` and `_gaussian`, for each; so are the bounds of integers.
+    """
+    mask = p - 1
+    for bits in (1, 2, 4, 8, 16):
+        mask |= mask >> bits
+    words = source(3 * p.size).astype(np.int64).reshape(3, p.size)
+    u = (words[0] << 16 | words[1] << 8 | words[2]) & mask
+    kept = np.flatnonzero(u < p)
+    kept = kept[_tosses_exp(u[kept], p[kept], source)]
+    v, ones, more = np.zeros_like(p), np.ones_like(p), kept
+    while more.size:
+        more = more[_tosses_exp(ones[more], ones[more], source)]
+        v[more] += 1
+        if (v[more] == _V_LIMIT).any():
+            raise NoiseError(_OUTSIDE)
+    y = (u[kept] + p[kept] * v[kept]) >> shift[kept]
+    negative = source(kept.size) < 128
+    one = ~negative | (y > 0)
+    y, kept = np.where(negative, -y, y)[one], kept[one]
+    if kind == _LAPLACE:
+        return y, kept
+    n, d = ((np.abs(y) << shift[kept]) - p[kept]) ** 2, 2 * p[kept] ** 2
+    good, more = np.ones(kept.size, dtype=bool), np.arange(kept.size)
+    while more.size:
+        # A coin per whole unit of n / d, then the rest: none of them is above 1.
+        good[more] = _tosses_exp(np.minimum(n[more], d[more]), d[more], source)
+        n -= d
+        more = more[good[more] & (n[more] > 0)]
+    return y[good], kept[good]
+
+
+def _tosses(n: _Ints, d: _Ints, source: _Source) -> NDArray[np.bool_]:
+    """`_bernoulli` for each n/d."""
+    heads, open_ = np.zeros(n.size, dtype=bool), np.arange(n.size)
+    while open_.size:
+        n = 256 * n - source(n.size) * d
+        heads[open_[n >= d]] = True
+        undecided = (n > 0) & (n < d)
+        open_, n, d = open_[undecided], n[undecided], d[undecided]
+    return heads
+
+
+def _tosses_exp(n: _Ints, d: _Ints, source: _Source) -> NDArray[np.bool_]:
+    """`_bernoulli_exp` for each n/d."""
+    odd, going = np.zeros(n.size, dtype=bool), np.arange(n.size)
+    for k in range(1, _K_LIMIT):
+        heads = _tosses(n[going], d[going] * k, source)
+        odd[going[~heads]] = k & 1
+        going = going[heads]
+        if not going.size:
+            return odd
+    raise NoiseError(_OUTSIDE)
+
+
+# Samplers to be compiled, which Python could run, too. They read words from position `at` and return (outcome, position
+# after the words read). A negative position, _SHORT or _LIMIT, means there is no outcome.
+
+
 def _bernoulli(n: int, d: int, words: _Words, at: int) -> tuple[int, int]:
     """1 with probability n/d.
 
@@ -203,7 +302,6 @@ def _bernoulli(n: int, d: int, words: _Words, at: int) -> tuple[int, int]:
     return 0, _SHORT
 
 
-@njit("UniTuple(int64, 2)(int64, int64, uint8[::1], int64)", nogil=True, cache=True)
 def _bernoulli_exp(n: int, d: int, words: _Words, at: int) -> tuple[int, int]:
     """1 with probability exp(-n/d): Algorithm 1, the case of at most 1.
 
@@ -220,7 +318,6 @@ def _bernoulli_exp(n: int, d: int, words: _Words, at: int) -> tuple[int, int]:
     return 0, _LIMIT
 
 
-@njit("UniTuple(int64, 2)(uint8[::1], int64)", nogil=True, cache=True)
 def _bernoulli_exp_one(words: _Words, at: int) -> tuple[int, int]:
     """1 with probability exp(-1): one comparison where Algorithm 1 tosses e coins on average.
 
@@ -240,7 +337,6 @@ def _bernoulli_exp_one(words: _Words, at: int) -> tuple[int, int]:
     return 0, _LIMIT
 
 
-@njit("UniTuple(int64, 2)(int64, uint8[::1], int64)", nogil=True, cache=True)
 def _uniform(p: int, words: _Words, at: int) -> tuple[int, int]:
     """An integer from 0 to p - 1.
 
@@ -267,7 +363,6 @@ def _uniform(p: int, words: _Words, at: int) -> tuple[int, int]:
             return u, at
 
 
-@njit("UniTuple(int64, 2)(int64, int64, uint8[::1], int64)", nogil=True, cache=True)
 def _laplace(p: int, shift: int, words: _Words, at: int) -> tuple[int, int]:
     """Discrete Laplace of scale p/q with q = 2**shift: Algorithm 2.
 
@@ -304,7 +399,6 @@ def _laplace(p: int, shift: int, words: _Words, at: int) -> tuple[int, int]:
             return -y, at
 
 
-@njit("UniTuple(int64, 2)(int64, int64, uint8[::1], int64)", nogil=True, cache=True)
 def _gaussian(p: int, shift: int, words: _Words, at: int) -> tuple[int, int]:
     """Discrete Gaussian of sigma = p/q with q = 2**shift: Algorithm 3, its free parameter t set to sigma.
 
@@ -334,11 +428,6 @@ def _gaussian(p: int, shift: int, words: _Words, at: int) -> tuple[int, int]:
             return y, at
 
 
-@njit(
-    "UniTuple(int64, 4)(int64, int64[::1], int64[::1], int64[::1], int64[::1], uint8[::1], int64, int64)",
-    nogil=True,
-    cache=True,
-)
 def _fill(
     kind: int,
     numerators: NDArray[np.int64],
@@ -364,6 +453,20 @@ def _fill(
         cell += 1
         used = after
     return table, cell, used, 0
+
+
+@cache
+def _compiled() -> dict[str, Any]:
+    """The names of this module, with the samplers compiled; `_fill` is what is called, and what is kept."""
+    from numba import njit
+
+    # Compiled code calls compiled code: the copies see one another where the originals see the originals.
+    names = dict(globals())
+    for name in ("_bernoulli", "_bernoulli_exp", "_bernoulli_exp_one", "_uniform", "_laplace", "_gaussian"):
+        names[name] = njit(nogil=True)(FunctionType(names[name].__code__, names, name))
+    fill = FunctionType(_fill.__code__, names, "_fill")
+    signature = "(int64, int64[::1], int64[::1], int64[::1], int64[::1], uint8[::1], int64, int64)"
+    return names | {"_fill": njit(f"UniTuple(int64, 4){signature}", nogil=True, cache=True)(fill)}
 
 
 seal(__name__)

@@ -7,12 +7,14 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from sklar.kernel.cells import Cells
+from sklar.kernel.cells import Cells, Whole
 from sklar.kernel.parities import parity_spend
 from sklar.kernel.theorems import Mechanism, Neighbors, Spend
 
 # Tokens that a person deals (`tokens`) are a power of two up to this, so that G s is drawn as exactly as s.
 MOST_TOKENS = 1 << 16
+# Noisy tables of more cells than this take 32 bits a cell where these hold them (`vault`): 20,000 levels have no more.
+MANY_CELLS = 200_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -75,7 +77,7 @@ class NoisyTables:
     n_rows: int | None
     total: int | None
     one_way: NDArray[np.int64]
-    pairs: NDArray[np.int64]
+    pairs: Whole
     plan: Plan
     trios: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
 

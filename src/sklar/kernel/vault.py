@@ -4,7 +4,8 @@ Claim, for one `Vault` over its whole life: everything that its methods have ret
 under the budget's neighbors.
 
 Proof. A row has at most one code per attribute (`codes`), by the schema alone, so it stands in at most one cell of each
-one-way and each two-way table (`count`), and in at most one cell of each histogram of one attribute. A row is a person,
+one-way and each two-way table (`count`), of each three-way table of coarse levels, which are public functions of codes
+(`triples`), and in at most one cell of each histogram of one attribute. A row is a person,
 or at most `Budget.rows` rows of a person are counted (`people`): `Budget.shifts` shifts of so many rows a table, as
 `theorems` says at its top. Every cell of the public domain gets fresh exact noise (`noise`), seen or not. All that was
 drawn so far costs the epsilon that `Budget.spent` returns, also when a later plan was made from earlier noisy tables;
@@ -37,13 +38,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sklar.errors import BudgetError, DataError
-from sklar.kernel.cells import Cells
+from sklar.kernel.cells import Cells, Whole
 from sklar.kernel.count import Counts
 from sklar.kernel.noise import discrete_gaussian, discrete_laplace
 from sklar.kernel.seal import Sealed, seal
-from sklar.kernel.tables import MOST_TOKENS, NoisyTables, Plan
+from sklar.kernel.tables import MANY_CELLS, MOST_TOKENS, NoisyTables, Plan
 from sklar.kernel.theorems import Budget, Cost, Spend, chance_of_one
 from sklar.kernel.tokens import Tokens
+from sklar.kernel.triples import NoisyTriples, Triples
 
 
 class Charge(Protocol):
@@ -135,7 +137,7 @@ class Vault(metaclass=Sealed):
             mechanism=self._budget.mechanism,
             n_rows=self.n_rows,
             total=int(noisy[0][0]) if total.size else None,
-            one_way=noisy[1],
+            one_way=noisy[1].astype(np.int64),
             pairs=noisy[2],
             plan=plan,
             trios=noisy[3],
@@ -162,7 +164,11 @@ class Vault(metaclass=Sealed):
             raise BudgetError("parities take gaussian noise, and those of triples must have been counted first.")
         first, second = cells.pairs
         ones = counts.one_way[1::2]
-        return ones, ones[first] + ones[second] - 2 * counts.pairs[3::4], self._trios[: plan.trios.size]
+        return (
+            ones,
+            ones[first] + ones[second] - 2 * counts.pairs[3::4].astype(np.int64),
+            self._trios[: plan.trios.size],
+        )
 
     def histogram(self, exact: NDArray[np.int64], scale: float) -> NDArray[np.int64]:
         """A histogram of one attribute over a full public grid, seen or not, with noise on every cell.
@@ -170,6 +176,20 @@ class Vault(metaclass=Sealed):
         Sensitivity: `Budget.shifts` shifts of `Budget.rows`. Cost: one table at this scale.
         """
         return exact + self._draw(np.array([scale]), np.array([exact.size]))
+
+    def triples(self, exact: NDArray[np.int64], triples: Triples, scales: NDArray[np.float64]) -> NoisyTriples:
+        """Three-way tables over coarse levels, with noise on every cell, at these scales, one per table.
+
+        Precondition: `exact` are counts of rows of the table that the vault holds, those of people chosen anew or not
+        (`theorems`); which tables, coarse levels and scales is public, or follows from earlier noisy tables. A level
+        has one coarse level, so a row stands in at most one cell of each table. Sensitivity: `Budget.shifts` shifts of
+        `Budget.rows` a table, as of a two-way table. Cost: one table each, at its scale.
+        """
+        if exact.shape != (triples.n_cells,) or scales.shape != (len(triples.attributes),):
+            raise BudgetError("three-way tables need a count for every cell and a scale for every table. Count again.")
+        if triples.cells != self._cells:
+            raise BudgetError("three-way tables must be those of the attributes that the vault holds. Count again.")
+        return NoisyTriples(triples=triples, counts=exact + self._draw(scales, triples.sizes), scales=scales)
 
     def common(self, exact: Mapping[str, int], scale: float, threshold: int) -> dict[str, int]:
         """The values of one attribute whose noisy count reaches the threshold, with that count.
@@ -207,7 +227,7 @@ class Vault(metaclass=Sealed):
         lost_delta: float = 0.0,
         each: NDArray[np.int64] | int = 1,
         spend: Spend | None = None,
-    ) -> NDArray[np.int64]:
+    ) -> Whole:
         """Fresh noise for tables of these sizes, in units of 1 / `each`, or a refusal before any is drawn.
 
         It costs `spend`; where that is None, a table at each scale.
@@ -227,7 +247,14 @@ class Vault(metaclass=Sealed):
         # Spent before drawn: an interruption may lose budget but never hide a measurement.
         self._spent = spent
         draw = discrete_gaussian if self._budget.mechanism == "gaussian" else discrete_laplace
-        return draw(scales * each, sizes, threads=self._threads)
+        return draw(scales * each, sizes, threads=self._threads, narrow=self._fits_32_bits(scales * each, sizes))
+
+    def _fits_32_bits(self, scales: NDArray[np.float64], sizes: NDArray[np.int64]) -> bool:
+        """Whether very many cells are drawn, and 32 bits hold every count with its noise: by public facts alone."""
+        # A draw is below `noise._V_LIMIT` times its scale.
+        return bool(
+            sizes.sum() > MANY_CELLS and self.rows_are_public and self._held.n_rows + 128 * scales.max() < 2**31
+        )
 
 
 seal(__name__)

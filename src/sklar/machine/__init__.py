@@ -1,1 +1,1 @@
-"""What the work runs on: threads, progress, optional packages, Spark's session."""
+"""What the work runs on: threads, progress, optional packages, stores of files, Spark's session."""

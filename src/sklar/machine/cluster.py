@@ -7,18 +7,23 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING, Literal, TypeGuard, get_args
 
 from sklar.errors import DataError, MissingExtraError
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import DataFrame, SparkSession
 
 Engine = Literal["local", "spark"]
 
 # Set by spark-submit, whose settings say which Python executors run.
 _BY_SUBMIT = "PYSPARK_GATEWAY_PORT"
+# Polars would start a thread for every core of a machine, in every task.
+_ONE_THREAD = {"POLARS_MAX_THREADS": "1"}
 
 
 def choose_engine(engine: Engine | None, data: object) -> Engine:
@@ -66,3 +71,15 @@ def session() -> SparkSession:
             f"Spark did not start ({type(error).__name__}). It needs Java 17 or later (JAVA_HOME), and a master that "
             "can be reached."
         ) from None
+
+
+@contextmanager
+def one_thread(context: SparkContext) -> Iterator[None]:
+    """Tasks that begin inside the block run in Python processes that read with one thread: Spark runs a task a core."""
+    before = dict(context.environment)
+    context.environment.update(_ONE_THREAD)
+    try:
+        yield
+    finally:
+        context.environment.clear()
+        context.environment.update(before)

@@ -60,6 +60,8 @@ class Attribute(Remembering):
 
     `words` are what people call the attribute and its levels: they change nothing but what is shown.
 
+    `weight` says how much its tables matter beside those of others (see `weights`).
+
     `provenance` is what a person who reviewed the entry said of what it states: public knowledge, or read from the rows
     at the custodian's risk. None says that nobody was asked: then it counts as public knowledge.
 
@@ -91,6 +93,7 @@ class Attribute(Remembering):
     texts: tuple[str, str] | tuple[()] = ()
     format: str | None = None
     ordered: bool = False
+    weight: float = 1.0
     words: Words = NO_WORDS
 
     @property
@@ -150,6 +153,12 @@ class Attribute(Remembering):
     def other_code(self) -> int | None:
         """The level of categories that are not listed; None when the schema declares none."""
         return self.n_levels - 1 if self.other else None
+
+    @property
+    def exhaustive(self) -> bool:
+        """Whether every value whatsoever has a level: whoever declares `missing` or `other` gives it one."""
+        # Unlisted and unreadable values take either of the two levels where the other one is not declared.
+        return self.missing is not None or self.other
 
     @property
     def known_from(self) -> Literal["public", "found", "rows"]:

@@ -18,11 +18,13 @@ from typing import Any
 
 from sklar.errors import BudgetError, SchemaError
 from sklar.kernel.theorems import Budget
-from sklar.public.schema import MAX_LEVELS, Schema
+from sklar.public.schema import Schema
 from sklar.public.toml import toml_value
 
 # A person with more events than this is no person, but a mistake in the key.
 MOST_EVENTS = 1_000
+# Codes of linked rows are held in two bytes, and every class of people has a probability of every level.
+MAX_LINKED_LEVELS = 20_000
 _KEYS = {"people": {"schema", "key"}, "events": {"schema", "key", "at_most"}}
 
 
@@ -70,8 +72,8 @@ class Linked:
             if schema.rules:
                 raise SchemaError(f"[{part}] linked tables take no rules yet. Remove [[rules]] from the schema.")
         levels = self.people.n_levels + self.events.n_levels
-        if levels > MAX_LEVELS:
-            raise SchemaError(f"both schemas must have at most {MAX_LEVELS} levels together, got {levels}.")
+        if levels > MAX_LINKED_LEVELS:
+            raise SchemaError(f"both schemas must have at most {MAX_LINKED_LEVELS} levels together, got {levels}.")
 
     @classmethod
     def of(cls, given: Linked | str | Path) -> Linked:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, get_args
+from typing import Any, Protocol, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +37,7 @@ from sklar.public.person import Person
 from sklar.public.reading import PLAIN, Reading
 from sklar.public.rules import Determined, Rule, allowed_pairs, forbidden_rules, origins
 from sklar.public.solve import Allowed
+from sklar.public.weights import PairWeight, importance_of
 from sklar.public.words import NO_WORDS, Words
 
 __all__ = [
@@ -45,23 +46,40 @@ __all__ = [
     "Attribute",
     "AttributeKind",
     "Domain",
+    "HasSchema",
     "Outside",
     "Provenance",
     "Schema",
+    "SchemaLike",
     "repeated",
 ]
 
-# All pairs of levels are held as one square array of counts: 20,000 levels are 3.2 GB.
-MAX_LEVELS = 20_000
+# Two-way tables of all levels have half their square of cells, each of which takes a few times four bytes of memory or
+# of disk; `python -m benchmarks.levels` measures how much.
+MAX_LEVELS = 40_000
+MAX_ATTRIBUTES = 10_000
+# A single two-way table is worked on as a whole.
+MAX_TABLE = 100_000_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+class HasSchema(Protocol):
+    """What has a schema: a model, a draft."""
+
+    @property
+    def schema(self) -> Schema:
+        """What is publicly known of its table."""
+
+
+SchemaLike: TypeAlias = "Schema | HasSchema | str | Path"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Schema(Remembering):
     """The public description of a table: its name, its attributes in the order of the release, and rules between them.
 
     Rules may leave attributes out of the measurement. The schema of the measured part then names the full one as its
     `whole`. `reading` says how the table's text is written, `person` which rows are one person's (None: each row is a
-    person of its own). `words` are what people call the table.
+    person of its own). `words` are what people call the table, `pairs` say how much single two-way tables matter.
     """
 
     name: str
@@ -71,17 +89,26 @@ class Schema(Remembering):
     person: Person | None = None
     whole: Schema | None = None
     words: Words = NO_WORDS
+    pairs: tuple[PairWeight, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"Schema('{self.name}', {self.n_attributes:,} attributes, {self.n_levels:,} levels)"
 
     # `toml` builds the types of this module, so it is imported when it is called.
 
     @classmethod
-    def of(cls, given: Schema | str | Path) -> Schema:
-        """The schema that a caller gives, by value or as the path of its file."""
-        return given if isinstance(given, Schema) else cls.load(given)
+    def of(cls, given: SchemaLike) -> Schema:
+        """The schema that a caller gives: by value, as the path of a schema or model file, or of what has a schema."""
+        if isinstance(given, str | Path):
+            return cls.load(given)
+        found = given if isinstance(given, Schema) else getattr(given, "schema", None)
+        if not isinstance(found, Schema):
+            raise SchemaError(f"a schema must be a Schema, the path of one, or a model, got {type(given).__name__}.")
+        return found
 
     @classmethod
     def load(cls, path: str | Path) -> Schema:
-        """Read a schema file (TOML)."""
+        """Read a schema file (TOML), or the schema of a model file."""
         from sklar.public.toml import load_schema
 
         return load_schema(path)
@@ -123,6 +150,17 @@ class Schema(Remembering):
             raise SchemaError(
                 f"the schema must have at most {MAX_LEVELS} levels in all, got {self.n_levels}; the largest attribute "
                 f"is '{largest.name}' with {largest.n_levels}. Use wider bins, or list fewer values and other = true."
+            )
+        if self.n_attributes > MAX_ATTRIBUTES:
+            raise SchemaError(
+                f"the schema must have at most {MAX_ATTRIBUTES} attributes, got {self.n_attributes}. Leave out those "
+                "that nobody asks for, or release groups of them by themselves, each at its own cost."
+            )
+        first, second = sorted([0, 0, *(attribute.n_levels for attribute in self.attributes)])[-2:]
+        if first * second > MAX_TABLE:
+            raise SchemaError(
+                f"two attributes must have at most {MAX_TABLE} pairs of levels, got {first} and {second} levels. "
+                "Use wider bins, or list fewer values and other = true."
             )
         twice = repeated(self.dummy_names)
         if twice is not None:
@@ -171,6 +209,11 @@ class Schema(Remembering):
     def dummy_names(self) -> tuple[str, ...]:
         """Names of the d dummy columns, `attribute=level`."""
         return tuple(f"{attribute.name}={level}" for attribute in self.attributes for level in attribute.levels)
+
+    @cached_property
+    def importance(self) -> tuple[float, ...] | None:
+        """How much each one-way table matters, then each two-way table; None where all matter alike."""
+        return importance_of(self)
 
     def attribute(self, name: str) -> Attribute:
         """The attribute of that name."""

@@ -54,13 +54,25 @@ def solve(
     Backtracking that keeps domains arc-consistent (Sabin and Freuder 1994), so it never turns back where the rules have
     no cycle. `order` puts the levels of an attribute into the order in which they are tried.
     """
+    neighbors = _neighbors(domains, allowed)
+    start = _propagated(dict(domains), neighbors, list(domains), effort)
+    return None if start is None else _search(start, neighbors, effort, order)
+
+
+def narrowed(domains: Mapping[int, NDArray[np.bool_]], allowed: Allowed) -> dict[int, NDArray[np.bool_]] | None:
+    """The domains without levels that have no allowed partner in another one; None when one of them gets empty."""
+    return _propagated(dict(domains), _neighbors(domains, allowed), list(domains), Effort(2**62))
+
+
+def _neighbors(
+    domains: Mapping[int, NDArray[np.bool_]], allowed: Allowed
+) -> dict[int, list[tuple[int, NDArray[np.bool_]]]]:
     neighbors: dict[int, list[tuple[int, NDArray[np.bool_]]]] = {i: [] for i in domains}
     for (i, j), free in allowed.items():
         if i in domains and j in domains:
             neighbors[i].append((j, free))
             neighbors[j].append((i, free.T))
-    start = _propagated(dict(domains), neighbors, list(domains), effort)
-    return None if start is None else _search(start, neighbors, effort, order)
+    return neighbors
 
 
 def _search(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 import tomllib
+import zipfile
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from fractions import Fraction
@@ -35,12 +36,16 @@ from sklar.public.schema import (
 )
 from sklar.public.spacing import GROWING, Spacing, spaced_edges
 from sklar.public.types import exact, grain, misfit, parse_output
+from sklar.public.weights import describe_pairs, pair_weights_of, weight_of
 from sklar.public.words import ATTRIBUTE_WORDS, TABLE_WORDS, describe_words, parse_words
 
 # How many categories a release looks for when a domain is private and the schema does not say.
 DEFAULT_AT_MOST = 50
 # The same for bins of numbers; bounds with this many values or fewer have a level for each.
 DEFAULT_BINS, EVERY_VALUE = 20, 32
+
+# Characters of a model's description that are read for its schema.
+_LARGEST = 1 << 26
 
 _KINDS: tuple[str, ...] = get_args(AttributeKind)
 _KEYS = {
@@ -53,11 +58,13 @@ _KEYS = {
 }
 for _kind in ("date", "datetime", "time", "yearmonth"):
     _KEYS[_kind] |= {"format"}
-_EVERYWHERE = {"type", "special", "output", "reviewed", "provenance", *ATTRIBUTE_WORDS}
+_EVERYWHERE = {"type", "special", "output", "reviewed", "provenance", "weight", *ATTRIBUTE_WORDS}
 
 
 def load_schema(path: str | Path) -> Schema:
-    """Read a schema file."""
+    """Read a schema file, or the schema of a model file."""
+    if zipfile.is_zipfile(path):
+        return _load_from_model(path)
     try:
         text = Path(path).read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -65,6 +72,19 @@ def load_schema(path: str | Path) -> Schema:
     except (OSError, UnicodeDecodeError) as error:
         raise SchemaError(f"schema file '{path}' cannot be read: {error}. It must be a UTF-8 text file.") from None
     return parse_schema(text)
+
+
+def _load_from_model(path: str | Path) -> Schema:
+    """The schema that a model file holds. Whoever loads the model checks the rest of it."""
+    try:
+        with zipfile.ZipFile(path) as archive, archive.open("model.json") as file:
+            document = json.loads(file.read(_LARGEST))["schema"]
+    except Exception as error:
+        # Whatever a damaged file makes zip or JSON raise, the user hears one thing.
+        raise SchemaError(
+            f"'{path}' is neither a schema nor a model of one table, or it is damaged ({type(error).__name__})."
+        ) from None
+    return build_schema(document)
 
 
 def parse_schema(text: str) -> Schema:
@@ -78,7 +98,7 @@ def parse_schema(text: str) -> Schema:
 
 def build_schema(document: Mapping[str, Any]) -> Schema:
     """The schema that parsed TOML, or the same structure in JSON, describes."""
-    _require_known_keys("schema", document, {"table", "attributes", "rules"})
+    _require_known_keys("schema", document, {"table", "attributes", "rules", "pairs"})
     table, attributes = document.get("table", {}), document.get("attributes")
     if not isinstance(table, Mapping):
         raise SchemaError("[table] must be a table of settings. Write [table] and name = '...' below it.")
@@ -96,7 +116,9 @@ def build_schema(document: Mapping[str, Any]) -> Schema:
     words = parse_words("[table]", table)
     schema = Schema(name=name, attributes=built, reading=reading, person=person, words=words).checked()
     rules = document.get("rules", [])
-    return replace(schema, rules=parse_rules(rules, schema.attributes)) if rules != [] else schema
+    schema = replace(schema, rules=parse_rules(rules, schema.attributes)) if rules != [] else schema
+    pairs = pair_weights_of(document.get("pairs", []), schema.names, schema.determined)
+    return replace(schema, pairs=pairs) if pairs else schema
 
 
 def describe_schema(schema: Schema) -> dict[str, Any]:
@@ -107,6 +129,8 @@ def describe_schema(schema: Schema) -> dict[str, Any]:
     }
     if schema.rules:
         document["rules"] = [describe_rule(rule, schema.attributes) for rule in schema.rules]
+    if schema.pairs:
+        document["pairs"] = describe_pairs(schema.pairs)
     return document
 
 
@@ -117,6 +141,7 @@ def write_schema(schema: Schema) -> str:
         parts.append(f"[attributes.{toml_key(attribute.name)}]\n{_lines(_describe_attribute(attribute))}")
     for rule in schema.rules:
         parts.append(f"[[rules]]\n{_lines(describe_rule(rule, schema.attributes))}")
+    parts += [f"[[pairs]]\n{_lines(entry)}" for entry in describe_pairs(schema.pairs)]
     return "\n".join(parts)
 
 
@@ -207,6 +232,7 @@ def _build_attribute(name: str, entry: object) -> Attribute:
         texts=texts_of(where, entry),
         format=format_of(where, kind, entry),
         ordered=_flag(where, entry, "ordered", default=False),
+        weight=weight_of(where, entry),
     )
     if attribute.output is not None:
         attribute = replace(attribute, output=_output(where, attribute))
@@ -391,4 +417,6 @@ def _describe_attribute(attribute: Attribute) -> dict[str, Any]:
         entry["reviewed"] = False
     if attribute.provenance is not None:
         entry["provenance"] = attribute.provenance
+    if attribute.weight != 1:
+        entry["weight"] = attribute.weight
     return entry

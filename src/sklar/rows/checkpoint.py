@@ -26,7 +26,7 @@ from sklar.machine.fresh import fresh_file
 from sklar.machine.progress import SILENT, Progress
 from sklar.machine.threads import merged
 from sklar.public.schema import Schema
-from sklar.rows.fast import count
+from sklar.rows.fast import add_up, count
 from sklar.rows.read import Source, files_at_once
 
 _FILE = "counts.npz"
@@ -46,7 +46,8 @@ def count_resumable(source: Source, schema: Schema, folder: str | Path, *, progr
     with _own(folder):
         shards = {_shard(part, source.path): part for part in source.parts}
         kept = _read(folder, schema, source.path)
-        total, done = no_counts(schema.cells), list[Shard]()
+        total: Counts | None
+        total, done = None, list[Shard]()
         if kept is not None and shards.keys() >= set(kept[1]):
             total, done = kept
             progress.advance(total.n_rows)
@@ -55,7 +56,8 @@ def count_resumable(source: Source, schema: Schema, folder: str | Path, *, progr
         for first in range(0, len(rest), together):
             group = rest[first : first + together]
             parts = [shards[shard] for shard in group]
-            total += count(merged((part.batches(schema.names) for part in parts), together), schema, progress=progress)
+            batches = merged((part.batches(schema.names) for part in parts), together)
+            total = add_up(total, count(batches, schema, progress=progress))
             if group != [_shard(part, source.path) for part in parts]:
                 raise DataError(f"{source.name} changed while it was read. Nothing was released. Run it again.")
             done += group
@@ -64,6 +66,8 @@ def count_resumable(source: Source, schema: Schema, folder: str | Path, *, progr
                 _write(folder, schema, source.path, total, done)
                 last = time.monotonic()
                 took = last - begun
+        if total is None:
+            total = no_counts(schema.cells)
         _forget(folder)
     return total
 
@@ -151,11 +155,13 @@ def _read(folder: Path, schema: Schema, origin: Path) -> tuple[Counts, list[Shar
             about: dict[str, Any] = json.loads(kept["about"].tobytes())
             if about["schema"] != schema.digest or about["origin"] != str(origin.resolve()):
                 return None
-            counts = no_counts(schema.cells)
-            counts.one_way[:] = kept["one_way"]
-            counts.pairs[:] = kept["pairs"]
+            one_way, pairs = kept["one_way"], kept["pairs"]
+            if one_way.shape != (schema.n_levels,) or pairs.shape != (schema.cells.n_cells,):
+                raise ValueError("other cells than the schema's")
+            if one_way.dtype != np.int64 or pairs.dtype not in (np.int64, np.int32):
+                raise ValueError("other numbers than counts")
             n_rows = int(kept["n_rows"][0])
             done = [(str(name), int(size), int(changed)) for name, size, changed in about["done"]]
     except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile):
         raise DataError(f"the checkpoint in '{folder}' is damaged. Delete it to count from the beginning.") from None
-    return Counts(n_rows=n_rows, one_way=counts.one_way, pairs=counts.pairs), done
+    return Counts(n_rows=n_rows, one_way=one_way, pairs=pairs), done

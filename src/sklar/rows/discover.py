@@ -41,7 +41,10 @@ class Histogram:
 
     def add(self, units: Units) -> None:
         """Count these grains."""
-        values, times = np.unique(units, return_counts=True)
+        self.add_times(*np.unique(units, return_counts=True))
+
+    def add_times(self, values: Units, times: Units) -> None:
+        """Count each of these grains so often."""
         self._pending.append((values, times))
         self._waiting += values.size
         if self._waiting > max(_PENDING, 2 * self._pending[0][0].size):
@@ -113,6 +116,34 @@ class Finder:
                     {texts[number]: count for number, count in zip(numbers.tolist(), times.tolist(), strict=True)}
                 )
         return self._found
+
+
+def value_columns(batch: pl.DataFrame, attributes: Sequence[Attribute]) -> pl.DataFrame:
+    """What histograms count of a batch, column by column: texts, or grains; null for what is not in the domain."""
+    columns = []
+    for column, attribute in zip(batch.iter_columns(), attributes, strict=True):
+        if attribute.kind == "categorical":
+            texts, places = _categories(column, attribute)
+            columns.append(pl.Series(column.name, [*texts, None], dtype=pl.String).gather(places))
+        else:
+            inside = _inside(column, attribute)
+            units = np.zeros(batch.height, dtype=np.int64)
+            units[inside] = ladder_of(attribute).units(numbers_of(column, attribute)[inside])
+            columns.append(pl.Series(column.name, units).scatter(np.flatnonzero(~inside), None))
+    return pl.DataFrame(columns)
+
+
+def count_columns(values: pl.DataFrame, attributes: Sequence[Attribute]) -> list[Histogram]:
+    """The histograms of such columns."""
+    histograms = [Histogram() for _ in attributes]
+    for column, attribute, found in zip(values.iter_columns(), attributes, histograms, strict=True):
+        held = column.drop_nulls()
+        if attribute.kind == "categorical":
+            counted = held.alias("text").value_counts(name="times")
+            found.texts.update(dict(zip(counted["text"], counted["times"], strict=True)))
+        else:
+            found.add(held.to_numpy())
+    return histograms
 
 
 def count_values(

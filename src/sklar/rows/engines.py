@@ -20,13 +20,14 @@ from sklar.budget.search import Answer, Finding, Search, plan_search
 from sklar.errors import DataError
 from sklar.kernel.count import Counts
 from sklar.kernel.theorems import Budget
+from sklar.kernel.triples import NoisyTriples, Triples
 from sklar.kernel.vault import Vault
 from sklar.machine.cluster import Engine, choose_engine
 from sklar.machine.progress import SILENT, Progress
 from sklar.public.schema import Attribute, Schema
 from sklar.rows.discover import Finder, Histogram, count_values
 from sklar.rows.fast import count
-from sklar.rows.read import batch_rows, open_source, require_columns, require_person, takes_one_pass
+from sklar.rows.read import batch_rows, open_source, reads_again, require_columns, require_person, takes_one_pass
 
 
 class CountedTable(Protocol):
@@ -71,6 +72,7 @@ class LocalTable:
             counts, n_rows = self._counted(schema, progress)
             if self._seen not in (None, n_rows):
                 raise DataError("the table changed while it was read, or can be read once only. Give a table or file.")
+            self._seen = n_rows
             return counts
         # Imported here: most counting goes without.
         from sklar.rows.checkpoint import count_resumable
@@ -98,6 +100,24 @@ class LocalTable:
             self._seen = read.rows
         self._source = open_source(self._data, self._schema)
         return n_rows, histograms
+
+    @property
+    def takes_triples(self) -> bool:
+        """Whether its rows can be read once more, by what kind of table it is: not with a checkpoint."""
+        return self._checkpoint is None and reads_again(self._data)
+
+    def count_triples(self, schema: Schema, triples: Triples, *, progress: Progress = SILENT) -> NDArray[np.int64]:
+        """Exact counts of three-way tables, by a pass of its own over as many rows as the first one read."""
+        # Imported here: most tables are read once.
+        from sklar.rows.triples import columns_of, count_triples
+
+        names, person = columns_of(schema, triples), schema.person
+        columns = names if person is None else (*names, person.column)
+        source = open_source(self._data, self._schema)
+        n_rows, counts = count_triples(source.scan(columns), schema, triples, person=person, progress=progress)
+        if n_rows != self._seen:
+            raise DataError("the table changed while it was read, or can be read once only. Give a table or file.")
+        return counts
 
     def count_trios(self, schema: Schema, *, progress: Progress = SILENT) -> tuple[NDArray[np.int64], int]:
         """Exact parities of all triples of bits, and the number of rows, by a pass of its own."""
@@ -155,7 +175,7 @@ def open_table(
             )
         from sklar.rows.spark import open_spark
 
-        table = open_spark(data, schema.reading)
+        table = open_spark(data, schema)
         require_columns(table, schema)
         require_person(table, schema)
     return table
@@ -196,6 +216,27 @@ def _answer(vault: Vault, finding: Finding, attribute: Attribute, exact: Histogr
 def hold_counts(table: CountedTable, vault: Vault, schema: Schema, *, progress: Progress = SILENT) -> None:
     """Count the table and put its counts behind the vault's door. Noise is drawn there, once, after all are summed."""
     vault.hold(table.count(schema, progress=_watched("count", table, vault, progress)), schema.cells)
+
+
+def takes_triples(table: CountedTable) -> bool:
+    """Whether three-way tables can be counted after the first stage: a public fact about where the rows are."""
+    return isinstance(table, LocalTable) and table.takes_triples
+
+
+def measure_triples(
+    table: CountedTable,
+    vault: Vault,
+    schema: Schema,
+    triples: Triples,
+    scales: NDArray[np.float64],
+    *,
+    progress: Progress = SILENT,
+) -> NoisyTriples:
+    """Count these three-way tables in another pass over the rows, and let them out with noise of these scales."""
+    if not isinstance(table, LocalTable):
+        raise DataError("three-way tables are counted by engine 'local' only. Leave them out.")
+    exact = table.count_triples(schema, triples, progress=_watched("count again", table, vault, progress))
+    return vault.triples(exact, triples, scales)
 
 
 def recounting(

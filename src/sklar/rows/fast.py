@@ -3,8 +3,9 @@
 The first rows are counted by the kernel's plain routine, until their work would repay loading compiled code. After that
 a two-way table is counted on bits where it is small and as a histogram of codes where it is large; the attributes'
 sizes alone decide. A batch's columns are prepared side by side, then its pairs of attributes are counted side by side,
-each into its own cells of one array: memory is a few batches and one d x d array, whatever the number of threads and
-rows. The counts are the plain routine's to the last unit, whatever the way (`tests/rows/test_engines.py`).
+each into its own cells of one flat vector (`Cells`): memory is a few batches and four bytes a cell, whatever the number
+of threads and rows; beyond a part of the machine's memory the cells lie in a file without a name (`machine.spill`). The
+counts are the plain routine's to the last unit, whatever the way (`tests/rows/test_engines.py`).
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from sklar.kernel.cells import Cells
 from sklar.kernel.codes import one_or_none
 from sklar.kernel.count import Counts, count_plainly, no_counts
 from sklar.machine.progress import SILENT, Progress
-from sklar.machine.threads import ahead, crew
+from sklar.machine.spill import room_for
+from sklar.machine.threads import ahead, crew, side_by_side
 from sklar.public.schema import Schema
 from sklar.rows.bits import Packed, packed_columns
 from sklar.rows.encode import encode_column
@@ -30,6 +32,10 @@ from sklar.rows.encode import encode_column
 # Of pairs of attributes times rows, with rows for the overhead of a pair: below this the plain routine is at least as
 # fast as loading compiled code, and never compiles.
 _PLAIN_WORK, _PAIR_OVERHEAD = 3e7, 2_000
+# The plain routine holds all cells a few times, in eight bytes each.
+_PLAIN_CELLS = 1 << 23
+# A cell has four bytes: after this many rows counting goes on in a new counter, and sums are wider.
+_MOST_ROWS = 2**31 - 1
 # A table with this many cells, first levels left out, costs as much on bits as a histogram of codes does.
 _CELLS_ON_BITS = 300
 # To make the bits of this many levels costs about as much as a histogram.
@@ -43,25 +49,45 @@ _GROUPS_OF_COLUMNS = 32
 def count(batches: Iterable[pl.DataFrame], schema: Schema, *, progress: Progress = SILENT) -> Counts:
     """Exact counts of all batches, whose columns are the schema's attributes in order."""
     cells = schema.cells
-    total = no_counts(cells)
+    total = no_counts(cells) if cells.n_cells <= _PLAIN_CELLS else None
     compiled: BitCounter | None = None
     groups = np.array_split(np.arange(schema.n_attributes), min(schema.n_attributes, _GROUPS_OF_COLUMNS))
     with ExitStack() as stack:
         for batch in ahead(batches):
-            work = cells.n_pairs * (total.n_rows + batch.height + _PAIR_OVERHEAD)
-            if compiled is None and work <= _PLAIN_WORK:
+            if compiled is None and total is not None and _is_little(cells, total.n_rows + batch.height):
                 codes = [encode_column(batch.to_series(i), attribute) for i, attribute in enumerate(schema.attributes)]
                 total += count_plainly(codes, cells)
                 progress.advance(batch.height)
                 continue
             if compiled is None:
                 compiled, together = BitCounter(schema), stack.enter_context(crew())
+            elif compiled.n_rows + batch.height > _MOST_ROWS:
+                total = add_up(total, compiled.counts())
+                compiled = BitCounter(schema)
             put = partial(_put, compiled, batch, packed_columns(batch))
             compiled.begin(batch.height)
             together(put, groups)
             together(_call, compiled.jobs())
             progress.advance(batch.height)
-    return total if compiled is None else total + compiled.counts()
+    if compiled is None:
+        return no_counts(cells) if total is None else total
+    return add_up(total, compiled.counts())
+
+
+def _is_little(cells: Cells, rows: int) -> bool:
+    """Whether this many rows are too little work for compiled code to be loaded."""
+    return cells.n_pairs * (rows + _PAIR_OVERHEAD) <= _PLAIN_WORK
+
+
+def add_up(total: Counts | None, part: Counts) -> Counts:
+    """The sum of both, in the memory of `part` where its cells hold it: a third array of many cells is not made."""
+    if total is None or not total.n_rows:
+        return part
+    rows = total.n_rows + part.n_rows
+    if rows > _MOST_ROWS or total.pairs.dtype != part.pairs.dtype:
+        return total + part
+    np.add(total.pairs, part.pairs, out=part.pairs)
+    return Counts(n_rows=rows, one_way=total.one_way + part.one_way, pairs=part.pairs)
 
 
 def _put(counter: BitCounter, batch: pl.DataFrame, packed: Mapping[int, Packed], group: NDArray[np.int64]) -> None:
@@ -127,16 +153,16 @@ class BitCounter:
         from sklar.rows import planes
 
         self._kernels, self._schema, self._layout = planes, schema, _Layout(schema.cells)
-        d = schema.n_levels
-        self._one_way, self._pairs = np.zeros(d, dtype=np.int64), np.zeros((d, d), dtype=np.int64)
-        self._n_rows = 0
+        self._one_way = np.zeros(schema.n_levels, dtype=np.int64)
+        self._pairs: NDArray[np.int32] = room_for(schema.cells.n_cells, np.int32, private=True)
+        self.n_rows = 0
         self._nowhere = np.zeros(schema.n_attributes, dtype=np.int64)
         self._bits = np.empty((schema.n_levels, 0), dtype=np.uint64)
         self._codes: NDArray[Any] = np.empty((schema.n_attributes, 0), dtype=self._layout.code_type)
 
     def begin(self, rows: int) -> None:
         """A batch of this many rows comes; the one before it is counted."""
-        self._n_rows += rows
+        self.n_rows += rows
         self._rows, self._words = rows, -(-rows // 64)
         if rows > self._codes.shape[1]:
             # What the layout does not need is never written, and takes no memory.
@@ -179,15 +205,16 @@ class BitCounter:
 
     def jobs(self) -> list[Callable[[], None]]:
         """What is left to do of the batch: pieces that write to different cells."""
-        layout, counts = self._layout, self._pairs
+        layout, cells, counts = self._layout, self._schema.cells, self._pairs
         order, low, high = layout.pairing(self._present)
         tiles = [
             np.array([first, min(first + _TILE_LEVELS, order.size), begin, begin + _TILE_PARTNERS])
             for first in range(0, order.size, _TILE_LEVELS)
             for begin in range(int(low[first]), int(high[first]), _TILE_PARTNERS)
         ]
-        add_bits = partial(self._kernels.add_bits, self._bits, self._words, order, low, high)
-        add_codes = partial(self._kernels.add_codes, self._codes, self._rows, layout.sizes, layout.offsets)
+        where = cells.attribute_of_level, cells.offsets, cells.strips
+        add_bits = partial(self._kernels.add_bits, self._bits, self._words, order, low, high, *where)
+        add_codes = partial(self._kernels.add_codes, self._codes, self._rows, cells.sizes, *where[1:])
         slices = range(0, len(layout.histograms), _HISTOGRAMS_AT_ONCE)
         return [
             *(partial(add_codes, layout.histograms[start : start + _HISTOGRAMS_AT_ONCE], counts) for start in slices),
@@ -196,6 +223,8 @@ class BitCounter:
 
     def counts(self) -> Counts:
         """The counts of all batches, once: no batch may follow."""
-        layout = self._layout
-        self._kernels.complete(layout.offsets, layout.reach, self._nowhere, self._one_way, self._pairs)
-        return Counts(n_rows=self._n_rows, one_way=self._one_way, pairs=self._schema.cells.flat(self._pairs))
+        cells, reach = self._schema.cells, self._layout.reach
+        given = cells.offsets, cells.strips, reach, self._nowhere, self._one_way, self._pairs
+        # Attributes without partners on bits have nothing to complete.
+        side_by_side(lambda i: self._kernels.complete(i, *given), np.flatnonzero(reach).tolist())
+        return Counts(n_rows=self.n_rows, one_way=self._one_way, pairs=self._pairs)

@@ -70,10 +70,10 @@ def count_people(
             for first in range(0, codes.shape[1], rows):
                 yield pl.DataFrame(dict(zip(names, codes[:, first : first + rows], strict=True)))
 
-    return count(frames(), _of_codes(schema))
+    return count(frames(), of_codes(schema))
 
 
-def _of_codes(schema: Schema) -> Schema:
+def of_codes(schema: Schema) -> Schema:
     """A schema whose values are the codes of another. A code below 0 is outside of the edges: it stands in no cell."""
     attributes = [
         Attribute(name=each.name, kind="integer", edges=tuple(range(each.n_levels + 1)), outside="missing")
@@ -160,10 +160,13 @@ def _chosen(pieces: Iterable[list[Records]], most: int) -> NDArray[np.integer[An
 
 
 class Marker:
-    """Marks of ids under a key of its own, shape (ids, 2): equal for equal ids, else different."""
+    """Marks of ids under a key, shape (ids, 2): equal for equal ids, else different.
 
-    def __init__(self) -> None:
-        self._cipher = Cipher(AES256(urandom(32)), ECB())  # noqa: S305
+    The key is its own, unless several processes must mark alike (`rows.gather`): then one of them draws it for all.
+    """
+
+    def __init__(self, key: bytes | None = None) -> None:
+        self._cipher = Cipher(AES256(key or urandom(32)), ECB())  # noqa: S305
 
     def __call__(self, ids: pl.Series) -> NDArray[np.uint64]:
         """The marks of these bytes; a null is marked as the empty text is."""

@@ -31,6 +31,18 @@ def _population(_context: Any, _word: Any) -> tuple[Any, Callable[..., Any]]:
 _ones: Any = intrinsic(_population)
 
 
+@numba.njit(nogil=True, boundscheck=False)
+def _place(
+    a: np.int64, b: np.int64, of: NDArray[np.int64], offsets: NDArray[np.int64], strips: NDArray[np.int64]
+) -> np.int64:
+    """Where two levels of different attributes meet in the flat vector of cells (`Cells.places_of`, in any order)."""
+    a, b = min(a, b), max(a, b)
+    i, j = of[a], of[b]
+    height, width = offsets[i + 1] - offsets[i], offsets[j + 1] - offsets[j]
+    table = strips[i] + height * (offsets[j] - offsets[i + 1])
+    return np.int64(table + (a - offsets[i]) * width + b - offsets[j])
+
+
 @numba.njit("void(int32[::1], uint64[:, ::1], int64[::1])", cache=True, nogil=True, boundscheck=False)
 def spread(codes: NDArray[np.int32], bits: NDArray[np.uint64], found: NDArray[np.int64]) -> None:
     """Write one attribute's codes (rows,) as bits, shape (size, >= words), and how many have each code, from -1 on.
@@ -133,7 +145,16 @@ def _common_16(
 
 
 @numba.njit(
-    "void(uint64[:, ::1], int64, int64[::1], int64[::1], int64[::1], int64[::1], int64[:, ::1])",
+    numba.void(
+        numba.uint64[:, ::1],
+        numba.int64,
+        numba.int64[::1],
+        numba.int64[::1],
+        numba.int64[::1],
+        *[_GEOMETRY] * 3,
+        numba.int64[::1],
+        numba.int32[::1],
+    ),
     cache=True,
     nogil=True,
     boundscheck=False,
@@ -144,13 +165,17 @@ def add_bits(
     order: NDArray[np.int64],
     low: NDArray[np.int64],
     high: NDArray[np.int64],
+    of: NDArray[np.int64],
+    offsets: NDArray[np.int64],
+    strips: NDArray[np.int64],
     tile: NDArray[np.int64],
-    counts: NDArray[np.int64],
+    counts: NDArray[np.int32],
 ) -> None:
-    """Add to counts (d, d), above the diagonal, how many ones pairs of rows of `bits` (d, >= words) have in common.
+    """Add to the flat counts how many ones pairs of rows of `bits` (d, >= words) have in common.
 
-    `order` lists the rows that take part; number p of it is paired with numbers low[p] to high[p], and of these pairs
-    the `tile` (first p, end, first partner, end) is counted. Low must not fall along the order, nor high rise.
+    `of` is the attribute of each level, and `strips` where its tables begin (`Cells`). `order` lists the rows that take
+    part; number p of it is paired with numbers low[p] to high[p], and of these pairs the `tile` (first p, end, first
+    partner, end) is counted. Low must not fall along the order, nor high rise.
     """
     first, last, begin, end = tile[0], tile[1], tile[2], tile[3]
     for start in range(0, words, _CHUNK):
@@ -174,19 +199,21 @@ def add_bits(
                         bits[order[q + 3], start:stop],
                     )
                     for k in range(16):
-                        a, b = order[p + k // 4], order[q + k % 4]
-                        counts[min(a, b), max(a, b)] += np.int64(sums[k])
+                        at = _place(order[p + k // 4], order[q + k % 4], of, offsets, strips)
+                        counts[at] += np.int32(sums[k])
             for row in range(p, min(p + 4, last)):
                 a = order[row]
                 for q in range(max(low[row], begin), min(high[row], end)):
                     if q < left or q >= right:
                         b = order[q]
-                        counts[min(a, b), max(a, b)] += _common(bits[a, start:stop], bits[b, start:stop])
+                        counts[_place(a, b, of, offsets, strips)] += np.int32(
+                            _common(bits[a, start:stop], bits[b, start:stop])
+                        )
 
 
 @numba.njit(
     [
-        numba.void(code[:, ::1], numba.int64, _GEOMETRY, _GEOMETRY, numba.int64[:, ::1], numba.int64[:, ::1])
+        numba.void(code[:, ::1], numba.int64, *[_GEOMETRY] * 3, numba.int64[:, ::1], numba.int32[::1])
         for code in (numba.uint8, numba.int32)
     ],
     cache=True,
@@ -198,10 +225,11 @@ def add_codes(
     rows: int,
     sizes: NDArray[np.int64],
     offsets: NDArray[np.int64],
+    strips: NDArray[np.int64],
     pairs: NDArray[np.int64],
-    counts: NDArray[np.int64],
+    counts: NDArray[np.int32],
 ) -> None:
-    """Add the tables of the listed pairs of attributes i < j, shape (k, 2), to counts (d, d).
+    """Add the tables of the listed pairs of attributes i < j, shape (k, 2), to the flat counts.
 
     `codes` has shape (m, >= rows) and holds every code plus one: 0 is a row that stands in no cell of that attribute.
     """
@@ -214,6 +242,7 @@ def add_codes(
         i, j = pairs[k, 0], pairs[k, 1]
         a, b = codes[i, :rows], codes[j, :rows]
         height, width = sizes[i] + 1, sizes[j] + 1
+        at = strips[i] + sizes[i] * (offsets[j] - offsets[i + 1])
         if height * width <= rows:
             table = scratch[: height * width]
             table[:] = 0
@@ -223,53 +252,57 @@ def add_codes(
                 table[np.uint64(a[row]) * step + np.uint64(b[row])] += np.int32(1)
             for x in range(1, height):
                 for y in range(1, width):
-                    counts[offsets[i] + x - 1, offsets[j] + y - 1] += table[x * width + y]
+                    counts[at] += table[x * width + y]
+                    at += 1
         else:
             for row in range(rows):
                 if a[row] > 0 and b[row] > 0:
-                    counts[offsets[i] + a[row] - 1, offsets[j] + b[row] - 1] += 1
+                    counts[at + (np.int64(a[row]) - 1) * sizes[j] + np.int64(b[row]) - 1] += np.int32(1)
 
 
 @numba.njit(
-    numba.void(_GEOMETRY, numba.int64[::1], numba.int64[::1], numba.int64[::1], numba.int64[:, ::1]),
+    numba.void(
+        numba.int64, _GEOMETRY, _GEOMETRY, numba.int64[::1], numba.int64[::1], numba.int64[::1], numba.int32[::1]
+    ),
     cache=True,
     nogil=True,
     boundscheck=False,
 )
 def complete(
+    i: int,
     offsets: NDArray[np.int64],
+    strips: NDArray[np.int64],
     reach: NDArray[np.int64],
     nowhere: NDArray[np.int64],
     one_way: NDArray[np.int64],
-    counts: NDArray[np.int64],
+    counts: NDArray[np.int32],
 ) -> None:
-    """Put the counts of each attribute's first level into the tables that were counted on bits.
+    """Put the counts of first levels into attribute i's tables with later ones that were counted on bits.
 
     Those hold, in the place of the first level, the rows that stand in no cell of that attribute. All rows are in one
     of the levels or nowhere, so what a table's margin has beyond the others belongs to the first level: exact, for
     whole numbers. `reach` is the size up to which an attribute's partners were counted on bits (0: none), `nowhere` the
     number of rows in no cell of it, `one_way` all one-way tables, complete.
     """
-    m = offsets.size - 1
-    for i in range(m):
-        for j in range(i + 1, m):
-            if offsets[j + 1] - offsets[j] > reach[i] or offsets[i + 1] - offsets[i] > reach[j]:
-                continue
-            table = counts[offsets[i] : offsets[i + 1], offsets[j] : offsets[j + 1]]
-            height, width = table.shape
-            both = table[0, 0]
-            second = nowhere[j] - both
-            for x in range(1, height):
-                rest = one_way[offsets[i] + x]
-                for y in range(width):
-                    rest -= table[x, y]
-                second -= table[x, 0]
-                table[x, 0] = rest
-            rest = one_way[offsets[i]] - second
-            for y in range(1, width):
-                cell = one_way[offsets[j] + y]
-                for x in range(height):
-                    cell -= table[x, y]
-                table[0, y] = cell
-                rest -= cell
-            table[0, 0] = rest
+    for j in range(i + 1, offsets.size - 1):
+        height, width = offsets[i + 1] - offsets[i], offsets[j + 1] - offsets[j]
+        if width > reach[i] or height > reach[j]:
+            continue
+        at = strips[i] + height * (offsets[j] - offsets[i + 1])
+        table = counts[at : at + height * width]
+        both = np.int64(table[0])
+        second = nowhere[j] - both
+        for x in range(1, height):
+            rest = one_way[offsets[i] + x]
+            for y in range(width):
+                rest -= table[x * width + y]
+            second -= table[x * width]
+            table[x * width] = np.int32(rest)
+        rest = one_way[offsets[i]] - second
+        for y in range(1, width):
+            cell = one_way[offsets[j] + y]
+            for x in range(height):
+                cell -= table[x * width + y]
+            table[y] = np.int32(cell)
+            rest -= cell
+        table[0] = np.int32(rest)

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePath, PurePosixPath
 from typing import Any, Protocol, TypeVar
 from urllib.parse import unquote
 
@@ -21,10 +21,12 @@ import polars as pl
 import polars.selectors as cs
 
 from sklar.errors import DataError, SklarError
+from sklar.machine.stores import Remote, size_of
 from sklar.machine.threads import merged, workers
 from sklar.public.importers.arrow import PARQUET, ColumnType, column_types, file_schema
 from sklar.public.reading import PLAIN, Reading
 from sklar.public.schema import Schema
+from sklar.rows.arrow import arrow_schema, read_arrow
 from sklar.rows.folders import files_of, require_different
 from sklar.rows.frames import frame_names, frame_types, is_pandas, read_frame
 from sklar.rows.normalize import Normalizer, normalizer
@@ -40,6 +42,8 @@ _STORES = ("s3://", "gs://", "gcs://", "az://", "azure://", "abfs://", "abfss://
 _NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 
 Batches = Iterator[pl.DataFrame]
+# From the first row, or byte of a text file, to the one before the last.
+Span = tuple[int, int]
 Open = Callable[[tuple[str, ...]], Batches]
 
 
@@ -168,6 +172,17 @@ def open_source(data: object, described: Schema | Reading = PLAIN) -> Source:
     return settle(_open_exported(data, lambda: None))
 
 
+def open_part(place: Path | Remote, root: str | None, described: Schema, span: Span | None = None) -> Source:
+    """One file of a table, or a span of it, as the whole table would read it. `root` is the folder that is the table.
+
+    A span is of rows in Parquet and Arrow files, of bytes in text files whose lines are records.
+    """
+    part = _open_file(place, described.reading, span)
+    if root is not None:
+        part = _partition(part, PurePosixPath(str(place).removeprefix(root).lstrip("/")))
+    return _settled(described.reading, described, part)
+
+
 Settle = Callable[[Source], Source]
 
 
@@ -232,6 +247,24 @@ def takes_one_pass(data: object) -> bool:
     """Whether the rows of this table can be read only once."""
     # By its name: pyarrow need not be installed.
     return type(data).__name__ == "RecordBatchReader" or isinstance(data, Iterator)
+
+
+def reads_again(data: object) -> bool:
+    """Whether a table is sure to give the same rows again: files that lie still, and frames in memory.
+
+    A query may give others, and what else exports a stream may give none.
+    """
+    if isinstance(data, Plainly):
+        return reads_again(data.data)
+    if isinstance(data, str) and "://" in data:
+        return is_store(data)
+    if isinstance(data, str | Path):
+        return Path(data).is_file() or Path(data).is_dir()
+    if isinstance(data, list | tuple):
+        return all(isinstance(path, str | Path) and reads_again(path) for path in data)
+    # By its name: pyarrow need not be installed.
+    in_memory = type(data).__name__ == "Table" and type(data).__module__.split(".")[0] == "pyarrow"
+    return isinstance(data, pl.DataFrame) or is_pandas(data) or in_memory
 
 
 def require_columns(source: Named, schema: Schema) -> None:
@@ -312,7 +345,7 @@ def _joined(name: str, path: Path | None, parts: Sequence[Source]) -> Source:
     )
 
 
-def _partition(part: Source, place: Path) -> Source:
+def _partition(part: Source, place: PurePath) -> Source:
     """A file of a folder, with a column for every folder on the way whose name is `key=value`."""
     keys = [unquote(folder).partition("=") for folder in place.parts[:-1] if "=" in folder]
     stated = {key: None if value == _NULL_PARTITION else value for key, _, value in keys if key}
@@ -335,12 +368,12 @@ def _partition(part: Source, place: Path) -> Source:
     return replace(part, columns=columns, open_batches=read)
 
 
-def _open_file(path: Path, reading: Reading) -> Source:
+def _open_file(path: Path | Remote, reading: Reading, span: Span | None = None) -> Source:
     kind, name = kind_of(path), f"file '{path}'"
     try:
         # Without a header a file may be empty: a table of no rows.
         headed = kind not in _JSON_LINES and (kind not in DELIMITERS or reading.header)
-        if headed and path.stat().st_size == 0:
+        if headed and size_of(path) == 0:
             raise DataError(f"{name} is empty. It must hold a header and rows.")
         if kind in DELIMITERS:
             reading = replace(reading, delimiter=reading.delimiter or DELIMITERS[kind])
@@ -349,8 +382,8 @@ def _open_file(path: Path, reading: Reading) -> Source:
                 Source(
                     name=name,
                     columns=columns,
-                    open_batches=partial(read_csv, path, reading, columns, skip),
-                    path=path,
+                    open_batches=partial(read_csv, path, reading, columns, skip, span=span),
+                    path=path if isinstance(path, Path) else None,
                     explain=partial(likely_option, path, reading),
                 )
             )
@@ -360,11 +393,13 @@ def _open_file(path: Path, reading: Reading) -> Source:
                 name=name,
                 columns=AnyColumns(),
                 open_batches=partial(read_json_lines, path),
-                path=path,
+                path=path if isinstance(path, Path) else None,
                 find_columns=partial(json_keys, path),
             )
         if kind in PARQUET or kind in _ARROW:
-            return unrepeated(_open_columnar(path, kind))
+            return unrepeated(
+                _open_columnar(path, kind, span) if isinstance(path, Path) else _open_remote(path, kind, span)
+            )
     except OSError as error:
         raise DataError(f"{name} cannot be opened: {error.strerror or error}.") from None
     raise DataError(
@@ -373,11 +408,12 @@ def _open_file(path: Path, reading: Reading) -> Source:
     )
 
 
-def _open_columnar(path: Path, kind: str) -> Source:
+def _open_columnar(path: Path, kind: str, span: Span | None = None) -> Source:
     try:
         scan = _scan(str(path), kind)
         columns, types = tuple(scan.collect_schema()), column_types(file_schema(path))
         n_rows = int(scan.select(pl.len()).collect().item())
+        scan = scan if span is None else scan.slice(span[0], span[1] - span[0])
         # Polars takes days that are held in milliseconds for moments.
         held = [columns.index(name) for name, described in types.items() if described.output == "date64"]
         day = (pl.nth(held).cast(pl.Int64) // 86_400_000).clip(-(2**31), 2**31 - 1)
@@ -398,6 +434,27 @@ def _open_columnar(path: Path, kind: str) -> Source:
         path=path,
         threaded=True,
     )
+
+
+def _open_remote(place: Remote, kind: str, span: Span | None = None) -> Source:
+    """A Parquet or an Arrow file in a store: by polars where it reads that store itself, else by pyarrow."""
+    try:
+        if is_store(place.address):
+            scan = _scan(place.address, kind)
+            schema = scan.collect_schema()
+            scan = scan if span is None else scan.slice(span[0], span[1] - span[0])
+            columns, types = tuple(schema), column_types(pl.DataFrame(schema=schema))
+            read: Open = partial(_read_scan, scan, columns)
+        else:
+            described = arrow_schema(place, kind)
+            columns, types = tuple(described.names), column_types(described)
+            read = partial(read_arrow, place, kind, span)
+    except SklarError:
+        raise
+    except (Exception, pl.exceptions.PanicException):
+        word = "a Parquet" if kind in PARQUET else "an Arrow"
+        raise DataError(f"file '{place}' is not {word} file, it is damaged, or it cannot be reached.") from None
+    return Source(name=f"file '{place}'", columns=columns, open_batches=read, types=types, threaded=True)
 
 
 def _open_store(address: str) -> Source:

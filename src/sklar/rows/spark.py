@@ -1,277 +1,322 @@
-"""The same counts computed on Spark, by the same kernels, where the rows are.
+"""Tables in files counted on Spark: executors open the files themselves, and rows never cross the JVM.
 
-Each partition's rows become partial counts in an executor (`mapInArrow`); partial counts are cut into runs of cells,
-and each run is summed over all partitions in an executor, so that neither the driver nor any executor holds more than
-a few tables at once. Only the sum comes to the driver, and only there is noise drawn, once, by the vault: a task that
-is repeated, or runs twice, repeats an exact count. What Spark keeps on the way (shuffle files, event logs, its own
-checkpoints) is private: docs/scale.md.
+The driver lists the files and what they say of themselves (columns, row groups, versions) and shares their parts out
+among tasks that take seconds (`rows.parts`). A task reads its parts as the local engine does, in one thread, and counts
+them to one set of partial counts, which is cut into runs of cells; each run is summed over all tasks in an executor
+(`rows.sums`), so that neither the driver nor any executor holds more than a few tables at once. Only the sum comes to
+the driver, and only there is noise drawn, once, by the vault.
+
+A task that is repeated, or runs twice, counts the same parts of the same versions of files, and sends the same pieces
+under the same number. What Spark keeps on the way (shuffle files, event logs) is private: docs/scale.md.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
-from os import urandom
-from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-import nanoarrow as na
 import numpy as np
-import pyarrow as pa
-from numpy.typing import NDArray
+import polars as pl
 
 from sklar.errors import DataError, SklarError
-from sklar.kernel.cells import Cells
-from sklar.kernel.count import Counts
-from sklar.machine.cluster import is_spark, session
+from sklar.kernel.count import Counts, no_counts
+from sklar.machine.cluster import is_spark, one_thread, session
 from sklar.machine.progress import SILENT, Progress
-from sklar.machine.threads import using
+from sklar.machine.threads import side_by_side, using
 from sklar.public.person import Person
-from sklar.public.reading import PLAIN, Reading
 from sklar.public.schema import Attribute, Schema
-from sklar.rows.discover import Histogram
+from sklar.rows.discover import Histogram, count_columns, count_values, value_columns
+from sklar.rows.encode import encode
 from sklar.rows.fast import count
-from sklar.rows.folders import files_of
-from sklar.rows.normalize import normalizer
-from sklar.rows.read import unrepeated
-from sklar.rows.streams import frame_of
-from sklar.rows.text import DELIMITERS
+from sklar.rows.gather import Prepare, Secrets, choose_people, send_people
+from sklar.rows.parts import ChangedError, Files, Part, Seen, look, open_files, read_part, share_out
+from sklar.rows.people import of_codes
+from sklar.rows.read import batch_rows, unrepeated
+from sklar.rows.spark_frames import SparkTable
+from sklar.rows.sums import (
+    Piece,
+    add_counts,
+    add_histograms,
+    cut_counts,
+    cut_histograms,
+    join_counts,
+    join_histograms,
+    runs_of,
+)
+from sklar.rows.tasks import TASKS_PER_CORE, most_tasks, retold
 
 if TYPE_CHECKING:
+    from pyspark import RDD, SparkContext
     from pyspark.sql import DataFrame
 
-# Cells that are summed together: a megabyte, so that they are well spread and no row is large.
-_RUN = 1 << 17
-_RUNS_AT_ONCE = 16
-# Partial counts that are at most summed, in bytes: with more, neighboring partitions share one.
-MOST_SHUFFLED = 1 << 34
-TASKS_PER_CORE = 4
-_RESULT = pa.schema([("run", pa.int64()), ("parts", pa.int64()), ("cells", pa.binary())])
-_RESULT_DDL = "run long, parts long, cells binary"
-_RAGGED = "_sklar_ragged"
-_ID, _CONTENT, _NUMBER = "_sklar_id", "_sklar_content", "_sklar_number"
-_KINDS = {*DELIMITERS, ".parquet", ".pq"}
-_COMPRESSED = {".gz", ".bz2", ".zst", ".lz4", ".snappy", ".deflate"}
+# With more files than this, executors look at them.
+_LOOKED_AT_HERE = 32
+# The key of a piece that says why nothing is counted.
+_REFUSAL = -1
+# Records of people that a task chooses among, in bytes.
+_BUCKET_BYTES = 1 << 27
+
+Pieces = Iterable[tuple[int, tuple[int, bytes]]]
+Task = Callable[[int, list[Part]], Iterable[Piece]]
+Add = Callable[[Iterable[Piece]], Iterable[Piece]]
 
 
-class SparkTable:
-    """A DataFrame, counted by the executors of its session."""
+def open_spark(data: object, schema: Schema) -> SparkFiles | SparkTable:
+    """Files by path or address (or a list of them), or a Spark DataFrame: by its files where it is nothing but them."""
+    if is_spark(data):
+        files = files_of_frame(data)
+        if files:
+            # Executors may not reach what Spark does: then Spark hands the rows over.
+            with suppress(SklarError):
+                found = SparkFiles(files, schema, name="the DataFrame")
+                if set(data.columns) <= set(found.columns):
+                    return found
+        return unrepeated(SparkTable(data, schema))
+    if not isinstance(data, str | Path | list | tuple) or not data:
+        raise DataError(f"engine 'spark' takes a path or a Spark DataFrame, got {type(data).__name__}.")
+    return SparkFiles(data, schema)
 
-    def __init__(self, frame: DataFrame, name: str) -> None:
-        self._frame, self.name, self.columns = frame, name, tuple(frame.columns)
-        # Not known before a job has run.
-        self.n_rows: int | None = None
+
+def files_of_frame(frame: DataFrame) -> list[str] | None:
+    """The Parquet files that a DataFrame is, None where it is anything else: a view of some of them, a join, a filter.
+
+    Only the plan is looked at, which is public. Options of a reader, and columns in the names of folders, have a
+    meaning of Spark's own: then Spark reads.
+    """
+    with suppress(Exception):
+        plan = frame._jdf.queryExecution().analyzed()
+        relation = plan.relation() if plan.getClass().getSimpleName() == "LogicalRelation" else None
+        if relation is not None and relation.getClass().getSimpleName() == "HadoopFsRelation":
+            plain = relation.fileFormat().getClass().getSimpleName() == "ParquetFileFormat"
+            options = [key for key in ("path",) if relation.options().contains(key)]
+            if plain and not relation.partitionSchema().length() and relation.options().size() == len(options):
+                return sorted(frame.inputFiles())
+    return None
+
+
+class SparkFiles:
+    """A table in files that executors open themselves."""
+
+    def __init__(self, data: object, schema: Schema, name: str | None = None) -> None:
+        self._schema, self._context = schema, session().sparkContext
+        files = open_files(data, schema, partial(_look_at, self._context, schema))
+        self._files: Files = files
+        self.name, self.columns, self.n_rows = name or files.name, files.first.columns, files.n_rows
+        self.explain = files.first.explain
 
     def count(self, schema: Schema, *, progress: Progress = SILENT) -> Counts:
         """Exact counts of all rows, or of those that are chosen of each person."""
-        # By position: Spark's names are blind to case, and may hold dots.
-        wanted = [str(self.columns.index(name)) for name in schema.names]
-        frame = self._frame.toDF(*map(str, range(len(self.columns))))
-        if schema.person is not None:
-            frame = _chosen(frame, wanted, str(self.columns.index(schema.person.column)), schema.person, schema.reading)
-        frame = frame.select(*(f"`{number}`" for number in wanted))
-        context = frame.sparkSession.sparkContext
-        length = _length(schema.cells)
-        most = max(MOST_SHUFFLED // (8 * length), TASKS_PER_CORE * context.defaultParallelism)
-        try:
-            partials = frame.coalesce(most).mapInArrow(partial(_count_part, schema.to_toml()), _RESULT_DDL)
-            reducers = min(-(-length // _RUN), TASKS_PER_CORE * context.defaultParallelism)
-            summed = partials.repartition(reducers, "run").mapInArrow(_add_parts, _RESULT_DDL).toArrow()
-        except SklarError:
-            raise
-        except Exception as error:
-            # What Spark says may quote a cell of the table.
-            raise DataError(
-                f"Spark could not count {self.name} ({type(error).__name__}). Nothing was released. Spark's own logs, "
-                "which are private, say why."
-            ) from None
-        counts = _put_together(summed, schema)
+        tasks = self._tasks(schema)
+        if not tasks:
+            return no_counts(schema.cells)
+        runs, toml = runs_of(schema.cells), schema.to_toml()
+        with one_thread(self._context), retold(self.name):
+            if schema.person is None:
+                pieces, parts = self._pieces(tasks, partial(_count_task, toml)), len(tasks)
+            else:
+                buckets = self._buckets(schema, tasks)
+                send = partial(_send_codes, toml, Secrets(), buckets)
+                gathered = self._shuffled(self._pieces(tasks, send), buckets)
+                pieces, parts = gathered.mapPartitionsWithIndex(partial(_count_chosen, toml)), buckets
+            sums = self._summed(pieces, add_counts, runs)
+        counts = join_counts(sums, schema, parts)
         progress.advance(counts.n_rows)
         return counts
 
     def count_values(
         self, attributes: Sequence[Attribute], *, progress: Progress = SILENT
     ) -> tuple[int, list[Histogram]]:
-        """Not on Spark: the values that occur would have to be brought together."""
-        del progress
-        raise DataError(
-            f"the domain of '{attributes[0].name}' is private, and engine 'spark' needs public ones. State it in the "
-            "schema, find it with engine 'local' on a machine, or leave the attribute out."
-        )
-
-
-def _chosen(frame: DataFrame, wanted: list[str], column: str, person: Person, reading: Reading) -> DataFrame:
-    """The rows that are chosen, by window functions: as `rows.people` chooses, and the same again in a repeated task.
-
-    A task that Spark repeats must choose the same rows, whatever their order: else parts of one table could hold
-    different rows of a person, and more than are paid for. So a row's key is a keyed hash of its id, its content and
-    its number among equal rows of that person, which stand for each other. The key of the hash is drawn here, by the
-    operating system, and never again: keys of different rows are as good as independent and uniform, so the choice has
-    the distribution of the local engine's. It depends on a person's own rows alone.
-    """
-    from pyspark.sql import Window, functions
-
-    held = {number: frame.schema[number].dataType for number in dict.fromkeys(wanted)}
-    columns = {number: functions.col(f"`{number}`") for number in held}
-    # Nulls leave a hash as it is, so it is told of them. Of lists and records no more is counted than that they are.
-    told = [column for number, column in columns.items() if _is_single(held[number])]
-    content = functions.xxhash64(*told, *(column.isNull() for column in columns.values()))
-    rows = frame.select(*columns.values(), _id(frame, column, reading).alias(_ID)).withColumn(_CONTENT, content)
-    alike, own = Window.partitionBy(_ID, _CONTENT).orderBy(functions.lit(0)), Window.partitionBy(_ID)
-    chosen = rows.filter(functions.col(_ID).isNotNull()).withColumn(_NUMBER, functions.row_number().over(alike))
-    parts = [functions.lit(urandom(32).hex()), functions.xxhash64(_ID), functions.col(_CONTENT), functions.col(_NUMBER)]
-    key = functions.sha2(functions.concat_ws("|", *parts), 256)
-    chosen = chosen.withColumn(_NUMBER, functions.row_number().over(own.orderBy(key)))
-    chosen = chosen.filter(functions.col(_NUMBER) <= person.rows_per_person).drop(_NUMBER)
-    return chosen if person.null_ids == "drop" else chosen.union(rows.filter(functions.col(_ID).isNull()))
-
-
-def _id(frame: DataFrame, column: str, reading: Reading) -> Any:
-    """The ids, null where there is none: as `rows.people.ids_of` reads them."""
-    from pyspark.sql import functions
-    from pyspark.sql.types import FractionalType, StringType
-
-    kind, given = frame.schema[column].dataType, functions.col(f"`{column}`")
-    if not _is_single(kind):
-        return functions.when(given.isNotNull(), functions.lit(""))
-    if isinstance(kind, StringType):
-        return functions.when(~given.isin("", *reading.nulls), given)
-    if isinstance(kind, FractionalType):
-        return functions.when(~functions.isnan(given), given)
-    return given
-
-
-def _is_single(kind: Any) -> bool:
-    from pyspark.sql.types import AtomicType
-
-    return isinstance(kind, AtomicType)
-
-
-def open_spark(data: object, reading: Reading = PLAIN) -> SparkTable:
-    """A Spark DataFrame, or a path that Spark can read: CSV, TSV or Parquet, a file or a folder, on any file system.
-
-    `reading` says how text files are written; Spark's are in UTF-8.
-    """
-    if is_spark(data):
-        return unrepeated(SparkTable(data, "the DataFrame"))
-    if not isinstance(data, str | Path):
-        raise DataError(f"engine 'spark' takes a path or a Spark DataFrame, got {type(data).__name__}.")
-    path = str(data)
-    if reading.encoding != "utf-8":
-        raise DataError(
-            f"engine 'spark' reads UTF-8 files, and [table] says encoding = '{reading.encoding}'. Convert the files "
-            "(for example with iconv), or use engine 'local'."
-        )
-    if Path(path).is_dir():
-        # Spark would count a file under two names twice.
-        files_of(Path(path))
-    spark = session()
-    try:
-        frame = _read(spark, path, reading)
-    except SklarError:
-        raise
-    except Exception as error:
-        raise DataError(f"Spark cannot read '{path}' ({type(error).__name__}). Check the path and format.") from None
-    return unrepeated(SparkTable(frame, f"'{path}'"))
-
-
-def _read(spark: Any, path: str, reading: Reading) -> DataFrame:
-    from pyspark.sql import functions
-    from pyspark.sql.types import StringType, StructField, StructType
-
-    kind = _kind(path)
-    if kind not in _KINDS:
-        kind = _kind_of_folder(spark, path)
-    if kind not in DELIMITERS:
-        return spark.read.parquet(path)
-    options: dict[str, Any] = {
-        "sep": reading.delimiter or DELIMITERS[kind],
-        "header": reading.header,
-        "quote": reading.quote,
-        # As the local engine reads: quotes are doubled, values may hold line ends, nothing is guessed or cut.
-        "escape": reading.quote or '"',
-        "multiLine": True,
-        "inferSchema": False,
-        "maxCharsPerColumn": -1,
-        "columnPruning": False,
-    }
-    names = reading.columns or tuple(spark.read.options(**options).csv(path).columns)
-    fields = [StructField(str(number), StringType()) for number in range(len(names))]
-    described = StructType([*fields, StructField(_RAGGED, StringType())])
-    options |= {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _RAGGED}
-    rows = spark.read.options(**options).schema(described).csv(path)
-    # A ragged row is still a row of the table: its values are unknown, its number counts.
-    whole = functions.col(_RAGGED).isNull()
-    kept = [functions.when(whole, functions.col(f"`{field.name}`")) for field in fields]
-    return rows.select(*kept).toDF(*names)
-
-
-def _kind(path: str) -> str:
-    suffixes = [suffix.lower() for suffix in PurePosixPath(path).suffixes]
-    return suffixes[-2] if len(suffixes) > 1 and suffixes[-1] in _COMPRESSED else "".join(suffixes[-1:])
-
-
-def _kind_of_folder(spark: Any, path: str) -> str:
-    """The suffix of a folder's files, which agree."""
-    files = spark.read.format("binaryFile").option("recursiveFileLookup", True).load(path).select("path")  # noqa: FBT003
-    kinds = {_kind(row.path) for row in files.collect()}
-    if len(kinds) != 1 or not kinds <= _KINDS:
-        raise DataError(f"the files of '{path}' must all be .csv, all .tsv or all .parquet.")
-    return kinds.pop()
-
-
-def _length(cells: Cells) -> int:
-    """How many numbers partial counts are: the number of rows, the one-way cells, the two-way cells."""
-    return 1 + cells.n_levels + cells.n_cells
-
-
-def _count_part(schema_toml: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Partial counts of one partition, in an executor: nothing for no rows, else all of them, run by run."""
-    schema = Schema.from_toml(schema_toml)
-    # Spark runs a task per core.
-    with using(1):
-        places = {name: place for place, name in enumerate(schema.names)}
-        frames = (frame_of(na.c_array(batch), places) for batch in batches)
-        normalize = normalizer(schema.reading, schema)
-        counts = count(map(normalize, frames) if normalize else frames, schema)
-    if not counts.n_rows:
-        return
-    flat = np.concatenate([[counts.n_rows], counts.one_way, counts.pairs])
-    del counts
-    runs = {run: flat[first : first + _RUN] for run, first in enumerate(range(0, flat.size, _RUN))}
-    yield from _rows(runs, dict.fromkeys(runs, 1))
-
-
-def _add_parts(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The sums of the runs of cells that came to one executor, and of how many parts they are."""
-    runs: dict[int, NDArray[np.int64]] = {}
-    parts: dict[int, int] = {}
-    for batch in batches:
-        for run, times, cells in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-            part = np.frombuffer(cells, dtype="<i8")
-            parts[run] = parts.get(run, 0) + times
-            if run in runs:
-                runs[run] += part
+        """The number of rows that count, and exact histograms of private domains, by a pass of its own."""
+        schema, names = self._schema, tuple(attribute.name for attribute in attributes)
+        tasks, toml = self._tasks(schema), schema.to_toml()
+        if not tasks:
+            return 0, [Histogram() for _ in attributes]
+        spread = self._context.defaultParallelism
+        with one_thread(self._context), retold(self.name):
+            if schema.person is None:
+                pieces, parts = self._pieces(tasks, partial(_find_task, toml, names, spread)), len(tasks)
             else:
-                runs[run] = part.astype(np.int64)
-    yield from _rows(runs, parts)
+                buckets = self._buckets(schema, tasks)
+                send = partial(_send_values, toml, names, Secrets(), buckets)
+                gathered = self._shuffled(self._pieces(tasks, send), buckets)
+                found = partial(_find_chosen, toml, names, spread)
+                pieces, parts = gathered.mapPartitionsWithIndex(found), buckets
+            sums = self._summed(pieces, add_histograms, spread)
+        n_rows, histograms = join_histograms(sums, attributes, spread, parts)
+        progress.advance(n_rows)
+        return n_rows, histograms
+
+    def _tasks(self, schema: Schema) -> list[list[Part]]:
+        context = self._context
+        return share_out(self._files.parts, schema, context.defaultParallelism, most_tasks(context, schema))
+
+    def _buckets(self, schema: Schema, tasks: Sequence[object]) -> int:
+        """Into how many buckets people go: each takes as long as a task, and fits in memory."""
+        rows = self.n_rows if self.n_rows is not None else sum(part.weight for part in self._files.parts) // 8
+        return max(len(tasks), -(-rows * (24 + 4 * schema.n_attributes) // _BUCKET_BYTES))
+
+    def _pieces(self, tasks: list[list[Part]], task: Task) -> RDD[tuple[int, tuple[int, bytes]]]:
+        work = partial(_run, task, _tries(self._context))
+        return self._context.parallelize(list(enumerate(tasks)), len(tasks)).flatMap(work)
+
+    def _shuffled(self, pieces: RDD[tuple[int, tuple[int, bytes]]], buckets: int) -> RDD[tuple[int, tuple[int, bytes]]]:
+        return pieces.partitionBy(buckets, int)
+
+    def _summed(self, pieces: RDD[tuple[int, tuple[int, bytes]]], add: Add, keys: int) -> list[Piece]:
+        """The sums of all keys, each made in an executor: nothing else comes here."""
+        reducers = min(keys, TASKS_PER_CORE * self._context.defaultParallelism)
+        sums = pieces.partitionBy(reducers, int).mapPartitions(partial(_add_up, add)).collect()
+        refusals = sorted(data.decode() for key, (_, data) in sums if key == _REFUSAL)
+        if refusals:
+            raise DataError(refusals[0])
+        return [(key, number, data) for key, (number, data) in sums]
 
 
-def _rows(runs: dict[int, NDArray[np.int64]], parts: dict[int, int]) -> Iterator[pa.RecordBatch]:
-    numbers = list(runs)
-    for first in range(0, len(numbers), _RUNS_AT_ONCE):
-        some = numbers[first : first + _RUNS_AT_ONCE]
-        cells = [runs[run].astype("<i8").tobytes() for run in some]
-        yield pa.record_batch([some, [parts[run] for run in some], cells], schema=_RESULT)
+def _tries(context: SparkContext) -> int:
+    """How often Spark tries a task."""
+    return 1 if context.master.startswith("local[") else int(context.getConf().get("spark.task.maxFailures", "4") or 4)
 
 
-def _put_together(summed: pa.Table, schema: Schema) -> Counts:
-    flat = np.zeros(_length(schema.cells), dtype=np.int64)
-    runs, parts = summed["run"].to_pylist(), summed["parts"].to_pylist()
-    # A part that is in some sums and not in others would be a table that no row was counted into once.
-    if runs and (sorted(runs) != list(range(-(-flat.size // _RUN))) or len(set(parts)) != 1):
-        raise DataError("Spark's partial counts do not add up. Nothing was released. Run it again.")
-    for run, cells in zip(runs, summed["cells"], strict=True):
-        flat[run * _RUN : (run + 1) * _RUN] = np.frombuffer(cells.as_buffer(), dtype="<i8")
-    levels = schema.n_levels
-    return Counts(n_rows=int(flat[0]), one_way=flat[1 : 1 + levels].copy(), pairs=flat[1 + levels :].copy())
+def _look_at(context: SparkContext, schema: Schema, addresses: list[str], root: str | None) -> list[Seen]:
+    if len(addresses) <= _LOOKED_AT_HERE:
+        return side_by_side(lambda address: look(address, root, schema), addresses)
+    tasks = min(len(addresses), TASKS_PER_CORE * context.defaultParallelism)
+    with one_thread(context), retold("the files"):
+        found = context.parallelize(addresses, tasks).map(partial(_look, schema.to_toml(), root)).collect()
+    for each in found:
+        if isinstance(each, str):
+            raise DataError(each)
+    return [each for each in found if isinstance(each, Seen)]
+
+
+def _look(schema_toml: str, root: str | None, address: str) -> Seen | str:
+    try:
+        return look(address, root, Schema.from_toml(schema_toml))
+    except SklarError as error:
+        return str(error)
+
+
+def _run(task: Task, tries: int, numbered: tuple[int, list[Part]]) -> Iterator[tuple[int, tuple[int, bytes]]]:
+    """A task in an executor. What it refuses becomes a piece, so that the driver can say it."""
+    from pyspark import TaskContext
+
+    number, parts = numbered
+    try:
+        # Spark runs a task per core.
+        with using(1):
+            for key, sent, data in task(number, parts):
+                yield key, (sent, data)
+    except SklarError as error:
+        context = TaskContext.get()
+        # A store may answer the next time; a file that changed stays changed.
+        if not isinstance(error, ChangedError) and context is not None and context.attemptNumber() + 1 < tries:
+            raise
+        yield _REFUSAL, (number, str(error).encode())
+
+
+def _add_up(add: Add, pieces: Pieces) -> Iterator[tuple[int, tuple[int, bytes]]]:
+    refusals: list[tuple[int, bytes]] = []
+    for key, number, data in add(_without_refusals(pieces, refusals)):
+        yield key, (number, data)
+    for refusal in refusals:
+        yield _REFUSAL, refusal
+
+
+def _without_refusals(pieces: Pieces, refusals: list[tuple[int, bytes]]) -> Iterator[Piece]:
+    for key, (number, data) in pieces:
+        if key == _REFUSAL:
+            refusals.append((number, data))
+        else:
+            yield key, number, data
+
+
+def _rows(parts: list[Part], schema: Schema, names: tuple[str, ...]) -> Iterator[pl.DataFrame]:
+    return chain.from_iterable(read_part(part, schema, names) for part in parts)
+
+
+def _count_task(schema_toml: str, number: int, parts: list[Part]) -> Iterator[Piece]:
+    """Partial counts of some parts."""
+    schema = Schema.from_toml(schema_toml)
+    yield from cut_counts(count(_rows(parts, schema, schema.names), schema), number)
+
+
+def _find_task(
+    schema_toml: str, names: tuple[str, ...], buckets: int, number: int, parts: list[Part]
+) -> Iterator[Piece]:
+    """The histograms of some parts."""
+    schema = Schema.from_toml(schema_toml)
+    attributes = [schema.attribute(name) for name in names]
+    n_rows, histograms = count_values(_rows(parts, schema, names), attributes)
+    yield from cut_histograms(n_rows, histograms, number, buckets)
+
+
+def _send_codes(schema_toml: str, secrets: Secrets, buckets: int, number: int, parts: list[Part]) -> Iterator[Piece]:
+    """The codes of rows that may be chosen, to where those of the same people are."""
+    schema = Schema.from_toml(schema_toml)
+    narrow = np.int16 if int(schema.sizes.max()) < 2**15 else np.int32
+    numbers = [str(number) for number in range(schema.n_attributes)]
+
+    def coded(batch: pl.DataFrame) -> pl.DataFrame:
+        return pl.DataFrame(dict(zip(numbers, encode(batch, schema).astype(narrow), strict=True)))
+
+    return _sent(schema, schema.names, coded, secrets, buckets, number, parts)
+
+
+def _send_values(
+    schema_toml: str, names: tuple[str, ...], secrets: Secrets, buckets: int, number: int, parts: list[Part]
+) -> Iterator[Piece]:
+    schema = Schema.from_toml(schema_toml)
+    attributes = [schema.attribute(name) for name in names]
+    return _sent(schema, names, partial(value_columns, attributes=attributes), secrets, buckets, number, parts)
+
+
+def _sent(
+    schema: Schema,
+    names: tuple[str, ...],
+    prepare: Prepare,
+    secrets: Secrets,
+    buckets: int,
+    number: int,
+    parts: list[Part],
+) -> Iterator[Piece]:
+    person = _person(schema)
+    rows = _rows(parts, schema, (*names, person.column))
+    return send_people(rows, person, prepare, secrets, number, buckets)
+
+
+def _person(schema: Schema) -> Person:
+    if schema.person is None:
+        raise TypeError("rows are sent to people where the schema names them")
+    return schema.person
+
+
+def _count_chosen(schema_toml: str, bucket: int, pieces: Pieces) -> Iterator[tuple[int, tuple[int, bytes]]]:
+    """Partial counts of the rows that are chosen in one bucket."""
+    schema, refusals = Schema.from_toml(schema_toml), list[tuple[int, bytes]]()
+    chosen = choose_people(_without_refusals(pieces, refusals), _person(schema))
+    rows = batch_rows(schema.n_attributes)
+    frames = (part for frame in chosen.values() for part in frame.iter_slices(rows))
+    with using(1):
+        counts = count(frames, of_codes(schema))
+    for key, number, data in cut_counts(counts, bucket):
+        yield key, (number, data)
+    for refusal in refusals:
+        yield _REFUSAL, refusal
+
+
+def _find_chosen(
+    schema_toml: str, names: tuple[str, ...], buckets: int, bucket: int, pieces: Pieces
+) -> Iterator[tuple[int, tuple[int, bytes]]]:
+    """The histograms of the rows that are chosen in one bucket."""
+    schema, refusals = Schema.from_toml(schema_toml), list[tuple[int, bytes]]()
+    attributes = [schema.attribute(name) for name in names]
+    chosen = list(choose_people(_without_refusals(pieces, refusals), _person(schema)).values())
+    histograms = count_columns(pl.concat(chosen), attributes) if chosen else [Histogram() for _ in attributes]
+    for key, number, data in cut_histograms(sum(frame.height for frame in chosen), histograms, bucket, buckets):
+        yield key, (number, data)
+    for refusal in refusals:
+        yield _REFUSAL, refusal

@@ -24,6 +24,7 @@ import polars as pl
 
 from sklar.errors import DataError
 from sklar.machine.extras import require
+from sklar.machine.stores import Remote
 from sklar.public.reading import Reading, codec_of
 from sklar.rows.records import Records
 
@@ -47,34 +48,36 @@ _MARKS = (
 _NO_VALUE = "(not a value)"
 
 
-def kind_of(path: Path) -> str:
+def kind_of(path: Path | Remote) -> str:
     """The suffix of a file's name, without that of its compression, in lower case."""
     suffixes = [suffix.lower() for suffix in path.suffixes]
     return suffixes[-2] if len(suffixes) > 1 and suffixes[-1] in COMPRESSED else "".join(suffixes[-1:])
 
 
-def open_bytes(path: Path) -> IO[bytes]:
+def open_bytes(path: Path | Remote) -> IO[bytes]:
     """A file's bytes, decompressed as its suffix says."""
     suffix = path.suffix.lower()
+    given: Any = path if isinstance(path, Path) or suffix not in COMPRESSED else path.open()
     if suffix == ".gz":
         import gzip
 
-        return cast(IO[bytes], gzip.open(path, "rb"))
+        return cast(IO[bytes], gzip.open(given, "rb"))
     if suffix == ".bz2":
         import bz2
 
-        return cast(IO[bytes], bz2.open(path, "rb"))
+        return cast(IO[bytes], bz2.open(given, "rb"))
     if suffix == ".xz":
-        return cast(IO[bytes], lzma.open(path, "rb"))
+        return cast(IO[bytes], lzma.open(given, "rb"))
     if suffix in _BY_PYARROW:
         require("pyarrow", what=f"a file that ends in {suffix}", package="pyarrow", extra="arrow")
         import pyarrow as pa
 
-        return cast(IO[bytes], pa.input_stream(str(path), compression=_BY_PYARROW[suffix]))
+        given = str(path) if isinstance(path, Path) else given
+        return cast(IO[bytes], pa.input_stream(given, compression=_BY_PYARROW[suffix]))
     return path.open("rb")
 
 
-def begin(path: Path, encoding: str) -> tuple[str, int]:
+def begin(path: Path | Remote, encoding: str) -> tuple[str, int]:
     """The codec of a file in this encoding, and how many bytes its byte order mark takes, which may decide between two.
 
     Without a mark UTF-16 and UTF-32 are read as little-endian, which is how most of them are.
@@ -88,7 +91,7 @@ def begin(path: Path, encoding: str) -> tuple[str, int]:
     return codec + "-le" if codec in ("utf-16", "utf-32") else codec, 0
 
 
-def read_header(path: Path, reading: Reading) -> tuple[tuple[str, ...], int]:
+def read_header(path: Path | Remote, reading: Reading) -> tuple[tuple[str, ...], int]:
     """The names of a CSV file's columns, and how many bytes its first record takes once it is UTF-8.
 
     They are in the file's first record, which is public, or in `reading`, where files have no header.
@@ -126,7 +129,7 @@ def _quoting(reading: Reading) -> dict[str, Any]:
     return {"quotechar": reading.quote} if reading.quote else {"quotechar": None, "quoting": csv.QUOTE_NONE}
 
 
-def _likely_encoding(path: Path) -> str:
+def _likely_encoding(path: Path | Remote) -> str:
     """What the file's first bytes, which are those of its header, say of its encoding."""
     with open_bytes(path) as stream:
         first = stream.read(4)
@@ -138,7 +141,7 @@ def _likely_encoding(path: Path) -> str:
     return ', for example encoding = "windows-1252" or "latin-1"'
 
 
-def likely_option(path: Path, reading: Reading, names: Collection[str]) -> str | None:
+def likely_option(path: Path | Remote, reading: Reading, names: Collection[str]) -> str | None:
     """What in `[table]` would give a CSV file these columns, in words; None where nothing is likely.
 
     Its header alone decides, which is public, and nothing of it is quoted: what looks like a header may be a row.
@@ -158,10 +161,26 @@ def likely_option(path: Path, reading: Reading, names: Collection[str]) -> str |
     return None
 
 
+def lines_are_records(path: Path | Remote, reading: Reading) -> bool:
+    """Whether every line feed of a CSV file ends a record, by declaration: then any process can begin at any of them.
+
+    Nothing is quoted, and no other character of the file's encoding holds the byte of a line feed.
+    """
+    return not reading.quote and path.suffix.lower() not in COMPRESSED and _like_ascii(codec_of(reading.encoding) or "")
+
+
 def read_csv(
-    path: Path, reading: Reading, columns: tuple[str, ...], skip: int, names: tuple[str, ...]
+    path: Path | Remote,
+    reading: Reading,
+    columns: tuple[str, ...],
+    skip: int,
+    names: tuple[str, ...],
+    span: tuple[int, int] | None = None,
 ) -> Iterator[pl.DataFrame]:
-    """The rows after the header, which takes `skip` bytes of UTF-8: texts of these columns, ragged rows last."""
+    """The rows after the header, which takes `skip` bytes of UTF-8: texts of these columns, ragged rows last.
+
+    With a `span` of bytes, where lines are records: those whose lines begin in it.
+    """
     delimiter, quote = reading.delimiter or ",", reading.quote
     # With room for a quote that closes and the end of the line.
     records = Records(delimiter.encode(), quote.encode(), len(columns), _BLOCK - 4)
@@ -183,9 +202,11 @@ def read_csv(
         return frame
 
     codec, mark = begin(path, reading.encoding)
+    if span is not None and span[0] > 0:
+        mark, skip = 0, 0
     with open_bytes(path) as stream:
-        stream.read(mark)
-        for block in _texts(stream, codec):
+        blocks = _blocks(stream) if span is None else _lines_within(stream, *span)
+        for block in _texts(blocks, codec, mark):
             rest, skip = block[skip:], max(skip - len(block), 0)
             if whole := records.take(rest):
                 yield parse(whole)
@@ -197,7 +218,7 @@ def read_csv(
         yield pl.DataFrame([pl.Series(name, [None], dtype=pl.String).new_from_index(0, rows) for name in names])
 
 
-def read_json_lines(path: Path, names: tuple[str, ...]) -> Iterator[pl.DataFrame]:
+def read_json_lines(path: Path | Remote, names: tuple[str, ...]) -> Iterator[pl.DataFrame]:
     """The rows of a file with one JSON object a line: texts of these keys, null where an object lacks one."""
     rows: list[list[str | None]] = []
     for line in _lines(path):
@@ -210,7 +231,7 @@ def read_json_lines(path: Path, names: tuple[str, ...]) -> Iterator[pl.DataFrame
         yield _framed(rows, names)
 
 
-def json_keys(path: Path) -> tuple[str, ...]:
+def json_keys(path: Path | Remote) -> tuple[str, ...]:
     """Every key of every line, in the order in which they occur: private, for the custodian's eyes."""
     keys: dict[str, None] = {}
     for line in _lines(path):
@@ -218,11 +239,48 @@ def json_keys(path: Path) -> tuple[str, ...]:
     return tuple(keys)
 
 
-def _texts(stream: IO[bytes], codec: str) -> Iterator[bytes]:
-    """The file as UTF-8, block by block."""
-    decoder = codecs.getincrementaldecoder(codec)(errors="replace")
-    ascii_alike = bytes(range(128)).decode(codec, errors="replace") == bytes(range(128)).decode("ascii")
+def _like_ascii(codec: str) -> bool:
+    return bytes(range(128)).decode(codec, errors="replace") == bytes(range(128)).decode("ascii")
+
+
+def _blocks(stream: IO[bytes]) -> Iterator[bytes]:
     while block := stream.read(_BLOCK):
+        yield block
+
+
+def _lines_within(stream: IO[bytes], first: int, last: int) -> Iterator[bytes]:
+    """The lines that begin at or after one byte of a file and before another, in blocks."""
+    at = max(first - 1, 0)
+    stream.seek(at)
+    inside = first == 0
+    while at < last or inside:
+        block = stream.read(_BLOCK)
+        if not block:
+            return
+        begin, end = 0, len(block)
+        if not inside:
+            # The line that the byte before the first stands in is another part's.
+            begin = block.find(b"\n") + 1
+            inside = begin > 0 and at + begin < last
+            if not inside and (begin > 0 or at + end >= last):
+                return
+        if inside and at + end >= last:
+            # The last line that begins inside ends at the first line feed from the byte before `last` on.
+            found = block.find(b"\n", max(last - 1 - at, 0))
+            if found >= 0:
+                yield block[begin : found + 1]
+                return
+        if inside:
+            yield block[begin:]
+        at += end
+
+
+def _texts(blocks: Iterator[bytes], codec: str, mark: int) -> Iterator[bytes]:
+    """The file as UTF-8, block by block, without the bytes of its mark."""
+    decoder = codecs.getincrementaldecoder(codec)(errors="replace")
+    ascii_alike = _like_ascii(codec)
+    for whole in blocks:
+        block, mark = whole[mark:], 0
         if ascii_alike and block.isascii() and not decoder.getstate()[0]:
             yield block
         else:
@@ -230,7 +288,7 @@ def _texts(stream: IO[bytes], codec: str) -> Iterator[bytes]:
     yield decoder.decode(b"", final=True).encode()
 
 
-def _lines(path: Path) -> Iterator[bytes]:
+def _lines(path: Path | Remote) -> Iterator[bytes]:
     """The lines of a file that are not blank, none longer than a block."""
     with open_bytes(path) as stream:
         long = False

@@ -19,11 +19,13 @@ from sklar.custodian.draft.rows import as_seen
 from sklar.custodian.draft.ties import Tie, find_ties
 from sklar.custodian.sniff import Sniffed, sniff
 from sklar.errors import DataError
+from sklar.files.write import check_target, write_text
 from sklar.machine.progress import SILENT, Progress
 from sklar.public.reading import PLAIN, Reading
 from sklar.public.schema import Schema
 from sklar.public.toml import toml_key, toml_value
 from sklar.rows.read import open_source
+from sklar.rows.sql import Query
 
 PROPOSED, DECIDE, RULE = "# Proposed: ", "# Decide: ", "# Rule? "
 LEFT_OUT, READ_WITH = "# Left out: ", "# Read with "
@@ -71,6 +73,10 @@ class Draft:
             noted += "\n".join(["", *RULES_HEADING, questions])
         return noted
 
+    def __repr__(self) -> str:
+        waiting = len(self.schema.not_reviewed)
+        return f"Draft({self.schema!r}, {waiting} attributes to review, {len(self.left_out)} columns left out)"
+
     def private_page(self) -> str:
         """What the rows show, as an HTML page for the custodian's eyes."""
         return private_page(self.schema.name, self.seen, self.proposals, self.ties, self.remarks)
@@ -84,11 +90,37 @@ class Draft:
         return replace(self.schema, attributes=tuple(read)).checked()
 
 
-def draft(data: object, *, name: str = "table", reading: Reading | None = None, progress: Progress = SILENT) -> Draft:
+def draft(
+    data: object,
+    *,
+    query: str | None = None,
+    out: str | Path | None = None,
+    name: str | None = None,
+    reading: Reading | None = None,
+    progress: Progress = SILENT,
+) -> Draft:
     """Look at the rows, and propose a schema: no domain is read from them, and every entry has yet to be reviewed.
 
-    How the text of a file is written is guessed from its beginning, unless `reading` says it.
+    `data` is a path or anything that exports an Arrow stream; with a `query`, a DuckDB file or the address of a
+    database. How the text of a file is written is guessed from its beginning, unless `reading` says it. With `out`, the
+    draft is written there (S.toml), and what the rows show to a PRIVATE page beside it (S.PRIVATE.html). The table is
+    called as its file unless it has a `name`.
     """
+    targets = None if out is None else (check_target(out, (".toml",)), _page_beside(out))
+    proposed = _proposed(data if query is None else Query(data, query), name, reading, progress)  # type: ignore[arg-type]
+    if targets is not None:
+        write_text(targets[1], proposed.private_page(), private=True)
+        write_text(targets[0], proposed.to_toml(), private=True)
+    return proposed
+
+
+def _page_beside(out: str | Path) -> Path:
+    return check_target(Path(out).with_suffix(".PRIVATE.html"), (".html",))
+
+
+def _proposed(data: object, name: str | None, reading: Reading | None, progress: Progress) -> Draft:
+    if name is None:
+        name = Path(data).name.split(".")[0] if isinstance(data, str | Path) and "://" not in str(data) else ""
     sniffed = _sniffed(data) if reading is None else Sniffed(reading=reading)
     written = sniffed.reading
     source = open_source(data, written)
@@ -97,7 +129,7 @@ def draft(data: object, *, name: str = "table", reading: Reading | None = None, 
     attributes = [each.attribute for each in proposals.values() if each.attribute is not None]
     if not attributes:
         raise DataError(f"{source.name} has no column that a draft could describe. Write the schema by hand.")
-    schema = Schema(name=name, attributes=tuple(attributes), reading=written).checked()
+    schema = Schema(name=name or "table", attributes=tuple(attributes), reading=written).checked()
     remarks = tuple((each.key, toml_value(each.value), each.sureness, each.reason) for each in sniffed.remarks)
     return Draft(schema=schema, proposals=proposals, seen=seen, ties=find_ties(seen, schema.names), remarks=remarks)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from math import comb
 from typing import Any
@@ -25,8 +26,9 @@ from sklar.custodian.evaluate.usefulness import Score, usefulness
 from sklar.custodian.evaluate.values import is_number
 from sklar.custodian.evaluate.verdict import Column, Verdict, judge, warn
 from sklar.errors import DataError
+from sklar.machine.notebook import Tabular, html_card
 from sklar.machine.progress import SILENT, Progress
-from sklar.public.schema import Schema
+from sklar.public.schema import Schema, SchemaLike
 from sklar.rows.read import as_released
 
 NOTICE = "PRIVATE: computed from the real rows without noise. For the custodian's eyes; do not publish."
@@ -59,8 +61,8 @@ class Result:
         }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Evaluation:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class Evaluation(Tabular):
     """How near a release comes to the real rows, by classes of queries and column by column. Private, as they are.
 
     `verdict` is one line over all `columns`. `looked` holds what was seen of the raw values of both tables; it is None,
@@ -79,6 +81,28 @@ class Evaluation:
     correlations: Correlations | None = None
     verdict: Verdict | None = None
     looked: tuple[Looked, Looked] | None = field(default=None, repr=False)
+
+    def __repr__(self) -> str:
+        return f"Evaluation('{self.table}', {self.real_rows:,} real rows, {self.synthetic_rows:,} synthetic; {NOTICE})"
+
+    def _repr_html_(self) -> str:
+        return html_card(
+            f"Evaluation of '{self.table}'",
+            {"rows": f"{self.real_rows:,} real, {self.synthetic_rows:,} synthetic"},
+            self.to_columns(),
+            note=NOTICE,
+        )
+
+    def to_columns(self) -> Mapping[str, Sequence[Any]]:
+        """One line for each class of queries: their number, average error, and mean total variation distance."""
+        return {
+            "queries": [result.name for result in self.results],
+            "number": [result.errors.size for result in self.results],
+            "average_error": [
+                float(result.errors.best(100).average) if result.errors.size else None for result in self.results
+            ],
+            "mean_total_variation": [result.tv for result in self.results],
+        }
 
     def result(self, name: str) -> Result:
         """The class of that name."""
@@ -183,7 +207,7 @@ def _correlation_lines(correlations: Correlations) -> list[str]:
 def evaluate(
     real: object,
     synthetic: object,
-    schema: Schema,
+    schema: SchemaLike,
     *,
     max_triples: int = MAX_TRIPLES,
     target: str | None = None,
@@ -192,12 +216,14 @@ def evaluate(
 ) -> Evaluation:
     """Compare a synthetic table with the real one. Private: the result is for the custodian's eyes.
 
-    Each table is a path or anything that exports an Arrow stream, of records or of dummies. With more than
+    Each table is a path or anything that exports an Arrow stream, of records or of dummies; `schema` is a schema, the
+    path of one, or a model for its schema. With more than
     `max_triples` three-way queries, a stated random sample is asked. With a `target` attribute and a real `test` table
     learners are trained on both tables too; they are then read twice, so a stream that ends does not do.
     """
     if (target is None) != (test is None):
         raise DataError("usefulness needs both a target attribute and a test table of real rows. Give both, or none.")
+    schema = Schema.of(schema)
     if target is not None:
         schema.attribute(target)
     synthetic = as_released(synthetic, schema)

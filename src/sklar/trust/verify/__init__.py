@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from sklar.budget.ladder import ladder_of, next_cells
 from sklar.budget.search import asked_of
@@ -35,6 +36,7 @@ from sklar.trust.verify.claims import (
 from sklar.trust.verify.layout import check_layout
 from sklar.trust.verify.noise import ALL, FALSE_ALARM, LEAST_SCALE, POWER, Grid, NoiseTest, examine, visible
 from sklar.trust.verify.result import Check, Verification
+from sklar.trust.verify.threes import examine_triples
 
 __all__ = ["Check", "Verification", "verify", "verify_model"]
 
@@ -42,13 +44,18 @@ _FORMAT = Check(name="format", passed=True, detail="members, keys, types and siz
 
 
 def verify(
-    path: str | Path, *, refit: bool = False, signer: str | None = None, progress: Progress = SILENT
+    path: Model | str | Path, *, refit: bool = False, signer: str | None = None, progress: Progress = SILENT
 ) -> Verification:
-    """Check a model file; a file that cannot be read as a model fails too.
+    """Check a model file; a file that cannot be read as a model fails too. A model in memory is checked as its file.
 
     `refit` fits the model again to the tables of the file, which takes as long as the release did. `signer` is the
     fingerprint of a key, or the file of a public key, that must have signed the file.
     """
+    if isinstance(path, Model):
+        with TemporaryDirectory() as folder:
+            path.save(held := Path(folder, "model.sklar"))
+            found = verify(held, refit=refit, signer=signer, progress=progress)
+            return replace(found, path=f"the model of '{path.schema.name}'")
     if is_linked(path):
         # Imported here: most files are of one table.
         from sklar.trust.verify.linked import verify_linked
@@ -118,6 +125,8 @@ def verify_model(model: Model, name: str = "the model") -> Verification:
         except SklarError as error:
             totals = [Check(name="theorem", passed=False, detail=str(error))]
         tests = examine(model.measured.stages, model.measured_schema, _grids(model))
+        if tests:
+            tests += examine_triples(model.measured.stages, model.measured.triples, model.measured_schema)
         checks += [*totals, *_noise(model, tests)]
     return Verification(
         path=name, checks=tuple(checks), certificate=stated, independent_epsilon=independent, noise=tuple(tests)

@@ -16,7 +16,7 @@ from sklar.files.model import Model
 from sklar.fitting.domains import domain_faults
 from sklar.fitting.margins import estimate_rows
 from sklar.kernel.tables import NoisyTables
-from sklar.kernel.theorems import MAX_SCALE, MIN_SCALE, Budget, round_up_scale, sensitivity
+from sklar.kernel.theorems import MAX_SCALE, MIN_SCALE, Budget, Spend, round_up_scale, sensitivity
 from sklar.trust.exact import TOLERANCE, exact_epsilon
 from sklar.trust.verify.result import Check
 
@@ -84,9 +84,8 @@ def check_measurements(model: Model) -> Check:
     moved = sensitivity(stated.neighbors, stated.rows)
     wanted = Counter(
         {
-            (stage, order, float(scale), tables.plan.parities is not None and order > 0): int(times)
-            for stage, tables in enumerate(model.measured.stages, start=1)
-            for order, scales in enumerate(_scales(tables))
+            (stage, order, float(scale), parity): int(times)
+            for stage, order, scales, parity in _groups(model)
             for scale, times in zip(*np.unique(scales, return_counts=True), strict=True)
         }
     )
@@ -113,15 +112,26 @@ def _scales(tables: NoisyTables) -> tuple[NDArray[np.float64], ...]:
     return np.array([] if plan.total is None else [plan.total]), plan.one_way, plan.pairs, plan.trios
 
 
+def _groups(model: Model) -> list[tuple[int, int, NDArray[np.float64], bool]]:
+    """All scales by stage and order, and whether they are those of parities; three-way tables are the last stage."""
+    stages, triples = model.measured.stages, model.measured.triples
+    groups = [
+        (stage, order, own, each.plan.parities is not None and order > 0)
+        for stage, each in enumerate(stages, start=1)
+        for order, own in enumerate(_scales(each))
+    ]
+    return groups if triples is None else [*groups, (len(stages) + 1, 3, triples.scales, False)]
+
+
 def check_arrays(model: Model) -> Check:
     """Every cell of the public domain is there, at scales that can be drawn."""
-    cells = model.measured_schema.cells
-    for tables in model.measured.stages:
-        scales = np.concatenate(_scales(tables))
+    cells, triples = model.measured_schema.cells, model.measured.triples
+    for _, _, scales, _ in _groups(model):
         if not ((scales >= MIN_SCALE) & (scales <= MAX_SCALE)).all():
             return Check(name="arrays", passed=False, detail="a noise scale is not one that can be drawn exactly")
         if model.certificate.claimed_by is None and not (round_up_scale(scales) == scales).all():
             return Check(name="arrays", passed=False, detail="a noise scale has more digits than the sampler draws")
+    for tables in model.measured.stages:
         sizes = [int(own.sum()) for own in tables.plan.sizes(cells)]
         if [tables.one_way.size, tables.pairs.size] != sizes or tables.trios.size != tables.plan.trios.size:
             return Check(name="arrays", passed=False, detail="tables do not cover the public domain")
@@ -131,7 +141,10 @@ def check_arrays(model: Model) -> Check:
     every = [any(part.size for part in parts) for parts in zip(*((t.one_way, t.pairs) for t in stages), strict=True)]
     if not every[0] or not (every[1] or cells.n_pairs == 0):
         return Check(name="arrays", passed=False, detail="a release measures all one-way and all two-way tables")
+    if triples is not None and (model.certificate.mechanism != "gaussian" or stages[0].plan.parities is not None):
+        return Check(name="arrays", passed=False, detail="three-way tables go with gaussian noise and two-way tables")
     size = sum(tables.one_way.size + tables.pairs.size + tables.trios.size for tables in stages)
+    size += 0 if triples is None else triples.counts.size
     return Check(name="arrays", passed=True, detail=f"{size:,} noisy cells cover the public domain, whole numbers all")
 
 
@@ -222,12 +235,14 @@ def _tail(scale: float, first: int) -> float:
 def check_totals(model: Model) -> tuple[float, list[Check]]:
     """What the tables cost, by the theorems with every rounding outward, and numerically; both within the claim."""
     stated = model.certificate
-    search = search_spend(stated.domains)
-    spend = sum((tables.plan.spend for tables in model.measured.stages), search)
+    search, triples = search_spend(stated.domains), model.measured.triples
+    third = Spend.of([]) if triples is None else triples.spend
+    spend = sum((tables.plan.spend for tables in model.measured.stages), search + third)
     budget = _budget(stated)
     claimed, lost = budget.spent(spend), spend.lost_delta
     moves = [(search.scales, budget.shifts * search.tables.astype(np.float64))]
     moves += [_moves(tables, budget.shifts) for tables in model.measured.stages]
+    moves.append((third.scales, budget.shifts * third.tables.astype(np.float64)))
     scales, shifts = (np.concatenate(part) for part in zip(*moves, strict=True))
     each, groups = np.unique(scales, return_inverse=True)
     # A threshold that fails costs its chance of delta, and of the odds the rest of all chances.

@@ -52,17 +52,17 @@ from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import log_ndtr, ndtr
-from scipy.stats import binom, chi2, gamma
+from scipy.special import bdtr, chdtr, chdtrc, gammainc, gammaincinv, log_ndtr, ndtr
 
 from sklar.fitting.margins import implied_counts
-from sklar.kernel.cells import Cells
+from sklar.kernel.cells import Cells, Whole
 from sklar.kernel.tables import NoisyTables
 from sklar.kernel.theorems import Mechanism
+from sklar.machine.spill import room_for
 from sklar.public.schema import Schema
 
 FALSE_ALARM = 1e-6
-TESTS = 20
+TESTS = 24
 LEVEL = FALSE_ALARM / TESTS
 # Below this scale noise is no smooth law; whoever states so little has stated an epsilon that promises nothing.
 LEAST_SCALE = 1.0
@@ -152,15 +152,15 @@ def examine(stages: Sequence[NoisyTables], schema: Schema, grids: Sequence[Grid]
     found = residuals(stages, schema.cells, grids)
     normal = mechanism == "gaussian"
     tests = [
-        *_squares(ALL, found.together, mechanism, both=False),
-        *_squares("between stages", found.stages, mechanism, both=normal),
-        *_squares("margins of two-way tables", found.margins, mechanism, both=normal and complete),
-        *_squares("one-way tables against margins", found.direct, mechanism, both=normal and complete),
-        *_squares("totals of two-way tables", found.totals, mechanism, both=normal and complete),
-        *_squares("totals of one-way tables", found.one_way_totals, mechanism, both=normal and complete),
-        *_squares("tables of searches", found.grids, mechanism, both=False, slack=_CHOSEN),
-        *_each("each two-way table between stages", found.tables, mechanism, both=normal),
-        *_each("each attribute's margins", found.attributes, mechanism, both=False),
+        *squares_test(ALL, found.together, mechanism, both=False),
+        *squares_test("between stages", found.stages, mechanism, both=normal),
+        *squares_test("margins of two-way tables", found.margins, mechanism, both=normal and complete),
+        *squares_test("one-way tables against margins", found.direct, mechanism, both=normal and complete),
+        *squares_test("totals of two-way tables", found.totals, mechanism, both=normal and complete),
+        *squares_test("totals of one-way tables", found.one_way_totals, mechanism, both=normal and complete),
+        *squares_test("tables of searches", found.grids, mechanism, both=False, slack=_CHOSEN),
+        *each_test("each two-way table between stages", found.tables, mechanism, both=normal),
+        *each_test("each attribute's margins", found.attributes, mechanism, both=False),
         NoiseTest(
             name="largest margin above its one-way count",
             chance=found.highest_chance,
@@ -187,7 +187,7 @@ def visible(freedom: int, mechanism: Mechanism) -> float:
     0.84
     """
     shape = freedom / 2 / (1.0 if mechanism == "gaussian" else _LAPLACE_WIDTH)
-    return math.sqrt(float(gamma.ppf(LEVEL, shape) / gamma.ppf(POWER, shape))) if freedom else 0.0
+    return math.sqrt(float(gammaincinv(shape, LEVEL) / gammaincinv(shape, POWER))) if freedom else 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -285,7 +285,7 @@ def _variances(mechanism: Mechanism, scales: NDArray[np.float64]) -> NDArray[np.
 
 
 def _over_stages(
-    measured: Sequence[tuple[NDArray[np.int64], NDArray[np.float64]]],
+    measured: Sequence[tuple[Whole, NDArray[np.float64]]],
     sizes: NDArray[np.int64],
     mechanism: Mechanism,
     smear: np.random.Generator,
@@ -297,7 +297,9 @@ def _over_stages(
     for counts, scales in measured:
         if not scales.size:
             continue
-        here = smear.standard_normal(counts.size)
+        here: NDArray[np.float64] = room_for(counts.size, np.float64)
+        for start in range(0, counts.size, _AT_ONCE):
+            smear.standard_normal(out=here[start : start + _AT_ONCE])
         here *= math.sqrt(SMEAR)
         here += counts
         own = _variances(mechanism, scales)
@@ -327,7 +329,10 @@ def _runs(sizes: NDArray[np.int64]) -> Iterator[tuple[int, int, slice]]:
 def _by_table(differences: Sequence[NDArray[np.float64]], cells: Cells) -> NDArray[np.float64]:
     if not differences:
         return np.zeros((2, 0))
-    squares = sum((np.add.reduceat(z**2, cells.pair_offsets[:-1]) for z in differences), np.zeros(cells.n_pairs))
+    squares = np.zeros(cells.n_pairs)
+    for z in differences:
+        for first, last, run in _runs(cells.pair_sizes):
+            squares[first:last] += np.add.reduceat(z[run] ** 2, cells.pair_offsets[first:last] - run.start)
     return np.array([squares, len(differences) * cells.pair_sizes])
 
 
@@ -488,14 +493,17 @@ def _laplace_tail(deviations: float, variance: float, scale: float) -> float:
     return variance * s**2 - s * far
 
 
-def _squares(name: str, found: Squares, mechanism: Mechanism, *, both: bool, slack: float = 1.0) -> Iterator[NoiseTest]:
+def squares_test(
+    name: str, found: Squares, mechanism: Mechanism, *, both: bool, slack: float = 1.0
+) -> Iterator[NoiseTest]:
+    """Whether squares of residuals are too small in all, or, of both sides, too large."""
     if found.freedom:
         seen = f"mean square {found.total / found.freedom:.4g} over {found.freedom:,} degrees of freedom"
         chance = float(_tails(np.array([slack * found.total]), np.array([found.freedom]), mechanism, both=both)[0])
         yield NoiseTest(name=name, chance=chance, seen=seen, freedom=found.freedom)
 
 
-def _each(name: str, sums: NDArray[np.float64], mechanism: Mechanism, *, both: bool) -> Iterator[NoiseTest]:
+def each_test(name: str, sums: NDArray[np.float64], mechanism: Mechanism, *, both: bool) -> Iterator[NoiseTest]:
     """The least likely of many sums of squares."""
     total, freedom = sums[:, sums[1] > 0]
     if total.size:
@@ -510,10 +518,10 @@ def _tails(
 ) -> NDArray[np.float64]:
     """The chance of sums of squares that are as small, or, of both sides, as far out."""
     if mechanism == "gaussian":
-        low = chi2.cdf(total, freedom)
+        low = chdtr(freedom, total)
     else:
-        low = gamma.cdf(total, freedom / 2 / _LAPLACE_WIDTH, scale=2 * _LAPLACE_WIDTH)
-    return np.asarray(2 * np.minimum(low, chi2.sf(total, freedom)) if both else low)
+        low = gammainc(freedom / 2 / _LAPLACE_WIDTH, total / (2 * _LAPLACE_WIDTH))
+    return np.asarray(2 * np.minimum(low, chdtrc(freedom, total)) if both else low)
 
 
 def _distribution(name: str, found: Squares, *, both: bool) -> Iterator[NoiseTest]:
@@ -552,8 +560,11 @@ def _residues(stages: Sequence[NoisyTables], grids: Sequence[Grid]) -> Iterator[
                 wide = _uneven(tables.mechanism, scales, q) ** 2 * sizes.sum() < 1e-3 if scales.size else np.empty(0)
                 if not wide.size or not wide.any():
                     continue
-                taken = values if wide.all() else values[np.repeat(wide, sizes)]
-                counts += np.bincount(taken % q, minlength=q)
+                for first, last, run in _runs(sizes):
+                    taken = values[run]
+                    if not wide[first:last].all():
+                        taken = taken[np.repeat(wide[first:last], sizes[first:last])]
+                    counts += np.bincount(taken % q, minlength=q)
         for grid in grids:
             for table in grid.tables:
                 if _uneven("gaussian", np.array([grid.scale]), q)[0] ** 2 * table.size < 1e-3:
@@ -562,12 +573,12 @@ def _residues(stages: Sequence[NoisyTables], grids: Sequence[Grid]) -> Iterator[
         if n == 0:
             continue
         if q == 2:
-            chance = min(1.0, 2 * float(binom.cdf(int(counts.min()), n, 0.5)))
+            chance = min(1.0, 2 * float(bdtr(int(counts.min()), n, 0.5)))
             yield NoiseTest(name="parity", chance=chance, seen=f"{counts[1] / n:.2%} odd of {n:,}")
         elif n >= 1000 * q:
             far = float(np.sum((counts - n / q) ** 2) / (n / q))
             seen = f"chi-square {far:.1f} with {q - 1} degrees of freedom"
-            yield NoiseTest(name=f"remainders by {q}", chance=float(chi2.sf(far, q - 1)), seen=seen)
+            yield NoiseTest(name=f"remainders by {q}", chance=float(chdtrc(q - 1, far)), seen=seen)
 
 
 def _uneven(mechanism: Mechanism, scales: NDArray[np.float64], q: int) -> NDArray[np.float64]:

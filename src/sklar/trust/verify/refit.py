@@ -27,12 +27,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sklar.budget.method import Method, MethodName
-from sklar.budget.plan import plan_release
+from sklar.budget.plan import Stages, plan_release
 from sklar.budget.search import replan_search
 from sklar.draw.repair import hold_margins
 from sklar.files.model import Model
 from sklar.fitting.binary import BinaryCopula
-from sklar.fitting.choose import SHRINKAGE, starting, step_limit
+from sklar.fitting.choose import SHRINKAGE, loss_of_triples, starting, step_limit
 from sklar.fitting.denoise import denoise_margins, denoise_tables
 from sklar.fitting.latent import LatentModel, fit_latent, independent
 from sklar.fitting.margins import Estimates, pool
@@ -40,8 +40,9 @@ from sklar.fitting.model import Copula
 from sklar.fitting.trios import trios_of
 from sklar.kernel.tables import Plan
 from sklar.kernel.theorems import Budget, Spend, cost
+from sklar.kernel.triples import NoisyTriples
 from sklar.machine.progress import SILENT, Progress
-from sklar.release import fit_tables, refined
+from sklar.release import fit_tables, look_for_triples, refined
 from sklar.trust.verify.result import Check
 
 # Root mean square and largest, of predicted tables in units of the noise on measured ones, and of components.
@@ -55,6 +56,8 @@ CUTS_TOLERANCE = 5e-3
 _GAIN_TOLERANCE = 1e-3
 # Scales are rounded up to single precision: the last bit may differ between machines.
 _SCALE_TOLERANCE = 1e-6
+# Three-way tables are chosen by fits: rounding may turn those that are hardly worth their price.
+_TRIPLES_ALIKE = 0.9
 _CHOICES = ("kind", "steps", "components", "rank", "fits")
 
 
@@ -95,8 +98,8 @@ def check_plan(model: Model) -> Check:
     rest = replan_search(model.schema, budget, stated.domains, stated.public_rows).rest if stated.domains else None
     first, *later = [tables.plan for tables in model.measured.stages]
     # Whether rows could be counted again is told by whether they were, where that was to be decided.
-    again = bool(first.trios.size)
-    planned = plan_release(cells, budget, method, n_rows=stated.public_rows, rest=rest, again=again)
+    again, weights = bool(first.trios.size), model.measured_schema.importance
+    planned = plan_release(cells, budget, method, n_rows=stated.public_rows, rest=rest, importance=weights, again=again)
     alike = all(
         one.shape == other.shape and np.allclose(one, other, rtol=_SCALE_TOLERANCE, atol=0.0)
         for one, other in zip(_orders(first), _orders(planned.first), strict=True)
@@ -113,10 +116,32 @@ def check_plan(model: Model) -> Check:
         return Check(name="plan", passed=same, detail=detail)
     if len(later) != (planned.reserve.size > 0) or any(plan.one_way.size or plan.total for plan in later):
         return Check(name="plan", passed=False, detail="the stages are not those that this Sklar plans for this budget")
-    spent = sum((plan.spend for plan in later), Spend.of([]))
-    if later and not cost("gaussian", 1, Spend.of(planned.reserve)).covers(cost("gaussian", 1, spent)):
-        return Check(name="plan", passed=False, detail="the second stage costs more than was set aside for it")
+    triples = model.measured.triples
+    spent = sum((plan.spend for plan in later), Spend.of([]) if triples is None else triples.spend)
+    if (later or triples) and not cost("gaussian", 1, Spend.of(planned.reserve)).covers(cost("gaussian", 1, spent)):
+        return Check(name="plan", passed=False, detail="the later stages cost more than was set aside for them")
+    if triples is not None:
+        return _check_triples(model, triples, planned)
     return Check(name="plan", passed=True, detail="the noise scales are those that public facts and the budget give")
+
+
+def _check_triples(model: Model, triples: NoisyTriples, planned: Stages) -> Check:
+    """The three-way tables are those that the first stage's noisy tables ask for, but for what rounding turns."""
+    estimates = pool(model.measured.stages[:1])
+    wanted = look_for_triples(estimates, model.measured_schema, planned)
+    if wanted is None or not np.array_equal(wanted.triples.coarse, triples.triples.coarse):
+        detail = "the three-way tables are not over the levels that the first stage's noisy tables give"
+        return Check(name="plan", passed=False, detail=detail)
+    asked, found = ({tuple(each) for each in own.attributes.tolist()} for own in (wanted.triples, triples.triples))
+    share = len(asked & found) / len(asked | found)
+    if share < _TRIPLES_ALIKE:
+        detail = f"only {share:.0%} of the three-way tables are those that the first stage's noisy tables ask for"
+        return Check(name="plan", passed=False, detail=detail)
+    detail = (
+        "the noise scales are those that public facts and the budget give; of the three-way tables, "
+        f"{share:.0%} are those that this machine would choose from the first stage's noisy tables"
+    )
+    return Check(name="plan", passed=True, detail=detail)
 
 
 def _orders(plan: Plan) -> tuple[NDArray[np.float64], ...]:
@@ -144,7 +169,7 @@ def _told(stated: Mapping[str, Any], found: Mapping[str, Any]) -> str:
 
 def _with_choices(model: Model, progress: Progress) -> tuple[Copula, str]:
     """The latent model that the stated choices give, or why there is none."""
-    settings, estimates = model.settings, pool(model.measured.stages)
+    settings, estimates = model.settings, pool(model.measured.stages, model.measured.triples)
     margins = denoise_margins(estimates)
     if settings["kind"] == "independence":
         return refined(hold_margins(independent(model.measured_schema, margins.levels)), estimates), ""
@@ -164,6 +189,7 @@ def _with_choices(model: Model, progress: Progress) -> tuple[Copula, str]:
         steps=settings["steps"],
         fits=settings["fits"],
         trios=trios_of(estimates),
+        three=loss_of_triples(estimates),
         progress=progress,
     )
     return refined(hold_margins(fitted), estimates), ""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from sklar.budget.certificate import Certificate, rounded_up
 from sklar.budget.linked import LinkedCertificate
+from sklar.machine.notebook import Tabular, html_card
 from sklar.trust.verify.noise import NoiseTest
 
 
@@ -20,8 +22,8 @@ class Check:
     detail: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verification:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Verification(Tabular):
     """All that was looked at in one model file."""
 
     path: str
@@ -30,6 +32,19 @@ class Verification:
     independent_epsilon: float | None = None
     noise: tuple[NoiseTest, ...] = ()
     signer: str | None = None
+
+    def __repr__(self) -> str:
+        failed = [check.name for check in self.checks if not check.passed]
+        return (
+            f"Verification({self.path}: {f'FAILED in {failed[0]}' if failed else 'passed'}, {len(self.checks)} checks)"
+        )
+
+    def _repr_html_(self) -> str:
+        return html_card(f"Verification of {self.path}", {"passed": self.passed}, self.to_columns())
+
+    def to_columns(self) -> Mapping[str, Sequence[Any]]:
+        """One line for each thing that was looked at."""
+        return {name: [getattr(check, name) for check in self.checks] for name in ("name", "passed", "detail")}
 
     @property
     def passed(self) -> bool:

@@ -1,0 +1,110 @@
+"""Coverage of shares, means and differences over many releases at once, without a fit for each of them.
+
+Such figures are functions of noisy tables alone: the model has a part in the sampling error only. So noisy tables of
+many releases are drawn directly, at the noise scales of one release that was fitted, and answered with its model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from experiments.asked import Case, Codes, counts_of, measured_columns
+from sklar.answer.infer import ask
+from sklar.answer.infer.effects import Floats, Subset, Table, noise_covariance, parts, pool_tables
+from sklar.answer.infer.means import asked_ratios, figures_of, linear_in
+from sklar.answer.infer.onestep import one_step
+from sklar.answer.infer.reference import grid
+from sklar.answer.infer.result import Figure
+from sklar.files.model import Model
+from sklar.kernel.tables import noise_variance
+
+LINEAR = ("means", "shares", "differences")
+_AT_ONCE = 50
+
+
+def draw_many(
+    case: Case, model: Model, truths: Mapping[str, list[Figure]], times: int, generator: np.random.Generator
+) -> Iterator[dict[str, Any]]:
+    """How often the intervals of linear figures hold `truths`, by question: one record for each question and batch."""
+    for done in range(0, times, _AT_ONCE):
+        effects, rows = _effects(case, model, min(_AT_ONCE, times - done), generator)
+        for kind in LINEAR:
+            for question in case.questions.get(kind, ()):
+                held = _held(case, model, question, effects, rows, truths[question])
+                yield {"kind": kind, "question": question, "drawn": float(held.size), "drawn_ours": float(held.sum())}
+
+
+def _held(
+    case: Case, model: Model, question: str, effects: Mapping[Subset, Floats], rows: Floats, true: list[Figure]
+) -> Floats:
+    """Whether each release's interval of each figure holds the truth, shape (releases, figures)."""
+    inquiry = ask(model, question, target=case.target)
+    linear = linear_in(asked_ratios(inquiry), inquiry.reference)
+    once = one_step(inquiry.effects, inquiry.reference, linear)
+    function = linear.influence(grid(inquiry.effects.sizes)).T.reshape(-1, *inquiry.effects.sizes)
+    coefficients = parts({inquiry.where: function})
+    # The mean of a function over all cells, and its parts on effects.
+    values = function.reshape(len(function), -1).mean(axis=1) + sum(
+        effects[subset].reshape(len(rows), -1) @ part.reshape(len(part), -1).T for subset, part in coefficients.items()
+    )
+    noise = noise_covariance(coefficients, inquiry.effects)
+    found = []
+    for value in values:
+        step = replace(once, values=value, noise=noise)
+        figures = figures_of(inquiry, asked_ratios(inquiry), step)
+        found.append([_holds(figure, truth.estimate) for figure, truth in zip(figures, true, strict=True)])
+    return np.array(found, dtype=np.float64)
+
+
+def _holds(figure: Figure, true: float) -> bool:
+    return figure.low is None or figure.high is None or figure.low <= true <= figure.high
+
+
+def _effects(
+    case: Case, model: Model, times: int, generator: np.random.Generator
+) -> tuple[dict[Subset, Floats], Floats]:
+    """Pooled effects of many releases, with an axis for the releases in front, and their numbers of rows."""
+    schema, columns = model.measured_schema, measured_columns(case.schema)
+    cells, own = schema.cells, range(model.measured_schema.n_attributes)
+    fixed = case.target == "table"
+    drawn: list[Codes] = [case.draw(generator)[:, columns] for _ in range(1 if fixed else times)]
+    counts = [counts_of(rows, schema) for rows in drawn]
+    one_way = np.stack([each.one_way for each in counts]).astype(np.float64)
+    pairs = np.stack([each.pairs for each in counts]).astype(np.float64)
+    tables: list[tuple[Subset, Floats, float]] = []
+    weighted, weights = np.zeros(times), 0.0
+
+    def noisy(exact: Floats, scale: float) -> Floats:
+        shape = (times, *exact.shape[1:])
+        return np.asarray(exact + np.rint(scale * generator.standard_normal(shape)))
+
+    for stage in model.measured.stages:
+        plan = stage.plan
+        if plan.total is not None:
+            variance = float(noise_variance(stage.mechanism, np.array([plan.total]))[0])
+            weighted += noisy(np.full((1,), float(len(drawn[0]))), plan.total) / variance
+            weights += 1 / variance
+        if plan.one_way.size:
+            for i in own:
+                exact = one_way[:, cells.levels(i)]
+                tables.append(((i,), noisy(exact, float(plan.one_way[i])), float(plan.one_way[i]) ** 2))
+        if plan.pairs.size:
+            for pair, (i, j) in enumerate(zip(*(each.tolist() for each in cells.pairs), strict=True)):
+                run = slice(int(cells.pair_offsets[pair]), int(cells.pair_offsets[pair + 1]))
+                exact = pairs[:, run].reshape(-1, int(cells.sizes[i]), int(cells.sizes[j]))
+                tables.append(((i, j), noisy(exact, float(plan.pairs[pair])), float(plan.pairs[pair]) ** 2))
+    held = [Table(attributes=where, counts=table, variance=variance) for where, table, variance in tables]
+    rows = np.full(times, float(len(drawn[0])))
+    if model.measured.n_rows is None:
+        for table in held:
+            size = table.counts[0].size
+            weighted += table.counts.reshape(times, -1).sum(axis=1) / (size * table.variance)
+            weights += 1 / (size * table.variance)
+        rows = np.maximum(np.rint(weighted / weights), 1.0)
+    pooled = pool_tables(held, tuple(own), 1)
+    shares = {subset: effect.values / rows.reshape(-1, *[1] * len(subset)) for subset, effect in pooled.items()}
+    return shares, rows

@@ -1,0 +1,130 @@
+"""Rows whose nulls are filled from a model, given the rest of each row.
+
+What is filled in is post-processing of noisy tables. The rows that come in are not: whoever passes them on passes them
+on as they were.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from sklar.draw.decode import Decoder
+from sklar.draw.fill import Domains, fill
+from sklar.draw.shapes import Shape
+from sklar.errors import ModelError
+from sklar.fitting.model import Copula
+from sklar.public.schema import BINNED, Attribute, Schema
+
+
+def complete_rows(copula: Copula, rows: object, shapes: Mapping[str, Shape], seed: int) -> pl.DataFrame:
+    """The rows with all attributes of the schema, nulls filled from the model given the rest of each row."""
+    schema = copula.schema.whole or copula.schema
+    frame = _frame(rows, schema)
+    codes = {name: _codes(frame[name], schema.attribute(name)) for name in frame.columns}
+    domains = _domains(schema, codes, frame.height)
+    filled = schema.complete(fill(copula, domains, seed))
+    generator = np.random.Generator(np.random.SFC64(np.random.SeedSequence([seed, 8])))
+    drawn = Decoder(schema, shapes=shapes).decode(filled, generator)
+    return pl.DataFrame([_beside(drawn[name], frame, codes) for name in schema.names])
+
+
+def _frame(rows: object, schema: Schema) -> pl.DataFrame:
+    if not isinstance(rows, pl.DataFrame) and not hasattr(rows, "__arrow_c_stream__"):
+        raise ModelError(
+            f"rows must be a table of polars, pandas or Arrow, got {type(rows).__name__}. Read a file first: "
+            "polars.read_csv."
+        )
+    frame = rows if isinstance(rows, pl.DataFrame) else pl.DataFrame(rows)
+    unknown = [name for name in frame.columns if name not in schema.names]
+    if unknown:
+        raise ModelError(
+            f"the schema has no attribute '{unknown[0]}'. Drop or rename that column; it has: "
+            f"{', '.join(schema.names[:12])}."
+        )
+    # Not a number is how some libraries write null.
+    return frame.with_columns(pl.selectors.float().fill_nan(None))
+
+
+def _codes(column: pl.Series, attribute: Attribute) -> NDArray[np.int64]:
+    """The level of every value, shape (rows,); -1 for null."""
+    distinct = column.unique().drop_nulls()
+    known = [_code(attribute, value) for value in distinct.to_list()]
+    codes = column.replace_strict(distinct, pl.Series(known, dtype=pl.Int64), default=None, return_dtype=pl.Int64)
+    return codes.fill_null(-1).to_numpy().astype(np.int64)
+
+
+def _code(attribute: Attribute, value: Any) -> int:
+    """The level of one value; one that is outside the domain is refused unless it has a level there."""
+    text = str(value).lower() if isinstance(value, bool) else str(value)
+    if text in attribute.levels:
+        return attribute.levels.index(text)
+    truth = attribute.truth_of(text) if attribute.kind == "boolean" else None
+    if truth is not None:
+        return truth
+    if attribute.kind in BINNED:
+        written = value.isoformat() if hasattr(value, "isoformat") else text
+        number = attribute.number_of(written)
+        if number is not None and number in attribute.points:
+            return int(attribute.point_codes[attribute.points.index(number)])
+        if number is not None and attribute.edges[0] <= number <= attribute.edges[-1]:
+            place = min(bisect_right(attribute.edges, number) - 1, attribute.n_bins - 1)
+            return int(attribute.bin_codes[place])
+    elif attribute.other_code is not None:
+        return attribute.other_code
+    raise ModelError(
+        f"column '{attribute.name}': {text!r} is outside the attribute's domain. Correct it, or make it null to "
+        "have it filled."
+    )
+
+
+def _domains(schema: Schema, codes: Mapping[str, NDArray[np.int64]], rows: int) -> list[Domains]:
+    """What every row allows of each measured attribute: the level given, those that determine a given one, or all.
+
+    A filled value is never missing.
+    """
+    measured = schema.measured
+    found = []
+    for place, attribute in enumerate(measured.attributes):
+        free = np.ones(attribute.n_levels, dtype=bool)
+        if attribute.missing_code is not None and attribute.n_levels > 1:
+            free[attribute.missing_code] = False
+        # Code -1, null, is the last kind of each table.
+        tables, kinds = [np.vstack([np.eye(attribute.n_levels, dtype=bool), free])], []
+        kinds.append(codes.get(attribute.name, np.full(rows, -1)) % (attribute.n_levels + 1))
+        for name, (source, levels) in zip(schema.names, schema.sources, strict=True):
+            if source == place and name != attribute.name and name in codes:
+                size = schema.attribute(name).n_levels
+                leading = np.arange(size)[:, None] == levels[None, :]
+                tables.append(np.vstack([leading, np.ones(levels.size, dtype=bool)]))
+                kinds.append(codes[name] % (size + 1))
+        together, which = np.unique(np.stack(kinds), axis=1, return_inverse=True)
+        allowed = np.logical_and.reduce([table[kind] for table, kind in zip(tables, together, strict=True)])
+        empty = ~allowed.any(axis=1)[which.ravel()]
+        if empty.any():
+            raise ModelError(
+                f"row {int(np.argmax(empty)) + 1:,}: its values contradict the rule by which '{attribute.name}' "
+                "determines others. Correct the row."
+            )
+        found.append(Domains(allowed=allowed, kinds=which.ravel()))
+    return found
+
+
+def _beside(drawn: pl.Series, frame: pl.DataFrame, codes: Mapping[str, NDArray[np.int64]]) -> pl.Series:
+    """A filled column: values that were given as they were, where their type is the released one."""
+    if drawn.name not in codes:
+        return drawn
+    given = frame[drawn.name]
+    if given.dtype != drawn.dtype:
+        try:
+            given = given.cast(drawn.dtype)
+        except pl.exceptions.PolarsError:
+            raise ModelError(
+                f"column '{drawn.name}' must be of type {drawn.dtype} or convert to it, got {given.dtype}. Convert it."
+            ) from None
+    return given.fill_null(drawn).alias(drawn.name)

@@ -1,0 +1,210 @@
+"""What rows are drawn under, as a person states it: values by attribute, or a predicate.
+
+    {"sex": "Female", "age": (30, 45)}                 the value, and the range from 30 up to but without 45
+    {"region": ["North", "South"], "income": None}     one of these values, and missing
+    "sex = 'Female' and age >= 30 and age < 45"        a predicate, as `query` takes it
+
+Where a condition cuts a bin, the model's shape inside the bin says how much of it lies on either side.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sklar.answer.divide import Question, divide
+from sklar.answer.predicate import (
+    Atom,
+    Combined,
+    Comparison,
+    Expression,
+    Node,
+    QueryError,
+    Token,
+    attributes_of,
+    evaluate,
+    parse,
+    traced,
+)
+from sklar.draw.given import Box, Condition, condition_boxes
+from sklar.draw.shapes import Shape
+from sklar.public.divide import Divided
+from sklar.public.schema import BINNED, Schema
+
+Given: TypeAlias = str | Mapping[str, Any]
+
+_MAX_CLASSES = 1 << 16
+
+
+def read_given(given: Given, schema: Schema) -> Node:
+    """A condition as a predicate, names and values as written."""
+    if isinstance(given, str):
+        return parse(given)
+    if not isinstance(given, Mapping) or not given:
+        raise QueryError(
+            f"given must be a predicate, or values by attribute, got {given!r}. Example: "
+            "given={'sex': 'Female', 'age': (30, 45)}."
+        )
+    parts = tuple(_stated(name, value, schema) for name, value in given.items())
+    return parts[0] if len(parts) == 1 else Combined(operator="and", parts=parts)
+
+
+def _stated(name: str, value: Any, schema: Schema) -> Node:
+    """What a condition states of one attribute."""
+    named = Token(kind="name", text=str(name), at=0)
+    if value is None:
+        return Comparison(operator="missing", operands=(named,))
+    if isinstance(value, tuple):
+        return _range(named, value, schema)
+    if isinstance(value, list | set | frozenset):
+        if not value:
+            raise QueryError(f"attribute '{name}': a list of values must not be empty. List one, or leave it out.")
+        # In the order of their texts: sets have none, and a seed must give the same rows every time.
+        listed = value if isinstance(value, list) else sorted(value, key=str)
+        parts = tuple(_stated(name, each, schema) for each in listed)
+        return parts[0] if len(parts) == 1 else Combined(operator="or", parts=parts)
+    return Comparison(operator="=", operands=(named, _token(value)))
+
+
+def _range(named: Token, value: tuple[Any, ...], schema: Schema) -> Node:
+    """The range from the first of two values up to but without the second; None leaves an end open."""
+    attribute = schema.attribute(named.text) if named.text in schema.names else None
+    if len(value) != 2 or value == (None, None) or (attribute is not None and attribute.kind not in BINNED):
+        raise QueryError(
+            f"attribute '{named.text}': a tuple is a range (low, high) of numbers or dates, got {value!r}. Put several "
+            "values into a list."
+        )
+    ends = zip((">=", "<"), value, strict=True)
+    parts = tuple(
+        Comparison(operator=operator, operands=(named, _token(end))) for operator, end in ends if end is not None
+    )
+    return parts[0] if len(parts) == 1 else Combined(operator="and", parts=parts)
+
+
+def _token(value: Any) -> Token:
+    """A value as a predicate writes it."""
+    text = str(value).lower() if isinstance(value, bool | np.bool_) else str(value)
+    return Token(kind="value", text=value.isoformat() if hasattr(value, "isoformat") else text, at=0)
+
+
+def text_of(given: Given) -> str:
+    """A condition in words."""
+    return f"'{given}'" if isinstance(given, str) else str(dict(given))
+
+
+def condition_of(given: Given, schema: Schema, shapes: Mapping[str, Shape]) -> tuple[Condition, dict[str, Shape]]:
+    """A condition over the levels of a model, and the shapes inside its divided bins.
+
+    `schema` is the whole schema of the model, `shapes` those of its bins.
+    """
+    question = divide(read_given(given, schema), schema)
+    finer, shares = divide_shapes(question.divided, schema, shapes, asked(question))
+    measured = question.divided.schema.measured
+    expression = traced(question.expression, question.divided.schema)
+    model = schema.measured.cells
+    origin = np.concatenate([model.offsets[i] + parts for i, parts in enumerate(question.divided.measured_parts)])
+    return (
+        Condition(
+            schema=question.divided.schema,
+            origin=origin,
+            share=np.concatenate([shares[name] for name in measured.names]),
+            boxes=tuple(_boxes(expression, text_of(given))),
+            text=text_of(given),
+        ),
+        finer,
+    )
+
+
+def asked(question: Question) -> set[str]:
+    """The attributes that a question is about."""
+    names = question.divided.schema.names
+    return {names[i] for i in attributes_of(question.expression)}
+
+
+def divide_shapes(
+    divided: Divided, schema: Schema, shapes: Mapping[str, Shape], about: set[str]
+) -> tuple[dict[str, Shape], dict[str, NDArray[np.float64]]]:
+    """Shapes inside divided bins, and the share of its level that each divided level has, both by attribute.
+
+    The numbers of attributes that a condition is `about` lie in their bins, so that they satisfy it.
+    """
+    found, shares = dict(shapes), {}
+    for attribute, finer in zip(schema.attributes, divided.schema.attributes, strict=True):
+        own = shares[attribute.name] = np.ones(finer.n_levels)
+        if attribute.name not in about or attribute.kind not in BINNED:
+            continue
+        edges, cuts = (np.asarray(each.edges, dtype=np.float64) for each in (attribute, finer))
+        if attribute.name in shapes:
+            found[attribute.name], own[finer.bin_codes] = shapes[attribute.name].divided(edges, cuts)
+        else:
+            whole = np.diff(edges)[np.searchsorted(edges, cuts[:-1], side="right") - 1]
+            own[finer.bin_codes] = np.diff(cuts) / whole
+    return found, shares
+
+
+def level_classes(expression: Expression) -> dict[int, tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    """For each attribute, one level of every class that a predicate does not tell apart, and each level's class."""
+    leaves: dict[int, list[NDArray[np.bool_]]] = {i: [] for i in attributes_of(expression)}
+
+    def collect(leaf: Atom) -> NDArray[np.bool_]:
+        leaves[leaf.attribute].append(leaf.levels)
+        return np.zeros(1, dtype=bool)
+
+    evaluate(expression, collect)
+    classes = {}
+    for i, own in leaves.items():
+        _, first, which = np.unique(np.stack(own), axis=1, return_index=True, return_inverse=True)
+        classes[i] = first, which.ravel()
+    return classes
+
+
+def _boxes(expression: Expression, text: str) -> Iterator[Box]:
+    """Disjoint boxes of levels in which a predicate holds."""
+    parts = [list(_boxes_of(group, text)) for group in _unrelated(expression)]
+    if math.prod(len(own) for own in parts) > _MAX_CLASSES:
+        raise _too_many(text, math.prod(len(own) for own in parts))
+    for combined in product(*parts):
+        yield {i: levels for box in combined for i, levels in box.items()}
+
+
+def _unrelated(expression: Expression) -> list[Expression]:
+    """Predicates that have no attribute in common, and hold together where this one does."""
+    if isinstance(expression, Atom) or expression.operator != "and":
+        return [expression]
+    found: list[tuple[set[int], list[Expression]]] = []
+    for part in (own for each in expression.parts for own in _unrelated(each)):  # type: ignore[arg-type]
+        about, together = set(attributes_of(part)), [part]
+        for group in [group for group in found if group[0] & about]:
+            found.remove(group)
+            about, together = about | group[0], [*group[1], *together]
+        found.append((about, together))
+    return [own[0] if len(own) == 1 else Combined(operator="and", parts=tuple(own)) for _, own in found]
+
+
+def _boxes_of(expression: Expression, text: str) -> Iterator[Box]:
+    """The same for a predicate whose parts hang together, by trying all combinations of classes of levels."""
+    classes = level_classes(expression)
+    shape = [first.size for first, _ in classes.values()]
+    if math.prod(shape) > _MAX_CLASSES:
+        raise _too_many(text, math.prod(shape))
+    axes = {i: axis for axis, i in enumerate(classes)}
+
+    def atom(leaf: Atom) -> NDArray[np.bool_]:
+        along: Sequence[int] = [-1 if axis == axes[leaf.attribute] else 1 for axis in range(len(shape))]
+        return np.broadcast_to(leaf.levels[classes[leaf.attribute][0]].reshape(along), shape)
+
+    held = np.asarray(evaluate(expression, atom))
+    return condition_boxes(held, {i: which for i, (_, which) in classes.items()})
+
+
+def _too_many(text: str, number: int) -> QueryError:
+    shown = text if len(text) <= 100 else f"{text[:97]}..."
+    return QueryError(
+        f"the condition {shown} has {number:,} combinations of levels to tell apart, at most {_MAX_CLASSES:,} can be. "
+        "Simplify it, or draw rows for parts of it."
+    )

@@ -1,0 +1,95 @@
+"""Figures of a model for a notebook: post-processing, at no privacy cost. They need matplotlib."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sklar.answer.query import estimate
+from sklar.fitting.denoise import interactions
+from sklar.fitting.margins import margins, pool
+from sklar.machine.extras import require
+from sklar.public.schema import BINNED
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from sklar.files.model import Model
+
+_BAR, _MARK = "#c2410c", "#1f2937"
+# Names that fit beside an axis.
+_LONGEST = 18
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Plots:
+    """Figures of a model: `margins("age")` and `dependence()`."""
+
+    model: Model
+
+    def __repr__(self) -> str:
+        return f"Plots of {self.model!r}: .margins(NAME), .dependence()"
+
+    def margins(self, name: str) -> Figure:
+        """Shares of an attribute's levels among synthetic rows, beside the noisy counts with their 95% intervals."""
+        figure, ax = _figure(6.4, 3.6)
+        schema, n = self.model.schema, self.model.n_rows
+        attribute = schema.attribute(name)
+        source, levels = schema.sources[schema.names.index(name)]
+        cells = self.model.measured_schema.cells
+        shares = np.zeros(attribute.n_levels)
+        np.add.at(shares, levels, self.model.copula.margins()[cells.levels(source)])
+        noisy = estimate(self.model.measured, name)
+        at = np.arange(attribute.n_levels)
+        upright = attribute.kind in BINNED
+        # Intervals of shares: they may reach below zero, as those of counts do.
+        reach = np.abs(np.stack([noisy.counts - noisy.low, noisy.high - noisy.counts])) / n
+        if upright:
+            ax.bar(at, shares, color=_BAR, alpha=0.75, label="synthetic rows")
+            ax.errorbar(at, noisy.counts / n, reach, fmt="o", ms=3, color=_MARK, lw=1, label="noisy counts, 95%")
+            ax.set_xticks(at, [_short(level) for level in attribute.levels], rotation=60, ha="right", fontsize=8)
+            ax.set_ylabel("share of rows")
+        else:
+            figure.set_size_inches(6.4, max(1.6, 0.26 * attribute.n_levels + 1.0))
+            ax.barh(at, shares, color=_BAR, alpha=0.75, label="synthetic rows")
+            ax.errorbar(noisy.counts / n, at, xerr=reach, fmt="o", ms=3, color=_MARK, lw=1, label="noisy counts, 95%")
+            ax.set_yticks(at, [_short(level) for level in attribute.levels], fontsize=8)
+            ax.invert_yaxis()
+            ax.set_xlabel("share of rows")
+        ax.set_title(name, loc="left", fontsize=11, fontweight="bold")
+        ax.legend(frameon=False, fontsize=8)
+        return figure
+
+    def dependence(self) -> Figure:
+        """For each pair of attributes, the share of rows that would have to change to make them independent."""
+        schema = self.model.measured_schema
+        size = 1.8 + 0.3 * schema.n_attributes
+        figure, ax = _figure(size + 0.8, size)
+        square = np.full((schema.n_attributes, schema.n_attributes), np.nan)
+        if schema.n_attributes > 1:
+            estimates = pool(self.model.measured.stages)
+            square = schema.cells.symmetric(interactions(estimates, margins(estimates)) / (2 * self.model.n_rows))
+            np.fill_diagonal(square, np.nan)
+        image = ax.imshow(100 * square, cmap="Oranges", vmin=0)
+        names = [_short(name) for name in schema.names]
+        ax.set_xticks(range(len(names)), names, rotation=60, ha="right", fontsize=8)
+        ax.set_yticks(range(len(names)), names, fontsize=8)
+        figure.colorbar(image, ax=ax, shrink=0.8, label="% of rows away from independence")
+        ax.set_title(f"{schema.name}: dependence", loc="left", fontsize=11, fontweight="bold")
+        return figure
+
+
+def _figure(width: float, height: float) -> tuple[Figure, Any]:
+    require("matplotlib", what="a plot", package="matplotlib", extra="plot")
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+    ax = figure.subplots()
+    ax.spines[["top", "right"]].set_visible(False)
+    return figure, ax
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."

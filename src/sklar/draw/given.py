@@ -1,0 +1,338 @@
+"""Records under a condition: components reweighted, levels restricted.
+
+Within a component attributes are independent. So a condition that allows some levels of each of several attributes (a
+box) multiplies the weight of a component by the chance of those levels in it, and restricts the component to them: what
+is drawn has exactly the model's distribution given the condition, however rare that is. Any other condition is a union
+of disjoint boxes, and a component becomes one component for each of them.
+
+With rules, records are those of `repair`: with o the attributes that no rule is about, t the others and `ok` that the
+rules hold, their law is P(o) P(t | o, ok). Given a condition on o alone, o is drawn given it, and repaired as ever. A
+condition on t gives P(o, t) 1[ok] 1[condition] / P(ok | o): records are drawn from the model given the condition, those
+that break a rule are left out, and the others are kept with a chance in proportion to 1 / P(ok | o). That is about the
+rules alone, which most records honor: how rare the condition is makes no difference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sklar.draw.blocks import BLOCK_ROWS, Codes
+from sklar.draw.latent import LatentSampler, component_odds
+from sklar.draw.repair import RecordSampler, repair
+from sklar.errors import ModelError
+from sklar.public.rules import constrained, violating
+from sklar.public.solve import Allowed, groups, narrowed
+
+if TYPE_CHECKING:
+    from sklar.fitting.model import Copula
+    from sklar.public.schema import Schema
+
+# A box: the levels that it allows of some of the measured attributes.
+Box = Mapping[int, NDArray[np.bool_]]
+
+# Probabilities that the components of all boxes may have together: 1 GB.
+_MOST_PROBABILITIES = 1 << 28
+# Numbers that one table of a sum over the levels of rules may have.
+_MOST_SUMMED = 1 << 26
+# Records whose components are weighed at once.
+_CHUNK = 2048
+# Records that are drawn for each one that is found, before a condition is called too rare; at first for this many.
+_MOST_DRAWN, _FIRST = 10_000, 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Condition:
+    """What drawn records satisfy: that they lie in one of disjoint boxes.
+
+    `schema` is the model's, with bins divided where the condition cuts them. Of the measured levels, all attributes
+    after one another, `origin` says which level of the model each is part of, and `share` how much of it, shape (d,).
+    """
+
+    schema: Schema
+    origin: NDArray[np.int64]
+    share: NDArray[np.float64]
+    boxes: tuple[Box, ...]
+    text: str
+
+    @property
+    def attributes(self) -> tuple[int, ...]:
+        """The measured attributes that it is about."""
+        return tuple(sorted({attribute for box in self.boxes for attribute in box}))
+
+
+def given_sampler(copula: Copula, condition: Condition) -> GivenSampler | RejectingSampler:
+    """Draws records of this model that satisfy the condition; an impossible one is refused."""
+    boxes = _possible(condition)
+    components = copula.components()
+    if components is None:
+        return RejectingSampler(copula, condition)
+    if len(boxes) * len(components) * condition.origin.size > _MOST_PROBABILITIES:
+        raise ModelError(
+            f"the condition {condition.text} has {len(boxes):,} separate cases, too many for this model. Simplify it, "
+            "or draw rows for parts of it."
+        )
+    parts = components[:, condition.origin] * condition.share.astype(np.float32)
+    condition = replace(condition, boxes=boxes)
+    schema, honored = condition.schema.measured, None
+    if set(condition.attributes) & set(constrained(schema.allowed)):
+        honored = chance_of_rules(parts, schema.cells.offsets, schema.allowed)
+        if honored is None:
+            return RejectingSampler(copula, condition)
+    return GivenSampler(parts, int(copula.describe().get("rounds", 0)), condition, honored)
+
+
+def _possible(condition: Condition) -> tuple[Box, ...]:
+    """The boxes that hold a record which honors the rules, without the levels that have no part in any."""
+    schema = condition.schema.measured
+    allowed, kept = schema.allowed, []
+    touched = constrained(allowed)
+    for box in condition.boxes:
+        if not set(box) & set(touched):
+            kept.append(box)
+            continue
+        domains = {i: box.get(i, np.ones(int(schema.sizes[i]), dtype=bool)) for i in touched}
+        left = narrowed(domains, allowed)
+        if left is not None:
+            restricted = {i: levels for i, levels in left.items() if i in box or not levels.all()}
+            kept.append({**box, **restricted})
+    if not condition.boxes:
+        raise _impossible(condition, "no level of its attributes does")
+    if not kept:
+        raise _impossible(condition, "its levels and the schema's rules exclude one another")
+    return tuple(kept)
+
+
+def _impossible(condition: Condition, why: str) -> ModelError:
+    return ModelError(f"no record can satisfy the condition {condition.text}: {why}. Ask for less.")
+
+
+class GivenSampler:
+    """Draws blocks of records of a latent model under a condition.
+
+    `probabilities` are those of the divided levels in equally likely components, shape (components, d). `honored` are
+    the components' chances that the rules hold, where these have a say in what the condition is about, else None.
+    """
+
+    def __init__(
+        self,
+        probabilities: NDArray[np.float32],
+        rounds: int,
+        condition: Condition,
+        honored: NDArray[np.float64] | None,
+    ) -> None:
+        # Not at the top: the model's module imports this room.
+        from sklar.fitting.latent import LatentModel
+
+        schema = condition.schema.measured
+        self._condition, self._allowed, self._cells = condition, schema.allowed, schema.cells
+        touched = constrained(schema.allowed)
+        self._others = [i for i in range(self._cells.n_attributes) if i not in touched]
+        self._model = LatentModel(schema=schema, probabilities=probabilities, rounds=rounds)
+        restricted, chances = self._restricted(probabilities)
+        self._sampler = LatentSampler(replace(self._model, probabilities=restricted), chances)
+        self.block_rows = self._sampler.block_rows
+        self._honored = honored
+
+    def _restricted(self, probabilities: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
+        """Components of every box, and how likely each is."""
+        condition, cells = self._condition, self._cells
+        parts, weights = [], []
+        for box in condition.boxes:
+            own, weight = probabilities.copy(), np.ones(len(probabilities))
+            for i, levels in box.items():
+                held = probabilities[:, cells.levels(i)] * levels
+                mass = held.sum(axis=1, dtype=np.float64)
+                weight *= mass
+                own[:, cells.levels(i)] = np.divide(
+                    held, mass[:, None], out=np.zeros_like(held), where=mass[:, None] > 0
+                )
+            parts.append(own[weight > 0])
+            weights.append(weight[weight > 0])
+        chances = np.concatenate(weights)
+        if chances.sum() <= 0:
+            raise _impossible(condition, "the model gives it no chance")
+        return np.concatenate(parts), chances / chances.sum()
+
+    def draw(self, seed: int, block: int, rows: int) -> Codes:
+        """A block of codes, shape (m, rows): a function of (model, condition, seed, its number, its rows)."""
+        generator, mending = (
+            np.random.Generator(np.random.SFC64(np.random.SeedSequence([seed, block, stream]))) for stream in (3, 4)
+        )
+        if self._honored is None:
+            codes = self._sampler.draw_by(generator, rows)
+            if self._allowed:
+                repair(codes, self._model, self._allowed, mending)
+            return codes
+        found: list[Codes] = []
+        have = drawn = 0
+        while have < rows:
+            if drawn > _MOST_DRAWN * (have + _FIRST):
+                raise _too_rare(self._condition)
+            # As many again as were drawn: few rounds where few are kept.
+            some = min(max(2 * (rows - have), drawn, 64), BLOCK_ROWS)
+            kept = self._kept(self._sampler.draw_by(generator, some), self._honored, mending)
+            found.append(kept[:, : rows - have])
+            have, drawn = have + found[-1].shape[1], drawn + some
+        return np.concatenate(found, axis=1) if found else self._sampler.draw_by(generator, 0)
+
+    def _kept(self, codes: Codes, honored: NDArray[np.float64], generator: np.random.Generator) -> Codes:
+        """Of candidates that satisfy the condition, those that honor the rules and are kept."""
+        codes = codes[:, ~violating(codes, self._allowed)]
+        chances = keeping_chances(self._model.probabilities, self._cells.offsets, codes, self._others, honored)
+        return codes[:, generator.random(codes.shape[1]) < chances]
+
+
+def keeping_chances(
+    probabilities: NDArray[np.float32],
+    offsets: NDArray[np.int64],
+    codes: Codes,
+    others: Sequence[int],
+    honored: NDArray[np.float64],
+) -> NDArray[np.float64]:
+    """Chances in proportion to 1 / P(ok | o) for records that honor the rules, shape (rows,), the largest at most 1.
+
+    `others` are the attributes o that no rule is about, `honored` the components' chances that the rules hold.
+    """
+    if not others:
+        return np.ones(codes.shape[1])
+    least, found = honored.min(), [np.empty(0)]
+    for start in range(0, codes.shape[1], _CHUNK):
+        odds = component_odds(probabilities, offsets, codes[:, start : start + _CHUNK], others)
+        found.append(least * odds.sum(axis=1) / (odds @ honored))
+    return np.concatenate(found)
+
+
+class RejectingSampler:
+    """Draws records of a model without components until enough satisfy a condition."""
+
+    def __init__(self, copula: Copula, condition: Condition) -> None:
+        self._condition, self._sampler = condition, RecordSampler(copula)
+        self.block_rows = BLOCK_ROWS
+        model, finer = copula.schema.cells, condition.schema.measured.cells
+        # Where a level is divided, the parts that it has and running totals of their shares.
+        self._parts: list[tuple[int, int, NDArray[np.int64], NDArray[np.float64]]] = []
+        self._whole = []
+        for i in range(model.n_attributes):
+            origin = condition.origin[finer.levels(i)] - model.offsets[i]
+            whole = np.zeros(int(model.sizes[i]), dtype=np.int64)
+            whole[origin] = np.arange(origin.size)
+            self._whole.append(whole)
+            for level in np.flatnonzero(np.bincount(origin, minlength=whole.size) > 1):
+                parts = np.flatnonzero(origin == level)
+                self._parts.append((i, int(level), parts, np.cumsum(condition.share[finer.levels(i)][parts])))
+
+    def draw(self, seed: int, block: int, rows: int) -> Codes:
+        """A block of codes, shape (m, rows): a function of (copula, condition, seed, its number, its rows)."""
+        generator = np.random.Generator(np.random.SFC64(np.random.SeedSequence([seed, block, 3])))
+        found: list[Codes] = []
+        have = number = 0
+        while have < rows:
+            if number * BLOCK_ROWS > _MOST_DRAWN * (have + _FIRST):
+                raise _too_rare(self._condition)
+            inner = np.random.SeedSequence([seed, block, 5, number]).generate_state(1, np.uint64)
+            codes = self._divided(self._sampler.draw(int(inner[0] >> np.uint64(1)), 0, BLOCK_ROWS), generator)
+            held = np.zeros(codes.shape[1], dtype=bool)
+            for box in self._condition.boxes:
+                held |= np.logical_and.reduce([levels[codes[i]] for i, levels in box.items()] or [~held])
+            found.append(codes[:, held][:, : rows - have])
+            have, number = have + found[-1].shape[1], number + 1
+        return np.concatenate(found, axis=1) if found else self._divided(self._sampler.draw(seed, 0, 0), generator)
+
+    def _divided(self, codes: Codes, generator: np.random.Generator) -> Codes:
+        """Codes of the divided levels: the part of a level is drawn by its share."""
+        finer = np.stack([whole[own] for whole, own in zip(self._whole, codes, strict=True)])
+        for i, level, parts, upto in self._parts:
+            rows = np.flatnonzero(codes[i] == level)
+            at = np.searchsorted(upto, generator.random(rows.size) * upto[-1], side="right")
+            finer[i, rows] = parts[np.minimum(at, parts.size - 1)]
+        return finer
+
+
+def _too_rare(condition: Condition) -> ModelError:
+    return ModelError(
+        f"records that satisfy the condition {condition.text} are too rare to be drawn from this model. Ask for less, "
+        "or fit the model with method 'auto'."
+    )
+
+
+def chance_of_rules(
+    probabilities: NDArray[np.float32], offsets: NDArray[np.int64], allowed: Allowed
+) -> NDArray[np.float64] | None:
+    """The chance that a component's record honors all rules, shape (components,); None where the sum is too large.
+
+    Attributes are summed out one at a time, each with the tables that it stands in.
+    """
+    chance = np.ones(len(probabilities))
+    for group in groups(allowed):
+        tables: list[tuple[frozenset[int], NDArray[np.float64]]] = [
+            (frozenset(pair), free.astype(np.float64)) for pair, free in allowed.items() if pair[0] in group
+        ]
+        sizes = {i: int(offsets[i + 1] - offsets[i]) for i in group}
+        own = {i: probabilities[:, offsets[i] : offsets[i + 1]].astype(np.float64) for i in group}
+        summed = _summed(tables, own, sizes, len(probabilities))
+        if summed is None:
+            return None
+        chance *= summed
+    return chance
+
+
+def _summed(
+    tables: list[tuple[frozenset[int], NDArray[np.float64]]],
+    own: dict[int, NDArray[np.float64]],
+    sizes: dict[int, int],
+    components: int,
+) -> NDArray[np.float64] | None:
+    """The sum over all levels of a product of tables, by component. A table's first axis may be the component."""
+    # Axis 0 of every table is the component; tables of rules are the same for all.
+    held = [(names, table[None]) for names, table in tables]
+    order = sorted(own)
+    while order:
+        beside = {i: frozenset().union(*(names for names, _ in held if i in names)) - {i} for i in order}
+        # The attribute whose removal makes the smallest table.
+        made = {i: float(np.prod([float(sizes[j]) for j in beside[i]])) for i in order}
+        chosen = min(order, key=made.__getitem__)
+        rest = sorted(beside[chosen])
+        if components * sizes[chosen] * float(np.prod([float(sizes[j]) for j in rest])) > _MOST_SUMMED:
+            return None
+        axes = [chosen, *rest]
+        product = own[chosen].reshape(components, -1, *[1] * len(rest))
+        for names, table in held:
+            if chosen in names:
+                product = product * _aligned(table, sorted(names), axes)
+        held = [(names, table) for names, table in held if chosen not in names]
+        held.append((frozenset(rest), product.sum(axis=1)))
+        order.remove(chosen)
+    return np.asarray(np.prod([np.broadcast_to(table, (components,)) for _, table in held], axis=0))
+
+
+def _aligned(table: NDArray[np.float64], names: list[int], axes: list[int]) -> NDArray[np.float64]:
+    """The table with one axis for each of `axes` after the first; its own are in ascending order of `names`."""
+    present = [name for name in axes if name in names]
+    moved = table.transpose(0, *(1 + names.index(name) for name in present))
+    sizes = iter(moved.shape[1:])
+    return moved.reshape(table.shape[0], *(next(sizes) if name in names else 1 for name in axes))
+
+
+def condition_boxes(
+    held: NDArray[np.bool_], classes: Mapping[int, NDArray[np.int64]]
+) -> Iterator[dict[int, NDArray[np.bool_]]]:
+    """Disjoint boxes that hold what a condition does.
+
+    `classes` gives each attribute's levels numbers of classes that the condition does not tell apart, and `held` says
+    for each combination of classes, one axis per attribute in order, whether the condition holds.
+    """
+    cells = [tuple(frozenset([k]) for k in place) for place in np.argwhere(held).tolist()]
+    for axis in range(held.ndim):
+        merged: dict[tuple[frozenset[int], ...], frozenset[int]] = {}
+        for cell in cells:
+            others = (*cell[:axis], *cell[axis + 1 :])
+            merged[others] = merged.get(others, frozenset()) | cell[axis]
+        cells = [(*others[:axis], own, *others[axis:]) for others, own in merged.items()]
+    for cell in cells:
+        masks = {i: np.isin(classes[i], list(chosen)) for i, chosen in zip(classes, cell, strict=True)}
+        yield {i: mask for i, mask in masks.items() if not mask.all()}

@@ -1,0 +1,323 @@
+"""The inner work of a step of a fit, between its matrix products, in two ways: NumPy's, and compiled.
+
+NumPy passes over the same arrays many times, which costs little as long as they stay in a processor's cache, and it
+needs no compiler; compiled code passes once. `descent` takes the one or the other by the number of contrasts alone.
+Both give the same to single precision.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sklar.fitting.contrasts import attribute_of_contrast, others
+from sklar.kernel.cells import Cells
+from sklar.machine.compiled import OFFSETS, compiled
+
+Floats = NDArray[np.float32]
+
+MOMENTUM = 0.9
+SECOND_MOMENT = 0.99
+# Entries of a matrix of zeros and ones up to which a product with it is the fastest sum within attributes.
+_SMALL_MATRIX = 10_000
+_FAST = {"contract", "reassoc"}
+# 2^f between -1/2 and 1/2, to the least largest relative error.
+_EXP = tuple(
+    np.float32(c) for c in (1, 0.693147206, 0.240226469, 0.0555032878, 0.00961848896, 0.00133999312, 0.000153458116)
+)
+
+
+class Steps(Protocol):
+    """What a step does between its products. Arrays have shape (d, D), and those of contrasts (d - m, D).
+
+    D may be the components of several fits, one fit after the other.
+    """
+
+    def center(self, logits: Floats) -> None:
+        """Bring logits into the range that `softmax` takes, at no change of a probability."""
+
+    def softmax(self, logits: Floats, probabilities: Floats, found: Floats) -> None:
+        """Probabilities within each attribute from logits, and their contrasts."""
+
+    def through_softmax(
+        self, pull: Floats, constant: Floats, probabilities: Floats, gradient: Floats
+    ) -> NDArray[np.float64]:
+        """From the gradient in the contrasts, pull + constant, to the gradient in the logits: its square, by fit.
+
+        `constant` has shape (d - m, fits).
+        In the probabilities it is g = Q^T (pull + constant), and in the logits p (g - sum of p g within the attribute),
+        which does not change when g moves by a constant: so that g_j is pull_j and g_0 the sum of them / (sqrt(K) - 1).
+        """
+
+    def move(
+        self,
+        parameters: Floats,
+        velocity: Floats,
+        squares: Floats,
+        gradient: Floats,
+        rates: tuple[float, float],
+        damping: NDArray[np.float64],
+    ) -> None:
+        """Add a gradient to the running means, and move the parameters by them.
+
+        `rates` are the rate, and what the mean of squares is to be multiplied by; `damping` has one number per fit.
+        """
+
+
+class _Within:
+    """Sums and largest of the rows of each attribute, shape (rows, D) to (attributes, D), which has `sizes` rows."""
+
+    def __init__(self, sizes: NDArray[np.int64]) -> None:
+        starts, self._n = np.cumsum(sizes) - sizes, sizes.size
+        # Attributes of one size together.
+        alike = [np.flatnonzero(sizes == size) for size in np.unique(sizes)]
+        self._alike = [(own, starts[own][:, None] + np.arange(sizes[own[0]])) for own in alike]
+        of_row = np.repeat(np.arange(sizes.size), sizes)
+        small = sizes.size * of_row.size <= _SMALL_MATRIX
+        self._matrix = (np.arange(sizes.size)[:, None] == of_row).astype(np.float32) if small else None
+
+    def sums(self, values: Floats) -> Floats:
+        """The sum of each attribute's rows."""
+        if self._matrix is not None:
+            return np.asarray(self._matrix @ values)
+        found = np.empty((self._n, values.shape[1]), dtype=np.float32)
+        for own, rows in self._alike:
+            found[own] = values[rows].sum(axis=1)
+        return found
+
+    def largest(self, values: Floats) -> Floats:
+        """The largest of each attribute's rows, of which it has some."""
+        found = np.empty((self._n, values.shape[1]), dtype=np.float32)
+        for own, rows in self._alike:
+            found[own] = values[rows].max(axis=1)
+        return found
+
+
+class PlainSteps:
+    """In NumPy. What a step needs to work in is taken once: fresh memory costs as much as the work."""
+
+    def __init__(self, cells: Cells, components: int, fits: int = 1) -> None:
+        self._fits = fits
+        self._firsts, self._others = cells.offsets[:-1], others(cells)
+        self._of_level, self._of_contrast = cells.attribute_of_level, attribute_of_contrast(cells)
+        self._levels, self._contrasts = _Within(cells.sizes), _Within(cells.sizes - 1)
+        root = np.sqrt(cells.sizes.astype(np.float32))[:, None]
+        # An attribute of one level has no contrasts.
+        self._slope = np.where(root > 1, 1 / np.maximum(root - 1, np.float32(1e-3)), np.float32(1.0))
+        self._root = 1 / root
+        self._room = np.empty((cells.n_levels, components), dtype=np.float32)
+        self._rest = np.empty((self._others.size, components), dtype=np.float32)
+
+    def _by_fit(self, values: Floats) -> Floats:
+        """A view of shape (rows, fits, components of each)."""
+        return values.reshape(len(values), self._fits, values.shape[1] // self._fits)
+
+    def _spread(self, each: Floats) -> Floats:
+        """What each attribute has, on all its levels: in the room."""
+        # Indices are right: without `clip`, NumPy would copy the room for the case that one is not.
+        return np.take(each, self._of_level, axis=0, out=self._room, mode="clip")
+
+    def center(self, logits: Floats) -> None:
+        """Take the largest logit of each attribute off all of them, which changes no probability."""
+        logits -= self._spread(self._levels.largest(logits))
+
+    def softmax(self, logits: Floats, probabilities: Floats, found: Floats) -> None:
+        """Probabilities within each attribute from logits that are near to centered ones, and their contrasts."""
+        np.exp(logits, out=probabilities)
+        scale = self._levels.sums(probabilities)
+        np.divide(1, scale, out=scale)
+        probabilities *= self._spread(scale)
+        shift = (self._root - probabilities[self._firsts]) * self._slope
+        np.take(probabilities, self._others, axis=0, out=found, mode="clip")
+        found -= np.take(shift, self._of_contrast, axis=0, out=self._rest, mode="clip")
+
+    def through_softmax(
+        self, pull: Floats, constant: Floats, probabilities: Floats, gradient: Floats
+    ) -> NDArray[np.float64]:
+        """From the gradient in the contrasts, pull + constant, to the gradient in the logits: its square, by fit."""
+        np.add(self._by_fit(pull), constant[:, :, None], out=self._by_fit(self._rest))
+        gradient[self._others] = self._rest
+        gradient[self._firsts] = self._contrasts.sums(self._rest) * self._slope
+        gradient -= self._spread(self._levels.sums(np.multiply(gradient, probabilities, out=self._room)))
+        gradient *= probabilities
+        by_fit = self._by_fit(gradient)
+        return np.asarray(np.einsum("ijk,ijk->j", by_fit, by_fit), dtype=np.float64)
+
+    def move(
+        self,
+        parameters: Floats,
+        velocity: Floats,
+        squares: Floats,
+        gradient: Floats,
+        rates: tuple[float, float],
+        damping: NDArray[np.float64],
+    ) -> None:
+        """Add a gradient to the running means, and move the parameters by them."""
+        rate, grown = rates
+        step = gradient * np.float32(1 - MOMENTUM)
+        velocity *= np.float32(MOMENTUM)
+        velocity += step
+        squares *= np.float32(SECOND_MOMENT)
+        np.multiply(gradient, gradient, out=step)
+        step *= np.float32(1 - SECOND_MOMENT)
+        squares += step
+        np.sqrt(squares, out=step)
+        # sqrt(grown squares) + damping over sqrt(grown), and the rate likewise.
+        self._by_fit(step)[:] += (damping / grown**0.5).astype(np.float32)[:, None]
+        np.divide(velocity, step, out=step)
+        step *= np.float32(rate / grown**0.5)
+        parameters -= step
+
+
+class CompiledSteps:
+    """In compiled code, without Python's lock, of one fit."""
+
+    def __init__(self, cells: Cells) -> None:
+        self._offsets = cells.offsets
+
+    def center(self, logits: Floats) -> None:
+        """Do nothing: compiled code takes logits of any size."""
+
+    def softmax(self, logits: Floats, probabilities: Floats, found: Floats) -> None:
+        """Probabilities within each attribute from logits, and their contrasts."""
+        _softmax(logits, self._offsets, probabilities, found)
+
+    def through_softmax(
+        self, pull: Floats, constant: Floats, probabilities: Floats, gradient: Floats
+    ) -> NDArray[np.float64]:
+        """From the gradient in the contrasts, pull + constant, to the gradient in the logits: its square."""
+        return np.array([_through_softmax(pull, constant[:, 0].copy(), probabilities, self._offsets, gradient)])
+
+    def move(
+        self,
+        parameters: Floats,
+        velocity: Floats,
+        squares: Floats,
+        gradient: Floats,
+        rates: tuple[float, float],
+        damping: NDArray[np.float64],
+    ) -> None:
+        """Add a gradient to the running means, and move the parameters by them."""
+        rate, grown = (np.float32(each) for each in rates)
+        _move(parameters, velocity, squares, gradient, rate, grown, np.float32(damping[0]))
+
+
+@compiled()
+def _exp(x):  # type: ignore[no-untyped-def]
+    """e^x for an x of at most zero, to a few units of the last digit; written out so that loops of it vectorize."""
+    # x = (k + f) ln 2 with a whole k and f between -1/2 and 1/2.
+    y = max(x, np.float32(-87.0)) * np.float32(1.4426950408889634)
+    k = np.int32(y - np.float32(0.5))
+    f = y - np.float32(k)
+    power = _EXP[6]
+    power = power * f + _EXP[5]
+    power = power * f + _EXP[4]
+    power = power * f + _EXP[3]
+    power = power * f + _EXP[2]
+    power = power * f + _EXP[1]
+    power = power * f + _EXP[0]
+    return power * np.int32((k + np.int32(127)) << np.int32(23)).view(np.float32)
+
+
+@compiled(f"void(float32[:, ::1], {OFFSETS}, float32[:, ::1], float32[:, ::1])", fastmath=_FAST)
+def _softmax(
+    logits: Floats,
+    offsets: NDArray[np.int64],
+    probabilities: Floats,
+    found: Floats,
+) -> None:
+    n = logits.shape[1]
+    top, scale, shift = np.empty(n, dtype=np.float32), np.empty(n, dtype=np.float32), np.empty(n, dtype=np.float32)
+    one = np.float32(1.0)
+    for a in range(offsets.size - 1):
+        first, size = offsets[a], offsets[a + 1] - offsets[a]
+        for c in range(n):
+            top[c] = logits[first, c]
+        for k in range(1, size):
+            for c in range(n):
+                top[c] = logits[first + k, c] if logits[first + k, c] > top[c] else top[c]
+        scale[:] = np.float32(0.0)
+        for k in range(size):
+            for c in range(n):
+                weight = _exp(logits[first + k, c] - top[c])
+                probabilities[first + k, c] = weight
+                scale[c] += weight
+        root = np.sqrt(np.float32(size))
+        slope = one / (root - one) if size > 1 else one
+        for c in range(n):
+            scale[c] = one / scale[c]
+            probabilities[first, c] *= scale[c]
+            shift[c] = (one / root - probabilities[first, c]) * slope
+        for k in range(1, size):
+            for c in range(n):
+                probabilities[first + k, c] *= scale[c]
+                found[first - a + k - 1, c] = probabilities[first + k, c] - shift[c]
+
+
+@compiled(
+    f"float64(float32[:, ::1], float32[::1], float32[:, ::1], {OFFSETS}, float32[:, ::1])",
+    fastmath=_FAST,
+)
+def _through_softmax(
+    pull: Floats,
+    constant: Floats,
+    probabilities: Floats,
+    offsets: NDArray[np.int64],
+    gradient: Floats,
+) -> float:
+    n = pull.shape[1]
+    one = np.float32(1.0)
+    total, mean = np.empty(n, dtype=np.float32), np.empty(n, dtype=np.float32)
+    square = 0.0
+    for a in range(offsets.size - 1):
+        first, size = offsets[a], offsets[a + 1] - offsets[a]
+        total[:] = np.float32(0.0)
+        mean[:] = np.float32(0.0)
+        for k in range(1, size):
+            at = first - a + k - 1
+            for c in range(n):
+                pulled = pull[at, c] + constant[at]
+                total[c] += pulled
+                mean[c] += pulled * probabilities[first + k, c]
+        slope = one / (np.sqrt(np.float32(size)) - one) if size > 1 else one
+        part = np.float32(0.0)
+        for c in range(n):
+            total[c] *= slope
+            mean[c] += total[c] * probabilities[first, c]
+            moved = (total[c] - mean[c]) * probabilities[first, c]
+            gradient[first, c] = moved
+            part += moved * moved
+        square += float(part)
+        for k in range(1, size):
+            at = first - a + k - 1
+            part = np.float32(0.0)
+            for c in range(n):
+                moved = (pull[at, c] + constant[at] - mean[c]) * probabilities[first + k, c]
+                gradient[first + k, c] = moved
+                part += moved * moved
+            square += float(part)
+    return square
+
+
+@compiled(
+    "void(float32[:, ::1], float32[:, ::1], float32[:, ::1], float32[:, ::1], float32, float32, float32)",
+    fastmath=_FAST,
+)
+def _move(
+    parameters: Floats,
+    velocity: Floats,
+    squares: Floats,
+    gradient: Floats,
+    rate: np.float32,
+    grown: np.float32,
+    damping: np.float32,
+) -> None:
+    momentum, memory, one = np.float32(MOMENTUM), np.float32(SECOND_MOMENT), np.float32(1.0)
+    for i in range(parameters.shape[0]):
+        for j in range(parameters.shape[1]):
+            moved = gradient[i, j]
+            velocity[i, j] = momentum * velocity[i, j] + (one - momentum) * moved
+            squares[i, j] = memory * squares[i, j] + (one - memory) * moved * moved
+            parameters[i, j] -= rate * velocity[i, j] / (np.sqrt(grown * squares[i, j]) + damping)

@@ -1,0 +1,200 @@
+"""Which three-way tables are worth measuring: post-processing of the first stage's noisy tables.
+
+Pairs leave three-way structure open. Fits of the same pairs from different starts fill it in differently, and where
+they disagree most, they are likely to be wrong. (They are as long as held-out tables say, so that they do not disagree
+about noise; where pairs show no dependence, nothing is looked for.) With P_f the table of three attributes that fit f
+predicts, over coarse levels and centered along each attribute, so that it holds nothing that pairs say:
+
+- v = sum_f |P_f - mean|_1 / (2 (F - 1)): the total variation to expect where the table is not measured;
+- c = n sqrt(sum_f |P_f - mean|^2 / (F - 1)): the same as a distance, in rows.
+
+**What a measurement is worth.** Noise of scale sigma on the prod(K - 1) dimensions of a centered table has the length
+sigma sqrt(prod(K - 1)), and s = c / that length is the signal over the noise. The best mix of a guess that is off by c
+and a measurement that is off by c / s is off by c / sqrt(1 + s^2): the table's total variation falls from v to
+v / sqrt(1 + s^2).
+
+**What it costs.** Precision 1 / sigma^2 = s^2 prod(K - 1) / c^2 goes to it and not to pairs. With C the precision of
+the whole plan, a share x of it that pairs lose makes their noise larger by x / 2, and so what two-way and three-way
+tables lose to it. Noise alone would cost a two-way table a total variation of u (`expected_pair_tv`); a fit averages
+much of it away, and what is left weighs more in tables of three attributes. Taken as u, a share x costs u x / 2.
+
+**The choice.** Over all N tables of three attributes, the mean total variation falls by the most when, with
+k = prod(K - 1) / (c^2 C), every table has
+
+    d/ds [v (1 - 1 / sqrt(1 + s^2)) / N - price k s^2] = 0,   so   1 + s^2 = (v / (2 N price k))^(2/3),
+
+and those without a positive s are left out. The price is u / 2, or higher where all together would take more than their
+share of what was set aside; of more than `MOST_TRIPLES`, those are taken that are worth most.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sklar.fitting.choose import SHRINKAGE, quick_steps
+from sklar.fitting.denoise import denoise_margins, denoise_tables
+from sklar.fitting.descent import Start
+from sklar.fitting.latent import fit_latent
+from sklar.fitting.margins import Estimates
+from sklar.fitting.triples import coarse_components
+from sklar.kernel.cells import Cells
+from sklar.kernel.triples import MOST_COARSE, Triples
+from sklar.public.schema import BINNED, Attribute, Schema
+
+MOST_TRIPLES = 120
+FITS, COMPONENTS, MOST_STEPS = 4, 150, 300
+SEED = 1_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Wanted:
+    """Three-way tables that are worth measuring, and the noise scale that each is worth."""
+
+    triples: Triples
+    scales: NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Disagreement:
+    """How far fits disagree on every three-way table, shape (tables,) each.
+
+    `variation` is v and `distance` c at the top of this file, `dimensions` is prod(K - 1). `attributes` has shape
+    (tables, 3).
+    """
+
+    attributes: NDArray[np.int64]
+    variation: NDArray[np.float64]
+    distance: NDArray[np.float64]
+    dimensions: NDArray[np.int64]
+
+
+def want_triples(
+    estimates: Estimates,
+    schema: Schema,
+    *,
+    pair_tv: float,
+    precision: float,
+    most_precision: float,
+) -> Wanted | None:
+    """The three-way tables to measure, by the first stage's estimates; None where no table is worth its price.
+
+    `pair_tv` is the total variation that noise alone would cost pairs, `precision` the sum of 1 / scale^2 of all tables
+    of the release, of which triples may take at most `most_precision`.
+    """
+    levels = denoise_margins(estimates).levels
+    coarse = coarsen(schema, levels)
+    start = Start(components=COMPONENTS, seed=SEED)
+    steps = quick_steps(estimates, start, MOST_STEPS)
+    if not steps:
+        return None
+    targets = denoise_tables(estimates, levels)
+    model = fit_latent(targets, schema, SHRINKAGE, start, steps=steps, fits=FITS)
+    seen = disagreement(model.probabilities.reshape(FITS, COMPONENTS, -1), estimates.cells, coarse, estimates.n_rows)
+    chosen, scales = choose_scales(seen, price=pair_tv / 2, precision=precision, most_precision=most_precision)
+    if not chosen.size:
+        return None
+    triples = Triples(cells=estimates.cells, attributes=seen.attributes[chosen], coarse=coarse)
+    return Wanted(triples=triples, scales=scales)
+
+
+def choose_scales(
+    seen: Disagreement, *, price: float, precision: float, most_precision: float
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Which tables to measure, ascending, and at which scales."""
+    number = len(seen.attributes)
+    worth = np.flatnonzero((seen.distance > 0) & (seen.variation > 0))
+    # Precision that a signal as large as the noise takes.
+    unit = seen.dimensions[worth] / seen.distance[worth] ** 2
+    share = unit / precision
+
+    def squares(times: float) -> NDArray[np.float64]:
+        odds = seen.variation[worth] / (2 * number * times * price * share)
+        found = np.maximum(odds ** (2 / 3) - 1, 0.0)
+        if np.count_nonzero(found) > MOST_TRIPLES:
+            gain = seen.variation[worth] * (1 - (1 + found) ** -0.5) / number - times * price * share * found
+            found[np.argsort(-gain, kind="stable")[MOST_TRIPLES:]] = 0.0
+        return np.asarray(found)
+
+    times = 1.0
+    while (found := squares(times)) @ unit > most_precision:
+        times *= 1.1
+    kept = found > 0
+    return worth[kept], (found[kept] * unit[kept]) ** -0.5
+
+
+def disagreement(fits: NDArray[np.float32], cells: Cells, coarse: NDArray[np.int64], n_rows: int) -> Disagreement:
+    """How far these fits, shape (F, components, d), disagree on every table of three attributes."""
+    levels = np.maximum.reduceat(coarse, cells.offsets[:-1]) + 1
+    starts = np.concatenate([[0], np.cumsum(levels)])
+    m, components = cells.n_attributes, fits.shape[1]
+    factors = np.stack([coarse_components(fit, cells, coarse) for fit in fits])
+    # Centered along each attribute, so are their products.
+    for attribute in range(m):
+        own = factors[:, starts[attribute] : starts[attribute + 1]]
+        own -= own.mean(axis=1, keepdims=True)
+    attributes, variation, distance = [], [], []
+    for first in range(m - 2):
+        one = factors[:, starts[first] : starts[first + 1], None, :]
+        for second in range(first + 1, m - 1):
+            both = one * factors[:, None, starts[second] : starts[second + 1], :]
+            both = both.reshape(len(fits), -1, components)
+            tables = both @ factors[:, starts[second + 1] :].transpose(0, 2, 1)
+            tables /= np.float32(components)
+            tables -= tables.mean(axis=0)
+            at = starts[second + 1 : -1] - starts[second + 1]
+            variation.append(np.add.reduceat(np.abs(tables).sum(axis=(0, 1)), at) / (2 * (len(fits) - 1)))
+            distance.append(np.sqrt(np.add.reduceat((tables**2).sum(axis=(0, 1)), at) / (len(fits) - 1)))
+            attributes += [(first, second, third) for third in range(second + 1, m)]
+    chosen = np.array(attributes, dtype=np.int64).reshape(-1, 3)
+    return Disagreement(
+        attributes=chosen,
+        variation=np.concatenate([np.empty(0), *variation]).astype(np.float64),
+        distance=n_rows * np.concatenate([np.empty(0), *distance]).astype(np.float64),
+        dimensions=np.prod(levels[chosen] - 1, axis=1),
+    )
+
+
+def coarsen(schema: Schema, levels: NDArray[np.float64]) -> NDArray[np.int64]:
+    """The coarse level of every level, shape (d,), by noisy margins, shape (d,): at most `MOST_COARSE` an attribute.
+
+    Numbers and ordered categories are cut where their margins have equal masses; of other categories, all but the
+    most common are put together.
+    """
+    cells = schema.cells
+    coarse = [_coarsened(attribute, levels[cells.levels(index)]) for index, attribute in enumerate(schema.attributes)]
+    return np.concatenate(coarse)
+
+
+def _coarsened(attribute: Attribute, shares: NDArray[np.float64]) -> NDArray[np.int64]:
+    if shares.size <= MOST_COARSE:
+        return np.arange(shares.size)
+    values = attribute.n_values
+    if attribute.kind not in BINNED and not attribute.ordered:
+        found = np.full(shares.size, MOST_COARSE - 1)
+        top = np.sort(np.argsort(-shares, kind="stable")[: MOST_COARSE - 1])
+        found[top] = np.arange(top.size)
+        return found
+    # Values along the axis, then whatever else there is as one level.
+    rest = values < shares.size
+    cuts = min(MOST_COARSE - rest, values)
+    found = np.full(shares.size, cuts)
+    found[:values] = _cut(shares[:values], cuts)
+    return found
+
+
+def _cut(shares: NDArray[np.float64], parts: int) -> NDArray[np.int64]:
+    """Runs of about equal mass, none of them empty: the part of every value, shape (values,)."""
+    # A level that nobody has must belong somewhere, too.
+    mass = shares + 1e-9 / shares.size
+    middle = np.cumsum(mass) - mass / 2
+    wanted = np.minimum((parts * middle / mass.sum()).astype(np.int64), parts - 1)
+    # Every part is begun by one value at least: no later than leaves one for each that follows, no sooner than the
+    # parts before it have one.
+    places = np.arange(shares.size)
+    found = np.clip(wanted, np.maximum(parts - shares.size + places, 0), np.minimum(places, parts - 1))
+    steps = np.minimum(np.diff(found, prepend=0), 1)
+    found = np.maximum(np.cumsum(steps), np.maximum(parts - shares.size + places, 0))
+    return np.asarray(found)

@@ -1,0 +1,80 @@
+"""How results show themselves where people look at them: as frames of other libraries, and as cards in notebooks.
+
+Only what a result says of itself is shown; nothing is computed here.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+from sklar.machine.extras import require
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
+
+# Lines of a table that a card shows.
+_SHOWN = 12
+_CARD = (
+    "border:1px solid #d1d5db;border-radius:6px;padding:10px 14px;margin:4px 0;max-width:52em;"
+    "font-family:system-ui,sans-serif;font-size:13px;line-height:1.45"
+)
+_CELL = "padding:1px 14px 1px 0;border:0;text-align:left;vertical-align:top"
+
+
+class Tabular:
+    """What can be seen as a table: columns of equal length by name."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def to_columns(self) -> Mapping[str, Sequence[Any]]:
+        """The columns, by name."""
+
+    def to_polars(self) -> pl.DataFrame:
+        """As a frame of polars."""
+        import polars as pl
+
+        return pl.DataFrame(dict(self.to_columns()))
+
+    def to_pandas(self) -> pd.DataFrame:
+        """As a frame of pandas."""
+        require("pandas", what="to_pandas", package="pandas", extra="pandas")
+        import pandas as pd
+
+        return pd.DataFrame(dict(self.to_columns()))
+
+
+def html_card(
+    title: str, facts: Mapping[str, object], columns: Mapping[str, Sequence[Any]] | None = None, *, note: str = ""
+) -> str:
+    """A card of HTML that needs no style sheet and no network: a title, facts by name, and the head of a table.
+
+    >>> html_card("a < b", {"rows": 3}).count("&lt;")
+    1
+    """
+    lines = "".join(
+        f'<tr><td style="{_CELL};color:#6b7280">{escape(name)}</td><td style="{_CELL}">{escape(str(value))}</td></tr>'
+        for name, value in facts.items()
+    )
+    table = "" if not columns else _table(columns)
+    below = f'<div style="color:#6b7280;margin-top:6px">{escape(note)}</div>' if note else ""
+    return f'<div style="{_CARD}"><b>{escape(title)}</b><table style="border:0">{lines}</table>{table}{below}</div>'
+
+
+def _table(columns: Mapping[str, Sequence[Any]]) -> str:
+    head = "".join(f'<th style="{_CELL}">{escape(name)}</th>' for name in columns)
+    rows = list(zip(*columns.values(), strict=True))
+    body = "".join(
+        "<tr>" + "".join(f'<td style="{_CELL}">{escape(_text(value))}</td>' for value in row) + "</tr>"
+        for row in rows[:_SHOWN]
+    )
+    more = f"<div>and {len(rows) - _SHOWN:,} more lines</div>" if len(rows) > _SHOWN else ""
+    return f'<table style="border:0;margin-top:6px"><tr>{head}</tr>{body}</table>{more}'
+
+
+def _text(value: Any) -> str:
+    return f"{value:,.4g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,82 @@
+"""Arrays too large for memory, in files that have no name.
+
+An array that would take more than a sixteenth of the memory lies in a temporary file that is mapped into memory; the
+system moves its pages to the disk when others need the room. The file is its owner's alone (0600) and has no name in
+any folder from its first moment, so that it is gone when the process ends, however that ends. Room on the disk is taken
+when the array is made: a full disk is an error there, and not the end of the process later.
+
+What a private array held is overwritten on the disk when the array is let go, also at the end of the process. A process
+that is killed cannot do that: its blocks are free, and hold what they held until others use them, as those of swap do.
+"""
+
+from __future__ import annotations
+
+import math
+import mmap
+import os
+import tempfile
+import weakref
+from contextlib import suppress
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from sklar.errors import OutputError
+
+# Of the memory, what one array may take.
+_SHARE = 1 / 16
+_ERASED_AT_ONCE = 1 << 20
+# What a container may use, by the two ways in which Linux says it.
+_GRANTED = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+
+
+@lru_cache(maxsize=1)
+def memory() -> int:
+    """Bytes of memory that this process may use: the machine's, or fewer where a container grants fewer."""
+    found = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")] if hasattr(os, "sysconf") else [8 << 30]
+    for name in _GRANTED:
+        with suppress(OSError, ValueError):
+            found.append(int(Path(name).read_text(encoding="ascii")))
+    return min(found)
+
+
+def is_large(size: int) -> bool:
+    """Whether an array of this many bytes goes to a file."""
+    return size > memory() * _SHARE
+
+
+def room_for(shape: int | tuple[int, ...], kind: DTypeLike, *, private: bool = False) -> NDArray[Any]:
+    """An array of zeros, in memory or, where it is large, in a file. `private` is for exact counts.
+
+    >>> room_for((2, 2), np.int32).tolist()
+    [[0, 0], [0, 0]]
+    """
+    size = math.prod(np.atleast_1d(shape).tolist()) * np.dtype(kind).itemsize
+    if not is_large(size):
+        return np.zeros(shape, dtype=kind)
+    try:
+        with tempfile.TemporaryFile(prefix="sklar-", buffering=0) as file:
+            # A file with holes would end the process where the disk is full.
+            os.posix_fallocate(file.fileno(), 0, size)
+            mapped = mmap.mmap(file.fileno(), size)
+            if private:
+                weakref.finalize(mapped, _erase, os.dup(file.fileno()), size)
+    except OSError:
+        raise OutputError(
+            f"a table of so many levels needs a temporary file of {size / 2**30:.1f} GiB, for which there is no room "
+            f"or no permission in '{tempfile.gettempdir()}'. Set TMPDIR to a folder on a disk with more room."
+        ) from None
+    return np.frombuffer(mapped, dtype=kind).reshape(shape)
+
+
+def _erase(handle: int, size: int) -> None:
+    zeros = bytes(_ERASED_AT_ONCE)
+    # The disk may fail at the end too: then nothing better can be done.
+    with suppress(OSError):
+        for start in range(0, size, _ERASED_AT_ONCE):
+            os.pwrite(handle, zeros[: size - start], start)
+        os.fsync(handle)
+    os.close(handle)

@@ -1,0 +1,576 @@
+"""Inference from a model: exact linear algebra, questions in words, honest refusals, intervals that hold."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from numpy.typing import NDArray
+
+import sklar
+from sklar.answer.infer import Inference, infer
+from sklar.answer.infer.effects import (
+    Effects,
+    Floats,
+    Table,
+    applied,
+    noise_covariance,
+    parts,
+    pool_effects,
+    pool_tables,
+)
+from sklar.answer.infer.independence import independence
+from sklar.answer.infer.inquiry import MEASURED
+from sklar.answer.infer.means import fieller
+from sklar.answer.infer.onestep import Linearized, one_step
+from sklar.answer.infer.reference import refer
+from sklar.answer.infer.regression import Design, Records, Term, correlate, solve_linear, solve_logistic
+from sklar.answer.infer.scores import score
+from sklar.answer.predicate import QueryError
+from sklar.cli import cli
+from sklar.draw.decode import Decoder
+from sklar.files.model import Model
+from sklar.fitting.latent import LatentModel, independent
+from sklar.kernel.count import count_plainly
+from sklar.kernel.tables import NoisyTables, Plan
+from sklar.kernel.theorems import Budget
+from sklar.public.schema import Attribute, Schema
+
+SCHEMA = Schema(
+    name="people",
+    attributes=(
+        Attribute(name="age", kind="integer", edges=(20, 30, 40, 50, 60), missing="?"),
+        Attribute(name="sex", kind="categorical", values=("Female", "Male")),
+        Attribute(name="region", kind="categorical", values=("North", "South", "West", "Isle"), other=True),
+        Attribute(name="owns", kind="boolean"),
+        Attribute(name="weight", kind="real", edges=(0.0, 50.0, 100.0), points=(0.0,), special=(-1,)),
+    ),
+)
+
+
+def codes(rows: int, seed: int = 1) -> NDArray[np.int32]:
+    """Dependent codes; the last region is all but empty, and so is `other`."""
+    generator = np.random.default_rng(seed)
+    latent = generator.random(rows)
+    drawn = np.stack([np.floor((0.6 * latent + 0.4 * generator.random(rows)) * size) for size in SCHEMA.sizes])
+    drawn[2] = np.where(drawn[2] >= 3, 0, drawn[2])
+    return drawn.astype(np.int32)
+
+
+def frame(rows: int) -> Any:
+    return Decoder(SCHEMA).decode(codes(rows), np.random.default_rng(1))
+
+
+@pytest.fixture(scope="module")
+def model() -> Model:
+    return sklar.fit(frame(6000), SCHEMA, epsilon=4.0)
+
+
+def exactly(model: Model, rows: int = 6000) -> Model:
+    """The same model beside tables that are all but exact."""
+    cells = SCHEMA.cells
+    counts = count_plainly(codes(rows), cells)
+    plan = Plan(one_way=np.full(cells.n_attributes, 2.0**-10), pairs=np.full(cells.n_pairs, 2.0**-10))
+    tables = NoisyTables(
+        cells=cells,
+        mechanism="gaussian",
+        n_rows=rows,
+        total=None,
+        one_way=counts.one_way,
+        pairs=counts.pairs,
+        plan=plan,
+    )
+    return replace(model, measured=replace(model.measured, stages=(tables,)))
+
+
+# Linear algebra.
+
+
+def test_pooled_effects_are_the_best_linear_unbiased_estimates() -> None:
+    """Against generalized least squares on all cells of a joint table, whose total is known."""
+    generator = np.random.default_rng(2)
+    sizes, n = (2, 3, 4), 50
+    joint = generator.integers(0, 9, size=sizes).astype(np.float64)
+    joint *= n / joint.sum()
+    tables, designs, seen, variances = [], [], [], []
+    for attributes in ((0,), (1,), (2,), (0, 1), (0, 2), (1, 2), (1, 2)):
+        others = tuple(axis for axis in range(3) if axis not in attributes)
+        variance = float(generator.uniform(0.5, 4.0))
+        noisy = joint.sum(axis=others) + generator.normal(size=[sizes[i] for i in attributes])
+        tables.append(Table(attributes=attributes, counts=noisy, variance=variance))
+        unit = np.eye(joint.size).reshape(joint.size, *sizes).sum(axis=tuple(1 + axis for axis in others))
+        designs.append(unit.reshape(joint.size, -1).T)
+        seen.append(noisy.ravel())
+        variances.append(np.full(noisy.size, variance))
+    design, weights = np.concatenate(designs), 1 / np.concatenate(variances)
+    # The total is known: one observation without noise.
+    design, weights = np.vstack([design, np.ones(joint.size)]), np.append(weights, 1e9)
+    normal = np.linalg.pinv((design * weights[:, None]).T @ design, rcond=1e-13)
+    solved = normal @ (design * weights[:, None]).T @ np.append(np.concatenate(seen), n)
+
+    by_set = pool_tables(tables, (0, 1, 2), n)
+    effects = Effects(where=(0, 1, 2), sizes=sizes, by_set=by_set, n_rows=n, n_rows_variance=0.0)
+    functions: dict[tuple[int, ...], Floats] = {
+        (0, 1): generator.normal(size=(2, 2, 3)),
+        (1, 2): generator.normal(size=(2, 3, 4)),
+    }
+    spread = functions[0, 1][:, :, :, None] + functions[1, 2][:, None, :, :]
+    flat = spread.reshape(2, -1)
+    coefficients = parts(functions)
+    found = applied(coefficients, {subset: by_set[subset].values for subset in coefficients})
+    constant = sum(each.reshape(2, -1).mean(axis=1) for each in functions.values())
+    assert np.allclose(found + constant, flat @ solved / n, atol=1e-6)
+    assert np.allclose(noise_covariance(coefficients, effects), flat @ normal @ flat.T / n**2, rtol=1e-5)
+
+
+def test_the_error_of_a_measured_number_of_rows_moves_all_shares_alike() -> None:
+    table = Table(attributes=(0,), counts=np.array([30.0, 70.0]), variance=4.0)
+    by_set = pool_tables([table], (0,), 100)
+    effects = Effects(where=(0,), sizes=(2,), by_set=by_set, n_rows=100, n_rows_variance=25.0)
+    coefficients = parts({(0,): np.array([[1.0, 0.0]])})
+    # 0.5 + (t0 - t1) / 2n: the share's distance from 1/2 is what scales.
+    assert noise_covariance(coefficients, effects)[0, 0] == pytest.approx(2 / 100**2 + 0.2**2 * 0.05**2)
+
+
+def test_exact_tables_give_exact_answers_whatever_the_model_says(model: Model) -> None:
+    """A share, a mean and a difference are functions of measured tables: a wrong model does not move them."""
+    rows = codes(6000)
+    wrong = replace(exactly(model), copula=independent(SCHEMA, np.repeat(1 / SCHEMA.sizes, SCHEMA.sizes)))
+    known = rows[0] < 4
+    ages = np.array([24.5, 34.5, 44.5, 54.5])[np.minimum(rows[0], 3)]
+    for given, where in (("", known), (" where owns = true", known & (rows[3] == 1))):
+        found = infer(wrong, f"mean(age){given}", scores={"age": "midpoint"}, target="table").figures[0]
+        assert found.estimate == pytest.approx(ages[where].mean(), abs=1e-6)
+        assert found.standard_error < 1e-4
+    men, women = (np.mean(rows[3][rows[1] == sex]) for sex in (1, 0))
+    found = infer(wrong, "difference of share(owns = true) by sex", target="table").figures[0]
+    assert found.name == "sex = Male less sex = Female"
+    assert found.estimate == pytest.approx(men - women, abs=1e-9)
+    shares = infer(wrong, "share(region)", target="table").figures
+    assert [figure.estimate for figure in shares] == pytest.approx(np.bincount(rows[2], minlength=5) / 6000)
+
+
+def test_one_step_takes_a_regression_and_a_correlation_from_the_model_to_the_tables(model: Model) -> None:
+    """To second order in what the model gets wrong: its own answer is farther off."""
+    rows = codes(6000).astype(np.float64)
+    ages = np.array([24.5, 34.5, 44.5, 54.5, np.nan])[rows[0].astype(int)]
+    kept = ~np.isnan(ages)
+    x = np.stack([np.ones(kept.sum()), rows[1][kept], ages[kept]], axis=1)
+    y = rows[3][kept]
+    true = np.linalg.lstsq(x, y, rcond=None)[0]
+    found = infer(exactly(model), "owns ~ sex + age", scores={"age": "midpoint", "owns": {"false": 0, "true": 1}})
+    assert found.statistic == "Linear regression of owns on sex, age"
+    assert [figure.name for figure in found.figures] == ["(intercept)", "sex = Male", "age"]
+    for figure, value in zip(found.figures, true, strict=True):
+        assert abs(figure.estimate - value) < 0.2 * figure.standard_error + 1e-3
+    r = np.corrcoef(ages[kept], rows[1][kept])[0, 1]
+    scores: Any = {"age": "midpoint", "sex": {"Female": 0.0, "Male": 1.0}}
+    found = infer(exactly(model), "corr(age, sex)", scores=scores)
+    assert found.figures[0].estimate == pytest.approx(r, abs=5e-3)
+
+
+def test_the_sampling_error_is_that_of_statistics_packages(model: Model) -> None:
+    """With exact tables what is left is sampling: the robust errors of least squares, of a mean, of a correlation."""
+    rows = codes(6000).astype(np.float64)
+    x = np.stack([np.ones(6000), rows[1], (rows[2] == 1), (rows[2] == 2)], axis=1)
+    beta = np.linalg.lstsq(x, rows[3], rcond=None)[0]
+    left = rows[3] - x @ beta
+    inverse = np.linalg.inv(x.T @ x)
+    robust = np.sqrt(np.diag(inverse @ ((x * left[:, None] ** 2).T @ x) @ inverse))
+    found = infer(exactly(model), "owns ~ sex + region", scores={"owns": {"false": 0, "true": 1}})
+    errors = [figure.standard_error for figure in found.figures]
+    assert errors == pytest.approx(robust, rel=0.15)
+    share = infer(exactly(model), "share(sex = 'Male')").figures[0]
+    assert share.standard_error == pytest.approx(math.sqrt(rows[1].mean() * (1 - rows[1].mean()) / 6000), rel=0.05)
+    assert share.sampling_error == pytest.approx(share.standard_error, rel=1e-3)
+    assert infer(exactly(model), "share(sex = 'Male')", target="table").figures[0].sampling_error is None
+
+
+def test_a_logistic_regression_finds_what_maximum_likelihood_does(model: Model) -> None:
+    rows = codes(6000).astype(np.float64)
+    x = np.stack([np.ones(6000), rows[1], (rows[2] == 1), (rows[2] == 2)], axis=1)
+    beta = np.zeros(4)
+    for _ in range(30):
+        p = 1 / (1 + np.exp(-x @ beta))
+        beta += np.linalg.solve((x * (p * (1 - p))[:, None]).T @ x, x.T @ (rows[3] - p))
+    found = infer(exactly(model), "owns ~ sex + region")
+    assert found.statistic == "Logistic regression of the log odds of owns = true on sex, region"
+    for figure, value in zip(found.figures, beta, strict=True):
+        assert abs(figure.estimate - value) < figure.standard_error
+    assert any("compared with 'North'; too rare for a coefficient of their own: Isle, other" in n for n in found.notes)
+    predicate = infer(exactly(model), "region = 'South' ~ sex where owns = true")
+    assert predicate.statistic == "Logistic regression of the log odds of region = 'South' on sex where owns = true"
+    south, men = rows[2] == 1, rows[1] == 1
+    odds = [np.mean(south[(rows[3] == 1) & (men == sex)]) for sex in (False, True)]
+    ratio = math.log(odds[1] / (1 - odds[1])) - math.log(odds[0] / (1 - odds[0]))
+    # Of three attributes together, so not all of it was measured.
+    assert predicate.figures[1].measured < 1
+    assert abs(predicate.figures[1].estimate - ratio) < 6 * predicate.figures[1].standard_error
+
+
+def test_fieller_is_unbounded_where_the_denominator_may_be_zero() -> None:
+    found = fieller(np.array([1.0, 0.1]), np.diag([0.01, 0.01]), (0, 1), 1.96)
+    assert (found.low, found.high) == (-math.inf, math.inf)
+
+
+def test_a_group_that_noise_hides_is_said_to_be_unknown(model: Model) -> None:
+    # A level so high that noise on an empty group reaches it less than once in a hundred million.
+    found = infer(model, "mean(age) by region", level=1 - 1e-9)
+    empty = next(figure for figure in found.figures if figure.name == "region = Isle")
+    assert empty.low is None
+    assert any(
+        each.startswith("too few rows to tell from noise, so nothing is known: region = Isle")
+        for each in found.cautions
+    )
+    assert any("unbounded" in line for line in found.lines())
+    less = infer(model, "difference of mean(age) by region", level=1 - 1e-9).figures
+    assert [figure.low is None for figure in less] == [False, False, True, True]
+
+
+# What was not measured.
+
+
+def test_a_three_way_share_says_how_little_was_measured_and_adds_the_spread_of_fits(model: Model) -> None:
+    found = infer(model, "share(age < 30 and sex = 'Male' and owns = true)")
+    figure = found.figures[0]
+    assert figure.measured < MEASURED
+    assert figure.model_error > 0
+    assert found.cautions == (
+        f"only {100 * figure.measured:.0f}% of this was measured; the rest is what the model makes of it. Its fits "
+        "disagree by what the standard error includes, but they may be wrong together.",
+    )
+    few = replace(model, settings={**model.settings, "fits": 1})
+    assert "too few fits to say how well. Do not rely on it." in infer(few, found.question).cautions[0]
+
+
+def test_a_model_that_knows_of_no_such_row_is_not_sure_that_there_is_none(model: Model) -> None:
+    figure = infer(model, "share(region = 'Isle' and sex = 'Male' and owns = true)").figures[0]
+    assert figure.measured < MEASURED
+    assert figure.standard_error > 0.03 / math.sqrt(6000) / 2
+
+
+def test_drawn_records_answer_as_listed_ones_do(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    question = "share(age >= 40 and sex = 'Male' and owns = true)"
+    listed = infer(model, question).figures[0]
+    monkeypatch.setattr("sklar.answer.infer.reference.MOST_LISTED", 0)
+    drawn = infer(model, question).figures[0]
+    # 100,000 draws: the standard error of a share is 0.0016 at most; five of them.
+    assert drawn.estimate == pytest.approx(listed.estimate, abs=0.008)
+    assert drawn.measured == pytest.approx(listed.measured, abs=0.03)
+    assert drawn.standard_error == pytest.approx(listed.standard_error, rel=0.5)
+
+
+def test_tables_of_three_attributes_would_be_used_where_they_are_measured(model: Model) -> None:
+    """Effects are by sets of attributes: an independent noisy three-way table makes a three-way share known."""
+    effects = pool_effects(model.measured, (0, 1, 3))
+    reference = refer(model.copula, model.settings, (0, 1, 3))
+    truth = np.zeros(effects.sizes)
+    rows = codes(6000)
+    np.add.at(truth, (rows[0], rows[1], rows[3]), 1)
+    wide = pool_tables([Table(attributes=(0, 1, 3), counts=truth, variance=1e-6)], (0, 1, 3), 6000)
+    known = replace(effects, by_set={**effects.by_set, **wide})
+
+    def share(codes: NDArray[np.int64]) -> Floats:
+        return np.asarray(((codes[:, 0] == 0) & (codes[:, 1] == 1) & (codes[:, 2] == 1)).astype(np.float64)[:, None])
+
+    values = share(reference.codes)
+    linear = Linearized(values=reference.union @ values, by_fit=reference.weights @ values, influence=share)
+    found = one_step(known, reference, linear)
+    assert found.measured(np.ones(1)) == 1.0
+    assert found.values[0] == pytest.approx(truth[0, 1, 1] / 6000, abs=1e-6)
+    assert one_step(effects, reference, linear).measured(np.ones(1)) < MEASURED
+
+
+# Independence.
+
+
+def test_the_statistic_of_independence_has_its_degrees_of_freedom_on_average() -> None:
+    """Under independence, with sampling and noise of like size. The mean of 800 draws of chi-square(6) has a standard
+    error of 0.12, so that this fails by chance less than once in a million; a variance taken for 0.8 of what it is
+    gives 7.5.
+    """
+    generator = np.random.default_rng(5)
+    p, q, n, sd = np.array([0.5, 0.3, 0.2]), np.array([0.4, 0.3, 0.2, 0.1]), 2000, 12.0
+    drawn = []
+    for _ in range(800):
+        exact = generator.multinomial(n, np.outer(p, q).ravel()).reshape(3, 4)
+        tables = [
+            Table(attributes=(0,), counts=exact.sum(axis=1) + sd * generator.normal(size=3), variance=sd**2),
+            Table(attributes=(1,), counts=exact.sum(axis=0) + sd * generator.normal(size=4), variance=sd**2),
+            Table(attributes=(0, 1), counts=exact + sd * generator.normal(size=(3, 4)), variance=sd**2),
+        ]
+        by_set = pool_tables(tables, (0, 1), n)
+        effects = Effects(where=(0, 1), sizes=(3, 4), by_set=by_set, n_rows=n, n_rows_variance=0.0)
+        drawn.append(independence(effects, (p, q), population=True).statistic)
+    assert np.mean(drawn) == pytest.approx(6.0, abs=0.65)
+
+
+def test_dependence_is_found_and_told(model: Model) -> None:
+    found = infer(model, "independent(sex, age)")
+    assert found.test is not None
+    assert found.test.p_value < 1e-6
+    assert found.test.degrees == 4
+    assert found.lines()[2] == "  independence is rejected at the level 0.05"
+    assert found.to_polars().columns == ["name", "statistic", "degrees", "p_value"]
+
+
+# Scores.
+
+
+def test_scores_are_shapes_midpoints_numbers_or_what_the_caller_declares(model: Model) -> None:
+    age, weight = (SCHEMA.attribute(name) for name in ("age", "weight"))
+    middle = score(lambda: model.shapes, age, {"age": "midpoint"})
+    assert middle.values[:4].tolist() == [24.5, 34.5, 44.5, 54.5]
+    assert np.isnan(middle.values[4])
+    assert middle.by == "midpoints of bins"
+    shaped = score(lambda: model.shapes, age, {})
+    assert shaped.by == "means of the fitted shape inside bins"
+    assert all(low <= value < low + 10 for low, value in zip((20, 30, 40, 50), shaped.values, strict=False))
+    # The point 0 is itself, and the special value no number.
+    own = score(lambda: model.shapes, weight, {"weight": "midpoint"})
+    assert own.values.tolist()[:3] == [0.0, 25.0, 75.0]
+    assert np.isnan(own.values[3])
+    ranks = Attribute(name="rank", kind="categorical", values=(1, 2, 9), missing="")
+    assert score(lambda: model.shapes, ranks, {}).values.tolist()[:3] == [1.0, 2.0, 9.0]
+    years = Attribute(name="year", kind="integer", edges=(1, 2, 3))
+    assert score(lambda: model.shapes, years, {"year": "midpoint"}).values.tolist() == [1.0, 2.0]
+    assert score(lambda: model.shapes, years, {"year": "midpoint"}).by == "the numbers themselves"
+    days = Attribute(name="day", kind="datetime", edges=(0, 2_000_000))
+    assert score(lambda: model.shapes, days, {"day": "midpoint"}).by == "midpoints of bins, in seconds since 1970-01-01"
+    found = infer(model, "mean(weight)")
+    assert "'weight' is known by its levels; their scores are means of the fitted shape inside bins" in found.notes
+    assert "rows in which 'weight' is no number (missing, special) are left out" in found.notes
+
+
+# Questions.
+
+REFUSED = {
+    "median(age)": "'median' begins no question that can be answered. Ask mean(x), share(x = 'a'), corr(x, y)",
+    "mean age": "'(' is expected to begin what is asked about, got 'age'.",
+    "mean(age": "')' is expected to close '(', got the end.",
+    "mean(age, sex)": "mean takes 1 name, got 2.",
+    "corr(age)": "corr takes 2 names, got 1.",
+    "corr(age, age)": "corr takes two different attributes, got 'age' twice. Name another.",
+    "mean(agee)": "the schema has no attribute 'agee'. Did you mean 'age'?",
+    "mean('age')": "an attribute is expected, got 'age'.",
+    "mean(age) by": "an attribute is expected, got the end.",
+    "mean(age) by sex, sex": "groups are by different attributes, got one twice. Remove one.",
+    "mean(age) of sex": "'of' is not expected here: a question ends with 'by' names or 'where' a predicate.",
+    "difference mean(age)": "'of' is expected after 'difference', got 'mean'.",
+    "difference of mean(age)": "a difference is between groups of a mean or a share. Write difference of mean(x) by z.",
+    "corr(age, weight) by sex": "corr has no groups. Remove 'by', or ask for one group at a time with where.",
+    "independent(age, sex) where owns = true": "independent is asked of all rows. Remove 'where'.",
+    "mean(region)": "attribute 'region' holds categories, which have no mean. Ask for a share, such as "
+    "share(region = 'North'), or declare scores.",
+    "age ~ sex ~ owns": "a formula has one '~', got more. Write outcome ~ name + name.",
+    "~ sex": "an outcome is expected before '~', got nothing.",
+    "age ~": "an attribute is expected, got the end.",
+    "age ~ sex sex": "'sex' is not expected here: a formula lists names with + between them.",
+    "age ~ sex + sex": "a formula names each attribute once, got 'sex' twice. Remove one.",
+    "age ~ age": "'age' is the outcome and cannot explain itself. Remove it.",
+    "region = 'North' ~ region": "the outcome is decided by 'region' or decides it. Leave that name out.",
+    "region ~ sex": "an outcome must be a number or have two values, and 'region' has 4.",
+    "owns = true and sex = 'Male' ~ age": "an outcome is a predicate about one attribute, got one about 2.",
+    "share(income = 1)": "the schema has no attribute 'income'.",
+}
+
+
+@pytest.mark.parametrize("question", REFUSED)
+def test_a_question_that_cannot_be_answered_is_told_why(question: str, model: Model) -> None:
+    with pytest.raises(QueryError) as refused:
+        infer(model, question)
+    assert str(refused.value).startswith(REFUSED[question])
+
+
+def test_names_with_signs_and_blanks_are_read(model: Model) -> None:
+    odd = {"age": "a+b", "sex": "x ~ y", "owns": "is it?"}
+    attributes = tuple(replace(each, name=odd.get(each.name, each.name)) for each in SCHEMA.attributes)
+    schema = replace(SCHEMA, attributes=attributes)
+    copula = LatentModel(
+        schema=schema, probabilities=model.copula.arrays()["probabilities"].reshape(-1, schema.n_levels)
+    )
+    renamed = replace(model, copula=copula, measured=replace(model.measured, schema=schema))
+    assert infer(renamed, '"is it?" ~ "x ~ y" + a+b').figures[2].name == "a+b"
+    assert infer(renamed, 'mean(a+b) by "x ~ y"').figures[0].name == "x ~ y = Female"
+    assert infer(model, "owns~sex+age").figures[2].name == "age"
+
+
+def test_levels_targets_and_scores_must_make_sense(model: Model) -> None:
+    for arguments, told in (
+        ({"level": 1.0}, "the confidence level must lie strictly between 0 and 1, got 1.0. Try 0.95."),
+        ({"target": "sample"}, "the target must be 'population' or 'table', got 'sample'."),
+        ({"scores": {"ag": "midpoint"}}, "scores are given for 'ag', which is no attribute of the schema."),
+        ({"scores": {"age": "median"}}, "scores of 'age' must be 'midpoint' or a number for each level, got 'median'."),
+        ({"scores": {"age": {"x": 1.0}}}, "attribute 'age' has no level 'x', got a score for it."),
+    ):
+        with pytest.raises(QueryError) as refused:
+            infer(model, "mean(age)", **arguments)
+        assert str(refused.value).startswith(told)
+
+
+def test_too_many_groups_are_refused(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sklar.answer.infer.means._MOST_FIGURES", 9)
+    with pytest.raises(QueryError, match=r"at most 9 figures are given at once, got 10. Ask about fewer groups"):
+        infer(model, "mean(age) by region, sex")
+    monkeypatch.setattr("sklar.answer.infer.means._MOST_NUMBERS", 1)
+    with pytest.raises(QueryError, match=r"too many groups of too many levels at once. Ask about fewer of them"):
+        infer(model, "mean(age)")
+
+
+def test_a_test_of_independence_needs_levels_but_not_too_many(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sklar.answer.infer.independence._MOST", 3)
+    with pytest.raises(QueryError, match=r"compares at most 3 contrasts, got 4. Use attributes of fewer levels."):
+        infer(model, "independent(age, sex)")
+
+
+def test_a_regression_is_refused_where_noise_hides_how_regressors_vary() -> None:
+    small = sklar.fit(frame(300), SCHEMA, epsilon=0.5)
+    with pytest.raises(QueryError) as refused:
+        infer(small, "owns ~ age + weight")
+    assert "moment matrix must be at least 4 of its standard errors, got " in str(refused.value)
+    assert "Name fewer regressors, or use a release with a larger epsilon." in str(refused.value)
+    with pytest.raises(QueryError, match=r"two categories with far more rows than noise. Leave it out."):
+        infer(small, "owns ~ region")
+
+
+def test_what_the_model_leaves_no_room_for_is_told(model: Model) -> None:
+    ones, weights = np.ones(4), np.full(4, 0.25)
+    with pytest.raises(QueryError, match=r"a correlation needs two numbers that vary, and by the model one does not"):
+        correlate(ones, np.arange(4.0), ones, weights)
+    with pytest.raises(QueryError, match=r"the model leaves no rows with both values. Ask about more rows."):
+        correlate(ones, np.arange(4.0), 0 * ones, weights)
+
+    def records(outcome: Floats, columns: Floats) -> Records:
+        terms = [
+            Term(attribute=i, columns=each, names=("x",) * each.shape[1], known=np.ones(4))
+            for i, each in enumerate((outcome, columns))
+        ]
+        codes = np.repeat(np.arange(4)[:, None], 2, axis=1)
+        return Records(Design(where=(0, 1), outcome=terms[0], regressors=(terms[1],)), codes)
+
+    split = np.array([[0.0], [0.0], [1.0], [1.0]])
+    with pytest.raises(QueryError, match=r"the regressors must not determine one another, and by the model they do"):
+        solve_linear(records(split, np.hstack([split, 2 * split])), weights)
+    with pytest.raises(QueryError, match=r"an outcome that the regressors leave open, and by the model they decide it"):
+        solve_logistic(records(split, split), weights)
+    alone = replace(model.measured.stages[0], pairs=np.empty(0, dtype=np.int64))
+    alone = replace(alone, plan=Plan(one_way=alone.plan.one_way, pairs=np.empty(0)))
+    single = replace(model, measured=replace(model.measured, stages=(alone,)))
+    with pytest.raises(QueryError, match=r"a regression needs two-way tables, and the model holds none"):
+        infer(single, "owns ~ sex")
+    with pytest.raises(QueryError, match=r"the model holds no two-way tables, so independence cannot be tested."):
+        infer(single, "independent(age, sex)")
+    assert infer(single, "mean(age) by sex").figures[0].measured < MEASURED
+
+
+# Releases of every kind.
+
+
+def test_a_measured_number_of_rows_is_part_of_the_error() -> None:
+    budget = Budget(epsilon=2.0, neighbors="add-remove")
+    model = sklar.fit(frame(1500), SCHEMA, budget)
+    found = infer(model, "mean(age) by sex", target="table")
+    assert abs(found.n_rows - 1500) < 200
+    assert pool_effects(model.measured, (0,)).n_rows_variance > 0
+    assert not any("taken to have a level" in note for note in found.notes)
+
+
+def test_rows_of_one_person_are_no_sample_of_a_population(model: Model) -> None:
+    certificate = replace(model.certificate, count="rows", rows_per_person=3)
+    many = replace(model, measured=replace(model.measured, certificate=certificate))
+    found = infer(many, "mean(age)")
+    assert found.target == "table"
+    assert "counted are rows, at most 3 of each person" in found.notes
+    with pytest.raises(QueryError, match=r"this release counts several rows of each person. Ask about the target"):
+        infer(many, "mean(age)", target="population")
+    one = replace(model, measured=replace(model.measured, certificate=replace(certificate, count="people")))
+    assert infer(one, "mean(age)").target == "population"
+
+
+def test_rules_are_honored() -> None:
+    """A determined attribute is answered by the one that determines it; forbidden cells hold no row of the model."""
+    document = SCHEMA.to_dict()
+    document["attributes"]["coast"] = {"type": "categorical", "values": ["no", "yes"]}
+    levels = SCHEMA.attribute("region").levels
+    document["rules"] = [
+        {
+            "attribute": "coast",
+            "determined_by": "region",
+            "map": {level: "no" if level == "North" else "yes" for level in levels},
+        },
+        {"forbid": {"sex": "Male", "region": "West"}},
+    ]
+    schema = Schema.from_dict(document)
+    rows = codes(4000)
+    rows[1][rows[2] == 2] = 0
+    rows = np.vstack([rows, (rows[2] > 0)[None, :]])
+    model = sklar.fit(Decoder(schema).decode(rows, np.random.default_rng(1)), schema, epsilon=4.0)
+    found = infer(model, "share(coast = 'yes') by sex", target="table").figures
+    for figure, sex in zip(found, (0, 1), strict=True):
+        assert abs(figure.estimate - np.mean(rows[5][rows[1] == sex])) < 6 * figure.standard_error
+    assert infer(model, "share(sex = 'Male' and region = 'West' and owns = true)").figures[0].estimate < 0.02
+    fitted = infer(model, "owns ~ coast + sex")
+    assert fitted.figures[1].name == "coast = yes"
+    told = infer(model, "independent(coast, sex)")
+    assert "'coast' was not measured; tested is 'region', which determines it" in told.notes
+    with pytest.raises(QueryError, match="must be measured apart, and a rule determines one by the other"):
+        infer(model, "independent(coast, region)")
+
+
+def test_the_papers_copula_is_refused_with_a_remedy_that_works(model: Model) -> None:
+    binary = sklar.fit_tables(model.measured, method="binary")
+    with pytest.raises(QueryError, match=r"Fit another to the same noisy tables, at no cost: sklar.fit_tables"):
+        infer(binary, "mean(age)")
+    dummies = sklar.fit_tables(model.measured, method=sklar.Method(name="binary", dummies=True))
+    with pytest.raises(QueryError, match="this model draws the paper's 0/1 columns"):
+        infer(dummies, "mean(age)")
+
+
+def test_rows_without_a_level_are_noticed_where_they_are_many(model: Model) -> None:
+    rows = exactly(model)
+    short = replace(rows.measured.stages[0], n_rows=7000)
+    lost = replace(rows, measured=replace(rows.measured, stages=(short,)))
+    assert any("do not add up to the number of rows" in caution for caution in infer(lost, "mean(age)").cautions)
+
+
+# How it is told.
+
+
+def test_an_answer_is_told_in_lines_json_and_tables(model: Model, tmp_path: Path) -> None:
+    found = model.infer("mean(age) by sex", level=0.9)
+    lines = found.lines()
+    assert lines[0] == "Mean of age by sex, of the population that the table came from (6,000 rows):"
+    assert "90% interval" in lines[1]
+    assert lines[2].startswith("  sex = Female")
+    assert "  note: every row is taken to have a level of every attribute" in lines
+    assert repr(found) == "\n".join(lines)
+    assert json.loads(json.dumps(found.to_dict()))["figures"][1]["name"] == "sex = Male"
+    assert found.to_polars().height == len(found.to_pandas()) == 2
+    model.save(tmp_path / "m.sklar")
+    run = CliRunner().invoke(cli, ["infer", str(tmp_path / "m.sklar"), "mean(age)", "--midpoints", "--target", "table"])
+    assert run.exit_code == 0
+    assert run.output.startswith("Mean of age, of the table itself (6,000 rows):")
+    assert "their scores are midpoints of bins" in run.output
+    wide = infer(sklar.fit(frame(800), SCHEMA, epsilon=1.0), "corr(age, weight)")
+    assert any("times as wide as the rows themselves would" in note for note in wide.notes)
+
+
+def test_the_synthesizer_answers_too() -> None:
+    synthesizer = sklar.Synthesizer(SCHEMA, epsilon=4.0)
+    with pytest.raises(sklar.ModelError, match=r"this Synthesizer has no model yet. Call fit first."):
+        synthesizer.infer("mean(age)")
+    assert isinstance(synthesizer.fit(frame(800)).infer("mean(age)"), Inference)
+
+
+def test_laplace_noise_and_claims_are_told(model: Model) -> None:
+    certificate = replace(model.certificate, mechanism="laplace", claimed_by="somebody")
+    other = replace(model, measured=replace(model.measured, certificate=certificate))
+    notes = infer(other, "mean(age)").notes
+    assert "intervals take Laplace noise for normal, which sums of many cells are" in notes
+    assert "noise scales are what the caller claimed, not checked" in notes

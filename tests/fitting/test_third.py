@@ -1,0 +1,121 @@
+"""Which three-way tables are worth measuring: coarse levels, disagreement, and the choice of scales."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from sklar.fitting.third import MOST_TRIPLES, Disagreement, choose_scales, coarsen, disagreement
+from sklar.kernel.cells import Cells
+from sklar.public.schema import Attribute, Schema
+from tests.fitting.test_triples import components
+
+SCHEMA = Schema(
+    name="t",
+    attributes=(
+        Attribute(name="age", kind="integer", edges=tuple(range(0, 101, 5)), missing=""),
+        Attribute(name="job", kind="categorical", values=tuple("abcdefghijkl")),
+        Attribute(name="grade", kind="categorical", values=tuple("abcdefghij"), ordered=True),
+        Attribute(name="few", kind="categorical", values=tuple("abc")),
+    ),
+)
+
+
+def test_numbers_are_cut_at_equal_masses_and_categories_keep_the_most_common() -> None:
+    cells = SCHEMA.cells
+    generator = np.random.default_rng(0)
+    levels = np.concatenate([generator.dirichlet(np.full(size, 2.0)) for size in cells.sizes])
+    coarse = coarsen(SCHEMA, levels)
+    age, job, grade, few = (coarse[cells.levels(i)] for i in range(4))
+    # Contiguous, from the first to the last, none left out; missing ages are a level of their own.
+    assert age[-1] == 7
+    assert (np.diff(age[:-1]) >= 0).all()
+    assert sorted(set(age.tolist())) == list(range(8))
+    masses = np.bincount(age[:-1], weights=levels[:20])
+    assert masses.max() < 2.5 / 7 * levels[:20].sum()
+    top = np.argsort(-levels[cells.levels(1)])
+    assert (job[top[7:]] == 7).all()
+    assert sorted(job[top[:7]].tolist()) == list(range(7))
+    assert (np.diff(job[np.sort(top[:7])]) > 0).all()
+    assert (np.diff(grade) >= 0).all()
+    assert sorted(set(grade.tolist())) == list(range(8))
+    assert few.tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_runs_are_never_empty(seed: int) -> None:
+    """Whatever the margins are: all mass in one level, none anywhere, very uneven."""
+    generator = np.random.default_rng(seed)
+    size = int(generator.integers(9, 40))
+    schema = Schema(name="t", attributes=(Attribute(name="x", kind="integer", edges=tuple(range(size + 1))),))
+    for levels in (
+        generator.dirichlet(np.full(size, 0.05)),
+        np.zeros(size),
+        np.eye(size)[int(generator.integers(size))],
+    ):
+        coarse = coarsen(schema, levels)
+        assert (np.diff(coarse) >= 0).all()
+        assert sorted(set(coarse.tolist())) == list(range(8))
+
+
+def test_disagreement_is_that_of_centered_tables() -> None:
+    cells = Cells([3, 4, 2, 5])
+    coarse = np.concatenate([np.arange(size) for size in cells.sizes])
+    fits = np.stack([components(cells, 6, seed).T for seed in range(4)])
+    seen = disagreement(fits, cells, coarse, 1_000)
+    assert seen.attributes.tolist() == [[0, 1, 2], [0, 1, 3], [0, 2, 3], [1, 2, 3]]
+    tables = np.stack(
+        [np.einsum("ci,cj,ck->ijk", fit[:, :3], fit[:, 3:7], fit[:, 9:14]) / 6 for fit in fits.astype(np.float64)]
+    )
+    for axis in (1, 2, 3):
+        tables -= tables.mean(axis=axis, keepdims=True)
+    apart = tables - tables.mean(axis=0)
+    assert seen.variation[1] == pytest.approx(np.abs(apart).sum() / 6, rel=1e-4)
+    assert seen.distance[1] == pytest.approx(1_000 * np.sqrt((apart**2).sum() / 3), rel=1e-4)
+    assert seen.dimensions.tolist() == [2 * 3, 2 * 3 * 4, 2 * 4, 3 * 4]
+    # Fits that agree leave nothing open.
+    assert disagreement(fits[[0, 0, 0]], cells, coarse, 1_000).variation.max() < 1e-6
+
+
+def made(number: int, seed: int = 0) -> Disagreement:
+    generator = np.random.default_rng(seed)
+    variation = generator.gamma(1.0, 0.01, number)
+    return Disagreement(
+        attributes=np.stack([np.zeros(number), np.ones(number), np.arange(2, number + 2)], axis=1).astype(np.int64),
+        variation=variation,
+        distance=variation * 3_000 * generator.uniform(0.5, 1.5, number),
+        dimensions=generator.integers(1, 343, number),
+    )
+
+
+def test_scales_are_those_of_the_best_trade() -> None:
+    """No scale could be moved, and no table added or left out, to make the expected error smaller."""
+    seen, price, precision = made(40), 0.01, 50.0
+    chosen, scales = choose_scales(seen, price=price, precision=precision, most_precision=np.inf)
+    assert 0 < chosen.size < 40
+
+    def lost(table: int, own: float) -> float:
+        square = seen.distance[table] ** 2 / own**2 / seen.dimensions[table] if np.isfinite(own) else 0.0
+        return float(seen.variation[table] / np.sqrt(1 + square) / 40 + price * own**-2.0 / precision)
+
+    for table, scale in zip(chosen.tolist(), scales.tolist(), strict=True):
+        assert lost(table, scale) <= min(lost(table, scale * 1.03), lost(table, scale / 1.03), lost(table, np.inf))
+    for table in set(range(40)) - set(chosen.tolist()):
+        assert all(lost(table, np.inf) <= lost(table, scale) for scale in np.geomspace(1, 1e4, 30))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_scales_stay_within_what_may_be_taken(seed: int) -> None:
+    seen = made(400, seed)
+    chosen, scales = choose_scales(seen, price=1e-6, precision=10.0, most_precision=0.3)
+    assert 0 < chosen.size <= MOST_TRIPLES
+    assert float(np.sum(scales**-2.0)) <= 0.3
+    assert (np.diff(chosen) > 0).all()
+
+
+def test_nothing_is_chosen_where_nothing_is_open() -> None:
+    seen = made(10)
+    none = Disagreement(
+        attributes=seen.attributes, variation=np.zeros(10), distance=np.zeros(10), dimensions=seen.dimensions
+    )
+    assert choose_scales(none, price=0.01, precision=1.0, most_precision=1.0)[0].size == 0

@@ -1,0 +1,335 @@
+"""A release with a third stage, from rows to a model file, its verification and its answers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pytest
+from numpy.typing import NDArray
+
+import sklar
+from sklar.answer.query import answer
+from sklar.budget.ledger import Ledger
+from sklar.budget.method import Method
+from sklar.budget.plan import plan_release
+from sklar.errors import DataError, ModelError
+from sklar.files.archive import load
+from sklar.files.model import Model
+from sklar.fitting.margins import pool
+from sklar.kernel.theorems import Budget, Spend
+from sklar.public.schema import Attribute, Schema
+from sklar.release import fit_tables, look_for_triples
+from sklar.trust.audit.tables import frame_of
+from sklar.trust.verify import verify
+from sklar.trust.verify.threes import examine_triples, residuals_of_triples
+from tests.trust.forge import forged
+
+SIZES, ROWS = (4, 5, 3, 12), 20_000
+SCHEMA = Schema(
+    name="audit",
+    attributes=tuple(
+        Attribute(name=f"a{index}", kind="integer", edges=tuple(range(size + 1))) for index, size in enumerate(SIZES)
+    ),
+)
+BUDGET = Budget(epsilon=4.0)
+
+
+def rows(number: int = ROWS, seed: int = 0) -> NDArray[np.int32]:
+    """The third attribute is a function of the first two, but for some rows; the fourth depends on all."""
+    generator = np.random.default_rng(seed)
+    one, two = generator.integers(0, 4, number), generator.integers(0, 5, number)
+    three = np.where(generator.random(number) < 0.8, (one + two) % 3, generator.integers(0, 3, number))
+    four = (2 * one + three * two + generator.integers(0, 3, number)) % 12
+    return np.stack([one, two, three, four]).astype(np.int32)
+
+
+@pytest.fixture(scope="module")
+def released(tmp_path_factory: pytest.TempPathFactory) -> tuple[Model, Path]:
+    folder = tmp_path_factory.mktemp("third")
+    ledger = Ledger(folder / "ledger.db")
+    ledger.open_account("audit", epsilon=4.0, delta=BUDGET.delta)
+    model = sklar.fit(frame_of(SCHEMA, rows()), SCHEMA, BUDGET, ledger=ledger)
+    model.save(folder / "m.sklar")
+    return model, folder / "m.sklar"
+
+
+def test_three_way_tables_are_measured_within_the_budget_and_certified(released: tuple[Model, Path]) -> None:
+    model, _ = released
+    triples = model.measured.triples
+    assert triples is not None
+    assert len(triples.scales) >= 1
+    third = [entry for entry in model.certificate.measurements if entry.order == 3]
+    assert {entry.stage for entry in third} == {3}
+    assert sum(entry.tables for entry in third) == len(triples.scales)
+    assert third[0].what == "three-way tables over coarse levels"
+    spend = sum((tables.plan.spend for tables in model.measured.stages), triples.spend)
+    stages = plan_release(SCHEMA.cells, BUDGET, Method(), n_rows=ROWS)
+    assert BUDGET.spent(spend) <= BUDGET.spent(stages.spend) <= BUDGET.epsilon
+    assert any("stage 3" in line and "three-way tables" in line for line in model.summary())
+
+
+def test_the_noise_is_that_of_the_certificate(released: tuple[Model, Path]) -> None:
+    from sklar.kernel.count import count_triples_plainly
+
+    triples = released[0].measured.triples
+    assert triples is not None
+    noise = triples.counts - count_triples_plainly(rows(), triples.triples)
+    z = noise / np.repeat(triples.scales, triples.triples.sizes)
+    # Over at least 60 cells the mean square is known to 18%: six of them fail once in 10^8.
+    assert z.size >= 60
+    assert 0.2 < np.mean(z**2) < 2.5
+
+
+def test_the_choice_follows_from_the_first_stage_alone(released: tuple[Model, Path]) -> None:
+    model, _ = released
+    triples = model.measured.triples
+    assert triples is not None
+    stages = plan_release(SCHEMA.cells, BUDGET, Method(), n_rows=ROWS)
+    wanted = look_for_triples(pool(model.measured.stages[:1]), SCHEMA, stages)
+    assert wanted is not None
+    assert (wanted.triples.attributes == triples.triples.attributes).all()
+    assert (wanted.triples.coarse == triples.triples.coarse).all()
+
+
+def test_the_model_knows_what_pairs_do_not(released: tuple[Model, Path]) -> None:
+    model, _ = released
+    codes = rows()
+    errors = []
+    for fitted in (model, fit_tables(replace(model.measured, triples=None))):
+        found = fitted.copula.components()
+        assert found is not None
+        worst = 0.0
+        offsets = SCHEMA.offsets
+        for a, b, c in ((0, 1, 2), (0, 1, 3)):
+            parts = [found[:, offsets[i] : offsets[i + 1]].astype(np.float64) for i in (a, b, c)]
+            table = np.einsum("ci,cj,ck->ijk", *parts) / len(found)
+            real = np.zeros_like(table)
+            np.add.at(real, tuple(codes[[a, b, c]]), 1 / ROWS)
+            worst = max(worst, float(np.abs(table - real).sum()) / 2)
+        errors.append(worst)
+    # Far apart: the factor is two to ten in draw after draw.
+    assert errors[0] < 0.8 * errors[1]
+
+
+def test_a_model_file_keeps_them(released: tuple[Model, Path]) -> None:
+    model, path = released
+    again = load(path)
+    triples, kept = model.measured.triples, again.measured.triples
+    assert triples is not None
+    assert kept is not None
+    assert (kept.counts == triples.counts).all()
+    assert (kept.scales == triples.scales).all()
+    assert (kept.triples.attributes == triples.triples.attributes).all()
+    assert (kept.triples.coarse == triples.triples.coarse).all()
+    assert again.certificate.measurements == model.certificate.measurements
+
+
+def test_verify_passes_it_with_a_refit(released: tuple[Model, Path]) -> None:
+    found = verify(released[1], refit=True)
+    assert found.passed, found.lines()
+    assert {"margins of three-way tables", "each three-way table's margins"} <= {test.name for test in found.noise}
+    plan = next(check for check in found.checks if check.name == "plan")
+    assert "100% are those that this machine would choose" in plan.detail
+
+
+def _exact(document: dict[str, Any], arrays: dict[str, Any]) -> None:
+    from sklar.kernel.cells import Cells
+    from sklar.kernel.count import count_triples_plainly
+    from sklar.kernel.triples import Triples
+
+    triples = Triples(
+        cells=Cells(SCHEMA.sizes),
+        attributes=arrays["triples_attributes"].reshape(-1, 3),
+        coarse=arrays["triples_coarse"],
+    )
+    arrays["triples"] = count_triples_plainly(rows(), triples)
+
+
+def _cheaper(document: dict[str, Any], arrays: dict[str, Any]) -> None:
+    arrays["triples_scales"] = arrays["triples_scales"] * 64
+    for entry in document["certificate"]["measurements"]:
+        entry["scale"] *= 64 if entry["order"] == 3 else 1
+
+
+def _unstated(document: dict[str, Any], arrays: dict[str, Any]) -> None:
+    entries = document["certificate"]["measurements"]
+    document["certificate"]["measurements"] = [entry for entry in entries if entry["order"] != 3]
+
+
+def _costly(document: dict[str, Any], arrays: dict[str, Any]) -> None:
+    arrays["triples_scales"] = arrays["triples_scales"] / 4
+    for entry in document["certificate"]["measurements"]:
+        entry["scale"] /= 4 if entry["order"] == 3 else 1
+
+
+@pytest.mark.parametrize(
+    ("change", "check"),
+    [(_exact, "noise"), (_cheaper, "noise"), (_unstated, "measurements"), (_costly, "theorem")],
+)
+def test_verify_finds_forged_triples(released: tuple[Model, Path], tmp_path: Path, change: Any, check: str) -> None:
+    found = verify(forged(released[1], change, tmp_path / "forged.sklar"))
+    assert check in {each.name for each in found.checks if not each.passed}
+
+
+def _recoarsened(document: dict[str, Any], arrays: dict[str, Any]) -> None:
+    # The same tables over other levels: which levels is then somebody's knowledge.
+    coarse = arrays["triples_coarse"]
+    coarse[-1], coarse[-2] = coarse[-2], coarse[-1]
+    coarse[-3], coarse[-4] = coarse[-4], coarse[-3]
+    coarse[-12:] = coarse[-12:][::-1].copy()
+
+
+def test_a_refit_finds_other_levels(released: tuple[Model, Path], tmp_path: Path) -> None:
+    from sklar.trust.verify.refit import check_plan
+
+    model = load(forged(released[1], _recoarsened, tmp_path / "forged.sklar"))
+    assert not check_plan(model).passed
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda document, arrays: document["triples"].update(tables=0), "triples.tables must be a whole number"),
+        (lambda document, arrays: arrays["triples_coarse"].__setitem__(0, 9), "coarse level from 0 to 7"),
+        (lambda document, arrays: arrays["triples_attributes"].__setitem__(0, 3), "three attributes of the schema"),
+        (lambda document, arrays: arrays["triples"].__setitem__(0, 2**60), r"at most 2\*\*53 in size"),
+        (lambda document, arrays: arrays["triples_scales"].__setitem__(0, 0.0), "can be drawn exactly"),
+        (lambda document, arrays: document.pop("triples"), "which no model does"),
+    ],
+)
+def test_a_damaged_file_is_refused(released: tuple[Model, Path], tmp_path: Path, change: Any, message: str) -> None:
+    with pytest.raises(ModelError, match=message):
+        load(forged(released[1], change, tmp_path / "damaged.sklar"))
+
+
+def test_genuine_noise_passes_and_too_little_fails(released: tuple[Model, Path]) -> None:
+    """Squares of residuals of fresh noise follow chi-square; half the noise is found."""
+    from sklar.kernel.count import count_triples_plainly
+
+    measured = released[0].measured
+    assert measured.triples is not None
+    exact = count_triples_plainly(rows(), measured.triples.triples)
+    spread = np.repeat(measured.triples.scales, measured.triples.triples.sizes)
+    generator = np.random.default_rng(3)
+    total, freedom = 0.0, 0
+    for _ in range(20):
+        fresh = replace(
+            measured.triples, counts=np.rint(exact + spread * generator.standard_normal(spread.size)).astype(np.int64)
+        )
+        squares, tables = residuals_of_triples(measured.stages, fresh)
+        total, freedom = total + squares.total, freedom + squares.freedom
+        assert tables[1].sum() == squares.freedom
+    # One seeded set of 20 draws, which share the noise of other tables: within a tenth.
+    assert total / freedom == pytest.approx(1.0, abs=0.1)
+    half = replace(
+        measured.triples, counts=np.rint(exact + 0.3 * spread * generator.standard_normal(spread.size)).astype(np.int64)
+    )
+    assert not all(test.passed for test in examine_triples(measured.stages, half, SCHEMA))
+    assert examine_triples(measured.stages, None, SCHEMA) == []
+
+
+def test_answers_over_three_attributes_have_error_bars_where_they_were_measured(released: tuple[Model, Path]) -> None:
+    model, _ = released
+    triples = model.measured.triples
+    assert triples is not None
+    codes = rows()
+    assert [0, 1, 2] in triples.triples.attributes.tolist()
+    found = answer(model, "a0 = 1 and a1 = 2 and a2 = 0")
+    table = triples.triples.attributes.tolist().index([0, 1, 2])
+    assert found.standard_error == pytest.approx(float(triples.scales[table]))
+    assert found.estimate is not None
+    real = np.count_nonzero((codes[0] == 1) & (codes[1] == 2) & (codes[2] == 0))
+    assert abs(found.estimate - real) < 8 * float(triples.scales[table])
+    assert found.measured_by == "1 noisy cell of the coarse table of 'a0', 'a1', 'a2'"
+    # In any order of the question; and where most cells are asked for, by the rest only if all rows have a cell.
+    assert answer(model, "a2 = 0 and a0 = 1 and a1 = 2").estimate == found.estimate
+    most = answer(model, "not (a0 = 1 and a1 = 2 and a2 = 0)", complete=True)
+    assert most.estimate == pytest.approx(ROWS - found.estimate)
+    assert most.measured_by.startswith("n less 1 noisy cell")
+
+
+def test_answers_that_coarse_levels_cannot_give_are_the_models(released: tuple[Model, Path]) -> None:
+    model, _ = released
+    triples = model.measured.triples
+    assert triples is not None
+    listed = triples.triples.attributes.tolist()
+    wide = next(each for each in listed if 3 in each)
+    names = [SCHEMA.names[i] for i in wide]
+    coarse = triples.triples.coarse[SCHEMA.cells.levels(3)]
+    twin = int(np.flatnonzero(np.bincount(coarse)[coarse] > 1)[0])
+    text = " and ".join(f"{name} = {twin if name == 'a3' else 0}" for name in names)
+    found = answer(model, text)
+    assert found.estimate is None
+    assert "was measured over coarser levels than this predicate tells apart" in found.measured_by
+    without = replace(model, measured=replace(model.measured, triples=replace_first(triples)))
+    assert "only pairs and" in answer(without, "a0 = 1 and a1 = 2 and a2 = 0").measured_by
+
+
+def replace_first(triples: Any) -> Any:
+    """The same tables without that of the first three attributes."""
+    from sklar.kernel.triples import NoisyTriples, Triples
+
+    own = triples.triples
+    kept = ~(own.attributes == [0, 1, 2]).all(axis=1)
+    cells = np.repeat(kept, own.sizes)
+    some = Triples(cells=own.cells, attributes=own.attributes[kept].copy(), coarse=own.coarse)
+    return NoisyTriples(triples=some, counts=triples.counts[cells].copy(), scales=triples.scales[kept].copy())
+
+
+def test_what_can_be_read_once_only_has_no_third_stage() -> None:
+    table = frame_of(SCHEMA, rows(6_000)).to_arrow()
+    once = pa.RecordBatchReader.from_batches(table.schema, table.to_batches())
+    assert sklar.measure(once, SCHEMA, BUDGET).triples is None
+    assert sklar.measure(table, SCHEMA, BUDGET, method="binary").triples is None
+
+
+def test_a_file_that_changes_between_the_passes_is_told_to_have_cost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from sklar.rows import engines
+
+    frame = frame_of(SCHEMA, rows(6_000))
+    frame.write_parquet(tmp_path / "t.parquet")
+    measured = engines.LocalTable.count_triples
+
+    def changed(self: Any, *given: Any, **named: Any) -> Any:
+        frame[1:].write_parquet(tmp_path / "t.parquet")
+        return measured(self, *given, **named)
+
+    monkeypatch.setattr(engines.LocalTable, "count_triples", changed)
+    ledger = Ledger(tmp_path / "ledger.db")
+    ledger.open_account("audit", epsilon=4.0, delta=BUDGET.delta)
+    with pytest.raises(DataError, match="the table changed while it was read"):
+        sklar.measure(tmp_path / "t.parquet", SCHEMA, BUDGET, ledger=ledger)
+    assert ledger.history()[-1].kind == "charge"
+
+
+def test_people_and_add_remove_have_a_third_stage_too() -> None:
+    people = Schema.from_dict(
+        {
+            "table": {"name": "audit", "person": "id", "count": "rows", "rows_per_person": 2},
+            "attributes": {
+                f"a{i}": {"type": "integer", "edges": list(range(size + 1))} for i, size in enumerate((4, 5, 3))
+            },
+        }
+    )
+    frame = frame_of(SCHEMA, rows()).select("a0", "a1", "a2").with_columns(id=pl.int_range(ROWS) // 3)
+    measured = sklar.measure(frame, people, replace(BUDGET, neighbors="add-remove"))
+    assert measured.triples is not None
+    # Two of every three rows count, in each pass; the noise of 60 cells at a scale below 60 is far below that.
+    total = float(measured.triples.counts.sum()) / len(measured.triples.scales)
+    assert total == pytest.approx(2 * ROWS / 3, abs=4_000)
+    moved = [entry.sensitivity_l2 for entry in measured.certificate.measurements if entry.order == 3]
+    assert moved == [2.0] * len(moved)
+
+
+def test_spend_of_triples_is_that_of_their_tables(released: tuple[Model, Path]) -> None:
+    triples = released[0].measured.triples
+    assert triples is not None
+    assert triples.spend.tables.sum() == len(triples.scales)
+    assert BUDGET.spent(triples.spend) == BUDGET.spent(Spend.of(triples.scales))

@@ -1,0 +1,310 @@
+"""The whole workflow in Python: the commands as functions, paths or objects for every argument, results that show."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from click.testing import CliRunner
+
+import sklar
+from sklar.answer.plots import Plots
+from sklar.answer.predicate import QueryError
+from sklar.cli import cli
+from sklar.errors import BudgetError, ModelError, OutputError, SchemaError
+from sklar.files.model import Model
+from sklar.public.schema import Schema
+from sklar.public.weights import importance_of
+
+TEXT = """
+[table]
+name = "people"
+[attributes.age]
+type = "integer"
+edges = [0, 15, 20, 40, 90]
+[attributes.sex]
+type = "categorical"
+values = ["Female", "Male"]
+missing = "?"
+[attributes.role]
+type = "categorical"
+values = ["Wife", "Husband", "Single"]
+[[rules]]
+forbid = {sex = "Male", role = "Wife"}
+"""
+
+
+def people(rows: int = 600) -> pl.DataFrame:
+    generator = np.random.default_rng(2)
+    sex = generator.integers(0, 2, rows)
+    role = np.where(generator.random(rows) < 0.5, 2, sex)
+    return pl.DataFrame(
+        {
+            "age": generator.integers(0, 90, rows),
+            "sex": np.array(["Female", "Male"])[sex],
+            "role": np.array(["Wife", "Husband", "Single"])[role],
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def table() -> pl.DataFrame:
+    return people()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory, table: pl.DataFrame) -> Path:
+    """A table, its schema and a model as files."""
+    folder = tmp_path_factory.mktemp("people")
+    table.write_csv(folder / "people.csv")
+    (folder / "people.toml").write_text(TEXT)
+    sklar.fit(table, folder / "people.toml", epsilon=20.0).save(folder / "people.sklar")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def model(folder: Path) -> Model:
+    return sklar.load(folder / "people.sklar")
+
+
+def test_a_schema_is_given_by_value_by_path_or_as_a_model(folder: Path, model: Model, table: pl.DataFrame) -> None:
+    for schema in (model.schema, folder / "people.toml", str(folder / "people.sklar"), model):
+        assert Schema.of(schema) == model.schema
+        assert sklar.forecast(schema, rows=600, epsilon=4.0, delta=1e-6).budget.delta == 1e-6
+    assert sklar.evaluate(folder / "people.csv", model.sample(), folder / "people.sklar").real_rows == 600
+    assert sklar.check(model, table).values is not None
+    with pytest.raises(SchemaError, match="a schema must be a Schema, the path of one, or a model, got dict"):
+        Schema.of({})  # type: ignore[arg-type]
+    broken = folder / "broken.zip"
+    broken.write_bytes((folder / "people.sklar").read_bytes()[:-30] + b"PK\5\6" + bytes(18))
+    with pytest.raises(SchemaError, match="is neither a schema nor a model of one table, or it is damaged"):
+        Schema.load(broken)
+
+
+def test_what_is_stated_twice_is_refused(table: pl.DataFrame, folder: Path) -> None:
+    budget = sklar.Budget(epsilon=1.0)
+    for settings, message in [
+        ({"budget": budget, "delta": 1e-9}, "a budget states its delta itself. Give it with an epsilon only."),
+        ({"epsilon": 1.0, "method": sklar.Method(), "dummies": True}, "a Method states preset and dummies itself."),
+        ({"epsilon": 1.0, "preset": "papers"}, "preset must be 'paper' or left out, got 'papers'."),
+    ]:
+        with pytest.raises(BudgetError) as refused:
+            sklar.fit(table, folder / "people.toml", **settings)  # type: ignore[arg-type]
+        assert message in str(refused.value)
+
+
+def test_settings_of_a_fit_are_those_of_the_command() -> None:
+    paper = sklar.Method.of(None, preset="paper")
+    assert (paper.name, paper.paper) == ("binary", True)
+    assert paper.budget_of(None, 1.0).composition == "advanced"
+    assert paper.budget_of(None, 1.0, mechanism="gaussian").composition == "tight"
+    assert sklar.Method.of(None, dummies=True).dummies
+    assert sklar.Method.of(None).budget_of(None, 1.0, neighbors="add-remove").neighbors == "add-remove"
+
+
+def test_a_draft_goes_to_a_file_with_its_private_page(folder: Path, tmp_path: Path) -> None:
+    found = sklar.draft(folder / "people.csv", out=tmp_path / "d.toml")
+    assert found.schema.name == "people"
+    assert sklar.Schema.load(tmp_path / "d.toml") == found.schema
+    assert "PRIVATE" in (tmp_path / "d.PRIVATE.html").read_text()
+    assert (tmp_path / "d.PRIVATE.html").stat().st_mode & 0o077 == 0
+    with pytest.raises(OutputError, match="must end in"):
+        sklar.draft(folder / "people.csv", out=tmp_path / "d.txt")
+
+
+def test_a_check_says_what_the_command_says(folder: Path, table: pl.DataFrame) -> None:
+    found = sklar.check(folder / "people.toml", table)
+    shown = CliRunner().invoke(
+        cli, ["schema", "check", str(folder / "people.toml"), str(folder / "people.csv"), "--quiet"]
+    )
+    assert shown.output.splitlines() == [f"{folder / 'people.toml'}: {found.lines()[0]}", *found.lines()[1:]]
+    assert found.to_polars()["listed"].sum() == 1800
+    assert found.rows_that_break == (0,)
+    assert sklar.check(TEXT and folder / "people.toml").to_polars().columns == ["attribute", "type", "levels"]
+
+
+def test_answers_reports_and_verifications_take_models_and_paths(folder: Path, model: Model, tmp_path: Path) -> None:
+    path = folder / "people.sklar"
+    one, other = sklar.query(model, "sex = 'Male'"), sklar.query(str(path), "sex = 'Male'")
+    assert one == other == model.query("sex = 'Male'")
+    page = sklar.report(path, out=tmp_path / "r.html")
+    assert (tmp_path / "r.html").read_text(encoding="utf-8") == page.html
+    assert "iframe" in page._repr_html_()
+    assert sklar.verify(model).passed
+    assert sklar.verify(path).passed
+    assert sklar.verify(model).to_polars()["passed"].all()
+
+
+def test_results_show_themselves_in_a_line_and_as_a_card(model: Model, table: pl.DataFrame) -> None:
+    forecast = sklar.forecast(model, rows=600, epsilon=4.0)
+    shown: list[Any] = [model, model.certificate, forecast, model.estimate("sex"), model.query("sex = 'Male'")]
+    shown += [sklar.check(model, table), sklar.evaluate(table, table, model), sklar.verify(model)]
+    for each in shown:
+        assert len(repr(each)) < 300
+        assert "\n" not in repr(each)
+        card = each._repr_html_()
+        assert card.startswith("<div")
+        assert len(card) < 12_000
+    for each in (model.measured, model.copula, model.schema, sklar.draft(table)):
+        assert len(repr(each)) < 300
+    assert repr(model) == (
+        f"Model('people', 600 rows, 3 attributes, 10 levels; {model.settings['kind']}; epsilon=20, delta=9.32e-10)"
+    )
+
+
+def test_tabular_results_are_frames(model: Model) -> None:
+    table = model.estimate("sex", "role")
+    assert table.to_polars().height == 9
+    assert table.to_pandas()["count"].tolist() == table.counts.ravel().tolist()
+    assert model.certificate.to_polars()["tables"].sum() == 3 + 3 + 3
+    assert sklar.forecast(model, rows=600, epsilon=4.0).to_pandas().shape == (3, 5)
+
+
+def test_plots_need_no_display(model: Model) -> None:
+    pytest.importorskip("matplotlib")
+    assert isinstance(model.plot, Plots)
+    for figure in (model.plot.margins("age"), model.plot.margins("role"), model.plot.dependence()):
+        assert figure.axes
+    assert sklar.forecast(model, rows=600, epsilon=4.0).plot().axes
+    with pytest.raises(SchemaError, match="the schema has no attribute 'nonsense'"):
+        model.plot.margins("nonsense")
+
+
+def test_rows_under_a_condition(model: Model, folder: Path, tmp_path: Path) -> None:
+    found = model.sample(500, given={"age": (17, 30), "role": ["Wife", "Single"]}, seed=3)
+    assert found.height == 500
+    assert found["age"].is_between(17, 29).all()
+    assert set(found["role"]) == {"Wife", "Single"}
+    assert not ((found["sex"] == "Male") & (found["role"] == "Wife")).any()
+    assert model.sample(500, given="17 <= age < 30 and role in (Wife, Single)", seed=3).columns == found.columns
+    assert model.sample(5, given={"sex": None}, seed=1)["sex"].null_count() == 5
+    out = tmp_path / "women.csv"
+    text = "sex = 'Female' and age >= 30 and age < 45"
+    arguments = [
+        "sample",
+        str(folder / "people.sklar"),
+        "--given",
+        text,
+        "--rows",
+        "40",
+        "--seed",
+        "1",
+        "--out",
+        str(out),
+    ]
+    result = CliRunner().invoke(cli, arguments)
+    assert f"40 synthetic rows, all with {text}, in {out} (seed 1)." in result.output
+    drawn = pl.read_csv(out)
+    assert drawn["age"].is_between(30, 44).all()
+    assert (drawn["sex"] == "Female").all()
+    with pytest.raises(ModelError, match="no record can satisfy the condition"):
+        model.sample(1, given={"sex": "Male", "role": "Wife"})
+    assert model.complete(pl.DataFrame({"role": ["Wife", None]}), seed=1)["sex"][0] == "Female"
+
+
+def test_given_is_refused_where_it_has_no_meaning(folder: Path, table: pl.DataFrame) -> None:
+    dummies = sklar.fit(
+        table.select("sex"),
+        Schema.from_toml('attributes.sex = {type="categorical", values=["Female", "Male"]}'),
+        epsilon=9.0,
+        dummies=True,
+    )
+    refused = r"is about records, and this model draws dummies\. Fit it without dummies"
+    with pytest.raises(ModelError, match=refused):
+        dummies.sample(1, given="sex = Male")
+    with pytest.raises(ModelError, match=refused):
+        dummies.complete(table.select("sex"))
+    arguments = [
+        "sample",
+        str(folder / "people.sklar"),
+        "--given",
+        "sex = Male",
+        "--out",
+        "x.parquet",
+        "--engine",
+        "spark",
+    ]
+    assert "--given draws rows on this machine. Leave out --engine." in CliRunner().invoke(cli, arguments).output
+
+
+def test_the_binary_copula_draws_until_the_condition_holds(table: pl.DataFrame, folder: Path) -> None:
+    model = sklar.fit(table, folder / "people.toml", epsilon=9.0, method="binary")
+    found = model.sample(200, given={"age": (17, 30)}, seed=1)
+    assert found["age"].is_between(17, 29).all()
+    with pytest.raises(ModelError, match="complete needs a model with components, and this one is 'binary'"):
+        model.complete(pl.DataFrame({"age": [3]}))
+
+
+def test_a_query_that_cuts_a_bin_says_so_and_adds_its_uncertainty(model: Model, folder: Path) -> None:
+    found, whole, less = (model.query(f"age < {age}") for age in (18, 20, 15))
+    assert found.split == ("age [15, 20)",)
+    estimates = [each.estimate or 0.0 for each in (less, found, whole)]
+    # Of some 33 rows in the bin: noise of a standard error of 2 makes them negative once in 1e60 releases.
+    assert estimates == sorted(estimates)
+    assert (found.standard_error or 0.0) > (found.split_error or 0.0) > 0
+    assert whole.split == ()
+    assert whole.split_error is None
+    assert "cut bins        age [15, 20): their shares are the model's, not measured; that adds" in "\n".join(
+        found.lines()
+    )
+    two = model.query("age < 18 and sex = 'Male'")
+    assert two.split == found.split
+    three = model.query("age < 18 and sex = 'Male' and role = 'Single'")
+    assert three.estimate is None
+    assert "their shares are the model's, not measured" in "\n".join(three.lines())
+    with pytest.raises(QueryError, match="cuts the bin"):
+        model.query("age < 18", exact=True)
+    result = CliRunner().invoke(cli, ["query", str(folder / "people.sklar"), "age = 17", "--json"])
+    assert '"age [15, 20)"' in result.output
+    refused = CliRunner().invoke(cli, ["query", str(folder / "people.sklar"), "age = 17", "--exact"])
+    assert isinstance(refused.exception, QueryError)
+
+
+def test_weights_shift_the_budget(folder: Path, table: pl.DataFrame, model: Model) -> None:
+    text = TEXT.replace('values = ["Wife"', 'weight = 4\nvalues = ["Wife"')
+    weighted = Schema.from_toml(text + '[[pairs]]\nattributes = ["sex", "age"]\nweight = 2.0\n')
+    assert Schema.from_toml(weighted.to_toml()) == weighted
+    assert Schema.from_dict(weighted.to_dict()) == weighted
+    assert weighted.digest != model.schema.digest
+    assert importance_of(weighted) == (1.0, 1.0, 4.0, 2.0, 4.0, 4.0)
+    assert model.schema.importance is None
+    before, after = (sklar.forecast(each, rows=600, epsilon=1.0) for each in (model.schema, weighted))
+    assert after.one_way_sd[2] < before.one_way_sd[2]
+    assert after.one_way_sd[0] > before.one_way_sd[0]
+    assert after.to_columns()["weight"] == [1.0, 1.0, 4.0]
+    for settings in ({"epsilon": 1.0}, {"epsilon": 1.0, "method": "binary"}):
+        released = sklar.fit(table, weighted, **settings)
+        assert sklar.verify(released, refit=settings == {"epsilon": 1.0}).passed
+        one_way = released.measured.stages[0].plan.one_way
+        assert np.isclose(one_way[0] / one_way[2], 2.0, rtol=1e-3)
+    with pytest.raises(BudgetError, match="weights in the schema go with Gaussian noise, got mechanism 'laplace'"):
+        sklar.forecast(weighted, sklar.Budget(epsilon=1.0, mechanism="laplace"), rows=600)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('attributes.a = {type = "boolean", weight = 0}', "'a': weight must be a number from 0.01 to 100, got 0."),
+        ('attributes.a = {type = "boolean", weight = true}', "weight must be a number from 0.01 to 100, got True."),
+        ("pairs = 3", "pairs must be a list of tables, got 3. Write [[pairs]] with attributes and weight below it."),
+        ("[[pairs]]\nweight = 2", "pair 1: a pair has the keys attributes and weight, got"),
+        ('[[pairs]]\nweight = 2\nattributes = ["a", "a"]', "pair 1: attributes must be two different names, got"),
+        ('[[pairs]]\nweight = 2\nattributes = ["a", "c"]', "pair 1: the schema has no attribute 'c'. It has: a, b."),
+        ('[[pairs]]\nweight = 2\nattributes = ["a", "b"]\n' * 2, "pair 2: 'a' and 'b' have a weight already."),
+        (
+            '[[rules]]\nattribute = "a"\ndetermined_by = "b"\nmap = {false = "false", true = "true"}\n'
+            '[[pairs]]\nweight = 2\nattributes = ["a", "b"]',
+            "pair 1: a rule determines 'a', which is not measured. Remove the pair.",
+        ),
+    ],
+)  # fmt: skip
+def test_weights_that_make_no_sense_are_refused(text: str, message: str) -> None:
+    both = "" if text.startswith("attributes") else '[attributes]\na = {type = "boolean"}\nb = {type = "boolean"}\n'
+    if text == "pairs = 3":
+        text, both = text + "\n" + both, ""
+    with pytest.raises(SchemaError) as refused:
+        Schema.from_toml(both + text)
+    assert message in str(refused.value)
