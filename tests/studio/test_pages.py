@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import stat
+import threading
 
 import polars as pl
 import pytest
@@ -13,7 +14,7 @@ from sklar.budget.ledger import Ledger
 from sklar.custodian.draft import draft
 from sklar.generate import schema_toml
 from sklar.public.schema import Schema
-from tests.studio.conftest import SCHEMA, Browser
+from tests.studio.conftest import SCHEMA, Browser, await_
 
 READ = {"delimiter": ",", "encoding": "utf-8", "header": "yes", "quote": '"', "decimal": "."}
 
@@ -90,6 +91,26 @@ def test_a_file_that_cannot_be_read_is_told(inside: Browser, content: bytes) -> 
     assert page.status == 200
     assert 'role="alert"' in page.text
     assert not (inside.folder / "odd.toml").exists()
+
+
+def test_a_large_table_is_waited_for(inside: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
+    held = threading.Event()
+
+    def slow(*arguments: object, **options: object) -> object:
+        held.wait(30)
+        return draft(*arguments, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("sklar.studio.looks.draft", slow)
+    monkeypatch.setattr("sklar.studio.pages.open._WAIT_S", 0.05)
+    inside.post("/open", file="people.csv")
+    page = inside.post("/t/people/open", **READ)
+    assert "The rows are being read." in page.said
+    assert '<input type="hidden" name="encoding" value="utf-8">' in page.text
+    assert json.loads(inside.get("/t/people/reading/rows").text) == {"rows": 0, "over": False}
+    held.set()
+    await_(lambda: bool(json.loads(inside.get("/t/people/reading/rows").text)["over"]))
+    assert "Describe the columns" in inside.post("/t/people/open", **READ).said
+    assert "The first rows" in inside.get("/t/people/reading?note=unknown").said
 
 
 def test_a_file_that_vanished_is_told(drafted: Browser) -> None:

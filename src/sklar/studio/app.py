@@ -38,6 +38,8 @@ _PAGES: tuple[tuple[str, str, Page], ...] = (
     ("POST", "/open", opening.choose),
     ("GET", "/t/{desk}/open", opening.opened),
     ("POST", "/t/{desk}/open", opening.draft),
+    ("GET", "/t/{desk}/reading", opening.reading),
+    ("GET", "/t/{desk}/reading/rows", opening.rows_read),
     ("GET", "/t/{desk}/describe", describe.describe),
     ("POST", "/t/{desk}/describe", describe.decide),
     ("POST", "/t/{desk}/describe/accept", describe.accept),

@@ -41,6 +41,20 @@ for (const part of document.querySelectorAll("[data-live]")) {
   };
   setTimeout(look, 700);
 }
+// A large table that is being read: its form goes on by itself.
+for (const told of document.querySelectorAll("[data-reading]")) {
+  const look = () => {
+    fetch(told.dataset.reading)
+      .then((answer) => (answer.ok ? answer.json() : Promise.reject(answer)))
+      .then((found) => {
+        told.textContent = `${found.rows.toLocaleString("en")} rows were read.`;
+        if (found.over) document.querySelector("main form").submit();
+        else setTimeout(look, 700);
+      })
+      .catch(() => setTimeout(look, 2000));
+  };
+  look();
+}
 if (document.querySelector("[data-wait]")) setTimeout(() => location.reload(), 1200);
 
 // A filter over a list on the page: [data-filter] names its items.
