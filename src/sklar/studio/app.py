@@ -67,6 +67,7 @@ _PAGES: tuple[tuple[str, str, Page], ...] = (
     ("GET", "/t/{desk}/files/{file:path}", publish.download),
     ("GET", "/t/{desk}/books", books.books),
     ("GET", "/books", books.books),
+    ("GET", "/books/paid", books.paid),
 )
 
 
