@@ -244,12 +244,18 @@ def test_a_plan_forecasts_asks_and_sets_the_total_once(reviewed: Browser) -> Non
     assert "22,100 times" in reviewed.get("/t/people/plan/forecast?epsilon=10").said
     assert "<svg" in reviewed.get("/t/people/plan/curve").text
     assert reviewed.get("/t/people/plan/forecast?epsilon=nan").status == 200
-    reviewed.post("/t/people/plan/goals", first="age", second="sex", within="40")
+    reviewed.post("/t/people/plan/goals", want="age x sex within 40%", epsilon="1")
+    reviewed.post("/t/people/plan/goals", want="region = 'n' within 1 rows")
     page = reviewed.get("/t/people/plan")
-    assert "age by sex within 40% yes" in page.said
-    assert "none of them" in reviewed.post("/t/people/plan/goals", first="height", within="2").said
+    assert "age x sex within 40% yes: ±" in page.said
+    assert "region = 'n' within 1 rows no: ±" in page.said
+    assert "sklar plan --schema people.toml --rows 400 --epsilon 1 --want 'age x sex within 40%'" in page.said
+    page = reviewed.post("/t/people/plan/goals", want="height within 2%")
+    assert "height" in page.said
+    assert 'role="alert"' in page.text
+    assert 'value="height within 2%"' in page.text
     reviewed.post("/t/people/plan/goals", remove="0")
-    assert "age by sex" not in reviewed.get("/t/people/plan").said
+    assert "age x sex within" not in reviewed.get("/t/people/plan").said
     assert "must be at least this release's" in reviewed.post("/t/people/plan", epsilon="2", total="1").said
     assert "must be a positive number" in reviewed.post("/t/people/plan", epsilon="-1", total="1").said
     reviewed.post("/t/people/plan", epsilon="2", total="3")
