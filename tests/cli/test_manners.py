@@ -186,7 +186,14 @@ FIGURES = {
     ("ledger", "check"): "ledger check ledger.db adult.sklar",
     ("ledger", "bind"): "ledger bind ledger.db adult.csv --dataset adult",
 }
-NO_FIGURES = {("audit",), ("completion",), ("ledger", "adopt"), ("ledger", "anchor"), ("ledger", "upgrade")}
+NO_FIGURES = {
+    ("audit",),
+    ("completion",),
+    ("ledger", "adopt"),
+    ("ledger", "anchor"),
+    ("ledger", "upgrade"),
+    ("studio",),
+}
 
 
 def test_every_command_that_prints_figures_is_tested_for_json() -> None:
