@@ -81,7 +81,8 @@ class Synthesizer:
         self, n: int | None = None, *, given: Given | None = None, seed: int | None = None, to: Library = "polars"
     ) -> Any:
         """Draw `n` synthetic rows (as many as the original has, unless told) as `Model.sample` does."""
-        return self._fitted().sample(n, given=given, seed=seed, to=to)
+        draw: Any = self._fitted().sample
+        return draw(n, given=given, seed=seed, to=to)
 
     def infer(self, question: str, *, level: float = DEFAULT_LEVEL, target: str | None = None) -> Inference:
         """Answer a question about the table as `Model.infer` does."""

@@ -170,6 +170,7 @@ FIGURES = {
     ("verify",): "verify adult.sklar",
     ("sign",): "sign adult.sklar --key custodian.key",
     ("forecast",): "forecast --schema adult.toml --rows 400 --epsilon 1",
+    ("plan",): 'plan --schema adult.toml --rows 400 --want "sex within 20%"',
     ("query",): "query adult.sklar \"sex = 'Male'\"",
     ("infer",): 'infer adult.sklar "mean(age) by sex"',
     ("report",): "report adult.sklar --out o.html",
@@ -251,6 +252,7 @@ def test_a_model_is_known_by_its_content_and_a_damaged_one_is_named(folder: Path
 ASKING = (
     "verify",
     "forecast",
+    "plan",
     "query",
     "infer",
     "evaluate",

@@ -66,9 +66,8 @@ def plan(
     (age x income), for all its cells together. Exit code 1 where --epsilon does not answer every question.
 
     \b
-      sklar plan --schema adult.toml --rows 32561 --want "sex = 'Female' within 1%" \\
-        --want "age x income within 2% of rows"
-      sklar plan --schema adult.toml --rows 32561 --epsilon 1 --want "income within 200 rows"
+      sklar plan --schema adult.toml --rows 32561 --want "sex = 'Female' within 1%"
+      sklar plan --schema adult.toml --rows 32561 --epsilon 1 --want "age x income within 2% of rows"
     """
     from sklar.answer.wants import plan as foresee
     from sklar.budget.ledger import Ledger
