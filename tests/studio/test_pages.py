@@ -137,11 +137,13 @@ def test_a_draft_is_the_command_lines_and_waits_for_answers(drafted: Browser) ->
 def test_answers_change_one_entry_each_and_say_where_it_is_from(drafted: Browser) -> None:
     said = drafted.post(
         "/t/people/describe",
-        **{"column": "age", "mark": mark(drafted, "age"), "choice": "e", "typed-e": "0, 30, 60, 120", "points": "0"},
+        **{"column": "age", "mark": mark(drafted, "age"), "choice": "e", "typed-e": "0, 30, 60, 120", "points": "0"}
+        | {"special-e": '999, "N"'},
     ).said
     assert "'age' is decided. 3 to go." in said
     age = schema_of(drafted).attribute("age")
     assert (age.edges, age.points, age.provenance, age.reviewed) == ((0, 30, 60, 120), (0,), "public", True)
+    assert age.special == (999, "N")
     toml = 'type = "categorical"\nvalues = ["n", "s", "w"]'
     drafted.post(
         "/t/people/describe",
@@ -163,6 +165,7 @@ def test_answers_change_one_entry_each_and_say_where_it_is_from(drafted: Browser
         ({"choice": "b", "typed-b": "1"}, "bounds must be two"),
         ({"choice": "toml", "toml": "type = "}, "not valid TOML"),
         ({"choice": "zz"}, "choose one of the answers"),
+        ({"choice": "e", "typed-e": "0, 9", "special-e": "N"}, "numbers or texts in quotes"),
     ],
 )
 def test_a_wrong_answer_is_told_and_what_was_typed_stays(drafted: Browser, fields: dict[str, str], says: str) -> None:
@@ -171,7 +174,7 @@ def test_a_wrong_answer_is_told_and_what_was_typed_stays(drafted: Browser, field
     assert says in page.said
     assert (drafted.folder / "people.toml").read_text() == before
     if "typed-e" in fields:
-        assert 'value="9, 3"' in page.text
+        assert f'value="{fields["typed-e"]}"' in page.text
 
 
 def test_a_form_of_an_older_page_is_refused(drafted: Browser) -> None:

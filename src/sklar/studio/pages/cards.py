@@ -59,6 +59,7 @@ class Card:
     picture: Picture | None
     typed: Mapping[str, str]
     levels: tuple[str, ...]
+    special: str
 
 
 def questions_about(
@@ -107,6 +108,7 @@ def card_of(
         picture=about[1],
         typed=typed if typed.get("column") == attribute.name else {},
         levels=levels[:MOST_LEVELS_SHOWN],
+        special=", ".join(toml_value(value) for value in attribute.special),
     )
 
 

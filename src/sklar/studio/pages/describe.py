@@ -244,7 +244,22 @@ def _completed(choice: Choice, attribute: Attribute, form: Mapping[str, str]) ->
     if choice.asks == "edges" and form.get("points", "").strip():
         # Points stand on the same axis as edges, and are written as they are.
         entry["points"] = complete(choice, form["points"], attribute)["edges"]
+    listed = form.get(f"special-{choice.key}")
+    if listed is not None:
+        entry.pop("special", None)
+        entry |= {"special": _listed(listed)} if listed.strip() else {}
     return entry
+
+
+def _listed(text: str) -> list[Any]:
+    """Numbers and quoted texts, separated by commas, as a schema file writes them."""
+    try:
+        found: list[Any] = tomllib.loads(f"special = [{text}]")["special"]
+    except ValueError:
+        raise SchemaError(
+            f'special values must be numbers or texts in quotes, such as 99999, "N", got {text}.'
+        ) from None
+    return found
 
 
 def cost(studio: Studio, request: Request) -> Response:
