@@ -21,6 +21,7 @@ from sklar.studio.looks import Look
 from sklar.studio.pages.cost import column_cost, parsed
 
 MOST_LEVELS_SHOWN = 40
+NOT_KNOWN = "What it costs is known when the rows have been read: their number decides."
 _BARS = 60
 # Kinds whose edges a person can drag: numbers, and days.
 _DRAGGED = ("integer", "real", "year", "date")
@@ -59,6 +60,7 @@ class Card:
     picture: Picture | None
     typed: Mapping[str, str]
     levels: tuple[str, ...]
+    special: str
 
 
 def questions_about(
@@ -83,7 +85,7 @@ def card_of(
     attribute: Attribute,
     about: tuple[Question | None, Picture | None],
     epsilon: float,
-    rows: int,
+    rows: int | None,
     typed: Mapping[str, str],
 ) -> Card:
     """The card of one column, with its cost and, where it was asked about, its question and picture."""
@@ -102,11 +104,12 @@ def card_of(
             else "\n".join(f"{key} = {toml_value(value)}" for key, value in kept.items())
         ),
         mark=mark_of(entry),
-        cost=column_cost(schema, attribute.name, epsilon, rows),
+        cost=(NOT_KNOWN,) if rows is None else column_cost(schema, attribute.name, epsilon, rows),
         question=about[0],
         picture=about[1],
         typed=typed if typed.get("column") == attribute.name else {},
         levels=levels[:MOST_LEVELS_SHOWN],
+        special=", ".join(toml_value(value) for value in attribute.special),
     )
 
 

@@ -32,7 +32,7 @@ from sklar.public.schema import BINNED, Attribute, Schema
 from sklar.studio.folder import Desk
 from sklar.studio.guard import form_of
 from sklar.studio.looks import Look
-from sklar.studio.pages.cards import MOST_LEVELS_SHOWN, Card, card_of, mark_of, questions_about
+from sklar.studio.pages.cards import MOST_LEVELS_SHOWN, NOT_KNOWN, Card, card_of, mark_of, questions_about
 from sklar.studio.pages.cost import column_cost, parsed
 from sklar.studio.pages.frame import (
     Frame,
@@ -67,6 +67,7 @@ class Described:
 
     frame: Frame
     desk: Desk
+    rows: int | None
     epsilon: float
     reading: str
     cards: tuple[Card, ...]
@@ -116,7 +117,7 @@ def describe(studio: Studio, request: Request) -> Response:
     about = questions_about(text, look, asked)
     note = studio.notes.find(params.get("note"))
     typed = {} if note is None else note.form
-    rows = desk.rows or 1
+    rows = desk.rows if draft is None else draft.seen.rows
     view = Described(
         frame=frame(
             studio,
@@ -131,6 +132,7 @@ def describe(studio: Studio, request: Request) -> Response:
             ),
         ),
         desk=desk,
+        rows=rows,
         epsilon=desk.epsilon,
         reading=reading,
         cards=tuple(
@@ -244,7 +246,22 @@ def _completed(choice: Choice, attribute: Attribute, form: Mapping[str, str]) ->
     if choice.asks == "edges" and form.get("points", "").strip():
         # Points stand on the same axis as edges, and are written as they are.
         entry["points"] = complete(choice, form["points"], attribute)["edges"]
+    listed = form.get(f"special-{choice.key}")
+    if listed is not None:
+        entry.pop("special", None)
+        entry |= {"special": _listed(listed)} if listed.strip() else {}
     return entry
+
+
+def _listed(text: str) -> list[Any]:
+    """Numbers and quoted texts, separated by commas, as a schema file writes them."""
+    try:
+        found: list[Any] = tomllib.loads(f"special = [{text}]")["special"]
+    except ValueError:
+        raise SchemaError(
+            f'special values must be numbers or texts in quotes, such as 99999, "N", got {text}.'
+        ) from None
+    return found
 
 
 def cost(studio: Studio, request: Request) -> Response:
@@ -264,7 +281,8 @@ def cost(studio: Studio, request: Request) -> Response:
             attributes=tuple(alone if each.name == name else each for each in schema.attributes),
             rules=() if schema.rules and alone != schema.attribute(name) else schema.rules,
         ).checked()
-        told = column_cost(tried, name, desk.epsilon, desk.rows or 1, beside=True)
+        rows = desk.rows if draft is None else draft.seen.rows
+        told = (NOT_KNOWN,) if rows is None else column_cost(tried, name, desk.epsilon, rows, beside=True)
     except SklarError as error:
         return JSONResponse({"problem": str(error)})
     levels = list(alone.levels[:MOST_LEVELS_SHOWN]) if alone.domain != "private" and alone.kind in BINNED else []

@@ -55,6 +55,25 @@ for (const told of document.querySelectorAll("[data-reading]")) {
   };
   look();
 }
+// Rows that are read while cards are shown: say when they are, and leave alone what is being typed.
+for (const told of document.querySelectorAll("[data-looking]")) {
+  const look = () => {
+    fetch(told.dataset.looking)
+      .then((answer) => (answer.ok ? answer.json() : Promise.reject(answer)))
+      .then((found) => {
+        if (!found.over) {
+          setTimeout(look, 1000);
+          return;
+        }
+        const again = document.createElement("a");
+        again.href = location.pathname + location.search;
+        again.textContent = "Load the page again";
+        told.replaceChildren("The rows have been read. ", again, " to see what they show.");
+      })
+      .catch(() => setTimeout(look, 3000));
+  };
+  setTimeout(look, 1000);
+}
 if (document.querySelector("[data-wait]")) setTimeout(() => location.reload(), 1200);
 
 // A filter over a list on the page: [data-filter] names its items.
