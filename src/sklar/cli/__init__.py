@@ -37,6 +37,7 @@ from sklar.cli.sign import sign
 from sklar.cli.studio import studio
 from sklar.cli.tables import tables
 from sklar.cli.verify import verify
+from sklar.cli.warm import warm
 from sklar.errors import SklarError
 
 _EPILOG = """\b
@@ -67,7 +68,7 @@ _PUBLIC_KNOWLEDGE = (schema, forecast, plan)
 _SPENDING = (release, link, fit, ledger)
 _FROM_A_MODEL = (sample, tables, query, infer, report, publish, verify, sign)
 _FOR_THE_CUSTODIAN = (evaluate, studio)
-_TO_TRY = (audit, completion, demo, generate)
+_TO_TRY = (audit, completion, demo, generate, warm)
 
 for _command in (*_PUBLIC_KNOWLEDGE, *_SPENDING, *_FROM_A_MODEL, *_FOR_THE_CUSTODIAN, *_TO_TRY):
     cli.add_command(_command)
