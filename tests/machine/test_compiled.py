@@ -98,6 +98,13 @@ def test_another_process_compiles_ahead_and_who_needs_it_waits(tmp_path: Path, m
     assert Process.waited == 2
 
 
+def test_where_no_process_can_be_started_nothing_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(FOLDER, str(tmp_path))
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "none"))
+    compile_ahead(["sklar.fitting.steps"])
+    assert not machine._helpers
+
+
 def test_the_other_process_compiles_what_it_is_told_to(tmp_path: Path) -> None:
     tmp_path.chmod(0o700)
     command = [sys.executable, "-P", "-m", "sklar.machine.warm", "sklar.fitting.choose"]

@@ -130,7 +130,11 @@ def compile_ahead(names: list[str]) -> None:
     # -P: a folder of this name where the command was given is not the package.
     command = [sys.executable, "-P", "-m", "sklar.machine.warm", *wanted]
     quiet = subprocess.DEVNULL
-    helper = subprocess.Popen(command, stdin=quiet, stdout=quiet, stderr=quiet)  # noqa: S603
+    try:
+        helper = subprocess.Popen(command, stdin=quiet, stdout=quiet, stderr=quiet)  # noqa: S603
+    except OSError:
+        # Where no process may be started, this one compiles.
+        return
     atexit.register(helper.kill)
     _helpers.update(dict.fromkeys(wanted, helper))
 
