@@ -13,7 +13,7 @@ from sklar.fitting.contrasts import contrasts
 from sklar.fitting.denoise import denoise_margins, denoise_tables, relative_precision
 from sklar.fitting.descent import SMALL, CellWeights, Fit, Loss, Room, Start, step_operations
 from sklar.fitting.margins import Estimates
-from sklar.fitting.triples import PARTS, Pull, ThreeWay, TripleEstimates, coarse_components, three_way
+from sklar.fitting.triples import PARTS, WEIGHT, Pull, ThreeWay, TripleEstimates, coarse_components, three_way
 from sklar.kernel.cells import Cells
 from sklar.kernel.count import count_plainly, count_triples_plainly
 from sklar.kernel.triples import Triples
@@ -117,7 +117,7 @@ def test_a_fit_finds_what_pairs_cannot_see(wide: bool) -> None:
         found = predicted(fit.probabilities, triples)
         errors.append(float(np.abs(found - count_triples_plainly(codes, triples) / 20_000).sum()) / 2)
     assert errors[0] > 0.5
-    assert errors[1] < 0.1
+    assert errors[1] < 0.2
 
 
 def test_thinned_triples_are_independent_and_no_other_noise_changes() -> None:
@@ -157,7 +157,7 @@ def test_tables_short_of_rows_are_centered_and_weighed_by_their_noise() -> None:
     loss = three_way(three, 100, np.full(CELLS.n_pairs, 20.0))
     even = contrasts((1 / CELLS.sizes[CELLS.attribute_of_level]).astype(np.float32)[:, None], CELLS)
     spread = predicted((1 / CELLS.sizes[CELLS.attribute_of_level]).astype(np.float32)[:, None], TRIPLES)
-    weights = np.repeat([4.0, 1.0, 1.0, 1.0], TRIPLES.sizes)
+    weights = WEIGHT * np.repeat([4.0, 1.0, 1.0, 1.0], TRIPLES.sizes)
     flat = np.repeat(1 / TRIPLES.sizes, TRIPLES.sizes)
     assert loss.error(even) == pytest.approx(float(weights @ (spread - flat) ** 2), rel=1e-3, abs=1e-7)
 

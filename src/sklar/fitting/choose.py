@@ -31,7 +31,7 @@ from sklar.fitting.descent import (
 from sklar.fitting.latent import LatentModel, fit_latent, independent
 from sklar.fitting.margins import Estimates, crossed_tables, expected_noise, implied_counts, table_runs
 from sklar.fitting.trios import trios_of
-from sklar.fitting.triples import ThreeWay, three_way
+from sklar.fitting.triples import WEIGHT, ThreeWay, three_way
 from sklar.kernel.cells import Cells
 from sklar.kernel.tables import MANY_CELLS
 from sklar.kernel.triples import Triples
@@ -160,7 +160,7 @@ class Split:
         self._rest += float((precision / np.outer(cells.sizes, cells.sizes) * totals**2).sum()) / 2
         # precision is sigma^-2 of the training half over its mean.
         self._kappa = float(np.mean(precision[cells.pairs] * (held.pair_sd / held.n_rows) ** 2))
-        # The weights of three-way tables are relative to those of pairs: the same kappa.
+        # The weights of three-way tables are relative to those of pairs: w = `WEIGHT` kappa / sigma^2.
         self.three, self._held_three = loss_of_triples(train), loss_of_triples(held)
         self._scale = 1.0
         self._scale = self.score(self._margins[:, None], Room(cells, 1))[0]
@@ -188,8 +188,8 @@ class Split:
         distance += float(self._margin_weights @ (margins - self._margins) ** 2)
         if self._held_three is not None:
             # Less what noise alone adds, as pairs alone say how near to the best a fit may end (`NEAR_ERROR`).
-            error += self._held_three.error(found) - self._kappa * self._held_three.n_cells
-            distance += self._held_three.apart(found, self._margins[:, None])
+            error += self._held_three.error(found) - WEIGHT * self._kappa * self._held_three.n_cells
+            distance += WEIGHT * self._held_three.apart(found, self._margins[:, None])
         if self._held_trios is not None:
             more = self._held_trios.score(found, self._margins)
             error += more[0]
