@@ -113,7 +113,7 @@ def examples(text: str | None) -> list[str]:
 
 
 COMMANDS = dict(commands())
-SHARED = {"__init__", "console", "options", "questions"}
+SHARED = {"__init__", "console", "options", "questions", "reference"}
 EXAMPLES = {line for command in COMMANDS.values() for line in examples(command.help)} | set(examples(cli.help))
 HEAVY = {"sklar audit --quick", "sklar demo", "sklar generate dss --rows 100000 --out dss.parquet --schema dss.toml"}
 
@@ -168,6 +168,7 @@ FIGURES = {
     ("verify",): "verify adult.sklar",
     ("sign",): "sign adult.sklar --key custodian.key",
     ("forecast",): "forecast --schema adult.toml --rows 400 --epsilon 1",
+    ("plan",): 'plan --schema adult.toml --rows 400 --want "sex within 20%"',
     ("query",): "query adult.sklar \"sex = 'Male'\"",
     ("infer",): 'infer adult.sklar "mean(age) by sex"',
     ("report",): "report adult.sklar --out o.html",
@@ -243,6 +244,7 @@ def test_a_model_is_known_by_its_content_and_a_damaged_one_is_named(folder: Path
 ASKING = (
     "verify",
     "forecast",
+    "plan",
     "query",
     "infer",
     "evaluate",
@@ -384,3 +386,25 @@ def test_bash_completes(folder: Path) -> None:
         check=True,
     )
     assert done.stdout.strip() == "--method"
+
+
+def test_what_duckdb_leaves_behind_is_not_told_at_exit() -> None:
+    """It lists objects on standard error when the interpreter ends: 47 lines after a successful release."""
+    code = (
+        "import os, sys, types\n"
+        "class Left:\n"
+        "    def __del__(self, write=os.write):\n"
+        "        write(2, b'nanobind: leaked')\n"
+        "sys.modules['duckdb'] = types.ModuleType('duckdb')\n"
+        "left = Left()\n"
+        "sys.argv = ['sklar', *sys.argv[1:]]\n"
+        "from sklar.cli import main\n"
+        "main()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code, "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("sklar ")
+    assert done.stderr == ""
+    failed = subprocess.run(
+        [sys.executable, "-c", code, "sample", "nothing.sklar", "--out", "x.csv"], capture_output=True
+    )
+    assert (failed.returncode, b"does not exist" in failed.stderr, b"leaked" in failed.stderr) == (1, True, False)
