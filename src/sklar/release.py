@@ -47,7 +47,7 @@ from sklar.kernel.vault import Vault
 from sklar.machine.cluster import Engine
 from sklar.machine.compiled import compile_ahead
 from sklar.machine.progress import SILENT, Progress
-from sklar.machine.spill import is_large, room_for
+from sklar.machine.spill import is_large, require_disk, room_for
 from sklar.machine.threads import workers
 from sklar.public.linked import Linked
 from sklar.public.person import budget_for
@@ -57,9 +57,12 @@ from sklar.rows.join import LinkedRows
 from sklar.rows.linked import measure_linked
 from sklar.rows.sql import Query
 
-_MOST_BINARY_LEVELS = 20_000
 # Measures chosen three-way tables at these scales, by another pass over the rows.
 ThirdStage: TypeAlias = Callable[[Triples, NDArray[np.float64]], NoisyTriples]
+
+# Arrays of all two-way cells, of four bytes each, that a fit has in files at once: noisy tables of two stages,
+# estimates, targets and what they are made from, and two squares of contrasts, each of twice as many.
+_FILES = 12
 
 
 def fit(
@@ -134,6 +137,9 @@ def measure(
     require_gaussian(schema, budget)
     bill = _bill(ledger, dataset, schema, budget)
     schema = schema.measured
+    if not schema.private_domains and is_large(4 * schema.cells.n_cells):
+        # Before anything is charged: a disk that is full in the middle of a fit would cost the budget.
+        require_disk(_FILES * 4 * schema.cells.n_cells)
     vault = Vault(budget, charge=bill, threads=workers())
     receipts = [] if bill is None else bill.receipts
     with telling(receipts, budget.epsilon):
@@ -318,8 +324,5 @@ def _require_records(schema: Schema, method: Method) -> None:
         raise SchemaError(
             "rules are about records, and dummies are single 0/1 columns. Leave out dummies or the rules."
         )
-    if method.name == "binary" and schema.n_levels > _MOST_BINARY_LEVELS:
-        raise SchemaError(
-            f"method 'binary' holds correlations of all levels and takes at most {_MOST_BINARY_LEVELS} of them, got "
-            f"{schema.n_levels}. Use method 'auto', or wider bins."
-        )
+    if method.name == "binary":
+        schema.require_square("method 'binary'")
