@@ -22,7 +22,6 @@ from sklar.files.model import Model
 from sklar.files.tables import write_tables
 from sklar.files.write import write_text
 from sklar.machine.progress import SILENT, Progress
-from sklar.machine.threads import undivided
 from sklar.trust.passport import layout
 from sklar.trust.passport.checklist import checklist
 from sklar.trust.passport.croissant import croissant
@@ -126,8 +125,10 @@ def publish(
 
 def write_rows(model: Model, path: Path, rows: int, seed: int, progress: Progress) -> None:
     """Draw rows into a file, the same ones whenever it is done."""
+    from threadpoolctl import threadpool_limits
+
     # What a product of matrices is in its last bits depends on how many threads it has, and rows depend on that.
-    with undivided():
+    with threadpool_limits(1, user_api="blas"):
         model.write(path, rows, seed=seed, progress=progress)
 
 
