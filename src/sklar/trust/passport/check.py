@@ -25,7 +25,18 @@ from sklar.machine.progress import SILENT, Progress
 from sklar.trust.passport import layout
 from sklar.trust.passport.facts import Facts
 from sklar.trust.passport.publication import Publication
-from sklar.trust.passport.write import BINARY, FORMAT, VERSION, as_json, content_of, expected, passport, sums, texts
+from sklar.trust.passport.write import (
+    BINARY,
+    FORMAT,
+    VERSION,
+    as_json,
+    content_of,
+    expected,
+    passport,
+    sums,
+    texts,
+    write_rows,
+)
 from sklar.trust.sign import read_signature, signature_path, signer_of
 from sklar.trust.verify import verify
 from sklar.trust.verify.result import Check, Verification
@@ -201,7 +212,7 @@ def _check_rows(place: Path, again: Path, facts: Facts, progress: Progress) -> s
     if stated != facts.rows:
         raise OutputError(f"'{layout.ROWS_PARQUET}' has {stated:,} rows, and {layout.PASSPORT} states {facts.rows:,}")
     for name in (layout.ROWS_PARQUET, layout.ROWS_CSV):
-        facts.model.write(again / name, facts.rows, seed=facts.seed, progress=progress)
+        write_rows(facts.model, again / name, facts.rows, facts.seed, progress)
     _check_parquet(place / layout.ROWS_PARQUET, again / layout.ROWS_PARQUET)
     if content_of(again / layout.ROWS_CSV) != facts.contents[layout.ROWS_CSV]:
         raise OutputError(f"'{layout.ROWS_CSV}' does not hold the rows that the model and seed {facts.seed} give")

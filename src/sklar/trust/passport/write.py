@@ -18,6 +18,7 @@ from sklar.answer.report import publishable
 from sklar.draw.sample import check_draw
 from sklar.errors import ModelError, OutputError
 from sklar.files.archive import is_linked, load
+from sklar.files.model import Model
 from sklar.files.tables import write_tables
 from sklar.files.write import write_text
 from sklar.machine.progress import SILENT, Progress
@@ -98,8 +99,8 @@ def publish(
     rows = loaded.n_rows if rows is None else rows
     with _building(folder, replace=replace) as place:
         shutil.copyfile(path, place / layout.MODEL)
-        loaded.write(place / layout.ROWS_PARQUET, rows, seed=seed, progress=progress)
-        loaded.write(place / layout.ROWS_CSV, rows, seed=seed, progress=progress)
+        for name in (layout.ROWS_PARQUET, layout.ROWS_CSV):
+            write_rows(loaded, place / name, rows, seed, progress)
         progress.stage("describe")
         write_tables(loaded.measured, place / layout.TABLES)
         facts = Facts(
@@ -120,6 +121,15 @@ def publish(
             sign_file(place / layout.SUMS, key)
         written = tuple(sorted(each.name for each in place.iterdir()))
     return Published(folder=folder, rows=rows, seed=seed, files=written, signer=signer)
+
+
+def write_rows(model: Model, path: Path, rows: int, seed: int, progress: Progress) -> None:
+    """Draw rows into a file, the same ones whenever it is done."""
+    from threadpoolctl import threadpool_limits
+
+    # What a product of matrices is in its last bits depends on how many threads it has, and rows depend on that.
+    with threadpool_limits(1, user_api="blas"):
+        model.write(path, rows, seed=seed, progress=progress)
 
 
 def texts(facts: Facts) -> dict[str, str]:
