@@ -333,3 +333,20 @@ def test_spend_of_triples_is_that_of_their_tables(released: tuple[Model, Path]) 
     assert triples is not None
     assert triples.spend.tables.sum() == len(triples.scales)
     assert BUDGET.spent(triples.spend) == BUDGET.spent(Spend.of(triples.scales))
+
+
+def test_the_report_says_where_the_cost_went(released: tuple[Model, Path]) -> None:
+    from sklar.answer.report import publishable
+
+    page = publishable(released[0])
+    assert "Part of that cost went to tables of three attributes, over coarser levels" in page
+    assert "three-way tables over coarse levels" in page
+
+
+def test_the_audit_finds_nothing_here(tmp_path: Path) -> None:
+    """Genuine noise fails less than once in 10^8; `tests/flaws` has what it must find."""
+    from sklar.trust.audit.third import check_third
+
+    found = check_third(tmp_path)
+    assert found.passed, found
+    assert found.found == "All of it follows."

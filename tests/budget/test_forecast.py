@@ -66,7 +66,7 @@ def measured_errors(counts: Counts, schema: Schema, epsilon: float, times: int, 
 def test_forecasts_are_within_15_percent_of_the_noise_on_generated_tables(epsilon: float, neighbors: Any) -> None:
     # About 2,000 cells over 25 draws: the measured root mean square is known to about 1%.
     counts = generated(SCHEMA, 8000)
-    expected = forecast(SCHEMA, Budget(epsilon=epsilon, neighbors=neighbors), rows=8000)
+    expected = forecast(SCHEMA, Budget(epsilon=epsilon, neighbors=neighbors), rows=8000, complete=True)
     one_way, pairs = measured_errors(counts, SCHEMA, epsilon, 25, neighbors=neighbors)
     assert expected.one_way_error == pytest.approx(one_way, rel=0.15)
     assert expected.pair_error == pytest.approx(pairs, rel=0.15)
@@ -78,7 +78,7 @@ def test_forecasts_are_within_15_percent_of_the_noise_on_generated_tables(epsilo
 def test_forecasts_are_within_15_percent_of_the_noise_on_adult() -> None:
     schema = Schema.load(DATA / "adult.toml")
     counts = count(open_source(DATA / "adult.csv").batches(schema.names), schema)
-    expected = forecast(schema, rows=counts.n_rows, epsilon=1.0)
+    expected = forecast(schema, rows=counts.n_rows, epsilon=1.0, complete=True)
     one_way, pairs = measured_errors(counts, schema, 1.0, 6)
     assert expected.one_way_error == pytest.approx(one_way, rel=0.15)
     assert expected.pair_error == pytest.approx(pairs, rel=0.15)
@@ -188,3 +188,14 @@ def test_a_plot_without_matplotlib_says_what_to_install(monkeypatch: pytest.Monk
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(SklarError, match=r"a plot needs matplotlib: pip install 'sklar\[plot\]'"):
         plot_forecasts([forecast(SCHEMA, rows=10, epsilon=1.0)], tmp_path / "x.svg", kind="svg")
+
+
+def test_a_forecast_says_what_may_go_to_three_way_tables() -> None:
+    toml = "".join(f'[attributes.a{i}]\ntype = "integer"\nedges = [0, 1, 2, 3, 4]\n' for i in range(4))
+    schema = Schema.from_toml(toml)
+    found = [forecast(schema, rows=rows, epsilon=1.0) for rows in (500, 50_000)]
+    assert [each.triples_share for each in found] == [0.0, 0.4]
+    assert found[1].to_dict()["three_way"] == {"most_of_stage_2": 0.4}
+    assert any(line.startswith("At epsilon 1, up to 40% of stage 2 may go to three-way") for line in found[1].lines())
+    assert not any("three-way" in line for line in found[0].lines())
+    assert forecast(schema, rows=50_000, epsilon=1.0, method="binary").triples_share == 0.0

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from sklar.fitting.choose import Split, loss_of_triples, thin
 from sklar.fitting.contrasts import contrasts
 from sklar.fitting.denoise import denoise_margins, denoise_tables, relative_precision
-from sklar.fitting.descent import SMALL, Fit, Loss, Room, Start, cell_weights, step_operations
+from sklar.fitting.descent import SMALL, CellWeights, Fit, Loss, Room, Start, step_operations
 from sklar.fitting.margins import Estimates
-from sklar.fitting.triples import PARTS, Pull, ThreeWay, TripleEstimates, coarse_components, three_way
+from sklar.fitting.triples import PARTS, WEIGHT, Pull, ThreeWay, TripleEstimates, coarse_components, three_way
 from sklar.kernel.cells import Cells
 from sklar.kernel.count import count_plainly, count_triples_plainly
 from sklar.kernel.triples import Triples
@@ -108,7 +108,7 @@ def test_a_fit_finds_what_pairs_cannot_see(wide: bool) -> None:
     triples = Triples(cells=cells, attributes=np.array([[0, 1, 2]]), coarse=coarse)
     estimates = estimates_of(cells, triples, codes, 20.0)
     targets = denoise_tables(estimates, denoise_margins(estimates).levels)
-    weights = cell_weights(cells, targets.precision)
+    weights = CellWeights(cells, targets.precision)
     errors = []
     for three in (None, loss_of_triples(estimates)):
         fit = Fit(Loss(targets, 0.4, weights, three=three), Start(components=40))
@@ -117,7 +117,7 @@ def test_a_fit_finds_what_pairs_cannot_see(wide: bool) -> None:
         found = predicted(fit.probabilities, triples)
         errors.append(float(np.abs(found - count_triples_plainly(codes, triples) / 20_000).sum()) / 2)
     assert errors[0] > 0.5
-    assert errors[1] < 0.1
+    assert errors[1] < 0.2
 
 
 def test_thinned_triples_are_independent_and_no_other_noise_changes() -> None:
@@ -141,7 +141,7 @@ def test_held_out_error_counts_triples_without_their_noise() -> None:
     """Beside the truth, the excess of three-way tables over their noise is about nothing."""
     codes = np.stack([np.random.default_rng(3).integers(0, size, 4_000) for size in CELLS.sizes])
     estimates = estimates_of(CELLS, TRIPLES, codes, 40.0)
-    weights = cell_weights(CELLS, relative_precision(CELLS, estimates.pair_sd))
+    weights = CellWeights(CELLS, relative_precision(CELLS, estimates.pair_sd))
     found = contrasts(np.repeat(estimates.one_way / 4_000, 1)[:, None].astype(np.float32), CELLS)
     errors = []
     for given in (estimates, replace(estimates, triples=None)):
@@ -157,7 +157,7 @@ def test_tables_short_of_rows_are_centered_and_weighed_by_their_noise() -> None:
     loss = three_way(three, 100, np.full(CELLS.n_pairs, 20.0))
     even = contrasts((1 / CELLS.sizes[CELLS.attribute_of_level]).astype(np.float32)[:, None], CELLS)
     spread = predicted((1 / CELLS.sizes[CELLS.attribute_of_level]).astype(np.float32)[:, None], TRIPLES)
-    weights = np.repeat([4.0, 1.0, 1.0, 1.0], TRIPLES.sizes)
+    weights = WEIGHT * np.repeat([4.0, 1.0, 1.0, 1.0], TRIPLES.sizes)
     flat = np.repeat(1 / TRIPLES.sizes, TRIPLES.sizes)
     assert loss.error(even) == pytest.approx(float(weights @ (spread - flat) ** 2), rel=1e-3, abs=1e-7)
 

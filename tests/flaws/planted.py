@@ -271,7 +271,7 @@ FLAWS = (
     ),
     _flaw(
         "the row at the end of a batch is read twice",
-        "rows/read.py",
+        "rows/source.py",
         "batch.slice(start, rows)",
         "batch.slice(start, rows + 1)",
         _ROW_TESTS,
@@ -372,6 +372,53 @@ FLAWS = (
         "return ones, ones[first] + ones[second] - 2 * counts.pairs[3::4].astype(np.int64),",
         "return ones, ones[first] + ones[second] - counts.pairs[3::4].astype(np.int64),",
         "tests/kernel/test_parities.py",
+    ),
+    # Three-way tables.
+    _flaw(
+        "three-way tables without noise",
+        _VAULT,
+        "counts=exact + self._draw(scales, triples.sizes), scales=scales)",
+        "counts=exact + 0 * self._draw(scales, triples.sizes), scales=scales)",
+        "tests/kernel/test_triples.py",
+    ),
+    Flaw(
+        name="three-way tables that nobody pays for",
+        edits=(
+            Edit(
+                _VAULT,
+                "counts=exact + self._draw(scales, triples.sizes), scales=scales)",
+                "counts=exact + discrete_gaussian(scales, triples.sizes), scales=scales)",
+            ),
+            Edit(
+                "budget/plan.py",
+                "    pairs *= (reserve - cost.sum()) / pairs.sum()\n"
+                "    scales = matched_scales(np.concatenate([cost, pairs]) ** -0.5, Spend.of(stages.reserve))\n",
+                "    pairs *= reserve / pairs.sum()\n"
+                "    scales = np.float32(np.concatenate([cost, pairs]) ** -0.5).astype(np.float64)\n",
+            ),
+            Edit("budget/certificate.py", "search_spend(findings) + third))", "search_spend(findings)))"),
+        ),
+        tests=("tests/kernel/test_triples.py", "tests/budget/test_plan.py"),
+    ),
+    Flaw(
+        name="three-way tables chosen by exact counts",
+        edits=(
+            Edit(
+                "release.py",
+                "        wanted = None if third is None else look_for_triples(estimates, schema, stages)\n",
+                "        held = vault._held\n"
+                "        bare = replace(noisy[0], one_way=held.one_way.copy(), pairs=held.pairs.copy())\n"
+                "        wanted = None if third is None else look_for_triples(pool((bare,)), schema, stages)\n",
+            ),
+        ),
+        tests=(_RELEASE_TESTS,),
+    ),
+    _flaw(
+        "rows counted twice in three-way tables",
+        "kernel/count.py",
+        "        counts.append(np.bincount(places, minlength=int(np.prod(shape))))\n",
+        "        counts.append(2 * np.bincount(places, minlength=int(np.prod(shape))))\n",
+        "tests/kernel/test_triples.py",
     ),
     # What else is released, and what it is made from.
     _flaw(

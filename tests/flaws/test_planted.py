@@ -18,12 +18,14 @@ FAST = {
     "half the sensitivity": "check_records()",
     "stage two reuses the noise of stage one": "check_cells(folder, quick=True)[1:2]",
     "data-dependent clipping above 1,000 rows": "[check_counts(folder, quick=True)]",
+    "three-way tables chosen by exact counts": "[check_third(folder)]",
 }
 ATTACK = """
 import tempfile
 from pathlib import Path
 from sklar.trust.audit.counts import check_counts, check_records
 from sklar.trust.audit.noise import check_cells
+from sklar.trust.audit.third import check_third
 with tempfile.TemporaryDirectory() as name:
     folder = Path(name)
     raise SystemExit(7 if any(not each.passed for each in {attack}) else 0)

@@ -99,7 +99,10 @@ def public(text: str, *, rows: bool) -> list[str]:
     """Printed lines without what follows from noisy tables, and `rows` or not without the row count."""
     lines = []
     for line in text.splitlines():
-        if line.startswith(("choose:", "fit:", "Model:", "  Chosen on", "  Margins shrunk", "  1 attributes")):
+        # What is compiled depends on what this machine has compiled before.
+        if line.startswith(
+            ("choose:", "fit:", "Model:", "  Chosen on", "  Margins shrunk", "  1 attributes", "compiling")
+        ):
             continue
         if "stage 2:" in line:
             line = re.sub(r"noise of scale .* a count", "noise", line)

@@ -44,7 +44,7 @@ def refining_rounds(rows: int, attributes: int, levels: int) -> int:
 
 # The same with three-way tables, of so many cells each on average: sampling is little of the error of larger ones.
 # Fewer rounds than these are not worth the time, nor is it worth compiling code for so little work in a round.
-_MOST_TRIPLE_WORK, _LEAST_TRIPLE_WORK = 1e9, 2e6
+_MOST_TRIPLE_WORK, _LEAST_TRIPLE_WORK = 1e9, 3e5
 _MOST_TRIPLE_CELLS = 512
 _LEAST_ROUNDS = 6
 # The total variation to expect of the noise in two-way tables up to which three-way tables are matched too.

@@ -8,6 +8,7 @@ the tables.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -30,14 +31,14 @@ from sklar.fitting.descent import (
 from sklar.fitting.latent import LatentModel, fit_latent, independent
 from sklar.fitting.margins import Estimates, crossed_tables, expected_noise, implied_counts, table_runs
 from sklar.fitting.trios import trios_of
-from sklar.fitting.triples import ThreeWay, three_way
+from sklar.fitting.triples import WEIGHT, ThreeWay, three_way
 from sklar.kernel.cells import Cells
 from sklar.kernel.tables import MANY_CELLS
 from sklar.kernel.triples import Triples
 from sklar.machine.compiled import compiled
 from sklar.machine.progress import SILENT, Progress
 from sklar.machine.spill import room_for
-from sklar.machine.threads import side_by_side
+from sklar.machine.threads import ahead, side_by_side, workers
 from sklar.public.schema import Schema
 
 SEED = 20_260_204
@@ -159,7 +160,7 @@ class Split:
         self._rest += float((precision / np.outer(cells.sizes, cells.sizes) * totals**2).sum()) / 2
         # precision is sigma^-2 of the training half over its mean.
         self._kappa = float(np.mean(precision[cells.pairs] * (held.pair_sd / held.n_rows) ** 2))
-        # The weights of three-way tables are relative to those of pairs: the same kappa.
+        # The weights of three-way tables are relative to those of pairs: w = `WEIGHT` kappa / sigma^2.
         self.three, self._held_three = loss_of_triples(train), loss_of_triples(held)
         self._scale = 1.0
         self._scale = self.score(self._margins[:, None], Room(cells, 1))[0]
@@ -187,8 +188,8 @@ class Split:
         distance += float(self._margin_weights @ (margins - self._margins) ** 2)
         if self._held_three is not None:
             # Less what noise alone adds, as pairs alone say how near to the best a fit may end (`NEAR_ERROR`).
-            error += self._held_three.error(found) - self._kappa * self._held_three.n_cells
-            distance += self._held_three.apart(found, self._margins[:, None])
+            error += self._held_three.error(found) - WEIGHT * self._kappa * self._held_three.n_cells
+            distance += WEIGHT * self._held_three.apart(found, self._margins[:, None])
         if self._held_trios is not None:
             more = self._held_trios.score(found, self._margins)
             error += more[0]
@@ -245,14 +246,21 @@ def follow(split: Split, start: Start, *, max_steps: int, progress: Progress = S
     """Held-out error and the sd of its gain by chance every `EVERY` steps, shape (evaluations, 2).
 
     The first row is independence, whose error is 1. Stops when the error has not fallen for `PATIENCE` steps, or when
-    more than `LOSS` of what it gained is lost again.
+    more than `LOSS` of what it gained is lost again. Where the splits leave threads over, the next steps are taken
+    while the last are scored.
     """
-    fit = Fit(Loss(split.targets, SHRINKAGE, split.weights, split.trios, split.three), start)
+    fit, spare = Fit(Loss(split.targets, SHRINKAGE, split.weights, split.trios, split.three), start), workers() > SPLITS
+    room = Room(split.targets.cells, start.components) if spare else fit.room
+
+    def states() -> Iterator[NDArray[np.float32]]:
+        for _ in range(0, max_steps, EVERY):
+            fit.advance(EVERY)
+            progress.advance(EVERY)
+            yield fit.contrasts.copy() if spare else fit.contrasts
+
     rows, best, best_at = [(1.0, 0.0)], np.inf, 0
-    while (len(rows) - 1) * EVERY < max_steps:
-        fit.advance(EVERY)
-        rows.append(split.score(fit.contrasts, fit.room))
-        progress.advance(EVERY)
+    for found in ahead(states()) if spare else states():
+        rows.append(split.score(found, room))
         error = rows[-1][0]
         if error < best:
             best, best_at = error, len(rows)

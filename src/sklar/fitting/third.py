@@ -36,7 +36,7 @@ from numpy.typing import NDArray
 
 from sklar.fitting.choose import SHRINKAGE, quick_steps
 from sklar.fitting.denoise import denoise_margins, denoise_tables
-from sklar.fitting.descent import Start
+from sklar.fitting.descent import Start, step_operations
 from sklar.fitting.latent import fit_latent
 from sklar.fitting.margins import Estimates
 from sklar.fitting.triples import coarse_components
@@ -45,7 +45,10 @@ from sklar.kernel.triples import MOST_COARSE, Triples
 from sklar.public.schema import BINNED, Attribute, Schema
 
 MOST_TRIPLES = 120
-FITS, COMPONENTS, MOST_STEPS = 4, 150, 300
+FITS, COMPONENTS = 4, 150
+# Steps of a fit that chooses tables; where the domain is so large that it affords fewer than the second, none is made.
+MOST_STEPS, LEAST_STEPS = 300, 100
+MOST_OPERATIONS = 5e11
 SEED = 1_000
 
 
@@ -84,12 +87,13 @@ def want_triples(
     `pair_tv` is the total variation that noise alone would cost pairs, `precision` the sum of 1 / scale^2 of all tables
     of the release, of which triples may take at most `most_precision`.
     """
-    levels = denoise_margins(estimates).levels
-    coarse = coarsen(schema, levels)
     start = Start(components=COMPONENTS, seed=SEED)
-    steps = quick_steps(estimates, start, MOST_STEPS)
+    affordable = MOST_OPERATIONS / ((FITS + 1) * step_operations(estimates.cells, start))
+    steps = quick_steps(estimates, start, min(int(affordable), MOST_STEPS)) if affordable >= LEAST_STEPS else 0
     if not steps:
         return None
+    levels = denoise_margins(estimates).levels
+    coarse = coarsen(schema, levels)
     targets = denoise_tables(estimates, levels)
     model = fit_latent(targets, schema, SHRINKAGE, start, steps=steps, fits=FITS)
     seen = disagreement(model.probabilities.reshape(FITS, COMPONENTS, -1), estimates.cells, coarse, estimates.n_rows)

@@ -20,6 +20,9 @@ from sklar.kernel.triples import NoisyTriples, Triples
 
 # Parts of the tables, one of which a step looks at.
 PARTS = 4
+# How much of its inverse variance a three-way table weighs in a fit. It has many cells, and most of them are noise: at
+# its whole weight a fit has learned that noise before it has learned the pairs (`python -m experiments.triples`).
+WEIGHT = 0.25
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -164,7 +167,7 @@ class ThreeWay:
 
 
 def three_way(estimates: TripleEstimates, n_rows: int, pair_sd: NDArray[np.float64]) -> ThreeWay:
-    """The loss against these estimates: weights are inverse variances over the mean of those of pairs.
+    """The loss against these estimates: weights are `WEIGHT` of inverse variances, over the mean of those of pairs.
 
     Tables are centered to a total of one, since rows without a level may be missing from them.
     """
@@ -172,7 +175,7 @@ def three_way(estimates: TripleEstimates, n_rows: int, pair_sd: NDArray[np.float
     shares = estimates.counts / n_rows
     missing = 1 - np.add.reduceat(shares, triples.offsets[:-1])
     shares = shares + np.repeat(missing / triples.sizes, triples.sizes)
-    return ThreeWay(triples, shares, estimates.sd**-2.0 / np.mean(pair_sd**-2.0))
+    return ThreeWay(triples, shares, WEIGHT * estimates.sd**-2.0 / np.mean(pair_sd**-2.0))
 
 
 def three_way_operations(triples: Triples | None) -> float:

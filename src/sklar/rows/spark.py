@@ -35,7 +35,7 @@ from sklar.rows.fast import count
 from sklar.rows.gather import Prepare, Secrets, choose_people, send_people
 from sklar.rows.parts import ChangedError, Files, Part, Seen, look, open_files, read_part, share_out
 from sklar.rows.people import of_codes
-from sklar.rows.read import batch_rows, unrepeated
+from sklar.rows.source import batch_rows, unrepeated
 from sklar.rows.spark_frames import SparkTable
 from sklar.rows.sums import (
     Piece,

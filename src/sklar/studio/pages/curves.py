@@ -13,6 +13,7 @@ from sklar.studio.pages.cost import TWICE
 
 WIDTH, HEIGHT = 560.0, 250.0
 _LEFT, _RIGHT, _TOP, _BASE = 64.0, 440.0, 14.0, 206.0
+_LINE = 15.0
 
 
 def across(epsilon: float, low: float = 0.1, high: float = 10.0) -> float:
@@ -52,14 +53,11 @@ def curves(found: Sequence[Forecast]) -> Markup:
             (_LEFT + _RIGHT) / 2, _BASE + 38
         )
     )
-    ends: list[float] = []
-    for label, name, line in lines:
+    ends = _apart([up(line[-1]) for _, _, line in lines])
+    for (label, name, line), end in zip(lines, ends, strict=True):
         points = " ".join(
             f"{across(each.budget.epsilon):.1f},{up(share):.1f}" for each, share in zip(found, line, strict=True)
         )
-        # Labels of lines that end close together must not cover one another.
-        end = up(line[-1]) if not ends or abs(up(line[-1]) - ends[-1]) > 15 else ends[-1] - 15
-        ends.append(end)
         parts.append(
             Markup('<polyline class="curve {}" points="{}"/><text x="{}" y="{:.1f}" font-size="12">{}</text>').format(
                 name, points, _RIGHT + 8, end + 4, label
@@ -74,3 +72,15 @@ def curves(found: Sequence[Forecast]) -> Markup:
     return Markup('<svg viewBox="0 0 {} {}" role="img" aria-label="{}">{}</svg>').format(
         WIDTH, HEIGHT, title, Markup("").join(parts)
     )
+
+
+def _apart(ends: list[float]) -> list[float]:
+    """Where the labels of one or two lines stand: beside their ends, and not over one another.
+
+    >>> _apart([100.0, 104.0]), _apart([100.0, 40.0])
+    ([94.5, 109.5], [100.0, 40.0])
+    """
+    if len(ends) < 2 or abs(ends[0] - ends[1]) >= _LINE:
+        return ends
+    middle = sum(ends) / 2
+    return [middle - _LINE / 2, middle + _LINE / 2] if ends[0] <= ends[1] else [middle + _LINE / 2, middle - _LINE / 2]

@@ -18,6 +18,7 @@ from sklar.trust.audit.people import check_crowds, check_person
 from sklar.trust.audit.result import Comparison
 from sklar.trust.audit.search import check_choice, check_searches, check_threshold
 from sklar.trust.audit.shown import check_plan, check_refit, check_shown
+from sklar.trust.audit.third import check_third
 
 Attack = Callable[[], Comparison | list[Comparison]]
 
@@ -33,6 +34,7 @@ def attacks(folder: Path, *, quick: bool) -> tuple[Attack, ...]:
         partial(check_neighbors, folder, quick=quick),
         partial(check_shown, folder),
         partial(check_plan, folder),
+        partial(check_third, folder),
         partial(check_refit, folder),
         partial(check_ledger, folder),
         partial(check_checkpoint, folder),

@@ -97,4 +97,8 @@ def facts_of(measured: Measured) -> dict[str, str]:
     note("rows", measured.n_rows)
     for number, tables in enumerate(measured.stages):
         note(f"stage {number}", {"rows": tables.n_rows, "total": tables.total is None, "scales": [*tables.plan.scales]})
+    if measured.triples is not None:
+        own = measured.triples
+        chosen = {"attributes": own.triples.attributes.tolist(), "coarse": own.triples.coarse.tolist()}
+        note("third stage", {**chosen, "scales": own.scales.tolist()})
     return found

@@ -1,0 +1,99 @@
+"""Attacks on three-way tables: which are measured, what noise they have, which rows they count, and what they cost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import chi2
+
+from sklar.budget.certificate import Measured
+from sklar.budget.method import Method
+from sklar.budget.plan import plan_release, plan_second, plan_third
+from sklar.fitting.denoise import interactions
+from sklar.fitting.margins import margins, pool
+from sklar.kernel.theorems import Budget
+from sklar.public.schema import Schema
+from sklar.release import look_for_triples, measure
+from sklar.trust.audit.result import Comparison
+from sklar.trust.audit.tables import frame_of, whole_numbers, write
+
+_ROWS, _BUDGET = 20_000, Budget(epsilon=1.0)
+# Genuine noise fails with this chance.
+_LEVEL = 1e-9
+
+
+def check_third(folder: Path) -> Comparison:
+    """The tables and scales of a third stage follow from noisy tables, hold the noise that they state, and are paid."""
+    schema, generator = whole_numbers(4, 5, 3, 11), np.random.default_rng()
+    one, two = generator.integers(0, 4, _ROWS), generator.integers(0, 5, _ROWS)
+    # A function of two columns, but for some rows and some that are in no cell: fits of pairs disagree about it.
+    three = np.where(generator.random(_ROWS) < 0.8, (one + two) % 3, generator.integers(-1, 3, _ROWS))
+    four = (3 * one + 2 * two + three * one + generator.integers(0, 3, _ROWS)) % 11
+    codes = np.stack([one, two, three, four]).astype(np.int32)
+    path, wrong, runs = write(frame_of(schema, codes), folder / "third.parquet"), [], 6
+    total, freedom = 0.0, 0
+    for _ in range(runs):
+        measured = measure(path, schema, _BUDGET)
+        triples = measured.triples
+        if triples is None:
+            wrong.append("no three-way table was measured")
+            continue
+        wrong += unplanned(measured, schema, _BUDGET)
+        z = (triples.counts - _counted(codes, measured)) / np.repeat(triples.scales, triples.triples.sizes)
+        total, freedom = total + float(z @ z), freedom + z.size
+        stages = [tables.plan.spend for tables in measured.stages]
+        if _BUDGET.spent(sum(stages, triples.spend)) > _BUDGET.epsilon:
+            wrong.append("all stages cost more than the budget")
+        stated = sum(entry.tables for entry in measured.certificate.measurements if entry.order == 3)
+        if stated != len(triples.scales):
+            wrong.append("the certificate does not state them")
+    ratio = total / max(freedom, 1)
+    if freedom and 2 * min(chi2.cdf(total, freedom), chi2.sf(total, freedom)) < _LEVEL:
+        wrong.append(f"their noise has {ratio:.3g} times the variance that is stated")
+    return Comparison(
+        part="three-way tables",
+        tried=f"{runs} releases with a third stage: its tables and scales worked out again from the first stage's "
+        "noisy tables, its counts compared with those of the rows, its cost added up.",
+        found="All of it follows." if not wrong else f"Wrong: {wrong[0]}.",
+        sees="It sees tables that exact counts chose, noise that is missing, rows counted twice, and a cost left out.",
+        passed=not wrong,
+        claimed=1.0,
+        measured=ratio,
+        trials=runs,
+    )
+
+
+def unplanned(measured: Measured, schema: Schema, budget: Budget) -> list[str]:
+    """What of the later stages does not follow from the first stage's noisy tables."""
+    stages = plan_release(schema.cells, budget, Method(), n_rows=measured.n_rows)
+    estimates = pool(measured.stages[:1])
+    wanted, triples = look_for_triples(estimates, schema, stages), measured.triples
+    distances = interactions(estimates, margins(estimates))
+    if wanted is None or triples is None:
+        second = plan_second(schema.cells, stages, distances, schema.importance)
+        same = wanted is None and triples is None
+    else:
+        second, scales = plan_third(schema.cells, stages, distances, wanted.scales, schema.importance)
+        same = (
+            np.array_equal(wanted.triples.attributes, triples.triples.attributes)
+            and np.array_equal(wanted.triples.coarse, triples.triples.coarse)
+            and np.array_equal(scales, triples.scales)
+        )
+    same = same and np.array_equal(second.pairs, measured.stages[1].plan.pairs)
+    return [] if same else ["something else than noisy tables decided the later stages"]
+
+
+def _counted(codes: NDArray[np.int32], measured: Measured) -> NDArray[np.int64]:
+    """The right counts, row by row: in no cell where a code is below zero."""
+    assert measured.triples is not None  # noqa: S101
+    triples = measured.triples.triples
+    counts = []
+    for chosen, shape in zip(triples.attributes.tolist(), triples.shapes.tolist(), strict=True):
+        table, own = np.zeros(shape, dtype=np.int64), codes[chosen]
+        own = own[:, (own >= 0).all(axis=0)]
+        places = [triples.coarse[triples.cells.levels(each)][level] for each, level in zip(chosen, own, strict=True)]
+        np.add.at(table, tuple(places), 1)
+        counts.append(table.ravel())
+    return np.concatenate(counts)
