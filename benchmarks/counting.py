@@ -42,7 +42,8 @@ class Told:
 
 def digest(counts: Counts) -> str:
     """A text that is the same for equal counts and for no others."""
-    parts = (str(counts.n_rows).encode(), counts.one_way.tobytes(), counts.pairs.tobytes())
+    # In one width: small counts may be held in 32 bits.
+    parts = (str(counts.n_rows).encode(), *(each.astype("<i8").tobytes() for each in (counts.one_way, counts.pairs)))
     return hashlib.sha256(b"".join(parts)).hexdigest()[:16]
 
 
