@@ -9,7 +9,7 @@ LOCK := $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashe
 # All but spark, which is as large as all the rest together.
 EXTRAS := --extra arrow --extra learn --extra pandas --extra plot --extra sql --extra studio --extra yaml
 
-.PHONY: help demo test slow flaws studio spark kernel lint format docs wheel lowest paper peers bench scale lock clean
+.PHONY: help demo test slow flaws studio spark standards kernel lint format docs wheel lowest paper peers bench scale lock clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -19,7 +19,7 @@ demo: $(VENV)/.core ## release a generated census-like table and show what came 
 	$(BIN)/sklar demo
 
 test: $(VENV)/.dev ## run the tests and the doctests (not the slow ones)
-	$(BIN)/python -m pytest -n 2 -m "not slow"
+	$(BIN)/python -m pytest -n 2 -m "not slow and not browser"
 
 slow: $(VENV)/.dev ## run the tests that take minutes, and the property tests on new examples
 	$(BIN)/python -m pytest -n 2 -m slow
@@ -34,6 +34,9 @@ studio: $(VENV)/.browser ## test the studio in a browser (needs Debian's chromiu
 spark: .venv-spark/.done ## test the engine on Spark with a cluster of its own (needs Java 17)
 	.venv-spark/bin/python -m pytest -m spark tests/rows/test_engines.py tests/rows/test_spark.py tests/rows/test_people.py
 	.venv-spark/bin/python -m pytest tests/rows/test_parts.py tests/machine/test_stores.py
+
+standards: .venv-standards/.done ## check what sklar publish writes with the standards' own tools
+	.venv-standards/bin/python -m pytest -m standards tests/trust/passport
 
 kernel: $(VENV)/.dev ## print the kernel's files, lines of code and imports: what must be right
 	$(BIN)/python -m tests.kernel.test_size
@@ -61,7 +64,7 @@ wheel: $(VENV)/.dev ## build sdist and wheel; install the wheel in a clean envir
 	cd build && wheel/bin/sklar demo --out wheel/demo --rows 3000
 
 lowest: .venv-lowest/.done ## run the tests with the oldest dependencies that are allowed (Python 3.11 or 3.12)
-	.venv-lowest/bin/python -m pytest -n 2 -m "not slow" -p no:cacheprovider
+	.venv-lowest/bin/python -m pytest -n 2 -m "not slow and not browser" -p no:cacheprovider
 
 EXPERIMENTS := illustrations errors scatter cdfs correlation_split epsilon_sweep runtimes learning page
 
@@ -85,11 +88,12 @@ lock: $(VENV)/.dev ## resolve the dependencies anew into requirements/
 	$(LOCK) requirements/dpcgeneration.in --upgrade -o requirements/dpcgeneration.txt
 	$(LOCK) pyproject.toml $(EXTRAS) --group build --group test --group lint --group docs --group lock -c requirements/core.txt --upgrade -o requirements/dev.txt
 	$(LOCK) pyproject.toml $(EXTRAS) --group build --group test --resolution lowest-direct --upgrade -o requirements/lowest.txt
+	$(LOCK) pyproject.toml requirements/standards.in --group build -c requirements/core.txt --upgrade -o requirements/standards.txt
 	$(LOCK) requirements/browser.in -c requirements/dev.txt --upgrade -o requirements/browser.txt
 	$(LOCK) pyproject.toml requirements/spark.in --extra spark --extra plot --group build -c requirements/core.txt --upgrade -o requirements/spark.txt
 
 clean: ## remove the virtual environment and what the tools left behind
-	rm -rf $(VENV) .venv-peers .venv-authors .venv-lowest .venv-spark dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis sklar-demo
+	rm -rf $(VENV) .venv-peers .venv-authors .venv-lowest .venv-spark .venv-standards dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis sklar-demo
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
@@ -116,6 +120,12 @@ $(VENV)/.browser: $(VENV)/.dev requirements/browser.txt
 	$(PYTHON) -m venv .venv-spark
 	.venv-spark/bin/python -m pip --disable-pip-version-check --quiet install --require-hashes -r requirements/spark.txt
 	.venv-spark/bin/python -m pip --disable-pip-version-check --quiet install --no-deps --no-build-isolation -e .
+	@touch $@
+
+.venv-standards/.done: requirements/standards.txt pyproject.toml
+	$(PYTHON) -m venv .venv-standards
+	.venv-standards/bin/python -m pip --disable-pip-version-check --quiet install --require-hashes -r requirements/standards.txt
+	.venv-standards/bin/python -m pip --disable-pip-version-check --quiet install --no-deps --no-build-isolation -e .
 	@touch $@
 
 .venv-authors/.done: requirements/dpcgeneration.txt

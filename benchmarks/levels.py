@@ -4,7 +4,8 @@
 
 Rows are generated: every attribute follows a few classes. Memory that only the process holds (anonymous) is told apart
 from pages of mapped files, which the system takes back when others need the room. `--stage measure` ends with the noisy
-tables, `fit` with the model, `all` saves and verifies it and draws the rows again.
+tables, `fit` with the model, `all` saves and verifies it and draws the rows again. Laplace noise is measured at once,
+Gaussian noise in two stages, with a look at all tables between them.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from experiments.stopwatch import Stopwatch, machine
 
 from benchmarks.pages import versions
 from sklar.files.write import write_text
-from sklar.kernel.theorems import Budget
+from sklar.kernel.theorems import Budget, Mechanism
 from sklar.machine.spill import memory
 from sklar.machine.threads import using, workers
 from sklar.public.schema import Attribute, Schema
@@ -93,13 +94,22 @@ def resident() -> dict[str, int]:
 @click.command(help=__doc__)
 @click.option("--levels", type=click.IntRange(2), default=40_000, show_default=True)
 @click.option("--attributes", type=click.IntRange(1), default=400, show_default=True)
-@click.option("--rows", type=click.IntRange(1), default=200_000, show_default=True)
-@click.option("--epsilon", type=float, default=8.0, show_default=True)
+@click.option("--rows", type=click.IntRange(1), default=500_000, show_default=True)
+@click.option("--epsilon", type=float, default=50.0, show_default=True)
+@click.option("--mechanism", type=click.Choice(["gaussian", "laplace"]), default="gaussian", show_default=True)
 @click.option("--stage", type=click.Choice(["measure", "fit", "all"]), default="all", show_default=True)
 @click.option("--threads", type=click.IntRange(1))
 @click.option("--json", "out", type=click.Path(path_type=Path, dir_okay=False), help="Write the figures to this file.")
 def main(
-    *, levels: int, attributes: int, rows: int, epsilon: float, stage: str, threads: int | None, out: Path | None
+    *,
+    levels: int,
+    attributes: int,
+    rows: int,
+    epsilon: float,
+    mechanism: Mechanism,
+    stage: str,
+    threads: int | None,
+    out: Path | None,
 ) -> None:
     """Release a table of this size and print what each stage took."""
     sizes = [levels // attributes + (number < levels % attributes) for number in range(attributes)]
@@ -115,7 +125,7 @@ def main(
         source = Path(folder) / "rows.parquet"
         table(schema, rows).write_parquet(source)
         with watch.looking():
-            measured = measure(source, schema, Budget(epsilon=epsilon), progress=watch)
+            measured = measure(source, schema, Budget(epsilon=epsilon, mechanism=mechanism), progress=watch)
             if stage != "measure":
                 model = fit_tables(measured, progress=watch)
             if stage == "all":

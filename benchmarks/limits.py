@@ -20,7 +20,7 @@ from numba.extending import intrinsic
 from sklar.machine.threads import side_by_side, using, workers
 from sklar.public.schema import Schema
 from sklar.rows.fast import BitCounter
-from sklar.rows.read import batch_rows
+from sklar.rows.source import batch_rows
 
 SECONDS = 0.4
 _WORDS = 1024  # two operands of 8 KiB: half of the smallest L1 in use

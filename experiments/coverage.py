@@ -119,7 +119,7 @@ def main(times: int, folder: Path | None) -> None:
             for epsilon in (0.25, 1.0, 4.0):
                 setting = Setting(name=f"epsilon {epsilon:g}", epsilon=epsilon)
                 one, two = noise_errors(counts, schema, setting, times=max(times // 20, 2))
-                expected = forecast(schema, rows=counts.n_rows, epsilon=epsilon)
+                expected = forecast(schema, rows=counts.n_rows, epsilon=epsilon, complete=True)
                 errors.append(
                     [
                         f"{dataset.title}, {setting.name}",

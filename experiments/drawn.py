@@ -1,22 +1,26 @@
-"""Coverage of shares, means and differences over many releases at once, without a fit for each of them.
+"""Coverage over many releases at once, without a fit for each of them.
 
-Such figures are functions of noisy tables alone: the model has a part in the sampling error only. So noisy tables of
-many releases are drawn directly, at the noise scales of one release that was fitted, and answered with its model.
+Shares, means and differences are functions of noisy tables alone: the model has a part in the sampling error only. So
+noisy tables of many releases are drawn directly, at the noise scales of one release that was fitted, and answered with
+its model. Other estimates are a function of the model plus a linear one of noisy tables: to each model that is fitted,
+some more tables are drawn.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
 
 from experiments.asked import Case, Codes, counts_of, measured_columns
 from sklar.answer.infer import ask
-from sklar.answer.infer.effects import Floats, Subset, Table, noise_covariance, parts, pool_tables
+from sklar.answer.infer.effects import Effect, Floats, Subset, Table, noise_covariance, parts, pool_tables
+from sklar.answer.infer.independence import independence
 from sklar.answer.infer.means import asked_ratios, figures_of, linear_in
-from sklar.answer.infer.onestep import one_step
+from sklar.answer.infer.onestep import OneStep, one_step
 from sklar.answer.infer.reference import grid
 from sklar.answer.infer.result import Figure
 from sklar.files.model import Model
@@ -24,6 +28,41 @@ from sklar.kernel.tables import noise_variance
 
 LINEAR = ("means", "shares", "differences")
 _AT_ONCE = 50
+# Draws beside a fitted model: of the table itself too where the target is a population, which takes longer.
+_AGAIN = {"table": 50, "population": 12}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Again:
+    """An answer of a fitted model, to be given again for other noisy tables, and the truth."""
+
+    kind: str
+    question: str
+    found: OneStep
+    ours: Sequence[Figure]
+    real: Sequence[Figure]
+
+
+def draw_again(
+    case: Case, model: Model, answers: Sequence[Again], generator: np.random.Generator
+) -> Iterator[dict[str, Any]]:
+    """How often intervals hold the truth where the model is kept and noisy tables are drawn anew."""
+    effects, rows = _effects(case, model, _AGAIN[case.target], generator)
+    reach = NormalDist().inv_cdf(0.975)
+    for each in answers:
+        values = each.found.offset + sum(
+            effects[subset].reshape(len(rows), -1) @ part.reshape(len(part), -1).T
+            for subset, part in each.found.coefficients.items()
+        )
+        for place, (mine, true) in enumerate(zip(each.ours, each.real, strict=True)):
+            if mine.name != "(intercept)":
+                held = np.abs(values[:, place] - true.estimate) <= reach * mine.standard_error
+                yield {
+                    "kind": each.kind,
+                    "question": each.question,
+                    "drawn": float(held.size),
+                    "drawn_ours": float(held.sum()),
+                }
 
 
 def draw_many(
@@ -36,6 +75,35 @@ def draw_many(
             for question in case.questions.get(kind, ()):
                 held = _held(case, model, question, effects, rows, truths[question])
                 yield {"kind": kind, "question": question, "drawn": float(held.size), "drawn_ours": float(held.sum())}
+
+
+def test_many(case: Case, model: Model, times: int, generator: np.random.Generator) -> Iterator[dict[str, Any]]:
+    """How often independence from the shuffled column is rejected at 5%, over tables and noise that are drawn anew."""
+    if case.shuffled is None:
+        return
+    schema, place = case.schema, case.schema.names.index(case.shuffled)
+    for done in range(0, times, _AT_ONCE):
+        drawn, rows = _effects(replace(case, target="population"), model, min(_AT_ONCE, times - done), generator)
+        for other, name in enumerate(schema.names):
+            if other == place:
+                continue
+            pair = (min(place, other), max(place, other))
+            own = ask(model, f'independent("{case.shuffled}", "{name}")')
+            margins = [own.reference.table((i,), own.reference.union) for i in pair]
+            rejected = 0
+            for at in range(len(rows)):
+                by_set = {
+                    subset: Effect(values=drawn[subset][at], variance=effect.variance)
+                    for subset, effect in own.effects.by_set.items()
+                }
+                found = independence(replace(own.effects, by_set=by_set), (margins[0], margins[1]), population=True)
+                rejected += found.p_value < 0.05
+            yield {
+                "kind": "independence",
+                "question": f"independent({case.shuffled}, {name})",
+                "drawn": float(len(rows)),
+                "drawn_ours": float(rejected),
+            }
 
 
 def _held(

@@ -24,9 +24,16 @@ def chromium() -> str | None:
     return shutil.which("chromium")
 
 
-def shoot(page: Path, target: Path, *, width: int, height: int, dark: bool = False, wait_s: float = 60) -> None:
-    """Take a picture of a page. Widths below 500, which Chromium's window refuses, are shown in a frame."""
+def shoot(
+    page: Path, target: Path, *, width: int, height: int, dark: bool = False, section: str = "", wait_s: float = 60
+) -> None:
+    """Take a picture of a page, or of one section. Widths below 500, which Chromium refuses, are shown in a frame."""
     with tempfile.TemporaryDirectory() as folder:
+        if section:
+            alone = f"<style>header,footer,main>:not(#{section}){{display:none}}section{{border:0!important}}</style>"
+            text = page.read_text(encoding="utf-8").replace("</head>", f"{alone}</head>", 1)
+            page = Path(folder) / "section.html"
+            page.write_text(text, encoding="utf-8")
         shown = page.resolve().as_uri()
         if width < 500:
             frame = Path(folder) / "frame.html"
@@ -59,13 +66,14 @@ def _squeeze(target: Path, width: int) -> None:
 @click.option("--name", default="report", show_default=True)
 @click.option("--height", default=2400, show_default=True)
 @click.option("--dark", is_flag=True, help="A dark desktop picture as well.")
-def main(report: Path, out: Path, name: str, height: int, dark: bool) -> None:  # noqa: FBT001
+@click.option("--section", default="", help="Picture this section alone, such as margins.")
+def main(report: Path, out: Path, name: str, height: int, dark: bool, section: str) -> None:  # noqa: FBT001
     """Picture REPORT at desktop and phone width."""
     out.mkdir(parents=True, exist_ok=True)
     for label, width in WIDTHS.items():
-        shoot(report, out / f"{name}-{label}.png", width=width, height=height)
+        shoot(report, out / f"{name}-{label}.png", width=width, height=height, section=section)
     if dark:
-        shoot(report, out / f"{name}-dark.png", width=1280, height=height, dark=True)
+        shoot(report, out / f"{name}-dark.png", width=1280, height=height, dark=True, section=section)
     for path in sorted(out.glob(f"{name}-*.png")):
         click.echo(f"{path}: {path.stat().st_size / 1000:.0f} KB")
 

@@ -45,7 +45,12 @@ def test_the_wheel_says_that_it_is_typed_and_holds_the_templates(tmp_path: Path)
     assert "sklar/py.typed" in held
     assert {
         f"sklar/{name}"
-        for name in ("answer/report/templates/style.css", "custodian/evaluate/templates/private.html.j2")
+        for name in (
+            "answer/report/templates/style.css",
+            "custodian/evaluate/templates/private.html.j2",
+            "studio/static/studio.js",
+            "studio/templates/base.html.j2",
+        )
     } <= held
 
 

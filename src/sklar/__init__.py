@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from sklar.machine.cache import keep_compiled_code
 
 if TYPE_CHECKING:
+    from sklar.answer.wants import plan
     from sklar.budget.certificate import Certificate, Measured
     from sklar.budget.forecast import forecast
     from sklar.budget.method import Method
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
         SklarError,
     )
     from sklar.files.archive import load
-    from sklar.files.asked import query, report
+    from sklar.files.asked import infer, query, report
     from sklar.files.linked import LinkedModel, load_linked
     from sklar.files.model import Model
     from sklar.files.tables import read_tables, write_tables
@@ -77,9 +78,11 @@ __all__ = [
     "fit_linked",
     "fit_tables",
     "forecast",
+    "infer",
     "load",
     "load_linked",
     "measure",
+    "plan",
     "query",
     "read_tables",
     "report",
@@ -116,9 +119,11 @@ _HOMES = {
     "fit_linked": "release",
     "fit_tables": "release",
     "forecast": "budget.forecast",
+    "infer": "files.asked",
     "load": "files.archive",
     "load_linked": "files.linked",
     "measure": "release",
+    "plan": "answer.wants",
     "query": "files.asked",
     "read_tables": "files.tables",
     "report": "files.asked",

@@ -33,8 +33,8 @@ from sklar.files.linked import LinkedModel
 from sklar.files.model import Model
 from sklar.fitting.binary import fit_binary
 from sklar.fitting.choose import fit_auto
-from sklar.fitting.denoise import interactions
-from sklar.fitting.descent import LatentKind
+from sklar.fitting.denoise import PLAIN_CELLS, interactions
+from sklar.fitting.descent import SMALL, LatentKind
 from sklar.fitting.domains import find_domains
 from sklar.fitting.latent import LatentModel
 from sklar.fitting.linked import fit_classes
@@ -45,8 +45,9 @@ from sklar.kernel.theorems import Budget, Composition, Mechanism, Neighbors
 from sklar.kernel.triples import NoisyTriples, Triples
 from sklar.kernel.vault import Vault
 from sklar.machine.cluster import Engine
+from sklar.machine.compiled import compile_ahead
 from sklar.machine.progress import SILENT, Progress
-from sklar.machine.spill import is_large, room_for
+from sklar.machine.spill import is_large, require_disk, room_for
 from sklar.machine.threads import workers
 from sklar.public.linked import Linked
 from sklar.public.person import budget_for
@@ -56,9 +57,12 @@ from sklar.rows.join import LinkedRows
 from sklar.rows.linked import measure_linked
 from sklar.rows.sql import Query
 
-_MOST_BINARY_LEVELS = 20_000
 # Measures chosen three-way tables at these scales, by another pass over the rows.
 ThirdStage: TypeAlias = Callable[[Triples, NDArray[np.float64]], NoisyTriples]
+
+# Arrays of all two-way cells, of four bytes each, that a fit has in files at once: noisy tables of two stages,
+# estimates, targets and what they are made from, and two squares of contrasts, each of twice as many.
+_FILES = 12
 
 
 def fit(
@@ -133,6 +137,9 @@ def measure(
     require_gaussian(schema, budget)
     bill = _bill(ledger, dataset, schema, budget)
     schema = schema.measured
+    if not schema.private_domains and is_large(4 * schema.cells.n_cells):
+        # Before anything is charged: a disk that is full in the middle of a fit would cost the budget.
+        require_disk(_FILES * 4 * schema.cells.n_cells)
     vault = Vault(budget, charge=bill, threads=workers())
     receipts = [] if bill is None else bill.receipts
     with telling(receipts, budget.epsilon):
@@ -142,6 +149,7 @@ def measure(
         if schema.private_domains:
             search, answers = search_rows(table, vault, schema, budget, progress=progress)
             schema = find_domains(schema, search, answers)
+        compile_ahead(kernels_for(schema, method))
         hold_counts(table, vault, schema, progress=progress)
 
         progress.stage("measure")
@@ -150,6 +158,23 @@ def measure(
         measured = measure_stages(vault, schema, budget, method, search, recount, again)
     receipt = receipts[0] if receipts else None
     return replace(measured, certificate=replace(measured.certificate, receipt=receipt), answers=answers)
+
+
+def kernels_for(schema: Schema, method: Method) -> list[str]:
+    """The modules whose compiled code a release of this schema needs once its rows are counted: a public rule."""
+    cells, binary = schema.cells, method.name == "binary"
+    wide = cells.n_levels - cells.n_attributes > SMALL
+    needed = {
+        "sklar.kernel.noise": cells.n_cells > PLAIN_CELLS,
+        "sklar.fitting.denoise": cells.n_cells > PLAIN_CELLS and not binary,
+        "sklar.fitting.steps": wide and not binary,
+        "sklar.fitting.choose": wide and not binary,
+        # Where a table is small, another process would take longer to start than they take to compile.
+        "sklar.fitting.tetrachoric": wide and binary,
+        "sklar.draw.normals": wide and binary,
+        "sklar.draw.winners": wide and binary,
+    }
+    return [name for name, wanted in needed.items() if wanted]
 
 
 def measure_stages(
@@ -299,8 +324,5 @@ def _require_records(schema: Schema, method: Method) -> None:
         raise SchemaError(
             "rules are about records, and dummies are single 0/1 columns. Leave out dummies or the rules."
         )
-    if method.name == "binary" and schema.n_levels > _MOST_BINARY_LEVELS:
-        raise SchemaError(
-            f"method 'binary' holds correlations of all levels and takes at most {_MOST_BINARY_LEVELS} of them, got "
-            f"{schema.n_levels}. Use method 'auto', or wider bins."
-        )
+    if method.name == "binary":
+        schema.require_square("method 'binary'")

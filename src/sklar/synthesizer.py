@@ -16,6 +16,7 @@ from sklar.public.schema import Schema, SchemaLike
 from sklar.release import fit
 
 if TYPE_CHECKING:
+    from sklar.answer.condition import Given
     from sklar.answer.infer import Inference
     from sklar.files.frames import Library
     from sklar.files.model import Model
@@ -76,9 +77,12 @@ class Synthesizer:
         self.n_features_in_ = described.n_attributes
         return self
 
-    def sample(self, n: int | None = None, *, seed: int | None = None, to: Library = "polars") -> Any:
+    def sample(
+        self, n: int | None = None, *, given: Given | None = None, seed: int | None = None, to: Library = "polars"
+    ) -> Any:
         """Draw `n` synthetic rows (as many as the original has, unless told) as `Model.sample` does."""
-        return self._fitted().sample(n, seed=seed, to=to)
+        draw: Any = self._fitted().sample
+        return draw(n, given=given, seed=seed, to=to)
 
     def infer(self, question: str, *, level: float = DEFAULT_LEVEL, target: str | None = None) -> Inference:
         """Answer a question about the table as `Model.infer` does."""

@@ -66,7 +66,7 @@ def measured_errors(counts: Counts, schema: Schema, epsilon: float, times: int, 
 def test_forecasts_are_within_15_percent_of_the_noise_on_generated_tables(epsilon: float, neighbors: Any) -> None:
     # About 2,000 cells over 25 draws: the measured root mean square is known to about 1%.
     counts = generated(SCHEMA, 8000)
-    expected = forecast(SCHEMA, Budget(epsilon=epsilon, neighbors=neighbors), rows=8000)
+    expected = forecast(SCHEMA, Budget(epsilon=epsilon, neighbors=neighbors), rows=8000, complete=True)
     one_way, pairs = measured_errors(counts, SCHEMA, epsilon, 25, neighbors=neighbors)
     assert expected.one_way_error == pytest.approx(one_way, rel=0.15)
     assert expected.pair_error == pytest.approx(pairs, rel=0.15)
@@ -78,7 +78,7 @@ def test_forecasts_are_within_15_percent_of_the_noise_on_generated_tables(epsilo
 def test_forecasts_are_within_15_percent_of_the_noise_on_adult() -> None:
     schema = Schema.load(DATA / "adult.toml")
     counts = count(open_source(DATA / "adult.csv").batches(schema.names), schema)
-    expected = forecast(schema, rows=counts.n_rows, epsilon=1.0)
+    expected = forecast(schema, rows=counts.n_rows, epsilon=1.0, complete=True)
     one_way, pairs = measured_errors(counts, schema, 1.0, 6)
     assert expected.one_way_error == pytest.approx(one_way, rel=0.15)
     assert expected.pair_error == pytest.approx(pairs, rel=0.15)

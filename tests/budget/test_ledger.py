@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import datetime as dt
 import math
 import os
 import resource
@@ -18,6 +19,7 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 
 import sklar
+from sklar.budget.account import Account, Entry
 from sklar.budget.ledger import Ledger
 from sklar.budget.ledger.anchor import Mark, open_anchor
 from sklar.budget.method import PAPER
@@ -366,3 +368,31 @@ def test_the_commands(tmp_path: Path) -> None:
     assert "3 tables, gaussian noise, tight composition, counted by curve" in listed[2]
     assert '"kind": "charge"' in run(cli, ["ledger", "history", book, "--json"]).output
     assert "is in force" in run(cli, ["ledger", "adopt", book]).output
+
+
+def test_how_long_the_rest_lasts_at_the_present_pace() -> None:
+    def charged(*days: int) -> Account:
+        spend = Spend.of([40.0], [10])
+        scales = [list(pair) for pair in zip(spend.scales.tolist(), spend.tables.tolist(), strict=True)]
+        body: dict[str, Any] = {
+            "scales": scales,
+            "neighbors": "replace-one",
+            "mechanism": "gaussian",
+            "accountant": "curve",
+        }
+        body |= {"epsilon": 0.5, "delta": DELTA}
+        entries = tuple(
+            Entry(number=day + 1, time=f"2026-01-{day + 1:02d}T00:00:00+00:00", kind="charge", dataset="d", body=body)
+            for day in days
+        )
+        return Account(dataset="d", epsilon=2.0, delta=DELTA, neighbors="replace-one", charges=entries)
+
+    now = dt.datetime(2026, 1, 11, tzinfo=dt.UTC)
+    assert charged().lasts_until(now) is None
+    assert charged(0).lasts_until(now) is None
+    assert charged(9, 10).lasts_until(now) is not None
+    assert charged(10, 10).lasts_until(now) is None
+    soon, later = charged(0, 1, 2, 3).lasts_until(now), charged(0, 1).lasts_until(now)
+    assert soon is not None
+    assert later is not None
+    assert now.date() <= soon < later

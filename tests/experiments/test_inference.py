@@ -43,18 +43,8 @@ def test_counts_and_classical_answers_are_those_of_the_rows() -> None:
 
 @pytest.mark.slow
 def test_it_runs_saves_and_goes_on(tmp_path: Path) -> None:
-    arguments = [
-        "--table",
-        "census",
-        "--times",
-        "1",
-        "--direct",
-        "60",
-        "--out",
-        str(tmp_path),
-        "--saved",
-        str(tmp_path),
-    ]
+    arguments = ["--table", "census", "--times", "1", "--direct", "60", "--tested", "5"]
+    arguments += ["--out", str(tmp_path), "--saved", str(tmp_path)]
     done = CliRunner().invoke(inference.main, arguments)
     assert done.exit_code == 0, done.exception
     page = (tmp_path / "inference.md").read_text()
@@ -66,5 +56,7 @@ def test_it_runs_saves_and_goes_on(tmp_path: Path) -> None:
     assert sums["means"]["mean(age)"]["drawn"] == 60
     assert sums["means"]["mean(age)"]["drawn_ours"] >= 45
     assert sum(test["n"] for test in sums["independence"].values()) == 7
+    assert all(test["drawn"] == 5 for test in sums["independence"].values())
+    assert sums["correlations"]["corr(age, children)"]["drawn"] == 12
     assert CliRunner().invoke(inference.main, arguments).exit_code == 0
     assert json.loads((tmp_path / "census.json").read_text()) == kept

@@ -10,6 +10,7 @@ from sklar.fitting.choose import (
     LOSS,
     NEAR_GAIN,
     PATIENCE,
+    SPLITS,
     Split,
     choose,
     fit_auto,
@@ -24,6 +25,7 @@ from sklar.fitting.choose import (
 from sklar.fitting.denoise import relative_precision
 from sklar.fitting.descent import CellWeights, LatentKind, Room, Start
 from sklar.kernel.cells import Cells
+from sklar.machine.threads import using
 from tests.fitting.test_denoise import mixture_joint, noisy_estimates, schema_of
 from tests.fitting.test_descent import softmaxed
 
@@ -71,7 +73,12 @@ def test_a_model_that_overfits_is_stopped() -> None:
     estimates = noisy_estimates(schema, mixture_joint(schema, 2, 2), 20_000, 400.0)
     weights = CellWeights(schema.cells, relative_precision(schema.cells, estimates.pair_sd))
     split = Split(estimates, np.random.Generator(np.random.SFC64(3)), weights)
-    errors = follow(split, Start(), max_steps=400)[:, 0]
+    with using(1):
+        alone = follow(split, Start(), max_steps=400)
+    with using(SPLITS + 1):
+        # Scored while the next steps are taken: the same.
+        assert np.array_equal(follow(split, Start(), max_steps=400), alone)
+    errors = alone[:, 0]
     best = int(errors.argmin())
     assert 0 < best < errors.size - 1 <= best + PATIENCE // EVERY
     lost = (errors[best:] - errors[best]) / (1 - errors[best])

@@ -271,7 +271,7 @@ FLAWS = (
     ),
     _flaw(
         "the row at the end of a batch is read twice",
-        "rows/read.py",
+        "rows/source.py",
         "batch.slice(start, rows)",
         "batch.slice(start, rows + 1)",
         _ROW_TESTS,

@@ -343,7 +343,7 @@ def test_very_many_cells_take_32_bits_where_public_facts_say_that_these_hold_the
     neighbors: Neighbors, rows: int, kind: type, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every cell has noise then too: of scale above 100, which repeats in a cell four times less than once in 1e6."""
-    monkeypatch.setitem(vars(door), "MANY_CELLS", 10)
+    monkeypatch.setitem(vars(door), "MANY_CELLS", 20)
     budget = Budget(epsilon=0.1, neighbors=neighbors)
     drawn = [vault(codes(rows), budget).measure(plan_tables(CELLS, budget)) for _ in range(4)]
     assert {tables.pairs.dtype for tables in drawn} == {np.dtype(kind)}
@@ -354,7 +354,7 @@ def test_very_many_cells_take_32_bits_where_public_facts_say_that_these_hold_the
 def test_counts_that_32_bits_do_not_hold_with_their_noise_take_64(
     monkeypatch: pytest.MonkeyPatch, no_noise: Any
 ) -> None:
-    monkeypatch.setitem(vars(door), "MANY_CELLS", 10)
+    monkeypatch.setitem(vars(door), "MANY_CELLS", 20)
     asked: list[bool] = []
     inner = vars(door)["discrete_gaussian"]
 

@@ -134,4 +134,4 @@ def test_a_planted_file_does_not_run(folder: Path, rights: int, runs: bool) -> N
 def test_the_package_keeps_its_own_code_there() -> None:
     kept = kept_code()
     assert is_private(kept.parent)
-    assert kept.parent == Path(os.environ[cache._NAME])
+    assert kept.parent == Path(os.environ[cache.FOLDER])

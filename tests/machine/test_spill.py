@@ -4,17 +4,30 @@ from __future__ import annotations
 
 import gc
 import os
+import shutil
 import stat
 import tempfile
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
+import polars as pl
 import pytest
 
-from sklar.errors import OutputError
+import sklar
+from sklar.budget.certificate import Measured
+from sklar.errors import DataError, OutputError
+from sklar.files import archive
+from sklar.fitting import choose, margins
+from sklar.kernel import vault
+from sklar.kernel.theorems import Budget
 from sklar.machine import spill
 from sklar.machine.spill import is_large, memory, room_for
+from sklar.public.schema import Attribute, Schema
+from sklar.release import fit_tables
+from sklar.rows import fast
+from sklar.trust.verify import verify
 
 
 @pytest.fixture
@@ -50,6 +63,14 @@ def _held(handle: Path) -> os.stat_result | None:
     return None
 
 
+def test_where_the_system_reserves_no_room_zeros_are_written(
+    small_memory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(os, "posix_fallocate")
+    assert room_for(3_000_001, np.int8).sum() == 0
+    assert list(small_memory.iterdir()) == []
+
+
 def test_what_a_private_array_held_is_overwritten_when_it_is_let_go(
     small_memory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -79,5 +100,64 @@ def test_a_full_disk_is_an_error_with_a_remedy(small_memory: Path, monkeypatch: 
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "posix_fallocate", full)
-    with pytest.raises(OutputError, match=r"needs a temporary file of 6\.0 GiB, for which there is no room .*TMPDIR"):
+    with pytest.raises(OutputError, match=r"needs temporary files of 6\.0 GiB, for which there is no room .*TMPDIR"):
         room_for(6 << 30, np.uint8)
+
+
+def test_a_release_that_the_disk_cannot_hold_is_refused_before_it_is_charged(
+    small_memory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attributes = tuple(Attribute(name=name, kind="categorical", values=tuple(range(40))) for name in "ab")
+    monkeypatch.setattr(shutil, "disk_usage", lambda _folder: SimpleNamespace(free=12 * 4 * 1600 - 1))
+    with pytest.raises(OutputError, match=r"needs temporary files of 0\.0 GiB"):
+        sklar.measure("nowhere.csv", Schema(name="t", attributes=attributes), Budget(epsilon=1.0))
+    monkeypatch.setattr(shutil, "disk_usage", lambda _folder: SimpleNamespace(free=12 * 4 * 1600))
+    with pytest.raises(DataError, match="does not exist"):
+        sklar.measure("nowhere.csv", Schema(name="t", attributes=attributes), Budget(epsilon=1.0))
+
+
+@pytest.fixture(scope="module")
+def measured() -> Measured:
+    """Noisy tables of a few attributes whose dependence is plain."""
+    codes = np.random.default_rng(0).integers(0, 4, 3_000)
+    columns = {f"c{i}": (codes + i) % 4 for i in range(4)}
+    attributes = tuple(Attribute(name=name, kind="categorical", values=tuple(range(4))) for name in columns)
+    return sklar.measure(pl.DataFrame(columns), Schema(name="t", attributes=attributes), Budget(epsilon=5.0))
+
+
+def test_a_fit_is_the_same_whether_its_arrays_lie_in_memory_or_in_files(
+    measured: Measured, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    here = fit_tables(measured)
+    monkeypatch.setattr(spill, "_SHARE", 0)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    there = fit_tables(measured)
+    assert here.settings == there.settings
+    assert here.settings["kind"] == "mixture"
+    assert here.copula.arrays()["probabilities"].tobytes() == there.copula.arrays()["probabilities"].tobytes()
+
+
+def test_very_many_cells_go_the_whole_way(measured: Measured, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """From rows to a file that is verified, as if 48 cells were very many and no array fitted the memory."""
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setattr(spill, "_SHARE", 0)
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    for module in (margins, choose, archive):
+        monkeypatch.setattr(module, "MANY_CELLS", 40)
+    monkeypatch.setitem(vars(vault), "MANY_CELLS", 40)
+    monkeypatch.setattr(fast, "_PLAIN_CELLS", 0)
+    monkeypatch.setattr(archive, "_STREAMED", 64)
+    rows = fit_tables(measured).sample(seed=1)
+    model = sklar.fit(rows, measured.schema, epsilon=5.0)
+    assert {tables.pairs.dtype for tables in model.measured.stages} == {np.dtype(np.int32)}
+    assert margins.pool(model.measured.stages).pairs.dtype == np.float32
+    assert model.settings["kind"] == "mixture"
+    model.save(tmp_path / "t.sklar")
+    again = sklar.load(tmp_path / "t.sklar")
+    for one, other in zip(model.measured.stages, again.measured.stages, strict=True):
+        assert one.pairs.dtype == other.pairs.dtype
+        assert np.array_equal(one.pairs, other.pairs)
+    assert verify(tmp_path / "t.sklar").passed
+    assert again.sample(seed=2).equals(model.sample(seed=2))
+    assert list(temporary.iterdir()) == []

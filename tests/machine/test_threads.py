@@ -13,6 +13,7 @@ import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from sklar.errors import SklarError
+from sklar.machine import threads
 from sklar.machine.threads import ahead, crew, in_order, merged, side_by_side, using, workers
 
 
@@ -175,3 +176,17 @@ def test_a_stream_that_fails_ends_all() -> None:
 
     with pytest.raises(KeyError, match="stop"):
         list(merged([iter(range(1000)), bad()], 2))
+
+
+def test_who_is_interrupted_while_coming_in_leaves_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else matrix products of the process would stay in one thread from then on."""
+    before = threads._inside
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threads, "ThreadpoolController", interrupt)
+        with pytest.raises(KeyboardInterrupt), threads.undivided():
+            pass
+    assert threads._inside == before

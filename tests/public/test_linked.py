@@ -76,6 +76,10 @@ def changed(**changes: Any) -> Linked:
             r"\[events\] linked tables take no rules yet",
         ),
         (
+            {"people": Schema.from_toml('[attributes.x]\ntype = "boolean"\nweight = 2\n')},
+            r"\[people\] linked tables take no weights yet\. Remove weight and \[\[pairs\]\]",
+        ),
+        (
             {"people": Schema.from_toml('[attributes.x]\ntype = "integer"\nlow = 0\nhigh = 20000\nbins = 19999')},
             "both schemas must have at most 20000 levels together",
         ),

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import FrozenInstanceError, replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
+import sklar
+from sklar.answer.report.findings import find
+from sklar.custodian.evaluate.queries import choose_triples
 from sklar.errors import SchemaError
 from sklar.kernel.cells import Cells
+from sklar.kernel.theorems import Budget
 from sklar.public.schema import Attribute, Schema
+from sklar.trust.verify.refit import check_copula
 
 DERIVED = (
     "allowed",
@@ -194,3 +200,21 @@ def test_attributes_are_found_by_name() -> None:
     with pytest.raises(SchemaError) as refused:
         schema.attribute("c")
     assert str(refused.value) == "the schema has no attribute 'c'. It has: a, b."
+
+
+def test_what_holds_all_pairs_of_levels_as_a_square_refuses_too_many() -> None:
+    wide = Schema.from_toml("[attributes.a]\ntype = 'integer'\nlow = 0\nhigh = 20001\nbins = 20001")
+    model: Any = SimpleNamespace(measured_schema=wide)
+    uses: dict[str, Callable[[], object]] = {
+        "method 'binary'": lambda: sklar.measure("nowhere.csv", wide, Budget(epsilon=1.0), method="binary"),
+        "a report": lambda: find(model),
+        "an evaluation": lambda: choose_triples(wide),
+        "verify --refit": lambda: check_copula(model),
+    }
+    for what, use in uses.items():
+        with pytest.raises(SchemaError) as refused:
+            use()
+        assert str(refused.value) == (
+            f"{what} holds a number for every pair of levels at once and takes at most 20000 levels, got 20001. "
+            "Do without it, or use wider bins."
+        )

@@ -118,7 +118,7 @@ def test_toml_and_dict_give_the_schema_back(schema: Schema) -> None:
 
 
 NUMERIC = "bins, description, domain, edges, high, labels, low, missing, output, outside, points, provenance, reviewed"
-NUMERIC += ", spacing, special, step, title, type, unit"
+NUMERIC += ", spacing, special, step, title, type, unit, weight"
 KINDS = "categorical, boolean, integer, real, date, datetime, time, duration, year, yearmonth"
 
 
@@ -131,13 +131,13 @@ KINDS = "categorical, boolean, integer, real, date, datetime, time, duration, ye
         (
             'type = "boolean"\nvalues = ["a"]',
             "unknown key 'values'. Known keys are description, labels, missing, output, provenance, reviewed, special, "
-            "texts, title, type, unit.",
+            "texts, title, type, unit, weight.",
         ),
         (
             'type = "categorical"\nvalues = ["a"]\nedges = [1]',
             "unknown key 'edges'. Known keys are "
             "at_most, description, domain, labels, missing, ordered, other, output, provenance, reviewed, special, "
-            "title, type, unit, values.",
+            "title, type, unit, values, weight.",
         ),
         ('type = "real"\nedges = [0, 1]\nother = true', f"unknown key 'other'. Known keys are {NUMERIC}."),
         ('type = "categorical"', "values must list the categories, got None. Write values = ['a', 'b']."),
@@ -286,7 +286,7 @@ def test_an_edge_that_is_no_day_or_out_of_range_is_refused(edge: object) -> None
         ("", "the schema lists no attributes. Add [attributes.NAME] for each column to release."),
         ("[attributes]", "the schema lists no attributes. Add [attributes.NAME] for each column to release."),
         ("attributes = 3", "the schema lists no attributes. Add [attributes.NAME] for each column to release."),
-        ("[atributes.a]", "schema: unknown key 'atributes'. Known keys are attributes, rules, table."),
+        ("[atributes.a]", "schema: unknown key 'atributes'. Known keys are attributes, pairs, rules, table."),
         ("table = 3", "[table] must be a table of settings. Write [table] and name = '...' below it."),
         (
             "[table]\nunit = 'x'",

@@ -25,10 +25,12 @@ from hypothesis import strategies as st
 
 from sklar.errors import DataError, MissingExtraError
 from sklar.public.schema import Schema
-from sklar.rows import read, text
+from sklar.rows import source as sources
+from sklar.rows import text
 from sklar.rows.encode import encode
 from sklar.rows.fast import count
-from sklar.rows.read import BATCH_ROWS, batch_rows, open_source, require_columns
+from sklar.rows.read import open_source
+from sklar.rows.source import BATCH_ROWS, batch_rows, require_columns
 
 COLUMNS = {"name": ["Ann", "Bo, jr", 'C "x"', None], "age": [30, None, 5, 41], "city": ["é", "a\nb", "", "z"]}
 CSV = 'name,age,city\nAnn,30,é\n"Bo, jr",,"a\nb"\n"C ""x""",5,\n,41,z\n'
@@ -272,7 +274,7 @@ def test_batches_of_wide_tables_have_fewer_rows(tmp_path: Path, monkeypatch: pyt
         BATCH_ROWS // 4,
         64,
     ]
-    monkeypatch.setattr(read, "_BATCH_CELLS", 512)
+    monkeypatch.setattr(sources, "_BATCH_CELLS", 512)
     data = pa.table({"x": range(1_000), "y": range(1_000)})
     pq.write_table(data, tmp_path / "t.parquet")
     for source in (data, tmp_path / "t.parquet"):
@@ -281,7 +283,7 @@ def test_batches_of_wide_tables_have_fewer_rows(tmp_path: Path, monkeypatch: pyt
 
 @pytest.mark.parametrize("group", [1, 7, 1_000])
 def test_row_groups_of_any_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, group: int) -> None:
-    monkeypatch.setattr(read, "BATCH_ROWS", 64)
+    monkeypatch.setattr(sources, "BATCH_ROWS", 64)
     data = pa.table({"x": range(300), "text": [f"t{i % 90}" for i in range(300)]})
     pq.write_table(data, tmp_path / "t.parquet", row_group_size=group, use_dictionary=group == 7)
     batches = list(open_source(tmp_path / "t.parquet").batches(("text", "x")))

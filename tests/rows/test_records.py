@@ -94,3 +94,18 @@ def test_plain_lines_compile_nothing() -> None:
     records = Records(b",", b'"', 2, 1_000)
     assert records.take(b"1,2\n3,") + records.take(b"4\r\n5,6") + records.finish() == b"1,2\n3,4\n5,6\n"
     assert records._rewriter is None
+
+
+def test_lines_that_are_quoted_as_they_should_be_compile_nothing() -> None:
+    records = Records(b",", b'"', 2, 1_000)
+    parts = [b'"a, ""b""\r\n', b'c",2\r\n"",""', b'""\n3,"4"']
+    assert b"".join(map(records.take, parts)) + records.finish() == b'"a, ""b""\r\nc",2\n"",""""\n3,"4"\n'
+    assert records._rewriter is None
+
+
+@pytest.mark.parametrize("line", [b'a"b,1', b'"a"b,1', b'1," 2', b'1, "2"', b'1,"2\r'])
+def test_other_quotes_are_rewritten(line: bytes) -> None:
+    records = Records(b",", b'"', 2, 1_000)
+    records.take(b"1,2\n" + line + b"\n")
+    records.finish()
+    assert records._rewriter is not None

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from sklar.budget.method import PAPER
 from sklar.cli import cli
 from sklar.errors import DataError, OutputError
+from sklar.files import spark as to_spark
 from sklar.files.archive import load
 from sklar.files.spark import write_on_spark
 from sklar.kernel import vault as door
@@ -337,7 +338,7 @@ def test_what_spark_says_of_rows_is_not_repeated(spark: Any) -> None:
 
 
 @pytest.mark.usefixtures("spark")
-def test_a_release_on_spark_from_the_command_line(tmp_path: Path) -> None:
+def test_a_release_on_spark_from_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shards = tmp_path / "shards"
     shards.mkdir()
     rows = table(2000)
@@ -345,7 +346,7 @@ def test_a_release_on_spark_from_the_command_line(tmp_path: Path) -> None:
         pq.write_table(rows.slice(number * 700, 700), shards / f"{number}.parquet")
     (tmp_path / "s.toml").write_text(SCHEMA.to_toml())
     out, model_path = tmp_path / "out.parquet", tmp_path / "out.sklar"
-    options = ["--schema", str(tmp_path / "s.toml"), "--epsilon", "1", "--engine", "spark", "--method", "mixture"]
+    options = ["--schema", str(tmp_path / "s.toml"), "--epsilon", "1", "--engine", "spark", "--method", "binary"]
     command = ["release", str(shards), *options, "--rows", "40000", "--seed", "3", "--out", str(out)]
     done = CliRunner().invoke(cli, command, catch_exceptions=False)
     assert done.exit_code == 0
@@ -362,6 +363,17 @@ def test_a_release_on_spark_from_the_command_line(tmp_path: Path) -> None:
     assert "exists already, and Spark replaces nothing" in str(again.exception)
     with pytest.raises(OutputError, match=r"must end in \.parquet: Spark writes a folder"):
         write_on_spark(model, str(tmp_path / "out.csv"))
+    # By an address, and what cannot be written leaves nothing.
+    write_on_spark(model, f"fsspec+file://{tmp_path}/there.parquet", 100, seed=3)
+    assert pl.read_parquet(tmp_path / "there.parquet" / "part-00000.parquet").equals(model.sample(100, seed=3))
+    with monkeypatch.context() as patch:
+        patch.setattr(to_spark, "_write_part", lambda *_: 1)
+        with pytest.raises(OutputError, match=r"Spark wrote 1 of 100 rows to '.*lost\.parquet'. Run it again"):
+            write_on_spark(model, str(tmp_path / "lost.parquet"), 100, seed=3)
+    assert not (tmp_path / "lost.parquet").exists()
+    (tmp_path / "file").touch()
+    with pytest.raises(OutputError, match=r"Spark could not write '.*' \(NotADirectoryError\)"):
+        write_on_spark(model, str(tmp_path / "file" / "x.parquet"), 100)
 
 
 def test_a_wide_table_of_the_generator(spark: Any, tmp_path: Path) -> None:

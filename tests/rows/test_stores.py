@@ -9,6 +9,8 @@ import polars as pl
 import pytest
 
 from sklar.errors import DataError
+from sklar.public.schema import Schema
+from sklar.rows.parts import look, open_files, read_part
 from sklar.rows.read import open_source
 
 
@@ -43,6 +45,7 @@ def bucket() -> Iterator[str]:
         file = io.BytesIO()
         pl.DataFrame({"x": [6]}).write_ipc(file)
         client.put_object(Bucket="bucket", Key="t.arrow", Body=file.getvalue())
+        client.put_object(Bucket="bucket", Key="t.csv", Body=b"x\n7\n8\n")
         yield "s3://bucket"
         running.stop()
 
@@ -68,3 +71,21 @@ def test_what_is_not_there(bucket: str) -> None:
     ) as refused:
         open_source(f"{bucket}/no.parquet")
     assert "hidden" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("path", "wanted"),
+    [("t.parquet", [1, 2, 3]), ("t.arrow", [6]), ("t.csv", [7, 8]), ("parts", [4, 5])],
+)
+def test_parts_of_a_store_are_its_rows(bucket: str, path: str, wanted: list[int]) -> None:
+    """As executors of Spark read them: listed by pyarrow, read by polars."""
+    pytest.importorskip("pyarrow")
+    schema = Schema.from_toml('[attributes.x]\ntype = "integer"\nedges = [0, 9]\n')
+    files = open_files(
+        f"{bucket.replace('s3:', 's3a:')}/{path}",
+        schema,
+        lambda addresses, root: [look(address, root, schema) for address in addresses],
+    )
+    rows = [value for part in files.parts for batch in read_part(part, schema, ("x",)) for value in batch["x"]]
+    assert [int(value) for value in rows] == wanted
+    assert ("year" in files.first.columns) == (path == "parts")

@@ -17,7 +17,8 @@ from sklar.public.reading import Reading
 from sklar.public.schema import Schema
 from sklar.rows import text
 from sklar.rows.engines import open_table
-from sklar.rows.read import as_released, open_source, require_columns
+from sklar.rows.read import as_released, open_source
+from sklar.rows.source import require_columns
 
 ROWS = [("Köln", "1"), ("São, Tomé", "2"), ("", "3"), ('say "so"', "4")]
 SCHEMA = Schema.from_toml(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import stat
+import threading
 
 import polars as pl
 import pytest
@@ -13,7 +14,7 @@ from sklar.budget.ledger import Ledger
 from sklar.custodian.draft import draft
 from sklar.generate import schema_toml
 from sklar.public.schema import Schema
-from tests.studio.conftest import SCHEMA, Browser
+from tests.studio.conftest import SCHEMA, Browser, await_
 
 READ = {"delimiter": ",", "encoding": "utf-8", "header": "yes", "quote": '"', "decimal": "."}
 
@@ -92,6 +93,33 @@ def test_a_file_that_cannot_be_read_is_told(inside: Browser, content: bytes) -> 
     assert not (inside.folder / "odd.toml").exists()
 
 
+def test_a_large_table_is_waited_for(inside: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
+    held = threading.Event()
+
+    def slow(*arguments: object, **options: object) -> object:
+        held.wait(30)
+        return draft(*arguments, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("sklar.studio.looks.draft", slow)
+    monkeypatch.setattr("sklar.studio.pages.open._WAIT_S", 0.05)
+    inside.post("/open", file="people.csv")
+    page = inside.post("/t/people/open", **READ)
+    assert "The rows are being read." in page.said
+    assert '<input type="hidden" name="encoding" value="utf-8">' in page.text
+    assert json.loads(inside.get("/t/people/reading/rows").text) == {"rows": 0, "over": False}
+    # A schema that is there already can be described meanwhile, without what the rows will tell.
+    monkeypatch.setattr("sklar.studio.pages.describe._WAIT_S", 0.05)
+    (inside.folder / "people.toml").write_text(SCHEMA)
+    meanwhile = inside.get("/t/people/describe?column=age").said
+    assert "The rows are being read (0 so far)" in meanwhile
+    assert "What it costs is known when the rows have been read" in meanwhile
+    (inside.folder / "people.toml").unlink()
+    held.set()
+    await_(lambda: bool(json.loads(inside.get("/t/people/reading/rows").text)["over"]))
+    assert "Describe the columns" in inside.post("/t/people/open", **READ).said
+    assert "The first rows" in inside.get("/t/people/reading?note=unknown").said
+
+
 def test_a_file_that_vanished_is_told(drafted: Browser) -> None:
     (drafted.folder / "people.csv").unlink()
     assert "does not exist any more" in drafted.get("/t/people/describe").said
@@ -116,11 +144,13 @@ def test_a_draft_is_the_command_lines_and_waits_for_answers(drafted: Browser) ->
 def test_answers_change_one_entry_each_and_say_where_it_is_from(drafted: Browser) -> None:
     said = drafted.post(
         "/t/people/describe",
-        **{"column": "age", "mark": mark(drafted, "age"), "choice": "e", "typed-e": "0, 30, 60, 120", "points": "0"},
+        **{"column": "age", "mark": mark(drafted, "age"), "choice": "e", "typed-e": "0, 30, 60, 120", "points": "0"}
+        | {"special-e": '999, "N"'},
     ).said
     assert "'age' is decided. 3 to go." in said
     age = schema_of(drafted).attribute("age")
     assert (age.edges, age.points, age.provenance, age.reviewed) == ((0, 30, 60, 120), (0,), "public", True)
+    assert age.special == (999, "N")
     toml = 'type = "categorical"\nvalues = ["n", "s", "w"]'
     drafted.post(
         "/t/people/describe",
@@ -142,6 +172,7 @@ def test_answers_change_one_entry_each_and_say_where_it_is_from(drafted: Browser
         ({"choice": "b", "typed-b": "1"}, "bounds must be two"),
         ({"choice": "toml", "toml": "type = "}, "not valid TOML"),
         ({"choice": "zz"}, "choose one of the answers"),
+        ({"choice": "e", "typed-e": "0, 9", "special-e": "N"}, "numbers or texts in quotes"),
     ],
 )
 def test_a_wrong_answer_is_told_and_what_was_typed_stays(drafted: Browser, fields: dict[str, str], says: str) -> None:
@@ -150,7 +181,7 @@ def test_a_wrong_answer_is_told_and_what_was_typed_stays(drafted: Browser, field
     assert says in page.said
     assert (drafted.folder / "people.toml").read_text() == before
     if "typed-e" in fields:
-        assert 'value="9, 3"' in page.text
+        assert f'value="{fields["typed-e"]}"' in page.text
 
 
 def test_a_form_of_an_older_page_is_refused(drafted: Browser) -> None:
@@ -223,12 +254,18 @@ def test_a_plan_forecasts_asks_and_sets_the_total_once(reviewed: Browser) -> Non
     assert "22,100 times" in reviewed.get("/t/people/plan/forecast?epsilon=10").said
     assert "<svg" in reviewed.get("/t/people/plan/curve").text
     assert reviewed.get("/t/people/plan/forecast?epsilon=nan").status == 200
-    reviewed.post("/t/people/plan/goals", first="age", second="sex", within="40")
+    reviewed.post("/t/people/plan/goals", want="age x sex within 40%", epsilon="1")
+    reviewed.post("/t/people/plan/goals", want="region = 'n' within 1 rows")
     page = reviewed.get("/t/people/plan")
-    assert "age by sex within 40% yes" in page.said
-    assert "none of them" in reviewed.post("/t/people/plan/goals", first="height", within="2").said
+    assert "age x sex within 40% yes: ±" in page.said
+    assert "region = 'n' within 1 rows no: ±" in page.said
+    assert "sklar plan --schema people.toml --rows 400 --epsilon 1 --want 'age x sex within 40%'" in page.said
+    page = reviewed.post("/t/people/plan/goals", want="height within 2%")
+    assert "height" in page.said
+    assert 'role="alert"' in page.text
+    assert 'value="height within 2%"' in page.text
     reviewed.post("/t/people/plan/goals", remove="0")
-    assert "age by sex" not in reviewed.get("/t/people/plan").said
+    assert "age x sex within" not in reviewed.get("/t/people/plan").said
     assert "must be at least this release's" in reviewed.post("/t/people/plan", epsilon="2", total="1").said
     assert "must be a positive number" in reviewed.post("/t/people/plan", epsilon="-1", total="1").said
     reviewed.post("/t/people/plan", epsilon="2", total="3")

@@ -13,6 +13,7 @@ import pytest
 from sklar.budget.ledger import Ledger
 from sklar.errors import SklarError
 from sklar.files.archive import load
+from sklar.kernel.theorems import Budget, Spend
 from sklar.studio import work
 from sklar.studio.folder import Folder
 from tests.studio.conftest import PEOPLE, SCHEMA, Browser, await_, running
@@ -98,7 +99,7 @@ def look_at(studio: Browser) -> None:
     assert "Passed." in studio.get("/t/people/publish/verdict").said
     for name in ("people.csv", "people-1.PRIVATE.html", "ledger.db"):
         assert studio.get(f"/t/people/files/{name}").status == 400
-    assert "charged in full" in studio.get("/books").said
+    assert "charged in full" in studio.get("/books/paid").said
     # Synthetic rows are no table to release.
     assert "people-1.csv" not in studio.get("/").said
 
@@ -138,6 +139,23 @@ def test_cancelling_after_the_charge_says_that_it_stays(folder: Folder, monkeypa
         said = studio.get("/t/people/release").said
         assert "The release was cancelled" in said
         assert "The books show a charge for it, which stays." in said
+
+
+def test_cancelling_a_charged_release_is_asked_about_first(folder: Folder) -> None:
+    order(folder)
+    work.Told(work.State(number=1, kind="release", desk="people", release=1), folder.notes() / "0001.state.json").stage(
+        "fit"
+    )
+    Ledger(folder.root / "ledger.db").charge("people", Budget(epsilon=1.0), Spend.of([200.0], [3]))
+    cancel = folder.notes() / "0001.cancel.json"
+    with running(folder.root) as studio, work._lock(folder, wait_s=1.0):
+        studio.enter()
+        studio.get("/t/people/describe")
+        said = studio.post("/t/people/release/cancel").said
+        assert "charged for this release already. If you stop it now, epsilon stays spent" in said
+        assert not cancel.exists()
+        studio.post("/t/people/release/cancel", sure="yes")
+        assert cancel.exists()
 
 
 def test_a_schema_that_loses_most_values_stops_before_the_charge(folder: Folder) -> None:

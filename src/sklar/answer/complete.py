@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import polars as pl
 from numpy.typing import NDArray
 
 from sklar.draw.decode import Decoder
@@ -19,7 +18,13 @@ from sklar.draw.fill import Domains, fill
 from sklar.draw.shapes import Shape
 from sklar.errors import ModelError
 from sklar.fitting.model import Copula
+from sklar.machine.lazy import lazily
 from sklar.public.schema import BINNED, Attribute, Schema
+
+if TYPE_CHECKING:
+    import polars as pl
+else:
+    pl = lazily("polars")
 
 
 def complete_rows(copula: Copula, rows: object, shapes: Mapping[str, Shape], seed: int) -> pl.DataFrame:

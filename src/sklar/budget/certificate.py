@@ -88,10 +88,13 @@ class Certificate(Tabular):
 
     def __repr__(self) -> str:
         stages = max((each.stage for each in self.measurements), default=0)
-        tables = {order: sum(each.tables for each in self.measurements if each.order == order) for order in (1, 2)}
+        counted: dict[str, int] = {}
+        for each in self.measurements:
+            counted[each.what] = counted.get(each.what, 0) + each.tables
+        tables = ", ".join(f"{number:,} {what}" for what, number in counted.items())
         return (
             f"Certificate(epsilon={rounded_up(self.epsilon, 4)}, delta={rounded_up(self.delta, 3)}, {self.neighbors}, "
-            f"{self.mechanism}: {tables[1]:,} one-way and {tables[2]:,} two-way tables in {stages} stages)"
+            f"{self.mechanism}: {tables} in {stages} stages)"
         )
 
     def _repr_html_(self) -> str:

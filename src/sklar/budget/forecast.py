@@ -21,7 +21,7 @@ from sklar.budget.plan import TRIPLES_SHARE, Stages, looks_for_triples, margin_s
 from sklar.budget.search import Finding, plan_search
 from sklar.errors import BudgetError
 from sklar.kernel.parities import moved_sets
-from sklar.kernel.theorems import Budget, Neighbors
+from sklar.kernel.theorems import Budget, Neighbors, Spend
 from sklar.machine.extras import require
 from sklar.machine.notebook import Tabular, html_card
 from sklar.public.person import budget_for
@@ -50,11 +50,13 @@ class Forecast(Tabular):
     """Expected errors of one release.
 
     The schema is the measured part of the one that was asked about. `one_way_sd`, shape (m,), is the standard error of
-    a count of each attribute's levels, averaged over the direct table and the sums of two-way tables; `pair_sd`, shape
-    (m (m - 1) / 2,), that of a cell of each two-way table, over both stages. `split` is the share of the privacy cost
-    (of the sum of 1 / scale^2) by purpose. `search_factor` is how many times the noise of a search for numbers is what
-    it would be if the budget were larger: 1 where it is as small as numbers want it. `triples_share` is the most of the
-    second stage's cost that may go to three-way tables: which, and whether any, the first stage's noisy tables decide.
+    a count of each attribute's levels, averaged over the direct table and the sums of two-way tables that `query` uses:
+    over attributes that declare `missing` or `other`, or over all where the table is `complete`. `pair_sd`, shape
+    (m (m - 1) / 2,), is that of a cell of each two-way table, over both stages. `spend` is what all tables cost,
+    `split` the share of the privacy cost (of the sum of 1 / scale^2) by purpose. `search_factor` is how many times the
+    noise of a search for numbers is what it would be if the budget were larger: 1 where it is as small as numbers want
+    it. `triples_share` is the most of the second stage's cost that may go to three-way tables: which, and whether any,
+    the first stage's noisy tables decide.
     """
 
     schema: Schema
@@ -63,6 +65,8 @@ class Forecast(Tabular):
     method: Method
     one_way_sd: NDArray[np.float64]
     pair_sd: NDArray[np.float64]
+    complete: bool
+    spend: Spend
     split: tuple[tuple[str, float], ...]
     findings: tuple[Finding, ...]
     search_factor: float
@@ -123,6 +127,7 @@ class Forecast(Tabular):
                 replace(self.budget, rows_per_person=None),
                 rows=self.n_rows,
                 method=self.method,
+                complete=self.complete,
             )
             for rows in tried
         )
@@ -226,12 +231,14 @@ def forecast(
     delta: float | None = None,
     neighbors: Neighbors | None = None,
     method: Method | str = "auto",
+    complete: bool = False,
 ) -> Forecast:
     """Expected errors of a release with these settings. Spends nothing and looks at no data.
 
     `schema` is a schema, the path of one, or a model for its schema. Give a budget, or an epsilon as its short form.
-    Under add-remove the number of rows is not public, and `rows` is the
-    custodian's guess. Attributes that the schema's rules determine are not measured and have no line of their own.
+    Under add-remove the number of rows is not public, and `rows` is the custodian's guess. `complete` vouches, as for
+    `query`, that every row has a level of every attribute: then one-way counts are more precise. Attributes that the
+    schema's rules determine are not measured and have no line of their own.
 
     >>> schema = Schema.from_toml('[attributes.smoker]\\ntype = "boolean"')
     >>> round(forecast(schema, rows=1000, epsilon=1.0).one_way_error, 1)
@@ -248,7 +255,7 @@ def forecast(
     rest = None if search is None else search.rest
     stages = plan_release(schema.cells, budget, method, n_rows=public, rest=rest, importance=schema.importance)
     # As `query` counts: a row without a level of another attribute is in none of that attribute's sums.
-    exhaustive = np.array([attribute.exhaustive for attribute in schema.attributes])
+    exhaustive = np.array([complete or attribute.exhaustive for attribute in schema.attributes])
     plan = stages.first
     if plan.parities is None:
         two_way = [plan.pairs, stages.reserve] if stages.reserve.size else [plan.pairs]
@@ -276,6 +283,8 @@ def forecast(
         method=method,
         one_way_sd=one_way_sd,
         pair_sd=pair_sd,
+        complete=complete,
+        spend=stages.spend if search is None else stages.spend + search.spend,
         split=tuple((name, cost / whole) for name, cost in costs),
         findings=() if search is None else search.findings,
         search_factor=1.0 if search is None else search.factor,
@@ -342,6 +351,7 @@ def table_lines(forecasts: Sequence[Forecast]) -> list[str]:
         )
     lines.append("")
     lines += _against_rows_lines(forecasts[-1])
+    lines += [] if first.complete else _summed_lines(schema)
     splits: dict[str, list[str]] = {}
     for each in forecasts:
         split = ", ".join(f"{name} {share:.0%}" for name, share in each.split)
@@ -361,7 +371,10 @@ def table_lines(forecasts: Sequence[Forecast]) -> list[str]:
             )
     lines += [line for each in forecasts for line in _search_lines(each)]
     if first.findings:
-        lines.append("Domains that are not public are counted with as many levels as they may have.")
+        lines.append(
+            "Domains that are not public are counted with as many levels as they may have; a release's errors depend "
+            "on how many it finds, too."
+        )
     last = min(forecasts, key=lambda each: each.budget.epsilon)
     noisiest = last.mostly_noise
     if noisiest:
@@ -381,6 +394,17 @@ def table_lines(forecasts: Sequence[Forecast]) -> list[str]:
         "within a factor of three.",
     ]
     return lines
+
+
+def _summed_lines(schema: Schema) -> list[str]:
+    """Which two-way tables one-way counts are helped by, where not all do."""
+    bare = [attribute.name for attribute in schema.attributes if not attribute.exhaustive]
+    if not bare or schema.n_attributes == 1:
+        return []
+    return [
+        f"One-way counts, here as in sklar query, use no sums over {len(bare):,} of {schema.n_attributes:,} "
+        "attributes: they declare neither missing nor other, so that a row may have no level of them (see --complete)."
+    ]
 
 
 def _against_rows_lines(last: Forecast) -> list[str]:
@@ -455,6 +479,7 @@ def draw_forecasts(forecasts: Sequence[Forecast]) -> Figure:
                 replace(only.budget, epsilon=only.budget.epsilon * factor),
                 rows=only.n_rows,
                 method=only.method,
+                complete=only.complete,
             )
             for factor in (0.25, 0.5, 1.0, 2.0, 4.0)
         ]

@@ -26,6 +26,7 @@ from sklar.cli.generate import generate
 from sklar.cli.infer import infer
 from sklar.cli.ledger import ledger
 from sklar.cli.link import link
+from sklar.cli.plan import plan
 from sklar.cli.publish import publish
 from sklar.cli.query import query
 from sklar.cli.release import release
@@ -36,6 +37,7 @@ from sklar.cli.sign import sign
 from sklar.cli.studio import studio
 from sklar.cli.tables import tables
 from sklar.cli.verify import verify
+from sklar.cli.warm import warm
 from sklar.errors import SklarError
 
 _EPILOG = """\b
@@ -62,11 +64,11 @@ def cli(**_debug: bool) -> None:
     """
 
 
-_PUBLIC_KNOWLEDGE = (schema, forecast)
+_PUBLIC_KNOWLEDGE = (schema, forecast, plan)
 _SPENDING = (release, link, fit, ledger)
 _FROM_A_MODEL = (sample, tables, query, infer, report, publish, verify, sign)
 _FOR_THE_CUSTODIAN = (evaluate, studio)
-_TO_TRY = (audit, completion, demo, generate)
+_TO_TRY = (audit, completion, demo, generate, warm)
 
 for _command in (*_PUBLIC_KNOWLEDGE, *_SPENDING, *_FROM_A_MODEL, *_FOR_THE_CUSTODIAN, *_TO_TRY):
     cli.add_command(_command)
@@ -116,10 +118,14 @@ def _tell_unless_interrupted(unraisable: sys.UnraisableHookArgs) -> None:
 
 
 def _leave() -> None:
-    # At the end of the process nothing is searched for garbage again: that takes longer than --help does. DuckDB is
-    # cleaned up all the same, or it would print what is left of it.
+    # At the end of the process nothing is searched for garbage again: that takes longer than --help does. DuckDB prints
+    # what is left of it then, on the file behind standard error, whether or not it is cleaned up. Nobody else says
+    # anything any more: this runs after all other handlers.
     if "duckdb" not in sys.modules:
         gc.freeze()
+        return
+    sys.stderr.flush()
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
 
 
 def _run() -> None:

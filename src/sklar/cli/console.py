@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import click
 
+from sklar.machine.compiled import telling
 from sklar.machine.progress import SILENT
 
 if TYPE_CHECKING:
@@ -107,6 +108,10 @@ class Lines:
         """Count steps."""
         self._steps += steps
 
+    def note(self, text: str) -> None:
+        """Print a line beside the stages."""
+        click.echo(f"{text} ...", err=True)
+
     def close(self) -> None:
         """Print what the last stage did."""
         if self._name:
@@ -156,6 +161,10 @@ class Bars:
             task = self._bars.tasks[self._bars.task_ids.index(self._task)]
             self._bars.update(self._task, total=task.completed or 1, completed=task.completed or 1)
 
+    def note(self, text: str) -> None:
+        """Print a line above the bars."""
+        self._bars.console.print(f"{text} ...")
+
     def close(self) -> None:
         """Leave the finished bars on the screen."""
         self._finish()
@@ -170,7 +179,8 @@ def show_progress() -> Iterator[Progress]:
         return
     shown = Bars() if sys.stderr.isatty() else Lines(timings=bool(click.get_current_context().meta.get(_TIMINGS)))
     try:
-        yield shown
+        with telling(shown.note):
+            yield shown
     except BaseException:
         if isinstance(shown, Bars):
             shown.close()

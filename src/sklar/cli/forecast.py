@@ -23,6 +23,11 @@ if TYPE_CHECKING:
 @DELTA
 @click.option("--neighbors", type=NEIGHBORS, default="replace-one", show_default=True)
 @click.option("--method", type=METHODS, default="auto", show_default=True)
+@click.option(
+    "--complete",
+    is_flag=True,
+    help="Vouch that every row has a level of every attribute: one-way errors get smaller. As for sklar query.",
+)
 @JSON
 @click.option(
     "--plot",
@@ -39,6 +44,7 @@ def forecast(
     delta: float,
     neighbors: Neighbors,
     method: str,
+    complete: bool,
     as_json: bool,
     plot_path: Path | None,
 ) -> None:
@@ -55,7 +61,7 @@ def forecast(
     target = check_target(plot_path, (".png", ".svg")) if plot_path else None
     schema = schema_of(schema_path)
     budgets = [Budget(epsilon=epsilon, delta=delta, neighbors=neighbors) for epsilon in epsilons]
-    found = [foresee(schema, budget, rows=rows, method=method) for budget in budgets]
+    found = [foresee(schema, budget, rows=rows, method=method, complete=complete) for budget in budgets]
     if target:
         with replacing(target) as temporary:
             plot_forecasts(found, temporary, kind=target.suffix.lower()[1:])

@@ -49,7 +49,7 @@ def publish(
 
     \b
       sklar publish adult.sklar --out adult --publisher "Office of Statistics" --license CC-BY-4.0
-      sklar publish adult.sklar --out adult --rows 100000 --sign custodian.key --replace
+      sklar publish adult.sklar --out adult --rows 1000 --sign custodian.key --replace
     """
     from sklar.trust.passport import Publication
     from sklar.trust.passport import publish as write_folder

@@ -16,8 +16,10 @@ from sklar.public.axis import parse_edge
 from sklar.public.reading import Reading
 from sklar.public.rules import Determined
 from sklar.public.schema import BINNED, Attribute, Schema
-from sklar.rows.encode import coder, distinct, encode, is_nothing, missing_number, opaque, readable_text
-from sklar.rows.read import open_source, require_columns
+from sklar.rows.encode import coder, encode, missing_number
+from sklar.rows.read import open_source
+from sklar.rows.source import require_columns
+from sklar.rows.values import distinct, is_nothing, opaque, readable_text
 
 _OPAQUE = "(not a value)"
 # A schema that loses more than this share of an attribute's values is taken for a mistake.

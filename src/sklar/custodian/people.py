@@ -13,7 +13,8 @@ from sklar.machine.progress import SILENT, Progress
 from sklar.public.person import Person
 from sklar.public.schema import Schema
 from sklar.rows.people import Marker, ids_of
-from sklar.rows.read import open_source, require_person
+from sklar.rows.read import open_source
+from sklar.rows.source import require_person
 
 # Marks are brought together once there are as many as were known, and at least so many.
 _PENDING = 1 << 20

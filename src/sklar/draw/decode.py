@@ -12,19 +12,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-import polars as pl
 from numpy.typing import NDArray
 
 from sklar.draw.shapes import Rounding, Shape
 from sklar.draw.texts import clock_texts, float_texts, moment_texts, span_texts, written_texts
+from sklar.machine.lazy import lazily
 from sklar.public.schema import Attribute, Schema
 from sklar.public.types import exact, grain, multiples, output_of, plain_output, polars_type, whole_seconds
 
+if TYPE_CHECKING:
+    import polars as pl
+else:
+    pl = lazily("polars")
+
 _DAY = 86_400_000_000
-_MOMENT = pl.Datetime("us")
 # As wide as any: what a decimal is before its precision is checked.
 _DIGITS = 38
 
@@ -290,8 +294,9 @@ class _Numbers:
             held = (drawn * 1_000).cast(pl.Time)
             texts = clock_texts(pl.lit(held), seconds=seconds)
         elif attribute.kind == "datetime":
-            held = drawn.cast(_MOMENT)
-            texts = moment_texts(pl.lit(held), _MOMENT, seconds=seconds)
+            moment = pl.Datetime("us")
+            held = drawn.cast(moment)
+            texts = moment_texts(pl.lit(held), moment, seconds=seconds)
         else:
             held = drawn.cast(pl.Int32).cast(pl.Date) if attribute.kind == "date" else _first_days(drawn)
             texts = pl.lit(held).cast(pl.String)

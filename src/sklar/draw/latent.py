@@ -43,7 +43,7 @@ class LatentSampler:
         self._cells, self._components = model.schema.cells, model.n_components
         self._upto = None if chances is None else np.concatenate([[0.0], np.cumsum(chances)])
         self._visits = _visits(model.probabilities, self._cells.offsets)
-        self._shares = _shares(model.probabilities, self._cells.offsets)
+        self._shares = shares_of(model.probabilities, self._cells.offsets)
         self._rounds = model.rounds
         self._worth_compiling = Worth(_PLAIN_VALUES)
         self.block_rows = REFINED_ROWS if model.rounds else BLOCK_ROWS
@@ -134,7 +134,7 @@ def _visits(probabilities: NDArray[np.float32], offsets: NDArray[np.int64]) -> N
     return visits
 
 
-def _shares(probabilities: NDArray[np.float32], offsets: NDArray[np.int64]) -> NDArray[np.float64]:
+def shares_of(probabilities: NDArray[np.float32], offsets: NDArray[np.int64]) -> NDArray[np.float64]:
     """Each level's share of those levels of its attribute that do not come before it, shape (components, d)."""
     shares = np.empty(probabilities.shape)
     for first, last in pairwise(offsets):

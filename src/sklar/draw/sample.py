@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
-import polars as pl
 
 from sklar.draw.blocks import blocks
 from sklar.draw.decode import Decoder, decode_dummies, dummy_schema
@@ -15,6 +15,12 @@ from sklar.draw.repair import RecordSampler
 from sklar.draw.shapes import Shape
 from sklar.errors import ModelError
 from sklar.fitting.model import Copula, Sampler
+from sklar.machine.lazy import lazily
+
+if TYPE_CHECKING:
+    import polars as pl
+else:
+    pl = lazily("polars")
 
 
 class BlockSampler:

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
+from typing import TYPE_CHECKING
 
-import polars as pl
+from sklar.machine.lazy import lazily
+
+if TYPE_CHECKING:
+    import polars as pl
+else:
+    pl = lazily("polars")
 
 _SECONDS = "%Y-%m-%d %H:%M:%S"
 _FRACTIONS = {"ms": "%.3f", "us": "%.6f", "ns": "%.9f"}

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sklar.answer.query import DEFAULT_LEVEL, Answer, answer
 from sklar.files.archive import load
 from sklar.files.model import Model
 from sklar.files.write import check_target, write_text
+
+if TYPE_CHECKING:
+    from sklar.answer.infer import Inference
+    from sklar.answer.infer.scores import Declared
 
 
 def model_of(given: Model | str | Path) -> Model:
@@ -30,6 +36,21 @@ def query(
     `complete` vouches that every row has a level of every attribute; `exact` refuses to cut a bin.
     """
     return answer(model_of(model), predicate, level=level, complete=complete, exact=exact)
+
+
+def infer(
+    model: Model | str | Path,
+    question: str,
+    *,
+    level: float = DEFAULT_LEVEL,
+    target: str | None = None,
+    scores: Mapping[str, Declared] | None = None,
+) -> Inference:
+    """The answer to a question such as "mean(hours) by sex" or "income ~ age + sex", with honest errors.
+
+    `target` is "population" or "table"; `scores` says by attribute what levels stand for (docs/inference.md).
+    """
+    return model_of(model).infer(question, level=level, target=target, scores=scores)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

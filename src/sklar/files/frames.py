@@ -10,17 +10,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-import polars as pl
-
 from sklar.draw.decode import released_values
 from sklar.errors import ModelError
 from sklar.machine.extras import require
+from sklar.machine.lazy import lazily
 from sklar.public.schema import Attribute, Schema
 from sklar.public.types import arrow_type, output_of, plain_output
 
 if TYPE_CHECKING:
     import pandas as pd
+    import polars as pl
     import pyarrow as pa
+else:
+    pl = lazily("polars")
 
 Library = Literal["polars", "pandas", "arrow"]
 

@@ -12,8 +12,6 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-import polars as pl
-
 from sklar.answer.complete import complete_rows
 from sklar.answer.condition import Given, condition_of
 from sklar.answer.plots import Plots
@@ -27,6 +25,7 @@ from sklar.files.frames import Library, check_library, to_library
 from sklar.files.write import SUFFIXES, check_target, write_frames
 from sklar.fitting.model import Copula
 from sklar.fitting.shapes import fit_shapes
+from sklar.machine.lazy import lazily
 from sklar.machine.notebook import html_card
 from sklar.machine.progress import SILENT, Progress, watch
 from sklar.machine.threads import in_order
@@ -34,10 +33,13 @@ from sklar.public.schema import Schema
 
 if TYPE_CHECKING:
     import pandas as pd
+    import polars as pl
     import pyarrow as pa
 
     from sklar.answer.infer import Inference
     from sklar.answer.infer.scores import Declared
+else:
+    pl = lazily("polars")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)

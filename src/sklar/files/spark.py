@@ -8,7 +8,7 @@ as one machine does; only a DataFrame of rows crosses the JVM.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import lru_cache, partial
 from pathlib import Path
 from shutil import rmtree
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from pyspark import Broadcast
     from pyspark.sql import DataFrame
 
-# A file of about a million rows.
-_BLOCKS_PER_PART = 64
+# About how many rows a file has at most.
+_PART_ROWS = 1 << 20
 
 
 def sample_on_spark(model: Model, rows: int | None = None, *, seed: int | None = None) -> DataFrame:
@@ -67,23 +67,34 @@ def write_on_spark(model: Model, path: str, rows: int | None = None, *, seed: in
     context, place = session().sparkContext, place_of(path)
     place = place.absolute() if isinstance(place, Path) else place
     shipped, ranges = _shipped(model), _ranges(model, rows, seed, int(context.defaultParallelism))
-    try:
+    with _told(path):
         if isinstance(place, Path):
             place.mkdir(parents=True)
         else:
             place.make_folder()
-        with one_thread(context):
+    # From here on the folder is this run's, to fill or to remove.
+    try:
+        with _told(path), one_thread(context):
             work = partial(_write_part, shipped, rows, seed, str(place))
             written = sum(context.parallelize(list(enumerate(ranges)), len(ranges)).map(work).collect())
-        if written != rows:
-            raise OutputError(f"Spark wrote {written:,} of {rows:,} rows to '{path}'. Run it again.")
-        with (place / "_SUCCESS").open("wb"):
-            pass
-    except Exception as error:
+            if written != rows:
+                raise OutputError(f"Spark wrote {written:,} of {rows:,} rows to '{path}'. Run it again.")
+            with (place / "_SUCCESS").open("wb"):
+                pass
+    except BaseException:
         with suppress(Exception):
             rmtree(place) if isinstance(place, Path) else place.remove_folder()
-        if isinstance(error, SklarError):
-            raise
+        raise
+
+
+@contextmanager
+def _told(path: str) -> Iterator[None]:
+    """What Spark or a file system says of a failure becomes one sentence."""
+    try:
+        yield
+    except SklarError:
+        raise
+    except Exception as error:
         raise OutputError(
             f"Spark could not write '{path}' ({type(error).__name__}). Choose a path that does not exist yet, where "
             "its executors may write."
@@ -93,7 +104,7 @@ def write_on_spark(model: Model, path: str, rows: int | None = None, *, seed: in
 def _ranges(model: Model, rows: int, seed: int, cores: int) -> list[tuple[int, int]]:
     """The blocks of each file, as a first and an end."""
     numbers = sum(1 for _ in BlockSampler(model.copula, seed).blocks(rows))
-    parts = max(-(-numbers // _BLOCKS_PER_PART), min(numbers, cores))
+    parts = min(numbers, max(-(-rows // _PART_ROWS), cores))
     return [(numbers * part // parts, numbers * (part + 1) // parts) for part in range(parts)]
 
 

@@ -12,15 +12,19 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from io import BytesIO
 from pathlib import Path
-
-import polars as pl
-from polars.io.plugins import register_io_source
+from typing import TYPE_CHECKING
 
 from sklar.draw.texts import clock_texts, float_texts, moment_texts, span_texts, written_texts
 from sklar.errors import OutputError
 from sklar.machine.fresh import fresh_file
+from sklar.machine.lazy import lazily
 from sklar.public.schema import Attribute, Schema
 from sklar.public.types import parse_output, whole_seconds
+
+if TYPE_CHECKING:
+    import polars as pl
+else:
+    pl = lazily("polars")
 
 SUFFIXES = (".csv", ".parquet", ".arrow", ".feather", ".ndjson")
 _ROW_GROUP = 1 << 17
@@ -142,6 +146,9 @@ def _stream(columns: pl.Schema, frames: Iterable[pl.DataFrame]) -> pl.LazyFrame:
     ) -> Iterator[pl.DataFrame]:
         # Not a generator around them: an interruption would end it, and them, from within polars.
         return iter(frames)
+
+    # Imported here: polars is slow to load, and a model file is checked without it.
+    from polars.io.plugins import register_io_source
 
     return register_io_source(source, schema=columns)
 

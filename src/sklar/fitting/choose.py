@@ -8,6 +8,7 @@ the tables.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -37,7 +38,7 @@ from sklar.kernel.triples import Triples
 from sklar.machine.compiled import compiled
 from sklar.machine.progress import SILENT, Progress
 from sklar.machine.spill import room_for
-from sklar.machine.threads import side_by_side
+from sklar.machine.threads import ahead, side_by_side, workers
 from sklar.public.schema import Schema
 
 SEED = 20_260_204
@@ -245,14 +246,21 @@ def follow(split: Split, start: Start, *, max_steps: int, progress: Progress = S
     """Held-out error and the sd of its gain by chance every `EVERY` steps, shape (evaluations, 2).
 
     The first row is independence, whose error is 1. Stops when the error has not fallen for `PATIENCE` steps, or when
-    more than `LOSS` of what it gained is lost again.
+    more than `LOSS` of what it gained is lost again. Where the splits leave threads over, the next steps are taken
+    while the last are scored.
     """
-    fit = Fit(Loss(split.targets, SHRINKAGE, split.weights, split.trios, split.three), start)
+    fit, spare = Fit(Loss(split.targets, SHRINKAGE, split.weights, split.trios, split.three), start), workers() > SPLITS
+    room = Room(split.targets.cells, start.components) if spare else fit.room
+
+    def states() -> Iterator[NDArray[np.float32]]:
+        for _ in range(0, max_steps, EVERY):
+            fit.advance(EVERY)
+            progress.advance(EVERY)
+            yield fit.contrasts.copy() if spare else fit.contrasts
+
     rows, best, best_at = [(1.0, 0.0)], np.inf, 0
-    while (len(rows) - 1) * EVERY < max_steps:
-        fit.advance(EVERY)
-        rows.append(split.score(fit.contrasts, fit.room))
-        progress.advance(EVERY)
+    for found in ahead(states()) if spare else states():
+        rows.append(split.score(found, room))
         error = rows[-1][0]
         if error < best:
             best, best_at = error, len(rows)

@@ -21,9 +21,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sklar.fitting.margins import with_alike
 from sklar.kernel.cells import Cells
 from sklar.machine.spill import room_for
-from sklar.machine.threads import side_by_side
 
 
 def attribute_of_contrast(cells: Cells) -> NDArray[np.int64]:
@@ -69,7 +69,7 @@ def contrast_tables(tables: NDArray[np.floating[Any]], cells: Cells) -> NDArray[
         found[up, across] = own
         found[across, up] = own
 
-    side_by_side(fill, cells.alike())
+    with_alike(cells, fill)
     return found
 
 

@@ -8,7 +8,7 @@ independence as far as its known noise asks for.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -26,6 +26,8 @@ from sklar.machine.threads import side_by_side
 
 # Cells of consecutive tables that are pooled together.
 _TOGETHER = 250_000
+# Cells whose sums take as long as it takes to begin threads.
+_THREADED = 500_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -150,6 +152,15 @@ def expected_noise(estimates: Estimates) -> float:
     return float(np.mean(np.minimum(0.4 * cells.pair_sizes * estimates.pair_sd / estimates.n_rows, 1.0)))
 
 
+def with_alike(cells: Cells, work: Callable[[NDArray[np.int64]], None]) -> None:
+    """Do light work on every group of `Cells.alike`: side by side where there is enough of it to pay for threads."""
+    if cells.n_cells > _THREADED:
+        side_by_side(work, cells.alike())
+        return
+    for members in cells.alike():
+        work(members)
+
+
 def table_runs(cells: Cells) -> Iterator[tuple[int, int]]:
     """Runs of two-way tables that are worked on together: the first one, and that after the last."""
     starts = np.searchsorted(cells.pair_offsets, np.arange(0, cells.n_cells, _TOGETHER))
@@ -238,7 +249,7 @@ def implied_counts(pairs: NDArray[np.float64], cells: Cells) -> NDArray[np.float
         counts[rows, second] = tables.sum(axis=2, dtype=np.float64)
         counts[columns + np.arange(tables.shape[2]), first] = tables.sum(axis=1, dtype=np.float64)
 
-    side_by_side(add, cells.alike())
+    with_alike(cells, add)
     return counts
 
 

@@ -132,12 +132,13 @@ class Vault(metaclass=Sealed):
         noisy = np.split(self._draw(plan.scales, np.concatenate(sizes), spend=plan.spend), ends)
         for part, exact in zip(noisy, (total, one_way, pairs, trios), strict=True):
             part += exact
+        noisy = [part if part.size > MANY_CELLS else part.astype(np.int64, copy=False) for part in noisy]
         return NoisyTables(
             cells=cells,
             mechanism=self._budget.mechanism,
             n_rows=self.n_rows,
             total=int(noisy[0][0]) if total.size else None,
-            one_way=noisy[1].astype(np.int64),
+            one_way=noisy[1],
             pairs=noisy[2],
             plan=plan,
             trios=noisy[3],

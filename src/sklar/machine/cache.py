@@ -15,7 +15,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-_NAME = "NUMBA_CACHE_DIR"
+# The variable that names the folder, to numba and to us.
+FOLDER = "NUMBA_CACHE_DIR"
 
 
 def keep_compiled_code() -> None:
@@ -24,7 +25,7 @@ def keep_compiled_code() -> None:
         # Rights are another matter there, and a user's folders are the user's by default.
         return
     folder = next((folder for folder in _wanted() if is_private(folder)), None) or _fresh()
-    os.environ[_NAME] = str(folder)
+    os.environ[FOLDER] = str(folder)
     if "numba" in sys.modules:
         # It has read the environment already.
         sys.modules["numba"].config.CACHE_DIR = str(folder)
@@ -48,7 +49,7 @@ def is_private(folder: Path) -> bool:
 
 def _wanted() -> Iterator[Path]:
     """Folders to keep code in, the best first; ours are made where they are not there."""
-    if named := os.environ.get(_NAME):
+    if named := os.environ.get(FOLDER):
         yield Path(named)
     # Not Path.expanduser, which raises for a user without a home.
     home = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"))  # noqa: PTH111

@@ -6,13 +6,27 @@ kernel is declared here, and whoever calls it first asks whether the work is lar
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import atexit
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cached_property, update_wrapper
-from types import FunctionType
+from importlib import import_module
+from pathlib import Path
+from types import FunctionType, ModuleType
 from typing import Any, Generic, ParamSpec, TypeVar
+
+from sklar.machine.cache import FOLDER
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+NOTE = "compiling for this machine, once"
+_listeners: list[Callable[[str], None]] = []
+# Which modules another process compiles at this moment.
+_helpers: dict[str, subprocess.Popen[bytes]] = {}
 
 # An array that is only read, such as the offsets of a schema's cells, as signatures name it.
 OFFSETS = "Array(int64, 1, 'C', readonly=True)"
@@ -31,12 +45,19 @@ class Compiled(Generic[P, R]):
         found: R = self.kernel(*args, **kwargs)
         return found
 
+    def compile(self) -> None:
+        """Compile the function now, if it is one that others call."""
+        if self._signature is not None:
+            _ = self.kernel
+
     @cached_property
     def kernel(self) -> Any:
         """What numba makes of the function; from its cache where it was made before."""
         import numba
 
         function: Any = self.plain
+        if self._signature is not None:
+            _expect(function.__module__, function.__qualname__)
         # Compiled code calls compiled code: in its sight, every name is what numba has made of it.
         names = {
             name: value.kernel if isinstance(value, Compiled) else value
@@ -76,3 +97,59 @@ class Worth:
         """Count this much more work in."""
         self._left -= work
         return self._left < 0
+
+
+@contextmanager
+def telling(tell: Callable[[str], None]) -> Iterator[None]:
+    """Inside the block, `tell` that something is compiled, the first time that something is."""
+    _listeners.append(tell)
+    try:
+        yield
+    finally:
+        if tell in _listeners:
+            _listeners.remove(tell)
+
+
+def load(name: str) -> ModuleType:
+    """A module whose kernels are compiled, or loaded from the cache, as it is imported."""
+    if name not in sys.modules:
+        _expect(name)
+    return import_module(name)
+
+
+def compile_ahead(names: list[str]) -> None:
+    """Let another process compile the kernels of these modules, where they are not kept yet, while this one goes on.
+
+    A compiler holds Python's lock: a thread of this process would keep all others from reading rows. Whoever needs one
+    of these modules before that process has ended waits for it.
+    """
+    wanted = [name for name in names if name not in _helpers and not is_kept(name)]
+    if not wanted:
+        return
+    _tell()
+    # -P: a folder of this name where the command was given is not the package.
+    command = [sys.executable, "-P", "-m", "sklar.machine.warm", *wanted]
+    quiet = subprocess.DEVNULL
+    helper = subprocess.Popen(command, stdin=quiet, stdout=quiet, stderr=quiet)  # noqa: S603
+    atexit.register(helper.kill)
+    _helpers.update(dict.fromkeys(wanted, helper))
+
+
+def is_kept(module: str, function: str = "*") -> bool:
+    """Whether compiled code of a module, or of a function of it, is in the cache."""
+    kept = os.environ.get(FOLDER)
+    return kept is not None and any(Path(kept).glob(f"*/{module.rpartition('.')[2]}.{function}-*.nbi"))
+
+
+def _expect(module: str, function: str = "*") -> None:
+    """Something of this module is about to be compiled, or loaded: wait for who compiles it, or tell that we do."""
+    helper = _helpers.pop(module, None)
+    if helper is not None:
+        helper.wait()
+    if not is_kept(module, function):
+        _tell()
+
+
+def _tell() -> None:
+    while _listeners:
+        _listeners.pop()(NOTE)

@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 import mmap
 import os
+import shutil
 import tempfile
 import weakref
 from contextlib import suppress
@@ -28,7 +29,7 @@ from sklar.errors import OutputError
 
 # Of the memory, what one array may take.
 _SHARE = 1 / 16
-_ERASED_AT_ONCE = 1 << 20
+_AT_ONCE = 1 << 20
 # What a container may use, by the two ways in which Linux says it.
 _GRANTED = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
@@ -60,23 +61,45 @@ def room_for(shape: int | tuple[int, ...], kind: DTypeLike, *, private: bool = F
     try:
         with tempfile.TemporaryFile(prefix="sklar-", buffering=0) as file:
             # A file with holes would end the process where the disk is full.
-            os.posix_fallocate(file.fileno(), 0, size)
+            if hasattr(os, "posix_fallocate"):
+                os.posix_fallocate(file.fileno(), 0, size)
+            else:
+                _write_zeros(file.fileno(), size)
             mapped = mmap.mmap(file.fileno(), size)
             if private:
                 weakref.finalize(mapped, _erase, os.dup(file.fileno()), size)
     except OSError:
-        raise OutputError(
-            f"a table of so many levels needs a temporary file of {size / 2**30:.1f} GiB, for which there is no room "
-            f"or no permission in '{tempfile.gettempdir()}'. Set TMPDIR to a folder on a disk with more room."
-        ) from None
+        raise _no_room(size) from None
     return np.frombuffer(mapped, dtype=kind).reshape(shape)
 
 
+def require_disk(size: int) -> None:
+    """Refuse work whose files would take this many bytes together, before it begins, where the disk has fewer."""
+    try:
+        free = shutil.disk_usage(tempfile.gettempdir()).free
+    except OSError:
+        free = 0
+    if free < size:
+        raise _no_room(size)
+
+
+def _no_room(size: int) -> OutputError:
+    return OutputError(
+        f"a table of so many levels needs temporary files of {size / 2**30:.1f} GiB, for which there is no room or no "
+        f"permission in '{tempfile.gettempdir()}'. Set TMPDIR to a folder on a disk with more room."
+    )
+
+
 def _erase(handle: int, size: int) -> None:
-    zeros = bytes(_ERASED_AT_ONCE)
     # The disk may fail at the end too: then nothing better can be done.
     with suppress(OSError):
-        for start in range(0, size, _ERASED_AT_ONCE):
-            os.pwrite(handle, zeros[: size - start], start)
+        _write_zeros(handle, size)
         os.fsync(handle)
     os.close(handle)
+
+
+def _write_zeros(handle: int, size: int) -> None:
+    zeros = bytes(_AT_ONCE)
+    os.lseek(handle, 0, os.SEEK_SET)
+    while size:
+        size -= os.write(handle, zeros[:size])

@@ -85,11 +85,13 @@ def undivided() -> Iterator[None]:
     global _inside
     with _lock:
         _inside += 1
-        libraries = ThreadpoolController().select(user_api="blas")
-        # Those inside have limited all, but for a library that was loaded since.
-        if any(library["num_threads"] > 1 for library in libraries.info()):
-            _limits.enter_context(libraries.limit(limits=1))
+    # An interruption may fall anywhere from here on: whoever came in also leaves.
     try:
+        with _lock:
+            libraries = ThreadpoolController().select(user_api="blas")
+            # Those inside have limited all, but for a library that was loaded since.
+            if any(library["num_threads"] > 1 for library in libraries.info()):
+                _limits.enter_context(libraries.limit(limits=1))
         yield
     finally:
         with _lock:

@@ -71,6 +71,8 @@ class Linked:
                 )
             if schema.rules:
                 raise SchemaError(f"[{part}] linked tables take no rules yet. Remove [[rules]] from the schema.")
+            if schema.importance is not None:
+                raise SchemaError(f"[{part}] linked tables take no weights yet. Remove weight and [[pairs]].")
         levels = self.people.n_levels + self.events.n_levels
         if levels > MAX_LINKED_LEVELS:
             raise SchemaError(f"both schemas must have at most {MAX_LINKED_LEVELS} levels together, got {levels}.")

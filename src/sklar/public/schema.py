@@ -57,6 +57,8 @@ __all__ = [
 # Two-way tables of all levels have half their square of cells, each of which takes a few times four bytes of memory or
 # of disk; `python -m benchmarks.levels` measures how much.
 MAX_LEVELS = 40_000
+# Where something holds a number for every pair of levels at once, as one square: 1.6 GB in single precision.
+MAX_SQUARE = 20_000
 MAX_ATTRIBUTES = 10_000
 # A single two-way table is worked on as a whole.
 MAX_TABLE = 100_000_000
@@ -289,6 +291,14 @@ class Schema(Remembering):
     def not_reviewed(self) -> tuple[str, ...]:
         """Attributes that nobody has reviewed."""
         return tuple(attribute.name for attribute in self.attributes if not attribute.reviewed)
+
+    def require_square(self, what: str) -> None:
+        """Refuse what holds a number for every pair of levels at once, where there are too many."""
+        if self.n_levels > MAX_SQUARE:
+            raise SchemaError(
+                f"{what} holds a number for every pair of levels at once and takes at most {MAX_SQUARE} levels, got "
+                f"{self.n_levels}. Do without it, or use wider bins."
+            )
 
     def require_reviewed(self) -> None:
         """Refuse entries that a draft proposed and nobody has reviewed."""

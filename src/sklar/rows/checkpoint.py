@@ -27,7 +27,7 @@ from sklar.machine.progress import SILENT, Progress
 from sklar.machine.threads import merged
 from sklar.public.schema import Schema
 from sklar.rows.fast import add_up, count
-from sklar.rows.read import Source, files_at_once
+from sklar.rows.source import Source, files_at_once
 
 _FILE = "counts.npz"
 # Counts are kept seldom enough that keeping them takes a tenth of the time at most.

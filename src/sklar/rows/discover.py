@@ -20,7 +20,8 @@ from sklar.budget.ladder import Ladder, Units, ladder_of
 from sklar.budget.search import MAX_TEXT
 from sklar.machine.progress import SILENT, Progress
 from sklar.public.schema import Attribute
-from sklar.rows.encode import distinct, encode_column, numbers_of, opaque, readable_text
+from sklar.rows.encode import encode_column, numbers_of
+from sklar.rows.values import distinct, opaque, readable_text
 
 # Different numbers of batches are added up once there are as many as were known, and at least so many.
 _PENDING = 1 << 16

@@ -14,8 +14,7 @@ import math
 import sys
 from bisect import bisect_right
 from collections.abc import Callable
-from decimal import Decimal
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -23,18 +22,25 @@ from numpy.typing import NDArray
 
 from sklar.kernel.codes import NO_CELL
 from sklar.public.axis import NUMBERS, days, parse_edge, parse_number
-from sklar.public.clock import clock_text, microseconds_of, span_text
 from sklar.public.schema import BINNED, Attribute, Schema
 from sklar.rows.plain import plainly_written
+from sklar.rows.values import (
+    READABLE,
+    clocked,
+    distinct_numbered,
+    filled,
+    is_nothing,
+    microseconds,
+    opaque,
+    readable_text,
+    text_of,
+)
 
 _LARGEST = 2**63 - 1
 _DAY = 86_400_000_000
-# Microseconds in a tick.
-_TICKS = {"ms": 1_000, "us": 1, "ns": 0}
 _DATED = ("date", "datetime", "year", "yearmonth")
 # Fewer values are encoded one by one before polars has begun.
 _FEW = 64
-_READABLE = (str, bytes, int, float, Decimal, dt.date, dt.time, dt.timedelta, np.bool_, np.integer, np.floating)
 
 
 def encode(batch: pl.DataFrame, schema: Schema) -> NDArray[np.int32]:
@@ -57,11 +63,11 @@ def encode_column(column: pl.Series, attribute: Attribute) -> NDArray[np.int32]:
     if opaque(kind):
         return _with_nulls(column, np.full(len(column), unknown_code(attribute), dtype=np.int32), attribute)
     if kind == pl.Boolean and attribute.kind == "boolean":
-        return _with_nulls(column, _filled(column.cast(pl.Int32)).copy(), attribute)
+        return _with_nulls(column, filled(column.cast(pl.Int32)).copy(), attribute)
     numbers = _numbers(column, attribute)
     if numbers is not None:
         return _with_nulls(column, _bins(numbers, attribute), attribute)
-    values, numbers, places = _distinct(column)
+    values, numbers, places = distinct_numbered(column)
     lookup = np.full(int(numbers.max(initial=-1)) + 2, null_code(attribute), dtype=np.int32)
     lookup[numbers] = _codes_of(values, attribute)
     # A null's number is past all others; clipping is faster than checking.
@@ -131,7 +137,7 @@ def coder(attribute: Attribute) -> Callable[[object], int]:
     def code_of(value: object) -> int:
         if is_nothing(value):
             return nothing
-        if not isinstance(value, _READABLE):
+        if not isinstance(value, READABLE):
             return unknown
         try:
             return choose(value)
@@ -140,15 +146,6 @@ def coder(attribute: Attribute) -> Callable[[object], int]:
             return unknown
 
     return code_of
-
-
-def is_nothing(value: object) -> bool:
-    """Whether a value is null or not a number: columns without nulls use the one for the other."""
-    try:
-        return value is None or bool(value != value)
-    except (ArithmeticError, TypeError, ValueError):
-        # pandas' NA is neither equal nor unequal to itself; an array is both.
-        return type(value).__name__ == "NAType"
 
 
 def missing_number(attribute: Attribute) -> int | float | None:
@@ -166,59 +163,6 @@ def _numbers_by_name(attribute: Attribute) -> dict[int | float, int]:
     return named if sentinel is None else named | {sentinel: null_code(attribute)}
 
 
-def distinct(column: pl.Series) -> tuple[list[object], NDArray[np.int64]]:
-    """The values of a column that differ, and where each row's value stands among them: after the last for a null."""
-    values, numbers, places = _distinct(column)
-    lookup = np.full(int(numbers.max(initial=-1)) + 2, len(values))
-    lookup[numbers] = np.arange(len(values))
-    return list(values), lookup.take(places, mode="clip")
-
-
-def _distinct(column: pl.Series) -> tuple[pl.Series | list[object], NDArray[np.int64], NDArray[np.int64]]:
-    """The values of a column that differ, a number for each, and each row's number; a null's is larger than all."""
-    kind = column.dtype
-    if kind in (pl.String, pl.Binary):
-        try:
-            column = column.cast(pl.String).cast(pl.Categorical(pl.Categories.random()))
-        except pl.exceptions.PolarsError:
-            # Bytes that are not UTF-8.
-            return _listed(column.to_list())
-    elif kind == pl.Object:
-        return _listed(column.to_list())
-    elif kind not in (pl.Categorical, pl.Enum):
-        values = column.drop_nulls().unique()
-        number = pl.int_range(len(values), eager=True)
-        places = column.replace_strict(values, number, default=len(values), return_dtype=pl.Int64)
-        return values_of(values), number.to_numpy(), places.to_numpy()
-    physical = column.to_physical()
-    if column.null_count():
-        last = cast(int | None, physical.max())
-        null = 0 if last is None else last + 1
-        rows = physical.cast(pl.Int64).fill_null(null).to_numpy()
-    else:
-        rows = physical.to_numpy().astype(np.int64)
-        null = int(rows.max(initial=-1)) + 1
-    # Not all categories: those of other columns, and of other tables, may be among them.
-    here = np.flatnonzero(np.bincount(rows)[:null]).astype(np.int64)
-    return pl.Series(here, dtype=physical.dtype).cat.to(column.dtype).cast(pl.String), here, rows
-
-
-def _listed(values: list[object]) -> tuple[list[object], NDArray[np.int64], NDArray[np.int64]]:
-    """The same for Python's values, which may be equal without being alike (1 and True), or not be comparable."""
-    seen: dict[tuple[type, object], int] = {}
-    found: list[object] = []
-    places = np.empty(len(values), dtype=np.int64)
-    for row, value in enumerate(values):
-        try:
-            place = seen.setdefault((type(value), value), len(found))
-        except TypeError:
-            place = len(found)
-        if place == len(found):
-            found.append(value)
-        places[row] = place
-    return found, np.arange(len(found)), places
-
-
 def _codes_of(values: pl.Series | list[object], attribute: Attribute) -> NDArray[np.int32]:
     """The codes of values one by one, as `coder` gives them: all that are written plainly at once."""
     code_of = coder(attribute)
@@ -226,57 +170,10 @@ def _codes_of(values: pl.Series | list[object], attribute: Attribute) -> NDArray
         listed = values if isinstance(values, list) else values.to_list()
         return np.array([code_of(value) for value in listed], dtype=np.int32)
     numbers = plainly_written(values, attribute.kind, attribute.format)
-    codes = _bins(_filled(numbers), attribute)
+    codes = _bins(filled(numbers), attribute)
     for row in np.flatnonzero(numbers.is_null().to_numpy()).tolist():
         codes[row] = code_of(values[row])
     return codes
-
-
-def opaque(kind: pl.DataType) -> bool:
-    """Whether values of this type can be in no domain: lists, structs."""
-    return kind.is_nested()
-
-
-def values_of(values: pl.Series) -> list[object]:
-    """Distinct values as Python objects, one by one: no value may make the others fail."""
-    kind = values.dtype
-    if isinstance(kind, pl.Datetime | pl.Date):
-        # Python's dates end with year 9999. Without the zone, which this machine may not know: UTC.
-        per_day = {"ms": 86_400_000, "us": _DAY}.get(getattr(kind, "time_unit", ""), 1 if kind == pl.Date else 0)
-        if per_day:
-            first, last = (days(day) * per_day for day in (dt.date.min, dt.date.max))
-            values = values.to_physical().clip(first, last)
-        plain = kind if kind == pl.Date else pl.Datetime(kind.time_unit)  # type: ignore[union-attr]
-        values = values.to_physical().cast(plain).cast(pl.String)
-    elif isinstance(kind, pl.Time | pl.Duration):
-        shown = clock_text if kind == pl.Time else span_text
-        return [shown(int(counted)) for counted in _clocked(values)]
-    return values.to_list()
-
-
-def text_of(value: object) -> str:
-    """A value as the text that a CSV file would hold."""
-    if isinstance(value, bytes):
-        return value.decode("utf-8", errors="replace")
-    if isinstance(value, str):
-        return value
-    if isinstance(value, bool | np.bool_):
-        return "true" if value else "false"
-    if isinstance(value, dt.timedelta):
-        return span_text(microseconds_of(value))
-    if isinstance(value, float | Decimal) and math.isfinite(value) and value == int(value):
-        return str(int(value))
-    return str(value)
-
-
-def readable_text(value: object) -> str | None:
-    """The same where a value has a text and is not null; else None."""
-    if is_nothing(value) or not isinstance(value, _READABLE):
-        return None
-    try:
-        return text_of(value)
-    except (ArithmeticError, ValueError):
-        return None
 
 
 def _bin(edge: int | float, attribute: Attribute) -> int:
@@ -294,17 +191,17 @@ def _numbers(column: pl.Series, attribute: Attribute) -> NDArray[np.int64] | NDA
     kind = column.dtype
     if attribute.kind in NUMBERS and kind.is_numeric():
         if kind.is_decimal() or kind.is_float() or attribute.kind == "real":
-            return _filled(column.cast(pl.Float64)).astype(np.float64, copy=False)
+            return filled(column.cast(pl.Float64)).astype(np.float64, copy=False)
         if kind in (pl.UInt64, pl.Int128, pl.UInt128):
             column = column.clip(0 if kind.is_unsigned_integer() else -_LARGEST - 1, _LARGEST)
-        return _filled(column.cast(pl.Int64)).astype(np.int64, copy=False)
+        return filled(column.cast(pl.Int64)).astype(np.int64, copy=False)
     if attribute.kind in ("time", "duration"):
-        return _clocked(column) if isinstance(kind, pl.Time | pl.Duration) else None
+        return clocked(column) if isinstance(kind, pl.Time | pl.Duration) else None
     if attribute.kind not in _DATED or not isinstance(kind, pl.Date | pl.Datetime):
         return None
-    values = _filled(column.to_physical()).astype(np.int64, copy=False)
+    values = filled(column.to_physical()).astype(np.int64, copy=False)
     if isinstance(kind, pl.Datetime):
-        values = _microseconds(values, kind.time_unit)
+        values = microseconds(values, kind.time_unit)
         if attribute.kind == "datetime":
             return values
         values = values // _DAY
@@ -313,28 +210,11 @@ def _numbers(column: pl.Series, attribute: Attribute) -> NDArray[np.int64] | NDA
     return values if attribute.kind == "date" else _calendar(values, attribute.kind)
 
 
-def _microseconds(values: NDArray[np.int64], unit: str) -> NDArray[np.int64]:
-    ticks = _TICKS[unit]
-    if ticks == 0:
-        return values // 1_000
-    return values if ticks == 1 else np.clip(values, -(_LARGEST // ticks), _LARGEST // ticks) * ticks
-
-
-def _clocked(column: pl.Series) -> NDArray[np.int64]:
-    """Microseconds of times of day, or of durations; 0 for nulls."""
-    values = _filled(column.to_physical()).astype(np.int64, copy=False)
-    return _microseconds(values, "ns" if column.dtype == pl.Time else column.dtype.time_unit)  # type: ignore[attr-defined]
-
-
 def _calendar(values: NDArray[np.int64], kind: str) -> NDArray[np.int64]:
     """The years, or the months, of days; days that Python has no date for are taken as its first or last."""
     dates = pl.Series(np.clip(values, days(dt.date.min), days(dt.date.max)), dtype=pl.Int32).cast(pl.Date)
     years = dates.dt.year().to_numpy().astype(np.int64)
     return years if kind == "year" else years * 12 + dates.dt.month().to_numpy() - 1
-
-
-def _filled(column: pl.Series) -> NDArray[Any]:
-    return (column.fill_null(0) if column.null_count() else column).to_numpy()
 
 
 def _bins(numbers: NDArray[np.int64] | NDArray[np.float64], attribute: Attribute) -> NDArray[np.int32]:
@@ -408,7 +288,7 @@ def numbers_of(column: pl.Series, attribute: Attribute) -> NDArray[np.int64] | N
     numbers = _numbers(column, attribute)
     if numbers is not None:
         return numbers
-    values, own, places = _distinct(column)
+    values, own, places = distinct_numbered(column)
     lookup: NDArray[Any] = np.zeros(
         int(own.max(initial=-1)) + 2, dtype=np.float64 if attribute.kind == "real" else np.int64
     )
@@ -416,7 +296,7 @@ def numbers_of(column: pl.Series, attribute: Attribute) -> NDArray[np.int64] | N
         lookup[own] = [_number_of(value, attribute) for value in values]
     else:
         plain = plainly_written(values, attribute.kind, attribute.format)
-        found = _filled(plain).astype(lookup.dtype)
+        found = filled(plain).astype(lookup.dtype)
         for row in np.flatnonzero(plain.is_null().to_numpy()).tolist():
             found[row] = _number_of(values[row], attribute)
         lookup[own] = found

@@ -27,7 +27,8 @@ from sklar.machine.progress import SILENT, Progress
 from sklar.public.schema import Attribute, Schema
 from sklar.rows.discover import Finder, Histogram, count_values
 from sklar.rows.fast import count
-from sklar.rows.read import batch_rows, open_source, reads_again, require_columns, require_person, takes_one_pass
+from sklar.rows.read import open_source, reads_again, takes_one_pass
+from sklar.rows.source import batch_rows, require_columns, require_person
 
 
 class CountedTable(Protocol):

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from sklar.kernel.cells import Cells
 from sklar.kernel.codes import one_or_none
 from sklar.kernel.count import Counts, count_plainly, no_counts
+from sklar.machine.compiled import load
 from sklar.machine.progress import SILENT, Progress
 from sklar.machine.spill import room_for
 from sklar.machine.threads import ahead, crew, side_by_side
@@ -149,10 +150,8 @@ class BitCounter:
     """
 
     def __init__(self, schema: Schema) -> None:
-        # Imported here, before threads begin: numba is slow to load.
-        from sklar.rows import planes
-
-        self._kernels, self._schema, self._layout = planes, schema, _Layout(schema.cells)
+        # Here, before threads begin: numba is slow to load.
+        self._kernels, self._schema, self._layout = load("sklar.rows.planes"), schema, _Layout(schema.cells)
         self._one_way = np.zeros(schema.n_levels, dtype=np.int64)
         self._pairs: NDArray[np.int32] = room_for(schema.cells.n_cells, np.int32, private=True)
         self.n_rows = 0

@@ -21,8 +21,10 @@ from numpy.typing import NDArray
 from sklar.errors import DataError
 from sklar.public.linked import Linked
 from sklar.public.schema import Schema
-from sklar.rows.encode import distinct, encode, opaque, readable_text
-from sklar.rows.read import Source, open_source, require_columns
+from sklar.rows.encode import encode
+from sklar.rows.read import open_source
+from sklar.rows.source import Source, require_columns
+from sklar.rows.values import distinct, opaque, readable_text
 
 # Whole numbers below this are held exactly by floats.
 _EXACT = 2**53

@@ -21,7 +21,8 @@ from sklar.public.importers.arrow import PARQUET
 from sklar.public.schema import Schema
 from sklar.rows.arrow import row_groups
 from sklar.rows.folders import files_of, require_different
-from sklar.rows.read import Source, Span, open_part
+from sklar.rows.read import open_part
+from sklar.rows.source import Source, Span
 from sklar.rows.text import DELIMITERS, kind_of, lines_are_records
 
 # Parts are not made smaller than this: a batch of rows, or as many bytes of text as are read at once.

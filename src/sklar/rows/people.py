@@ -35,8 +35,9 @@ from sklar.kernel.people import choose_rows
 from sklar.machine.threads import in_order
 from sklar.public.person import Person
 from sklar.public.schema import Attribute, Schema
-from sklar.rows.encode import encode, is_nothing, opaque, readable_text
+from sklar.rows.encode import encode
 from sklar.rows.fast import count
+from sklar.rows.values import is_nothing, opaque, readable_text
 
 # From batches without their ids to codes, shape (m, rows).
 Encode = Callable[[pl.DataFrame], NDArray[np.integer[Any]]]

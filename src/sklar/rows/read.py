@@ -10,11 +10,11 @@ process: polars allocates what a page says that it holds.)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path, PurePath, PurePosixPath
-from typing import Any, Protocol, TypeVar
+from typing import Any
 from urllib.parse import unquote
 
 import polars as pl
@@ -22,111 +22,22 @@ import polars.selectors as cs
 
 from sklar.errors import DataError, SklarError
 from sklar.machine.stores import Remote, size_of
-from sklar.machine.threads import merged, workers
-from sklar.public.importers.arrow import PARQUET, ColumnType, column_types, file_schema
+from sklar.public.importers.arrow import PARQUET, column_types, file_schema
 from sklar.public.reading import PLAIN, Reading
 from sklar.public.schema import Schema
 from sklar.rows.arrow import arrow_schema, read_arrow
 from sklar.rows.folders import files_of, require_different
 from sklar.rows.frames import frame_names, frame_types, is_pandas, read_frame
-from sklar.rows.normalize import Normalizer, normalizer
+from sklar.rows.normalize import normalizer
+from sklar.rows.source import AnyColumns, Batches, Open, Source, Span, batch_rows, unrepeated
 from sklar.rows.sql import Query
 from sklar.rows.streams import open_stream, read_stream
 from sklar.rows.text import DELIMITERS, json_keys, kind_of, likely_option, read_csv, read_header, read_json_lines
 
-BATCH_ROWS = 65_536
-_BATCH_CELLS = 1 << 26
 _ARROW = (".arrow", ".feather")
 _JSON_LINES = (".ndjson", ".jsonl")
 _STORES = ("s3://", "gs://", "gcs://", "az://", "azure://", "abfs://", "abfss://", "adl://")
 _NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
-
-Batches = Iterator[pl.DataFrame]
-# From the first row, or byte of a text file, to the one before the last.
-Span = tuple[int, int]
-Open = Callable[[tuple[str, ...]], Batches]
-
-
-def batch_rows(columns: int) -> int:
-    """How many rows a batch with this many columns may have: its memory is bounded too.
-
-    >>> batch_rows(14), batch_rows(2_000)
-    (65536, 32768)
-    """
-    # A power of two, so that columns of bits are cut between words.
-    return int(min(BATCH_ROWS, 1 << (max(_BATCH_CELLS // max(columns, 1), 64).bit_length() - 1)))
-
-
-class Named(Protocol):
-    """A table whose columns have names."""
-
-    @property
-    def name(self) -> str:
-        """What messages call it."""
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The names of its columns."""
-
-
-N = TypeVar("N", bound=Named)
-
-
-class AnyColumns(tuple[str, ...]):
-    """The columns of a file whose rows name their own: any name is one, and a row that lacks it has a null there."""
-
-    __slots__ = ()
-
-    def __contains__(self, name: object) -> bool:
-        return True
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
-    """A table that can be read once, in batches of the wanted columns; a folder's `parts` are its files.
-
-    `n_rows` is None where no file states it, `types` where the columns have none of their own. `find_columns` lists the
-    columns of a table whose rows name them, by reading them: private. `normalize` puts batches into plain writing where
-    the schema says that the table is written otherwise. `explain` says, from the header alone, why columns are absent.
-    """
-
-    name: str
-    columns: tuple[str, ...] = field(repr=False)
-    open_batches: Open = field(repr=False)
-    n_rows: int | None = None
-    types: dict[str, ColumnType] | None = field(default=None, repr=False)
-    path: Path | None = None
-    parts: tuple[Source, ...] = ()
-    threaded: bool = False
-    find_columns: Callable[[], tuple[str, ...]] | None = field(default=None, repr=False)
-    normalize: Normalizer | None = field(default=None, repr=False)
-    explain: Callable[[Collection[str]], str | None] | None = field(default=None, repr=False)
-
-    def scan(self, columns: tuple[str, ...]) -> Batches:
-        """The same batches as `batches` in any order: the files of a folder are read side by side."""
-        parts = self.parts or (self,)
-        return merged((part.batches(columns) for part in parts), files_at_once(parts))
-
-    def batches(self, columns: tuple[str, ...]) -> Batches:
-        """Batches of these columns, in this order, at most `batch_rows` rows each."""
-        rows = batch_rows(len(columns))
-        try:
-            for batch in self.open_batches(columns):
-                for start in range(0, batch.height, rows):
-                    part = batch if batch.height <= rows else batch.slice(start, rows)
-                    yield part if self.normalize is None else self.normalize(part)
-        except SklarError:
-            raise
-        except (Exception, pl.exceptions.PanicException):
-            # What a reader says may quote a cell of the table.
-            raise DataError(
-                f"{self.name} could not be read to its end: it is damaged or cut off. Nothing was released."
-            ) from None
-
-
-def files_at_once(parts: Sequence[Source]) -> int:
-    """How many files are read side by side: one a thread, but two where reading one takes threads and memory itself."""
-    return min(2, workers()) if any(part.threaded for part in parts) else workers()
 
 
 def is_store(address: str) -> bool:
@@ -265,43 +176,6 @@ def reads_again(data: object) -> bool:
     # By its name: pyarrow need not be installed.
     in_memory = type(data).__name__ == "Table" and type(data).__module__.split(".")[0] == "pyarrow"
     return isinstance(data, pl.DataFrame) or is_pandas(data) or in_memory
-
-
-def require_columns(source: Named, schema: Schema) -> None:
-    """Refuse a table that lacks a column for some attribute.
-
-    The table's other columns are not named: what the schema leaves out stays out of messages too.
-    """
-    absent = [name for name in schema.names if name not in source.columns]
-    if absent:
-        explain = getattr(source, "explain", None)
-        likely = explain(absent) if explain else None
-        if likely is None and len(absent) == schema.n_attributes and explain is not None:
-            likely = "If its first line is a row already, set header = false and columns = [...] in [table]."
-        raise DataError(
-            f"{source.name} has no column for {', '.join(repr(name) for name in absent)}. "
-            f"{likely or 'Correct the schema, or remove the attribute from it.'}"
-        )
-
-
-def require_person(source: Named, schema: Schema) -> None:
-    """Refuse a table that lacks the column of ids that the schema names."""
-    if schema.person is not None and schema.person.column not in source.columns:
-        raise DataError(
-            f"{source.name} has no column '{schema.person.column}', which [table] names as the person's: without ids "
-            "it cannot be told which rows are one person's. Correct person, or remove it where each row is a person."
-        )
-
-
-def unrepeated(source: N) -> N:
-    """The table, refused where a column's name is repeated."""
-    first: dict[str, int] = {}
-    for number, name in enumerate(source.columns, start=1):
-        if first.setdefault(name, number) != number:
-            raise DataError(
-                f"columns {first[name]} and {number} of {source.name} have the same name. Rename one of them."
-            )
-    return source
 
 
 def _open_path(path: Path, reading: Reading, settle: Settle) -> Source:

@@ -35,7 +35,7 @@ from sklar.rows.fast import count
 from sklar.rows.gather import Prepare, Secrets, choose_people, send_people
 from sklar.rows.parts import ChangedError, Files, Part, Seen, look, open_files, read_part, share_out
 from sklar.rows.people import of_codes
-from sklar.rows.read import batch_rows, unrepeated
+from sklar.rows.source import batch_rows, unrepeated
 from sklar.rows.spark_frames import SparkTable
 from sklar.rows.sums import (
     Piece,
@@ -45,9 +45,8 @@ from sklar.rows.sums import (
     cut_histograms,
     join_counts,
     join_histograms,
-    runs_of,
 )
-from sklar.rows.tasks import TASKS_PER_CORE, most_tasks, retold
+from sklar.rows.tasks import TASKS_PER_CORE, most_tasks, reducers_of, retold
 
 if TYPE_CHECKING:
     from pyspark import RDD, SparkContext
@@ -113,7 +112,7 @@ class SparkFiles:
         tasks = self._tasks(schema)
         if not tasks:
             return no_counts(schema.cells)
-        runs, toml = runs_of(schema.cells), schema.to_toml()
+        toml = schema.to_toml()
         with one_thread(self._context), retold(self.name):
             if schema.person is None:
                 pieces, parts = self._pieces(tasks, partial(_count_task, toml)), len(tasks)
@@ -122,7 +121,7 @@ class SparkFiles:
                 send = partial(_send_codes, toml, Secrets(), buckets)
                 gathered = self._shuffled(self._pieces(tasks, send), buckets)
                 pieces, parts = gathered.mapPartitionsWithIndex(partial(_count_chosen, toml)), buckets
-            sums = self._summed(pieces, add_counts, runs)
+            sums = self._summed(pieces, add_counts, reducers_of(self._context, schema, parts))
         counts = join_counts(sums, schema, parts)
         progress.advance(counts.n_rows)
         return counts
@@ -166,9 +165,8 @@ class SparkFiles:
     def _shuffled(self, pieces: RDD[tuple[int, tuple[int, bytes]]], buckets: int) -> RDD[tuple[int, tuple[int, bytes]]]:
         return pieces.partitionBy(buckets, int)
 
-    def _summed(self, pieces: RDD[tuple[int, tuple[int, bytes]]], add: Add, keys: int) -> list[Piece]:
+    def _summed(self, pieces: RDD[tuple[int, tuple[int, bytes]]], add: Add, reducers: int) -> list[Piece]:
         """The sums of all keys, each made in an executor: nothing else comes here."""
-        reducers = min(keys, TASKS_PER_CORE * self._context.defaultParallelism)
         sums = pieces.partitionBy(reducers, int).mapPartitions(partial(_add_up, add)).collect()
         refusals = sorted(data.decode() for key, (_, data) in sums if key == _REFUSAL)
         if refusals:

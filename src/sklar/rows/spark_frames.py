@@ -35,9 +35,8 @@ from sklar.rows.sums import (
     cut_histograms,
     join_counts,
     join_histograms,
-    runs_of,
 )
-from sklar.rows.tasks import TASKS_PER_CORE, most_tasks, retold
+from sklar.rows.tasks import most_tasks, reducers_of, retold
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -61,11 +60,11 @@ class SparkTable:
         """Exact counts of all rows, or of those that are chosen of each person."""
         frame = self._rows(schema.names)
         context = frame.sparkSession.sparkContext
-        reducers = min(runs_of(schema.cells), TASKS_PER_CORE * context.defaultParallelism)
+        most = most_tasks(context, schema)
+        # How many partitions there are would take a job to find out.
+        reducers = reducers_of(context, schema, most)
         task = partial(_count_part, schema.to_toml())
-        counts = join_counts(
-            self._summed(frame.coalesce(most_tasks(context, schema)), task, add_counts, reducers), schema
-        )
+        counts = join_counts(self._summed(frame.coalesce(most), task, add_counts, reducers), schema)
         progress.advance(counts.n_rows)
         return counts
 

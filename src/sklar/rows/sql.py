@@ -75,7 +75,7 @@ def _run_duckdb(path: str, text: str, held: ExitStack, *, confined: bool) -> Any
 
     if not Path(path).is_file():
         raise DataError(f"the DuckDB file '{path}' does not exist. Check the path.")
-    settings = {"enable_external_access": "false", "lock_configuration": "true"} if confined else {}
+    settings: dict[str, Any] = {"enable_external_access": "false", "lock_configuration": "true"} if confined else {}
     connection = _try(
         lambda: duckdb.connect(path, read_only=True, config=settings),
         f"'{path}' cannot be opened as a DuckDB file: it is damaged, of another format, or open elsewhere for writing.",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from sklar.errors import DataError, SklarError
 from sklar.public.schema import Schema
-from sklar.rows.sums import length
+from sklar.rows.sums import length, runs_of
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -16,11 +16,20 @@ if TYPE_CHECKING:
 # Partial counts that are at most summed, in bytes: with more, neighboring parts share one.
 MOST_SHUFFLED = 1 << 34
 TASKS_PER_CORE = 4
+# Bytes of partial counts that are worth a task of their own.
+_SUMMED_BYTES = 1 << 27
 
 
 def most_tasks(context: SparkContext, schema: Schema) -> int:
     """How many tasks may count at most, each to counts of its own."""
-    return max(MOST_SHUFFLED // (8 * length(schema.cells)), TASKS_PER_CORE * int(context.defaultParallelism))
+    return max(MOST_SHUFFLED // (4 * length(schema.cells)), TASKS_PER_CORE * int(context.defaultParallelism))
+
+
+def reducers_of(context: SparkContext, schema: Schema, parts: int) -> int:
+    """How many tasks sum the counts of this many parts: no more than what is sent to them is worth."""
+    sent = 4 * length(schema.cells) * parts
+    most = min(runs_of(schema.cells), TASKS_PER_CORE * int(context.defaultParallelism))
+    return min(most, -(-sent // _SUMMED_BYTES))
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from sklar.studio.guard import Guard, Session
 from sklar.studio.looks import Looks
 from sklar.studio.pages import books, describe, look, plan, publish, release
 from sklar.studio.pages import open as opening
-from sklar.studio.pages.frame import Frame, Notes, Studio, frame, show
+from sklar.studio.pages.frame import Frame, Notes, Studio, frame, plain, show
 from sklar.studio.work import Works
 
 Page = Callable[[Studio, Request], Response]
@@ -38,6 +38,8 @@ _PAGES: tuple[tuple[str, str, Page], ...] = (
     ("POST", "/open", opening.choose),
     ("GET", "/t/{desk}/open", opening.opened),
     ("POST", "/t/{desk}/open", opening.draft),
+    ("GET", "/t/{desk}/reading", opening.reading),
+    ("GET", "/t/{desk}/reading/rows", opening.rows_read),
     ("GET", "/t/{desk}/describe", describe.describe),
     ("POST", "/t/{desk}/describe", describe.decide),
     ("POST", "/t/{desk}/describe/accept", describe.accept),
@@ -52,6 +54,7 @@ _PAGES: tuple[tuple[str, str, Page], ...] = (
     ("GET", "/t/{desk}/release", release.release),
     ("POST", "/t/{desk}/release", release.start),
     ("POST", "/t/{desk}/release/cancel", release.cancel),
+    ("POST", "/t/{desk}/release/draw", release.draw),
     ("GET", "/t/{desk}/release/state", release.state),
     ("GET", "/t/{desk}/look", look.look),
     ("POST", "/t/{desk}/look", look.compare),
@@ -64,6 +67,7 @@ _PAGES: tuple[tuple[str, str, Page], ...] = (
     ("GET", "/t/{desk}/files/{file:path}", publish.download),
     ("GET", "/t/{desk}/books", books.books),
     ("GET", "/books", books.books),
+    ("GET", "/books/paid", books.paid),
 )
 
 
@@ -108,7 +112,7 @@ class Failed:
 def _failed(studio: Studio, request: Request, error: Exception) -> Response:
     """A failure as a page: never a stack trace, and never the text of an error that might quote a row."""
     if isinstance(error, SklarError):
-        status, says = 400, str(error)
+        status, says = 400, plain(studio, str(error))
     elif isinstance(error, HTTPException):
         status = error.status_code
         says = "There is no such page here." if status == 404 else "This page is asked for in another way."

@@ -39,7 +39,7 @@ class Desk:
     """One table that is worked on: where its rows are, and what was chosen that no other file holds.
 
     `rows` is how many a draft has seen; None before. `epsilon` is what the plan has come to, `goals` are questions
-    that it must answer: two columns (or one and ""), and within which share of the rows.
+    that it must answer, each with its margin.
     """
 
     name: str
@@ -48,7 +48,7 @@ class Desk:
     rows: int | None = None
     epsilon: float = 1.0
     target: str = ""
-    goals: Sequence[Sequence[Any]] = ()
+    goals: Sequence[str] = ()
 
     @property
     def schema(self) -> str:

@@ -55,6 +55,11 @@ class Looks:
         kept[1].over.wait(wait_s)
         return kept[1]
 
+    def present(self, desk: Desk) -> Look | None:
+        """The last look at a table, under way or over; None where there was none."""
+        kept = self._kept.get(desk.name)
+        return None if kept is None else kept[1]
+
     def _look(self, desk: Desk, reading: Reading, look: Look) -> None:
         try:
             look.draft = draft(self._folder.table(desk), name=desk.name, reading=reading, progress=look)

@@ -25,7 +25,7 @@ from typing import Any
 
 from sklar.budget.ledger import Ledger
 from sklar.budget.receipt import charge_notes, telling
-from sklar.errors import SklarError
+from sklar.errors import OutputError, SklarError
 from sklar.kernel.theorems import Budget
 from sklar.machine.fresh import fresh_file
 from sklar.public.schema import Schema
@@ -124,8 +124,11 @@ class Works:
                 raise SklarError("other work is under way in this folder. Wait until it has ended, or cancel it.")
             number = max((each.number for each in self.all()), default=0) + 1
             state = State(number=number, kind=kind, desk=desk, **{k: order[k] for k in _SHOWN if k in order})
-            _put(self._path(number, "order"), {**order, "kind": kind, "desk": desk})
-            _put(self._path(number, "state"), asdict(state))
+            try:
+                _put(self._path(number, "order"), {**order, "kind": kind, "desk": desk})
+                _put(self._path(number, "state"), asdict(state))
+            except OSError as error:
+                raise OutputError(f"work cannot begin: notes cannot be written ({error.strerror}).") from None
             # -P: a file of the folder must not be taken for a module.
             command = [sys.executable, "-P", "-m", "sklar.studio.work", str(self._folder.root), str(number)]
             # A session of its own: Ctrl-C in the server's terminal is not meant for it.
@@ -170,9 +173,9 @@ class Works:
         """How far a piece of work is; `lost` where its process ended without a word."""
         state = self._read(number)
         if not state.over and not self._is_locked():
-            # It may have ended between the two looks.
+            # It may have ended between the two looks, or be about to begin.
             state = self._read(number)
-            if not state.over:
+            if not state.over and (state.stages or self._age_s(number) > _WAIT_S):
                 state.state = "lost"
                 state.message = "The process ended without a word: it was killed, or the machine or its disk failed."
         return state
@@ -188,6 +191,10 @@ class Works:
             return State(**found | {"stages": [Stage(**each) for each in found["stages"]]})
         except (OSError, ValueError, TypeError, KeyError):
             raise SklarError("there is no such work in this folder.") from None
+
+    def _age_s(self, number: int) -> float:
+        """How long ago the state was written."""
+        return time.time() - self._path(number, "state").stat().st_mtime
 
     def _path(self, number: int, what: str) -> Path:
         return self._folder.notes() / f"{number:04d}.{what}.json"
@@ -236,24 +243,32 @@ def do(root: str, number: int) -> None:
     order = json.loads((notes / f"{number:04d}.order.json").read_text(encoding="utf-8"))
     state = State(number=number, kind=order["kind"], desk=order["desk"], **{k: order[k] for k in _SHOWN if k in order})
     told = Told(state, notes / f"{number:04d}.state.json")
-    over = threading.Event()
     try:
         with _lock(folder, wait_s=5.0):
-            watch = threading.Thread(target=_watch, args=(told, notes / f"{number:04d}.cancel.json", over), daemon=True)
-            watch.start()
-            try:
-                _ORDERS[order["kind"]](folder, order, state, told)
-                state.state = "done"
-            finally:
-                over.set()
+            _try(folder, order, state, told)
+            # While the lock is held: whoever finds it free finds the end of the work, too.
+            told.write()
+    except sqlite3.OperationalError:
+        state.state, state.message = "failed", "Other work is under way in this folder."
+        told.write()
+
+
+def _try(folder: Folder, order: Mapping[str, Any], state: State, told: Told) -> None:
+    """Do the work, and say in its state how it ended."""
+    over = threading.Event()
+    cancel = folder.notes() / f"{state.number:04d}.cancel.json"
+    threading.Thread(target=_watch, args=(told, cancel, over), daemon=True).start()
+    try:
+        try:
+            _ORDERS[order["kind"]](folder, order, state, told)
+        finally:
+            over.set()
+        state.state = "done"
     except KeyboardInterrupt as error:
         said = ["Cancelled. No file was left half-written.", *charge_notes(error)]
         state.state, state.message = "cancelled", " ".join(said)
-    except sqlite3.OperationalError:
-        state.state, state.message = "failed", "Other work is under way in this folder."
     except Exception as error:
         state.state, state.message = "failed", " ".join([_explain(error), *charge_notes(error)])
-    told.write()
 
 
 def _explain(error: Exception) -> str:
@@ -320,6 +335,16 @@ def _release(folder: Folder, order: Mapping[str, Any], state: State, told: Told)
             state.remark = f"The release is done. Its comparison with the real rows is not: {error}"
 
 
+def _sample(folder: Folder, order: Mapping[str, Any], _state: State, told: Told) -> None:
+    """What `sklar sample` does: rows of a model whose own rows could not be written."""
+    from sklar.draw.sample import check_draw
+    from sklar.files.archive import load
+
+    stem = f"{order['desk']}-{order['release']}"
+    _, seed = check_draw(None, None)
+    load(folder.inside(f"{stem}.sklar")).write(str(folder.inside(f"{stem}.csv")), seed=seed, progress=told)
+
+
 def _compare(folder: Folder, order: Mapping[str, Any], _state: State, told: Told) -> None:
     """What `sklar evaluate --report` does."""
     from sklar.custodian.evaluate import evaluate
@@ -346,7 +371,7 @@ def _publish(folder: Folder, order: Mapping[str, Any], _state: State, told: Told
     publish(model, out, publication=publication, replace=True, progress=told)
 
 
-_ORDERS = {"release": _release, "compare": _compare, "publish": _publish}
+_ORDERS = {"release": _release, "compare": _compare, "sample": _sample, "publish": _publish}
 
 
 if __name__ == "__main__":

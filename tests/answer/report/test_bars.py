@@ -5,10 +5,14 @@ from __future__ import annotations
 import re
 
 import numpy as np
+import polars as pl
 import pytest
 
+import sklar
 from sklar.answer.report.bars import WIDTH, Bar, Bins, Paired, bars, bins, paired_bars, wrap
+from sklar.answer.report.margins import draw
 from sklar.answer.report.svg import fitted, heat_map, text_width
+from sklar.public.schema import Schema
 
 LABELS = ["a", "a label of several words that is long", "x" * 60, "1,000,000 to 1,999,999", "", "W" * 300]
 
@@ -56,3 +60,19 @@ def test_a_map_has_room_for_its_labels() -> None:
     assert drawn.count("a long name of an attribute") == 2
     assert width > 200
     assert fitted("x" * 100, 60, 11).endswith("…")
+
+
+def test_a_number_that_towers_over_the_others_stands_apart() -> None:
+    schema = Schema.from_toml('[attributes.hours]\ntype = "integer"\nedges = [0, 1, 2, 20, 60]')
+
+    def drawn(hours: list[int]) -> tuple[str, str | None]:
+        model = sklar.fit(pl.DataFrame({"hours": hours}), schema, epsilon=10.0, method="binary")
+        chart = draw(model, schema.attributes[0], np.full(4, 0.25))
+        assert chart.on_axis is not None
+        return chart.sentence, chart.apart
+
+    sentence, apart = drawn([0] * 4000 + list(range(2, 60)) * 20)
+    assert sentence.endswith("single values, and what lies on no axis, have bars below.")
+    assert apart is not None
+    assert apart.count('class="bar"') == 1
+    assert drawn([0] * 4000 + [1] * 3000 + list(range(2, 60)) * 20)[1] is None

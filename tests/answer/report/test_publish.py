@@ -130,7 +130,7 @@ def test_domains_that_were_found_are_not_called_public() -> None:
     assert re.search(r"looked for them in the records, with noise, and paid \d+\.\d% of the whole cost for that", text)
     assert "their categories and bins unless noisy counts found them" in text
     # The search has its share of the whole cost.
-    shares = [int(share) for share in re.findall(r"tables [\d,]+ [\d. to]+ (\d+)%", text)]
+    shares = [int(share) for share in re.findall(r"(?:tables|ones|of pairs) [\d,]+ [\d. to]+ (\d+)%", text)]
     [searched] = re.findall(r"search domains of attributes 1 [\d.]+ (\d+)%", text)
     assert int(searched) >= 5
     assert abs(int(searched) + sum(shares) - 100) <= 2

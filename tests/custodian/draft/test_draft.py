@@ -99,7 +99,7 @@ def test_heaps_and_ranges_are_on_the_page_and_not_in_the_file() -> None:
 
 def test_a_draft_prints_nothing_of_the_rows() -> None:
     made = draft(table(6))
-    assert repr(made).startswith("<sklar.custodian.draft.Draft object")
+    assert repr(made) == "Draft('table', PRIVATE until it is reviewed: see .to_toml() and .private_page())"
     assert "Ulm" not in repr(made.seen) + repr(made.seen.columns) + repr(made.ties)
 
 

@@ -18,6 +18,8 @@ from sklar.cli import cli
 from sklar.errors import ModelError, OutputError, SignatureError
 from sklar.trust.passport import Publication, publish, verify_folder
 from sklar.trust.passport import write as writing
+from sklar.trust.passport.croissant import ids_of
+from sklar.trust.passport.facts import Column
 from sklar.trust.passport.layout import FILES, MEDIA, MODEL, PASSPORT, ROWS_CSV, ROWS_PARQUET, SUMS, TABLES
 from sklar.trust.passport.markdown import code, plain, yaml
 from tests.trust.passport.conftest import EVIL, PUBLISHER, SCHEMA, run_elsewhere, table
@@ -293,3 +295,11 @@ def test_texts_of_others_are_escaped() -> None:
 def test_the_table_of_the_fixture_fits_its_schema() -> None:
     # Controls: what is published stands for rows of every kind.
     assert table().columns == list(SCHEMA.names)
+
+
+def test_no_two_columns_have_one_address() -> None:
+    columns = [
+        Column(name=name, title="", description="", unit=None, family="string")
+        for name in ("a b", "a_b", "a_b_3", "a,b")
+    ]
+    assert ids_of(columns) == ["a_b", "a_b_2", "a_b_3", "a_b_4"]

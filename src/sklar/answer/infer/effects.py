@@ -8,12 +8,15 @@ seen in several tables is averaged by inverse variance. Wider tables would need 
 A functional is a sum of functions of tables, <g_S, P_S> over sets S with P the shares of rows. Its part on the effect
 of U is the mean of g_S over S without U, centered along every axis of U. So its variance is a sum over effects of
 variance times squared norm.
+
+Three-way tables over coarse levels add effects of their own: a function of coarse levels is its part that is centered
+along all three axes, which that table alone speaks of, and functions of pairs, which are known from all tables.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import combinations
 from typing import TypeAlias
 
@@ -57,8 +60,17 @@ class Effect:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Coarse:
+    """The effect of three attributes over coarse levels, like `Effect`; `levels` gives each level's coarse one."""
+
+    values: Floats
+    variance: float
+    levels: tuple[NDArray[np.int64], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Effects:
-    """All effects that were measured of the attributes `where`, by set of attributes.
+    """All effects that were measured of the attributes `where`, by set of attributes; those of coarse levels apart.
 
     `n_rows` is the number of rows, `n_rows_variance` the variance of its noise: 0 where it is public. The noise of
     totals is independent of that of effects.
@@ -69,6 +81,7 @@ class Effects:
     by_set: Mapping[Subset, Effect]
     n_rows: int
     n_rows_variance: float
+    coarse: Mapping[Subset, Coarse] = field(default_factory=dict)
 
     def size_of(self, attribute: int) -> int:
         """The number of levels of one of the attributes."""
@@ -134,7 +147,50 @@ def pool_effects(measured: Measured, where: Sequence[int]) -> Effects:
     n, variance = rows_of(measured)
     by_set = pool_tables(tables_of(measured, chosen), chosen, n)
     sizes = tuple(int(cells.sizes[i]) for i in chosen)
-    return Effects(where=chosen, sizes=sizes, by_set=by_set, n_rows=n, n_rows_variance=variance)
+    return Effects(
+        where=chosen,
+        sizes=sizes,
+        by_set=by_set,
+        n_rows=n,
+        n_rows_variance=variance,
+        coarse=_coarse_effects(measured, chosen, n),
+    )
+
+
+def _coarse_effects(measured: Measured, where: Subset, n_rows: int) -> dict[Subset, Coarse]:
+    """The effects of the three-way tables whose attributes are all among these; finer ones are known where given."""
+    noisy = measured.triples
+    if noisy is None:
+        return {}
+    cells, triples = measured.schema.cells, noisy.triples
+    variances = noise_variance(measured.certificate.mechanism, noisy.scales)
+    found = {}
+    for at, row in enumerate(triples.attributes.tolist()):
+        if set(row) <= set(where):
+            counts = noisy.counts[triples.offsets[at] : triples.offsets[at + 1]].reshape(triples.shapes[at])
+            found[tuple(row)] = Coarse(
+                values=centered(counts / n_rows, 3),
+                variance=float(variances[at]) / n_rows**2,
+                levels=tuple(triples.coarse[cells.levels(i)] for i in row),
+            )
+    return found
+
+
+def split_coarse(functional: Functional, coarse: Mapping[Subset, Coarse]) -> tuple[Functional, Functional]:
+    """Functions of coarse levels as their centered parts, and as functions of the levels of smaller sets."""
+    tops: dict[Subset, Floats] = {}
+    rest: dict[Subset, Floats] = {}
+    for attributes, function in functional.items():
+        for subset in subsets(attributes):
+            others = tuple(1 + axis for axis, i in enumerate(attributes) if i not in subset)
+            part = centered(function.mean(axis=others) if others else function, len(subset))
+            if len(subset) == len(attributes):
+                tops[attributes] = part
+                continue
+            for axis, i in enumerate(subset):
+                part = np.take(part, coarse[attributes].levels[attributes.index(i)], axis=1 + axis)
+            rest[subset] = rest[subset] + part if subset in rest else part
+    return tops, rest
 
 
 def pool_tables(tables: Iterable[Table], where: Subset, n_rows: int) -> dict[Subset, Effect]:
@@ -232,19 +288,23 @@ def applied(coefficients: Functional, values: Mapping[Subset, Floats]) -> Floats
     return np.asarray(np.sum(terms, axis=0))
 
 
-def noise_covariance(coefficients: Functional, effects: Effects) -> Floats:
+def noise_covariance(coefficients: Functional, effects: Effects, tops: Functional | None = None) -> Floats:
     """The covariance that noise alone gives to functionals with these coefficients, shape (q, q).
 
+    `tops` are those of effects over coarse levels.
     Where the number of rows n is measured, its relative error moves all shares alike.
     """
-    covariance: Floats | float = 0.0
-    for subset, part in coefficients.items():
-        flat = part.reshape(len(part), -1)
-        covariance = covariance + effects.by_set[subset].variance * (flat @ flat.T)
+    known: list[tuple[Floats, Effect | Coarse]] = [(part, effects.by_set[each]) for each, part in coefficients.items()]
+    known += [(part, effects.coarse[each]) for each, part in (tops or {}).items()]
+    size = len(known[0][0])
+    covariance, linear = np.zeros((size, size)), np.zeros(size)
+    for part, effect in known:
+        flat = part.reshape(size, -1)
+        covariance += effect.variance * (flat @ flat.T)
+        linear += flat @ effect.values.ravel()
     if effects.n_rows_variance:
-        linear = applied(coefficients, {subset: effects.by_set[subset].values for subset in coefficients})
-        covariance = covariance + np.outer(linear, linear) * effects.n_rows_variance / effects.n_rows**2
-    return np.asarray(covariance)
+        covariance += np.outer(linear, linear) * effects.n_rows_variance / effects.n_rows**2
+    return covariance
 
 
 def joined(functionals: Iterable[Functional]) -> dict[Subset, Floats]:

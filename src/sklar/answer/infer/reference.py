@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sklar.answer.infer.effects import Floats, Functional, Subset
+from sklar.answer.infer.effects import Coarse, Floats, Functional, Subset
 from sklar.answer.predicate import QueryError
 from sklar.draw.repair import repair
 from sklar.fitting.model import Copula
@@ -64,9 +64,18 @@ class Reference:
         counts = np.bincount(self.places(attributes), weights=weights, minlength=math.prod(shape))
         return np.asarray(counts.reshape(shape))
 
-    def over_records(self, functional: Functional) -> Floats:
-        """The sum of a functional's functions at every record, shape (records, q)."""
+    def coarse_places(self, attributes: Subset, coarse: Coarse) -> NDArray[np.int64]:
+        """The cell of each record in the table of three attributes over coarse levels."""
+        codes = [levels[self.column(i)] for i, levels in zip(attributes, coarse.levels, strict=True)]
+        return np.ravel_multi_index(codes, coarse.values.shape)
+
+    def over_records(self, functional: Functional, tops: Functional, coarse: Mapping[Subset, Coarse]) -> Floats:
+        """The sum of a functional's functions at every record, shape (records, q); `tops` are of coarse levels."""
         terms = [function.reshape(len(function), -1).T[self.places(each)] for each, function in functional.items()]
+        terms += [
+            function.reshape(len(function), -1).T[self.coarse_places(each, coarse[each])]
+            for each, function in tops.items()
+        ]
         return np.asarray(sum(terms[1:], terms[0]))
 
 

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from sklar.answer.infer.independence import WaldTest
+from sklar.machine.notebook import html_card
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -57,6 +58,14 @@ class Inference:
 
     def __repr__(self) -> str:
         return "\n".join(self.lines())
+
+    def _repr_html_(self) -> str:
+        shown = self.to_polars()
+        about = "the population" if self.target == "population" else "the table itself"
+        facts = {"about": f"{about}, {self.n_rows:,} rows"} | {
+            f"caution {number}": text for number, text in enumerate(self.cautions, start=1)
+        }
+        return html_card(self.statistic, facts, shown.to_dict(as_series=False), note=" ".join(self.notes))
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""

@@ -115,12 +115,12 @@ def bars(entries: Sequence[Bar], *, title: str, description: str, least: float =
     return drawing(WIDTH, y + 2, [axis(left, 0, left, y), *parts], title=title, description=description)
 
 
-def paired_bars(entries: Sequence[Paired], *, title: str, description: str) -> Markup:
-    """Two horizontal bars for each entry, one above the other, with both shares beside them."""
+def paired_bars(entries: Sequence[Paired], *, title: str, description: str, least: float = 1e-9) -> Markup:
+    """Two horizontal bars for each entry, one above the other, with both shares beside them. `least` as in `bars`."""
     left, labels = _labels([entry.label for entry in entries])
     told = [f"{percent(entry.first)} | {percent(entry.second)}" for entry in entries]
     right = WIDTH - max(text_width(each, 11) for each in told) - 10
-    scale = (right - left) / max(max(max(entry.first, entry.second) for entry in entries), 1e-9)
+    scale = (right - left) / max(max(max(entry.first, entry.second) for entry in entries), least)
     parts, y = [], 2.0
     for entry, lines, written in zip(entries, labels, told, strict=True):
         height = max(24.0, _LINE * len(lines) + 6)

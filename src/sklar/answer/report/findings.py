@@ -44,6 +44,7 @@ def root_mean_square(values: NDArray[np.float64]) -> float:
 
 def find(model: Model) -> Findings:
     """Work out the figures of a model."""
+    model.measured_schema.require_square("a report")
     cells, estimates = model.measured_schema.cells, pool(model.measured.stages)
     first, second = cells.pairs
     paired = bool(first.size)

@@ -130,13 +130,18 @@ def _sentence(attribute: Attribute, *, binned: bool, apart: int, left_out: int) 
 
 def _heaps(attribute: Attribute, estimate: Estimate, codes: NDArray[np.int64]) -> NDArray[np.int64]:
     """Bins of a single whole number that would flatten all others: they stand apart, as points do."""
-    if attribute.kind not in ("integer", "year") or codes.size < 2:
+    if attribute.kind not in ("integer", "year"):
         return codes[:0]
     widths = np.diff(np.array(attribute.edges, dtype=np.float64))
-    density, wide = np.maximum(estimate.counts[codes], 0.0) / widths, widths > 1
-    if not wide.any():
-        return codes[:0]
-    return np.asarray(codes[~wide & (density > _FLATTENS * density[wide].max())])
+    density = np.maximum(estimate.counts[codes], 0.0) / widths
+    order = np.argsort(-density, kind="stable")
+    heaps = 0
+    # From the tallest on, as long as it is a single number that towers over the next.
+    while heaps < order.size - 1 and widths[order[heaps]] == 1:
+        if density[order[heaps]] <= _FLATTENS * density[order[heaps + 1]]:
+            break
+        heaps += 1
+    return np.asarray(np.sort(codes[order[:heaps]]))
 
 
 def _without(estimate: Estimate, codes: NDArray[np.int64]) -> Estimate:

@@ -74,8 +74,8 @@ class Draft:
         return noted
 
     def __repr__(self) -> str:
-        waiting = len(self.schema.not_reviewed)
-        return f"Draft({self.schema!r}, {waiting} attributes to review, {len(self.left_out)} columns left out)"
+        # Nothing that the rows show.
+        return f"Draft('{self.schema.name}', PRIVATE until it is reviewed: see .to_toml() and .private_page())"
 
     def private_page(self) -> str:
         """What the rows show, as an HTML page for the custodian's eyes."""

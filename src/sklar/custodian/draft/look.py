@@ -21,8 +21,8 @@ from sklar.public.axis import parse_edge
 from sklar.public.importers.arrow import ColumnType
 from sklar.public.reading import PLAIN, Reading
 from sklar.public.types import parse_output
-from sklar.rows.encode import is_nothing
-from sklar.rows.read import Source
+from sklar.rows.source import Source
+from sklar.rows.values import is_nothing
 
 MISSING_TEXTS = ("", "(missing)", "?", "NA", "N/A", "n/a", "null", "NULL", "None", "nan", "NaN", ".", "-")
 # Texts are counted one by one up to this many different ones; then only their ranges are kept.

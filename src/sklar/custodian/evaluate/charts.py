@@ -93,7 +93,8 @@ def draw_numbers(column: Column, real: Distribution, synthetic: Distribution, ro
         told=told,
         warned=bool(column.warnings),
         numbers=None if steps is None else svg.paired_steps(steps, title=heading, description=told),
-        bars=paired_bars(entries, title=f"Heaps and gaps of {name}", description=told) if entries else None,
+        # Below an axis a bar stands for its share of all rows, not for the largest of a few.
+        bars=paired_bars(entries, title=f"Heaps and gaps of {name}", description=told, least=0.5) if entries else None,
     )
 
 

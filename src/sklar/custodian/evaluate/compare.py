@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from math import comb
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ from sklar.custodian.evaluate.usefulness import Score, usefulness
 from sklar.custodian.evaluate.values import is_number
 from sklar.custodian.evaluate.verdict import Column, Verdict, judge, warn
 from sklar.errors import DataError
+from sklar.files.write import check_target, write_text
 from sklar.machine.notebook import Tabular, html_card
 from sklar.machine.progress import SILENT, Progress
 from sklar.public.schema import Schema, SchemaLike
@@ -36,6 +38,7 @@ NOTICE = "PRIVATE: computed from the real rows without noise. For the custodian'
 # The paper's border between correlated and uncorrelated pairs of dummies.
 HIGH_CORRELATION = 0.5
 
+_PICTURES, _PAGES = (".png", ".svg"), (".html",)
 _WIDTH = 100
 _SHOWN_NUMBERS = 40
 _SHOWN_GAPS = 5
@@ -212,18 +215,45 @@ def evaluate(
     max_triples: int = MAX_TRIPLES,
     target: str | None = None,
     test: object | None = None,
+    plot: str | Path | None = None,
+    report: str | Path | None = None,
     progress: Progress = SILENT,
 ) -> Evaluation:
     """Compare a synthetic table with the real one. Private: the result is for the custodian's eyes.
 
     Each table is a path or anything that exports an Arrow stream, of records or of dummies; `schema` is a schema, the
-    path of one, or a model for its schema. With more than
-    `max_triples` three-way queries, a stated random sample is asked. With a `target` attribute and a real `test` table
-    learners are trained on both tables too; they are then read twice, so a stream that ends does not do.
+    path of one, or a model for its schema. With more than `max_triples` three-way queries, a stated random sample is
+    asked. With a `target` attribute and a real `test` table learners are trained on both tables too. `plot` (.png,
+    .svg) and `report` (.html) are files to write, PRIVATE as well. With a target or a report tables are read twice, so
+    that a stream that ends does not do.
     """
+    targets = [(check_target(path, ends), path) for path, ends in ((plot, _PICTURES), (report, _PAGES)) if path]
+    found = _evaluated(real, synthetic, Schema.of(schema), max_triples, target, test, progress)
+    # Imported here: both are made from what this module holds.
+    for path, given in targets:
+        if given is plot:
+            from sklar.custodian.evaluate.plots import plot as draw
+
+            draw(found, path)
+        else:
+            from sklar.custodian.evaluate.report import custodian_report
+
+            page = custodian_report(found, real, synthetic, Schema.of(schema), progress=progress)
+            write_text(path, page, private=True)
+    return found
+
+
+def _evaluated(
+    real: object,
+    synthetic: object,
+    schema: Schema,
+    max_triples: int,
+    target: str | None,
+    test: object | None,
+    progress: Progress,
+) -> Evaluation:
     if (target is None) != (test is None):
         raise DataError("usefulness needs both a target attribute and a test table of real rows. Give both, or none.")
-    schema = Schema.of(schema)
     if target is not None:
         schema.attribute(target)
     synthetic = as_released(synthetic, schema)

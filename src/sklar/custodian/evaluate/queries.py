@@ -20,7 +20,8 @@ from sklar.machine.progress import SILENT, Progress
 from sklar.public.schema import Attribute, Schema
 from sklar.rows.encode import encode, encode_column
 from sklar.rows.people import chosen_places
-from sklar.rows.read import open_source, require_columns
+from sklar.rows.read import open_source
+from sklar.rows.source import require_columns
 
 Form: TypeAlias = Literal["records", "dummies"]
 
@@ -69,6 +70,7 @@ def choose_triples(
 
     The sample is drawn with replacement from the public schema alone.
     """
+    schema.require_square("an evaluation")
     m, sizes, d = schema.n_attributes, schema.sizes, schema.n_levels
     after = d - schema.offsets[1:]
     cells = np.triu(np.outer(sizes, sizes * after), 1)

@@ -123,7 +123,9 @@ def view(evaluation: Evaluation, true: Answers, given: Answers) -> Comparison:
         evaluation=evaluation,
         thresholds=THRESHOLDS,
         warnings=tuple(
-            (short(each.name, 60), "; ".join(each.warnings)) for each in _ranked(evaluation) if each.warnings
+            (short(shown_name(each.attribute), 60), "; ".join(each.warnings))
+            for each in _ranked(evaluation)
+            if each.warnings
         ),
         charts=_charts(evaluation, true, given),
         raw=_raw(evaluation) if evaluation.looked is not None else None,
@@ -166,7 +168,12 @@ def _raw(evaluation: Evaluation) -> Raw:
     scored = [(column, column.numbers) for column in ranked if column.numbers is not None]
     rows, quantiles, heaps, rounding = [], [], [], []
     for column, found in scored[:MAX_ATTRIBUTES]:
-        name, attribute, real, other = short(column.name, 60), column.attribute, found.real, found.synthetic
+        name, attribute, real, other = (
+            short(shown_name(column.attribute), 60),
+            column.attribute,
+            found.real,
+            found.synthetic,
+        )
         rows.append(
             (
                 name,
@@ -182,7 +189,7 @@ def _raw(evaluation: Evaluation) -> Raw:
         heaps += [_shares(name, heap) for heap in found.heaps]
         rounding += [_shares(name, share) for share in found.rounding]
     absent = [
-        _shares(short(column.name, 60), share)
+        _shares(short(shown_name(column.attribute), 60), share)
         for column in ranked
         for share in (*([column.missing] if column.missing is not None else []), *column.texts)
         if max(share.real, share.synthetic) > 0

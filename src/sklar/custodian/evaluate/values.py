@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from sklar.public.axis import parse_edge
 from sklar.public.schema import BINNED, Attribute
-from sklar.rows.encode import distinct, is_nothing, missing_number, opaque, readable_text
+from sklar.rows.encode import missing_number
+from sklar.rows.values import distinct, is_nothing, opaque, readable_text
 
 OPAQUE = "(not a value)"
 

@@ -14,7 +14,7 @@ from sklar.budget.ledger.check import check_releases
 from sklar.errors import SklarError
 from sklar.files.archive import load
 from sklar.studio.folder import LEDGER, Desk
-from sklar.studio.pages.frame import Frame, Studio, frame, ledger_path, releases, show
+from sklar.studio.pages.frame import Frame, Studio, frame, ledger_path, plain, releases, show
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +48,7 @@ class Books:
     history: tuple[tuple[str, str, str, str], ...]
     problems: tuple[str, ...]
     remarks: tuple[str, ...]
-    made: tuple[Made, ...]
+    releases: bool
 
 
 def books(studio: Studio, request: Request) -> Response:
@@ -61,7 +61,7 @@ def books(studio: Studio, request: Request) -> Response:
     history: tuple[tuple[str, str, str, str], ...] = ()
     problems: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
-    made: list[Made] = []
+    models = [model for each in studio.folder.desks() for model in _models(studio, each)]
     if path.exists():
         try:
             ledger = Ledger(path)
@@ -72,22 +72,10 @@ def books(studio: Studio, request: Request) -> Response:
                 (str(each.number), each.time, each.dataset or "", each.line().split(": ", 1)[1]) for each in entries
             )
             problems, remarks = (
-                tuple(line.replace(f"{studio.folder.root}/", "") for line in lines)
-                for lines in (standing.problems, standing.remarks)
+                tuple(plain(studio, line) for line in lines) for lines in (standing.problems, standing.remarks)
             )
-            models = [
-                (model, load(studio.folder.inside(model)).measured)
-                for each in studio.folder.desks()
-                for model in _models(studio, each)
-            ]
-            found = check_releases(LEDGER, entries, (), models).releases
-            made = [
-                Made(name=model, epsilon=f"{measured.certificate.epsilon:.4g}", problem=found[model])
-                for model, measured in models
-            ]
         except SklarError as error:
-            problem = str(error)
-    listed = " ".join(each.name for each in made)
+            problem = plain(studio, str(error))
     view = Books(
         frame=frame(
             studio,
@@ -95,7 +83,7 @@ def books(studio: Studio, request: Request) -> Response:
             title="Books",
             step="books",
             desk=desk,
-            commands=(f"sklar ledger show {LEDGER}", f"sklar ledger check {LEDGER} {listed}".strip()),
+            commands=(f"sklar ledger show {LEDGER}", " ".join(["sklar ledger check", LEDGER, *models])),
         ),
         there=path.exists(),
         problem=problem,
@@ -103,9 +91,28 @@ def books(studio: Studio, request: Request) -> Response:
         history=history,
         problems=problems,
         remarks=remarks,
-        made=tuple(made),
+        releases=bool(models) and path.exists(),
     )
     return show("books.html.j2", view)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Releases:
+    """The releases of a folder."""
+
+    made: tuple[Made, ...]
+
+
+def paid(studio: Studio, _request: Request) -> Response:
+    """Whether the ledger paid for every release, fetched after the page: every model is read for it."""
+    entries = Ledger(ledger_path(studio)).history()
+    names = [model for each in studio.folder.desks() for model in _models(studio, each)]
+    models = [(name, load(studio.folder.inside(name)).measured) for name in names]
+    found = check_releases(LEDGER, entries, (), models).releases
+    made = tuple(
+        Made(name=name, epsilon=f"{measured.certificate.epsilon:.4g}", problem=found[name]) for name, measured in models
+    )
+    return show("paid.html.j2", Releases(made=made))
 
 
 def _models(studio: Studio, desk: Desk) -> list[str]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 import shlex
 import tomllib
@@ -11,20 +9,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from sklar.answer.report.render import clean
 from sklar.custodian.draft import Draft
-from sklar.custodian.draft.look import Seen
 from sklar.custodian.entries import accept_all, name_person, save
 from sklar.custodian.review import (
     PROVENANCE,
     Choice,
     OpenRule,
-    Question,
     answer,
     answer_rule,
     complete,
@@ -33,14 +26,13 @@ from sklar.custodian.review import (
     rule_entries,
 )
 from sklar.errors import SchemaError, SklarError
-from sklar.public.axis import edge_text
 from sklar.public.person import Person
 from sklar.public.rules import rule_text
 from sklar.public.schema import BINNED, Attribute, Schema
-from sklar.public.toml import toml_value
 from sklar.studio.folder import Desk
 from sklar.studio.guard import form_of
 from sklar.studio.looks import Look
+from sklar.studio.pages.cards import MOST_LEVELS_SHOWN, NOT_KNOWN, Card, card_of, mark_of, questions_about
 from sklar.studio.pages.cost import column_cost, parsed
 from sklar.studio.pages.frame import (
     Frame,
@@ -48,6 +40,7 @@ from sklar.studio.pages.frame import (
     desk_of,
     frame,
     go,
+    plain,
     query_string,
     schema_text,
     show,
@@ -57,54 +50,6 @@ from sklar.studio.pages.frame import (
 
 PER_PAGE = 20
 _WAIT_S = 1.5
-_BARS = 60
-# Kinds whose edges a person can drag: numbers, and days.
-_DRAGGED = ("integer", "real", "year", "date")
-_MOST_LEVELS_SHOWN = 40
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Picture:
-    """The bins of a column as a picture: exact counts (PRIVATE) over an axis, and where the edges are."""
-
-    kind: str
-    low: float
-    high: float
-    bars: tuple[int, ...]
-    edges: tuple[str, ...]
-    bounds: bool
-
-    def to_json(self) -> str:
-        """For the script that draws it."""
-        return json.dumps(
-            {
-                "kind": self.kind,
-                "low": self.low,
-                "high": self.high,
-                "bars": self.bars,
-                "edges": self.edges,
-                "bounds": self.bounds,
-            }
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Card:
-    """One column: what was decided, or the question about it with what the rows show."""
-
-    name: str
-    place: int
-    kind: str
-    known_from: str
-    waiting: bool
-    stated: str
-    toml: Markup
-    mark: str
-    cost: tuple[str, ...]
-    question: Question | None
-    picture: Picture | None
-    typed: Mapping[str, str]
-    levels: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -122,6 +67,7 @@ class Described:
 
     frame: Frame
     desk: Desk
+    rows: int | None
     epsilon: float
     reading: str
     cards: tuple[Card, ...]
@@ -167,11 +113,11 @@ def describe(studio: Studio, request: Request) -> Response:
     page = min(max(int(params.get("page", "1")) if params.get("page", "1").isdigit() else 1, 1), pages)
     chosen = listed[(page - 1) * PER_PAGE : page * PER_PAGE]
     entries = schema.to_dict()["attributes"]
-    asked = {each.name: _mark(entries[each.name]) for each in chosen if not each.reviewed or each.name == wanted}
-    about = _questions(text, look, asked)
+    asked = {each.name: mark_of(entries[each.name]) for each in chosen if not each.reviewed or each.name == wanted}
+    about = questions_about(text, look, asked)
     note = studio.notes.find(params.get("note"))
     typed = {} if note is None else note.form
-    rows = desk.rows or 1
+    rows = desk.rows if draft is None else draft.seen.rows
     view = Described(
         frame=frame(
             studio,
@@ -186,10 +132,11 @@ def describe(studio: Studio, request: Request) -> Response:
             ),
         ),
         desk=desk,
+        rows=rows,
         epsilon=desk.epsilon,
         reading=reading,
         cards=tuple(
-            _card(schema, entries[each.name], each, about.get(each.name, (None, None)), desk.epsilon, rows, typed)
+            card_of(schema, entries[each.name], each, about.get(each.name, (None, None)), desk.epsilon, rows, typed)
             for each in chosen
         ),
         n_columns=schema.n_attributes,
@@ -216,115 +163,19 @@ def _look(studio: Studio, desk: Desk, schema: Schema) -> tuple[Look | None, str]
     try:
         look = studio.looks.at(desk, schema.reading, wait_s=_WAIT_S)
     except SklarError as error:
-        return None, str(error)
+        return None, plain(studio, str(error))
     if look.draft is not None:
         if desk.rows != look.draft.seen.rows:
             studio.folder.save(desk, rows=look.draft.seen.rows)
         return look, ""
     if look.over.is_set():
-        return None, look.problem
+        return None, plain(studio, look.problem)
     return None, f"The rows are being read ({look.rows:,} so far): reload to see what they show beside each question."
 
 
 def _draft(studio: Studio, desk: Desk, schema: Schema) -> Draft | None:
     look, _ = _look(studio, desk, schema)
     return None if look is None else look.draft
-
-
-def _questions(
-    text: str, look: Look | None, asked: Mapping[str, str]
-) -> dict[str, tuple[Question | None, Picture | None]]:
-    """The questions about columns, given with the marks of their entries, each with a picture of its bins."""
-    rules = open_rules(text)
-    known = {} if look is None else look.shown
-    fresh = [name for name, mark in asked.items() if (name, mark, rules) not in known]
-    draft = None if look is None else look.draft
-    schema = parsed(text)
-    for question in questions(text, draft, about=set(fresh)) if fresh else ():
-        seen = None if draft is None else draft.seen.column(question.name)
-        picture = _picture(schema.attribute(question.name), seen)
-        known[question.name, asked[question.name], rules] = (question, picture)
-    return {name: known[name, mark, rules] for name, mark in asked.items()}
-
-
-def _card(
-    schema: Schema,
-    entry: Mapping[str, Any],
-    attribute: Attribute,
-    about: tuple[Question | None, Picture | None],
-    epsilon: float,
-    rows: int,
-    typed: Mapping[str, str],
-) -> Card:
-    kept = {key: value for key, value in entry.items() if key not in ("reviewed", "provenance")}
-    levels = attribute.levels if attribute.domain != "private" else ()
-    return Card(
-        name=attribute.name,
-        place=schema.names.index(attribute.name),
-        kind=attribute.kind,
-        known_from=attribute.known_from,
-        waiting=not attribute.reviewed,
-        stated=", ".join(f"{key} = {toml_value(value)}" for key, value in kept.items()),
-        toml=_lines(
-            typed["toml"]
-            if typed.get("column") == attribute.name and "toml" in typed
-            else "\n".join(f"{key} = {toml_value(value)}" for key, value in kept.items())
-        ),
-        mark=_mark(entry),
-        cost=column_cost(schema, attribute.name, epsilon, rows),
-        question=about[0],
-        picture=about[1],
-        typed=typed if typed.get("column") == attribute.name else {},
-        levels=levels[:_MOST_LEVELS_SHOWN],
-    )
-
-
-def _lines(text: str) -> Markup:
-    """A text of several lines, which templates would take for control characters."""
-    return Markup("\n").join(clean(line) for line in text.splitlines())
-
-
-def _mark(entry: Mapping[str, Any]) -> str:
-    """A mark of an entry as a page has shown it: a form about another one is refused."""
-    return hashlib.sha256(json.dumps(entry, sort_keys=True, default=str).encode()).hexdigest()[:16]
-
-
-def _picture(attribute: Attribute, seen: Seen | None) -> Picture | None:
-    """The bins over what the rows show: 60 bars over the middle 98% of the values."""
-    if attribute.kind not in _DRAGGED or not attribute.edges:
-        return None
-    edges = tuple(edge_text(attribute.kind, edge) for edge in attribute.edges)
-    points, times = _points(attribute.kind, seen)
-    bars: tuple[int, ...] = ()
-    low, high = float(attribute.edges[0]), float(attribute.edges[-1])
-    if points.size:
-        order = np.argsort(points)
-        points, times = points[order], times[order]
-        share = np.cumsum(times) / times.sum()
-        least, most = (float(points[min(np.searchsorted(share, part), points.size - 1)]) for part in (0.01, 0.99))
-        room = max(most - least, 1.0)
-        # Wide bounds would squeeze what there is to see into one bar.
-        if high - low > 4 * room:
-            low, high = least - 0.1 * room, most + 0.1 * room
-        else:
-            low, high = min(low, least), max(high, most)
-        counted, _ = np.histogram(np.clip(points, low, high), bins=_BARS, range=(low, high), weights=times)
-        bars = tuple(int(count) for count in counted)
-    return Picture(
-        kind=attribute.kind, low=low, high=high, bars=bars, edges=edges, bounds=attribute.domain == "private"
-    )
-
-
-def _points(kind: str, seen: Seen | None) -> tuple[Any, Any]:
-    if seen is None:
-        return np.empty(0), np.empty(0)
-    axis = kind if kind in seen.axes else next((each for each in seen.axes if each.split()[0] == kind), None)
-    axis = "integer" if axis is None and kind == "year" and "integer" in seen.axes else axis
-    if axis is None:
-        return np.empty(0), np.empty(0)
-    read = [(seen.point(text, axis), times) for text, times in seen.counts.items()]
-    kept = [(point, times) for point, times in read if point is not None]
-    return np.array([point for point, _ in kept], dtype=np.float64), np.array([times for _, times in kept])
 
 
 def _ties(text: str, draft: Draft | None) -> tuple[Tied, ...]:
@@ -360,7 +211,7 @@ def decide(studio: Studio, request: Request) -> Response:
     try:
         schema = parsed(text)
         attribute = schema.attribute(name)
-        if form.get("mark") != _mark(schema.to_dict()["attributes"][name]):
+        if form.get("mark") != mark_of(schema.to_dict()["attributes"][name]):
             raise SchemaError(f"'{name}' was changed meanwhile, in another window or in the file. Look at it again.")
         draft = _draft(studio, desk, schema)
         changed = answer(text, name, _entry(text, attribute, draft, form))
@@ -395,7 +246,22 @@ def _completed(choice: Choice, attribute: Attribute, form: Mapping[str, str]) ->
     if choice.asks == "edges" and form.get("points", "").strip():
         # Points stand on the same axis as edges, and are written as they are.
         entry["points"] = complete(choice, form["points"], attribute)["edges"]
+    listed = form.get(f"special-{choice.key}")
+    if listed is not None:
+        entry.pop("special", None)
+        entry |= {"special": _listed(listed)} if listed.strip() else {}
     return entry
+
+
+def _listed(text: str) -> list[Any]:
+    """Numbers and quoted texts, separated by commas, as a schema file writes them."""
+    try:
+        found: list[Any] = tomllib.loads(f"special = [{text}]")["special"]
+    except ValueError:
+        raise SchemaError(
+            f'special values must be numbers or texts in quotes, such as 99999, "N", got {text}.'
+        ) from None
+    return found
 
 
 def cost(studio: Studio, request: Request) -> Response:
@@ -415,10 +281,11 @@ def cost(studio: Studio, request: Request) -> Response:
             attributes=tuple(alone if each.name == name else each for each in schema.attributes),
             rules=() if schema.rules and alone != schema.attribute(name) else schema.rules,
         ).checked()
-        told = column_cost(tried, name, desk.epsilon, desk.rows or 1, beside=True)
+        rows = desk.rows if draft is None else draft.seen.rows
+        told = (NOT_KNOWN,) if rows is None else column_cost(tried, name, desk.epsilon, rows, beside=True)
     except SklarError as error:
         return JSONResponse({"problem": str(error)})
-    levels = list(alone.levels[:_MOST_LEVELS_SHOWN]) if alone.domain != "private" and alone.kind in BINNED else []
+    levels = list(alone.levels[:MOST_LEVELS_SHOWN]) if alone.domain != "private" and alone.kind in BINNED else []
     return JSONResponse({"told": list(told), "levels": levels})
 
 

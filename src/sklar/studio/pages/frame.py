@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import shlex
 from collections import OrderedDict
@@ -174,10 +175,15 @@ def go(address: str) -> Response:
 
 def tell(studio: Studio, address: str, text: str, *, form: Mapping[str, str] | None = None) -> Response:
     """Send the browser on with a note. With a `form`, the note says what was wrong with it."""
-    note = studio.notes.keep(Note(text=text, failed=form is not None, form=form or {}))
+    note = studio.notes.keep(Note(text=plain(studio, text), failed=form is not None, form=form or {}))
     path, mark, place = address.partition("#")
     sign = "&" if "?" in path else "?"
     return go(f"{path}{sign}note={note}{mark}{place}")
+
+
+def plain(studio: Studio, text: str) -> str:
+    """A message without the path of the folder, in which the reader is anyway."""
+    return text.replace(f"{studio.folder.root}{os.sep}", "")
 
 
 def releases(folder: Folder, desk: Desk) -> list[int]:

@@ -14,7 +14,7 @@ from sklar.files.archive import load
 from sklar.files.write import write_text
 from sklar.studio.folder import Desk
 from sklar.studio.guard import REPORT_POLICY, form_of
-from sklar.studio.pages.frame import Frame, Studio, desk_of, frame, go, release_of, releases, show, tell
+from sklar.studio.pages.frame import Frame, Studio, desk_of, frame, go, plain, release_of, releases, show, tell
 from sklar.studio.work import State
 
 
@@ -38,8 +38,8 @@ def look(studio: Studio, request: Request) -> Response:
     number = release_of(studio, desk, request)
     stem = f"{desk.name}-{number}"
     running = studio.works.running()
-    compared = [each for each in studio.works.all(desk.name) if each.kind == "compare" and each.release == number]
-    problem = compared[-1].message if compared and compared[-1].state not in ("running", "done") else ""
+    tried = [each for each in studio.works.all(desk.name) if each.kind != "publish" and each.release == number]
+    problem = plain(studio, tried[-1].message or tried[-1].remark) if tried and tried[-1].over else ""
     commands = () if number is None or desk.query else (_evaluate(desk, stem),)
     view = Looked(
         frame=frame(

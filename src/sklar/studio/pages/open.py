@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 
 from sklar.answer.report.render import Rows
 from sklar.custodian.entries import save
@@ -22,10 +22,12 @@ from sklar.studio.guard import form_of
 from sklar.studio.pages.cost import parsed
 from sklar.studio.pages.frame import (
     Frame,
+    Note,
     Studio,
     desk_of,
     frame,
     go,
+    plain,
     releases,
     schema_text,
     show,
@@ -34,7 +36,7 @@ from sklar.studio.pages.frame import (
 )
 
 _SHOWN_ROWS, _SHOWN_COLUMNS = 8, 60
-_WAIT_S = 20.0
+_WAIT_S = 3.0
 _SIGNS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar", " ": "space"}
 
 
@@ -126,7 +128,7 @@ def opened(studio: Studio, request: Request) -> Response:
             reading, remarks = _guess(studio, desk)
         columns, rows = _first_rows(studio, desk, reading)
     except SklarError as error:
-        problem = str(error)
+        problem = plain(studio, str(error))
     view = Opened(
         frame=frame(
             studio,
@@ -187,7 +189,8 @@ def draft(studio: Studio, request: Request) -> Response:
     except SklarError as error:
         return tell(studio, here, str(error), form=form)
     if not look.over.is_set():
-        return tell(studio, here, f"The table is large: {look.rows:,} rows were read so far. Press the button again.")
+        note = studio.notes.keep(Note(text="", failed=False, form=form))
+        return go(f"/t/{desk.name}/reading?note={note}")
     if look.draft is None:
         return tell(studio, here, look.problem, form=form)
     if form.get("again") or schema_text(studio, desk) is None:
@@ -197,6 +200,33 @@ def draft(studio: Studio, request: Request) -> Response:
             return tell(studio, here, str(error), form=form)
     studio.folder.save(desk, rows=look.draft.seen.rows)
     return go(f"/t/{desk.name}/describe")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """A large table, while it is read: the form goes on by itself when that is over."""
+
+    frame: Frame
+    desk: Desk
+    fields: tuple[tuple[str, str], ...]
+
+
+def reading(studio: Studio, request: Request) -> Response:
+    """Wait for the rows of a large table."""
+    desk = desk_of(studio, request)
+    note = studio.notes.find(request.query_params.get("note"))
+    if note is None:
+        return go(f"/t/{desk.name}/open")
+    shown = frame(studio, request, title=f"Reading {desk.data}", step="open", desk=desk, private=True)
+    view = Waiting(frame=replace(shown, note=None), desk=desk, fields=tuple(note.form.items()))
+    return show("reading.html.j2", view)
+
+
+def rows_read(studio: Studio, request: Request) -> Response:
+    """How far the look at a table is: for the script that waits."""
+    look = studio.looks.present(desk_of(studio, request))
+    over = look is None or look.over.is_set()
+    return JSONResponse({"rows": 0 if look is None else look.rows, "over": over})
 
 
 def _chosen(studio: Studio, desk: Desk, form: Mapping[str, str]) -> Reading:

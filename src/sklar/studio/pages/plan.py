@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
-import numpy as np
 from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import Response
 
 from sklar.answer.report.render import percent
-from sklar.budget.account import Account
+from sklar.answer.wants import read_want
+from sklar.budget.account import Account, choose_accountant
 from sklar.budget.forecast import Forecast
 from sklar.budget.ledger import Ledger
 from sklar.budget.risk import risk_at
@@ -61,8 +60,7 @@ class Goal:
     """A question that the release must answer, and whether an epsilon does."""
 
     number: int
-    columns: str
-    within: str
+    text: str
     met: bool
     error: str
     needs: str
@@ -104,7 +102,7 @@ class Planned:
     total: float
     unit: str
     target: str
-    names: tuple[str, ...]
+    typed: str
 
 
 def plan(studio: Studio, request: Request) -> Response:
@@ -117,12 +115,18 @@ def plan(studio: Studio, request: Request) -> Response:
     account, problem = account_of(studio, schema)
     epsilon = _epsilon(request.query_params.get("epsilon"), desk.epsilon)
     unit = "row" if schema.person is None else "person"
+    wants = "".join(f" --want {shlex.quote(text)}" for text in desk.goals)
     commands = [f"sklar forecast --schema {shlex.quote(desk.schema)} --rows {desk.rows} --epsilon {epsilon:g}"]
+    if wants:
+        commands.append(
+            f"sklar plan --schema {shlex.quote(desk.schema)} --rows {desk.rows} --epsilon {epsilon:g}{wants}"
+        )
     if account is None or not account.charges:
         total = _TOTAL if account is None else account.epsilon
         person = "" if unit == "row" else " --unit person"
         name = shlex.quote(schema.name)
         commands.append(f"sklar ledger init {LEDGER} --dataset {name} --epsilon {total:g}{person}")
+    note = studio.notes.find(request.query_params.get("note"))
     view = Planned(
         frame=frame(studio, request, title="Plan the budget", step="plan", desk=desk, commands=tuple(commands)),
         desk=desk,
@@ -136,7 +140,7 @@ def plan(studio: Studio, request: Request) -> Response:
         total=_TOTAL,
         unit=unit,
         target=desk.target,
-        names=schema.measured.names,
+        typed="" if note is None else note.form.get("want", ""),
     )
     return show("plan.html.j2", view)
 
@@ -164,7 +168,7 @@ def _bought(schema: Schema, epsilon: float, desk: Desk, account: Account | None)
     rows = desk.rows or 1
     foreseen = foresee(schema, epsilon, rows)
     found = foreseen.forecast
-    left = None if account is None else account.left
+    fits = account is None or choose_accountant(account, found.budget, found.spend) is not None
     m = found.schema.n_attributes
     return Bought(
         epsilon=epsilon,
@@ -178,41 +182,29 @@ def _bought(schema: Schema, epsilon: float, desk: Desk, account: Account | None)
         split=tuple((name, 100 * share, percent(share)) for name, share in found.split),
         duration=_duration(found),
         promise=promise(epsilon, "person" if schema.person is not None else "row"),
-        fits=left is None or epsilon <= left * 1.0005,
-        left="" if left is None else f"{left:.4g}",
+        fits=fits,
+        left="" if account is None else f"{account.left:.4g}",
         goals=tuple(_goal(number, goal, schema, found) for number, goal in enumerate(desk.goals)),
     )
 
 
-def _goal(number: int, goal: Sequence[Any], schema: Schema, found: Forecast) -> Goal:
-    """A question: a count of one column's level, or of two columns' levels, within a share of the rows."""
-    first, second, within = str(goal[0]), str(goal[1]), float(goal[2])
-    error = _share(found, first, second)
+def _goal(number: int, text: str, schema: Schema, found: Forecast) -> Goal:
+    """A question with its margin, as `sklar plan` reads it, and the smallest epsilon of the slider that answers it."""
+    try:
+        want = read_want(text, schema, found.n_rows, public_rows=found.budget.rows_are_public)
+    except SklarError as error:
+        return Goal(number=number, text=text, met=False, error=str(error), needs="")
+    reach = want.reach(found)
     needs = next(
-        (each for each in EPSILONS if _share(foresee(schema, each, found.n_rows).forecast, first, second) <= within),
-        None,
+        (each for each in EPSILONS if want.reach(foresee(schema, each, found.n_rows).forecast) <= want.within), None
     )
     return Goal(
         number=number,
-        columns=f"{first} by {second}" if second else first,
-        within=percent(within),
-        met=error <= within,
-        error=f"±{percent(error)}",
-        needs="" if needs is None else f"{needs:g}",
+        text=want.text,
+        met=reach <= want.within,
+        error=f"±{percent(reach / found.n_rows)} of the rows",
+        needs="no epsilon up to 10 suffices" if needs is None else f"epsilon {needs:g} suffices",
     )
-
-
-def _share(found: Forecast, first: str, second: str) -> float:
-    """The error of a count, 19 times out of 20, as a share of the rows; infinite for columns that are not measured."""
-    names = found.schema.names
-    if first not in names or (second and second not in names):
-        return math.inf
-    if not second:
-        return float(TWICE * found.one_way_sd[names.index(first)] / found.n_rows)
-    places = sorted((names.index(first), names.index(second)))
-    one, other = found.schema.cells.pairs
-    pair = int(np.flatnonzero((one == places[0]) & (other == places[1]))[0])
-    return float(TWICE * found.pair_sd[pair] / found.n_rows)
 
 
 def set_goals(studio: Studio, request: Request) -> Response:
@@ -224,17 +216,9 @@ def set_goals(studio: Studio, request: Request) -> Response:
         if form.get("remove", "").isdigit():
             goals = [goal for number, goal in enumerate(goals) if number != int(form["remove"])]
         else:
-            names = parsed(schema_text(studio, desk) or "").measured.names
-            first, second = form.get("first", ""), form.get("second", "")
-            for name in (first, second) if second else (first,):
-                if name not in names:
-                    raise BudgetError(f"a question must be about measured columns, and '{name}' is none of them.")
-            if first == second:
-                raise BudgetError(f"a question must be about two different columns, got '{first}' twice.")
-            within = _number(form, "within")
-            if within > 100:
-                raise BudgetError(f"within must be at most 100 percent of the rows, got {within:g}.")
-            goals.append([first, second, within / 100])
+            wanted = form.get("want", "").strip()
+            read_want(wanted, parsed(schema_text(studio, desk) or ""), desk.rows or 1, public_rows=True)
+            goals.append(wanted)
         studio.folder.save(desk, goals=goals)
     except SklarError as error:
         return tell(studio, here, str(error), form=form)

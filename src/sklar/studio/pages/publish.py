@@ -11,7 +11,7 @@ from starlette.responses import FileResponse, Response
 from sklar.errors import DataError, SklarError
 from sklar.studio.folder import Desk
 from sklar.studio.guard import form_of
-from sklar.studio.pages.frame import Frame, Studio, desk_of, frame, go, release_of, releases, show, tell
+from sklar.studio.pages.frame import Frame, Studio, desk_of, frame, go, plain, release_of, releases, show, tell
 from sklar.studio.pages.look import report_text
 from sklar.studio.work import State
 from sklar.trust.verify import Check, verify
@@ -47,6 +47,7 @@ class Publishing:
     out: str
     running: State | None
     last: State | None
+    problem: str
 
 
 def publishing(studio: Studio, request: Request) -> Response:
@@ -76,6 +77,7 @@ def publishing(studio: Studio, request: Request) -> Response:
         out=out,
         running=studio.works.running(),
         last=states[-1] if states else None,
+        problem=plain(studio, states[-1].message) if states else "",
     )
     return show("publish.html.j2", view)
 

@@ -20,6 +20,7 @@ from sklar.studio.pages.frame import (
     desk_of,
     frame,
     go,
+    plain,
     releases,
     schema_text,
     show,
@@ -68,6 +69,7 @@ class Releasing:
     work: Progressing | None
     elsewhere: State | None
     asking: bool
+    message: str
 
 
 def release(studio: Studio, request: Request) -> Response:
@@ -102,6 +104,7 @@ def release(studio: Studio, request: Request) -> Response:
         releases=tuple(releases(studio.folder, desk)),
         work=None if last is None else _progressing(studio, desk, schema, last),
         elsewhere=running if running is not None and (last is None or running.number != last.number) else None,
+        message="" if last is None else plain(studio, last.message),
         asking=request.query_params.get("cancel") == "ask",
     )
     return show("release.html.j2", view)
@@ -197,6 +200,19 @@ def start(studio: Studio, request: Request) -> Response:
     except SklarError as error:
         return tell(studio, here, str(error), form=form_of(request))
     return go(here)
+
+
+def draw(studio: Studio, request: Request) -> Response:
+    """Draw the rows of a model once more, where they could not be written: it costs nothing."""
+    desk, form = desk_of(studio, request), form_of(request)
+    asked = form.get("release", "")
+    if not asked.isdigit() or int(asked) not in releases(studio.folder, desk):
+        return tell(studio, f"/t/{desk.name}/release", "There is no such release.", form=form)
+    try:
+        studio.works.begin("sample", desk.name, {"release": int(asked)})
+    except SklarError as error:
+        return tell(studio, f"/t/{desk.name}/release", str(error), form=form)
+    return tell(studio, f"/t/{desk.name}/look", "The rows are being drawn.")
 
 
 def cancel(studio: Studio, request: Request) -> Response:

@@ -41,6 +41,39 @@ for (const part of document.querySelectorAll("[data-live]")) {
   };
   setTimeout(look, 700);
 }
+// A large table that is being read: its form goes on by itself.
+for (const told of document.querySelectorAll("[data-reading]")) {
+  const look = () => {
+    fetch(told.dataset.reading)
+      .then((answer) => (answer.ok ? answer.json() : Promise.reject(answer)))
+      .then((found) => {
+        told.textContent = `${found.rows.toLocaleString("en")} rows were read.`;
+        if (found.over) document.querySelector("main form").submit();
+        else setTimeout(look, 700);
+      })
+      .catch(() => setTimeout(look, 2000));
+  };
+  look();
+}
+// Rows that are read while cards are shown: say when they are, and leave alone what is being typed.
+for (const told of document.querySelectorAll("[data-looking]")) {
+  const look = () => {
+    fetch(told.dataset.looking)
+      .then((answer) => (answer.ok ? answer.json() : Promise.reject(answer)))
+      .then((found) => {
+        if (!found.over) {
+          setTimeout(look, 1000);
+          return;
+        }
+        const again = document.createElement("a");
+        again.href = location.pathname + location.search;
+        again.textContent = "Load the page again";
+        told.replaceChildren("The rows have been read. ", again, " to see what they show.");
+      })
+      .catch(() => setTimeout(look, 3000));
+  };
+  setTimeout(look, 1000);
+}
 if (document.querySelector("[data-wait]")) setTimeout(() => location.reload(), 1200);
 
 // A filter over a list on the page: [data-filter] names its items.
@@ -52,6 +85,11 @@ for (const field of document.querySelectorAll("[data-filter]")) {
     }
   });
 }
+
+// On a phone the bar of steps is wider than the screen: show the present one.
+const bar = document.querySelector(".steps");
+const present = bar && bar.querySelector(".here");
+if (present) bar.scrollLeft = present.offsetLeft - (bar.clientWidth - present.offsetWidth) / 2;
 
 // What an address points to gets the focus, so that the keyboard goes on from there.
 if (location.hash) {

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from pathlib import PurePath
 from typing import Any
 
@@ -16,6 +18,8 @@ _OWN = (
     "parentField", "path", "recordSet", "references", "regex", "repeated", "replace", "samplingRate", "separator",
     "source", "subField", "transform",
 )  # fmt: skip
+# How Croissant's tools name Parquet.
+_FORMATS = {".parquet": "application/x-parquet"}
 _TYPES = {
     "string": "sc:Text",
     "integer": "sc:Integer",
@@ -53,13 +57,15 @@ def croissant(facts: Facts) -> dict[str, Any]:
         agent = {"@type": "sc:Organization", "name": publication.publisher}
         document |= {"creator": agent, "publisher": agent}
     document["distribution"] = [_file(facts, name) for name in (ROWS_CSV, ROWS_PARQUET, TABLES, MODEL)]
+    # Croissant has no type for durations: they are in the files alone.
+    typed = [column for column in facts.columns if column.family in _TYPES]
     document["recordSet"] = [
         {
             "@type": "cr:RecordSet",
             "@id": "rows",
             "name": "rows",
             "description": f"{facts.rows:,} synthetic rows, drawn with seed {facts.seed}.",
-            "field": [_field(column) for column in facts.columns],
+            "field": [_field(column, named) for column, named in zip(typed, ids_of(typed), strict=True)],
         }
     ]
     return document
@@ -91,20 +97,32 @@ def _file(facts: Facts, name: str) -> dict[str, Any]:
         "description": FILES[name],
         "contentUrl": facts.address(name),
         "contentSize": f"{facts.contents[name].size} B",
-        "encodingFormat": MEDIA[PurePath(name).suffix],
+        "encodingFormat": _FORMATS.get(PurePath(name).suffix, MEDIA[PurePath(name).suffix]),
         "sha256": facts.contents[name].sha256,
     }
 
 
-def _field(column: Column) -> dict[str, Any]:
+def ids_of(columns: Sequence[Column]) -> list[str]:
+    """A name for each column that is part of an address: letters, digits, and no two alike."""
+    found: dict[str, None] = {}
+    for number, column in enumerate(columns, start=1):
+        plain = re.sub("[^A-Za-z0-9._-]+", "_", column.name)
+        while plain in found:
+            plain += f"_{number}"
+        found[plain] = None
+    return list(found)
+
+
+def _field(column: Column, named: str) -> dict[str, Any]:
     told = f"{column.title}. {column.description}".strip() if column.description else column.title
     if column.labels:
         told += " " + "; ".join(f"{value}: {label}" for value, label in column.labels) + "."
     return {
         "@type": "cr:Field",
-        "@id": f"rows/{column.name}",
+        "@id": f"rows/{named}",
         "name": column.name,
         "description": told,
         "dataType": _TYPES[column.family],
-        "source": {"fileObject": {"@id": ROWS_CSV}, "extract": {"column": column.name}},
+        # In the Parquet file what is missing is null; in a CSV file it may be any text, which Croissant cannot state.
+        "source": {"fileObject": {"@id": ROWS_PARQUET}, "extract": {"column": column.name}},
     }

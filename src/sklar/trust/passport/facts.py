@@ -23,7 +23,7 @@ from sklar.trust.passport.publication import Publication
 # What stands where the publisher has not said anything.
 NOT_STATED = "not stated"
 
-Family = Literal["string", "integer", "number", "boolean", "date", "datetime", "time"]
+Family = Literal["string", "integer", "number", "boolean", "date", "datetime", "time", "duration"]
 _FAMILIES: Mapping[str, Family] = {
     "bool": "boolean",
     "float32": "number",
@@ -34,8 +34,7 @@ _FAMILIES: Mapping[str, Family] = {
     "timestamp": "datetime",
     "time32": "time",
     "time64": "time",
-    # Durations are written as 1:30:00, which no standard here has a type for.
-    "duration": "string",
+    "duration": "duration",
     "string": "string",
 }
 

@@ -56,7 +56,9 @@ def _resource(facts: Facts, name: str) -> dict[str, Any]:
 
 
 def _field(column: Column) -> dict[str, Any]:
-    field: dict[str, Any] = {"name": column.name, "type": column.family, "title": column.title}
+    # Durations are written as 1:30:00, which is not how the standard writes them.
+    family = "string" if column.family == "duration" else column.family
+    field: dict[str, Any] = {"name": column.name, "type": family, "title": column.title}
     if column.description:
         field["description"] = column.description
     if column.unit is not None:

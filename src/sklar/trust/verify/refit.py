@@ -63,6 +63,7 @@ _CHOICES = ("kind", "steps", "components", "rank", "fits")
 
 def check_copula(model: Model, progress: Progress = SILENT) -> Check:
     """Fit the model again and compare."""
+    model.measured_schema.require_square("verify --refit")
     again = fit_tables(model.measured, method=_method(model), progress=progress)
     told, note = _told(model.settings, again.settings), ""
     copula = again.copula

@@ -1,0 +1,285 @@
+"""How long commands take on a new machine, and the next time: `python -m benchmarks.start`.
+
+Every command runs in a process of its own, first with an empty cache for compiled code (cold), then again (warm), and
+its processor time is taken, that of processes that it started included. `--before FOLDER` runs another version of the
+package, from its `src` folder, beside this one. `--crossover` times small work in NumPy and in compiled code: where the
+second begins to pay is where the package changes over. `--fresh` goes from nothing (a new virtual environment, an
+empty home) to the first release of a CSV file, stage by stage. `--page` writes what it prints into
+docs/results/start.md.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+
+from benchmarks.pages import RESULTS, ROOT, by_hand, mark, versions
+from benchmarks.tables import FOLDER
+from sklar.files.write import write_text
+
+_MARKED = mark("start")
+_OTHERWISE = """# From nothing to a release
+
+`python -m benchmarks.start` prints these tables. Processor time in seconds is that of all threads and processes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Took:
+    """Seconds of the wall clock and of processors."""
+
+    wall: float
+    cpu: float
+
+
+def timed(command: Sequence[str], folder: Path, environment: dict[str, str]) -> Took:
+    """Run a command, and what it took with all the processes that it waited for; an error where it fails."""
+    began = time.perf_counter()
+    with tempfile.TemporaryFile() as said:
+        process = subprocess.Popen(command, cwd=folder, env=environment, stdout=said, stderr=said)  # noqa: S603
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        if process.returncode:
+            said.seek(0)
+            raise click.ClickException(f"{' '.join(command)} failed:\n{said.read().decode()[-2_000:]}")
+    return Took(wall=time.perf_counter() - began, cpu=usage.ru_utime + usage.ru_stime)
+
+
+def commands(adult: Path) -> dict[str, list[str]]:
+    """What people run first, by name; later ones read what the first one wrote."""
+    table, schema = str(adult / "adult.csv"), str(adult / "adult.toml")
+    return {
+        "release of Adult": ["release", table, "--schema", schema, "--epsilon", "1", "--out", "adult-synthetic.csv"],
+        "demo": ["demo", "--out", "demo"],
+        "verify": ["verify", "adult-synthetic.sklar"],
+        "query": ["query", "adult-synthetic.sklar", "age >= 30 and age < 45"],
+        "report": ["report", "adult-synthetic.sklar", "--out", "report.html"],
+        "forecast": ["forecast", "--schema", schema, "--rows", "30000", "--epsilon", "1"],
+        "sample 1,000 rows": ["sample", "adult-synthetic.sklar", "--rows", "1000", "--out", "more.csv"],
+        "schema check": ["schema", "check", schema, table],
+        "--help": ["--help"],
+    }
+
+
+def start_times(adult: Path, source: Path, runs: int) -> dict[str, tuple[float, float]]:
+    """Median processor seconds of every command, cold and warm, of the package in this `src` folder."""
+    found: dict[str, tuple[float, float]] = {}
+    with tempfile.TemporaryDirectory() as place:
+        work, cache = Path(place), Path(place) / "cache"
+        environment = os.environ | {"PYTHONPATH": str(source), "NUMBA_CACHE_DIR": str(cache), "HOME": place}
+        for name, arguments in commands(adult).items():
+            cold: list[float] = []
+            warm: list[float] = []
+            for _ in range(runs):
+                shutil.rmtree(cache, ignore_errors=True)
+                cache.mkdir(mode=0o700)
+                for times in (cold, warm):
+                    for left in work.glob("demo"):
+                        shutil.rmtree(left)
+                    times.append(timed([sys.executable, "-m", "sklar", *arguments], work, environment).cpu)
+            found[name] = (statistics.median(cold), statistics.median(warm))
+    return found
+
+
+def start_table(now: dict[str, tuple[float, float]], before: dict[str, tuple[float, float]] | None) -> Iterator[str]:
+    """Cold and warm beside each other; before and after too."""
+    if before is None:
+        yield "| command | cold | warm |"
+        yield "|---|---:|---:|"
+        yield from (f"| {name} | {cold:.2f} | {warm:.2f} |" for name, (cold, warm) in now.items())
+        return
+    yield "| command | cold, before | cold | warm, before | warm |"
+    yield "|---|---:|---:|---:|---:|"
+    for name, (cold, warm) in now.items():
+        yield f"| {name} | {before[name][0]:.2f} | {cold:.2f} | {before[name][1]:.2f} | {warm:.2f} |"
+
+
+def crossover_table() -> Iterator[str]:
+    """What a unit of work costs in NumPy and in compiled code, and where the second pays, cold and warm."""
+    yield "| work | unit | plain, us | compiled, us | to compile, s | to load, s | pays from (cold / warm) | set at |"
+    yield "|---|---|---:|---:|---:|---:|---:|---:|"
+    for name, unit, plain, fast, (cold, warm), chosen in _crossovers():
+        gain = max(plain - fast, 1e-12)
+        yield (
+            f"| {name} | {unit} | {plain * 1e6:.3g} | {fast * 1e6:.3g} | {cold:.2f} | {warm:.2f} "
+            f"| {cold / gain:,.0f} / {warm / gain:,.0f} | {chosen:,.0f} |"
+        )
+
+
+def _crossovers() -> Iterator[tuple[str, str, float, float, tuple[float, float], float]]:
+    from sklar.draw import latent, refine
+    from sklar.fitting import denoise, steps
+    from sklar.kernel import noise
+    from sklar.kernel.cells import Cells
+
+    rng, names = np.random.default_rng(0), vars(noise)
+    sizes = np.array([100_000])
+    yield (
+        "noise",
+        "cell",
+        _each(lambda: names["_draw_plainly"](1, np.array([80.0]), sizes, names["_keystream"]()), sizes[0]),
+        _each(lambda: names["_draw"](1, np.array([80.0]), sizes, names["_keystream"]()), sizes[0]),
+        _loading("from sklar.kernel import noise", "vars(noise)['_compiled']()"),
+        names["_PLAIN_CELLS"],
+    )
+    rows = rng.integers(0, 5, (1_000, 14)).astype(np.int32) + 5 * np.arange(14, dtype=np.int32)
+    bounds, errors = np.linspace(0, 1_000, 101).astype(np.int64), np.full((70, 70), -10_240, dtype=np.int32)
+    offered = (rows, bounds, errors, 1, np.uint64(7))
+    work = rows.size * rows.shape[1]
+    yield (
+        "exchanges between rows",
+        "rows x attributes^2",
+        _each(lambda: refine.exchange_plainly(*(_copy(each) for each in offered)), work),
+        _each(lambda: refine.exchange(*(_copy(each) for each in offered)), work),
+        _loading("from sklar.draw import refine", "refine.exchange.compile()"),
+        vars(refine)["_PLAIN_WORK"],
+    )
+    cells = Cells([5] * 14)
+    shares = latent.shares_of(
+        rng.dirichlet(np.ones(5), (2_000, 14)).reshape(2_000, 70).astype(np.float32), cells.offsets
+    )
+    codes = np.empty((14, 20_000), dtype=np.uint8)
+    visits = np.tile(np.arange(2_000, dtype=np.int32), (14, 1))
+    dealt = (codes, shares, cells.offsets, visits, np.arange(2_001) * 10, np.arange(20_000, dtype=np.uint32))
+    drawn = (rng.random(70), rng.integers(1, 2**63, 14).astype(np.uint64))
+    yield (
+        "values drawn",
+        "value",
+        _each(lambda: latent.deal_plainly(*dealt, *drawn), codes.size),
+        _each(lambda: latent.deal_bytes(*dealt, *drawn), codes.size),
+        _loading("from sklar.draw import latent", "latent.deal_bytes.compile()"),
+        vars(latent)["_PLAIN_VALUES"],
+    )
+    tables = rng.dirichlet(np.ones(25), 400).reshape(400, 5, 5) - 0.01
+    margins = tables.sum(axis=2), tables.sum(axis=1)
+    yield (
+        "tables moved to their margins (5 times a release)",
+        "cell",
+        5 * _each(lambda: denoise.fit_margins(tables.copy(), *margins), tables.size),
+        5 * _each(lambda: denoise.fit_margins_fast(tables.copy(), *margins), tables.size),
+        _loading("from sklar.fitting import denoise", "denoise.fit_margins_fast.compile()"),
+        denoise.PLAIN_CELLS,
+    )
+    for contrasts in (180, 300):
+        cells = Cells([contrasts // 10 + 1] * 10)
+        plain, fast = _step(steps.PlainSteps(cells, 150), cells), _step(steps.CompiledSteps(cells), cells)
+        compiling = "for name in ('_softmax', '_through_softmax', '_move'): vars(steps)[name].compile()"
+        loading = _loading("from sklar.fitting import steps", compiling)
+        yield f"steps of a fit, {contrasts} contrasts", "step", plain, fast, loading, float("nan")
+
+
+def _step(work: Any, cells: Any) -> float:
+    shape, rng = (cells.n_levels, 150), np.random.default_rng(0)
+    logits, pull = (rng.standard_normal(shape).astype(np.float32) for _ in range(2))
+    pull = pull[: cells.n_levels - cells.n_attributes].copy()
+    probabilities, gradient, velocity, squares = (np.ones(shape, dtype=np.float32) for _ in range(4))
+    found, constant = np.empty_like(pull), np.ascontiguousarray(pull[:, :1])
+
+    def once() -> None:
+        work.softmax(logits, probabilities, found)
+        work.through_softmax(pull, constant, probabilities, gradient)
+        work.move(logits, velocity, squares, gradient, (1e-6, 1.0), np.array([0.1]))
+
+    return _each(once, 1)
+
+
+def _copy(value: Any) -> Any:
+    return value.copy() if isinstance(value, np.ndarray) else value
+
+
+def _each(work: Callable[[], object], size: float) -> float:
+    """The least processor seconds of a unit in some runs; the first run, which may compile, is not taken."""
+    work()
+    least = np.inf
+    for _ in range(5):
+        began = time.process_time()
+        work()
+        least = min(least, time.process_time() - began)
+    return float(least / size)
+
+
+def _loading(module: str, compiling: str) -> tuple[float, float]:
+    """Processor seconds to compile something with an empty cache, and to load it from the cache; numba's import too."""
+    code = f"import time\n{module}\nbegan = time.process_time()\n{compiling}\nprint(time.process_time() - began)"
+    with tempfile.TemporaryDirectory() as cache:
+        environment = os.environ | {"NUMBA_CACHE_DIR": cache, "PYTHONPATH": str(ROOT / "src")}
+        cold, warm = (
+            float(subprocess.check_output([sys.executable, "-c", code], env=environment, text=True))  # noqa: S603
+            for _ in range(2)
+        )
+    return cold, warm
+
+
+def fresh_table(adult: Path, python: str) -> Iterator[str]:
+    """From an empty home and no environment to the first release of adult.csv, and the next one."""
+    yield "| stage | wall, s | processor, s |"
+    yield "|---|---:|---:|"
+    total = 0.0
+    with tempfile.TemporaryDirectory() as place:
+        home = Path(place)
+        environment = {"HOME": place, "PATH": os.environ["PATH"]}
+        environment |= {name: value for name, value in os.environ.items() if name.startswith("PIP_")}
+        own = home / "venv" / "bin"
+        source = home / "source"
+        shutil.copytree(ROOT / "src", source / "src", ignore=shutil.ignore_patterns("__pycache__"))
+        for name in ("pyproject.toml", "README.md", "LICENSE"):
+            shutil.copy(ROOT / name, source)
+        release = commands(adult)["release of Adult"]
+        stages = {
+            "python -m venv": [python, "-m", "venv", str(home / "venv")],
+            "pip install": [str(own / "pip"), "--disable-pip-version-check", "install", "--quiet", str(source)],
+            "the first sklar --help": [str(own / "sklar"), "--help"],
+            "the first release of adult.csv": [str(own / "sklar"), *release],
+            "the next release": [str(own / "sklar"), *release],
+        }
+        for name, command in stages.items():
+            took = timed(command, home, environment)
+            total += took.wall if name != "the next release" else 0.0
+            yield f"| {name} | {took.wall:.1f} | {took.cpu:.1f} |"
+    yield f"| from nothing to the first release | {total:.1f} | |"
+
+
+@click.command(help=__doc__)
+@click.option("--data", type=click.Path(path_type=Path), default=FOLDER, help="Where adult.csv and adult.toml are.")
+@click.option("--before", type=click.Path(path_type=Path, exists=True), help="The src folder of another version.")
+@click.option("--runs", type=int, default=1, show_default=True, help="Medians of this many runs.")
+@click.option("--crossover", is_flag=True, help="Time small work in NumPy and in compiled code instead.")
+@click.option("--fresh", is_flag=True, help="Time the way from pip install to the first release instead.")
+@click.option("--python", default=sys.executable, help="The Python of the fresh environment.")
+@click.option("--page", is_flag=True, help="All three, into docs/results/start.md.")
+def main(*, data: Path, before: Path | None, runs: int, crossover: bool, fresh: bool, python: str, page: bool) -> None:
+    """Time commands, work or the whole way from nothing."""
+    parts: list[list[str]] = []
+
+    def show(title: str, lines: Iterator[str]) -> None:
+        parts.append([f"## {title}", "", *lines])
+        click.echo("\n".join(parts[-1]) + "\n")
+
+    if page or not (crossover or fresh):
+        earlier = None if before is None else start_times(data, before, runs)
+        show("Commands, processor seconds", start_table(start_times(data, ROOT / "src", runs), earlier))
+    if page or crossover:
+        show("Where compiled code pays", crossover_table())
+    if page or fresh:
+        show("From pip install to the first release", fresh_table(data, python))
+    if page:
+        target = RESULTS / "start.md"
+        facts = "\n".join(f"{key}: {value}" for key, value in versions().items())
+        text = by_hand(target, marked=_MARKED, otherwise=_OTHERWISE)
+        tables = "\n\n".join("\n".join(part) for part in parts)
+        write_text(target, f"<!--\n{facts}\n-->\n\n{text}\n\n{_MARKED}\n\n{tables}\n")
+
+
+if __name__ == "__main__":
+    main()

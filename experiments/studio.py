@@ -1,0 +1,176 @@
+"""The studio as a new user walks through it: pictures of every step for `docs/images/`, with clicks and time counted.
+
+python -m experiments.studio --out docs/images                  (a generated census)
+python -m experiments.studio adult.csv --no-pictures
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any, cast
+
+import click
+import polars as pl
+
+from experiments.screenshots import _squeeze, chromium
+from sklar.generate import generate
+
+_WAIT_MS = 300_000
+
+
+@dataclass
+class Walk:
+    """One walk: its page, where pictures go, and what was counted."""
+
+    page: Any
+    out: Path | None
+    began: float = field(default_factory=time.monotonic)
+    clicks: int = 0
+    steps: list[tuple[str, int, float]] = field(default_factory=list)
+    pages: dict[str, float] = field(default_factory=dict)
+
+    def click(self, role: str, name: str) -> None:
+        """One click of the user's."""
+        self.page.get_by_role(role, name=name).first.click()
+        self.clicks += 1
+
+    def done(self, step: str, *, full: bool = False) -> None:
+        """A step is done: take its picture, and note what it took. Taking pictures takes no time of the user's."""
+        self.steps.append((step, self.clicks, time.monotonic() - self.began))
+        if self.out is not None:
+            began = time.monotonic()
+            self.page.wait_for_load_state("networkidle")
+            self.picture(self.out / f"studio-{len(self.steps)}-{step}.png", full=full)
+            self.began += time.monotonic() - began
+
+    def picture(self, target: Path, *, full: bool = False) -> None:
+        """A picture of the page as it is."""
+        self.page.screenshot(path=str(target), full_page=full)
+        _squeeze(target, self.page.viewport_size["width"])
+
+
+def walk(folder: Path, table: str, out: Path | None) -> Walk:
+    """From a table to a published folder."""
+    from playwright.sync_api import sync_playwright
+
+    server = subprocess.Popen(  # noqa: S603 - our own program
+        [sys.executable, "-m", "sklar", "studio", str(folder), "--no-browser"], stdout=subprocess.PIPE, text=True
+    )
+    try:
+        first = cast(IO[str], server.stdout).readline().strip()
+        with sync_playwright() as started:
+            browser = started.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
+            page = browser.new_page(viewport={"width": 1280, "height": 900})
+            page.set_default_timeout(_WAIT_MS)
+            page.goto(first)
+            made = Walk(page, out)
+            _steps(made, table, _also(made, out))
+            browser.close()
+            return made
+    finally:
+        server.terminate()
+        server.wait(timeout=30)
+
+
+def _also(made: Walk, out: Path | None) -> Callable[[str], None]:
+    """Pictures beside the desktop's: on a phone, and in the dark."""
+
+    def take(name: str) -> None:
+        if out is None:
+            return
+        began = time.monotonic()
+        made.page.set_viewport_size({"width": 390, "height": 844})
+        made.picture(out / f"studio-{name}-phone.png")
+        made.page.set_viewport_size({"width": 1280, "height": 900})
+        made.page.emulate_media(color_scheme="dark")
+        made.picture(out / f"studio-{name}-dark.png")
+        made.page.emulate_media(color_scheme="light")
+        bins = made.page.locator("article:has(.bins)")
+        if bins.count():
+            bins.first.screenshot(path=str(out / "studio-bins.png"))
+        made.began += time.monotonic() - began
+
+    return take
+
+
+def _steps(made: Walk, table: str, also: Callable[[str], None]) -> None:
+    page, name = made.page, table.split(".")[0]
+    made.click("button", table)
+    page.wait_for_url("**/open")
+    made.done("open")
+    made.click("button", "Read all rows and propose a schema")
+    page.wait_for_url("**/describe")
+    made.done("describe")
+    also("describe")
+    made.click("button", "Accept all")
+    made.click("link", "Go on: plan the budget")
+    page.locator(".curve-room svg").wait_for()
+    made.done("plan")
+    also("plan")
+    made.click("button", "Use this plan")
+    page.wait_for_url("**/release")
+    made.click("button", "Release, and spend epsilon")
+    page.locator(".bars li:nth-child(6)").wait_for()
+    made.done("release")
+    page.get_by_role("heading", name="Release 1 is made").wait_for()
+    made.click("link", "Look at it beside the real rows")
+    page.frame_locator("iframe").get_by_role("heading", level=1).wait_for()
+    made.done("look")
+    made.click("link", "Go on: the report for readers")
+    page.frame_locator("iframe").get_by_role("heading", level=1).wait_for()
+    made.done("report")
+    made.click("link", "Go on: publish")
+    page.get_by_text("Passed.").wait_for()
+    made.click("button", f"Write the folder {name}-1-published")
+    page.get_by_text("put it online as it is").wait_for()
+    made.done("publish")
+    made.click("link", "Books")
+    page.get_by_text("charged in full").wait_for()
+    made.done("books")
+    made.pages = _times(page, name)
+
+
+def _times(page: Any, name: str) -> dict[str, float]:
+    """How long each page takes from the request to its last byte, in milliseconds: the best of five."""
+    took = """async (path) => {
+      let best = Infinity;
+      for (let time = 0; time < 5; time += 1) {
+        const began = performance.now();
+        await (await fetch(path)).text();
+        best = Math.min(best, performance.now() - began);
+      }
+      return best;
+    }"""
+    steps = ("open", "describe", "plan", "release", "look", "report", "publish", "books")
+    return {step: page.evaluate(took, f"/t/{name}/{step}") for step in steps}
+
+
+@click.command()
+@click.argument("table", type=click.Path(path_type=Path, exists=True), required=False)
+@click.option("--out", type=click.Path(path_type=Path, file_okay=False), default=Path("docs/images"), show_default=True)
+@click.option("--pictures/--no-pictures", default=True, show_default=True)
+def main(table: Path | None, out: Path, pictures: bool) -> None:  # noqa: FBT001
+    """Walk through the studio with TABLE, or with a generated census."""
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place) / "statistics"
+        folder.mkdir()
+        if table is None:
+            _, frames = generate("census", rows=20_000, seed=7)
+            pl.concat(list(frames)).write_csv(folder / "census.csv")
+        else:
+            shutil.copy(table, folder / table.name)
+        name = "census.csv" if table is None else table.name
+        made = walk(folder, name, out if pictures else None)
+    for step, clicks, seconds in made.steps:
+        click.echo(f"{step:<10} {clicks:>3} clicks {seconds:>7.1f} s, the page alone {made.pages[step]:>4.0f} ms")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,346 @@
+"""Planning by question: the smallest epsilon that answers what somebody wants to know, and what an epsilon answers.
+
+A want is a question and how near its answer must be to the truth, with 95% confidence:
+
+    region = 'North' within 2%           a count, within 2% of the rows
+    age x income within 5% of rows       every cell of a table, all of them together
+    age within 500 rows                  every count of one attribute
+
+Noise scales follow from public facts, so the answer is known before anything is spent. Only noise is counted: that a
+table of these rows stands for a larger population is another matter. The second stage is taken as if it were planned
+like the first; a release then measures pairs that depend on each other more precisely, and the others less.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sklar.answer.predicate import QueryError, attributes_of, is_name, parse, resolve, tokenize, traced
+from sklar.answer.query import cells_of
+from sklar.budget.account import Account, choose_accountant, own_cost
+from sklar.budget.forecast import Forecast, forecast
+from sklar.budget.ledger import Ledger
+from sklar.budget.method import Method
+from sklar.errors import BudgetError
+from sklar.kernel.theorems import Neighbors
+from sklar.machine.notebook import Tabular, html_card
+from sklar.public.schema import Schema, SchemaLike
+
+LEVEL = 0.95
+# Where the smallest epsilon is looked for. Beyond the upper end nobody would call it private.
+LEAST, MOST = 1e-3, 100.0
+_NEAR = 1.004
+# Pairs that are listed by name.
+_SHOWN = 8
+_STEPS = (0.005, 0.01, 0.02, 0.05, 0.1)
+
+_WANT = re.compile(
+    r"(?is)(?P<question>.*\S)\s+within\s+(?P<number>[0-9.,_]+)\s*(?P<unit>%|rows?)?(?:\s*of\s+(?:the\s+)?rows)?\s*"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Want:
+    """A question, and how near its answer must be, in rows.
+
+    It is about a sum of `cells` cells of the table of `attributes`, one or two of the measured ones, or about each of
+    so many cells when it is about the `whole` table.
+    """
+
+    text: str
+    attributes: tuple[int, ...]
+    cells: int
+    whole: bool
+    within: float
+
+    def reach(self, expected: Forecast) -> float:
+        """Half the width of the answer's interval, in rows: for a table, of all its cells together."""
+        from scipy.special import ndtri
+
+        if len(self.attributes) == 1:
+            sd = float(expected.one_way_sd[self.attributes[0]])
+        else:
+            sd = float(expected.pair_sd[expected.schema.cells.pair(*sorted(self.attributes))])
+        if self.whole:
+            # Noise of cells is independent: all are within reach with the product of their chances.
+            return sd * float(ndtri(0.5 + LEVEL ** (1 / self.cells) / 2))
+        return sd * math.sqrt(self.cells) * float(ndtri(0.5 + LEVEL / 2))
+
+
+def read_want(text: str, schema: Schema, rows: int, *, public_rows: bool) -> Want:
+    """What a person wants to know of a table of this schema."""
+    found = _WANT.fullmatch(text.strip())
+    if found is None:
+        raise QueryError(
+            f"a want must be a question and a margin, got '{text}'. Example: region = 'North' within 2%, or age x "
+            "income within 5% of rows."
+        )
+    try:
+        number = float(found["number"].replace(",", "").replace("_", ""))
+    except ValueError:
+        raise QueryError(f"'{text}': the margin must be a number such as 2% or 500 rows.") from None
+    within = number * rows / 100 if found["unit"] == "%" else number
+    if found["unit"] is None or within <= 0:
+        raise QueryError(f"'{text}': the margin must be above 0, in % of the rows or in rows. Write 2% or 500 rows.")
+    where, cells, whole = _asked(found["question"], schema, public_rows=public_rows)
+    return Want(text=text.strip(), attributes=where, cells=cells, whole=whole, within=within)
+
+
+def _asked(question: str, schema: Schema, *, public_rows: bool) -> tuple[tuple[int, ...], int, bool]:
+    """The measured attributes of a question, how many cells it is about, and whether about each of them."""
+    names = _table(question, schema)
+    if names:
+        where = tuple(sorted({schema.sources[schema.names.index(name)][0] for name in names}))
+        return where, math.prod(schema.attribute(name).n_levels for name in names), True
+    hidden = {attribute.name for attribute in schema.private_domains}
+    private = [token.text for token in tokenize(question) if is_name(token, schema) and token.text in hidden]
+    if private:
+        raise QueryError(
+            f"the domain of '{private[0]}' is private, so its levels are not known before a release. Want its table: "
+            f"'{private[0]} within 2%'."
+        )
+    expression, measured = traced(resolve(parse(question), schema), schema), schema.measured
+    where = attributes_of(expression)
+    if len(where) > 2:
+        raise QueryError(
+            f"'{question}' is about {len(where)} attributes, and only tables of one and two are measured. Want a part "
+            "of it."
+        )
+    held = cells_of(expression, where, measured)
+    cells = int(np.count_nonzero(held))
+    # As `query` counts: where every row has a cell, the others may be counted instead.
+    if public_rows and all(measured.attributes[i].exhaustive for i in where):
+        cells = min(cells, held.size - cells)
+    return where, max(cells, 1), False
+
+
+def _table(question: str, schema: Schema) -> list[str]:
+    """The one or two attributes of a whole table; none where the question is a predicate."""
+    *tokens, _ = tokenize(question)
+    if len(tokens) == 1 and is_name(tokens[0], schema):
+        named = [tokens[0]]
+    elif len(tokens) == 3 and tokens[1].kind == "word" and tokens[1].text.lower() in ("x", "by"):
+        named = [tokens[0], tokens[2]]
+    else:
+        return []
+    unknown = [token.text for token in named if token.text not in schema.names]
+    if unknown:
+        raise QueryError(f"the schema has no attribute '{unknown[0]}'. It has: {', '.join(schema.names[:12])}.")
+    if len({token.text for token in named}) < len(named):
+        raise QueryError(f"a table is of two different attributes, got '{question}'. Want '{named[0].text} within 2%'.")
+    return [token.text for token in named]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class Planned(Tabular):
+    """An epsilon, and how near it brings the answers to what is wanted; what it takes from a ledger's account.
+
+    `asked` says whether the epsilon was given; else it is the smallest that answers everything.
+    """
+
+    forecast: Forecast
+    wants: tuple[Want, ...]
+    asked: bool
+    account: Account | None = None
+
+    @property
+    def epsilon(self) -> float:
+        """The budget."""
+        return self.forecast.budget.epsilon
+
+    @property
+    def answered(self) -> bool:
+        """Whether everything that is wanted is answered as precisely as wanted."""
+        return all(want.reach(self.forecast) <= want.within for want in self.wants)
+
+    def __repr__(self) -> str:
+        met = sum(want.reach(self.forecast) <= want.within for want in self.wants)
+        return (
+            f"Planned('{self.forecast.schema.name}', epsilon={self.epsilon:.4g}: {met} of {len(self.wants)} wants met)"
+        )
+
+    def _repr_html_(self) -> str:
+        facts = {"epsilon": f"{self.epsilon:.4g}", "two-way counts": f"standard error {self.forecast.pair_error:,.1f}"}
+        return html_card(f"Plan for '{self.forecast.schema.name}'", facts, self.to_columns())
+
+    def to_columns(self) -> Mapping[str, Sequence[Any]]:
+        """One line for each want: what was asked for, and how near its answer comes with 95% confidence, in rows."""
+        reached = [want.reach(self.forecast) for want in self.wants]
+        return {
+            "want": [want.text for want in self.wants],
+            "within_rows": [want.within for want in self.wants],
+            "reached_rows": reached,
+            "met": [reach <= want.within for reach, want in zip(reached, self.wants, strict=True)],
+        }
+
+    def leaves(self) -> float | None:
+        """What the account would have left of its epsilon; None without an account, or where it would not fit."""
+        if self.account is None:
+            return None
+        budget, spend = self.forecast.budget, self.forecast.spend
+        accountant = choose_accountant(self.account, budget, spend)
+        if accountant is None:
+            return None
+        own, delta = own_cost(budget, spend)
+        spent = self.account.epsilon_with(accountant, budget.cost(spend), spend.lost_delta, own, delta)
+        return max(self.account.epsilon - spent, 0.0)
+
+    def reachable(self) -> dict[float, int]:
+        """How many pairs have every single cell within a share of the rows, with 95% confidence each."""
+        from scipy.special import ndtri
+
+        reach = self.forecast.pair_sd * float(ndtri(0.5 + LEVEL / 2)) / self.forecast.n_rows
+        return {share: int(np.count_nonzero(reach <= share)) for share in _STEPS}
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        columns = self.to_columns()
+        return {
+            "table": self.forecast.schema.name,
+            "rows": self.forecast.n_rows,
+            "epsilon": self.epsilon,
+            "epsilon_given": self.asked,
+            "answered": self.answered,
+            "wants": [dict(zip(columns, line, strict=True)) for line in zip(*columns.values(), strict=True)],
+            "pairs_with_a_cell_within": {f"{share:g}": number for share, number in self.reachable().items()},
+            "ledger": None
+            if self.account is None
+            else {"dataset": self.account.dataset, "epsilon": self.account.epsilon, "left_after": self.leaves()},
+            "forecast": self.forecast.to_dict(),
+        }
+
+    def lines(self) -> list[str]:
+        """For a person to read."""
+        expected, n = self.forecast, self.forecast.n_rows
+        lines = [
+            f"Table '{expected.schema.name}', {n:,} rows. Nothing was spent: this follows from the schema, the number "
+            "of rows and the budget alone.",
+            "",
+        ]
+        if self.asked:
+            lines.append(f"At epsilon = {self.epsilon:.4g}, with 95% confidence each:")
+        else:
+            lines.append(f"Smallest epsilon that answers all with 95% confidence each: {self.epsilon:.4g}")
+        for want in self.wants:
+            reach = want.reach(expected)
+            met = "yes" if reach <= want.within else "NO "
+            lines.append(f"  {met}  {want.text}: within {reach:,.0f} rows ({reach / n:.2%} of them)")
+        if self.account is not None:
+            lines += ["", self._ledger_line(self.account)]
+        lines += ["", *self._else_lines()]
+        return lines
+
+    def _ledger_line(self, account: Account) -> str:
+        left = self.leaves()
+        if left is None:
+            return (
+                f"Ledger: it does not fit. Data set '{account.dataset}' has spent epsilon = {account.spent:.4g} of "
+                f"{account.epsilon:.4g}; one more release fits up to about {account.left:.4g}."
+            )
+        return f"Ledger: data set '{account.dataset}' would have epsilon = {left:.4g} left of {account.epsilon:.4g}."
+
+    def _else_lines(self) -> list[str]:
+        """What else the epsilon buys."""
+        from scipy.special import ndtri
+
+        expected, n, normal = self.forecast, self.forecast.n_rows, float(ndtri(0.5 + LEVEL / 2))
+        lines = [
+            "What else it buys, with 95% confidence for each count:",
+            f"  any level of one attribute within {normal * expected.one_way_sd.min() / n:.2%} to "
+            f"{normal * expected.one_way_sd.max() / n:.2%} of the rows",
+        ]
+        if not expected.pair_sd.size:
+            return lines
+        total = expected.pair_sd.size
+        lines.append(
+            f"  any cell of two attributes within {normal * expected.pair_sd.min() / n:.2%} to "
+            f"{normal * expected.pair_sd.max() / n:.2%} of the rows"
+        )
+        noisy = expected.mostly_noise
+        if noisy:
+            named = "; ".join(f"{one} x {other}" for one, other in noisy[:_SHOWN])
+            lines.append(
+                f"  single cells of {len(noisy):,} of {total:,} pairs stay mostly noise: {named}"
+                f"{'; ...' if len(noisy) > _SHOWN else ''}"
+            )
+        else:
+            lines.append(f"  cells of all {total:,} pairs that stand out from noise")
+        return lines
+
+
+def plan(
+    schema: SchemaLike,
+    *,
+    rows: int,
+    want: str | Sequence[str] = (),
+    epsilon: float | None = None,
+    delta: float | None = None,
+    neighbors: Neighbors | None = None,
+    method: Method | str = "auto",
+    ledger: Ledger | str | Path | None = None,
+    dataset: str | None = None,
+) -> Planned:
+    """The smallest epsilon that answers all that is wanted, or what a given epsilon answers. Spends nothing.
+
+    `want` is a question with a margin, or several: "region = 'North' within 2%", "age x income within 5% of rows". With
+    a `ledger`, say what the release would leave of its account of `dataset` (by default the schema's name).
+
+    >>> schema = Schema.from_toml('[attributes.smoker]\\ntype = "boolean"')
+    >>> plan(schema, rows=10_000, want="smoker = true within 1%").epsilon
+    0.142
+    """
+    schema = Schema.of(schema)
+    texts = [want] if isinstance(want, str) else list(want)
+    if epsilon is None and not texts:
+        raise BudgetError('give what is wanted, or an epsilon to say what it answers. Example: want="sex within 2%".')
+    settings: dict[str, Any] = {"rows": rows, "delta": delta, "neighbors": neighbors, "method": method}
+
+    def expected(budget: float) -> Forecast:
+        return forecast(schema, epsilon=budget, **settings)
+
+    first = expected(1.0 if epsilon is None else epsilon)
+    public = first.budget.rows_are_public
+    wants = tuple(read_want(text, schema, rows, public_rows=public) for text in texts)
+    account = _account(ledger, dataset or schema.name)
+    if epsilon is not None:
+        return Planned(forecast=first, wants=wants, asked=True, account=account)
+
+    def met(budget: float) -> bool:
+        found = expected(budget)
+        return all(each.reach(found) <= each.within for each in wants)
+
+    # Noise falls about as epsilon grows: a guess from epsilon 1, and a step to either side of it.
+    guess = min(max(each.reach(first) / each.within for each in wants), MOST)
+    low, high = LEAST, min(max(1.2 * guess, 2 * LEAST), MOST)
+    while not met(high) and high < MOST:
+        low, high = high, min(2 * high, MOST)
+    if low == LEAST and not met(0.7 * high):
+        low = 0.7 * high
+    if high == MOST and not met(high):
+        hard = max(wants, key=lambda each: each.reach(expected(MOST)) / each.within)
+        raise BudgetError(
+            f"no epsilon up to {MOST:g} answers '{hard.text}'. Ask for less precision, or state wider bins in the "
+            "schema."
+        )
+    while high > _NEAR * low:
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if met(middle) else (middle, high)
+    # Rounded up to three digits; where the plan changes on the way, a little further.
+    digits = 2 - math.floor(math.log10(high))
+    shown = math.ceil(round(high * 10.0**digits, 6)) / 10.0**digits
+    while not met(shown):
+        shown = round(shown + 10.0**-digits, digits)
+    return Planned(forecast=expected(shown), wants=wants, asked=False, account=account)
+
+
+def _account(ledger: Ledger | str | Path | None, dataset: str) -> Account | None:
+    if ledger is None:
+        return None
+    return (ledger if isinstance(ledger, Ledger) else Ledger(ledger)).account(dataset)

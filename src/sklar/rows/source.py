@@ -1,0 +1,143 @@
+"""What a table is before it is opened: names, types, and batches of the wanted columns, of bounded size."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+import polars as pl
+
+from sklar.errors import DataError, SklarError
+from sklar.machine.threads import merged, workers
+from sklar.public.importers.arrow import ColumnType
+from sklar.public.schema import Schema
+from sklar.rows.normalize import Normalizer
+
+BATCH_ROWS = 65_536
+_BATCH_CELLS = 1 << 26
+
+Batches = Iterator[pl.DataFrame]
+# From the first row, or byte of a text file, to the one before the last.
+Span = tuple[int, int]
+Open = Callable[[tuple[str, ...]], Batches]
+
+
+def batch_rows(columns: int) -> int:
+    """How many rows a batch with this many columns may have: its memory is bounded too.
+
+    >>> batch_rows(14), batch_rows(2_000)
+    (65536, 32768)
+    """
+    # A power of two, so that columns of bits are cut between words.
+    return int(min(BATCH_ROWS, 1 << (max(_BATCH_CELLS // max(columns, 1), 64).bit_length() - 1)))
+
+
+class Named(Protocol):
+    """A table whose columns have names."""
+
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of its columns."""
+
+
+N = TypeVar("N", bound=Named)
+
+
+class AnyColumns(tuple[str, ...]):
+    """The columns of a file whose rows name their own: any name is one, and a row that lacks it has a null there."""
+
+    __slots__ = ()
+
+    def __contains__(self, name: object) -> bool:
+        return True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """A table that can be read once, in batches of the wanted columns; a folder's `parts` are its files.
+
+    `n_rows` is None where no file states it, `types` where the columns have none of their own. `find_columns` lists the
+    columns of a table whose rows name them, by reading them: private. `normalize` puts batches into plain writing where
+    the schema says that the table is written otherwise. `explain` says, from the header alone, why columns are absent.
+    """
+
+    name: str
+    columns: tuple[str, ...] = field(repr=False)
+    open_batches: Open = field(repr=False)
+    n_rows: int | None = None
+    types: dict[str, ColumnType] | None = field(default=None, repr=False)
+    path: Path | None = None
+    parts: tuple[Source, ...] = ()
+    threaded: bool = False
+    find_columns: Callable[[], tuple[str, ...]] | None = field(default=None, repr=False)
+    normalize: Normalizer | None = field(default=None, repr=False)
+    explain: Callable[[Collection[str]], str | None] | None = field(default=None, repr=False)
+
+    def scan(self, columns: tuple[str, ...]) -> Batches:
+        """The same batches as `batches` in any order: the files of a folder are read side by side."""
+        parts = self.parts or (self,)
+        return merged((part.batches(columns) for part in parts), files_at_once(parts))
+
+    def batches(self, columns: tuple[str, ...]) -> Batches:
+        """Batches of these columns, in this order, at most `batch_rows` rows each."""
+        rows = batch_rows(len(columns))
+        try:
+            for batch in self.open_batches(columns):
+                for start in range(0, batch.height, rows):
+                    part = batch if batch.height <= rows else batch.slice(start, rows)
+                    yield part if self.normalize is None else self.normalize(part)
+        except SklarError:
+            raise
+        except (Exception, pl.exceptions.PanicException):
+            # What a reader says may quote a cell of the table.
+            raise DataError(
+                f"{self.name} could not be read to its end: it is damaged or cut off. Nothing was released."
+            ) from None
+
+
+def files_at_once(parts: Sequence[Source]) -> int:
+    """How many files are read side by side: one a thread, but two where reading one takes threads and memory itself."""
+    return min(2, workers()) if any(part.threaded for part in parts) else workers()
+
+
+def require_columns(source: Named, schema: Schema) -> None:
+    """Refuse a table that lacks a column for some attribute.
+
+    The table's other columns are not named: what the schema leaves out stays out of messages too.
+    """
+    absent = [name for name in schema.names if name not in source.columns]
+    if absent:
+        explain = getattr(source, "explain", None)
+        likely = explain(absent) if explain else None
+        if likely is None and len(absent) == schema.n_attributes and explain is not None:
+            likely = "If its first line is a row already, set header = false and columns = [...] in [table]."
+        raise DataError(
+            f"{source.name} has no column for {', '.join(repr(name) for name in absent)}. "
+            f"{likely or 'Correct the schema, or remove the attribute from it.'}"
+        )
+
+
+def require_person(source: Named, schema: Schema) -> None:
+    """Refuse a table that lacks the column of ids that the schema names."""
+    if schema.person is not None and schema.person.column not in source.columns:
+        raise DataError(
+            f"{source.name} has no column '{schema.person.column}', which [table] names as the person's: without ids "
+            "it cannot be told which rows are one person's. Correct person, or remove it where each row is a person."
+        )
+
+
+def unrepeated(source: N) -> N:
+    """The table, refused where a column's name is repeated."""
+    first: dict[str, int] = {}
+    for number, name in enumerate(source.columns, start=1):
+        if first.setdefault(name, number) != number:
+            raise DataError(
+                f"columns {first[name]} and {number} of {source.name} have the same name. Rename one of them."
+            )
+    return source

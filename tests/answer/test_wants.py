@@ -1,0 +1,171 @@
+"""Planning by question: the smallest epsilon that answers it, what an epsilon answers, and what a ledger has left."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import sklar
+from sklar.answer.predicate import QueryError
+from sklar.answer.query import count_cells
+from sklar.answer.wants import plan, read_want
+from sklar.budget.certificate import Measured, certify
+from sklar.budget.ledger import Ledger
+from sklar.budget.method import Method
+from sklar.budget.plan import plan_release
+from sklar.cli import cli
+from sklar.errors import BudgetError
+from sklar.kernel.count import count_plainly
+from sklar.kernel.theorems import Budget
+from sklar.kernel.vault import Vault
+from sklar.public.schema import Schema
+
+TEXT = """
+[table]
+name = "people"
+[attributes.region]
+type = "categorical"
+values = ["North", "South", "East", "West"]
+[attributes.age]
+type = "integer"
+edges = [0, 20, 40, 60, 80]
+missing = ""
+[attributes.income]
+type = "categorical"
+values = ["low", "high"]
+other = true
+[attributes.town]
+type = "categorical"
+domain = "private"
+[attributes.side]
+type = "categorical"
+values = ["up", "down"]
+[[rules]]
+attribute = "side"
+determined_by = "region"
+map = {North = "up", South = "down", East = "down", West = "down"}
+"""
+SCHEMA = Schema.from_toml(TEXT)
+PLAIN = Schema(name="people", attributes=SCHEMA.attributes[:3])
+ROWS = 10_000
+
+
+def test_the_smallest_epsilon_answers_everything_and_a_smaller_one_does_not() -> None:
+    wants = ["region = 'North' within 2%", "age x income within 5% of rows", "region within 400 rows"]
+    found = plan(PLAIN, rows=ROWS, want=wants)
+    assert found.answered
+    assert not found.asked
+    less = plan(PLAIN, rows=ROWS, want=wants, epsilon=0.98 * found.epsilon)
+    assert not less.answered
+    assert less.asked
+    assert plan(PLAIN, rows=ROWS, want=wants[0]).epsilon <= found.epsilon
+    assert found.to_polars()["met"].to_list() == [True, True, True]
+    assert repr(found).startswith("Planned('people', epsilon=")
+    assert "Plan for" in found._repr_html_()
+
+
+def test_a_margin_is_what_a_query_of_the_release_states() -> None:
+    """One-way counts: the same error beforehand and from noisy tables, which no noise can change."""
+    budget = Budget(epsilon=1.0)
+    codes = np.stack([np.random.default_rng(1).integers(0, size, 500) for size in PLAIN.sizes]).astype(np.int32)
+    vault = Vault(budget)
+    vault.hold(count_plainly(codes, PLAIN.cells), PLAIN.cells)
+    tables = vault.measure(plan_release(PLAIN.cells, budget, Method(name="binary"), n_rows=500).first)
+    measured = Measured(schema=PLAIN, stages=(tables,), certificate=certify(PLAIN, budget, [tables.plan], 500))
+    for text, where, held in [
+        ("region = 'North' within 2%", [0], [True, False, False, False]),
+        ("age >= 20 within 2%", [1], [False, True, True, True, False]),
+        ("region = 'North' and income = low within 2%", [0, 2], [[True, False, False]] + [[False] * 3] * 3),
+    ]:
+        expected = plan(PLAIN, rows=500, want=text, epsilon=1.0, method="binary")
+        delivered = count_cells(measured, np.array(held), where)
+        assert np.isclose(expected.to_columns()["reached_rows"][0], delivered.half_width, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("text", "cells", "whole", "within"),
+    [
+        ("region = 'North' within 2%", 1, False, 200),
+        ("region in (North, East) within 150 rows", 2, False, 150),
+        ("age x income within 5% of rows", 15, True, 500),
+        ('"age" by income WITHIN 0.5 % of the rows', 15, True, 50),
+        ("town within 1%", 51, True, 100),
+        ("side = down within 1,000 rows", 3, False, 1000),
+        ("age is not missing within 1%", 1, False, 100),
+    ],
+)
+def test_wants_are_read(text: str, cells: int, whole: bool, within: float) -> None:
+    want = read_want(text, SCHEMA, ROWS, public_rows=True)
+    assert (want.cells, want.whole, want.within) == (cells, whole, within)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("region = 'North'", "a want must be a question and a margin, got 'region = 'North''. Example:"),
+        ("region within 2", "the margin must be above 0, in % of the rows or in rows. Write 2% or 500 rows."),
+        ("region within 0%", "the margin must be above 0"),
+        ("region within 1.2.3%", "the margin must be a number such as 2% or 500 rows."),
+        ("town = 'A' within 2%", "the domain of 'town' is private, so its levels are not known before a release."),
+        ("region = North and age < 20 and income = low within 2%", "is about 3 attributes, and only tables of one and"),
+        ("region x region within 2%", "a table is of two different attributes, got 'region x region'."),
+        ("region x nowhere within 2%", "the schema has no attribute 'nowhere'. It has: region, age"),
+        ("age < 30 within 2%", "cuts the bin [20, 40), and only whole bins were measured."),
+    ],
+)
+def test_wants_that_cannot_be_planned_are_refused(text: str, message: str) -> None:
+    with pytest.raises(QueryError) as refused:
+        plan(SCHEMA, rows=ROWS, want=text)
+    assert message in str(refused.value)
+
+
+def test_what_no_budget_buys_is_refused() -> None:
+    with pytest.raises(BudgetError, match=r"no epsilon up to 100 answers 'age x income within 0\.1 rows'"):
+        plan(PLAIN, rows=ROWS, want="age x income within 0.1 rows")
+    with pytest.raises(BudgetError, match="give what is wanted, or an epsilon to say what it answers"):
+        plan(PLAIN, rows=ROWS)
+
+
+def test_a_ledger_says_what_would_be_left(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "ledger.db")
+    ledger.open_account("people", epsilon=2.0, delta=2.0**-30)
+    found = plan(PLAIN, rows=ROWS, epsilon=1.0, ledger=ledger)
+    left = found.leaves()
+    assert left is not None
+    assert 0.9 < left <= 1.001
+    assert any("would have epsilon" in line for line in found.lines())
+    assert plan(PLAIN, rows=ROWS, epsilon=3.0, ledger=ledger).leaves() is None
+    assert any("it does not fit" in line for line in plan(PLAIN, rows=ROWS, epsilon=3.0, ledger=ledger).lines())
+    assert len(ledger.account("people").charges) == 0
+
+
+def test_the_command_prints_what_the_function_finds(tmp_path: Path) -> None:
+    (tmp_path / "s.toml").write_text(PLAIN.to_toml())
+    arguments = ["plan", "--schema", str(tmp_path / "s.toml"), "--rows", "10000", "--want", "region within 2%"]
+    found = plan(PLAIN, rows=ROWS, want="region within 2%")
+    shown = CliRunner().invoke(cli, arguments)
+    assert shown.output.splitlines() == found.lines()
+    assert json.loads(CliRunner().invoke(cli, [*arguments, "--json"]).output)["epsilon"] == found.epsilon
+    assert CliRunner().invoke(cli, [*arguments, "--epsilon", "0.01"]).exit_code == 1
+    refused = CliRunner().invoke(cli, [*arguments, "--dataset", "people"])
+    assert "Give --ledger, too." in str(refused.exception)
+
+
+def test_forecast_and_query_state_the_same_error_where_sums_are_not_trusted() -> None:
+    """A drafted table declares neither missing nor other: then no sum over its attributes helps a one-way count."""
+    bare = Schema.from_toml(
+        'attributes.a = {type = "boolean"}\nattributes.b = {type = "boolean"}\nattributes.c = {type = "boolean"}'
+    )
+    rows = {name: [True, False] * 200 for name in "abc"}
+    import polars as pl
+
+    model = sklar.fit(pl.DataFrame(rows), bare, epsilon=1.0)
+    expected = sklar.forecast(bare, rows=400, epsilon=1.0)
+    delivered = model.query("a = true").standard_error
+    assert delivered is not None
+    assert np.isclose(expected.one_way_sd[0], delivered, rtol=1e-3)
+    assert any("use no sums over 3 of 3 attributes" in line for line in expected.lines())

@@ -1,0 +1,384 @@
+"""The studio as a custodian uses it: a real server, driven in Chromium. Skipped without Playwright or Chromium."""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from sklar.budget.ledger import Ledger
+from sklar.generate import generate
+from sklar.public.schema import Schema
+from tests.studio.conftest import PEOPLE, SCHEMA
+
+pytestmark = pytest.mark.browser
+
+_CHROMIUM = shutil.which("chromium")
+_WAIT_MS = 120_000
+# What may shift on a page while it loads, by the browser's own measure; 0.1 is what Chromium calls good.
+_MOST_SHIFT = 0.02
+# Every line of what went wrong on a page, by the page's own telling.
+_WATCH_SHIFTS = """
+window.shifts = 0;
+new PerformanceObserver((list) => {
+  for (const entry of list.getEntries()) if (!entry.hadRecentInput) window.shifts += entry.value;
+}).observe({ type: "layout-shift", buffered: true });
+"""
+
+
+class Server:
+    """A studio in a process of its own, as `sklar studio` starts it."""
+
+    def __init__(self, folder: Path, limit: int | None = None) -> None:
+        command = [sys.executable, "-m", "sklar", "studio", str(folder), "--no-browser"]
+
+        def limited() -> None:
+            # A limit on the size of files fails in the operating system, as a full disk does.
+            if limit is not None:
+                resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, preexec_fn=limited)
+        assert self._process.stdout
+        self.first = self._process.stdout.readline().strip()
+        self.base = self.first.split("/enter")[0]
+
+    def end(self, how: signal.Signals = signal.SIGINT) -> None:
+        self._process.send_signal(how)
+        self._process.wait(timeout=30)
+        assert self._process.stdout
+        self._process.stdout.close()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "people.csv").write_text(PEOPLE)
+    return tmp_path
+
+
+@pytest.fixture
+def ready(folder: Path) -> Path:
+    """A table that is described already."""
+    (folder / "people.toml").write_text(SCHEMA)
+    return folder
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[..., Server]]:
+    """Starts studios, and ends them."""
+    started: list[Server] = []
+
+    def start(folder: Path, limit: int | None = None) -> Server:
+        started.append(Server(folder, limit))
+        return started[-1]
+
+    yield start
+    for server in started:
+        if server._process.poll() is None:
+            server.end()
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    playwright = pytest.importorskip("playwright.sync_api")
+    if _CHROMIUM is None:
+        pytest.skip("no chromium")
+    with playwright.sync_playwright() as started:
+        browser = started.chromium.launch(executable_path=_CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def page(chromium: Any) -> Iterator[Any]:
+    """A page that must stay free of errors: of scripts, of the policy, of files that are missing."""
+    context = chromium.new_context(viewport={"width": 1280, "height": 900})
+    context.add_init_script(_WATCH_SHIFTS)
+    made = context.new_page()
+    made.set_default_timeout(_WAIT_MS)
+    wrong: list[str] = []
+    made.on("pageerror", lambda error: wrong.append(str(error)))
+    made.on("console", lambda message: wrong.append(message.text) if message.type == "error" else None)
+    made.expected = wrong
+    yield made
+    context.close()
+    assert wrong == []
+
+
+def settled(page: Any) -> None:
+    """Nothing has shifted, and nothing sticks out on the right."""
+    page.wait_for_load_state("networkidle")
+    assert page.evaluate("window.shifts") <= _MOST_SHIFT, page.url
+    assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth"), page.url
+
+
+def accessible(page: Any, *, but: tuple[str, ...] = ()) -> None:
+    """No violation that axe finds, in light and dark."""
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
+        found = axe.run(page, options={"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]})
+        wrong = [
+            (each["id"], [node["target"] for node in each["nodes"]][:3], each["nodes"][0].get("failureSummary"))
+            for each in found.response["violations"]
+            if each["id"] not in but
+        ]
+        assert wrong == [], (page.url, scheme)
+    page.emulate_media(color_scheme="light")
+
+
+def checked(page: Any) -> None:
+    """A page as every page must be: after a reload, for everybody, on a wide screen and on a phone."""
+    address = page.url
+    page.reload()
+    assert page.url == address
+    assert page.locator("h1").count() == 1
+    settled(page)
+    accessible(page)
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.reload()
+    settled(page)
+    page.set_viewport_size({"width": 1280, "height": 900})
+
+
+def test_the_whole_walk_on_a_generated_census(tmp_path: Path, serve: Callable[..., Server], page: Any) -> None:
+    _, frames = generate("census", rows=3000, seed=3)
+    pl.concat(frames).write_csv(tmp_path / "census.csv")
+    page.goto(serve(tmp_path).first)
+    checked(page)
+
+    page.get_by_role("button", name="census.csv").click()
+    page.wait_for_url("**/t/census/open")
+    assert page.locator(".banner.top").is_visible()
+    checked(page)
+
+    page.get_by_role("button", name="Read all rows and propose a schema").click()
+    page.wait_for_url("**/t/census/describe")
+    checked(page)
+    page.get_by_role("button", name="Accept all").click()
+    page.get_by_role("link", name="Go on: plan the budget").wait_for()
+    checked(page)
+
+    page.get_by_role("link", name="Go on: plan the budget").click()
+    page.wait_for_url("**/t/census/plan")
+    page.locator(".curve-room svg").wait_for()
+    checked(page)
+    before = page.locator("#buys").inner_text()
+    page.locator("#slider").fill("13")
+    page.wait_for_function("text => document.getElementById('buys').innerText !== text", arg=before)
+    assert page.locator("[name=epsilon]").first.input_value() == "2"
+    page.get_by_role("button", name="Use this plan").click()
+    page.wait_for_url("**/t/census/release")
+    checked(page)
+
+    page.get_by_role("button", name="Release, and spend epsilon 2").click()
+    page.locator(".bars progress").first.wait_for()
+    page.reload()
+    page.get_by_role("heading", name="Release 1 is made").wait_for()
+    checked(page)
+    # Back and forward lead to pages, and send no form again.
+    page.go_back()
+    page.go_forward()
+    page.get_by_role("heading", name="Release 1 is made").wait_for()
+
+    page.get_by_role("link", name="Look at it beside the real rows").click()
+    page.wait_for_url("**/t/census/look")
+    page.frame_locator("iframe").get_by_role("heading", level=1).wait_for()
+    settled(page)
+    assert page.locator(".banner.top").is_visible()
+    page.get_by_role("link", name="Go on: the report for readers").click()
+    page.frame_locator("iframe").get_by_role("heading", level=1).wait_for()
+    settled(page)
+    assert page.locator(".banner.top").count() == 0
+
+    page.get_by_role("link", name="Go on: publish").click()
+    page.get_by_text("Passed.").wait_for()
+    checked(page)
+    page.get_by_label("Publisher").fill("Office of Statistics")
+    page.get_by_role("button", name="Write the folder census-1-published").click()
+    page.get_by_text("put it online as it is").wait_for()
+    checked(page)
+    with page.expect_download() as download:
+        page.get_by_role("link", name="README.md").click()
+    assert "Office of Statistics" in Path(download.value.path()).read_text()
+
+    page.get_by_role("link", name="Books").click()
+    page.get_by_text("charged in full").wait_for()
+    checked(page)
+    assert len(Ledger(tmp_path / "ledger.db").account("census").charges) == 1
+    verified = subprocess.run(
+        [sys.executable, "-m", "sklar", "verify", str(tmp_path / "census-1-published")], capture_output=True
+    )
+    assert verified.returncode == 0
+
+
+def test_a_column_is_decided_with_the_keyboard_alone(folder: Path, serve: Callable[..., Server], page: Any) -> None:
+    page.goto(serve(folder).first)
+    tab_to(page, "people.csv")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/open")
+    tab_to(page, "Read all rows and propose a schema")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/describe")
+    card = page.locator("article").filter(has=page.get_by_role("heading", name="age"))
+    # Edges are reached by Tab, and moved by arrows; the field and the cost follow.
+    tab_to(page, "Edge 2 of")
+    before = card.locator("[data-edges]").input_value()
+    page.keyboard.press("ArrowRight")
+    after = card.locator("[data-edges]").input_value()
+    assert after != before
+    assert card.locator("[value=e]").is_checked()
+    page.keyboard.press("Delete")
+    assert len(card.locator("[data-edges]").input_value().split(",")) == len(before.split(",")) - 1
+    card.locator(".cost").get_by_text("Without it").wait_for()
+    edges = card.locator("[data-edges]").input_value()
+    tab_to(page, "Decide on age")
+    page.keyboard.press("Enter")
+    page.get_by_text("'age' is decided.").wait_for()
+    assert ", ".join(str(edge) for edge in Schema.load(folder / "people.toml").attribute("age").edges) == edges
+    # The focus is where one goes on: at the cards.
+    page.wait_for_function("document.activeElement.id === 'cards'")
+    tab_to(page, "Accept all", backwards=True)
+    page.keyboard.press("Enter")
+    page.get_by_text("Every column is reviewed").wait_for()
+    tab_to(page, "Go on: plan the budget")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/plan")
+    tab_to(page, "slider")
+    page.keyboard.press("ArrowRight")
+    assert page.locator("[name=epsilon]").first.input_value() == "1.25"
+    tab_to(page, "Use this plan")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/release")
+    tab_to(page, "Release, and spend epsilon 1.25")
+    page.keyboard.press("Enter")
+    page.get_by_role("heading", name="Release 1 is made").wait_for()
+
+
+def tab_to(page: Any, name: str, *, backwards: bool = False) -> None:
+    """Press Tab until the focus is on something of that name; it must show where it is."""
+    for _ in range(200):
+        page.keyboard.press("Shift+Tab" if backwards else "Tab")
+        told = page.evaluate(
+            "() => { const it = document.activeElement; "
+            "return it.getAttribute('aria-label') || it.id + ' ' + it.textContent }"
+        )
+        if name in told:
+            outline = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
+            assert outline != "none" or "Edge" in name
+            return
+    raise AssertionError(f"Tab never came to {name}")
+
+
+def test_edges_are_dragged_and_what_it_costs_follows(folder: Path, serve: Callable[..., Server], page: Any) -> None:
+    page.goto(serve(folder).first)
+    page.get_by_role("button", name="people.csv").click()
+    page.get_by_role("button", name="Read all rows").click()
+    card = page.locator("article").filter(has=page.get_by_role("heading", name="age"))
+    grip = card.locator(".edge .grip").nth(3)
+    box = grip.bounding_box()
+    field = card.locator("[data-edges]")
+    before = field.input_value()
+    page.mouse.move(box["x"] + 5, box["y"] + 5)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 12, box["y"] + 5, steps=3)
+    page.mouse.up()
+    assert field.input_value() != before
+    card.locator(".cost").get_by_text("Without it").wait_for()
+    card.get_by_role("button", name="Add an edge").click()
+    assert len(field.input_value().split(",")) == len(before.split(",")) + 1
+    field.fill("0, 50, 100")
+    assert card.locator(".edge").count() == 3
+    card.locator(".cost").get_by_text("2 levels.").wait_for()
+
+
+def test_two_tabs_do_not_overwrite_each_other(folder: Path, serve: Callable[..., Server], page: Any) -> None:
+    page.goto(serve(folder).first)
+    page.get_by_role("button", name="people.csv").click()
+    page.get_by_role("button", name="Read all rows").click()
+    page.wait_for_url("**/describe")
+    other = page.context.new_page()
+    other.goto(page.url)
+    page.get_by_role("button", name="Decide on sex").click()
+    page.get_by_text("'sex' is decided.").wait_for()
+    card = other.locator("article").filter(has=other.get_by_role("heading", name="sex"))
+    card.get_by_label("leave the column out").check()
+    other.get_by_role("button", name="Decide on sex").click()
+    other.get_by_text("was changed meanwhile").wait_for()
+    # What the other tab says of another column is fine.
+    other.get_by_role("button", name="Decide on region").click()
+    other.get_by_text("'region' is decided.").wait_for()
+    assert {"sex", "region"} <= set(Schema.load(folder / "people.toml").names)
+
+
+def begin(page: Any, server: Server) -> None:
+    """From the first address to a release that is under way."""
+    page.goto(server.first)
+    page.get_by_role("button", name="people.csv").click()
+    page.get_by_role("button", name="Go on with people.toml").click()
+    page.get_by_role("link", name="Go on: plan the budget").click()
+    page.get_by_role("button", name="Use this plan").click()
+    page.get_by_role("button", name="Release, and spend epsilon 1").click()
+    page.wait_for_url("**/t/people/release")
+
+
+def test_a_release_is_cancelled_cleanly(ready: Path, serve: Callable[..., Server], page: Any) -> None:
+    (ready / "people.csv").write_text(PEOPLE + PEOPLE.partition("\n")[2] * 2000)
+    begin(page, serve(ready))
+    page.get_by_role("button", name="Cancel").click()
+    page.get_by_role("heading", name="The release was cancelled").wait_for()
+    page.get_by_text("Nothing was charged.").wait_for()
+    assert Ledger(ready / "ledger.db").account("people").charges == ()
+    assert not list(ready.glob("people-1*"))
+    checked(page)
+
+
+def test_a_release_outlives_a_killed_server(ready: Path, serve: Callable[..., Server], page: Any) -> None:
+    (ready / "people.csv").write_text(PEOPLE + PEOPLE.partition("\n")[2] * 300)
+    server = serve(ready)
+    begin(page, server)
+    server.end(signal.SIGKILL)
+    page.get_by_text("The studio does not answer.").wait_for()
+    # What the browser says of a server that is gone is no error of the page.
+    page.expected.clear()
+    again = serve(ready)
+    page.goto(again.first)
+    page.goto(f"{again.base}/t/people/release")
+    page.get_by_role("heading", name="Release 1 is made").wait_for()
+    assert len(Ledger(ready / "ledger.db").account("people").charges) == 1
+    assert (ready / "people-1.csv").is_file()
+    page.expected.clear()
+
+
+def test_an_unreadable_file_is_told(folder: Path, serve: Callable[..., Server], page: Any) -> None:
+    (folder / "odd.parquet").write_bytes(b"PAR1 and then nothing of the kind")
+    page.goto(serve(folder).first)
+    page.get_by_role("button", name="odd.parquet").click()
+    page.get_by_role("alert").wait_for()
+    checked(page)
+    page.get_by_role("button", name="Read all rows").click()
+    page.get_by_role("alert").first.wait_for()
+    assert not (folder / "odd.toml").exists()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs limits of a process")
+def test_a_full_disk_is_told_with_what_was_charged(ready: Path, serve: Callable[..., Server], page: Any) -> None:
+    (ready / "people.csv").write_text(PEOPLE + PEOPLE.partition("\n")[2] * 20)
+    begin(page, serve(ready, limit=20_000))
+    page.get_by_role("heading", name="The release failed").wait_for()
+    said = page.locator(".panel.failed").inner_text()
+    charged = len(Ledger(ready / "ledger.db").account("people").charges)
+    assert "could not be written" in said
+    assert ("The books show a charge" if charged else "Nothing was charged") in said
+    # The model was small enough; it is what the charge has bought.
+    assert [path.name for path in ready.glob("people-1*")] == ["people-1.sklar"]
+    assert "Its model was saved before that" in said
+    checked(page)
