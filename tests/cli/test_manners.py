@@ -196,6 +196,7 @@ NO_FIGURES = {
     ("ledger", "anchor"),
     ("ledger", "upgrade"),
     ("studio",),
+    ("warm",),
 }
 
 

@@ -100,13 +100,13 @@ FLAWS = (
         edits=(
             Edit(
                 _VAULT,
-                "spent = self._spent + Spend.of(scales, lost_delta=lost_delta)",
-                "spent = Spend.of(scales, lost_delta=lost_delta)",
+                "spent = self._spent + (Spend.of(scales, lost_delta=lost_delta) if spend is None else spend)",
+                "spent = Spend.of(scales, lost_delta=lost_delta) if spend is None else spend",
             ),
             Edit(
                 "release.py",
-                "noisy: tuple[NoisyTables, ...] = (vault.measure(stages.first),)",
-                "noisy: tuple[NoisyTables, ...] = (vault.measure(stages.first), vault.measure(stages.first))",
+                "for _ in range(stages.looks))",
+                "for _ in range(stages.looks + 1))",
             ),
             Edit("release.py", "[tables.plan for tables in noisy]", "[tables.plan for tables in noisy[1:]]"),
         ),
@@ -156,12 +156,12 @@ FLAWS = (
     Flaw(
         name="stage two reuses the noise of stage one",
         edits=(
-            Edit(_VAULT, '"_spent", "_threads")', '"_spent", "_threads", "_old")'),
+            Edit(_VAULT, '"_threads", "_trios")', '"_threads", "_trios", "_old")'),
             Edit(
                 _VAULT,
-                "        noisy = np.split(self._draw(plan.scales, np.concatenate(sizes)), ",
+                "        noisy = np.split(self._draw(plan.scales, np.concatenate(sizes), spend=plan.spend), ",
                 "        every = np.repeat(plan.scales, np.concatenate(sizes))\n"
-                "        fresh = self._draw(plan.scales, np.concatenate(sizes))\n"
+                "        fresh = self._draw(plan.scales, np.concatenate(sizes), spend=plan.spend)\n"
                 '        if hasattr(self, "_old"):\n'
                 "            fresh = np.rint(self._old[-fresh.size :] * every).astype(np.int64)\n"
                 "        self._old = fresh / every\n"
@@ -195,8 +195,8 @@ FLAWS = (
             ),
             Edit(
                 _NOISE,
-                "_draw(kind, scales[own], within, _keystream())",
-                "_draw(kind, scales[own], within, _keystream(key))",
+                "draw(kind, scales[own], within, _keystream())",
+                "draw(kind, scales[own], within, _keystream(key))",
             ),
             Edit(_NOISE, "def _keystream() -> _Source:", 'def _keystream(key: bytes = b"") -> _Source:'),
             Edit(_NOISE, "AES256(urandom(32))", "AES256(key or urandom(32))"),
@@ -369,8 +369,8 @@ FLAWS = (
     _flaw(
         "parities of rows that have no level counted twice",
         _VAULT,
-        "return ones, ones[first] + ones[second] - 2 * counts.pairs[3::4].astype(np.int64),",
-        "return ones, ones[first] + ones[second] - counts.pairs[3::4].astype(np.int64),",
+        "ones[first] + ones[second] - 2 * counts.pairs[3::4]",
+        "ones[first] + ones[second] - counts.pairs[3::4]",
         "tests/kernel/test_parities.py",
     ),
     # Three-way tables.
@@ -438,8 +438,8 @@ FLAWS = (
     _flaw(
         "a plan by the exact number of rows",
         "release.py",
-        "n_rows=vault.n_rows, rest=rest, again",
-        "n_rows=vault._held.n_rows, rest=rest, again",
+        "        n_rows=vault.n_rows,\n        rest=rest,\n",
+        "        n_rows=vault._held.n_rows,\n        rest=rest,\n",
         _RELEASE_TESTS,
     ),
     Flaw(
