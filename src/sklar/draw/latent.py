@@ -28,6 +28,9 @@ _GOLDEN, _MIX, _MIX_AGAIN = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1
 _12, _25, _27, _30, _31, _32 = (np.uint64(bits) for bits in (12, 25, 27, 30, 31, 32))
 _ONE = np.uint64(1)
 
+# Rows of a product that are made at a time.
+_STRIP = 512
+
 
 class LatentSampler:
     """Draws any block of a model's rows; whatever all blocks share is worked out once.
@@ -48,7 +51,7 @@ class LatentSampler:
         self._worth_compiling = Worth(_PLAIN_VALUES)
         self.block_rows = REFINED_ROWS if model.rounds else BLOCK_ROWS
         if model.rounds:
-            self._pairs = model.predict_pairs(chances)
+            self._pairs = steady_pairs(model.probabilities, chances)
             # A repair draws the attributes of rules anew.
             fixed = constrained(model.schema.allowed)
             self._free = np.array([i for i in range(self._cells.n_attributes) if i not in fixed], dtype=np.int64)
@@ -82,6 +85,20 @@ class LatentSampler:
             targets = self._pairs * np.float32(rows)
             refine(codes, place, bounds, targets, cells.offsets, self._free, self._rounds, key, self._triples)
         return codes
+
+
+def steady_pairs(probabilities: NDArray[np.float32], chances: NDArray[np.float64] | None = None) -> NDArray[np.float32]:
+    """Predicted two-way tables, shape (d, d), the same to the last bit on any number of threads.
+
+    Sums in double precision differ in their last bits by how threads share the work; rounded to single precision they
+    do not, but for one in millions of millions. Exchanges, and so the rows of a seed, depend on every bit.
+    """
+    pairs = np.empty((probabilities.shape[1],) * 2, dtype=np.float32)
+    exact = probabilities.astype(np.float64)
+    weighed = exact / len(exact) if chances is None else exact * chances[:, None]
+    for first in range(0, len(pairs), _STRIP):
+        pairs[first : first + _STRIP] = exact[:, first : first + _STRIP].T @ weighed
+    return pairs
 
 
 class RedrawGivenOthers:

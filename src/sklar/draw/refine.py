@@ -77,9 +77,10 @@ class ThreeWay:
     @classmethod
     def of(cls, probabilities: NDArray[np.float32], cells: Cells, free: NDArray[np.int64]) -> ThreeWay:
         """Those of the attributes `free`, from the components' probabilities, shape (components, d)."""
-        own = [np.ascontiguousarray(probabilities[:, cells.levels(int(i))].T) for i in free]
+        # In double precision, and rounded then: the same on any number of threads (`latent.steady_pairs`).
+        own = [np.ascontiguousarray(probabilities[:, cells.levels(int(i))].T, dtype=np.float64) for i in free]
         sizes = [len(each) for each in own]
-        m, share = len(own), np.float32(1 / len(probabilities))
+        m, share = len(own), 1 / len(probabilities)
         tables: list[NDArray[np.float32]] = []
         places: list[list[tuple[int, ...]]] = [[] for _ in range(m)]
         start = 0
