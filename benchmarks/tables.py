@@ -88,7 +88,7 @@ def _packaged(name: str, title: str, drop: tuple[str, ...] = ()) -> Callable[...
             if peers is None:
                 raise ValueError(f"table {name} is in a package of the peers' environment. Give --peers-python.")
             script = Path(__file__).with_name("peers.py")
-            subprocess.run([str(peers), str(script), "table", name, str(path)], check=True)  # noqa: S603
+            subprocess.run([str(peers), "-P", str(script), "table", name, str(path)], check=True)  # noqa: S603
         rows = pl.read_csv(path, null_values=["", "NA", "nan"], infer_schema_length=None).drop(drop, strict=False)
         return title, schema_by_rule(name, rows), rows
 
