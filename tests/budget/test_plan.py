@@ -121,7 +121,8 @@ def test_one_attribute_needs_no_second_stage() -> None:
 
 
 def test_the_method_and_the_noise_decide_how_many_stages_there_are() -> None:
-    cells, gaussian = cells_of(4), Budget(epsilon=1.0)
+    # Of bits parities are measured (tests/kernel/test_parities.py).
+    cells, gaussian = Cells([3] * 4), Budget(epsilon=1.0)
     laplace = Budget(epsilon=1.0, mechanism="laplace")
     assert plan_release(cells, gaussian, Method(), n_rows=1_000).reserve.size == cells.n_pairs
     assert plan_release(cells, laplace, Method(), n_rows=1_000).reserve.size == 0

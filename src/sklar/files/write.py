@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from io import BytesIO
@@ -27,6 +28,8 @@ else:
     pl = lazily("polars")
 
 SUFFIXES = (".csv", ".parquet", ".arrow", ".feather", ".ndjson")
+# Seconds until a thread that was about to open a file has done so.
+_SETTLED = 0.05
 _ROW_GROUP = 1 << 17
 _TYPES = "ARROW:schema"
 # How a text begins that a spreadsheet takes for a formula; and what begins so and is a number.
@@ -97,14 +100,20 @@ def write_frames(
     """
     with replacing(path) as temporary:
         suffix = path.suffix.lower()
-        if suffix == ".csv":
-            _write_csv(temporary, columns, frames, described, spreadsheet=spreadsheet)
-        elif suffix == ".parquet":
-            write_parquet(temporary, columns, frames, {} if shown is None else {_TYPES: _arrow_types(shown)})
-        elif suffix == ".ndjson":
-            _stream(columns, frames).sink_ndjson(temporary)
-        else:
-            _stream(columns, frames).sink_ipc(temporary, compression="lz4", record_batch_size=_ROW_GROUP)
+        try:
+            if suffix == ".csv":
+                _write_csv(temporary, columns, frames, described, spreadsheet=spreadsheet)
+            elif suffix == ".parquet":
+                write_parquet(temporary, columns, frames, {} if shown is None else {_TYPES: _arrow_types(shown)})
+            elif suffix == ".ndjson":
+                _stream(columns, frames).sink_ndjson(temporary)
+            else:
+                _stream(columns, frames).sink_ipc(temporary, compression="lz4", record_batch_size=_ROW_GROUP)
+        except BaseException:
+            # polars opens the file in a thread of its own, which may do so a moment after the stream has broken: what
+            # is removed before that would come back.
+            time.sleep(_SETTLED)
+            raise
 
 
 def write_parquet(path: Path, columns: pl.Schema, frames: Iterable[pl.DataFrame], metadata: dict[str, str]) -> None:

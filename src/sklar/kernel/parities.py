@@ -45,8 +45,8 @@ def parity_spend(m: int, scales: NDArray[np.float64], neighbors: Neighbors) -> S
     in the second sum, and 2 / t^2 > 1 / sigma^2 in the first; where sigma^2 <= 4, t = sigma pays twice. Where another s
     has a second sum r times as large, t^2 is divided by r: that makes both sums at least r times as large.
 
-    >>> parity_spend(4, np.array([10.0, 20.0]), "add-remove").tables.tolist()
-    [3, 3]
+    >>> parity_spend(4, np.array([20.0, 10.0]), "add-remove").tables.tolist()
+    [4, 2]
     """
     moved = moved_sets(m)[:, : scales.size]
     worst = moved[int(np.argmax(moved @ scales**-2.0))]

@@ -108,7 +108,7 @@ def fieller(values: Floats, covariance: Floats, place: tuple[int, int | None], q
 
     >>> found = fieller(np.array([5.0, 10.0]), np.diag([0.01, 0.04]), (0, 1), 1.96)
     >>> round(found.low, 4), round(found.high, 4)
-    (0.472, 0.5288)
+    (0.473, 0.5285)
     """
     top, bottom = place
     estimate, slope = value(values, place), gradient(values, place)
