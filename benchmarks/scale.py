@@ -292,7 +292,7 @@ def markdown(found: Mapping[str, Any]) -> str:
     ]
     head = ["", "rows of the table", "wall, s", "rows/s", "peak RSS, GB", "Spark's start, s", "load before"]
     text = record.table(head, main_rows)
-    if found.get("in turn"):
+    if found["in turn"]:
         text += f"\n\n{beside(found['in turn'])}"
     for axis, runs in found["growth"].items():
         rows = [
@@ -352,7 +352,7 @@ def reckoned(found: Mapping[str, Any]) -> str:
         f"One core here reads and counts {rate:.2g} pairs of attributes a second, by CPU seconds at m = "
         f"{widest['size']:,}; reading grows more slowly than pairs do, so that this is too much rather than too little."
     )
-    if found.get("in turn"):
+    if found["in turn"]:
         # The table of most attributes comes last.
         *_, (name, run) = found["in turn"].items()
         ratio = run["median"]["spark"] / run["median"]["local"]

@@ -40,10 +40,10 @@ def check_guesses(
         judge_guesses("210 tables measured at once", _LOOSE, scores, mu),
         judge_tightness("210 tables of 3 rows", _LOOSE, scores),
     ]
-    scores, mu = play(twice, schema, _LOOSE, 100 if quick else 3_000, folder)
+    scores, mu = play(twice, schema, _LOOSE, 60 if quick else 3_000, folder)
     found.append(judge_guesses("210 parities, measured twice", _LOOSE, scores, mu))
     # Three levels: of two, parities are measured.
-    scores, mu = play(twice, whole_numbers(*[3] * 20), _LOOSE, 100 if quick else 3_000, folder)
+    scores, mu = play(twice, whole_numbers(*[3] * 20), _LOOSE, 60 if quick else 3_000, folder)
     return [*found, judge_guesses("400 tables measured in two stages", _LOOSE, scores, mu)]
 
 
