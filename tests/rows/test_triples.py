@@ -41,7 +41,12 @@ TRIPLES = Triples(cells=CELLS, attributes=np.array([[0, 1, 2], [0, 2, 3], [1, 2,
 def drawn(rows: int, seed: int = 0) -> tuple[pl.DataFrame, NDArray[np.int64]]:
     """Rows with values outside of every domain among them, and their codes."""
     generator = np.random.default_rng(seed)
-    texts = [*"uvwxyz", "?", None], ["5", "95", "45", "", None, "odd"], ["true", "false", "maybe"], ["p", "q", "r", "s"]
+    texts: tuple[list[str | None], ...] = (
+        [*"uvwxyz", "?", None],
+        ["5", "95", "45", "", None, "odd"],
+        ["true", "false", "maybe"],
+        ["p", "q", "r", "s"],
+    )
     codes = [0, 1, 2, 3, 4, 5, -1, -1], [0, 9, 4, 10, 10, 10], [1, 0, -1], [0, 1, 2, 3]
     picked = [generator.integers(0, len(each), rows) for each in texts]
     frame = pl.DataFrame(
