@@ -258,10 +258,10 @@ def measurer(counts: Counts, **settings: Any) -> Callable[[], Measured]:
     "case",
     [
         {"epsilon": 1.0},
-        {"epsilon": 0.05, "neighbors": "add-remove"},
         {"epsilon": 1.0, "mechanism": "laplace"},
-        {"epsilon": 1.0, "lost": 0.05},
-        {"epsilon": 1.0, "complete": True},
+        pytest.param({"epsilon": 0.05, "neighbors": "add-remove"}, marks=pytest.mark.slow),
+        pytest.param({"epsilon": 1.0, "lost": 0.05}, marks=pytest.mark.slow),
+        pytest.param({"epsilon": 1.0, "complete": True}, marks=pytest.mark.slow),
     ],
     ids=str,
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -104,9 +105,10 @@ def test_tables_come_back_as_they_were_and_give_the_same_model(settings: Any, tm
             assert np.array_equal(getattr(ours.plan, name), getattr(read.plan, name))
     again = fit_tables(measured, method=settings["method"])
     assert again.sample(500, seed=1).equals(
-        fit_tables(original.measured, method=settings["method"]).sample(500, seed=1)
+        # Three-way tables, which a release may choose, are in the model file alone.
+        fit_tables(replace(original.measured, triples=None), method=settings["method"]).sample(500, seed=1)
     )
-    assert again.certificate.measurements == original.certificate.measurements
+    assert again.certificate.measurements == tuple(each for each in original.certificate.measurements if each.order < 3)
     assert original.certificate.claimed_by is None
     assert again.certificate.claimed_by == f"sklar {sklar.__version__}"
 

@@ -91,7 +91,7 @@ def test_csv_quotes_when_something_needs_it(tmp_path: Path, mark: str, place: st
 
 
 @given(described=schemas_with_codes())
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_reading_and_encoding_a_file_gives_the_codes_back(
     described: tuple[Schema, NDArray[np.int32]], tmp_path: Path
 ) -> None:

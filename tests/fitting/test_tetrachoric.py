@@ -207,7 +207,7 @@ def test_agrees_with_the_papers_bisection_on_the_grid() -> None:
 
 
 @given(p_i=PROBABILITIES, p_j=PROBABILITIES, r=st.floats(-1.0, 1.0))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_inverts_the_orthant(p_i: float, p_j: float, r: float) -> None:
     h, k = thresholds(np.array([p_i, p_j]))
     p_ij = float(orthant(h, k, r))
@@ -220,7 +220,7 @@ def test_inverts_the_orthant(p_i: float, p_j: float, r: float) -> None:
 
 
 @given(p_i=PROBABILITIES, p_j=PROBABILITIES, share=st.floats(0.0, 1.0))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_reaches_every_target_between_the_bounds(p_i: float, p_j: float, share: float) -> None:
     low, high = max(0.0, p_i + p_j - 1.0), min(p_i, p_j)
     p_ij = min(high, low + share * (high - low))

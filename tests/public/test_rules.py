@@ -194,7 +194,7 @@ def test_a_search_that_takes_too_long_is_refused(monkeypatch: pytest.MonkeyPatch
         ruled(*rules, {"forbid": {"code": 2, "member": True}})
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 @given(st.data())
 def test_loading_agrees_with_trying_every_record(data: st.DataObject) -> None:
     sizes = data.draw(st.lists(st.integers(1, 3), min_size=2, max_size=4))

@@ -320,7 +320,7 @@ def test_a_number_equal_to_the_missing_text_is_missing_whatever_its_type() -> No
     outside=st.sampled_from(["clip", "missing"]),
     data=st.data(),
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_many_numbers_are_looked_up_as_few_are_searched(
     first: int,
     width: int,
@@ -519,13 +519,13 @@ def typed() -> st.SearchStrategy[pa.Array]:
 
 
 @given(column=typed(), attribute=st.sampled_from(ATTRIBUTES))
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 def test_codes_are_elementwise(column: pa.Array, attribute: Attribute) -> None:
     assert_elementwise(column, attribute)
 
 
 @given(schema=schemas(), texts=st.lists(st.none() | TEXTS, max_size=8))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_codes_are_within_the_domain_of_any_schema(schema: Schema, texts: list[str | None]) -> None:
     listed: list[str | None] = [level for attribute in schema.attributes for level in attribute.levels]
     column = pa.array(texts + listed, pa.string())
@@ -539,7 +539,7 @@ def test_codes_are_within_the_domain_of_any_schema(schema: Schema, texts: list[s
 
 
 @given(attribute=st.sampled_from(ATTRIBUTES), value=st.floats() | st.integers(-(2**63), 2**63 - 1))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_a_number_has_the_code_of_its_text(attribute: Attribute, value: float) -> None:
     column = pa.array([value])
     text = repr(int(value)) if value == value and abs(value) != float("inf") and value == int(value) else repr(value)
@@ -559,7 +559,7 @@ def written_plainly() -> st.SearchStrategy[str]:
 
 
 @given(texts=st.lists(written_plainly(), min_size=70, max_size=90, unique=True), attribute=st.sampled_from(ATTRIBUTES))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_many_texts_are_read_as_each_of_them_is(texts: list[str], attribute: Attribute) -> None:
     assert encode_column(pl.Series(texts), attribute).tolist() == [coder(attribute)(text) for text in texts]
 

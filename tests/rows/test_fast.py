@@ -80,7 +80,7 @@ def same(left: Counts, right: Counts) -> bool:
 
 
 @given(case=coded())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_counts_equal_brute_force(case: tuple[Schema, NDArray[np.int32]]) -> None:
     schema, codes = case
     counts = count_codes(codes, schema)
@@ -101,7 +101,7 @@ def test_any_split_gives_the_same_counts(case: tuple[Schema, NDArray[np.int32]],
 
 
 @given(case=coded(min_rows=1), data=st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_replacing_a_row_moves_at_most_two_cells_of_each_table_by_one(
     case: tuple[Schema, NDArray[np.int32]], data: st.DataObject
 ) -> None:
@@ -265,7 +265,7 @@ def test_histograms_of_very_many_levels(rows: int, size: int) -> None:
     nowhere=st.sampled_from([0.0, 0.01, 0.5, 1.0]),
     way=st.sampled_from(list(WAYS)),
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 def test_every_way_gives_the_same_counts(sizes: list[int], rows: int, nowhere: float, way: str) -> None:
     schema, codes = schema_of(sizes), drawn(sizes, rows, nowhere)
     with counted(way):
@@ -325,7 +325,7 @@ FLAGS = Schema(
     threads=st.sampled_from([1, 2, 5]),
     seed=st.integers(0, 2**32 - 1),
 )
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_columns_of_booleans_wherever_they_are_cut(
     rows: int, cuts: list[int], nulls: tuple[float, ...], way: str, threads: int, seed: int
 ) -> None:

@@ -52,7 +52,7 @@ def values(records: list[bytes], fields: int, limit: int) -> tuple[list[list[str
 
 
 @given(data=DATA, fields=st.integers(1, 3), limit=st.integers(1, 90), block=st.integers(1, 90))
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=300, deadline=None)
 def test_rewritten_records_hold_what_was_written(data: bytes, fields: int, limit: int, block: int) -> None:
     out, ragged = rewritten(data, fields, limit, block)
     found = list(csv.reader(io.StringIO(out.decode(), newline=""), strict=True))
@@ -79,7 +79,7 @@ def test_examples(data: bytes, out: bytes, ragged: int) -> None:
 
 
 @given(data=DATA, fields=st.integers(1, 3), limit=st.integers(1, 90), block=st.integers(1, 90))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_where_nothing_is_quoted_quotes_are_characters(data: bytes, fields: int, limit: int, block: int) -> None:
     out, ragged = rewritten(data, fields, limit, block, quote=b"")
     found = list(csv.reader(io.StringIO(out.decode(), newline=""), strict=True))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import signal
 import stat
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,14 @@ from sklar.studio.folder import Folder
 from tests.studio.conftest import PEOPLE, SCHEMA, Browser, await_, running
 
 ORDER = {"kind": "release", "desk": "people", "epsilon": 1.0, "delta": 2.0**-30, "dataset": "people", "release": 1}
+
+
+@pytest.fixture(autouse=True)
+def interruptible() -> Iterator[None]:
+    """Whoever runs the tests in the background ignores this signal, which the worker's process does not (`main`)."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture

@@ -203,13 +203,13 @@ COLUMNS = st.one_of(
 
 # A name ends at its first zero byte where tables change hands (Arrow's C interface).
 @given(name=NAMES.filter(lambda name: "\x00" not in name), column=COLUMNS)
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_a_draft_parses_back_and_covers_every_value(name: str, column: list[str | None]) -> None:
     assert_covers(pa.table({name: pa.array(column, pa.string()), name + "_": [True] * len(column)}))
 
 
 @given(column=st.lists(st.none() | st.floats(), min_size=1, max_size=8))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_a_draft_covers_floats(column: list[float | None]) -> None:
     assert_covers(pa.table({"x": pa.array(column, pa.float64()), "y": [True] * len(column)}))
 
