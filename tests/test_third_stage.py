@@ -67,7 +67,9 @@ def test_three_way_tables_are_measured_within_the_budget_and_certified(released:
     assert {entry.stage for entry in third} == {3}
     assert sum(entry.tables for entry in third) == len(triples.scales)
     assert third[0].what == "three-way tables over coarse levels"
-    spend = sum((tables.plan.spend for tables in model.measured.stages), triples.spend)
+    scores = model.measured.scores
+    assert scores is not None
+    spend = sum((tables.plan.spend for tables in model.measured.stages), triples.spend + scores.spend)
     stages = plan_release(SCHEMA.cells, BUDGET, Method(), n_rows=ROWS)
     assert BUDGET.spent(spend) <= BUDGET.spent(stages.spend) <= BUDGET.epsilon
     assert any("stage 3" in line and "three-way tables" in line for line in model.summary())
@@ -90,7 +92,10 @@ def test_the_choice_follows_from_the_first_stage_alone(released: tuple[Model, Pa
     triples = model.measured.triples
     assert triples is not None
     stages = plan_release(SCHEMA.cells, BUDGET, Method(), n_rows=ROWS)
-    wanted = look_for_triples(pool(model.measured.stages[:1]), SCHEMA, stages)
+    scores = model.measured.scores
+    assert scores is not None
+    found = look_for_triples(pool(model.measured.stages[:1]), SCHEMA, stages, lambda *_asked: scores)
+    wanted = found.wanted
     assert wanted is not None
     assert (wanted.triples.attributes == triples.triples.attributes).all()
     assert (wanted.triples.coarse == triples.triples.coarse).all()

@@ -63,9 +63,9 @@ class Forecast(Tabular):
     (m (m - 1) / 2,), is that of a cell of each two-way table, over both stages. `spend` is what all tables cost,
     `split` the share of the privacy cost (of the sum of 1 / scale^2) by purpose. `search_factor` is how many times the
     noise of a search for numbers is what it would be if the budget were larger: 1 where it is as small as numbers want
-    it. `scores_share` is the part of all cost that goes to noisy scores of all three-way tables, out of the second
-    stage's. `triples_share` is the most of the second stage's cost that may go to three-way tables: which, and whether any,
-    the first stage's noisy tables decide.
+    it. `triples_share` is the most of the second stage's cost that may go to three-way tables: which, and whether any,
+    the first stage's noisy tables decide, and noisy scores of all of them. `scores_share` is the part of all cost that
+    these take, out of the second stage's; 0 where there are none.
     """
 
     schema: Schema
@@ -179,7 +179,7 @@ class Forecast(Tabular):
                 "mostly_noise": len(noisy),
                 "noisiest": [list(pair) for pair in noisy[:1000]],
             },
-            "three_way": {"most_of_stage_2": self.triples_share, "scores": self.scores_share},
+            "three_way": {"most_of_stage_2": self.triples_share, "scores_of_all": self.scores_share},
             "budget_split": dict(self.split),
             "private_domains": {
                 finding.attribute: {"standard_error": finding.scale, "threshold": finding.threshold}
@@ -377,8 +377,8 @@ def table_lines(forecasts: Sequence[Forecast]) -> list[str]:
     scored = [f"{each.budget.epsilon:.4g}" for each in forecasts if each.scores_share]
     if scored:
         lines.append(
-            f"At epsilon {', '.join(scored)}, {SCORES_SHARE:.0%} of all cost, out of stage 2, goes to noisy scores that "
-            "tell which three-way tables stage 1 misses."
+            f"At epsilon {', '.join(scored)}, {SCORES_SHARE:.0%} of all cost, out of stage 2, goes to noisy scores: "
+            "how far each three-way table lies from the models of stage 1."
         )
     for each in forecasts:
         least = [f"{found.attribute} {found.threshold:,}" for found in each.findings if found.threshold is not None]

@@ -71,7 +71,7 @@ def check_third(folder: Path) -> Comparison:
 
 
 def unplanned(measured: Measured, schema: Schema, budget: Budget) -> list[str]:
-    """What of the later stages does not follow from the first stage's noisy tables, and noisy scores where it has them."""
+    """What of the later stages does not follow from the first stage's noisy tables and from noisy scores."""
     stages = plan_release(schema.cells, budget, Method(), n_rows=measured.n_rows)
     estimates = pool(measured.stages[:1])
     scores, triples = measured.scores, measured.triples
