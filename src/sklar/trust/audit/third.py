@@ -35,7 +35,8 @@ def check_third(folder: Path) -> Comparison:
     four = (3 * one + 2 * two + three * one + generator.integers(0, 3, _ROWS)) % 11
     codes = np.stack([one, two, three, four]).astype(np.int32)
     path, wrong, runs = write(frame_of(schema, codes), folder / "third.parquet"), [], 6
-    total, freedom = 0.0, 0
+    # Sums of squares and their number: of tables, then of scores, which are few beside cells.
+    squares = np.zeros((2, 2))
     for _ in range(runs):
         measured = measure(path, schema, _BUDGET)
         triples = measured.triples
@@ -44,8 +45,8 @@ def check_third(folder: Path) -> Comparison:
             continue
         wrong += unplanned(measured, schema, _BUDGET)
         z = (triples.counts - _counted(codes, triples.triples)) / np.repeat(triples.scales, triples.triples.sizes)
-        z = np.concatenate([z, _score_noise(codes, measured, schema)])
-        total, freedom = total + float(z @ z), freedom + z.size
+        for part, own in enumerate((z, _score_noise(codes, measured, schema))):
+            squares[part] += float(own @ own), own.size
         stages = [tables.plan.spend for tables in measured.stages]
         third = triples.spend + (Spend.of([]) if measured.scores is None else measured.scores.spend)
         if _BUDGET.spent(sum(stages, third)) > _BUDGET.epsilon:
@@ -54,9 +55,12 @@ def check_third(folder: Path) -> Comparison:
         scored = 0 if measured.scores is None else measured.scores.scores.size
         if stated != len(triples.scales) + scored:
             wrong.append("the certificate does not state them")
-    ratio = total / max(freedom, 1)
-    if freedom and 2 * min(chi2.cdf(total, freedom), chi2.sf(total, freedom)) < _LEVEL:
-        wrong.append(f"their noise has {ratio:.3g} times the variance that is stated")
+    ratio = squares[0, 0] / max(squares[0, 1], 1)
+    for name, (total, freedom) in zip(("their noise", "the noise of scores"), squares.tolist(), strict=True):
+        if not freedom:
+            wrong.append(f"{name} was not seen")
+        elif 2 * min(chi2.cdf(total, freedom), chi2.sf(total, freedom)) < _LEVEL:
+            wrong.append(f"{name} has {total / freedom:.3g} times the variance that is stated")
     return Comparison(
         part="three-way tables",
         tried=f"{runs} releases with a third stage: its tables and scales worked out again from the first stage's "
