@@ -90,7 +90,8 @@ def test_scores_of_all_three_way_tables_come_first_and_are_certified(released: t
     # One number: it moves as far in L1 as in L2.
     assert entry.sensitivity_l1 == entry.sensitivity_l2 == pytest.approx(np.sqrt(2))
     assert entry.what == "scores of three-way tables"
-    assert any("stage 3" in line and "scores of three-way tables" in line for line in model.summary())
+    line = f"  stage 3: 4 scores of three-way tables, noise of scale {scores.scale:.4g} a score"
+    assert line in model.summary()
 
 
 def test_scores_find_what_no_pair_shows() -> None:
@@ -462,9 +463,13 @@ def test_spend_of_triples_is_that_of_their_tables(released: tuple[Model, Path]) 
 
 def test_the_report_says_where_the_cost_went(released: tuple[Model, Path]) -> None:
     from sklar.answer.report import publishable
+    from sklar.answer.report.spending import together
 
     page = publishable(released[0])
     assert "Part of that cost went to tables of three attributes, over coarser levels" in page
+    assert "or that the scores showed them to miss." in page
+    assert "Part of that cost went to <em>noisy</em> scores" in page
+    assert together(released[0].certificate) == "three"
     assert "three-way tables over coarse levels" in page
 
 

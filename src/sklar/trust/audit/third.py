@@ -48,12 +48,12 @@ def check_third(folder: Path) -> Comparison:
         for part, own in enumerate((z, _score_noise(codes, measured, schema))):
             squares[part] += float(own @ own), own.size
         stages = [tables.plan.spend for tables in measured.stages]
-        third = triples.spend + (Spend.of([]) if measured.scores is None else measured.scores.spend)
-        if _BUDGET.spent(sum(stages, third)) > _BUDGET.epsilon:
+        scores = measured.scores
+        scored = Spend.of([]) if scores is None else Spend.of([scores.scale], [scores.scores.size])
+        if _BUDGET.spent(sum(stages, Spend.of(triples.scales) + scored)) > _BUDGET.epsilon:
             wrong.append("all stages cost more than the budget")
         stated = sum(entry.tables for entry in measured.certificate.measurements if entry.order in (3, SCORES))
-        scored = 0 if measured.scores is None else measured.scores.scores.size
-        if stated != len(triples.scales) + scored:
+        if stated != len(triples.scales) + int(scored.tables.sum()):
             wrong.append("the certificate does not state them")
     ratio = squares[0, 0] / max(squares[0, 1], 1)
     for name, (total, freedom) in zip(("their noise", "the noise of scores"), squares.tolist(), strict=True):
