@@ -2,14 +2,14 @@
 
     python -P benchmarks/graphical.py METHOD IN.npz OUT.npz --epsilon 1 --delta 9.3e-10 --seconds 3600
 
-METHOD is `mst`, or such as `aim2-8` or `aim3-80`: AIM (McKenna, Mullins, Sheldon and Miklau 2022) for all two-way or all
-three-way tables, whose models take at most so many megabytes. `IN.npz` holds `codes`, shape (rows, m), and `sizes`,
+METHOD is `mst`, or such as `aim2-8` and `aim3-80`: AIM (McKenna, Mullins, Sheldon and Miklau 2022) for all two-way or
+all three-way tables, whose models take at most so many megabytes. `IN.npz` holds `codes`, shape (rows, m), and `sizes`,
 shape (m,); `OUT.npz` gets synthetic codes of the same shape, the seconds, the rounds and whether all rounds were made:
 AIM is stopped at the first round after `--seconds`.
 
-Compiling takes most of the time, so as little as can be is compiled, and lightly: the tables by which AIM selects are
-inferred without `mbi` (its own way compiles once for each table and round), a table that is measured again is united with
-its first measurement, and XLA optimizes less. Noise apart, the models are the same to nine digits.
+Compiling takes most of the time, so little is compiled, and lightly. The tables by which AIM selects are inferred
+without `mbi`, whose own way compiles once for each table and round. A table that is measured again is united with its
+first measurement. XLA optimizes less. From the same measurements the models are the same to nine digits.
 
 Neighbors differ in one replaced row: two cells of a table move, so that a Gaussian measurement costs 2 / (2 sigma^2) of
 zCDP, and an L1 distance, by which both mechanisms select, moves by 2. Selecting and measuring spend rho together, which
@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 
 Clique = tuple[str, ...]
 
-FLAGS = "--xla_cpu_multi_thread_eigen=false --xla_cpu_use_fusion_emitters=false"
+FLAGS = "--xla_cpu_multi_thread_eigen=false"
 SMALL = 1 << 17
 
 
@@ -129,13 +129,12 @@ class Inferred:
         """The counts that the model expects, as a vector."""
         import networkx as nx
 
-        kept, pruned = self._tree.copy(), True
+        kept: Any = self._tree.copy()
+        pruned: list[Clique] = list(kept)
         while pruned:
             # A leaf that holds no wanted attribute that its neighbor lacks sums to one.
             pruned = [
-                node
-                for node in kept
-                if kept.degree(node) < 2 and not set(clique) & set(node) - set(*kept[node])
+                node for node in kept if kept.degree(node) < 2 and not set(clique) & set(node) - set(*kept[node])
             ][:1]
             kept.remove_nodes_from(pruned)
         number = {name: at for at, name in enumerate(self._domain)}
@@ -149,7 +148,7 @@ class Inferred:
                 given = np.divide(shares, below, out=np.zeros_like(shares), where=below > 0)
                 factors += [given, [number[name] for name in node]]
         shares = np.einsum(*factors, [number[name] for name in clique], optimize="greedy")
-        return self._total * shares.ravel()
+        return np.asarray(self._total * shares.ravel(), dtype=np.float64)
 
 
 def oracle(potentials: Any, total: Any, **rest: Any) -> Any:
@@ -190,7 +189,6 @@ def _log_sum(values: NDArray[np.float64], axes: tuple[int, ...] | None) -> Any:
     return np.log(np.exp(values - top).sum(axis=axes)) + top.squeeze(axes)
 
 
-
 def fit_mst(table: Table, rho: float) -> Any:
     """Single columns, then a tree of pairs that is chosen by their distance from independence."""
     m = len(table.names)
@@ -221,7 +219,7 @@ def fit_aim(table: Table, rho: float, order: int, megabytes: float, seconds: flo
     weight = {clique: float(sum(len(set(clique) & set(other)) for other in wanted)) for clique in below}
     limit = 16 * len(table.names)
     sigma, epsilon = math.sqrt(limit / (0.9 * rho)), math.sqrt(8 * 0.1 * rho / limit)
-    measured = {(name,): table.measure((name,), sigma) for name in table.names}
+    measured: dict[Clique, Any] = {(name,): table.measure((name,), sigma) for name in table.names}
     used = len(table.names) / sigma**2
     model, inferred = estimated(table, measured.values())
     rounds, last = 0, False

@@ -2,11 +2,11 @@
 
     python -P benchmarks/pool.py FOLDER --processes 16 --seconds 1000
 
-FOLDER holds `jobs.txt`, a job in a line, the most urgent first: TABLE METHOD EPSILON DRAW; and TABLE.npz for each table.
-`graphical.py` beside this file runs each job on one core and one thread. A job leaves its rows in
-TABLE.METHOD.EPSILON.DRAW.npz and its rounds in .log; one that has its rows is not run again. So the folder may be made on
-one machine, worked on by others, and brought back. When the time is over AIM ends its round and draws rows; what is still
-running after all of `--seconds` is killed.
+FOLDER holds `jobs.txt`, a job in a line, the most urgent first: TABLE METHOD EPSILON DRAW. It holds TABLE.npz for each
+table. `graphical.py` beside this file runs each job on one core and one thread. A job leaves its rows in
+TABLE.METHOD.EPSILON.DRAW.npz and its rounds in a .log; one that has its rows is not run again. So the folder may be
+made on one machine, worked on by another, and brought back. When the time is nearly over AIM ends its round and draws
+rows; what still runs after all of `--seconds` is killed.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ import sys
 import time
 from pathlib import Path
 
-# Seconds that a stopped run has for its last round and for drawing rows.
+# Seconds that a stopped run has for its last round and for drawing rows, and the least that a run is started with.
 RESERVE = 100.0
+LEAST = 60.0
 
 Job = tuple[str, str, str, str]
 
@@ -64,10 +65,9 @@ def run(folder: Path, processes: int, seconds: float) -> None:
                 _say(spent, f"ended {'.'.join(job)}: {process.wait()}")
                 del running[slot]
         for slot in range(processes):
-            if slot not in running and jobs and spent < seconds - RESERVE:
+            if slot not in running and jobs and spent + LEAST + RESERVE <= seconds:
                 job = jobs.pop(0)
-                limit = max(seconds - RESERVE - spent, 1.0)
-                running[slot] = job, start(folder, job, cores[slot % len(cores)], limit)
+                running[slot] = job, start(folder, job, cores[slot % len(cores)], seconds - RESERVE - spent)
         if not running:
             _say(spent, f"{len(jobs)} jobs were not started")
             return

@@ -1,6 +1,6 @@
 """Generated tables whose structure lies in three and more columns, where pairs show little of it.
 
-Whole numbers, 60,000 rows each, drawn one after the other from one seed: a table cannot be drawn without those before it.
+Whole numbers, 60,000 rows each, drawn one after the other from one seed: none can be drawn without those before it.
 """
 
 from __future__ import annotations

