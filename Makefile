@@ -9,7 +9,7 @@ LOCK := $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashe
 # All but spark, which is as large as all the rest together.
 EXTRAS := --extra arrow --extra learn --extra pandas --extra plot --extra sql --extra studio --extra yaml
 
-.PHONY: help demo test slow flaws studio spark standards kernel lint format docs wheel lowest paper peers bench scale lock clean
+.PHONY: help demo test slow flaws studio spark standards kernel lint format docs wheel lowest paper peers aim bench scale lock clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -75,6 +75,12 @@ peers: $(VENV)/.dev .venv-peers/.done ## compare accuracy with AIM, MST and Priv
 	$(BIN)/python -m benchmarks.accuracy --peers-python .venv-peers/bin/python --no-page
 	$(BIN)/python -m benchmarks.accuracy --tables adult --methods auto --epsilons 0.25,1,4,10
 
+aim: $(VENV)/.dev .venv-graphical/.done ## compare accuracy with AIM and MST at epsilon 1, 4 and 10 (hours the first time)
+	$(BIN)/python -m benchmarks.aim export --peers-python .venv-graphical/bin/python
+	$(BIN)/python -m benchmarks.aim peers --peers-python .venv-graphical/bin/python --seconds 14400
+	$(BIN)/python -m benchmarks.aim ours
+	$(BIN)/python -m benchmarks.aim page
+
 bench: $(VENV)/.dev .venv-authors/.done ## time releases of the paper's five shapes on an idle machine, into docs/results/
 	$(BIN)/python -m benchmarks.pipeline --authors-python .venv-authors/bin/python
 	$(BIN)/python -m benchmarks.pipeline --growth --page
@@ -94,7 +100,7 @@ lock: $(VENV)/.dev ## resolve the dependencies anew into requirements/
 	$(LOCK) pyproject.toml requirements/spark.in --extra spark --extra plot --group build -c requirements/core.txt --upgrade -o requirements/spark.txt
 
 clean: ## remove the virtual environment and what the tools left behind
-	rm -rf $(VENV) .venv-peers .venv-authors .venv-lowest .venv-spark .venv-standards dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis sklar-demo
+	rm -rf $(VENV) .venv-peers .venv-graphical .venv-authors .venv-lowest .venv-spark .venv-standards dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis sklar-demo
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
@@ -115,6 +121,11 @@ $(VENV)/.browser: $(VENV)/.dev requirements/browser.txt
 .venv-peers/.done: requirements/peers.txt
 	$(PYTHON) -m venv .venv-peers
 	.venv-peers/bin/python -m pip --disable-pip-version-check --quiet install --require-hashes -r requirements/peers.txt
+	@touch $@
+
+.venv-graphical/.done: requirements/graphical.txt
+	$(PYTHON) -m venv .venv-graphical
+	.venv-graphical/bin/python -m pip --disable-pip-version-check --quiet install --require-hashes -r requirements/graphical.txt
 	@touch $@
 
 .venv-spark/.done: requirements/spark.txt pyproject.toml

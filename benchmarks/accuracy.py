@@ -104,7 +104,7 @@ def release_peer(
     np.savez(source, codes=bench.codes.T, sizes=bench.schema.sizes)
     # -P: a module of this folder is called `numbers`, as one of Python's own is.
     script = str(Path(__file__).with_name("peers.py"))
-    command = [str(python), "-P", script, "release", run.method, str(source), str(target)]
+    command = [str(python), "-P", script, run.method, str(source), str(target)]
     command += ["--epsilon", repr(run.epsilon), "--delta", repr(DEFAULT_DELTA)]
     log = work / f"{run.stem}.log"
     wall, cpu = time.perf_counter(), _children()

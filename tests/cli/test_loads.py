@@ -30,7 +30,13 @@ TABLE = {
     "schema check people.toml people.csv": {"numpy", "polars", "cryptography", "nanoarrow"},
     "sample people.sklar --rows 50 --out more.csv": {"numpy", "polars"},
     f"release {NAMED} --out people-again.csv": {"numpy", "polars", "cryptography", "nanoarrow"},
-}
+    # Quotes where none should be: such records are rewritten.
+    "release odd.csv --schema people.toml --epsilon 1 --out odd-synthetic.csv": {
+        "numpy", "polars", "cryptography", "nanoarrow",
+    },
+    "evaluate people.csv people-synthetic.csv --schema people.toml": {"numpy", "polars", "cryptography", "nanoarrow"},
+    "publish people.sklar --out published": {"numpy", "polars", "jinja2", "scipy", "cryptography"},
+}  # fmt: skip
 
 
 def loaded_by(command: str, folder: Path) -> set[str]:
@@ -53,6 +59,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     places = ("north", '"south, east"', "west")
     rows = [f"{17 * i % 100},{places[i * i % 3]},{'true' if i % 4 else 'false'}" for i in range(400)]
     (folder / "people.csv").write_text("\n".join(["age,place,seen", *rows]) + "\n")
+    odd = "\n".join(["age,place,seen", *(row.replace("west", 'we"st') for row in rows)])
+    (folder / "odd.csv").write_text(odd + "\n")
     (folder / "people.toml").write_text(TOML)
     assert "numba" not in loaded_by(f"release {NAMED} --out people-synthetic.csv --model people.sklar", folder)
     return folder

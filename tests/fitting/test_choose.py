@@ -7,10 +7,8 @@ import pytest
 
 from sklar.fitting.choose import (
     EVERY,
-    LOSS,
-    NEAR_GAIN,
-    PATIENCE,
     SPLITS,
+    WINDOW,
     Split,
     choose,
     fit_auto,
@@ -18,9 +16,11 @@ from sklar.fitting.choose import (
     plain_error,
     starting,
     step_limit,
+    stopping,
     strip_error,
     thin,
     union_size,
+    worth,
 )
 from sklar.fitting.denoise import relative_precision
 from sklar.fitting.descent import CellWeights, LatentKind, Room, Start
@@ -78,23 +78,33 @@ def test_a_model_that_overfits_is_stopped() -> None:
     with using(SPLITS + 1):
         # Scored while the next steps are taken: the same.
         assert np.array_equal(follow(split, Start(), max_steps=400), alone)
-    errors = alone[:, 0]
-    best = int(errors.argmin())
-    assert 0 < best < errors.size - 1 <= best + PATIENCE // EVERY
-    lost = (errors[best:] - errors[best]) / (1 - errors[best])
-    assert lost[-1] > LOSS >= lost[:-1].max()
+    errors, back = alone[:, 0], WINDOW // EVERY
+    best = int(errors[1:].argmin()) + 1
+    assert best < errors.size - 1
+    least = np.minimum.accumulate(errors[1:])
+    gained = least[:-back] - least[back:] - [worth(error) for error in least[back:]]
+    assert (gained[:-1] > 0).all()
+    assert gained[-1] <= 0
+    assert 0 < stopping(alone) <= best
 
 
 def test_a_fit_ends_at_the_first_step_that_is_nearly_the_best(monkeypatch: pytest.MonkeyPatch) -> None:
     schema = schema_of(3, 3)
     estimates = noisy_estimates(schema, mixture_joint(schema, 2, 2), 5_000, 50.0)
-    curve = np.array([[1.0, 0.0], [0.5, 0.01], [0.2, 0.01], [0.2 - NEAR_GAIN * 0.5, 0.01], [0.199, 0.01]])
+    near = 0.199 + worth(0.199) / 5
+    curve = np.array([[1.0, 0.0], [0.5, 0.01], [0.2, 0.01], [near, 0.01], [0.199, 0.01]])
     monkeypatch.setattr("sklar.fitting.choose.follow", lambda *_args, **_settings: curve)
     choice = choose(estimates)
     assert choice.steps == 3 * EVERY
     assert choice.gain == pytest.approx(1 - curve[3, 0])
     monkeypatch.setattr("sklar.fitting.choose.follow", lambda *_args, **_settings: curve * [1, 100])
     assert choose(estimates).steps == 0
+
+
+def test_steps_are_worth_a_share_of_the_error_and_of_the_gain() -> None:
+    assert worth(0.1) == pytest.approx(worth(0.9))
+    assert worth(0.5) > worth(0.1) > 0
+    assert worth(1.2) == 0
 
 
 def test_pure_noise_is_left_independent() -> None:

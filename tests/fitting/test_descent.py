@@ -7,10 +7,12 @@ import numpy as np
 import pytest
 
 from sklar.fitting import descent
-from sklar.fitting.contrasts import contrasts
+from sklar.fitting.contrasts import attribute_of_contrast, contrast_tables, contrasts
 from sklar.fitting.denoise import Targets, denoise_tables
 from sklar.fitting.descent import (
     MARGIN_WEIGHT,
+    MOST_PULL,
+    STANDS_OUT,
     CellWeights,
     Fit,
     Loss,
@@ -131,6 +133,28 @@ def test_gradient_is_that_of_the_plain_loss(shrinkage: float, block: int, monkey
         up, down = (plain_loss(targets, shrinkage, softmaxed(logits + s * step, schema)[0]) for s in (1, -1))
         # `gradient` is D / 2 times the derivative.
         assert np.isclose(gradient[at], (up - down) / 0.06 * 3 / 2, atol=2e-4, rtol=2e-2)
+
+
+def test_residuals_that_stand_out_of_their_noise_pull_harder() -> None:
+    schema = schema_of(2, 3, 1, 4, 2)
+    cells, joint = schema.cells, mixture_joint(schema, 3, 0)
+    spread = np.random.default_rng(2).uniform(4, 60, cells.n_pairs)
+    targets = denoise_tables(
+        replace(noisy_estimates(schema, joint, 1_000, 20.0), pair_sd=spread), np.diag(joint).copy()
+    )
+    _, found = softmaxed(np.random.default_rng(1).standard_normal((12, 3)).astype(np.float32), schema)
+    pull, loss = np.empty_like(found), loss_of(targets, 0.4)
+    loss.whole_gradient(found, pull, Room(cells, 3))
+    missed = found @ found.T / 3 - contrast_tables(targets.mixed(0.4), cells)
+    attribute = attribute_of_contrast(cells)
+    apart = attribute[:, None] != attribute
+    # In units of the noise that each table has.
+    sd = cells.symmetric(spread)[attribute[:, None], attribute] / 1_000
+    stands = np.divide(missed, sd, out=np.zeros_like(sd), where=apart)
+    factor = 1 + np.minimum((stands / STANDS_OUT) ** 2, MOST_PULL)
+    assert 1 < factor[apart].min() < 1.5 < factor.max() <= 1 + MOST_PULL
+    weighted = targets.precision[attribute[:, None], attribute] * missed * factor / factor.mean()
+    assert np.allclose(pull, weighted @ found, rtol=1e-4, atol=1e-5)
 
 
 def test_blocks_of_a_wide_table_lead_where_the_whole_residual_does(monkeypatch: pytest.MonkeyPatch) -> None:

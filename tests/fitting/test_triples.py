@@ -13,7 +13,7 @@ from sklar.fitting.contrasts import contrasts
 from sklar.fitting.denoise import denoise_margins, denoise_tables, relative_precision
 from sklar.fitting.descent import SMALL, CellWeights, Fit, Loss, Room, Start, step_operations
 from sklar.fitting.margins import Estimates
-from sklar.fitting.triples import PARTS, WEIGHT, Pull, ThreeWay, TripleEstimates, coarse_components, three_way
+from sklar.fitting.triples import PARTS, REST, WEIGHT, Pull, ThreeWay, TripleEstimates, coarse_components, three_way
 from sklar.kernel.cells import Cells
 from sklar.kernel.count import count_plainly, count_triples_plainly
 from sklar.kernel.triples import Triples
@@ -74,7 +74,7 @@ def test_every_part_is_renewed_in_turn() -> None:
     start, moved = (contrasts(components(seed=seed), CELLS) for seed in (0, 3))
     pull, turn = Pull(three, 7), np.zeros_like(start)
     pull.add(start, turn)
-    for _ in range(PARTS):
+    for _ in range(REST * PARTS):
         turn = np.zeros_like(start)
         pull.add(moved, turn)
     whole = np.zeros_like(start)
@@ -171,4 +171,4 @@ def test_coarse_components_add_levels_up() -> None:
 
 def test_a_step_with_triples_costs_what_they_take() -> None:
     plain = step_operations(CELLS, Start(components=10))
-    assert step_operations(CELLS, Start(components=10), TRIPLES) == plain + 10 * 6 / PARTS * TRIPLES.n_cells
+    assert step_operations(CELLS, Start(components=10), TRIPLES) == plain + 10 * 6 / (PARTS * REST) * TRIPLES.n_cells

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
+from numpy.typing import NDArray
 
 import sklar
 from sklar.budget.method import Method
 from sklar.cli import cli
 from sklar.machine import compiled as machine
 from sklar.machine.cache import FOLDER
-from sklar.machine.compiled import Compiled, compile_ahead, compiled, is_kept, telling
+from sklar.machine.compiled import Compiled, compile_ahead, compiled, is_kept, population_count, prange, telling
 from sklar.machine.warm import KERNELS, warm
 from sklar.public.schema import Schema
 from sklar.release import kernels_for
@@ -34,6 +38,15 @@ def twice_and_one(x: float) -> float:
     return _double(x) + 1
 
 
+@compiled(["int64(uint64[::1])", "int64(int64[::1])"], parallel=True)
+def bits_of(words: NDArray[np.integer[Any]]) -> int:
+    """What counts bits, for words of two types, with threads that share the turns."""
+    total = 0
+    for i in prange(words.size):
+        total += population_count(np.uint64(words[i]))
+    return total
+
+
 def test_a_kernel_runs_compiled_and_as_python_runs_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[str] = []
     with telling(told.append):
@@ -49,6 +62,13 @@ def test_a_kernel_runs_compiled_and_as_python_runs_it(tmp_path: Path, monkeypatc
         assert again(2.0) == 5.0
         again.compile()
     assert told == ["compiling for this machine, once"]
+
+
+def test_names_of_numba_are_found_when_a_kernel_is_compiled() -> None:
+    words = np.array([0, 1, 2**64 - 1, 0b1011], dtype=np.uint64)
+    assert bits_of.plain(words) == bits_of(words) == 68
+    assert bits_of(words.view(np.int64)) == 68
+    assert list(prange(3)) == [0, 1, 2]
 
 
 def test_nobody_is_told_of_code_that_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,11 +133,11 @@ def test_the_other_process_compiles_what_it_is_told_to(tmp_path: Path) -> None:
 
 
 def test_warm_knows_every_module_with_kernels() -> None:
-    marks = ("import numba", "from numba import", "import compiled\n", "OFFSETS, compiled\n", "Worth, compiled\n")
+    marks = re.compile(r"^@compiled\(|^\w+ = compiled\(|from numba import njit", re.MULTILINE)
     found = {
         ".".join(["sklar", *path.relative_to(SOURCE).with_suffix("").parts])
         for path in SOURCE.rglob("*.py")
-        if any(mark in path.read_text() for mark in marks)
+        if marks.search(path.read_text())
     }
     assert found - {"sklar.machine.compiled"} == set(KERNELS)
 

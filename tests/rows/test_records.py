@@ -9,15 +9,23 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
 
+from sklar.rows import records as module
 from sklar.rows.records import Records
 
 DATA = st.text('ab,"\r\n', max_size=80).map(str.encode) | st.text("a,\n", max_size=80).map(str.encode)
 
 
 def rewritten(data: bytes, fields: int, limit: int, block: int, quote: bytes = b'"') -> tuple[bytes, int]:
-    records = Records(b",", quote, fields, limit)
-    parts = [records.take(data[at : at + block]) for at in range(0, len(data), block)]
-    return b"".join([*parts, records.finish()]), records.ragged
+    """What comes out, by Python and by compiled code alike, and where the second takes over from the first."""
+    found = set()
+    for plain in (0, 20, 1_000):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(module, "_PLAIN_BYTES", plain)
+            records = Records(b",", quote, fields, limit)
+            parts = [records.take(data[at : at + block]) for at in range(0, len(data), block)]
+            found.add((b"".join([*parts, records.finish()]), records.ragged))
+    (only,) = found
+    return only
 
 
 def raw_records(data: bytes) -> list[bytes]:

@@ -46,12 +46,11 @@ GAIN = 0.5
 _STEPS = (GAIN, -1 / GAIN)
 SPLITS = 2
 EVERY = 10
-PATIENCE = 100
-# What a model may lose again of its gain over independence before it is taken to overfit.
-LOSS = 0.05
-# A fit ends at the first step whose held-out error is within these shares, of the best gain and of the best error, of
-# the best: pairs cannot see the three-way structure that every later step invents.
-NEAR_GAIN, NEAR_ERROR = 0.001, 0.01
+# A longer fit is worth its time as long as `WINDOW` steps take away more than this share of the error, and of the gain
+# over independence. Pairs cannot see the three-way structure that every further step invents, so that a fit ends at the
+# first step that is about as good as the best.
+WINDOW = 100
+WORTH = 0.004
 # Of the shrunk tables in a fit's target; the rest is noisy.
 SHRINKAGE = 0.4
 # A gain over independence must be at least this many times the sd that it has by chance.
@@ -245,9 +244,8 @@ def strip_error(
 def follow(split: Split, start: Start, *, max_steps: int, progress: Progress = SILENT) -> NDArray[np.float64]:
     """Held-out error and the sd of its gain by chance every `EVERY` steps, shape (evaluations, 2).
 
-    The first row is independence, whose error is 1. Stops when the error has not fallen for `PATIENCE` steps, or when
-    more than `LOSS` of what it gained is lost again. Where the splits leave threads over, the next steps are taken
-    while the last are scored.
+    The first row is independence, whose error is 1. Stops when the last `WINDOW` steps were not worth their time. Where
+    the splits leave threads over, the next steps are taken while the last are scored.
     """
     fit, spare = Fit(Loss(split.targets, SHRINKAGE, split.weights, split.trios, split.three), start), workers() > SPLITS
     room = Room(split.targets.cells, start.components) if spare else fit.room
@@ -258,15 +256,24 @@ def follow(split: Split, start: Start, *, max_steps: int, progress: Progress = S
             progress.advance(EVERY)
             yield fit.contrasts.copy() if spare else fit.contrasts
 
-    rows, best, best_at = [(1.0, 0.0)], np.inf, 0
+    rows, least, back = [(1.0, 0.0)], [np.inf], WINDOW // EVERY
     for found in ahead(states()) if spare else states():
         rows.append(split.score(found, room))
-        error = rows[-1][0]
-        if error < best:
-            best, best_at = error, len(rows)
-        elif len(rows) - best_at >= PATIENCE // EVERY or error - best > LOSS * (1 - best) > 0:
+        least.append(min(least[-1], rows[-1][0]))
+        if len(rows) > back and least[-1 - back] - least[-1] <= worth(least[-1]):
             break
     return np.array(rows)
+
+
+def worth(error: float) -> float:
+    """How much of a held-out error `WINDOW` steps must take away."""
+    return WORTH * max(0.0, min(1 - error, error))
+
+
+def stopping(curve: NDArray[np.float64]) -> int:
+    """The first row of a curve that is about as good as its best."""
+    best = float(curve[:, 0].min())
+    return int(np.argmax(curve[:, 0] <= best + worth(best) / 4))
 
 
 def choose(estimates: Estimates, *, kind: LatentKind = "mixture", progress: Progress = SILENT) -> Choice:
@@ -289,17 +296,16 @@ def choose(estimates: Estimates, *, kind: LatentKind = "mixture", progress: Prog
     # Very many cells are held a few times in each run; then products of matrices keep all threads at work.
     many = estimates.cells.n_cells > MANY_CELLS
     curves = list(map(run, range(SPLITS))) if many else side_by_side(run, range(SPLITS))
-    # Whichever went on longer had better reasons, but only what both saw can be compared.
-    errors, chances = np.mean([curve[: min(map(len, curves))] for curve in curves], axis=0).T
-    best = float(errors.min())
-    at = int(np.argmax(errors <= best + min(NEAR_GAIN * (1 - best), NEAR_ERROR * best)))
-    if 1 - errors[at] <= SIGNIFICANT * chances[at]:
+    ends = [stopping(curve) for curve in curves]
+    error, chance = np.mean([curve[end] for curve, end in zip(curves, ends, strict=True)], axis=0).tolist()
+    if 1 - error <= SIGNIFICANT * chance:
         return Choice(start=start, steps=0, fits=0, gain=0.0)
+    steps = EVERY * round(float(np.mean(ends)))
     return Choice(
         start=start,
-        steps=EVERY * at,
-        fits=union_size(estimates.cells, start, EVERY * at, fits, _measured(estimates)),
-        gain=float(1 - errors[at]),
+        steps=steps,
+        fits=union_size(estimates.cells, start, steps, fits, _measured(estimates)),
+        gain=1 - error,
     )
 
 
@@ -307,9 +313,9 @@ def quick_steps(estimates: Estimates, start: Start, most: int) -> int:
     """How long to fit, at most so many steps, by one split alone; none where independence predicts as well."""
     weights = CellWeights(estimates.cells, relative_precision(estimates.cells, estimates.pair_sd))
     split = Split(estimates, np.random.Generator(np.random.SFC64(SEED)), weights)
-    ((errors, chances),) = side_by_side(lambda given: follow(given, start, max_steps=most).T, [split])
-    at = int(np.argmin(errors))
-    return 0 if 1 - errors[at] <= SIGNIFICANT * chances[at] else EVERY * at
+    (curve,) = side_by_side(lambda given: follow(given, start, max_steps=most), [split])
+    at = stopping(curve)
+    return 0 if 1 - curve[at, 0] <= SIGNIFICANT * curve[at, 1] else EVERY * at
 
 
 def starting(estimates: Estimates, kind: LatentKind) -> tuple[Start, int]:

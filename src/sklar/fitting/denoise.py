@@ -51,7 +51,8 @@ class Targets:
     """Two readings of every two-way table, as probabilities with the margins `levels`, shape (n_cells,) each.
 
     `noisy` is unbiased, `shrunk` non-negative. `precision`, shape (m, m), weighs the squared errors of a table's cells:
-    inverse variances of their noise with mean 1 over pairs, zero on the diagonal.
+    inverse variances of their noise with mean 1 over pairs, zero on the diagonal. `noise` is the variance of the noise
+    in a cell, as a probability, of a table with precision 1.
     """
 
     cells: Cells
@@ -59,6 +60,7 @@ class Targets:
     noisy: NDArray[np.float32]
     shrunk: NDArray[np.float32]
     precision: NDArray[np.float64]
+    noise: float
 
     def mixed(self, shrinkage: float) -> NDArray[np.float32]:
         """What to fit: `shrinkage` of the shrunk tables and the rest of the noisy ones."""
@@ -165,7 +167,12 @@ def denoise_tables(estimates: Estimates, levels: NDArray[np.float64]) -> Targets
 
     side_by_side(fill, cells.alike())
     return Targets(
-        cells=cells, levels=levels, noisy=noisy, shrunk=shrunk, precision=relative_precision(cells, estimates.pair_sd)
+        cells=cells,
+        levels=levels,
+        noisy=noisy,
+        shrunk=shrunk,
+        precision=relative_precision(cells, estimates.pair_sd),
+        noise=float(1 / np.mean(estimates.pair_sd**-2.0)) / estimates.n_rows**2 if cells.n_pairs else 0.0,
     )
 
 

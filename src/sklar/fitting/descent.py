@@ -26,9 +26,12 @@ from sklar.kernel.triples import Triples
 LatentKind = Literal["mixture", "factor"]
 
 MARGIN_WEIGHT = 3.0
+# A residual of z times its noise pulls 1 + min((z / STANDS_OUT)^2, MOST_PULL) times as hard, over the mean of that: a
+# fit is stopped early for the sake of noise, and what is still far off then is none.
+STANDS_OUT, MOST_PULL = 3.0, 3.0
 # A step of the first size, falling as 1 / (1 + steps / DECAY).
 RATE = 0.2
-DECAY = 400.0
+DECAY = 1_000.0
 # Of the rms gradient, what is added to a logit's own before its step is divided by it.
 DAMPING = 0.03
 # Up to this many contrasts a step looks at the whole residual, and compiles nothing (`python -m benchmarks.start
@@ -194,6 +197,9 @@ class Loss:
         weighted = contrast_tables(targets.mixed(shrinkage), self.cells)
         for first in range(0, len(weighted), _BLOCK):
             weighted[first : first + _BLOCK] *= weights.rows(first, first + _BLOCK)
+        if len(weighted) <= SMALL:
+            sd = STANDS_OUT * np.sqrt(np.maximum(targets.noise, 1e-30) * weights.rows(0, len(weighted)))
+            self._unit = np.divide(1, sd, out=np.zeros_like(sd), where=sd > 0)
         self.goal = _Goal(
             weighted=weighted,
             weights=weights,
@@ -204,7 +210,8 @@ class Loss:
     def whole_gradient(self, found: NDArray[np.float32], pull: NDArray[np.float32], room: Room) -> None:
         """Of the tables' part of the loss in the contrasts F of Pi, shape (d - m, D), times D / 2, into `pull`.
 
-        It is R F, with R = weights (F F^T / D - target), for each fit by itself.
+        It is R F, with R = weights (F F^T / D - target), for each fit by itself, and what stands out of its noise in R
+        times as much (`_press`).
         """
         own, out = (
             each.reshape(len(found), room.fits, each.shape[1] // room.fits).swapaxes(0, 1) for each in (found, pull)
@@ -214,7 +221,20 @@ class Loss:
         residual *= np.float32(1 / own.shape[2])
         residual *= self.goal.weights.rows(0, len(found))
         residual -= self.goal.weighted
+        self._press(residual, room.pressed.reshape(shape))
         np.matmul(residual, own, out=out)
+
+    def _press(self, residual: NDArray[np.float32], factor: NDArray[np.float32]) -> None:
+        """Multiply weighted residuals, shape (fits, d - m, d - m), by how far they stand out of their noise.
+
+        A residual r of weight w has noise of variance v / w, with v that of precision 1: so z = w r / sqrt(w v).
+        """
+        np.multiply(residual, self._unit, out=factor)
+        np.square(factor, out=factor)
+        np.minimum(factor, np.float32(MOST_PULL), out=factor)
+        factor += 1
+        factor *= 1 / factor.mean(axis=(1, 2), keepdims=True)
+        residual *= factor
 
     def gradient(self, found: NDArray[np.float32], pull: NDArray[np.float32], room: Room, block: int) -> None:
         """The same, estimated without bias from one of N blocks S of rows of R.
@@ -272,6 +292,7 @@ class Room:
         contrasts, self.fits = cells.n_levels - cells.n_attributes, fits
         self.strip = np.empty(fits * min(max(SMALL, _BLOCK), contrasts) * contrasts, dtype=np.float32)
         self.rows = np.empty((contrasts, components), dtype=np.float32)
+        self.pressed = np.empty(fits * contrasts**2 if contrasts <= SMALL else 0, dtype=np.float32)
 
 
 def predicted_strips(found: NDArray[np.float32], room: Room) -> Iterator[tuple[int, int, NDArray[np.float32]]]:

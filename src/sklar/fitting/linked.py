@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sklar.budget.linked import FULL_WEIGHT, LinkedMeasured
-from sklar.fitting.choose import EVERY, GAIN, PATIENCE, SEED, SPLITS
+from sklar.fitting.choose import EVERY, GAIN, SEED, SPLITS
 from sklar.fitting.descent import RATE
 from sklar.fitting.simplex import project, project_levels, scale_levels
 from sklar.kernel.cells import Cells
@@ -41,6 +41,7 @@ PERSON_CLASSES = 150
 EVENT_CLASSES = 6
 FITS = 4
 MAX_STEPS = 1_500
+PATIENCE = 100
 _MARGIN_STEPS = 100
 # What an evaluation must take away of the least error so far, or it is none: where noise is all, fits would go on.
 _PROGRESS = 5e-4

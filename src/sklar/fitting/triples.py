@@ -4,7 +4,8 @@ With A, B and C the probabilities of the coarse levels of three attributes in D 
 table is the sum over components of A_i B_j C_k / D. Tables that share two attributes are worked on together: the
 products of these two are made once, and all third attributes are one factor of a matrix product.
 
-Cost: for every table of I x J x K cells, 6 D I J K operations for a gradient. A step takes one part in `PARTS` of it.
+Cost: for every table of I x J x K cells, 6 D I J K operations for a gradient. One step in `REST` takes one part in
+`PARTS` of it.
 """
 
 from __future__ import annotations
@@ -18,11 +19,12 @@ from numpy.typing import NDArray
 from sklar.kernel.cells import Cells
 from sklar.kernel.triples import NoisyTriples, Triples
 
-# Parts of the tables, one of which a step looks at.
-PARTS = 4
+# One step in three looks at the tables, at one part of them. All of them in every step take longer, and fits are no
+# better for it.
+REST, PARTS = 3, 4
 # How much of its inverse variance a three-way table weighs in a fit. It has many cells, and most of them are noise: at
-# its whole weight a fit has learned that noise before it has learned the pairs (`python -m experiments.triples`).
-WEIGHT = 0.25
+# its whole weight a fit has learned that noise before it has learned the pairs.
+WEIGHT = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -61,23 +63,28 @@ class _Group:
 
 
 class Pull:
-    """The three-way part of the gradient of fits. Every step renews one of `PARTS` parts, the others stay as they were.
+    """The three-way part of the gradient of fits. Every `REST`-th step renews one of `PARTS` parts, the others stay.
 
-    A fit moves little in so few steps, and its momentum averages over more of them than that. Several fits lie side by
-    side, `components` of each.
+    A fit moves little in so few steps, and its momentum averages over as many of them. Several fits lie side by side,
+    `components` of each.
     """
 
     def __init__(self, three: ThreeWay, components: int, fits: int = 1) -> None:
         self._three, self._components, self._fits, self._steps = three, components, fits, 0
         self._slopes = np.empty((PARTS, three.n_coarse, fits * components), dtype=np.float32)
+        self._pull = np.empty((0, 0), dtype=np.float32)
 
     def add(self, found: NDArray[np.float32], pull: NDArray[np.float32]) -> None:
         """Add the gradient in the contrasts `found`, times D / 2, to `pull`; both have shape (d - m, fits x D)."""
-        for part in range(PARTS) if not self._steps else [self._steps % PARTS]:
-            for fit in range(self._fits):
-                own = slice(fit * self._components, (fit + 1) * self._components)
-                self._three.slopes(found[:, own], part, self._slopes[part, :, own])
-        self._three.add(self._slopes.sum(axis=0), pull)
+        if self._steps % REST == 0:
+            for part in range(PARTS) if not self._steps else [self._steps // REST % PARTS]:
+                for fit in range(self._fits):
+                    own = slice(fit * self._components, (fit + 1) * self._components)
+                    self._three.slopes(found[:, own], part, self._slopes[part, :, own])
+            self._pull = np.zeros_like(pull) if not self._steps else self._pull
+            self._pull[:] = 0.0
+            self._three.add(self._slopes.sum(axis=0), self._pull)
+        pull += self._pull
         self._steps += 1
 
 
@@ -180,7 +187,7 @@ def three_way(estimates: TripleEstimates, n_rows: int, pair_sd: NDArray[np.float
 
 def three_way_operations(triples: Triples | None) -> float:
     """Multiplications and additions in one step of a fit, for each component."""
-    return 0.0 if triples is None else 6.0 / PARTS * triples.n_cells
+    return 0.0 if triples is None else 6.0 / (PARTS * REST) * triples.n_cells
 
 
 def coarse_components(

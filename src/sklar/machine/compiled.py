@@ -32,10 +32,42 @@ _helpers: dict[str, subprocess.Popen[bytes]] = {}
 OFFSETS = "Array(int64, 1, 'C', readonly=True)"
 
 
+class OfNumba:
+    """A name of numba's that kernels use, found when the first one is compiled; Python runs `plain` in its place."""
+
+    def __init__(self, plain: Callable[..., Any], find: Callable[[], Any]) -> None:
+        self.plain, self._find = plain, find
+
+    def __call__(self, *args: Any) -> Any:
+        """What Python runs."""
+        return self.plain(*args)
+
+    @cached_property
+    def kernel(self) -> Any:
+        """What numba knows under this name."""
+        return self._find()
+
+
+def _find_population_count() -> Any:
+    """How many bits of a word are set: one instruction, which vectorizes where the machine can."""
+    from numba.core.types import uint64
+    from numba.extending import intrinsic
+
+    def population_count(_context: Any, _word: Any) -> tuple[Any, Callable[..., Any]]:
+        return uint64(uint64), lambda _target, builder, _signature, words: builder.ctpop(words[0])
+
+    return intrinsic(population_count)
+
+
+population_count = OfNumba(lambda word: int(word).bit_count(), _find_population_count)
+# A range whose turns threads share, in kernels with `parallel=True`.
+prange = OfNumba(range, lambda: import_module("numba").prange)
+
+
 class Compiled(Generic[P, R]):
     """A function that is compiled when it is first called. `plain` is the same function as Python runs it."""
 
-    def __init__(self, function: Callable[P, R], signature: str | None, options: dict[str, Any]) -> None:
+    def __init__(self, function: Callable[P, R], signature: str | list[str] | None, options: dict[str, Any]) -> None:
         self.plain = function
         self._signature, self._options = signature, options
         update_wrapper(self, function)
@@ -60,7 +92,7 @@ class Compiled(Generic[P, R]):
             _expect(function.__module__, function.__qualname__)
         # Compiled code calls compiled code: in its sight, every name is what numba has made of it.
         names = {
-            name: value.kernel if isinstance(value, Compiled) else value
+            name: value.kernel if isinstance(value, Compiled | OfNumba) else value
             for name, value in function.__globals__.items()
             if name in {*function.__code__.co_names, "__name__", "__builtins__"}
         }
@@ -70,8 +102,8 @@ class Compiled(Generic[P, R]):
         return numba.njit(self._signature, **self._options)(own)
 
 
-def compiled(signature: str | None = None, **options: Any) -> Callable[[Callable[P, R]], Compiled[P, R]]:
-    """Let numba compile a function for arguments of these types, and keep the code, without Python's lock.
+def compiled(signature: str | list[str] | None = None, **options: Any) -> Callable[[Callable[P, R]], Compiled[P, R]]:
+    """Let numba compile a function for arguments of these types (or any of a list), and keep it, without Python's lock.
 
     A function without a signature is part of those that call it.
     """
@@ -111,10 +143,12 @@ def telling(tell: Callable[[str], None]) -> Iterator[None]:
 
 
 def load(name: str) -> ModuleType:
-    """A module whose kernels are compiled, or loaded from the cache, as it is imported."""
-    if name not in sys.modules:
-        _expect(name)
-    return import_module(name)
+    """A module with all its kernels compiled, or loaded from the cache: before threads call them."""
+    module = import_module(name)
+    for value in vars(module).values():
+        if isinstance(value, Compiled):
+            value.compile()
+    return module
 
 
 def compile_ahead(names: list[str]) -> None:

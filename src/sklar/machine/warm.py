@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable
 
-from sklar.machine.compiled import Compiled, load
+from sklar.machine.compiled import load
 
 # Every module with kernels, those that a large release needs first at the front; and what they do.
 KERNELS = {
@@ -34,12 +34,8 @@ def warm(names: Iterable[str] = KERNELS, *, begin: Callable[[str], None] = lambd
     """Compile the kernels of these modules, or load them where they are kept; `begin` is told each module's name."""
     for name in names:
         begin(name)
-        module = load(name)
-        for value in vars(module).values():
-            if isinstance(value, Compiled):
-                value.compile()
         # The kernel of the package imports nothing of it, and so has its own way.
-        compiled = getattr(module, "_compiled", None)
+        compiled = getattr(load(name), "_compiled", None)
         if compiled is not None:
             compiled()
 

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
+
+from sklar.machine.compiled import compiled
 
 # In place of a coarse code: the row has no level of the attribute.
 NOWHERE = 255
 
 
-@numba.njit(
-    numba.void(
-        numba.uint8[:, ::1], numba.int64, numba.int64[:, ::1], numba.int64[:, ::1], numba.int64[::1], numba.int64[::1]
-    ),
-    cache=True,
-    nogil=True,
-)
+@compiled("void(uint8[:, ::1], int64, int64[:, ::1], int64[:, ::1], int64[::1], int64[::1])")
 def add_cubes(
     codes: NDArray[np.uint8],
     rows: int,

@@ -150,7 +150,7 @@ class BitCounter:
     """
 
     def __init__(self, schema: Schema) -> None:
-        # Here, before threads begin: numba is slow to load.
+        # Here, before threads begin: only one of them could compile.
         self._kernels, self._schema, self._layout = load("sklar.rows.planes"), schema, _Layout(schema.cells)
         self._one_way = np.zeros(schema.n_levels, dtype=np.int64)
         self._pairs: NDArray[np.int32] = room_for(schema.cells.n_cells, np.int32, private=True)

@@ -7,31 +7,16 @@ two-way table is a histogram. Which is cheaper depends on the sizes of the two a
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
-import numba
 import numpy as np
-from numba.core import types
-from numba.extending import intrinsic
 from numpy.typing import NDArray
+
+from sklar.machine.compiled import OFFSETS, compiled, population_count
 
 # Four rows of this many words leave half of a first-level cache of 32 KiB to the rows that they are compared with.
 _CHUNK = 512
 
-# A schema's sizes and offsets are read-only.
-_GEOMETRY = types.Array(numba.int64, 1, "C", readonly=True)
 
-
-def _population(_context: Any, _word: Any) -> tuple[Any, Callable[..., Any]]:
-    """How many bits of a word are set: one instruction, which vectorizes where the machine can."""
-    return types.uint64(types.uint64), lambda _target, builder, _signature, words: builder.ctpop(words[0])
-
-
-_ones: Any = intrinsic(_population)
-
-
-@numba.njit(nogil=True, boundscheck=False)
+@compiled(inline="never", nogil=True, boundscheck=False)
 def _place(
     a: np.int64, b: np.int64, of: NDArray[np.int64], offsets: NDArray[np.int64], strips: NDArray[np.int64]
 ) -> np.int64:
@@ -43,7 +28,7 @@ def _place(
     return np.int64(table + (a - offsets[i]) * width + b - offsets[j])
 
 
-@numba.njit("void(int32[::1], uint64[:, ::1], int64[::1])", cache=True, nogil=True, boundscheck=False)
+@compiled("void(int32[::1], uint64[:, ::1], int64[::1])", boundscheck=False)
 def spread(codes: NDArray[np.int32], bits: NDArray[np.uint64], found: NDArray[np.int64]) -> None:
     """Write one attribute's codes (rows,) as bits, shape (size, >= words), and how many have each code, from -1 on.
 
@@ -67,17 +52,12 @@ def spread(codes: NDArray[np.int32], bits: NDArray[np.uint64], found: NDArray[np
         for level in range(size + 1):
             for word in range(words):
                 line = lines[8 * level + word]
-                found[level] += np.int64(_ones(line))
+                found[level] += np.int64(population_count(line))
                 if level != 1:
                     bits[max(level - 1, 0), first + word] = line
 
 
-@numba.njit(
-    numba.int64(types.Array(numba.uint8, 1, "C", readonly=True), numba.int64, numba.uint64[::1], numba.int64),
-    cache=True,
-    nogil=True,
-    boundscheck=False,
-)
+@compiled("int64(Array(uint8, 1, 'C', readonly=True), int64, uint64[::1], int64)", boundscheck=False)
 def place(packed: NDArray[np.uint8], offset: int, bits: NDArray[np.uint64], rows: int) -> np.int64:
     """Write a column that is bits already, from bit `offset` on, as words, zeros behind it: how many are ones."""
     start, shift = offset // 8, offset % 8
@@ -94,20 +74,20 @@ def place(packed: NDArray[np.uint8], offset: int, bits: NDArray[np.uint64], rows
         out[size - 1] &= (1 << rest) - 1
     total = np.uint64(0)
     for word in range(bits.size):
-        total += _ones(bits[word])
+        total += population_count(bits[word])
     return np.int64(total)
 
 
-@numba.njit(nogil=True, boundscheck=False)
+@compiled(inline="never", nogil=True, boundscheck=False)
 def _common(a: NDArray[np.uint64], b: NDArray[np.uint64]) -> np.int64:
     """How many ones two rows of words share."""
     total = np.uint64(0)
     for word in range(a.size):
-        total += _ones(a[word] & b[word])
+        total += population_count(a[word] & b[word])
     return np.int64(total)
 
 
-@numba.njit(nogil=True, boundscheck=False)
+@compiled(inline="never", nogil=True, boundscheck=False)
 def _common_16(
     a0: NDArray[np.uint64],
     a1: NDArray[np.uint64],
@@ -125,38 +105,28 @@ def _common_16(
     for word in range(a0.size):
         x0, x1, x2, x3 = a0[word], a1[word], a2[word], a3[word]
         y0, y1, y2, y3 = b0[word], b1[word], b2[word], b3[word]
-        s00 += _ones(x0 & y0)
-        s01 += _ones(x0 & y1)
-        s02 += _ones(x0 & y2)
-        s03 += _ones(x0 & y3)
-        s10 += _ones(x1 & y0)
-        s11 += _ones(x1 & y1)
-        s12 += _ones(x1 & y2)
-        s13 += _ones(x1 & y3)
-        s20 += _ones(x2 & y0)
-        s21 += _ones(x2 & y1)
-        s22 += _ones(x2 & y2)
-        s23 += _ones(x2 & y3)
-        s30 += _ones(x3 & y0)
-        s31 += _ones(x3 & y1)
-        s32 += _ones(x3 & y2)
-        s33 += _ones(x3 & y3)
+        s00 += population_count(x0 & y0)
+        s01 += population_count(x0 & y1)
+        s02 += population_count(x0 & y2)
+        s03 += population_count(x0 & y3)
+        s10 += population_count(x1 & y0)
+        s11 += population_count(x1 & y1)
+        s12 += population_count(x1 & y2)
+        s13 += population_count(x1 & y3)
+        s20 += population_count(x2 & y0)
+        s21 += population_count(x2 & y1)
+        s22 += population_count(x2 & y2)
+        s23 += population_count(x2 & y3)
+        s30 += population_count(x3 & y0)
+        s31 += population_count(x3 & y1)
+        s32 += population_count(x3 & y2)
+        s33 += population_count(x3 & y3)
     return s00, s01, s02, s03, s10, s11, s12, s13, s20, s21, s22, s23, s30, s31, s32, s33
 
 
-@numba.njit(
-    numba.void(
-        numba.uint64[:, ::1],
-        numba.int64,
-        numba.int64[::1],
-        numba.int64[::1],
-        numba.int64[::1],
-        *[_GEOMETRY] * 3,
-        numba.int64[::1],
-        numba.int32[::1],
-    ),
-    cache=True,
-    nogil=True,
+@compiled(
+    "void(uint64[:, ::1], int64, int64[::1], int64[::1], int64[::1], "
+    f"{OFFSETS}, {OFFSETS}, {OFFSETS}, int64[::1], int32[::1])",
     boundscheck=False,
 )
 def add_bits(
@@ -211,13 +181,11 @@ def add_bits(
                         )
 
 
-@numba.njit(
+@compiled(
     [
-        numba.void(code[:, ::1], numba.int64, *[_GEOMETRY] * 3, numba.int64[:, ::1], numba.int32[::1])
-        for code in (numba.uint8, numba.int32)
+        f"void({code}[:, ::1], int64, {OFFSETS}, {OFFSETS}, {OFFSETS}, int64[:, ::1], int32[::1])"
+        for code in ("uint8", "int32")
     ],
-    cache=True,
-    nogil=True,
     boundscheck=False,
 )
 def add_codes(
@@ -260,12 +228,8 @@ def add_codes(
                     counts[at + (np.int64(a[row]) - 1) * sizes[j] + np.int64(b[row]) - 1] += np.int32(1)
 
 
-@numba.njit(
-    numba.void(
-        numba.int64, _GEOMETRY, _GEOMETRY, numba.int64[::1], numba.int64[::1], numba.int64[::1], numba.int32[::1]
-    ),
-    cache=True,
-    nogil=True,
+@compiled(
+    f"void(int64, {OFFSETS}, {OFFSETS}, int64[::1], int64[::1], int64[::1], int32[::1])",
     boundscheck=False,
 )
 def complete(

@@ -3,16 +3,20 @@
 A CSV reader may fail on a quote that nobody closed, on a record that is too long, or on a record that has a field too
 many, and then tell which: its error would depend on a row. So records pass here first. Whole records that have all
 their fields, quoted as they should be, which is most of most files, are passed on as they are; any other block is
-rewritten by a compiled kernel. A record with too few or too many fields is taken out and counted.
+rewritten byte by byte, by compiled code where there is much of it. A record with too few or too many fields is taken
+out and counted.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
+from sklar.machine.compiled import Worth
+from sklar.rows.requote import CLOSED, MEMORY, QUOTED, RAGGED, STATE, rewrite
+
+# Bytes of a file that Python rewrites before compiled code is worth loading.
+_PLAIN_BYTES = 1_000_000
 _LINE_FEED, _CARRIAGE_RETURN = 10, 13
 
 
@@ -133,38 +137,41 @@ class _Rewriter:
     """The kernel, with what it must remember from block to block."""
 
     def __init__(self, delimiter: bytes, quote: bytes, quoted: bool, fields: int, limit: int) -> None:  # noqa: FBT001
-        # Imported here: numba is slow to load, and most files go without.
-        from sklar.rows import requote
-
-        self._kernel: Any = requote
         self._settings = (ord(delimiter), ord(quote), int(quoted), fields, limit)
-        self._memory: NDArray[np.int64] = np.zeros(requote.MEMORY, dtype=np.int64)
-        self._begun = np.empty(0, dtype=np.uint8)
+        self._memory: NDArray[np.int64] = np.zeros(MEMORY, dtype=np.int64)
+        self._begun = b""
+        self._worth_compiling = Worth(_PLAIN_BYTES)
 
     @property
     def ragged(self) -> int:
         """How many records were taken out."""
-        return int(self._memory[self._kernel.RAGGED])
+        return int(self._memory[RAGGED])
 
     @property
     def between_records(self) -> bool:
         """Whether no record has begun."""
-        return not self._memory[: self._kernel.RAGGED].any()
+        return not self._memory[:RAGGED].any()
 
     def take(self, block: bytes) -> bytes:
         """The records that end in this block."""
-        out = np.empty(self._begun.size + 3 * len(block) + 8, dtype=np.uint8)
-        out[: self._begun.size] = self._begun
-        text = np.frombuffer(block, dtype=np.uint8)
-        whole, copied = self._kernel.rewrite(text, out, self._begun.size, self._memory, *self._settings)
+        copied = len(self._begun)
+        out = bytearray(copied + 3 * len(block) + 8)
+        out[:copied] = self._begun
+        if self._worth_compiling(len(block)):
+            text, room = np.frombuffer(block, dtype=np.uint8), np.frombuffer(out, dtype=np.uint8)
+            whole, copied = rewrite(text, room, copied, self._memory, *self._settings)
+        else:
+            memory = self._memory.tolist()
+            whole, copied = rewrite.plain(block, out, copied, memory, *self._settings)
+            self._memory[:] = memory
         # Copies: a view would keep all of `out` for as long as a reader keeps what is left of it.
-        self._begun = out[whole:copied].copy()
-        return out[:whole].tobytes()
+        self._begun = bytes(out[whole:copied])
+        return bytes(out[:whole])
 
     def finish(self) -> bytes:
         """The last record, where there is one that did not end; a quote that nobody closed ends with it."""
         if self.between_records:
             return b""
-        if self._memory[self._kernel.STATE] == self._kernel.QUOTED:
-            self._memory[self._kernel.STATE] = self._kernel.CLOSED
+        if self._memory[STATE] == QUOTED:
+            self._memory[STATE] = CLOSED
         return self.take(b"\n")

@@ -1,10 +1,11 @@
-"""The compiled kernel that rewrites records of a CSV file: loaded for files that need it (`sklar.rows.records`)."""
+"""The kernel that rewrites records of a CSV file, for files that need it (`sklar.rows.records`)."""
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
+
+from sklar.machine.compiled import compiled
 
 # What is remembered of a record from block to block, and how many records were ragged.
 STATE, LENGTH, DELIMITERS, FIELD, OPENED, RETURNED, RAGGED = range(7)
@@ -12,18 +13,16 @@ MEMORY = 7
 START, PLAIN, QUOTED, CLOSED = 0, 1, 2, 3
 
 
-@numba.njit(
+@compiled(
     "UniTuple(int64, 2)"
     "(Array(uint8, 1, 'C', readonly=True), uint8[::1], int64, int64[::1], int64, int64, int64, int64, int64)",
-    cache=True,
-    nogil=True,
     boundscheck=False,
 )
 def rewrite(
-    block: NDArray[np.uint8],
-    out: NDArray[np.uint8],
+    block: NDArray[np.uint8] | bytes,
+    out: NDArray[np.uint8] | bytearray,
     copied: int,
-    memory: NDArray[np.int64],
+    memory: NDArray[np.int64] | list[int],
     delimiter: int,
     quote: int,
     quoted: int,
@@ -67,7 +66,7 @@ def rewrite(
                     ragged += 1
                     copied = whole
             state, length, delimiters, field, opened = START, 0, 0, 0, 0
-            returned = np.int64(byte == carriage_return)
+            returned = 1 if byte == carriage_return else 0
             continue
         kept = length < limit
         length += 1

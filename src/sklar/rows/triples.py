@@ -23,6 +23,7 @@ from sklar.machine.progress import SILENT, Progress
 from sklar.machine.threads import Together, ahead, crew
 from sklar.public.person import Person
 from sklar.public.schema import Schema
+from sklar.rows.cubes import NOWHERE, add_cubes
 from sklar.rows.encode import encode_column
 
 Codes = dict[int, NDArray[np.integer[Any]]]
@@ -30,7 +31,6 @@ Codes = dict[int, NDArray[np.integer[Any]]]
 # Of tables times rows: below this the plain routine is as fast as loading compiled code.
 _PLAIN_WORK = 2e7
 _TABLES_AT_ONCE = 8
-_NOWHERE = 255
 
 
 def columns_of(schema: Schema, triples: Triples) -> tuple[str, ...]:
@@ -84,11 +84,10 @@ class Counter:
             every = [codes.get(index, none) for index in range(self._triples.cells.n_attributes)]
             self.counts += count_triples_plainly(every, self._triples)
             return
-        # Imported here: numba is slow to load.
-        from sklar.rows.cubes import add_cubes
-
         triples = self._triples
         if self._together is None:
+            # Before threads begin: only one of them could compile.
+            add_cubes.compile()
             self._together = self._stack.enter_context(crew())
         coarse = np.empty((triples.cells.n_attributes, rows), dtype=np.uint8)
         self._together(partial(self._put, coarse), codes.items())
@@ -105,7 +104,7 @@ class Counter:
         index, codes = item
         own = self._triples.coarse[self._triples.cells.levels(index)]
         # The last place is that of rows without a level: code -1.
-        lookup = np.append(own, _NOWHERE).astype(np.uint8)
+        lookup = np.append(own, NOWHERE).astype(np.uint8)
         coarse[index] = lookup[one_or_none(codes, own.size)]
 
 

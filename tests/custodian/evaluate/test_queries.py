@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
 import pytest
+from numpy.typing import NDArray
 
 from sklar.custodian.evaluate import Answers, answer, choose_triples
 from sklar.custodian.evaluate import queries as module
@@ -45,6 +47,13 @@ def check(found: Answers, matrix: np.ndarray) -> None:
     assert found.triples.tolist() == [triples[levels] for levels in asked_for]
 
 
+@pytest.fixture(params=[0, 1e9], ids=["compiled", "plain"])
+def _either_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both ways of counting records."""
+    monkeypatch.setattr(module, "_PLAIN_WORK", request.param)
+
+
+@pytest.mark.usefixtures("_either_way")
 @pytest.mark.parametrize("max_triples", [10_000, 0], ids=["all triples", "sampled triples"])
 @pytest.mark.parametrize("form", ["records", "dummies"])
 def test_answers_are_those_of_a_brute_force_count(form: str, max_triples: int) -> None:
@@ -54,6 +63,7 @@ def test_answers_are_those_of_a_brute_force_count(form: str, max_triples: int) -
     check(found, as_dummies(codes(157)) if form == "records" else dummy_matrix(157))
 
 
+@pytest.mark.usefixtures("_either_way")
 @pytest.mark.parametrize("max_triples", [10_000, 0])
 def test_wide_tables_are_counted_on_bits_and_alike(max_triples: int) -> None:
     drawn = np.random.default_rng(3).integers(-1, 2, (9, 200)).astype(np.int32)
@@ -63,6 +73,7 @@ def test_wide_tables_are_counted_on_bits_and_alike(max_triples: int) -> None:
     check(answer_blocks([matrix], WIDE, asked, form="dummies"), matrix)
 
 
+@pytest.mark.usefixtures("_either_way")
 def test_rows_in_no_cell_count_nowhere() -> None:
     drawn = codes(80)
     drawn[np.random.default_rng(1).random(drawn.shape) < 0.2] = -1
@@ -76,6 +87,24 @@ def test_blocks_and_pieces_of_blocks_add_up(monkeypatch: pytest.MonkeyPatch) -> 
     matrix = dummy_matrix(301)
     blocks = [matrix[:, :7], matrix[:, 7:200], matrix[:, 200:]]
     check(answer_blocks(blocks, SCHEMA, choose_triples(SCHEMA), form="dummies"), matrix)
+
+
+def test_much_work_goes_on_in_compiled_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The third block is more than is counted plainly, and so are those after it."""
+    asked = choose_triples(SCHEMA)
+    monkeypatch.setattr(module, "_PLAIN_WORK", 2 * vars(module)["_plain_work"](50, asked))
+    began: list[int] = []
+    real = vars(module)["_add"]
+
+    def add(part: NDArray[np.int32], *rest: Any) -> None:
+        began.append(part.shape[1])
+        real(part, *rest)
+
+    monkeypatch.setattr(module, "_add", add)
+    drawn = codes(220)
+    blocks = [drawn[:, :50], drawn[:, 50:100], drawn[:, 100:200], drawn[:, 200:]]
+    check(answer_blocks(blocks, SCHEMA, asked, form="records"), as_dummies(drawn))
+    assert began == [100, 20]
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".parquet"])

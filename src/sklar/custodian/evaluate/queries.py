@@ -6,6 +6,7 @@ dummies (0/1 columns named `attribute=level`), where a row may have none or seve
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
@@ -14,8 +15,10 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from sklar.custodian.evaluate import counting
 from sklar.custodian.evaluate.look import Look
 from sklar.errors import DataError
+from sklar.machine.compiled import Worth
 from sklar.machine.progress import SILENT, Progress
 from sklar.public.schema import Attribute, Schema
 from sklar.rows.encode import encode, encode_column
@@ -33,6 +36,9 @@ SAMPLE_SEED = 2020
 _BIT = Attribute(name="bit", kind="categorical", values=("0", "1"))
 _BOOLEAN = Attribute(name="bit", kind="boolean")
 
+# Of rows times tables, with rows for the overhead of a table, and cells: what NumPy counts (3 ns each) before compiled
+# code is worth loading (1 s, or 3 s where it must be compiled).
+_PLAIN_WORK, _TABLE_OVERHEAD = 5e8, 4_000
 # Cells of a batch laid out as (d, rows): 64 MB.
 _MAX_CELLS = 1 << 26
 
@@ -183,31 +189,19 @@ def dummies_of(batch: pl.DataFrame) -> NDArray[np.bool_]:
 
 def answer_blocks(blocks: Iterable[NDArray[Any]], schema: Schema, asked: Triples, *, form: Form) -> Answers:
     """Exact answers from blocks of codes, shape (m, rows), or of dummies, shape (d, rows)."""
-    from sklar.custodian.evaluate import counting as kernels
-
-    m, d, offsets, block_of = schema.n_attributes, schema.n_levels, schema.offsets, schema.cells.attribute_of_level
+    d = schema.n_levels
     one_way, pairs = np.zeros(d, dtype=np.int64), np.zeros((d, d), dtype=np.int64)
     triples = np.zeros(asked.size, dtype=np.int32)
-    # A row has about m levels. Lists take m^2 / 2 steps for its pairs, bits d^2 / 128.
-    wide = 64 * m * m > d * d
+    worth_compiling = Worth(_PLAIN_WORK)
     n_rows = valid_rows = 0
     for whole in blocks:
         step = max(64, _MAX_CELLS // d // 64 * 64)
         for start in range(0, whole.shape[1], step):
             part = whole[:, start : start + step]
-            # The layouts are large: each is made only where it is read.
-            if wide or asked.listed is not None:
-                bits = _bits(part, offsets, d, form)
-                if wide:
-                    kernels.add_pair_bits(bits, block_of, offsets, pairs)
-                if asked.listed is not None:
-                    kernels.add_triple_bits(bits, asked.listed, triples)
-            if not wide or asked.listed is None:
-                starts, levels = _lists(part, offsets, form)
-                if not wide:
-                    kernels.add_pairs(starts, levels, block_of, pairs)
-                if asked.listed is None:
-                    kernels.add_triples(starts, levels, block_of, offsets, asked.bases, triples)
+            if form == "records" and not worth_compiling(_plain_work(part.shape[1], asked)):
+                _add_plainly(part, asked, pairs, triples)
+            else:
+                _add(part, asked, form, pairs, triples)
             one_way += _level_counts(part, schema, form)
             n_rows += part.shape[1]
             valid_rows += int(np.count_nonzero(valid(part, schema, form)))
@@ -223,6 +217,42 @@ def answer_blocks(blocks: Iterable[NDArray[Any]], schema: Schema, asked: Triples
         valid_rows=valid_rows,
         form=form,
     )
+
+
+def _plain_work(rows: int, asked: Triples) -> float:
+    """What it takes to count this many rows in NumPy."""
+    m, every = asked.schema.n_attributes, asked.listed is None
+    tables = math.comb(m, 2) + (math.comb(m, 3) if every else 0)
+    # Of listed triples, a word holds 64 rows.
+    return (rows + _TABLE_OVERHEAD) * tables + asked.size * (1 if every else rows / 64)
+
+
+def _add_plainly(block: NDArray[Any], asked: Triples, pairs: NDArray[np.int64], triples: NDArray[np.int32]) -> None:
+    schema = asked.schema
+    every = triples if asked.listed is None else None
+    counting.add_tables_plainly(block, schema.offsets, pairs, asked.bases, every)
+    if asked.listed is not None:
+        counting.add_listed_plainly(_bits(block, schema.offsets, schema.n_levels, "records"), asked.listed, triples)
+
+
+def _add(block: NDArray[Any], asked: Triples, form: Form, pairs: NDArray[np.int64], triples: NDArray[np.int32]) -> None:
+    schema = asked.schema
+    m, d, offsets, block_of = schema.n_attributes, schema.n_levels, schema.offsets, schema.cells.attribute_of_level
+    # A row has about m levels. Lists take m^2 / 2 steps for its pairs, bits d^2 / 128.
+    wide = 64 * m * m > d * d
+    # The layouts are large: each is made only where it is read.
+    if wide or asked.listed is not None:
+        bits = _bits(block, offsets, d, form)
+        if wide:
+            counting.add_pair_bits(bits, block_of, offsets, pairs)
+        if asked.listed is not None:
+            counting.add_triple_bits(bits, asked.listed, triples)
+    if not wide or asked.listed is None:
+        starts, levels = _lists(block, offsets, form)
+        if not wide:
+            counting.add_pairs(starts, levels, block_of, pairs)
+        if asked.listed is None:
+            counting.add_triples(starts, levels, block_of, offsets, asked.bases, triples)
 
 
 def valid(block: NDArray[Any], schema: Schema, form: Form) -> NDArray[np.bool_]:

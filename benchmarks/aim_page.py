@@ -1,0 +1,142 @@
+"""The page docs/results/aim.md: what `benchmarks.aim` measured, under a person's text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks import pages
+from benchmarks.accuracy_page import cell
+from experiments import record
+
+MARK = pages.mark("aim")
+OURS = "auto"
+NAMED = {
+    OURS: "**sklar auto**",
+    "aim3-8": "AIM-3, 8 MB",
+    "aim3-80": "AIM-3, 80 MB",
+    "aim2-8": "AIM-2, 8 MB",
+    "mst": "MST",
+}
+MEASURES = {"tv2": "TV2", "tv3": "TV3"}
+# Ours is behind where its mean is above the best peer's by more than this share.
+BEHIND = 0.03
+
+_Run = dict[str, Any]
+
+
+def groups(runs: Sequence[_Run]) -> dict[tuple[str, float], dict[str, list[_Run]]]:
+    """The runs by table and epsilon, then by method, in the order of `NAMED`."""
+    found: dict[tuple[str, float], dict[str, list[_Run]]] = {}
+    for run in runs:
+        found.setdefault((run["table"], run["epsilon"]), {name: [] for name in NAMED})[run["method"]].append(run)
+    return {key: {name: here for name, here in by.items() if here} for key, by in sorted(found.items())}
+
+
+def mean(runs: Sequence[_Run], measure: str) -> float:
+    """The mean over draws."""
+    return float(sum(run[measure] for run in runs) / len(runs))
+
+
+def best_peer(by: dict[str, list[_Run]], measure: str) -> str | None:
+    """The peer with the least mean error, whether all of its runs ended or not."""
+    peers = [method for method in by if method != OURS]
+    return min(peers, key=lambda method: mean(by[method], measure), default=None)
+
+
+def behind(runs: Sequence[_Run]) -> Iterator[str]:
+    """Where ours is behind the best peer by more than `BEHIND`, in words.
+
+    >>> ours = {"table": "t", "title": "T", "epsilon": 4.0, "method": "auto", "tv2": 0.01, "tv3": 0.03, "whole": True}
+    >>> list(behind([ours, ours | {"method": "mst", "tv2": 0.02, "tv3": 0.02}]))
+    ['T, epsilon 4: TV3 0.0300, 50% above 0.0200 of MST']
+    """
+    for (_, epsilon), by in groups(runs).items():
+        for measure, shown in MEASURES.items():
+            peer = best_peer(by, measure)
+            if peer is None or OURS not in by:
+                continue
+            ours, theirs = mean(by[OURS], measure), mean(by[peer], measure)
+            if ours > (1 + BEHIND) * theirs:
+                where = f"{by[OURS][0]['title']}, epsilon {epsilon:g}: {shown} {ours:.4f}"
+                yield f"{where}, {ours / theirs - 1:.0%} above {theirs:.4f} of {NAMED[peer]}{_stopped(by[peer])}"
+
+
+def _stopped(runs: Sequence[_Run]) -> str:
+    return "" if all(run["whole"] for run in runs) else " *"
+
+
+def summary(runs: Sequence[_Run]) -> str:
+    """Ours and the best peer, TV2 and TV3: one line for a table and an epsilon."""
+    lines, before = [], ""
+    for (table, epsilon), by in groups(runs).items():
+        line = ["" if table == before else by[next(iter(by))][0]["title"], f"{epsilon:g}"]
+        for measure in MEASURES:
+            peer = best_peer(by, measure)
+            ours = mean(by[OURS], measure) if OURS in by else None
+            theirs = None if peer is None else mean(by[peer], measure)
+            ahead = ours is not None and theirs is not None and theirs < ours
+            line.append("-" if ours is None else f"{ours:.4f}")
+            if peer is None or theirs is None:
+                line.append("-")
+            else:
+                figure = f"**{theirs:.4f}**" if ahead else f"{theirs:.4f}"
+                line.append(f"{figure} {NAMED[peer]}{_stopped(by[peer])}")
+        lines.append(line)
+        before = table
+    return record.table(["table", "epsilon", "TV2: ours", "best peer", "TV3: ours", "best peer"], lines)
+
+
+def details(runs: Sequence[_Run]) -> str:
+    """Every method on one table, one line for an epsilon and a method."""
+    lines = []
+    for (_, epsilon), by in groups(runs).items():
+        for method, here in by.items():
+            ended = sum(run["whole"] for run in here)
+            measured = [cell(here, measure, 4) for measure in MEASURES]
+            rounds = "-" if method in (OURS, "mst") else cell(here, "rounds", 0)
+            lines.append(
+                [
+                    f"{epsilon:g}",
+                    NAMED[method],
+                    f"{len(here)}" + ("" if ended == len(here) else f", {len(here) - ended} stopped"),
+                    *measured,
+                    cell(here, "two_way_maximum", 0),
+                    rounds,
+                    cell(here, "seconds", 0),
+                ]
+            )
+    head = ["epsilon", "method", "draws", *MEASURES.values(), "largest two-way error", "rounds", "seconds"]
+    return record.table(head, lines)
+
+
+def markdown(document: dict[str, Any]) -> str:
+    """The tables of the page. A person writes above them what they mean."""
+    runs, parts = document["runs"], []
+    for heading, names in document["groups"].items():
+        here = [run for run in runs if run["table"] in names]
+        if here:
+            found = list(behind(here))
+            missing = f"\n\nOurs is behind by more than {BEHIND:.0%}:\n\n" if found else ""
+            parts.append(f"## {heading}\n\n{summary(here)}{missing}" + "\n".join(f"- {line}" for line in found))
+    parts.append("## All runs")
+    for name in dict.fromkeys(name for names in document["groups"].values() for name in names):
+        here = [run for run in runs if run["table"] == name]
+        if here:
+            size = f"{here[0]['rows']:,} rows, {here[0]['attributes']} attributes, {here[0]['levels']:,} levels"
+            parts.append(f"### {here[0]['title']}: {size}\n\n{details(here)}")
+    return "\n\n".join(part.strip() for part in parts)
+
+
+def write_page(document: dict[str, Any], folder: Path) -> None:
+    """Write aim.json and aim.md."""
+    pages.write_page(
+        folder,
+        "aim",
+        marked=MARK,
+        otherwise="# Beside AIM and MST",
+        document=document,
+        markdown=markdown(document),
+        figure=None,
+    )
