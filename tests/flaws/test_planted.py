@@ -16,14 +16,15 @@ NAMED = {flaw.name: flaw for flaw in FLAWS}
 # Of each kind one, with the attack that must succeed: the whole audit takes too long here.
 FAST = {
     "half the sensitivity": "check_records()",
-    "stage two reuses the noise of stage one": "check_cells(folder, quick=True)[1:2]",
-    "data-dependent clipping above 1,000 rows": "[check_counts(folder, quick=True)]",
+    "stage two reuses the noise of stage one": "check_cells(folder, effort=QUICK)[1:2]",
+    "data-dependent clipping above 1,000 rows": "[check_counts(folder, effort=QUICK)]",
     "three-way tables chosen by exact counts": "[check_third(folder)]",
 }
 ATTACK = """
 import tempfile
 from pathlib import Path
 from sklar.trust.audit.counts import check_counts, check_records
+from sklar.trust.audit.effort import QUICK
 from sklar.trust.audit.noise import check_cells
 from sklar.trust.audit.third import check_third
 with tempfile.TemporaryDirectory() as name:
