@@ -58,7 +58,7 @@ SIGNIFICANT = 2.0
 MAX_STEPS = 1200
 # Components and fits of a mixture up to these total variations to expect of the noise in a two-way table. Exact tables
 # support finer mixtures; uniting fits averages away three-way structure that each of them invents.
-CAPACITY = ((0.03, 300, 8), (np.inf, 150, 16))
+CAPACITY = ((0.006, 600, 4), (0.03, 300, 8), (np.inf, 150, 16))
 FACTOR_COMPONENTS, FACTOR_FITS = 500, 2
 # Operations of a step, of one fit, and of all fits that are united.
 MAX_STEP = 1e9
