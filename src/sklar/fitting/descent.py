@@ -32,8 +32,8 @@ STANDS_OUT, MOST_PULL = 3.0, 3.0
 # A step of the first size, falling as 1 / (1 + steps / DECAY).
 RATE = 0.2
 DECAY = 1_000.0
-# The share of a fit's steps, the last ones, over which the rate falls to nothing: fits that still swing from step to step
-# come to rest.
+# The share of a fit's steps, the last ones, over which the rate falls to nothing: fits that still swing from step to
+# step come to rest.
 COOL = 0.1
 # Of the rms gradient, what is added to a logit's own before its step is divided by it.
 DAMPING = 0.03
