@@ -226,7 +226,8 @@ class Loss:
         residual *= np.float32(1 / own.shape[2])
         residual *= self.goal.weights.rows(0, len(found))
         residual -= self.goal.weighted
-        self._press(residual, room.pressed.reshape(shape))
+        if residual.size:
+            self._press(residual, room.pressed.reshape(shape))
         np.matmul(residual, own, out=out)
 
     def _press(self, residual: NDArray[np.float32], factor: NDArray[np.float32]) -> None:
