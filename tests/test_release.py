@@ -93,9 +93,10 @@ def test_dependence_is_looked_at_twice() -> None:
     assert second.plan.pairs.max() > 1.3 * second.plan.pairs.min()
     assert model.certificate.epsilon == 4.0
     spend, triples = first.plan.spend + second.plan.spend, model.measured.triples
-    third = Spend.of([]) if triples is None else triples.spend
+    later = [own for own in (triples, model.measured.scores) if own is not None]
+    third = sum((own.spend for own in later), Spend.of([]))
     assert 3.9 < Budget(epsilon=4.0).spent(spend + third) <= 4.0
-    assert {entry.stage for entry in model.certificate.measurements} == {1, 2} | ({3} if triples else set())
+    assert {entry.stage for entry in model.certificate.measurements} == {1, 2} | ({3} if later else set())
     assert model.settings["kind"] in ("mixture", "factor", "independence")
 
 

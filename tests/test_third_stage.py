@@ -13,10 +13,12 @@ import pytest
 from numpy.typing import NDArray
 
 import sklar
+from sklar import release
 from sklar.answer.query import answer
+from sklar.budget.certificate import SCORES
 from sklar.budget.ledger import Ledger
 from sklar.budget.method import Method
-from sklar.budget.plan import plan_release
+from sklar.budget.plan import plan_release, plan_scores
 from sklar.errors import DataError, ModelError
 from sklar.files.archive import load
 from sklar.files.model import Model
@@ -27,7 +29,7 @@ from sklar.release import fit_tables, look_for_triples
 from sklar.trust.audit.tables import frame_of
 from sklar.trust.verify import verify
 from sklar.trust.verify.threes import examine_triples, residuals_of_triples
-from tests.trust.forge import forged
+from tests.trust.forge import forged, opened
 
 SIZES, ROWS = (4, 5, 3, 12), 4_000
 SCHEMA = Schema(
@@ -67,10 +69,80 @@ def test_three_way_tables_are_measured_within_the_budget_and_certified(released:
     assert {entry.stage for entry in third} == {3}
     assert sum(entry.tables for entry in third) == len(triples.scales)
     assert third[0].what == "three-way tables over coarse levels"
-    spend = sum((tables.plan.spend for tables in model.measured.stages), triples.spend)
+    scores = model.measured.scores
+    assert scores is not None
+    spend = sum((tables.plan.spend for tables in model.measured.stages), triples.spend + scores.spend)
     stages = plan_release(SCHEMA.cells, BUDGET, Method(), n_rows=ROWS)
     assert BUDGET.spent(spend) <= BUDGET.spent(stages.spend) <= BUDGET.epsilon
     assert any("stage 3" in line and "three-way tables" in line for line in model.summary())
+
+
+def test_scores_of_all_three_way_tables_come_first_and_are_certified(released: tuple[Model, Path]) -> None:
+    model, _ = released
+    scores = model.measured.scores
+    assert scores is not None
+    assert scores.scores.shape == (SCHEMA.cells.n_trios,)
+    planned = plan_scores(SCHEMA.cells, ROWS, plan_release(SCHEMA.cells, BUDGET, Method(), n_rows=ROWS))
+    assert planned is not None
+    assert scores.scale == planned[0]
+    (entry,) = [entry for entry in model.certificate.measurements if entry.order == SCORES]
+    assert (entry.stage, entry.tables, entry.scale) == (3, 4, scores.scale)
+    # One number: it moves as far in L1 as in L2.
+    assert entry.sensitivity_l1 == entry.sensitivity_l2 == pytest.approx(np.sqrt(2))
+    assert entry.what == "scores of three-way tables"
+    line = f"  stage 3: 4 scores of three-way tables, noise of scale {scores.scale:.4g} a score"
+    assert line in model.summary()
+
+
+def test_scores_find_what_no_pair_shows() -> None:
+    """The sum of two even columns, modulo 3: all pairs are independent, and no fit of them disagrees about anything."""
+    generator = np.random.default_rng(5)
+    codes = generator.integers(0, 3, (4, ROWS)).astype(np.int32)
+    codes[2] = (codes[0] + codes[1]) % 3
+    attributes = tuple(Attribute(name=name, kind="integer", edges=(0, 1, 2, 3)) for name in "abcd")
+    schema = Schema(name="audit", attributes=attributes)
+    model = sklar.fit(frame_of(schema, codes), schema, BUDGET)
+    scores, triples = model.measured.scores, model.measured.triples
+    assert scores is not None
+    # The one that is not zero is 1,000 rows from independence, 40 sds of its noise.
+    assert scores.rows[0] > 10 * scores.sd
+    assert triples is not None
+    assert [0, 1, 2] in triples.triples.attributes.tolist()
+    found = model.copula.components()
+    assert found is not None
+    table = np.einsum("ci,cj,ck->ijk", *(found[:, 3 * at : 3 * at + 3].astype(np.float64) for at in range(3)))
+    real = np.zeros((3, 3, 3))
+    np.add.at(real, tuple(codes[:3]), 1 / ROWS)
+    # Independence is off by two thirds.
+    assert np.abs(table / len(found) - real).sum() / 2 < 0.2
+
+
+def test_without_anything_to_find_scores_are_paid_and_pairs_get_the_rest() -> None:
+    codes = np.random.default_rng(6).integers(0, 3, (3, ROWS)).astype(np.int32)
+    attributes = tuple(Attribute(name=name, kind="integer", edges=(0, 1, 2, 3)) for name in "abc")
+    schema = Schema(name="audit", attributes=attributes)
+    measured = sklar.measure(frame_of(schema, codes), schema, BUDGET)
+    scores = measured.scores
+    assert scores is not None
+    stages = plan_release(schema.cells, BUDGET, Method(), n_rows=ROWS)
+    third = scores.spend if measured.triples is None else scores.spend + measured.triples.spend
+    spend = sum((tables.plan.spend for tables in measured.stages), third)
+    assert 0.999 * BUDGET.spent(stages.spend) < BUDGET.spent(spend) <= BUDGET.spent(stages.spend) <= BUDGET.epsilon
+
+
+def test_a_file_without_scores_loads_and_verifies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As earlier releases wrote them: by what fits disagree about alone."""
+    with monkeypatch.context() as patched:
+        patched.setattr(release, "plan_scores", lambda *_facts: None)
+        model = sklar.fit(frame_of(SCHEMA, rows()), SCHEMA, BUDGET)
+        model.save(tmp_path / "m.sklar")
+    assert model.measured.triples is not None
+    assert model.measured.scores is None
+    document, arrays = opened(tmp_path / "m.sklar")
+    assert "scores" not in document
+    assert "scores" not in arrays
+    found = verify(tmp_path / "m.sklar", refit=True)
+    assert found.passed, found.lines()
 
 
 def test_the_noise_is_that_of_the_certificate(released: tuple[Model, Path]) -> None:
@@ -90,7 +162,10 @@ def test_the_choice_follows_from_the_first_stage_alone(released: tuple[Model, Pa
     triples = model.measured.triples
     assert triples is not None
     stages = plan_release(SCHEMA.cells, BUDGET, Method(), n_rows=ROWS)
-    wanted = look_for_triples(pool(model.measured.stages[:1]), SCHEMA, stages)
+    scores = model.measured.scores
+    assert scores is not None
+    found = look_for_triples(pool(model.measured.stages[:1]), SCHEMA, stages, lambda *_asked: scores)
+    wanted = found.wanted
     assert wanted is not None
     assert (wanted.triples.attributes == triples.triples.attributes).all()
     assert (wanted.triples.coarse == triples.triples.coarse).all()
@@ -127,6 +202,11 @@ def test_a_model_file_keeps_them(released: tuple[Model, Path]) -> None:
     assert (kept.triples.attributes == triples.triples.attributes).all()
     assert (kept.triples.coarse == triples.triples.coarse).all()
     assert again.certificate.measurements == model.certificate.measurements
+    scores, own = model.measured.scores, again.measured.scores
+    assert scores is not None
+    assert own is not None
+    assert (own.scores == scores.scores).all()
+    assert own.scale == scores.scale
 
 
 def test_verify_passes_it_with_a_refit(released: tuple[Model, Path]) -> None:
@@ -167,13 +247,52 @@ def _costly(document: dict[str, Any], arrays: dict[str, Any]) -> None:
         entry["scale"] /= 4 if entry["order"] == 3 else 1
 
 
+def _unscored(document: dict[str, Any], arrays: dict[str, Any]) -> None:
+    del document["scores"], arrays["scores"]
+
+
+def _free_scores(document: dict[str, Any], arrays: dict[str, Any]) -> None:
+    document["certificate"]["measurements"] = [
+        entry for entry in document["certificate"]["measurements"] if entry["order"] != SCORES
+    ]
+
+
+def _rescored(factor: float) -> Any:
+    def change(document: dict[str, Any], arrays: dict[str, Any]) -> None:
+        document["scores"]["scale"] *= factor
+        for entry in document["certificate"]["measurements"]:
+            entry["scale"] *= factor if entry["order"] == SCORES else 1
+
+    return change
+
+
 @pytest.mark.parametrize(
     ("change", "check"),
-    [(_exact, "noise"), (_cheaper, "noise"), (_unstated, "measurements"), (_costly, "theorem")],
+    [
+        (_exact, "noise"),
+        (_cheaper, "noise"),
+        (_unstated, "measurements"),
+        (_costly, "theorem"),
+        (_unscored, "measurements"),
+        (_free_scores, "measurements"),
+        (lambda document, arrays: document["scores"].update(scale=2048.0), "measurements"),
+        (_rescored(1 / 8), "theorem"),
+    ],
 )
 def test_verify_finds_forged_triples(released: tuple[Model, Path], tmp_path: Path, change: Any, check: str) -> None:
     found = verify(forged(released[1], change, tmp_path / "forged.sklar"))
     assert check in {each.name for each in found.checks if not each.passed}
+
+
+def test_a_refit_finds_scores_at_another_scale(released: tuple[Model, Path], tmp_path: Path) -> None:
+    """Cheaper scores fit the budget, and no other table tells their noise: the plan does."""
+    from sklar.trust.verify.refit import check_plan
+
+    path = forged(released[1], _rescored(2.0), tmp_path / "forged.sklar")
+    assert verify(path).passed
+    found = check_plan(load(path))
+    assert not found.passed
+    assert found.detail.startswith("the scores of three-way tables do not have the scale that this Sklar plans")
 
 
 def _recoarsened(document: dict[str, Any], arrays: dict[str, Any]) -> None:
@@ -200,6 +319,10 @@ def test_a_refit_finds_other_levels(released: tuple[Model, Path], tmp_path: Path
         (lambda document, arrays: arrays["triples"].__setitem__(0, 2**60), r"at most 2\*\*53 in size"),
         (lambda document, arrays: arrays["triples_scales"].__setitem__(0, 0.0), "can be drawn exactly"),
         (lambda document, arrays: document.pop("triples"), "which no model does"),
+        (lambda document, arrays: document.pop("scores"), "'scores.npy', which no model does"),
+        (lambda document, arrays: document["scores"].update(tables=3), "scores must be those of all tables of three"),
+        (lambda document, arrays: document["scores"].update(scale=2.0**21), "scores.scale must be a number"),
+        (lambda document, arrays: arrays["scores"].__setitem__(0, 2**60), r"scores must be at most 2\*\*53 in size"),
     ],
 )
 def test_a_damaged_file_is_refused(released: tuple[Model, Path], tmp_path: Path, change: Any, message: str) -> None:
@@ -326,7 +449,8 @@ def test_people_and_add_remove_have_a_third_stage_too() -> None:
     sizes = measured.triples.triples.sizes
     totals = np.add.reduceat(measured.triples.counts, np.cumsum(sizes) - sizes)
     assert (np.abs(totals - 2 * many / 3) < 7 * measured.triples.scales * sizes**0.5).all()
-    moved = [entry.sensitivity_l2 for entry in measured.certificate.measurements if entry.order == 3]
+    assert measured.scores is not None
+    moved = [entry.sensitivity_l2 for entry in measured.certificate.measurements if entry.order >= 3]
     assert moved == [2.0] * len(moved)
 
 
@@ -339,9 +463,13 @@ def test_spend_of_triples_is_that_of_their_tables(released: tuple[Model, Path]) 
 
 def test_the_report_says_where_the_cost_went(released: tuple[Model, Path]) -> None:
     from sklar.answer.report import publishable
+    from sklar.answer.report.spending import together
 
     page = publishable(released[0])
     assert "Part of that cost went to tables of three attributes, over coarser levels" in page
+    assert "or that the scores showed them to miss." in page
+    assert "Part of that cost went to <em>noisy</em> scores" in page
+    assert together(released[0].certificate) == "three"
     assert "three-way tables over coarse levels" in page
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias, cast
@@ -19,6 +19,7 @@ from sklar.budget.plan import (
     expected_pair_tv,
     looks_for_triples,
     plan_release,
+    plan_scores,
     plan_second,
     plan_third,
 )
@@ -35,10 +36,10 @@ from sklar.fitting.descent import SMALL, LatentKind
 from sklar.fitting.domains import find_domains
 from sklar.fitting.latent import LatentModel
 from sklar.fitting.margins import Estimates, consistent, expected_noise, margins, plain, pool
-from sklar.fitting.third import Wanted, want_triples
+from sklar.fitting.third import Wanted, look, want_triples
 from sklar.kernel.tables import NoisyTables
 from sklar.kernel.theorems import Budget, Composition, Mechanism, Neighbors
-from sklar.kernel.triples import NoisyTriples, Triples
+from sklar.kernel.triples import NoisyScores, NoisyTriples, Triples
 from sklar.kernel.vault import Vault
 from sklar.machine.cluster import Engine
 from sklar.machine.compiled import compile_ahead
@@ -47,7 +48,15 @@ from sklar.machine.spill import is_large, require_disk, room_for
 from sklar.machine.threads import workers
 from sklar.public.person import budget_for
 from sklar.public.schema import Schema, SchemaLike
-from sklar.rows.engines import hold_counts, measure_triples, open_table, recounting, search_rows, takes_triples
+from sklar.rows.engines import (
+    hold_counts,
+    measure_scores,
+    measure_triples,
+    open_table,
+    recounting,
+    search_rows,
+    takes_triples,
+)
 from sklar.rows.sql import Query
 
 if TYPE_CHECKING:
@@ -55,8 +64,26 @@ if TYPE_CHECKING:
     from sklar.files.linked import LinkedModel
     from sklar.public.linked import Linked
 
-# Measures chosen three-way tables at these scales, by another pass over the rows.
-ThirdStage: TypeAlias = Callable[[Triples, NDArray[np.float64]], NoisyTriples]
+# Scores all three-way tables against a reference at one scale, by another pass over the rows.
+Scoring: TypeAlias = Callable[[Triples, NDArray[np.int64], float], NoisyScores]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThirdStage:
+    """What a third stage asks of the rows, by a pass over them each: scores, then chosen tables at these scales."""
+
+    score: Scoring
+    tables: Callable[[Triples, NDArray[np.float64]], NoisyTriples]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """Three-way tables that are worth measuring, the scores that helped to find them, and what is left to spend."""
+
+    wanted: Wanted | None
+    scores: NoisyScores | None
+    stages: Stages
+
 
 # Arrays of all two-way cells, of four bytes each, that a fit has in files at once: noisy tables of two stages,
 # estimates, targets and what they are made from, and two squares of contrasts, each of twice as many.
@@ -152,8 +179,13 @@ def measure(
 
         progress.stage("measure")
         recount = recounting(table, vault, schema, progress=progress)
-        again = partial(measure_triples, table, vault, schema, progress=progress) if takes_triples(table) else None
-        measured = measure_stages(vault, schema, budget, method, search, recount, again)
+        third: ThirdStage | None = None
+        if takes_triples(table):
+            third = ThirdStage(
+                score=partial(measure_scores, table, vault, schema, progress=progress),
+                tables=partial(measure_triples, table, vault, schema, progress=progress),
+            )
+        measured = measure_stages(vault, schema, budget, method, search, recount, third)
     receipt = receipts[0] if receipts else None
     return replace(measured, certificate=replace(measured.certificate, receipt=receipt), answers=answers)
 
@@ -187,10 +219,11 @@ def measure_stages(
     """All stages of a release of the counts that the vault holds. `search` is how the schema's domains were found.
 
     `recount` puts the parities of triples behind the vault's door too, where rows can be counted a second time, and
-    `third` measures chosen three-way tables.
+    `third` scores three-way tables and measures those that are chosen.
     """
     rest, findings = (None, ()) if search is None else (search.rest, search.findings)
     triples: NoisyTriples | None = None
+    scores: NoisyScores | None = None
     stages = plan_release(
         schema.cells,
         budget,
@@ -209,30 +242,44 @@ def measure_stages(
     if stages.reserve.size:
         estimates = pool(noisy)
         distances = interactions(estimates, margins(estimates))
-        wanted = None if third is None else look_for_triples(estimates, schema, stages)
-        if third is None or wanted is None:
-            noisy = (*noisy, vault.measure(plan_second(schema.cells, stages, distances, schema.importance)))
+        found = Found(wanted=None, scores=None, stages=stages)
+        if third is not None:
+            found = look_for_triples(estimates, schema, stages, third.score)
+        scores = found.scores
+        if third is None or found.wanted is None:
+            noisy = (*noisy, vault.measure(plan_second(schema.cells, found.stages, distances, schema.importance)))
         else:
-            second, scales = plan_third(schema.cells, stages, distances, wanted.scales, schema.importance)
+            wanted = found.wanted
+            second, scales = plan_third(schema.cells, found.stages, distances, wanted.scales, schema.importance)
             noisy = (*noisy, vault.measure(second))
-            triples = third(wanted.triples, scales)
-    certificate = certify(schema, budget, [tables.plan for tables in noisy], vault.n_rows, findings, triples)
-    return Measured(schema=schema, stages=tuple(map(_settled, noisy)), certificate=certificate, triples=triples)
-
-
-def look_for_triples(estimates: Estimates, schema: Schema, stages: Stages) -> Wanted | None:
-    """The three-way tables that are worth measuring by the first stage's estimates, where a release looks for any."""
-    cells, n_rows = schema.cells, estimates.n_rows
-    if not looks_for_triples(cells, n_rows, stages):
-        return None
-    reserve = float(np.sum(stages.reserve**-2.0))
-    return want_triples(
-        estimates,
-        schema,
-        pair_tv=expected_pair_tv(cells, n_rows, stages),
-        precision=float(np.sum(stages.first.scales**-2.0)) + reserve,
-        most_precision=TRIPLES_SHARE * reserve,
+            triples = third.tables(wanted.triples, scales)
+    certificate = certify(schema, budget, [tables.plan for tables in noisy], vault.n_rows, findings, triples, scores)
+    return Measured(
+        schema=schema, stages=tuple(map(_settled, noisy)), certificate=certificate, triples=triples, scores=scores
     )
+
+
+def look_for_triples(estimates: Estimates, schema: Schema, stages: Stages, score: Scoring | None) -> Found:
+    """The three-way tables that are worth measuring by the first stage's estimates, where a release looks for any.
+
+    `score` is asked for scores where the release affords them; None: there are none. They are paid from what was set
+    aside, whether tables are then wanted or not.
+    """
+    cells, n_rows, scores = schema.cells, estimates.n_rows, None
+    if not looks_for_triples(cells, n_rows, stages):
+        return Found(wanted=None, scores=None, stages=stages)
+    planned = None if score is None else plan_scores(cells, n_rows, stages)
+    seen = look(estimates, schema, scored=planned is not None)
+    if seen is None:
+        return Found(wanted=None, scores=None, stages=stages)
+    first, pair_tv = float(np.sum(stages.first.scales**-2.0)), expected_pair_tv(cells, n_rows, stages)
+    precision = first + float(np.sum(stages.reserve**-2.0))
+    if score is not None and planned is not None:
+        scale, stages = planned
+        scores = score(seen.triples, seen.reference, scale)
+    most = TRIPLES_SHARE * float(np.sum(stages.reserve**-2.0))
+    wanted = want_triples(seen, scores, pair_tv=pair_tv, precision=precision, most_precision=most)
+    return Found(wanted=wanted, scores=scores, stages=stages)
 
 
 def _settled(tables: NoisyTables) -> NoisyTables:

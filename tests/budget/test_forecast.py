@@ -195,7 +195,9 @@ def test_a_forecast_says_what_may_go_to_three_way_tables() -> None:
     schema = Schema.from_toml(toml)
     found = [forecast(schema, rows=rows, epsilon=1.0) for rows in (500, 50_000)]
     assert [each.triples_share for each in found] == [0.0, 0.4]
-    assert found[1].to_dict()["three_way"] == {"most_of_stage_2": 0.4}
+    assert found[1].to_dict()["three_way"] == {"most_of_stage_2": 0.4, "scores_of_all": 0.02}
+    assert any(line.startswith("At epsilon 1, 2% of all cost, out of stage 2, goes to") for line in found[1].lines())
     assert any(line.startswith("At epsilon 1, up to 40% of stage 2 may go to three-way") for line in found[1].lines())
     assert not any("three-way" in line for line in found[0].lines())
-    assert forecast(schema, rows=50_000, epsilon=1.0, method="binary").triples_share == 0.0
+    binary = forecast(schema, rows=50_000, epsilon=1.0, method="binary")
+    assert binary.triples_share == binary.scores_share == 0.0

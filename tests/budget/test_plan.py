@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 from sklar.budget.method import PAPER, Method
 from sklar.budget.plan import (
     MOST_LOOKED_AT,
+    SCORES_SHARE,
     TRIPLES_SHARE,
     TRIPLES_UP_TO,
     Stages,
@@ -16,6 +18,7 @@ from sklar.budget.plan import (
     looks_for_triples,
     margin_sd,
     plan_release,
+    plan_scores,
     plan_second,
     plan_stages,
     plan_tables,
@@ -194,6 +197,73 @@ def test_triples_and_a_second_look_never_overspend_whatever_is_wanted(seed: int)
     # A planted overspend: the second look as if nothing had gone to the triples.
     whole = plan_second(cells, stages, np.ones(cells.n_pairs))
     assert not paid.covers(budget.cost(stages.first.spend + whole.spend + Spend.of(scales)))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_scores_triples_and_a_second_look_never_overspend(seed: int) -> None:
+    """Random tables and budgets: with scores, too, all stages together stay within what was set aside at first."""
+    generator = np.random.default_rng(seed)
+    cells = Cells(generator.integers(3, 12, generator.integers(3, 9)))
+    budget = Budget(
+        epsilon=float(generator.choice([0.3, 1.0, 4.0, 10.0])),
+        neighbors=("replace-one", "add-remove")[seed % 2],
+        rows_per_person=(None, 8)[seed // 2 % 2],
+    )
+    stages = plan_stages(cells, budget, None)
+    planned = plan_scores(cells, 10**7, stages)
+    assert planned is not None
+    scale, left = planned
+    scores = Spend.of([scale], [cells.n_trios])
+    reserve = float(np.sum(stages.reserve**-2.0))
+    whole = float(np.sum(stages.first.scales**-2.0)) + reserve
+    assert cells.n_trios * scale**-2.0 == pytest.approx(SCORES_SHARE * whole, rel=0.03)
+    assert left.first is stages.first
+    assert (left.reserve > stages.reserve).all()
+    paid = budget.cost(Spend.of(stages.reserve))
+    for later in (Spend.of(left.reserve), plan_second(cells, left, np.ones(cells.n_pairs)).spend):
+        used = budget.cost(scores + later)
+        assert used.rho <= paid.rho
+        assert used.mu_squared <= paid.mu_squared
+        assert max(used.rho / paid.rho, used.mu_squared / paid.mu_squared) > 0.999
+    wanted = np.full(3, (0.1 * TRIPLES_SHARE * reserve) ** -0.5)
+    second, tables = plan_third(cells, left, generator.gamma(0.1, 5_000.0, cells.n_pairs), wanted)
+    spend = scores + second.spend + Spend.of(tables)
+    assert paid.covers(budget.cost(spend))
+    assert budget.spent(stages.first.spend + spend) <= budget.epsilon
+    # A planted overspend: scores on top of what was set aside.
+    assert not paid.covers(budget.cost(scores + plan_second(cells, stages, np.ones(cells.n_pairs)).spend))
+
+
+def test_scores_that_would_take_most_of_the_reserve_are_refused() -> None:
+    cells = Cells([3, 4, 5])
+    stages = plan_stages(cells, Budget(epsilon=1.0), 10**6)
+    little = Stages(first=stages.first, reserve=stages.reserve * 5)
+    with pytest.raises(
+        BudgetError, match=r"^scores may take half of what is set aside .*, got \d+%\. Set more aside\.$"
+    ):
+        plan_scores(cells, 10**6, little)
+
+
+def test_whether_scores_are_made_follows_from_sizes_and_noise() -> None:
+    def made(sizes: list[int], *, rows: int = 10**6, epsilon: float = 1.0) -> bool:
+        cells = Cells(sizes)
+        return plan_scores(cells, rows, plan_release(cells, Budget(epsilon=epsilon), Method(), n_rows=rows)) is not None
+
+    assert made([3, 4, 5])
+    assert not made([2, 2, 2])
+    # More than 10,000 tables, or 2^24 cells.
+    assert made([3] * 40, rows=10**8)
+    assert not made([3] * 41, rows=10**8)
+    assert not made([3] * 5, epsilon=1e9)
+    # Noise may be an eighth of what a column shows that follows from two others.
+    cells = Cells([8] * 6)
+    stages = plan_release(cells, Budget(epsilon=1.0), Method(), n_rows=10**6)
+    planned = plan_scores(cells, 10**6, stages)
+    assert planned is not None
+    least = math.ceil(8 * planned[0] * 16 / 15 / math.sqrt(7 / 512))
+    assert looks_for_triples(cells, least, stages)
+    assert plan_scores(cells, least + 1, stages) is not None
+    assert plan_scores(cells, least - 1, stages) is None
 
 
 def test_triples_may_not_take_more_than_their_share() -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from sklar.fitting.third import MOST_TRIPLES, Disagreement, choose_scales, coarsen, disagreement
+from sklar.fitting.third import MOST_TRIPLES, Disagreement, choose_scales, coarsen, corrected, disagreement
 from sklar.kernel.cells import Cells
+from sklar.kernel.triples import NoisyScores, Triples
 from sklar.public.schema import Attribute, Schema
 from tests.fitting.test_triples import components
 
@@ -62,7 +65,7 @@ def test_disagreement_is_that_of_centered_tables() -> None:
     cells = Cells([3, 4, 2, 5])
     coarse = np.concatenate([np.arange(size) for size in cells.sizes])
     fits = np.stack([components(cells, 6, seed).T for seed in range(4)])
-    seen = disagreement(fits, cells, coarse, 1_000)
+    seen, mean = disagreement(fits, cells, coarse, 1_000)
     assert seen.attributes.tolist() == [[0, 1, 2], [0, 1, 3], [0, 2, 3], [1, 2, 3]]
     tables = np.stack(
         [np.einsum("ci,cj,ck->ijk", fit[:, :3], fit[:, 3:7], fit[:, 9:14]) / 6 for fit in fits.astype(np.float64)]
@@ -73,8 +76,15 @@ def test_disagreement_is_that_of_centered_tables() -> None:
     assert seen.variation[1] == pytest.approx(np.abs(apart).sum() / 6, rel=1e-4)
     assert seen.distance[1] == pytest.approx(1_000 * np.sqrt((apart**2).sum() / 3), rel=1e-4)
     assert seen.dimensions.tolist() == [2 * 3, 2 * 3 * 4, 2 * 4, 3 * 4]
-    # Fits that agree leave nothing open.
-    assert disagreement(fits[[0, 0, 0]], cells, coarse, 1_000).variation.max() < 1e-6
+    assert seen.sizes.tolist() == [3 * 4 * 2, 3 * 4 * 5, 3 * 2 * 5, 4 * 2 * 5]
+    # What they predict together, as three-way tables lie.
+    triples = Triples(cells=cells, attributes=seen.attributes, coarse=coarse)
+    own = mean[triples.offsets[1] : triples.offsets[2]].reshape(3, 4, 5)
+    assert mean.shape == (triples.n_cells,)
+    assert own == pytest.approx(tables.mean(axis=0), abs=1e-6)
+    # Fits that agree leave nothing open, and one fit agrees with itself.
+    assert disagreement(fits[[0, 0, 0]], cells, coarse, 1_000)[0].variation.max() < 1e-6
+    assert disagreement(fits[:1], cells, coarse, 1_000)[0].distance.max() == 0
 
 
 def made(number: int, seed: int = 0) -> Disagreement:
@@ -85,6 +95,7 @@ def made(number: int, seed: int = 0) -> Disagreement:
         variation=variation,
         distance=variation * 3_000 * generator.uniform(0.5, 1.5, number),
         dimensions=generator.integers(1, 343, number),
+        sizes=np.full(number, 512),
     )
 
 
@@ -115,7 +126,29 @@ def test_scales_stay_within_what_may_be_taken(seed: int) -> None:
 
 def test_nothing_is_chosen_where_nothing_is_open() -> None:
     seen = made(10)
-    none = Disagreement(
-        attributes=seen.attributes, variation=np.zeros(10), distance=np.zeros(10), dimensions=seen.dimensions
-    )
+    none = replace(seen, variation=np.zeros(10), distance=np.zeros(10))
     assert choose_scales(none, price=0.01, precision=1.0, most_precision=1.0)[0].size == 0
+
+
+def test_scores_bring_distances_within_two_sds_and_total_variations_along() -> None:
+    seen = replace(
+        made(5),
+        variation=np.array([0.04, 0.08, 0.06, 0.0, 1e-9]),
+        distance=np.array([200.0, 800.0, 600.0, 0.0, 1e-6]),
+        sizes=np.full(5, 100),
+    )
+    # In rows: 100, 1,000, -200, 1,000, 1,000, each with noise of 75 rows.
+    scores = NoisyScores(scores=15 * np.array([100, 1_000, -200, 1_000, 1_000]), scale=75.0 * 15 / 16)
+    assert scores.sd == pytest.approx(75.0)
+    found = corrected(seen, scores, 20_000)
+    # Four fits together are off by half of what each is off by.
+    assert found.distance == pytest.approx([100.0, 850.0, 0.0, 850.0, 850.0])
+    assert found.variation[:3] == pytest.approx([0.02, 0.04 * 850 / 400, 0.0])
+    # Of a flat table v = c sqrt(100) / 40,000; of these here, mostly 0.4 of it: what is taken without a shape.
+    usual = np.median(seen.variation[[0, 1, 2, 4]] / seen.distance[[0, 1, 2, 4]]) * 4_000
+    assert found.variation[3:] == pytest.approx(np.full(2, 850 * usual / 4_000))
+    assert (found.attributes == seen.attributes).all()
+    # Nothing to learn a shape from: as flat as can be, and never above one.
+    bare = replace(seen, variation=np.zeros(5), distance=np.zeros(5))
+    assert corrected(bare, scores, 20_000).variation[3] == pytest.approx(850 / 4_000)
+    assert corrected(bare, scores, 100).variation.max() == 1.0

@@ -405,10 +405,10 @@ FLAWS = (
         edits=(
             Edit(
                 "release.py",
-                "        wanted = None if third is None else look_for_triples(estimates, schema, stages)\n",
-                "        held = vault._held\n"
-                "        bare = replace(noisy[0], one_way=held.one_way.copy(), pairs=held.pairs.copy())\n"
-                "        wanted = None if third is None else look_for_triples(pool((bare,)), schema, stages)\n",
+                "            found = look_for_triples(estimates, schema, stages, third.score)\n",
+                "            held = vault._held\n"
+                "            bare = replace(noisy[0], one_way=held.one_way.copy(), pairs=held.pairs.copy())\n"
+                "            found = look_for_triples(pool((bare,)), schema, stages, third.score)\n",
             ),
         ),
         tests=(_RELEASE_TESTS,),
@@ -419,6 +419,34 @@ FLAWS = (
         "        counts.append(np.bincount(places, minlength=int(np.prod(shape))))\n",
         "        counts.append(2 * np.bincount(places, minlength=int(np.prod(shape))))\n",
         "tests/kernel/test_triples.py",
+    ),
+    # Scores of three-way tables.
+    _flaw(
+        "scores with the noise of a table",
+        _VAULT,
+        "np.array([number]), each=SCORE_MOVES, spend=",
+        "np.array([number]), spend=",
+        "tests/kernel/test_scores.py",
+    ),
+    _flaw(
+        "scores by lengths that are no projection's",
+        "kernel/count.py",
+        "norm = np.sqrt(np.sum(np.square(centered, dtype=np.float64))) / table.size\n",
+        "norm = np.sqrt(np.sum(np.square(centered, dtype=np.float64)))\n",
+        "tests/kernel/test_scores.py",
+    ),
+    Flaw(
+        name="scores that nobody pays for",
+        edits=(
+            Edit(_VAULT, "spend=Spend.of([scale], [number])", "spend=Spend.of([])"),
+            Edit("kernel/triples.py", "return Spend.of([self.scale], [self.scores.size])", "return Spend.of([])"),
+            Edit(
+                "budget/plan.py",
+                "    return scale, Stages(first=stages.first, reserve=scales[number:].copy())\n",
+                "    return scale, stages\n",
+            ),
+        ),
+        tests=("tests/kernel/test_scores.py", "tests/budget/test_plan.py"),
     ),
     # What else is released, and what it is made from.
     _flaw(

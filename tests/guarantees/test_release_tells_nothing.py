@@ -11,7 +11,7 @@ import pytest
 
 from sklar.budget.ledger import Ledger
 from sklar.budget.method import Method
-from sklar.budget.plan import plan_release, plan_second, plan_third
+from sklar.budget.plan import plan_release, plan_scores, plan_second, plan_third
 from sklar.errors import BudgetError
 from sklar.fitting.denoise import interactions
 from sklar.fitting.margins import margins, pool
@@ -69,8 +69,15 @@ def test_later_stages_follow_from_the_first(rows: int) -> None:
     stages = plan_release(schema.cells, budget, method, n_rows=rows)
     estimates = pool(measured.stages[:1])
     distances = interactions(estimates, margins(estimates))
-    wanted, triples = look_for_triples(estimates, schema, stages), measured.triples
+    scores, triples = measured.scores, measured.triples
+    planned = plan_scores(schema.cells, rows, stages)
+    assert (scores is None) == (planned is None)
+    if planned is not None and scores is not None:
+        assert scores.scale == planned[0]
+    found = look_for_triples(estimates, schema, stages, None if scores is None else lambda *_asked: scores)
+    wanted, stages = found.wanted, found.stages
     assert (triples is not None) or rows < 20_000
+    assert (scores is not None) or rows < 20_000
     if wanted is None or triples is None:
         assert wanted is None
         assert triples is None

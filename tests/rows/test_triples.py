@@ -12,14 +12,22 @@ import pytest
 from numpy.typing import NDArray
 
 from sklar.errors import DataError
-from sklar.kernel.count import count_triples_plainly
+from sklar.kernel.count import count_triples_plainly, score_plainly
 from sklar.kernel.theorems import Budget
 from sklar.kernel.triples import Triples
 from sklar.kernel.vault import Vault
 from sklar.public.person import Person
 from sklar.public.schema import Attribute, Schema
 from sklar.rows import triples as counting
-from sklar.rows.engines import CountedTable, LocalTable, hold_counts, measure_triples, open_table, takes_triples
+from sklar.rows.engines import (
+    CountedTable,
+    LocalTable,
+    hold_counts,
+    measure_scores,
+    measure_triples,
+    open_table,
+    takes_triples,
+)
 from sklar.rows.read import reads_again
 
 SCHEMA = Schema(
@@ -166,3 +174,18 @@ def test_counts_leave_with_noise_alone() -> None:
     assert np.mean(z**2) == pytest.approx(1.0, abs=0.78)
     assert told == [("count again", None)]
     assert budget.spent(vault.spent) == budget.spent(noisy.spend)
+
+
+def test_scores_leave_with_noise_alone() -> None:
+    frame, codes = drawn(500)
+    every = Triples(cells=CELLS, attributes=np.stack(CELLS.trios, axis=1), coarse=COARSE)
+    expected = np.random.default_rng(0).integers(0, 30, every.n_cells)
+    table, vault = open_table(frame, SCHEMA), Vault(Budget(epsilon=1.0))
+    hold_counts(table, vault, SCHEMA)
+    exact = score_plainly(count_triples_plainly(codes, every), every, expected)
+    noisy = measure_scores(table, vault, SCHEMA, every, expected, 100.0)
+    z = (noisy.scores - exact) / 1_600
+    # Four of them: one is beyond six once in 10^8, and all are below a thousandth once in 10^12.
+    assert 1e-3 < np.abs(z).max() < 6
+    assert vault.spent.scales.tolist() == [100.0]
+    assert vault.spent.tables.tolist() == [len(every.attributes)]

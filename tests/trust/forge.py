@@ -57,5 +57,7 @@ def rescale(document: dict[str, Any], arrays: dict[str, NDArray[Any]], factor: f
     for stage in document["stages"]:
         if stage["total_scale"] is not None:
             stage["total_scale"] *= factor
+    if "scores" in document:
+        document["scores"]["scale"] *= factor
     for entry in (*document["certificate"]["measurements"], *document["certificate"]["domains"]):
         entry["scale"] *= factor

@@ -18,12 +18,20 @@ from sklar.errors import BudgetError, ModelError
 from sklar.kernel.parities import parity_spend
 from sklar.kernel.tables import NoisyTables, Plan
 from sklar.kernel.theorems import Budget, Composition, Mechanism, Neighbors, Spend, sensitivity
-from sklar.kernel.triples import NoisyTriples
+from sklar.kernel.triples import NoisyScores, NoisyTriples
 from sklar.machine.notebook import Tabular, html_card
 from sklar.public.person import Count, Person
 from sklar.public.schema import Schema
 
-_ORDERS = {0: "number of rows", 1: "one-way tables", 2: "two-way tables", 3: "three-way tables over coarse levels"}
+# In place of an order: scores, one number for every three-way table.
+SCORES = 4
+_ORDERS = {
+    0: "number of rows",
+    1: "one-way tables",
+    2: "two-way tables",
+    3: "three-way tables over coarse levels",
+    SCORES: "scores of three-way tables",
+}
 _PARITIES = {0: "number of rows", 1: "counts of ones", 2: "parities of pairs", 3: "parities of triples"}
 
 
@@ -32,7 +40,8 @@ class Measurement:
     """Tables of one order that were measured at one scale in one stage.
 
     The sensitivities are one table's. Parities of bits stand in place of tables where `parity` says so: single counts,
-    which do not all move at once (`kernel.parities`).
+    which do not all move at once (`kernel.parities`). Scores have the order `SCORES`: single numbers, whose scale and
+    sensitivity are in units in which a table's are as large (`kernel.count.score_plainly`).
     """
 
     stage: int
@@ -185,12 +194,13 @@ def certify(
     public_rows: int | None,
     findings: Sequence[Finding] = (),
     triples: NoisyTriples | None = None,
+    scores: NoisyScores | None = None,
 ) -> Certificate:
     """The certificate of finding domains, then measuring these plans, one stage after the other, under this budget.
 
-    Three-way tables, where any were measured, are the last stage.
+    Three-way tables and scores of them, where there are any, are the last stage.
     """
-    third = Spend.of([]) if triples is None else triples.spend
+    third = sum((own.spend for own in (triples, scores) if own is not None), Spend.of([]))
     spent = budget.spent(sum((plan.spend for plan in plans), search_spend(findings) + third))
     if spent > budget.epsilon:
         raise BudgetError(
@@ -205,7 +215,7 @@ def certify(
         delta=budget.delta,
         public_rows=public_rows,
         schema_sha256=schema.digest,
-        measurements=measurements(plans, sensitivity(budget.neighbors, budget.rows), triples),
+        measurements=measurements(plans, sensitivity(budget.neighbors, budget.rows), triples, scores),
         domains=tuple(findings),
         earlier=tuple(each.name for each in schema.attributes if each.domain == "found" and each.name not in own),
         versions=installed_versions(),
@@ -220,11 +230,14 @@ def unit_of(person: Person | None) -> dict[str, Any]:
 
 
 def measurements(
-    plans: Sequence[Plan], moved: tuple[float, float], triples: NoisyTriples | None = None
+    plans: Sequence[Plan],
+    moved: tuple[float, float],
+    triples: NoisyTriples | None = None,
+    scores: NoisyScores | None = None,
 ) -> tuple[Measurement, ...]:
     """What these plans measure, one stage after the other. One person moves a table by `moved`, in L1 and in L2.
 
-    Three-way tables come after all plans, as a stage of their own.
+    Three-way tables and their scores come after all plans, as a stage of their own.
     """
     groups = [
         (stage, order, scales, plan.parities is not None and order > 0)
@@ -235,6 +248,8 @@ def measurements(
     ]
     if triples is not None:
         groups.append((len(plans) + 1, 3, triples.scales, False))
+    if scores is not None:
+        groups.append((len(plans) + 1, SCORES, np.full(scores.scores.size, scores.scale), False))
     # A parity is one count, which moves by as many rows as a person has.
     alone = moved[1] if moved[1] == moved[0] else moved[0] / 2
     return tuple(
@@ -243,7 +258,8 @@ def measurements(
             order=order,
             tables=int(tables),
             scale=float(scale),
-            sensitivity_l1=alone if parity else moved[0],
+            # A score is one number: it moves as far in L1 as in L2.
+            sensitivity_l1=alone if parity else moved[order == SCORES],
             sensitivity_l2=alone if parity else moved[1],
             parity=parity,
         )
@@ -275,7 +291,8 @@ class Measured:
 
     `schema` is the measured part of the release's schema, without the attributes that others determine. `answers` are
     the noisy answers of the search for private domains, in the order of the certificate's `domains`; empty where they
-    were not kept. `triples` are chosen three-way tables over coarse levels, where any were measured.
+    were not kept. `triples` are chosen three-way tables over coarse levels, where any were measured, and `scores` what
+    they were chosen by beside the first stage's tables.
     """
 
     schema: Schema
@@ -283,6 +300,7 @@ class Measured:
     certificate: Certificate
     answers: tuple[Answer, ...] = ()
     triples: NoisyTriples | None = None
+    scores: NoisyScores | None = None
 
     def __repr__(self) -> str:
         return f"Measured({self.schema!r}, {len(self.stages)} stages, {self.certificate!r})"

@@ -17,7 +17,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sklar.budget.method import Method
-from sklar.budget.plan import TRIPLES_SHARE, Stages, looks_for_triples, margin_sd, plan_release
+from sklar.budget.plan import (
+    SCORES_SHARE,
+    TRIPLES_SHARE,
+    Stages,
+    looks_for_triples,
+    margin_sd,
+    plan_release,
+    plan_scores,
+)
 from sklar.budget.search import Finding, plan_search
 from sklar.errors import BudgetError
 from sklar.kernel.parities import moved_sets
@@ -56,7 +64,8 @@ class Forecast(Tabular):
     `split` the share of the privacy cost (of the sum of 1 / scale^2) by purpose. `search_factor` is how many times the
     noise of a search for numbers is what it would be if the budget were larger: 1 where it is as small as numbers want
     it. `triples_share` is the most of the second stage's cost that may go to three-way tables: which, and whether any,
-    the first stage's noisy tables decide.
+    the first stage's noisy tables decide, and noisy scores of all of them. `scores_share` is the part of all cost that
+    these take, out of the second stage's; 0 where there are none.
     """
 
     schema: Schema
@@ -71,6 +80,7 @@ class Forecast(Tabular):
     findings: tuple[Finding, ...]
     search_factor: float
     triples_share: float
+    scores_share: float
     seconds: float
     memory_bytes: float
 
@@ -169,7 +179,7 @@ class Forecast(Tabular):
                 "mostly_noise": len(noisy),
                 "noisiest": [list(pair) for pair in noisy[:1000]],
             },
-            "three_way": {"most_of_stage_2": self.triples_share},
+            "three_way": {"most_of_stage_2": self.triples_share, "scores_of_all": self.scores_share},
             "budget_split": dict(self.split),
             "private_domains": {
                 finding.attribute: {"standard_error": finding.scale, "threshold": finding.threshold}
@@ -289,6 +299,7 @@ def forecast(
         findings=() if search is None else search.findings,
         search_factor=1.0 if search is None else search.factor,
         triples_share=TRIPLES_SHARE if looks_for_triples(schema.cells, rows, stages) else 0.0,
+        scores_share=0.0 if plan_scores(schema.cells, rows, stages) is None else SCORES_SHARE,
         seconds=seconds,
         memory_bytes=memory,
     )
@@ -362,6 +373,12 @@ def table_lines(forecasts: Sequence[Forecast]) -> list[str]:
         lines.append(
             f"At epsilon {', '.join(third)}, up to {TRIPLES_SHARE:.0%} of stage 2 may go to three-way tables over "
             "coarse levels, where models of stage 1 disagree. Pairs then have a little more noise than is said here."
+        )
+    scored = [f"{each.budget.epsilon:.4g}" for each in forecasts if each.scores_share]
+    if scored:
+        lines.append(
+            f"At epsilon {', '.join(scored)}, {SCORES_SHARE:.0%} of all cost, out of stage 2, goes to noisy scores: "
+            "how far each three-way table lies from the models of stage 1."
         )
     for each in forecasts:
         least = [f"{found.attribute} {found.threshold:,}" for found in each.findings if found.threshold is not None]

@@ -20,6 +20,7 @@ from sklar.kernel.cells import Cells
 from sklar.kernel.parities import moved_sets
 from sklar.kernel.tables import Plan
 from sklar.kernel.theorems import MAX_SCALE, MIN_SCALE, Budget, Spend, matched_scales, round_up_scale, smallest
+from sklar.kernel.triples import MOST_COARSE, SCORE_MOVES, SCORE_UNITS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -71,6 +72,13 @@ TRIPLES_UP_TO = 0.05
 LEAST_NOISE = 1.0
 TRIPLES_SHARE = 0.4
 MOST_LOOKED_AT = 20_000
+# Before they are chosen, all three-way tables are scored, at this share of the cost of the whole plan, where they and
+# their cells are at most so many.
+SCORES_SHARE = 0.02
+_MOST_SCORED = 10_000
+_MOST_SCORED_CELLS = 1 << 24
+# A score is of use up to noise of this share of what a column that follows from two others would show.
+_MOST_SCORE_NOISE = 1 / 8
 _ONE_WAY_SHARES = (0.1, 0.2, 0.3, 0.4, 0.5)
 _ONE_WAY_TARGET = 0.025
 # An error of x rows in any parity moves the tables that hold it by x / n in total variation. A table of three bits has
@@ -294,6 +302,40 @@ def looks_for_triples(cells: Cells, n_rows: int, stages: Stages) -> bool:
     if not stages.reserve.size or not 1 <= math.comb(m, 3) <= MOST_LOOKED_AT or int(cells.sizes.max()) <= 2:
         return False
     return stages.first.pairs.min() >= LEAST_NOISE and expected_pair_tv(cells, n_rows, stages) <= TRIPLES_UP_TO
+
+
+def plan_scores(cells: Cells, n_rows: int, stages: Stages) -> tuple[float, Stages] | None:
+    """The scale of scores of all three-way tables, and the stages with what is left of the reserve; None: no scores.
+
+    They are made where tables are looked for, are not too many, and noise lets them tell something. Over I x J x K even
+    coarse levels, a column that follows from the two others and has no trace in pairs lies n sqrt((1 - 1/K) / (I J))
+    from independence. What is known of a score is an interval of four sds of its noise. On average over all tables it
+    may be half as wide as that.
+
+    All scores have one scale. They take `SCORES_SHARE` of the precision of the whole plan out of the reserve, and both
+    parts are scaled by one factor (`theorems.matched_scales`): together they cost at most what was set aside. Refused
+    where scores would take half of it.
+    """
+    coarse, number = np.minimum(cells.sizes, MOST_COARSE), cells.n_trios
+    if not looks_for_triples(cells, n_rows, stages) or number > _MOST_SCORED:
+        return None
+    levels = coarse[np.stack(cells.trios)].astype(np.float64)
+    if levels.prod(axis=0).sum() > _MOST_SCORED_CELLS:
+        return None
+    reserve = float(np.sum(stages.reserve**-2.0))
+    taken = SCORES_SHARE * (float(np.sum(stages.first.scales**-2.0)) + reserve)
+    if not taken <= reserve / 2:
+        raise BudgetError(
+            f"scores may take half of what is set aside for a second stage, got {taken / reserve:.0%}. Set more aside."
+        )
+    wanted = np.full(number, (taken / number) ** -0.5)
+    left = stages.reserve * (1 - taken / reserve) ** -0.5
+    scales = matched_scales(np.concatenate([wanted, left]), Spend.of(stages.reserve))
+    scale = float(scales[0])
+    largest = n_rows * float(np.mean(np.sqrt((levels.min(axis=0) - 1) / levels.prod(axis=0))))
+    if scale * SCORE_MOVES / SCORE_UNITS > _MOST_SCORE_NOISE * largest or scale * SCORE_MOVES > MAX_SCALE:
+        return None
+    return scale, Stages(first=stages.first, reserve=scales[number:].copy())
 
 
 def _precision(stages: Stages) -> NDArray[np.float64]:

@@ -9,6 +9,7 @@ no comment. (`trust.verify` also refuses what a zip can hold between its members
 from __future__ import annotations
 
 import io
+import math
 import struct
 import zipfile
 from collections.abc import Callable, Mapping
@@ -29,7 +30,7 @@ from sklar.fitting.latent import LatentModel
 from sklar.fitting.model import Copula
 from sklar.kernel.tables import MANY_CELLS, NoisyTables, Plan
 from sklar.kernel.theorems import MAX_SCALE, MIN_SCALE
-from sklar.kernel.triples import NoisyTriples, Triples
+from sklar.kernel.triples import NoisyScores, NoisyTriples, Triples
 from sklar.machine.spill import room_for
 from sklar.public.schema import Schema
 
@@ -42,7 +43,7 @@ LEVEL = 1
 # A file may unpack to the first, or to the second times its size: noise does not pack well.
 _MAX_UNPACKED = 128 << 20
 _MAX_RATIO = 20
-# Arrays of every stage, one of all searches, four of three-way tables, and a few of the copula's.
+# Arrays of every stage, one of all searches, four of three-way tables, one of scores, and a few of the copula's.
 _MAX_MEMBERS = 4 * MAX_STAGES + 20
 # Counts beyond this are not whole numbers in double precision, nor anybody's counts.
 MAX_COUNT = 2**53
@@ -92,9 +93,11 @@ def _stream(archive: zipfile.ZipFile, name: str, array: NDArray[Any]) -> None:
 
 def describe(model: Model) -> dict[str, Any]:
     """What the file says of a model in JSON."""
-    triples = model.measured.triples
-    # A key that a model without three-way tables lacks, as those of earlier releases do.
-    chosen = {} if triples is None else {"triples": {"tables": len(triples.scales)}}
+    triples, scores = model.measured.triples, model.measured.scores
+    # Keys that a model without three-way tables or scores lacks, as those of earlier releases do.
+    chosen: dict[str, Any] = {} if triples is None else {"triples": {"tables": len(triples.scales)}}
+    if scores is not None:
+        chosen["scores"] = {"tables": scores.scores.size, "scale": scores.scale}
     return {
         "format": FORMAT,
         "version": VERSION,
@@ -132,6 +135,8 @@ def arrays_of(model: Model) -> dict[str, NDArray[Any]]:
         arrays["triples_coarse"] = triples.triples.coarse
         arrays["triples_scales"] = triples.scales
         arrays["triples"] = triples.counts
+    if model.measured.scores is not None:
+        arrays["scores"] = model.measured.scores.scores
     searched = [table for answer in model.measured.answers if not isinstance(answer, Mapping) for table in answer]
     if searched:
         arrays["search"] = np.concatenate(searched)
@@ -221,6 +226,7 @@ def _read(archive: zipfile.ZipFile) -> Model:
             certificate=certificate,
             answers=_read_answers(array, schema, document, certificate),
             triples=_read_triples(array, schema, document),
+            scores=_read_scores(array, schema, document),
         ),
         copula=_read_copula(array, schema, document["copula"]),
         n_rows=document["n_rows"],
@@ -368,6 +374,19 @@ def _read_triples(array: Arrays, schema: Schema, document: Mapping[str, Any]) ->
     if max(int(counts.max(initial=0)), -int(counts.min(initial=0))) > MAX_COUNT:
         raise ModelError("its noisy counts must be at most 2**53 in size.")
     return NoisyTriples(triples=triples, counts=counts, scales=scales)
+
+
+def _read_scores(array: Arrays, schema: Schema, document: Mapping[str, Any]) -> NoisyScores | None:
+    """Scores of all three-way tables, where the file holds them."""
+    if "scores" not in document:
+        return None
+    number, scale = document["scores"]["tables"], document["scores"]["scale"]
+    if number != math.comb(schema.cells.n_attributes, 3):
+        raise ModelError("its scores must be those of all tables of three attributes.")
+    scores = array("scores", np.int64, number)
+    if max(int(scores.max()), -int(scores.min())) > MAX_COUNT:
+        raise ModelError("its noisy scores must be at most 2**53 in size.")
+    return NoisyScores(scores=scores, scale=float(scale))
 
 
 def read_array(archive: zipfile.ZipFile, name: str, kind: np.dtype[Any], size: int) -> NDArray[Any]:

@@ -17,11 +17,13 @@ from typing import Any, cast, get_args
 
 import numpy as np
 
+from sklar.budget.certificate import SCORES
 from sklar.budget.method import MethodName
 from sklar.draw.refine import MOST_ROUNDS
 from sklar.errors import ModelError
 from sklar.kernel.tables import MOST_TOKENS
 from sklar.kernel.theorems import MAX_ROWS_PER_PERSON, MAX_SCALE, MIN_SCALE, Composition, Mechanism, Neighbors
+from sklar.kernel.triples import SCORE_MOVES
 from sklar.public.person import Count
 from sklar.public.schema import MAX_ATTRIBUTES, MAX_LEVELS
 
@@ -37,7 +39,7 @@ _MAX_SEARCHED = 64
 # The cells of one table of a search: a few hundred, of which some are divided into 4,096.
 MAX_SEARCH_CELLS = 1 << 22
 _MAX_ANSWER = 2**53
-# Three-way tables: a hundred or so today, never many.
+# Three-way tables: a hundred or so today, never many. Scores: of all of them, where they are not more.
 _MAX_TRIPLES = 10_000
 _STRINGS = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _LONG_NUMBER = re.compile(rb"[-+.0-9eE]{%d}" % (_MAX_NUMBER + 1))
@@ -198,7 +200,7 @@ _STAGE: dict[str, Shape] = {
 _LATER_OF_STAGE = ("trios", "parities")
 _MEASUREMENT: dict[str, Shape] = {
     "stage": whole(1, MAX_STAGES),
-    "order": whole(0, 3),
+    "order": whole(0, SCORES),
     "tables": whole(1),
     "scale": _SCALE,
     "sensitivity_l1": number(0.0, 2.0 * MAX_ROWS_PER_PERSON),
@@ -386,6 +388,8 @@ def require_known(document: Any, versions: range) -> None:
         shape["answers"] = Each(_ANSWER, MAX_LEVELS)
         if "triples" in document:
             shape["triples"] = {"tables": whole(1, _MAX_TRIPLES)}
+        if "scores" in document:
+            shape["scores"] = {"tables": whole(1, _MAX_TRIPLES), "scale": number(MIN_SCALE, MAX_SCALE / SCORE_MOVES)}
     require(document, shape, "description")
     _require_edges(document["schema"])
     stated = document["certificate"]

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from sklar.answer import DEFAULT_LEVEL
-from sklar.budget.certificate import Certificate, Measured, rounded_up
+from sklar.budget.certificate import SCORES, Certificate, Measured, rounded_up
 from sklar.draw.decode import dummy_schema, record_schema
 from sklar.draw.sample import BlockSampler, check_draw
 from sklar.draw.shapes import Shape
@@ -277,7 +277,8 @@ class Model:
             scales = sorted({f"{entry.scale:.4g}" for entry in entries}, key=float)
             tables = f"{sum(entry.tables for entry in entries):,} " if order else ""
             spread = scales[0] if len(scales) == 1 else f"{scales[0]} to {scales[-1]}"
-            lines.append(f"  stage {stage}: {tables}{entries[0].what}, noise of scale {spread} a count")
+            each = "a score" if order == SCORES else "a count"
+            lines.append(f"  stage {stage}: {tables}{entries[0].what}, noise of scale {spread} {each}")
         return [*lines, *self._ruled(), *self.copula.summary(self.settings)]
 
     def _ruled(self) -> list[str]:

@@ -2,11 +2,22 @@
 
 Pairs leave three-way structure open. Fits of the same pairs from different starts fill it in differently, and where
 they disagree most, they are likely to be wrong. (They are as long as held-out tables say, so that they do not disagree
-about noise; where pairs show no dependence, nothing is looked for.) With P_f the table of three attributes that fit f
+about noise.) With P_f the table of three attributes that fit f
 predicts, over coarse levels and centered along each attribute, so that it holds nothing that pairs say:
 
 - v = sum_f |P_f - mean|_1 / (2 (F - 1)): the total variation to expect where the table is not measured;
 - c = n sqrt(sum_f |P_f - mean|^2 / (F - 1)): the same as a distance, in rows.
+
+**Scores.** Fits may agree on something wrong: a column that follows from two others, and shows in no pair. Where a
+release affords them (`budget.plan.plan_scores`), noisy scores say how far every table lies from what the fits predict
+together, centered, in rows; where pairs show no dependence, from independence. Where each fit fills in something else,
+all F of them together are off by c / sqrt(F) only, and so is the model of a release, which unites fits too: with scores
+this is the guess. A score is right within two sds of its noise, but once in twenty. So the guess is brought within two
+sds of the score, and v by the same factor. Where fits hardly disagree, the shape of their disagreement says nothing:
+|x|_1 is at most sqrt(cells) |x| for any table x, and v is c sqrt(cells) / (2 n) times the share of that which is usual,
+the median over tables.
+
+Without scores, nothing is looked for where pairs show no dependence.
 
 **What a measurement is worth.** Noise of scale sigma on the prod(K - 1) dimensions of a centered table has the length
 sigma sqrt(prod(K - 1)), and s = c / that length is the signal over the noise. The best mix of a guess that is off by c
@@ -29,7 +40,8 @@ share of what was set aside; of more than `MOST_TRIPLES`, those are taken that a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,7 +53,7 @@ from sklar.fitting.latent import fit_latent
 from sklar.fitting.margins import Estimates
 from sklar.fitting.triples import coarse_components
 from sklar.kernel.cells import Cells
-from sklar.kernel.triples import MOST_COARSE, Triples
+from sklar.kernel.triples import MOST_COARSE, NoisyScores, Triples
 from sklar.public.schema import BINNED, Attribute, Schema
 
 MOST_TRIPLES = 120
@@ -50,6 +62,9 @@ FITS, COMPONENTS = 4, 150
 MOST_STEPS, LEAST_STEPS = 300, 100
 MOST_OPERATIONS = 5e11
 SEED = 1_000
+# A score is right within so many sds of its noise. Fits that disagree by this share of a distance show its shape.
+_SURE = 2.0
+_SHAPED = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -64,44 +79,83 @@ class Wanted:
 class Disagreement:
     """How far fits disagree on every three-way table, shape (tables,) each.
 
-    `variation` is v and `distance` c at the top of this file, `dimensions` is prod(K - 1). `attributes` has shape
-    (tables, 3).
+    `variation` is v and `distance` c at the top of this file, `dimensions` is prod(K - 1) and `sizes` prod(K).
+    `attributes` has shape (tables, 3).
     """
 
     attributes: NDArray[np.int64]
     variation: NDArray[np.float64]
     distance: NDArray[np.float64]
     dimensions: NDArray[np.int64]
+    sizes: NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Look:
+    """What fits of the first stage say of all three-way tables: where they disagree, and what they predict together.
+
+    `reference` holds the centered tables that they predict, in rows, laid out by `triples`.
+    """
+
+    triples: Triples
+    reference: NDArray[np.int64]
+    seen: Disagreement
+    n_rows: int
+
+
+def look(estimates: Estimates, schema: Schema, *, scored: bool) -> Look | None:
+    """Fit the first stage's estimates several times; None where that takes too long, or there is nothing to fit.
+
+    Where tables are to be `scored`, independence will do where there is nothing to fit.
+    """
+    cells, start = estimates.cells, Start(components=COMPONENTS, seed=SEED)
+    affordable = MOST_OPERATIONS / ((FITS + 1) * step_operations(cells, start))
+    if affordable < LEAST_STEPS:
+        return None
+    steps = quick_steps(estimates, start, min(int(affordable), MOST_STEPS))
+    levels = denoise_margins(estimates).levels
+    if steps:
+        targets = denoise_tables(estimates, levels)
+        model = fit_latent(targets, schema, SHRINKAGE, start, steps=steps, fits=FITS)
+        fits = model.probabilities.reshape(FITS, COMPONENTS, -1)
+    elif scored:
+        fits = levels.astype(np.float32).reshape(1, 1, -1)
+    else:
+        return None
+    coarse = coarsen(schema, levels)
+    seen, mean = disagreement(fits, cells, coarse, estimates.n_rows)
+    triples = Triples(cells=cells, attributes=seen.attributes, coarse=coarse)
+    reference = np.rint(estimates.n_rows * mean.astype(np.float64)).astype(np.int64)
+    return Look(triples=triples, reference=reference, seen=seen, n_rows=estimates.n_rows)
 
 
 def want_triples(
-    estimates: Estimates,
-    schema: Schema,
-    *,
-    pair_tv: float,
-    precision: float,
-    most_precision: float,
+    found: Look, scores: NoisyScores | None, *, pair_tv: float, precision: float, most_precision: float
 ) -> Wanted | None:
-    """The three-way tables to measure, by the first stage's estimates; None where no table is worth its price.
+    """The three-way tables to measure, by fits and scores; None where no table is worth its price.
 
     `pair_tv` is the total variation that noise alone would cost pairs, `precision` the sum of 1 / scale^2 of all tables
     of the release, of which triples may take at most `most_precision`.
     """
-    start = Start(components=COMPONENTS, seed=SEED)
-    affordable = MOST_OPERATIONS / ((FITS + 1) * step_operations(estimates.cells, start))
-    steps = quick_steps(estimates, start, min(int(affordable), MOST_STEPS)) if affordable >= LEAST_STEPS else 0
-    if not steps:
-        return None
-    levels = denoise_margins(estimates).levels
-    coarse = coarsen(schema, levels)
-    targets = denoise_tables(estimates, levels)
-    model = fit_latent(targets, schema, SHRINKAGE, start, steps=steps, fits=FITS)
-    seen = disagreement(model.probabilities.reshape(FITS, COMPONENTS, -1), estimates.cells, coarse, estimates.n_rows)
+    seen = found.seen if scores is None else corrected(found.seen, scores, found.n_rows)
     chosen, scales = choose_scales(seen, price=pair_tv / 2, precision=precision, most_precision=most_precision)
     if not chosen.size:
         return None
-    triples = Triples(cells=estimates.cells, attributes=seen.attributes[chosen], coarse=coarse)
+    triples = Triples(cells=found.triples.cells, attributes=seen.attributes[chosen], coarse=found.triples.coarse)
     return Wanted(triples=triples, scales=scales)
+
+
+def corrected(seen: Disagreement, scores: NoisyScores, n_rows: int) -> Disagreement:
+    """The distances of all fits together within what the scores say, and the total variations that go with them."""
+    within, guess = _SURE * scores.sd, seen.distance / math.sqrt(FITS)
+    distance = np.clip(guess, np.maximum(scores.rows - within, 0.0), np.maximum(scores.rows + within, 0.0))
+    flat = np.sqrt(seen.sizes) / (2 * n_rows)
+    apart = seen.distance > 0
+    shares = seen.variation[apart] / (seen.distance[apart] * flat[apart])
+    share = np.full(distance.size, float(np.median(shares)) if shares.size else 1.0)
+    shaped = apart & (guess >= _SHAPED * distance)
+    share[shaped] = shares[shaped[apart]]
+    return replace(seen, distance=distance, variation=np.minimum(distance * flat * share, 1.0))
 
 
 def choose_scales(
@@ -129,8 +183,13 @@ def choose_scales(
     return worth[kept], (found[kept] * unit[kept]) ** -0.5
 
 
-def disagreement(fits: NDArray[np.float32], cells: Cells, coarse: NDArray[np.int64], n_rows: int) -> Disagreement:
-    """How far these fits, shape (F, components, d), disagree on every table of three attributes."""
+def disagreement(
+    fits: NDArray[np.float32], cells: Cells, coarse: NDArray[np.int64], n_rows: int
+) -> tuple[Disagreement, NDArray[np.float32]]:
+    """How far these fits, shape (F, components, d), disagree on every table of three attributes, and their mean.
+
+    The mean holds the centered tables of all fits together, one after the other, as probabilities.
+    """
     levels = np.maximum.reduceat(coarse, cells.offsets[:-1]) + 1
     starts = np.concatenate([[0], np.cumsum(levels)])
     m, components = cells.n_attributes, fits.shape[1]
@@ -139,7 +198,9 @@ def disagreement(fits: NDArray[np.float32], cells: Cells, coarse: NDArray[np.int
     for attribute in range(m):
         own = factors[:, starts[attribute] : starts[attribute + 1]]
         own -= own.mean(axis=1, keepdims=True)
-    attributes, variation, distance = [], [], []
+    attributes, variation, distance, means = [], [], [], []
+    # One fit does not disagree.
+    apart = max(len(fits) - 1, 1)
     for first in range(m - 2):
         one = factors[:, starts[first] : starts[first + 1], None, :]
         for second in range(first + 1, m - 1):
@@ -147,18 +208,22 @@ def disagreement(fits: NDArray[np.float32], cells: Cells, coarse: NDArray[np.int
             both = both.reshape(len(fits), -1, components)
             tables = both @ factors[:, starts[second + 1] :].transpose(0, 2, 1)
             tables /= np.float32(components)
-            tables -= tables.mean(axis=0)
+            mean = tables.mean(axis=0)
+            tables -= mean
             at = starts[second + 1 : -1] - starts[second + 1]
-            variation.append(np.add.reduceat(np.abs(tables).sum(axis=(0, 1)), at) / (2 * (len(fits) - 1)))
-            distance.append(np.sqrt(np.add.reduceat((tables**2).sum(axis=(0, 1)), at) / (len(fits) - 1)))
+            variation.append(np.add.reduceat(np.abs(tables).sum(axis=(0, 1)), at) / (2 * apart))
+            distance.append(np.sqrt(np.add.reduceat((tables**2).sum(axis=(0, 1)), at) / apart))
+            means += [own.ravel() for own in np.split(mean, at[1:], axis=1)]
             attributes += [(first, second, third) for third in range(second + 1, m)]
     chosen = np.array(attributes, dtype=np.int64).reshape(-1, 3)
-    return Disagreement(
+    seen = Disagreement(
         attributes=chosen,
         variation=np.concatenate([np.empty(0), *variation]).astype(np.float64),
         distance=n_rows * np.concatenate([np.empty(0), *distance]).astype(np.float64),
         dimensions=np.prod(levels[chosen] - 1, axis=1),
+        sizes=np.prod(levels[chosen], axis=1),
     )
+    return seen, np.concatenate([np.empty(0, dtype=np.float32), *means])
 
 
 def coarsen(schema: Schema, levels: NDArray[np.float64]) -> NDArray[np.int64]:

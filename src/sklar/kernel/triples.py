@@ -1,4 +1,4 @@
-"""Which three-way tables are measured, over coarse levels, and what comes out: public values.
+"""Which three-way tables are measured or scored, over coarse levels, and what comes out: public values.
 
 Every attribute has one coarsening, shared by all its tables: a level belongs to one coarse level. A row has at most one
 code per attribute, hence at most one coarse code, and so stands in at most one cell of each three-way table.
@@ -17,6 +17,8 @@ from sklar.kernel.theorems import Spend
 
 # Coarse levels that an attribute may have.
 MOST_COARSE = 8
+# A score is in parts of a row, so many to one, and moves by at most so many times what a table does (`count`).
+SCORE_UNITS, SCORE_MOVES = 15, 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -91,3 +93,32 @@ class NoisyTriples:
     def spend(self) -> Spend:
         """What they cost."""
         return Spend.of(self.scales)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class NoisyScores:
+    """How far all three-way tables lie from what a public model predicts: whole numbers of 1 / `SCORE_UNITS` rows.
+
+    One for every set of three attributes, in the order of `Cells.trios`, with noise of `SCORE_MOVES` times the scale.
+    """
+
+    scores: NDArray[np.int64]
+    scale: float
+
+    def __post_init__(self) -> None:
+        self.scores.setflags(write=False)
+
+    @property
+    def rows(self) -> NDArray[np.float64]:
+        """The scores in rows, shape (n_trios,)."""
+        return self.scores / SCORE_UNITS
+
+    @property
+    def sd(self) -> float:
+        """The sd of their noise, in rows."""
+        return self.scale * SCORE_MOVES / SCORE_UNITS
+
+    @property
+    def spend(self) -> Spend:
+        """What they cost: each as much as a table at this scale (`count.score_plainly`)."""
+        return Spend.of([self.scale], [self.scores.size])

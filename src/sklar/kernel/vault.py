@@ -17,6 +17,9 @@ Categories that are not public come from tables with noise on the values that oc
 threshold are let out; what that costs beside the noise, the chance `lost_delta`, is proven in `Budget.less` and taken
 off the budget. How much noise is drawn there depends on how many values occur: nothing but the time it takes can tell.
 
+Scores of three-way tables are single whole numbers. One moves by at most `SCORE_MOVES` times the L2 sensitivity of a
+table, and its noise has so many times the scale: it costs what a table does (`count.score_plainly`).
+
 Parities of bits (`parities`) stand in place of tables where a plan says so. A row moves at most n_k(s) counts of order
 k by one, for one s, which is what `Plan.spend` pays for.
 
@@ -39,13 +42,13 @@ from numpy.typing import NDArray
 
 from sklar.errors import BudgetError, DataError
 from sklar.kernel.cells import Cells, Whole
-from sklar.kernel.count import Counts
+from sklar.kernel.count import Counts, score_plainly
 from sklar.kernel.noise import discrete_gaussian, discrete_laplace
 from sklar.kernel.seal import Sealed, seal
 from sklar.kernel.tables import MANY_CELLS, MOST_TOKENS, NoisyTables, Plan
 from sklar.kernel.theorems import Budget, Cost, Spend, chance_of_one
 from sklar.kernel.tokens import Tokens
-from sklar.kernel.triples import NoisyTriples, Triples
+from sklar.kernel.triples import SCORE_MOVES, NoisyScores, NoisyTriples, Triples
 
 
 class Charge(Protocol):
@@ -191,6 +194,24 @@ class Vault(metaclass=Sealed):
         if triples.cells != self._cells:
             raise BudgetError("three-way tables must be those of the attributes that the vault holds. Count again.")
         return NoisyTriples(triples=triples, counts=exact + self._draw(scales, triples.sizes), scales=scales)
+
+    def scores(
+        self, exact: NDArray[np.int64], triples: Triples, reference: NDArray[np.int64], scale: float
+    ) -> NoisyScores:
+        """How far all three-way tables lie from a public reference, with noise of `SCORE_MOVES` times this scale.
+
+        Precondition: as for `triples`; the reference is public, or follows from earlier noisy tables. Sensitivity: a
+        score moves by `SCORE_MOVES` times what a table does (`count.score_plainly`). Cost: one table each, at `scale`.
+        """
+        if len(triples.attributes) != self._cells.n_trios or triples.cells != self._cells:
+            raise BudgetError("scores must be those of all triples of attributes that the vault holds. Count again.")
+        if exact.shape != (triples.n_cells,) or reference.shape != exact.shape:
+            raise BudgetError("scores need a count and a reference for every cell. Count again.")
+        if self._budget.mechanism != "gaussian":
+            raise BudgetError("scores of three-way tables take gaussian noise. Make a new plan.")
+        number = len(triples.attributes)
+        noise = self._draw(np.array([scale]), np.array([number]), each=SCORE_MOVES, spend=Spend.of([scale], [number]))
+        return NoisyScores(scores=score_plainly(exact, triples, reference) + noise, scale=scale)
 
     def common(self, exact: Mapping[str, int], scale: float, threshold: int) -> dict[str, int]:
         """The values of one attribute whose noisy count reaches the threshold, with that count.

@@ -20,7 +20,7 @@ from sklar.budget.search import Answer, Finding, Search, plan_search
 from sklar.errors import DataError
 from sklar.kernel.count import Counts
 from sklar.kernel.theorems import Budget
-from sklar.kernel.triples import NoisyTriples, Triples
+from sklar.kernel.triples import NoisyScores, NoisyTriples, Triples
 from sklar.kernel.vault import Vault
 from sklar.machine.cluster import Engine, choose_engine
 from sklar.machine.progress import SILENT, Progress
@@ -234,10 +234,29 @@ def measure_triples(
     progress: Progress = SILENT,
 ) -> NoisyTriples:
     """Count these three-way tables in another pass over the rows, and let them out with noise of these scales."""
+    return vault.triples(_count_again(table, vault, schema, triples, progress), triples, scales)
+
+
+def measure_scores(
+    table: CountedTable,
+    vault: Vault,
+    schema: Schema,
+    triples: Triples,
+    reference: NDArray[np.int64],
+    scale: float,
+    *,
+    progress: Progress = SILENT,
+) -> NoisyScores:
+    """Count all three-way tables in another pass, and let out how far each lies from the reference, with noise."""
+    return vault.scores(_count_again(table, vault, schema, triples, progress), triples, reference, scale)
+
+
+def _count_again(
+    table: CountedTable, vault: Vault, schema: Schema, triples: Triples, progress: Progress
+) -> NDArray[np.int64]:
     if not isinstance(table, LocalTable):
         raise DataError("three-way tables are counted by engine 'local' only. Leave them out.")
-    exact = table.count_triples(schema, triples, progress=_watched("count again", table, vault, progress))
-    return vault.triples(exact, triples, scales)
+    return table.count_triples(schema, triples, progress=_watched("count again", table, vault, progress))
 
 
 def recounting(

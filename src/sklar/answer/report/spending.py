@@ -53,8 +53,9 @@ def searches(certificate: Certificate, schema: Schema) -> Rows:
 
 def together(certificate: Certificate) -> str:
     """How many attributes were counted together at most, in words."""
-    most = max(each.order for each in certificate.measurements)
-    return ("no", "one", "two", "three")[most] if most <= 3 else str(most)
+    # Scores are of three-way tables.
+    most = min(max(each.order for each in certificate.measurements), 3)
+    return ("no", "one", "two", "three")[most]
 
 
 def guesses(risk: Risk) -> Rows:

@@ -101,4 +101,6 @@ def facts_of(measured: Measured) -> dict[str, str]:
         own = measured.triples
         chosen = {"attributes": own.triples.attributes.tolist(), "coarse": own.triples.coarse.tolist()}
         note("third stage", {**chosen, "scales": own.scales.tolist()})
+    if measured.scores is not None:
+        note("scores", {"number": measured.scores.scores.size, "scale": measured.scores.scale})
     return found

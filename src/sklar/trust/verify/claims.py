@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from sklar.budget.certificate import Certificate, rounded_up, unit_of
+from sklar.budget.certificate import SCORES, Certificate, rounded_up, unit_of
 from sklar.budget.search import finding_faults, search_spend
 from sklar.errors import SklarError
 from sklar.files.model import Model
@@ -93,6 +93,8 @@ def check_measurements(model: Model) -> Check:
     for entry in stated.measurements:
         # One parity is one count; how many of them move at once is what `check_totals` is about.
         one, two = (stated.rows, stated.rows) if entry.parity else moved
+        # A score is one number.
+        one = two if entry.order == SCORES else one
         right = entry.sensitivity_l1 == one and math.isclose(entry.sensitivity_l2, two)
         if not right or type(entry.tables) is not int or entry.tables < 1:
             return Check(name="measurements", passed=False, detail=f"stage {entry.stage} states another sensitivity")
@@ -114,18 +116,22 @@ def _scales(tables: NoisyTables) -> tuple[NDArray[np.float64], ...]:
 
 def _groups(model: Model) -> list[tuple[int, int, NDArray[np.float64], bool]]:
     """All scales by stage and order, and whether they are those of parities; three-way tables are the last stage."""
-    stages, triples = model.measured.stages, model.measured.triples
+    stages, triples, scores = model.measured.stages, model.measured.triples, model.measured.scores
     groups = [
         (stage, order, own, each.plan.parities is not None and order > 0)
         for stage, each in enumerate(stages, start=1)
         for order, own in enumerate(_scales(each))
     ]
-    return groups if triples is None else [*groups, (len(stages) + 1, 3, triples.scales, False)]
+    if triples is not None:
+        groups.append((len(stages) + 1, 3, triples.scales, False))
+    if scores is not None:
+        groups.append((len(stages) + 1, SCORES, np.full(scores.scores.size, scores.scale), False))
+    return groups
 
 
 def check_arrays(model: Model) -> Check:
     """Every cell of the public domain is there, at scales that can be drawn."""
-    cells, triples = model.measured_schema.cells, model.measured.triples
+    cells, triples, scores = model.measured_schema.cells, model.measured.triples, model.measured.scores
     for _, _, scales, _ in _groups(model):
         if not ((scales >= MIN_SCALE) & (scales <= MAX_SCALE)).all():
             return Check(name="arrays", passed=False, detail="a noise scale is not one that can be drawn exactly")
@@ -141,10 +147,13 @@ def check_arrays(model: Model) -> Check:
     every = [any(part.size for part in parts) for parts in zip(*((t.one_way, t.pairs) for t in stages), strict=True)]
     if not every[0] or not (every[1] or cells.n_pairs == 0):
         return Check(name="arrays", passed=False, detail="a release measures all one-way and all two-way tables")
-    if triples is not None and (model.certificate.mechanism != "gaussian" or stages[0].plan.parities is not None):
+    third = triples is not None or scores is not None
+    if third and (model.certificate.mechanism != "gaussian" or stages[0].plan.parities is not None):
         return Check(name="arrays", passed=False, detail="three-way tables go with gaussian noise and two-way tables")
+    if scores is not None and scores.scores.size != math.comb(cells.n_attributes, 3):
+        return Check(name="arrays", passed=False, detail="scores are not those of all tables of three attributes")
     size = sum(tables.one_way.size + tables.pairs.size + tables.trios.size for tables in stages)
-    size += 0 if triples is None else triples.counts.size
+    size += (0 if triples is None else triples.counts.size) + (0 if scores is None else scores.scores.size)
     return Check(name="arrays", passed=True, detail=f"{size:,} noisy cells cover the public domain, whole numbers all")
 
 
@@ -235,8 +244,8 @@ def _tail(scale: float, first: int) -> float:
 def check_totals(model: Model) -> tuple[float, list[Check]]:
     """What the tables cost, by the theorems with every rounding outward, and numerically; both within the claim."""
     stated = model.certificate
-    search, triples = search_spend(stated.domains), model.measured.triples
-    third = Spend.of([]) if triples is None else triples.spend
+    search, later = search_spend(stated.domains), (model.measured.triples, model.measured.scores)
+    third = sum((own.spend for own in later if own is not None), Spend.of([]))
     spend = sum((tables.plan.spend for tables in model.measured.stages), search + third)
     budget = _budget(stated)
     claimed, lost = budget.spent(spend), spend.lost_delta

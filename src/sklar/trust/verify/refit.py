@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sklar.budget.method import Method, MethodName
-from sklar.budget.plan import Stages, plan_release
+from sklar.budget.plan import Stages, plan_release, plan_scores
 from sklar.budget.search import replan_search
 from sklar.draw.repair import hold_margins
 from sklar.files.model import Model
@@ -35,7 +35,7 @@ from sklar.fitting.binary import BinaryCopula
 from sklar.fitting.choose import SHRINKAGE, loss_of_triples, starting, step_limit
 from sklar.fitting.denoise import denoise_margins, denoise_tables
 from sklar.fitting.latent import LatentModel, fit_latent, independent
-from sklar.fitting.margins import Estimates, pool
+from sklar.fitting.margins import Estimates, estimate_rows, pool
 from sklar.fitting.model import Copula
 from sklar.fitting.trios import trios_of
 from sklar.kernel.tables import Plan
@@ -117,19 +117,30 @@ def check_plan(model: Model) -> Check:
         return Check(name="plan", passed=same, detail=detail)
     if len(later) != (planned.reserve.size > 0) or any(plan.one_way.size or plan.total for plan in later):
         return Check(name="plan", passed=False, detail="the stages are not those that this Sklar plans for this budget")
-    triples = model.measured.triples
-    spent = sum((plan.spend for plan in later), Spend.of([]) if triples is None else triples.spend)
-    if (later or triples) and not cost("gaussian", 1, Spend.of(planned.reserve)).covers(cost("gaussian", 1, spent)):
+    triples, scores = model.measured.triples, model.measured.scores
+    third = sum((own.spend for own in (triples, scores) if own is not None), Spend.of([]))
+    spent = sum((plan.spend for plan in later), third)
+    aside = cost("gaussian", 1, Spend.of(planned.reserve))
+    if (later or third.scales.size) and not aside.covers(cost("gaussian", 1, spent)):
         return Check(name="plan", passed=False, detail="the later stages cost more than was set aside for them")
+    if scores is not None:
+        wanted = plan_scores(cells, estimate_rows(model.measured.stages[:1]), planned)
+        if wanted is None or not np.isclose(scores.scale, wanted[0], rtol=_SCALE_TOLERANCE, atol=0.0):
+            detail = "the scores of three-way tables do not have the scale that this Sklar plans for this budget"
+            return Check(name="plan", passed=False, detail=detail)
     if triples is not None:
         return _check_triples(model, triples, planned)
     return Check(name="plan", passed=True, detail="the noise scales are those that public facts and the budget give")
 
 
 def _check_triples(model: Model, triples: NoisyTriples, planned: Stages) -> Check:
-    """The three-way tables are those that the first stage's noisy tables ask for, but for what rounding turns."""
-    estimates = pool(model.measured.stages[:1])
-    wanted = look_for_triples(estimates, model.measured_schema, planned)
+    """The three-way tables are those that the first stage and scores ask for, but for what rounding turns.
+
+    A file of an earlier release has none of the scores: then the first stage alone chose.
+    """
+    estimates, scores = pool(model.measured.stages[:1]), model.measured.scores
+    score = None if scores is None else lambda *_asked: scores
+    wanted = look_for_triples(estimates, model.measured_schema, planned, score).wanted
     if wanted is None or not np.array_equal(wanted.triples.coarse, triples.triples.coarse):
         detail = "the three-way tables are not over the levels that the first stage's noisy tables give"
         return Check(name="plan", passed=False, detail=detail)
