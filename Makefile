@@ -19,7 +19,7 @@ demo: $(VENV)/.core ## release a generated census-like table and show what came 
 	$(BIN)/sklar demo
 
 test: $(VENV)/.dev ## run the tests and the doctests (not the slow ones)
-	$(BIN)/python -m pytest -n 2 -m "not slow and not browser"
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow and not browser"
 
 slow: $(VENV)/.dev ## run the tests that take minutes, and the property tests on new examples
 	$(BIN)/python -m pytest -n 2 -m slow
@@ -64,7 +64,7 @@ wheel: $(VENV)/.dev ## build sdist and wheel; install the wheel in a clean envir
 	cd build && wheel/bin/sklar demo --out wheel/demo --rows 3000
 
 lowest: .venv-lowest/.done ## run the tests with the oldest dependencies that are allowed (Python 3.11 or 3.12)
-	.venv-lowest/bin/python -m pytest -n 2 -m "not slow and not browser" -p no:cacheprovider
+	.venv-lowest/bin/python -m pytest -n 2 --dist worksteal -m "not slow and not browser" -p no:cacheprovider
 
 EXPERIMENTS := illustrations errors scatter cdfs correlation_split epsilon_sweep runtimes learning page
 

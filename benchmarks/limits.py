@@ -13,10 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from llvmlite import ir
-from numba import njit, types
-from numba.extending import intrinsic
 
+from sklar.machine.compiled import compiled, population_count
 from sklar.machine.threads import side_by_side, using, workers
 from sklar.public.schema import Schema
 from sklar.rows.fast import BitCounter
@@ -30,18 +28,7 @@ _DISK = 256 << 20
 _LEVELS = 16
 
 
-@intrinsic
-def _ones(context: Any, word: Any) -> Any:  # noqa: ARG001
-    """How many bits of a word are set: one instruction."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:  # noqa: ARG001
-        counter = builder.module.declare_intrinsic("llvm.ctpop", [ir.IntType(64)])
-        return builder.call(counter, arguments)
-
-    return types.uint64(types.uint64), generate
-
-
-@njit("uint64(uint64[::1], uint64[::1], int64)", cache=True, nogil=True)
+@compiled("uint64(uint64[::1], uint64[::1], int64)")
 def and_popcount(one: Any, other: Any, rounds: int) -> Any:
     """The bits that two planes share, counted `rounds` times."""
     total = np.uint64(0)
@@ -51,12 +38,12 @@ def and_popcount(one: Any, other: Any, rounds: int) -> Any:
         part = np.uint64(0)
         # An unsigned index: for a signed one the compiled code would check whether it is negative.
         for i in range(np.uint64(one.size)):
-            part += _ones(one[i] & other[i])  # type: ignore[call-arg]
+            part += population_count(one[i] & other[i])
         total += part
     return total
 
 
-@njit("void(uint8[::1], uint8[::1], uint32[::1], int64)", cache=True, nogil=True)
+@compiled("void(uint8[::1], uint8[::1], uint32[::1], int64)")
 def joint_histogram(one: Any, other: Any, table: Any, rounds: int) -> None:
     """Add two columns of codes below `_LEVELS` to their two-way table, `rounds` times."""
     for _ in range(rounds):
@@ -64,7 +51,7 @@ def joint_histogram(one: Any, other: Any, table: Any, rounds: int) -> None:
             table[np.uint64(one[i]) * np.uint64(_LEVELS) + np.uint64(other[i])] += np.uint32(1)
 
 
-@njit("void(float64[::1], float64[::1], float64[::1])", cache=True, nogil=True)
+@compiled("void(float64[::1], float64[::1], float64[::1])")
 def triad(out: Any, one: Any, other: Any) -> None:
     """out = one + 3 other: two reads and a write per element, from memory."""
     for i in range(out.size):

@@ -6,14 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Literal, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sklar.budget.certificate import Measured, certify
-from sklar.budget.ledger import Bill, Ledger
-from sklar.budget.linked import LinkedMeasured, certify_linked, plan_linked
 from sklar.budget.method import Method
 from sklar.budget.plan import (
     TRIPLES_SHARE,
@@ -30,7 +28,6 @@ from sklar.budget.search import Answer, Search, require_gaussian
 from sklar.draw.refine import refining_rounds, triple_rounds
 from sklar.draw.repair import hold_margins
 from sklar.errors import BudgetError, SchemaError
-from sklar.files.linked import LinkedModel
 from sklar.files.model import Model
 from sklar.fitting.binary import fit_binary
 from sklar.fitting.choose import fit_auto
@@ -38,7 +35,6 @@ from sklar.fitting.denoise import PLAIN_CELLS, interactions
 from sklar.fitting.descent import SMALL, LatentKind
 from sklar.fitting.domains import find_domains
 from sklar.fitting.latent import LatentModel
-from sklar.fitting.linked import fit_classes
 from sklar.fitting.margins import Estimates, consistent, expected_noise, margins, plain, pool
 from sklar.fitting.third import Wanted, look, want_triples
 from sklar.kernel.tables import NoisyTables
@@ -50,7 +46,6 @@ from sklar.machine.compiled import compile_ahead
 from sklar.machine.progress import SILENT, Progress
 from sklar.machine.spill import is_large, require_disk, room_for
 from sklar.machine.threads import workers
-from sklar.public.linked import Linked
 from sklar.public.person import budget_for
 from sklar.public.schema import Schema, SchemaLike
 from sklar.rows.engines import (
@@ -62,9 +57,12 @@ from sklar.rows.engines import (
     search_rows,
     takes_triples,
 )
-from sklar.rows.join import LinkedRows
-from sklar.rows.linked import measure_linked
 from sklar.rows.sql import Query
+
+if TYPE_CHECKING:
+    from sklar.budget.ledger import Bill, Ledger
+    from sklar.files.linked import LinkedModel
+    from sklar.public.linked import Linked
 
 # Scores all three-way tables against a reference at one scale, by another pass over the rows.
 Scoring: TypeAlias = Callable[[Triples, NDArray[np.int64], float], NoisyScores]
@@ -337,6 +335,14 @@ def fit_linked(
     Neighbors differ in one person with all their events. `schema` is a `Linked`, or the path of its file; the other
     arguments are those of `fit`.
     """
+    # Imported here: most releases are of one table.
+    from sklar.budget.linked import LinkedMeasured, certify_linked, plan_linked
+    from sklar.files.linked import LinkedModel
+    from sklar.fitting.linked import fit_classes
+    from sklar.public.linked import Linked
+    from sklar.rows.join import LinkedRows
+    from sklar.rows.linked import measure_linked
+
     linked, budget = Linked.of(schema), Method.of("auto").budget_of(budget, epsilon)
     linked.require_reviewed()
     budget = linked.budget_for(budget)
@@ -359,6 +365,8 @@ def _bill(
 ) -> Bill | None:
     """What charges the ledger for a release, where there is one."""
     if ledger is not None:
+        from sklar.budget.ledger import Bill, Ledger
+
         book = ledger if isinstance(ledger, Ledger) else Ledger(ledger)
         return Bill(book, dataset or schema.name, budget, schema_sha256=schema.digest)
     if dataset is not None:

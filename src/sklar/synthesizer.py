@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from sklar.answer.query import DEFAULT_LEVEL
+from sklar.answer import DEFAULT_LEVEL
 from sklar.budget.ledger import Ledger
 from sklar.budget.method import Method
 from sklar.errors import ModelError

@@ -1,7 +1,8 @@
-"""The command line as a person meets it: real processes, exit codes, one-line errors, whole files."""
+"""The command line as a person meets it: exit codes, one-line errors, whole files; real processes where one matters."""
 
 from __future__ import annotations
 
+import atexit
 import importlib.util
 import json
 import os
@@ -10,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import duckdb
@@ -19,7 +21,7 @@ import pytest
 from click.testing import CliRunner
 
 from sklar.budget.ledger import Ledger
-from sklar.cli import cli
+from sklar.cli import cli, main
 from sklar.cli.options import FileOrAddress, number, table_of
 from sklar.files.write import write_frames
 from sklar.generate import generate, schema_toml
@@ -33,6 +35,32 @@ PEOPLE = '[table]\nname = "people"\n[attributes.age]\ntype = "integer"\nedges = 
 def run(*arguments: str | Path, cwd: Path, **settings: object) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "sklar", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, cwd=cwd, check=False, **settings)  # type: ignore[call-overload, no-any-return]
+
+
+Here = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Here:
+    """The same in this process, which has loaded everything: all of it from its arguments to its exit code."""
+
+    def run_here(*arguments: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
+        capsys.readouterr()
+        with monkeypatch.context() as patch:
+            patch.chdir(cwd)
+            patch.setattr(sys, "argv", ["sklar", *map(str, arguments)])
+            # What a process does at its end.
+            patch.setattr(sys, "unraisablehook", sys.unraisablehook)
+            patch.setattr(atexit, "register", lambda leave: leave)
+            code = 0
+            try:
+                main()
+            except SystemExit as done:
+                code = int(done.code or 0)
+        shown = capsys.readouterr()
+        return subprocess.CompletedProcess(arguments, code, shown.out, shown.err)
+
+    return run_here
 
 
 @pytest.fixture
@@ -70,17 +98,17 @@ def test_release_then_sample(folder: Path) -> None:
     assert files(folder) == {"s.toml", "people.csv", "out.csv", "out.sklar", "again.csv"}
 
 
-def test_fit_and_a_named_model_and_parquet(folder: Path) -> None:
-    done = run("fit", "people.csv", "--schema", "s.toml", "--epsilon", "2", "--model", "m.sklar", cwd=folder)
+def test_fit_and_a_named_model_and_parquet(here: Here, folder: Path) -> None:
+    done = here("fit", "people.csv", "--schema", "s.toml", "--epsilon", "2", "--model", "m.sklar", cwd=folder)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == "The model is in m.sklar."
-    done = run("sample", "m.sklar", "--rows", "1000", "--out", "out.parquet", cwd=folder)
+    done = here("sample", "m.sklar", "--rows", "1000", "--out", "out.parquet", cwd=folder)
     assert done.returncode == 0
     assert pq.read_table(folder / "out.parquet").num_rows == 1000
 
 
-def test_dummies_and_the_papers_preset(folder: Path) -> None:
-    done = run(
+def test_dummies_and_the_papers_preset(here: Here, folder: Path) -> None:
+    done = here(
         *RELEASE, "--preset", "paper", "--dummies", "--rows", "50", "--out", "d.csv", "--model", "d.sklar", cwd=folder
     )
     assert done.returncode == 0, done.stderr
@@ -121,9 +149,9 @@ def test_dummies_and_the_papers_preset(folder: Path) -> None:
         (("reelase",), 2, "No such command 'reelase'"),
     ],
 )  # fmt: skip
-def test_refusals(folder: Path, arguments: tuple[str, ...], code: int, message: str) -> None:
+def test_refusals(here: Here, folder: Path, arguments: tuple[str, ...], code: int, message: str) -> None:
     before = files(folder)
-    done = run(*arguments, cwd=folder)
+    done = here(*arguments, cwd=folder)
     assert done.returncode == code
     assert message in done.stderr
     assert "Traceback" not in done.stderr
@@ -140,13 +168,20 @@ def test_refusals(folder: Path, arguments: tuple[str, ...], code: int, message: 
         ("age,town\n1,Bern\n", "has no column for 'city'"),
     ],
 )
-def test_tables_that_cannot_be_released(folder: Path, content: str, message: str) -> None:
+def test_tables_that_cannot_be_released(here: Here, folder: Path, content: str, message: str) -> None:
     (folder / "people.csv").write_text(content)
     before = files(folder)
-    done = run(*RELEASE, "--out", "o.csv", cwd=folder)
+    done = here(*RELEASE, "--out", "o.csv", cwd=folder)
     assert done.returncode == 1
     assert message in done.stderr
     assert files(folder) == before
+
+
+def test_a_refusal_of_a_process(folder: Path) -> None:
+    done = run("release", "none.csv", *RELEASE[2:], "--out", "o.csv", cwd=folder)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("sklar: file 'none.csv' does not exist.")
+    assert len(done.stderr.splitlines()) == 1
 
 
 def test_debug_shows_the_traceback(folder: Path) -> None:
@@ -156,13 +191,13 @@ def test_debug_shows_the_traceback(folder: Path) -> None:
     assert "ModelError" in done.stderr
 
 
-def test_an_unwritable_folder_is_refused_before_anything_is_spent(folder: Path) -> None:
+def test_an_unwritable_folder_is_refused_before_anything_is_spent(here: Here, folder: Path) -> None:
     closed = folder / "closed"
     closed.mkdir()
     closed.chmod(0o500)
     if os.access(closed, os.W_OK):
         pytest.skip("this user may write anywhere")
-    done = run(*RELEASE, "--out", "closed/o.csv", cwd=folder)
+    done = here(*RELEASE, "--out", "closed/o.csv", cwd=folder)
     assert done.returncode == 1
     assert "cannot be written to" in done.stderr
 
@@ -198,27 +233,27 @@ def test_an_interruption_leaves_no_half_written_file(folder: Path) -> None:
     assert files(folder) == {"s.toml", "people.csv", "m.sklar"}
 
 
-def test_schema_draft_is_refused_until_reviewed(folder: Path) -> None:
-    done = run("schema", "draft", "people.csv", "-o", "draft.toml", cwd=folder)
+def test_schema_draft_is_refused_until_reviewed(here: Here, folder: Path) -> None:
+    done = here("schema", "draft", "people.csv", "-o", "draft.toml", cwd=folder)
     assert done.returncode == 0, done.stderr
     assert "PRIVATE, for your eyes: what the rows show is in draft.PRIVATE.html." in done.stdout
     assert "Left out: note" in done.stdout
-    refused = run("release", "people.csv", "--schema", "draft.toml", "--epsilon", "1", "--out", "o.csv", cwd=folder)
+    refused = here("release", "people.csv", "--schema", "draft.toml", "--epsilon", "1", "--out", "o.csv", cwd=folder)
     assert refused.returncode == 1
     assert "not reviewed: age, city. A domain read from the rows tells who is in them" in refused.stderr
-    reviewed = run("schema", "review", "draft.toml", "--accept", cwd=folder)
+    reviewed = here("schema", "review", "draft.toml", "--accept", cwd=folder)
     assert reviewed.returncode == 0, reviewed.stderr
-    accepted = run("release", "people.csv", "--schema", "draft.toml", "--epsilon", "1", "--out", "o.csv", cwd=folder)
+    accepted = here("release", "people.csv", "--schema", "draft.toml", "--epsilon", "1", "--out", "o.csv", cwd=folder)
     assert accepted.returncode == 0, accepted.stderr
 
 
-def test_schema_check(folder: Path) -> None:
+def test_schema_check(here: Here, folder: Path) -> None:
     (folder / "people.csv").write_text("age,city\n10,Bern\n500,Paris\n,\n")
-    done = run("schema", "check", "s.toml", cwd=folder)
+    done = here("schema", "check", "s.toml", cwd=folder)
     assert done.returncode == 0
     assert "table 'people', 2 attributes, 7 levels in all" in done.stdout
     assert "PRIVATE" not in done.stdout
-    done = run("schema", "check", "s.toml", "people.csv", cwd=folder)
+    done = here("schema", "check", "s.toml", "people.csv", cwd=folder)
     assert "PRIVATE, for the custodian only" in done.stdout
     rows = {
         line.split()[0]: line.split()[1:] for line in done.stdout.splitlines() if line.split()[0] in ("age", "city")
@@ -267,8 +302,8 @@ def test_a_query_on_duckdb_leaves_no_word_of_its_own(folder: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_demo(tmp_path: Path) -> None:
-    done = run("demo", "--out", "shown", "--rows", "2000", cwd=tmp_path)
+def test_demo(here: Here, tmp_path: Path) -> None:
+    done = here("demo", "--out", "shown", "--rows", "2000", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "noisy" in done.stdout
     assert "synthetic" in done.stdout
@@ -334,22 +369,22 @@ def test_an_engine_that_is_not_installed_says_how_to_get_it(folder: Path) -> Non
     assert files(folder) == {"s.toml", "people.csv"}
 
 
-def test_a_folder_is_released_with_a_checkpoint_that_is_gone_in_the_end(folder: Path) -> None:
+def test_a_folder_is_released_with_a_checkpoint_that_is_gone_in_the_end(here: Here, folder: Path) -> None:
     (folder / "shards").mkdir()
     for name in ("a.csv", "b.csv"):
         (folder / "shards" / name).write_text((folder / "people.csv").read_text())
     options = (*RELEASE[2:], "--checkpoint", "counting", "--rows", "10", "--out", "out.csv")
-    done = run("release", "shards", *options, cwd=folder)
+    done = here("release", "shards", *options, cwd=folder)
     assert done.returncode == 0, done.stderr
     assert "600 rows" in done.stdout
     assert files(folder) == {"s.toml", "people.csv", "shards", "out.csv", "out.sklar"}
 
 
-def test_a_generated_table_goes_all_the_way(tmp_path: Path) -> None:
+def test_a_generated_table_goes_all_the_way(here: Here, tmp_path: Path) -> None:
     columns, frames = generate("census", rows=500)
     write_frames(tmp_path / "c.parquet", columns, frames, None)
     (tmp_path / "c.toml").write_text(schema_toml("census"))
-    done = run(
+    done = here(
         "release",
         "c.parquet",
         "--schema",
@@ -368,20 +403,20 @@ def test_a_generated_table_goes_all_the_way(tmp_path: Path) -> None:
     assert tuple(header.split(",")) == Schema.load(tmp_path / "c.toml").names
 
 
-def test_generate_and_evaluate(tmp_path: Path) -> None:
-    made = run("generate", "census", "--rows", "2000", "--out", "c.csv", "--schema", "c.toml", cwd=tmp_path)
+def test_generate_and_evaluate(here: Here, tmp_path: Path) -> None:
+    made = here("generate", "census", "--rows", "2000", "--out", "c.csv", "--schema", "c.toml", cwd=tmp_path)
     assert made.returncode == 0, made.stderr
     assert "2,000 rows of census-like people" in made.stdout
-    assert run("generate", "census", "--rows", "2000", "--seed", "1", "--out", "d.csv", "--schema", "c.toml",
+    assert here("generate", "census", "--rows", "2000", "--seed", "1", "--out", "d.csv", "--schema", "c.toml",
                cwd=tmp_path).returncode == 0  # fmt: skip
     wanted = ("--json", "--plot", "e.svg")
-    judged = run("evaluate", "c.csv", "d.csv", "--schema", "c.toml", *wanted, cwd=tmp_path)
+    judged = here("evaluate", "c.csv", "d.csv", "--schema", "c.toml", *wanted, cwd=tmp_path)
     assert judged.returncode == 0, judged.stderr
     found = json.loads(judged.stdout)
     assert found["notice"].startswith("PRIVATE")
     assert {result["name"] for result in found["results"]} >= {"one-way", "two-way", "three-way"}
     assert (tmp_path / "e.svg").read_text().lstrip().startswith("<?xml")
-    itself = run("evaluate", "c.csv", "c.csv", "--schema", "c.toml", cwd=tmp_path)
+    itself = here("evaluate", "c.csv", "c.csv", "--schema", "c.toml", cwd=tmp_path)
     assert itself.stdout.startswith("PRIVATE: computed from the real rows without noise.")
     rows = [line for line in itself.stdout.splitlines() if line.startswith(("one-way", "two-way", "three-way"))]
     assert rows
@@ -397,9 +432,9 @@ def test_generate_and_evaluate(tmp_path: Path) -> None:
         (("evaluate", "people.csv", "people.csv", "--schema", "s.toml", "--target", "age"), "needs both a target"),
     ],
 )
-def test_what_generate_and_evaluate_refuse(folder: Path, arguments: tuple[str, ...], message: str) -> None:
+def test_what_generate_and_evaluate_refuse(here: Here, folder: Path, arguments: tuple[str, ...], message: str) -> None:
     before = files(folder)
-    done = run(*arguments, cwd=folder)
+    done = here(*arguments, cwd=folder)
     assert done.returncode == 1
     assert message in done.stderr
     assert files(folder) == before

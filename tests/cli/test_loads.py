@@ -27,16 +27,14 @@ TABLE = {
     "forecast --schema people.toml --rows 400 --epsilon 1": {"numpy"},
     "report people.sklar --out report.html": {"numpy", "jinja2"},
     "verify people.sklar": {"numpy", "scipy", "cryptography"},
-    "schema check people.toml people.csv": {"numpy", "polars", "cryptography", "nanoarrow"},
+    "schema check people.toml people.csv": {"numpy", "polars", "cryptography"},
     "sample people.sklar --rows 50 --out more.csv": {"numpy", "polars"},
-    f"release {NAMED} --out people-again.csv": {"numpy", "polars", "cryptography", "nanoarrow"},
+    f"release {NAMED} --out people-again.csv": {"numpy", "polars", "cryptography"},
     # Quotes where none should be: such records are rewritten.
-    "release odd.csv --schema people.toml --epsilon 1 --out odd-synthetic.csv": {
-        "numpy", "polars", "cryptography", "nanoarrow",
-    },
-    "evaluate people.csv people-synthetic.csv --schema people.toml": {"numpy", "polars", "cryptography", "nanoarrow"},
+    "release odd.csv --schema people.toml --epsilon 1 --out odd-synthetic.csv": {"numpy", "polars", "cryptography"},
+    "evaluate people.csv people-synthetic.csv --schema people.toml": {"numpy", "polars", "cryptography"},
     "publish people.sklar --out published": {"numpy", "polars", "jinja2", "scipy", "cryptography"},
-}  # fmt: skip
+}
 
 
 def loaded_by(command: str, folder: Path) -> set[str]:

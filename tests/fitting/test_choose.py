@@ -168,7 +168,8 @@ def test_models_are_larger_where_noise_is_small_and_steps_are_short() -> None:
         return start.components, fits
 
     assert started(10_000, schema.cells) == (150, 16)
-    assert started(10_000_000, schema.cells) == (300, 8)
+    assert started(1_000_000, schema.cells) == (300, 8)
+    assert started(10_000_000, schema.cells) == (600, 4)
     assert started(10_000, schema.cells, "factor") == (500, 2)
     # A step over many levels takes long: fewer components, but never few.
     assert started(10**11, Cells([2_000, 2_000])) == (300, 8)

@@ -184,6 +184,22 @@ def test_a_fit_is_deterministic_and_its_loss_falls() -> None:
     assert plain_loss(targets, 0.0, first.probabilities) < 0.1 * before
 
 
+def test_a_fit_whose_end_is_known_comes_to_rest() -> None:
+    schema = schema_of(3, 4, 2)
+    loss = loss_of(exact_targets(schema, mixture_joint(schema, 3, 2)), 0.0)
+    resting, open_ended = Fit(loss, Start(components=20), until=100), Fit(loss, Start(components=20))
+    for fit in (resting, open_ended):
+        fit.advance(89)
+    assert np.array_equal(resting.probabilities, open_ended.probabilities)
+    moved = []
+    for fit in (resting, open_ended):
+        fit.advance(10)
+        before = fit.probabilities.copy()
+        fit.advance(1)
+        moved.append(float(np.abs(fit.probabilities - before).max()))
+    assert 0 < moved[0] < 0.3 * moved[1]
+
+
 def test_fits_side_by_side_are_those_that_each_would_be_alone() -> None:
     schema = schema_of(3, 4, 2)
     loss = loss_of(exact_targets(schema, mixture_joint(schema, 3, 2)), 0.4)

@@ -550,16 +550,27 @@ FLAWS = (
 )
 
 
+def flawed_texts(flaw: Flaw) -> dict[str, str]:
+    """The files that the flaw changes, by their place in the package, with the flaw in them."""
+    texts: dict[str, str] = {}
+    for edit in flaw.edits:
+        text = texts.get(edit.file) or (PACKAGE / edit.file).read_text()
+        if text.count(edit.old) != 1:
+            raise AssertionError(f"{flaw.name}: the text to replace must stand in {edit.file} once: {edit.old!r}")
+        texts[edit.file] = text.replace(edit.old, edit.new)
+    return texts
+
+
 def plant(flaw: Flaw, folder: Path) -> Path:
     """A copy of the package with the flaw in it; returns the folder to put on the path."""
     copy = folder / "sklar"
-    shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
-    for edit in flaw.edits:
-        target = copy / edit.file
-        text = target.read_text()
-        if text.count(edit.old) != 1:
-            raise AssertionError(f"{flaw.name}: the text to replace must stand in {edit.file} once: {edit.old!r}")
-        target.write_text(text.replace(edit.old, edit.new))
+    # With the bytecode of the files that stay as they are.
+    shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("*-pytest-*"))
+    for file, text in flawed_texts(flaw).items():
+        target = copy / file
+        target.write_text(text)
+        for kept in target.parent.glob(f"__pycache__/{target.stem}.*"):
+            kept.unlink()
     _bring_compiled_code(copy, folder / "cache")
     return folder
 

@@ -9,26 +9,34 @@ from pathlib import Path
 
 import pytest
 
-from tests.flaws.planted import FLAWS, ROOT, Edit, Flaw, environment, plant
+from tests.flaws.planted import FLAWS, PACKAGE, ROOT, Edit, Flaw, environment, flawed_texts, plant
 from tests.flaws.run import LEAST_BY_THE_AUDIT, by_audit, by_tests
 
 NAMED = {flaw.name: flaw for flaw in FLAWS}
 # Of each kind one, with the attack that must succeed: the whole audit takes too long here.
 FAST = {
-    "half the sensitivity": "check_records()",
-    "stage two reuses the noise of stage one": "check_cells(folder, quick=True)[1:2]",
-    "data-dependent clipping above 1,000 rows": "[check_counts(folder, quick=True)]",
-    "three-way tables chosen by exact counts": "[check_third(folder)]",
+    "half the sensitivity": "check_every_record(release_once, whole_numbers(2, 3), Budget(epsilon=1.0), '')",
+    "stage two reuses the noise of stage one": (
+        "check_noise_of_cells(folder, release_twice, Budget(epsilon=1.0), QUICK.cells, '')"
+    ),
+    # Counted without compiled code, which the copy would have to compile.
+    "data-dependent clipping above 1,000 rows": "check_counts(folder, effort=replace(QUICK, wide_rows=1_000))",
+    "three-way tables chosen by exact counts": "check_third(folder)",
 }
 ATTACK = """
 import tempfile
+from dataclasses import replace
 from pathlib import Path
-from sklar.trust.audit.counts import check_counts, check_records
-from sklar.trust.audit.noise import check_cells
+from sklar.kernel.theorems import Budget
+from sklar.trust.audit.counts import check_counts, check_every_record
+from sklar.trust.audit.effort import QUICK
+from sklar.trust.audit.noise import check_noise_of_cells
+from sklar.trust.audit.path import release_once, release_twice
+from sklar.trust.audit.tables import whole_numbers
 from sklar.trust.audit.third import check_third
 with tempfile.TemporaryDirectory() as name:
     folder = Path(name)
-    raise SystemExit(7 if any(not each.passed for each in {attack}) else 0)
+    raise SystemExit(0 if {attack}.passed else 7)
 """
 
 
@@ -39,19 +47,29 @@ def test_there_are_enough_and_they_differ() -> None:
 
 
 @pytest.mark.parametrize("name", NAMED)
-def test_a_flaw_can_be_planted(name: str, tmp_path: Path) -> None:
+def test_a_flaw_can_be_planted(name: str) -> None:
     """Text that was rewritten since must be found again: otherwise nothing would be planted, and nothing caught."""
-    plant(NAMED[name], tmp_path)
-    for edit in NAMED[name].edits:
-        ast.parse((tmp_path / "sklar" / edit.file).read_text())
+    for text in flawed_texts(NAMED[name]).values():
+        ast.parse(text)
 
 
-def test_a_text_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_a_copy_differs_where_the_flaw_is(tmp_path: Path) -> None:
+    flaw = NAMED["half the sensitivity"]
+    plant(flaw, tmp_path)
+    changed = {
+        str(path.relative_to(tmp_path / "sklar"))
+        for path in (tmp_path / "sklar").rglob("*.py")
+        if path.read_text() != (PACKAGE / path.relative_to(tmp_path / "sklar")).read_text()
+    }
+    assert changed == {edit.file for edit in flaw.edits}
+
+
+def test_a_text_that_is_not_there_is_told() -> None:
     lost = Flaw(name="lost", edits=(Edit("release.py", "no such text", ""),), tests=())
     with pytest.raises(
         AssertionError, match=r"lost: the text to replace must stand in release\.py once: 'no such text'"
     ):
-        plant(lost, tmp_path)
+        flawed_texts(lost)
 
 
 @pytest.mark.parametrize("name", FAST)

@@ -279,8 +279,9 @@ def model() -> sklar.Model:
 
 
 @pytest.mark.parametrize("method", ["mixture", "factor", "binary"])
-def test_every_released_record_honors_all_rules(method: Any, tmp_path: Path) -> None:
-    model = sklar.fit(rows_of_small(), SMALL, epsilon=3.0, method=method)
+def test_every_released_record_honors_all_rules(method: Any, model: sklar.Model, tmp_path: Path) -> None:
+    if method != "mixture":
+        model = sklar.fit(rows_of_small(), SMALL, epsilon=3.0, method=method)
     rows = model.sample(20_000, seed=1)
     assert min(broken_rules(rows_of_small(), SMALL)) > 100
     assert broken_rules(rows, SMALL) == [0, 0, 0, 0]

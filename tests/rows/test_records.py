@@ -98,6 +98,19 @@ def test_where_nothing_is_quoted_quotes_are_characters(data: bytes, fields: int,
     assert ragged == sum(len(row) != fields for row in rows)
 
 
+@pytest.mark.parametrize("byte", [b"\0", b'"', b","])
+def test_of_a_line_that_does_not_end_no_more_is_kept_than_its_limit(byte: bytes) -> None:
+    records = Records(b",", b'"', 2, 1_000)
+    for _ in range(50):
+        assert records.take(10_000 * byte) == b""
+        begun = 0 if records._rewriter is None else len(records._rewriter._begun)
+        # Of each byte there may be three, and a block waits for the end of its last line.
+        assert len(records._line) <= 1_000
+        assert begun <= 3_008
+    assert records.take(b"\n") == records.finish() == b""
+    assert records.ragged == 1
+
+
 def test_plain_lines_compile_nothing() -> None:
     records = Records(b",", b'"', 2, 1_000)
     assert records.take(b"1,2\n3,") + records.take(b"4\r\n5,6") + records.finish() == b"1,2\n3,4\n5,6\n"

@@ -29,8 +29,9 @@ from sklar.kernel.theorems import Budget
 from sklar.public.schema import Schema
 from sklar.trust import audit as audited
 from sklar.trust.audit import books, noise, search, shown, third
-from sklar.trust.audit.__main__ import carry_out
+from sklar.trust.audit.__main__ import attacks, carry_out
 from sklar.trust.audit.counts import check_counts, check_every_record, check_neighbors
+from sklar.trust.audit.effort import QUICK, Effort
 from sklar.trust.audit.guesses import claimed_mu, judge_guesses, judge_ratio, judge_tightness, play
 from sklar.trust.audit.noise import check_draws, check_fresh, check_noise_of_cells, check_stretches
 from sklar.trust.audit.path import Release, Released, exactly, release_once, release_twice
@@ -101,17 +102,76 @@ def test_noise_that_a_process_seeds_is_flagged(tmp_path: Path) -> None:
     assert done.stdout == "Noise is repeated, as if it were seeded.\n", done.stderr
 
 
-def test_sound_code_passes() -> None:
+# All attacks, each with a few tries: sound code must pass whatever the effort, and flaws are for other tests.
+FEW = Effort(
+    wide_rows=45_000,
+    neighbors={3: 4, 1_500: 4, 100_000: 8},
+    cells=30,
+    stretches=2,
+    draws=50_000,
+    ratio=60,
+    person=20,
+    once=60,
+    twice=10,
+)
+PARTS = {
+    *("seal", "fresh noise", "sensitivity", "counting", "neighbors", "facts beside the cells", "first plan"),
+    *("model", "ledger", "checkpoint", "noise of cells", "law of the noise", "stretches of noise", "sampler"),
+    *("one table", "whole release", "tightness", "second plan", "three-way tables", "threshold", "search"),
+    "people",
+}
+
+
+def test_sound_code_passes(tmp_path: Path) -> None:
+    """About 40 comparisons, of which each fails with a chance of at most 1e-6, as in the quick and the full audit."""
+    findings = [finding for attack in attacks(tmp_path, effort=FEW) for finding in carry_out(attack)]
+    assert [finding for finding in findings if not finding.passed] == []
+    assert {finding.part for finding in findings} == PARTS
+
+
+def test_the_command_shows_what_its_process_finds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The real process, with all attacks left out but two."""
+    begun: list[list[str]] = []
+    program = "import runpy, sys\n" + "".join(
+        f"import sklar.trust.audit.{module}\nsklar.trust.audit.{module}.check_{name} = lambda *_, **__: []\n"
+        for module, names in LEFT_OUT.items()
+        for name in names
+    )
+    program += "sys.argv[1:] = ['--quick']\nrunpy.run_module('sklar.trust.audit', run_name='__main__')"
+
+    class Process(subprocess.Popen[str]):
+        def __init__(self, command: list[str], **others: Any) -> None:
+            begun.append(command)
+            super().__init__([sys.executable, "-c", program], **others)
+
+    monkeypatch.setattr(subprocess, "Popen", Process)
     shown = CliRunner().invoke(cli, ["audit", "--quick", "--json"])
     assert shown.exit_code == 0, shown.output
     document = json.loads(shown.stdout)
     assert document["passed"] is True
-    assert {finding["part"] for finding in document["findings"]} == {
-        *("seal", "fresh noise", "sensitivity", "counting", "neighbors", "facts beside the cells", "first plan"),
-        *("model", "ledger", "checkpoint", "noise of cells", "law of the noise", "stretches of noise", "sampler"),
-        *("one table", "whole release", "tightness", "second plan", "three-way tables", "threshold", "search"),
-        "people",
-    }
+    assert [finding["part"] for finding in document["findings"]] == ["seal", "threshold"]
+    assert begun == [[sys.executable, "-m", "sklar.trust.audit", "--quick"]]
+
+
+LEFT_OUT = {
+    "books": ("checkpoint", "ledger"),
+    "counts": ("counts", "neighbors", "records"),
+    "guesses": ("guesses", "ratio"),
+    "noise": ("cells", "fresh", "sampler", "stretches"),
+    "people": ("crowds", "person"),
+    "search": ("choice", "searches"),
+    "shown": ("plan", "refit", "shown"),
+    "third": ("third",),
+}
+
+
+@pytest.mark.slow
+def test_sound_code_passes_the_quick_audit() -> None:
+    shown = CliRunner().invoke(cli, ["audit", "--quick", "--json"])
+    assert shown.exit_code == 0, shown.output
+    document = json.loads(shown.stdout)
+    assert document["passed"] is True
+    assert {finding["part"] for finding in document["findings"]} == PARTS
 
 
 @pytest.mark.slow
@@ -189,7 +249,7 @@ def test_noise_that_comes_back_in_the_next_release_is_flagged(tmp_path: Path) ->
 
 
 def test_noise_of_large_tables_is_attacked() -> None:
-    law, stretches = check_stretches(quick=True, release=cut)
+    law, stretches = check_stretches(effort=QUICK, release=cut)
     assert not law.passed
     assert stretches.passed
 
@@ -197,7 +257,7 @@ def test_noise_of_large_tables_is_attacked() -> None:
         noise[65_536:75_536] = noise[:10_000]
         return noise
 
-    law, stretches = check_stretches(quick=True, release=flawed(twice_the_key, release_twice))
+    law, stretches = check_stretches(effort=QUICK, release=flawed(twice_the_key, release_twice))
     assert not stretches.passed
     assert stretches.found == "A stretch of noise comes back."
 
@@ -216,9 +276,11 @@ def changed_rows(change: Any) -> Release:
 
 def test_rows_that_change_each_other_are_flagged(tmp_path: Path) -> None:
     filled = changed_rows(lambda frame: frame.with_columns(pl.all().forward_fill()))
-    assert not check_counts(tmp_path, quick=True, release=filled).passed
+    assert not check_counts(tmp_path, effort=QUICK, release=filled).passed
     doubled = changed_rows(lambda frame: pl.concat([frame, frame[65_535:65_536]]))
-    found = check_neighbors(tmp_path, quick=True, release=doubled)
+    # What is doubled is a row of large tables.
+    large = replace(QUICK, neighbors={100_000: 32})
+    found = check_neighbors(tmp_path, effort=large, release=doubled)
     assert not found.passed
     assert "moves a table by 4 of 2 allowed" in found.found
 
@@ -230,7 +292,7 @@ def test_an_error_that_one_row_raises_is_flagged(tmp_path: Path) -> None:
             raise DataError("a cell is too long.")
         return frame
 
-    found = check_neighbors(tmp_path, quick=True, release=changed_rows(refuse))
+    found = check_neighbors(tmp_path, effort=replace(QUICK, neighbors={40: 60}), release=changed_rows(refuse))
     assert not found.passed
     assert found.found == "One change raised an error (DataError), which tells that it was made."
 

@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sklar.answer import DEFAULT_LEVEL
 from sklar.answer.condition import divide_shapes, level_classes
 from sklar.answer.divide import Question, divide
 from sklar.answer.parities import count_by_parities, counts_parities
@@ -45,8 +46,6 @@ from sklar.public.schema import Schema
 
 if TYPE_CHECKING:
     from sklar.files.model import Model
-
-DEFAULT_LEVEL = 0.95
 
 # Classes of rows that the model's exact answer may tell apart; beyond it, rows are drawn and counted.
 _MAX_CLASSES = 1 << 20

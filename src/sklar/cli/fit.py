@@ -103,7 +103,6 @@ def _fit_tables(path: Path, *, schema_path: Path, progress: Progress, **options:
 
 def fit_data(*, data: Path | str, query: str | None, schema_path: Path, progress: Progress, **options: Any) -> Model:
     """Measure DATA and fit a model. `options` are those of `privacy_options`, and --dummies."""
-    from sklar.budget.ledger import Ledger
     from sklar.errors import BudgetError
     from sklar.release import fit as release_model
 
@@ -113,6 +112,8 @@ def fit_data(*, data: Path | str, query: str | None, schema_path: Path, progress
     if options["ledger_key"] is not None and options["ledger"] is None:
         raise BudgetError("a ledger's key was given, and no ledger. Give both.")
     if options["ledger"] is not None:
+        from sklar.budget.ledger import Ledger
+
         settings["ledger"] = Ledger(options["ledger"], key=options["ledger_key"])
     schema = schema_of(schema_path)
     if options.get("check_first"):

@@ -10,7 +10,6 @@ import numpy as np
 
 from sklar.draw.blocks import blocks
 from sklar.draw.decode import Decoder, decode_dummies, dummy_schema
-from sklar.draw.given import Condition, given_sampler
 from sklar.draw.repair import RecordSampler
 from sklar.draw.shapes import Shape
 from sklar.errors import ModelError
@@ -19,6 +18,8 @@ from sklar.machine.lazy import lazily
 
 if TYPE_CHECKING:
     import polars as pl
+
+    from sklar.draw.given import Condition
 else:
     pl = lazily("polars")
 
@@ -43,6 +44,9 @@ class BlockSampler:
         self._schema = copula.schema.whole or copula.schema
         self._sampler: Sampler = RecordSampler(copula)
         if condition is not None:
+            # Imported here: most rows are drawn without a condition.
+            from sklar.draw.given import given_sampler
+
             self._schema, self._sampler = condition.schema, given_sampler(copula, condition)
         self._decoder = None if copula.dummies else Decoder(self._schema, shapes=shapes, enums=enums)
         self.columns = dummy_schema(self._schema) if self._decoder is None else self._decoder.columns

@@ -8,7 +8,8 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sklar.answer.query import DEFAULT_LEVEL, Answer, answer
+from sklar.answer import DEFAULT_LEVEL
+from sklar.answer.query import Answer, answer
 from sklar.files.archive import load
 from sklar.files.model import Model
 from sklar.files.write import check_target, write_text

@@ -12,12 +12,12 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, cast, get_args
 
 import numpy as np
 
 from sklar.budget.certificate import SCORES
-from sklar.budget.linked import TableKind
 from sklar.budget.method import MethodName
 from sklar.draw.refine import MOST_ROUNDS
 from sklar.errors import ModelError
@@ -309,51 +309,56 @@ _OLDER_LATENT: tuple[Shape, Shape] = (
 )
 
 
-_LINKED: Shape = {
-    "format": _NAME,
-    "version": whole(1, 1),
-    "schema": {
-        "people": {"schema": _ANYTHING, "key": _NAME},
-        "events": {"schema": _ANYTHING, "key": _NAME, "at_most": whole(1)},
-    },
-    "n_people": _ROWS,
-    "settings": {
-        "person_classes": whole(1, 1_000_000),
-        "event_classes": whole(1, 1_000),
-        "steps": _STEPS,
-        "fits": whole(0, 1_000),
-        "gain_over_independence": _GAIN,
-    },
-    "certificate": {
-        "neighbors": one_of(*get_args(Neighbors)),
-        "mechanism": one_of("gaussian"),
-        "composition": one_of("tight"),
-        "epsilon": number(0.0),
-        "delta": _SHARE,
-        "public_people": Maybe(_ROWS),
-        "schema_sha256": _DIGEST,
-        "tokens": whole(1, MOST_TOKENS),
-        "measurements": Each(
-            {
-                "kind": one_of(*get_args(TableKind)),
-                "tables": whole(1),
-                "scale": _SCALE,
-                "sensitivity_l1": number(0.0, 2.0),
-                "sensitivity_l2": number(0.0, 2.0),
-            },
-            _MAX_MEASUREMENTS,
-        ),
-        "unit": one_of("person"),
-        "versions": _CERTIFICATE["versions"],
-        "receipt": _CERTIFICATE["receipt"],
-        "read_from_rows": _CERTIFICATE["read_from_rows"],
-    },
-}
+@cache
+def _linked() -> Shape:
+    """What the description of a linked model holds. Made when it is asked for: most models are of one table."""
+    from sklar.budget.linked import TableKind
+
+    return {
+        "format": _NAME,
+        "version": whole(1, 1),
+        "schema": {
+            "people": {"schema": _ANYTHING, "key": _NAME},
+            "events": {"schema": _ANYTHING, "key": _NAME, "at_most": whole(1)},
+        },
+        "n_people": _ROWS,
+        "settings": {
+            "person_classes": whole(1, 1_000_000),
+            "event_classes": whole(1, 1_000),
+            "steps": _STEPS,
+            "fits": whole(0, 1_000),
+            "gain_over_independence": _GAIN,
+        },
+        "certificate": {
+            "neighbors": one_of(*get_args(Neighbors)),
+            "mechanism": one_of("gaussian"),
+            "composition": one_of("tight"),
+            "epsilon": number(0.0),
+            "delta": _SHARE,
+            "public_people": Maybe(_ROWS),
+            "schema_sha256": _DIGEST,
+            "tokens": whole(1, MOST_TOKENS),
+            "measurements": Each(
+                {
+                    "kind": one_of(*get_args(TableKind)),
+                    "tables": whole(1),
+                    "scale": _SCALE,
+                    "sensitivity_l1": number(0.0, 2.0),
+                    "sensitivity_l2": number(0.0, 2.0),
+                },
+                _MAX_MEASUREMENTS,
+            ),
+            "unit": one_of("person"),
+            "versions": _CERTIFICATE["versions"],
+            "receipt": _CERTIFICATE["receipt"],
+            "read_from_rows": _CERTIFICATE["read_from_rows"],
+        },
+    }
 
 
 def require_known_linked(document: Any) -> None:
     """Refuse a description that holds anything but what that of a model of linked tables does."""
-    require(document, _LINKED, "description")
+    require(document, _linked(), "description")
     for part in ("people", "events"):
         _require_edges(document["schema"][part]["schema"])
     stated = document["certificate"]

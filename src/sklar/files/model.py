@@ -12,10 +12,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from sklar.answer.complete import complete_rows
-from sklar.answer.condition import Given, condition_of
-from sklar.answer.plots import Plots
-from sklar.answer.query import DEFAULT_LEVEL, Answer, Estimate, answer, estimate
+from sklar.answer import DEFAULT_LEVEL
 from sklar.budget.certificate import SCORES, Certificate, Measured, rounded_up
 from sklar.draw.decode import dummy_schema, record_schema
 from sklar.draw.sample import BlockSampler, check_draw
@@ -36,8 +33,11 @@ if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
 
+    from sklar.answer.condition import Given
     from sklar.answer.infer import Inference
     from sklar.answer.infer.scores import Declared
+    from sklar.answer.plots import Plots
+    from sklar.answer.query import Answer, Estimate
 else:
     pl = lazily("polars")
 
@@ -82,6 +82,8 @@ class Model:
     @property
     def plot(self) -> Plots:
         """Figures of the model: `.plot.margins("age")`, `.plot.dependence()`. They need matplotlib."""
+        from sklar.answer.plots import Plots
+
         return Plots(model=self)
 
     @property
@@ -156,6 +158,8 @@ class Model:
         if given is None:
             return BlockSampler(self.copula, seed, shapes=self.shapes, enums=enums)
         self._require_records("given")
+        from sklar.answer.condition import condition_of
+
         condition, shapes = condition_of(given, self.schema, self.shapes)
         return BlockSampler(self.copula, seed, shapes=shapes, enums=enums, condition=condition)
 
@@ -172,6 +176,8 @@ class Model:
         never missing. What is drawn costs no privacy, but the rows that came in are in what comes out, as they were:
         they are not private by our doing.
         """
+        from sklar.answer.complete import complete_rows
+
         check_library(to)
         self._require_records("complete")
         _, seed = check_draw(None, seed)
@@ -205,12 +211,16 @@ class Model:
 
         `complete` vouches that every row has a level of every attribute, which makes one-way errors smaller.
         """
+        from sklar.answer.query import estimate
+
         return estimate(self.measured, *names, level=level, complete=complete)
 
     def query(
         self, predicate: str, *, level: float = DEFAULT_LEVEL, complete: bool = False, exact: bool = False
     ) -> Answer:
         """How many rows satisfy a predicate, with error bars where it was measured. Costs no privacy."""
+        from sklar.answer.query import answer
+
         return answer(self, predicate, level=level, complete=complete, exact=exact)
 
     def infer(

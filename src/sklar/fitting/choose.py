@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from sklar.fitting.contrasts import attribute_of_contrast, contrast_levels, contrast_tables, contrasts
 from sklar.fitting.denoise import denoise_margins, denoise_tables, relative_precision
 from sklar.fitting.descent import (
+    SMALL,
     CellWeights,
     Fit,
     LatentKind,
@@ -57,8 +58,9 @@ SHRINKAGE = 0.4
 SIGNIFICANT = 2.0
 MAX_STEPS = 1200
 # Components and fits of a mixture up to these total variations to expect of the noise in a two-way table. Exact tables
-# support finer mixtures; uniting fits averages away three-way structure that each of them invents.
-CAPACITY = ((0.03, 300, 8), (np.inf, 150, 16))
+# support finer mixtures; uniting fits averages away three-way structure that each of them invents. The first is for
+# tables of at most `SMALL` contrasts: others would take twice as long to choose for.
+CAPACITY = ((0.006, 600, 4), (0.03, 300, 8), (np.inf, 150, 16))
 FACTOR_COMPONENTS, FACTOR_FITS = 500, 2
 # Operations of a step, of one fit, and of all fits that are united.
 MAX_STEP = 1e9
@@ -328,7 +330,8 @@ def starting(estimates: Estimates, kind: LatentKind) -> tuple[Start, int]:
     if kind == "factor":
         components, fits = FACTOR_COMPONENTS, FACTOR_FITS
     else:
-        components, fits = next((parts, fits) for most, parts, fits in CAPACITY if noise <= most)
+        tiers = CAPACITY[cells.n_levels - cells.n_attributes > SMALL :]
+        components, fits = next((parts, fits) for most, parts, fits in tiers if noise <= most)
     start = Start(kind=kind, components=components)
     affordable = int(MAX_STEP / step_operations(cells, replace(start, components=1), _measured(estimates)))
     least = CAPACITY[-1][1]

@@ -32,6 +32,9 @@ STANDS_OUT, MOST_PULL = 3.0, 3.0
 # A step of the first size, falling as 1 / (1 + steps / DECAY).
 RATE = 0.2
 DECAY = 1_000.0
+# The share of a fit's steps, the last ones, over which the rate falls to nothing: fits that still swing from step to
+# step come to rest.
+COOL = 0.1
 # Of the rms gradient, what is added to a logit's own before its step is divided by it.
 DAMPING = 0.03
 # Up to this many contrasts a step looks at the whole residual, and compiles nothing (`python -m benchmarks.start
@@ -77,7 +80,7 @@ class Fit:
     It is Adam (Kingma and Ba 2015), damped: a logit's step is its gradient, averaged over steps, over its own rms plus
     `DAMPING` of the rms of all. Rare levels so learn as fast as common ones, while those that the tables say nothing
     of hardly move. The rate falls with the number of steps alone, so that stopping early, which regularizes, needs no
-    plan of how long to fit.
+    plan of how long to fit; where it is known that a fit ends after `until` steps, it comes to rest in the last ones.
 
     `probabilities` is the present Pi, transposed, shape (d, D), and `contrasts` the same in contrasts, (d - m, D).
     `room` is free for work with them between steps, in the thread of the fit.
@@ -86,8 +89,8 @@ class Fit:
     number of their components together. NumPy then spends its time on numbers, even where the table is very small.
     """
 
-    def __init__(self, loss: Loss, start: Start, *, fits: int = 1) -> None:
-        self._loss, self._fits = loss, fits
+    def __init__(self, loss: Loss, start: Start, *, fits: int = 1, until: int = 0) -> None:
+        self._loss, self._fits, self._until = loss, fits, until
         base = np.log(np.maximum(loss.levels, np.float32(_FLOOR)))
         starts = [_started(replace(start, seed=start.seed + number), base) for number in range(fits)]
         self._generator, _, self._design = starts[0]
@@ -149,6 +152,8 @@ class Fit:
         unbiased = 1 / (1 - SECOND_MOMENT**self._steps)
         damping = DAMPING * np.sqrt(np.maximum(self._moments * unbiased, 1e-30))
         rate = RATE / (1 + self._steps / DECAY) / (1 - MOMENTUM**self._steps)
+        if self._until:
+            rate *= min(1.0, (self._until - self._steps + 1) / (COOL * self._until))
         self._work.move(self._parameters, self._velocity, self._squares, gradient, (rate, unbiased), damping)
         self._predict()
 
@@ -221,7 +226,8 @@ class Loss:
         residual *= np.float32(1 / own.shape[2])
         residual *= self.goal.weights.rows(0, len(found))
         residual -= self.goal.weighted
-        self._press(residual, room.pressed.reshape(shape))
+        if residual.size:
+            self._press(residual, room.pressed.reshape(shape))
         np.matmul(residual, own, out=out)
 
     def _press(self, residual: NDArray[np.float32], factor: NDArray[np.float32]) -> None:

@@ -168,7 +168,7 @@ def fit_latent(
 
     def run(first: int) -> NDArray[np.float32]:
         own = min(together, fits - first)
-        fit = Fit(loss, replace(start, seed=start.seed + first), fits=own)
+        fit = Fit(loss, replace(start, seed=start.seed + first), fits=own, until=steps)
         for done in range(0, steps, _AT_ONCE):
             some = min(_AT_ONCE, steps - done)
             fit.advance(some)

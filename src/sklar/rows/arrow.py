@@ -9,12 +9,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import nanoarrow as na
 import polars as pl
 
+from sklar.machine.lazy import lazily
 from sklar.machine.stores import Remote
 from sklar.public.importers.arrow import PARQUET
 from sklar.rows.streams import frame_of
+
+na = lazily("nanoarrow")
 
 _ROWS_AT_ONCE = 1 << 16
 

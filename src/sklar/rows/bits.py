@@ -9,10 +9,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import nanoarrow as na
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
+
+from sklar.machine.lazy import lazily
+
+na = lazily("nanoarrow")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

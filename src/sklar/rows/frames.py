@@ -10,14 +10,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import nanoarrow as na
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from sklar.machine.lazy import lazily
 from sklar.public.importers.arrow import ColumnType, column_type, column_types
 from sklar.public.types import parse_output
 from sklar.rows.streams import coded, column_of, of_seconds, of_spans, placeholders
+
+na = lazily("nanoarrow")
 
 
 def is_pandas(data: object) -> bool:

@@ -12,12 +12,14 @@ from collections.abc import Callable, Iterator
 from decimal import Decimal
 from typing import Any
 
-import nanoarrow as na
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from sklar.errors import DataError, SklarError
+from sklar.machine.lazy import lazily
+
+na = lazily("nanoarrow")
 
 _SECONDS = (2**63 - 1) // 1_000
 _TEXTS = {"u": "z", "U": "Z"}

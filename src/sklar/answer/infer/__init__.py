@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from sklar.answer import DEFAULT_LEVEL
 from sklar.answer.infer.formula import answer_correlation, answer_formula, answer_independence
 from sklar.answer.infer.inquiry import Inquiry, require_level
 from sklar.answer.infer.means import answer_ratios
@@ -17,7 +18,6 @@ from sklar.answer.infer.question import read
 from sklar.answer.infer.result import Figure, Inference, Target
 from sklar.answer.infer.scores import Declared
 from sklar.answer.predicate import QueryError
-from sklar.answer.query import DEFAULT_LEVEL
 
 if TYPE_CHECKING:
     from sklar.files.model import Model

@@ -13,21 +13,23 @@ from typing import Any
 
 from sklar.errors import SchemaError
 from sklar.machine.extras import require
-from sklar.public.importers import arrow, frictionless, sdv, smartnoise
 from sklar.public.importers.proposal import Imported
 
 __all__ = ["FORMATS", "Imported", "import_schema"]
 
 FORMATS = ("arrow", "frictionless", "sdv", "smartnoise")
-_DOCUMENTS: Mapping[str, Callable[[Mapping[str, Any], str], Imported]] = {
-    "frictionless": frictionless.from_document,
-    "sdv": sdv.from_document,
-    "smartnoise": smartnoise.from_document,
-}
 
 
 def import_schema(path: str | Path, *, format: str | None = None) -> Imported:  # noqa: A002
     """The schema that a description implies, as far as it goes. The format is recognized unless it is given."""
+    # Imported here: who reads rows needs one part of one of them.
+    from sklar.public.importers import arrow, frictionless, sdv, smartnoise
+
+    documents: Mapping[str, Callable[[Mapping[str, Any], str], Imported]] = {
+        "frictionless": frictionless.from_document,
+        "sdv": sdv.from_document,
+        "smartnoise": smartnoise.from_document,
+    }
     path = Path(path)
     if format is not None and format not in FORMATS:
         raise SchemaError(f"format must be one of {', '.join(FORMATS)}, got '{format}'.")
@@ -44,7 +46,7 @@ def import_schema(path: str | Path, *, format: str | None = None) -> Imported:  
             "Say what it is with --format."
         )
     try:
-        return _DOCUMENTS[kind](document, name)
+        return documents[kind](document, name)
     except (AttributeError, KeyError, TypeError, ValueError):
         raise SchemaError(f"'{path}' does not have the layout of {kind} descriptions. Check its format.") from None
 
@@ -75,6 +77,8 @@ def _recognize(document: Mapping[str, Any]) -> str | None:
         return "frictionless"
     if "METADATA_SPEC_VERSION" in document or "columns" in document or "tables" in document:
         return "sdv"
+    from sklar.public.importers import smartnoise
+
     if "constraints" in document or smartnoise.tables_of(document):
         return "smartnoise"
     return None

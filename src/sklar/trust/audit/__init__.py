@@ -2,8 +2,8 @@
 
 The attacks take the whole path of a release, from a file to a model, through the public interface alone: `release.fit`
 and `release.measure`. Nothing is replaced on the way. Where an attack needs exact counts it measures with a budget that
-is large enough to need no noise. `tables` invents tables and their neighbors, `path` releases them; `counts`, `noise`,
-`guesses`, `search`, `shown`, `third` and `books` are the attacks.
+is large enough to need no noise. `effort` says how often each is tried, `tables` invents tables and their neighbors,
+`path` releases them; `counts`, `noise`, `guesses`, `search`, `shown`, `third` and `books` are the attacks.
 
 A process of its own shares nothing with the one that asks: an audit cannot touch a release that runs beside it.
 """

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from sklar.trust.audit.books import check_checkpoint, check_ledger, check_seal
 from sklar.trust.audit.counts import check_counts, check_neighbors, check_records
+from sklar.trust.audit.effort import FULL, QUICK, Effort
 from sklar.trust.audit.guesses import check_guesses, check_ratio
 from sklar.trust.audit.noise import check_cells, check_fresh, check_sampler, check_stretches
 from sklar.trust.audit.people import check_crowds, check_person
@@ -23,30 +24,30 @@ from sklar.trust.audit.third import check_third
 Attack = Callable[[], Comparison | list[Comparison]]
 
 
-def attacks(folder: Path, *, quick: bool) -> tuple[Attack, ...]:
+def attacks(folder: Path, *, effort: Effort) -> tuple[Attack, ...]:
     """All attacks, those that take least time first."""
     return (
         check_seal,
         check_fresh,
         check_records,
         check_crowds,
-        partial(check_counts, folder, quick=quick),
-        partial(check_neighbors, folder, quick=quick),
+        partial(check_counts, folder, effort=effort),
+        partial(check_neighbors, folder, effort=effort),
         partial(check_shown, folder),
         partial(check_plan, folder),
         partial(check_third, folder),
         partial(check_refit, folder),
         partial(check_ledger, folder),
         partial(check_checkpoint, folder),
-        partial(check_cells, folder, quick=quick),
-        partial(check_stretches, quick=quick),
+        partial(check_cells, folder, effort=effort),
+        partial(check_stretches, effort=effort),
         partial(check_threshold, folder),
         partial(check_searches, folder),
         partial(check_choice, folder),
-        partial(check_sampler, quick=quick),
-        partial(check_ratio, quick=quick),
-        partial(check_person, folder, quick=quick),
-        partial(check_guesses, folder, quick=quick),
+        partial(check_sampler, effort=effort),
+        partial(check_ratio, effort=effort),
+        partial(check_person, folder, effort=effort),
+        partial(check_guesses, folder, effort=effort),
     )
 
 
@@ -73,7 +74,7 @@ def carry_out(attack: Attack) -> list[Comparison]:
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory(prefix="sklar-audit-") as name:
-        for each in attacks(Path(name), quick="--quick" in sys.argv[1:]):
+        for each in attacks(Path(name), effort=QUICK if "--quick" in sys.argv[1:] else FULL):
             for comparison in carry_out(each):
                 sys.stdout.write(json.dumps(asdict(comparison)) + "\n")
                 sys.stdout.flush()

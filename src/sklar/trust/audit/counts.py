@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from sklar.errors import SklarError
 from sklar.kernel.theorems import Budget
 from sklar.public.schema import Schema
+from sklar.trust.audit.effort import FULL, Effort
 from sklar.trust.audit.path import Release, exactly, release_once, release_twice
 from sklar.trust.audit.result import Comparison
 from sklar.trust.audit.tables import (
@@ -109,7 +110,7 @@ def cost_of(budget: Budget, scales: NDArray[np.float64], shift: NDArray[np.int64
     return exact_epsilon(budget.mechanism, values, counts, budget.delta) if values.size else 0.0
 
 
-def check_counts(folder: Path, *, quick: bool = False, release: Release = release_once) -> Comparison:
+def check_counts(folder: Path, *, effort: Effort = FULL, release: Release = release_once) -> Comparison:
     """Exact counts of whole files against those of the codes that their values were chosen for."""
     generator = np.random.default_rng()
     exact, budget, trials = exactly(release), Budget(epsilon=1.0), 0
@@ -132,7 +133,7 @@ def check_counts(folder: Path, *, quick: bool = False, release: Release = releas
                 compare(PEOPLE, path, each.codes, f"{rows:,} rows in {order} order, {kind}")
             compare(PEOPLE, table.frame, table.codes, f"{rows:,} rows in memory")
     # Above this many pairs of attributes times rows, counting takes another way.
-    levels, rows = [2, 2, 3, 9, 30] * 8, 45_000 if quick else 100_000
+    levels, rows = [2, 2, 3, 9, 30] * 8, effort.wide_rows
     wide = whole_numbers(*levels)
     codes = np.array([generator.integers(-1, size, rows) for size in levels])
     compare(wide, write(frame_of(wide, codes), folder / "wide.parquet"), codes, f"{rows:,} rows of 40 attributes")
@@ -159,12 +160,11 @@ class _Worst:
     tried: int = 0
 
 
-def check_neighbors(folder: Path, *, quick: bool = False, release: Release = release_twice) -> Comparison:
+def check_neighbors(folder: Path, *, effort: Effort = FULL, release: Release = release_twice) -> Comparison:
     """Search for a neighbor that moves more than it may: in small and large files, at every place, with odd values."""
     generator, budget, worst = np.random.default_rng(), Budget(epsilon=1.0), _Worst()
-    plan = {3: 60, 40: 60, 1_500: 24, 7_000: 16, 100_000: 32} if quick else dict.fromkeys(_SIZES, 300)
     odd = cycle(ODD)
-    for rows, count in plan.items():
+    for rows, count in effort.neighbors.items():
         for typed in (False, True):
             table = invent(rows, generator, typed=typed)
             for path, each in ((folder / f"neighbors.{'parquet' if typed else 'csv'}", table), (None, table.ordered())):

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from sklar.kernel.theorems import Budget, gdp_delta
 from sklar.public.schema import Schema
+from sklar.trust.audit.effort import FULL, Effort
 from sklar.trust.audit.path import Release, exactly, release_once, release_twice
 from sklar.trust.audit.result import ALPHA, Comparison
 from sklar.trust.audit.tables import frame_of, whole_numbers, write
@@ -31,25 +32,25 @@ Scores = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 
 def check_guesses(
-    folder: Path, *, quick: bool = False, once: Release = release_once, twice: Release = release_twice
+    folder: Path, *, effort: Effort = FULL, once: Release = release_once, twice: Release = release_twice
 ) -> list[Comparison]:
     """Guess on the whole release, of all tables at once, and of both stages; and how tight the guess is."""
     schema = whole_numbers(*[2] * 20)
-    scores, mu = play(once, schema, _LOOSE, 300 if quick else 8_000, folder)
+    scores, mu = play(once, schema, _LOOSE, effort.once, folder)
     found = [
         judge_guesses("210 tables measured at once", _LOOSE, scores, mu),
         judge_tightness("210 tables of 3 rows", _LOOSE, scores),
     ]
-    scores, mu = play(twice, schema, _LOOSE, 60 if quick else 3_000, folder)
+    scores, mu = play(twice, schema, _LOOSE, effort.twice, folder)
     found.append(judge_guesses("210 parities, measured twice", _LOOSE, scores, mu))
     # Three levels: of two, parities are measured.
-    scores, mu = play(twice, whole_numbers(*[3] * 20), _LOOSE, 60 if quick else 3_000, folder)
+    scores, mu = play(twice, whole_numbers(*[3] * 20), _LOOSE, effort.twice, folder)
     return [*found, judge_guesses("400 tables measured in two stages", _LOOSE, scores, mu)]
 
 
-def check_ratio(*, quick: bool = False, release: Release = release_once) -> Comparison:
+def check_ratio(*, effort: Effort = FULL, release: Release = release_once) -> Comparison:
     """Guess on one table of Laplace noise, where the claim is a ratio of chances."""
-    scores, _ = play(release, whole_numbers(5), _PURE, 500 if quick else 20_000)
+    scores, _ = play(release, whole_numbers(5), _PURE, effort.ratio)
     return judge_ratio(_PURE, scores, shifts=2)
 
 

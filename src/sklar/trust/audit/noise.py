@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from sklar.errors import NoiseError
 from sklar.kernel.noise import discrete_gaussian, discrete_laplace
 from sklar.kernel.theorems import Budget, Mechanism
+from sklar.trust.audit.effort import FULL, Effort
 from sklar.trust.audit.path import Release, exactly, release_once, release_twice
 from sklar.trust.audit.result import ALPHA, Comparison
 from sklar.trust.audit.tables import frame_of, whole_numbers, write
@@ -35,16 +36,15 @@ _FRESH = (
 
 
 def check_cells(
-    folder: Path, *, quick: bool = False, once: Release = release_once, twice: Release = release_twice
+    folder: Path, *, effort: Effort = FULL, once: Release = release_once, twice: Release = release_twice
 ) -> list[Comparison]:
     """The noise of every cell, in many releases of one file, for every kind of noise."""
     added = Budget(epsilon=1.0, neighbors="add-remove")
-    runs = 100 if quick else 400
     return [
-        check_noise_of_cells(folder, once, Budget(epsilon=1.0), runs, "Gaussian noise, one stage"),
-        check_noise_of_cells(folder, twice, Budget(epsilon=1.0), runs, "Gaussian noise, both stages"),
-        check_noise_of_cells(folder, twice, added, runs, "Gaussian noise, both stages, add-remove"),
-        check_noise_of_cells(folder, once, _PURE, runs, "Laplace noise"),
+        check_noise_of_cells(folder, once, Budget(epsilon=1.0), effort.cells, "Gaussian noise, one stage"),
+        check_noise_of_cells(folder, twice, Budget(epsilon=1.0), effort.cells, "Gaussian noise, both stages"),
+        check_noise_of_cells(folder, twice, added, effort.cells, "Gaussian noise, both stages, add-remove"),
+        check_noise_of_cells(folder, once, _PURE, effort.cells, "Laplace noise"),
     ]
 
 
@@ -142,12 +142,12 @@ def _reach(draws: int) -> float:
     return (_BLUR - 1) / 2 + 5.5 / math.sqrt(2 * draws)
 
 
-def check_stretches(*, quick: bool = False, release: Release = release_twice) -> list[Comparison]:
+def check_stretches(*, effort: Effort = FULL, release: Release = release_twice) -> list[Comparison]:
     """The noise of wide tables: its law, and no stretch of it that comes back, at any distance, in two releases."""
     schema, budget = whole_numbers(300, 300), Budget(epsilon=1.0)
     table = frame_of(schema, np.zeros((2, 3), dtype=np.int32))
     exact = exactly(release)(table, schema, budget).cells
-    drawn = [release(table, schema, budget) for _ in range(2 if quick else 8)]
+    drawn = [release(table, schema, budget) for _ in range(effort.stretches)]
     noise = np.concatenate([each.cells - exact for each in drawn])
     # Spread over their unit, whole numbers follow the normal law but for one part in thousands.
     spread = noise + np.random.default_rng().uniform(-0.5, 0.5, noise.size)
@@ -207,11 +207,10 @@ def _judge_stretches(scores: NDArray[np.float64]) -> Comparison:
     )
 
 
-def check_sampler(*, quick: bool = False) -> list[Comparison]:
+def check_sampler(*, effort: Effort = FULL) -> list[Comparison]:
     """The sampler by itself, at scales from small to large."""
-    draws = 200_000 if quick else 2_000_000
     mechanisms: tuple[Mechanism, ...] = ("gaussian", "laplace")
-    return [check_draws(mechanism, scale, draws) for mechanism in mechanisms for scale in (0.75, 3.5, 80.0)]
+    return [check_draws(mechanism, scale, effort.draws) for mechanism in mechanisms for scale in (0.75, 3.5, 80.0)]
 
 
 def check_draws(mechanism: Mechanism, scale: float, draws: int) -> Comparison:

@@ -16,6 +16,7 @@ import polars as pl
 from sklar.kernel.theorems import Budget
 from sklar.public.person import Count, Person
 from sklar.public.schema import Schema
+from sklar.trust.audit.effort import FULL, Effort
 from sklar.trust.audit.guesses import judge_guesses, play_between
 from sklar.trust.audit.path import Release, exactly, release_once
 from sklar.trust.audit.result import Comparison
@@ -91,10 +92,10 @@ def _beside(schema: Schema, rows: tuple[tuple[int, ...], ...]) -> pl.DataFrame:
     return frame_of(schema, codes).with_columns(id=pl.Series([0] * len(rows) + [1]))
 
 
-def check_person(folder: Path, *, quick: bool = False, release: Release = release_once) -> Comparison:
+def check_person(folder: Path, *, effort: Effort = FULL, release: Release = release_once) -> Comparison:
     """Guess on the whole release where one person has many rows, all in one cell."""
     schema = people_of(whole_numbers(*[2] * 20), "rows", _MANY)
-    return guess_person(release, schema, 150 if quick else 4_000, folder)
+    return guess_person(release, schema, effort.person, folder)
 
 
 def guess_person(release: Release, schema: Schema, trials: int, folder: Path) -> Comparison:
