@@ -133,15 +133,14 @@ def test_nothing_is_chosen_where_nothing_is_open() -> None:
 def test_scores_bring_distances_within_two_sds_and_total_variations_along() -> None:
     seen = replace(
         made(5),
-        variation=np.array([0.04, 0.08, 0.06, 0.0, 1e-9]),
-        distance=np.array([200.0, 800.0, 600.0, 0.0, 1e-6]),
+        variation=np.array([0.02, 0.04, 0.03, 0.0, 1e-9]),
+        distance=np.array([100.0, 400.0, 300.0, 0.0, 1e-6]),
         sizes=np.full(5, 100),
     )
     # In rows: 100, 1,000, -200, 1,000, 1,000, each with noise of 75 rows.
     scores = NoisyScores(scores=15 * np.array([100, 1_000, -200, 1_000, 1_000]), scale=75.0 * 15 / 16)
     assert scores.sd == pytest.approx(75.0)
     found = corrected(seen, scores, 20_000)
-    # Four fits together are off by half of what each is off by.
     assert found.distance == pytest.approx([100.0, 850.0, 0.0, 850.0, 850.0])
     assert found.variation[:3] == pytest.approx([0.02, 0.04 * 850 / 400, 0.0])
     # Of a flat table v = c sqrt(100) / 40,000; of these here, mostly 0.4 of it: what is taken without a shape.

@@ -10,12 +10,10 @@ predicts, over coarse levels and centered along each attribute, so that it holds
 
 **Scores.** Fits may agree on something wrong: a column that follows from two others, and shows in no pair. Where a
 release affords them (`budget.plan.plan_scores`), noisy scores say how far every table lies from what the fits predict
-together, centered, in rows; where pairs show no dependence, from independence. Where each fit fills in something else,
-all F of them together are off by c / sqrt(F) only, and so is the model of a release, which unites fits too: with scores
-this is the guess. A score is right within two sds of its noise, but once in twenty. So the guess is brought within two
-sds of the score, and v by the same factor. Where fits hardly disagree, the shape of their disagreement says nothing:
-|x|_1 is at most sqrt(cells) |x| for any table x, and v is c sqrt(cells) / (2 n) times the share of that which is usual,
-the median over tables.
+together, centered, in rows; where pairs show no dependence, from independence. A score is right within two sds of its
+noise, but once in twenty. So c is brought within two sds of the score, and v by the same factor. Where fits hardly
+disagree, the shape of their disagreement says nothing: |x|_1 is at most sqrt(cells) |x| for any table x, and v is
+c sqrt(cells) / (2 n) times the share of that which is usual, the median over tables.
 
 Without scores, nothing is looked for where pairs show no dependence.
 
@@ -40,7 +38,6 @@ share of what was set aside; of more than `MOST_TRIPLES`, those are taken that a
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -146,14 +143,14 @@ def want_triples(
 
 
 def corrected(seen: Disagreement, scores: NoisyScores, n_rows: int) -> Disagreement:
-    """The distances of all fits together within what the scores say, and the total variations that go with them."""
-    within, guess = _SURE * scores.sd, seen.distance / math.sqrt(FITS)
-    distance = np.clip(guess, np.maximum(scores.rows - within, 0.0), np.maximum(scores.rows + within, 0.0))
+    """The distances within what the scores say, and the total variations that go with them."""
+    within = _SURE * scores.sd
+    distance = np.clip(seen.distance, np.maximum(scores.rows - within, 0.0), np.maximum(scores.rows + within, 0.0))
     flat = np.sqrt(seen.sizes) / (2 * n_rows)
     apart = seen.distance > 0
     shares = seen.variation[apart] / (seen.distance[apart] * flat[apart])
     share = np.full(distance.size, float(np.median(shares)) if shares.size else 1.0)
-    shaped = apart & (guess >= _SHAPED * distance)
+    shaped = apart & (seen.distance >= _SHAPED * distance)
     share[shaped] = shares[shaped[apart]]
     return replace(seen, distance=distance, variation=np.minimum(distance * flat * share, 1.0))
 
