@@ -251,9 +251,10 @@ def test_whether_scores_are_made_follows_from_sizes_and_noise() -> None:
 
     assert made([3, 4, 5])
     assert not made([2, 2, 2])
-    # More than 10,000 tables, or 2^24 cells.
-    assert made([3] * 40, rows=10**8)
-    assert not made([3] * 41, rows=10**8)
+    # More than 10,000 tables, 2^24 cells, or 2 x 10^9 cells that rows are counted into.
+    assert made([3] * 40, rows=200_000, epsilon=10.0)
+    assert not made([3] * 41, rows=150_000, epsilon=10.0)
+    assert not made([3] * 40, rows=210_000, epsilon=10.0)
     assert not made([3] * 5, epsilon=1e9)
     # Noise may be an eighth of what a column shows that follows from two others.
     cells = Cells([8] * 6)

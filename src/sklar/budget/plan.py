@@ -72,11 +72,12 @@ TRIPLES_UP_TO = 0.05
 LEAST_NOISE = 1.0
 TRIPLES_SHARE = 0.4
 MOST_LOOKED_AT = 20_000
-# Before they are chosen, all three-way tables are scored, at this share of the cost of the whole plan, where they and
-# their cells are at most so many.
+# Before they are chosen, all three-way tables are scored, at this share of the cost of the whole plan, where they, their
+# cells, and the cells that all rows are counted into, are at most so many: a few seconds.
 SCORES_SHARE = 0.02
 _MOST_SCORED = 10_000
 _MOST_SCORED_CELLS = 1 << 24
+_MOST_SCORED_WORK = 2e9
 # A score is of use up to noise of this share of what a column that follows from two others would show.
 _MOST_SCORE_NOISE = 1 / 8
 _ONE_WAY_SHARES = (0.1, 0.2, 0.3, 0.4, 0.5)
@@ -317,7 +318,7 @@ def plan_scores(cells: Cells, n_rows: int, stages: Stages) -> tuple[float, Stage
     where scores would take half of it.
     """
     coarse, number = np.minimum(cells.sizes, MOST_COARSE), cells.n_trios
-    if not looks_for_triples(cells, n_rows, stages) or number > _MOST_SCORED:
+    if not looks_for_triples(cells, n_rows, stages) or number > _MOST_SCORED or n_rows * number > _MOST_SCORED_WORK:
         return None
     levels = coarse[np.stack(cells.trios)].astype(np.float64)
     if levels.prod(axis=0).sum() > _MOST_SCORED_CELLS:
