@@ -72,8 +72,8 @@ TRIPLES_UP_TO = 0.05
 LEAST_NOISE = 1.0
 TRIPLES_SHARE = 0.4
 MOST_LOOKED_AT = 20_000
-# Before they are chosen, all three-way tables are scored, at this share of the cost of the whole plan, where they, their
-# cells, and the cells that all rows are counted into, are at most so many: a few seconds.
+# Before they are chosen, all three-way tables are scored, at this share of the cost of the whole plan, where they,
+# their cells, and the cells that all rows are counted into, are at most so many: a few seconds.
 SCORES_SHARE = 0.02
 _MOST_SCORED = 10_000
 _MOST_SCORED_CELLS = 1 << 24
