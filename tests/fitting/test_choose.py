@@ -68,6 +68,31 @@ def test_held_out_error_is_that_of_the_tables_cell_by_cell() -> None:
     assert np.allclose(split.score(found, Room(cells, 6)), [errors[0] / errors[1], chance], rtol=1e-4)
 
 
+def test_of_very_many_tables_some_judge_as_all_would(monkeypatch: pytest.MonkeyPatch) -> None:
+    schema = schema_of(*[2] * 40)
+    cells = schema.cells
+    estimates = noisy_estimates(schema, mixture_joint(schema, 3, 0), 1_000, 20.0)
+    weights = CellWeights(cells, relative_precision(cells, estimates.pair_sd))
+    _, found = softmaxed(np.random.default_rng(1).standard_normal((80, 6)).astype(np.float32), schema)
+    monkeypatch.setattr("sklar.fitting.choose.SMALL", 4)
+    monkeypatch.setattr("sklar.fitting.descent.SMALL", 4)
+
+    def score(operations: float, seed: int) -> tuple[float, float]:
+        monkeypatch.setattr("sklar.fitting.choose.step_operations", lambda *_: operations / EVERY)
+        split = Split(estimates, np.random.Generator(np.random.SFC64(seed)), weights)
+        split._scale = 1.0
+        return split.score(found, Room(cells, 6))
+
+    # As many operations as let 10, 5 and 1 of 10 strips judge: right on average over which they are. The variance that
+    # a gain has by chance grows as the tables' part of it is multiplied.
+    errors, chances = np.array(
+        [[score(share * 40**2, seed) for seed in range(200)] for share in (1.0, 0.5, 0.1)]
+    ).transpose(2, 0, 1)
+    assert errors.mean(axis=1) == pytest.approx(errors[0].mean(), rel=0.1)
+    all_judge, half, tenth = (chances**2).mean(axis=1)
+    assert (tenth - all_judge) / (half - all_judge) == pytest.approx(9, rel=0.1)
+
+
 def test_a_model_that_overfits_is_stopped() -> None:
     schema = schema_of(*[30] * 4)
     estimates = noisy_estimates(schema, mixture_joint(schema, 2, 2), 20_000, 400.0)

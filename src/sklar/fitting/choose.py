@@ -163,6 +163,11 @@ class Split:
         self._kappa = float(np.mean(precision[cells.pairs] * (held.pair_sd / held.n_rows) ** 2))
         # The weights of three-way tables are relative to those of pairs: w = `WEIGHT` kappa / sigma^2.
         self.three, self._held_three = loss_of_triples(train), loss_of_triples(held)
+        strips, contrasts_of_all = np.arange(0, len(self._held), SMALL), max(len(self._held), 1)
+        # Of very many tables some judge: all would take longer than the steps in between.
+        share = min(1.0, EVERY * step_operations(cells, Start(components=1)) / contrasts_of_all**2)
+        own = generator.permutation(strips)[: max(1, round(share * strips.size))]
+        self._strips, self._per_strip = np.sort(own).tolist(), strips.size / max(own.size, 1)
         self._scale = 1.0
         self._scale = self.score(self._margins[:, None], Room(cells, 1))[0]
 
@@ -175,15 +180,16 @@ class Split:
         """
         # Tables without any noise may be independent to the last digit.
         error, distance = float(np.finfo(np.float32).tiny), 0.0
-        for first, last, predicted in predicted_strips(found, room):
+        for first, last, predicted in predicted_strips(found, room, self._strips):
             scale = np.float32(1 / found.shape[1])
             weights = self.weights.rows(first, last)
             if len(predicted) == len(found):
                 parts = plain_error(predicted, self._held, weights, self._margins, scale)
             else:
                 parts = strip_error(predicted, self._held, weights, self._margins, first, scale)
-            error += parts[0]
-            distance += parts[1]
+            error += self._per_strip * parts[0]
+            # A sum that is taken f times has f^2 times its variance.
+            distance += self._per_strip**2 * parts[1]
         margins = found.mean(axis=1, dtype=np.float64)
         error += float(self._margin_weights @ margins**2 - 2 * self._said @ margins) + self._rest
         distance += float(self._margin_weights @ (margins - self._margins) ** 2)

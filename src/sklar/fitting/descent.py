@@ -8,7 +8,7 @@ much), one strip of the residual and of its weights, and about 28 D d bytes of s
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
@@ -301,13 +301,15 @@ class Room:
         self.pressed = np.empty(fits * contrasts**2 if contrasts <= SMALL else 0, dtype=np.float32)
 
 
-def predicted_strips(found: NDArray[np.float32], room: Room) -> Iterator[tuple[int, int, NDArray[np.float32]]]:
+def predicted_strips(
+    found: NDArray[np.float32], room: Room, firsts: Iterable[int]
+) -> Iterator[tuple[int, int, NDArray[np.float32]]]:
     """The product of an array with its transpose in strips: (first row, last row, the strip from column `first` on).
 
     It is symmetric, so that a strip need not begin before its own rows; and large domains need no second such array.
-    A strip is in the room until the next one is.
+    A strip is in the room until the next one is. They begin at these rows, multiples of `SMALL`.
     """
-    for first in range(0, len(found), SMALL):
+    for first in firsts:
         last = min(first + SMALL, len(found))
         shape = (last - first, len(found) - first)
         strip = room.strip[: shape[0] * shape[1]].reshape(shape)
