@@ -18,6 +18,9 @@ from sklar.kernel.cells import Cells
 BLOCK_ROWS = 1 << 14
 # Blocks whose rows are refined are larger: what rounding leaves in each of them adds up.
 REFINED_ROWS = 1 << 17
+# So are those of models of many components, which each have so many rows of a block, while it has fewer values than
+# these: what a block costs by component is then little beside its rows.
+_ROWS_EACH, _MOST_VALUES = 16, 1 << 25
 
 Codes: TypeAlias = NDArray[np.integer[Any]]
 
@@ -33,6 +36,18 @@ def blocks(rows: int, size: int, first: int = 0, last: int | None = None) -> Ite
     end = -(-rows // size)
     for block in range(first, end if last is None else min(last, end)):
         yield block, min(size, rows - block * size)
+
+
+def dealt_rows(cells: Cells, components: int) -> int:
+    """The size of the blocks of a model of this many components, a power of two.
+
+    >>> dealt_rows(Cells([2] * 27), 1_200), dealt_rows(Cells([2] * 27), 2_400), dealt_rows(Cells([2] * 2_000), 2_400)
+    (32768, 65536, 16384)
+    """
+    rows = BLOCK_ROWS
+    while rows < _ROWS_EACH * components and 2 * rows * cells.n_attributes <= _MOST_VALUES:
+        rows *= 2
+    return min(rows, REFINED_ROWS)
 
 
 def empty_codes(cells: Cells, rows: int) -> Codes:

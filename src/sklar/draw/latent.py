@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from sklar.draw.blocks import BLOCK_ROWS, REFINED_ROWS, Codes, empty_codes
+from sklar.draw.blocks import REFINED_ROWS, Codes, dealt_rows, empty_codes
 from sklar.draw.refine import ThreeWay, refine
 from sklar.machine.compiled import OFFSETS, Worth, compiled
 from sklar.public.rules import constrained
@@ -49,7 +49,7 @@ class LatentSampler:
         self._shares = shares_of(model.probabilities, self._cells.offsets)
         self._rounds = model.rounds
         self._worth_compiling = Worth(_PLAIN_VALUES)
-        self.block_rows = REFINED_ROWS if model.rounds else BLOCK_ROWS
+        self.block_rows = REFINED_ROWS if model.rounds else dealt_rows(self._cells, self._components)
         if model.rounds:
             self._pairs = steady_pairs(model.probabilities, chances)
             # A repair draws the attributes of rules anew.
