@@ -80,14 +80,15 @@ def test_numpy_and_compiled_code_take_the_same_step(sizes: tuple[int, ...]) -> N
     pull = rng.standard_normal((cells.n_levels - cells.n_attributes, 7)).astype(np.float32)
     taken = []
     for work in (CompiledSteps(cells), PlainSteps(cells, 7)):
-        own, probabilities, gradient, found = logits.copy(), *np.zeros((2, *logits.shape), np.float32), pull * 0
+        own, probabilities, gradient, found = logits[work.order], *np.zeros((2, *logits.shape), np.float32), pull * 0
         work.center(own)
         work.softmax(own, probabilities, found)
         square = work.through_softmax(pull, pull[:, :1], probabilities, gradient)
         velocity, squares = np.full_like(own, 0.1), np.full_like(own, 0.2)
         moved, before = np.zeros_like(own), gradient.copy()
         work.move(moved, velocity, squares, gradient, (0.2, 1.7), np.array([0.03]))
-        taken.append((probabilities, found, before, square, velocity, squares, moved))
+        back = np.argsort(work.order)
+        taken.append((found, square, *(each[back] for each in (probabilities, before, velocity, squares, moved))))
     for fast, plain in zip(*taken, strict=True):
         assert np.allclose(fast, plain, rtol=2e-5, atol=2e-6)
 

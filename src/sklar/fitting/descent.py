@@ -82,8 +82,7 @@ class Fit:
     of hardly move. The rate falls with the number of steps alone, so that stopping early, which regularizes, needs no
     plan of how long to fit; where it is known that a fit ends after `until` steps, it comes to rest in the last ones.
 
-    `probabilities` is the present Pi, transposed, shape (d, D), and `contrasts` the same in contrasts, (d - m, D).
-    `room` is free for work with them between steps, in the thread of the fit.
+    `contrasts` is the present Pi in contrasts, transposed, shape (d - m, D). `room` is free for work with them between steps, in the thread of the fit.
 
     Several `fits` of a mixture are made side by side, from seeds one after the other, as if each were alone: D is the
     number of their components together. NumPy then spends its time on numbers, even where the table is very small.
@@ -95,22 +94,30 @@ class Fit:
         starts = [_started(replace(start, seed=start.seed + number), base) for number in range(fits)]
         self._generator, _, self._design = starts[0]
         # The logits are these times the design, or these themselves where it is empty.
-        self._parameters = np.ascontiguousarray(np.hstack([parameters for _, parameters, _ in starts]))
         d, components = base.size, fits * start.components
+        self._small = d - loss.cells.n_attributes <= SMALL
+        self._work: Steps = PlainSteps(loss.cells, components, fits) if self._small else CompiledSteps(loss.cells)
+        together = np.hstack([parameters for _, parameters, _ in starts])
+        self._parameters = np.ascontiguousarray(together[self._work.order])
         self.room = Room(loss.cells, components, fits)
         self._blocks: list[int] = []
         self._thirds = None if loss.three is None else Pull(loss.three, start.components, fits)
-        self.probabilities = np.empty((d, components), dtype=np.float32)
+        self._probabilities = np.empty((d, components), dtype=np.float32)
         self.contrasts = np.empty_like(self.room.rows)
-        self._small = len(self.contrasts) <= SMALL
-        self._work: Steps = PlainSteps(loss.cells, components, fits) if self._small else CompiledSteps(loss.cells)
-        # Running means of each gradient and of its square; the mean of the latter over each fit; the number of steps.
+        # Fading sums of each gradient and of its square; the mean of the latter over each fit; the number of steps.
         self._velocity, self._squares = np.zeros_like(self._parameters), np.zeros_like(self._parameters)
         self._moments, self._steps = np.zeros(fits), 0
         self._share = np.full(start.components, 1 / start.components, dtype=np.float32)
         # Room to work in: the tables' part of the gradient, and the gradient in the logits.
-        self._pull, self._logits = np.empty_like(self.contrasts), np.empty_like(self.probabilities)
+        self._pull, self._logits = np.empty_like(self.contrasts), np.empty_like(self._probabilities)
         self._predict()
+
+    @property
+    def probabilities(self) -> NDArray[np.float32]:
+        """The present Pi, transposed, shape (d, D)."""
+        found = np.empty_like(self._probabilities)
+        found[self._work.order] = self._probabilities
+        return found
 
     def _predict(self) -> None:
         logits = self._parameters
@@ -120,7 +127,7 @@ class Fit:
         elif self._steps % _CENTERED == 0:
             # In a step no logit moves by more than 2.4 rates, so that in between all stay near.
             self._work.center(logits)
-        self._work.softmax(logits, self.probabilities, self.contrasts)
+        self._work.softmax(logits, self._probabilities, self.contrasts)
 
     def advance(self, steps: int) -> None:
         """Take this many steps."""
@@ -142,19 +149,20 @@ class Fit:
         goal, gradient = self._loss.goal, self._logits
         margins = self.contrasts.reshape(-1, self._fits, self._share.size) @ self._share
         constant = goal.margin_weights[:, None] * (margins - goal.margins[:, None])
-        sizes = self._work.through_softmax(self._pull, constant, self.probabilities, gradient)
+        sizes = self._work.through_softmax(self._pull, constant, self._probabilities, gradient)
         if self._design.size:
             gradient = gradient @ self._design
             sizes = np.array([np.vdot(gradient, gradient)])
         self._moments += (1 - SECOND_MOMENT) * (sizes * (self._fits / max(gradient.size, 1)) - self._moments)
         self._steps += 1
         # Running means begin at zero: as much is missing of them.
-        unbiased = 1 / (1 - SECOND_MOMENT**self._steps)
-        damping = DAMPING * np.sqrt(np.maximum(self._moments * unbiased, 1e-30))
-        rate = RATE / (1 + self._steps / DECAY) / (1 - MOMENTUM**self._steps)
+        damping = DAMPING * np.sqrt(np.maximum(self._moments / (1 - SECOND_MOMENT**self._steps), 1e-30))
+        # What makes means of fading sums.
+        mean, mean_square = (((1 - fade) / (1 - fade**self._steps)) for fade in (MOMENTUM, SECOND_MOMENT))
+        rate = RATE / (1 + self._steps / DECAY) * mean
         if self._until:
             rate *= min(1.0, (self._until - self._steps + 1) / (COOL * self._until))
-        self._work.move(self._parameters, self._velocity, self._squares, gradient, (rate, unbiased), damping)
+        self._work.move(self._parameters, self._velocity, self._squares, gradient, (rate, mean_square), damping)
         self._predict()
 
 
@@ -205,6 +213,7 @@ class Loss:
         if len(weighted) <= SMALL:
             sd = STANDS_OUT * np.sqrt(np.maximum(targets.noise, 1e-30) * weights.rows(0, len(weighted)))
             self._unit = np.divide(1, sd, out=np.zeros_like(sd), where=sd > 0)
+            self._ones = np.ones(sd.size, dtype=np.float32)
         self.goal = _Goal(
             weighted=weighted,
             weights=weights,
@@ -239,8 +248,10 @@ class Loss:
         np.square(factor, out=factor)
         np.minimum(factor, np.float32(MOST_PULL), out=factor)
         factor += 1
-        factor *= 1 / factor.mean(axis=(1, 2), keepdims=True)
-        residual *= factor
+        for each, own in zip(residual, factor, strict=True):
+            each *= own
+            # A product with ones is the fastest sum.
+            each *= np.float32(own.size / np.dot(own.ravel(), self._ones))
 
     def gradient(self, found: NDArray[np.float32], pull: NDArray[np.float32], room: Room, block: int) -> None:
         """The same, estimated without bias from one of N blocks S of rows of R.

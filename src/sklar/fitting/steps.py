@@ -32,8 +32,10 @@ _EXP = tuple(
 class Steps(Protocol):
     """What a step does between its products. Arrays have shape (d, D), and those of contrasts (d - m, D).
 
-    D may be the components of several fits, one fit after the other.
+    D may be the components of several fits, one fit after the other. Levels stand in an `order` of its own.
     """
+
+    order: NDArray[np.int64]
 
     def center(self, logits: Floats) -> None:
         """Bring logits into the range that `softmax` takes, at no change of a probability."""
@@ -60,9 +62,9 @@ class Steps(Protocol):
         rates: tuple[float, float],
         damping: NDArray[np.float64],
     ) -> None:
-        """Add a gradient to the running means, and move the parameters by them.
+        """Add a gradient to the fading sums of gradients and of their squares, and move the parameters by them.
 
-        `rates` are the rate, and what the mean of squares is to be multiplied by; `damping` has one number per fit.
+        `rates` are the rate, and what the sum of squares is to be multiplied by; `damping` has one number per fit.
         """
 
 
@@ -72,7 +74,7 @@ class _Within:
     def __init__(self, sizes: NDArray[np.int64]) -> None:
         starts, self._n = np.cumsum(sizes) - sizes, sizes.size
         # Attributes of one size together.
-        alike = [np.flatnonzero(sizes == size) for size in np.unique(sizes)]
+        alike = [np.flatnonzero(sizes == size) for size in np.unique(sizes[sizes > 0])]
         self._alike = [(own, starts[own][:, None] + np.arange(sizes[own[0]])) for own in alike]
         of_row = np.repeat(np.arange(sizes.size), sizes)
         small = sizes.size * of_row.size <= _SMALL_MATRIX
@@ -82,67 +84,82 @@ class _Within:
         """The sum of each attribute's rows."""
         if self._matrix is not None:
             return np.asarray(self._matrix @ values)
-        found = np.empty((self._n, values.shape[1]), dtype=np.float32)
+        found = np.zeros((self._n, values.shape[1]), dtype=np.float32)
         for own, rows in self._alike:
             found[own] = values[rows].sum(axis=1)
         return found
 
-    def largest(self, values: Floats) -> Floats:
-        """The largest of each attribute's rows, of which it has some."""
-        found = np.empty((self._n, values.shape[1]), dtype=np.float32)
+    def largest(self, values: Floats, least: Floats) -> Floats:
+        """The largest of each attribute's rows, and of what it has in `least`."""
+        found = least.copy()
         for own, rows in self._alike:
-            found[own] = values[rows].max(axis=1)
+            found[own] = np.maximum(found[own], values[rows].max(axis=1))
         return found
 
 
 class PlainSteps:
-    """In NumPy. What a step needs to work in is taken once: fresh memory costs as much as the work."""
+    """In NumPy. What a step needs to work in is taken once: fresh memory costs as much as the work.
+
+    The first level of every attribute stands before all others: those that have a contrast are then one slice.
+    """
 
     def __init__(self, cells: Cells, components: int, fits: int = 1) -> None:
-        self._fits = fits
-        self._firsts, self._others = cells.offsets[:-1], others(cells)
-        self._of_level, self._of_contrast = cells.attribute_of_level, attribute_of_contrast(cells)
-        self._levels, self._contrasts = _Within(cells.sizes), _Within(cells.sizes - 1)
+        self._fits, self._m = fits, cells.n_attributes
+        self.order = np.concatenate([cells.offsets[:-1], others(cells)])
+        self._of_contrast = attribute_of_contrast(cells)
+        self._within = _Within(cells.sizes - 1)
         root = np.sqrt(cells.sizes.astype(np.float32))[:, None]
         # An attribute of one level has no contrasts.
         self._slope = np.where(root > 1, 1 / np.maximum(root - 1, np.float32(1e-3)), np.float32(1.0))
         self._root = 1 / root
         self._room = np.empty((cells.n_levels, components), dtype=np.float32)
-        self._rest = np.empty((self._others.size, components), dtype=np.float32)
+        self._rest = self._room[self._m :]
 
     def _by_fit(self, values: Floats) -> Floats:
         """A view of shape (rows, fits, components of each)."""
         return values.reshape(len(values), self._fits, values.shape[1] // self._fits)
 
     def _spread(self, each: Floats) -> Floats:
-        """What each attribute has, on all its levels: in the room."""
+        """What each attribute has, on all its levels but the first: in the room."""
         # Indices are right: without `clip`, NumPy would copy the room for the case that one is not.
-        return np.take(each, self._of_level, axis=0, out=self._room, mode="clip")
+        return np.take(each, self._of_contrast, axis=0, out=self._rest, mode="clip")
 
     def center(self, logits: Floats) -> None:
         """Take the largest logit of each attribute off all of them, which changes no probability."""
-        logits -= self._spread(self._levels.largest(logits))
+        first, rest = logits[: self._m], logits[self._m :]
+        most = self._within.largest(rest, first)
+        rest -= self._spread(most)
+        first -= most
 
     def softmax(self, logits: Floats, probabilities: Floats, found: Floats) -> None:
         """Probabilities within each attribute from logits that are near to centered ones, and their contrasts."""
         np.exp(logits, out=probabilities)
-        scale = self._levels.sums(probabilities)
+        first, rest = probabilities[: self._m], probabilities[self._m :]
+        scale = self._within.sums(rest)
+        scale += first
         np.divide(1, scale, out=scale)
-        probabilities *= self._spread(scale)
-        shift = (self._root - probabilities[self._firsts]) * self._slope
-        np.take(probabilities, self._others, axis=0, out=found, mode="clip")
-        found -= np.take(shift, self._of_contrast, axis=0, out=self._rest, mode="clip")
+        first *= scale
+        rest *= self._spread(scale)
+        np.subtract(self._root, first, out=scale)
+        scale *= self._slope
+        np.subtract(rest, self._spread(scale), out=found)
 
     def through_softmax(
         self, pull: Floats, constant: Floats, probabilities: Floats, gradient: Floats
     ) -> NDArray[np.float64]:
         """From the gradient in the contrasts, pull + constant, to the gradient in the logits: its square, by fit."""
-        np.add(self._by_fit(pull), constant[:, :, None], out=self._by_fit(self._rest))
-        gradient[self._others] = self._rest
-        gradient[self._firsts] = self._contrasts.sums(self._rest) * self._slope
-        gradient -= self._spread(self._levels.sums(np.multiply(gradient, probabilities, out=self._room)))
+        first, rest = gradient[: self._m], gradient[self._m :]
+        np.add(self._by_fit(pull), constant[:, :, None], out=self._by_fit(rest))
+        np.multiply(self._within.sums(rest), self._slope, out=first)
+        np.multiply(gradient, probabilities, out=self._room)
+        mean = self._within.sums(self._rest)
+        mean += self._room[: self._m]
+        first -= mean
+        rest -= self._spread(mean)
         gradient *= probabilities
         by_fit = self._by_fit(gradient)
+        if self._fits == 1:
+            return np.array([np.vdot(gradient, gradient)], dtype=np.float64)
         return np.asarray(np.einsum("ijk,ijk->j", by_fit, by_fit), dtype=np.float64)
 
     def move(
@@ -154,14 +171,13 @@ class PlainSteps:
         rates: tuple[float, float],
         damping: NDArray[np.float64],
     ) -> None:
-        """Add a gradient to the running means, and move the parameters by them."""
+        """Add a gradient to the fading sums, and move the parameters by them."""
         rate, grown = rates
-        step = gradient * np.float32(1 - MOMENTUM)
         velocity *= np.float32(MOMENTUM)
-        velocity += step
+        velocity += gradient
         squares *= np.float32(SECOND_MOMENT)
+        step = self._room if gradient.shape == self._room.shape else np.empty_like(gradient)
         np.multiply(gradient, gradient, out=step)
-        step *= np.float32(1 - SECOND_MOMENT)
         squares += step
         np.sqrt(squares, out=step)
         # sqrt(grown squares) + damping over sqrt(grown), and the rate likewise.
@@ -175,7 +191,7 @@ class CompiledSteps:
     """In compiled code, without Python's lock, of one fit."""
 
     def __init__(self, cells: Cells) -> None:
-        self._offsets = cells.offsets
+        self._offsets, self.order = cells.offsets, np.arange(cells.n_levels)
 
     def center(self, logits: Floats) -> None:
         """Do nothing: compiled code takes logits of any size."""
@@ -199,7 +215,7 @@ class CompiledSteps:
         rates: tuple[float, float],
         damping: NDArray[np.float64],
     ) -> None:
-        """Add a gradient to the running means, and move the parameters by them."""
+        """Add a gradient to the fading sums, and move the parameters by them."""
         rate, grown = (np.float32(each) for each in rates)
         _move(parameters, velocity, squares, gradient, rate, grown, np.float32(damping[0]))
 
@@ -314,10 +330,10 @@ def _move(
     grown: np.float32,
     damping: np.float32,
 ) -> None:
-    momentum, memory, one = np.float32(MOMENTUM), np.float32(SECOND_MOMENT), np.float32(1.0)
+    momentum, memory = np.float32(MOMENTUM), np.float32(SECOND_MOMENT)
     for i in range(parameters.shape[0]):
         for j in range(parameters.shape[1]):
             moved = gradient[i, j]
-            velocity[i, j] = momentum * velocity[i, j] + (one - momentum) * moved
-            squares[i, j] = memory * squares[i, j] + (one - memory) * moved * moved
+            velocity[i, j] = momentum * velocity[i, j] + moved
+            squares[i, j] = memory * squares[i, j] + moved * moved
             parameters[i, j] -= rate * velocity[i, j] / (np.sqrt(grown * squares[i, j]) + damping)
