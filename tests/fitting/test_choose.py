@@ -192,13 +192,13 @@ def test_models_are_larger_where_noise_is_small_and_steps_are_short() -> None:
         start, fits = starting(replace(estimates, n_rows=n_rows, cells=cells, pair_sd=sd), kind)
         return start.components, fits
 
-    assert started(10_000, schema.cells) == (150, 16)
+    assert started(10_000, schema.cells) == (150, 12)
     assert started(1_000_000, schema.cells) == (300, 8)
     assert started(10_000_000, schema.cells) == (600, 4)
     assert started(10_000, schema.cells, "factor") == (500, 2)
     # A step over many levels takes long: fewer components, but never few.
-    assert started(10**11, Cells([2_000, 2_000])) == (300, 8)
-    assert started(10**12, Cells([20_000, 20_000])) == (150, 8)
+    assert started(10**11, Cells([2_000, 2_000])) == (150, 8)
+    assert started(10_000, Cells([20_000, 20_000]), "factor") == (150, 2)
 
 
 def test_wide_tables_take_fewer_steps_and_unite_fewer_fits() -> None:

@@ -57,10 +57,12 @@ SHRINKAGE = 0.4
 # A gain over independence must be at least this many times the sd that it has by chance.
 SIGNIFICANT = 2.0
 MAX_STEPS = 1200
-# Components and fits of a mixture up to these total variations to expect of the noise in a two-way table. Exact tables
-# support finer mixtures; uniting fits averages away three-way structure that each of them invents. The first is for
-# tables of at most `SMALL` contrasts: others would take twice as long to choose for.
-CAPACITY = ((0.006, 600, 4), (0.03, 300, 8), (np.inf, 150, 16))
+# Components and fits of a mixture, and their damping, up to these total variations to expect of the noise in a two-way
+# table. Exact tables support finer mixtures; uniting fits averages away three-way structure that each of them invents.
+# Rare levels learn faster with little damping, and their noise too.
+CAPACITY = ((0.006, 600, 4, 0.003), (0.03, 300, 8, 0.003), (np.inf, 150, 12, 0.01))
+# Tables of more than `SMALL` contrasts: twice as many components would take twice as long for a twentieth of the error.
+WIDE_CAPACITY = ((0.03, 150, 8, 0.003), (np.inf, 150, 12, 0.01))
 FACTOR_COMPONENTS, FACTOR_FITS = 500, 2
 # Operations of a step, of one fit, and of all fits that are united.
 MAX_STEP = 1e9
@@ -334,14 +336,16 @@ def starting(estimates: Estimates, kind: LatentKind) -> tuple[Start, int]:
     cells = estimates.cells
     noise = expected_noise(estimates)
     if kind == "factor":
-        components, fits = FACTOR_COMPONENTS, FACTOR_FITS
+        start, fits = Start(kind=kind, components=FACTOR_COMPONENTS, sd=1.0), FACTOR_FITS
     else:
-        tiers = CAPACITY[cells.n_levels - cells.n_attributes > SMALL :]
-        components, fits = next((parts, fits) for most, parts, fits in tiers if noise <= most)
-    start = Start(kind=kind, components=components)
+        tiers = WIDE_CAPACITY if cells.n_levels - cells.n_attributes > SMALL else CAPACITY
+        start, fits = next(
+            (Start(kind=kind, components=components, damping=damping), fits)
+            for most, components, fits, damping in tiers
+            if noise <= most
+        )
     affordable = int(MAX_STEP / step_operations(cells, replace(start, components=1), _measured(estimates)))
-    least = CAPACITY[-1][1]
-    return replace(start, components=max(min(components, affordable), least)), fits
+    return replace(start, components=max(min(start.components, affordable), CAPACITY[-1][1])), fits
 
 
 def step_limit(estimates: Estimates, start: Start) -> int:

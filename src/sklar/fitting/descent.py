@@ -35,8 +35,6 @@ DECAY = 1_000.0
 # The share of a fit's steps, the last ones, over which the rate falls to nothing: fits that still swing from step to
 # step come to rest.
 COOL = 0.1
-# Of the rms gradient, what is added to a logit's own before its step is divided by it.
-DAMPING = 0.03
 # Up to this many contrasts a step looks at the whole residual, and compiles nothing (`python -m benchmarks.start
 # --crossover`); and as many of the residual's rows are held at a time.
 SMALL = 256
@@ -53,11 +51,15 @@ _HELD = 4_096
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """Where a fit begins: its parametrization, components, the sd of the start, rank (factor only) and seed."""
+    """Where a fit begins: its parametrization, components, the sd of the start, rank (factor only) and seed.
+
+    `damping` is what is added to a logit's own rms gradient before its step is divided by it, of the rms of all.
+    """
 
     kind: LatentKind = "mixture"
     components: int = 150
-    sd: float = 1.0
+    sd: float = 0.5
+    damping: float = 0.01
     rank: int = 32
     seed: int = 0
 
@@ -78,18 +80,19 @@ class Fit:
     """A fit in progress: `advance` moves the logits against the gradient.
 
     It is Adam (Kingma and Ba 2015), damped: a logit's step is its gradient, averaged over steps, over its own rms plus
-    `DAMPING` of the rms of all. Rare levels so learn as fast as common ones, while those that the tables say nothing
+    a share of the rms of all. Rare levels so learn as fast as common ones, while those that the tables say nothing
     of hardly move. The rate falls with the number of steps alone, so that stopping early, which regularizes, needs no
     plan of how long to fit; where it is known that a fit ends after `until` steps, it comes to rest in the last ones.
 
-    `contrasts` is the present Pi in contrasts, transposed, shape (d - m, D). `room` is free for work with them between steps, in the thread of the fit.
+    `contrasts` is the present Pi in contrasts, transposed, shape (d - m, D). `room` is free for work with them between
+    steps, in the thread of the fit.
 
     Several `fits` of a mixture are made side by side, from seeds one after the other, as if each were alone: D is the
     number of their components together. NumPy then spends its time on numbers, even where the table is very small.
     """
 
     def __init__(self, loss: Loss, start: Start, *, fits: int = 1, until: int = 0) -> None:
-        self._loss, self._fits, self._until = loss, fits, until
+        self._loss, self._fits, self._until, self._damping = loss, fits, until, start.damping
         base = np.log(np.maximum(loss.levels, np.float32(_FLOOR)))
         starts = [_started(replace(start, seed=start.seed + number), base) for number in range(fits)]
         self._generator, _, self._design = starts[0]
@@ -156,7 +159,7 @@ class Fit:
         self._moments += (1 - SECOND_MOMENT) * (sizes * (self._fits / max(gradient.size, 1)) - self._moments)
         self._steps += 1
         # Running means begin at zero: as much is missing of them.
-        damping = DAMPING * np.sqrt(np.maximum(self._moments / (1 - SECOND_MOMENT**self._steps), 1e-30))
+        damping = self._damping * np.sqrt(np.maximum(self._moments / (1 - SECOND_MOMENT**self._steps), 1e-30))
         # What makes means of fading sums.
         mean, mean_square = (((1 - fade) / (1 - fade**self._steps)) for fade in (MOMENTUM, SECOND_MOMENT))
         rate = RATE / (1 + self._steps / DECAY) * mean

@@ -23,6 +23,8 @@ SECOND_MOMENT = 0.99
 # Entries of a matrix of zeros and ones up to which a product with it is the fastest sum within attributes.
 _SMALL_MATRIX = 10_000
 _FAST = {"contract", "reassoc"}
+# Without it every division would ask for a zero first, and no loop that divides would vectorize.
+_NUMPY = "numpy"
 # 2^f between -1/2 and 1/2, to the least largest relative error.
 _EXP = tuple(
     np.float32(c) for c in (1, 0.693147206, 0.240226469, 0.0555032878, 0.00961848896, 0.00133999312, 0.000153458116)
@@ -237,7 +239,7 @@ def _exp(x):  # type: ignore[no-untyped-def]
     return power * np.int32((k + np.int32(127)) << np.int32(23)).view(np.float32)
 
 
-@compiled(f"void(float32[:, ::1], {OFFSETS}, float32[:, ::1], float32[:, ::1])", fastmath=_FAST)
+@compiled(f"void(float32[:, ::1], {OFFSETS}, float32[:, ::1], float32[:, ::1])", fastmath=_FAST, error_model=_NUMPY)
 def _softmax(
     logits: Floats,
     offsets: NDArray[np.int64],
@@ -275,6 +277,7 @@ def _softmax(
 @compiled(
     f"float64(float32[:, ::1], float32[::1], float32[:, ::1], {OFFSETS}, float32[:, ::1])",
     fastmath=_FAST,
+    error_model=_NUMPY,
 )
 def _through_softmax(
     pull: Floats,
@@ -320,6 +323,7 @@ def _through_softmax(
 @compiled(
     "void(float32[:, ::1], float32[:, ::1], float32[:, ::1], float32[:, ::1], float32, float32, float32)",
     fastmath=_FAST,
+    error_model=_NUMPY,
 )
 def _move(
     parameters: Floats,

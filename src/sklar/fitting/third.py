@@ -105,7 +105,8 @@ def look(estimates: Estimates, schema: Schema, *, scored: bool) -> Look | None:
 
     Where tables are to be `scored`, independence will do where there is nothing to fit.
     """
-    cells, start = estimates.cells, Start(components=COMPONENTS, seed=SEED)
+    # From starts that are far apart: what tables do not settle shows.
+    cells, start = estimates.cells, Start(components=COMPONENTS, sd=1.0, seed=SEED)
     affordable = MOST_OPERATIONS / ((FITS + 1) * step_operations(cells, start))
     if affordable < LEAST_STEPS:
         return None

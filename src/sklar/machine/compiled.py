@@ -28,6 +28,9 @@ _listeners: list[Callable[[str], None]] = []
 # Which modules another process compiles at this moment.
 _helpers: dict[str, subprocess.Popen[bytes]] = {}
 
+# Of the work from which on compiled code pays, what is enough where numba has been loaded already.
+_LOADED = 0.1
+
 # An array that is only read, such as the offsets of a schema's cells, as signatures name it.
 OFFSETS = "Array(int64, 1, 'C', readonly=True)"
 
@@ -115,20 +118,20 @@ class Worth:
     """Whether work has become so much that compiled code pays, loading and compiling it included.
 
     Work is counted from the first call on, by public sizes alone. What is small each time but comes again and again
-    pays, too.
+    pays, too. Where other code has loaded numba, which is most of what it costs, a tenth of the work is enough.
 
     >>> worth = Worth(100)
-    >>> worth(60), worth(30), worth(20), worth(0)
-    (False, False, True, True)
+    >>> worth(101), worth(0)
+    (True, True)
     """
 
     def __init__(self, most: float) -> None:
-        self._left = most
+        self._most, self._done = most, 0.0
 
     def __call__(self, work: float) -> bool:
         """Count this much more work in."""
-        self._left -= work
-        return self._left < 0
+        self._done += work
+        return self._done > self._most * (_LOADED if "numba" in sys.modules else 1.0)
 
 
 @contextmanager
