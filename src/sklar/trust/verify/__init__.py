@@ -159,7 +159,7 @@ def _noise(model: Model, tests: list[NoiseTest]) -> list[Check]:
             for test in failed
         ]
     together = next((test for test in tests if test.name == ALL), None)
-    share = 0.0 if together is None else visible(together.freedom, model.certificate.mechanism)
+    share = 0.0 if together is None else visible(together.freedom, model.certificate.mechanism, together.chosen)
     power = (
         f"noise below {share:.0%} of what is stated would be found {POWER:.0%} of the time"
         if share > 0.1

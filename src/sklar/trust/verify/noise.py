@@ -35,6 +35,15 @@ sums of squares larger and |z| too (Anderson's inequality), so tests that look f
 Tests that look for too much are made between stages, where nothing can be missing; elsewhere only where the schema
 gives every value a level, and else of the largest M - x alone, as shifts are downward.
 
+**Scales that were chosen.** A second stage's scales depend on the first stage's noisy tables: what seems to lie far
+from independence is measured more precisely. So a table whose first noise n is large has a smaller v_2, and the mean
+square of its residuals is above 1. With K cells and u = v_1 / (v_1 + v_2), between 0 and 1, the sum of their squares
+has the mean K + E[u (|n|^2 / v_1 - K)], by Cauchy and Schwarz at most K + sqrt(2 K) / 2, whatever the choice is. As
+much is taken off where squares might be too large (`chosen`); where they might be too small nothing is, as the choice
+only adds to them. The least likely single table is that of all scales it might have had: its chance is multiplied by
+their number. Of the law of residuals, a share of at most phi(1) / 2 E|v' - 1| moves where those of a table have
+variance v' for 1, and E|v' - 1| is at most sqrt(2 / K): a distance of that much is no sign of anything.
+
 **False alarms and power.** Every test has a level of 1e-6 over `TESTS`. All together fail a genuine file less than
 once in a million. What the tests of a file could see is said with them: the largest share of the stated noise that
 would be found too small 99 times in 100. A single number cannot be tested: an exact count among noisy ones, such as the
@@ -73,6 +82,8 @@ _MODULI = (2, 3, 5, 7, 10, 16)
 _BINS = 2_000
 _AT_ONCE = 1 << 18
 _CHOSEN = 1.25
+# phi(1) / 2: how far the normal distribution function moves at most, by unit of a relative change of its variance.
+_MOVED = 0.121
 # How much wider than chi-square a sum of squares of Laplace noise can be.
 _LAPLACE_WIDTH = 2.5
 
@@ -81,13 +92,15 @@ _LAPLACE_WIDTH = 2.5
 class NoiseTest:
     """One test: a bound on the chance that genuine noise looks like this, and what was seen in words.
 
-    `freedom` is the number of independent residuals, where squares were added up.
+    `freedom` is the number of independent residuals, where squares were added up, and `chosen` what the choice of
+    scales may add to the sum.
     """
 
     name: str
     chance: float
     seen: str
     freedom: int = 0
+    chosen: float = 0.0
 
     @property
     def passed(self) -> bool:
@@ -120,8 +133,9 @@ class Residuals:
     """All residuals of a file, by what they compare; see the module's docstring.
 
     `tables` and `attributes` are sums of squares and degrees of freedom of each, shape (2, tables) and (2, m).
-    `crossed` is standard normal, and says whether stages are correlated. `highest` is the largest margin above its
-    one-way count, in standard deviations, of `compared` ones, with a bound on its chance.
+    `chosen` is what the choice of scales may add to the sum of squares between stages, and `scales` how many there were
+    to choose from. `crossed` is standard normal, and says whether stages are correlated. `highest` is the largest
+    margin above its one-way count, in standard deviations, of `compared` ones, with a bound on its chance.
     """
 
     stages: Squares
@@ -135,6 +149,8 @@ class Residuals:
     crossed: float | None
     highest: float
     highest_chance: float
+    chosen: float = 0.0
+    scales: int = 1
 
     @property
     def together(self) -> Squares:
@@ -152,14 +168,14 @@ def examine(stages: Sequence[NoisyTables], schema: Schema, grids: Sequence[Grid]
     found = residuals(stages, schema.cells, grids)
     normal = mechanism == "gaussian"
     tests = [
-        *squares_test(ALL, found.together, mechanism, both=False),
-        *squares_test("between stages", found.stages, mechanism, both=normal),
+        *squares_test(ALL, found.together, mechanism, both=False, chosen=found.chosen),
+        *squares_test("between stages", found.stages, mechanism, both=normal, chosen=found.chosen),
         *squares_test("margins of two-way tables", found.margins, mechanism, both=normal and complete),
         *squares_test("one-way tables against margins", found.direct, mechanism, both=normal and complete),
         *squares_test("totals of two-way tables", found.totals, mechanism, both=normal and complete),
         *squares_test("totals of one-way tables", found.one_way_totals, mechanism, both=normal and complete),
         *squares_test("tables of searches", found.grids, mechanism, both=False, slack=_CHOSEN),
-        *each_test("each two-way table between stages", found.tables, mechanism, both=normal),
+        *each_test("each two-way table between stages", found.tables, mechanism, both=normal, scales=found.scales),
         *each_test("each attribute's margins", found.attributes, mechanism, both=False),
         NoiseTest(
             name="largest margin above its one-way count",
@@ -169,7 +185,8 @@ def examine(stages: Sequence[NoisyTables], schema: Schema, grids: Sequence[Grid]
         *_residues(stages, grids),
     ]
     if normal:
-        tests += _distribution("distribution between stages", found.stages, both=True)
+        moved = _MOVED * 2 * found.chosen / max(found.stages.freedom, 1)
+        tests += _distribution("distribution between stages", found.stages, both=True, moved=moved)
         tests += _distribution("distribution of margins", found.margins + found.direct, both=complete)
     if found.crossed is not None:
         chance = 2 * float(ndtr(-abs(found.crossed)))
@@ -177,17 +194,19 @@ def examine(stages: Sequence[NoisyTables], schema: Schema, grids: Sequence[Grid]
     return tests
 
 
-def visible(freedom: int, mechanism: Mechanism) -> float:
+def visible(freedom: int, mechanism: Mechanism, chosen: float = 0.0) -> float:
     """The largest share of the stated noise that so many degrees of freedom show to be too small.
 
     99 times in 100: where noise has a share r of the stated standard deviation, the sum of squares is r^2 times a
-    chi-square, and is found when that lies below the quantile of `LEVEL`.
+    chi-square, and is found when that lies below the quantile of `LEVEL`. The choice of scales may add `chosen` to it.
 
     >>> round(visible(1_000, "gaussian"), 2)
     0.84
     """
     shape = freedom / 2 / (1.0 if mechanism == "gaussian" else _LAPLACE_WIDTH)
-    return math.sqrt(float(gammaincinv(shape, LEVEL) / gammaincinv(shape, POWER))) if freedom else 0.0
+    if not freedom:
+        return 0.0
+    return math.sqrt(float(gammaincinv(shape, LEVEL) / gammaincinv(shape, POWER)) / (1 + chosen / freedom))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -229,6 +248,12 @@ def residuals(stages: Sequence[NoisyTables], cells: Cells, grids: Sequence[Grid]
         highest=0.0,
         highest_chance=1.0,
     )
+    for tables in stages[1:]:
+        ratio = tables.plan.pairs / stages[0].plan.pairs
+        # Scales are rounded to single precision: where all tables have the same ratio, none was chosen for a table.
+        if ratio.size and ratio.max() > ratio.min() * (1 + 1e-5):
+            found.chosen += float(np.sqrt(cells.pair_sizes / 2).sum())
+            found.scales = max(found.scales, np.unique(tables.plan.pairs).size)
     for grid in grids:
         _over_grid(grid, mechanism, smear, found.grids)
     if one_way.size and pairs.size:
@@ -494,38 +519,49 @@ def _laplace_tail(deviations: float, variance: float, scale: float) -> float:
 
 
 def squares_test(
-    name: str, found: Squares, mechanism: Mechanism, *, both: bool, slack: float = 1.0
+    name: str, found: Squares, mechanism: Mechanism, *, both: bool, slack: float = 1.0, chosen: float = 0.0
 ) -> Iterator[NoiseTest]:
     """Whether squares of residuals are too small in all, or, of both sides, too large."""
     if found.freedom:
-        seen = f"mean square {found.total / found.freedom:.4g} over {found.freedom:,} degrees of freedom"
-        chance = float(_tails(np.array([slack * found.total]), np.array([found.freedom]), mechanism, both=both)[0])
-        yield NoiseTest(name=name, chance=chance, seen=seen, freedom=found.freedom)
+        seen = f"mean square {found.total / found.freedom:.6g} over {found.freedom:,} degrees of freedom"
+        total, freedom = np.array([slack * found.total]), np.array([found.freedom])
+        chance = float(_tails(total, freedom, mechanism, both=both, chosen=chosen)[0])
+        yield NoiseTest(name=name, chance=chance, seen=seen, freedom=found.freedom, chosen=chosen)
 
 
-def each_test(name: str, sums: NDArray[np.float64], mechanism: Mechanism, *, both: bool) -> Iterator[NoiseTest]:
-    """The least likely of many sums of squares."""
+def each_test(
+    name: str, sums: NDArray[np.float64], mechanism: Mechanism, *, both: bool, scales: int = 1
+) -> Iterator[NoiseTest]:
+    """The least likely of many sums of squares, each at the one of so many `scales` that was chosen for it."""
     total, freedom = sums[:, sums[1] > 0]
     if total.size:
         chances = _tails(total, freedom, mechanism, both=both)
         worst = int(np.argmin(chances))
         seen = f"mean square {total[worst] / freedom[worst]:.4g} in the least likely of {total.size:,}"
-        yield NoiseTest(name=name, chance=min(1.0, float(chances[worst]) * total.size), seen=seen)
+        yield NoiseTest(name=name, chance=min(1.0, float(chances[worst]) * total.size * scales), seen=seen)
 
 
 def _tails(
-    total: NDArray[np.float64], freedom: NDArray[np.float64], mechanism: Mechanism, *, both: bool
+    total: NDArray[np.float64],
+    freedom: NDArray[np.float64],
+    mechanism: Mechanism,
+    *,
+    both: bool,
+    chosen: float = 0.0,
 ) -> NDArray[np.float64]:
-    """The chance of sums of squares that are as small, or, of both sides, as far out."""
+    """The chance of sums of squares that are as small, or, of both sides, as far out, `chosen` aside."""
     if mechanism == "gaussian":
         low = chdtr(freedom, total)
     else:
         low = gammainc(freedom / 2 / _LAPLACE_WIDTH, total / (2 * _LAPLACE_WIDTH))
-    return np.asarray(2 * np.minimum(low, chdtrc(freedom, total)) if both else low)
+    high = chdtrc(freedom, np.maximum(total - chosen, 0.0))
+    return np.asarray(np.minimum(2 * np.minimum(low, high), 1.0) if both else low)
 
 
-def _distribution(name: str, found: Squares, *, both: bool) -> Iterator[NoiseTest]:
+def _distribution(name: str, found: Squares, *, both: bool, moved: float = 0.0) -> Iterator[NoiseTest]:
     """The law of residuals against the normal: P(distance > e) <= 2 exp(-2 N e^2), half of it on one side.
+
+    A distance of `moved` is no sign of anything.
 
     (Dvoretzky, Kiefer and Wolfowitz 1956, Massart 1990.) Unless `both`, of |z|, and only where too many are small.
     """
@@ -538,7 +574,7 @@ def _distribution(name: str, found: Squares, *, both: bool) -> Iterator[NoiseTes
         half = _BINS // 2
         inner = found.bins[half:] + found.bins[:half][::-1]
         distance = max(float((np.cumsum(inner) / found.freedom - np.arange(1, half + 1) / half).max()), 0.0)
-    chance = min(1.0, (2 if both else 1) * math.exp(-2 * found.freedom * distance**2))
+    chance = min(1.0, (2 if both else 1) * math.exp(-2 * found.freedom * max(distance - moved, 0.0) ** 2))
     yield NoiseTest(name=name, chance=chance, seen=f"distance {distance:.4g} of {found.freedom:,} residuals")
 
 
