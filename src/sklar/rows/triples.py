@@ -20,7 +20,7 @@ from sklar.kernel.codes import NO_CELL, one_or_none
 from sklar.kernel.count import count_triples_plainly
 from sklar.kernel.triples import Triples
 from sklar.machine.progress import SILENT, Progress
-from sklar.machine.threads import Together, ahead, crew
+from sklar.machine.threads import Together, crew, in_order
 from sklar.public.person import Person
 from sklar.public.schema import Schema
 from sklar.rows.cubes import NOWHERE, add_cubes
@@ -119,11 +119,11 @@ def _codes(batches: Iterable[pl.DataFrame], schema: Schema, triples: Triples, pe
         return [encode_column(batch.to_series(at), schema.attributes[index]) for at, index in enumerate(used)]
 
     if person is None:
-        for batch in ahead(batches):
-            yield dict(zip(used, encoded(batch), strict=True))
+        for codes in in_order(encoded, batches):
+            yield dict(zip(used, codes, strict=True))
         return
     # Imported here: most tables have a row for each person.
     from sklar.rows.people import choose
 
-    for codes in choose(batches, person, lambda batch: np.stack(encoded(batch))):
-        yield dict(zip(used, codes, strict=True))
+    for chosen in choose(batches, person, lambda batch: np.stack(encoded(batch))):
+        yield dict(zip(used, chosen, strict=True))
