@@ -20,6 +20,7 @@ from sklar.fitting.descent import (
     Start,
     fits_together,
     predicted_strips,
+    threads_for,
 )
 from sklar.fitting.steps import CompiledSteps, PlainSteps
 from sklar.kernel.cells import Cells
@@ -218,6 +219,10 @@ def test_small_tables_are_fitted_side_by_side_and_others_one_by_one() -> None:
     assert fits_together(Cells([3, 4, 2, 5]), start, 2) == 2
     assert fits_together(Cells([3, 4, 2, 5]), replace(start, kind="factor"), 16) == 1
     assert fits_together(Cells([2] * 300), start, 16) == 1
+    # Short steps by one thread, others by all.
+    assert threads_for(Cells([3, 4, 2, 5]), start) == 1
+    assert threads_for(Cells([3, 4, 2, 5]), replace(start, components=3_000)) is None
+    assert threads_for(Cells([2] * 300), replace(start, components=10)) is None
 
 
 def test_weights_are_the_same_when_their_rows_are_made_when_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:

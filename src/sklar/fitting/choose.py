@@ -28,6 +28,7 @@ from sklar.fitting.descent import (
     margin_weights,
     predicted_strips,
     step_operations,
+    threads_for,
 )
 from sklar.fitting.latent import LatentModel, fit_latent, independent
 from sklar.fitting.margins import Estimates, crossed_tables, expected_noise, implied_counts, table_runs
@@ -305,7 +306,8 @@ def choose(estimates: Estimates, *, kind: LatentKind = "mixture", progress: Prog
 
     # Very many cells are held a few times in each run; then products of matrices keep all threads at work.
     many = estimates.cells.n_cells > MANY_CELLS
-    curves = list(map(run, range(SPLITS))) if many else side_by_side(run, range(SPLITS))
+    threads = threads_for(estimates.cells, start)
+    curves = list(map(run, range(SPLITS))) if many else side_by_side(run, range(SPLITS), threads=threads)
     ends = [stopping(curve) for curve in curves]
     error, chance = np.mean([curve[end] for curve, end in zip(curves, ends, strict=True)], axis=0).tolist()
     if 1 - error <= SIGNIFICANT * chance:

@@ -185,6 +185,16 @@ def _started(
     return generator, np.vstack([base, np.float32(start.sd * start.rank**-0.5) * loadings]).T, design
 
 
+def threads_for(cells: Cells, start: Start) -> int | None:
+    """By how many threads fits are best made; None: as many as there are.
+
+    By one where steps in NumPy are so short that threads spend their time on Python's lock: two are no faster then, and
+    take half as much processor time again.
+    """
+    small = cells.n_levels - cells.n_attributes <= SMALL and start.components * cells.n_levels <= _TOGETHER
+    return 1 if small else None
+
+
 def fits_together(cells: Cells, start: Start, fits: int) -> int:
     """How many of these fits are best made side by side: as many as stay in a processor's cache."""
     if start.kind != "mixture" or cells.n_levels - cells.n_attributes > SMALL:

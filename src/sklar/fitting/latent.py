@@ -24,7 +24,7 @@ from sklar.draw.latent import LatentSampler, RedrawGivenOthers
 from sklar.draw.refine import MOST_ROUNDS
 from sklar.errors import ModelError
 from sklar.fitting.denoise import Targets
-from sklar.fitting.descent import CellWeights, Fit, Loss, Start, fits_together
+from sklar.fitting.descent import CellWeights, Fit, Loss, Start, fits_together, threads_for
 from sklar.fitting.model import ReadArray
 from sklar.fitting.simplex import scale_levels
 from sklar.fitting.trios import Trios
@@ -176,5 +176,5 @@ def fit_latent(
         return fit.probabilities.T
 
     together = fits_together(targets.cells, start, fits)
-    found = side_by_side(run, range(0, fits, together))
+    found = side_by_side(run, range(0, fits, together), threads=threads_for(targets.cells, start))
     return LatentModel(schema=schema, probabilities=np.concatenate(found))

@@ -59,13 +59,13 @@ def using(threads: int | None) -> Iterator[None]:
         _chosen = before
 
 
-def side_by_side(work: Callable[[T], R], items: Iterable[T]) -> list[R]:
-    """The results of independent pieces of work, in order.
+def side_by_side(work: Callable[[T], R], items: Iterable[T], *, threads: int | None = None) -> list[R]:
+    """The results of independent pieces of work, in order; by so many threads, where more would not help.
 
     >>> side_by_side(abs, [-1, 2, -3])
     [1, 2, 3]
     """
-    with crew() as together:
+    with crew(threads) as together:
         return together(work, items)
 
 
@@ -101,14 +101,14 @@ def undivided() -> Iterator[None]:
 
 
 @contextmanager
-def crew() -> Iterator[Together]:
+def crew(threads: int | None = None) -> Iterator[Together]:
     """The same for work that comes again and again: threads that stay until the block ends.
 
     >>> with crew() as together:
     ...     together(abs, [-1, 2]), together(abs, [-3])
     ([1, 2], [3])
     """
-    with undivided(), ThreadPoolExecutor(workers()) as pool:
+    with undivided(), ThreadPoolExecutor(threads or workers()) as pool:
         yield lambda work, items: list(pool.map(work, items))
 
 
