@@ -192,7 +192,7 @@ def test_models_are_larger_where_noise_is_small_and_steps_are_short() -> None:
         start, fits = starting(replace(estimates, n_rows=n_rows, cells=cells, pair_sd=sd), kind)
         return start.components, fits
 
-    assert started(10_000, schema.cells) == (150, 12)
+    assert started(10_000, schema.cells) == (150, 16)
     assert started(1_000_000, schema.cells) == (300, 8)
     assert started(10_000_000, schema.cells) == (600, 4)
     assert started(10_000, schema.cells, "factor") == (500, 2)

@@ -61,8 +61,8 @@ MAX_STEPS = 1200
 # Components and fits of a mixture, and their damping, up to these total variations to expect of the noise in a two-way
 # table. Exact tables support finer mixtures; uniting fits averages away three-way structure that each of them invents.
 # Rare levels learn faster with little damping, and their noise too.
-CAPACITY = ((0.006, 600, 4, 0.003), (0.03, 300, 8, 0.003), (np.inf, 150, 12, 0.01))
-# Tables of more than `SMALL` contrasts: twice as many components would take twice as long for a twentieth of the error.
+CAPACITY = ((0.006, 600, 4, 0.003), (0.03, 300, 8, 0.003), (np.inf, 150, 16, 0.01))
+# The same for tables of more than `SMALL` contrasts, whose steps take long.
 WIDE_CAPACITY = ((0.03, 150, 8, 0.003), (np.inf, 150, 12, 0.01))
 FACTOR_COMPONENTS, FACTOR_FITS = 500, 2
 # Operations of a step, of one fit, and of all fits that are united.
