@@ -58,7 +58,7 @@ class Start:
 
     kind: LatentKind = "mixture"
     components: int = 150
-    sd: float = 0.5
+    sd: float = 0.7
     damping: float = 0.01
     rank: int = 32
     seed: int = 0
