@@ -58,13 +58,14 @@ SHRINKAGE = 0.4
 # A gain over independence must be at least this many times the sd that it has by chance.
 SIGNIFICANT = 2.0
 MAX_STEPS = 1200
-# Components and fits of a mixture up to these total variations to expect of the noise in a two-way table. Exact tables
-# support finer mixtures; uniting fits averages away three-way structure that each of them invents.
-CAPACITY = ((0.006, 600, 4), (0.03, 300, 8), (np.inf, 150, 16))
-# The same for tables of more than `SMALL` contrasts, whose steps take long, and the sd and the damping of their starts:
-# most of their levels are rare, and learn the sooner.
-WIDE_CAPACITY = ((0.03, 150, 8), (np.inf, 150, 12))
-WIDE_SD, WIDE_DAMPING = 0.5, 0.003
+# Components and fits of a mixture, and the sd of their starts, up to these total variations to expect of the noise in a
+# two-way table. Exact tables support finer mixtures, and long fits from starts that are far apart; uniting fits averages
+# away three-way structure that each of them invents.
+CAPACITY = ((0.006, 600, 4, 1.0), (0.03, 300, 8, 1.0), (np.inf, 150, 16, 0.7))
+# The same for tables of more than `SMALL` contrasts, whose steps take long; most of their levels are rare, and learn the
+# sooner with less damping.
+WIDE_CAPACITY = ((0.03, 150, 8, 0.5), (np.inf, 150, 12, 0.5))
+WIDE_DAMPING = 0.003
 FACTOR_COMPONENTS, FACTOR_FITS = 500, 2
 # Operations of a step, of one fit, and of all fits that are united.
 MAX_STEP = 1e9
@@ -342,10 +343,12 @@ def starting(estimates: Estimates, kind: LatentKind) -> tuple[Start, int]:
         start, fits = Start(kind=kind, components=FACTOR_COMPONENTS, sd=1.0), FACTOR_FITS
     else:
         wide = cells.n_levels - cells.n_attributes > SMALL
-        start = Start(kind=kind, sd=WIDE_SD, damping=WIDE_DAMPING) if wide else Start(kind=kind)
-        tiers = WIDE_CAPACITY if wide else CAPACITY
-        components, fits = next((components, fits) for most, components, fits in tiers if noise <= most)
-        start = replace(start, components=components)
+        start, fits = next(
+            (Start(kind=kind, components=components, sd=sd), fits)
+            for most, components, fits, sd in (WIDE_CAPACITY if wide else CAPACITY)
+            if noise <= most
+        )
+        start = replace(start, damping=WIDE_DAMPING) if wide else start
     affordable = int(MAX_STEP / step_operations(cells, replace(start, components=1), _measured(estimates)))
     return replace(start, components=max(min(start.components, affordable), CAPACITY[-1][1])), fits
 
