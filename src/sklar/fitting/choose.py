@@ -59,11 +59,11 @@ SHRINKAGE = 0.4
 SIGNIFICANT = 2.0
 MAX_STEPS = 1200
 # Components and fits of a mixture, and the sd of their starts, up to these total variations to expect of the noise in a
-# two-way table. Exact tables support finer mixtures, and long fits from starts that are far apart; uniting fits averages
-# away three-way structure that each of them invents.
+# two-way table. Exact tables support finer mixtures, and long fits from starts that are far apart; uniting fits
+# averages away three-way structure that each of them invents.
 CAPACITY = ((0.006, 600, 4, 1.0), (0.03, 300, 8, 1.0), (np.inf, 150, 16, 0.7))
-# The same for tables of more than `SMALL` contrasts, whose steps take long; most of their levels are rare, and learn the
-# sooner with less damping.
+# The same for tables of more than `SMALL` contrasts, whose steps take long; most of their levels are rare, and learn
+# the sooner with less damping.
 WIDE_CAPACITY = ((0.03, 150, 8, 0.5), (np.inf, 150, 12, 0.5))
 WIDE_DAMPING = 0.003
 FACTOR_COMPONENTS, FACTOR_FITS = 500, 2
