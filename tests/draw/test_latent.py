@@ -156,6 +156,8 @@ def test_numpy_and_compiled_code_draw_the_same_rows(sizes: tuple[int, ...], monk
 def test_a_large_sample_is_drawn_by_compiled_code_from_some_block_on(monkeypatch: pytest.MonkeyPatch) -> None:
     model = model_with(np.random.default_rng(3).dirichlet(np.ones(3), 40).astype(np.float32))
     monkeypatch.setattr(latent, "_PLAIN_VALUES", 1_000)
+    # Whether or not a test before this one has loaded numba.
+    monkeypatch.setattr("sklar.machine.compiled._LOADED", 1.0)
     monkeypatch.setattr(latent, "deal_bytes", None)
     sampler = model.sampler()
     sampler.draw(0, 0, 600)

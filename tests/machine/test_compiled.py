@@ -19,7 +19,7 @@ from sklar.budget.method import Method
 from sklar.cli import cli
 from sklar.machine import compiled as machine
 from sklar.machine.cache import FOLDER
-from sklar.machine.compiled import Compiled, compile_ahead, compiled, is_kept, population_count, prange, telling
+from sklar.machine.compiled import Compiled, Worth, compile_ahead, compiled, is_kept, population_count, prange, telling
 from sklar.machine.warm import KERNELS, warm
 from sklar.public.schema import Schema
 from sklar.release import kernels_for
@@ -62,6 +62,15 @@ def test_a_kernel_runs_compiled_and_as_python_runs_it(tmp_path: Path, monkeypatc
         assert again(2.0) == 5.0
         again.compile()
     assert told == ["compiling for this machine, once"]
+
+
+def test_where_numba_is_loaded_a_tenth_of_the_work_pays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "numba", raising=False)
+    worth = Worth(100)
+    assert [worth(60), worth(30), worth(20), worth(0)] == [False, False, True, True]
+    monkeypatch.setitem(sys.modules, "numba", machine)
+    worth = Worth(100)
+    assert [worth(8), worth(3)] == [False, True]
 
 
 def test_names_of_numba_are_found_when_a_kernel_is_compiled() -> None:
