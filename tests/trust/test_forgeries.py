@@ -143,8 +143,8 @@ def one_grid_table_without_bounds(document: Document, arrays: Arrays) -> None:
 
 
 def exact_rows(document: Document, _arrays: Arrays) -> None:
-    assert document["n_rows"] != ROWS
-    document["n_rows"] = ROWS
+    """Or one more, where noise has led to the exact number: what the tables do not say."""
+    document["n_rows"] = ROWS if document["n_rows"] != ROWS else ROWS + 1
 
 
 def counts_in_settings(document: Document, _arrays: Arrays) -> None:
