@@ -21,19 +21,15 @@ from sklar.release import look_for_triples, measure
 from sklar.trust.audit.result import Comparison
 from sklar.trust.audit.tables import frame_of, whole_numbers, write
 
-_ROWS, _BUDGET = 20_000, Budget(epsilon=1.0)
+_ROWS, _BUDGET = 20_000, Budget(epsilon=2.0)
+_SIZES = (4, 5, 3, 11, 4, 6, 3, 5, 4)
 # Genuine noise fails with this chance.
 _LEVEL = 1e-9
 
 
 def check_third(folder: Path) -> Comparison:
     """The tables and scales of a third stage follow from noisy tables, hold the noise that they state, and are paid."""
-    schema, generator = whole_numbers(4, 5, 3, 11), np.random.default_rng()
-    one, two = generator.integers(0, 4, _ROWS), generator.integers(0, 5, _ROWS)
-    # A function of two columns, but for some rows and some that are in no cell: fits of pairs disagree about it.
-    three = np.where(generator.random(_ROWS) < 0.8, (one + two) % 3, generator.integers(-1, 3, _ROWS))
-    four = (3 * one + 2 * two + three * one + generator.integers(0, 3, _ROWS)) % 11
-    codes = np.stack([one, two, three, four]).astype(np.int32)
+    schema, codes = whole_numbers(*_SIZES), _codes()
     path, wrong, runs = write(frame_of(schema, codes), folder / "third.parquet"), [], 6
     # Sums of squares and their number: of tables, then of scores, which are few beside cells.
     squares = np.zeros((2, 2))
@@ -72,6 +68,21 @@ def check_third(folder: Path) -> Comparison:
         measured=ratio,
         trials=runs,
     )
+
+
+def _codes() -> NDArray[np.int32]:
+    """Rows whose pairs leave much of their three-way tables open, so that noise decides which of these are measured."""
+    generator = np.random.default_rng()
+    one, two = generator.integers(0, 4, _ROWS), generator.integers(0, 5, _ROWS)
+    # A function of two columns, but for some rows and some that are in no cell: fits of pairs disagree about it.
+    three = np.where(generator.random(_ROWS) < 0.8, (one + two) % 3, generator.integers(-1, 3, _ROWS))
+    four = (3 * one + 2 * two + three * one + generator.integers(0, 3, _ROWS)) % 11
+    columns = [one, two, three, four]
+    for size in _SIZES[4:]:
+        first, second = generator.choice(4, 2, replace=False)
+        made = (columns[first] + columns[second] + generator.integers(0, 2, _ROWS)) % size
+        columns.append(np.where(generator.random(_ROWS) < 0.6, made, generator.integers(0, size, _ROWS)))
+    return np.stack(columns).astype(np.int32)
 
 
 def unplanned(measured: Measured, schema: Schema, budget: Budget) -> list[str]:
