@@ -473,7 +473,6 @@ def test_the_report_says_where_the_cost_went(released: tuple[Model, Path]) -> No
     assert "three-way tables over coarse levels" in page
 
 
-@pytest.mark.slow
 def test_the_audit_finds_nothing_here(tmp_path: Path) -> None:
     """Genuine noise fails less than once in 10^8; `tests/flaws` has what it must find."""
     from sklar.trust.audit.third import check_third
