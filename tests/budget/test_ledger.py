@@ -32,6 +32,7 @@ from sklar.kernel.tables import Plan
 from sklar.kernel.theorems import Budget, Cost, Spend, cost, gaussian_epsilon
 from sklar.kernel.vault import Vault
 from sklar.public.schema import Attribute, Schema
+from sklar.release import measure
 
 DELTA = 2.0**-30
 SCHEMA = Schema(
@@ -178,20 +179,17 @@ def test_fit_charges_before_it_draws(ledger: Ledger, monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize("options", [{}, {"method": PAPER}, {"method": "factor"}, {"mechanism": "laplace"}])
 def test_every_kind_of_fit_is_charged_for_what_it_measured(ledger: Ledger, options: Any) -> None:
     ledger.open_account("wide", epsilon=4.0, delta=4 * DELTA)
-    how: dict[str, Any] = {"epsilon": 1.0, **options}
-    if "mechanism" in options:
-        how = {"budget": Budget(epsilon=1.0, **options)}
-    model = sklar.fit(TABLE, SCHEMA, ledger=str(ledger.path), dataset="wide", **how)
+    method = options.get("method", "auto")
+    budget = Budget(epsilon=1.0, mechanism=options.get("mechanism", "gaussian"))
+    measured = measure(TABLE, SCHEMA, budget, ledger=str(ledger.path), dataset="wide", method=method)
     (entry,) = ledger.account("wide").charges
-    certificate = model.certificate
+    certificate = measured.certificate
     groups = certificate.measurements
     spend = Spend.of([group.scale for group in groups], [group.tables for group in groups])
     assert entry.cost.covers(cost(certificate.mechanism, 2, spend))
     assert entry.body["schema_sha256"] == SCHEMA.digest
-    model.sample(10)
-    assert len(ledger.account("wide").charges) == 1
-    # The same fit again is charged again.
-    sklar.fit(TABLE, SCHEMA, ledger=ledger, dataset="wide", **how)
+    # The same again is charged again.
+    measure(TABLE, SCHEMA, budget, ledger=ledger, dataset="wide", method=method)
     assert len(ledger.account("wide").charges) == 2
     assert (ledger.account("wide").accountant == "sum") == ("mechanism" in options)
 

@@ -22,7 +22,7 @@ from sklar.trust.audit.path import Released, exactly, release_once
 from sklar.trust.audit.people import check_every_person, guess_person, people_of
 from sklar.trust.audit.tables import whole_numbers
 from sklar.trust.exact import exact_epsilon
-from sklar.trust.verify import verify_model
+from sklar.trust.verify import verify, verify_model
 
 SMALL = whole_numbers(2, 2)
 
@@ -89,8 +89,10 @@ def model() -> Any:
 
 
 def test_a_release_for_people_is_verified(model: Any) -> None:
-    found = verify_model(model)
+    """With a refit, which plans again for as many rows of a person as are counted."""
+    found = verify(model, refit=True)
     assert found.passed, found.lines()
+    assert [check.name for check in found.checks][-2:] == ["plan", "refit"]
     checks = {check.name: check.detail for check in found.checks}
     assert checks["unit"].startswith("any one person, with all their rows; counted are rows: at most 4")
     assert "what all rows of any one person hold (the number of people is public)" in "\n".join(found.lines())

@@ -147,6 +147,18 @@ class Certificate(Tabular):
         return 1 if self.rows_per_person is None else self.rows_per_person
 
     @property
+    def budget(self) -> Budget:
+        """The budget that was fixed before anything was measured."""
+        return Budget(
+            epsilon=float(self.epsilon),
+            delta=float(self.delta),
+            neighbors=self.neighbors,
+            mechanism=self.mechanism,
+            composition=self.composition,
+            rows_per_person=self.rows_per_person,
+        )
+
+    @property
     def search_share(self) -> float:
         """The part of the cost, of the sum of 1 / scale^2, that the search for domains took."""
         search = math.fsum(each.tables * each.scale**-2.0 for each in self.domains)

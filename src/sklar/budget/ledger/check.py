@@ -12,7 +12,6 @@ from sklar.budget.account import Entry
 from sklar.budget.certificate import Certificate, Measured
 from sklar.budget.search import search_spend
 from sklar.kernel.tables import NoisyTables
-from sklar.kernel.theorems import Budget
 
 _EQUAL = 1e-9
 
@@ -87,20 +86,12 @@ def _problem(entries: Sequence[Entry], certificate: Certificate) -> str | None:
 
 
 def _covers(entry: Entry, stated: Certificate) -> bool:
-    budget = Budget(
-        epsilon=stated.epsilon,
-        delta=stated.delta,
-        neighbors=stated.neighbors,
-        mechanism=stated.mechanism,
-        composition=stated.composition,
-        rows_per_person=stated.rows_per_person,
-    )
     spend = search_spend(stated.domains) + stated.spend
     return (
         entry.body["neighbors"] == stated.neighbors
         and entry.body.get("rows_per_person") == stated.rows_per_person
         and entry.body["mechanism"] == stated.mechanism
-        and entry.cost.covers(budget.cost(spend))
+        and entry.cost.covers(stated.budget.cost(spend))
         and entry.lost_delta >= spend.lost_delta * (1 - _EQUAL)
     )
 

@@ -16,7 +16,7 @@ from sklar.files.model import Model
 from sklar.fitting.domains import domain_faults
 from sklar.fitting.margins import estimate_rows
 from sklar.kernel.tables import NoisyTables
-from sklar.kernel.theorems import MAX_SCALE, MIN_SCALE, Budget, Spend, round_up_scale, sensitivity
+from sklar.kernel.theorems import MAX_SCALE, MIN_SCALE, Spend, round_up_scale, sensitivity
 from sklar.trust.exact import TOLERANCE, exact_epsilon
 from sklar.trust.verify.result import Check
 
@@ -33,7 +33,7 @@ def check_schema(model: Model) -> Check:
 def check_settings(stated: Certificate) -> Check:
     """The budget is one that there can be."""
     try:
-        _budget(stated)
+        _ = stated.budget
     except SklarError as error:
         return Check(name="settings", passed=False, detail=str(error))
     detail = (
@@ -41,17 +41,6 @@ def check_settings(stated: Certificate) -> Check:
         f"{rounded_up(stated.epsilon, 6)} at delta {rounded_up(stated.delta, 3)}, fixed before anything was measured"
     )
     return Check(name="settings", passed=True, detail=detail)
-
-
-def _budget(stated: Certificate) -> Budget:
-    return Budget(
-        epsilon=float(stated.epsilon),
-        delta=float(stated.delta),
-        neighbors=stated.neighbors,
-        mechanism=stated.mechanism,
-        composition=stated.composition,
-        rows_per_person=stated.rows_per_person,
-    )
 
 
 def check_unit(model: Model) -> Check:
@@ -188,7 +177,7 @@ def _moves(tables: NoisyTables, shifts: int) -> tuple[NDArray[np.float64], NDArr
 def check_domains(model: Model) -> Check:
     """Every domain that was found has its search and no other has one, and thresholds fail as rarely as is stated."""
     stated = model.certificate
-    faults = finding_faults(model.schema, _budget(stated), stated.domains, stated.earlier, stated.public_rows)
+    faults = finding_faults(model.schema, stated.budget, stated.domains, stated.earlier, stated.public_rows)
     lost = math.fsum(finding.lost_delta for finding in stated.domains)
     for finding in stated.domains:
         threshold = finding.threshold
@@ -247,7 +236,7 @@ def check_totals(model: Model) -> tuple[float, list[Check]]:
     search, later = search_spend(stated.domains), (model.measured.triples, model.measured.scores)
     third = sum((own.spend for own in later if own is not None), Spend.of([]))
     spend = sum((tables.plan.spend for tables in model.measured.stages), search + third)
-    budget = _budget(stated)
+    budget = stated.budget
     claimed, lost = budget.spent(spend), spend.lost_delta
     moves = [(search.scales, budget.shifts * search.tables.astype(np.float64))]
     moves += [_moves(tables, budget.shifts) for tables in model.measured.stages]

@@ -39,7 +39,7 @@ from sklar.fitting.margins import Estimates, estimate_rows, pool
 from sklar.fitting.model import Copula
 from sklar.fitting.trios import trios_of
 from sklar.kernel.tables import Plan
-from sklar.kernel.theorems import Budget, Spend, cost
+from sklar.kernel.theorems import Spend, cost
 from sklar.kernel.triples import NoisyTriples
 from sklar.machine.progress import SILENT, Progress
 from sklar.release import fit_tables, look_for_triples, refined
@@ -89,13 +89,7 @@ def check_plan(model: Model) -> Check:
     A second stage is planned by noisy tables, within a cost that public facts fix.
     """
     stated, cells, method = model.certificate, model.measured_schema.cells, _method(model)
-    budget = Budget(
-        epsilon=stated.epsilon,
-        delta=stated.delta,
-        neighbors=stated.neighbors,
-        mechanism=stated.mechanism,
-        composition=stated.composition,
-    )
+    budget = stated.budget
     rest = replan_search(model.schema, budget, stated.domains, stated.public_rows).rest if stated.domains else None
     first, *later = [tables.plan for tables in model.measured.stages]
     # Whether rows could be counted again is told by whether they were, where that was to be decided.
