@@ -83,7 +83,7 @@ def test_a_schema_is_given_by_value_by_path_or_as_a_model(folder: Path, model: M
         Schema.of({})  # type: ignore[arg-type]
     broken = folder / "broken.zip"
     broken.write_bytes((folder / "people.sklar").read_bytes()[:-30] + b"PK\5\6" + bytes(18))
-    with pytest.raises(SchemaError, match="is neither a schema nor a model of one table, or it is damaged"):
+    with pytest.raises(SchemaError, match="is not a usable model: its zip must have at most"):
         Schema.load(broken)
 
 

@@ -19,7 +19,7 @@ import pytest
 import sklar
 from sklar.errors import ModelError
 from sklar.files.archive import load
-from sklar.files.known import MAX_JSON, MAX_VALUES, parse
+from sklar.public.description import MAX_JSON, MAX_VALUES, parse
 from sklar.public.schema import Schema
 from sklar.trust.verify import verify
 from tests.trust.forge import forged, opened, packed, rewritten
@@ -53,7 +53,7 @@ def put(model: Path, to: Path, **members: bytes) -> Path:
         (b"[" + b"0," * MAX_VALUES + b"0]", "its description holds more than 300,000 values, as no model's does"),
         (b"[{" * 9 + b"}]" * 9, "its description is nested more than 16 deep"),
         (b"[1" + b"0" * 40 + b"]", "its description holds a number of more than 40 digits"),
-        (b'{"a": 1, "a": 2}', "its description says one thing twice"),
+        (b'{"a": 1, "a": 2}', "its description has a duplicate key"),
         (b"[NaN]", "its description holds NaN, which is no number"),
         (b"[-Infinity]", "its description holds -Infinity, which is no number"),
     ],

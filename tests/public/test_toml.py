@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+import zipfile
 from itertools import pairwise
 from pathlib import Path
 
@@ -352,3 +354,31 @@ def test_files_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
         Schema.load(tmp_path)
     path.write_text('[attributes."é"]\ntype = "boolean"', encoding="utf-8")
     assert Schema.load(str(path)).names == ("é",)
+
+
+@pytest.mark.parametrize(
+    ("start", "filler", "repeats", "message"),
+    [
+        (b"", b"[],", 1 << 24, "its description is larger than any model's"),
+        (b'{"schema": [', b"[],", 1 << 20, "its description holds more than 300,000 values"),
+        (b'{"schema": 1}', b" ", 1 << 20, "is neither a schema nor a model of one table"),
+        (b"[", b"0]", 1, "its description is not a Sklar model's"),
+        (b"[", b"", 0, r"is damaged \(JSONDecodeError\)"),
+    ],
+)
+def test_a_hostile_model_file_is_refused_within_bounded_memory(
+    tmp_path: Path, start: bytes, filler: bytes, repeats: int, message: str
+) -> None:
+    path = tmp_path / "bomb.sklar"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive, archive.open("model.json", "w") as file:
+        file.write(start)
+        for _ in range(max(repeats >> 16, 1)):
+            file.write(filler * min(repeats, 1 << 16))
+    assert path.stat().st_size < 200_000
+    tracemalloc.start()
+    try:
+        with pytest.raises(SchemaError, match=message):
+            Schema.of(path)
+        assert tracemalloc.get_traced_memory()[1] < 80 << 20
+    finally:
+        tracemalloc.stop()

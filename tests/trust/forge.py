@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sklar.files.archive import member
-from sklar.files.known import parse, written
+from sklar.public.description import parse, written
 
 # Changes the description and the arrays of a file in place.
 Change: TypeAlias = Callable[[dict[str, Any], dict[str, NDArray[Any]]], object]

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 from sklar.budget.certificate import measurements
 from sklar.files.archive import load, member
-from sklar.files.known import written
 from sklar.kernel.tables import Plan
 from sklar.kernel.theorems import Budget, Spend, chance_of_one, sensitivity
+from sklar.public.description import written
 from sklar.public.schema import Schema
 from sklar.trust.verify import Verification, verify
 from tests.trust.conftest import BITS, KINDS, ROWS, SCHEMA, bits, table

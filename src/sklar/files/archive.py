@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import io
 import math
-import struct
 import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -21,8 +20,8 @@ from numpy.typing import NDArray
 
 from sklar.budget.certificate import Certificate, Measured
 from sklar.budget.search import Answer, fits
-from sklar.errors import ModelError, SklarError
-from sklar.files.known import MAX_JSON, MAX_SEARCH_CELLS, MAX_STAGES, parse, require_known, written
+from sklar.errors import ModelError
+from sklar.files.known import MAX_SEARCH_CELLS, require_known
 from sklar.files.model import Model
 from sklar.files.write import check_target, replacing
 from sklar.fitting.binary import BinaryCopula
@@ -32,6 +31,7 @@ from sklar.kernel.tables import MANY_CELLS, NoisyTables, Plan
 from sklar.kernel.theorems import MAX_SCALE, MIN_SCALE
 from sklar.kernel.triples import NoisyScores, NoisyTriples, Triples
 from sklar.machine.spill import room_for
+from sklar.public.description import open_model, written
 from sklar.public.schema import Schema
 
 FORMAT = "sklar-model"
@@ -40,15 +40,8 @@ VERSION = 3
 
 # Noise hardly compresses: the highest level takes six times as long as the lowest for one part in twenty.
 LEVEL = 1
-# A file may unpack to the first, or to the second times its size: noise does not pack well.
-_MAX_UNPACKED = 128 << 20
-_MAX_RATIO = 20
-# Arrays of every stage, one of all searches, four of three-way tables, one of scores, and a few of the copula's.
-_MAX_MEMBERS = 4 * MAX_STAGES + 20
 # Counts beyond this are not whole numbers in double precision, nor anybody's counts.
 MAX_COUNT = 2**53
-# How a zip without a comment ends: a signature, and how many members it has.
-_END = struct.Struct("<4s4xHH8xH")
 _AT_ONCE = 1 << 20
 _STREAMED = 1 << 26
 _EARLIEST = (1980, 1, 1, 0, 0, 0)
@@ -145,31 +138,16 @@ def arrays_of(model: Model) -> dict[str, NDArray[Any]]:
 
 def load(path: str | Path) -> Model:
     """Read a model from a `.sklar` file."""
-    path = Path(path)
-    if not path.is_file():
-        raise ModelError(f"model file '{path}' does not exist. Check the path.")
-    try:
-        require_small(path)
-        with zipfile.ZipFile(path) as archive:
-            return _read(archive)
-    except SklarError as error:
-        raise ModelError(f"'{path}' is not a usable model: {error}") from None
-    except Exception as error:
-        # Whatever a damaged or hostile file makes zip, JSON or NumPy raise, the user hears one thing.
-        raise ModelError(
-            f"'{path}' is not a Sklar model file, or it is damaged ({type(error).__name__}). Get an intact copy."
-        ) from None
+    with open_model(path) as (archive, document):
+        return _read(archive, document)
 
 
 def is_linked(path: str | Path) -> bool:
     """Whether a file calls itself a model of linked tables. Whoever loads it finds out whether it is one."""
     try:
-        require_small(Path(path))
-        with zipfile.ZipFile(path) as archive, archive.open("model.json") as file:
-            # The format comes first in the one way in which a description is written.
-            return f'"{LINKED_FORMAT}"'.encode() in file.read(64)
-    except Exception:
-        # Whatever a damaged file makes zip raise, who loads it will say so.
+        with open_model(path) as (_archive, document):
+            return bool(document.get("format") == LINKED_FORMAT)
+    except ModelError:
         return False
 
 
@@ -183,22 +161,10 @@ def member(name: str) -> zipfile.ZipInfo:
     return found
 
 
-def require_small(path: Path) -> None:
-    """Refuse a file with more members than a model has, before Python lists them; and one with a comment."""
-    with path.open("rb") as file:
-        file.seek(max(path.stat().st_size - _END.size, 0))
-        end = file.read()
-    signature, here, members, comment = _END.unpack(end) if len(end) == _END.size else (b"", 0, 0, 0)
-    if signature == b"PK\5\6" and (comment or not 1 <= members <= _MAX_MEMBERS or here != members):
-        raise ModelError(f"its zip must have at most {_MAX_MEMBERS} members and no comment.")
-
-
-def _read(archive: zipfile.ZipFile) -> Model:
-    require_members(archive)
-    document = parse(archive.read("model.json"))
-    if isinstance(document, dict) and document.get("format") == LINKED_FORMAT:
+def _read(archive: zipfile.ZipFile, document: dict[str, Any]) -> Model:
+    if document.get("format") == LINKED_FORMAT:
         raise ModelError("it is a model of linked tables: sample and verify read it, and sklar.load_linked does.")
-    if not isinstance(document, dict) or document.get("format") != FORMAT:
+    if document.get("format") != FORMAT:
         raise ModelError("its description is not a Sklar model's.")
     if document.get("version") not in range(1, VERSION + 1):
         raise ModelError(
@@ -241,21 +207,6 @@ def _read(archive: zipfile.ZipFile) -> Model:
     # Uses every setting once: what is missing or of another type is found here and not by a user.
     model.summary()
     return model
-
-
-def require_members(archive: zipfile.ZipFile) -> None:
-    """Refuse a zip whose members are not such as a model's are, before any of them is unpacked."""
-    members = archive.infolist()
-    if len({each.filename for each in members}) != len(members):
-        raise ModelError("its zip holds two members of one name.")
-    plain = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
-    if any(each.compress_type not in plain or each.flag_bits & 1 or each.comment for each in members):
-        raise ModelError("its zip holds a member that no model's does: encrypted, with a comment or packed otherwise.")
-    if archive.getinfo("model.json").file_size > MAX_JSON:
-        raise ModelError("its description is larger than any model's.")
-    packed, unpacked = sum(each.compress_size for each in members), sum(each.file_size for each in members)
-    if unpacked > max(_MAX_UNPACKED, _MAX_RATIO * packed):
-        raise ModelError(f"it would unpack to {unpacked / 2**20:,.0f} MiB, far more than noisy counts do.")
 
 
 def _read_certificate(document: Mapping[str, Any]) -> Certificate:

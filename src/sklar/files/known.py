@@ -1,21 +1,17 @@
-"""What the description of a model file may hold: JSON within bounds, with known keys and values of known types alone.
+"""What the description of a model file may hold: known keys and values of known types alone.
 
-Bounds are checked on the bytes, before anything is parsed: a few kilobytes of a zip can unpack to JSON that would fill
-the memory with objects. Everything that a description may say is listed here, key by key. What is not listed is
-refused: a key that nobody reads could hold anything.
+Everything that a description may say is listed here, key by key. What is not listed is refused: a key that nobody reads
+could hold anything.
 """
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, cast, get_args
-
-import numpy as np
 
 from sklar.budget.certificate import SCORES
 from sklar.budget.method import MethodName
@@ -24,15 +20,10 @@ from sklar.errors import ModelError
 from sklar.kernel.tables import MOST_TOKENS
 from sklar.kernel.theorems import MAX_ROWS_PER_PERSON, MAX_SCALE, MIN_SCALE, Composition, Mechanism, Neighbors
 from sklar.kernel.triples import SCORE_MOVES
+from sklar.public.description import MAX_STAGES
 from sklar.public.person import Count
 from sklar.public.schema import MAX_ATTRIBUTES, MAX_LEVELS
 
-MAX_JSON = 16 << 20
-MAX_VALUES = 300_000
-MAX_DEPTH = 16
-MAX_STAGES = 100
-# Longer numbers are nobody's: whole ones have 19 digits, others 24 characters.
-_MAX_NUMBER = 40
 _MAX_MEASUREMENTS = 20_000
 # A grid has up to eight levels today; another search may have more tables, but never many.
 _MAX_SEARCHED = 64
@@ -41,41 +32,6 @@ MAX_SEARCH_CELLS = 1 << 22
 _MAX_ANSWER = 2**53
 # Three-way tables: a hundred or so today, never many. Scores: of all of them, where they are not more.
 _MAX_TRIPLES = 10_000
-_STRINGS = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
-_LONG_NUMBER = re.compile(rb"[-+.0-9eE]{%d}" % (_MAX_NUMBER + 1))
-_NESTING = bytes(set(range(256)) - set(b"[]{}"))
-
-
-def parse(text: bytes) -> Any:
-    """The document that a text of JSON holds, when it is within the bounds of any model's."""
-    if len(text) > MAX_JSON:
-        raise ModelError("its description is larger than any model's.")
-    # Before strings are cut out: what is inside of them can only raise the number.
-    if sum(text.count(mark) for mark in (b",", b"[", b"{")) > MAX_VALUES:
-        raise ModelError(f"its description holds more than {MAX_VALUES:,} values, as no model's does.")
-    bare = _STRINGS.sub(b"", text)
-    if _LONG_NUMBER.search(bare):
-        raise ModelError(f"its description holds a number of more than {_MAX_NUMBER} digits.")
-    brackets = np.frombuffer(bare.translate(None, _NESTING), dtype=np.uint8)
-    if np.cumsum(np.where((brackets == ord("[")) | (brackets == ord("{")), 1, -1)).max(initial=0) > MAX_DEPTH:
-        raise ModelError(f"its description is nested more than {MAX_DEPTH} deep.")
-    return json.loads(text, object_pairs_hook=_without_repetition, parse_constant=_refuse_constant)
-
-
-def written(document: Mapping[str, Any]) -> bytes:
-    """The one way in which a description is written."""
-    return json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False).encode()
-
-
-def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise ModelError("its description says one thing twice.")
-    return found
-
-
-def _refuse_constant(name: str) -> None:
-    raise ModelError(f"its description holds {name}, which is no number.")
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,23 +28,22 @@ from sklar.budget.linked import (
 from sklar.draw.blocks import BLOCK_ROWS, blocks
 from sklar.draw.linked import LinkedSampler, linked_columns
 from sklar.draw.sample import check_draw
-from sklar.errors import ModelError, SklarError
+from sklar.errors import ModelError
 from sklar.files.archive import (
     LEVEL,
     LINKED_FORMAT,
     MAX_COUNT,
     member,
     read_array,
-    require_members,
-    require_small,
     write_arrays,
 )
-from sklar.files.known import parse, require_known_linked, written
+from sklar.files.known import require_known_linked
 from sklar.files.write import SUFFIXES, check_target, replacing, write_frames
 from sklar.fitting.linked import LinkedClasses
 from sklar.kernel.theorems import MAX_SCALE, MIN_SCALE
 from sklar.machine.progress import SILENT, Progress
 from sklar.machine.threads import in_order
+from sklar.public.description import open_model, written
 from sklar.public.linked import Linked
 
 LINKED_VERSION = 1
@@ -172,26 +171,12 @@ def linked_arrays(model: LinkedModel) -> dict[str, NDArray[Any]]:
 
 def load_linked(path: str | Path) -> LinkedModel:
     """Read a model of linked tables from a `.sklar` file."""
-    path = Path(path)
-    if not path.is_file():
-        raise ModelError(f"model file '{path}' does not exist. Check the path.")
-    try:
-        require_small(path)
-        with zipfile.ZipFile(path) as archive:
-            return _read(archive)
-    except SklarError as error:
-        raise ModelError(f"'{path}' is not a usable model of linked tables: {error}") from None
-    except Exception as error:
-        # Whatever a damaged or hostile file makes zip, JSON or NumPy raise, the user hears one thing.
-        raise ModelError(
-            f"'{path}' is not a Sklar model file, or it is damaged ({type(error).__name__}). Get an intact copy."
-        ) from None
+    with open_model(path, "model of linked tables") as (archive, document):
+        return _read(archive, document)
 
 
-def _read(archive: zipfile.ZipFile) -> LinkedModel:
-    require_members(archive)
-    document = parse(archive.read("model.json"))
-    if not isinstance(document, dict) or document.get("format") != LINKED_FORMAT:
+def _read(archive: zipfile.ZipFile, document: dict[str, Any]) -> LinkedModel:
+    if document.get("format") != LINKED_FORMAT:
         raise ModelError("its description is not that of linked tables.")
     require_known_linked(document)
     linked, read = Linked.from_dict(document["schema"]), {"model.json"}

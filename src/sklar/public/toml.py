@@ -14,9 +14,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast, get_args
 
-from sklar.errors import SchemaError
+from sklar.errors import ModelError, SchemaError
 from sklar.public.axis import edge_value
 from sklar.public.checks import check_apart, check_step, format_of, points_of, special_of, step_of, texts_of
+from sklar.public.description import open_model
 from sklar.public.domains import EVERY_VALUE, bounds_of, domain_of, edges_of, values_of
 from sklar.public.person import PERSON_KEYS, check_person, describe_person, parse_person
 from sklar.public.reading import KEYS, check_reading, describe_reading, parse_reading
@@ -33,9 +34,6 @@ from sklar.public.schema import (
 from sklar.public.types import grain, misfit, parse_output
 from sklar.public.weights import describe_pairs, pair_weights_of, weight_of
 from sklar.public.words import ATTRIBUTE_WORDS, TABLE_WORDS, describe_words, parse_words
-
-# Characters of a model's description that are read for its schema.
-_LARGEST = 1 << 26
 
 _KINDS: tuple[str, ...] = get_args(AttributeKind)
 _KEYS = {
@@ -67,14 +65,13 @@ def load_schema(path: str | Path) -> Schema:
 def _load_from_model(path: str | Path) -> Schema:
     """The schema that a model file holds. Whoever loads the model checks the rest of it."""
     try:
-        with zipfile.ZipFile(path) as archive, archive.open("model.json") as file:
-            document = json.loads(file.read(_LARGEST))["schema"]
-    except Exception as error:
-        # Whatever a damaged file makes zip or JSON raise, the user hears one thing.
-        raise SchemaError(
-            f"'{path}' is neither a schema nor a model of one table, or it is damaged ({type(error).__name__})."
-        ) from None
-    return build_schema(document)
+        with open_model(path) as (_archive, document):
+            schema = document.get("schema")
+    except ModelError as error:
+        raise SchemaError(str(error)) from None
+    if not isinstance(schema, Mapping) or "attributes" not in schema:
+        raise SchemaError(f"'{path}' is neither a schema nor a model of one table.")
+    return build_schema(schema)
 
 
 def parse_schema(text: str) -> Schema:

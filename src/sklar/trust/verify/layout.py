@@ -16,8 +16,8 @@ from typing import IO, Any
 
 from sklar.errors import ModelError
 from sklar.files.archive import VERSION, arrays_of, describe, member
-from sklar.files.known import parse, written
 from sklar.files.model import Model
+from sklar.public.description import open_model, written
 
 # signature; created by (version, system); needed version; flags; method; time, date; checksum, sizes; lengths of name,
 # extra field and comment; disk; attributes inside and outside; place of the member.
@@ -31,8 +31,8 @@ _LARGEST = (1 << 31) - 1
 
 def check_layout(path: Path, model: Model) -> str:
     """Say what was compared; raise where a byte is not as it must be."""
-    with zipfile.ZipFile(path) as archive:
-        document = parse(archive.read("model.json"))
+    with open_model(path) as (_archive, document):
+        pass
     # Descriptions of older versions said more; they are compared with themselves.
     wanted = describe(model) if document["version"] == VERSION else document | {"schema": model.schema.to_dict()}
     return check_bytes(path, wanted, list(arrays_of(model)))
@@ -40,7 +40,7 @@ def check_layout(path: Path, model: Model) -> str:
 
 def check_bytes(path: Path, description: Mapping[str, Any], arrays: Sequence[str]) -> str:
     """The same for a file that must hold this description and arrays of these names, in this order."""
-    with zipfile.ZipFile(path) as archive:
+    with open_model(path) as (archive, _document):
         text = archive.read("model.json")
         found = {each.filename: each for each in archive.infolist()}
     if written(description) != text:

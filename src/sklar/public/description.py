@@ -1,0 +1,117 @@
+"""A model file opened within bounds: the one place that opens a `.sklar` file, and reads the JSON that describes it.
+
+A few kilobytes of a zip can unpack to gigabytes, or to JSON that fills the memory with objects. So members and sizes
+are checked before anything is unpacked, and the bytes of the description before they are parsed.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import struct
+import zipfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sklar.errors import ModelError, SklarError
+
+MAX_JSON = 16 << 20
+MAX_VALUES = 300_000
+MAX_DEPTH = 16
+MAX_STAGES = 100
+# Arrays of every stage, one of all searches, four of three-way tables, one of scores, and a few of the copula's.
+_MAX_MEMBERS = 4 * MAX_STAGES + 20
+# A file may unpack to the first, or to the second times its size: noise does not pack well.
+_MAX_UNPACKED = 128 << 20
+_MAX_RATIO = 20
+# Longer numbers are nobody's: whole ones have 19 digits, others 24 characters.
+_MAX_NUMBER = 40
+# How a zip without a comment ends: a signature, and how many members it has.
+_END = struct.Struct("<4s4xHH8xH")
+_STRINGS = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_LONG_NUMBER = re.compile(rb"[-+.0-9eE]{%d}" % (_MAX_NUMBER + 1))
+_NESTING = bytes(set(range(256)) - set(b"[]{}"))
+
+
+@contextmanager
+def open_model(path: str | Path, what: str = "model") -> Iterator[tuple[zipfile.ZipFile, dict[str, Any]]]:
+    """The archive of a model file, and its description. Whatever fails on the way, or in the body, is a ModelError."""
+    path = Path(path)
+    if not path.is_file():
+        raise ModelError(f"model file '{path}' does not exist. Check the path.")
+    try:
+        _require_few_members(path)
+        with zipfile.ZipFile(path) as archive:
+            _require_small_members(archive)
+            document = parse(archive.read("model.json"))
+            if not isinstance(document, dict):
+                raise ModelError("its description is not a Sklar model's.")
+            yield archive, document
+    except SklarError as error:
+        raise ModelError(f"'{path}' is not a usable {what}: {error}") from None
+    except Exception as error:
+        # Whatever a damaged or hostile file makes zip, JSON or NumPy raise: report one clear error.
+        raise ModelError(
+            f"'{path}' is not a Sklar model file, or it is damaged ({type(error).__name__}). Get an intact copy."
+        ) from None
+
+
+def _require_few_members(path: Path) -> None:
+    """Refuse a file with more members than a model has, before Python lists them; and one with a comment."""
+    with path.open("rb") as file:
+        file.seek(max(path.stat().st_size - _END.size, 0))
+        end = file.read()
+    signature, here, members, comment = _END.unpack(end) if len(end) == _END.size else (b"", 0, 0, 0)
+    if signature == b"PK\5\6" and (comment or not 1 <= members <= _MAX_MEMBERS or here != members):
+        raise ModelError(f"its zip must have at most {_MAX_MEMBERS} members and no comment.")
+
+
+def _require_small_members(archive: zipfile.ZipFile) -> None:
+    """Refuse a zip whose members are not such as a model's are, before any of them is unpacked."""
+    members = archive.infolist()
+    if len({each.filename for each in members}) != len(members):
+        raise ModelError("its zip holds two members of one name.")
+    plain = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+    if any(each.compress_type not in plain or each.flag_bits & 1 or each.comment for each in members):
+        raise ModelError("its zip holds a member that no model's does: encrypted, with a comment or packed otherwise.")
+    if archive.getinfo("model.json").file_size > MAX_JSON:
+        raise ModelError("its description is larger than any model's.")
+    packed, unpacked = sum(each.compress_size for each in members), sum(each.file_size for each in members)
+    if unpacked > max(_MAX_UNPACKED, _MAX_RATIO * packed):
+        raise ModelError(f"it would unpack to {unpacked / 2**20:,.0f} MiB, far more than noisy counts do.")
+
+
+def parse(text: bytes) -> Any:
+    """The document that a text of JSON holds, when it is within the bounds of any model's."""
+    if len(text) > MAX_JSON:
+        raise ModelError("its description is larger than any model's.")
+    # Before strings are cut out: what is inside of them can only raise the number.
+    if sum(text.count(mark) for mark in (b",", b"[", b"{")) > MAX_VALUES:
+        raise ModelError(f"its description holds more than {MAX_VALUES:,} values, as no model's does.")
+    bare = _STRINGS.sub(b"", text)
+    if _LONG_NUMBER.search(bare):
+        raise ModelError(f"its description holds a number of more than {_MAX_NUMBER} digits.")
+    brackets = np.frombuffer(bare.translate(None, _NESTING), dtype=np.uint8)
+    if np.cumsum(np.where((brackets == ord("[")) | (brackets == ord("{")), 1, -1)).max(initial=0) > MAX_DEPTH:
+        raise ModelError(f"its description is nested more than {MAX_DEPTH} deep.")
+    return json.loads(text, object_pairs_hook=_without_repetition, parse_constant=_refuse_constant)
+
+
+def written(document: Mapping[str, Any]) -> bytes:
+    """The one way in which a description is written."""
+    return json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False).encode()
+
+
+def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    unique = dict(pairs)
+    if len(unique) != len(pairs):
+        raise ModelError("its description has a duplicate key.")
+    return unique
+
+
+def _refuse_constant(name: str) -> None:
+    raise ModelError(f"its description holds {name}, which is no number.")
