@@ -16,8 +16,6 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from sklar.machine.cache import keep_compiled_code
-
 if TYPE_CHECKING:
     from sklar.answer.wants import plan
     from sklar.budget.certificate import Certificate, Measured
@@ -130,10 +128,6 @@ _HOMES = {
     "verify": "trust.verify",
     "write_tables": "files.tables",
 }
-
-
-# Before any module that compiles is loaded.
-keep_compiled_code()
 
 
 def __getattr__(name: str) -> Any:

@@ -31,8 +31,8 @@ from sklar.errors import BudgetError, SchemaError
 from sklar.files.model import Model
 from sklar.fitting.binary import fit_binary
 from sklar.fitting.choose import fit_auto
-from sklar.fitting.denoise import PLAIN_CELLS, interactions
-from sklar.fitting.descent import SMALL, LatentKind
+from sklar.fitting.denoise import interactions
+from sklar.fitting.descent import LatentKind
 from sklar.fitting.domains import find_domains
 from sklar.fitting.latent import LatentModel
 from sklar.fitting.margins import Estimates, consistent, expected_noise, margins, plain, pool
@@ -42,7 +42,6 @@ from sklar.kernel.theorems import Budget, Composition, Mechanism, Neighbors
 from sklar.kernel.triples import NoisyScores, NoisyTriples, Triples
 from sklar.kernel.vault import Vault
 from sklar.machine.cluster import Engine
-from sklar.machine.compiled import compile_ahead
 from sklar.machine.progress import SILENT, Progress
 from sklar.machine.spill import is_large, require_disk, room_for
 from sklar.machine.threads import workers
@@ -174,7 +173,6 @@ def measure(
         if schema.private_domains:
             search, answers = search_rows(table, vault, schema, budget, progress=progress)
             schema = find_domains(schema, search, answers)
-        compile_ahead(kernels_for(schema, method))
         hold_counts(table, vault, schema, progress=progress)
 
         progress.stage("measure")
@@ -188,23 +186,6 @@ def measure(
         measured = measure_stages(vault, schema, budget, method, search, recount, third)
     receipt = receipts[0] if receipts else None
     return replace(measured, certificate=replace(measured.certificate, receipt=receipt), answers=answers)
-
-
-def kernels_for(schema: Schema, method: Method) -> list[str]:
-    """The modules whose compiled code a release of this schema needs once its rows are counted: a public rule."""
-    cells, binary = schema.cells, method.name == "binary"
-    wide = cells.n_levels - cells.n_attributes > SMALL
-    needed = {
-        "sklar.kernel.noise": cells.n_cells > PLAIN_CELLS,
-        "sklar.fitting.denoise": cells.n_cells > PLAIN_CELLS and not binary,
-        "sklar.fitting.steps": wide and not binary,
-        "sklar.fitting.choose": wide and not binary,
-        # Where a table is small, another process would take longer to start than they take to compile.
-        "sklar.fitting.tetrachoric": wide and binary,
-        "sklar.draw.normals": wide and binary,
-        "sklar.draw.winners": wide and binary,
-    }
-    return [name for name, wanted in needed.items() if wanted]
 
 
 def measure_stages(

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import sklar
+from sklar.machine.compiled import cache_folder
 
 PACKAGE = Path(sklar.__file__).parent
 ROOT = Path(__file__).parents[2]
@@ -533,10 +534,10 @@ FLAWS = (
     ),
     _flaw(
         "compiled code from a folder that others write to",
-        "machine/cache.py",
-        "    try:\n        found = folder.lstat()\n",
-        "    if folder.exists():\n        return True\n    try:\n        found = folder.lstat()\n",
-        "tests/machine/test_cache.py",
+        "machine/compiled.py",
+        "    try:\n        facts = folder.lstat()\n",
+        "    if folder.exists():\n        return True\n    try:\n        facts = folder.lstat()\n",
+        "tests/machine/test_compiled.py",
         audited=False,
     ),
     _flaw(
@@ -580,7 +581,7 @@ def _bring_compiled_code(copy: Path, cache: Path) -> None:
     compiles what differs again."""
     cache.mkdir(mode=0o700)
     for room in (each for each in copy.rglob("*") if each.is_dir()):
-        kept = Path(os.environ["NUMBA_CACHE_DIR"]) / _cache_name(PACKAGE / room.relative_to(copy))
+        kept = (cache_folder() or cache) / _cache_name(PACKAGE / room.relative_to(copy))
         if kept.is_dir():
             shutil.copytree(kept, cache / _cache_name(room))
 

@@ -1,12 +1,16 @@
-"""Kernels are compiled when they are called, kept, told of, and compiled by another process ahead."""
+"""Kernels are compiled when they are called, and kept where nobody else can put code, which numba would run."""
 
 from __future__ import annotations
 
+import importlib
 import os
+import pickle
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,14 +19,22 @@ from click.testing import CliRunner
 from numpy.typing import NDArray
 
 import sklar
-from sklar.budget.method import Method
 from sklar.cli import cli
 from sklar.machine import compiled as machine
-from sklar.machine.cache import FOLDER
-from sklar.machine.compiled import Compiled, Worth, compile_ahead, compiled, is_kept, population_count, prange, telling
-from sklar.machine.warm import KERNELS, warm
-from sklar.public.schema import Schema
-from sklar.release import kernels_for
+from sklar.machine.compiled import (
+    FOLDER,
+    KERNELS,
+    Compiled,
+    Worth,
+    cache_folder,
+    compiled,
+    is_kept,
+    is_private,
+    load,
+    population_count,
+    prange,
+    telling,
+)
 
 SOURCE = Path(sklar.__file__).parent
 
@@ -34,34 +46,50 @@ def _double(x: float) -> float:
 
 @compiled("float64(float64)")
 def twice_and_one(x: float) -> float:
-    """What calls another kernel."""
+    """A kernel that calls another."""
     return _double(x) + 1
 
 
 @compiled(["int64(uint64[::1])", "int64(int64[::1])"], parallel=True)
 def bits_of(words: NDArray[np.integer[Any]]) -> int:
-    """What counts bits, for words of two types, with threads that share the turns."""
+    """A kernel for words of two types, with threads that share the turns."""
     total = 0
     for i in prange(words.size):
         total += population_count(np.uint64(words[i]))
     return total
 
 
-def test_a_kernel_runs_compiled_and_as_python_runs_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[str] = []
-    with telling(told.append):
-        assert twice_and_one(1.5) == 4.0
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = tmp_path / "cache"
+    made.mkdir(mode=0o700)
+    return made
+
+
+def test_a_kernel_runs_compiled_and_as_python_runs_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config: Any = importlib.import_module("numba").config
     assert twice_and_one.plain.__code__ is not twice_and_one.kernel
-    assert twice_and_one.__doc__ == "What calls another kernel."
-    assert len(told) <= 1
-    # The first one tells, unless the code is kept already; and once.
-    monkeypatch.setenv(FOLDER, str(tmp_path))
-    again = Compiled(twice_and_one.plain, "float64(float64)", {"nogil": True})
-    told.clear()
-    with telling(told.append):
-        assert again(2.0) == 5.0
-        again.compile()
-    assert told == ["compiling for this machine, once"]
+    assert twice_and_one.__doc__ == "A kernel that calls another."
+    # The first compilation is announced, once; one that is in the cache is not.
+    monkeypatch.setenv(FOLDER, str(folder))
+    before = config.CACHE_DIR
+    notes: list[str] = []
+    for _ in range(2):
+        again = Compiled(twice_and_one.plain, "float64(float64)", {"nogil": True, "cache": True})
+        with telling(notes.append):
+            assert again(2.0) == 5.0
+            assert again(3.0) == 7.0
+    assert notes == ["compiling for this machine, once"]
+    assert is_kept(__name__, "twice_and_one")
+    assert not is_kept(__name__, "bits_of")
+    assert not is_kept("sklar.draw.refine")
+    # A user's own kernels go where they went before.
+    assert before == config.CACHE_DIR
+
+
+def test_names_of_numba_are_found_when_a_kernel_is_compiled() -> None:
+    words = np.array([0, 1, 2**64 - 1, 0b1011], dtype=np.uint64)
+    assert bits_of.plain(words) == bits_of(words) == bits_of(words.view(np.int64)) == 68
 
 
 def test_where_numba_is_loaded_a_tenth_of_the_work_pays(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,100 +101,140 @@ def test_where_numba_is_loaded_a_tenth_of_the_work_pays(monkeypatch: pytest.Monk
     assert [worth(8), worth(3)] == [False, True]
 
 
-def test_names_of_numba_are_found_when_a_kernel_is_compiled() -> None:
-    words = np.array([0, 1, 2**64 - 1, 0b1011], dtype=np.uint64)
-    assert bits_of.plain(words) == bits_of(words) == 68
-    assert bits_of(words.view(np.int64)) == 68
-    assert list(prange(3)) == [0, 1, 2]
-
-
-def test_nobody_is_told_of_code_that_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(FOLDER, str(tmp_path))
-    (tmp_path / "draw_0").mkdir()
-    assert not is_kept("sklar.draw.refine")
-    (tmp_path / "draw_0" / "refine.exchange-58.py311.nbi").touch()
-    assert is_kept("sklar.draw.refine")
-    assert is_kept("sklar.draw.refine", "exchange")
-    assert not is_kept("sklar.draw.refine", "other")
-    told: list[str] = []
-    with telling(told.append):
-        machine._expect("sklar.draw.refine", "exchange")
-        assert not told
-        machine._expect("sklar.draw.latent")
-    assert told == [machine.NOTE]
-
-
-def test_another_process_compiles_ahead_and_who_needs_it_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    started: list[list[str]] = []
-
-    class Process:
-        waited = 0
-
-        def __init__(self, command: list[str], **_streams: int) -> None:
-            started.append(command)
-
-        def wait(self) -> None:
-            Process.waited += 1
-
-        def kill(self) -> None:
-            """Nothing is there."""
-
-    monkeypatch.setenv(FOLDER, str(tmp_path))
-    monkeypatch.setattr(subprocess, "Popen", Process)
-    told: list[str] = []
-    try:
-        with telling(told.append):
-            compile_ahead(["sklar.fitting.steps", "sklar.draw.latent"])
-            compile_ahead(["sklar.fitting.steps"])
-    finally:
-        machine._expect("sklar.fitting.steps")
-        machine._expect("sklar.draw.latent")
-    assert [command[-2:] for command in started] == [["sklar.fitting.steps", "sklar.draw.latent"]]
-    assert started[0][1:4] == ["-P", "-m", "sklar.machine.warm"]
-    assert told == [machine.NOTE]
-    assert Process.waited == 2
-
-
-def test_where_no_process_can_be_started_nothing_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(FOLDER, str(tmp_path))
-    monkeypatch.setattr(sys, "executable", str(tmp_path / "none"))
-    compile_ahead(["sklar.fitting.steps"])
-    assert not machine._helpers
-
-
-def test_the_other_process_compiles_what_it_is_told_to(tmp_path: Path) -> None:
-    tmp_path.chmod(0o700)
-    command = [sys.executable, "-P", "-m", "sklar.machine.warm", "sklar.fitting.choose"]
-    subprocess.run(command, env=os.environ | {FOLDER: str(tmp_path)}, check=True)
-    assert {path.name.split(".")[0] for path in tmp_path.rglob("*.nbi")} == {"choose"}
-
-
-def test_warm_knows_every_module_with_kernels() -> None:
-    marks = re.compile(r"^@compiled\(|^\w+ = compiled\(|from numba import njit", re.MULTILINE)
-    found = {
+def test_warm_knows_every_module_with_kernels_and_says_what_it_compiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    marks = re.compile(r"^@compiled\(|^\w+ = compiled\(", re.MULTILINE)
+    declared = {
         ".".join(["sklar", *path.relative_to(SOURCE).with_suffix("").parts])
         for path in SOURCE.rglob("*.py")
         if marks.search(path.read_text())
     }
-    assert found - {"sklar.machine.compiled"} == set(KERNELS)
-
-
-def test_warm_compiles_every_kernel_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    begun: list[str] = []
-    warm(["sklar.kernel.noise", "sklar.draw.refine"], begin=begun.append)
-    assert begun == ["sklar.kernel.noise", "sklar.draw.refine"]
-    monkeypatch.setattr("sklar.machine.warm.warm", lambda *, begin: [begin(name) for name in KERNELS])
+    assert declared == set(KERNELS)
+    for name in KERNELS:
+        importlib.import_module(name)
+    assert "kernel" in vars(vars(load("sklar.draw.refine"))["exchange"])
+    monkeypatch.setattr(machine, "load", lambda _: None)
     done = CliRunner().invoke(cli, ["warm"])
     assert done.exit_code == 0
-    assert "compile noise: done\n" in done.stderr
-    assert done.stdout == f"Compiled for this machine: {len(KERNELS)} parts, kept in {os.environ[FOLDER]}.\n"
+    assert "compile counting: done\n" in done.stderr
+    assert done.stdout == f"Compiled for this machine: {len(KERNELS)} parts, kept in {cache_folder()}.\n"
 
 
-def test_what_a_release_needs_follows_from_its_schema() -> None:
-    def schema(attributes: int) -> Schema:
-        return Schema.from_dict({"attributes": {f"a{i}": {"type": "boolean"} for i in range(attributes)}})
+@pytest.mark.parametrize("rights", [0o755, 0o770, 0o777, 0o1777, 0o500])
+def test_a_folder_that_others_can_enter_is_not_used(folder: Path, rights: int) -> None:
+    assert is_private(folder)
+    folder.chmod(rights)
+    assert not is_private(folder)
 
-    assert kernels_for(schema(20), Method.of("auto")) == kernels_for(schema(20), Method.of("binary")) == []
-    assert kernels_for(schema(300), Method.of("auto")) == ["sklar.fitting.steps", "sklar.fitting.choose"]
-    assert "sklar.kernel.noise" in kernels_for(schema(600), Method.of("binary"))
-    assert {"sklar.fitting.tetrachoric", "sklar.draw.winners"} < set(kernels_for(schema(300), Method.of("binary")))
+
+def test_nor_is_one_of_somebody_else_or_a_link_or_a_file(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    link, file = folder.parent / "link", folder.parent / "file"
+    link.symlink_to(folder)
+    file.touch(mode=0o700)
+    assert not any(is_private(path) for path in (link, file, folder / "none"))
+    monkeypatch.setattr(os, "geteuid", lambda: folder.stat().st_uid + 1)
+    assert not is_private(folder)
+
+
+def test_nor_one_that_others_could_replace(folder: Path) -> None:
+    above = folder.parent
+    try:
+        above.chmod(0o777)
+        assert not is_private(folder)
+        # As the temporary folder of a system: all may write, none may rename what is another's.
+        above.chmod(0o1777)
+        assert is_private(folder)
+    finally:
+        above.chmod(0o700)
+
+
+def test_where_compiled_code_goes(tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def choose(**settings: Path) -> Path | None:
+        for name in (FOLDER, "XDG_CACHE_HOME", "TMPDIR"):
+            monkeypatch.delenv(name, raising=False)
+        for name, value in settings.items():
+            monkeypatch.setenv(name, str(value))
+        return cache_folder()
+
+    home, temporary = tmp_path / "home", tmp_path / "tmp"
+    home.mkdir()
+    temporary.mkdir()
+    temporary.chmod(0o1777)
+    named = temporary / f"sklar-{os.geteuid()}"
+    assert choose(NUMBA_CACHE_DIR=folder, HOME=home) == folder
+    folder.chmod(0o755)
+    assert choose(NUMBA_CACHE_DIR=folder, HOME=home) == home / ".cache" / "sklar"
+    assert (home / ".cache" / "sklar").stat().st_mode & 0o777 == 0o700
+    # A home that does not exist, as on a cluster.
+    assert choose(HOME=tmp_path / "none" / "home", TMPDIR=temporary) == named
+    # Somebody was there first: a folder for this process alone.
+    named.chmod(0o777)
+    alone = choose(HOME=tmp_path / "none" / "home", TMPDIR=temporary)
+    assert alone is not None
+    assert alone not in (named, folder)
+    assert is_private(alone)
+    assert alone == cache_folder()
+    shutil.rmtree(alone)
+    machine._folder_of_process.cache_clear()
+    # Systems without such rights are left alone.
+    monkeypatch.setattr(machine, "os", SimpleNamespace())
+    assert cache_folder() is None
+
+
+class Planted:
+    """Ends the process when it is unpickled."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return os._exit, (77,)
+
+
+@pytest.mark.parametrize(("rights", "runs"), [(0o777, False), (0o700, True)], ids=["open", "closed"])
+def test_a_planted_file_does_not_run(folder: Path, rights: int, runs: bool) -> None:
+    """In the user's own folder it would, which shows that the plant is a real one."""
+    load("sklar.draw.refine")
+    kept = cache_folder()
+    assert kept is not None
+    assert is_private(kept)
+    for index in kept.glob("*/refine.*.nbi"):
+        (folder / index.parent.name).mkdir(exist_ok=True)
+        (folder / index.parent.name / index.name).write_bytes(pickle.dumps(Planted()))
+    folder.chmod(rights)
+    code = "from sklar.machine.compiled import load; load('sklar.draw.refine')"
+    done = subprocess.run([sys.executable, "-c", code], env=os.environ | {FOLDER: str(folder)}, check=False)
+    assert done.returncode == (77 if runs else 0)
+
+
+@pytest.mark.parametrize("what", ["sklar", "every module"])
+def test_imports_change_nothing_of_the_process(what: str, tmp_path: Path) -> None:
+    """Not the environment, nor filters of warnings, logging, threads, signals or exit hooks; no file is made."""
+    modules = [
+        ".".join(["sklar", *path.relative_to(SOURCE).with_suffix("").parts]).removesuffix(".__init__")
+        for path in SOURCE.rglob("*.py")
+    ]
+    code = f"""
+import atexit, logging, os, signal, sys, threading, warnings, importlib
+# What other packages do when they are loaded is not ours.
+for name in ("numba", "numpy", "scipy.optimize", "polars", "starlette.applications", "uvicorn", "pandas", "pyarrow",
+             "pyspark", "matplotlib", "sklearn", "rich.progress", "jinja2", "nanoarrow", "cryptography", "duckdb"):
+    try:
+        importlib.import_module(name)
+    except ImportError:
+        pass
+def state():
+    return (dict(os.environ), list(warnings.filters), list(logging.root.handlers), logging.root.level,
+            threading.active_count(), signal.getsignal(signal.SIGINT), sys.excepthook, sys.unraisablehook,
+            sys.path[:], os.getcwd(), atexit._ncallbacks(), vars(sys.modules["numba"].config)["CACHE_DIR"])
+before = state()
+for name in {["sklar"] if what == "sklar" else sorted(modules)!r}:
+    try:
+        importlib.import_module(name)
+    except ImportError as error:
+        assert not (error.name or "").startswith("sklar"), error
+after = state()
+assert before == after, [(old, new) for old, new in zip(before, after) if old != new]
+"""
+    environment = os.environ | {FOLDER: "/a/users/own", "HOME": str(tmp_path), "TMPDIR": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert not (tmp_path / ".cache" / "sklar").exists()

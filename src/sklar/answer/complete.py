@@ -18,7 +18,7 @@ from sklar.draw.fill import Domains, fill
 from sklar.draw.shapes import Shape
 from sklar.errors import ModelError
 from sklar.fitting.model import Copula
-from sklar.machine.lazy import lazily
+from sklar.machine.extras import lazily
 from sklar.public.schema import BINNED, Attribute, Schema
 
 if TYPE_CHECKING:

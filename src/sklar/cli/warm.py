@@ -18,12 +18,10 @@ def warm() -> None:
     \b
       sklar warm
     """
-    import os
-
-    from sklar.machine.cache import FOLDER
-    from sklar.machine.warm import KERNELS
-    from sklar.machine.warm import warm as compile_all
+    from sklar.machine.compiled import KERNELS, cache_folder, load
 
     with show_progress() as progress:
-        compile_all(begin=lambda name: progress.stage(f"compile {KERNELS[name]}"))
-    say(f"Compiled for this machine: {len(KERNELS)} parts, kept in {os.environ.get(FOLDER, 'no folder')}.")
+        for module, what in KERNELS.items():
+            progress.stage(f"compile {what}")
+            load(module)
+    say(f"Compiled for this machine: {len(KERNELS)} parts, kept in {cache_folder() or 'no folder'}.")

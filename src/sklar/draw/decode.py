@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from sklar.draw.shapes import Rounding, Shape
 from sklar.draw.texts import clock_texts, float_texts, moment_texts, span_texts, written_texts
-from sklar.machine.lazy import lazily
+from sklar.machine.extras import lazily
 from sklar.public.schema import Attribute, Schema
 from sklar.public.types import exact, grain, multiples, output_of, plain_output, polars_type, whole_seconds
 

@@ -14,7 +14,7 @@ from sklar.draw.repair import RecordSampler
 from sklar.draw.shapes import Shape
 from sklar.errors import ModelError
 from sklar.fitting.model import Copula, Sampler
-from sklar.machine.lazy import lazily
+from sklar.machine.extras import lazily
 
 if TYPE_CHECKING:
     import polars as pl

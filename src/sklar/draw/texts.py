@@ -6,7 +6,7 @@ import re
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from sklar.machine.lazy import lazily
+from sklar.machine.extras import lazily
 
 if TYPE_CHECKING:
     import polars as pl

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 from sklar.draw.decode import released_values
 from sklar.errors import ModelError
-from sklar.machine.extras import require
-from sklar.machine.lazy import lazily
+from sklar.machine.extras import lazily, require
 from sklar.public.schema import Attribute, Schema
 from sklar.public.types import arrow_type, output_of, plain_output
 

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 
 from sklar.draw.texts import clock_texts, float_texts, moment_texts, span_texts, written_texts
 from sklar.errors import OutputError
-from sklar.machine.fresh import fresh_file
-from sklar.machine.lazy import lazily
+from sklar.machine.extras import lazily
+from sklar.machine.stores import fresh_file
 from sklar.public.schema import Attribute, Schema
 from sklar.public.types import parse_output, whole_seconds
 

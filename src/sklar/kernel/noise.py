@@ -457,7 +457,10 @@ def _fill(
 
 @cache
 def _compiled() -> dict[str, Any]:
-    """The names of this module, with the samplers compiled; `_fill` is what is called, and what is kept."""
+    """The names of this module, with the samplers compiled; `_fill` is what is called.
+
+    Nothing is kept on the disk: numba unpickles its cache without checking who wrote it, and the kernel cannot check.
+    """
     from numba import njit
 
     # Compiled code calls compiled code: the copies see one another where the originals see the originals.
@@ -466,7 +469,7 @@ def _compiled() -> dict[str, Any]:
         names[name] = njit(nogil=True)(FunctionType(names[name].__code__, names, name))
     fill = FunctionType(_fill.__code__, names, "_fill")
     signature = "(int64, int64[::1], int64[::1], int64[::1], int64[::1], uint8[::1], int64, int64)"
-    return names | {"_fill": njit(f"UniTuple(int64, 4){signature}", nogil=True, cache=True)(fill)}
+    return names | {"_fill": njit(f"UniTuple(int64, 4){signature}", nogil=True)(fill)}
 
 
 seal(__name__)

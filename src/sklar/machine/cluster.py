@@ -1,7 +1,4 @@
-"""Spark, where it is installed: which engine a table asks for, and the session that it works in.
-
-Nothing here is imported from pyspark until an engine asks for it.
-"""
+"""Spark, where it is installed: which engine a table needs, and its session. pyspark is imported only then."""
 
 from __future__ import annotations
 
@@ -40,7 +37,7 @@ def choose_engine(engine: Engine | None, data: object) -> Engine:
 
 
 def is_spark(data: object) -> TypeGuard[DataFrame]:
-    """Whether this is a Spark DataFrame, found out without loading Spark."""
+    """Whether this is a Spark DataFrame, without loading Spark."""
     return any(kind.__module__.startswith("pyspark.sql") and kind.__name__ == "DataFrame" for kind in type(data).mro())
 
 
@@ -58,9 +55,9 @@ def session() -> SparkSession:
             ) from None
     from pyspark.sql import SparkSession
 
-    found = SparkSession.getActiveSession()
-    if found is not None:
-        return found
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        return active
     if _BY_SUBMIT not in os.environ:
         # Spark would take the first Python on the path, which may know nothing of this package.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)

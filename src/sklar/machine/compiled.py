@@ -1,58 +1,73 @@
-"""Functions that numba compiles at their first call: nothing of it is loaded, nor compiled, before.
+"""Lazy compilation: importing this module, or a module with kernels, loads neither numba nor kernels.
 
-To load numba takes half a second, and to compile a kernel another: more than all the rest of a small release. So a
-kernel is declared here, and whoever calls it first asks whether the work is large enough (`docs/architecture.md`).
+Loading numba takes half a second and compiling a kernel another: more than the rest of a small release. So a kernel is
+declared here and compiled at its first call, which callers make only for inputs large enough to repay compilation
+(`docs/architecture.md`).
+
+numba unpickles what lies in its cache, so whoever can put a file there runs code as the user. numba checks none of the
+folders that it may choose. Here compiled code is kept in a folder only if it belongs to the user, is closed to all
+others (0700), and no folder above it lets another user put one in its place. Without such a folder, every process
+compiles anew.
 """
 
 from __future__ import annotations
 
-import atexit
 import os
-import subprocess
+import stat
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from functools import cached_property, update_wrapper
+from contextlib import contextmanager, suppress
+from functools import cache, cached_property, update_wrapper
 from importlib import import_module
 from pathlib import Path
+from threading import RLock
 from types import FunctionType, ModuleType
 from typing import Any, Generic, ParamSpec, TypeVar
-
-from sklar.machine.cache import FOLDER
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 NOTE = "compiling for this machine, once"
-_listeners: list[Callable[[str], None]] = []
-# Which modules another process compiles at this moment.
-_helpers: dict[str, subprocess.Popen[bytes]] = {}
-
-# Of the work from which on compiled code pays, what is enough where numba has been loaded already.
+# The variable that names the folder, to numba and to us.
+FOLDER = "NUMBA_CACHE_DIR"
+# Every module with kernels, and what they do.
+KERNELS = {
+    "sklar.rows.planes": "counting",
+    "sklar.rows.cubes": "counting three-way tables",
+    "sklar.fitting.steps": "fitting",
+    "sklar.fitting.choose": "choosing",
+    "sklar.fitting.denoise": "margins",
+    "sklar.draw.refine": "refining",
+    "sklar.draw.latent": "sampling",
+    "sklar.rows.requote": "reading quoted CSV files",
+    "sklar.fitting.tetrachoric": "fitting the binary copula",
+    "sklar.draw.normals": "normals of the binary copula",
+    "sklar.draw.winners": "sampling from the binary copula",
+    "sklar.custodian.evaluate.counting": "evaluating",
+}
+# A read-only array, such as the offsets of a schema's cells, as signatures name it.
+OFFSETS = "Array(int64, 1, 'C', readonly=True)"
+# The share of the work that repays compilation where numba has been loaded already.
 _LOADED = 0.1
 
-# An array that is only read, such as the offsets of a schema's cells, as signatures name it.
-OFFSETS = "Array(int64, 1, 'C', readonly=True)"
+_listeners: list[Callable[[str], None]] = []
+_lock = RLock()
 
 
-class OfNumba:
-    """A name of numba's that kernels use, found when the first one is compiled; Python runs `plain` in its place."""
-
-    def __init__(self, plain: Callable[..., Any], find: Callable[[], Any]) -> None:
-        self.plain, self._find = plain, find
-
-    def __call__(self, *args: Any) -> Any:
-        """What Python runs."""
-        return self.plain(*args)
-
-    @cached_property
-    def kernel(self) -> Any:
-        """What numba knows under this name."""
-        return self._find()
+# A range whose turns threads share, in kernels with `parallel=True`.
+prange = range
 
 
-def _find_population_count() -> Any:
-    """How many bits of a word are set: one instruction, which vectorizes where the machine can."""
+def population_count(word: Any) -> int:
+    """How many bits of a word are set: in kernels one instruction, which vectorizes where the machine can."""
+    return int(word).bit_count()
+
+
+@cache
+def _of_numba(name: str) -> Any:
+    """What these two names stand for in a kernel."""
+    if name == "prange":
+        return import_module("numba").prange
     from numba.core.types import uint64
     from numba.extending import intrinsic
 
@@ -62,63 +77,57 @@ def _find_population_count() -> Any:
     return intrinsic(population_count)
 
 
-population_count = OfNumba(lambda word: int(word).bit_count(), _find_population_count)
-# A range whose turns threads share, in kernels with `parallel=True`.
-prange = OfNumba(range, lambda: import_module("numba").prange)
-
-
 class Compiled(Generic[P, R]):
     """A function that is compiled when it is first called. `plain` is the same function as Python runs it."""
 
     def __init__(self, function: Callable[P, R], signature: str | list[str] | None, options: dict[str, Any]) -> None:
-        self.plain = function
-        self._signature, self._options = signature, options
+        self.plain, self._signature, self._options = function, signature, options
         update_wrapper(self, function)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Run the compiled function."""
-        found: R = self.kernel(*args, **kwargs)
-        return found
+        result: R = self.kernel(*args, **kwargs)
+        return result
 
     def compile(self) -> None:
-        """Compile the function now, if it is one that others call."""
+        """Compile the function now, unless it is inlined into others."""
         if self._signature is not None:
             _ = self.kernel
 
     @cached_property
     def kernel(self) -> Any:
-        """What numba makes of the function; from its cache where it was made before."""
-        import numba
+        """What numba makes of the function; from the cache where it was compiled before."""
+        jit: Any = import_module("numba").njit
 
         function: Any = self.plain
-        if self._signature is not None:
-            _expect(function.__module__, function.__qualname__)
-        # Compiled code calls compiled code: in its sight, every name is what numba has made of it.
+        if self._signature is not None and not is_kept(function.__module__, function.__qualname__):
+            while _listeners:
+                _listeners.pop()(NOTE)
+        # Compiled code calls compiled code: each name stands for what numba has made of it.
         names = {
-            name: value.kernel if isinstance(value, Compiled | OfNumba) else value
+            name: value.kernel if isinstance(value, Compiled) else value
             for name, value in function.__globals__.items()
             if name in {*function.__code__.co_names, "__name__", "__builtins__"}
         }
+        names |= {name: _of_numba(name) for name in ("prange", "population_count") if name in names}
         own = FunctionType(function.__code__, names, function.__name__, function.__defaults__)
-        if self._signature is None:
-            return numba.njit(**self._options)(own)
-        return numba.njit(self._signature, **self._options)(own)
+        with _private_cache():
+            return jit(*([] if self._signature is None else [self._signature]), **self._options)(own)
 
 
 def compiled(signature: str | list[str] | None = None, **options: Any) -> Callable[[Callable[P, R]], Compiled[P, R]]:
-    """Let numba compile a function for arguments of these types (or any of a list), and keep it, without Python's lock.
-
-    A function without a signature is part of those that call it.
+    """Compile a function for arguments of these types (or any of a list), keep it in the cache, and run it without the
+    GIL. A function without a signature is inlined into its callers.
     """
     settings = {"inline": "always"} if signature is None else {"cache": True, "nogil": True}
     return lambda function: Compiled(function, signature, settings | options)
 
 
 class Worth:
-    """Whether work has become so much that compiled code pays, loading and compiling it included.
+    """Whether there has been enough work to repay loading and compiling kernels.
 
-    Work is counted from the first call on, by public sizes alone. What is small each time but comes again and again
-    pays, too. Where other code has loaded numba, which is most of what it costs, a tenth of the work is enough.
+    Work adds up from the first call on, by public sizes alone. Where other code has loaded numba, which is most of the
+    cost, a tenth of the work is enough.
 
     >>> worth = Worth(100)
     >>> worth(101), worth(0)
@@ -129,14 +138,14 @@ class Worth:
         self._most, self._done = most, 0.0
 
     def __call__(self, work: float) -> bool:
-        """Count this much more work in."""
+        """Add this much work."""
         self._done += work
         return self._done > self._most * (_LOADED if "numba" in sys.modules else 1.0)
 
 
 @contextmanager
 def telling(tell: Callable[[str], None]) -> Iterator[None]:
-    """Inside the block, `tell` that something is compiled, the first time that something is."""
+    """Inside the block, `tell` the first time that something is compiled."""
     _listeners.append(tell)
     try:
         yield
@@ -154,43 +163,73 @@ def load(name: str) -> ModuleType:
     return module
 
 
-def compile_ahead(names: list[str]) -> None:
-    """Let another process compile the kernels of these modules, where they are not kept yet, while this one goes on.
-
-    A compiler holds Python's lock: a thread of this process would keep all others from reading rows. Whoever needs one
-    of these modules before that process has ended waits for it.
-    """
-    wanted = [name for name in names if name not in _helpers and not is_kept(name)]
-    if not wanted:
-        return
-    _tell()
-    # -P: a folder of this name where the command was given is not the package.
-    command = [sys.executable, "-P", "-m", "sklar.machine.warm", *wanted]
-    quiet = subprocess.DEVNULL
-    try:
-        helper = subprocess.Popen(command, stdin=quiet, stdout=quiet, stderr=quiet)  # noqa: S603
-    except OSError:
-        # Where no process may be started, this one compiles.
-        return
-    atexit.register(helper.kill)
-    _helpers.update(dict.fromkeys(wanted, helper))
-
-
 def is_kept(module: str, function: str = "*") -> bool:
-    """Whether compiled code of a module, or of a function of it, is in the cache."""
-    kept = os.environ.get(FOLDER)
-    return kept is not None and any(Path(kept).glob(f"*/{module.rpartition('.')[2]}.{function}-*.nbi"))
+    """Whether compiled code of a module, or of one of its functions, is in the cache."""
+    folder = cache_folder()
+    return folder is not None and any(folder.glob(f"*/{module.rpartition('.')[2]}.{function}-*.nbi"))
 
 
-def _expect(module: str, function: str = "*") -> None:
-    """Something of this module is about to be compiled, or loaded: wait for who compiles it, or tell that we do."""
-    helper = _helpers.pop(module, None)
-    if helper is not None:
-        helper.wait()
-    if not is_kept(module, function):
-        _tell()
+@contextmanager
+def _private_cache() -> Iterator[None]:
+    """Inside the block numba keeps compiled code in `cache_folder`: of our kernels alone, so that a user's stay put."""
+    config: Any = import_module("numba").config
+    with _lock:
+        before = config.CACHE_DIR
+        config.CACHE_DIR = str(cache_folder() or before)
+        try:
+            yield
+        finally:
+            config.CACHE_DIR = before
 
 
-def _tell() -> None:
-    while _listeners:
-        _listeners.pop()(NOTE)
+def cache_folder() -> Path | None:
+    """Where compiled code is kept: the folder that the user names, ours, or one of this process alone."""
+    if not hasattr(os, "geteuid"):
+        # Systems without these rights keep a user's folders private by default.
+        return None
+    return next((folder for folder in _candidates() if is_private(folder)), None) or _folder_of_process()
+
+
+def is_private(folder: Path) -> bool:
+    """Whether a folder is this user's, writable, closed to others, and cannot be replaced by others."""
+    try:
+        facts = folder.lstat()
+        if not stat.S_ISDIR(facts.st_mode) or facts.st_uid != os.geteuid() or stat.S_IMODE(facts.st_mode) != 0o700:
+            return False
+        for above in folder.resolve().parents:
+            facts = above.stat()
+            others_write = facts.st_mode & 0o022 and not facts.st_mode & stat.S_ISVTX
+            if others_write or facts.st_uid not in (0, os.geteuid()):
+                return False
+    except OSError:
+        return False
+    return os.access(folder, os.W_OK | os.X_OK)
+
+
+def _candidates() -> Iterator[Path]:
+    """Folders to keep code in, the best first; ours are made where they do not exist."""
+    if named := os.environ.get(FOLDER):
+        yield Path(named)
+    # Not Path.expanduser, which raises for a user without a home.
+    home = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"))  # noqa: PTH111
+    temporary = Path(os.environ.get("TMPDIR") or "/tmp")  # noqa: S108
+    # In a folder for all users the name holds the user's number; is_private refuses one that another user made.
+    for parent, name in ((home, "sklar"), (temporary, f"sklar-{os.geteuid()}")):
+        for each in (parent, parent / name):
+            # Where it cannot be made, is_private refuses it.
+            with suppress(OSError):
+                each.mkdir(mode=0o700)
+        yield parent / name
+
+
+@cache
+def _folder_of_process() -> Path:
+    """A folder for this process alone, removed when it ends."""
+    import atexit
+    import shutil
+    import tempfile
+
+    folder, owner = Path(tempfile.mkdtemp(prefix="sklar-")), os.getpid()
+    # Not when a forked worker ends.
+    atexit.register(lambda: shutil.rmtree(folder, ignore_errors=True) if os.getpid() == owner else None)
+    return folder

@@ -56,25 +56,20 @@ def html_card(
     >>> html_card("a < b", {"rows": 3}).count("&lt;")
     1
     """
-    lines = "".join(
-        f'<tr><td style="{_CELL};color:#6b7280">{escape(name)}</td><td style="{_CELL}">{escape(str(value))}</td></tr>'
-        for name, value in facts.items()
-    )
-    table = "" if not columns else _table(columns)
+    rows = list(zip(*(columns or {}).values(), strict=True))
+    lines = "".join(_line((name, value), style=";color:#6b7280") for name, value in facts.items())
+    table = f'<table style="border:0">{lines}</table>'
+    if columns:
+        body = "".join(map(_line, rows[:_SHOWN]))
+        table += f'<table style="border:0;margin-top:6px">{_line(tuple(columns), "th")}{body}</table>'
+    if len(rows) > _SHOWN:
+        table += f"<div>and {len(rows) - _SHOWN:,} more lines</div>"
     below = f'<div style="color:#6b7280;margin-top:6px">{escape(note)}</div>' if note else ""
-    return f'<div style="{_CARD}"><b>{escape(title)}</b><table style="border:0">{lines}</table>{table}{below}</div>'
+    return f'<div style="{_CARD}"><b>{escape(title)}</b>{table}{below}</div>'
 
 
-def _table(columns: Mapping[str, Sequence[Any]]) -> str:
-    head = "".join(f'<th style="{_CELL}">{escape(name)}</th>' for name in columns)
-    rows = list(zip(*columns.values(), strict=True))
-    body = "".join(
-        "<tr>" + "".join(f'<td style="{_CELL}">{escape(_text(value))}</td>' for value in row) + "</tr>"
-        for row in rows[:_SHOWN]
-    )
-    more = f"<div>and {len(rows) - _SHOWN:,} more lines</div>" if len(rows) > _SHOWN else ""
-    return f'<table style="border:0;margin-top:6px"><tr>{head}</tr>{body}</table>{more}'
-
-
-def _text(value: Any) -> str:
-    return f"{value:,.4g}" if isinstance(value, float) else str(value)
+def _line(values: Sequence[Any], tag: str = "td", style: str = "") -> str:
+    """A line of a table; `style` is for its first cell."""
+    texts = [f"{value:,.4g}" if isinstance(value, float) else str(value) for value in values]
+    cells = (f'<{tag} style="{_CELL}{"" if at else style}">{escape(text)}</{tag}>' for at, text in enumerate(texts))
+    return f"<tr>{''.join(cells)}</tr>"

@@ -1,7 +1,4 @@
-"""How long work tells how far it is. The command line draws bars; the library is silent unless asked.
-
-It tells no run times: they depend on the rows (`cli.console` shows them to the custodian alone).
-"""
+"""Progress of long work, which the command line draws as bars. No run times: they depend on the rows."""
 
 from __future__ import annotations
 
@@ -10,7 +7,7 @@ from typing import Protocol, TypeVar
 
 
 class Progress(Protocol):
-    """Told of every stage as it begins, and of its steps."""
+    """Receives every stage as it begins, and its steps."""
 
     def stage(self, name: str, *, total: int | None = None, unit: str = "") -> None:
         """A stage begins (and the one before it is done); `total` steps are expected, None when not known."""
@@ -23,20 +20,20 @@ B = TypeVar("B", bound=Sized)
 
 
 def watch(batches: Iterable[B], progress: Progress) -> Iterator[B]:
-    """The same batches, telling `progress` of each one that has been taken care of."""
+    """The same batches; `progress` advances after each one has been processed."""
     for batch in batches:
         yield batch
         progress.advance(len(batch))
 
 
 class Silent:
-    """Says nothing."""
+    """Shows nothing."""
 
     def stage(self, name: str, *, total: int | None = None, unit: str = "") -> None:
-        """Say nothing."""
+        """Nothing."""
 
     def advance(self, steps: int) -> None:
-        """Say nothing."""
+        """Nothing."""
 
 
 SILENT = Silent()

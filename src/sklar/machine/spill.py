@@ -1,12 +1,9 @@
-"""Arrays too large for memory, in files that have no name.
+"""Arrays too large for memory, in mapped files that have no name.
 
-An array that would take more than a sixteenth of the memory lies in a temporary file that is mapped into memory; the
-system moves its pages to the disk when others need the room. The file is its owner's alone (0600) and has no name in
-any folder from its first moment, so that it is gone when the process ends, however that ends. Room on the disk is taken
-when the array is made: a full disk is an error there, and not the end of the process later.
-
-What a private array held is overwritten on the disk when the array is let go, also at the end of the process. A process
-that is killed cannot do that: its blocks are free, and hold what they held until others use them, as those of swap do.
+A file is its owner's alone (0600) and has no name in any folder from its first moment, so that it is gone when the
+process ends, however that ends. Room on the disk is taken when the array is made: a full disk is an error there, and
+not the end of the process later. What a private array held is overwritten on the disk when the array is let go, also
+at the end of the process, unless it is killed: its free blocks then hold what they held, as those of swap do.
 """
 
 from __future__ import annotations
@@ -37,11 +34,11 @@ _GRANTED = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_
 @lru_cache(maxsize=1)
 def memory() -> int:
     """Bytes of memory that this process may use: the machine's, or fewer where a container grants fewer."""
-    found = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")] if hasattr(os, "sysconf") else [8 << 30]
+    limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")] if hasattr(os, "sysconf") else [8 << 30]
     for name in _GRANTED:
         with suppress(OSError, ValueError):
-            found.append(int(Path(name).read_text(encoding="ascii")))
-    return min(found)
+            limits.append(int(Path(name).read_text(encoding="ascii")))
+    return min(limits)
 
 
 def is_large(size: int) -> bool:

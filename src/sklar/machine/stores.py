@@ -1,23 +1,39 @@
-"""Files by their address, wherever they lie: on this machine's file systems, or where pyarrow or fsspec reach.
+"""Files: new ones on this machine with the rights that they must have, and those of stores by their address.
 
 An address is a path, a `file://` address, or one of a store (hdfs://, s3://, gs://, abfss:// and what fsspec knows).
-pyarrow and fsspec are asked only for the last kind. Credentials are those of the environment.
+pyarrow and fsspec are loaded only for the last kind. Credentials are those of the environment.
 """
 
 from __future__ import annotations
 
+import os
 from pathlib import Path, PurePosixPath
 from secrets import token_hex
 from shutil import copyfileobj
 from typing import IO, Any, cast
 from urllib.parse import unquote, urlsplit
 
-from sklar.errors import DataError, MissingExtraError, SklarError
+from sklar.errors import DataError, MissingExtraError
 
 # Hadoop's names of what others call s3.
 _HADOOP = {"s3a": "s3", "s3n": "s3"}
 _OBJECTS = ("s3", "gs", "gcs", "abfs", "abfss", "az")
 _COPIED_AT_ONCE = 1 << 22
+
+
+def fresh_file(path: Path, *, private: bool = False) -> Path:
+    """A new empty file beside `path`, to be written and then renamed to it; returns where it is.
+
+    It has the rights of any new file. A private one is its owner's alone (0600) from its first moment, whatever the
+    umask, which is the process's and stays as it is.
+    """
+    temporary = path.with_name(f".{path.name}.{token_hex(8)}.part")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+    os.close(os.open(temporary, flags, 0o600 if private else 0o666))
+    if private:
+        # A umask may take rights from the owner too.
+        temporary.chmod(0o600)
+    return temporary
 
 
 def place_of(text: str) -> Path | Remote:
@@ -26,8 +42,8 @@ def place_of(text: str) -> Path | Remote:
     >>> place_of("file:///data/a%20b.csv")
     PosixPath('/data/a b.csv')
     """
-    scheme, found, rest = text.partition("://")
-    if not found:
+    scheme, separator, rest = text.partition("://")
+    if not separator:
         return Path(text)
     if scheme == "file":
         return Path(unquote(urlsplit(text).path))
@@ -37,86 +53,70 @@ def place_of(text: str) -> Path | Remote:
 class Remote:
     """A file or a folder in a store. It has those methods of a `Path` that readers of text files use."""
 
-    __slots__ = ("_path", "address")
+    __slots__ = ("address", "scheme", "suffix", "suffixes")
 
     def __init__(self, address: str) -> None:
-        self.address, self._path = address, PurePosixPath(address)
+        path = PurePosixPath(address)
+        self.address, self.scheme = address, address.partition("://")[0]
+        self.suffix, self.suffixes = path.suffix, path.suffixes
 
     def __str__(self) -> str:
         return self.address
 
-    @property
-    def scheme(self) -> str:
-        """What stands before ://."""
-        return self.address.partition("://")[0]
-
-    @property
-    def suffix(self) -> str:
-        """The end of its name, from the last point on."""
-        return self._path.suffix
-
-    @property
-    def suffixes(self) -> list[str]:
-        """All ends of its name."""
-        return self._path.suffixes
+    def __truediv__(self, name: str) -> Remote:
+        return Remote(f"{self.address.rstrip('/')}/{name}")
 
     def open(self, mode: str = "rb") -> IO[bytes]:
         """Its bytes, to be read, or to be written ("wb")."""
-        system, path = self._found()
+        system, path = self._located()
         return cast(IO[bytes], system.open_output_stream(path) if mode == "wb" else system.open_input_file(path))
 
     def files(self) -> list[Remote]:
-        """The files in this folder and below it, in order, without those that begin with a dot or an underline; itself
-        where it is a file, and none where nothing is there.
+        """The files in this folder and below it, in order, without those whose name begins with a dot or an underscore;
+        itself where it is a file, and none where nothing is there.
         """
         from pyarrow import fs
 
-        system, path = self._found()
-        info = system.get_file_info(path)
-        if info.type == fs.FileType.File:
-            return [self]
-        if info.type == fs.FileType.NotFound:
-            return []
-        base, own = self.address.rstrip("/"), path.rstrip("/")
-        inside = (
-            each.path.removeprefix(own)
+        system, path = self._located()
+        kind = system.get_file_info(path).type
+        if kind in (fs.FileType.File, fs.FileType.NotFound):
+            return [self] if kind == fs.FileType.File else []
+        inside = sorted(
+            each.path.removeprefix(path.rstrip("/"))
             for each in system.get_file_info(fs.FileSelector(path, recursive=True))
             if each.type == fs.FileType.File
         )
-        return [
-            Remote(base + place)
-            for place in sorted(inside)
-            if not any(name[0] in "._" for name in place.split("/") if name)
-        ]
+        shown = (name for name in inside if not any(part[0] in "._" for part in name.split("/") if part))
+        return [Remote(self.address.rstrip("/") + name) for name in shown]
 
     def version(self) -> str:
         """A text that changes when the file does."""
-        system, path = self._found()
+        system, path = self._located()
         info = system.get_file_info(path)
         if info.mtime_ns is not None:
             return f"{info.size} {info.mtime_ns}"
-        # A store of fsspec that does not tell a time knows its files by something else.
+        # A store of fsspec without times of change has another key for its files.
         return str(system.handler.fs.ukey(path))
 
     def size(self) -> int:
         """How many bytes it has."""
-        system, path = self._found()
+        system, path = self._located()
         return int(system.get_file_info(path).size or 0)
 
     def make_folder(self) -> None:
         """Make this folder, where the store has folders."""
-        system, path = self._found()
+        system, path = self._located()
         system.create_dir(path, recursive=True)
 
     def remove_folder(self) -> None:
         """Remove this folder with all that is in it."""
-        system, path = self._found()
+        system, path = self._located()
         system.delete_dir(path)
 
     def put(self, file: Path) -> None:
         """Copy a file of this machine here, whole or not at all."""
-        system, path = self._found()
-        # What is written to an object store is there when it is closed; elsewhere it would be seen half.
+        system, path = self._located()
+        # An object appears in its store when it is closed; in other stores readers would see half a file.
         home, _, name = path.rpartition("/")
         there = path if self.scheme in _OBJECTS else f"{home}/_{name}.{token_hex(8)}"
         with file.open("rb") as source, system.open_output_stream(there) as target:
@@ -124,57 +124,37 @@ class Remote:
         if there != path:
             system.move(there, path)
 
-    def __truediv__(self, name: str) -> Remote:
-        return Remote(f"{self.address.rstrip('/')}/{name}")
-
-    def _found(self) -> tuple[Any, str]:
-        """The file system and the path in it."""
+    def _located(self) -> tuple[Any, str]:
+        """The file system and the path in it, by pyarrow or by fsspec."""
+        needs = f"an address that begins with {self.scheme}:// needs "
         try:
             from pyarrow import ArrowInvalid, fs
         except ImportError:
-            raise MissingExtraError(
-                f"an address that begins with {self.scheme}:// needs pyarrow: pip install 'sklar[spark]'"
-            ) from None
+            raise MissingExtraError(f"{needs}pyarrow: pip install 'sklar[spark]'") from None
         try:
-            return cast(tuple[Any, str], fs.FileSystem.from_uri(self.address))
-        except ArrowInvalid:
-            return self._by_fsspec()
-        except SklarError:
-            raise
+            try:
+                return cast(tuple[Any, str], fs.FileSystem.from_uri(self.address))
+            except ArrowInvalid:
+                import fsspec
+
+                system, path = fsspec.core.url_to_fs(self.address)
+                return fs.PyFileSystem(fs.FSSpecHandler(system)), path
         except Exception as error:
-            raise _unreachable(self.scheme, error) from None
-
-    def _by_fsspec(self) -> tuple[Any, str]:
-        from pyarrow import fs
-
-        try:
-            import fsspec
-        except ImportError:
-            raise MissingExtraError(
-                f"an address that begins with {self.scheme}:// needs fsspec and its package for that store: "
-                "pip install fsspec"
+            if isinstance(error, ImportError) and error.name == "fsspec":
+                raise MissingExtraError(f"{needs}fsspec and its package for that store: pip install fsspec") from None
+            # The address may hold a password: it is not repeated.
+            raise DataError(
+                f"the {self.scheme}:// address cannot be reached by pyarrow or fsspec ({type(error).__name__}). Check "
+                "the address, the store's own package, and the credentials in the environment."
             ) from None
-        try:
-            system, path = fsspec.core.url_to_fs(self.address)
-        except Exception as error:
-            raise _unreachable(self.scheme, error) from None
-        return fs.PyFileSystem(fs.FSSpecHandler(system)), path
-
-
-def _unreachable(scheme: str, error: Exception) -> DataError:
-    # The address may hold a password: it is not repeated.
-    return DataError(
-        f"the {scheme}:// address cannot be reached by pyarrow or fsspec ({type(error).__name__}). Check the address, "
-        "the store's own package, and the credentials in the environment."
-    )
 
 
 def version_of(place: Path | Remote) -> str:
     """A text that changes when the file does: its size and its time of change."""
     if isinstance(place, Remote):
         return place.version()
-    found = place.stat()
-    return f"{found.st_size} {found.st_mtime_ns}"
+    facts = place.stat()
+    return f"{facts.st_size} {facts.st_mtime_ns}"
 
 
 def size_of(place: Path | Remote) -> int:

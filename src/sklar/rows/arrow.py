@@ -11,7 +11,7 @@ from typing import Any
 
 import polars as pl
 
-from sklar.machine.lazy import lazily
+from sklar.machine.extras import lazily
 from sklar.machine.stores import Remote
 from sklar.public.importers.arrow import PARQUET
 from sklar.rows.streams import frame_of

@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from sklar.machine.lazy import lazily
+from sklar.machine.extras import lazily
 
 na = lazily("nanoarrow")
 

@@ -22,8 +22,8 @@ import numpy as np
 
 from sklar.errors import DataError, OutputError
 from sklar.kernel.count import Counts, no_counts
-from sklar.machine.fresh import fresh_file
 from sklar.machine.progress import SILENT, Progress
+from sklar.machine.stores import fresh_file
 from sklar.machine.threads import merged
 from sklar.public.schema import Schema
 from sklar.rows.fast import add_up, count

@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from sklar.machine.lazy import lazily
+from sklar.machine.extras import lazily
 from sklar.public.importers.arrow import ColumnType, column_type, column_types
 from sklar.public.types import parse_output
 from sklar.rows.streams import coded, column_of, of_seconds, of_spans, placeholders

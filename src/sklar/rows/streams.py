@@ -17,7 +17,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from sklar.errors import DataError, SklarError
-from sklar.machine.lazy import lazily
+from sklar.machine.extras import lazily
 
 na = lazily("nanoarrow")
 

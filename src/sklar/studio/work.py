@@ -27,7 +27,7 @@ from sklar.budget.ledger import Ledger
 from sklar.budget.receipt import charge_notes, telling
 from sklar.errors import OutputError, SklarError
 from sklar.kernel.theorems import Budget
-from sklar.machine.fresh import fresh_file
+from sklar.machine.stores import fresh_file
 from sklar.public.schema import Schema
 from sklar.studio.folder import LEDGER, Folder
 
