@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from sklar.budget.certificate import Certificate, Measured
     from sklar.budget.forecast import forecast
     from sklar.budget.method import Method
-    from sklar.custodian.checked import check
+    from sklar.custodian.check import check
     from sklar.custodian.draft import draft
     from sklar.custodian.evaluate import evaluate
     from sklar.errors import (
@@ -110,7 +110,7 @@ _HOMES = {
     "SchemaError": "errors",
     "SklarError": "errors",
     "Synthesizer": "synthesizer",
-    "check": "custodian.checked",
+    "check": "custodian.check",
     "draft": "custodian.draft",
     "evaluate": "custodian.evaluate",
     "fit": "release",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -9,11 +10,12 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from sklar.custodian.check import Fate, check
+from sklar.custodian.check import Fate, check_values, likely_cause
 from sklar.custodian.draft import draft
 from sklar.errors import DataError
 from sklar.generate import generate
-from sklar.public.schema import Schema
+from sklar.public.reading import Reading
+from sklar.public.schema import Attribute, Schema
 from sklar.rows.encode import encode
 from sklar.rows.read import open_source
 
@@ -66,11 +68,11 @@ def test_a_check_counts_each_fate(tmp_path: Path) -> None:
         "flag": ["yes", "0", "TRUE", "?", "", "maybe"],
         "gain": ["0", "5", "N", "-9", "-8", "n"],
     }
-    assert check(pa.table(columns), SCHEMA) == FATES
+    assert check_values(pa.table(columns), SCHEMA) == FATES
     path = tmp_path / "t.csv"
     lines = [",".join(cell or "" for cell in row) for row in zip(*columns.values(), strict=True)]
     path.write_text("\n".join([",".join(columns), *lines]))
-    assert check(path, SCHEMA) == FATES
+    assert check_values(path, SCHEMA) == FATES
 
 
 def test_a_check_agrees_with_the_codes() -> None:
@@ -78,19 +80,19 @@ def test_a_check_agrees_with_the_codes() -> None:
     table = pl.concat(frames)
     schema = draft(table).as_seen()
     codes = encode(pl.concat(open_source(table).batches(schema.names)), schema)
-    for attribute, column, fate in zip(schema.attributes, codes, check(table, schema), strict=True):
+    for attribute, column, fate in zip(schema.attributes, codes, check_values(table, schema), strict=True):
         assert fate.no_cell == np.count_nonzero(column == -1)
         assert fate.listed + fate.clipped == np.count_nonzero((column >= 0) & (column < attribute.n_values))
 
 
 def test_a_check_needs_every_column() -> None:
     with pytest.raises(DataError, match="the table has no column for 'folding', 'bare'"):
-        check(pa.table({"age": [1]}), SCHEMA)
+        check_values(pa.table({"age": [1]}), SCHEMA)
 
 
 def test_dates_in_another_writing_are_unfit_and_format_is_named() -> None:
     schema = Schema.from_toml("[attributes.d]\ntype = 'date'\nedges = ['1900-01-01', '1950-01-01']\nmissing = ''")
-    (fate,) = check(pa.table({"d": ["14.04.1912"] * 3 + [None] * 9 + ["1912-04-14"]}), schema)
+    (fate,) = check_values(pa.table({"d": ["14.04.1912"] * 3 + [None] * 9 + ["1912-04-14"]}), schema)
     assert (fate.folded, fate.missing, fate.listed) == (3, 9, 1)
     assert fate.unfit
     assert fate.warning == (
@@ -114,14 +116,54 @@ def test_dates_in_another_writing_are_unfit_and_format_is_named() -> None:
     ],
 )
 def test_more_than_half_outside_is_unfit(entry: str, values: list[str | None], unfit: bool) -> None:
-    (fate,) = check(pa.table({"x": values}), Schema.from_toml(f"[attributes.x]\n{entry}"))
+    (fate,) = check_values(pa.table({"x": values}), Schema.from_toml(f"[attributes.x]\n{entry}"))
     assert fate.unfit is unfit
 
 
 def test_a_check_reads_as_the_schema_says(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("x;y\n1,5;a\n2,5;a\n")
     text = "[attributes.x]\ntype = 'real'\nedges = [0, 10]\n[attributes.y]\ntype = 'categorical'\nvalues = ['a']"
-    fates = check(tmp_path / "t.csv", Schema.from_toml(f"[table]\ndelimiter = ';'\ndecimal = ','\n{text}"))
+    fates = check_values(tmp_path / "t.csv", Schema.from_toml(f"[table]\ndelimiter = ';'\ndecimal = ','\n{text}"))
     assert [fate.listed for fate in fates] == [2, 2]
-    (wrong, _) = check(tmp_path / "t.csv", Schema.from_toml(f"[table]\ndelimiter = ';'\n{text}"))
+    (wrong, _) = check_values(tmp_path / "t.csv", Schema.from_toml(f"[table]\ndelimiter = ';'\n{text}"))
     assert wrong.cause == 'They are numbers in another writing: set decimal = "," in [table].'
+
+
+DATE = Attribute(name="d", kind="date", edges=(-20_000, 0, 20_000))
+MOMENT = Attribute(name="d", kind="datetime", edges=(0, 10**15))
+NUMBER = Attribute(name="x", kind="real", edges=(0.0, 10.0, 100.0))
+CODES = Attribute(name="c", kind="categorical", values=("Private", "01"))
+FLAG = Attribute(name="f", kind="boolean")
+
+
+@pytest.mark.parametrize(
+    ("attribute", "texts", "cause"),
+    [
+        (DATE, ["14.04.1912", "15.04.1912", "x"], 'add format = "%d.%m.%Y".'),
+        (DATE, ["03/04/1912", "05/06/1912"], 'add format = "%d/%m/%Y" or "%m/%d/%Y".'),
+        (DATE, ["03/24/1912", "05/26/1912"], 'add format = "%m/%d/%Y".'),
+        (MOMENT, ["14.04.1912 23:40", "15.04.1912 02:20"], 'add format = "%d.%m.%Y %H:%M".'),
+        (NUMBER, ["1,5", "22,75"], 'They are numbers in another writing: set decimal = "," in [table].'),
+        (NUMBER, ["1,234", "22,750"], 'They are numbers in another writing: set thousands = "," in [table].'),
+        (NUMBER, ["1.234,5"], 'They are numbers in another writing: set decimal = "," and thousands = "." in [table].'),
+        (NUMBER, ["500", "1000"], "numbers above the last edge, 100.0: check the unit, or state wider edges."),
+        (NUMBER, ["-500", "-1"], "numbers below the first edge, 0.0: check the unit, or state wider edges."),
+        (NUMBER, ["N", "N", "7x"], "'N', '7x': list them as special, or as nulls in [table] where they mean no value."),
+        (NUMBER, [None, "", "N"], 'add missing = "".'),
+        (CODES, [" Private", "private", "1"], "in capitals, spaces or leading zeros: ' Private' for 'Private'."),
+        (CODES, ["zz", "yy"], "'zz', 'yy': list them as values, or as special where they mean something else."),
+        (CODES, ["K\ufffdln"], "They hold bytes that are not utf-8 text: set encoding in [table]."),
+        (FLAG, ["ja", "nein"], "They are 'ja', 'nein': add texts = [the one for false, the one for true]."),
+        (CODES, [str(i) for i in range(100, 120)], "The column does not seem to be what the schema describes"),
+    ],
+)
+def test_a_likely_cause(attribute: Attribute, texts: list[str | None], cause: str) -> None:
+    assert cause in likely_cause(attribute, Reading(), Counter(texts))
+
+
+def test_a_decimal_point_beside_a_decimal_comma() -> None:
+    reading = Reading(decimal=",")
+    texts = Counter([reading.plain(text) for text in ("1.5", "2.5")])
+    assert likely_cause(NUMBER, reading, Counter[str | None](texts)) == (
+        'They are numbers with a decimal point: remove decimal = "," from [table].'
+    )

@@ -117,7 +117,7 @@ def look_at(studio: Browser) -> None:
 def test_cancelling_before_the_charge_costs_nothing(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
     order(folder)
     (folder.notes() / "0001.cancel.json").touch()
-    monkeypatch.setattr("sklar.custodian.check.check", lambda *_, **__: time.sleep(30))
+    monkeypatch.setattr("sklar.custodian.check.check_values", lambda *_, **__: time.sleep(30))
     work.do(str(folder.root), 1)
     state = state_of(folder)
     assert (state["state"], state["message"]) == ("cancelled", "Cancelled. No file was left half-written.")
@@ -183,7 +183,7 @@ def test_failures_are_told_without_quoting_anything(folder: Folder, monkeypatch:
     def fail(*_: object, **__: object) -> None:
         raise RuntimeError("Jane Doe")
 
-    monkeypatch.setattr("sklar.custodian.check.check", fail)
+    monkeypatch.setattr("sklar.custodian.check.check_values", fail)
     order(folder)
     work.do(str(folder.root), 1)
     assert state_of(folder)["message"].startswith("Unexpected RuntimeError. Run the command below")

@@ -124,12 +124,12 @@ def fit_data(*, data: Path | str, query: str | None, schema_path: Path, progress
 def _look_first(table: object, schema: Schema, engine: str | None, progress: Progress) -> None:
     """Stop where the schema would lose most values of an attribute: private, and before anything is measured."""
     from sklar.cli.schema import warn_of_unfit
-    from sklar.custodian.check import check
+    from sklar.custodian.check import check_values
     from sklar.errors import DataError
 
     if engine == "spark":
         raise click.UsageError("--check reads the rows on this machine. Leave it out with --engine spark.")
-    if warn_of_unfit(check(table, schema, progress=progress)):
+    if warn_of_unfit(check_values(table, schema, progress=progress)):
         raise DataError(
             "--check stopped the release: the schema would lose most values of the attributes above. Nothing was "
             "released and no privacy was spent. That it stopped depends on the rows, and is PRIVATE."

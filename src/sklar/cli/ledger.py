@@ -264,7 +264,7 @@ def adopt(path: Path, key: Path | None) -> None:
 
 
 def _digests(data: Path | str) -> tuple[bytes, ...]:
-    from sklar.custodian.fingerprint import hash_files
+    from sklar.custodian.keys import hash_files
 
     with show_progress() as progress:
         return hash_files(data, progress=progress)

@@ -146,7 +146,7 @@ def link(
 
 
 def _tell_links(people: Path | str, events: Path | str, linked: Linked) -> None:
-    from sklar.custodian.links import check_links
+    from sklar.custodian.keys import check_links
 
     for line in check_links(people, events, linked).lines():
         click.echo(line, err=True)

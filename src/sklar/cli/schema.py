@@ -162,7 +162,7 @@ def check(*, schema_path: Path, data: Path | str | None, query: str | None, as_j
     \b
       sklar schema check adult.toml adult.csv
     """
-    from sklar.custodian.checked import check as look
+    from sklar.custodian.check import check as look
 
     described = schema_of(schema_path)
     if data is None:

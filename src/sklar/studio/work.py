@@ -301,7 +301,7 @@ def _interrupt() -> None:
 
 def _release(folder: Folder, order: Mapping[str, Any], state: State, told: Told) -> None:
     """What `sklar release --check` does; then the private comparison of `sklar evaluate`, which may fail by itself."""
-    from sklar.custodian.check import check
+    from sklar.custodian.check import check_values
     from sklar.draw.sample import check_draw
     from sklar.errors import DataError
     from sklar.files.write import check_target
@@ -313,7 +313,7 @@ def _release(folder: Folder, order: Mapping[str, Any], state: State, told: Told)
     stem = f"{desk.name}-{order['release']}"
     model_path = check_target(folder.inside(f"{stem}.sklar"), (".sklar",))
     out = check_target(folder.inside(f"{stem}.csv"), (".csv",))
-    unfit = [fate for fate in check(folder.table(desk), schema, progress=told) if fate.unfit]
+    unfit = [fate for fate in check_values(folder.table(desk), schema, progress=told) if fate.unfit]
     if unfit:
         raise DataError(
             "The schema would lose most values of some columns, so nothing was released and no privacy was spent. "

@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from sklar.custodian.check import places_of
+from sklar.custodian.check import texts_and_places
 from sklar.errors import DataError
 from sklar.machine.progress import SILENT, Progress
 from sklar.public.axis import parse_edge
@@ -183,7 +183,7 @@ class _Sketch:
         if isinstance(kind, pl.Enum):
             # Categories belong to the type of the column: their order is kept, and those that no row has.
             self.declared |= dict.fromkeys(text for text in kind.categories if text not in MISSING_TEXTS)
-        texts, places = places_of(column)
+        texts, places = texts_and_places(column)
         found = Counter[str | None]()
         for text, number in zip(texts, np.bincount(places, minlength=len(texts)).tolist(), strict=True):
             found[text] += number

@@ -1,4 +1,4 @@
-"""What the custodian is told of people: how many rows they have, and when ids are no people's."""
+"""Ids and keys: how many rows people have, how events match people, and when a column names nobody."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from click.testing import CliRunner
 
 from sklar.cli import cli
 from sklar.custodian.evaluate.queries import read
-from sklar.custodian.people import look_at_people
+from sklar.custodian.keys import check_links, rows_per_person
 from sklar.errors import DataError, SchemaError
 from sklar.public.schema import Schema
+from tests.linked import small, tables
 
 TOML = """[table]
 name = "v"
@@ -34,18 +35,18 @@ def table(ids: Sequence[str | None]) -> pl.DataFrame:
 
 
 def test_the_custodian_sees_rows_per_person() -> None:
-    crowd = look_at_people(table([*["a"] * 5, *["b"] * 3, "c", None, ""]), SCHEMA)
+    crowd = rows_per_person(table([*["a"] * 5, *["b"] * 3, "c", None, ""]), SCHEMA)
     assert (crowd.rows, crowd.people, crowd.without_id, crowd.most) == (11, 5, 2, 5)
     assert crowd.quantiles == ((0.5, 1), (0.9, 5), (0.99, 5))
     assert dict(crowd.kept)[2] == pytest.approx(7 / 11)
     assert crowd.warning is None
     dropped = replace(SCHEMA, person=replace(SCHEMA.person, null_ids="drop"))  # type: ignore[type-var]
-    assert look_at_people(table(["a", "a", None]), dropped).people == 1
+    assert rows_per_person(table(["a", "a", None]), dropped).people == 1
 
 
 def test_many_batches_are_brought_together() -> None:
     ids = [str(number % 70_000) for number in range(210_000)]
-    crowd = look_at_people(table(list(ids)), SCHEMA)
+    crowd = rows_per_person(table(list(ids)), SCHEMA)
     assert (crowd.people, crowd.most) == (70_000, 3)
 
 
@@ -58,7 +59,7 @@ def test_many_batches_are_brought_together() -> None:
     ],
 )
 def test_ids_that_are_no_peoples_are_explained(ids: list[str | None], message: str) -> None:
-    crowd = look_at_people(table(ids), SCHEMA)
+    crowd = rows_per_person(table(ids), SCHEMA)
     assert crowd.warning is not None
     assert crowd.warning.startswith(message)
     assert crowd.warning in crowd.lines()
@@ -66,9 +67,9 @@ def test_ids_that_are_no_peoples_are_explained(ids: list[str | None], message: s
 
 def test_a_table_or_schema_without_people_is_refused() -> None:
     with pytest.raises(SchemaError, match="the schema names no person"):
-        look_at_people(table(["a"]), replace(SCHEMA, person=None))
+        rows_per_person(table(["a"]), replace(SCHEMA, person=None))
     with pytest.raises(DataError, match="has no column 'id'"):
-        look_at_people(table(["a"]).drop("id"), SCHEMA)
+        rows_per_person(table(["a"]).drop("id"), SCHEMA)
 
 
 def test_check_shows_people_to_the_custodian(tmp_path: Path) -> None:
@@ -90,3 +91,41 @@ def test_an_evaluation_reads_the_original_by_person() -> None:
     # A synthetic table has no ids: all its rows count.
     _, batches = read(rows.drop("id"), SCHEMA)
     assert sum(codes.shape[1] for codes in batches) == 200
+
+
+def test_links_are_counted_exactly() -> None:
+    people, events = tables(70)
+    events = pl.concat([events, events.head(5).with_columns(person=pl.lit(-1, dtype=pl.Int64))])
+    people = pl.concat([people, people.head(2)])
+    found = check_links(people, events, small(2))
+    numbers = [0 if i % 7 == 0 else 1 + i % 4 for i in range(70)]
+    assert found.to_dict() == {
+        "people": 70,
+        "events": sum(min(number, 2) for number in numbers),
+        "unmatched": 5,
+        "beyond": sum(max(number - 2, 0) for number in numbers),
+        "repeated": 2,
+        "without_events": numbers.count(0),
+        "most": 2,
+    }
+    assert all(line.startswith("PRIVATE: ") for line in found.lines())
+    assert "2 rows of people have the key of an earlier row" in found.lines()[3]
+
+
+@pytest.mark.parametrize(
+    ("owner", "words"),
+    [
+        (["x"] * 9, "no event has a person. Are both keys the same thing"),
+        (list(range(9)), "nobody has two events. If the key is unique for every event, it names events"),
+    ],
+)
+def test_keys_that_match_nobody_are_explained(owner: list[object], words: str) -> None:
+    people, _ = tables(20)
+    events = pl.DataFrame({"person": owner, "kind": ["a"] * 9, "urgent": [True] * 9})
+    assert words in "\n".join(check_links(people, events, small()).lines())
+
+
+def test_a_constant_key_is_explained() -> None:
+    people, events = tables(20)
+    found = check_links(people.with_columns(id=pl.lit(1)), events.with_columns(person=pl.lit(1)), small())
+    assert "it names nobody" in found.lines()[-1]
