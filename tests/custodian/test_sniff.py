@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from sklar.custodian.sniff import Remark, sniff
+from sklar.custodian.draft.sniff import Remark, sniff
 from sklar.kernel.count import Counts
 from sklar.public.reading import PLAIN, Reading
 from sklar.public.schema import Schema

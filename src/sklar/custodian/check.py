@@ -227,7 +227,10 @@ def _judge(attribute: Attribute, reading: Reading, tally: Counter[str], outside:
     if private:
         # A release decides which of them it lists.
         tally["listed"] += tally.pop("folded", 0)
-    fate = Fate(attribute=attribute.name, **{name: tally[name] for name in _FATES})
+    listed, missing, clipped, folded, no_cell = (tally[name] for name in _FATES)
+    fate = Fate(
+        attribute=attribute.name, listed=listed, missing=missing, clipped=clipped, folded=folded, no_cell=no_cell
+    )
     # Where a release found the categories, it put the rare ones under other itself.
     if fate.outside <= _MOST or private or (attribute.domain == "found" and attribute.other):
         return fate

@@ -17,10 +17,9 @@ from typing import Any, Literal
 
 from sklar.answer.report.render import short
 from sklar.custodian.draft import DECIDE, HEADING, LEFT_OUT, PROPOSED, READ_WITH, RULE, RULES_HEADING, Draft
-from sklar.custodian.draft.look import Seen
+from sklar.custodian.draft.columns import ColumnSummary, Tie
 from sklar.custodian.draft.page import common, facts
-from sklar.custodian.draft.rows import as_seen
-from sklar.custodian.draft.ties import Tie
+from sklar.custodian.draft.propose import as_seen
 from sklar.errors import SchemaError
 from sklar.public.codes import natural
 from sklar.public.schema import BINNED, Attribute, Schema
@@ -134,7 +133,7 @@ def _describe(attribute: Attribute) -> str:
     return f"{attribute.n_levels} levels: {', '.join(levels)}."
 
 
-def _examples(seen: Seen) -> list[str]:
+def _examples(seen: ColumnSummary) -> list[str]:
     """All values where a person can read them; else the most common ones."""
     most = _MOST_SHOWN if len(seen.counts) <= _MOST_SHOWN else _FEW_SHOWN
     listed = [f"{value} ({share})" for value, _, share in common(seen, most)]
@@ -142,7 +141,7 @@ def _examples(seen: Seen) -> list[str]:
     return [f"{which}: {', '.join(listed)}."] if listed else []
 
 
-def _choices(attribute: Attribute, entry: Entry, seen: Seen | None) -> tuple[Choice, ...]:
+def _choices(attribute: Attribute, entry: Entry, seen: ColumnSummary | None) -> tuple[Choice, ...]:
     """The answers to a question."""
     kept = {key: value for key, value in entry.items() if key not in (*_DOMAIN_KEYS, "reviewed", "provenance")}
     private = attribute.domain == "private"
@@ -206,7 +205,7 @@ def _text_output(entry: Entry) -> Entry:
     return {key: value for key, value in entry.items() if key != "output"}
 
 
-def _as_seen(attribute: Attribute, seen: Seen | None) -> Entry | None:
+def _as_seen(attribute: Attribute, seen: ColumnSummary | None) -> Entry | None:
     """The entry with the domain that the rows show, where it is of the same kind."""
     shown = None if seen is None else as_seen(seen)
     if shown is None or shown.kind != attribute.kind or attribute.special:

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from sklar.custodian.check import check
+from sklar.custodian.check import check_values
 from sklar.custodian.draft import draft
 from sklar.errors import SchemaError
 from sklar.generate import generate
@@ -35,7 +35,7 @@ def assert_covers(data: pa.Table) -> None:
     assert Schema.from_toml(made.to_toml()) == made.schema
     shown = made.as_seen()
     assert Schema.from_toml(shown.to_toml()) == shown
-    for fate in check(data, shown):
+    for fate in check_values(data, shown):
         assert (fate.clipped, fate.no_cell) == (0, 0)
     for batch in open_source(data).batches(shown.names):
         assert encode(batch, shown).min(initial=0) >= 0
@@ -220,6 +220,6 @@ def test_no_arrow_type_makes_a_draft_or_a_check_fail(column: pa.Array) -> None:
     made = draft(table)
     assert Schema.from_toml(made.to_toml()) == made.schema
     schema = Schema.from_toml("[attributes.x]\ntype = 'integer'\nedges = [0, 1]\nmissing = ''")
-    (fate,) = check(table, schema)
+    (fate,) = check_values(table, schema)
     assert fate.listed + fate.missing + fate.clipped + fate.folded + fate.no_cell == len(column)
     assert fate.missing >= column.null_count

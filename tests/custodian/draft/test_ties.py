@@ -7,7 +7,7 @@ import random
 import pyarrow as pa
 
 from sklar.custodian.draft import draft
-from sklar.custodian.draft.ties import Tie
+from sklar.custodian.draft.columns import Tie
 
 ROWS = 4_000
 PICK = random.Random(30)

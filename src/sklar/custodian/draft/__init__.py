@@ -12,12 +12,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sklar.answer.report.render import Rows
-from sklar.custodian.draft.look import Look, look
+from sklar.custodian.draft.columns import TableSummary, Tie, find_ties, summarize
 from sklar.custodian.draft.page import private_page
-from sklar.custodian.draft.propose import Proposal, propose
-from sklar.custodian.draft.rows import as_seen
-from sklar.custodian.draft.ties import Tie, find_ties
-from sklar.custodian.sniff import Sniffed, sniff
+from sklar.custodian.draft.propose import ColumnProposal, as_seen, propose
+from sklar.custodian.draft.sniff import Sniffed, sniff
 from sklar.errors import DataError
 from sklar.files.write import check_target, write_text
 from sklar.machine.progress import SILENT, Progress
@@ -44,8 +42,8 @@ class Draft:
     """A proposed schema whose entries nobody has reviewed, the columns that it leaves out, and what the rows show."""
 
     schema: Schema
-    proposals: Mapping[str, Proposal]
-    seen: Look
+    proposals: Mapping[str, ColumnProposal]
+    seen: TableSummary
     ties: tuple[Tie, ...]
     remarks: Rows = ()
 
@@ -106,45 +104,38 @@ def draft(
     draft is written there (S.toml), and what the rows show to a PRIVATE page beside it (S.PRIVATE.html). The table is
     called as its file unless it has a `name`.
     """
-    targets = None if out is None else (check_target(out, (".toml",)), _page_beside(out))
-    proposed = _proposed(data if query is None else Query(data, query), name, reading, progress)  # type: ignore[arg-type]
+    targets = None if out is None else [check_target(out, (".toml",))]
     if targets is not None:
-        write_text(targets[1], proposed.private_page(), private=True)
-        write_text(targets[0], proposed.to_toml(), private=True)
-    return proposed
-
-
-def _page_beside(out: str | Path) -> Path:
-    return check_target(Path(out).with_suffix(".PRIVATE.html"), (".html",))
-
-
-def _proposed(data: object, name: str | None, reading: Reading | None, progress: Progress) -> Draft:
-    if name is None:
-        name = Path(data).name.split(".")[0] if isinstance(data, str | Path) and "://" not in str(data) else ""
-    sniffed = _sniffed(data) if reading is None else Sniffed(reading=reading)
-    written = sniffed.reading
-    source = open_source(data, written)
-    seen = look(source, written, progress=progress)
+        targets.append(check_target(Path(out).with_suffix(".PRIVATE.html"), (".html",)))  # type: ignore[arg-type]
+    rows = data if query is None else Query(data, query)  # type: ignore[arg-type]
+    file = rows if isinstance(rows, str | Path) and "://" not in str(rows) else None
+    sniffed = Sniffed(reading=reading) if reading is not None else _sniff(file)
+    source = open_source(rows, sniffed.reading)
+    seen = summarize(source, sniffed.reading, progress=progress)
     proposals = {column.name: propose(column) for column in seen.columns}
-    attributes = [each.attribute for each in proposals.values() if each.attribute is not None]
+    attributes = tuple(each.attribute for each in proposals.values() if each.attribute is not None)
     if not attributes:
         raise DataError(f"{source.name} has no column that a draft could describe. Write the schema by hand.")
-    schema = Schema(name=name or "table", attributes=tuple(attributes), reading=written).checked()
+    name = (Path(file).name.split(".")[0] if file else "") if name is None else name
+    schema = Schema(name=name or "table", attributes=attributes, reading=sniffed.reading).checked()
     remarks = tuple((each.key, toml_value(each.value), each.sureness, each.reason) for each in sniffed.remarks)
-    return Draft(schema=schema, proposals=proposals, seen=seen, ties=find_ties(seen, schema.names), remarks=remarks)
+    ties = find_ties(seen, schema.names)
+    drafted = Draft(schema=schema, proposals=proposals, seen=seen, ties=ties, remarks=remarks)
+    if targets is not None:
+        write_text(targets[1], drafted.private_page(), private=True)
+        write_text(targets[0], drafted.to_toml(), private=True)
+    return drafted
 
 
-def _sniffed(data: object) -> Sniffed:
+def _sniff(file: str | Path | None) -> Sniffed:
     """How a file seems to be written; what is no file of text is read as it is.
 
     Texts for "no value" are left to the attributes: each says in its own words what is missing.
     """
-    if not isinstance(data, str | Path) or "://" in str(data):
-        return Sniffed(reading=PLAIN)
     try:
-        found = sniff(data)
+        guess = Sniffed(reading=PLAIN) if file is None else sniff(file)
     except Exception:
-        # What keeps a file from being read is told by whoever reads it next, without quoting it.
+        # Whoever reads the file next reports what is wrong with it, without quoting it.
         return Sniffed(reading=PLAIN)
-    remarks = tuple(remark for remark in found.remarks if remark.key != "nulls")
-    return Sniffed(reading=replace(found.reading, nulls=()), remarks=remarks)
+    remarks = tuple(remark for remark in guess.remarks if remark.key != "nulls")
+    return Sniffed(reading=replace(guess.reading, nulls=()), remarks=remarks)

@@ -12,7 +12,7 @@ import numpy as np
 from markupsafe import Markup
 
 from sklar.answer.report.render import clean
-from sklar.custodian.draft.look import Seen
+from sklar.custodian.draft.columns import ColumnSummary
 from sklar.custodian.review import Question, open_rules, questions
 from sklar.public.axis import edge_text
 from sklar.public.schema import Attribute, Schema
@@ -123,7 +123,7 @@ def mark_of(entry: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(entry, sort_keys=True, default=str).encode()).hexdigest()[:16]
 
 
-def _picture(attribute: Attribute, seen: Seen | None) -> Picture | None:
+def _picture(attribute: Attribute, seen: ColumnSummary | None) -> Picture | None:
     """The bins over what the rows show: 60 bars over the middle 98% of the values."""
     if attribute.kind not in _DRAGGED or not attribute.edges:
         return None
@@ -149,7 +149,7 @@ def _picture(attribute: Attribute, seen: Seen | None) -> Picture | None:
     )
 
 
-def _points(kind: str, seen: Seen | None) -> tuple[Any, Any]:
+def _points(kind: str, seen: ColumnSummary | None) -> tuple[Any, Any]:
     if seen is None:
         return np.empty(0), np.empty(0)
     axis = kind if kind in seen.axes else next((each for each in seen.axes if each.split()[0] == kind), None)

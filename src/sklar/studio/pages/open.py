@@ -11,8 +11,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from sklar.answer.report.render import Rows
+from sklar.custodian.draft.sniff import sniff
 from sklar.custodian.entries import save
-from sklar.custodian.sniff import sniff
 from sklar.errors import DataError, SklarError
 from sklar.public.reading import PLAIN, Reading, parse_reading
 from sklar.rows.read import open_source

@@ -1,0 +1,323 @@
+"""What the rows show of each column, and which columns determine others: exact, hence PRIVATE; all a draft knows."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any, Literal
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from sklar.custodian.check import tally_texts, texts_and_places
+from sklar.errors import DataError
+from sklar.machine.progress import SILENT, Progress
+from sklar.public.axis import parse_edge
+from sklar.public.importers.arrow import ColumnType
+from sklar.public.reading import PLAIN, Reading
+from sklar.public.types import parse_output
+from sklar.rows.source import Source
+from sklar.rows.values import is_nothing
+
+MISSING_TEXTS = ("", "(missing)", "?", "NA", "N/A", "n/a", "null", "NULL", "None", "nan", "NaN", ".", "-")
+# Texts are counted one by one up to this many distinct ones; then only their ranges are kept.
+MOST_TEXTS = 20_000
+# How many distinct texts may not read as numbers in a column of numbers: they may be codes for "not applicable".
+MOST_ODD = 6
+# Ties are searched for in the first rows, among columns with few distinct texts.
+TIED_ROWS, TIED_TEXTS = 100_000, 200
+
+# Days without any sign between their parts.
+COMPACT_DAY = "date %Y%m%d"
+_MOST_DIGITS = 15
+_NUMBERS = ("integer", "real")
+# How people write days, beside 1912-04-14, and moments of them.
+_DAYS = {
+    "%d.%m.%Y": r"\d{1,2}\.\d{1,2}\.\d{4}",
+    "%d/%m/%Y": r"\d{1,2}/\d{1,2}/\d{4}",
+    "%m/%d/%Y": r"\d{1,2}/\d{1,2}/\d{4}",
+    "%d-%m-%Y": r"\d{1,2}-\d{1,2}-\d{4}",
+    "%m-%d-%Y": r"\d{1,2}-\d{1,2}-\d{4}",
+    "%Y/%m/%d": r"\d{4}/\d{1,2}/\d{1,2}",
+    "%Y.%m.%d": r"\d{4}\.\d{1,2}\.\d{1,2}",
+    "%d-%b-%Y": r"\d{1,2}-[A-Za-z]{3}-\d{4}",
+    "%d %b %Y": r"\d{1,2} [A-Za-z]{3} \d{4}",
+}
+_CLOCKS = {" %H:%M": r" \d{1,2}:\d{2}", " %H:%M:%S": r" \d{1,2}:\d{2}:\d{2}"}
+_PATTERNS = (
+    {f"date {form}": pattern for form, pattern in _DAYS.items()}
+    | {f"datetime {day}{time}": _DAYS[day] + _CLOCKS[time] for day in _DAYS for time in _CLOCKS}
+    | {
+        COMPACT_DAY: r"(19|20)\d{6}",
+        "date": r"\d{4}-.{5}",
+        "datetime": r"\d{4}-.{4,}",
+        "time": r"\d{1,2}:\d{2}.*",
+        "yearmonth": r"\d{4}-\d{2}",
+        "duration": r"[+-]?(\d+:\d{2}.*|P.*|-?\d+ days?.*)",
+    }
+)
+# This share of the rows may break what is still proposed as a rule: real tables hold mistakes.
+_BROKEN = 0.001
+# A combination that chance alone would have given this many rows, and that hardly any row has, may be impossible.
+_EXPECTED, _HARDLY = 100.0, 0.005
+# A value that determines another one must occur this often on average, or every table would have such columns.
+_ROWS_EACH = 10.0
+_MOST_COLUMNS = _MOST_LEVELS = 60
+
+
+@dataclass(slots=True, kw_only=True, repr=False)
+class Axis:
+    """How a column reads as points on an axis: the least and the largest, and the texts that are no point."""
+
+    low: float = math.inf
+    high: float = -math.inf
+    odd: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(slots=True, kw_only=True, repr=False)
+class ColumnSummary:
+    """What the rows show of one column: PRIVATE. It is filled batch by batch, and not changed afterwards.
+
+    `counts` are the distinct texts that are not missing, with how many rows have each; `many` says that there are more
+    of them than were kept, and `counted` how many rows had a value until then. `axes` are the kinds as which (nearly)
+    all texts read: "integer", or "date %d.%m.%Y" with its format. `declared` are the categories of the column's type.
+    `codes` are those of the first rows, as places in `coded`; -1 is a missing value, and there are none where the
+    column has many distinct texts.
+    """
+
+    name: str
+    type: ColumnType | None
+    reading: Reading = PLAIN
+    rows: int = 0
+    counts: Counter[str] = field(default_factory=Counter)
+    many: bool = False
+    counted: int = 0
+    missing: Counter[str] = field(default_factory=Counter)
+    axes: dict[str, Axis] = field(default_factory=lambda: {kind: Axis() for kind in (*_NUMBERS, *_PATTERNS)})
+    declared: dict[str, None] = field(default_factory=dict)
+    objects: set[str] = field(default_factory=set)
+    coded: dict[str, int] = field(default_factory=dict)
+    codes: list[NDArray[np.int32]] = field(default_factory=list)
+
+    def point(self, text: str, kind: str) -> float | None:
+        """The point that one of the texts is as a value of this kind; None where it is none."""
+        return point_of(self.plain(text, kind), kind)
+
+    def plain(self, text: str, kind: str) -> str:
+        """A text with its number as Python writes it, where the kind is one of numbers."""
+        return self.reading.plain(text) if kind in _NUMBERS else text
+
+    @property
+    def n_missing(self) -> int:
+        """How many rows have no value."""
+        return self.missing.total()
+
+    @property
+    def missing_text(self) -> str | None:
+        """The text that stands for a missing value most often; None when no value is missing."""
+        return max(self.missing, key=lambda text: self.missing[text]) if self.missing else None
+
+    @property
+    def distinct_share(self) -> float:
+        """How many distinct texts there are per row that has one; 1 when all differ."""
+        return len(self.counts) / max(self.counted, 1)
+
+    @property
+    def categories(self) -> tuple[int, ...] | tuple[str, ...]:
+        """The categories of the column's type, as its values."""
+        whole = self.type is not None and self.type.whole
+        return tuple(int(text) for text in self.declared) if whole else tuple(self.declared)
+
+    @property
+    def output(self) -> str | None:
+        """The type of the column in the words of a schema, where it has one; of objects, the one they share."""
+        if self.type is not None:
+            return self.type.output
+        described = [parse_output(word) for word in self.objects]
+        decimals = [each for each in described if each is not None and each.name == "decimal"]
+        if decimals and len(decimals) == len(described):
+            scale = max(each.scale for each in decimals)
+            whole = max(each.precision - each.scale for each in decimals)
+            return f"decimal({whole + scale}, {scale})"
+        return next(iter(self.objects)) if len(self.objects) == 1 and described[0] is not None else None
+
+    def add(self, column: pl.Series) -> None:
+        """Add a batch."""
+        kind = column.dtype
+        if kind == pl.Object:
+            self.objects |= {_word_of(value) for value in column if not is_nothing(value)}
+        if isinstance(kind, pl.Enum):
+            # Categories belong to the type of the column: their order is kept, and those that no row has.
+            self.declared |= dict.fromkeys(text for text in kind.categories if text not in MISSING_TEXTS)
+        texts, places = texts_and_places(column)
+        for text, number in tally_texts(texts, places).items():
+            if text is None or text in MISSING_TEXTS:
+                self.missing[text or ""] += number
+                continue
+            if self.type is not None and self.type.kind == "categorical":
+                self.declared.setdefault(text)
+            known = text in self.counts
+            if known or not self.many:
+                self.counts[text] += number
+                self.counted += number
+                self.many = len(self.counts) >= MOST_TEXTS
+            if not known or any(text in axis.odd for axis in self.axes.values()):
+                self._place(text, number)
+        if self.rows < TIED_ROWS and (self.codes or not self.rows):
+            self._code(texts, places)
+        self.rows += len(column)
+
+    def _code(self, texts: Sequence[str | None], places: NDArray[np.int64]) -> None:
+        lookup = np.full(len(texts) + 1, -1, dtype=np.int32)
+        for place, text in enumerate(texts):
+            if text is not None and text not in MISSING_TEXTS:
+                lookup[place] = self.coded.setdefault(text, len(self.coded))
+                if len(self.coded) > TIED_TEXTS:
+                    self.codes.clear()
+                    return
+        self.codes.append(lookup[places[: TIED_ROWS - self.rows]])
+
+    def _place(self, text: str, times: int) -> None:
+        """Read a text on every axis that the column may still have."""
+        plain = self.reading.plain(text)
+        digits = plain.lstrip("+-")
+        # A leading zero makes a code (a ZIP code), and so does great length: no quantity.
+        if (digits[:1] == "0" and digits[1:2].isdigit()) or (digits.isdigit() and len(digits) > _MOST_DIGITS):
+            for kind in _NUMBERS:
+                self.axes.pop(kind, None)
+        for kind, axis in tuple(self.axes.items()):
+            point = point_of(plain if kind in _NUMBERS else text, kind)
+            if point is None:
+                axis.odd[text] = axis.odd.get(text, 0) + times
+                if len(axis.odd) > MOST_ODD:
+                    del self.axes[kind]
+            else:
+                axis.low, axis.high = min(axis.low, point), max(axis.high, point)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class TableSummary:
+    """What the rows show of a table: PRIVATE."""
+
+    rows: int
+    columns: tuple[ColumnSummary, ...]
+
+    def column(self, name: str) -> ColumnSummary | None:
+        """The column of that name, where there is one."""
+        return next((column for column in self.columns if column.name == name), None)
+
+
+def summarize(source: Source, reading: Reading = PLAIN, *, progress: Progress = SILENT) -> TableSummary:
+    """Read all rows once, and keep what a draft needs. `reading` says how the table's text is written."""
+    names = source.find_columns() if source.find_columns else source.columns
+    columns = [ColumnSummary(name=name, type=(source.types or {}).get(name), reading=reading) for name in names]
+    progress.stage("read", unit="rows")
+    rows = 0
+    for batch in source.batches(names):
+        for series, column in zip(batch.iter_columns(), columns, strict=True):
+            column.add(series)
+        rows += batch.height
+        progress.advance(batch.height)
+    if rows == 0:
+        raise DataError(f"{source.name} has no rows to draft a schema from. Write the schema by hand.")
+    for column in columns:
+        column.axes = {kind: axis for kind, axis in column.axes.items() if axis.low <= axis.high}
+    return TableSummary(rows=rows, columns=tuple(columns))
+
+
+def point_of(text: str, kind: str) -> float | None:
+    """The point that a text is as a value of this kind, where people write such values so; None otherwise.
+
+    >>> point_of("14.04.1912", "date %d.%m.%Y"), point_of("7.5", "integer"), point_of("1990", "date")
+    (-21081, None, None)
+    """
+    pattern = _PATTERNS.get(kind)
+    if pattern is not None and re.fullmatch(pattern, text, re.ASCII) is None:
+        return None
+    plain, _, form = kind.partition(" ")
+    point = parse_edge(text, plain, form or None)
+    if point is None or not math.isfinite(point) or (plain == "integer" and isinstance(point, float)):
+        return None
+    return point
+
+
+def _word_of(value: object) -> str:
+    """The type of one Python object, in the words of a schema; a text that is no such word where there is none."""
+    if isinstance(value, Decimal) and value.is_finite():
+        _, digits, exponent = value.as_tuple()
+        scale = max(-int(exponent), 0)
+        return f"decimal({max(len(digits) + int(exponent), 0) + scale or 1}, {scale})"
+    words = {str: "string", dt.date: "date32", dt.datetime: "timestamp[us]", float: "float64"}
+    return words.get(type(value), "none")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Tie:
+    """`first` determines `second`, or some of their values exclude each other; `pairs` are these values: PRIVATE.
+
+    For a column that determines another, `pairs` give each value its partner.
+    """
+
+    how: Literal["determines", "excludes"]
+    first: str
+    second: str
+    pairs: tuple[tuple[str, str], ...]
+    broken: int
+
+
+def find_ties(seen: TableSummary, names: Sequence[str]) -> tuple[Tie, ...]:
+    """The ties among these columns."""
+    named = [column for name in names if (column := seen.column(name)) is not None]
+    chosen = [(column, np.concatenate(column.codes)) for column in named if column.codes and len(column.coded) > 1][
+        :_MOST_COLUMNS
+    ]
+    ties: list[Tie] = []
+    followers: set[str] = set()
+    for i, one in enumerate(chosen):
+        for two in chosen[i + 1 :]:
+            tie = _tie(*one, *two)
+            if tie is None or (tie.how == "determines" and tie.second in followers):
+                continue
+            if tie.how == "determines":
+                followers.add(tie.second)
+            ties.append(tie)
+    # What a column excludes is said once, not again for the columns that it determines.
+    return tuple(tie for tie in ties if tie.how == "determines" or not {tie.first, tie.second} & followers)
+
+
+def _tie(one: ColumnSummary, codes: NDArray[np.int32], two: ColumnSummary, partners: NDArray[np.int32]) -> Tie | None:
+    both, shape = (codes >= 0) & (partners >= 0), (len(one.coded), len(two.coded))
+    places = codes[both].astype(np.int64) * shape[1] + partners[both]
+    table = np.bincount(places, minlength=shape[0] * shape[1]).reshape(shape)
+    # The column with more values, or the first of two with as many, is the one that determines.
+    for first, second, counts in sorted([(one, two, table), (two, one, table.T)], key=lambda pair: -len(pair[2])):
+        broken = _determines(counts)
+        if broken is not None:
+            values, results = list(first.coded), list(second.coded)
+            pairs = tuple((values[k], results[j]) for k, j in enumerate(counts.argmax(axis=1)) if counts[k].any())
+            return Tie(how="determines", first=first.name, second=second.name, pairs=pairs, broken=broken)
+    if max(table.shape) > _MOST_LEVELS or not table.any():
+        return None
+    expected: NDArray[Any] = np.outer(table.sum(axis=1), table.sum(axis=0)) / table.sum()
+    empty = (expected >= _EXPECTED) & (table <= _HARDLY * expected)
+    if not empty.any():
+        return None
+    values, results = list(one.coded), list(two.coded)
+    pairs = tuple((values[k], results[j]) for k, j in zip(*np.nonzero(empty), strict=True))
+    return Tie(how="excludes", first=one.name, second=two.name, pairs=pairs, broken=int(table[empty].sum()))
+
+
+def _determines(counts: NDArray[np.int64]) -> int | None:
+    """How many rows break the rule that the first column determines the second; None where there is no such rule."""
+    total, most = int(counts.sum()), int(counts.max(axis=1).sum())
+    used = int(np.count_nonzero(counts.any(axis=1)))
+    if total < _ROWS_EACH * used or total - most > _BROKEN * total:
+        return None
+    # A second column that is nearly constant needs no rule.
+    return total - most if counts.sum(axis=0).max() < 0.98 * total else None
