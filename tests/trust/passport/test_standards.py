@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from sklar.trust.passport import publish
-from sklar.trust.passport.registry import MARK
+from sklar.trust.passport.standards import MARK
 from tests.trust.passport.conftest import EVIL, SCHEMA
 
 # The tools warn of what is old in them.

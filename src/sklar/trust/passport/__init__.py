@@ -6,8 +6,7 @@ what `passport.json` states (how many rows, the seed, the publisher). Nothing el
 
 from __future__ import annotations
 
-from sklar.trust.passport.check import verify_folder
-from sklar.trust.passport.publication import Publication
-from sklar.trust.passport.write import Published, publish
+from sklar.trust.passport.bundle import Published, publish, verify_folder
+from sklar.trust.passport.facts import Publication
 
 __all__ = ["Publication", "Published", "publish", "verify_folder"]

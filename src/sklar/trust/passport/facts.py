@@ -5,46 +5,132 @@ Nothing here may depend on the machine or the time: equal models give equal fold
 
 from __future__ import annotations
 
+import datetime as dt
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from itertools import groupby
-from typing import Any, Literal
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Literal, NamedTuple
 
 from sklar.answer.report.publish import typical_errors
-from sklar.answer.report.spending import together
 from sklar.budget.certificate import Certificate, rounded_up
+from sklar.errors import OutputError
 from sklar.files.model import Model
 from sklar.public.schema import Attribute, Schema
 from sklar.public.shown import shown_name, shown_table
 from sklar.public.types import output_of, plain_output
-from sklar.trust.passport.publication import Publication
 
-# What stands where the publisher has not said anything.
-NOT_STATED = "not stated"
-
-Family = Literal["string", "integer", "number", "boolean", "date", "datetime", "time", "duration"]
-_FAMILIES: Mapping[str, Family] = {
-    "bool": "boolean",
-    "float32": "number",
-    "float64": "number",
-    "decimal": "number",
-    "date32": "date",
-    "date64": "date",
-    "timestamp": "datetime",
-    "time32": "time",
-    "time64": "time",
-    "duration": "duration",
-    "string": "string",
+REPORT = "report.html"
+ROWS_PARQUET = "synthetic.parquet"
+ROWS_CSV = "synthetic.csv"
+MODEL = "model.sklar"
+TABLES = "noisy_tables.parquet"
+SCHEMA = "schema.toml"
+CERTIFICATE = "certificate.json"
+PASSPORT = "passport.json"
+SUMS = "SHA256SUMS"
+# All files of the folder, each with what it is.
+FILES = {
+    "README.md": "what this is, how to cite it and how to compute with it (also a Hugging Face dataset card)",
+    REPORT: "the report for readers, with charts and error bars",
+    ROWS_PARQUET: "synthetic rows, with their types",
+    ROWS_CSV: "the same synthetic rows as text",
+    MODEL: "the model: noisy tables, what was fitted to them, and the privacy certificate",
+    TABLES: "the noisy counts, one row per cell, each with the scale of its noise",
+    SCHEMA: "what was publicly known of the table: attributes, categories, bins, rules",
+    CERTIFICATE: "what was spent on what, enough to recompute the privacy claim",
+    "datapackage.json": "description for Frictionless tools (Data Package)",
+    "croissant.json": "description for machine learning tools (Croissant 1.1)",
+    "dcat.jsonld": "description for data catalogs (DCAT, JSON-LD)",
+    "opendp_registry.yaml": "draft of an entry for the OpenDP deployments registry",
+    "nist_sp_800_226.md": "checklist after NIST SP 800-226: who decided what",
+    PASSPORT: "how this folder was made: sklar verify makes it again from this and the model",
+    SUMS: "SHA-256 of every file",
 }
+SIGNED = (MODEL, SUMS)
+# The files that standards describe, with their media types.
+DATA = {
+    ROWS_CSV: "text/csv",
+    ROWS_PARQUET: "application/vnd.apache.parquet",
+    TABLES: "application/vnd.apache.parquet",
+    MODEL: "application/zip",
+}
+
+_MAX_LETTERS = 500
+# Names of licenses as SPDX writes them: CC-BY-4.0, ODbL-1.0.
+_SPDX = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+-]{0,63}")
+WEB = re.compile(r"https?://[^\s<>\"{}|\\^`]+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Content:
+class Publication:
+    """Who publishes a release, how to reach them, its license (SPDX or an address), its address, and its date.
+
+    All of it is optional. Where a standard asks for what nobody states, it is marked as not stated.
+
+    >>> Publication(publisher="Office of Statistics", license="CC-BY-4.0").license_address
+    'https://spdx.org/licenses/CC-BY-4.0'
+    """
+
+    publisher: str | None = None
+    contact: str | None = None
+    license: str | None = None
+    url: str | None = None
+    date: str | None = None
+
+    def __post_init__(self) -> None:
+        for name, value in asdict(self).items():
+            if value is not None and not _is_line(value):
+                raise OutputError(
+                    f"{name} must be one line of 1 to {_MAX_LETTERS} printable characters, got {value!r:.60}."
+                )
+        if self.url is not None and not WEB.fullmatch(self.url):
+            raise OutputError(f"url must be a web address that begins with https://, got '{self.url}'.")
+        if self.license is not None and not (_SPDX.fullmatch(self.license) or WEB.fullmatch(self.license)):
+            raise OutputError(
+                f"license must be a name such as CC-BY-4.0 (SPDX) or a web address, got '{self.license}'."
+            )
+        if self.date is not None and not _is_date(self.date):
+            raise OutputError(f"date must be a day such as 2026-03-31, got '{self.date}'.")
+
+    @property
+    def license_address(self) -> str | None:
+        """The license as a web address."""
+        if self.license is None or WEB.fullmatch(self.license):
+            return self.license
+        return f"https://spdx.org/licenses/{self.license}"
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any]) -> Publication:
+        """From JSON."""
+        if document.keys() != {each.name for each in fields(cls)}:
+            raise OutputError(f"a publication must state {', '.join(each.name for each in fields(cls))}, or null.")
+        return cls(**document)
+
+
+def _is_line(value: object) -> bool:
+    return isinstance(value, str) and 1 <= len(value) <= _MAX_LETTERS and value.isprintable() and bool(value.strip())
+
+
+def _is_date(text: str) -> bool:
+    try:
+        return dt.date.fromisoformat(text).isoformat() == text
+    except ValueError:
+        return False
+
+
+class Content(NamedTuple):
     """The size and the SHA-256 of a file."""
 
     size: int
     sha256: str
+
+
+Family = Literal["string", "integer", "number", "boolean", "date", "datetime", "time", "duration"]
+# By how the name of an output type begins; all others are integers.
+_FAMILIES: tuple[tuple[str, Family], ...] = (
+    ("bool", "boolean"), ("float", "number"), ("decimal", "number"), ("date", "date"), ("timestamp", "datetime"),
+    ("time", "time"), ("duration", "duration"), ("string", "string"),
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,9 +142,9 @@ class Column:
 
     name: str
     title: str
-    description: str
-    unit: str | None
     family: Family
+    description: str = ""
+    unit: str | None = None
     values: tuple[str | int, ...] = ()
     labels: tuple[tuple[str, str], ...] = ()
     least: float | str | None = None
@@ -68,13 +154,27 @@ class Column:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Facts:
-    """A model, how many rows were drawn from it with which seed, who publishes it, and the large files."""
+    """A model, how many rows were drawn from it with which seed, who publishes it, and what follows from that.
+
+    `epsilon` and `delta` are upper bounds. `unit` is whom the promise is about, in words, `errors` are typical standard
+    errors of a one-way and of a two-way count, `contents` are those of the files in `DATA`.
+    """
 
     model: Model
     rows: int
     seed: int
     publication: Publication
     contents: Mapping[str, Content]
+    title: str
+    slug: str
+    epsilon: str
+    delta: str
+    unit: str
+    sklar: str
+    promise: str
+    description: str
+    citation: str
+    errors: tuple[float, float | None]
 
     @property
     def schema(self) -> Schema:
@@ -86,95 +186,6 @@ class Facts:
         """What was spent."""
         return self.model.certificate
 
-    @property
-    def title(self) -> str:
-        """What people call the release."""
-        return f"{shown_table(self.schema)}: differentially private synthetic data"
-
-    @property
-    def slug(self) -> str:
-        """A name of small letters, digits and hyphens."""
-        return re.sub("[^a-z0-9]+", "-", self.schema.name.lower()).strip("-") or "table"
-
-    @property
-    def epsilon(self) -> str:
-        """Epsilon, as an upper bound."""
-        return rounded_up(self.certificate.epsilon, 4)
-
-    @property
-    def delta(self) -> str:
-        """Delta, as an upper bound."""
-        return rounded_up(self.certificate.delta, 3)
-
-    @property
-    def size(self) -> str:
-        """How many rows or people the release stands for, in words."""
-        return f"{'' if self.certificate.public_rows is not None else 'about '}{self.model.n_rows:,}"
-
-    @property
-    def unit(self) -> str:
-        """Whom the promise is about: what differs between neighbors, in words."""
-        what = "the content" if self.certificate.neighbors == "replace-one" else "the presence"
-        return f"{what} of any one {self.certificate.unit}"
-
-    @property
-    def description(self) -> str:
-        """What this is, in a few sentences."""
-        stated = "" if self.schema.words.description is None else f"{' '.join(self.schema.words.description.split())} "
-        return (
-            f"{stated}These {self.rows:,} records are invented. They follow the statistics of a confidential table of "
-            f"{self.size} {'people' if self.certificate.count == 'people' else 'rows'} and "
-            f"{self.schema.n_attributes:,} attributes. {self.promise}"
-        )
-
-    @property
-    def promise(self) -> str:
-        """The promise in one sentence."""
-        stated = "Claimed by the caller, not checked by Sklar: " if self.certificate.claimed_by else ""
-        return (
-            f"{stated}{'d' if stated else 'D'}ifferential privacy with epsilon = {self.epsilon} and delta = "
-            f"{self.delta} protects {self.unit} ({self.certificate.neighbors} neighbors)."
-        )
-
-    @property
-    def sklar(self) -> str:
-        """The Sklar that measured the tables."""
-        number = self.certificate.versions.get("sklar")
-        return "Sklar" if number is None else f"Sklar {number}"
-
-    @property
-    def citation(self) -> str:
-        """How to cite the release."""
-        by = self.publication.publisher or "(publisher)"
-        year = "(year)" if self.publication.date is None else self.publication.date[:4]
-        where = "" if self.publication.url is None else f" {self.publication.url}."
-        return (
-            f"{by} ({year}). {self.title}. Epsilon = {self.epsilon}, delta = {self.delta}, "
-            f"{self.certificate.neighbors} neighbors. Made with {self.sklar}. Schema SHA-256 "
-            f"{self.certificate.schema_sha256[:16]}.{where}"
-        ).replace("((year))", "(year)")
-
-    @property
-    def errors(self) -> tuple[float, float | None]:
-        """The typical standard errors of a one-way and of a two-way count."""
-        return typical_errors(self.model)
-
-    @property
-    def together(self) -> str:
-        """How many attributes were counted together at most, in words."""
-        return together(self.certificate)
-
-    @property
-    def measured(self) -> tuple[str, ...]:
-        """What was measured in each stage, in words."""
-        told = []
-        for (stage, what), group in groupby(self.certificate.measurements, key=lambda each: (each.stage, each.what)):
-            each = list(group)
-            scales = sorted({f"{entry.scale:.4g}" for entry in each}, key=float)
-            between = scales[0] if len(scales) == 1 else f"{scales[0]} to {scales[-1]}"
-            told.append(f"stage {stage}: {sum(entry.tables for entry in each):,} {what} at scale {between}")
-        return tuple(told)
-
     def address(self, name: str) -> str:
         """Where a file stands: beside its description, or below the address that the publisher states."""
         return name if self.publication.url is None else f"{self.publication.url.rstrip('/')}/{name}"
@@ -184,17 +195,48 @@ class Facts:
         """The columns of the synthetic rows."""
         if self.model.dummies:
             return tuple(
-                Column(
-                    name=name,
-                    title=name,
-                    description=f"1 where {name}, else 0",
-                    unit=None,
-                    family="integer",
-                    values=(0, 1),
-                )
+                Column(name=name, title=name, description=f"1 where {name}, else 0", family="integer", values=(0, 1))
                 for name in self.schema.dummy_names
             )
         return tuple(_column(attribute) for attribute in self.schema.attributes)
+
+
+def facts_of(model: Model, rows: int, seed: int, publication: Publication, contents: Mapping[str, Content]) -> Facts:
+    """Work out what all descriptions say."""
+    schema, stated = model.schema, model.certificate
+    epsilon, delta = rounded_up(stated.epsilon, 4), rounded_up(stated.delta, 3)
+    title = f"{shown_table(schema)}: differentially private synthetic data"
+    unit = f"{'the content' if stated.neighbors == 'replace-one' else 'the presence'} of any one {stated.unit}"
+    size = f"{'' if stated.public_rows is not None else 'about '}{model.n_rows:,}"
+    number = stated.versions.get("sklar")
+    sklar = "Sklar" if number is None else f"Sklar {number}"
+    promise = (
+        f"{'Claimed by the caller, not checked by Sklar: d' if stated.claimed_by else 'D'}ifferential privacy with "
+        f"epsilon = {epsilon} and delta = {delta} protects {unit} ({stated.neighbors} neighbors)."
+    )
+    about = "" if schema.words.description is None else f"{' '.join(schema.words.description.split())} "
+    year = "year" if publication.date is None else publication.date[:4]
+    return Facts(
+        model=model,
+        rows=rows,
+        seed=seed,
+        publication=publication,
+        contents=contents,
+        title=title,
+        slug=re.sub("[^a-z0-9]+", "-", schema.name.lower()).strip("-") or "table",
+        epsilon=epsilon,
+        delta=delta,
+        unit=unit,
+        sklar=sklar,
+        promise=promise,
+        description=f"{about}These {rows:,} records are invented. They follow the statistics of a confidential table "
+        f"of {size} {'people' if stated.count == 'people' else 'rows'} and {schema.n_attributes:,} attributes. "
+        f"{promise}",
+        citation=f"{publication.publisher or '(publisher)'} ({year}). {title}. Epsilon = {epsilon}, delta = {delta}, "
+        f"{stated.neighbors} neighbors. Made with {sklar}. Schema SHA-256 {stated.schema_sha256[:16]}."
+        f"{'' if publication.url is None else f' {publication.url}.'}",
+        errors=typical_errors(model),
+    )
 
 
 def _column(attribute: Attribute) -> Column:
@@ -202,32 +244,33 @@ def _column(attribute: Attribute) -> Column:
     output, words = output_of(attribute), attribute.words
     listed = output.name.endswith("category")
     name = plain_output(attribute).name if listed else output.name
-    family = _FAMILIES.get(name, "integer")
+    family: Family = next((each for start, each in _FAMILIES if name.startswith(start)), "integer")
     values: list[Any] = [*attribute.values] if attribute.kind == "categorical" else []
     if attribute.kind == "boolean" and family == "string":
         values = [*(attribute.texts or ("false", "true"))]
     if values:
         values += [*attribute.special, *(["other"] if attribute.other else [])]
         values = values if family == "integer" else [str(value) for value in values]
-    ends: tuple[Any, Any] = (None, None)
+    least = largest = None
     if family in ("integer", "number") and attribute.edges:
         # The last edge of whole numbers is in no bin.
         last = attribute.edges[-1] - (1 if attribute.kind in ("integer", "year") else 0)
-        ends = min(attribute.edges[0], *attribute.apart, last), max(last, *attribute.apart, attribute.edges[0])
-    labels = dict(words.labels)
+        ends = (attribute.edges[0], *attribute.apart, last)
+        least, largest = min(ends), max(ends)
     described = [words.description or "", f"Unit: {words.unit}." if words.unit else ""]
     if attribute.edges:
         bins = f"{attribute.n_bins:,} bin{'s' if attribute.n_bins > 1 else ''}"
         described.append(f"Counted in {bins}; values inside a bin are drawn, not measured.")
+    labels = dict(words.labels)
     return Column(
         name=attribute.name,
         title=shown_name(attribute),
+        family=family,
         description=" ".join(" ".join(described).split()),
         unit=words.unit,
-        family=family,
         values=tuple(values),
         labels=tuple((str(value), labels[str(value)]) for value in values if str(value) in labels),
-        least=ends[0],
-        largest=ends[1],
+        least=least,
+        largest=largest,
         missing=attribute.missing,
     )

@@ -11,7 +11,7 @@ off again. For that, see `audit`, the code, and who signed the file (`trust.sign
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -38,7 +38,7 @@ from sklar.trust.verify.noise import ALL, FALSE_ALARM, LEAST_SCALE, POWER, Grid,
 from sklar.trust.verify.result import Check, Verification
 from sklar.trust.verify.threes import examine_triples
 
-__all__ = ["Check", "Verification", "verify", "verify_model"]
+__all__ = ["Check", "Verification", "signature_checks", "verify", "verify_model"]
 
 _FORMAT = Check(name="format", passed=True, detail="members, keys, types and sizes are those of a model and no other")
 
@@ -85,21 +85,24 @@ def verify(
 
 
 def _signature(path: str | Path, signer: str | None) -> tuple[list[Check], str | None]:
-    """The signature beside a file, and whose it is; nothing where there is none and none is asked for."""
     wanted = None if signer is None else signer_of(signer)
+    return signature_checks([Path(path)], wanted, f"there is none in {signature_path(path)}")
+
+
+def signature_checks(paths: Sequence[Path], wanted: str | None, missing: str) -> tuple[list[Check], str | None]:
+    """The signatures beside these files, all by one key, and whose it is; no check where none is there or wanted."""
     try:
-        found = read_signature(path)
+        signers = {each.fingerprint for each in map(read_signature, paths) if each is not None}
     except SignatureError as error:
         return [Check(name="signature", passed=False, detail=str(error))], None
-    if found is None:
-        missing = Check(name="signature", passed=False, detail=f"there is none in {signature_path(path)}")
-        return ([] if wanted is None else [missing]), None
-    if wanted is None:
-        detail = f"by {found.fingerprint}; compare that with what its custodian publishes (--signer)"
-        return [Check(name="signature", passed=True, detail=detail)], found.fingerprint
-    same = found.fingerprint == wanted
-    detail = f"by {found.fingerprint}, {'the' if same else 'not the'} signer {'that was asked for' if same else wanted}"
-    return [Check(name="signature", passed=same, detail=detail)], found.fingerprint
+    if len(signers) != 1:
+        detail = "the model and the checksums have different signers" if signers else missing
+        return [Check(name="signature", passed=False, detail=detail)] if signers or wanted is not None else [], None
+    (signer,) = signers
+    detail = f"by {signer}; compare that with what its custodian publishes (--signer)"
+    if wanted is not None:
+        detail = f"by {signer}, {'the signer that was asked for' if signer == wanted else f'not the signer {wanted}'}"
+    return [Check(name="signature", passed=wanted in (None, signer), detail=detail)], signer
 
 
 def verify_model(model: Model, name: str = "the model") -> Verification:
