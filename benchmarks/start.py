@@ -119,7 +119,7 @@ def crossover_table() -> Iterator[str]:
 
 def _crossovers() -> Iterator[tuple[str, str, float, float, tuple[float, float], str]]:
     from sklar.draw import latent, refine
-    from sklar.fitting import denoise, steps
+    from sklar.fitting import steps
     from sklar.fitting.descent import SMALL
     from sklar.kernel import noise
     from sklar.kernel.cells import Cells
@@ -161,16 +161,6 @@ def _crossovers() -> Iterator[tuple[str, str, float, float, tuple[float, float],
         _each(lambda: latent.deal_bytes(*dealt, *drawn), codes.size),
         _loading("from sklar.draw import latent", "latent.deal_bytes.compile()"),
         f"{vars(latent)['_PLAIN_VALUES']:,}",
-    )
-    tables = rng.dirichlet(np.ones(25), 400).reshape(400, 5, 5) - 0.01
-    margins = tables.sum(axis=2), tables.sum(axis=1)
-    yield (
-        "tables moved to their margins (5 times a release)",
-        "cell",
-        5 * _each(lambda: denoise.fit_margins(tables.copy(), *margins), tables.size),
-        5 * _each(lambda: denoise.fit_margins_fast(tables.copy(), *margins), tables.size),
-        _loading("from sklar.fitting import denoise", "denoise.fit_margins_fast.compile()"),
-        f"{denoise.PLAIN_CELLS:,}",
     )
     for contrasts in (180, 300):
         cells = Cells([contrasts // 10 + 1] * 10)

@@ -29,8 +29,7 @@ from sklar.draw.repair import sample_codes
 from sklar.files.model import Model
 from sklar.fitting.binary import BinaryCopula, Repairs, fit_binary
 from sklar.fitting.cuts import thresholds
-from sklar.fitting.margins import Probabilities
-from sklar.fitting.simplex import project_levels
+from sklar.fitting.margins import Probabilities, project_levels
 from sklar.kernel.count import Counts
 from sklar.kernel.noise import discrete_laplace
 from sklar.kernel.tables import Plan

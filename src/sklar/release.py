@@ -31,11 +31,11 @@ from sklar.errors import BudgetError, SchemaError
 from sklar.files.model import Model
 from sklar.fitting.binary import fit_binary
 from sklar.fitting.choose import fit_auto
-from sklar.fitting.denoise import interactions
+from sklar.fitting.denoise import consistent, interactions, plain
 from sklar.fitting.descent import LatentKind
 from sklar.fitting.domains import find_domains
 from sklar.fitting.latent import LatentModel
-from sklar.fitting.margins import Estimates, consistent, expected_noise, margins, plain, pool
+from sklar.fitting.margins import Estimates, expected_noise, margins, pool
 from sklar.fitting.third import Wanted, look, want_triples
 from sklar.kernel.tables import NoisyTables
 from sklar.kernel.theorems import Budget, Composition, Mechanism, Neighbors
@@ -319,7 +319,7 @@ def fit_linked(
     # Imported here: most releases are of one table.
     from sklar.budget.linked import LinkedMeasured, certify_linked, plan_linked
     from sklar.files.linked import LinkedModel
-    from sklar.fitting.linked import fit_classes
+    from sklar.fitting.classes import fit_classes
     from sklar.public.linked import Linked
     from sklar.rows.join import LinkedRows
     from sklar.rows.linked import measure_linked

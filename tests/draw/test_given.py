@@ -16,8 +16,8 @@ from sklar.draw.given import GivenSampler, RejectingSampler, chance_of_rules, gi
 from sklar.draw.repair import RecordSampler
 from sklar.draw.shapes import Shape
 from sklar.errors import ModelError
+from sklar.fitting.density import interpolated
 from sklar.fitting.latent import LatentModel
-from sklar.fitting.shapes import interpolated
 from sklar.public.rules import violating
 from sklar.public.schema import Schema
 

@@ -14,7 +14,7 @@ from sklar.draw.repair import ROUNDS, hold_margins, sample_codes
 from sklar.fitting.binary import BinaryCopula, fit_binary
 from sklar.fitting.latent import LatentModel
 from sklar.fitting.margins import Probabilities
-from sklar.fitting.model import Copula
+from sklar.fitting.protocols import Copula
 from sklar.public.rules import violating
 from sklar.public.schema import Schema
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 import sklar
 from sklar.draw.decode import Decoder
 from sklar.draw.shapes import Rounding, Shape
-from sklar.fitting.shapes import _chances, interpolated
+from sklar.fitting.density import _chances, interpolated
 from sklar.public.schema import Attribute, Schema
 
 

@@ -13,7 +13,6 @@ from sklar.fitting.choose import (
     choose,
     fit_auto,
     follow,
-    plain_error,
     starting,
     step_limit,
     stopping,
@@ -216,12 +215,18 @@ def test_wide_tables_take_fewer_steps_and_unite_fewer_fits() -> None:
     assert step_limit(replace(small, cells=wide, pair_sd=sd), Start(components=100_000)) == 100
 
 
-def test_numpy_and_compiled_code_score_alike() -> None:
+@pytest.mark.parametrize("cached", [1, 13, 65_536])
+def test_strips_of_held_out_tables_count_each_pair_once(cached: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sklar.fitting.choose._CACHED", cached)
     rng, cells = np.random.default_rng(0), Cells([3, 1, 4, 2])
-    found = rng.random((cells.n_levels - cells.n_attributes, 5), dtype=np.float32)
-    held = rng.random((6, 6), dtype=np.float32)
-    weights = CellWeights(cells, cells.symmetric(rng.random(cells.n_pairs))).rows(0, 6)
-    predicted, held, margins = found @ found.T, held + held.T, rng.random(6, dtype=np.float32)
-    scale = np.float32(0.2)
-    fast = strip_error(predicted, held, weights, margins, 0, scale)
-    assert np.allclose(plain_error(predicted, held, weights, margins, scale), fast, rtol=1e-5)
+    weights = CellWeights(cells, cells.symmetric(rng.random(cells.n_pairs)))
+    predicted, held = (each + each.T for each in rng.random((2, 6, 6), dtype=np.float32))
+    margins = rng.random(6, dtype=np.float32)
+    parts = [
+        strip_error(predicted[first:last, first:], held[first:last, first:], weights, margins, first)
+        for first, last in ((0, 4), (4, 6))
+    ]
+    exact = [
+        np.triu(weights.rows(0, 6) * (predicted - other) ** 2).sum() for other in (held, np.outer(margins, margins))
+    ]
+    assert np.allclose(np.sum(parts, axis=0), exact, rtol=1e-5)

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from sklar.fitting import descent
-from sklar.fitting.contrasts import attribute_of_contrast, contrast_tables, contrasts
 from sklar.fitting.denoise import Targets, denoise_tables
 from sklar.fitting.descent import (
     MARGIN_WEIGHT,
@@ -22,7 +21,7 @@ from sklar.fitting.descent import (
     predicted_strips,
     threads_for,
 )
-from sklar.fitting.steps import CompiledSteps, PlainSteps
+from sklar.fitting.steps import CompiledSteps, PlainSteps, attribute_of_contrast, contrast_tables, contrasts
 from sklar.kernel.cells import Cells
 from sklar.public.schema import Schema
 from tests.fitting.test_denoise import mixture_joint, noisy_estimates, schema_of

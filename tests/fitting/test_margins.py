@@ -2,24 +2,26 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 
 from sklar.budget.plan import plan_tables
+from sklar.fitting.denoise import center, consistent, plain, shrink
 from sklar.fitting.margins import (
     Estimates,
-    center,
-    consistent,
     estimate_rows,
     implied_counts,
     margins,
-    plain,
     pool,
-    shrink,
+    project,
+    project_levels,
+    scale_levels,
 )
 from sklar.kernel.cells import Cells
 from sklar.kernel.count import Counts, count_plainly
 from sklar.kernel.tables import NoisyTables, Plan
 from sklar.kernel.theorems import Budget
-from sklar.kernel.vault import Vault
 from sklar.public.schema import Attribute, Schema
 
 SCHEMA = Schema(
@@ -42,10 +44,27 @@ def exact_counts() -> Counts:
     return count_plainly(np.stack([a, b, c]), CELLS)
 
 
-def measured(counts: Counts, budget: Budget, *plans: Plan) -> tuple[NoisyTables, ...]:
-    vault = Vault(budget)
-    vault.hold(counts, CELLS)
-    return tuple(vault.measure(plan) for plan in plans)
+def measured(counts: Counts, *plans: Plan, seed: int = 0) -> tuple[NoisyTables, ...]:
+    """Tables with noise from a fixed seed instead of the vault's."""
+    generator = np.random.default_rng(seed)
+
+    def noisy(exact: np.ndarray, scales: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+        if not scales.size:
+            return np.empty(0, dtype=np.int64)
+        return exact + np.rint(np.repeat(scales, sizes) * generator.standard_normal(exact.size)).astype(np.int64)
+
+    return tuple(
+        NoisyTables(
+            cells=CELLS,
+            mechanism="gaussian",
+            n_rows=None if plan.total else counts.n_rows,
+            total=int(counts.n_rows + plan.total * generator.standard_normal()) if plan.total else None,
+            one_way=noisy(counts.one_way, plan.one_way, CELLS.sizes),
+            pairs=noisy(counts.pairs, plan.pairs, CELLS.pair_sizes),
+            plan=plan,
+        )
+        for plan in plans
+    )
 
 
 def estimates_of(counts: Counts, sd: float = 0.01) -> Estimates:
@@ -76,13 +95,12 @@ def test_every_table_says_what_its_margins_are() -> None:
 
 def test_margins_use_the_sums_of_two_way_tables() -> None:
     """The average over direct and implied margins has the variance that inverse-variance weights promise."""
-    budget = Budget(epsilon=1.0)
-    plan = plan_tables(CELLS, budget)
+    plan = plan_tables(CELLS, Budget(epsilon=1.0))
     counts = exact_counts()
     block = CELLS.attribute_of_level
     errors = []
-    for _ in range(500):
-        levels = margins(pool(measured(counts, budget, plan)))
+    for seed in range(500):
+        levels = margins(pool(measured(counts, plan, seed=seed)))
         errors.append(levels * ROWS - counts.one_way)
         for attribute in range(3):
             assert levels[block == attribute].sum() == pytest.approx(1.0)
@@ -90,8 +108,7 @@ def test_margins_use_the_sums_of_two_way_tables() -> None:
     # Attribute a (4 levels): the direct table, sums over 6 levels of b, sums over 2 of c; centering removes 1/4.
     expected = 1 / (1 / sigma2 + 1 / (6 * sigma2) + 1 / (2 * sigma2)) * (3 / 4)
     found = np.mean(np.square(np.array(errors)[:, block == 0]))
-    # 500 x 3 squared normals (the four sum to nothing): 3.7% relative error; 20% is 5.4 of them, once in 10^7 runs.
-    # (No level is near the simplex' boundary.)
+    # 500 x 3 squared normals (the four sum to nothing): 3.7% relative error. No level is near the simplex' boundary.
     assert found == pytest.approx(expected, rel=0.2)
 
 
@@ -113,10 +130,9 @@ def test_a_table_of_one_attribute_has_no_pairs_to_pool() -> None:
 
 def test_pooling_weighs_stages_by_inverse_variance() -> None:
     counts = exact_counts()
-    budget = Budget(epsilon=50.0)
     one_way = np.full(3, 3.0)
     stages = (Plan(one_way=one_way, pairs=np.full(3, 30.0)), Plan(one_way=np.empty(0), pairs=np.full(3, 10.0)))
-    first, second = measured(counts, budget, *stages)
+    first, second = measured(counts, *stages)
     pooled = pool((first, second))
     # Noise may make the average 0, which rounding misses by a little.
     np.testing.assert_allclose(pooled.pairs, first.pairs * 0.1 + second.pairs * 0.9, atol=1e-9)
@@ -126,21 +142,14 @@ def test_pooling_weighs_stages_by_inverse_variance() -> None:
 
 
 def test_the_number_of_rows_is_estimated_from_all_totals_under_add_remove() -> None:
-    counts = exact_counts()
-    budget = Budget(epsilon=1.0, neighbors="add-remove")
-    plan = plan_tables(CELLS, budget)
-    guesses = [estimate_rows(measured(counts, budget, plan)) for _ in range(200)]
+    plan = plan_tables(CELLS, Budget(epsilon=1.0, neighbors="add-remove"))
     assert plan.total is not None
+    counts, nobody = exact_counts(), count_plainly(np.empty((3, 0), dtype=np.int64), CELLS)
+    guesses = [estimate_rows(measured(counts, plan, seed=seed)) for seed in range(200)]
     assert np.mean(guesses) == pytest.approx(ROWS, abs=6 * plan.total / np.sqrt(200))
     # All totals together are better than the measured one alone.
     assert np.std(guesses) < 0.95 * plan.total
-
-
-def test_the_number_of_rows_is_at_least_one() -> None:
-    nobody = count_plainly(np.empty((3, 0), dtype=np.int64), CELLS)
-    budget = Budget(epsilon=1.0, neighbors="add-remove")
-    plan = plan_tables(CELLS, budget)
-    assert all(estimate_rows(measured(nobody, budget, plan)) >= 1 for _ in range(20))
+    assert all(estimate_rows(measured(nobody, plan, seed=seed)) >= 1 for seed in range(20))
 
 
 @pytest.mark.parametrize("shape", [(2, 2), (2, 7), (7, 2), (3, 5)])
@@ -178,12 +187,36 @@ def test_a_table_with_one_row_has_no_interaction() -> None:
 
 def test_consistent_is_better_than_plain_under_noise() -> None:
     counts = exact_counts()
-    budget = Budget(epsilon=0.5)
-    plan = plan_tables(CELLS, budget)
+    plan = plan_tables(CELLS, Budget(epsilon=0.5))
     plain_error, consistent_error = [], []
-    for _ in range(30):
-        pooled = pool(measured(counts, budget, plan))
+    for seed in range(30):
+        pooled = pool(measured(counts, plan, seed=seed))
         plain_error.append(np.abs(plain(pooled).pairs * ROWS - counts.pairs).mean())
         consistent_error.append(np.abs(consistent(pooled).pairs * ROWS - counts.pairs).mean())
     # 0.81 measured, with a standard error of about 0.02.
     assert np.mean(consistent_error) < 0.92 * np.mean(plain_error)
+
+
+@settings(max_examples=100, deadline=None)
+@given(arrays(np.float64, st.integers(1, 12), elements=st.floats(-3, 3)), st.floats(0.01, 5))
+def test_the_projection_is_the_nearest_point(point: np.ndarray, total: float) -> None:
+    projected = project(point, total)
+    assert (projected >= 0).all()
+    assert projected.sum() == pytest.approx(total)
+    # The optimality condition of a projection onto a convex set, at its corners.
+    assert ((point - projected) @ (total * np.eye(point.size) - projected).T <= 1e-9).all()
+
+
+def test_a_sum_of_zero_leaves_nothing() -> None:
+    sums = np.array([[0.0], [2.0]])
+    assert project(np.array([[3.0, -1.0], [3.0, -1.0]]), sums).tolist() == [[0.0, 0.0], [2.0, 0.0]]
+
+
+def test_projection_takes_every_attribute_alone() -> None:
+    levels = np.random.default_rng(0).normal(0.3, 0.5, 9)
+    parts = [project(levels[first:last]) for first, last in ((0, 3), (3, 5), (5, 8), (8, 9))]
+    assert np.allclose(project_levels(levels, Cells([3, 2, 3, 1])), np.concatenate(parts))
+
+
+def test_scaling_takes_every_attribute_alone() -> None:
+    assert scale_levels(np.array([[1.0, 3.0, 5.0]]), Cells([2, 1])).tolist() == [[0.25, 0.75, 1.0]]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sklar.errors import ModelError
 from sklar.fitting.binary import BinaryCopula, Repairs, fit_binary
 from sklar.fitting.latent import LatentModel, independent
-from sklar.fitting.model import Copula
+from sklar.fitting.protocols import Copula
 from tests.fitting.test_binary import SCHEMA, probabilities
 from tests.fitting.test_latent import random_model
 

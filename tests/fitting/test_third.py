@@ -11,7 +11,7 @@ from sklar.fitting.third import MOST_TRIPLES, Disagreement, choose_scales, coars
 from sklar.kernel.cells import Cells
 from sklar.kernel.triples import NoisyScores, Triples
 from sklar.public.schema import Attribute, Schema
-from tests.fitting.test_triples import components
+from tests.fitting.test_threeway import components
 
 SCHEMA = Schema(
     name="t",
@@ -63,50 +63,54 @@ def test_runs_are_never_empty(seed: int) -> None:
 
 def test_disagreement_is_that_of_centered_tables() -> None:
     cells = Cells([3, 4, 2, 5])
-    coarse = np.concatenate([np.arange(size) for size in cells.sizes])
+    coarse = np.array([0, 1, 2, 0, 1, 2, 3, 0, 1, 0, 1, 1, 2, 3])
     fits = np.stack([components(cells, 6, seed).T for seed in range(4)])
-    seen, mean = disagreement(fits, cells, coarse, 1_000)
-    assert seen.attributes.tolist() == [[0, 1, 2], [0, 1, 3], [0, 2, 3], [1, 2, 3]]
+    seen = disagreement(fits, cells, coarse, 1_000_000)
+    assert seen.triples.attributes.tolist() == [[0, 1, 2], [0, 1, 3], [0, 2, 3], [1, 2, 3]]
+    thirds = fits[:, :, 9:].astype(np.float64) @ np.eye(4)[coarse[9:]]
     tables = np.stack(
-        [np.einsum("ci,cj,ck->ijk", fit[:, :3], fit[:, 3:7], fit[:, 9:14]) / 6 for fit in fits.astype(np.float64)]
+        [np.einsum("ci,cj,ck->ijk", fit[:, :3], fit[:, 3:7], own) / 6 for fit, own in zip(fits, thirds, strict=True)]
     )
     for axis in (1, 2, 3):
         tables -= tables.mean(axis=axis, keepdims=True)
     apart = tables - tables.mean(axis=0)
     assert seen.variation[1] == pytest.approx(np.abs(apart).sum() / 6, rel=1e-4)
-    assert seen.distance[1] == pytest.approx(1_000 * np.sqrt((apart**2).sum() / 3), rel=1e-4)
-    assert seen.dimensions.tolist() == [2 * 3, 2 * 3 * 4, 2 * 4, 3 * 4]
-    assert seen.sizes.tolist() == [3 * 4 * 2, 3 * 4 * 5, 3 * 2 * 5, 4 * 2 * 5]
-    # What they predict together, as three-way tables lie.
-    triples = Triples(cells=cells, attributes=seen.attributes, coarse=coarse)
-    own = mean[triples.offsets[1] : triples.offsets[2]].reshape(3, 4, 5)
-    assert mean.shape == (triples.n_cells,)
-    assert own == pytest.approx(tables.mean(axis=0), abs=1e-6)
+    assert seen.distance[1] == pytest.approx(1e6 * np.sqrt((apart**2).sum() / 3), rel=1e-4)
+    # What they predict together, in rows, as three-way tables lie.
+    own = seen.reference[seen.triples.offsets[1] : seen.triples.offsets[2]].reshape(3, 4, 4)
+    assert seen.reference.shape == (seen.triples.n_cells,)
+    assert own == pytest.approx(1e6 * tables.mean(axis=0), abs=1)
     # Fits that agree leave nothing open, and one fit agrees with itself.
-    assert disagreement(fits[[0, 0, 0]], cells, coarse, 1_000)[0].variation.max() < 1e-6
-    assert disagreement(fits[:1], cells, coarse, 1_000)[0].distance.max() == 0
+    assert disagreement(fits[[0, 0, 0]], cells, coarse, 1_000).variation.max() < 1e-6
+    assert disagreement(fits[:1], cells, coarse, 1_000).distance.max() == 0
 
 
 def made(number: int, seed: int = 0) -> Disagreement:
+    """Of tables of the first attribute, the second and one of the rest, with 1 to 343 dimensions."""
     generator = np.random.default_rng(seed)
     variation = generator.gamma(1.0, 0.01, number)
+    cells = Cells([8, 8, *generator.integers(2, 9, number)])
+    attributes = np.stack([np.zeros(number), np.ones(number), np.arange(2, number + 2)], axis=1).astype(np.int64)
+    coarse = np.concatenate([np.arange(size) for size in cells.sizes])
+    triples = Triples(cells=cells, attributes=attributes, coarse=coarse)
     return Disagreement(
-        attributes=np.stack([np.zeros(number), np.ones(number), np.arange(2, number + 2)], axis=1).astype(np.int64),
+        triples=triples,
         variation=variation,
         distance=variation * 3_000 * generator.uniform(0.5, 1.5, number),
-        dimensions=generator.integers(1, 343, number),
-        sizes=np.full(number, 512),
+        reference=np.zeros(triples.n_cells, dtype=np.int64),
+        n_rows=20_000,
     )
 
 
 def test_scales_are_those_of_the_best_trade() -> None:
     """No scale could be moved, and no table added or left out, to make the expected error smaller."""
     seen, price, precision = made(40), 0.01, 50.0
+    dimensions = np.prod(seen.triples.shapes - 1, axis=1)
     chosen, scales = choose_scales(seen, price=price, precision=precision, most_precision=np.inf)
     assert 0 < chosen.size < 40
 
     def lost(table: int, own: float) -> float:
-        square = seen.distance[table] ** 2 / own**2 / seen.dimensions[table] if np.isfinite(own) else 0.0
+        square = seen.distance[table] ** 2 / own**2 / dimensions[table] if np.isfinite(own) else 0.0
         return float(seen.variation[table] / np.sqrt(1 + square) / 40 + price * own**-2.0 / precision)
 
     for table, scale in zip(chosen.tolist(), scales.tolist(), strict=True):
@@ -135,19 +139,19 @@ def test_scores_bring_distances_within_two_sds_and_total_variations_along() -> N
         made(5),
         variation=np.array([0.02, 0.04, 0.03, 0.0, 1e-9]),
         distance=np.array([100.0, 400.0, 300.0, 0.0, 1e-6]),
-        sizes=np.full(5, 100),
     )
+    flat = np.sqrt(seen.triples.sizes) / (2 * seen.n_rows)
     # In rows: 100, 1,000, -200, 1,000, 1,000, each with noise of 75 rows.
     scores = NoisyScores(scores=15 * np.array([100, 1_000, -200, 1_000, 1_000]), scale=75.0 * 15 / 16)
     assert scores.sd == pytest.approx(75.0)
-    found = corrected(seen, scores, 20_000)
+    found = corrected(seen, scores)
     assert found.distance == pytest.approx([100.0, 850.0, 0.0, 850.0, 850.0])
     assert found.variation[:3] == pytest.approx([0.02, 0.04 * 850 / 400, 0.0])
-    # Of a flat table v = c sqrt(100) / 40,000; of these here, mostly 0.4 of it: what is taken without a shape.
-    usual = np.median(seen.variation[[0, 1, 2, 4]] / seen.distance[[0, 1, 2, 4]]) * 4_000
-    assert found.variation[3:] == pytest.approx(np.full(2, 850 * usual / 4_000))
-    assert (found.attributes == seen.attributes).all()
+    # Beside a flat table, for which v = c sqrt(cells) / (2 n): what is taken without a shape is the usual share.
+    shaped = [0, 1, 2, 4]
+    usual = np.median(seen.variation[shaped] / (seen.distance * flat)[shaped])
+    assert found.variation[3:] == pytest.approx(850 * usual * flat[3:])
     # Nothing to learn a shape from: as flat as can be, and never above one.
     bare = replace(seen, variation=np.zeros(5), distance=np.zeros(5))
-    assert corrected(bare, scores, 20_000).variation[3] == pytest.approx(850 / 4_000)
-    assert corrected(bare, scores, 100).variation.max() == 1.0
+    assert corrected(bare, scores).variation[3] == pytest.approx(850 * flat[3])
+    assert corrected(replace(bare, n_rows=100), scores).variation.max() == 1.0

@@ -55,9 +55,8 @@ def main() -> None:
         "sklar.rows.planes",
         "sklar.kernel.noise",
         "sklar.rows.requote",
-        "sklar.fitting.latent",
         "sklar.fitting.tetrachoric",
-        "sklar.fitting.choose",
+        "sklar.fitting.steps",
     ]
     with atheris.instrument_imports(include=["sklar", "tomllib", "csv", "json", "zipfile"], exclude=kernels):
         from tests.fuzz.test_fuzz import csv_case, model_case, parquet_case, schema_case, small_model

@@ -22,7 +22,7 @@ PLANTED = {
         "Only release and the engines",
     ),
     "rows in a verifier": ("trust/verify/__init__.py", "from sklar.rows.read import open_source", "read rows"),
-    "a fit in the rows": ("rows/encode.py", "from sklar.fitting.simplex import project", "Rows know nothing"),
+    "a fit in the rows": ("rows/encode.py", "from sklar.fitting.margins import project", "Rows know nothing"),
     "the custodian in the release": ("release.py", "from sklar.custodian.check import check", "One way down"),
     "a machine in the kernel": ("kernel/vault.py", "from sklar.machine.threads import workers", "The kernel imports"),
 }

@@ -17,7 +17,7 @@ from sklar.draw.decode import Decoder
 from sklar.draw.fill import Domains, fill
 from sklar.draw.shapes import Shape
 from sklar.errors import ModelError
-from sklar.fitting.model import Copula
+from sklar.fitting.protocols import Copula
 from sklar.machine.extras import lazily
 from sklar.public.schema import BINNED, Attribute, Schema
 

@@ -22,7 +22,7 @@ from sklar.public.rules import constrained, violating
 from sklar.public.solve import Effort, solve
 
 if TYPE_CHECKING:
-    from sklar.fitting.model import Copula
+    from sklar.fitting.protocols import Copula
 
 _CHUNK = 1024
 # Fresh draws of a record that rules have a say in, before one is searched for.

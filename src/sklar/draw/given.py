@@ -29,7 +29,7 @@ from sklar.public.rules import constrained, violating
 from sklar.public.solve import Allowed, groups, narrowed
 
 if TYPE_CHECKING:
-    from sklar.fitting.model import Copula
+    from sklar.fitting.protocols import Copula
     from sklar.public.schema import Schema
 
 # A box: the levels that it allows of some of the measured attributes.

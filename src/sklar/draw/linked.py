@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from sklar.draw.blocks import BLOCK_ROWS
 from sklar.draw.decode import Decoder, record_schema
-from sklar.fitting.linked import LinkedClasses
+from sklar.fitting.classes import LinkedClasses
 from sklar.kernel.cells import Cells
 from sklar.public.linked import Linked
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from sklar.draw.blocks import Codes, blocks
 from sklar.errors import ModelError
-from sklar.fitting.model import Copula
+from sklar.fitting.protocols import Copula
 from sklar.machine.threads import in_order
 from sklar.public.rules import violating
 from sklar.public.solve import Allowed, Effort, EffortError, groups, solve

@@ -13,7 +13,7 @@ from sklar.draw.decode import Decoder, decode_dummies, dummy_schema
 from sklar.draw.repair import RecordSampler
 from sklar.draw.shapes import Shape
 from sklar.errors import ModelError
-from sklar.fitting.model import Copula, Sampler
+from sklar.fitting.protocols import Copula, Sampler
 from sklar.machine.extras import lazily
 
 if TYPE_CHECKING:

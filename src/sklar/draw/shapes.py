@@ -1,6 +1,6 @@
 """How numbers lie inside their bins, and to what they are rounded: public values that a decoder draws by.
 
-`fitting.shapes` makes them from noisy tables. Without one, numbers are spread evenly over their bin.
+`fitting.density` makes them from noisy tables. Without one, numbers are spread evenly over their bin.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ from sklar.files.model import Model
 from sklar.files.write import check_target, replacing
 from sklar.fitting.binary import BinaryCopula
 from sklar.fitting.latent import LatentModel
-from sklar.fitting.model import Copula
+from sklar.fitting.protocols import Copula
 from sklar.kernel.tables import MANY_CELLS, NoisyTables, Plan
 from sklar.kernel.theorems import MAX_SCALE, MIN_SCALE
 from sklar.kernel.triples import NoisyScores, NoisyTriples, Triples

@@ -39,7 +39,7 @@ from sklar.files.archive import (
 )
 from sklar.files.known import require_known_linked
 from sklar.files.write import SUFFIXES, check_target, replacing, write_frames
-from sklar.fitting.linked import LinkedClasses
+from sklar.fitting.classes import LinkedClasses
 from sklar.kernel.theorems import MAX_SCALE, MIN_SCALE
 from sklar.machine.progress import SILENT, Progress
 from sklar.machine.threads import in_order

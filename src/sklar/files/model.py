@@ -20,8 +20,8 @@ from sklar.draw.shapes import Shape
 from sklar.errors import ModelError
 from sklar.files.frames import Library, check_library, to_library
 from sklar.files.write import SUFFIXES, check_target, write_frames
-from sklar.fitting.model import Copula
-from sklar.fitting.shapes import fit_shapes
+from sklar.fitting.density import fit_shapes
+from sklar.fitting.protocols import Copula
 from sklar.machine.extras import lazily
 from sklar.machine.notebook import html_card
 from sklar.machine.progress import SILENT, Progress, watch

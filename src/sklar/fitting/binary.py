@@ -17,9 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sklar.draw.blocks import Codes
-from sklar.fitting.margins import Probabilities
-from sklar.fitting.model import ReadArray
-from sklar.fitting.simplex import scale_levels
+from sklar.fitting.margins import Probabilities, scale_levels
+from sklar.fitting.protocols import ReadArray
 from sklar.machine.threads import undivided
 from sklar.public.schema import Schema
 from sklar.public.solve import Allowed

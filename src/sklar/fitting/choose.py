@@ -8,14 +8,13 @@ the tables.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sklar.fitting.contrasts import attribute_of_contrast, contrast_levels, contrast_tables, contrasts
 from sklar.fitting.denoise import denoise_margins, denoise_tables, relative_precision
 from sklar.fitting.descent import (
     SMALL,
@@ -32,12 +31,11 @@ from sklar.fitting.descent import (
 )
 from sklar.fitting.latent import LatentModel, fit_latent, independent
 from sklar.fitting.margins import Estimates, crossed_tables, expected_noise, implied_counts, table_runs
-from sklar.fitting.trios import trios_of
-from sklar.fitting.triples import WEIGHT, ThreeWay, three_way
+from sklar.fitting.steps import attribute_of_contrast, contrast_levels, contrast_tables, contrasts
+from sklar.fitting.threeway import three_way_loss
 from sklar.kernel.cells import Cells
 from sklar.kernel.tables import MANY_CELLS
 from sklar.kernel.triples import Triples
-from sklar.machine.compiled import compiled
 from sklar.machine.progress import SILENT, Progress
 from sklar.machine.spill import room_for
 from sklar.machine.threads import ahead, side_by_side, workers
@@ -71,6 +69,8 @@ FACTOR_COMPONENTS, FACTOR_FITS = 500, 2
 MAX_STEP = 1e9
 MAX_RUN = 2e12
 MAX_OPERATIONS = 8e12
+# Entries of an array that stay in a processor's cache.
+_CACHED = 65_536
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,19 +91,30 @@ def thin(estimates: Estimates, generator: np.random.Generator) -> tuple[Estimate
 
     Their variances are 1 + g^2 and 1 + 1 / g^2 times the original's, with the gain g = `GAIN`.
     """
+    cells, triples = estimates.cells, estimates.triples
+
+    def drawn() -> Iterator[tuple[slice, NDArray[np.float64]]]:
+        for first, last in table_runs(cells):
+            run = slice(int(cells.pair_offsets[first]), int(cells.pair_offsets[last]))
+            noise = generator.standard_normal(run.stop - run.start)
+            noise *= np.repeat(estimates.pair_sd[first:last], cells.pair_sizes[first:last])
+            yield run, noise
+
     if estimates.crossed:
-        return _thin_parities(estimates, generator)
-    cells, kind = estimates.cells, estimates.pairs.dtype
-    one_way = estimates.one_way_sd[cells.attribute_of_level] * generator.standard_normal(cells.n_levels)
-    halves = [room_for(cells.n_cells, kind) for _ in _STEPS]
-    for first, last in table_runs(cells):
-        run = slice(int(cells.pair_offsets[first]), int(cells.pair_offsets[last]))
-        drawn = generator.standard_normal(run.stop - run.start)
-        drawn *= np.repeat(estimates.pair_sd[first:last], cells.pair_sizes[first:last])
+        # Tables follow from parities, so that a half has the noise of its own parities alone.
+        ones = estimates.one_way_sd / np.sqrt(2.0) * generator.standard_normal(cells.n_attributes)
+        odd = estimates.pair_sd * generator.standard_normal(cells.n_pairs)
+        one_way = np.column_stack([-ones, ones]).ravel()
+        runs: Iterable[tuple[slice, NDArray[np.float64]]] = [(slice(None), crossed_tables(cells, ones, odd, 0.0))]
+    else:
+        one_way = estimates.one_way_sd[cells.attribute_of_level] * generator.standard_normal(cells.n_levels)
+        runs = drawn()
+    halves = [room_for(cells.n_cells, estimates.pairs.dtype) for _ in _STEPS]
+    for run, noise in runs:
         for pairs, step in zip(halves, _STEPS, strict=True):
-            pairs[run] = estimates.pairs[run] + step * drawn
-    triples = estimates.triples
-    thirds = generator.standard_normal(0 if triples is None else triples.counts.size)
+            pairs[run] = estimates.pairs[run] + step * noise
+    third = np.repeat(estimates.third_sd, 1 if triples is None else triples.sizes)
+    third *= generator.standard_normal(third.size)
 
     def half(step: float, pairs: NDArray[np.float64]) -> Estimates:
         wider = np.sqrt(1 + step**2)
@@ -113,33 +124,11 @@ def thin(estimates: Estimates, generator: np.random.Generator) -> tuple[Estimate
             one_way_sd=estimates.one_way_sd * wider,
             pairs=pairs,
             pair_sd=estimates.pair_sd * wider,
-            triples=None if triples is None else triples.thinned(step, thirds),
+            third=estimates.third + step * third,
+            third_sd=estimates.third_sd * wider,
         )
 
     return half(_STEPS[0], halves[0]), half(_STEPS[1], halves[1])
-
-
-def _thin_parities(estimates: Estimates, generator: np.random.Generator) -> tuple[Estimates, Estimates]:
-    """The same of parities: tables follow from theirs, so that a half has the noise of its own alone."""
-    cells = estimates.cells
-    ones = estimates.one_way_sd / np.sqrt(2.0) * generator.standard_normal(cells.n_attributes)
-    odd = estimates.pair_sd * generator.standard_normal(cells.n_pairs)
-    trios = estimates.trio_sd * generator.standard_normal(estimates.trios.size)
-    one_way, pairs = np.column_stack([-ones, ones]).ravel(), crossed_tables(cells, ones, odd, 0.0)
-
-    def half(step: float) -> Estimates:
-        wider = np.sqrt(1 + step**2)
-        return replace(
-            estimates,
-            one_way=estimates.one_way + step * one_way,
-            one_way_sd=estimates.one_way_sd * wider,
-            pairs=estimates.pairs + step * pairs,
-            pair_sd=estimates.pair_sd * wider,
-            trios=estimates.trios + step * trios,
-            trio_sd=estimates.trio_sd * wider,
-        )
-
-    return half(GAIN), half(-1 / GAIN)
 
 
 class Split:
@@ -149,7 +138,7 @@ class Split:
         cells = estimates.cells
         train, held = thin(estimates, generator)
         self.targets = denoise_tables(train, denoise_margins(train).levels)
-        self.weights, self.trios, self._held_trios = weights, trios_of(train), trios_of(held)
+        self.weights, self.three, self._held_three = weights, three_way_loss(train), three_way_loss(held)
         precision = self.targets.precision
         self._margins = contrast_levels(self.targets.levels, cells)
         self._margin_weights = margin_weights(cells, precision).astype(np.float64)
@@ -166,8 +155,6 @@ class Split:
         self._rest += float((precision / np.outer(cells.sizes, cells.sizes) * totals**2).sum()) / 2
         # precision is sigma^-2 of the training half over its mean.
         self._kappa = float(np.mean(precision[cells.pairs] * (held.pair_sd / held.n_rows) ** 2))
-        # The weights of three-way tables are relative to those of pairs: w = `WEIGHT` kappa / sigma^2.
-        self.three, self._held_three = loss_of_triples(train), loss_of_triples(held)
         strips, contrasts_of_all = np.arange(0, len(self._held), SMALL), max(len(self._held), 1)
         # Of very many tables some judge: all would take longer than the steps in between.
         share = min(1.0, EVERY * step_operations(cells, Start(components=1)) / contrasts_of_all**2)
@@ -186,12 +173,8 @@ class Split:
         # Tables without any noise may be independent to the last digit.
         error, distance = float(np.finfo(np.float32).tiny), 0.0
         for first, last, predicted in predicted_strips(found, room, self._strips):
-            scale = np.float32(1 / found.shape[1])
-            weights = self.weights.rows(first, last)
-            if len(predicted) == len(found):
-                parts = plain_error(predicted, self._held, weights, self._margins, scale)
-            else:
-                parts = strip_error(predicted, self._held, weights, self._margins, first, scale)
+            predicted *= np.float32(1 / found.shape[1])
+            parts = strip_error(predicted, self._held[first:last, first:], self.weights, self._margins, first)
             error += self._per_strip * parts[0]
             # A sum that is taken f times has f^2 times its variance.
             distance += self._per_strip**2 * parts[1]
@@ -199,59 +182,36 @@ class Split:
         error += float(self._margin_weights @ margins**2 - 2 * self._said @ margins) + self._rest
         distance += float(self._margin_weights @ (margins - self._margins) ** 2)
         if self._held_three is not None:
-            # Less what noise alone adds, as pairs alone say how near to the best a fit may end (`NEAR_ERROR`).
-            error += self._held_three.error(found) - WEIGHT * self._kappa * self._held_three.n_cells
-            distance += WEIGHT * self._held_three.apart(found, self._margins[:, None])
-        if self._held_trios is not None:
-            more = self._held_trios.score(found, self._margins)
+            more = self._held_three.score(found, self._margins)
             error += more[0]
             distance += more[1]
         return error / self._scale, 2 * float(np.sqrt(self._kappa * distance)) / self._scale
 
 
-def plain_error(
-    predicted: NDArray[np.float32],
-    held: NDArray[np.float32],
-    weights: NDArray[np.float32],
-    margins: NDArray[np.float32],
-    scale: np.float32,
-) -> tuple[float, float]:
-    """Weighted squared distances of all predictions from held-out tables and from independence."""
-    found = scale * predicted
-    # All arrays are symmetric, and weights zero within attributes: each pair counts twice.
-    missed, away = found - held, found - np.outer(margins, margins)
-    missed *= missed
-    away *= away
-    return float(np.vdot(weights, missed)) / 2, float(np.vdot(weights, away)) / 2
-
-
-@compiled(
-    "UniTuple(float64, 2)(float32[:, ::1], float32[:, ::1], float32[:, ::1], float32[::1], int64, float32)",
-    fastmath={"contract", "reassoc"},
-)
 def strip_error(
     predicted: NDArray[np.float32],
     held: NDArray[np.float32],
-    weights: NDArray[np.float32],
+    weights: CellWeights,
     margins: NDArray[np.float32],
     first: int,
-    scale: np.float32,
 ) -> tuple[float, float]:
-    """The same for a strip of them, from row `first` on, whose weights are given, in compiled code."""
-    total, moved = 0.0, 0.0
-    for i in range(predicted.shape[0]):
-        seen, weight, level = held[first + i, first:], weights[i, first:], margins[first + i]
-        in_row, moved_in_row = np.float32(0.0), np.float32(0.0)
-        # A strip begins with its own rows: each pair counts once.
-        for j in range(i + 1, predicted.shape[1]):
-            value = scale * predicted[i, j]
-            missed = value - seen[j]
-            away = value - level * margins[first + j]
-            in_row += weight[j] * missed * missed
-            moved_in_row += weight[j] * away * away
-        total += float(in_row)
-        moved += float(moved_in_row)
-    return total, moved
+    """Weighted squared distances of predictions from held-out tables and from independence.
+
+    `predicted` and `held` are rows of squares from row `first` on, and from that column on: each pair counts once.
+    """
+    totals = np.zeros(2)
+    # Rows that stay in a processor's cache.
+    rows = max(1, _CACHED // max(held.shape[1], 1))
+    for start in range(0, len(held), rows):
+        some, end = slice(start, start + rows), min(start + rows, len(held))
+        weight = weights.rows(first + start, first + end)[:, first:]
+        for at, other in enumerate((held[some], np.outer(margins[first + start : first + end], margins[first:]))):
+            missed = predicted[some] - other
+            missed *= missed
+            missed *= weight
+            # What lies among the strip's own rows is there twice: all arrays are symmetric.
+            totals[at] += float(missed.sum(dtype=np.float64)) - float(missed[:, : len(held)].sum(dtype=np.float64)) / 2
+    return float(totals[0]), float(totals[1])
 
 
 def follow(split: Split, start: Start, *, max_steps: int, progress: Progress = SILENT) -> NDArray[np.float64]:
@@ -260,7 +220,7 @@ def follow(split: Split, start: Start, *, max_steps: int, progress: Progress = S
     The first row is independence, whose error is 1. Stops when the last `WINDOW` steps were not worth their time. Where
     the splits leave threads over, the next steps are taken while the last are scored.
     """
-    fit, spare = Fit(Loss(split.targets, SHRINKAGE, split.weights, split.trios, split.three), start), workers() > SPLITS
+    fit, spare = Fit(Loss(split.targets, SHRINKAGE, split.weights, split.three), start), workers() > SPLITS
     room = Room(split.targets.cells, start.components) if spare else fit.room
 
     def states() -> Iterator[NDArray[np.float32]]:
@@ -318,7 +278,7 @@ def choose(estimates: Estimates, *, kind: LatentKind = "mixture", progress: Prog
     return Choice(
         start=start,
         steps=steps,
-        fits=union_size(estimates.cells, start, steps, fits, _measured(estimates)),
+        fits=union_size(estimates.cells, start, steps, fits, estimates.triples),
         gain=1 - error,
     )
 
@@ -349,7 +309,7 @@ def starting(estimates: Estimates, kind: LatentKind) -> tuple[Start, int]:
             if noise <= most
         )
         start = replace(start, damping=WIDE_DAMPING) if wide else start
-    affordable = int(MAX_STEP / step_operations(cells, replace(start, components=1), _measured(estimates)))
+    affordable = int(MAX_STEP / step_operations(cells, replace(start, components=1), estimates.triples))
     return replace(start, components=max(min(start.components, affordable), CAPACITY[-1][1])), fits
 
 
@@ -362,7 +322,7 @@ def step_limit(estimates: Estimates, start: Start) -> int:
         return 0
     noise = float(np.median(estimates.pair_sd)) / estimates.n_rows
     wanted = np.clip(MAX_STEPS * np.sqrt(1e-3 / max(noise, 1e-12)), MAX_STEPS, 4 * MAX_STEPS)
-    return int(min(wanted, max(MAX_RUN / step_operations(estimates.cells, start, _measured(estimates)), 100)))
+    return int(min(wanted, max(MAX_RUN / step_operations(estimates.cells, start, estimates.triples), 100)))
 
 
 def fit_auto(
@@ -381,8 +341,7 @@ def fit_auto(
             choice.start,
             steps=choice.steps,
             fits=choice.fits,
-            three=loss_of_triples(estimates),
-            trios=trios_of(estimates),
+            three=three_way_loss(estimates),
             progress=progress,
         )
     else:
@@ -401,14 +360,3 @@ def fit_auto(
 def union_size(cells: Cells, start: Start, steps: int, fits: int, triples: Triples | None = None) -> int:
     """How many fits to unite: as many as told, fewer where they would take minutes, at least 2."""
     return int(np.clip(MAX_OPERATIONS / max(step_operations(cells, start, triples) * steps, 1.0), 2, fits))
-
-
-def loss_of_triples(estimates: Estimates) -> ThreeWay | None:
-    """The part of a fit's loss that three-way tables make, where any were measured."""
-    if estimates.triples is None:
-        return None
-    return three_way(estimates.triples, estimates.n_rows, estimates.pair_sd)
-
-
-def _measured(estimates: Estimates) -> Triples | None:
-    return None if estimates.triples is None else estimates.triples.triples

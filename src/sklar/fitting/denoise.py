@@ -13,10 +13,8 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from sklar.fitting.margins import Estimates, Residuals, average_margins, shrink
-from sklar.fitting.simplex import project_levels
+from sklar.fitting.margins import Estimates, Probabilities, average_margins, margins, project_levels
 from sklar.kernel.cells import Cells
-from sklar.machine.compiled import compiled
 from sklar.machine.spill import room_for
 from sklar.machine.threads import side_by_side
 
@@ -26,9 +24,9 @@ LARGE_TV = 0.02
 Prior = Literal["none", "shared", "own"]
 PRIORS: tuple[Prior, ...] = get_args(Prior)
 
-# Cells of all tables up to which NumPy moves them to their margins sooner than compiled code is there.
-PLAIN_CELLS = 500_000
 _AT_ONCE = 1 << 22
+# Cells of tables that are moved to their margins together.
+_CACHED = 65_536
 _DYKSTRA_ROUNDS = 30
 _FITTING_SWEEPS = 5
 _GRID = 120
@@ -155,6 +153,80 @@ def _weigh_by_prior(likelihood: NDArray[np.float64], starts: NDArray[np.int64], 
         likelihood[at] = own * prior[:, None, :, 0]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Residuals:
+    """Two-way tables of one shape, as probabilities: independence, and what the noisy tables add to it.
+
+    `independent` and `centered`, which is the rest centered both ways, have shape (tables, rows, columns); `places` are
+    their cells in a flat vector. The margins are `rows`, shape (tables, rows), and `columns`, shape (tables, columns);
+    `sd` is the noise on a cell, shape (tables,).
+    """
+
+    places: NDArray[np.int64]
+    rows: NDArray[np.float64]
+    columns: NDArray[np.float64]
+    independent: NDArray[np.float64]
+    centered: NDArray[np.float64]
+    sd: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, estimates: Estimates, levels: NDArray[np.float64], members: NDArray[np.int64]) -> Residuals:
+        """Those of these tables, one of the groups of `Cells.alike`, beside these margins."""
+        cells, n = estimates.cells, estimates.n_rows
+        places = cells.places(members)
+        first, second = (each[members] for each in cells.pairs)
+        rows = levels[cells.offsets[first][:, None] + np.arange(places.shape[1])]
+        columns = levels[cells.offsets[second][:, None] + np.arange(places.shape[2])]
+        independent = rows[:, :, None] * columns[:, None, :]
+        return cls(
+            places=places,
+            rows=rows,
+            columns=columns,
+            independent=independent,
+            centered=center(estimates.pairs[places] / n - independent),
+            sd=estimates.pair_sd[members] / n,
+        )
+
+    def fitted(self) -> NDArray[np.float64]:
+        """Tables with their singular values shrunk, non-negative and with their margins."""
+        return fit_margins(self.independent + shrink(self.centered, self.sd), self.rows, self.columns)
+
+
+def center(tables: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Tables, shape (tables, rows, columns), less the means of their rows and of their columns."""
+    centered = tables - tables.mean(axis=1, keepdims=True)
+    centered -= centered.mean(axis=2, keepdims=True)
+    return np.asarray(centered)
+
+
+def shrink(centered: NDArray[np.float64], sd: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Denoised interactions of tables of one shape, (tables, rows, columns), with noise of these sds on their cells.
+
+    A noisy table less independence, centered both ways, is the interaction plus white noise on (rows - 1) x
+    (columns - 1) dimensions. Its singular values are shrunk as is optimal for that noise (Gavish and Donoho 2017,
+    Frobenius loss): with beta = rows / columns <= 1 and y the singular value over sd sqrt(columns), keep
+    sqrt((y^2 - beta - 1)^2 - 4 beta) / y where y > 1 + sqrt(beta), else nothing.
+    """
+    short, long = sorted((centered.shape[1] - 1, centered.shape[2] - 1))
+    if short == 0:
+        return np.zeros_like(centered)
+    beta = short / long
+    if short == 1:
+        # One singular value: the Frobenius norm.
+        norms = np.sqrt((centered**2).sum(axis=(1, 2)))
+        y = np.maximum(norms / (sd * np.sqrt(long)), 1e-150)
+        return np.asarray(centered * (_kept(y, beta) / y)[:, None, None])
+    unit = sd[:, None] * np.sqrt(long)
+    left, values, right = np.linalg.svd(centered, full_matrices=False)
+    kept = _kept(np.maximum(values / unit, 1e-300), beta) * unit
+    return np.asarray((left * kept[:, None, :]) @ right)
+
+
+def _kept(y: NDArray[np.float64], beta: float) -> NDArray[np.float64]:
+    kept = np.sqrt(np.maximum((y**2 - beta - 1) ** 2 - 4 * beta, 0.0)) / y
+    return np.where(y > 1 + np.sqrt(beta), kept, 0.0)
+
+
 def denoise_tables(estimates: Estimates, levels: NDArray[np.float64]) -> Targets:
     """Both readings of every two-way table, with the given margins."""
     cells = estimates.cells
@@ -163,7 +235,7 @@ def denoise_tables(estimates: Estimates, levels: NDArray[np.float64]) -> Targets
     def fill(members: NDArray[np.int64]) -> None:
         tables = Residuals.of(estimates, levels, members)
         noisy[tables.places] = tables.independent + tables.centered
-        shrunk[tables.places] = _fitted(tables, cells)
+        shrunk[tables.places] = tables.fitted()
 
     side_by_side(fill, cells.alike())
     return Targets(
@@ -189,95 +261,83 @@ def interactions(estimates: Estimates, levels: NDArray[np.float64]) -> NDArray[n
 
     def measure(members: NDArray[np.int64]) -> None:
         tables = Residuals.of(estimates, levels, members)
-        distances[members] = np.abs(_fitted(tables, cells) - tables.independent).sum(axis=(1, 2)) * estimates.n_rows
+        distances[members] = np.abs(tables.fitted() - tables.independent).sum(axis=(1, 2)) * estimates.n_rows
 
     side_by_side(measure, cells.alike())
     return distances
 
 
-def _fitted(tables: Residuals, cells: Cells) -> NDArray[np.float64]:
-    """Tables with their singular values shrunk, non-negative and with their margins."""
-    fitted = tables.independent + shrink(tables.centered, tables.sd)
-    fit = fit_margins if cells.n_cells <= PLAIN_CELLS else fit_margins_fast
-    fit(fitted, tables.rows, tables.columns)
-    return fitted
-
-
-def fit_margins(tables: NDArray[np.float64], rows: NDArray[np.float64], columns: NDArray[np.float64]) -> None:
-    """Move tables to the nearest non-negative ones with these margins, shapes (t, r, c), (t, r) and (t, c).
+def fit_margins(
+    tables: NDArray[np.float64], rows: NDArray[np.float64], columns: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """The nearest non-negative tables with these margins, shapes (t, r, c), (t, r) and (t, c).
 
     Dykstra's alternating projections come near; a few sweeps of proportional fitting make the margins all but exact.
     """
-    correction, r, c = np.zeros_like(tables), *tables.shape[1:]
-    for _ in range(_DYKSTRA_ROUNDS):
-        over_rows = (rows - tables.sum(axis=2)) / c
-        over_columns = (columns - tables.sum(axis=1)) / r
-        over_rows -= over_rows.mean(axis=1, keepdims=True)
-        tables += correction
-        tables += over_rows[:, :, None]
-        tables += over_columns[:, None, :]
-        # What is cut off is never positive: where nothing is, the projections agree.
-        np.minimum(tables, 0.0, out=correction)
-        tables -= correction
-        if not correction.any():
-            break
-    # A cell that proportional fitting may need must not be zero.
-    tables += 1e-9 * rows[:, :, None] * columns[:, None, :]
-    for _ in range(_FITTING_SWEEPS):
-        for axis, wanted in ((2, rows[:, :, None]), (1, columns[:, None, :])):
-            total = tables.sum(axis=axis, keepdims=True)
-            tables *= np.divide(wanted, total, out=np.zeros_like(total), where=total > 0)
-
-
-@compiled(
-    "void(float64[:, :, ::1], float64[:, ::1], float64[:, ::1])",
-    error_model="numpy",
-    fastmath={"contract", "reassoc"},
-)
-def fit_margins_fast(tables: NDArray[np.float64], rows: NDArray[np.float64], columns: NDArray[np.float64]) -> None:
-    """Do the same as `fit_margins`, in compiled code."""
-    r, c = tables.shape[1:]
-    correction, over_rows, over_columns = np.empty((r, c)), np.empty(r), np.empty(c)
-    for t in range(tables.shape[0]):
-        point = tables[t]
-        correction[:] = 0.0
-        for _ in range(_DYKSTRA_ROUNDS):
-            for j in range(c):
-                over_columns[j] = columns[t, j]
-            over = 0.0
-            for i in range(r):
-                total = 0.0
-                for j in range(c):
-                    total += point[i, j]
-                    over_columns[j] -= point[i, j]
-                over_rows[i] = (rows[t, i] - total) / c
-                over += over_rows[i] / r
-            corrected = 0.0
-            for i in range(r):
-                for j in range(c):
-                    shifted = point[i, j] + over_rows[i] + over_columns[j] / r - over + correction[i, j]
-                    point[i, j] = max(shifted, 0.0)
-                    correction[i, j] = shifted - point[i, j]
-                    corrected += correction[i, j]
-            # Corrections are never positive: without any, the projections agree.
-            if corrected == 0.0:
-                break
-        for i in range(r):
-            for j in range(c):
-                # A cell that proportional fitting may need must not be zero.
-                point[i, j] += 1e-9 * rows[t, i] * columns[t, j]
+    fitted = np.empty_like(tables)
+    # Runs of tables that stay in a processor's cache, with the tables along the last axis: sums over few rows or
+    # columns then run along memory.
+    size = max(1, _CACHED // max(tables[0].size, 1))
+    for run in (slice(start, start + size) for start in range(0, len(tables), size)):
+        point = np.ascontiguousarray(np.moveaxis(tables[run], 0, 2))
+        over = np.ascontiguousarray(rows[run].T)[:, None], np.ascontiguousarray(columns[run].T)[None]
+        _dykstra(point, *over)
+        # A cell that proportional fitting may need must not be zero.
+        point += 1e-9 * over[0] * over[1]
         for _ in range(_FITTING_SWEEPS):
-            over_columns[:] = 0.0
-            for i in range(r):
-                total = 0.0
-                for j in range(c):
-                    total += point[i, j]
-                scale = rows[t, i] / total if total > 0 else 0.0
-                for j in range(c):
-                    point[i, j] *= scale
-                    over_columns[j] += point[i, j]
-            for j in range(c):
-                over_columns[j] = columns[t, j] / over_columns[j] if over_columns[j] > 0 else 0.0
-            for i in range(r):
-                for j in range(c):
-                    point[i, j] *= over_columns[j]
+            for axis, margin in ((1, over[0]), (0, over[1])):
+                total = point.sum(axis=axis, keepdims=True)
+                point *= np.divide(margin, total, out=np.zeros_like(total), where=total > 0)
+        fitted[run] = np.moveaxis(point, 2, 0)
+    return fitted
+
+
+def _dykstra(whole: NDArray[np.float64], rows: NDArray[np.float64], columns: NDArray[np.float64]) -> None:
+    """Project tables, shape (r, c, t), in place; margins have shapes (r, 1, t) and (1, c, t)."""
+    point, correction, left, (r, c, _) = whole, np.zeros_like(whole), np.arange(whole.shape[2]), whole.shape
+    for _ in range(_DYKSTRA_ROUNDS):
+        over_rows = (rows - point.sum(axis=1, keepdims=True)) / c
+        over_columns = (columns - point.sum(axis=0, keepdims=True)) / r
+        over_rows -= over_rows.mean(axis=0, keepdims=True)
+        point += correction
+        point += over_rows
+        point += over_columns
+        # What is cut off is never positive: where nothing is, the projections agree.
+        np.minimum(point, 0.0, out=correction)
+        point -= correction
+        cut = correction.any(axis=(0, 1))
+        if 2 * np.count_nonzero(cut) < cut.size:
+            whole[:, :, left] = point
+            left = left[cut]
+            point, correction, rows, columns = (each[:, :, cut] for each in (point, correction, rows, columns))
+            if not left.size:
+                return
+    whole[:, :, left] = point
+
+
+def plain(estimates: Estimates) -> Probabilities:
+    """The paper's reading (Algorithms 1 and 2, soundly): noisy counts clipped to [0, n], over n."""
+    n = estimates.n_rows
+    return Probabilities(
+        cells=estimates.cells,
+        levels=np.clip(estimates.one_way / n, 0.0, 1.0),
+        pairs=np.clip(estimates.pairs / n, 0.0, 1.0),
+    )
+
+
+def consistent(estimates: Estimates) -> Probabilities:
+    """Margins from all tables together, on the simplex; two-way tables shrunk toward independence."""
+    levels = margins(estimates)
+    return Probabilities(cells=estimates.cells, levels=levels, pairs=shrunk_pairs(estimates, levels))
+
+
+def shrunk_pairs(estimates: Estimates, levels: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Two-way probabilities with the given margins, each table shrunk toward independence, shape (n_cells,)."""
+    pairs = np.empty(estimates.cells.n_cells)
+
+    def fill(members: NDArray[np.int64]) -> None:
+        tables = Residuals.of(estimates, levels, members)
+        pairs[tables.places] = tables.independent + shrink(tables.centered, tables.sd)
+
+    side_by_side(fill, estimates.cells.alike())
+    return np.clip(pairs, 0.0, 1.0, out=pairs)

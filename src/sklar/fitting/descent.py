@@ -15,11 +15,18 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sklar.fitting.contrasts import attribute_of_contrast, contrast_levels, contrast_tables
 from sklar.fitting.denoise import Targets
-from sklar.fitting.steps import MOMENTUM, SECOND_MOMENT, CompiledSteps, PlainSteps, Steps
-from sklar.fitting.trios import Trios
-from sklar.fitting.triples import Pull, ThreeWay, three_way_operations
+from sklar.fitting.steps import (
+    MOMENTUM,
+    SECOND_MOMENT,
+    CompiledSteps,
+    PlainSteps,
+    Steps,
+    attribute_of_contrast,
+    contrast_levels,
+    contrast_tables,
+)
+from sklar.fitting.threeway import ThreeWayLoss, three_way_operations
 from sklar.kernel.cells import Cells
 from sklar.kernel.triples import Triples
 
@@ -104,7 +111,7 @@ class Fit:
         self._parameters = np.ascontiguousarray(together[self._work.order])
         self.room = Room(loss.cells, components, fits)
         self._blocks: list[int] = []
-        self._thirds = None if loss.three is None else Pull(loss.three, start.components, fits)
+        self._add_three_way = None if loss.three is None else loss.three.pull(fits)
         self._probabilities = np.empty((d, components), dtype=np.float32)
         self.contrasts = np.empty_like(self.room.rows)
         # Fading sums of each gradient and of its square; the mean of the latter over each fit; the number of steps.
@@ -137,14 +144,12 @@ class Fit:
         for _ in range(steps):
             if self._small:
                 self._loss.whole_gradient(self.contrasts, self._pull, self.room)
-                if self._loss.trios is not None:
-                    self._loss.trios.pull(self.contrasts, self._pull, self._fits)
             else:
                 if not self._blocks:
                     self._blocks = self._generator.permutation(-(-len(self.contrasts) // _BLOCK)).tolist()
                 self._loss.gradient(self.contrasts, self._pull, self.room, self._blocks.pop())
-            if self._thirds is not None:
-                self._thirds.add(self.contrasts, self._pull)
+            if self._add_three_way is not None:
+                self._add_three_way(self.contrasts, self._pull)
             self._descend()
 
     def _descend(self) -> None:
@@ -206,19 +211,14 @@ class Loss:
     """Sum over cells of precision x (predicted - target)^2, each pair once, + 3 x mean precision x (margin error)^2.
 
     In contrasts (see `contrasts`) that is the same sum over pairs of contrasts, and for each attribute A its margin
-    error squared times 3 + the sum over the others of precision_AB / K_B. Parities of triples of bits add their squared
-    errors, where they were measured (`trios`), and so do three-way tables (`three`).
+    error squared times 3 + the sum over the others of precision_AB / K_B. What was measured of three-way tables adds
+    its part (`three`).
     """
 
     def __init__(
-        self,
-        targets: Targets,
-        shrinkage: float,
-        weights: CellWeights,
-        trios: Trios | None = None,
-        three: ThreeWay | None = None,
+        self, targets: Targets, shrinkage: float, weights: CellWeights, three: ThreeWayLoss | None = None
     ) -> None:
-        self.cells, self.trios, self.three = targets.cells, trios, three
+        self.cells, self.three = targets.cells, three
         self.levels = targets.levels.astype(np.float32)
         weighted = contrast_tables(targets.mixed(shrinkage), self.cells)
         for first in range(0, len(weighted), _BLOCK):

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from sklar.budget.certificate import Measured
 from sklar.budget.ladder import Ladder, Units, ladder_of
 from sklar.budget.search import Answer, Finding, Search, asked_of
-from sklar.fitting.trees import Density, estimate_density
+from sklar.fitting.density import Density, estimate_density
 from sklar.public.codes import natural
 from sklar.public.schema import Attribute, Domain, Schema
 
@@ -99,7 +99,7 @@ def found_numbers(attribute: Attribute, tables: Sequence[NDArray[np.int64]], sca
 
     Edges are round numbers where that moves few rows. The outermost bins end where rows were seen; rows beyond them
     meet the fate that `outside` says. One or two levels more reach to where some may be, too few to be sure of;
-    `fitting.shapes` decides by other counts whether numbers are drawn there.
+    `fitting.density` decides by other counts whether numbers are drawn there.
     """
     ladder = ladder_of(attribute)
     density = estimate_density(ladder, tables, scale)

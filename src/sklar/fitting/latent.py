@@ -25,10 +25,9 @@ from sklar.draw.refine import MOST_ROUNDS
 from sklar.errors import ModelError
 from sklar.fitting.denoise import Targets
 from sklar.fitting.descent import CellWeights, Fit, Loss, Start, fits_together, threads_for
-from sklar.fitting.model import ReadArray
-from sklar.fitting.simplex import scale_levels
-from sklar.fitting.trios import Trios
-from sklar.fitting.triples import ThreeWay
+from sklar.fitting.margins import scale_levels
+from sklar.fitting.protocols import ReadArray
+from sklar.fitting.threeway import ThreeWayLoss
 from sklar.machine.progress import SILENT, Progress
 from sklar.machine.threads import side_by_side
 from sklar.public.rules import constrained
@@ -155,16 +154,14 @@ def fit_latent(
     *,
     steps: int,
     fits: int,
-    trios: Trios | None = None,
-    three: ThreeWay | None = None,
+    three: ThreeWayLoss | None = None,
     progress: Progress = SILENT,
 ) -> LatentModel:
     """The union of several fits, each of this many steps, from different random starts.
 
-    `trios` and `three` are the parts of the loss that parities of triples and three-way tables make, where any were
-    measured.
+    `three` is the part of the loss that three-way tables make, where any were measured.
     """
-    loss = Loss(targets, shrinkage, CellWeights(targets.cells, targets.precision), trios, three)
+    loss = Loss(targets, shrinkage, CellWeights(targets.cells, targets.precision), three)
 
     def run(first: int) -> NDArray[np.float32]:
         own = min(together, fits - first)

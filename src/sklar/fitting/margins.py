@@ -1,26 +1,19 @@
-"""Noisy tables to mutually consistent probabilities: post-processing.
-
-There are two readings of the same tables. `plain` is the paper's: each count stands alone, and negative counts become
-zero. `consistent` uses every table for every margin, puts margins on the simplex and shrinks each two-way table toward
-independence as far as its known noise asks for.
-"""
+"""Noisy tables to one estimate of every count, and to margins that are probabilities: post-processing."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from sklar.budget.plan import margin_sd
-from sklar.fitting.simplex import project_levels
-from sklar.fitting.triples import TripleEstimates
 from sklar.kernel.cells import Cells
 from sklar.kernel.tables import MANY_CELLS, NoisyTables
-from sklar.kernel.triples import NoisyTriples
+from sklar.kernel.triples import NoisyTriples, Triples
 from sklar.machine.spill import room_for
 from sklar.machine.threads import side_by_side
 
@@ -44,12 +37,12 @@ class Estimates:
     """Unbiased estimates of all counts from all measurements, with the standard deviations of their noise.
 
     `one_way` has shape (d,) and `pairs` (n_cells,), both laid out by `cells`; very many cells are in single precision.
-    The standard deviations are one number per table: `one_way_sd` has shape (m,), `pair_sd` (n_pairs,). `triples` are
-    those of three-way tables, where any were measured.
+    The standard deviations are one number per table: `one_way_sd` has shape (m,), `pair_sd` (n_pairs,). Where three-way
+    tables were measured, `third` are their cells, laid out by `triples`, and `third_sd` has shape (t,).
 
     Where parities were measured (`crossed`), tables follow from them: `pair_sd` is the noise of a table's interaction,
     and its margins are those of the one-way tables, of which it says nothing more. Then `one_way_sd` is the noise of a
-    contrast of two levels. `trios` are noisy parities of triples, shape (n_trios,) or (0,), with noise `trio_sd`.
+    contrast of two levels, and `third` are parities of all triples of bits, shape (n_trios,) or (0,), as `third_sd`.
     """
 
     cells: Cells
@@ -59,16 +52,30 @@ class Estimates:
     pairs: NDArray[np.float64]
     pair_sd: NDArray[np.float64]
     crossed: bool = False
-    trios: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
-    trio_sd: float = 1.0
-    triples: TripleEstimates | None = None
+    triples: Triples | None = None
+    third: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
+    third_sd: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
 
 
 def pool(stages: Sequence[NoisyTables], triples: NoisyTriples | None = None) -> Estimates:
     """Average what several measurements say of the same tables, each weighed by its inverse variance."""
-    cells = stages[0].cells
+    cells, n_rows = stages[0].cells, estimate_rows(stages)
     if stages[0].plan.parities is not None:
-        return _pool_parities(stages)
+        (ones, ones_sd), (odd, odd_sd), (third, third_sd) = (
+            _average([(getattr(tables, name), getattr(tables.plan, name)) for tables in stages])
+            for name in ("one_way", "pairs", "trios")
+        )
+        return Estimates(
+            cells=cells,
+            n_rows=n_rows,
+            one_way=np.column_stack([n_rows - ones, ones]).ravel(),
+            one_way_sd=math.sqrt(2.0) * ones_sd,
+            pairs=crossed_tables(cells, ones, odd, n_rows),
+            pair_sd=odd_sd,
+            crossed=True,
+            third=third,
+            third_sd=third_sd,
+        )
     one_way, one_way_weight = np.zeros(cells.n_levels), np.zeros(cells.n_attributes)
     for tables in stages:
         if tables.plan.one_way.size:
@@ -83,47 +90,30 @@ def pool(stages: Sequence[NoisyTables], triples: NoisyTriples | None = None) -> 
     # Noise leaves no digit of a count beyond single precision, and very many cells would take twice the room.
     pairs = room_for(cells.n_cells, np.float32 if cells.n_cells > MANY_CELLS else np.float64)
 
-    def fill(first: int, last: int) -> None:
+    def fill(tables_of_run: tuple[int, int]) -> None:
+        first, last = tables_of_run
         run = slice(int(cells.pair_offsets[first]), int(cells.pair_offsets[last]))
         for tables, weight in zip(paired, weights, strict=True):
             shares = weight[first:last] / whole[first:last]
             pairs[run] += tables.pairs[run] * np.repeat(shares, cells.pair_sizes[first:last])
 
     # Runs of tables: weights of all cells at once would take as much memory as the cells.
-    side_by_side(lambda run: fill(*run), table_runs(cells))
-    return Estimates(
+    side_by_side(fill, table_runs(cells))
+    estimates = Estimates(
         cells=cells,
-        n_rows=estimate_rows(stages),
+        n_rows=n_rows,
         one_way=one_way,
         one_way_sd=one_way_weight**-0.5,
         pairs=pairs,
         pair_sd=whole**-0.5,
-        triples=None if triples is None else TripleEstimates.of(triples),
     )
+    if triples is None:
+        return estimates
+    third = triples.counts.astype(np.float64)
+    return replace(estimates, triples=triples.triples, third=third, third_sd=triples.scales.copy())
 
 
-def _pool_parities(stages: Sequence[NoisyTables]) -> Estimates:
-    """Tables from the average of several looks at parities."""
-    n_rows = estimate_rows(stages)
-    (ones, ones_sd), (odd, odd_sd), (trios, trio_sd) = (
-        _looks([(getattr(tables, name), getattr(tables.plan, name)) for tables in stages])
-        for name in ("one_way", "pairs", "trios")
-    )
-    one_way = np.column_stack([n_rows - ones, ones]).ravel()
-    return Estimates(
-        cells=stages[0].cells,
-        n_rows=n_rows,
-        one_way=one_way,
-        one_way_sd=math.sqrt(2.0) * ones_sd,
-        pairs=crossed_tables(stages[0].cells, ones, odd, n_rows),
-        pair_sd=odd_sd,
-        crossed=True,
-        trios=trios,
-        trio_sd=float(trio_sd[0]) if trio_sd.size else 1.0,
-    )
-
-
-def _looks(
+def _average(
     looks: Sequence[tuple[NDArray[np.int64], NDArray[np.float64]]],
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """The average of noisy counts by inverse variance, and its sd."""
@@ -192,22 +182,6 @@ def estimate_rows(stages: Sequence[NoisyTables]) -> int:
     return max(1, round(weighted / weights))
 
 
-def plain(estimates: Estimates) -> Probabilities:
-    """The paper's reading (Algorithms 1 and 2, soundly): noisy counts clipped to [0, n], over n."""
-    n = estimates.n_rows
-    return Probabilities(
-        cells=estimates.cells,
-        levels=np.clip(estimates.one_way / n, 0.0, 1.0),
-        pairs=np.clip(estimates.pairs / n, 0.0, 1.0),
-    )
-
-
-def consistent(estimates: Estimates) -> Probabilities:
-    """Margins from all tables together, on the simplex; two-way tables shrunk toward independence."""
-    levels = margins(estimates)
-    return Probabilities(cells=estimates.cells, levels=levels, pairs=shrunk_pairs(estimates, levels))
-
-
 def margins(estimates: Estimates) -> NDArray[np.float64]:
     """Probabilities of the levels of each attribute, shape (d,): the averaged counts over n, on the simplex."""
     return project_levels(average_margins(estimates)[0] / estimates.n_rows, estimates.cells)
@@ -253,83 +227,32 @@ def implied_counts(pairs: NDArray[np.float64], cells: Cells) -> NDArray[np.float
     return counts
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Residuals:
-    """Two-way tables of one shape, as probabilities: independence, and what the noisy tables add to it.
+def project(points: NDArray[np.float64], sums: ArrayLike = 1.0) -> NDArray[np.float64]:
+    """The nearest points with non-negative entries and these sums, along the last axis (Held, Wolfe, Crowder 1974).
 
-    `independent` and `centered`, which is the rest centered both ways, have shape (tables, rows, columns); `places` are
-    their cells in a flat vector. The margins are `rows`, shape (tables, rows), and `columns`, shape (tables, columns);
-    `sd` is the noise on a cell, shape (tables,).
+    `sums` has the shape of `points` with a last axis of length 1, or is one number for all.
+
+    >>> project(np.array([0.8, 0.6, -0.2])).round(3).tolist()
+    [0.6, 0.4, 0.0]
     """
-
-    places: NDArray[np.int64]
-    rows: NDArray[np.float64]
-    columns: NDArray[np.float64]
-    independent: NDArray[np.float64]
-    centered: NDArray[np.float64]
-    sd: NDArray[np.float64]
-
-    @classmethod
-    def of(cls, estimates: Estimates, levels: NDArray[np.float64], members: NDArray[np.int64]) -> Residuals:
-        """Those of these tables, one of the groups of `Cells.alike`, beside these margins."""
-        cells, n = estimates.cells, estimates.n_rows
-        places = cells.places(members)
-        first, second = (each[members] for each in cells.pairs)
-        rows = levels[cells.offsets[first][:, None] + np.arange(places.shape[1])]
-        columns = levels[cells.offsets[second][:, None] + np.arange(places.shape[2])]
-        independent = rows[:, :, None] * columns[:, None, :]
-        return cls(
-            places=places,
-            rows=rows,
-            columns=columns,
-            independent=independent,
-            centered=center(estimates.pairs[places] / n - independent),
-            sd=estimates.pair_sd[members] / n,
-        )
+    ordered = np.sort(points, axis=-1)[..., ::-1]
+    excess = (np.cumsum(ordered, axis=-1) - np.asarray(sums)) / np.arange(1, points.shape[-1] + 1)
+    # The entries that stay positive are the largest ones, and the first one does unless all must vanish.
+    kept = np.count_nonzero(ordered > excess, axis=-1)[..., None].clip(1)
+    return np.asarray(np.maximum(points - np.take_along_axis(excess, kept - 1, axis=-1), 0.0))
 
 
-def center(tables: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Tables, shape (tables, rows, columns), less the means of their rows and of their columns."""
-    centered = tables - tables.mean(axis=1, keepdims=True)
-    centered -= centered.mean(axis=2, keepdims=True)
-    return np.asarray(centered)
+def project_levels(levels: NDArray[np.float64], cells: Cells) -> NDArray[np.float64]:
+    """Every attribute's levels moved to the nearest probabilities, shape (d,)."""
+    projected = np.empty_like(levels)
+    for size in np.unique(cells.sizes):
+        # Attributes of one size together.
+        at = cells.offsets[:-1][cells.sizes == size][:, None] + np.arange(size)
+        projected[at] = project(levels[at])
+    return projected
 
 
-def shrunk_pairs(estimates: Estimates, levels: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Two-way probabilities with the given margins, each table shrunk toward independence, shape (n_cells,)."""
-    pairs = np.empty(estimates.cells.n_cells)
-
-    def fill(members: NDArray[np.int64]) -> None:
-        tables = Residuals.of(estimates, levels, members)
-        pairs[tables.places] = tables.independent + shrink(tables.centered, tables.sd)
-
-    side_by_side(fill, estimates.cells.alike())
-    return np.clip(pairs, 0.0, 1.0, out=pairs)
-
-
-def shrink(centered: NDArray[np.float64], sd: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Denoised interactions of tables of one shape, (tables, rows, columns), with noise of these sds on their cells.
-
-    A noisy table less independence, centered both ways, is the interaction plus white noise on (rows - 1) x
-    (columns - 1) dimensions. Its singular values are shrunk as is optimal for that noise (Gavish and Donoho 2017,
-    Frobenius loss): with beta = rows / columns <= 1 and y the singular value over sd sqrt(columns), keep
-    sqrt((y^2 - beta - 1)^2 - 4 beta) / y where y > 1 + sqrt(beta), else nothing.
-    """
-    short, long = sorted((centered.shape[1] - 1, centered.shape[2] - 1))
-    if short == 0:
-        return np.zeros_like(centered)
-    beta = short / long
-    if short == 1:
-        # One singular value: the Frobenius norm.
-        norms = np.sqrt((centered**2).sum(axis=(1, 2)))
-        y = np.maximum(norms / (sd * np.sqrt(long)), 1e-150)
-        return np.asarray(centered * (_kept(y, beta) / y)[:, None, None])
-    unit = sd[:, None] * np.sqrt(long)
-    left, values, right = np.linalg.svd(centered, full_matrices=False)
-    kept = _kept(np.maximum(values / unit, 1e-300), beta) * unit
-    return np.asarray((left * kept[:, None, :]) @ right)
-
-
-def _kept(y: NDArray[np.float64], beta: float) -> NDArray[np.float64]:
-    kept = np.sqrt(np.maximum((y**2 - beta - 1) ** 2 - 4 * beta, 0.0)) / y
-    return np.where(y > 1 + np.sqrt(beta), kept, 0.0)
+def scale_levels(weights: NDArray[np.float64], cells: Cells) -> NDArray[np.float64]:
+    """Weights of levels, shape (..., d), divided by their sum within each attribute."""
+    totals = np.add.reduceat(weights, cells.offsets[:-1], axis=-1)
+    return np.asarray(weights / totals[..., cells.attribute_of_level])

@@ -39,6 +39,7 @@ share of what was set aside; of more than `MOST_TRIPLES`, those are taken that a
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,7 +49,6 @@ from sklar.fitting.denoise import denoise_margins, denoise_tables
 from sklar.fitting.descent import Start, step_operations
 from sklar.fitting.latent import fit_latent
 from sklar.fitting.margins import Estimates
-from sklar.fitting.triples import coarse_components
 from sklar.kernel.cells import Cells
 from sklar.kernel.triples import MOST_COARSE, NoisyScores, Triples
 from sklar.public.schema import BINNED, Attribute, Schema
@@ -74,33 +74,20 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Disagreement:
-    """How far fits disagree on every three-way table, shape (tables,) each.
+    """What fits of the first stage say of all three-way tables, by their `triples`.
 
-    `variation` is v and `distance` c at the top of this file, `dimensions` is prod(K - 1) and `sizes` prod(K).
-    `attributes` has shape (tables, 3).
-    """
-
-    attributes: NDArray[np.int64]
-    variation: NDArray[np.float64]
-    distance: NDArray[np.float64]
-    dimensions: NDArray[np.int64]
-    sizes: NDArray[np.int64]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Look:
-    """What fits of the first stage say of all three-way tables: where they disagree, and what they predict together.
-
-    `reference` holds the centered tables that they predict, in rows, laid out by `triples`.
+    `variation` is v and `distance` c at the top of this file, shape (tables,) each; `reference` holds the centered
+    tables that the fits predict together, in rows, laid out by `triples`.
     """
 
     triples: Triples
+    variation: NDArray[np.float64]
+    distance: NDArray[np.float64]
     reference: NDArray[np.int64]
-    seen: Disagreement
     n_rows: int
 
 
-def look(estimates: Estimates, schema: Schema, *, scored: bool) -> Look | None:
+def look(estimates: Estimates, schema: Schema, *, scored: bool) -> Disagreement | None:
     """Fit the first stage's estimates several times; None where that takes too long, or there is nothing to fit.
 
     Where tables are to be `scored`, independence will do where there is nothing to fit.
@@ -120,34 +107,29 @@ def look(estimates: Estimates, schema: Schema, *, scored: bool) -> Look | None:
         fits = levels.astype(np.float32).reshape(1, 1, -1)
     else:
         return None
-    coarse = coarsen(schema, levels)
-    seen, mean = disagreement(fits, cells, coarse, estimates.n_rows)
-    triples = Triples(cells=cells, attributes=seen.attributes, coarse=coarse)
-    reference = np.rint(estimates.n_rows * mean.astype(np.float64)).astype(np.int64)
-    return Look(triples=triples, reference=reference, seen=seen, n_rows=estimates.n_rows)
+    return disagreement(fits, cells, coarsen(schema, levels), estimates.n_rows)
 
 
 def want_triples(
-    found: Look, scores: NoisyScores | None, *, pair_tv: float, precision: float, most_precision: float
+    seen: Disagreement, scores: NoisyScores | None, *, pair_tv: float, precision: float, most_precision: float
 ) -> Wanted | None:
     """The three-way tables to measure, by fits and scores; None where no table is worth its price.
 
     `pair_tv` is the total variation that noise alone would cost pairs, `precision` the sum of 1 / scale^2 of all tables
     of the release, of which triples may take at most `most_precision`.
     """
-    seen = found.seen if scores is None else corrected(found.seen, scores, found.n_rows)
+    seen = seen if scores is None else corrected(seen, scores)
     chosen, scales = choose_scales(seen, price=pair_tv / 2, precision=precision, most_precision=most_precision)
     if not chosen.size:
         return None
-    triples = Triples(cells=found.triples.cells, attributes=seen.attributes[chosen], coarse=found.triples.coarse)
-    return Wanted(triples=triples, scales=scales)
+    return Wanted(triples=replace(seen.triples, attributes=seen.triples.attributes[chosen]), scales=scales)
 
 
-def corrected(seen: Disagreement, scores: NoisyScores, n_rows: int) -> Disagreement:
+def corrected(seen: Disagreement, scores: NoisyScores) -> Disagreement:
     """The distances within what the scores say, and the total variations that go with them."""
     within = _SURE * scores.sd
     distance = np.clip(seen.distance, np.maximum(scores.rows - within, 0.0), np.maximum(scores.rows + within, 0.0))
-    flat = np.sqrt(seen.sizes) / (2 * n_rows)
+    flat = np.sqrt(seen.triples.sizes) / (2 * seen.n_rows)
     apart = seen.distance > 0
     shares = seen.variation[apart] / (seen.distance[apart] * flat[apart])
     share = np.full(distance.size, float(np.median(shares)) if shares.size else 1.0)
@@ -160,10 +142,10 @@ def choose_scales(
     seen: Disagreement, *, price: float, precision: float, most_precision: float
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Which tables to measure, ascending, and at which scales."""
-    number = len(seen.attributes)
+    number, dimensions = seen.distance.size, np.prod(seen.triples.shapes - 1, axis=1)
     worth = np.flatnonzero((seen.distance > 0) & (seen.variation > 0))
     # Precision that a signal as large as the noise takes.
-    unit = seen.dimensions[worth] / seen.distance[worth] ** 2
+    unit = dimensions[worth] / seen.distance[worth] ** 2
     share = unit / precision
 
     def squares(times: float) -> NDArray[np.float64]:
@@ -181,47 +163,37 @@ def choose_scales(
     return worth[kept], (found[kept] * unit[kept]) ** -0.5
 
 
-def disagreement(
-    fits: NDArray[np.float32], cells: Cells, coarse: NDArray[np.int64], n_rows: int
-) -> tuple[Disagreement, NDArray[np.float32]]:
-    """How far these fits, shape (F, components, d), disagree on every table of three attributes, and their mean.
-
-    The mean holds the centered tables of all fits together, one after the other, as probabilities.
-    """
+def disagreement(fits: NDArray[np.float32], cells: Cells, coarse: NDArray[np.int64], n_rows: int) -> Disagreement:
+    """How far these fits, shape (F, components, d), disagree on every table of three attributes."""
     levels = np.maximum.reduceat(coarse, cells.offsets[:-1]) + 1
     starts = np.concatenate([[0], np.cumsum(levels)])
     m, components = cells.n_attributes, fits.shape[1]
-    factors = np.stack([coarse_components(fit, cells, coarse) for fit in fits])
-    # Centered along each attribute, so are their products.
-    for attribute in range(m):
-        own = factors[:, starts[attribute] : starts[attribute + 1]]
-        own -= own.mean(axis=1, keepdims=True)
-    attributes, variation, distance, means = [], [], [], []
+    # Probabilities of coarse levels in components, centered along each attribute: so are their products then.
+    factors = np.zeros((int(starts[-1]), len(fits), components), dtype=np.float32)
+    np.add.at(factors, starts[cells.attribute_of_level] + coarse, np.moveaxis(fits, 2, 0))
+    factors -= np.repeat(np.add.reduceat(factors, starts[:-1]) / levels[:, None, None].astype(np.float32), levels, 0)
+    factors = np.moveaxis(factors, 1, 0)
+    variation, distance, means = [np.empty(0)], [np.empty(0)], [np.empty(0)]
     # One fit does not disagree.
     apart = max(len(fits) - 1, 1)
-    for first in range(m - 2):
-        one = factors[:, starts[first] : starts[first + 1], None, :]
-        for second in range(first + 1, m - 1):
-            both = one * factors[:, None, starts[second] : starts[second + 1], :]
-            both = both.reshape(len(fits), -1, components)
-            tables = both @ factors[:, starts[second + 1] :].transpose(0, 2, 1)
-            tables /= np.float32(components)
-            mean = tables.mean(axis=0)
-            tables -= mean
-            at = starts[second + 1 : -1] - starts[second + 1]
-            variation.append(np.add.reduceat(np.abs(tables).sum(axis=(0, 1)), at) / (2 * apart))
-            distance.append(np.sqrt(np.add.reduceat((tables**2).sum(axis=(0, 1)), at) / apart))
-            means += [own.ravel() for own in np.split(mean, at[1:], axis=1)]
-            attributes += [(first, second, third) for third in range(second + 1, m)]
-    chosen = np.array(attributes, dtype=np.int64).reshape(-1, 3)
-    seen = Disagreement(
-        attributes=chosen,
-        variation=np.concatenate([np.empty(0), *variation]).astype(np.float64),
-        distance=n_rows * np.concatenate([np.empty(0), *distance]).astype(np.float64),
-        dimensions=np.prod(levels[chosen] - 1, axis=1),
-        sizes=np.prod(levels[chosen], axis=1),
+    for first, second in combinations(range(m - 1), 2):
+        one, two = (factors[:, starts[each] : starts[each + 1]] for each in (first, second))
+        both = (one[:, :, None] * two[:, None]).reshape(len(fits), -1, components)
+        tables = both @ factors[:, starts[second + 1] :].transpose(0, 2, 1)
+        tables /= np.float32(components)
+        mean = tables.mean(axis=0)
+        tables -= mean
+        at = starts[second + 1 : -1] - starts[second + 1]
+        variation.append(np.add.reduceat(np.abs(tables).sum(axis=(0, 1)), at) / (2 * apart))
+        distance.append(np.sqrt(np.add.reduceat((tables**2).sum(axis=(0, 1)), at) / apart))
+        means += [own.ravel() for own in np.split(mean, at[1:], axis=1)]
+    return Disagreement(
+        triples=Triples(cells=cells, attributes=np.stack(cells.trios, axis=1), coarse=coarse),
+        variation=np.concatenate(variation),
+        distance=n_rows * np.concatenate(distance),
+        reference=np.rint(n_rows * np.concatenate(means)).astype(np.int64),
+        n_rows=n_rows,
     )
-    return seen, np.concatenate([np.empty(0, dtype=np.float32), *means])
 
 
 def coarsen(schema: Schema, levels: NDArray[np.float64]) -> NDArray[np.int64]:

@@ -35,8 +35,6 @@ KERNELS = {
     "sklar.rows.planes": "counting",
     "sklar.rows.cubes": "counting three-way tables",
     "sklar.fitting.steps": "fitting",
-    "sklar.fitting.choose": "choosing",
-    "sklar.fitting.denoise": "margins",
     "sklar.draw.refine": "refining",
     "sklar.draw.latent": "sampling",
     "sklar.rows.requote": "reading quoted CSV files",

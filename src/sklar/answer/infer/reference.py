@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from sklar.answer.infer.effects import Coarse, Floats, Functional, Subset
 from sklar.answer.predicate import QueryError
 from sklar.draw.repair import repair
-from sklar.fitting.model import Copula
+from sklar.fitting.protocols import Copula
 from sklar.public.rules import constrained
 
 # Records that are listed; beyond it, as many are drawn. Tables of one or two attributes are listed as long as they fit.

@@ -1,7 +1,7 @@
 """Numbers that levels stand for: a number's own, a bin's mean, a truth value. Inference is about these.
 
 A table is coded before it is measured, so the mean of a number is the mean of its levels' scores. A bin's score is the
-mean of the shape that numbers have inside it (`fitting.shapes`), its midpoint where that is asked for, or what the
+mean of the shape that numbers have inside it (`fitting.density`), its midpoint where that is asked for, or what the
 caller declares.
 """
 

@@ -14,7 +14,7 @@ import numpy as np
 from sklar.budget.certificate import rounded_up
 from sklar.errors import SklarError
 from sklar.files.linked import LinkedModel, describe_linked, linked_arrays, load_linked
-from sklar.fitting.linked import fit_classes
+from sklar.fitting.classes import fit_classes
 from sklar.kernel.tables import NoisyTables, Plan
 from sklar.kernel.theorems import round_up_scale
 from sklar.machine.progress import SILENT, Progress

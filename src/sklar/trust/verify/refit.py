@@ -32,12 +32,12 @@ from sklar.budget.search import replan_search
 from sklar.draw.repair import hold_margins
 from sklar.files.model import Model
 from sklar.fitting.binary import BinaryCopula
-from sklar.fitting.choose import SHRINKAGE, loss_of_triples, starting, step_limit
+from sklar.fitting.choose import SHRINKAGE, starting, step_limit
 from sklar.fitting.denoise import denoise_margins, denoise_tables
 from sklar.fitting.latent import LatentModel, fit_latent, independent
 from sklar.fitting.margins import Estimates, estimate_rows, pool
-from sklar.fitting.model import Copula
-from sklar.fitting.trios import trios_of
+from sklar.fitting.protocols import Copula
+from sklar.fitting.threeway import three_way_loss
 from sklar.kernel.tables import Plan
 from sklar.kernel.theorems import Spend, cost
 from sklar.kernel.triples import NoisyTriples
@@ -194,8 +194,7 @@ def _with_choices(model: Model, progress: Progress) -> tuple[Copula, str]:
         start,
         steps=settings["steps"],
         fits=settings["fits"],
-        trios=trios_of(estimates),
-        three=loss_of_triples(estimates),
+        three=three_way_loss(estimates),
         progress=progress,
     )
     return refined(hold_margins(fitted), estimates), ""

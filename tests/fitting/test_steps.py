@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sklar.fitting.contrasts import contrast_levels, contrast_tables, contrasts
+from sklar.fitting.steps import contrast_levels, contrast_tables, contrasts
 from tests.fitting.test_denoise import mixture_joint, schema_of
 
 

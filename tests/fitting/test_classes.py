@@ -7,8 +7,8 @@ import pytest
 
 from sklar.budget.linked import LinkedMeasured, certify_linked, plan_linked
 from sklar.draw.linked import LinkedSampler
-from sklar.fitting import linked as fitting
-from sklar.fitting.linked import fit_classes
+from sklar.fitting import classes as fitting
+from sklar.fitting.classes import fit_classes
 from sklar.kernel.theorems import Budget
 from sklar.rows.join import LinkedRows
 from sklar.rows.linked import count_tokens

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from sklar.budget.linked import FULL_WEIGHT, LinkedMeasured
 from sklar.fitting.choose import EVERY, GAIN, SEED, SPLITS
 from sklar.fitting.descent import RATE
-from sklar.fitting.simplex import project, project_levels, scale_levels
+from sklar.fitting.margins import project, project_levels, scale_levels
 from sklar.kernel.cells import Cells
 from sklar.machine.progress import SILENT, Progress
 from sklar.machine.threads import side_by_side

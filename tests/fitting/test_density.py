@@ -9,8 +9,8 @@ import pytest
 from numpy.typing import NDArray
 
 from sklar.budget.ladder import Ladder, ladder_of, next_cells
+from sklar.fitting.density import Density, estimate_density
 from sklar.fitting.domains import found_numbers
-from sklar.fitting.trees import Density, estimate_density
 from sklar.public.schema import Attribute
 
 SCALE = 30.0

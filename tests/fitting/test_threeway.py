@@ -1,0 +1,286 @@
+"""Three-way tables and parities of triples in a fit: predictions, loss, gradient, thinning, and what only they show."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from numpy.typing import NDArray
+
+import sklar
+from sklar.fitting.choose import Split, thin
+from sklar.fitting.denoise import denoise_margins, denoise_tables, relative_precision
+from sklar.fitting.descent import SMALL, CellWeights, Fit, Loss, Room, Start, step_operations
+from sklar.fitting.margins import Estimates, crossed_tables, pool
+from sklar.fitting.steps import contrasts
+from sklar.fitting.threeway import PARTS, REST, WEIGHT, ParityLoss, TableLoss, three_way_loss
+from sklar.kernel.cells import Cells
+from sklar.kernel.count import count_plainly, count_triples_plainly
+from sklar.kernel.parities import odd_trios_plainly
+from sklar.kernel.theorems import Budget
+from sklar.kernel.triples import Triples
+from sklar.machine.threads import undivided
+from sklar.public.schema import Attribute, Schema
+from sklar.release import measure
+
+CELLS = Cells([3, 12, 2, 1, 9])
+GENERATOR = np.random.default_rng(5)
+COARSE = np.concatenate([[0, 1, 1], np.arange(12) * 8 // 12, [0, 1], [0], np.arange(9) % 5])
+TRIPLES = Triples(cells=CELLS, attributes=np.array([[0, 1, 2], [0, 1, 4], [0, 3, 4], [1, 2, 4]]), coarse=COARSE)
+
+
+def components(cells: Cells = CELLS, number: int = 7, seed: int = 0) -> NDArray[np.float32]:
+    """Probabilities of levels in components, shape (d, D)."""
+    drawn = np.random.default_rng(seed).gamma(0.7, size=(cells.n_levels, number))
+    return (drawn / np.add.reduceat(drawn, cells.offsets[:-1])[cells.attribute_of_level]).astype(np.float32)
+
+
+def predicted(probabilities: NDArray[np.float32], triples: Triples) -> NDArray[np.float64]:
+    """The flat tables that components predict, cell by cell."""
+    tables, cells = [], triples.cells
+    for chosen, shape in zip(triples.attributes.tolist(), triples.shapes.tolist(), strict=True):
+        parts = []
+        for each, levels in zip(chosen, shape, strict=True):
+            own, coarse = probabilities[cells.levels(each)], triples.coarse[cells.levels(each)]
+            parts.append(np.stack([own[coarse == k].sum(axis=0, dtype=np.float64) for k in range(levels)]))
+        tables.append((np.einsum("ic,jc,kc->ijk", *parts) / probabilities.shape[1]).ravel())
+    return np.concatenate(tables)
+
+
+WEIGHTS = np.array([0.5, 2.0, 1.0, 3.0])
+NONE = np.zeros(CELLS.n_levels - CELLS.n_attributes, dtype=np.float32)
+
+
+def test_the_loss_is_the_weighted_squared_distance() -> None:
+    targets, own, other = GENERATOR.random(TRIPLES.n_cells), components(), components(number=1, seed=1)
+    per_cell = np.repeat(WEIGHTS, TRIPLES.sizes)
+    error, distance = TableLoss(TRIPLES, targets, WEIGHTS, 3.0).score(
+        contrasts(own, CELLS), contrasts(other, CELLS)[:, 0]
+    )
+    assert error == pytest.approx(float(per_cell @ (predicted(own, TRIPLES) - targets) ** 2) - 3.0, rel=1e-4)
+    apart = per_cell @ (predicted(own, TRIPLES) - predicted(other, TRIPLES)) ** 2
+    assert distance == pytest.approx(WEIGHT * float(apart), rel=1e-3)
+
+
+def test_the_gradient_is_that_of_the_loss() -> None:
+    three = TableLoss(TRIPLES, GENERATOR.random(TRIPLES.n_cells), WEIGHTS)
+    found = contrasts(components(), CELLS)
+    pull = np.zeros_like(found)
+    three.pull()(found, pull)
+    for _ in range(12):
+        at = tuple(int(GENERATOR.integers(size)) for size in found.shape)
+        errors = []
+        for step in (0.02, -0.02):
+            moved = found.copy()
+            moved[at] += np.float32(step)
+            errors.append(three.score(moved, NONE)[0])
+        # Times D / 2, as all gradients of a fit are.
+        assert pull[at] == pytest.approx((errors[0] - errors[1]) / 0.04 * found.shape[1] / 2, rel=0.02, abs=2e-3)
+
+
+def test_every_part_is_renewed_in_turn() -> None:
+    three = TableLoss(TRIPLES, GENERATOR.random(TRIPLES.n_cells), np.ones(4))
+    start, moved = (contrasts(components(seed=seed), CELLS) for seed in (0, 3))
+    add, turn = three.pull(), np.zeros_like(start)
+    add(start, turn)
+    for _ in range(REST * PARTS):
+        turn = np.zeros_like(start)
+        add(moved, turn)
+    whole = np.zeros_like(start)
+    three.pull()(moved, whole)
+    assert turn == pytest.approx(whole, abs=1e-5)
+
+
+def estimates_of(cells: Cells, triples: Triples, codes: NDArray[np.int64], sd: float) -> Estimates:
+    """Exact counts that claim noise of this sd."""
+    counts = count_plainly(codes, cells)
+    three = count_triples_plainly(codes, triples).astype(np.float64)
+    return Estimates(
+        cells=cells,
+        n_rows=codes.shape[1],
+        one_way=counts.one_way.astype(np.float64),
+        one_way_sd=np.full(cells.n_attributes, sd),
+        pairs=counts.pairs.astype(np.float64),
+        pair_sd=np.full(cells.n_pairs, sd),
+        triples=triples,
+        third=three,
+        third_sd=np.full(len(triples.attributes), sd),
+    )
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_a_fit_finds_what_pairs_cannot_see(wide: bool) -> None:
+    """The third of three attributes is the sum of two others modulo 3: no pair of them depends."""
+    cells = Cells([3, 3, 3, SMALL + 10 if wide else 4])
+    generator = np.random.default_rng(1)
+    codes = np.stack([generator.integers(0, size, 20_000) for size in cells.sizes])
+    codes[2] = (codes[0] + codes[1]) % 3
+    coarse = np.concatenate([np.tile(np.arange(3), 3), np.arange(cells.sizes[3]) % 4])
+    triples = Triples(cells=cells, attributes=np.array([[0, 1, 2]]), coarse=coarse)
+    estimates = estimates_of(cells, triples, codes, 20.0)
+    targets = denoise_tables(estimates, denoise_margins(estimates).levels)
+    weights = CellWeights(cells, targets.precision)
+    errors = []
+    for three in (None, three_way_loss(estimates)):
+        fit = Fit(Loss(targets, 0.4, weights, three=three), Start(components=40))
+        with undivided():
+            fit.advance(250)
+        found = predicted(fit.probabilities, triples)
+        errors.append(float(np.abs(found - count_triples_plainly(codes, triples) / 20_000).sum()) / 2)
+    assert errors[0] > 0.5
+    assert errors[1] < 0.2
+
+
+NO_TRIPLES: dict[str, Any] = {"triples": None, "third": np.empty(0), "third_sd": np.empty(0)}
+
+
+def test_thinned_tables_are_independent_and_no_other_noise_changes() -> None:
+    codes = np.stack([np.random.default_rng(2).integers(0, size, 500) for size in CELLS.sizes])
+    whole = estimates_of(CELLS, TRIPLES, codes, 30.0)
+    train, held = thin(whole, np.random.default_rng(7))
+    assert (thin(replace(whole, **NO_TRIPLES), np.random.default_rng(7))[0].pairs == train.pairs).all()
+    # h + g s z and h - s z / g: their sum over the weights g and 1/g gives h back.
+    assert 2 * train.third + 0.5 * held.third == pytest.approx(2.5 * whole.third)
+    assert train.third_sd == pytest.approx(30.0 * np.sqrt(1.25))
+    assert held.third_sd == pytest.approx(30.0 * np.sqrt(5))
+
+
+def test_held_out_error_counts_triples_without_their_noise() -> None:
+    """Beside the truth, the excess of three-way tables over their noise is about nothing."""
+    codes = np.stack([np.random.default_rng(3).integers(0, size, 4_000) for size in CELLS.sizes])
+    estimates = estimates_of(CELLS, TRIPLES, codes, 40.0)
+    weights = CellWeights(CELLS, relative_precision(CELLS, estimates.pair_sd))
+    found = contrasts(np.repeat(estimates.one_way / 4_000, 1)[:, None].astype(np.float32), CELLS)
+    errors = []
+    for given in (estimates, replace(estimates, **NO_TRIPLES)):
+        split = Split(given, np.random.default_rng(11), weights)
+        errors.append(split.score(found, Room(CELLS, 1)))
+    # Attributes are independent: both are all but the error of independence.
+    assert errors[0][0] == pytest.approx(1.0, abs=0.05)
+    assert errors[1][0] == pytest.approx(1.0, abs=0.05)
+
+
+def test_tables_short_of_rows_are_centered_and_weighed_by_their_noise() -> None:
+    nobody = estimates_of(CELLS, TRIPLES, np.empty((5, 0), dtype=np.int64), 20.0)
+    loss = three_way_loss(replace(nobody, n_rows=100, third_sd=np.array([10.0, 20.0, 20.0, 20.0])))
+    assert loss is not None
+    even = (1 / CELLS.sizes[CELLS.attribute_of_level]).astype(np.float32)[:, None]
+    weights = WEIGHT * np.repeat([4.0, 1.0, 1.0, 1.0], TRIPLES.sizes)
+    flat = np.repeat(1 / TRIPLES.sizes, TRIPLES.sizes)
+    # Noise alone adds as much to every table: its cells times the weight of a pair's noise.
+    expected = float(weights @ (predicted(even, TRIPLES) - flat) ** 2) - WEIGHT * (20 / 100) ** 2 * TRIPLES.n_cells
+    assert loss.score(contrasts(even, CELLS), NONE)[0] == pytest.approx(expected, rel=1e-3, abs=1e-7)
+
+
+def test_a_step_with_triples_costs_what_they_take() -> None:
+    plain = step_operations(CELLS, Start(components=10))
+    assert step_operations(CELLS, Start(components=10), TRIPLES) == plain + 10 * 6 / (PARTS * REST) * TRIPLES.n_cells
+
+
+def bits(m: int) -> Schema:
+    return Schema(
+        name="bits", attributes=tuple(Attribute(name=f"b{i}", kind="integer", edges=(0, 1, 2)) for i in range(m))
+    )
+
+
+def frame(codes: NDArray[np.int64]) -> pl.DataFrame:
+    return pl.DataFrame({f"b{i}": column for i, column in enumerate(codes)})
+
+
+def with_xor(rows: int, m: int, seed: int = 1) -> NDArray[np.int64]:
+    """Independent bits, the last of which is the first two's exclusive or."""
+    codes = (np.random.default_rng(seed).random((m, rows)) < 0.4).astype(np.int64)
+    codes[-1] = codes[0] ^ codes[1]
+    return codes
+
+
+def test_tables_follow_from_parities_without_noise() -> None:
+    codes = with_xor(500, 4)
+    measured = measure(frame(codes), bits(4), Budget(epsilon=1e9))
+    estimates, exact = pool(measured.stages), count_plainly(codes, Cells([2] * 4))
+    assert np.array_equal(estimates.one_way, exact.one_way)
+    assert np.array_equal(estimates.pairs, exact.pairs)
+    assert np.array_equal(estimates.third, odd_trios_plainly(codes, Cells([2] * 4)))
+    assert estimates.crossed
+
+
+def parities(m: int = 5, n: int = 10_000) -> Estimates:
+    generator, cells = np.random.default_rng(0), Cells([2] * m)
+    ones, odd = generator.uniform(2_000, 8_000, m), generator.uniform(2_000, 6_000, cells.n_pairs)
+    return Estimates(
+        cells=cells,
+        n_rows=n,
+        one_way=np.column_stack([n - ones, ones]).ravel(),
+        one_way_sd=np.full(m, 30.0),
+        pairs=crossed_tables(cells, ones, odd, n),
+        pair_sd=np.full(cells.n_pairs, 40.0),
+        crossed=True,
+        third=generator.uniform(3_000, 6_000, cells.n_trios),
+        third_sd=np.full(cells.n_trios, 100.0),
+    )
+
+
+def test_halves_of_parities_keep_their_margins_and_the_noise_that_they_state() -> None:
+    whole = parities()
+    train, held = thin(whole, np.random.default_rng(5))
+    for half in (train, held):
+        ones = half.one_way[1::2]
+        for i, j in zip(*whole.cells.pairs, strict=True):
+            table = whole.cells.table(half.pairs, i, j)
+            assert table.sum() == pytest.approx(whole.n_rows)
+            assert table[1].sum() == pytest.approx(ones[i])
+            assert table[:, 1].sum() == pytest.approx(ones[j])
+    assert train.third_sd == pytest.approx(100 * np.sqrt(1.25))
+    assert held.pair_sd[0] == pytest.approx(40 * np.sqrt(5))
+    # The weights of the two halves that undo the thinning give the whole back: no noise is in both alike.
+    for name in ("one_way", "pairs", "third"):
+        back = (getattr(train, name) * 4 + getattr(held, name)) / 5
+        assert np.allclose(back, getattr(whole, name))
+
+
+def test_the_gradient_of_parities_is_that_of_their_squared_errors() -> None:
+    whole = parities()
+    three = ParityLoss(whole)
+    generator = np.random.default_rng(2)
+    found = generator.uniform(-0.7, 0.7, (5, 7)).astype(np.float32)
+
+    def loss(values: NDArray[np.float64]) -> float:
+        i, j, k = whole.cells.trios
+        predicted = (values[i] * values[j] * values[k]).mean(axis=1)
+        wanted = (1 - 2 * whole.third / whole.n_rows) / np.sqrt(8)
+        return float(three.weight * np.sum((predicted - wanted) ** 2))
+
+    assert three.weight == pytest.approx(2 * 40**2 / 100**2)
+    assert three.score(found, np.zeros(5, dtype=np.float32))[0] == pytest.approx(loss(found.astype(float)), rel=1e-5)
+    pull = np.zeros_like(found)
+    three.pull()(found, pull)
+    for at in [(0, 0), (3, 5), (4, 6)]:
+        step = np.zeros(found.shape)
+        step[at] = 1e-4
+        slope = (loss(found + step) - loss(found - step)) / 2e-4
+        assert float(pull[at]) == pytest.approx(slope * 7 / 2, rel=1e-3, abs=1e-6)
+
+
+def test_an_exclusive_or_is_seen() -> None:
+    """Its pairs are independent: without triples the joint distribution is off by 0.24 and more.
+
+    The noise of the parity of the three is 0.2% of the rows: 0.05 would be 25 standard deviations.
+    """
+    codes = with_xor(40_000, 4)
+    model = sklar.fit(frame(codes), bits(4), epsilon=1.0)
+    drawn = model.sample(40_000, seed=3).to_numpy().T.astype(np.int64)
+
+    def joint(rows: NDArray[np.int64]) -> NDArray[np.float64]:
+        return np.asarray(np.bincount(rows[0] * 4 + rows[1] * 2 + rows[3], minlength=8) / rows.shape[1])
+
+    assert np.abs(joint(codes) - joint(drawn)).sum() / 2 < 0.05
+
+
+def test_a_stream_and_a_person_have_no_second_pass() -> None:
+    codes = with_xor(5_000, 4)
+    table = frame(codes).to_arrow()
+    assert measure(table, bits(4), Budget(epsilon=1.0)).stages[0].trios.size == 4
+    assert measure(table.to_reader(), bits(4), Budget(epsilon=1.0)).stages[0].trios.size == 0
