@@ -20,8 +20,8 @@ from experiments.stopwatch import Stopwatch, peak_bytes
 
 from sklar.files.model import Model
 from sklar.files.write import write_text
-from sklar.fitting.binary import BinaryCopula
 from sklar.machine.threads import using, workers
+from sklar.paper.gaussian import BinaryCopula
 from sklar.public.schema import Schema
 from sklar.release import fit
 

@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 
 from experiments import data, paper, record
 from sklar.custodian.evaluate.plots import grid
-from sklar.fitting.cuts import thresholds
-from sklar.fitting.tetrachoric import orthant
 from sklar.kernel.theorems import advanced_epsilon
+from sklar.paper.tetrachoric import orthant, thresholds
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -29,7 +29,6 @@ from sklar.draw.refine import refining_rounds, triple_rounds
 from sklar.draw.repair import hold_margins
 from sklar.errors import BudgetError, SchemaError
 from sklar.files.model import Model
-from sklar.fitting.binary import fit_binary
 from sklar.fitting.choose import fit_auto
 from sklar.fitting.denoise import consistent, interactions, plain
 from sklar.fitting.descent import LatentKind
@@ -279,6 +278,9 @@ def fit_tables(measured: Measured, *, method: Method | str = "auto", progress: P
     estimates = pool(measured.stages, measured.triples)
     settings = {"method": method.name, "preset": "paper" if method.paper else None}
     if method.name == "binary":
+        # Imported here: scipy takes a while to load, and most releases do without.
+        from sklar.paper.estimate import fit_binary
+
         progress.stage("fit")
         probabilities = plain(estimates) if method.paper else consistent(estimates)
         fitted = fit_binary(probabilities, measured.schema, dummies=method.dummies, weighted=not method.paper)

@@ -10,11 +10,12 @@ import pytest
 from numpy.typing import NDArray
 
 from sklar.errors import ModelError
-from sklar.fitting.binary import BinaryCopula, Repairs, fit_binary
 from sklar.fitting.latent import LatentModel, independent
 from sklar.fitting.protocols import Copula
-from tests.fitting.test_binary import SCHEMA, probabilities
+from sklar.paper.estimate import fit_binary
+from sklar.paper.gaussian import BinaryCopula, Repairs
 from tests.fitting.test_latent import random_model
+from tests.paper.test_binary import SCHEMA, probabilities
 
 SETTINGS: dict[str, Any] = {
     "kind": "mixture",

@@ -55,7 +55,7 @@ def main() -> None:
         "sklar.rows.planes",
         "sklar.kernel.noise",
         "sklar.rows.requote",
-        "sklar.fitting.tetrachoric",
+        "sklar.paper.winners",
         "sklar.fitting.steps",
     ]
     with atheris.instrument_imports(include=["sklar", "tomllib", "csv", "json", "zipfile"], exclude=kernels):

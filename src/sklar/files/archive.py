@@ -24,13 +24,13 @@ from sklar.errors import ModelError
 from sklar.files.known import MAX_SEARCH_CELLS, require_known
 from sklar.files.model import Model
 from sklar.files.write import check_target, replacing
-from sklar.fitting.binary import BinaryCopula
 from sklar.fitting.latent import LatentModel
 from sklar.fitting.protocols import Copula
 from sklar.kernel.tables import MANY_CELLS, NoisyTables, Plan
 from sklar.kernel.theorems import MAX_SCALE, MIN_SCALE
 from sklar.kernel.triples import NoisyScores, NoisyTriples, Triples
 from sklar.machine.spill import room_for
+from sklar.paper.gaussian import BinaryCopula
 from sklar.public.description import open_model, written
 from sklar.public.schema import Schema
 

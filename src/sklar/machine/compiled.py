@@ -38,9 +38,8 @@ KERNELS = {
     "sklar.draw.refine": "refining",
     "sklar.draw.latent": "sampling",
     "sklar.rows.requote": "reading quoted CSV files",
-    "sklar.fitting.tetrachoric": "fitting the binary copula",
-    "sklar.draw.normals": "normals of the binary copula",
-    "sklar.draw.winners": "sampling from the binary copula",
+    "sklar.paper.normals": "normals of the binary copula",
+    "sklar.paper.winners": "sampling from the binary copula",
     "sklar.custodian.evaluate.counting": "evaluating",
 }
 # A read-only array, such as the offsets of a schema's cells, as signatures name it.

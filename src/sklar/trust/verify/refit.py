@@ -31,7 +31,6 @@ from sklar.budget.plan import Stages, plan_release, plan_scores
 from sklar.budget.search import replan_search
 from sklar.draw.repair import hold_margins
 from sklar.files.model import Model
-from sklar.fitting.binary import BinaryCopula
 from sklar.fitting.choose import SHRINKAGE, starting, step_limit
 from sklar.fitting.denoise import denoise_margins, denoise_tables
 from sklar.fitting.latent import LatentModel, fit_latent, independent
@@ -42,6 +41,7 @@ from sklar.kernel.tables import Plan
 from sklar.kernel.theorems import Spend, cost
 from sklar.kernel.triples import NoisyTriples
 from sklar.machine.progress import SILENT, Progress
+from sklar.paper.gaussian import BinaryCopula
 from sklar.release import fit_tables, look_for_triples, refined
 from sklar.trust.verify.result import Check
 

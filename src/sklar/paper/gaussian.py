@@ -17,18 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sklar.draw.blocks import Codes
-from sklar.fitting.margins import Probabilities, scale_levels
+from sklar.fitting.margins import scale_levels
 from sklar.fitting.protocols import ReadArray
-from sklar.machine.threads import undivided
 from sklar.public.schema import Schema
 from sklar.public.solve import Allowed
 
 if TYPE_CHECKING:
-    from sklar.draw.binary import BinarySampler, RedrawWhole
-
-_FLOOR = 1e-6
-# How exactly correlations are repaired: noise moves them by hundredths, further steps would move none by a thousandth.
-_ACCURACY = 1e-6
+    from sklar.paper.winners import BinarySampler, RedrawWhole
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,13 +69,13 @@ class BinaryCopula:
 
     def sampler(self) -> BinarySampler:
         """Draws any block of records or dummies."""
-        from sklar.draw.binary import BinarySampler
+        from sklar.paper.winners import BinarySampler
 
         return BinarySampler(self)
 
     def redrawing(self, _codes: Codes, _allowed: Allowed) -> RedrawWhole:
         """Draws whole records, whatever rules these break."""
-        from sklar.draw.binary import RedrawWhole
+        from sklar.paper.winners import RedrawWhole
 
         return RedrawWhole(self)
 
@@ -126,65 +121,3 @@ class BinaryCopula:
         if self.repairs.empty_attributes:
             lines.append(f"  {self.repairs.empty_attributes} attributes without any count are drawn evenly.")
         return lines
-
-
-def fit_binary(probabilities: Probabilities, schema: Schema, *, dummies: bool, weighted: bool) -> BinaryCopula:
-    """Fit the copula (Eqs 5-7 and Algorithm 4 of the paper).
-
-    Dummies keep the paper's structural zeros: levels of one attribute never occur together, which asks for correlation
-    -1 between them. Records get exclusiveness from the decoding, so that their correlation is 0 instead, except for
-    attributes of two levels, where it is -1. `weighted` weighs the repair by the square root of the levels'
-    probabilities: rare levels give way first.
-    """
-    from sklar.fitting.cuts import calibrate, thresholds
-    from sklar.fitting.nearest import nearest
-
-    cells, levels = probabilities.cells, probabilities.levels
-    # Noise can clip every level of an attribute to zero; a record needs one all the same.
-    empty = np.add.reduceat(levels, cells.offsets[:-1]) <= 0
-    if not dummies and empty.any():
-        attribute = cells.attribute_of_level
-        levels = np.where(empty[attribute], 1 / cells.sizes[attribute], levels)
-    mirrors = np.zeros(0, dtype=np.int64) if dummies else cells.offsets[:-1][cells.sizes == 2] + 1
-    own = np.delete(np.arange(levels.size), mirrors)
-    raw, clipped = _gaussian_correlations(probabilities, own, structural_zeros=dummies)
-    rarity = levels.copy()
-    rarity[mirrors - 1] = np.minimum(levels[mirrors - 1], levels[mirrors])
-    # Threads of a decomposition wait for each other: on a busy machine they take many times as long as one.
-    with undivided():
-        weights = np.sqrt(np.maximum(rarity[own], 1e-6)) if weighted else None
-        repair = nearest(raw, floor=_FLOOR, weights=weights, tolerance=_ACCURACY)
-        triangle = np.linalg.cholesky(repair.correlation).astype(np.float32)
-    factor = np.zeros((levels.size, levels.size), dtype=np.float32)
-    factor[own[:, None], own] = triangle
-    factor[mirrors] = -factor[mirrors - 1]
-    return BinaryCopula(
-        schema=schema,
-        dummies=dummies,
-        levels=levels,
-        cuts=thresholds(levels) if dummies else calibrate(cells, levels, factor),
-        factor=factor,
-        repairs=Repairs(
-            clipped_pairs=clipped,
-            empty_attributes=0 if dummies else int(empty.sum()),
-            negative_eigenvalues=repair.negative_eigenvalues,
-            moved=repair.moved,
-            max_moved=repair.max_moved,
-        ),
-    )
-
-
-def _gaussian_correlations(
-    probabilities: Probabilities, own: NDArray[np.int64], *, structural_zeros: bool
-) -> tuple[NDArray[np.float64], int]:
-    """The paper's P of the levels `own`, and how many of their pairs lay outside the Frechet bounds."""
-    from sklar.fitting.tetrachoric import tetrachoric_matrix
-
-    cells = probabilities.cells
-    solved = tetrachoric_matrix(probabilities.levels[own], cells.square(probabilities.pairs)[own[:, None], own])
-    raw = solved.r
-    if not structural_zeros:
-        attribute = cells.attribute_of_level[own]
-        raw[attribute[:, None] == attribute] = 0.0
-        np.fill_diagonal(raw, 1.0)
-    return raw, solved.clipped

@@ -6,15 +6,17 @@ finds the same matrix after about seven. The paper's lifting of zero eigenvalues
 touch: the answer is the nearest matrix among those whose eigenvalues are all at least `floor`.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
+from numpy.typing import NDArray
 from scipy.linalg import eigh
 from scipy.linalg.blas import dgemm, sgemm
 
-Array = npt.NDArray[np.float64]
-Array32 = npt.NDArray[np.float32]
+Array = NDArray[np.float64]
+Array32 = NDArray[np.float32]
 
 _MAX_NEWTON = 60
 _MAX_HALVINGS = 25
@@ -25,25 +27,27 @@ _NOTHING = 1e-20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Repair:
+class NearestCorrelation:
     """A repaired correlation matrix, and what a report says of the repair."""
 
     correlation: Array
     moved: float  # Frobenius norm of the change
     max_moved: float  # largest change of one entry
     negative_eigenvalues: int  # of the input, its diagonal set to one: how many lay below the floor
-    iterations: int  # Newton steps
     decompositions: int  # eigendecompositions
     residual: float  # root mean square error of the diagonal before it was made exact; a large one means no convergence
 
 
-def nearest(matrix: Array, *, floor: float = 1e-8, weights: Array | None = None, tolerance: float = 1e-8) -> Repair:
+def nearest(
+    matrix: Array, *, floor: float = 1e-8, weights: Array | None = None, tolerance: float = 1e-8
+) -> NearestCorrelation:
     """The correlation matrix X with eigenvalues >= `floor` that minimizes ||W^1/2 (X - matrix) W^1/2||_F.
 
-    W is the diagonal of `weights`, one positive number per row; all alike when left out. The result is symmetric with a
-    unit diagonal, exactly, and when `floor` is positive it has a Cholesky factor. The diagonal of `matrix` has no say:
-    any correlation matrix is as far from it. A matrix that needs no repair comes back as it is. Newton's method ends
-    where the root mean square of the diagonal's error is within `tolerance`; the diagonal is then made exact.
+    `matrix` is symmetric and finite, and W the diagonal of `weights`, one positive number per row; all alike when left
+    out. The result is symmetric with a unit diagonal, exactly, and when `floor` is positive it has a Cholesky factor.
+    The diagonal of `matrix` has no say: any correlation matrix is as far from it. A matrix that needs no repair comes
+    back as it is. Newton's method ends where the root mean square of the diagonal's error is within `tolerance`; the
+    diagonal is then made exact.
 
     >>> repair = nearest(np.array([[1.0, 1.0, 0.0], [1.0, 1.0, 1.0], [0.0, 1.0, 1.0]]), floor=0.0)
     >>> repair.correlation.round(4).tolist()
@@ -51,80 +55,42 @@ def nearest(matrix: Array, *, floor: float = 1e-8, weights: Array | None = None,
     >>> repair.negative_eigenvalues
     1
     """
-    w = _checked(matrix, floor=floor, weights=weights)
-    d = len(matrix)
+    # Only ratios matter; a mean of one keeps the tolerances meaningful.
+    w = np.ones(len(matrix)) if weights is None else weights / weights.mean()
     scale = np.sqrt(w)
     # X = floor I + S^-1 Z S^-1 turns the problem into: the positive semidefinite Z with diagonal `target` nearest to G.
     target = w * (1.0 - floor)
     shifted = matrix * scale[:, None] * scale
     np.fill_diagonal(shifted, target)
-    dual = _Dual(shifted, target)
-
-    point = dual.at(np.zeros(d))
+    point = _Dual.at(np.zeros(len(matrix)), shifted, target)
     # Congruence with S keeps the signs of the eigenvalues of matrix - floor I.
-    slack = d * np.finfo(np.float64).eps * float(np.abs(point.values).max())
+    slack = len(matrix) * np.finfo(np.float64).eps * float(np.abs(point.values).max())
     negative = int(np.count_nonzero(point.values < -slack))
-    if negative == 0:
-        correlation = np.array(matrix, dtype=np.float64)
-        np.fill_diagonal(correlation, 1.0)
-        return _repair(correlation, matrix, negative=0, iterations=0, decompositions=1, residual=0.0)
-
-    point, iterations = _minimize(dual, point, tolerance=tolerance * float(np.linalg.norm(w)))
-    correlation = _primal(point, floor=floor)
-    return _repair(
-        correlation,
-        matrix,
-        negative=negative,
-        iterations=iterations,
-        decompositions=dual.decompositions,
-        residual=float(np.sqrt(np.mean((point.gradient / w) ** 2))),
-    )
-
-
-def _checked(matrix: Array, *, floor: float, weights: Array | None) -> Array:
-    """Check the arguments and return the weights."""
-    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or matrix.size == 0:
-        raise ValueError(f"matrix must be square with at least one row, got shape {matrix.shape}.")
-    if not np.isfinite(matrix).all():
-        count = int(np.count_nonzero(~np.isfinite(matrix)))
-        raise ValueError(
-            f"matrix must be finite, got {count} entries that are not. Replace them, with 0 if nothing is known."
-        )
-    gap = float(np.abs(matrix - matrix.T).max())
-    if gap != 0.0:
-        raise ValueError(
-            f"matrix must be symmetric, got entries that differ from their mirror by {gap:.3g}. Pass (A + A.T) / 2."
-        )
-    if not 0.0 <= floor < 1.0:
-        raise ValueError(f"floor must be at least 0 and below 1, got floor={floor}.")
-    if weights is None:
-        return np.ones(len(matrix))
-    if weights.shape != (len(matrix),):
-        raise ValueError(f"weights must have one number per row, {len(matrix)}, got shape {weights.shape}.")
-    if not (np.isfinite(weights).all() and (weights > 0.0).all()):
-        raise ValueError(f"weights must be positive and finite, got a smallest weight of {weights.min()}.")
-    # Only ratios matter; a mean of one keeps the tolerances meaningful.
-    return np.asarray(weights / weights.mean(), dtype=np.float64)
-
-
-def _repair(
-    correlation: Array, matrix: Array, *, negative: int, iterations: int, decompositions: int, residual: float
-) -> Repair:
+    decompositions, residual = 1, 0.0
+    correlation = np.array(matrix, dtype=np.float64)
+    np.fill_diagonal(correlation, 1.0)
+    if negative:
+        point, more = _minimize(point, shifted, target, tolerance=tolerance * float(np.linalg.norm(w)))
+        decompositions += more
+        residual = float(np.sqrt(np.mean((point.gradient / w) ** 2)))
+        correlation = _primal(point, floor=floor)
     change = correlation - matrix
-    return Repair(
+    return NearestCorrelation(
         correlation=correlation,
         moved=float(np.linalg.norm(change)),
         max_moved=float(np.abs(change).max()),
         negative_eigenvalues=negative,
-        iterations=iterations,
         decompositions=decompositions,
         residual=residual,
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Point:
-    """The dual function at y: value, gradient, and the eigendecomposition of G + diag(y), eigenvalues ascending."""
+class _Dual:
+    """theta(y) = 1/2 ||(G + diag y)_+||^2 - b'y, whose gradient is diag((G + diag y)_+) - b (Qi and Sun, section 3).
+
+    At one y: its value, its gradient, and the eigendecomposition of G + diag(y), eigenvalues ascending.
+    """
 
     y: Array
     value: float
@@ -132,46 +98,37 @@ class _Point:
     values: Array
     vectors: Array
 
-
-class _Dual:
-    """theta(y) = 1/2 ||(G + diag y)_+||^2 - b'y, whose gradient is diag((G + diag y)_+) - b (Qi and Sun, section 3)."""
-
-    def __init__(self, matrix: Array, target: Array) -> None:
-        self.matrix = matrix
-        self.target = target
-        self.decompositions = 0
-
-    def at(self, y: Array) -> _Point:
+    @classmethod
+    def at(cls, y: Array, matrix: Array, target: Array) -> _Dual:
         """Evaluate; costs one eigendecomposition."""
-        shifted = np.array(self.matrix, order="F")
+        shifted = np.array(matrix, order="F")
         shifted[np.diag_indices(len(y))] += y
         values, vectors = eigh(shifted, driver="evd", overwrite_a=True, check_finite=False)
-        self.decompositions += 1
         positive = np.maximum(values, 0.0)
         diagonal = np.einsum("ik,ik,k->i", vectors, vectors, positive)
-        value = 0.5 * float(np.sum(positive**2)) - float(np.sum(self.target * y))
-        return _Point(y=y, value=value, gradient=diagonal - self.target, values=values, vectors=vectors)
+        value = 0.5 * float(np.sum(positive**2)) - float(np.sum(target * y))
+        return cls(y=y, value=value, gradient=diagonal - target, values=values, vectors=vectors)
 
 
-def _minimize(dual: _Dual, point: _Point, *, tolerance: float) -> tuple[_Point, int]:
-    """Newton steps from `point`, each shortened until the dual function falls enough, and their number."""
-    for step in range(_MAX_NEWTON):
+def _minimize(point: _Dual, matrix: Array, target: Array, *, tolerance: float) -> tuple[_Dual, int]:
+    """Newton steps from `point`, each shortened until the dual function falls enough; and how many were tried."""
+    tried = 0
+    for _ in range(_MAX_NEWTON):
         size = float(np.linalg.norm(point.gradient))
         if size <= tolerance:
-            return point, step
+            break
         direction = _direction(point)
         slope = float(point.gradient @ direction)
-        length = 1.0
-        for _ in range(_MAX_HALVINGS):
-            trial = dual.at(point.y + length * direction)
+        for length in 0.5 ** np.arange(_MAX_HALVINGS):
+            trial = _Dual.at(point.y + length * direction, matrix, target)
+            tried += 1
             # Near the end the fall of theta drowns in rounding; a gradient that halves is progress in a convex problem.
             if trial.value <= point.value + 1e-4 * length * slope or 2.0 * np.linalg.norm(trial.gradient) <= size:
                 break
-            length *= 0.5
         else:
-            return point, step
+            break
         point = trial
-    return point, _MAX_NEWTON
+    return point, tried
 
 
 class _Hessian:
@@ -213,7 +170,7 @@ class _Hessian:
         return np.asarray(h - total if self.complement else total)
 
 
-def _direction(point: _Point) -> Array:
+def _direction(point: _Dual) -> Array:
     """Solve Hessian @ direction = -gradient to a hundredth, by preconditioned conjugate gradients."""
     size = float(np.linalg.norm(point.gradient))
     hessian = _Hessian(point.values, point.vectors)
@@ -243,7 +200,7 @@ def _direction(point: _Point) -> Array:
     return direction if float(direction @ point.gradient) < 0.0 else -point.gradient
 
 
-def _primal(point: _Point, *, floor: float) -> Array:
+def _primal(point: _Dual, *, floor: float) -> Array:
     """(G + diag y)_+, rescaled to a unit diagonal with the floor put back: X = floor I + (1 - floor) D^-1/2 Z D^-1/2.
 
     The rescaling also undoes the weights, and keeps Z positive semidefinite.

@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import ndtr
 
-from sklar.fitting.cuts import thresholds
-from sklar.fitting.tetrachoric import Tetrachoric, orthant, tetrachoric_matrix
+from sklar.paper.tetrachoric import Tetrachoric, orthant, tetrachoric_matrix, thresholds
 
 Array = npt.NDArray[np.float64]
 
@@ -125,13 +124,6 @@ def test_orthant_agrees_with_conditioning(h: float, k: float, r: float) -> None:
     assert orthant(h, k, r) == pytest.approx(expected, rel=0.0, abs=2e-14 * min(1.0, 50.0 * margin))
 
 
-@pytest.mark.parametrize(("h", "k", "r"), [(3.0, 3.0, -0.5), (4.0, 1.0, -0.8), (4.2, 4.2, -0.95), (2.0, 2.5, -0.31)])
-def test_small_orthants_keep_their_digits(h: float, k: float, r: float) -> None:
-    expected = by_conditioning(h, k, r)
-    assert expected < 1e-4 * ndtr(-h) * ndtr(-k) or expected < 1e-4
-    assert orthant(h, k, r) == pytest.approx(expected, rel=1e-10, abs=0.0)
-
-
 @given(h=CUTS, k=CUTS)
 @settings(deadline=None)
 def test_orthant_at_the_three_known_correlations(h: float, k: float) -> None:
@@ -156,16 +148,6 @@ def test_orthant_identities(h: float, k: float, r: float) -> None:
     assert 0.0 <= value <= min(ndtr(-h), ndtr(-k)) * (1.0 + 1e-14)
 
 
-@given(h=CUTS, k=CUTS)
-@settings(max_examples=30, deadline=None)
-def test_orthant_rises_smoothly_through_its_branches(h: float, k: float) -> None:
-    r = np.sort(np.concatenate([np.linspace(-1.0, 1.0, 401), np.array([-0.8, -0.3, 0.8]) + 1e-9]))
-    values = orthant(h, k, r)
-    assert np.diff(values).min() >= -1e-14
-    crossing = orthant(h, k, np.array([[-0.8, -0.3, 0.8]]) + np.array([[-1e-12], [1e-12]]))
-    np.testing.assert_allclose(crossing[1], crossing[0], atol=2e-14 + 3e-12 * slope(h, k, 0.8).max())
-
-
 def test_orthant_with_infinite_cut_points() -> None:
     r = np.array([-1.0, -0.5, 0.0, 0.9, 1.0])
     assert (orthant(math.inf, 0.3, r) == 0.0).all()
@@ -188,18 +170,7 @@ def test_orthant_of_no_correlation_is_nan() -> None:
 # tetrachoric
 
 
-@pytest.mark.parametrize(
-    ("p_i", "p_j", "p_ij"), [(0.5, 0.5, 1 / 3), (0.3, 0.2, 0.15), (0.4, 0.3, 0.01), (0.05, 0.1, 0.02), (0.1, 0.6, 0.02)]
-)
-def test_agrees_with_the_papers_bisection(p_i: float, p_j: float, p_ij: float) -> None:
-    t_i, t_j = thresholds(np.array([p_i, p_j]))
-    r = solve(p_i, p_j, p_ij)
-    # A cut point falls inside a cell, which the grid counts whole or not at all: half a cell of each margin.
-    grid_error = 0.005 * (math.exp(-0.5 * t_i * t_i) + math.exp(-0.5 * t_j * t_j)) / math.sqrt(2.0 * math.pi)
-    assert by_bisection(t_i, t_j, p_ij) == pytest.approx(r, abs=1e-5 + 1.5 * grid_error / float(slope(t_i, t_j, r)))
-
-
-def test_agrees_with_the_papers_bisection_on_the_grid() -> None:
+def test_agrees_with_the_papers_bisection_on_its_grid() -> None:
     # Cut points on cell borders leave the grid only the error of the midpoint rule, and it resolves four digits of r.
     t_i, t_j, p_ij = 0.5, 1.2, 0.08
     r = solve(float(ndtr(-t_i)), float(ndtr(-t_j)), p_ij)
@@ -217,17 +188,6 @@ def test_inverts_the_orthant(p_i: float, p_j: float, r: float) -> None:
     # r is known as well as the probability pins it down.
     flattest = float(slope(h, k, np.array([r, found, 0.5 * (r + found)])).min())
     assert abs(found - r) * flattest <= tolerance(h, k, found, scale=scale)
-
-
-@given(p_i=PROBABILITIES, p_j=PROBABILITIES, share=st.floats(0.0, 1.0))
-@settings(max_examples=150, deadline=None)
-def test_reaches_every_target_between_the_bounds(p_i: float, p_j: float, share: float) -> None:
-    low, high = max(0.0, p_i + p_j - 1.0), min(p_i, p_j)
-    p_ij = min(high, low + share * (high - low))
-    result = tetrachoric(np.array([p_i]), np.array([p_j]), np.array([p_ij]))
-    assert result.clipped == 0
-    h, k = thresholds(np.array([p_i, p_j]))
-    assert orthant(h, k, result.r[0]) == pytest.approx(p_ij, abs=tolerance(h, k, result.r[0], scale=high))
 
 
 @given(p_i=PROBABILITIES, p_j=PROBABILITIES, share=st.floats(0.0, 1.0))

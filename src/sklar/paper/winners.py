@@ -1,0 +1,332 @@
+"""Records or dummies of the binary copula, block by block: correlated normals in tiles, and the level that wins.
+
+The copula imports this where rows are drawn: models that never draw any compile nothing.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Callable
+from functools import cache
+from itertools import chain, groupby, pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import log_ndtr
+
+from sklar.draw.blocks import BLOCK_ROWS, Codes, empty_codes
+from sklar.machine.compiled import compiled
+from sklar.machine.threads import side_by_side
+from sklar.paper.normals import fill_normals, words
+
+if TYPE_CHECKING:
+    from sklar.paper.gaussian import BinaryCopula
+
+F32 = NDArray[np.float32]
+F64 = NDArray[np.float64]
+I64 = NDArray[np.int64]
+
+# Rows that are multiplied at once: few enough for the processor's caches, enough to make up for preparing the factor.
+_TILE = 2048
+# Passes over a block that settle it on the margins.
+_ROUNDS = 5
+# The first of the words that round the counts: where no normal of any row is drawn from.
+_ROUNDING = 0xFFFFFFFF << 32
+# Levels whose chances are integrated at once.
+_TOGETHER = 4096
+
+
+class BinarySampler:
+    """Draws any block of a copula's rows; whatever all blocks share is worked out once.
+
+    Dummies need every Y. A record depends only on differences between the Y of one attribute, so the differences of
+    each level from the attribute's last one are drawn instead: they are jointly normal too, and one fewer per
+    attribute, which is half of them where attributes are boolean. Levels that nobody has are left out.
+    """
+
+    block_rows = BLOCK_ROWS
+
+    def __init__(self, copula: BinaryCopula) -> None:
+        self._copula, self._cells = copula, copula.schema.cells
+        self._scratch = threading.local()
+        if copula.dummies:
+            self._factor = np.asfortranarray(copula.factor)
+            return
+        offsets = self._cells.offsets
+        finite = [np.flatnonzero(np.isfinite(copula.cuts[first:last])) for first, last in pairwise(offsets)]
+        # The levels that can win; the first one where a damaged model leaves none.
+        self._present = [each if each.size else np.zeros(1, dtype=np.int64) for each in finite]
+        at = [first + present for first, present in zip(offsets[:-1], self._present, strict=True)]
+        # In one thread: the same factor whatever the number of threads.
+        (self._factor,) = side_by_side(lambda levels: differences(copula.factor, levels), [at])
+        sizes = np.array([levels.size for levels in at])
+        first = np.cumsum(sizes - 1) - (sizes - 1)
+        self._shares = [copula.levels[levels] / copula.levels[levels].sum() for levels in at]
+        self._one, self._two, more = (np.flatnonzero(which) for which in (sizes == 1, sizes == 2, sizes > 2))
+        cuts = [copula.cuts[at[index]] for index in more]
+        self._more = list(zip(more.tolist(), first[more].tolist(), cuts, slopes(cuts), strict=True))
+        # The first of two levels wins where their difference is above that of their cut points.
+        between = np.array([-np.diff(copula.cuts[at[index]])[0] for index in self._two])
+        sd = np.maximum(np.linalg.norm(self._factor[first[self._two]], axis=1), 1e-6).astype(np.float64)
+        density = np.exp(-0.5 * (between / sd) ** 2) / (sd * np.sqrt(2 * np.pi))
+        self._between = (first[self._two], between, np.maximum(density, 1e-12))
+
+    def draw(self, seed: int, block: int, rows: int) -> Codes:
+        """A block of codes, shape (m, rows), or of dummies 0 and 1, shape (d, rows)."""
+        drawn = correlated(self._factor, rows, block, seed, self._scratch)
+        if self._copula.dummies:
+            above = (drawn > self._copula.cuts.astype(np.float32)[:, None]).view(np.uint8)
+            return np.ascontiguousarray(above.swapaxes(0, 1).reshape(len(self._copula.cuts), -1)[:, :rows])
+        codes = empty_codes(self._cells, rows)
+        for index in self._one.tolist():
+            codes[index] = self._present[index][0]
+        # Settling each block on the margins takes most of the sampling error out of one-way counts.
+        if self._two.size:
+            chance = np.empty(-(-self._two.size // 4) * 4, dtype=np.uint32)
+            words(chance, _ROUNDING, block, seed)
+            targets = np.array([self._shares[index][0] * rows for index in self._two])
+            second = np.empty((self._two.size, rows), dtype=np.uint8)
+            settle_two(drawn, *self._between, targets, chance, _ROUNDS, second)
+            codes[self._two] = second
+            for place, index in enumerate(self._two.tolist()):
+                if self._present[index][1] != 1:
+                    codes[index] = self._present[index][second[place]]
+        won = np.empty(rows, dtype=np.uint16)
+        for index, first, cuts, steepness in self._more:
+            settle(drawn, first, cuts, self._shares[index] * rows, steepness, _ROUNDS, won, np.empty(cuts.size))
+            present = self._present[index]
+            codes[index] = won if present[-1] == present.size - 1 else present[won]
+        return codes
+
+
+class RedrawWhole:
+    """Draws whole records anew, at the fitted cut points."""
+
+    def __init__(self, copula: BinaryCopula) -> None:
+        self._factor, self._cuts = copula.factor, copula.cuts.astype(np.float32)
+        self._offsets = copula.schema.cells.offsets
+
+    def __call__(self, codes: Codes, _rows: I64, generator: np.random.Generator) -> Codes:
+        """Independent records, as many as `codes` holds."""
+        exceed = self._factor @ generator.standard_normal((self._cuts.size, codes.shape[1]), dtype=np.float32)
+        exceed -= self._cuts[:, None]
+        return np.stack([exceed[start:stop].argmax(axis=0) for start, stop in pairwise(self._offsets)])
+
+
+def slopes(cuts: list[F64]) -> list[F64]:
+    """How strongly the log chance of each level falls with its own cut point, as if the Y were independent.
+
+    One array of shape (levels,) per attribute.
+    """
+    return in_groups(lambda alike: argmax_chances(alike)[1], cuts)
+
+
+def in_groups(work: Callable[[F64], F64], parts: list[F64]) -> list[F64]:
+    """`work` on every part, parts of one size as rows of one array: thousands of small calls would be slow."""
+    order = sorted(range(len(parts)), key=lambda index: parts[index].size)
+    sizes = [parts[index].size for index in order]
+    runs = groupby(range(len(order)), key=lambda at: (sizes[at], at * sizes[at] // _TOGETHER))
+    groups = [[order[at] for at in run] for _, run in runs]
+    rows = side_by_side(lambda group: work(np.stack([parts[index] for index in group])), groups)
+    results = dict(zip(chain(*groups), chain(*rows), strict=True))
+    return [results[index] for index in range(len(parts))]
+
+
+def argmax_chances(c: F64) -> tuple[F64, F64]:
+    """P(k) = int phi(v + c_k) prod_{l != k} Phi(v + c_l) dv for independent normals, and -d log P(k) / d c_k.
+
+    For many attributes with the same number of levels at once, shape (attributes, levels).
+    """
+    # The trapezoidal rule converges exponentially on a smooth integrand that vanishes at both ends.
+    low, high = -c.max(axis=1) - 9.0, -c.min(axis=1) + 9.0
+    step = (high - low) / 399
+    at = (low[:, None] + step[:, None] * np.arange(400))[:, :, None] + c[:, None, :]
+    logs = log_ndtr(at)
+    density = np.exp(-0.5 * at**2 - 0.5 * np.log(2 * np.pi) + logs.sum(axis=2, keepdims=True) - logs)
+    chance = step[:, None] * density.sum(axis=1)
+    return chance, np.maximum(step[:, None] * (at * density).sum(axis=1) / chance, 0.5)
+
+
+def differences(factor: F32, levels: list[I64]) -> F32:
+    """A factor of the covariance of Y_k - Y_l, for all of an attribute's levels k but its last one, l.
+
+    The differences are A factor @ normals for a matrix A, and (A factor)^T = Q R gives them the covariance R^T R.
+    """
+    rows = np.concatenate([own[:-1] for own in levels])
+    last = np.concatenate([np.full(own.size - 1, own[-1]) for own in levels])
+    upper = np.asarray(np.linalg.qr((factor[rows] - factor[last]).T, mode="r"))
+    return np.asfortranarray(upper.T)
+
+
+def correlated(factor: F32, rows: int, block: int, seed: int, scratch: threading.local | None = None) -> F32:
+    """factor @ normals for at least this many rows, shape (tiles, len(factor), _TILE): in tiles, and in place of them.
+
+    The factor is lower triangular and held by columns, which halves the operations of a full product. With `scratch`,
+    the buffer is reused by this thread's next call: allocating costs a third of the product.
+    """
+    shape = (-(-rows // _TILE), len(factor), _TILE)
+    drawn = getattr(scratch, "drawn", np.empty((0, *shape[1:]), dtype=np.float32))
+    if len(drawn) < shape[0]:
+        drawn = np.empty(shape, dtype=np.float32)
+    if scratch is not None:
+        scratch.drawn = drawn
+    drawn = drawn[: shape[0]]
+    width, size, one = (ctypes.byref(each) for each in (ctypes.c_int(_TILE), ctypes.c_int(shape[1]), ctypes.c_float(1)))
+    for number, tile in enumerate(drawn):
+        fill_normals(tile, number * _TILE, block, seed)
+        if tile.size:
+            # To Fortran the tile is its transpose, so that the factor multiplies from the right, transposed.
+            _strmm()(b"R", b"L", b"T", b"N", width, size, one, factor.ctypes.data, size, tile.ctypes.data, width)
+    return drawn
+
+
+@cache
+def _strmm() -> Any:
+    """BLAS's triangular product, from scipy's interface for compiled code.
+
+    Called through ctypes it lets other threads run, which scipy's own wrapper does not.
+    """
+    from scipy.linalg import cython_blas
+
+    capsule = ctypes.py_object(cython_blas.__pyx_capi__["strmm"])
+    ctypes.pythonapi.PyCapsule_GetName.restype = ctypes.c_char_p
+    ctypes.pythonapi.PyCapsule_GetPointer.restype = ctypes.c_void_p
+    name = ctypes.c_char_p(ctypes.pythonapi.PyCapsule_GetName(capsule))
+    address = ctypes.pythonapi.PyCapsule_GetPointer(capsule, name)
+    return ctypes.CFUNCTYPE(None, *[ctypes.c_char_p] * 4, *[ctypes.c_void_p] * 7)(address)
+
+
+@compiled("void(float32[:, :, ::1], int64, float64[::1], uint16[::1], int64[::1])", boundscheck=False)
+def _winners(drawn: F32, first: int, cuts: F64, winners: NDArray[np.uint16], wins: I64) -> None:
+    """The level with the largest exceedance in each row, and how often each level has it."""
+    last, columns = cuts.size - 1, drawn.shape[2]
+    best = np.empty(columns, dtype=np.float32)
+    level = np.empty(columns, dtype=np.int32)
+    wins[:] = 0
+    for tile in range(drawn.shape[0]):
+        best[:] = np.float32(-cuts[last])
+        level[:] = last
+        for k in range(last):
+            cut, own, code = np.float32(cuts[k]), drawn[tile, first + k], np.int32(k)
+            for column in range(columns):
+                exceedance = own[column] - cut
+                better = exceedance > best[column]
+                best[column] = exceedance if better else best[column]
+                level[column] = code if better else level[column]
+        start = tile * columns
+        used = min(columns, winners.size - start)
+        for column in range(used):
+            winners[start + column] = level[column]
+        # Comparing with every level is vectorized; adding to the same few counts again and again is not.
+        for k in range(last):
+            code, count = np.int32(k), np.int32(0)
+            for column in range(used):
+                count += np.int32(level[column] == code)
+            wins[k] += count
+    wins[last] = winners.size - wins[:last].sum()
+
+
+@compiled(
+    "void(float32[:, :, ::1], int64, float64[::1], float64[::1], float64[::1], int64, uint16[::1], float64[::1])",
+    boundscheck=False,
+)
+def settle(
+    drawn: F32, first: int, cuts: F64, targets: F64, slopes: F64, rounds: int, won: NDArray[np.uint16], settled: F64
+) -> None:
+    """The winning level of each row, `won`, and cut points, `settled`, moved so that levels win as often as `targets`.
+
+    `drawn`, shape (tiles, n, columns), holds the attribute's differences at `first` and after, one fewer than levels.
+    """
+    levels = cuts.size
+    # A level with a target of a few is left to chance: forcing its count would round it to nothing.
+    gain = targets / (targets + 10.0) / slopes
+    # Loops, here and below: a copy of one array to another takes numba seconds to compile.
+    for k in range(levels):
+        settled[k] = cuts[k]
+    direction = np.zeros(levels)
+    trial = np.empty(levels)
+    winners = np.empty(won.size, dtype=np.uint16)
+    wins = np.empty(levels, dtype=np.int64)
+    least, step = np.inf, 0.5
+    for _ in range(rounds):
+        for k in range(levels):
+            trial[k] = settled[k] + step * direction[k]
+        _winners(drawn, first, trial, winners, wins)
+        error, farthest = 0.0, 0.0
+        for k in range(levels):
+            error += abs(wins[k] - targets[k]) * gain[k]
+            farthest = max(farthest, abs(wins[k] - targets[k]))
+        # Not `error < least`: what a damaged model makes of the error must not leave rows without a winner.
+        if not error >= least:
+            least = error
+            for row in range(won.size):
+                won[row] = winners[row]
+            for k in range(levels):
+                settled[k] = trial[k]
+                direction[k] = gain[k] * np.log((wins[k] + 0.5) / (targets[k] + 0.5))
+        else:
+            # Correlated levels answer more strongly than independent ones would.
+            step /= 2
+        if farthest < 1:
+            break
+
+
+@compiled(
+    "void(float32[:, :, ::1], int64[::1], float64[::1], float64[::1], float64[::1], uint32[::1], int64, uint8[:, ::1])",
+    boundscheck=False,
+)
+def settle_two(
+    drawn: F32,
+    first: I64,
+    cuts: F64,
+    densities: F64,
+    targets: F64,
+    chance: NDArray[np.uint32],
+    rounds: int,
+    won: NDArray[np.uint8],
+) -> None:
+    """The same for many attributes of two levels at once: `won`, shape (attributes, rows), has the winner of each row.
+
+    Level 0 wins where the difference in row `first` of `drawn` is above the cut point, whose density there is given;
+    its target is rounded by a random word. The cut point is found by its counts alone: Newton's steps until it is
+    between two that were tried, then in proportion.
+    """
+    rows, columns = won.shape[1], drawn.shape[2]
+    for i in range(first.size):
+        # A level with a target of a few is left to chance, as above.
+        rarer = min(targets[i], rows - targets[i])
+        forced, rounding = rarer / (rarer + 10.0), chance[i] * 2.0**-32
+        cut, settled, least, target = cuts[i], cuts[i], np.inf, 0.0
+        low, high, too_many, too_few = -np.inf, np.inf, 0.0, 0.0
+        for turn in range(rounds):
+            above = np.int64(0)
+            at = np.float32(cut)
+            for tile in range(drawn.shape[0]):
+                own = drawn[tile, first[i], : min(columns, rows - tile * columns)]
+                count = np.int32(0)
+                for column in range(own.size):
+                    count += np.int32(own[column] > at)
+                above += np.int64(count)
+            if turn == 0:
+                target = np.floor(above + forced * (targets[i] - above) + rounding)
+            missed = above - target
+            if abs(missed) < least:
+                least, settled = abs(missed), cut
+            if missed > 0:
+                low, too_many = cut, missed
+            elif missed < 0:
+                high, too_few = cut, -missed
+            else:
+                break
+            if np.isfinite(high - low):
+                cut = low + (high - low) * too_many / (too_many + too_few)
+            else:
+                cut += min(max(missed / (rows * densities[i]), -1.0), 1.0)
+        at = np.float32(settled)
+        for tile in range(drawn.shape[0]):
+            own = drawn[tile, first[i], : min(columns, rows - tile * columns)]
+            out = won[i, tile * columns : tile * columns + own.size]
+            for column in range(own.size):
+                out[column] = own[column] <= at
