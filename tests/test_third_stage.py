@@ -26,7 +26,7 @@ from sklar.fitting.margins import pool
 from sklar.kernel.theorems import Budget, Spend
 from sklar.public.schema import Attribute, Schema
 from sklar.release import fit_tables, look_for_triples
-from sklar.trust.audit.tables import frame_of
+from sklar.trust.audit.inventions import frame_of
 from sklar.trust.verify import verify
 from sklar.trust.verify.threes import examine_triples, residuals_of_triples
 from tests.trust.forge import forged, opened
@@ -475,8 +475,9 @@ def test_the_report_says_where_the_cost_went(released: tuple[Model, Path]) -> No
 
 def test_the_audit_finds_nothing_here(tmp_path: Path) -> None:
     """Genuine noise fails less than once in 10^8; `tests/flaws` has what it must find."""
-    from sklar.trust.audit.third import check_third
+    from sklar.trust.audit.comparison import QUICK
+    from sklar.trust.audit.leaks import check_third
 
-    found = check_third(tmp_path)
+    (found,) = check_third(tmp_path, QUICK)
     assert found.passed, found
     assert found.found == "All of it follows."

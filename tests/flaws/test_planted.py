@@ -15,25 +15,24 @@ from tests.flaws.run import LEAST_BY_THE_AUDIT, by_audit, by_tests
 NAMED = {flaw.name: flaw for flaw in FLAWS}
 # Of each kind one, with the attack that must succeed: the whole audit takes too long here.
 FAST = {
-    "half the sensitivity": "check_every_record(release_once, whole_numbers(2, 3), Budget(epsilon=1.0), '')",
+    "half the sensitivity": "check_changes(release_once, whole_numbers(2, 3), Budget(epsilon=1.0), '')",
     "stage two reuses the noise of stage one": (
         "check_noise_of_cells(folder, release_twice, Budget(epsilon=1.0), QUICK.cells, '')"
     ),
     # Counted without compiled code, which the copy would have to compile.
-    "data-dependent clipping above 1,000 rows": "check_counts(folder, effort=replace(QUICK, wide_rows=1_000))",
-    "three-way tables chosen by exact counts": "check_third(folder)",
+    "data-dependent clipping above 1,000 rows": "next(check_counts(folder, replace(QUICK, wide_rows=1_000)))",
+    "three-way tables chosen by exact counts": "next(check_third(folder, QUICK))",
 }
 ATTACK = """
 import tempfile
 from dataclasses import replace
 from pathlib import Path
 from sklar.kernel.theorems import Budget
-from sklar.trust.audit.counts import check_counts, check_every_record
-from sklar.trust.audit.effort import QUICK
-from sklar.trust.audit.noise import check_noise_of_cells
-from sklar.trust.audit.path import release_once, release_twice
-from sklar.trust.audit.tables import whole_numbers
-from sklar.trust.audit.third import check_third
+from sklar.trust.audit.comparison import QUICK
+from sklar.trust.audit.inventions import release_once, release_twice, whole_numbers
+from sklar.trust.audit.leaks import check_third
+from sklar.trust.audit.noises import check_noise_of_cells
+from sklar.trust.audit.sensitivity import check_changes, check_counts
 with tempfile.TemporaryDirectory() as name:
     folder = Path(name)
     raise SystemExit(0 if {attack}.passed else 7)

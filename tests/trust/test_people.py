@@ -18,9 +18,9 @@ from sklar.kernel.theorems import Budget, Neighbors
 from sklar.public.person import Person
 from sklar.public.schema import Schema
 from sklar.release import fit
-from sklar.trust.audit.path import Released, exactly, release_once
-from sklar.trust.audit.people import check_every_person, guess_person, people_of
-from sklar.trust.audit.tables import whole_numbers
+from sklar.trust.audit.guesses import guess_person
+from sklar.trust.audit.inventions import Released, exactly, release_once, whole_numbers
+from sklar.trust.audit.sensitivity import check_changes, people_of
 from sklar.trust.exact import exact_epsilon
 from sklar.trust.verify import verify, verify_model
 
@@ -30,18 +30,18 @@ SMALL = whole_numbers(2, 2)
 @pytest.mark.parametrize("neighbors", ["replace-one", "add-remove"])
 def test_people_of_l_rows_stay_within_the_claim(neighbors: Neighbors) -> None:
     budget = Budget(epsilon=1.0, neighbors=neighbors)
-    found = check_every_person(release_once, people_of(SMALL, "rows", 2), budget, most=2, words="")
+    found = check_changes(release_once, people_of(SMALL, "rows", 2), budget, "", most=2)
     assert found.passed
     # Not far below it: noise is not wasted, but for the number of rows, which a replaced person changes little.
     assert found.measured > 0.8
-    assert check_every_person(release_once, people_of(SMALL, "people"), budget, most=2, words="").passed
+    assert check_changes(release_once, people_of(SMALL, "people"), budget, "", most=2).passed
 
 
 def test_noise_for_one_row_is_flagged_where_people_have_several(tmp_path: Path) -> None:
-    found = check_every_person(release_once, SMALL, Budget(epsilon=1.0), most=2, words="")
+    found = check_changes(release_once, SMALL, Budget(epsilon=1.0), "", most=2)
     assert not found.passed
     assert found.measured > 1.8
-    assert not guess_person(release_once, whole_numbers(*[2] * 20), 150, tmp_path).passed
+    assert not guess_person(whole_numbers(*[2] * 20), 150, tmp_path).passed
 
 
 def test_a_wrong_number_of_rows_is_flagged() -> None:
@@ -52,7 +52,7 @@ def test_a_wrong_number_of_rows_is_flagged() -> None:
         cells = release_once(data, people_of(plain, "rows", 3), replace(budget, epsilon=1e9)).cells
         return replace(release_once(data, schema, budget), cells=cells)
 
-    found = check_every_person(release, people_of(plain, "rows", 2), Budget(epsilon=1.0), most=3, words="")
+    found = check_changes(release, people_of(plain, "rows", 2), Budget(epsilon=1.0), "", most=3)
     assert not found.passed
 
 

@@ -2,10 +2,8 @@
 
 The attacks take the whole path of a release, from a file to a model, through the public interface alone: `release.fit`
 and `release.measure`. Nothing is replaced on the way. Where an attack needs exact counts it measures with a budget that
-is large enough to need no noise. `effort` says how often each is tried, `tables` invents tables and their neighbors,
-`path` releases them; `counts`, `noise`, `guesses`, `search`, `shown`, `third` and `books` are the attacks.
-
-A process of its own shares nothing with the one that asks: an audit cannot touch a release that runs beside it.
+is large enough to need no noise. A process of its own shares nothing with the one that asks: an audit cannot touch a
+release that runs beside it.
 """
 
 from __future__ import annotations
@@ -16,7 +14,7 @@ import sys
 
 from sklar.errors import NoiseError
 from sklar.machine.progress import SILENT, Progress
-from sklar.trust.audit.result import Audit, Comparison
+from sklar.trust.audit.comparison import Audit, Comparison
 
 __all__ = ["Audit", "Comparison", "audit"]
 

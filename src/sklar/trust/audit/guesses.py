@@ -7,18 +7,30 @@ measures comes close to what is claimed.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
+from scipy.special import bdtrc, betainc, betaincinv, ndtr, ndtri
 
+from sklar.budget.method import PAPER
 from sklar.kernel.theorems import Budget, gdp_delta
-from sklar.public.schema import Schema
-from sklar.trust.audit.effort import FULL, Effort
-from sklar.trust.audit.path import Release, exactly, release_once, release_twice
-from sklar.trust.audit.result import ALPHA, Comparison
-from sklar.trust.audit.tables import frame_of, whole_numbers, write
+from sklar.public.schema import Attribute, Schema
+from sklar.release import measure
+from sklar.trust.audit.comparison import ALPHA, Comparison, Effort
+from sklar.trust.audit.inventions import (
+    PURE,
+    Release,
+    exactly,
+    frame_of,
+    release_once,
+    release_twice,
+    whole_numbers,
+    write,
+)
+from sklar.trust.audit.sensitivity import people_of
 
 # How often a flaw of the size that `Comparison.sees` states is found.
 _OFTEN = 0.9
@@ -26,32 +38,57 @@ _OFTEN = 0.9
 _CONFIDENCE = 0.95
 # Where a guess tells most: mu about 2.5, and noise far above the blur of 4 units of variance, hence many tables.
 _LOOSE = Budget(epsilon=18.0)
-_PURE = Budget(epsilon=1.0, mechanism="laplace", composition="basic")
+_BITS = whole_numbers(*[2] * 20)
+# Rows of the person who is replaced, and releases of a search.
+_ROWS, _SEARCHES = 8, 60
+TOWN = Schema(
+    name="audit",
+    attributes=(Attribute(name="town", kind="categorical", other=True, domain="private", at_most=1),),
+)
 
 Scores = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 
-def check_guesses(
-    folder: Path, *, effort: Effort = FULL, once: Release = release_once, twice: Release = release_twice
-) -> list[Comparison]:
+def check_guesses(folder: Path, effort: Effort) -> Iterator[Comparison]:
     """Guess on the whole release, of all tables at once, and of both stages; and how tight the guess is."""
-    schema = whole_numbers(*[2] * 20)
-    scores, mu = play(once, schema, _LOOSE, effort.once, folder)
-    found = [
-        judge_guesses("210 tables measured at once", _LOOSE, scores, mu),
-        judge_tightness("210 tables of 3 rows", _LOOSE, scores),
-    ]
-    scores, mu = play(twice, schema, _LOOSE, effort.twice, folder)
-    found.append(judge_guesses("210 parities, measured twice", _LOOSE, scores, mu))
-    # Three levels: of two, parities are measured.
-    scores, mu = play(twice, whole_numbers(*[3] * 20), _LOOSE, effort.twice, folder)
-    return [*found, judge_guesses("400 tables measured in two stages", _LOOSE, scores, mu)]
+    scores, mu = play(release_once, _BITS, _LOOSE, effort.once, folder)
+    yield judge_guesses("210 tables measured at once", _LOOSE, scores, mu)
+    yield judge_tightness("210 tables of 3 rows", _LOOSE, scores)
+    # Of attributes with two levels, parities are measured.
+    for words, levels in (("210 parities, measured twice", 2), ("400 tables measured in two stages", 3)):
+        scores, mu = play(release_twice, whole_numbers(*[levels] * 20), _LOOSE, effort.twice, folder)
+        yield judge_guesses(words, _LOOSE, scores, mu)
 
 
-def check_ratio(*, effort: Effort = FULL, release: Release = release_once) -> Comparison:
+def check_ratio(_: Path, effort: Effort) -> Iterator[Comparison]:
     """Guess on one table of Laplace noise, where the claim is a ratio of chances."""
-    scores, _ = play(release, whole_numbers(5), _PURE, effort.ratio)
-    return judge_ratio(_PURE, scores, shifts=2)
+    yield judge_ratio(PURE, play(release_once, whole_numbers(5), PURE, effort.ratio)[0], shifts=2)
+
+
+def check_person(folder: Path, effort: Effort) -> Iterator[Comparison]:
+    """Guess on the whole release where one person has many rows, all in one cell."""
+    yield guess_person(people_of(_BITS, "rows", _ROWS), effort.person, folder)
+
+
+def guess_person(schema: Schema, trials: int, folder: Path) -> Comparison:
+    """Guess in which of two cells of every table all rows of one person stand."""
+    ids, tables = pl.Series([0] * _ROWS + [1, 2]), []
+    for code in (0, 1):
+        codes = np.zeros((schema.n_attributes, len(ids)), dtype=np.int32)
+        codes[:, :_ROWS] = code
+        tables.append(write(frame_of(schema, codes).with_columns(id=ids), folder / f"person{code}.parquet"))
+    scores, mu = play_between(release_once, schema, _LOOSE, trials, tables)
+    return judge_guesses(f"210 tables, a person of {_ROWS} rows replaced", _LOOSE, scores, mu)
+
+
+def check_choice(folder: Path, _: Effort) -> Iterator[Comparison]:
+    """Two towns, one of which is listed: one row more must not decide which."""
+    scores, budget = [], Budget(epsilon=1.0)
+    for many, few in (("Bern", "Rome"), ("Rome", "Bern")):
+        path = write(pl.DataFrame({"town": [many] * 2_001 + [few] * 2_000}), folder / f"{many}.csv")
+        listed = [measure(path, TOWN, budget, method=PAPER).schema.attribute("town").values for _ in range(_SEARCHES)]
+        scores.append(np.array([1.0 if values == ("Bern",) else -1.0 for values in listed]))
+    yield judge_guesses("the only town that is listed", budget, (scores[0], scores[1]), 0.1)
 
 
 def play(
@@ -61,39 +98,36 @@ def play(
 
     D' differs from D in one row: in every attribute, or, for parities, in as many as cost most.
     """
-    here = np.zeros((schema.n_attributes, 3), dtype=np.int32)
-    there = here.copy()
-    changed = worst_change(release, schema, budget)
-    there[:changed, 0] = schema.sizes[:changed] - 1
-    tables: list[object] = [frame_of(schema, codes) for codes in (here, there)]
-    if folder is not None:
-        names = ("here.parquet", "there.parquet")
-        tables = [
-            write(frame_of(schema, codes), folder / name) for codes, name in zip((here, there), names, strict=True)
-        ]
-    return play_between(release, schema, budget, trials, tables)
+    frames = [_changed(schema, changed) for changed in (0, _worst_change(release, schema, budget))]
+    if folder is None:
+        return play_between(release, schema, budget, trials, frames)
+    paths = [write(each, folder / f"play{number}.parquet") for number, each in enumerate(frames)]
+    return play_between(release, schema, budget, trials, paths)
 
 
-def worst_change(release: Release, schema: Schema, budget: Budget) -> int:
+def _changed(schema: Schema, changed: int) -> pl.DataFrame:
+    """Three rows, of which one has the last level in so many attributes."""
+    codes = np.zeros((schema.n_attributes, 3), dtype=np.int32)
+    codes[:changed, 0] = schema.sizes[:changed] - 1
+    return frame_of(schema, codes)
+
+
+def _worst_change(release: Release, schema: Schema, budget: Budget) -> int:
     """How many attributes of a row must change to cost most: all of them, unless parities are measured."""
     if schema.n_levels > 2 * schema.n_attributes:
         return schema.n_attributes
-    exact, base = exactly(release), np.zeros((schema.n_attributes, 3), dtype=np.int32)
-    scales = release(frame_of(schema, base), schema, budget).scales
-    start, worst, at = exact(frame_of(schema, base), schema, budget).cells, 0.0, schema.n_attributes
-    for changed in range(1, schema.n_attributes + 1):
-        other = base.copy()
-        other[:changed, 0] = 1
-        moved = exact(frame_of(schema, other), schema, budget).cells - start
-        amount = float(np.sum((moved[: scales.size] / scales) ** 2))
-        worst, at = max((worst, at), (amount, changed))
-    return at
+    exact, scales = exactly(release), release(_changed(schema, 0), schema, budget).scales
+    start, *ends = [
+        exact(_changed(schema, changed), schema, budget).cells[: scales.size]
+        for changed in range(schema.n_attributes + 1)
+    ]
+    return 1 + int(np.argmax([np.sum(((end - start) / scales) ** 2) for end in ends]))
 
 
 def play_between(
     release: Release, schema: Schema, budget: Budget, trials: int, tables: Sequence[object]
 ) -> tuple[Scores, float]:
-    """The same for two tables."""
+    """The log likelihood ratio of releases of two tables, and the mu between them."""
     exact = exactly(release)
     shown = release(tables[0], schema, budget)
     means = [exact(table, schema, budget).cells[: shown.cells.size] for table in tables]
@@ -121,8 +155,6 @@ def judge_guesses(words: str, budget: Budget, scores: Scores, mu: float) -> Comp
     most that; its tail is below the binomial's (Hoeffding 1956, theorem 4), so Clopper and Pearson's bound is valid.
     `mu` is what noise as planned gives; it serves to state the power.
     """
-    from scipy.special import bdtrc, betainc, betaincinv, ndtr, ndtri
-
     runs = sum(part.size for part in scores)
     right = int(np.sum(scores[0] > 0) + np.sum(scores[1] <= 0))
     chance = float(ndtr(claimed_mu(budget) / 2))
@@ -154,8 +186,6 @@ def judge_tightness(words: str, budget: Budget, scores: Scores) -> Comparison:
     it is at most Phi(mu / sqrt(2)). The area is estimated by pairs (Mann and Whitney), its error by placements (DeLong,
     DeLong and Clarke-Pearson 1988): a lower bound on mu, with the stated confidence.
     """
-    from scipy.special import ndtri
-
     first, second = (np.sort(part) for part in scores)
     above = np.searchsorted(second, first) / second.size
     below = 1 - np.searchsorted(first, second) / first.size
@@ -183,8 +213,6 @@ def judge_ratio(budget: Budget, scores: Scores, shifts: int) -> Comparison:
 
     The threshold is chosen on one half of the runs, the bounds (Clopper and Pearson) are of the other half.
     """
-    from scipy.special import betaincinv
-
     half = scores[0].size // 2
     candidates = np.unique(np.concatenate([part[:half] for part in scores]))
     hits = [np.mean(part[:half, None] >= candidates[None, :], axis=0) for part in scores]

@@ -1,7 +1,8 @@
-"""What an attack found, in plain words for a person and in numbers for a program."""
+"""What an attack found, in plain words for a person and in numbers for a program; and how often attacks try."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from textwrap import wrap
 from typing import Any
@@ -38,6 +39,30 @@ class Comparison:
         return [mark + line for mark, line in zip(marks, [*first, *rest], strict=True)]
 
 
+def conclude(
+    part: str,
+    tried: str,
+    wrong: Sequence[str],
+    sees: str,
+    *,
+    right: str = "",
+    trials: int = 1,
+    p_value: float | None = None,
+) -> Comparison:
+    """A comparison that passes where nothing is wrong; the first of what is wrong is what it says."""
+    return Comparison(
+        part=part,
+        tried=tried,
+        found=wrong[0] if wrong else right,
+        sees=sees,
+        passed=not wrong,
+        claimed=0.0,
+        measured=float(len(wrong)),
+        trials=trials,
+        p_value=p_value,
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Audit:
     """All comparisons."""
@@ -60,3 +85,46 @@ class Audit:
             *(line for finding in self.findings for line in finding.lines()),
             f"{len(self.findings)} attacks: {verdict}.",
         ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effort:
+    """How many of what each attack tries: releases, where nothing else is said. Sound code passes whatever the effort.
+
+    `wide_rows` are those of the widest table whose counts are compared: enough for compiled counting. `neighbors` are
+    replacements of a row, by the number of rows of the table, and `draws` are of the sampler by itself.
+    """
+
+    wide_rows: int
+    neighbors: Mapping[int, int]
+    cells: int
+    stretches: int
+    draws: int
+    ratio: int
+    person: int
+    once: int
+    twice: int
+
+
+FULL = Effort(
+    wide_rows=100_000,
+    neighbors=dict.fromkeys((3, 40, 1_500, 7_000, 100_000), 300),
+    cells=400,
+    stretches=8,
+    draws=2_000_000,
+    ratio=20_000,
+    person=4_000,
+    once=8_000,
+    twice=3_000,
+)
+QUICK = Effort(
+    wide_rows=45_000,
+    neighbors={3: 60, 40: 60, 1_500: 24, 7_000: 16, 100_000: 32},
+    cells=100,
+    stretches=2,
+    draws=200_000,
+    ratio=500,
+    person=150,
+    once=300,
+    twice=60,
+)

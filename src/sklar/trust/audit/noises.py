@@ -1,4 +1,4 @@
-"""Attacks on noise: that of every cell, of all cells together, and of the sampler by itself.
+"""Attacks on noise: that of every cell, of all cells together, of a search for domains, and of the sampler by itself.
 
 Exact cells are taken off what was released, so that noise is seen as it was drawn on the way.
 """
@@ -8,44 +8,57 @@ from __future__ import annotations
 import math
 import subprocess
 import sys
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
+from scipy.special import bdtr, gammainc, gammaincc, ndtr, ndtri, pdtr, pdtrc
 
+from sklar.budget.certificate import Measured
+from sklar.budget.ladder import ladder_of, next_cells
+from sklar.budget.method import PAPER
 from sklar.errors import NoiseError
 from sklar.kernel.noise import discrete_gaussian, discrete_laplace
 from sklar.kernel.theorems import Budget, Mechanism
-from sklar.trust.audit.effort import FULL, Effort
-from sklar.trust.audit.path import Release, exactly, release_once, release_twice
-from sklar.trust.audit.result import ALPHA, Comparison
-from sklar.trust.audit.tables import frame_of, whole_numbers, write
+from sklar.public.schema import Attribute, Schema
+from sklar.release import measure
+from sklar.trust.audit.comparison import ALPHA, Comparison, Effort, conclude
+from sklar.trust.audit.guesses import TOWN
+from sklar.trust.audit.inventions import (
+    PURE,
+    Release,
+    exactly,
+    frame_of,
+    release_once,
+    release_twice,
+    whole_numbers,
+    write,
+)
 
-_PURE = Budget(epsilon=1.0, mechanism="laplace", composition="basic")
+_BUDGET = Budget(epsilon=1.0)
 # Discrete noise of scale 2 or more has its continuous variance to a part in a hundred.
 _BLUR = 1.02
 _BINS = 40
 _FAR = 3.5
-
 # Prints noise as drawn by a fresh process.
 _FRESH = (
     "import numpy as np; from sklar.kernel.noise import discrete_gaussian; "
     "print(discrete_gaussian(np.full(1, 1000.0), np.full(1, 20)).tolist())"
 )
 
+# What is odd, in words, and how rarely noise as claimed is as odd.
+Odd = tuple[str, float]
 
-def check_cells(
-    folder: Path, *, effort: Effort = FULL, once: Release = release_once, twice: Release = release_twice
-) -> list[Comparison]:
+
+def check_cells(folder: Path, effort: Effort) -> Iterator[Comparison]:
     """The noise of every cell, in many releases of one file, for every kind of noise."""
     added = Budget(epsilon=1.0, neighbors="add-remove")
-    return [
-        check_noise_of_cells(folder, once, Budget(epsilon=1.0), effort.cells, "Gaussian noise, one stage"),
-        check_noise_of_cells(folder, twice, Budget(epsilon=1.0), effort.cells, "Gaussian noise, both stages"),
-        check_noise_of_cells(folder, twice, added, effort.cells, "Gaussian noise, both stages, add-remove"),
-        check_noise_of_cells(folder, once, _PURE, effort.cells, "Laplace noise"),
-    ]
+    yield check_noise_of_cells(folder, release_once, _BUDGET, effort.cells, "Gaussian noise, one stage")
+    yield check_noise_of_cells(folder, release_twice, _BUDGET, effort.cells, "Gaussian noise, both stages")
+    yield check_noise_of_cells(folder, release_twice, added, effort.cells, "Gaussian noise, both stages, add-remove")
+    yield check_noise_of_cells(folder, release_once, PURE, effort.cells, "Laplace noise")
 
 
 def check_noise_of_cells(folder: Path, release: Release, budget: Budget, runs: int, words: str) -> Comparison:
@@ -62,43 +75,31 @@ def check_noise_of_cells(folder: Path, release: Release, budget: Budget, runs: i
     noise = np.array([each.cells - exact for each in drawn])
     scores = to_scores(noise / np.array([each.scales for each in drawn]), budget.mechanism)
     odd = odd_noise(scores, noise, exact)
-    return Comparison(
-        part="noise of cells",
-        tried=f"{runs} releases of one file, {noise.shape[1]} cells each ({words}): the size of every cell's noise, "
+    # The relative error of a scale that all draws together reveal.
+    reach = (_BLUR - 1) / 2 + 5.5 / math.sqrt(2 * noise.size)
+    return conclude(
+        "noise of cells",
+        f"{runs} releases of one file, {noise.shape[1]} cells each ({words}): the size of every cell's noise, "
         "and how it goes with that of every other cell, table, stage and release.",
-        found="Every cell has noise of its own." if not odd else f"Found: {odd[0].words}.",
-        sees=f"It sees half the noise in one cell, {1 - 2 * _reach(noise.size):.0%} in all, noise that two cells "
-        "share, and noise that leans to one side.",
-        passed=not odd,
-        claimed=0.0,
-        measured=float(len(odd)),
+        [f"Found: {what}." for what, _ in odd],
+        f"It sees half the noise in one cell, {1 - 2 * reach:.0%} in all, noise that two cells share, and noise that "
+        "leans to one side.",
+        right="Every cell has noise of its own.",
         trials=runs,
-        p_value=odd[0].p_value if odd else None,
+        p_value=odd[0][1] if odd else None,
     )
 
 
 def to_scores(standard: NDArray[np.float64], mechanism: Mechanism) -> NDArray[np.float64]:
     """Noise over its scale as normal scores, so that one test serves both: P(|X| > x) of a Laplace is exp(-x)."""
-    from scipy.special import ndtri
-
     if mechanism == "gaussian":
         return standard
     tail = np.clip(0.5 * np.exp(-np.abs(standard)), 1e-300, 0.5)
     return np.asarray(-np.sign(standard) * ndtri(tail))
 
 
-@dataclass(frozen=True, slots=True)
-class Odd:
-    """Something that noise as claimed does less often than once in a million times."""
-
-    words: str
-    p_value: float
-
-
 def odd_noise(scores: NDArray[np.float64], noise: NDArray[np.int64], exact: NDArray[np.int64]) -> list[Odd]:
     """What is odd about the noise of many releases, shape (releases, cells); tests share ALPHA."""
-    from scipy.special import bdtr, gammainc, gammaincc, ndtr
-
     runs, cells = scores.shape
     squares = (scores**2).sum(axis=0)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -124,25 +125,18 @@ def odd_noise(scores: NDArray[np.float64], noise: NDArray[np.int64], exact: NDAr
         if part.size:
             tilt = 2 * float(ndtr(-abs(part.sum()) / math.sqrt(part.size * _BLUR)))
             found.append((f"noise of {words} cells that leans to one side", tilt))
-    return [Odd(words, p_value) for words, p_value in found if p_value < ALPHA / len(found)]
+    return [(words, p_value) for words, p_value in found if p_value < ALPHA / len(found)]
 
 
 def _tied(correlations: NDArray[np.float64], freedom: int) -> float:
     """The chance that the largest of so many correlations of independent noise is as large (Fisher's transform)."""
-    from scipy.special import ndtr
-
     if not correlations.size:
         return 1.0
     largest = float(np.abs(correlations).max())
     return 2 * correlations.size * float(ndtr(-math.atanh(min(largest, 1 - 1e-12)) * math.sqrt(freedom)))
 
 
-def _reach(draws: int) -> float:
-    """The relative error of a scale that all draws together reveal."""
-    return (_BLUR - 1) / 2 + 5.5 / math.sqrt(2 * draws)
-
-
-def check_stretches(*, effort: Effort = FULL, release: Release = release_twice) -> list[Comparison]:
+def check_stretches(_: Path, effort: Effort, release: Release = release_twice) -> Iterator[Comparison]:
     """The noise of wide tables: its law, and no stretch of it that comes back, at any distance, in two releases."""
     schema, budget = whole_numbers(300, 300), Budget(epsilon=1.0)
     table = frame_of(schema, np.zeros((2, 3), dtype=np.int32))
@@ -152,13 +146,12 @@ def check_stretches(*, effort: Effort = FULL, release: Release = release_twice) 
     # Spread over their unit, whole numbers follow the normal law but for one part in thousands.
     spread = noise + np.random.default_rng().uniform(-0.5, 0.5, noise.size)
     scores = spread / np.sqrt(np.concatenate([each.scales for each in drawn]) ** 2 + 1 / 12)
-    return [_judge_law(scores, noise), _judge_stretches(scores)]
+    yield _judge_law(scores, noise)
+    yield _judge_stretches(scores)
 
 
 def _judge_law(scores: NDArray[np.float64], noise: NDArray[np.int64]) -> Comparison:
     """The share of noise in each of 40 bins that should be alike, beyond `_FAR` deviations, and of odd numbers."""
-    from scipy.special import bdtr, gammaincc, ndtr, ndtri, pdtr, pdtrc
-
     size = scores.size
     edges = ndtri(np.arange(1, _BINS) / _BINS)
     found = np.bincount(np.searchsorted(edges, scores), minlength=_BINS)
@@ -183,8 +176,6 @@ def _judge_law(scores: NDArray[np.float64], noise: NDArray[np.int64]) -> Compari
 
 def _judge_stretches(scores: NDArray[np.float64]) -> Comparison:
     """The correlation of the noise with itself at every distance, by Fourier's transform."""
-    from scipy.special import ndtr
-
     size = scores.size
     padded = np.fft.rfft(scores, 2 * size)
     products = np.fft.irfft(np.abs(padded) ** 2)[1:size]
@@ -207,16 +198,16 @@ def _judge_stretches(scores: NDArray[np.float64]) -> Comparison:
     )
 
 
-def check_sampler(*, effort: Effort = FULL) -> list[Comparison]:
+def check_sampler(_: Path, effort: Effort) -> Iterator[Comparison]:
     """The sampler by itself, at scales from small to large."""
     mechanisms: tuple[Mechanism, ...] = ("gaussian", "laplace")
-    return [check_draws(mechanism, scale, effort.draws) for mechanism in mechanisms for scale in (0.75, 3.5, 80.0)]
+    for mechanism in mechanisms:
+        for scale in (0.75, 3.5, 80.0):
+            yield check_draws(mechanism, scale, effort.draws)
 
 
 def check_draws(mechanism: Mechanism, scale: float, draws: int) -> Comparison:
     """The sampler's law, as the vault calls it: a chi-square over its values, and its variance."""
-    from scipy.special import gammaincc, ndtr, ndtri
-
     draw = discrete_gaussian if mechanism == "gaussian" else discrete_laplace
     noise = draw(np.full(1, scale), np.full(1, draws))
     reach = int(60 * scale) + 3
@@ -251,7 +242,7 @@ def check_draws(mechanism: Mechanism, scale: float, draws: int) -> Comparison:
     )
 
 
-def check_fresh() -> list[Comparison]:
+def check_fresh(_: Path, __: Effort) -> Iterator[Comparison]:
     """Noise repeats neither from call to call nor from process to process, so that no seed explains it."""
     first, second = (discrete_gaussian(np.full(1, 1000.0), np.full(1, 20)).tolist() for _ in range(2))
     processes = [
@@ -261,16 +252,99 @@ def check_fresh() -> list[Comparison]:
     runs = [process.communicate()[0] for process in processes]
     if any(process.returncode for process in processes):
         raise NoiseError("a fresh process must be able to draw noise, got an error. Reinstall Sklar, then audit again.")
-    repeats = int(first == second) + int(runs[0] == runs[1])
-    return [
-        Comparison(
-            part="fresh noise",
-            tried="noise drawn twice by one process, and once by each of two.",
-            found="No draw was repeated." if not repeats else "Noise is repeated, as if it were seeded.",
-            sees="It sees a seed and a key that is always the same.",
-            passed=repeats == 0,
-            claimed=0.0,
-            measured=float(repeats),
-            trials=4,
-        )
-    ]
+    yield conclude(
+        "fresh noise",
+        "noise drawn twice by one process, and once by each of two.",
+        ["Noise is repeated, as if it were seeded."] * ((first == second) + (runs[0] == runs[1])),
+        "It sees a seed and a key that is always the same.",
+        right="No draw was repeated.",
+        trials=4,
+    )
+
+
+# Towns of many rows, towns at the threshold, and amounts between wide bounds.
+_BOTH = Schema(
+    name="audit",
+    attributes=(
+        Attribute(name="town", kind="categorical", other=True, domain="private", at_most=100),
+        Attribute(name="amount", kind="integer", edges=(0, 5_000), domain="private", at_most=5),
+    ),
+)
+_SEARCHES, _EDGE = 60, 40
+# Amounts that many rows have: at both bounds, beyond them, and between.
+_HEAPS = (0, 1, 17, 2_500, 4_999, 5_000, 10**12, -1)
+
+
+def check_searches(folder: Path, _: Effort) -> Iterator[Comparison]:
+    """What a search lets out: the noise of every table that it measured, and what reached its threshold."""
+    path, generator = folder / "search.parquet", np.random.default_rng()
+    amounts = np.concatenate([np.repeat(_HEAPS, 500), generator.integers(0, 5_000, 4_000)])
+    start = pl.DataFrame({"town": ["Bern"] * 5_000 + ["Rome"] * 3_000, "amount": amounts})
+    threshold = measure(write(start, path), _BOTH, _BUDGET, method=PAPER).certificate.domains[0].threshold or 0
+    edge = pl.DataFrame({"town": [f"edge{i}" for i in range(_EDGE)] * threshold})
+    frame = pl.concat([start, edge.with_columns(amount=pl.int_range(edge.height, dtype=pl.Int64) % 7)])
+    write(frame, path)
+    drawn = [measure(path, _BOTH, _BUDGET, method=PAPER) for _ in range(_SEARCHES)]
+    odd = [*_odd_towns(threshold, drawn), *_odd_amounts(frame["amount"].to_numpy(), drawn)]
+    yield conclude(
+        "search",
+        f"{len(drawn)} searches of one file, for {_EDGE + 2} towns and an amount: the noise of every table that was "
+        "measured, and which towns were listed.",
+        [f"Found: {what}." for what, _ in odd],
+        "It sees a table, a cell or a common town without noise or counted twice, and a threshold off by one.",
+        right="Every table has noise, and no town below the threshold is listed.",
+        trials=len(drawn),
+        p_value=odd[0][1] if odd else None,
+    )
+
+
+def _odd_towns(threshold: int, drawn: list[Measured]) -> list[Odd]:
+    """The noise of common towns, and towns that are listed below the threshold."""
+    towns = [dict(answer) for each in drawn if isinstance(answer := each.answers[0], Mapping)]
+    noise = np.array([[each.get("Bern", 0) - 5_000, each.get("Rome", 0) - 3_000] for each in towns])
+    below = any(count < threshold for each in towns for count in each.values())
+    found = odd_noise(noise / drawn[0].certificate.domains[0].scale, noise, np.ones(2, dtype=np.int64))
+    return [*found, *([("a town below the threshold", 0.0)] if below else [])]
+
+
+def _odd_amounts(amounts: NDArray[np.int64], drawn: list[Measured]) -> list[Odd]:
+    """The noise of all tables of amounts. Their cells are public: they follow from the bounds and earlier tables."""
+    ladder = ladder_of(_BOTH.attribute("amount"))
+    units = np.clip(amounts, ladder.low, ladder.high - 1)
+    found: list[Odd] = []
+    for at, finding in enumerate(drawn[0].certificate.domains[1:], start=1):
+        answers = [answer for each in drawn if not isinstance(answer := each.answers[at], Mapping)]
+        for table in range(finding.tables):
+            noise = []
+            for answer in answers:
+                if finding.of == "rounding":
+                    exact = np.bincount(ladder.rounding_cells(units), minlength=ladder.rounding_size)
+                else:
+                    exact = np.histogram(units, next_cells(ladder, answer[:table], finding.scale)[-1] - 0.5)[0]
+                noise.append(answer[table] - exact)
+            # Where every run has other cells, all are taken together.
+            alike = len({each.size for each in noise}) == 1
+            own = np.array(noise) if alike else np.concatenate(noise)[:, None]
+            found += odd_noise(own / finding.scale, own, np.ones(own.shape[1], dtype=np.int64))
+    return found
+
+
+def check_threshold(folder: Path, _: Effort) -> Iterator[Comparison]:
+    """The chance that a town of one row is listed, summed term by term, against the one that is paid for."""
+    path = write(pl.DataFrame({"town": ["Bern"] * 50}), folder / "threshold.csv")
+    (finding,) = measure(path, TOWN, _BUDGET, method=PAPER).certificate.domains
+    far = int(40 * finding.scale)
+    weights = np.exp(-(np.arange(-far, far + 1) ** 2) / (2 * finding.scale**2))
+    # Largest first would lose the small ones.
+    chance = float(weights[far + (finding.threshold or 0) - 1 :][::-1].sum() / weights.sum())
+    yield Comparison(
+        part="threshold",
+        tried=f"the threshold of {finding.threshold} rows from which a town is listed, under noise of scale "
+        f"{finding.scale:.4g}: how likely a town of one row is listed.",
+        found=f"With a chance of {chance:.3g}; {finding.lost_delta:.3g} is paid for.",
+        sees="It sees a threshold that is one too low for what is paid.",
+        passed=chance <= finding.lost_delta <= _BUDGET.delta,
+        claimed=finding.lost_delta,
+        measured=chance,
+        trials=1,
+    )
