@@ -124,6 +124,8 @@ FEW = Effort(
     person=20,
     once=60,
     twice=10,
+    third=2,
+    searches=15,
 )
 PARTS = {
     *("seal", "fresh noise", "sensitivity", "counting", "neighbors", "facts beside the cells", "first plan"),
@@ -309,13 +311,13 @@ def test_facts_that_tell_neighbors_apart_are_flagged(tmp_path: Path) -> None:
 
 
 def test_a_choice_without_noise_is_flagged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """120 guesses that are all right, where 54% are allowed."""
+    """60 guesses that are all right, where 54% are allowed."""
     real = vars(guesses)["measure"]
     bare = Budget(epsilon=1e9)
     monkeypatch.setattr(
         guesses, "measure", lambda data, schema, _budget, method: real(data, schema, bare, method=method)
     )
-    (found,) = guesses.check_choice(tmp_path, QUICK)
+    (found,) = guesses.check_choice(tmp_path, replace(QUICK, searches=30))
     assert not found.passed
 
 
@@ -370,14 +372,14 @@ def test_a_search_without_noise_is_flagged(tmp_path: Path, monkeypatch: pytest.M
         return replace(measured, answers=first[min(len(first) - 1, 1)])
 
     monkeypatch.setattr(noises, "measure", same)
-    assert not next(noises.check_searches(tmp_path, QUICK)).passed
+    assert not next(noises.check_searches(tmp_path, FEW)).passed
 
     def low(*arguments: Any, **others: Any) -> Any:
         measured = real(*arguments, **others)
         return replace(measured, answers=({**measured.answers[0], "rare": 1}, *measured.answers[1:]))
 
     monkeypatch.setattr(noises, "measure", low)
-    assert next(noises.check_searches(tmp_path, QUICK)).found == "Found: a town below the threshold."
+    assert next(noises.check_searches(tmp_path, FEW)).found == "Found: a town below the threshold."
 
 
 def test_a_plan_by_the_exact_number_of_rows_is_flagged(tmp_path: Path) -> None:

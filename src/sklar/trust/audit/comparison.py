@@ -104,6 +104,8 @@ class Effort:
     person: int
     once: int
     twice: int
+    third: int = 6
+    searches: int = 60
 
 
 FULL = Effort(

@@ -39,8 +39,8 @@ _CONFIDENCE = 0.95
 # Where a guess tells most: mu about 2.5, and noise far above the blur of 4 units of variance, hence many tables.
 _LOOSE = Budget(epsilon=18.0)
 _BITS = whole_numbers(*[2] * 20)
-# Rows of the person who is replaced, and releases of a search.
-_ROWS, _SEARCHES = 8, 60
+# Rows of the person who is replaced.
+_ROWS = 8
 TOWN = Schema(
     name="audit",
     attributes=(Attribute(name="town", kind="categorical", other=True, domain="private", at_most=1),),
@@ -81,13 +81,13 @@ def guess_person(schema: Schema, trials: int, folder: Path) -> Comparison:
     return judge_guesses(f"210 tables, a person of {_ROWS} rows replaced", _LOOSE, scores, mu)
 
 
-def check_choice(folder: Path, _: Effort) -> Iterator[Comparison]:
+def check_choice(folder: Path, effort: Effort) -> Iterator[Comparison]:
     """Two towns, one of which is listed: one row more must not decide which."""
     scores, budget = [], Budget(epsilon=1.0)
     for many, few in (("Bern", "Rome"), ("Rome", "Bern")):
         path = write(pl.DataFrame({"town": [many] * 2_001 + [few] * 2_000}), folder / f"{many}.csv")
-        listed = [measure(path, TOWN, budget, method=PAPER).schema.attribute("town").values for _ in range(_SEARCHES)]
-        scores.append(np.array([1.0 if values == ("Bern",) else -1.0 for values in listed]))
+        found = [measure(path, TOWN, budget, method=PAPER).schema for _ in range(effort.searches)]
+        scores.append(np.array([1.0 if each.attribute("town").values == ("Bern",) else -1.0 for each in found]))
     yield judge_guesses("the only town that is listed", budget, (scores[0], scores[1]), 0.1)
 
 

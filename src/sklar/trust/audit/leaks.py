@@ -139,13 +139,13 @@ _SIZES = (4, 5, 3, 11, 4, 6, 3, 5, 4)
 _LEVEL = 1e-9
 
 
-def check_third(folder: Path, _: Effort) -> Iterator[Comparison]:
+def check_third(folder: Path, effort: Effort) -> Iterator[Comparison]:
     """The tables and scales of a third stage follow from noisy tables, hold the noise that they state, and are paid."""
     schema, codes = whole_numbers(*_SIZES), _codes()
-    path, wrong, runs = write(frame_of(schema, codes), folder / "third.parquet"), [], 6
+    path, wrong, runs = write(frame_of(schema, codes), folder / "third.parquet"), [], effort.third
     # Sums of squares and their number: of tables, then of scores, which are few beside cells.
     squares = np.zeros((2, 2))
-    for _run in range(runs):
+    for _ in range(runs):
         measured = measure(path, schema, _THIRD_BUDGET)
         triples = measured.triples
         if triples is None:

@@ -270,12 +270,12 @@ _BOTH = Schema(
         Attribute(name="amount", kind="integer", edges=(0, 5_000), domain="private", at_most=5),
     ),
 )
-_SEARCHES, _EDGE = 60, 40
+_EDGE = 40
 # Amounts that many rows have: at both bounds, beyond them, and between.
 _HEAPS = (0, 1, 17, 2_500, 4_999, 5_000, 10**12, -1)
 
 
-def check_searches(folder: Path, _: Effort) -> Iterator[Comparison]:
+def check_searches(folder: Path, effort: Effort) -> Iterator[Comparison]:
     """What a search lets out: the noise of every table that it measured, and what reached its threshold."""
     path, generator = folder / "search.parquet", np.random.default_rng()
     amounts = np.concatenate([np.repeat(_HEAPS, 500), generator.integers(0, 5_000, 4_000)])
@@ -284,7 +284,7 @@ def check_searches(folder: Path, _: Effort) -> Iterator[Comparison]:
     edge = pl.DataFrame({"town": [f"edge{i}" for i in range(_EDGE)] * threshold})
     frame = pl.concat([start, edge.with_columns(amount=pl.int_range(edge.height, dtype=pl.Int64) % 7)])
     write(frame, path)
-    drawn = [measure(path, _BOTH, _BUDGET, method=PAPER) for _ in range(_SEARCHES)]
+    drawn = [measure(path, _BOTH, _BUDGET, method=PAPER) for _ in range(effort.searches)]
     odd = [*_odd_towns(threshold, drawn), *_odd_amounts(frame["amount"].to_numpy(), drawn)]
     yield conclude(
         "search",
