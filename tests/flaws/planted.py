@@ -543,7 +543,7 @@ FLAWS = (
     _flaw(
         "run times in a log file",
         "cli/console.py",
-        "Lines(timings=bool(click.get_current_context().meta.get(_TIMINGS)))",
+        'Lines(timings=is_given("timings"))',
         "Lines(timings=True)",
         "tests/guarantees/test_timings.py",
         audited=False,

@@ -1,5 +1,5 @@
 """The command line. Exit codes: 0 done, 1 not carried out or a check failed, 2 not understood, 130 interrupted, 141 the
-reader of its output went away.
+output pipe was closed.
 
 One file per command. It imports only click; what the command works with is imported when it runs, so that
 `sklar --help` waits for nothing. `options` holds the options that several commands share, `console` how they print.
@@ -11,33 +11,12 @@ import atexit
 import gc
 import os
 import sys
+from importlib import import_module
 
 import click
 
 from sklar.budget.receipt import charge_notes
-from sklar.cli.audit import audit
-from sklar.cli.completion import completion
-from sklar.cli.console import quiet_option, timings_option
-from sklar.cli.demo import demo
-from sklar.cli.evaluate import evaluate
-from sklar.cli.fit import fit
-from sklar.cli.forecast import forecast
-from sklar.cli.generate import generate
-from sklar.cli.infer import infer
-from sklar.cli.ledger import ledger
-from sklar.cli.link import link
-from sklar.cli.plan import plan
-from sklar.cli.publish import publish
-from sklar.cli.query import query
-from sklar.cli.release import release
-from sklar.cli.report import report
-from sklar.cli.sample import sample
-from sklar.cli.schema import schema
-from sklar.cli.sign import sign
-from sklar.cli.studio import studio
-from sklar.cli.tables import tables
-from sklar.cli.verify import verify
-from sklar.cli.warm import warm
+from sklar.cli.console import QUIET
 from sklar.errors import SklarError
 
 _EPILOG = """\b
@@ -48,6 +27,13 @@ Exit codes:
   130  interrupted (Ctrl-C); no file is left half-written
   141  whoever read the output went away (a pipe was closed)
 """
+_COMMANDS = (
+    *("schema", "forecast", "plan"),  # from public knowledge alone
+    *("release", "link", "fit", "ledger"),  # what spends privacy
+    *("sample", "tables", "query", "infer", "report", "publish", "verify", "sign"),  # from a model
+    *("evaluate", "studio"),  # for the custodian
+    *("audit", "completion", "demo", "generate", "warm"),
+)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}, epilog=_EPILOG)
@@ -64,34 +50,17 @@ def cli(**_debug: bool) -> None:
     """
 
 
-_PUBLIC_KNOWLEDGE = (schema, forecast, plan)
-_SPENDING = (release, link, fit, ledger)
-_FROM_A_MODEL = (sample, tables, query, infer, report, publish, verify, sign)
-_FOR_THE_CUSTODIAN = (evaluate, studio)
-_TO_TRY = (audit, completion, demo, generate, warm)
-
-for _command in (*_PUBLIC_KNOWLEDGE, *_SPENDING, *_FROM_A_MODEL, *_FOR_THE_CUSTODIAN, *_TO_TRY):
+for _name in _COMMANDS:
+    _command: click.Command = getattr(import_module(f"sklar.cli.{_name}"), _name)
     cli.add_command(_command)
     for _each in _command.commands.values() if isinstance(_command, click.Group) else (_command,):
-        _each.params.append(quiet_option())
-for _command in (
-    release,
-    link,
-    fit,
-    sample,
-    evaluate,
-    demo,
-    generate,
-    schema.commands["draft"],
-    schema.commands["check"],
-):
-    _command.params.append(timings_option())
+        QUIET(_each)
 
 
 def main() -> None:
     """Run the command line; every failure is one line and an exit code."""
     atexit.register(_leave)
-    sys.unraisablehook = _tell_unless_interrupted
+    sys.unraisablehook = _report_unless_interrupted
     try:
         _run()
         # A closed pipe is noticed here, and not at exit, where Python would print a traceback.
@@ -111,16 +80,15 @@ def main() -> None:
         sys.exit(130 if isinstance(error, click.Abort | KeyboardInterrupt) else 1)
 
 
-def _tell_unless_interrupted(unraisable: sys.UnraisableHookArgs) -> None:
-    # An interruption may fall into the clean-up of an object, where Python can only print it: it is told once, by us.
+def _report_unless_interrupted(unraisable: sys.UnraisableHookArgs) -> None:
+    # An interruption may fall into the clean-up of an object, where Python can only print it: it is reported by us.
     if not issubclass(unraisable.exc_type, KeyboardInterrupt):
         sys.__unraisablehook__(unraisable)
 
 
 def _leave() -> None:
-    # At the end of the process nothing is searched for garbage again: that takes longer than --help does. DuckDB prints
-    # what is left of it then, on the file behind standard error, whether or not it is cleaned up. Nobody else says
-    # anything any more: this runs after all other handlers.
+    # The last garbage collection takes longer than --help does. DuckDB prints what is left of it then, on the file
+    # behind standard error, whether or not it is cleaned up; nobody else prints after this handler.
     if "duckdb" not in sys.modules:
         gc.freeze()
         return
@@ -129,7 +97,7 @@ def _leave() -> None:
 
 
 def _run() -> None:
-    # Not cli.main: that exits with 1 when the reader of the output goes away.
+    # Not cli.main: that exits with 1 when the output pipe is closed.
     completing = os.environ.get("_SKLAR_COMPLETE")
     if completing:
         from click.shell_completion import shell_complete

@@ -1,4 +1,4 @@
-"""What commands print: prose, JSON, figures and progress, and the options that silence or time them.
+"""What commands print: prose, JSON, figures and progress, and the options that choose among them.
 
 How long a stage took depends on the rows: one value of 300 MB takes a second to read. So run times are shown on a
 terminal, where the custodian sits, and elsewhere (a log file, another program) only when `--timings` asks for them.
@@ -9,9 +9,9 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import click
 
@@ -21,48 +21,37 @@ from sklar.machine.progress import SILENT
 if TYPE_CHECKING:
     from sklar.machine.progress import Progress
 
-_QUIET, _TIMINGS = "sklar.quiet", "sklar.timings"
+C = TypeVar("C", bound=Callable[..., Any] | click.Command)
 
 
-def _be_quiet(context: click.Context, _option: click.Parameter, quiet: bool) -> None:  # noqa: FBT001
-    context.meta[_QUIET] = quiet
+def _note(context: click.Context, option: click.Parameter, given: bool) -> None:  # noqa: FBT001
+    context.meta[f"sklar.{option.name}"] = given
 
 
-def _take_times(context: click.Context, _option: click.Parameter, timings: bool) -> None:  # noqa: FBT001
-    context.meta[_TIMINGS] = timings
+def _switch(name: str, text: str) -> Callable[[C], C]:
+    """An option that steers what is printed: no argument of the command, but `is_given` by its name."""
+    return click.option(name, is_flag=True, expose_value=False, callback=_note, help=text)
 
 
-def quiet_option() -> click.Option:
-    """The option that every command has."""
-    return click.Option(
-        ["--quiet"],
-        is_flag=True,
-        callback=_be_quiet,
-        expose_value=False,
-        help="No progress and no prose: print what was asked for, and errors.",
-    )
+QUIET = _switch("--quiet", "No progress and no prose: print what was asked for, and errors.")
+TIMINGS = _switch("--timings", "PRIVATE: tell how long each stage took, off a terminal too. It depends on the rows.")
+JSON = _switch("--json", "Print all figures as JSON instead of text.")
 
 
-def timings_option() -> click.Option:
-    """The option that every command with stages has."""
-    return click.Option(
-        ["--timings"],
-        is_flag=True,
-        callback=_take_times,
-        expose_value=False,
-        help="PRIVATE: tell how long each stage took, off a terminal too. It depends on the rows.",
-    )
+def is_given(name: str) -> bool:
+    """Whether the command was given --quiet, --timings or --json."""
+    return bool(click.get_current_context().meta.get(f"sklar.{name}"))
 
 
-def is_quiet() -> bool:
-    """Whether this command was told to be quiet."""
-    return bool(click.get_current_context().meta.get(_QUIET))
-
-
-def say(text: str) -> None:
+def say(*lines: str) -> None:
     """Print prose, unless told to be quiet. What a command was asked for is printed with `click.echo`."""
-    if not is_quiet():
-        click.echo(text)
+    for line in () if is_given("quiet") else lines:
+        click.echo(line)
+
+
+def warn(text: str, head: str = "WARNING") -> None:
+    """Print a warning on standard error."""
+    click.echo(f"{head}: {text}", err=True)
 
 
 def print_json(document: Any) -> None:
@@ -70,6 +59,14 @@ def print_json(document: Any) -> None:
     import json
 
     click.echo(json.dumps(document, indent=1, ensure_ascii=False, default=os.fspath))
+
+
+def finish(document: Any, *lines: str) -> None:
+    """Say what a command did: as JSON where that was asked for, else as prose."""
+    if is_given("json"):
+        print_json(document)
+    else:
+        say(*lines)
 
 
 class Figures(Protocol):
@@ -82,13 +79,15 @@ class Figures(Protocol):
         """What a person reads."""
 
 
-def print_figures(found: Figures, *, as_json: bool) -> None:
-    """Print what a command was asked for, as JSON or as text."""
-    if as_json:
-        print_json(found.to_dict())
-        return
-    for line in found.lines():
-        click.echo(line)
+def print_figures(figures: Figures, *, passed: bool = True) -> None:
+    """Print what a command was asked for, as JSON or as text; exit code 1 where a check did not pass."""
+    if is_given("json"):
+        print_json(figures.to_dict())
+    else:
+        for line in figures.lines():
+            click.echo(line)
+    if not passed:
+        sys.exit(1)
 
 
 class Lines:
@@ -115,9 +114,9 @@ class Lines:
     def close(self) -> None:
         """Print what the last stage did."""
         if self._name:
-            done = f" {self._steps:,} {self._unit}" if self._unit else ""
+            done = f" {self._steps:,} {self._unit}" if self._unit else " done"
             took = f" ({time.monotonic() - self._since:.1f} s)" if self._timings else ""
-            click.echo(f"{self._name}:{done or ' done'}{took}", err=True)
+            click.echo(f"{self._name}:{done}{took}", err=True)
         self._name = ""
 
 
@@ -125,41 +124,36 @@ class Bars:
     """Progress as bars on a terminal."""
 
     def __init__(self) -> None:
+        from rich import progress
         from rich.console import Console
-        from rich.progress import BarColumn, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-        from rich.progress import Progress as RichProgress
 
-        self._bars = RichProgress(
-            TextColumn("{task.description:<8}"),
-            BarColumn(bar_width=30),
-            TextColumn("{task.fields[done]}"),
-            TimeElapsedColumn(),
-            TimeRemainingColumn(elapsed_when_finished=True),
+        self._bars = progress.Progress(
+            progress.TextColumn("{task.description:<8}"),
+            progress.BarColumn(bar_width=30),
+            progress.TextColumn("{task.fields[done]}"),
+            progress.TimeElapsedColumn(),
+            progress.TimeRemainingColumn(elapsed_when_finished=True),
             console=Console(stderr=True),
         )
-        self._task: TaskID | None = None
         self._unit = ""
         self._bars.start()
 
     def stage(self, name: str, *, total: int | None = None, unit: str = "") -> None:
         """Finish the bar before, and begin this one."""
         self._finish()
-        self._task = self._bars.add_task(name, total=total, done="")
+        self._bars.add_task(name, total=total, done="")
         self._unit = unit
 
     def advance(self, steps: int) -> None:
         """Move the bar."""
-        if self._task is None:
-            return
-        self._bars.advance(self._task, steps)
-        task = self._bars.tasks[self._bars.task_ids.index(self._task)]
-        rate = f", {task.speed:,.0f}/s" if task.speed else ""
-        self._bars.update(self._task, done=f"{task.completed:,.0f} {self._unit}{rate}")
+        for task in self._bars.tasks[-1:]:
+            self._bars.advance(task.id, steps)
+            rate = f", {task.speed:,.0f}/s" if task.speed else ""
+            self._bars.update(task.id, done=f"{task.completed:,.0f} {self._unit}{rate}")
 
     def _finish(self) -> None:
-        if self._task is not None:
-            task = self._bars.tasks[self._bars.task_ids.index(self._task)]
-            self._bars.update(self._task, total=task.completed or 1, completed=task.completed or 1)
+        for task in self._bars.tasks[-1:]:
+            self._bars.update(task.id, total=task.completed or 1, completed=task.completed or 1)
 
     def note(self, text: str) -> None:
         """Print a line above the bars."""
@@ -174,10 +168,10 @@ class Bars:
 @contextmanager
 def show_progress() -> Iterator[Progress]:
     """Bars on a terminal, plain lines elsewhere, both on standard error; nothing when told to be quiet."""
-    if is_quiet():
+    if is_given("quiet"):
         yield SILENT
         return
-    shown = Bars() if sys.stderr.isatty() else Lines(timings=bool(click.get_current_context().meta.get(_TIMINGS)))
+    shown = Bars() if sys.stderr.isatty() else Lines(timings=is_given("timings"))
     try:
         with telling(shown.note):
             yield shown

@@ -6,16 +6,17 @@ from pathlib import Path
 
 import click
 
-from sklar.cli.console import print_json, say, show_progress
-from sklar.cli.options import JSON, number
+from sklar.cli.console import JSON, TIMINGS, finish, show_progress
+from sklar.cli.options import PATH, number
 
 
 @click.command(short_help="Release a generated table and show it.")
-@click.option("--out", type=click.Path(path_type=Path), default="sklar-demo", show_default=True, help="Folder to fill.")
+@click.option("--out", type=PATH, default="sklar-demo", show_default=True, help="Folder to fill.")
 @click.option("--rows", type=int, default=30_000, show_default=True, help="Rows of the generated table.")
 @click.option("--epsilon", type=number, default="1", show_default=True, help="Privacy budget.")
 @JSON
-def demo(*, out: Path, rows: int, epsilon: float, as_json: bool) -> None:
+@TIMINGS
+def demo(*, out: Path, rows: int, epsilon: float) -> None:
     """Generate a census-like table, release it, and show what came out.
 
     \b
@@ -25,8 +26,4 @@ def demo(*, out: Path, rows: int, epsilon: float, as_json: bool) -> None:
 
     with show_progress() as progress:
         shown = run(out, rows=rows, epsilon=epsilon, progress=progress)
-    if as_json:
-        print_json(shown.to_dict())
-        return
-    for line in shown.lines():
-        say(line)
+    finish(shown.to_dict(), *shown.lines())

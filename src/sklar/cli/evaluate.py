@@ -6,33 +6,30 @@ from pathlib import Path
 
 import click
 
-from sklar.cli.console import print_figures, say, show_progress
-from sklar.cli.options import JSON, SCHEMA, schema_of
+from sklar.cli.console import JSON, TIMINGS, is_given, print_figures, say, show_progress
+from sklar.cli.options import PATH, SCHEMA, path, schema_of
 
 
 @click.command(short_help="Compare with the real rows: private.")
-@click.argument("real", type=click.Path(path_type=Path))
-@click.argument("synthetic", type=click.Path(path_type=Path))
+@click.argument("real", type=PATH)
+@click.argument("synthetic", type=PATH)
 @SCHEMA
 @JSON
-@click.option(
-    "--plot", "plot_path", type=click.Path(path_type=Path), metavar="OUT.png|.svg", help="CDFs of the errors."
-)
-@click.option(
+@path("--plot", "OUT.png|.svg", "CDFs of the errors.", to="plot_path")
+@path(
     "--report",
-    "report_path",
-    type=click.Path(path_type=Path),
-    metavar="PRIVATE.html",
-    help="A private report of all of it, with a histogram of every column and the worst pairs side by side.",
+    "PRIVATE.html",
+    "A private report of all of it, with a histogram of every column and the worst pairs side by side.",
+    to="report_path",
 )
 @click.option("--target", help="An attribute to predict: each table trains a model, and --test tests both.")
-@click.option("--test", type=click.Path(path_type=Path), help="Real rows kept apart, for --target.")
+@click.option("--test", type=PATH, help="Real rows kept apart, for --target.")
+@TIMINGS
 def evaluate(
     *,
     real: Path,
     synthetic: Path,
     schema_path: Path,
-    as_json: bool,
     plot_path: Path | None,
     report_path: Path | None,
     target: str | None,
@@ -58,15 +55,15 @@ def evaluate(
         check_target(report_path, (".html",))
     schema, text = schema_of(schema_path), ""
     with show_progress() as progress:
-        found = compare(real, synthetic, schema, target=target, test=test, progress=progress)
+        comparison = compare(real, synthetic, schema, target=target, test=test, progress=progress)
         if report_path:
-            text = custodian_report(found, real, synthetic, schema, progress=progress)
-    print_figures(found, as_json=as_json)
+            text = custodian_report(comparison, real, synthetic, schema, progress=progress)
+    print_figures(comparison)
     if plot_path:
-        plot(found, plot_path)
+        plot(comparison, plot_path)
     if report_path:
         write_text(report_path, text, private=True)
-    for path in () if as_json else filter(None, (plot_path, report_path)):
-        say(f"PRIVATE as well: {path}")
-        if path == report_path and MARK not in path.name:
-            say(f"Its name does not say so: consider {path.with_name(f'{MARK}-{path.name}')}.")
+    for written in () if is_given("json") else filter(None, (plot_path, report_path)):
+        say(f"PRIVATE as well: {written}")
+        if written == report_path and MARK not in written.name:
+            say(f"Its name does not say so: consider {written.with_name(f'{MARK}-{written.name}')}.")

@@ -2,51 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
 
-from sklar.cli.console import print_json, say, show_progress
-from sklar.cli.options import DUMMIES, JSON, privacy_options, schema_of, table_of
+from sklar.cli.console import JSON, TIMINGS, is_given, print_json, say, show_progress
+from sklar.cli.options import DUMMIES, open_ledger, path, privacy_options, schema_of, table_of
 
 if TYPE_CHECKING:
-    from sklar.budget.account import Account
     from sklar.budget.method import Method
     from sklar.files.linked import LinkedModel
     from sklar.files.model import Model
-    from sklar.kernel.theorems import Budget
     from sklar.machine.progress import Progress
     from sklar.public.schema import Schema
 
+# The options that `fit` takes together with --tables; all others are about measuring.
+_WITH_TABLES = ("tables_path", "schema_path", "model_path", "method", "dummies", "threads", "json", "quiet", "timings")
+
 
 @click.command(short_help="Measure a table and fit a model.")
-@partial(privacy_options, required=False)
+@privacy_options(required=False)
 @DUMMIES
-@click.option(
+@path(
     "--tables",
-    "tables_path",
-    type=click.Path(path_type=Path),
-    metavar="T.parquet",
-    help="Fit to noisy tables that were measured elsewhere, instead of measuring DATA (see sklar tables).",
+    "T.parquet",
+    "Fit to noisy tables that were measured elsewhere, instead of measuring DATA (see sklar tables).",
+    to="tables_path",
 )
-@click.option(
-    "--model",
-    "model_path",
-    required=True,
-    type=click.Path(path_type=Path),
-    metavar="OUT.sklar",
-    help="Where the model goes.",
-)
+@path("--model", "OUT.sklar", "Where the model goes.", to="model_path", required=True)
 @JSON
+@TIMINGS
 @click.pass_context
-def fit(
-    context: click.Context, /, *, model_path: Path, tables_path: Path | None, as_json: bool, **options: Any
-) -> None:
+def fit(context: click.Context, /, *, model_path: Path, tables_path: Path | None, **options: Any) -> None:
     """Measure DATA once with noise and fit a model, without drawing rows.
 
     With --tables, fit to noisy tables that were measured before, by Sklar or by another system. Their privacy is then
@@ -67,19 +57,7 @@ def fit(
             model = _fit_tables(tables_path, progress=progress, **options)
         with told(model):
             model.save(model_path)
-    with told(model):
-        if as_json:
-            print_json({"model": model_path} | cost_figures(model, **options))
-            return
-        say_cost(model, **options)
-        say(f"The model is in {model_path}.")
-
-
-# The options that `fit` takes together with --tables; all others are about measuring.
-_WITH_TABLES = (
-    *("tables_path", "schema_path", "model_path", "method", "dummies", "threads"),
-    *("as_json", "quiet", "timings"),
-)
+    report_cost(model, {"model": model_path}, f"The model is in {model_path}.", **options)
 
 
 def _check_sources(context: click.Context, tables_path: Path | None) -> None:
@@ -93,35 +71,30 @@ def _check_sources(context: click.Context, tables_path: Path | None) -> None:
             raise click.UsageError(f"{parameter.opts[0]} is about measuring, which --tables replaces. Leave one out.")
 
 
-def _fit_tables(path: Path, *, schema_path: Path, progress: Progress, **options: Any) -> Model:
+def _fit_tables(tables: Path, *, schema_path: Path, progress: Progress, **options: Any) -> Model:
     from sklar.files.tables import read_tables
     from sklar.release import fit_tables
 
-    measured = read_tables(path, schema_of(schema_path))
-    return fit_tables(measured, method=_method(options), progress=progress)
+    return fit_tables(read_tables(tables, schema_of(schema_path)), method=_method(**options), progress=progress)
 
 
 def fit_data(*, data: Path | str, query: str | None, schema_path: Path, progress: Progress, **options: Any) -> Model:
     """Measure DATA and fit a model. `options` are those of `privacy_options`, and --dummies."""
-    from sklar.errors import BudgetError
     from sklar.release import fit as release_model
 
-    method, budget = _method(options), _budget(options)
-    kept = ("dataset", "engine", "checkpoint")
-    settings = {name: options[name] for name in kept if name in options}
-    if options["ledger_key"] is not None and options["ledger"] is None:
-        raise BudgetError("a ledger's key was given, and no ledger. Give both.")
-    if options["ledger"] is not None:
-        from sklar.budget.ledger import Ledger
-
-        settings["ledger"] = Ledger(options["ledger"], key=options["ledger_key"])
+    method = _method(**options)
+    # What is given beside --preset wins.
+    stated = {name: options[name] for name in ("delta", "neighbors", "mechanism", "composition")}
+    budget = method.budget_of(None, options["epsilon"], **stated)
+    ledger = open_ledger(options["ledger"], options["ledger_key"])
     schema = schema_of(schema_path)
-    if options.get("check_first"):
-        _look_first(table_of(data, query), schema, options.get("engine"), progress)
+    if options["check_first"]:
+        _check_first(table_of(data, query), schema, options["engine"], progress)
+    settings = {name: options[name] for name in ("dataset", "engine", "checkpoint")} | {"ledger": ledger}
     return release_model(table_of(data, query), schema, budget, method=method, progress=progress, **settings)
 
 
-def _look_first(table: object, schema: Schema, engine: str | None, progress: Progress) -> None:
+def _check_first(table: object, schema: Schema, engine: str, progress: Progress) -> None:
     """Stop where the schema would lose most values of an attribute: private, and before anything is measured."""
     from sklar.cli.schema import warn_of_unfit
     from sklar.custodian.check import check_values
@@ -136,17 +109,11 @@ def _look_first(table: object, schema: Schema, engine: str | None, progress: Pro
         )
 
 
-def _method(options: Mapping[str, Any]) -> Method:
+def _method(*, method: str | None, dummies: bool, preset: str | None = None, **_options: Any) -> Method:
     """The method that --method, --preset and --dummies ask for together."""
     from sklar.budget.method import Method
 
-    return Method.of(options["method"], preset=options.get("preset"), dummies=options["dummies"])
-
-
-def _budget(options: Mapping[str, Any]) -> Budget:
-    """The budget that the options ask for. What is given beside --preset wins."""
-    stated = {name: options[name] for name in ("delta", "neighbors", "mechanism", "composition")}
-    return _method(options).budget_of(None, options["epsilon"], **stated)
+    return Method.of(method, preset=preset, dummies=dummies)
 
 
 def told(model: Model | LinkedModel) -> AbstractContextManager[None]:
@@ -156,44 +123,33 @@ def told(model: Model | LinkedModel) -> AbstractContextManager[None]:
     return telling([model.certificate.receipt], model.certificate.epsilon)
 
 
-def _account(model: Model, ledger: Path, key: Path | None, dataset: str | None) -> Account:
-    from sklar.budget.ledger import Ledger
-
-    return Ledger(ledger, key=key).account(dataset or model.schema.name)
-
-
-def cost_figures(
+def report_cost(
     model: Model,
-    *,
-    ledger: Path | None = None,
-    ledger_key: Path | None = None,
-    dataset: str | None = None,
-    **_options: Any,
-) -> dict[str, Any]:
-    """What was released and what it cost. The figures are public."""
-    return {
-        "table": model.schema.name,
-        "table_rows": model.n_rows,
-        "certificate": model.certificate.to_dict(),
-        "settings": dict(model.settings),
-        "ledger": None if ledger is None else _account(model, ledger, ledger_key, dataset).to_dict(),
-    }
-
-
-def say_cost(
-    model: Model,
-    *,
-    ledger: Path | None = None,
-    ledger_key: Path | None = None,
-    dataset: str | None = None,
+    document: dict[str, Any],
+    *lines: str,
+    ledger: Path | None,
+    ledger_key: Path | None,
+    dataset: str | None,
     **_options: Any,
 ) -> None:
-    """Print what was released and what it cost."""
-    for line in model.summary():
-        say(line)
-    if ledger is not None:
-        account = _account(model, ledger, ledger_key, dataset)
-        say(
-            f"Ledger {ledger}: data set '{account.dataset}' has spent epsilon = {account.spent:.4g} of "
-            f"{account.epsilon:.4g} in {len(account.charges):,} releases."
-        )
+    """Print what was released and what it cost, as JSON or as text: public figures."""
+    with told(model):
+        book = open_ledger(ledger, ledger_key)
+        account = None if book is None else book.account(dataset or model.schema.name)
+        if is_given("json"):
+            facts = {
+                "table": model.schema.name,
+                "table_rows": model.n_rows,
+                "certificate": model.certificate.to_dict(),
+                "settings": dict(model.settings),
+                "ledger": None if account is None else account.to_dict(),
+            }
+            print_json(document | facts)
+            return
+        say(*model.summary())
+        if account is not None:
+            say(
+                f"Ledger {ledger}: data set '{account.dataset}' has spent epsilon = {account.spent:.4g} of "
+                f"{account.epsilon:.4g} in {len(account.charges):,} releases."
+            )
+        say(*lines)

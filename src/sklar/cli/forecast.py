@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sklar.cli.console import print_json, say
-from sklar.cli.options import DELTA, JSON, METHODS, NEIGHBORS, SCHEMA, number, schema_of
+from sklar.cli.console import JSON, is_given, print_json, say
+from sklar.cli.options import FORESEEN, N_ROWS, SCHEMA, flag, number, path, schema_of
 
 if TYPE_CHECKING:
     from sklar.kernel.theorems import Neighbors
@@ -16,26 +16,17 @@ if TYPE_CHECKING:
 
 @click.command(short_help="What errors to expect, before spending.")
 @SCHEMA
-@click.option("--rows", required=True, type=int, help="How many rows the table has, exactly or roughly.")
+@N_ROWS
 @click.option(
     "--epsilon", "epsilons", required=True, multiple=True, type=number, help="A budget; may be given several times."
 )
-@DELTA
-@click.option("--neighbors", type=NEIGHBORS, default="replace-one", show_default=True)
-@click.option("--method", type=METHODS, default="auto", show_default=True)
-@click.option(
+@FORESEEN
+@flag(
     "--complete",
-    is_flag=True,
-    help="Vouch that every row has a level of every attribute: one-way errors get smaller. As for sklar query.",
+    "Vouch that every row has a level of every attribute: one-way errors get smaller. As for sklar query.",
 )
 @JSON
-@click.option(
-    "--plot",
-    "plot_path",
-    type=click.Path(path_type=Path),
-    metavar="OUT.png|.svg",
-    help="Draw the error against epsilon.",
-)
+@path("--plot", "OUT.png|.svg", "Draw the error against epsilon.", to="plot_path")
 def forecast(
     *,
     schema_path: Path,
@@ -45,7 +36,6 @@ def forecast(
     neighbors: Neighbors,
     method: str,
     complete: bool,
-    as_json: bool,
     plot_path: Path | None,
 ) -> None:
     """Say what errors to expect from a release, before any budget is spent.
@@ -61,14 +51,14 @@ def forecast(
     target = check_target(plot_path, (".png", ".svg")) if plot_path else None
     schema = schema_of(schema_path)
     budgets = [Budget(epsilon=epsilon, delta=delta, neighbors=neighbors) for epsilon in epsilons]
-    found = [foresee(schema, budget, rows=rows, method=method, complete=complete) for budget in budgets]
+    forecasts = [foresee(schema, budget, rows=rows, method=method, complete=complete) for budget in budgets]
     if target:
         with replacing(target) as temporary:
-            plot_forecasts(found, temporary, kind=target.suffix.lower()[1:])
-    if as_json:
-        print_json([each.to_dict() for each in found])
+            plot_forecasts(forecasts, temporary, kind=target.suffix.lower()[1:])
+    if is_given("json"):
+        print_json([each.to_dict() for each in forecasts])
         return
-    for line in table_lines(found):
+    for line in table_lines(forecasts):
         click.echo(line)
     if target:
         say(f"The plot is in {target}.")

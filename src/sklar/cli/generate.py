@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from sklar.cli.console import print_json, say, show_progress
-from sklar.cli.options import JSON, OUT
+from sklar.cli.console import JSON, TIMINGS, finish, show_progress
+from sklar.cli.options import OUT, path, rows_out
 
 
 @click.command(short_help="Generate a test table and its schema.")
@@ -20,24 +20,13 @@ from sklar.cli.options import JSON, OUT
 )
 @click.option("--seed", type=int, default=0, show_default=True, help="Another seed, another table.")
 @OUT
-@click.option(
-    "--schema",
-    "schema_path",
-    required=True,
-    type=click.Path(path_type=Path),
-    metavar="S.toml",
-    help="Where its public schema goes.",
-)
-@click.option(
-    "--events-out",
-    type=click.Path(),
-    metavar="OUT.csv|.parquet",
-    help="For visits, which are two tables: where the visits go; --out gets the patients.",
+@path("--schema", "S.toml", "Where its public schema goes.", to="schema_path", required=True)
+@rows_out(
+    "--events-out", "For visits, which are two tables: where the visits go; --out gets the patients.", required=False
 )
 @JSON
-def generate(
-    *, shape: str, rows: int | None, seed: int, out: str, schema_path: Path, events_out: str | None, as_json: bool
-) -> None:
+@TIMINGS
+def generate(*, shape: str, rows: int | None, seed: int, out: str, schema_path: Path, events_out: str | None) -> None:
     """Generate a test table of a given SHAPE, with its schema: nothing in it is about anyone.
 
     \b
@@ -55,48 +44,35 @@ def generate(
     if (shape == "visits") != (events_out is not None):
         raise click.UsageError("visits are two tables and need --events-out FILE; no other shape takes it.")
     if events_out is not None:
-        _generate_visits(rows, seed, target, check_target(events_out, SUFFIXES), schema_path, as_json=as_json)
+        _generate_visits(rows, seed, target, check_target(events_out, SUFFIXES), schema_path)
         return
     columns, frames = make(shape, rows=rows, seed=seed)
+    rows = rows or SHAPES[shape].rows
     with show_progress() as progress:
-        progress.stage("generate", total=rows or SHAPES[shape].rows, unit="rows")
+        progress.stage("generate", total=rows, unit="rows")
         write_frames(target, columns, watch(frames, progress), Schema.from_toml(schema_toml(shape)))
     write_text(schema_path, schema_toml(shape))
-    if as_json:
-        print_json(
-            {"shape": shape, "rows": rows or SHAPES[shape].rows, "seed": seed, "out": out, "schema": schema_path}
-        )
-        return
-    say(f"{rows or SHAPES[shape].rows:,} rows of {SHAPES[shape].description} in {out}, the schema in {schema_path}.")
+    finish(
+        {"shape": shape, "rows": rows, "seed": seed, "out": out, "schema": schema_path},
+        f"{rows:,} rows of {SHAPES[shape].description} in {out}, the schema in {schema_path}.",
+    )
 
 
-def _generate_visits(
-    patients: int | None, seed: int, people_out: Path, events_out: Path, schema_path: Path, *, as_json: bool
-) -> None:
-    """Two tables that hang together, and the schema of both."""
+def _generate_visits(patients: int | None, seed: int, out: Path, events_out: Path, schema_path: Path) -> None:
+    """Two linked tables, and the schema of both."""
     from sklar.draw.linked import linked_columns
     from sklar.files.write import write_frames, write_text
     from sklar.generate.visits import PATIENTS, generate_visits, linked
 
-    described, patients = linked(), PATIENTS if patients is None else patients
-    columns = linked_columns(described)
-    tables = ((people_out, described.people), (events_out, described.events))
+    schemas, patients = linked(), PATIENTS if patients is None else patients
     with show_progress() as progress:
-        for at, (target, schema) in enumerate(tables):
+        for at, (target, schema) in enumerate(((out, schemas.people), (events_out, schemas.events))):
             progress.stage("generate")
             frames = (block[at] for block in generate_visits(patients, seed=seed))
-            write_frames(target, columns[at], frames, schema)
-    write_text(schema_path, described.to_toml())
-    if as_json:
-        print_json(
-            {
-                "shape": "visits",
-                "patients": patients,
-                "seed": seed,
-                "out": people_out,
-                "events_out": events_out,
-                "schema": schema_path,
-            }
-        )
-        return
-    say(f"{patients:,} patients in {people_out}, their visits in {events_out}, the schema of both in {schema_path}.")
+            write_frames(target, linked_columns(schemas)[at], frames, schema)
+    write_text(schema_path, schemas.to_toml())
+    written = {"out": out, "events_out": events_out, "schema": schema_path}
+    finish(
+        {"shape": "visits", "patients": patients, "seed": seed} | written,
+        f"{patients:,} patients in {out}, their visits in {events_out}, the schema of both in {schema_path}.",
+    )

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sklar.cli.console import print_figures
-from sklar.cli.options import JSON, MODEL, number
+from sklar.cli.console import JSON, print_figures
+from sklar.cli.options import MODEL, flag, number
 
 if TYPE_CHECKING:
     from sklar.answer.infer.scores import Declared
@@ -24,13 +24,9 @@ if TYPE_CHECKING:
     help="What intervals are about: the population that the rows were drawn from, or the confidential table itself.  "
     "[default: population; table where several rows of each person are counted]",
 )
-@click.option(
-    "--midpoints",
-    is_flag=True,
-    help="Score bins by their midpoints. Without it, by the mean of the fitted shape inside them.",
-)
+@flag("--midpoints", "Score bins by their midpoints. Without it, by the mean of the fitted shape inside them.")
 @JSON
-def infer(*, model_path: Path, question: str, level: float, target: str | None, midpoints: bool, as_json: bool) -> None:
+def infer(*, model_path: Path, question: str, level: float, target: str | None, midpoints: bool) -> None:
     """Answer QUESTION about the table behind a MODEL file, with errors that account for its noise. No privacy cost.
 
     Tests on synthetic rows take noise for effects. These answers are made from the noisy tables, whose noise is known:
@@ -57,4 +53,4 @@ def infer(*, model_path: Path, question: str, level: float, target: str | None, 
     model = load(model_path)
     binned = (each.name for each in model.schema.attributes if each.edges)
     scores: dict[str, Declared] | None = dict.fromkeys(binned, "midpoint") if midpoints else None
-    print_figures(model.infer(question, level=level, target=target, scores=scores), as_json=as_json)
+    print_figures(model.infer(question, level=level, target=target, scores=scores))

@@ -6,16 +6,26 @@ import ast
 import operator
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+
+from sklar.errors import BudgetError
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
+    from sklar.budget.ledger import Ledger
     from sklar.public.schema import Schema
 
+C = TypeVar("C", bound=Callable[..., Any] | click.Command)
+PATH = click.Path(path_type=Path)
 _OPERATORS: dict[type, Callable[[float, float], float]] = {ast.Pow: operator.pow, ast.Div: operator.truediv}
+# How addresses of files begin, in object stores and on the file systems of a cluster. Others are those of databases.
+_STORES = (
+    *("s3", "s3a", "gs", "gcs", "az", "azure", "abfs", "abfss", "adl", "wasb", "wasbs"),
+    *("hdfs", "webhdfs", "dbfs", "file"),
+)
 
 
 def number(text: str) -> float:
@@ -31,22 +41,16 @@ def number(text: str) -> float:
 
 
 def _arithmetic(node: ast.expr) -> float:
-    if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
-        return float(node.value)
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        return -_arithmetic(node.operand)
-    if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
-        result = _OPERATORS[type(node.op)](_arithmetic(node.left), _arithmetic(node.right))
-        if isinstance(result, float):
-            return result
+    match node:
+        case ast.Constant(value=int() | float() as value):
+            return float(value)
+        case ast.UnaryOp(op=ast.USub()):
+            return -_arithmetic(node.operand)
+        case ast.BinOp(op=ast.Pow() | ast.Div()):
+            result = _OPERATORS[type(node.op)](_arithmetic(node.left), _arithmetic(node.right))
+            if isinstance(result, float):
+                return result
     raise ValueError
-
-
-# How addresses of files begin, in object stores and on the file systems of a cluster. Others are those of databases.
-_STORES = (
-    *("s3", "s3a", "gs", "gcs", "az", "azure", "abfs", "abfss", "adl", "wasb", "wasbs"),
-    *("hdfs", "webhdfs", "dbfs", "file"),
-)
 
 
 class FileOrAddress(click.ParamType):  # type: ignore[type-arg]
@@ -89,34 +93,79 @@ def schema_of(path: Path) -> Schema:
     return Schema.load(path)
 
 
+def open_ledger(path: Path | None, key: Path | None) -> Ledger | None:
+    """The ledger that --ledger and --ledger-key name."""
+    if path is None:
+        if key is not None:
+            raise BudgetError("a ledger's key was given, and no ledger. Give both.")
+        return None
+    from sklar.budget.ledger import Ledger
+
+    return Ledger(path, key=key)
+
+
 def _use_threads(context: click.Context, _option: click.Parameter, threads: int | None) -> None:
     from sklar.machine.threads import using
 
     context.with_resource(using(threads))
 
 
+def flag(name: str, text: str, *, to: str | None = None) -> Callable[[C], C]:
+    """A switch, off by default; `to` names the argument of the command."""
+    return click.option(name, *filter(None, [to]), is_flag=True, help=text)
+
+
+def path(name: str, metavar: str, text: str, *, to: str | None = None, required: bool = False) -> Callable[[C], C]:
+    """A file or folder of this machine."""
+    return click.option(name, *filter(None, [to]), type=PATH, metavar=metavar, required=required, help=text)
+
+
+def together(*options: Callable[[Any], Any]) -> Callable[[C], C]:
+    """Several options as one decorator, in this order in the help."""
+
+    def add(command: C) -> C:
+        # Decorators run from the last one to the first.
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return add
+
+
 DATA = click.argument("data", type=FileOrAddress())
 DATA_IF_GIVEN = click.argument("data", required=False, type=FileOrAddress())
-MODEL = click.argument("model_path", metavar="MODEL", type=click.Path(path_type=Path))
+MODEL = click.argument("model_path", metavar="MODEL", type=PATH)
+SCHEMA_FILE = click.argument("schema_path", metavar="SCHEMA", type=PATH)
 
 QUERY = click.option(
     "--query",
     metavar="SELECT",
     help="Read the rows of this query; DATA is then a DuckDB file or an address postgresql://...",
 )
-SCHEMA = click.option(
+SCHEMA = path(
     "--schema",
-    "schema_path",
+    "S.toml|MODEL",
+    "What is publicly known of the table: a schema file, or a model for its schema.",
+    to="schema_path",
     required=True,
-    type=click.Path(path_type=Path),
-    metavar="S.toml|MODEL",
-    help="What is publicly known of the table: a schema file, or a model for its schema.",
 )
 DELTA = click.option(
     "--delta", type=number, default="2**-30", show_default=True, help="Chance that the epsilon bound fails."
 )
+
+
+def neighbors_option(text: str | None = None) -> Callable[[C], C]:
+    """Whom the guarantee compares."""
+    kinds = click.Choice(["replace-one", "add-remove"])
+    return click.option("--neighbors", type=kinds, default="replace-one", show_default=True, help=text)
+
+
 METHODS = click.Choice(["auto", "mixture", "factor", "binary"])
-NEIGHBORS = click.Choice(["replace-one", "add-remove"])
+# The budget of a forecast.
+FORESEEN = together(
+    DELTA, neighbors_option(), click.option("--method", type=METHODS, default="auto", show_default=True)
+)
+N_ROWS = click.option("--rows", required=True, type=int, help="How many rows the table has, exactly or roughly.")
 ENGINE = click.option(
     "--engine",
     type=click.Choice(["local", "spark"]),
@@ -133,27 +182,42 @@ THREADS = click.option(
 )
 ROWS = click.option("--rows", type=int, help="Rows to draw.  [default: as many as the original has]")
 SEED = click.option("--seed", type=int, help="Makes the draw repeatable; it has no part in the privacy noise.")
-OUT = click.option(
-    "--out",
-    required=True,
-    type=click.Path(),
-    metavar="OUT.csv|.parquet",
-    help="Where the synthetic rows go.",
+DUMMIES = flag("--dummies", "The paper's 0/1 columns, one per level; rows may be inconsistent.")
+SPREADSHEET = flag(
+    "--spreadsheet", "CSV only: put an apostrophe before texts that a spreadsheet would run as a formula (= + - @)."
 )
-DUMMIES = click.option(
-    "--dummies", is_flag=True, help="The paper's 0/1 columns, one per level; rows may be inconsistent."
-)
-SPREADSHEET = click.option(
-    "--spreadsheet",
-    is_flag=True,
-    help="CSV only: put an apostrophe before texts that a spreadsheet would run as a formula (= + - @).",
-)
-JSON = click.option("--json", "as_json", is_flag=True, help="Print all figures as JSON instead of text.")
 
 
-def privacy_options(command: Callable[..., Any], *, required: bool = True) -> Callable[..., Any]:
-    """Add what `release` and `fit` take: the table, its schema and the privacy settings."""
-    options = [
+def rows_out(
+    name: str = "--out", text: str = "Where the synthetic rows go.", *, required: bool = True
+) -> Callable[[C], C]:
+    """A file of rows to write; on Spark it may be an address."""
+    return click.option(name, required=required, type=click.Path(), metavar="OUT.csv|.parquet", help=text)
+
+
+OUT = rows_out()
+MODEL_OUT = path("--model", "OUT.sklar", "Where the model goes.  [default: beside --out]", to="model_path")
+
+
+def ledger_options(
+    text: str = "Charge this ledger before anything is measured; it refuses to overspend (see sklar ledger).",
+    name: str = "the schema's",
+) -> Callable[[C], C]:
+    """The ledger, its key, and the data set's name in it."""
+    return together(
+        path("--ledger", "FILE", text),
+        path(
+            "--ledger-key",
+            "FILE",
+            "The ledger's key, where it has one.  [default: SKLAR_LEDGER_KEY of the environment]",
+        ),
+        click.option("--dataset", metavar="NAME", help=f"Its name in the ledger.  [default: {name}]"),
+    )
+
+
+def privacy_options(*, required: bool = True) -> Callable[[C], C]:
+    """What `release` and `fit` take: the table, its schema and the privacy settings."""
+    return together(
         DATA if required else DATA_IF_GIVEN,
         QUERY,
         SCHEMA,
@@ -180,46 +244,23 @@ def privacy_options(command: Callable[..., Any], *, required: bool = True) -> Ca
             type=click.Choice(["tight", "advanced", "basic"]),
             help="How the tables' costs add up.  [default: tight]",
         ),
-        click.option(
-            "--neighbors",
-            type=NEIGHBORS,
-            default="replace-one",
-            show_default=True,
-            help="Whom the guarantee compares: tables that differ in one row's "
-            "content (their size is public), or in one row's presence; "
-            "in all rows of one person where the schema names a person.",
+        neighbors_option(
+            "Whom the guarantee compares: tables that differ in one row's content (their size is public), or in one "
+            "row's presence; in all rows of one person where the schema names a person."
         ),
-        click.option(
+        flag(
             "--check",
-            "check_first",
-            is_flag=True,
-            help="First look what the schema does to the rows, and stop before epsilon is spent where more than half "
-            "of an attribute's values would be lost. What it says, and the exit code, are PRIVATE.",
+            "Check the schema against the rows first, and stop before epsilon is spent where more than half of an "
+            "attribute's values would be lost. What it says, and the exit code, are PRIVATE.",
+            to="check_first",
         ),
-        click.option(
-            "--ledger",
-            type=click.Path(path_type=Path),
-            metavar="FILE",
-            help="Charge this ledger before anything is measured; it refuses to overspend (see sklar ledger).",
-        ),
-        click.option(
-            "--ledger-key",
-            type=click.Path(path_type=Path),
-            metavar="FILE",
-            help="The ledger's key, where it has one.  [default: SKLAR_LEDGER_KEY of the environment]",
-        ),
-        click.option("--dataset", metavar="NAME", help="Its name in the ledger.  [default: the schema's]"),
+        ledger_options(),
         ENGINE,
-        click.option(
+        path(
             "--checkpoint",
-            type=click.Path(path_type=Path),
-            metavar="DIR",
-            help="Keep exact counts (PRIVATE) here while a folder of files is counted, to go on after an "
-            "interruption; deleted in the end.",
+            "DIR",
+            "Keep exact counts (PRIVATE) here while a folder of files is counted, to go on after an interruption; "
+            "deleted in the end.",
         ),
         THREADS,
-    ]
-    # Decorators run from the last one to the first.
-    for option in reversed(options):
-        command = option(command)
-    return command
+    )

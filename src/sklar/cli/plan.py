@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from sklar.cli.console import print_figures
-from sklar.cli.options import DELTA, JSON, METHODS, NEIGHBORS, SCHEMA, number, schema_of
+from sklar.cli.console import JSON, print_figures
+from sklar.cli.options import FORESEEN, N_ROWS, SCHEMA, ledger_options, number, open_ledger, schema_of
 
 if TYPE_CHECKING:
     from sklar.kernel.theorems import Neighbors
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
 
 @click.command(short_help="The smallest epsilon for your questions.")
 @SCHEMA
-@click.option("--rows", required=True, type=int, help="How many rows the table has, exactly or roughly.")
+@N_ROWS
 @click.option(
     "--want",
     "wants",
@@ -29,22 +28,8 @@ if TYPE_CHECKING:
 @click.option(
     "--epsilon", type=number, help="Say what this budget answers.  [default: the smallest that answers every question]"
 )
-@DELTA
-@click.option("--neighbors", type=NEIGHBORS, default="replace-one", show_default=True)
-@click.option("--method", type=METHODS, default="auto", show_default=True)
-@click.option(
-    "--ledger",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Say what the release would leave of this ledger. Nothing is charged.",
-)
-@click.option(
-    "--ledger-key",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="The ledger's key, where it has one.  [default: SKLAR_LEDGER_KEY of the environment]",
-)
-@click.option("--dataset", metavar="NAME", help="Its name in the ledger.  [default: the schema's]")
+@FORESEEN
+@ledger_options("Say what the release would leave of this ledger. Nothing is charged.")
 @JSON
 def plan(
     *,
@@ -58,7 +43,6 @@ def plan(
     ledger: Path | None,
     ledger_key: Path | None,
     dataset: str | None,
-    as_json: bool,
 ) -> None:
     """Say which epsilon your questions need, before any budget is spent; or, with --epsilon, which it answers.
 
@@ -70,12 +54,12 @@ def plan(
       sklar plan --schema adult.toml --rows 32561 --epsilon 1 --want "age x income within 2% of rows"
     """
     from sklar.answer.wants import plan as foresee
-    from sklar.budget.ledger import Ledger
     from sklar.errors import BudgetError
 
-    if ledger is None and (ledger_key is not None or dataset is not None):
-        raise BudgetError("a ledger's key or data set was given, and no ledger. Give --ledger, too.")
-    found = foresee(
+    book = open_ledger(ledger, ledger_key)
+    if book is None and dataset is not None:
+        raise BudgetError("a data set was given, and no ledger. Give both.")
+    foreseen = foresee(
         schema_of(schema_path),
         rows=rows,
         want=wants,
@@ -83,9 +67,7 @@ def plan(
         delta=delta,
         neighbors=neighbors,
         method=method,
-        ledger=None if ledger is None else Ledger(ledger, key=ledger_key),
+        ledger=book,
         dataset=dataset,
     )
-    print_figures(found, as_json=as_json)
-    if not found.answered:
-        sys.exit(1)
+    print_figures(foreseen, passed=foreseen.answered)

@@ -6,40 +6,26 @@ from pathlib import Path
 
 import click
 
-from sklar.cli.console import print_json, say, show_progress
-from sklar.cli.options import JSON, MODEL, ROWS, THREADS
+from sklar.cli.console import JSON, finish, show_progress
+from sklar.cli.options import MODEL, ROWS, THREADS, flag, path
 
 
 @click.command(short_help="A folder that can be put online as it is.")
 @MODEL
-@click.option("--out", required=True, type=click.Path(path_type=Path), metavar="FOLDER", help="The folder to write.")
+@path("--out", "FOLDER", "The folder to write.", required=True)
 @ROWS
 @click.option("--seed", type=int, default=0, show_default=True, help="Which rows are drawn; stated in the folder.")
 @click.option("--publisher", metavar="NAME", help="Who publishes it.")
 @click.option("--contact", metavar="ADDRESS", help="Where to ask: an e-mail or web address.")
-@click.option("--license", "license_", metavar="SPDX|URL", help="The license, such as CC-BY-4.0.")
+@click.option("--license", metavar="SPDX|URL", help="The license, such as CC-BY-4.0.")
 @click.option("--url", metavar="URL", help="Where the folder will be found.")
 @click.option("--date", metavar="YYYY-MM-DD", help="The day of publication. The clock is not asked.")
-@click.option(
-    "--sign", "key", type=click.Path(path_type=Path), metavar="KEY", help="Sign with this key file (sklar sign)."
-)
-@click.option("--replace", is_flag=True, help="Replace a folder that publish wrote.")
+@path("--sign", "KEY", "Sign with this key file (sklar sign).", to="key")
+@flag("--replace", "Replace a folder that publish wrote.")
 @THREADS
 @JSON
 def publish(
-    *,
-    model_path: Path,
-    out: Path,
-    rows: int | None,
-    seed: int,
-    publisher: str | None,
-    contact: str | None,
-    license_: str | None,
-    url: str | None,
-    date: str | None,
-    key: Path | None,
-    replace: bool,
-    as_json: bool,
+    *, model_path: Path, out: Path, rows: int | None, seed: int, key: Path | None, replace: bool, **stated: str | None
 ) -> None:
     """Write a FOLDER that can be put online as it is, from a MODEL file alone. This costs no privacy.
 
@@ -54,22 +40,12 @@ def publish(
     from sklar.trust.passport import Publication
     from sklar.trust.passport import publish as write_folder
 
-    publication = Publication(publisher=publisher, contact=contact, license=license_, url=url, date=date)
+    options = {"rows": rows, "seed": seed, "publication": Publication(**stated), "key": key, "replace": replace}
     with show_progress() as progress:
-        done = write_folder(
-            model_path,
-            out,
-            rows=rows,
-            seed=seed,
-            publication=publication,
-            key=key,
-            replace=replace,
-            progress=progress,
-        )
-    if as_json:
-        print_json(done.to_dict() | {"spent_epsilon": 0})
-        return
-    say(f"{done.rows:,} synthetic rows (seed {done.seed}) and {len(done.files)} files are in {done.folder}.")
-    if done.signer is not None:
-        say(f"Signed by {done.signer}.")
-    say(f"Safe to publish: made from the model file alone. No privacy was spent. Check it: sklar verify {done.folder}")
+        done = write_folder(model_path, out, progress=progress, **options)  # type: ignore[arg-type]
+    finish(
+        done.to_dict() | {"spent_epsilon": 0},
+        f"{done.rows:,} synthetic rows (seed {done.seed}) and {len(done.files)} files are in {done.folder}.",
+        *([] if done.signer is None else [f"Signed by {done.signer}."]),
+        f"Safe to publish: made from the model file alone. No privacy was spent. Check it: sklar verify {done.folder}",
+    )

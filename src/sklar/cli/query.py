@@ -6,22 +6,21 @@ from pathlib import Path
 
 import click
 
-from sklar.cli.console import print_figures
-from sklar.cli.options import JSON, MODEL, number
+from sklar.cli.console import JSON, print_figures
+from sklar.cli.options import MODEL, flag, number
 
 
 @click.command(short_help="Counts with error bars, from a model.")
 @MODEL
 @click.argument("predicate")
 @click.option("--level", type=number, default="0.95", show_default=True, help="Coverage of the confidence interval.")
-@click.option(
+@flag(
     "--complete",
-    is_flag=True,
-    help="Vouch that every row has a level of every attribute: errors get smaller. Without it, the schema decides.",
+    "Vouch that every row has a level of every attribute: errors get smaller. Without it, the schema decides.",
 )
-@click.option("--exact", is_flag=True, help="Refuse a predicate that cuts a bin, instead of using the model's share.")
+@flag("--exact", "Refuse a predicate that cuts a bin, instead of using the model's share.")
 @JSON
-def query(*, model_path: Path, predicate: str, level: float, complete: bool, exact: bool, as_json: bool) -> None:
+def query(*, model_path: Path, predicate: str, level: float, complete: bool, exact: bool) -> None:
     """Count the rows that satisfy PREDICATE, with error bars, from a MODEL file. This costs no privacy.
 
     Predicates over one or two attributes were measured: they get an estimate, its standard error and a confidence
@@ -41,5 +40,4 @@ def query(*, model_path: Path, predicate: str, level: float, complete: bool, exa
     from sklar.answer.query import answer
     from sklar.files.archive import load
 
-    found = answer(load(model_path), predicate, level=level, complete=complete, exact=exact)
-    print_figures(found, as_json=as_json)
+    print_figures(answer(load(model_path), predicate, level=level, complete=complete, exact=exact))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sklar.cli.console import print_json, say, show_progress
+from sklar.cli.console import finish, is_given, show_progress
 from sklar.cli.options import table_of
 from sklar.errors import SchemaError
 
@@ -25,69 +25,59 @@ _HELP = """\
     the rows           values as they were seen. That is a leak that no noise repairs: the certificate and the report of
                        every release will say that the promise does not cover it.
   Lists are separated by commas; quote a value that holds one: "Smith, J.", Miller. Days are written 2020-12-31."""
+_TYPED = {
+    "values": "  the values, separated by commas",
+    "edges": "  the edges, separated by commas",
+    "bounds": "  the lower and the upper bound",
+}
 
 
 class _StopError(Exception):
     """The custodian stops here."""
 
 
-def ask(schema_path: Path, data: Path | str | None, query: str | None, *, accept: bool, as_json: bool) -> None:
+def ask(schema_path: Path, data: Path | str | None, query: str | None, *, accept: bool) -> None:
     """Walk through the open decisions of a schema file, or accept what is proposed; then say what was decided."""
     from sklar.custodian import review as decisions
+    from sklar.custodian.draft import draft
+    from sklar.custodian.entries import accept_all, save
     from sklar.public.schema import Schema
 
-    if as_json and not accept:
+    if is_given("json") and not accept:
         raise click.UsageError("--json asks nothing: add --accept.")
     schema = Schema.load(schema_path)
     if accept:
-        _accept(schema_path)
+        save(schema_path, accept_all(_read(schema_path)))
     else:
-        draft = None if data is None else _look(data, query, schema)
+        drafted = None
+        if data is not None:
+            with show_progress() as progress:
+                drafted = draft(table_of(data, query), name=schema.name, reading=schema.reading, progress=progress)
         try:
-            _walk(schema_path, draft)
+            _walk(schema_path, drafted)
         except _StopError:
             left = len(decisions.questions(_read(schema_path)))
             click.echo(f"\nStopped; {left} columns are open. All answers are in {schema_path}: run it again to go on.")
             return
-    reviewed = Schema.load(schema_path)
-    counted = Counter[str](attribute.known_from for attribute in reviewed.attributes)
-    if as_json:
-        summary: dict[str, Any] = {"provenance": {word: counted[word] for word in decisions.PROVENANCE}}
-        print_json(summary | {"attributes": reviewed.n_attributes, "rules": len(reviewed.rules), "out": schema_path})
-        return
-    parts = [f"{counted[word]} {says}" for word, says in decisions.PROVENANCE.items() if counted[word]]
-    say(f"Every column is reviewed: {', '.join(parts)}. {schema_path} is public now.")
-    if counted["rows"]:
-        say("Releases will say that their promise does not cover the columns that were read from the rows.")
-    say(f"Next: sklar forecast --schema {schema_path} --rows N --epsilon 1")
+    schema = Schema.load(schema_path)
+    counts = Counter[str](attribute.known_from for attribute in schema.attributes)
+    parts = [f"{counts[word]} {says}" for word, says in decisions.PROVENANCE.items() if counts[word]]
+    uncovered = "Releases will say that their promise does not cover the columns that were read from the rows."
+    finish(
+        {"provenance": {word: counts[word] for word in decisions.PROVENANCE}, "attributes": schema.n_attributes}
+        | {"rules": len(schema.rules), "out": schema_path},
+        f"Every column is reviewed: {', '.join(parts)}. {schema_path} is public now.",
+        *([uncovered] if counts["rows"] else []),
+        f"Next: sklar forecast --schema {schema_path} --rows N --epsilon 1",
+    )
 
 
 def _read(path: Path) -> str:
     return path.read_text(encoding="utf-8")
 
 
-def _save(path: Path, text: str) -> None:
-    """Save the file: for its owner alone while something in it waits for an answer."""
-    from sklar.custodian.entries import save
-
-    save(path, text)
-
-
-def _look(data: Path | str, query: str | None, schema: Any) -> Draft:
-    from sklar.custodian.draft import draft
-
-    with show_progress() as progress:
-        return draft(table_of(data, query), name=schema.name, reading=schema.reading, progress=progress)
-
-
-def _accept(path: Path) -> None:
-    """Accept what is proposed for all columns that are left, and decide against the open rules."""
-    from sklar.custodian.entries import accept_all
-
-    _save(path, accept_all(_read(path)))
-
-
 def _walk(path: Path, draft: Draft | None) -> None:
+    from sklar.custodian.entries import save
     from sklar.custodian.review import answer, open_rules, questions
 
     waiting = questions(_read(path), draft)
@@ -102,26 +92,31 @@ def _walk(path: Path, draft: Draft | None) -> None:
         if not (all_others and question.default):
             all_others = not _decide(path, question, f"{number} of {len(waiting)}") or all_others
         if all_others and question.default:
-            _save(path, answer(_read(path), question.name, question.choices[0].entry))
+            save(path, answer(_read(path), question.name, question.choices[0].entry))
     for rule in open_rules(_read(path)):
         _decide_rule(path, rule, draft)
 
 
 def _decide(path: Path, question: Question, place: str) -> bool:
     """Ask until an answer is given, and save it. False says that this and all other proposals are accepted."""
-    from sklar.custodian.review import answer
+    from sklar.custodian.entries import save
+    from sklar.custodian.review import answer, complete
+    from sklar.public.schema import Schema
 
     _show(question, place)
     while True:
-        choice = _ask(question)
+        choice = _choose(question)
         if choice is None and question.default:
             return False
         if choice is None:
-            click.echo("  Nobody vouches for this entry unread: answer it by itself.")
+            click.echo("  This entry cannot be accepted in bulk: answer it by itself.")
             continue
         try:
-            entry = _completed(choice, question, path)
-            _save(path, answer(_read(path), question.name, entry))
+            entry = choice.entry
+            if choice.asks:
+                typed = _prompt(_TYPED[choice.asks], None)
+                entry = complete(choice, typed, Schema.load(path).attribute(question.name))
+            save(path, answer(_read(path), question.name, entry))
         except SchemaError as error:
             click.echo(f"  {error}")
             continue
@@ -146,54 +141,36 @@ def _show(question: Question, place: str) -> None:
 def _wrapped(head: str, text: str, color: str | None = None) -> None:
     """Print a paragraph to the right of its head, as wide as the terminal."""
     width = max(shutil.get_terminal_size().columns, 40) - len(head) - 1
-    lines = textwrap.wrap(text, width, break_on_hyphens=False) or [""]
-    for number, line in enumerate(lines):
+    for number, line in enumerate(textwrap.wrap(text, width, break_on_hyphens=False) or [""]):
         click.secho(head if number == 0 else " " * len(head), fg=color, nl=False)
         click.echo(line)
 
 
-def _ask(question: Question) -> Choice | None:
+def _choose(question: Question) -> Choice | None:
     """The answer that the custodian chooses; None accepts all proposals that are left."""
     keys = {choice.key: choice for choice in question.choices}
     while True:
         typed = _prompt(f"  {question.name}", question.default)
-        if typed == "?":
-            click.echo(_HELP)
-        elif typed == "A":
+        if typed == "A":
             return None
-        elif typed in keys:
+        if typed in keys:
             return keys[typed]
-        else:
-            click.echo(f"  Type one of {', '.join(keys)}, A, ? or q.")
-
-
-def _completed(choice: Choice, question: Question, path: Path) -> Any:
-    from sklar.custodian.review import complete
-    from sklar.public.schema import Schema
-
-    if not choice.asks:
-        return choice.entry
-    what = {
-        "values": "  the values, separated by commas",
-        "edges": "  the edges, separated by commas",
-        "bounds": "  the lower and the upper bound",
-    }[choice.asks]
-    return complete(choice, _prompt(what, None), Schema.load(path).attribute(question.name))
+        click.echo(_HELP if typed == "?" else f"  Type one of {', '.join(keys)}, A, ? or q.")
 
 
 def _decide_rule(path: Path, rule: OpenRule, draft: Draft | None) -> None:
+    from sklar.custodian.entries import save
     from sklar.custodian.review import answer_rule, rule_entries
 
     how = "determine" if rule.how == "determines" else "exclude some values of"
+    seems = f"\n'{rule.first}' seems to {how} '{rule.second}'."
     if draft is None:
-        click.echo(f"\n'{rule.first}' seems to {how} '{rule.second}'. Give the table too, to decide on a rule.")
+        click.echo(f"{seems} Give the table too, to decide on a rule.")
         return
-    text = _read(path)
-    confirmed = []
+    text, confirmed = _read(path), []
     entries = rule_entries(rule, text, draft)
     if not entries:
-        needs = "No rule can say so: it needs listed values on both sides."
-        click.echo(f"\n'{rule.first}' seems to {how} '{rule.second}'. {needs}")
+        click.echo(f"{seems} No rule can say so: it needs listed values on both sides.")
     for entry in entries:
         click.echo()
         click.secho(f"Rule? {rule.first} and {rule.second}", bold=True)
@@ -203,10 +180,10 @@ def _decide_rule(path: Path, rule: OpenRule, draft: Draft | None) -> None:
         if typed == "y":
             confirmed.append(entry)
     try:
-        _save(path, answer_rule(text, rule, confirmed))
+        save(path, answer_rule(text, rule, confirmed))
     except SchemaError as error:
         click.echo(f"  {error} No rule was added.")
-        _save(path, answer_rule(text, rule, ()))
+        save(path, answer_rule(text, rule, ()))
 
 
 def _spoken(entry: dict[str, Any], rule: OpenRule) -> str:
@@ -220,12 +197,9 @@ def _spoken(entry: dict[str, Any], rule: OpenRule) -> str:
 
 def _prompt(text: str, default: str | None) -> str:
     try:
-        typed = click.prompt(
-            text, default=default if default is not None else "", show_default=False, prompt_suffix=" > "
-        )
+        typed = str(click.prompt(text, default=default or "", show_default=False, prompt_suffix=" > ")).strip()
     except click.Abort:
         raise _StopError from None
-    typed = str(typed).strip()
     if typed.lower() == "q":
         raise _StopError
     return typed

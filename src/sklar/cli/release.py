@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sklar.cli.console import print_json, say, show_progress
-from sklar.cli.fit import cost_figures, fit_data, say_cost, told
-from sklar.cli.options import DUMMIES, JSON, OUT, ROWS, SEED, SPREADSHEET, privacy_options
+from sklar.cli.console import JSON, TIMINGS, show_progress
+from sklar.cli.fit import fit_data, report_cost, told
+from sklar.cli.options import DUMMIES, MODEL_OUT, OUT, ROWS, SEED, SPREADSHEET, privacy_options
 from sklar.cli.sample import check_out, write_rows
 
 if TYPE_CHECKING:
@@ -17,20 +17,15 @@ if TYPE_CHECKING:
 
 
 @click.command(short_help="Measure a table, fit, and draw rows.")
-@privacy_options
+@privacy_options()
 @ROWS
 @SEED
 @DUMMIES
 @OUT
 @SPREADSHEET
-@click.option(
-    "--model",
-    "model_path",
-    type=click.Path(path_type=Path),
-    metavar="OUT.sklar",
-    help="Where the model goes.  [default: beside --out]",
-)
+@MODEL_OUT
 @JSON
+@TIMINGS
 def release(
     *,
     out: str,
@@ -39,7 +34,6 @@ def release(
     seed: int | None,
     spreadsheet: bool,
     engine: Engine,
-    as_json: bool,
     **options: Any,
 ) -> None:
     """Measure DATA once with noise, fit a model, and draw a synthetic table from it.
@@ -63,11 +57,11 @@ def release(
             # The model first: once privacy is spent, a failure to write rows must not lose what it bought.
             model.save(model_path)
             write_rows(model, out, rows, seed, engine, progress, spreadsheet=spreadsheet)
-    with told(model):
-        if as_json:
-            drawn = {"rows": rows or model.n_rows, "seed": seed, "out": out, "model": model_path}
-            print_json(drawn | cost_figures(model, **options))
-            return
-        say_cost(model, **options)
-        say(f"{rows or model.n_rows:,} synthetic rows in {out} (seed {seed}), the model in {model_path}.")
-        say(f"More rows cost no privacy: sklar sample {model_path} --rows N --out FILE")
+    drawn = rows or model.n_rows
+    report_cost(
+        model,
+        {"rows": drawn, "seed": seed, "out": out, "model": model_path},
+        f"{drawn:,} synthetic rows in {out} (seed {seed}), the model in {model_path}.",
+        f"More rows cost no privacy: sklar sample {model_path} --rows N --out FILE",
+        **options,
+    )

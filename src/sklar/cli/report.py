@@ -6,17 +6,15 @@ from pathlib import Path
 
 import click
 
-from sklar.cli.console import print_json, say
-from sklar.cli.options import JSON, MODEL
+from sklar.cli.console import JSON, finish
+from sklar.cli.options import MODEL, path
 
 
 @click.command(short_help="A report that is safe to publish.")
 @MODEL
-@click.option(
-    "--out", required=True, type=click.Path(path_type=Path), metavar="OUT.html", help="Where the report goes."
-)
+@path("--out", "OUT.html", "Where the report goes.", required=True)
 @JSON
-def report(*, model_path: Path, out: Path, as_json: bool) -> None:
+def report(*, model_path: Path, out: Path) -> None:
     """Write a report that is safe to publish, from a MODEL file alone: one HTML page that needs no network.
 
     \b
@@ -29,8 +27,8 @@ def report(*, model_path: Path, out: Path, as_json: bool) -> None:
     check_target(out, (".html",))
     text = publishable(load(model_path), file_name=model_path.name)
     write_text(out, text)
-    if as_json:
-        print_json({"out": out, "bytes": len(text.encode())})
-        return
-    say(f"The report is in {out} ({len(text.encode()) / 1e6:.2f} MB).")
-    say("Safe to publish: made from the model file alone, which is differentially private. No privacy was spent.")
+    finish(
+        {"out": out, "bytes": len(text.encode())},
+        f"The report is in {out} ({len(text.encode()) / 1e6:.2f} MB).",
+        "Safe to publish: made from the model file alone, which is differentially private. No privacy was spent.",
+    )

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sklar.cli.console import print_json, say, show_progress
-from sklar.cli.options import ENGINE, JSON, MODEL, OUT, ROWS, SEED, SPREADSHEET, THREADS
+from sklar.cli.console import JSON, TIMINGS, finish, show_progress
+from sklar.cli.options import ENGINE, MODEL, OUT, ROWS, SEED, SPREADSHEET, THREADS, rows_out
 
 if TYPE_CHECKING:
     from sklar.files.model import Model
@@ -21,21 +21,19 @@ if TYPE_CHECKING:
 @ROWS
 @SEED
 @click.option(
-    "--given",
-    metavar="PREDICATE",
-    help="Draw only rows that satisfy this condition, which is written as for sklar query.",
+    "--given", metavar="PREDICATE", help="Draw only rows that satisfy this condition, written as for sklar query."
 )
 @OUT
-@click.option(
+@rows_out(
     "--events-out",
-    type=click.Path(),
-    metavar="OUT.csv|.parquet",
-    help="For a model of linked tables: where events go; --out gets the people, and --rows counts them.",
+    "For a model of linked tables: where events go; --out gets the people, and --rows counts them.",
+    required=False,
 )
 @SPREADSHEET
 @ENGINE
 @THREADS
 @JSON
+@TIMINGS
 def sample(
     *,
     model_path: Path,
@@ -46,7 +44,6 @@ def sample(
     events_out: str | None,
     spreadsheet: bool,
     engine: Engine,
-    as_json: bool,
 ) -> None:
     """Draw synthetic rows from a MODEL file. This costs no privacy, however often it is done.
 
@@ -70,7 +67,7 @@ def sample(
             raise click.UsageError(
                 "the model is of linked tables: give --events-out FILE, and none of --engine, --spreadsheet, --given."
             )
-        _sample_linked(model_path, rows, seed, out, events_out, as_json=as_json)
+        _sample_linked(model_path, rows, seed, out, events_out)
         return
     if events_out is not None:
         raise click.UsageError("--events-out is for models of linked tables (sklar link). Leave it out.")
@@ -78,16 +75,14 @@ def sample(
     with show_progress() as progress:
         write_rows(model, out, rows, seed, engine, progress, spreadsheet=spreadsheet, given=given)
     drawn = model.n_rows if rows is None else rows
-    if as_json:
-        print_json({"rows": drawn, "given": given, "seed": seed, "out": out, "spent_epsilon": 0})
-        return
     under = "" if given is None else f", all with {given},"
-    say(f"{drawn:,} synthetic rows{under} in {out} (seed {seed}). No privacy was spent.")
+    finish(
+        {"rows": drawn, "given": given, "seed": seed, "out": out, "spent_epsilon": 0},
+        f"{drawn:,} synthetic rows{under} in {out} (seed {seed}). No privacy was spent.",
+    )
 
 
-def _sample_linked(
-    model_path: Path, people: int | None, seed: int, out: str, events_out: str, *, as_json: bool
-) -> None:
+def _sample_linked(model_path: Path, people: int | None, seed: int, out: str, events_out: str) -> None:
     """Draw people and their events."""
     from sklar.files.linked import load_linked
 
@@ -95,10 +90,10 @@ def _sample_linked(
     with show_progress() as progress:
         model.write(out, events_out, people, seed=seed, progress=progress)
     drawn = people or model.n_people
-    if as_json:
-        print_json({"people": drawn, "seed": seed, "out": out, "events_out": events_out, "spent_epsilon": 0})
-        return
-    say(f"{drawn:,} synthetic people in {out}, their events in {events_out} (seed {seed}). No privacy was spent.")
+    finish(
+        {"people": drawn, "seed": seed, "out": out, "events_out": events_out, "spent_epsilon": 0},
+        f"{drawn:,} synthetic people in {out}, their events in {events_out} (seed {seed}). No privacy was spent.",
+    )
 
 
 def check_out(out: str, engine: Engine, *, spreadsheet: bool) -> None:

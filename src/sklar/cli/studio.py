@@ -7,10 +7,11 @@ from pathlib import Path
 import click
 
 from sklar.cli.console import say
+from sklar.cli.options import PATH, flag
 
 
 @click.command(short_help="All steps, in your browser.")
-@click.argument("folder", default=".", type=click.Path(path_type=Path))
+@click.argument("folder", default=".", type=PATH)
 @click.option("--port", default=0, type=click.IntRange(0, 65535), help="Where to listen.  [default: a free port]")
 @click.option("--browser/--no-browser", default=True, help="Open the browser.", show_default=True)
 @click.option(
@@ -20,11 +21,10 @@ from sklar.cli.console import say
     show_default=True,
     help="Listen on this address. Others than this machine's own need --beyond-this-machine, too.",
 )
-@click.option(
+@flag(
     "--beyond-this-machine",
-    "beyond",
-    is_flag=True,
-    help="Let other machines connect to --host. PRIVATE rows then travel over the network, not encrypted.",
+    "Let other machines connect to --host. PRIVATE rows then travel over the network, not encrypted.",
+    to="beyond",
 )
 def studio(*, folder: Path, port: int, browser: bool, host: str, beyond: bool) -> None:
     """Open, describe, plan, release, look, publish and keep the books of tables in FOLDER, in your browser.
@@ -36,6 +36,9 @@ def studio(*, folder: Path, port: int, browser: bool, host: str, beyond: bool) -
       sklar studio
       sklar studio census/ --no-browser --port 8642
     """
+    import threading
+    import webbrowser
+
     from sklar.machine.extras import require
 
     for module in ("starlette", "uvicorn"):
@@ -47,16 +50,9 @@ def studio(*, folder: Path, port: int, browser: bool, host: str, beyond: bool) -
         click.echo(address)
         say("Open this address; it works once, for one browser. Ctrl-C ends the studio; work that runs goes on.")
         if browser:
-            _open(address)
+            # A moment later, when the server answers.
+            later = threading.Timer(0.5, webbrowser.open, (address,))
+            later.daemon = True
+            later.start()
 
     serve(folder, host=host, port=port, beyond=beyond, ready=ready)
-
-
-def _open(address: str) -> None:
-    """Open the browser a moment later, when the server answers."""
-    import threading
-    import webbrowser
-
-    later = threading.Timer(0.5, webbrowser.open, (address,))
-    later.daemon = True
-    later.start()

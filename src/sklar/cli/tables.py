@@ -6,17 +6,15 @@ from pathlib import Path
 
 import click
 
-from sklar.cli.console import print_json, say
-from sklar.cli.options import JSON, MODEL
+from sklar.cli.console import JSON, finish
+from sklar.cli.options import MODEL, path
 
 
 @click.command(short_help="Export the noisy tables of a model.")
 @MODEL
-@click.option(
-    "--out", required=True, type=click.Path(path_type=Path), metavar="OUT.parquet", help="Where the tables go."
-)
+@path("--out", "OUT.parquet", "Where the tables go.", required=True)
 @JSON
-def tables(*, model_path: Path, out: Path, as_json: bool) -> None:
+def tables(*, model_path: Path, out: Path) -> None:
     """Write the noisy tables of a MODEL file to Parquet, one row per cell. This costs no privacy.
 
     \b
@@ -30,7 +28,7 @@ def tables(*, model_path: Path, out: Path, as_json: bool) -> None:
     model = load(model_path)
     write_tables(model.measured, out)
     stages = len(model.measured.stages)
-    if as_json:
-        print_json({"stages": stages, "out": out, "spent_epsilon": 0})
-        return
-    say(f"The noisy tables of {stages} stage{'s' if stages > 1 else ''} are in {out}. No privacy was spent.")
+    finish(
+        {"stages": stages, "out": out, "spent_epsilon": 0},
+        f"The noisy tables of {stages} stage{'s' if stages > 1 else ''} are in {out}. No privacy was spent.",
+    )

@@ -2,31 +2,24 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import click
 
-from sklar.cli.console import print_figures, show_progress
-from sklar.cli.options import JSON, THREADS
+from sklar.cli.console import JSON, print_figures, show_progress
+from sklar.cli.options import PATH, THREADS, flag
 from sklar.machine.progress import SILENT
 
 
 @click.command(short_help="Recompute what a model file cost.")
-@click.argument("model_path", metavar="MODEL|FOLDER", type=click.Path(path_type=Path))
+@click.argument("model_path", metavar="MODEL|FOLDER", type=PATH)
+@flag("--refit", "Fit the model again to the tables of the file, and compare. Takes as long as the release did.")
 @click.option(
-    "--refit",
-    is_flag=True,
-    help="Fit the model again to the tables of the file, and compare. Takes as long as the release did.",
-)
-@click.option(
-    "--signer",
-    metavar="FINGERPRINT|KEY.pub",
-    help="Fail unless this key has signed the file (see sklar sign).",
+    "--signer", metavar="FINGERPRINT|KEY.pub", help="Fail unless this key has signed the file (see sklar sign)."
 )
 @THREADS
 @JSON
-def verify(*, model_path: Path, refit: bool, signer: str | None, as_json: bool) -> None:
+def verify(*, model_path: Path, refit: bool, signer: str | None) -> None:
     """Check a MODEL file as a stranger would, and say what may be concluded.
 
     Recomputes what its tables cost, tests that they hold the noise that they state, and refuses anything in the file
@@ -47,9 +40,7 @@ def verify(*, model_path: Path, refit: bool, signer: str | None, as_json: bool) 
     # Rows are drawn again, or a model is fitted: that may take a while.
     if refit or model_path.is_dir():
         with show_progress() as progress:
-            found = recompute(model_path, refit=refit, signer=signer, progress=progress)
+            result = recompute(model_path, refit=refit, signer=signer, progress=progress)
     else:
-        found = recompute(model_path, signer=signer, progress=SILENT)
-    print_figures(found, as_json=as_json)
-    if not found.passed:
-        sys.exit(1)
+        result = recompute(model_path, signer=signer, progress=SILENT)
+    print_figures(result, passed=result.passed)
