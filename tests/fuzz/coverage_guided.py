@@ -54,7 +54,6 @@ def main() -> None:
     kernels = [
         "sklar.rows.planes",
         "sklar.kernel.noise",
-        "sklar.rows.requote",
         "sklar.paper.winners",
         "sklar.fitting.steps",
     ]

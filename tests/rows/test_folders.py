@@ -10,8 +10,7 @@ import pytest
 from sklar.errors import DataError
 from sklar.public.schema import Schema
 from sklar.release import fit
-from sklar.rows.folders import files_of
-from sklar.rows.read import open_source
+from sklar.rows.read import files_of, open_source
 
 SCHEMA = Schema.from_toml("[attributes.x]\ntype = 'integer'\nedges = [0, 10, 20]")
 

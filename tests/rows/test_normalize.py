@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from sklar.public.reading import PLAIN, Reading
 from sklar.public.schema import Schema
-from sklar.rows.normalize import normalizer
+from sklar.rows.source import normalizer
 
 ATTRIBUTES = """
 [attributes.x]

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import codecs
+import csv
 import gzip
+import io
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -62,14 +66,10 @@ def test_files_in_other_encodings(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, encoding: str, as_written: str, block: int
 ) -> None:
     monkeypatch.setattr(text, "_BLOCK", block)
-    monkeypatch.setattr(text, "_ROWS_AT_ONCE", 4)
     path = tmp_path / "t.csv"
     path.write_bytes(f"Ört;age\n{written(';', '')}".encode(as_written))
-    # A record may be as long as a block.
-    if block == 1 << 24:
-        assert rows(path, Reading(delimiter=";", encoding=encoding, quote="")) == ROWS
+    assert rows(path, Reading(delimiter=";", encoding=encoding, quote="")) == ROWS
     assert open_source(path, Reading(delimiter=";", encoding=encoding)).columns == ("Ört", "age")
-    assert len(rows(path, Reading(delimiter=";", encoding=encoding, quote=""))) == 4
 
 
 def test_a_mark_may_say_big_endian(tmp_path: Path) -> None:
@@ -244,3 +244,97 @@ def test_a_synthetic_table_is_read_as_sklar_writes_it(tmp_path: Path) -> None:
     (batch,) = open_source(as_released(pl.DataFrame({"age": ["1.5"]}), schema), schema).batches(("age",))
     assert batch.rows() == [("1.5",)]
     assert as_released(ours, SCHEMA) is ours
+
+
+CSV = st.text('ab,"\r\n', max_size=80).map(str.encode) | st.text("a,\n", max_size=80).map(str.encode)
+
+
+def cut(data: bytes, fields: int, limit: int, block: int, quote: str = '"') -> tuple[list[list[str]], int]:
+    """The rows of a CSV text that comes in blocks, and how many records are ragged; plain lines by a strict reader."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(text, "_LONGEST", limit)
+        records = text._Records(Reading(quote=quote), fields)
+        records._piece = max(block // 3, 1)
+        rows: list[list[str]] = []
+        quoting: Any = csv.QUOTE_MINIMAL if quote else csv.QUOTE_NONE
+        for part in records.cut(data[at : at + block] for at in range(0, len(data), block)):
+            plain = part if isinstance(part, bytes) else b""
+            rows += csv.reader(io.StringIO(plain.decode(), newline=""), strict=True, quoting=quoting)
+            rows += [] if isinstance(part, bytes) else part
+            assert not plain or plain.endswith(b"\n")
+    return rows, records.ragged
+
+
+def raw_records(data: bytes) -> list[bytes]:
+    """Records as they are written, without their ends of line."""
+    records, record, inside, start, at = [], bytearray(), False, True, 0
+    while at < len(data):
+        byte = data[at : at + 1]
+        if inside and data[at : at + 2] == b'""':
+            record += b'""'
+            at += 2
+            continue
+        if byte in b"\r\n" and not inside:
+            records.append(bytes(record))
+            record, start = bytearray(), True
+            at += 2 if data[at : at + 2] == b"\r\n" else 1
+            continue
+        if byte == b'"':
+            inside = not inside and start
+        start = byte == b"," and not inside
+        record += byte
+        at += 1
+    return [*records, bytes(record)] if record else records
+
+
+@given(data=CSV, fields=st.integers(1, 3), limit=st.integers(1, 90), block=st.integers(1, 90))
+@settings(max_examples=300, deadline=None)
+def test_records_hold_what_was_written(data: bytes, fields: int, limit: int, block: int) -> None:
+    """Those that Python's reader finds in each record by itself; one that is too long is ragged."""
+    records = [record if len(record) <= limit else b",,,,," for record in raw_records(data)]
+    rows = [next(csv.reader(io.StringIO(record.decode(), newline="")), []) for record in records]
+    # A line without anything is a row of one empty value, or none.
+    rows = [row or [""] for row in rows if row or fields == 1]
+    whole = [row for row in rows if len(row) == fields]
+    assert cut(data, fields, limit, block) == (whole, len(rows) - len(whole))
+
+
+@given(data=CSV, fields=st.integers(1, 3), limit=st.integers(1, 90), block=st.integers(1, 90))
+@settings(max_examples=100, deadline=None)
+def test_where_nothing_is_quoted_quotes_are_characters(data: bytes, fields: int, limit: int, block: int) -> None:
+    lines = data.decode().replace("\r\n", "\n").replace("\r", "\n").removesuffix("\n").split("\n") if data else []
+    rows = [(line if len(line) <= limit else ",,,,,").split(",") for line in lines if line or fields == 1]
+    whole = [row for row in rows if len(row) == fields]
+    assert cut(data, fields, limit, block, quote="") == (whole, len(rows) - len(whole))
+
+
+@pytest.mark.parametrize("byte", [b"\0", b'"', b","])
+def test_of_a_line_that_does_not_end_no_more_is_kept_than_its_limit(
+    monkeypatch: pytest.MonkeyPatch, byte: bytes
+) -> None:
+    monkeypatch.setattr(text, "_LONGEST", 1_000)
+    records, kept = text._Records(Reading(), 2), []
+
+    def blocks() -> Iterator[bytes]:
+        for _ in range(50):
+            yield 10_000 * byte
+            kept.append(sum(len(value) for value in generator.gi_frame.f_locals.values() if isinstance(value, bytes)))
+        yield b"\n1,2\n"
+
+    generator: Any = records.cut(blocks())
+    assert [part for part in generator if part] in ([[["1", "2"]]], [b"1,2\n"])
+    assert records.ragged == 1
+    assert max(kept) < 60_000
+
+
+@pytest.mark.parametrize(
+    ("data", "is_plain"),
+    [
+        (b"1,2\n3,4\r\n5,6", True),
+        (b'"a, ""b""\r\nc",2\r\n"",""""\n3,"4"', True),
+        *((b"1,2\n" + line + b"\n", False) for line in (b'a"b,1', b'"a"b,1', b'1," 2', b'1, "2"', b'1,"2\r')),
+    ],
+)
+def test_only_odd_blocks_go_to_the_slow_reader(data: bytes, *, is_plain: bool) -> None:
+    parts = list(text._Records(Reading(), 2).cut(iter([data])))
+    assert all(isinstance(part, bytes) for part in parts) == is_plain

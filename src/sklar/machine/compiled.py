@@ -37,7 +37,6 @@ KERNELS = {
     "sklar.fitting.steps": "fitting",
     "sklar.draw.refine": "refining",
     "sklar.draw.latent": "sampling",
-    "sklar.rows.requote": "reading quoted CSV files",
     "sklar.paper.normals": "normals of the binary copula",
     "sklar.paper.winners": "sampling from the binary copula",
     "sklar.custodian.evaluate.counting": "evaluating",

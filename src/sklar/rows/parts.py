@@ -19,10 +19,9 @@ from sklar.errors import DataError
 from sklar.machine.stores import Remote, place_of, size_of, version_of
 from sklar.public.importers.arrow import PARQUET
 from sklar.public.schema import Schema
-from sklar.rows.arrow import row_groups
-from sklar.rows.folders import files_of, require_different
-from sklar.rows.read import open_part
+from sklar.rows.read import files_of, open_part, require_different
 from sklar.rows.source import Source, Span
+from sklar.rows.streams import row_groups
 from sklar.rows.text import DELIMITERS, kind_of, lines_are_records
 
 # Parts are not made smaller than this: a batch of rows, or as many bytes of text as are read at once.

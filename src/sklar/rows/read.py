@@ -1,16 +1,19 @@
 """Tables in files and in memory to batches of the schema's columns: polars data frames.
 
 Files are Parquet, Arrow, CSV and JSON lines, one by one, in folders, or (Parquet and Arrow) in object stores; tables in
-memory are whatever exports an Arrow stream, and pandas and polars frames. Everything about the table's shape (does it
-exist, has it a header, has every attribute a column) is settled before the first row is read, and no row can make
-reading fail. There is one exception, which polars cannot be talked out of: a text in a Parquet or an Arrow file that is
-not UTF-8, which their formats forbid, is refused as damage to the file is. (A damaged Parquet file may also end the
-process: polars allocates what a page says that it holds.)
+memory are whatever exports an Arrow stream, and pandas and polars frames. The files of a folder are read each once,
+links followed: under two names a file's rows would count twice, which no release accounts for. (Copies of a file are
+files of their own: only their rows could tell.)
+
+Everything about the table's shape (does it exist, has it a header, has every attribute a column) is settled before the
+first row is read, and no row can make reading fail. There is one exception, which polars cannot be talked out of: a
+text in a Parquet or an Arrow file that is not UTF-8, which their formats forbid, is refused as damage to the file is.
+(A damaged Parquet file may also end the process: polars allocates what a page says that it holds.)
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path, PurePath, PurePosixPath
@@ -25,13 +28,18 @@ from sklar.machine.stores import Remote, size_of
 from sklar.public.importers.arrow import PARQUET, column_types, file_schema
 from sklar.public.reading import PLAIN, Reading
 from sklar.public.schema import Schema
-from sklar.rows.arrow import arrow_schema, read_arrow
-from sklar.rows.folders import files_of, require_different
-from sklar.rows.frames import frame_names, frame_types, is_pandas, read_frame
-from sklar.rows.normalize import normalizer
-from sklar.rows.source import AnyColumns, Batches, Open, Source, Span, batch_rows, unrepeated
+from sklar.rows.source import AnyColumns, Batches, Open, Source, Span, batch_rows, normalizer, unrepeated
 from sklar.rows.sql import Query
-from sklar.rows.streams import open_stream, read_stream
+from sklar.rows.streams import (
+    arrow_schema,
+    frame_names,
+    frame_types,
+    is_pandas,
+    open_stream,
+    read_arrow,
+    read_frame,
+    read_stream,
+)
 from sklar.rows.text import DELIMITERS, json_keys, kind_of, likely_option, read_csv, read_header, read_json_lines
 
 _ARROW = (".arrow", ".feather")
@@ -271,9 +279,7 @@ def _open_file(path: Path | Remote, reading: Reading, span: Span | None = None) 
                 find_columns=partial(json_keys, path),
             )
         if kind in PARQUET or kind in _ARROW:
-            return unrepeated(
-                _open_columnar(path, kind, span) if isinstance(path, Path) else _open_remote(path, kind, span)
-            )
+            return unrepeated(_open_columnar(path, kind, span))
     except OSError as error:
         raise DataError(f"{name} cannot be opened: {error.strerror or error}.") from None
     raise DataError(
@@ -282,58 +288,61 @@ def _open_file(path: Path | Remote, reading: Reading, span: Span | None = None) 
     )
 
 
-def _open_columnar(path: Path, kind: str, span: Span | None = None) -> Source:
+def _open_columnar(place: Path | Remote | str, kind: str, span: Span | None = None) -> Source:
+    """A Parquet or an Arrow file, or an address in a store: by polars where it reads that, else by pyarrow."""
+    name, n_rows = f"file '{place}'", None
+    word = "a Parquet" if kind in PARQUET else "an Arrow"
+    problem = f"{name} is not {word} file, it is damaged, or it cannot be reached."
+    if isinstance(place, Path):
+        problem = f"{name} is not {word} file, it is damaged, or a column has a type that polars cannot read."
+    elif isinstance(place, str):
+        # It may name a bucket that nobody else should know, but holds no secret: credentials are in the environment.
+        name, problem = (
+            f"'{place}'",
+            f"'{place}' cannot be read. Check the address, and the credentials in the environment.",
+        )
     try:
-        scan = _scan(str(path), kind)
-        columns, types = tuple(scan.collect_schema()), column_types(file_schema(path))
-        n_rows = int(scan.select(pl.len()).collect().item())
-        scan = scan if span is None else scan.slice(span[0], span[1] - span[0])
-        # Polars takes days that are held in milliseconds for moments.
-        held = [columns.index(name) for name, described in types.items() if described.output == "date64"]
-        day = (pl.nth(held).cast(pl.Int64) // 86_400_000).clip(-(2**31), 2**31 - 1)
-        scan = scan.with_columns(day.cast(pl.Int32).cast(pl.Date)) if held else scan
-    except OSError:
+        if isinstance(place, Remote) and not is_store(place.address):
+            described = arrow_schema(place, kind)
+            columns, types = tuple(described.names), column_types(described)
+            read: Open = partial(read_arrow, place, kind, span)
+        else:
+            hive = isinstance(place, str)
+            if kind in PARQUET:
+                scan = pl.scan_parquet(
+                    str(place), glob=False, use_statistics=False, hive_partitioning=hive, cache=False
+                )
+            else:
+                scan = pl.scan_ipc(str(place), glob=False, hive_partitioning=hive)
+            schema = scan.collect_schema()
+            columns, types = tuple(schema), column_types(pl.DataFrame(schema=schema))
+            if isinstance(place, Path):
+                types, n_rows = column_types(file_schema(place)), int(scan.select(pl.len()).collect().item())
+            scan = scan if span is None else scan.slice(span[0], span[1] - span[0])
+            # Polars takes days that are held in milliseconds for moments.
+            held = [columns.index(name) for name, described in types.items() if described.output == "date64"]
+            day = (pl.nth(held).cast(pl.Int64) // 86_400_000).clip(-(2**31), 2**31 - 1)
+            scan = scan.with_columns(day.cast(pl.Int32).cast(pl.Date)) if held else scan
+            read = partial(_read_scan, scan, columns)
+    except (OSError, SklarError):
+        if isinstance(place, str):
+            raise DataError(problem) from None
         raise
     except (Exception, pl.exceptions.PanicException):
-        word = "a Parquet" if kind in PARQUET else "an Arrow"
-        raise DataError(
-            f"file '{path}' is not {word} file, it is damaged, or a column has a type that polars cannot read."
-        ) from None
+        raise DataError(problem) from None
     return Source(
-        name=f"file '{path}'",
+        name=name,
         columns=columns,
-        open_batches=partial(_read_scan, scan, columns),
+        open_batches=read,
         n_rows=n_rows,
         types=types,
-        path=path,
+        path=place if isinstance(place, Path) else None,
         threaded=True,
     )
 
 
-def _open_remote(place: Remote, kind: str, span: Span | None = None) -> Source:
-    """A Parquet or an Arrow file in a store: by polars where it reads that store itself, else by pyarrow."""
-    try:
-        if is_store(place.address):
-            scan = _scan(place.address, kind)
-            schema = scan.collect_schema()
-            scan = scan if span is None else scan.slice(span[0], span[1] - span[0])
-            columns, types = tuple(schema), column_types(pl.DataFrame(schema=schema))
-            read: Open = partial(_read_scan, scan, columns)
-        else:
-            described = arrow_schema(place, kind)
-            columns, types = tuple(described.names), column_types(described)
-            read = partial(read_arrow, place, kind, span)
-    except SklarError:
-        raise
-    except (Exception, pl.exceptions.PanicException):
-        word = "a Parquet" if kind in PARQUET else "an Arrow"
-        raise DataError(f"file '{place}' is not {word} file, it is damaged, or it cannot be reached.") from None
-    return Source(name=f"file '{place}'", columns=columns, open_batches=read, types=types, threaded=True)
-
-
 def _open_store(address: str) -> Source:
     """A Parquet or an Arrow file, or a folder of Parquet files, in an object store."""
-    # It may name a bucket that nobody else should know, but holds no secret: credentials are in the environment.
     kind = Path(address.rstrip("/")).suffix.lower()
     if not kind:
         # A folder, which polars knows by its end.
@@ -343,29 +352,61 @@ def _open_store(address: str) -> Source:
             f"'{address}' must be a .parquet or .arrow file, or a folder of Parquet files. Copy text files to a disk "
             "first."
         )
-    try:
-        scan = _scan(address, kind, hive=True)
-        schema = scan.collect_schema()
-    except (Exception, pl.exceptions.PanicException):
-        raise DataError(
-            f"'{address}' cannot be read. Check the address, and the credentials in the environment."
-        ) from None
-    return Source(
-        name=f"'{address}'",
-        columns=tuple(schema),
-        open_batches=partial(_read_scan, scan, tuple(schema)),
-        types=column_types(pl.DataFrame(schema=schema)),
-        threaded=True,
-    )
-
-
-def _scan(source: str, kind: str, *, hive: bool = False) -> pl.LazyFrame:
-    if kind in PARQUET:
-        return pl.scan_parquet(source, glob=False, use_statistics=False, hive_partitioning=hive, cache=False)
-    return pl.scan_ipc(source, glob=False, hive_partitioning=hive)
+    return _open_columnar(address, kind)
 
 
 def _read_scan(scan: pl.LazyFrame, columns: tuple[str, ...], names: tuple[str, ...]) -> Batches:
     # By position: a name may look like a pattern.
     picked = scan.select(pl.nth([columns.index(name) for name in names]))
     yield from picked.collect_batches(chunk_size=batch_rows(len(names)), lazy=True, engine="streaming")
+
+
+def files_of(folder: Path) -> list[Path]:
+    """The files in a folder and below it, in order; refused where two names lead to one file or folder."""
+    try:
+        files = sorted(_files(folder, {}))
+    except OSError as error:
+        raise DataError(f"the folder '{folder}' cannot be read: {error.strerror or error}.") from None
+    if not files:
+        raise DataError(f"the folder '{folder}' holds no files. It must hold CSV, JSON lines, Parquet or Arrow files.")
+    require_different(files)
+    return files
+
+
+def require_different(files: Iterable[Path]) -> None:
+    """Refuse one file under two names: a symbolic link, a hard link, or a path that was given twice."""
+    seen: dict[object, Path] = {}
+    for file in files:
+        if not file.exists():
+            raise DataError(f"file '{file}' does not exist. Check the path.")
+        first = seen.setdefault(_identity(file), file)
+        if first is not file:
+            raise DataError(
+                f"'{first}' and '{file}' are the same file (a link, or a path given twice): its rows would count "
+                "twice. Remove one of them."
+            )
+
+
+def _files(folder: Path, seen: dict[object, Path]) -> Iterator[Path]:
+    first = seen.setdefault(_identity(folder), folder)
+    if first is not folder:
+        raise DataError(
+            f"'{first}' and '{folder}' are the same folder (one is a link): its rows would count twice. Remove one of "
+            "them."
+        )
+    for entry in folder.iterdir():
+        # Names that begin with a dot or an underline are notes of the tool that wrote the folder, not data.
+        if entry.name[0] in "._":
+            continue
+        if entry.is_dir():
+            yield from _files(entry, seen)
+        elif entry.is_file():
+            yield entry
+        elif entry.is_symlink():
+            raise DataError(f"'{entry}' is a link to a file that does not exist. Remove it, or bring the file back.")
+
+
+def _identity(path: Path) -> object:
+    found = path.stat()
+    # Some file systems give no numbers.
+    return (found.st_dev, found.st_ino) if found.st_ino else path.resolve()

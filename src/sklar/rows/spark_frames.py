@@ -25,7 +25,7 @@ from sklar.public.reading import Reading
 from sklar.public.schema import Attribute, Schema
 from sklar.rows.discover import Histogram, count_values
 from sklar.rows.fast import count
-from sklar.rows.normalize import normalizer
+from sklar.rows.source import normalizer
 from sklar.rows.streams import frame_of
 from sklar.rows.sums import (
     Piece,

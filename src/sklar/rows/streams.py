@@ -1,15 +1,21 @@
-"""Tables that other libraries hold, through Arrow's C stream interface, column by column.
+"""Tables that other libraries hold: Arrow streams, pandas frames, and files that pyarrow reads, column by column.
 
-A stream is read once, batch by batch. Only the wanted columns are handed to polars, and only in types that it takes
-without looking at a value: texts as bytes, because they may not be UTF-8; times without their zone's name, which this
-machine may not know; nested values as placeholders, because they can be in no domain. So no value, and no column that
-the schema leaves out, can make reading fail.
+An Arrow stream is read once, batch by batch. Only the wanted columns are handed to polars, and only in types that it
+takes without looking at a value: texts as bytes, because they may not be UTF-8; times without their zone's name, which
+this machine may not know; nested values as placeholders, because they can be in no domain. So no value, and no column
+that the schema leaves out, can make reading fail.
+
+pandas exports a frame to Arrow only where pyarrow is installed and no value spoils it (one number among the texts of a
+column). So frames are read by their columns' types, and Python objects are handed on to be encoded one by one.
+
+pyarrow is loaded only where polars does not reach a file. Of a footer the numbers of rows are taken, never statistics.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,9 +24,13 @@ from numpy.typing import NDArray
 
 from sklar.errors import DataError, SklarError
 from sklar.machine.extras import lazily
+from sklar.machine.stores import Remote
+from sklar.public.importers.arrow import PARQUET, ColumnType, column_type, column_types
+from sklar.public.types import parse_output
 
 na = lazily("nanoarrow")
 
+_ROWS_AT_ONCE = 1 << 16
 _SECONDS = (2**63 - 1) // 1_000
 _TEXTS = {"u": "z", "U": "Z"}
 # Numbers, booleans, bytes, dates and nulls, which pass as they are.
@@ -203,3 +213,174 @@ def open_stream(data: object) -> tuple[Any, Any]:
             "named columns."
         )
     return stream, schema
+
+
+def is_pandas(data: object) -> bool:
+    """Whether an object is a pandas data frame. pandas itself is not loaded."""
+    kind = type(data)
+    return kind.__name__ == "DataFrame" and kind.__module__.split(".")[0] == "pandas"
+
+
+def frame_names(frame: Any) -> tuple[str, ...]:
+    """The names of a frame's columns, and of those levels of its index that have one of their own."""
+    columns = tuple(str(name) for name in frame.columns)
+    levels = (str(name) for name in frame.index.names if name is not None)
+    return columns + tuple(name for name in levels if name not in columns)
+
+
+def read_frame(frame: Any, rows_at_once: int, names: tuple[str, ...]) -> Iterator[pl.DataFrame]:
+    """The rows of a frame, as these columns."""
+    every, width = frame_names(frame), len(frame.columns)
+    levels = [str(name) for name in frame.index.names]
+
+    def values(name: str, part: Any) -> Any:
+        number = every.index(name)
+        return part.iloc[:, number] if number < width else _as_column(part.index.get_level_values(levels.index(name)))
+
+    for start in range(0, len(frame), rows_at_once):
+        part = frame.iloc[start : start + rows_at_once]
+        yield pl.DataFrame([series_of(values(name, part)).alias(name) for name in names])
+
+
+def frame_types(frame: Any) -> dict[str, ColumnType]:
+    """The types of those columns whose pandas type says what they hold."""
+    found = {}
+    for number, label in enumerate(frame.columns):
+        name, column = str(label), frame.iloc[:0, number]
+        kind = column.dtype
+        family = type(kind).__name__
+        if family == "CategoricalDtype":
+            listed = series_of(_as_column(kind.categories))
+            texts = listed.dtype in (pl.String, pl.Binary) or all(isinstance(value, str) for value in listed)
+            whole, order = listed.dtype.is_integer(), "ordered category" if kind.ordered else "category"
+            output = order if whole or texts else None
+            found[name] = ColumnType(kind="categorical", output=output, whole=whole, nullable=True, family="dictionary")
+        elif family == "DatetimeTZDtype":
+            found[name] = _of_moments(f"timestamp[{kind.unit}, tz={kind.tz}]")
+        elif getattr(kind, "kind", "") == "M":
+            found[name] = _of_moments(f"timestamp[{np.datetime_data(kind)[0]}]")
+        elif family == "StringDtype":
+            found |= column_types(pl.DataFrame(schema={name: pl.String}))
+        elif family == "ArrowDtype":
+            found[name] = column_type(na.c_array_stream(column).get_schema())
+        elif (values := series_of(column)).dtype != pl.Object:
+            found |= column_types(pl.DataFrame([values.alias(name)]))
+    return found
+
+
+def _of_moments(word: str) -> ColumnType:
+    output = parse_output(word)
+    return ColumnType(
+        kind="datetime", output=str(output) if output else None, whole=False, nullable=True, family="timestamp"
+    )
+
+
+def series_of(column: Any) -> pl.Series:
+    """One column of a frame."""
+    kind = column.dtype
+    if isinstance(kind, np.dtype):
+        return _of_numpy(column.to_numpy())
+    family = type(kind).__name__
+    if family == "CategoricalDtype":
+        codes = column.cat.codes.to_numpy().astype(np.int64)
+        return coded(codes, series_of(_as_column(kind.categories)))
+    if family == "DatetimeTZDtype":
+        # pandas gives the moments in UTC.
+        return _of_numpy(column.to_numpy(dtype=f"datetime64[{kind.unit}]")).dt.replace_time_zone("UTC")
+    if getattr(kind, "numpy_dtype", None) is not None and family != "ArrowDtype":
+        values = _of_numpy(column.to_numpy(dtype=kind.numpy_dtype, na_value=0))
+        return _without(values, column.isna().to_numpy())
+    if family == "ArrowDtype" or getattr(kind, "storage", None) == "pyarrow":
+        parts = [column_of(part) for part in na.c_array_stream(column)]
+        return pl.concat(parts) if parts else pl.Series([], dtype=pl.Null)
+    if family == "PeriodDtype":
+        # A month is written 2024-03, a year 2024, a day as ISO has it.
+        return _without(pl.Series([str(value) for value in column], dtype=pl.String), column.isna().to_numpy())
+    if family == "SparseDtype":
+        return _of_numpy(np.asarray(column))
+    return _of_numpy(column.to_numpy(dtype=object))
+
+
+def _as_column(index: Any) -> Any:
+    """The values of an index in its own type: pandas would guess another from the values, and fail at some of them."""
+    import pandas as pd
+
+    return pd.Series(index.array, dtype=index.dtype)
+
+
+def _of_numpy(values: NDArray[Any]) -> pl.Series:
+    family = values.dtype.kind
+    if family in "biu" or values.dtype in (np.float16, np.float32, np.float64):
+        return pl.Series(np.ascontiguousarray(values))
+    if family == "f":
+        return pl.Series(values.astype(np.float64))
+    if family == "M":
+        return _moments(values)
+    if family == "m" and np.datetime_data(values.dtype)[0] in ("s", "ms", "us", "ns"):
+        ticks = _without(pl.Series(values.view(np.int64)), np.isnat(values))
+        return of_spans(ticks, np.datetime_data(values.dtype)[0])
+    if family in "mc":
+        return placeholders(~np.isnat(values) if family == "m" else ~np.isnan(values))
+    return pl.Series(values.tolist(), dtype=pl.Object)
+
+
+def _moments(values: NDArray[Any]) -> pl.Series:
+    unit = np.datetime_data(values.dtype)[0]
+    ticks = _without(pl.Series(values.view(np.int64)), np.isnat(values))
+    return of_seconds(ticks) if unit == "s" else ticks.cast(pl.Datetime(unit))  # type: ignore[arg-type]
+
+
+def _without(values: pl.Series, mask: NDArray[np.bool_]) -> pl.Series:
+    return values.scatter(np.flatnonzero(mask), None) if mask.any() else values
+
+
+def arrow_schema(place: Path | Remote, kind: str) -> Any:
+    """The names and types of a file's columns."""
+    if kind in PARQUET:
+        from pyarrow.parquet import read_schema
+
+        with place.open("rb") as file:
+            return read_schema(file)
+    from pyarrow import ipc
+
+    with place.open("rb") as file:
+        return ipc.open_file(file).schema
+
+
+def row_groups(place: Path | Remote) -> list[int]:
+    """How many rows each row group of a Parquet file has."""
+    from pyarrow.parquet import read_metadata
+
+    with place.open("rb") as file:
+        footer = read_metadata(file)
+    return [footer.row_group(number).num_rows for number in range(footer.num_row_groups)]
+
+
+def read_arrow(
+    place: Remote, kind: str, span: tuple[int, int] | None, names: tuple[str, ...]
+) -> Iterator[pl.DataFrame]:
+    """The rows of a file in a store, or those of a span of whole row groups."""
+    with place.open("rb") as file:
+        for batch in _parquet(file, span, names) if kind in PARQUET else _arrow(file):
+            places = {name: batch.schema.get_field_index(name) for name in names}
+            yield frame_of(na.c_array(batch), places)
+
+
+def _parquet(file: Any, span: tuple[int, int] | None, names: tuple[str, ...]) -> Iterator[Any]:
+    from pyarrow.parquet import ParquetFile
+
+    opened, wanted, at = ParquetFile(file, pre_buffer=True), [], 0
+    for number in range(opened.num_row_groups):
+        if span is None or span[0] <= at < span[1]:
+            wanted.append(number)
+        at += opened.metadata.row_group(number).num_rows
+    # Without threads of its own: whoever reads many files reads them side by side.
+    yield from opened.iter_batches(_ROWS_AT_ONCE, row_groups=wanted, columns=list(names), use_threads=False)
+
+
+def _arrow(file: Any) -> Iterator[Any]:
+    from pyarrow import ipc
+
+    reader = ipc.open_file(file)
+    for number in range(reader.num_record_batches):
+        yield reader.get_batch(number)

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Literal
 
 from sklar.public.reading import PLAIN, Reading
-from sklar.rows.folders import files_of
+from sklar.rows.read import files_of
 from sklar.rows.text import DELIMITERS, begin, kind_of, open_bytes
 
 Sureness = Literal["certain", "likely", "guess"]
