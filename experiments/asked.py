@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from experiments import data
 from experiments.rules import with_rules
-from sklar.answer.infer.reference import Reference
-from sklar.answer.infer.result import Target
+from sklar.answer.infer.inquiry import Target
+from sklar.answer.infer.onestep import Reference
 from sklar.kernel.count import Counts
 from sklar.kernel.theorems import Neighbors
 from sklar.public.rules import violating

@@ -16,13 +16,12 @@ from typing import Any
 import numpy as np
 
 from experiments.asked import Case, Codes, counts_of, measured_columns
+from sklar.answer.effects import Effect, Floats, Subset, Table, noise_covariance, parts, pool_tables
 from sklar.answer.infer import ask
-from sklar.answer.infer.effects import Effect, Floats, Subset, Table, noise_covariance, parts, pool_tables
-from sklar.answer.infer.independence import independence
-from sklar.answer.infer.means import asked_ratios, figures_of, linear_in
-from sklar.answer.infer.onestep import OneStep, one_step
-from sklar.answer.infer.reference import grid
-from sklar.answer.infer.result import Figure
+from sklar.answer.infer.inquiry import Figure
+from sklar.answer.infer.onestep import OneStep, grid, one_step
+from sklar.answer.infer.ratios import asked_ratios, figures_of, linear_in
+from sklar.answer.infer.regression import independence
 from sklar.files.model import Model
 from sklar.kernel.tables import noise_variance
 

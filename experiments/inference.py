@@ -39,9 +39,8 @@ from experiments.asked import (
 )
 from experiments.drawn import LINEAR, Again, draw_again, draw_many, test_many
 from sklar.answer.infer import answer_to, ask
-from sklar.answer.infer.inquiry import Inquiry
+from sklar.answer.infer.inquiry import Figure, Inquiry
 from sklar.answer.infer.onestep import Linearized, OneStep
-from sklar.answer.infer.result import Figure
 from sklar.answer.predicate import QueryError
 from sklar.budget.method import Method
 from sklar.draw.repair import sample_codes

@@ -18,8 +18,8 @@ import numpy as np
 from experiments import record
 from experiments.asked import Case, Rows, adult_cases, census_cases
 from experiments.inference import AsIfReal, Watched, release
+from sklar.answer.effects import Floats
 from sklar.answer.infer import answer_to, ask
-from sklar.answer.infer.effects import Floats
 from sklar.answer.infer.onestep import ALIKE
 from sklar.public.schema import BINNED, Attribute, Schema
 

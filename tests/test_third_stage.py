@@ -463,7 +463,7 @@ def test_spend_of_triples_is_that_of_their_tables(released: tuple[Model, Path]) 
 
 def test_the_report_says_where_the_cost_went(released: tuple[Model, Path]) -> None:
     from sklar.answer.report import publishable
-    from sklar.answer.report.spending import together
+    from sklar.answer.report.publish import together
 
     page = publishable(released[0])
     assert "Part of that cost went to tables of three attributes, over coarser levels" in page

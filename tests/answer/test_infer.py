@@ -14,8 +14,7 @@ from click.testing import CliRunner
 from numpy.typing import NDArray
 
 import sklar
-from sklar.answer.infer import Inference, infer
-from sklar.answer.infer.effects import (
+from sklar.answer.effects import (
     Effects,
     Floats,
     Table,
@@ -25,13 +24,11 @@ from sklar.answer.infer.effects import (
     pool_effects,
     pool_tables,
 )
-from sklar.answer.infer.independence import independence
-from sklar.answer.infer.inquiry import MEASURED
-from sklar.answer.infer.means import fieller
-from sklar.answer.infer.onestep import Linearized, one_step
-from sklar.answer.infer.reference import refer
-from sklar.answer.infer.regression import Design, Records, Term, correlate, solve_linear, solve_logistic
-from sklar.answer.infer.scores import score
+from sklar.answer.infer import Inference, infer
+from sklar.answer.infer.inquiry import MEASURED, Scores, score
+from sklar.answer.infer.onestep import Linearized, one_step, refer
+from sklar.answer.infer.ratios import fieller
+from sklar.answer.infer.regression import Design, Records, Term, correlate, independence, solve_linear, solve_logistic
 from sklar.answer.predicate import QueryError
 from sklar.cli import cli
 from sklar.draw.decode import Decoder
@@ -124,7 +121,7 @@ def test_pooled_effects_are_the_best_linear_unbiased_estimates() -> None:
     spread = functions[0, 1][:, :, :, None] + functions[1, 2][:, None, :, :]
     flat = spread.reshape(2, -1)
     coefficients = parts(functions)
-    found = applied(coefficients, {subset: by_set[subset].values for subset in coefficients})
+    found = applied(coefficients, by_set)
     constant = sum(each.reshape(2, -1).mean(axis=1) for each in functions.values())
     assert np.allclose(found + constant, flat @ solved / n, atol=1e-6)
     assert np.allclose(noise_covariance(coefficients, effects), flat @ normal @ flat.T / n**2, rtol=1e-5)
@@ -216,8 +213,7 @@ def test_a_logistic_regression_finds_what_maximum_likelihood_does(model: Model) 
 
 
 def test_fieller_is_unbounded_where_the_denominator_may_be_zero() -> None:
-    found = fieller(np.array([1.0, 0.1]), np.diag([0.01, 0.01]), (0, 1), 1.96)
-    assert (found.low, found.high) == (-math.inf, math.inf)
+    assert fieller(np.array([1.0, 0.1]), np.diag([0.01, 0.01]), (0, 1), 1.96) == (-math.inf, math.inf)
 
 
 def test_a_group_that_noise_hides_is_said_to_be_unknown(model: Model) -> None:
@@ -259,7 +255,7 @@ def test_a_model_that_knows_of_no_such_row_is_not_sure_that_there_is_none(model:
 def test_drawn_records_answer_as_listed_ones_do(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
     question = "share(age >= 40 and sex = 'Male' and owns = true)"
     listed = infer(model, question).figures[0]
-    monkeypatch.setattr("sklar.answer.infer.reference.MOST_LISTED", 0)
+    monkeypatch.setattr("sklar.answer.infer.onestep.MOST_LISTED", 0)
     drawn = infer(model, question).figures[0]
     # 100,000 draws: the standard error of a share is 0.0016 at most; five of them.
     assert drawn.estimate == pytest.approx(listed.estimate, abs=0.008)
@@ -348,25 +344,28 @@ def test_dependence_is_found_and_told(model: Model) -> None:
 
 
 def test_scores_are_shapes_midpoints_numbers_or_what_the_caller_declares(model: Model) -> None:
+    def scored(attribute: Attribute, said: Any = None) -> Scores:
+        return score(attribute, said, lambda: model.shapes)
+
     age, weight = (SCHEMA.attribute(name) for name in ("age", "weight"))
-    middle = score(lambda: model.shapes, age, {"age": "midpoint"})
+    middle = scored(age, "midpoint")
     assert middle.values[:4].tolist() == [24.5, 34.5, 44.5, 54.5]
     assert np.isnan(middle.values[4])
     assert middle.by == "midpoints of bins"
-    shaped = score(lambda: model.shapes, age, {})
+    shaped = scored(age)
     assert shaped.by == "means of the fitted shape inside bins"
     assert all(low <= value < low + 10 for low, value in zip((20, 30, 40, 50), shaped.values, strict=False))
     # The point 0 is itself, and the special value no number.
-    own = score(lambda: model.shapes, weight, {"weight": "midpoint"})
+    own = scored(weight, "midpoint")
     assert own.values.tolist()[:3] == [0.0, 25.0, 75.0]
     assert np.isnan(own.values[3])
     ranks = Attribute(name="rank", kind="categorical", values=(1, 2, 9), missing="")
-    assert score(lambda: model.shapes, ranks, {}).values.tolist()[:3] == [1.0, 2.0, 9.0]
+    assert scored(ranks).values.tolist()[:3] == [1.0, 2.0, 9.0]
     years = Attribute(name="year", kind="integer", edges=(1, 2, 3))
-    assert score(lambda: model.shapes, years, {"year": "midpoint"}).values.tolist() == [1.0, 2.0]
-    assert score(lambda: model.shapes, years, {"year": "midpoint"}).by == "the numbers themselves"
+    assert scored(years, "midpoint").values.tolist() == [1.0, 2.0]
+    assert scored(years, "midpoint").by == "the numbers themselves"
     days = Attribute(name="day", kind="datetime", edges=(0, 2_000_000))
-    assert score(lambda: model.shapes, days, {"day": "midpoint"}).by == "midpoints of bins, in seconds since 1970-01-01"
+    assert scored(days, "midpoint").by == "midpoints of bins, in seconds since 1970-01-01"
     found = infer(model, "mean(weight)")
     assert "'weight' is known by its levels; their scores are means of the fitted shape inside bins" in found.notes
     assert "rows in which 'weight' is no number (missing, special) are left out" in found.notes
@@ -439,16 +438,16 @@ def test_levels_targets_and_scores_must_make_sense(model: Model) -> None:
 
 
 def test_too_many_groups_are_refused(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sklar.answer.infer.means._MOST_FIGURES", 9)
+    monkeypatch.setattr("sklar.answer.infer.ratios._MOST_FIGURES", 9)
     with pytest.raises(QueryError, match=r"at most 9 figures are given at once, got 10. Ask about fewer groups"):
         infer(model, "mean(age) by region, sex")
-    monkeypatch.setattr("sklar.answer.infer.means._MOST_NUMBERS", 1)
+    monkeypatch.setattr("sklar.answer.infer.ratios._MOST_NUMBERS", 1)
     with pytest.raises(QueryError, match=r"too many groups of too many levels at once. Ask about fewer of them"):
         infer(model, "mean(age)")
 
 
 def test_a_test_of_independence_needs_levels_but_not_too_many(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sklar.answer.infer.independence._MOST", 3)
+    monkeypatch.setattr("sklar.answer.infer.regression._MOST_CONTRASTS", 3)
     with pytest.raises(QueryError, match=r"compares at most 3 contrasts, got 4. Use attributes of fewer levels."):
         infer(model, "independent(age, sex)")
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import sklar
-from sklar.answer.report.findings import find
+from sklar.answer.report.publish import find
 from sklar.custodian.evaluate.queries import choose_triples
 from sklar.errors import SchemaError
 from sklar.kernel.cells import Cells

@@ -17,17 +17,17 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from sklar.answer.divide import Question, divide
 from sklar.answer.predicate import (
     Atom,
-    Combined,
     Comparison,
     Expression,
     Node,
     QueryError,
     Token,
     attributes_of,
+    divide,
     evaluate,
+    joined,
     parse,
     traced,
 )
@@ -50,8 +50,7 @@ def read_given(given: Given, schema: Schema) -> Node:
             f"given must be a predicate, or values by attribute, got {given!r}. Example: "
             "given={'sex': 'Female', 'age': (30, 45)}."
         )
-    parts = tuple(_stated(name, value, schema) for name, value in given.items())
-    return parts[0] if len(parts) == 1 else Combined(operator="and", parts=parts)
+    return joined("and", [_stated(name, value, schema) for name, value in given.items()])
 
 
 def _stated(name: str, value: Any, schema: Schema) -> Node:
@@ -66,8 +65,7 @@ def _stated(name: str, value: Any, schema: Schema) -> Node:
             raise QueryError(f"attribute '{name}': a list of values must not be empty. List one, or leave it out.")
         # In the order of their texts: sets have none, and a seed must give the same rows every time.
         listed = value if isinstance(value, list) else sorted(value, key=str)
-        parts = tuple(_stated(name, each, schema) for each in listed)
-        return parts[0] if len(parts) == 1 else Combined(operator="or", parts=parts)
+        return joined("or", [_stated(name, each, schema) for each in listed])
     return Comparison(operator="=", operands=(named, _token(value)))
 
 
@@ -79,11 +77,8 @@ def _range(named: Token, value: tuple[Any, ...], schema: Schema) -> Node:
             f"attribute '{named.text}': a tuple is a range (low, high) of numbers or dates, got {value!r}. Put several "
             "values into a list."
         )
-    ends = zip((">=", "<"), value, strict=True)
-    parts = tuple(
-        Comparison(operator=operator, operands=(named, _token(end))) for operator, end in ends if end is not None
-    )
-    return parts[0] if len(parts) == 1 else Combined(operator="and", parts=parts)
+    ends = [(operator, _token(end)) for operator, end in zip((">=", "<"), value, strict=True) if end is not None]
+    return joined("and", [Comparison(operator=operator, operands=(named, end)) for operator, end in ends])
 
 
 def _token(value: Any) -> Token:
@@ -92,18 +87,15 @@ def _token(value: Any) -> Token:
     return Token(kind="value", text=value.isoformat() if hasattr(value, "isoformat") else text, at=0)
 
 
-def text_of(given: Given) -> str:
-    """A condition in words."""
-    return f"'{given}'" if isinstance(given, str) else str(dict(given))
-
-
 def condition_of(given: Given, schema: Schema, shapes: Mapping[str, Shape]) -> tuple[Condition, dict[str, Shape]]:
     """A condition over the levels of a model, and the shapes inside its divided bins.
 
     `schema` is the whole schema of the model, `shapes` those of its bins.
     """
     question = divide(read_given(given, schema), schema)
-    finer, shares = divide_shapes(question.divided, schema, shapes, asked(question))
+    text = f"'{given}'" if isinstance(given, str) else str(dict(given))
+    about = {question.divided.schema.names[i] for i in attributes_of(question.expression)}
+    finer, shares = divide_shapes(question.divided, schema, shapes, about)
     measured = question.divided.schema.measured
     expression = traced(question.expression, question.divided.schema)
     model = schema.measured.cells
@@ -113,17 +105,11 @@ def condition_of(given: Given, schema: Schema, shapes: Mapping[str, Shape]) -> t
             schema=question.divided.schema,
             origin=origin,
             share=np.concatenate([shares[name] for name in measured.names]),
-            boxes=tuple(_boxes(expression, text_of(given))),
-            text=text_of(given),
+            boxes=tuple(_boxes(expression, text)),
+            text=text,
         ),
         finer,
     )
-
-
-def asked(question: Question) -> set[str]:
-    """The attributes that a question is about."""
-    names = question.divided.schema.names
-    return {names[i] for i in attributes_of(question.expression)}
 
 
 def divide_shapes(
@@ -183,7 +169,7 @@ def _unrelated(expression: Expression) -> list[Expression]:
             found.remove(group)
             about, together = about | group[0], [*group[1], *together]
         found.append((about, together))
-    return [own[0] if len(own) == 1 else Combined(operator="and", parts=tuple(own)) for _, own in found]
+    return [joined("and", own) for _, own in found]  # type: ignore[misc]
 
 
 def _boxes_of(expression: Expression, text: str) -> Iterator[Box]:

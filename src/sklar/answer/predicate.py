@@ -19,8 +19,10 @@ import difflib
 import math
 import operator as operators
 import re
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -28,7 +30,9 @@ from numpy.typing import NDArray
 
 from sklar.errors import ModelError
 from sklar.public.axis import NUMBERS, STEPPED
+from sklar.public.divide import Divided, divide_schema
 from sklar.public.schema import BINNED, Attribute, Schema
+from sklar.public.types import exact, grain
 
 
 class QueryError(ModelError):
@@ -74,7 +78,6 @@ Expression: TypeAlias = "Combined | Atom"
 _TOKENS = re.compile(
     r"""\s*(?:(?P<name>"(?:[^"]|"")*")|(?P<value>'(?:[^']|'')*')|(?P<sign><=|>=|!=|<>|==|[=<>(),])|(?P<word>[\w.+\-:/]+))"""
 )
-_ORDER = ("<", "<=", ">", ">=")
 COMPARED = {"<": operators.lt, "<=": operators.le, ">": operators.gt, ">=": operators.ge}
 TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _SAME = {"==": "=", "<>": "!="}
@@ -94,59 +97,68 @@ def tokenize(text: str) -> list[Token]:
         raise QueryError(f"a predicate must have at most {_MAX_LENGTH:,} characters, got {len(text):,}. Shorten it.")
     tokens, at = [], 0
     while text[at:].strip():
-        found = _TOKENS.match(text, at)
-        if found is None:
+        match = _TOKENS.match(text, at)
+        if match is None:
             rest = text[at:].strip()
             if rest[0] in "'\"":
                 raise QueryError(f"a quote is opened and not closed: {rest[:30]}. Close it.")
             raise QueryError(f"'{rest[0]}' is not part of a predicate. Put names that hold it in double quotes.")
-        kind = found.lastgroup
-        piece = found.group(kind or 0)
+        kind = match.lastgroup
+        piece = match.group(kind or 0)
         if kind in ("name", "value"):
             piece = piece[1:-1].replace(piece[0] * 2, piece[0])
         tokens.append(Token(kind=kind, text=_SAME.get(piece, piece) if kind == "sign" else piece, at=at))  # type: ignore[arg-type]
-        at = found.end()
+        at = match.end()
     return [*tokens, Token(kind="end", text="", at=len(text))]
 
 
 def parse(text: str) -> Node:
     """The structure of a predicate, names and values as written."""
     parser = _Parser(tokenize(text))
-    tree = parser.predicate(0)
-    if parser.token.kind != "end":
-        raise QueryError(f"'{parser.token.text}' is not expected here: {_around(text, parser.token.at)}. Use and, or.")
+    tree, last = parser.predicate(0), parser.token
+    if last.kind != "end":
+        around = f"...{text[last.at : last.at + 30].strip()}" if last.at else text[:30]
+        raise QueryError(f"'{last.text}' is not expected here: {around}. Use and, or.")
     return tree
 
 
-def _around(text: str, at: int) -> str:
-    return f"...{text[at : at + 30].strip()}" if at else text[:30]
+class TokenReader:
+    """Reads tokens one after the other; `hint` ends the message of a token that is not the expected one."""
 
+    hint = ""
 
-class _Parser:
     def __init__(self, tokens: Sequence[Token]) -> None:
-        self._tokens, self._at = tokens, 0
+        self.tokens, self.at = tokens, 0
 
     @property
     def token(self) -> Token:
-        return self._tokens[self._at]
+        """The next token."""
+        return self.tokens[self.at]
 
-    def _take(self) -> Token:
+    @property
+    def shown(self) -> str:
+        """The next token, as messages write it."""
+        return "the end" if self.token.kind == "end" else f"'{self.token.text}'"
+
+    def advance(self) -> Token:
+        """Take the next token, but for the end."""
         token = self.token
-        self._at += token.kind != "end"
+        self.at += token.kind != "end"
         return token
 
-    def _is(self, *words: str) -> bool:
-        kind, text = self.token.kind, self.token.text
-        return (kind == "word" and text.lower() in words) or (kind == "sign" and text in words)
+    def take(self, *words: str) -> str | None:
+        """Take the next token if it is one of these words or signs, in small letters."""
+        if self.token.kind not in ("word", "sign") or self.token.text.lower() not in words:
+            return None
+        return self.advance().text.lower()
 
-    def _expect(self, text: str, why: str) -> None:
-        if not self._is(text):
-            raise QueryError(f"'{text}' is expected {why}, got {self._seen()}.")
-        self._take()
+    def expect(self, word: str, why: str) -> None:
+        """Take a word or sign that must stand here."""
+        if self.take(word) is None:
+            raise QueryError(f"'{word}' is expected {why}, got {self.shown}.{self.hint}")
 
-    def _seen(self) -> str:
-        return f"'{self.token.text}'" if self.token.kind != "end" else "the end"
 
+class _Parser(TokenReader):
     def predicate(self, depth: int) -> Node:
         return self._joined("or", self._term, depth)
 
@@ -155,77 +167,75 @@ class _Parser:
 
     def _joined(self, operator: Literal["and", "or"], part: Callable[[int], Node], depth: int) -> Node:
         parts = [part(depth)]
-        while self._is(operator):
-            self._take()
+        while self.take(operator):
             parts.append(part(depth))
-        return parts[0] if len(parts) == 1 else Combined(operator=operator, parts=tuple(parts))
+        return joined(operator, parts)
 
     def _factor(self, depth: int) -> Node:
         if depth > _MAX_DEPTH:
             raise QueryError(f"a predicate must nest at most {_MAX_DEPTH} deep. Simplify it.")
-        if self._is("not"):
-            self._take()
-            return Combined(operator="not", parts=(self._factor(depth + 1),))
-        if self._is("("):
-            self._take()
+        if self.take("not"):
+            return _negated(self._factor(depth + 1))
+        if self.take("("):
             inside = self.predicate(depth + 1)
-            self._expect(")", "to close '('")
+            self.expect(")", "to close '('")
             return inside
         return self._comparison()
 
     def _operand(self) -> Token:
-        if self.token.kind not in ("name", "value", "word") or self._is(*_KEYWORDS):
+        token = self.token
+        keyword = token.kind == "word" and token.text.lower() in _KEYWORDS
+        if token.kind not in ("name", "value", "word") or keyword:
             raise QueryError(
-                f"an attribute or a value is expected, got {self._seen()}. Example: income = '>50K' and age >= 30."
+                f"an attribute or a value is expected, got {self.shown}. Example: income = '>50K' and age >= 30."
             )
-        return self._take()
+        return self.advance()
 
     def _comparison(self) -> Node:
         first = self._operand()
-        if self._is("is"):
-            self._take()
-            turned = self._is("not")
-            if turned:
-                self._take()
-            self._expect("missing", "after 'is'")
-            return _turned(Comparison(operator="missing", operands=(first,)), turned=turned)
-        turned = self._is("not")
-        if turned:
-            self._take()
-            if not self._is("in"):
-                raise QueryError(f"'in' is expected after 'not', got {self._seen()}.")
-        if self._is("in"):
-            self._take()
-            self._expect("(", "after 'in'")
+        if self.take("is"):
+            negated = self.take("not")
+            self.expect("missing", "after 'is'")
+            missing = Comparison(operator="missing", operands=(first,))
+            return _negated(missing) if negated else missing
+        negated = self.take("not")
+        if self.take("in"):
+            self.expect("(", "after 'in'")
             values = [self._operand()]
-            while self._is(","):
-                self._take()
+            while self.take(","):
                 values.append(self._operand())
-            self._expect(")", "to close the list of values")
-            return _turned(Comparison(operator="in", operands=(first, *values)), turned=turned)
-        if not self._is("=", "!=", *_ORDER):
+            self.expect(")", "to close the list of values")
+            listed = Comparison(operator="in", operands=(first, *values))
+            return _negated(listed) if negated else listed
+        if negated:
+            raise QueryError(f"'in' is expected after 'not', got {self.shown}.")
+        operator = self.take("=", "!=", *COMPARED)
+        if operator is None:
             raise QueryError(
-                f"a comparison is expected after '{first.text}', got {self._seen()}. "
+                f"a comparison is expected after '{first.text}', got {self.shown}. "
                 "Use =, !=, <, <=, >, >=, in (...) or is missing."
             )
-        operator, second = self._take().text, self._operand()
-        if not self._is(*_ORDER):
+        second = self._operand()
+        then = self.take(*COMPARED)
+        if then is None:
             return Comparison(operator=operator, operands=(first, second))
-        then, third = self._take().text, self._operand()
-        if operator not in _ORDER or operator[0] != then[0]:
+        third = self._operand()
+        if operator not in COMPARED or operator[0] != then[0]:
             raise QueryError(
                 f"a chain must go one way, got '{first.text} {operator} {second.text} {then} {third.text}'. "
                 "Write 30 <= age < 40."
             )
-        ends = (
-            Comparison(operator=TURNED[operator], operands=(second, first)),
-            Comparison(operator=then, operands=(second, third)),
-        )
-        return Combined(operator="and", parts=ends)
+        low = Comparison(operator=TURNED[operator], operands=(second, first))
+        return joined("and", [low, Comparison(operator=then, operands=(second, third))])
 
 
-def _turned(node: Node, *, turned: bool) -> Node:
-    return Combined(operator="not", parts=(node,)) if turned else node
+def joined(operator: Literal["and", "or"], parts: Sequence[Node]) -> Node:
+    """Predicates joined by an operator; one is itself."""
+    return parts[0] if len(parts) == 1 else Combined(operator=operator, parts=tuple(parts))
+
+
+def _negated(node: Node) -> Node:
+    return Combined(operator="not", parts=(node,))
 
 
 def evaluate(expression: Expression, atom: Callable[[Atom], NDArray[np.bool_]]) -> NDArray[np.bool_]:
@@ -253,21 +263,19 @@ def resolve(node: Node, schema: Schema) -> Expression:
         return Combined(operator=node.operator, parts=tuple(resolve(part, schema) for part in node.parts))
     if isinstance(node, Atom):
         return node
-    operator, operands = node.operator, node.operands
-    if len(operands) == 2 and operator != "in" and not is_name(operands[0], schema) and is_name(operands[1], schema):
-        operator, operands = TURNED.get(operator, operator), operands[::-1]
-    index = _attribute_index(operands[0], schema)
+    operator, operands = _name_first(node, schema)
+    index = find_attribute(operands[0], schema)
     attribute = schema.attributes[index]
-    if operator == "missing":
-        levels = _missing(attribute)
-    elif operator in _ORDER:
-        levels = _range(attribute, operator, operands[1])
-    else:
-        levels = np.zeros(attribute.n_levels, dtype=bool)
+    if operator in COMPARED:
+        return Atom(attribute=index, levels=_range(attribute, operator, operands[1]))
+    levels = np.zeros(attribute.n_levels, dtype=bool)
+    if operator != "missing":
         levels[[_level(attribute, operand) for operand in operands[1:]]] = True
-        if operator == "!=":
-            levels = ~levels
-    return Atom(attribute=index, levels=levels)
+    elif attribute.missing_code is None:
+        raise QueryError(f"attribute '{attribute.name}' has no missing level. Leave 'is missing' out.")
+    else:
+        levels[attribute.missing_code] = True
+    return Atom(attribute=index, levels=~levels if operator == "!=" else levels)
 
 
 def traced(expression: Expression, schema: Schema) -> Expression:
@@ -278,12 +286,21 @@ def traced(expression: Expression, schema: Schema) -> Expression:
     return Combined(operator=expression.operator, parts=tuple(traced(part, schema) for part in expression.parts))  # type: ignore[arg-type]
 
 
+def _name_first(node: Comparison, schema: Schema) -> tuple[str, tuple[Token, ...]]:
+    """The operator and the operands of a comparison, turned around where the attribute stands on the right."""
+    operator, operands = node.operator, node.operands
+    if len(operands) == 2 and operator != "in" and not is_name(operands[0], schema) and is_name(operands[1], schema):
+        return TURNED.get(operator, operator), operands[::-1]
+    return operator, operands
+
+
 def is_name(token: Token, schema: Schema) -> bool:
     """Whether a token stands for an attribute."""
     return token.kind == "name" or (token.kind == "word" and token.text in schema.names)
 
 
-def _attribute_index(token: Token, schema: Schema) -> int:
+def find_attribute(token: Token, schema: Schema) -> int:
+    """The place of the attribute that a token names; unknown names are refused, with suggestions."""
     if token.kind == "value":
         raise QueryError(
             f"an attribute is expected, got the value '{token.text}'. Put names in double quotes, or bare."
@@ -295,9 +312,7 @@ def _attribute_index(token: Token, schema: Schema) -> int:
 
 def _suggest(text: str, known: Sequence[str], has: str) -> str:
     near = difflib.get_close_matches(text, known, n=3, cutoff=0.6)
-    if not near:
-        lowered = {name.lower(): name for name in reversed(known)}
-        near = [lowered[text.lower()]] if text.lower() in lowered else []
+    near = near or [name for name in known if name.lower() == text.lower()][:1]
     if near:
         return f"Did you mean {_listed(near)}?"
     return f"{has}: {_listed(known[:12])}{' and others' if len(known) > 12 else ''}."
@@ -305,14 +320,6 @@ def _suggest(text: str, known: Sequence[str], has: str) -> str:
 
 def _listed(texts: Iterable[str]) -> str:
     return ", ".join(f"'{text}'" for text in texts)
-
-
-def _missing(attribute: Attribute) -> NDArray[np.bool_]:
-    if attribute.missing_code is None:
-        raise QueryError(f"attribute '{attribute.name}' has no missing level. Leave 'is missing' out.")
-    levels = np.zeros(attribute.n_levels, dtype=bool)
-    levels[attribute.missing_code] = True
-    return levels
 
 
 def _level(attribute: Attribute, token: Token) -> int:
@@ -325,17 +332,16 @@ def _level(attribute: Attribute, token: Token) -> int:
         return truth
     if attribute.kind in BINNED:
         edge = _edge(attribute, text)
-        inside = attribute.edges[0] <= edge <= attribute.edges[-1]
-        place = min(int(np.searchsorted(attribute.edges, edge, side="right")) - 1, attribute.n_bins - 1)
-        for number, named in zip(attribute.special_numbers, attribute.special_codes, strict=True):
-            if number == edge:
-                return named
+        if edge in attribute.special_numbers:
+            return attribute.special_codes[attribute.special_numbers.index(edge)]
         if edge in attribute.points:
             return int(attribute.point_codes[attribute.points.index(edge)])
-        if not inside:
+        if not attribute.edges[0] <= edge <= attribute.edges[-1]:
+            first, last = (attribute.edge_text(attribute.edges[end]) for end in (0, -1))
             raise QueryError(
-                f"attribute '{attribute.name}': {text} lies outside {_span(attribute)}. Ask for a value inside."
+                f"attribute '{attribute.name}': {text} lies outside [{first}, {last}]. Ask for a value inside."
             )
+        place = min(bisect_right(attribute.edges, edge) - 1, attribute.n_bins - 1)
         if attribute.kind in STEPPED and attribute.edges[place + 1] - attribute.edges[place] == 1:
             return int(attribute.bin_codes[place])
         low, high = (attribute.edge_text(edge) for edge in attribute.edges[place : place + 2])
@@ -346,10 +352,6 @@ def _level(attribute: Attribute, token: Token) -> int:
     raise QueryError(
         f"attribute '{attribute.name}' has no value '{text}'. {_suggest(text, attribute.levels, 'Its values are')}"
     )
-
-
-def _span(attribute: Attribute) -> str:
-    return f"[{attribute.edge_text(attribute.edges[0])}, {attribute.edge_text(attribute.edges[-1])}]"
 
 
 def _edge(attribute: Attribute, text: str) -> int | float:
@@ -363,40 +365,30 @@ def _edge(attribute: Attribute, text: str) -> int | float:
 
 
 def _range(attribute: Attribute, operator: str, token: Token) -> NDArray[np.bool_]:
-    """The bins and points below or above a border, which must be an edge, or a point that begins a bin.
+    """The bins and points below or above a border, which must be an edge, or a point that begins a bin; or categories.
 
     Whole numbers and days: x <= 39 is x < 40. Beyond the outer edges every bin is on one side. Special values have no
     order, and are on no side.
     """
+    held = np.zeros(attribute.n_levels, dtype=bool)
     if attribute.ordered:
-        return _ranked(attribute, operator, token)
+        rank = _level(attribute, token)
+        if rank >= attribute.n_values:
+            raise QueryError(f"attribute '{attribute.name}': '{token.text}' has no place in the order. Use = or in.")
+        held[: attribute.n_values] = COMPARED[operator](np.arange(attribute.n_values), rank)
+        return held
     if attribute.kind not in BINNED:
         raise QueryError(
             f"attribute '{attribute.name}' is {attribute.kind} and has no order. Use = or in with its values."
         )
     border, edges = _edge(attribute, token.text), attribute.edges
-    held = np.zeros(attribute.n_levels, dtype=bool)
-    for point, code in zip(attribute.points, attribute.point_codes, strict=True):
-        held[code] = COMPARED[operator](point, border)
+    held[attribute.point_codes] = [COMPARED[operator](point, border) for point in attribute.points]
     if border in edges[:-1] and border in attribute.points and operator in ("<=", ">"):
         # The point stands apart from the bin that it begins, so the cut goes between them.
         cut = edges.index(border)
     else:
         cut = _cut(attribute, operator, token)
-    if operator[0] == "<":
-        held[attribute.bin_codes[:cut]] = True
-    else:
-        held[attribute.bin_codes[cut:]] = True
-    return held
-
-
-def _ranked(attribute: Attribute, operator: str, token: Token) -> NDArray[np.bool_]:
-    """The categories below or above one of them, in the order of the schema."""
-    held = np.zeros(attribute.n_levels, dtype=bool)
-    named = _level(attribute, token)
-    if named >= attribute.n_values:
-        raise QueryError(f"attribute '{attribute.name}': '{token.text}' has no place in the order. Use = or in.")
-    held[: attribute.n_values] = COMPARED[operator](np.arange(attribute.n_values), named)
+    held[attribute.bin_codes[:cut] if operator[0] == "<" else attribute.bin_codes[cut:]] = True
     return held
 
 
@@ -407,10 +399,10 @@ def _cut(attribute: Attribute, operator: str, token: Token) -> int:
         border += operator in ("<=", ">")
     elif operator in ("<=", ">") and edges[0] <= border < edges[-1]:
         # Bins hold their lower edge: x <= 40 would cut the one that begins at 40.
-        below = operator == "<="
+        near = attribute.edge_text(min(edges, key=lambda edge: abs(float(edge) - float(border))))
         raise QueryError(
             f"attribute '{attribute.name}': {operator} {token.text} cuts a bin, because bins include their lower edge. "
-            f"Ask {attribute.name} {'<' if below else '>='} {_nearest(attribute, float(border))}."
+            f"Ask {attribute.name} {'<' if operator == '<=' else '>='} {near}."
         )
     # The last bin of a real includes its upper edge, unless that is a point.
     at_end = attribute.kind == "real" and border == edges[-1] and border not in attribute.points
@@ -429,6 +421,106 @@ def _cut(attribute: Attribute, operator: str, token: Token) -> int:
     return min(cut, attribute.n_bins)
 
 
-def _nearest(attribute: Attribute, border: float) -> str:
-    edges = np.array(attribute.edges, dtype=np.float64)
-    return attribute.edge_text(attribute.edges[int(np.abs(edges - border).argmin())])
+# Predicates that cut bins. `resolve` refuses to cut a bin, because only whole bins were measured. `divide` divides the
+# bin instead, and the caller must say what share of the bin each part has: `draw.shapes` does. Attributes that a rule
+# determines are not divided: their values follow from another attribute's level alone.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class DividedPredicate:
+    """A predicate over the levels of a divided schema; `split` names the bins that it cuts."""
+
+    expression: Expression
+    divided: Divided
+    split: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Cut:
+    """A comparison that cuts a bin: numbers from `low` up to but without `high`, and the points that it holds for."""
+
+    attribute: str
+    low: int | float
+    high: int | float
+    holds: Callable[[float], bool]
+
+
+def divide(node: Node, schema: Schema) -> DividedPredicate:
+    """The predicate over a schema that is divided where it must be; what no division answers is refused as ever."""
+    cuts: dict[str, set[int | float]] = {}
+    tree = _with_cuts(node, schema, cuts)
+    divided = divide_schema(schema, {name: sorted(own) for name, own in cuts.items()})
+    split = []
+    for name, own in cuts.items():
+        attribute = schema.attribute(name)
+        bins = [bisect_right(attribute.edges, cut) - 1 for cut in own if cut not in attribute.edges]
+        named = {attribute.levels[attribute.bin_codes[bin_]] for bin_ in bins if 0 <= bin_ < attribute.n_bins}
+        split += [f"{name} {level}" for level in attribute.levels if level in named]
+    return DividedPredicate(expression=_lifted(tree, divided), divided=divided, split=tuple(split))
+
+
+def _with_cuts(node: Node | _Cut, schema: Schema, cuts: dict[str, set[int | float]]) -> Combined | Atom | _Cut:
+    """The predicate with every comparison resolved to whole levels, or to a cut, which is noted in `cuts`."""
+    if isinstance(node, Combined):
+        parts = tuple(_with_cuts(part, schema, cuts) for part in node.parts)
+        return Combined(operator=node.operator, parts=parts)  # type: ignore[arg-type]
+    if not isinstance(node, Comparison):
+        return node
+    if node.operator in ("in", "!="):
+        _, (name, *values) = _name_first(node, schema)
+        either = joined("or", [Comparison(operator="=", operands=(name, value)) for value in values])
+        return _with_cuts(either if node.operator == "in" else _negated(either), schema, cuts)
+    try:
+        return resolve(node, schema)
+    except QueryError:
+        found = _interval(node, schema)
+        if found is None:
+            raise
+    attribute = schema.attribute(found.attribute)
+    inside = (cut for cut in (found.low, found.high) if attribute.edges[0] < cut < attribute.edges[-1])
+    cuts.setdefault(found.attribute, set()).update(inside)
+    return found
+
+
+def _interval(node: Comparison, schema: Schema) -> _Cut | None:
+    """The numbers for which a comparison holds, where it is one that a division of bins can answer."""
+    operator, operands = _name_first(node, schema)
+    if len(operands) != 2 or operands[0].text not in schema.names or operands[0].text in schema.determined:
+        return None
+    name, text = operands[0].text, operands[1].text
+    attribute = schema.attribute(name)
+    if attribute.kind not in BINNED or attribute.domain == "private":
+        return None
+    border = attribute.number_of(text)
+    if border is None or math.isnan(border) or math.isinf(border):
+        return None
+    unit, first, last = grain(attribute), attribute.edges[0], attribute.edges[-1]
+    if operator == "=":
+        # Only values that a step separates from the next have rows of their own.
+        if attribute.kind not in STEPPED or unit != 1 or border != border // 1 or not first <= border < last:
+            return None
+        return _Cut(attribute=name, low=int(border), high=int(border) + 1, holds=lambda point: point == border)
+    at: int | float = border
+    if unit is not None:
+        steps = exact(border) / unit
+        # The first multiple of the grain on the upper side.
+        above = math.floor(steps) + 1 if operator in ("<=", ">") else math.ceil(steps)
+        counted = above * unit
+        at = float(counted) if attribute.kind == "real" else int(counted)
+    low, high = (-math.inf, at) if operator[0] == "<" else (at, math.inf)
+    return _Cut(attribute=name, low=low, high=high, holds=lambda point: COMPARED[operator](point, border))
+
+
+def _lifted(tree: Combined | Atom | _Cut, divided: Divided) -> Expression:
+    """The predicate over the divided levels."""
+    if isinstance(tree, Combined):
+        parts = tuple(_lifted(part, divided) for part in tree.parts)  # type: ignore[arg-type]
+        return Combined(operator=tree.operator, parts=parts)
+    if isinstance(tree, Atom):
+        return Atom(attribute=tree.attribute, levels=tree.levels[divided.parts[tree.attribute]])
+    index = divided.schema.names.index(tree.attribute)
+    attribute = divided.schema.attributes[index]
+    held = np.zeros(attribute.n_levels, dtype=bool)
+    held[attribute.bin_codes] = [tree.low <= low and high <= tree.high for low, high in pairwise(attribute.edges)]
+    held[attribute.point_codes] = [tree.holds(point) for point in attribute.points]
+    return Atom(attribute=index, levels=held)

@@ -2,9 +2,9 @@
 
 Noise scales are public, so the standard error of every sum of noisy cells is known exactly. A count over one attribute
 is seen directly and in the sums of every two-way table; a count over two attributes in their own table; one over three
-where a release chose to measure their table, over coarse levels (`triples`). Other counts were never measured: only the
+where a release chose to measure their table, over coarse levels. Other counts were never measured: only the
 fitted model has an opinion on them. Where parities of bits were measured in place of tables, counts of up to two bits,
-or three, are linear in them (`parities`).
+or three, are linear in them.
 
 What is counted are rows that have a level of the attributes asked about. A row that stands in no cell of another
 attribute is missing from sums over that attribute's levels, by how much no noisy table can tell well enough. So such a
@@ -22,11 +22,10 @@ determines it, as sums over the levels that give the level asked about. Forbidde
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache
-from itertools import product
-from statistics import NormalDist
+from itertools import combinations, product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -34,9 +33,19 @@ from numpy.typing import NDArray
 
 from sklar.answer import DEFAULT_LEVEL
 from sklar.answer.condition import divide_shapes, level_classes
-from sklar.answer.divide import Question, divide
-from sklar.answer.parities import count_by_parities, counts_parities
-from sklar.answer.predicate import Atom, Expression, QueryError, attributes_of, evaluate, parse, resolve, traced
+from sklar.answer.effects import Floats, Table, has_parities, normal_quantile, pooled_parities, tables_of
+from sklar.answer.predicate import (
+    Atom,
+    DividedPredicate,
+    Expression,
+    QueryError,
+    attributes_of,
+    divide,
+    evaluate,
+    parse,
+    resolve,
+    traced,
+)
 from sklar.budget.certificate import Measured
 from sklar.draw.repair import sample_codes
 from sklar.machine.notebook import Tabular, html_card
@@ -51,6 +60,8 @@ if TYPE_CHECKING:
 _MAX_CLASSES = 1 << 20
 _MAX_SAMPLED = 1_000_000
 _SAMPLE_SEED = 0
+# Cells of a table of three attributes that a predicate is tried on.
+_MAX_CELLS = 1 << 24
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -115,10 +126,10 @@ class Answer:
     attributes: tuple[str, ...]
     n_rows: int
     level: float
-    estimate: float | None
-    standard_error: float | None
-    low: float | None
-    high: float | None
+    estimate: float | None = None
+    standard_error: float | None = None
+    low: float | None = None
+    high: float | None = None
     synthetic: float
     synthetic_by: str
     measured_by: str
@@ -173,9 +184,32 @@ class Answer:
 class _View:
     """One unbiased look at a table: its cells, the variance of each, and how many noisy cells each is a sum of."""
 
-    cells: NDArray[np.float64]
+    cells: Floats
     variance: float
     summed: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Pooled:
+    """The average of several looks at a table by inverse variance."""
+
+    views: Sequence[_View]
+    weights: Sequence[float]
+    cells: Floats
+    variance: float
+
+    def reach(self, level: float, mechanism: str, size: int) -> float:
+        """How many standard errors an interval of this level reaches to either side of a sum over `size` cells.
+
+        The normal quantile under Gaussian noise. Under Laplace noise, a weighted sum X of independent Laplace variables
+        has the characteristic function phi(t), a product of 1 / (1 + s^2 t^2 / 2) over the sds s of its terms, and
+        P(|X| <= q) = 2/pi times the integral of sin(q t) / t phi(t) over t > 0 (Gil-Pelaez 1951).
+        """
+        if mechanism == "gaussian" or size == 0:
+            return normal_quantile(level)
+        pairs = zip(self.weights, self.views, strict=True)
+        sds = tuple(weight * math.sqrt(view.variance / view.summed) for weight, view in pairs)
+        return _laplace_quantile(level, sds, tuple(size * view.summed for view in self.views))
 
 
 def estimate(measured: Measured, *names: str, level: float = DEFAULT_LEVEL, complete: bool = False) -> Estimate:
@@ -184,42 +218,36 @@ def estimate(measured: Measured, *names: str, level: float = DEFAULT_LEVEL, comp
     One attribute: the direct table and the sums of its two-way tables, averaged by inverse variance. Two: their own
     table, averaged over stages.
     """
-    schema = measured.schema.whole or measured.schema
-    _check_level(level)
+    schema, normal = measured.schema.whole or measured.schema, normal_quantile(level)
     if len(names) not in (1, 2) or len(set(names)) != len(names):
         raise QueryError(
             f"one or two different attributes have a measured table, got {len(names)}: {', '.join(names) or 'none'}. "
             "Count wider tables in synthetic rows: model.sample()."
         )
-    asked = [schema.names.index(schema.attribute(name).name) for name in names]
-    sources = [schema.sources[i] for i in asked]
+    attributes = [schema.attribute(name) for name in names]
+    sources = [schema.sources[schema.names.index(name)] for name in names]
     where = sorted({source for source, _ in sources})
     # Where each measured cell stands in the table asked for; a cell of it may be the sum of several, or of none.
     place = np.ix_(*(np.arange(int(measured.schema.sizes[i])) for i in where))
-    into = np.broadcast_arrays(*(levels[place[where.index(source)]] for source, levels in sources))
-    shape = tuple(schema.attributes[i].n_levels for i in asked)
-    if counts_parities(measured, where):
-        found = [
-            count_by_parities(measured, np.logical_and.reduce([a == b for a, b in zip(into, cell, strict=True)]), where)
-            for cell in np.ndindex(shape)
-        ]
-        counts, sd = (np.array(part).reshape(shape) for part in zip(*found, strict=True))
-        half = sd * _normal(level)
+    into = tuple(np.broadcast_arrays(*(levels[place[where.index(source)]] for source, levels in sources)))
+    shape = tuple(each.n_levels for each in attributes)
+    if has_parities(measured, len(where)):
+        masks = (np.logical_and.reduce([a == b for a, b in zip(into, cell, strict=True)]) for cell in np.ndindex(shape))
+        found = np.array([count_by_parities(measured, mask, where) for mask in masks])
+        counts, sd = (part.reshape(shape) for part in found.T)
+        half = sd * normal
     else:
-        views = _views(measured, where, complete=complete)
-        weights = _weights(views)
-        cells = np.sum([weight * view.cells for weight, view in zip(weights, views, strict=True)], axis=0)
-        variance = sum(weight**2 * view.variance for weight, view in zip(weights, views, strict=True))
+        pooled = _pool(measured, where, complete=complete)
         counts, summed = np.zeros(shape), np.zeros(shape, dtype=np.int64)
-        np.add.at(counts, tuple(into), cells)
-        np.add.at(summed, tuple(into), 1)
-        sd = np.sqrt(variance * summed)
+        np.add.at(counts, into, pooled.cells)
+        np.add.at(summed, into, 1)
+        sd = np.sqrt(pooled.variance * summed)
         sizes, which = np.unique(summed, return_inverse=True)
-        reach = np.array([_quantile(level, measured, views, weights, int(size)) for size in sizes])
+        reach = np.array([pooled.reach(level, measured.certificate.mechanism, int(size)) for size in sizes])
         half = sd * reach[which].reshape(shape)
     return Estimate(
         names=names,
-        levels=tuple(schema.attributes[i].levels for i in asked),
+        levels=tuple(each.levels for each in attributes),
         counts=counts,
         standard_errors=sd,
         low=counts - half,
@@ -235,65 +263,66 @@ def answer(
 
     A predicate that cuts a bin is answered with the model's share of the bin; `exact` refuses it.
     """
-    schema, n, parsed = model.schema, model.n_rows, parse(predicate)
-    _check_level(level)
+    schema, measured, parsed, normal = model.schema, model.measured, parse(predicate), normal_quantile(level)
     if exact or model.dummies:
-        question = Question(expression=resolve(parsed, schema), divided=divide_schema(schema, {}), split=())
+        question = DividedPredicate(expression=resolve(parsed, schema), divided=divide_schema(schema, {}), split=())
     else:
         question = divide(parsed, schema)
-    expression, divided, split = question.expression, question.divided, question.split
-    names = tuple(schema.names[i] for i in attributes_of(expression))
-    expression, finer = traced(expression, divided.schema), divided.schema.measured
+    divided, split, finer = question.divided, question.split, question.divided.schema.measured
+    names = tuple(schema.names[i] for i in attributes_of(question.expression))
+    expression = traced(question.expression, divided.schema)
     where = attributes_of(expression)
     shares = np.ones(finer.n_levels)
     if split:
         _, by_name = divide_shapes(divided, schema, model.shapes, set(names))
         shares = np.concatenate([by_name[name] for name in finer.names])
     parts = _Parts(schema=finer, parts=divided.measured_parts, shares=shares)
-    share, by = _synthetic(model, expression, where, parts)
-    direct: dict[str, Any] = dict.fromkeys(("estimate", "standard_error", "low", "high", "split_error"))
-    if len(where) == 3 and model.measured.triples is not None:
-        # Imported here: it builds on this module.
-        from sklar.answer.triples import count_three
 
-        def inside() -> NDArray[np.float64]:
-            return parts.whole(cells_of(expression, where, finer), where, model.measured_schema)
+    def inside() -> Floats:
+        return parts.whole(cells_of(expression, where, finer), where, model.measured_schema)
 
-        three = count_three(model.measured, inside, where, level=level, complete=complete)
-        measured_by = three if isinstance(three, str) else three.by
-        if isinstance(three, Counted):
-            low, high = three.count - three.half_width, three.count + three.half_width
-            direct |= {"estimate": three.count, "standard_error": three.standard_error, "low": low, "high": high}
-    elif len(where) > 2 and not counts_parities(model.measured, where):
-        measured_by = f"no direct measurement exists over {len(where)} attributes; only pairs were measured"
+    def count(cells: Floats) -> CellCount:
+        return count_cells(measured, cells, where, level=level, complete=complete)
+
+    found: CellCount | str
+    held: Floats | None = None
+    if len(where) <= 2 or has_parities(measured, len(where)):
+        held = inside()
+        found = count(held)
+    elif len(where) == 3 and measured.triples is not None:
+        found = _count_three(measured, inside, where, level=level, complete=complete)
     else:
-        held = parts.whole(cells_of(expression, where, finer), where, model.measured_schema)
-        found = count_cells(model.measured, held, where, level=level, complete=complete)
-        measured_by = found.by
-        low, high = found.count - found.half_width, found.count + found.half_width
-        if split:
-            error = _split_error(model.measured, held, where, complete=complete)
-            reach = math.hypot(found.half_width, float(_normal(level)) * error)
+        found = f"no direct measurement exists over {len(where)} attributes; only pairs were measured"
+    direct: dict[str, float] = {}
+    if isinstance(found, CellCount):
+        low, high, error = found.count - found.half_width, found.count + found.half_width, 0.0
+        if split and held is not None:
+            if has_parities(measured):
+                one_each = np.eye(held.size).reshape(-1, *held.shape)
+                cells = np.array([count(one).count for one in one_each]).reshape(held.shape)
+            else:
+                cells = _pool(measured, where, complete=complete).cells
+            # Errors of the shares of several cells, which were not measured, are taken to go together.
+            error = float(np.sum(np.maximum(cells, 0.0) * np.sqrt(held * (1 - held) / 3)))
+            direct["split_error"] = error
+            reach = math.hypot(found.half_width, normal * error)
             # Whatever the shares are, the count lies between that of the whole bins and that of all bins touched.
-            least, most = (
-                count_cells(model.measured, cells, where, level=level, complete=complete)
-                for cells in (held >= 1.0, held > 0.0)
-            )
+            least, most = (count((each).astype(np.float64)) for each in (held >= 1.0, held > 0.0))
             low = max(found.count - reach, min(least.count - least.half_width, found.count))
             high = min(found.count + reach, max(most.count + most.half_width, found.count))
-            found = replace(found, standard_error=math.hypot(found.standard_error, error))
-            direct["split_error"] = error
-        direct |= {"estimate": found.count, "standard_error": found.standard_error, "low": low, "high": high}
+        sd = math.hypot(found.standard_error, error)
+        direct |= {"estimate": found.count, "standard_error": sd, "low": low, "high": high}
+    share, by = _synthetic(model, expression, where, parts)
     return Answer(
         predicate=predicate.strip(),
         attributes=names,
-        n_rows=n,
+        n_rows=model.n_rows,
         level=level,
-        synthetic=n * share,
+        synthetic=model.n_rows * share,
         synthetic_by=by,
-        measured_by=measured_by,
+        measured_by=found if isinstance(found, str) else found.by,
         counted=model.certificate.counted,
-        choosing_error=_choosing_error(model, direct["estimate"]),
+        choosing_error=_choosing_error(model, direct.get("estimate")),
         split=split,
         **direct,
     )
@@ -331,13 +360,6 @@ class _Parts:
         return np.asarray(order[np.minimum(at, order.size - 1)])
 
 
-def _split_error(measured: Measured, held: NDArray[np.float64], where: Sequence[int], *, complete: bool) -> float:
-    """The standard error due to shares that were not measured; errors of several cells are taken to go together."""
-    views = _views(measured, where, complete=complete)
-    cells = np.sum([weight * view.cells for weight, view in zip(_weights(views), views, strict=True)], axis=0)
-    return float(np.sum(np.maximum(cells, 0.0) * np.sqrt(held * (1 - held) / 3)))
-
-
 def _choosing_error(model: Model, estimate: float | None) -> float | None:
     """What choosing one row of each person at random adds at most to the standard error of a number of people."""
     if estimate is None or model.certificate.count != "people":
@@ -347,7 +369,7 @@ def _choosing_error(model: Model, estimate: float | None) -> float | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Counted:
+class CellCount:
     """A sum of noisy cells: the count, its standard error, half its confidence interval, and what was summed."""
 
     count: float
@@ -358,42 +380,99 @@ class Counted:
 
 def count_cells(
     measured: Measured,
-    cells: NDArray[np.bool_] | NDArray[np.float64],
+    cells: NDArray[np.bool_] | Floats,
     where: Sequence[int],
     *,
     level: float = DEFAULT_LEVEL,
     complete: bool = False,
-) -> Counted:
+) -> CellCount:
     """The count of rows in these cells of the table of one or two attributes, or in these shares of its cells.
 
     Of three, where their parity was measured.
     """
-    if counts_parities(measured, where):
+    names = " and ".join(f"'{measured.schema.names[i]}'" for i in where)
+    if has_parities(measured, len(where)):
         count, sd = count_by_parities(measured, cells, where)
-        names = " and ".join(f"'{measured.schema.names[i]}'" for i in where)
-        return Counted(
-            count=count, standard_error=sd, half_width=sd * _normal(level), by=f"the noisy parities of {names}"
-        )
-    schema, views = measured.schema, _views(measured, where, complete=complete)
-    public, turned, held = measured.n_rows, False, np.asarray(cells, dtype=np.float64)
+        half = sd * normal_quantile(level)
+        return CellCount(count=count, standard_error=sd, half_width=half, by=f"the noisy parities of {names}")
+    pooled, table = _pool(measured, where, complete=complete), f"the table of {names}"
+    if len(where) == 1 and len(pooled.views) > 1:
+        table += f" and the sums of {len(pooled.views) - 1:,} two-way tables"
+    held = np.asarray(cells, dtype=np.float64)
+    return _summed(measured, pooled, held, table, level=level, every=complete or exhaustive(measured.schema, where))
+
+
+def _summed(measured: Measured, pooled: _Pooled, held: Floats, table: str, *, level: float, every: bool) -> CellCount:
+    """The count of rows in shares of the cells of a table; `every` says that every row has a cell of it."""
+    public, turned = measured.n_rows, False
     # Where every row has a cell and their number is public, counting the others may be the more precise way.
-    every = complete or exhaustive(schema, where)
     if public is not None and np.sum(held**2) > np.sum((1 - held) ** 2) and every:
         held, turned = 1 - held, True
-    weights, size = _weights(views), int(np.count_nonzero(held))
-    found = sum(weight * float(np.sum(view.cells * held)) for weight, view in zip(weights, views, strict=True))
-    variance = sum(weight**2 * view.variance for weight, view in zip(weights, views, strict=True))
-    sd = math.sqrt(float(np.sum(held**2)) * variance)
-    names = " and ".join(f"'{schema.names[i]}'" for i in where)
-    by = f"{size:,} noisy cell{'s' if size != 1 else ''} of the table of {names}"
-    if len(where) == 1 and len(views) > 1:
-        by += f" and the sums of {len(views) - 1:,} two-way tables"
-    return Counted(
-        count=(public or 0) - found if turned else found,
+    size, count = int(np.count_nonzero(held)), float(np.sum(pooled.cells * held))
+    sd = math.sqrt(float(np.sum(held**2)) * pooled.variance)
+    by = f"{size:,} noisy cell{'s' if size != 1 else ''} of {table}"
+    return CellCount(
+        count=(public or 0) - count if turned else count,
         standard_error=sd,
-        half_width=sd * _quantile(level, measured, views, weights, size),
+        half_width=sd * pooled.reach(level, measured.certificate.mechanism, size),
         by=f"n less {by}" if turned else by,
     )
+
+
+def _count_three(
+    measured: Measured, inside: Callable[[], Floats], where: Sequence[int], *, level: float, complete: bool
+) -> CellCount | str:
+    """The count of rows that satisfy a predicate over these three attributes, ascending, or why there is none.
+
+    `inside` gives the share of every cell of their table, over all levels, that the predicate holds for. Their table
+    was measured over coarse levels: it answers what holds in whole coarse cells.
+    """
+    schema = measured.schema
+    names = ", ".join(f"'{schema.names[i]}'" for i in where)
+    table = next((each for each in tables_of(measured, where, ()) if each.attributes == tuple(where)), None)
+    if table is None or table.coarse is None:
+        others = 0 if measured.triples is None else len(measured.triples.scales)
+        return (
+            f"no direct measurement exists over {names}; only pairs and {others:,} other tables of three were measured"
+        )
+    held = None
+    if math.prod(int(schema.sizes[i]) for i in where) <= _MAX_CELLS:
+        fine = inside()
+        places = np.ravel_multi_index(np.ix_(*table.coarse), table.counts.shape).ravel()
+        sums, all_cells = (
+            np.bincount(places, weights=each, minlength=table.counts.size)
+            for each in (fine.ravel(), np.ones(fine.size))
+        )
+        if ((sums == 0) | (sums == all_cells)).all():
+            held = (sums > 0).astype(np.float64).reshape(table.counts.shape)
+    if held is None:
+        return f"the table of {names} was measured over coarser levels than this predicate tells apart"
+    pooled = _average([_View(cells=table.counts, variance=table.variance, summed=1)])
+    every = complete or exhaustive(schema, where)
+    return _summed(measured, pooled, held, f"the coarse table of {names}", level=level, every=every)
+
+
+def count_by_parities(
+    measured: Measured, cells: NDArray[np.bool_] | Floats, where: Sequence[int]
+) -> tuple[float, float]:
+    """The count of rows in these cells of the table of one to three bits, or in shares of them, and its standard error.
+
+    A cell of k bits is the sum over all sets S of them of (-1)^(sum of its bits in S) (n - 2 X_S) / 2^k, with X_S the
+    rows whose bits in S sum to an odd number: none for the empty set.
+    """
+    odd = pooled_parities(measured, where)
+    rows, rows_variance = (float(measured.n_rows), 0.0) if measured.n_rows is not None else odd[()]
+    levels, shares, count, variance = np.indices(cells.shape), 0.0, 0.0, 0.0
+    for size in range(len(where) + 1):
+        for chosen in combinations(range(len(where)), size):
+            sign = 1 - 2 * (levels[list(chosen)].sum(axis=0) % 2)
+            share = float((sign * cells).sum()) / cells.size
+            shares += share
+            if chosen and share:
+                own, noise = odd[tuple(sorted(where[bit] for bit in chosen))]
+                count -= 2 * share * own
+                variance += (2 * share) ** 2 * noise
+    return count + shares * rows, math.sqrt(variance + shares**2 * rows_variance)
 
 
 def cells_of(expression: Expression, where: Sequence[int], schema: Schema) -> NDArray[np.bool_]:
@@ -409,81 +488,38 @@ def cells_of(expression: Expression, where: Sequence[int], schema: Schema) -> ND
     return np.asarray(evaluate(expression, atom))
 
 
-def _views(measured: Measured, where: Sequence[int], *, complete: bool) -> list[_View]:
-    if len(where) == 2:
-        (first, second), swapped = sorted(where), where[0] > where[1]
-        view = _pair_view(measured, first, second)
-        if view is None:
-            raise QueryError("the model holds no two-way tables. Ask about one attribute.")
-        return [view if not swapped else _View(cells=view.cells.T, variance=view.variance, summed=view.summed)]
-    return _margin_views(measured, where[0], complete=complete)
+def _pool(measured: Measured, where: Sequence[int], *, complete: bool) -> _Pooled:
+    """The table of one or two attributes: their own, and of one also the sums of its trustworthy two-way tables."""
+    schema, own = measured.schema, tuple(sorted(where))
+    others = own if len(own) == 2 else [j for j in range(schema.n_attributes) if complete or exhaustive(schema, [j])]
+    groups: dict[tuple[int, ...], list[Table]] = {}
+    for table in tables_of(measured, own, others):
+        if set(own) <= set(table.attributes):
+            groups.setdefault(table.attributes, []).append(table)
+    if not groups:
+        raise QueryError("the model holds no two-way tables. Ask about one attribute.")
+    views = []
+    for attributes, tables in groups.items():
+        precision = sum(1 / table.variance for table in tables)
+        cells = np.asarray(sum(table.counts / table.variance for table in tables) / precision)
+        summed = tuple(axis for axis, i in enumerate(attributes) if i not in own)
+        size = math.prod(cells.shape[axis] for axis in summed)
+        views.append(_View(cells=cells.sum(axis=summed), variance=size / precision, summed=size))
+    if tuple(where) != own:
+        views = [replace(view, cells=view.cells.T) for view in views]
+    return _average(views)
 
 
-def _pair_view(measured: Measured, i: int, j: int) -> _View | None:
-    """The two-way table of attributes i < j, averaged over stages."""
-    cells = measured.schema.cells
-    index = cells.pair(i, j)
-    weighted, precision = np.zeros((int(cells.sizes[i]), int(cells.sizes[j]))), 0.0
-    for tables in measured.stages:
-        if tables.plan.pairs.size:
-            weight = 1 / float(tables.variances(tables.plan.pairs[index : index + 1])[0])
-            weighted += weight * cells.table(tables.pairs, i, j)
-            precision += weight
-    return None if precision == 0 else _View(cells=weighted / precision, variance=1 / precision, summed=1)
-
-
-def _margin_views(measured: Measured, i: int, *, complete: bool) -> list[_View]:
-    """Unbiased looks at the one-way table of attribute i: direct, and the sums of its trustworthy two-way tables."""
-    schema, cells = measured.schema, measured.schema.cells
-    views, direct, precision = [], np.zeros(int(cells.sizes[i])), 0.0
-    for tables in measured.stages:
-        if tables.plan.one_way.size:
-            weight = 1 / float(tables.variances(tables.plan.one_way[i : i + 1])[0])
-            direct += weight * tables.one_way[cells.levels(i)]
-            precision += weight
-    if precision:
-        views.append(_View(cells=direct / precision, variance=1 / precision, summed=1))
-    for j in range(cells.n_attributes):
-        usable = j != i and (complete or exhaustive(schema, [j]))
-        pair = _pair_view(measured, min(i, j), max(i, j)) if usable else None
-        if pair is None:
-            continue
-        size = int(cells.sizes[j])
-        views.append(_View(cells=pair.cells.sum(axis=1 if i < j else 0), variance=size * pair.variance, summed=size))
-    return views
+def _average(views: Sequence[_View]) -> _Pooled:
+    precision = sum(1 / view.variance for view in views)
+    weights = [1 / view.variance / precision for view in views]
+    cells = np.sum([weight * view.cells for weight, view in zip(weights, views, strict=True)], axis=0)
+    return _Pooled(views=views, weights=weights, cells=cells, variance=1 / precision)
 
 
 def exhaustive(schema: Schema, where: Sequence[int]) -> bool:
     """Whether every value whatsoever has a level of these attributes, by the schema alone."""
     return all(schema.attributes[i].exhaustive for i in where)
-
-
-def _weights(views: Sequence[_View]) -> list[float]:
-    precision = [1 / view.variance for view in views]
-    return [each / sum(precision) for each in precision]
-
-
-def _check_level(level: float) -> None:
-    if not 0 < level < 1:
-        raise QueryError(f"the confidence level must lie strictly between 0 and 1, got {level}. Try 0.95.")
-
-
-def _quantile(level: float, measured: Measured, views: Sequence[_View], weights: Sequence[float], size: int) -> float:
-    """How many standard errors an interval of this level reaches to either side of a sum over `size` cells.
-
-    The normal quantile under Gaussian noise. Under Laplace noise, a weighted sum X of independent Laplace variables has
-    the characteristic function phi(t), a product of 1 / (1 + s^2 t^2 / 2) over the sds s of its terms, and
-    P(|X| <= q) = 2/pi times the integral of sin(q t) / t phi(t) over t > 0 (Gil-Pelaez 1951).
-    """
-    normal = _normal(level)
-    if measured.certificate.mechanism == "gaussian" or size == 0:
-        return normal
-    sds = [weight * math.sqrt(view.variance / view.summed) for weight, view in zip(weights, views, strict=True)]
-    return _laplace_quantile(level, tuple(sds), tuple(size * view.summed for view in views))
-
-
-def _normal(level: float) -> float:
-    return NormalDist().inv_cdf(0.5 + level / 2)
 
 
 @cache

@@ -11,7 +11,7 @@ from sklar.cli.console import JSON, print_figures
 from sklar.cli.options import MODEL, flag, number
 
 if TYPE_CHECKING:
-    from sklar.answer.infer.scores import Declared
+    from sklar.answer.infer import Declared
 
 
 @click.command(short_help="Means, regressions and tests with honest errors, from a model.")

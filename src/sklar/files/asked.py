@@ -15,8 +15,7 @@ from sklar.files.model import Model
 from sklar.files.write import check_target, write_text
 
 if TYPE_CHECKING:
-    from sklar.answer.infer import Inference
-    from sklar.answer.infer.scores import Declared
+    from sklar.answer.infer import Declared, Inference
 
 
 def model_of(given: Model | str | Path) -> Model:

@@ -34,8 +34,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from sklar.answer.condition import Given
-    from sklar.answer.infer import Inference
-    from sklar.answer.infer.scores import Declared
+    from sklar.answer.infer import Declared, Inference
     from sklar.answer.plots import Plots
     from sklar.answer.query import Answer, Estimate
 else:

@@ -9,9 +9,20 @@ import polars as pl
 import pytest
 
 import sklar
-from sklar.answer.report.bars import WIDTH, Bar, Bins, Paired, bars, bins, paired_bars, wrap
-from sklar.answer.report.margins import draw
-from sklar.answer.report.svg import fitted, heat_map, text_width
+from sklar.answer.report.levels import draw
+from sklar.answer.report.svg import (
+    WIDTH,
+    Bar,
+    Bins,
+    Paired,
+    bars,
+    bins,
+    fitted,
+    heat_map,
+    paired_bars,
+    text_width,
+    wrap,
+)
 from sklar.public.schema import Schema
 
 LABELS = ["a", "a label of several words that is long", "x" * 60, "1,000,000 to 1,999,999", "", "W" * 300]

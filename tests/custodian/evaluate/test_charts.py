@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from sklar.answer.report import svg
-from sklar.answer.report.axis import axis_scale, tick_text
+from sklar.answer.report.svg import axis_scale, tick_text
 from sklar.custodian.evaluate import evaluate
 from sklar.custodian.evaluate.charts import bin_numbers, draw_numbers
 from sklar.custodian.evaluate.sketch import Distribution, Sketch

@@ -11,18 +11,16 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from sklar.answer import DEFAULT_LEVEL
-from sklar.answer.infer.formula import answer_correlation, answer_formula, answer_independence
-from sklar.answer.infer.inquiry import Inquiry, require_level
-from sklar.answer.infer.means import answer_ratios
-from sklar.answer.infer.question import read
-from sklar.answer.infer.result import Figure, Inference, Target
-from sklar.answer.infer.scores import Declared
+from sklar.answer.infer.inquiry import Declared, Figure, Inference, Inquiry, Target
+from sklar.answer.infer.ratios import answer_ratios
+from sklar.answer.infer.regression import answer_correlation, answer_formula, answer_independence
+from sklar.answer.infer.syntax import read
 from sklar.answer.predicate import QueryError
 
 if TYPE_CHECKING:
     from sklar.files.model import Model
 
-__all__ = ["Figure", "Inference", "Target", "infer"]
+__all__ = ["Declared", "Figure", "Inference", "Target", "infer"]
 
 _ANSWERS = {
     "mean": answer_ratios,
@@ -60,7 +58,6 @@ def ask(
     scores: Mapping[str, Declared] | None = None,
 ) -> Inquiry:
     """The question, read and checked, with what was measured of its attributes."""
-    require_level(level)
     if model.dummies:
         raise QueryError(
             "inference is about records, and this model draws the paper's 0/1 columns. Fit another to the same noisy "
@@ -70,8 +67,8 @@ def ask(
     unknown = [name for name in declared if name not in model.schema.names]
     if unknown:
         raise QueryError(f"scores are given for '{unknown[0]}', which is no attribute of the schema. Correct its name.")
-    asked = read(question, model.schema)
-    return Inquiry(model, asked, level=level, target=_target(model, target), declared=declared)
+    statistic, about = read(question, model.schema), _target(model, target)
+    return Inquiry(model, statistic, level=level, target=about, declared=declared)
 
 
 def answer_to(inquiry: Inquiry) -> Inference:

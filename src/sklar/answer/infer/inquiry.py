@@ -1,36 +1,228 @@
-"""One question to one model: what was measured of its attributes, what the model says, and how figures are judged."""
+"""One question to one model: what was measured of its attributes, what levels stand for, how figures are judged, and
+what is handed back: figures with errors and intervals, what they are about, and when not to rely on them.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from statistics import NormalDist
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sklar.answer.infer.effects import Floats, Subset, misfit, pool_effects
-from sklar.answer.infer.independence import WaldTest
-from sklar.answer.infer.onestep import Linearized, OneStep, one_step
-from sklar.answer.infer.question import Question
-from sklar.answer.infer.reference import refer
-from sklar.answer.infer.result import Figure, Inference, Target
-from sklar.answer.infer.scores import Declared, Scores, score
+from sklar.answer.effects import Codes, Floats, Subset, misfit, normal_quantile, pool_effects
+from sklar.answer.infer.onestep import Linearized, OneStep, one_step, refer
+from sklar.answer.infer.syntax import Statistic
 from sklar.answer.predicate import Atom, Expression, QueryError, attributes_of, evaluate, traced
 from sklar.draw.shapes import Shape
+from sklar.machine.notebook import Tabular, html_card
+from sklar.public.schema import BINNED, Attribute
+from sklar.public.types import grain
 
 if TYPE_CHECKING:
     from sklar.files.model import Model
 
-Codes = NDArray[np.int64]
+Target = Literal["population", "table"]
+# What the caller says of an attribute's scores: midpoints of bins, or a number for each level by its name.
+Declared: TypeAlias = "Literal['midpoint'] | Mapping[str, float]"
 
 # Below this share of its influence function a statistic is to a good part the model's guess.
 MEASURED = 0.95
 # Totals of complete rows differ from their number by noise alone; so many standard errors are not noise.
 _INCOMPLETE = 5.0
-# An interval this many times as wide as that of the rows themselves is told.
+# An interval this many times as wide as that of the rows themselves is pointed out.
 _WIDE = 3.0
+_ABOUT = {"population": "the population that the table came from", "table": "the table itself"}
+# Axes that are shown in another unit: what one of it is on the axis, and its name.
+_UNITS: dict[str, tuple[float, str]] = {
+    "date": (1.0, "days since 1970-01-01"),
+    "datetime": (1e6, "seconds since 1970-01-01"),
+    "time": (1e6, "seconds since midnight"),
+    "duration": (1e6, "seconds"),
+    "yearmonth": (1.0, "months since the year 0"),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """One figure: an estimate, its standard error and its interval, whose ends are None where it has none.
+
+    `measured` is the share of the statistic that noisy tables speak of directly, R^2 of its influence function; the
+    model alone speaks of the rest. The standard error is made of that of the noise, of sampling from a population (None
+    where the table itself is the target), and of the model. `p_value` is that of the hypothesis that it is 0, where 0
+    means no effect.
+    """
+
+    name: str
+    estimate: float
+    standard_error: float
+    low: float | None
+    high: float | None
+    measured: float
+    noise_error: float
+    sampling_error: float | None
+    model_error: float
+    p_value: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaldTest:
+    """A test: its statistic, degrees of freedom and p-value."""
+
+    statistic: float
+    degrees: int
+    p_value: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Inference(Tabular):
+    """The answer to a question: figures, or a test; what it is about; notes on how it was found, and cautions.
+
+    A caution is a sentence on why a figure should not be relied on. `target` is the population that the table came
+    from, or the table itself, as it is coded.
+    """
+
+    question: str
+    statistic: str
+    target: Target
+    level: float
+    n_rows: int
+    figures: tuple[Figure, ...] = ()
+    test: WaldTest | None = None
+    notes: tuple[str, ...] = ()
+    cautions: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return "\n".join(self.lines())
+
+    def _repr_html_(self) -> str:
+        about = "the population" if self.target == "population" else "the table itself"
+        facts = {"about": f"{about}, {self.n_rows:,} rows"} | {
+            f"caution {number}": text for number, text in enumerate(self.cautions, start=1)
+        }
+        return html_card(self.statistic, facts, self.to_columns(), note=" ".join(self.notes))
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+    def to_columns(self) -> Mapping[str, Sequence[Any]]:
+        """One line for each figure, or one for the test."""
+        rows = [asdict(figure) for figure in self.figures]
+        if self.test is not None:
+            rows = [{"name": self.question, **asdict(self.test)}]
+        return {name: [row[name] for row in rows] for name in rows[0]}
+
+    def lines(self) -> list[str]:
+        """For a person to read."""
+        lines = [f"{self.statistic}, of {_ABOUT[self.target]} ({self.n_rows:,} rows):"]
+        if self.test is not None:
+            shown = f"{self.test.p_value:.3g}" if self.test.p_value >= 1e-4 else "below 0.0001"
+            verdict = f"rejected at the level {1 - self.level:.4g}"
+            if self.test.p_value >= 1 - self.level:
+                verdict = f"not {verdict}; that does not prove it"
+            lines += [
+                f"  chi-square {self.test.statistic:,.1f}, {self.test.degrees:,} degrees of freedom, p-value {shown}",
+                f"  independence is {verdict}",
+            ]
+        if self.figures:
+            lines += self._table()
+        lines += [f"  note: {note}" for note in self.notes]
+        return lines + [f"  CAUTION: {caution}" for caution in self.cautions]
+
+    def _table(self) -> list[str]:
+        rows = [["", "estimate", "std. error", f"{100 * self.level:.4g}% interval", "measured", "p-value"]]
+        for figure in self.figures:
+            digits, interval, error = _digits(figure.standard_error), "unbounded", ""
+            if figure.low is not None and figure.high is not None:
+                interval = f"{figure.low:,.{digits}f} to {figure.high:,.{digits}f}"
+                error = f"{figure.standard_error:,.{digits}f}"
+            tested = "" if figure.p_value is None else f"{figure.p_value:.2g}"
+            estimate, measured = f"{figure.estimate:,.{digits}f}", f"{100 * figure.measured:.0f}%"
+            rows.append([figure.name, estimate, error, interval, measured, tested])
+        if all(figure.p_value is None for figure in self.figures):
+            rows = [row[:-1] for row in rows]
+        widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+        lines = []
+        for name, *cells in rows:
+            shown = (cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=True))
+            lines.append("  ".join(["", name.ljust(widths[0]), *shown]).rstrip())
+        return lines
+
+
+def _digits(error: float) -> int:
+    """Decimals that show two digits of a standard error."""
+    if not math.isfinite(error) or error <= 0:
+        return 4
+    return int(min(max(1 - math.floor(math.log10(error)), 0), 10))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Scores:
+    """The number that each level stands for, shape (levels,), NaN where it has none (missing, special, other).
+
+    A table is coded before it is measured, so the mean of a number is the mean of its levels' scores. `by` says how
+    they were set.
+    """
+
+    values: Floats
+    by: str
+
+    @property
+    def known(self) -> Floats:
+        """1 for levels that have a score, else 0."""
+        return np.where(np.isnan(self.values), 0.0, 1.0)
+
+    @property
+    def filled(self) -> Floats:
+        """The scores, 0 where there is none."""
+        return np.nan_to_num(self.values, nan=0.0)
+
+
+def score(attribute: Attribute, said: Declared | None, shapes: Callable[[], Mapping[str, Shape]]) -> Scores:
+    """A number's own score, a truth value, what the caller declares, or the mean of the numbers inside a bin: of the
+    shape that they have there (`fitting.density`), or the midpoint where that is asked for.
+    """
+    name = attribute.name
+    values = np.full(attribute.n_levels, np.nan)
+    if isinstance(said, Mapping):
+        unknown = sorted(set(said) - set(attribute.levels))
+        if unknown:
+            raise QueryError(
+                f"attribute '{name}' has no level '{unknown[0]}', got a score for it. "
+                f"Its levels are {', '.join(attribute.levels[:12])}."
+            )
+        for level, number in said.items():
+            values[attribute.levels.index(level)] = number
+        return Scores(values=values, by="declared scores")
+    if said not in (None, "midpoint"):
+        raise QueryError(
+            f"scores of '{name}' must be 'midpoint' or a number for each level, got {said!r}. "
+            "Example: scores={'education': {'Bachelors': 13}}."
+        )
+    if attribute.kind == "boolean":
+        values[:2] = 0.0, 1.0
+        return Scores(values=values, by="0 and 1")
+    if attribute.kind == "categorical":
+        numbers = [value for value in attribute.values if isinstance(value, int)]
+        if len(numbers) < len(attribute.values) or not numbers:
+            raise QueryError(
+                f"attribute '{name}' holds categories, which have no mean. Ask for a share, such as "
+                f"share({name} = '{attribute.levels[0]}'), or declare scores."
+            )
+        values[: len(numbers)] = numbers
+        return Scores(values=values, by="the numbers themselves")
+    unit, named = _UNITS.get(attribute.kind, (1.0, ""))
+    shape, step = None if said == "midpoint" else shapes().get(name), grain(attribute)
+    values[attribute.bin_codes] = _bin_means(attribute, shape) / unit
+    values[attribute.point_codes] = np.array(attribute.points, dtype=np.float64) / unit
+    by = "midpoints of bins" if shape is None else "means of the fitted shape inside bins"
+    if step is not None and np.all(np.diff(np.asarray(attribute.edges, dtype=np.float64)) <= float(step)):
+        by = "the numbers themselves"
+    return Scores(values=values, by=by + (f", in {named}" if named else ""))
 
 
 class Inquiry:
@@ -41,12 +233,12 @@ class Inquiry:
     """
 
     def __init__(
-        self, model: Model, asked: Question, *, level: float, target: Target, declared: Mapping[str, Declared]
+        self, model: Model, asked: Statistic, *, level: float, target: Target, declared: Mapping[str, Declared]
     ) -> None:
         self.model, self.asked, self.level, self.target = model, asked, level, target
         self.declared = declared
         self.population = target == "population"
-        self.quantile = NormalDist().inv_cdf(0.5 + level / 2)
+        self.quantile = normal_quantile(level)
         named = {*asked.names, *asked.by, *asked.outcome}
         for predicate in (asked.event, asked.given):
             named |= set() if predicate is None else set(attributes_of(predicate))
@@ -56,8 +248,6 @@ class Inquiry:
         self.notes: list[str] = []
         self.cautions: list[str] = []
         self._scored: dict[int, Scores] = {}
-        # Shapes of all numbers are fitted together.
-        self._known_shapes: Mapping[str, Shape] | None = None
 
     def source(self, attribute: int) -> int:
         """The measured attribute that decides an attribute's level."""
@@ -81,21 +271,25 @@ class Inquiry:
 
         return evaluate(traced(predicate, self.model.schema), atom).astype(np.float64)
 
+    def is_number(self, attribute: Attribute) -> bool:
+        """Whether an attribute enters a formula as one number: an axis, a truth value, or declared scores."""
+        return attribute.kind in BINNED or attribute.kind == "boolean" or attribute.name in self.declared
+
     def scores(self, attribute: int) -> Scores:
         """What an attribute's levels stand for; the answer will say so."""
         if attribute not in self._scored:
             own = self.model.schema.attributes[attribute]
-            found = self._scored[attribute] = score(self._shapes, own, self.declared)
-            if found.by not in ("0 and 1", "the numbers themselves"):
-                self.notes.append(f"'{own.name}' is known by its levels; their scores are {found.by}")
-            if not found.known.all():
+            scores = self._scored[attribute] = score(own, self.declared.get(own.name), lambda: self._shapes)
+            if scores.by not in ("0 and 1", "the numbers themselves"):
+                self.notes.append(f"'{own.name}' is known by its levels; their scores are {scores.by}")
+            if not scores.known.all():
                 self.notes.append(f"rows in which '{own.name}' is no number (missing, special) are left out")
         return self._scored[attribute]
 
+    @cached_property
     def _shapes(self) -> Mapping[str, Shape]:
-        if self._known_shapes is None:
-            self._known_shapes = self.model.shapes
-        return self._known_shapes
+        # Shapes of all numbers are fitted together.
+        return self.model.shapes
 
     def one_step(self, linear: Linearized) -> OneStep:
         """The one-step estimates of these statistics."""
@@ -106,7 +300,7 @@ class Inquiry:
         name: str,
         estimate: float,
         slope: Floats,
-        found: OneStep,
+        step: OneStep,
         *,
         interval: tuple[float, float] | None = None,
         tested: bool = False,
@@ -116,7 +310,7 @@ class Inquiry:
         def error(covariance: Floats) -> float:
             return math.sqrt(max(float(slope @ covariance @ slope), 0.0))
 
-        whole = error(found.covariance(population=self.population))
+        whole = error(step.covariance(population=self.population))
         if interval is None:
             interval = estimate - self.quantile * whole, estimate + self.quantile * whole
         low, high = (each if math.isfinite(each) else None for each in interval)
@@ -126,10 +320,10 @@ class Inquiry:
             standard_error=whole,
             low=low,
             high=high,
-            measured=found.measured(slope),
-            noise_error=error(found.noise),
-            sampling_error=error(found.sampling) if self.population else None,
-            model_error=error(found.model),
+            measured=step.measured(slope),
+            noise_error=error(step.noise),
+            sampling_error=error(step.sampling) if self.population else None,
+            model_error=error(step.model),
             p_value=math.erfc(abs(estimate) / whole / math.sqrt(2)) if tested and whole > 0 else None,
         )
 
@@ -151,17 +345,16 @@ class Inquiry:
         )
 
     def _judge(self, figures: Sequence[Figure]) -> None:
-        least = min((figure.measured for figure in figures if figure.low is not None), default=1.0)
-        fits = len(self.reference.weights)
+        bounded = [figure for figure in figures if figure.low is not None]
+        least = min((figure.measured for figure in bounded), default=1.0)
         if least < MEASURED:
-            told = f"only {100 * least:.0f}% of this was measured; the rest is what the model makes of it"
-            if fits < 4:
-                told += ", and it has too few fits to say how well. Do not rely on it"
+            caution = f"only {100 * least:.0f}% of this was measured; the rest is what the model makes of it"
+            if len(self.reference.weights) < 4:
+                caution += ", and it has too few fits to say how well. Do not rely on it."
             else:
-                told += ". Its fits disagree by what the standard error includes, but they may be wrong together"
-            self.cautions.append(told + ".")
-        sampled = [figure for figure in figures if figure.low is not None and figure.sampling_error]
-        wide = max((figure.standard_error / (figure.sampling_error or 1.0) for figure in sampled), default=0.0)
+                caution += ". Its fits disagree by what the standard error includes, but they may be wrong together."
+            self.cautions.append(caution)
+        wide = max((each.standard_error / each.sampling_error for each in bounded if each.sampling_error), default=0.0)
         if wide > _WIDE:
             self.notes.append(
                 f"the release's noise makes the widest interval {wide:,.0f} times as wide as the rows themselves would"
@@ -169,24 +362,35 @@ class Inquiry:
 
     def _state_facts(self) -> None:
         """What the reader must know of the release."""
-        certificate, schema = self.model.certificate, self.model.measured_schema
+        certificate, attributes = self.model.certificate, self.model.measured_schema.attributes
         if certificate.count is not None:
             self.notes.append(f"counted are {certificate.counted}")
         if certificate.mechanism == "laplace":
             self.notes.append("intervals take Laplace noise for normal, which sums of many cells are")
         if certificate.claimed_by is not None:
             self.notes.append("noise scales are what the caller claimed, not checked")
-        open_ended = [each.name for each in schema.attributes if each.missing is None and not each.other]
         if misfit(self.model.measured, self.where) > _INCOMPLETE:
             self.cautions.append(
                 "the tables of these attributes do not add up to the number of rows: many rows have no level of them. "
                 "Figures are off by up to their share."
             )
-        elif open_ended and certificate.public_rows is not None:
+        elif certificate.public_rows is not None and not all(each.exhaustive for each in attributes):
             self.notes.append("every row is taken to have a level of every attribute")
 
 
-def require_level(level: float) -> None:
-    """Refuse what is no level of confidence."""
-    if not 0 < level < 1:
-        raise QueryError(f"the confidence level must lie strictly between 0 and 1, got {level}. Try 0.95.")
+def _bin_means(attribute: Attribute, shape: Shape | None) -> Floats:
+    """The mean of the numbers inside each bin, on the axis; by a shape where there is one, else evenly spread."""
+    edges = np.asarray(attribute.edges, dtype=np.float64)
+    low, high = edges[:-1], edges[1:]
+    means = low + (high - low) / 2
+    if shape is not None:
+        for bin_ in range(means.size):
+            own = int(shape.bins[bin_])
+            # The distribution function of a bin goes from its number to the next one.
+            inside = (shape.heights >= own) & (shape.heights <= own + 1)
+            places, mass = shape.places[inside], np.diff(shape.heights[inside])
+            if mass.sum() > 0:
+                means[bin_] = float(np.average((places[:-1] + places[1:]) / 2, weights=mass))
+    step = grain(attribute)
+    # Numbers are multiples of a grain: those of [20, 25) are 20 to 24.
+    return means if step is None else np.maximum(means - float(step) / 2, low)

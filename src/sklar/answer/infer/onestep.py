@@ -11,28 +11,41 @@ united fits disagree says how well. Their one-step estimates differ in nothing e
 variance between them is added as it is, not divided by their number, because what a fit invents the others may too.
 What all fits miss alike is added as `ALIKE` of the standard deviation of psi beyond G: what a density that differs from
 the model's by so much, in all that was not measured, could do.
+
+The model enters as a `Reference`: records with weights, one set of weights for each of the fits that it unites. Few
+records are listed in full, with their exact probabilities; else, and where rules forbid combinations, records are
+drawn. Drawn records are independent: those of `sample` are nearer to the model than independent rows, and would
+understate sampling errors.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sklar.answer.infer.effects import (
+from sklar.answer.effects import (
+    Codes,
+    Effect,
     Effects,
     Floats,
     Functional,
     Subset,
+    add,
     applied,
-    joined,
     noise_covariance,
     parts,
     split_coarse,
 )
-from sklar.answer.infer.reference import Reference, grid
+from sklar.answer.predicate import QueryError
+from sklar.draw.repair import repair
+from sklar.fitting.protocols import Copula
+from sklar.public.rules import constrained
 
 # By how much the true density may differ from the model's in what was not measured: relative, root mean square. With
 # all but exact tables it is 0.015 over random three-way shares, and 0.064 for the worst of 143 (experiments.misfit).
@@ -41,6 +54,135 @@ ALIKE = 0.03
 _RIDGE = 1.0
 _ROUNDS = 60
 _TOLERANCE = 1e-4
+# Records that are listed; beyond it, as many are drawn. Tables of one or two attributes are listed as long as they fit.
+MOST_LISTED = 50_000
+_MOST_CELLS = 500_000
+_DRAWN = 100_000
+_SEED = 20_261_116
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Reference:
+    """Records of the attributes `where`, and what each fit of the model says of them.
+
+    `codes` has shape (records, attributes); `weights` has shape (fits, records), each row sums to 1. `drawn` is the
+    number of independent draws behind the weights, None where they are exact.
+    """
+
+    where: Subset
+    sizes: tuple[int, ...]
+    codes: Codes
+    weights: Floats
+    drawn: int | None
+
+    @property
+    def union(self) -> Floats:
+        """The weights of the whole model, shape (records,)."""
+        return np.asarray(self.weights.mean(axis=0))
+
+    def places(self, attributes: Subset, effect: Effect | None = None) -> Codes:
+        """The cell of each record in the table of some attributes, or in that of an effect over coarse levels."""
+        axes = [self.where.index(i) for i in attributes]
+        if effect is None:
+            return np.ravel_multi_index([self.codes[:, axis] for axis in axes], [self.sizes[axis] for axis in axes])
+        codes = [levels[self.codes[:, axis]] for axis, levels in zip(axes, effect.coarse, strict=True)]
+        return np.ravel_multi_index(codes, effect.values.shape)
+
+    def table(self, attributes: Subset, weights: Floats) -> Floats:
+        """The shares of rows in the table of some attributes by these weights of records."""
+        shape = [self.sizes[self.where.index(i)] for i in attributes]
+        counts = np.bincount(self.places(attributes), weights=weights, minlength=math.prod(shape))
+        return np.asarray(counts.reshape(shape))
+
+    def over_records(self, functional: Functional, tops: Functional, coarse: Mapping[Subset, Effect]) -> Floats:
+        """The sum of a functional's functions at every record, shape (records, q); `tops` are of coarse levels."""
+        terms = [(function, self.places(each)) for each, function in functional.items()]
+        terms += [(function, self.places(each, coarse[each])) for each, function in tops.items()]
+        return np.asarray(sum(function.reshape(len(function), -1).T[places] for function, places in terms))
+
+
+def refer(copula: Copula, settings: Mapping[str, Any], where: Sequence[int]) -> Reference:
+    """What the model says of these attributes."""
+    components = _components(copula)
+    # Version 1 to 3: the components of one fit follow those of another, as many of each.
+    fits = int(settings.get("fits") or 1)
+    fits = fits if len(components) % fits == 0 else 1
+    schema, chosen = copula.schema, tuple(sorted(where))
+    sizes = tuple(int(schema.sizes[i]) for i in chosen)
+    most = _MOST_CELLS if len(chosen) <= 2 else MOST_LISTED
+    if math.prod(sizes) > most or set(chosen) & set(constrained(schema.allowed)):
+        return _drawn(copula, fits, chosen, sizes)
+    # All combinations of levels with their probabilities: within a component attributes are independent. The joint
+    # table of two groups of attributes is one product of matrices.
+    half = 1
+    while half < len(chosen) and math.prod(sizes[:half]) < math.prod(sizes[half:]):
+        half += 1
+    left, right = (
+        _product(components, [schema.cells.levels(i) for i in own]) for own in (chosen[:half], chosen[half:])
+    )
+    by_fit = zip(np.split(left, fits), np.split(right, fits), strict=True)
+    tables = np.stack([(one.T @ other).ravel() for one, other in by_fit])
+    weights = tables / tables.sum(axis=1, keepdims=True)
+    return Reference(where=chosen, sizes=sizes, codes=grid(sizes), weights=weights, drawn=None)
+
+
+def grid(sizes: Sequence[int]) -> Codes:
+    """The codes of all combinations of levels, shape (combinations, attributes), the last attribute's fastest."""
+    return np.stack(np.unravel_index(np.arange(math.prod(sizes)), sizes), axis=1)
+
+
+def _product(components: NDArray[np.float32], levels: Sequence[slice]) -> Floats:
+    joint = np.ones((len(components), 1))
+    for own in levels:
+        joint = (joint[:, :, None] * components[:, own].astype(np.float64)[:, None, :]).reshape(len(components), -1)
+    return joint
+
+
+def _drawn(copula: Copula, fits: int, where: Subset, sizes: tuple[int, ...]) -> Reference:
+    """Independent draws, the same number from each fit, mended where they break a rule."""
+    if set(where) & set(constrained(copula.schema.allowed)):
+        # A copula is hashed by what it is, not by what it says.
+        codes = _mended(copula, fits)[list(where)]  # type: ignore[arg-type]
+    else:
+        codes = _draw(copula, fits, where, np.random.Generator(np.random.SFC64(_SEED)))
+    weights = np.zeros((fits, _DRAWN))
+    weights[np.arange(_DRAWN) % fits, np.arange(_DRAWN)] = 1.0
+    weights /= weights.sum(axis=1, keepdims=True)
+    return Reference(where=where, sizes=sizes, codes=codes.T, weights=weights, drawn=_DRAWN)
+
+
+# Repairs look at all attributes and take a second: the next question to the same model finds its records here.
+@lru_cache(maxsize=1)
+def _mended(copula: Copula, fits: int) -> Codes:
+    generator = np.random.Generator(np.random.SFC64(_SEED))
+    codes = _draw(copula, fits, range(copula.schema.n_attributes), generator)
+    repair(codes, copula, copula.schema.allowed, generator)
+    codes.setflags(write=False)
+    return codes
+
+
+def _draw(copula: Copula, fits: int, where: Sequence[int], generator: np.random.Generator) -> Codes:
+    """Codes of some attributes, shape (attributes, draws); draw k is from fit k modulo their number."""
+    cells, components = copula.schema.cells, _components(copula)
+    each = len(components) // fits
+    component = np.arange(_DRAWN) % fits * each + generator.integers(each, size=_DRAWN)
+    codes = np.zeros((len(where), _DRAWN), dtype=np.int64)
+    for row, i in zip(codes, where, strict=True):
+        upto = np.cumsum(components[:, cells.levels(i)], axis=1, dtype=np.float64)
+        at = generator.random(_DRAWN) * upto[component, -1]
+        for level in range(upto.shape[1] - 1):
+            row += upto[component, level] <= at
+    return codes
+
+
+def _components(copula: Copula) -> NDArray[np.float32]:
+    components = copula.components()
+    if components is None:
+        raise QueryError(
+            "inference needs a model of whole attributes, and this one is the paper's copula over dummies. Fit another "
+            "to the same noisy tables, at no cost: sklar.fit_tables(model.measured).infer(...)."
+        )
+    return components
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -56,9 +198,9 @@ class Linearized:
 
     values: Floats
     by_fit: Floats
-    influence: Callable[[NDArray[np.int64]], Floats]
+    influence: Callable[[Codes], Floats]
     exact: Functional | None = None
-    rest: Callable[[NDArray[np.int64]], Floats] | None = None
+    rest: Callable[[Codes], Floats] | None = None
     scale: Floats | None = None
 
 
@@ -99,13 +241,16 @@ def one_step(effects: Effects, reference: Reference, linear: Linearized) -> OneS
     whole = (psi * union[:, None]).T @ psi
     functional, tops, left = _measured_part(effects, reference, linear, psi, union)
     coefficients = parts(functional)
-    seen = applied(coefficients, {subset: effects.by_set[subset].values for subset in coefficients})
-    if tops:
-        seen = seen + applied(tops, {subset: effects.coarse[subset].values for subset in tops})
+    seen = applied(coefficients, effects.by_set) + applied(tops, effects.coarse)
     # The same functional of the model, as a mean over records: its parts are centered, so they need no centered tables.
     here = reference.over_records(coefficients, tops, effects.coarse)
     fits = linear.by_fit + seen - reference.weights @ here
-    beyond = _unmeasured(effects, linear, left, union)
+    beyond = np.zeros_like(whole)
+    if left is not None:
+        beyond = (left * union[:, None]).T @ left
+        if linear.scale is not None:
+            # At least that of one row, where the scale of what is averaged is known.
+            beyond = beyond + np.diag(np.maximum(linear.scale**2 / effects.n_rows - np.diag(beyond), 0.0))
     between = ALIKE**2 * beyond
     if len(fits) > 1:
         spread = np.atleast_2d(np.cov(fits, rowvar=False))
@@ -127,16 +272,6 @@ def one_step(effects: Effects, reference: Reference, linear: Linearized) -> OneS
     )
 
 
-def _unmeasured(effects: Effects, linear: Linearized, left: Floats | None, union: Floats) -> Floats:
-    """The covariance of what is left of psi, at least that of a row where the scale of what is averaged is known."""
-    size = linear.values.size
-    if left is None:
-        return np.zeros((size, size))
-    least = np.zeros(size) if linear.scale is None else linear.scale**2 / effects.n_rows
-    beyond = (left * union[:, None]).T @ left
-    return np.asarray(beyond + np.diag(np.maximum(least - np.diag(beyond), 0.0)))
-
-
 def _measured_part(
     effects: Effects, reference: Reference, linear: Linearized, psi: Floats, union: Floats
 ) -> tuple[Functional, Functional, Floats | None]:
@@ -155,7 +290,10 @@ def _measured_part(
     rest = rest - union @ rest
     fitted, over_coarse, seen = regress(effects, reference, rest, union)
     tops, smaller = split_coarse(over_coarse, effects.coarse)
-    return joined([exact, fitted, smaller]), tops, rest - seen
+    functional = dict(exact)
+    for subset, function in [*fitted.items(), *smaller.items()]:
+        add(functional, subset, function)
+    return functional, tops, rest - seen
 
 
 def regress(
@@ -168,19 +306,16 @@ def regress(
     from scipy.sparse import csr_array
 
     sets = effects.widest()
-    shapes = [tuple(effects.size_of(i) for i in each) for each in sets]
+    shapes = [effects.shape(each) for each in sets]
     # A triple whose own table was measured needs no coarse one.
     coarse = {each: effect for each, effect in effects.coarse.items() if each not in effects.by_set}
     shapes += [effect.values.shape for effect in coarse.values()]
     starts = np.cumsum([0, *(int(np.prod(shape)) for shape in shapes)])
     places = [reference.places(each) for each in sets]
-    places += [reference.coarse_places(each, effect) for each, effect in coarse.items()]
+    places += [reference.places(each, effect) for each, effect in coarse.items()]
     columns = np.stack([each + start for each, start in zip(places, starts, strict=False)], axis=1)
-    records = len(psi)
-    cells = csr_array(
-        (np.ones(columns.size), columns.ravel(), np.arange(0, columns.size + 1, len(places))),
-        shape=(records, int(starts[-1])),
-    )
+    ends = np.arange(0, columns.size + 1, len(places))
+    cells = csr_array((np.ones(columns.size), columns.ravel(), ends), shape=(len(psi), int(starts[-1])))
     turned = cells.T.tocsr()
     # A three-way table is followed as far as its noise is less than what the model may miss without it: both are known.
     noises = [0.0] * len(sets) + [effect.variance / ALIKE**2 for effect in coarse.values()]
@@ -202,13 +337,7 @@ def regress(
             break
         step = scaled + after / np.maximum(slope, 1e-300) * step
         slope = after
-    functions = [
-        found[start:stop].T.reshape(-1, *shape)
-        for shape, start, stop in zip(shapes, starts[:-1], starts[1:], strict=True)
-    ]
-    fine, over_coarse = functions[: len(sets)], functions[len(sets) :]
-    return (
-        dict(zip(sets, fine, strict=True)),
-        dict(zip(coarse, over_coarse, strict=True)),
-        np.asarray(cells @ found),
-    )
+    pieces = np.split(found, starts[1:-1])
+    functions = [piece.T.reshape(-1, *shape) for piece, shape in zip(pieces, shapes, strict=True)]
+    fine = dict(zip(sets, functions, strict=False))
+    return fine, dict(zip(coarse, functions[len(sets) :], strict=True)), np.asarray(cells @ found)

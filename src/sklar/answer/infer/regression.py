@@ -1,4 +1,4 @@
-"""Correlations, linear and logistic regressions: estimates of first order around the fitted model.
+"""Correlations, linear and logistic regressions, tests of independence: of first order around the fitted model.
 
 A row with a missing value of any attribute in question is left out, as statistical packages do. A linear regression
 solves E[x (y - x'b)] = 0; with A = E[x x'] the influence function of b is A^-1 x (y - x'b), a product of two sums over
@@ -8,29 +8,254 @@ A^-1 x (y - p), of which x p is a function of all regressors together.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from sklar.answer.infer.effects import Effects, Floats, Subset, noise_covariance, parts
-from sklar.answer.infer.onestep import Linearized
-from sklar.answer.infer.reference import Reference
-from sklar.answer.predicate import QueryError
-
-Codes = NDArray[np.int64]
+from sklar.answer.effects import Codes, Effects, Floats, Subset, add, noise_covariance, parts
+from sklar.answer.infer.inquiry import Inference, Inquiry, WaldTest
+from sklar.answer.infer.onestep import Linearized, Reference
+from sklar.answer.predicate import QueryError, attributes_of, traced
 
 # The smallest eigenvalue of the moment matrix must stand so many of its standard errors above zero.
 CLEAR = 4.0
 # Categories with fewer standard errors of rows than this are taken together.
 CLEAR_LEVEL = 8.0
 _NEWTON = 30
+# The covariance of an interaction is one square matrix of so many contrasts.
+_MOST_CONTRASTS = 3_000
 _DETERMINED = "the regressors must not determine one another, and by the model they do. Leave one of them out."
 _SEPARATED = (
     "a logistic regression needs an outcome that the regressors leave open, and by the model they decide it, or one "
     "another. Leave one of them out."
 )
+
+
+def answer_correlation(inquiry: Inquiry) -> Inference:
+    """`corr(x, y)`."""
+    first, second = inquiry.asked.names
+    one, two = inquiry.scores(first), inquiry.scores(second)
+
+    def columns(codes: Codes) -> tuple[Floats, Floats, Floats]:
+        known = inquiry.column(codes, first, one.known) * inquiry.column(codes, second, two.known)
+        kept = known * inquiry.holds(inquiry.asked.given, codes)
+        return inquiry.column(codes, first, one.filled), inquiry.column(codes, second, two.filled), kept
+
+    reference = inquiry.reference
+    here = columns(reference.codes)
+    value, influence = correlate(*here, reference.union)
+    by_fit = np.array([[correlate(*here, weights)[0]] for weights in reference.weights])
+
+    def psi(codes: Codes) -> Floats:
+        return influence(*(here if codes is reference.codes else columns(codes)))[:, None]
+
+    step = inquiry.one_step(Linearized(values=np.array([value]), by_fit=by_fit, influence=psi))
+    figure = inquiry.figure("correlation", float(step.values[0]), np.ones(1), step, tested=True)
+    names = " and ".join(inquiry.model.schema.names[i] for i in (first, second))
+    return inquiry.inference(f"correlation of {names}", [figure])
+
+
+def correlate(
+    x: Floats, y: Floats, kept: Floats, weights: Floats
+) -> tuple[float, Callable[[Floats, Floats, Floats], Floats]]:
+    """The correlation of two columns of records under these weights, and the influence of records with such columns.
+
+    The influence is a b - r (a^2 + b^2) / 2 for standardized a and b, over the share of rows that are kept.
+    """
+    weights = weights * kept
+    share = float(weights.sum())
+    if share <= 0:
+        raise QueryError("the model leaves no rows with both values. Ask about more rows.")
+    weights = weights / share
+    means = float(weights @ x), float(weights @ y)
+    a, b = x - means[0], y - means[1]
+    sds = float(np.sqrt(weights @ a**2)), float(np.sqrt(weights @ b**2))
+    if sds[0] <= 1e-6 * np.abs(x).max() or sds[1] <= 1e-6 * np.abs(y).max():
+        raise QueryError("a correlation needs two numbers that vary, and by the model one does not. Ask about another.")
+    r = float(weights @ (a * b)) / (sds[0] * sds[1])
+
+    def influence(x: Floats, y: Floats, kept: Floats) -> Floats:
+        a, b = (x - means[0]) / sds[0], (y - means[1]) / sds[1]
+        return np.asarray(kept / share * (a * b - r / 2 * (a**2 + b**2)))
+
+    return r, influence
+
+
+def answer_independence(inquiry: Inquiry) -> Inference:
+    """`independent(x, y)`."""
+    schema = inquiry.model.schema
+    names = " and ".join(f"'{schema.names[i]}'" for i in inquiry.asked.names)
+    if len(inquiry.where) < 2:
+        raise QueryError(f"{names} must be measured apart, and a rule determines one by the other. Name another.")
+    if min(inquiry.effects.sizes) < 2:
+        raise QueryError(f"{names} must have two levels or more each, to depend on each other. Name another.")
+    union = inquiry.reference.union
+    margins = tuple(inquiry.reference.table((i,), union) for i in inquiry.where)
+    test = independence(inquiry.effects, (margins[0], margins[1]), population=inquiry.population)
+    determined = [schema.names[i] for i in inquiry.asked.names if schema.names[i] in schema.determined]
+    for name in determined:
+        inquiry.notes.append(f"'{name}' was not measured; tested is '{schema.determined[name]}', which determines it")
+    return inquiry.inference(f"independence of {names.replace(chr(39), '')}", test=test)
+
+
+def independence(effects: Effects, margins: tuple[Floats, Floats], *, population: bool) -> WaldTest:
+    """A Wald test on the noisy interaction of two attributes, whose margins by the model are `margins`.
+
+    With p and q the margins, D = C (T / n - p q') C is the interaction, centered both ways. Where the attributes are
+    independent in the population, its covariance is the sum of
+
+    - sampling: C (diag p - p p') C x C (diag q - q q') C / n;
+    - the table's noise: sigma^2 on the centered cells;
+    - the margins' noise, of variance v on their contrasts: v_i (Cq)(Cq)' and v_j (Cp)(Cp)', and v_i v_j.
+
+    D' Cov^-1 D is then chi-square with (K_i - 1)(K_j - 1) degrees of freedom. Without `population` the hypothesis is
+    about the table itself, and sampling has no part in it.
+    """
+    from scipy.special import chdtrc
+
+    pair: Subset = effects.where
+    first, second = ((i,) for i in pair)
+    # An orthonormal basis of the contrasts of the levels, shape (levels, levels - 1).
+    bases = [np.linalg.qr(np.eye(size)[:, : size - 1] - 1 / size)[0] for size in effects.sizes]
+    degrees = bases[0].shape[1] * bases[1].shape[1]
+    if degrees > _MOST_CONTRASTS:
+        raise QueryError(
+            f"a test of independence compares at most {_MOST_CONTRASTS:,} contrasts, got {degrees:,}. Use attributes "
+            "of fewer levels."
+        )
+    if pair not in effects.by_set:
+        raise QueryError("the model holds no two-way tables, so independence cannot be tested.")
+    # Measured margins, in contrasts: the mean of all levels is known.
+    p, q = (1 / size + effects.by_set[each].values for size, each in zip(effects.sizes, (first, second), strict=True))
+    interaction = effects.by_set[pair].values - np.outer(p - p.mean(), q - q.mean())
+    d = (bases[0].T @ interaction @ bases[1]).ravel()
+    p, q = margins
+    cp, cq = bases[0].T @ p, bases[1].T @ q
+    vi, vj, noise = (effects.by_set[each].variance for each in (first, second, pair))
+    one, two = (np.eye(basis.shape[1]) for basis in bases)
+    covariance = (noise + vi * vj) * np.eye(degrees)
+    covariance += vi * np.kron(one, np.outer(cq, cq)) + vj * np.kron(np.outer(cp, cp), two)
+    if effects.n_rows_variance:
+        relative = effects.n_rows_variance / effects.n_rows**2
+        flat = np.outer(cp, cq).ravel()
+        covariance += relative * np.outer(flat, flat)
+    if population:
+        spread = [
+            basis.T @ (np.diag(each) - np.outer(each, each)) @ basis for basis, each in zip(bases, (p, q), strict=True)
+        ]
+        covariance += np.kron(spread[0], spread[1]) / effects.n_rows
+    statistic = float(d @ np.linalg.solve(covariance, d))
+    return WaldTest(statistic=statistic, degrees=degrees, p_value=float(chdtrc(degrees, statistic)))
+
+
+def answer_formula(inquiry: Inquiry) -> Inference:
+    """`y ~ x + z`: a linear regression of a number, a logistic one of what has two values or is a predicate."""
+    asked, schema = inquiry.asked, inquiry.model.schema
+    outcome, said, logistic = _outcome(inquiry)
+    regressors = tuple(_regressor(inquiry, i) for i in asked.names)
+    tied = [i for i in asked.names if inquiry.source(i) == outcome.attribute]
+    if tied:
+        raise QueryError(f"the outcome is decided by '{schema.names[tied[0]]}' or decides it. Leave that name out.")
+    pairs = {tuple(sorted({outcome.attribute, term.attribute})) for term in regressors}
+    if not pairs <= set(inquiry.effects.by_set):
+        raise QueryError("a regression needs two-way tables, and the model holds none. Ask for means or shares.")
+    given = None if asked.given is None else lambda codes: inquiry.holds(asked.given, codes)
+    design = Design(where=inquiry.where, outcome=outcome, regressors=regressors, given=given)
+    clear = clearness(design, inquiry.effects, inquiry.reference)
+    if clear < CLEAR:
+        raise QueryError(
+            f"the smallest eigenvalue of the regressors' moment matrix must be at least {CLEAR:g} of its standard "
+            f"errors, got {clear:.1f}: noise hides how the regressors vary together. Name fewer regressors, or use a "
+            "release with a larger epsilon."
+        )
+    step = inquiry.one_step(linearize(design, inquiry.reference, logistic=logistic))
+    slopes = np.eye(step.values.size)
+    figures = [
+        inquiry.figure(name, float(value), slope, step, tested=number > 0)
+        for number, (name, value, slope) in enumerate(zip(design.names, step.values, slopes, strict=True))
+    ]
+    if not design.complete:
+        inquiry.notes.append("rows in which one of these attributes is missing are left out")
+    kind = "logistic regression of the log odds of" if logistic else "linear regression of"
+    names = ", ".join(schema.names[i] for i in asked.names)
+    return inquiry.inference(f"{kind} {said} on {names}", figures)
+
+
+def _outcome(inquiry: Inquiry) -> tuple[Term, str, bool]:
+    """The outcome's term, in words, and whether it is a yes or no."""
+    asked, schema = inquiry.asked, inquiry.model.schema
+    if asked.event is not None:
+        over = attributes_of(traced(asked.event, schema))
+        if len(over) > 1:
+            raise QueryError(
+                f"an outcome is a predicate about one attribute, got one about {len(over)}. Ask about one."
+            )
+        (source,) = over
+        size = int(inquiry.model.measured_schema.sizes[source])
+        codes = np.zeros((size, len(inquiry.where)), dtype=np.int64)
+        codes[:, inquiry.where.index(source)] = np.arange(size)
+        column = inquiry.holds(asked.event, codes)[:, None]
+        return Term(attribute=source, columns=column, names=("",), known=np.ones(size)), asked.event_text, True
+    (index,) = asked.outcome
+    attribute = schema.attributes[index]
+    if inquiry.is_number(attribute) and (attribute.kind != "boolean" or attribute.name in inquiry.declared):
+        return _number(inquiry, index), attribute.name, False
+    values = attribute.n_values
+    if values != 2:
+        raise QueryError(
+            f"an outcome must be a number or have two values, and '{attribute.name}' has {values:,}. Ask about one of "
+            f"them: {attribute.name} = '{attribute.levels[0]}' ~ ..."
+        )
+    levels = np.arange(attribute.n_levels)
+    column, known = (inquiry.over_source(index, each.astype(np.float64)) for each in (levels == 1, levels < values))
+    term = Term(attribute=inquiry.source(index), columns=column[:, None], names=(attribute.name,), known=known)
+    return term, f"{attribute.name} = {attribute.levels[1]}", True
+
+
+def _number(inquiry: Inquiry, index: int) -> Term:
+    own, name = inquiry.scores(index), inquiry.model.schema.names[index]
+    columns, known = (inquiry.over_source(index, each) for each in (own.filled[:, None], own.known))
+    return Term(attribute=inquiry.source(index), columns=columns, names=(name,), known=known)
+
+
+def _regressor(inquiry: Inquiry, index: int) -> Term:
+    """A number as one column, categories as one column each, but for the first; what is missing is left out.
+
+    Categories with too few rows have one column together; where even that has too few, they count as the first.
+    """
+    attribute, source = inquiry.model.schema.attributes[index], inquiry.source(index)
+    if inquiry.is_number(attribute):
+        return _number(inquiry, index)
+    known = np.ones(attribute.n_levels)
+    if attribute.missing_code is not None:
+        known[attribute.missing_code] = 0.0
+    eye, margin = np.eye(attribute.n_levels), inquiry.effects.by_set[(source,)]
+    columns = {attribute.levels[k]: inquiry.over_source(index, eye[k]) for k in np.flatnonzero(known)}
+    shares, error = 1 / margin.values.size + margin.values, math.sqrt(margin.variance)
+    clear = [name for name, levels in columns.items() if float(levels @ shares) >= CLEAR_LEVEL * error]
+    rare = [name for name in columns if name not in clear]
+    together = float(np.sum([columns[name] @ shares for name in rare]))
+    dropped = bool(rare) and together < CLEAR_LEVEL * error * math.sqrt(len(rare))
+    if not clear or len(clear) + (bool(rare) and not dropped) < 2:
+        raise QueryError("a regressor needs two categories with far more rows than noise. Leave it out.")
+    note = f"'{attribute.name}' is compared with '{clear[0]}'"
+    own = {name: columns[name] for name in clear[1:]}
+    if rare:
+        listed = ", ".join(rare[:6]) + (" and others" if len(rare) > 6 else "")
+        note += f"; too rare for a coefficient of their own: {listed}"
+        note += ", counted as that level" if dropped else ", taken together" if len(rare) > 1 else ""
+    if rare and not dropped:
+        name = rare[0] if len(rare) == 1 else f"{len(rare)} rare levels"
+        own[name] = np.sum([columns[each] for each in rare], axis=0)
+    inquiry.notes.append(note)
+    return Term(
+        attribute=source,
+        columns=np.stack(list(own.values()), axis=1),
+        names=tuple(f"{attribute.name} = {name}" for name in own),
+        known=inquiry.over_source(index, known),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -64,9 +289,9 @@ class Design:
         return ("(intercept)", *(name for term in self.regressors for name in term.names))
 
     @property
-    def whole(self) -> bool:
-        """Whether every row takes part: nothing is missing and no condition is set."""
-        return self.given is None and all(term.known.all() for term in (self.outcome, *self.regressors))
+    def complete(self) -> bool:
+        """Whether no attribute is missing in any row."""
+        return all(term.known.all() for term in (self.outcome, *self.regressors))
 
 
 class Records:
@@ -84,38 +309,9 @@ class Records:
             self.kept = self.kept * at(term, term.known)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Correlation:
-    """A correlation, and the moments that its influence function is made of: means, sds, and the share of rows kept."""
-
-    value: float
-    means: tuple[float, float]
-    sds: tuple[float, float]
-    share: float
-
-    def influence(self, x: Floats, y: Floats, kept: Floats) -> Floats:
-        """The influence of records with these values: a b - r (a^2 + b^2) / 2 for standardized a and b."""
-        a, b = (x - self.means[0]) / self.sds[0], (y - self.means[1]) / self.sds[1]
-        return np.asarray(kept / self.share * (a * b - self.value / 2 * (a**2 + b**2)))
-
-
-def correlate(x: Floats, y: Floats, kept: Floats, weights: Floats) -> Correlation:
-    """The correlation of two columns of records under these weights."""
-    weights = weights * kept
-    share = float(weights.sum())
-    if share <= 0:
-        raise QueryError("the model leaves no rows with both values. Ask about more rows.")
-    weights = weights / share
-    means = float(weights @ x), float(weights @ y)
-    a, b = x - means[0], y - means[1]
-    sds = float(np.sqrt(weights @ a**2)), float(np.sqrt(weights @ b**2))
-    if sds[0] <= 1e-6 * np.abs(x).max() or sds[1] <= 1e-6 * np.abs(y).max():
-        raise QueryError("a correlation needs two numbers that vary, and by the model one does not. Ask about another.")
-    return Correlation(value=float(weights @ (a * b)) / (sds[0] * sds[1]), means=means, sds=sds, share=share)
-
-
-def solve_linear(records: Records, weights: Floats) -> tuple[Floats, Floats]:
+def solve_linear(records: Records, weights: Floats, start: Floats | None = None) -> tuple[Floats, Floats]:
     """Coefficients of the linear regression under these weights, shape (q,), and A^-1, shape (q, q)."""
+    del start  # Only a logistic regression is iterative.
     weights = weights * records.kept
     weighted = records.x * weights[:, None]
     inverse = _inverse(weighted.T @ records.x, _DETERMINED)
@@ -152,90 +348,62 @@ def _inverse(moments: Floats, told: str) -> Floats:
     return np.asarray((vectors / values) @ vectors.T / np.outer(scale, scale))
 
 
-def linearize_linear(design: Design, reference: Reference) -> Linearized:
-    """The coefficients of a linear regression near the model."""
-    records = Records(design, reference.codes)
-    found, inverse = solve_linear(records, reference.union)
-    by_fit = np.stack([solve_linear(records, weights)[0] for weights in reference.weights])
+def linearize(design: Design, reference: Reference, *, logistic: bool) -> Linearized:
+    """The coefficients of a regression near the model."""
+    records, solve = Records(design, reference.codes), solve_logistic if logistic else solve_linear
+    solution, inverse = solve(records, reference.union, None)
+    by_fit = np.stack([solve(records, weights, solution)[0] for weights in reference.weights])
+
+    def at(codes: Codes) -> Records:
+        return records if codes is reference.codes else Records(design, codes)
+
+    def predicted(x: Floats) -> Floats:
+        return _logistic(x @ solution) if logistic else np.asarray(x @ solution)
 
     def influence(codes: Codes) -> Floats:
-        at = records if codes is reference.codes else Records(design, codes)
-        left = at.kept * (at.y - at.x @ found)
-        return np.asarray((at.x * left[:, None]) @ inverse)
-
-    if not design.whole:
-        return Linearized(values=found, by_fit=by_fit, influence=influence)
-    # psi = U R with U = u0 + sum of u_s and R = r0 + sum of r_s, both sums over attributes.
-    splits = _additive(design, found, inverse)
-    return Linearized(values=found, by_fit=by_fit, influence=influence, exact=_product(*splits))
-
-
-def linearize_logistic(design: Design, reference: Reference) -> Linearized:
-    """The coefficients of a logistic regression near the model."""
-    records = Records(design, reference.codes)
-    found, inverse = solve_logistic(records, reference.union)
-    by_fit = np.stack([solve_logistic(records, weights, found)[0] for weights in reference.weights])
-
-    def influence(codes: Codes) -> Floats:
-        at = records if codes is reference.codes else Records(design, codes)
-        left = at.kept * (at.y - _logistic(at.x @ found))
-        return np.asarray((at.x * left[:, None]) @ inverse)
-
-    if not design.whole:
-        return Linearized(values=found, by_fit=by_fit, influence=influence)
-    pulls, _ = _additive(design, found, inverse)
-    outcome: tuple[Floats, dict[int, Floats]] = (
-        np.zeros(1),
-        {design.outcome.attribute: design.outcome.columns.T.copy()},
-    )
+        own = at(codes)
+        left = own.kept * (own.y - predicted(own.x))
+        return np.asarray((own.x * left[:, None]) @ inverse)
 
     def rest(codes: Codes) -> Floats:
-        x = records.x if codes is reference.codes else Records(design, codes).x
-        return np.asarray(-(x * _logistic(x @ found)[:, None]) @ inverse)
+        x = at(codes).x
+        return np.asarray(-(x * predicted(x)[:, None]) @ inverse)
 
-    return Linearized(values=found, by_fit=by_fit, influence=influence, exact=_product(pulls, outcome), rest=rest)
-
-
-# A sum over attributes: its constant, shape (q,), and a function of each attribute's levels, shape (q, levels).
-_Additive = tuple[Floats, dict[int, Floats]]
-
-
-def _additive(design: Design, found: Floats, inverse: Floats) -> tuple[_Additive, _Additive]:
-    """A^-1 x and y - x'b as sums over attributes."""
-    pulls: dict[int, Floats] = {}
-    rest: dict[int, Floats] = {design.outcome.attribute: design.outcome.columns.T.copy()}
-    at = 1
+    if design.given is not None or not design.complete:
+        return Linearized(values=solution, by_fit=by_fit, influence=influence)
+    # A^-1 x (y - x'b), or A^-1 x y of a logistic regression, as a product of two sums over attributes: a constant of
+    # shape (q,), and a function of each attribute's levels, shape (q, levels).
+    pulls: dict[Subset, Floats] = {}
+    left: dict[Subset, Floats] = {(design.outcome.attribute,): design.outcome.columns.T.copy()}
+    stop = 1
     for term in design.regressors:
-        own = slice(at, at + term.columns.shape[1])
-        at = own.stop
-        _add(pulls, term.attribute, inverse[:, own] @ term.columns.T)
-        _add(rest, term.attribute, -(term.columns @ found[own])[None, :])
-    return (inverse[:, 0], pulls), (-found[:1], rest)
+        own = slice(stop, stop + term.columns.shape[1])
+        stop = own.stop
+        add(pulls, (term.attribute,), inverse[:, own] @ term.columns.T)
+        if not logistic:
+            add(left, (term.attribute,), -(term.columns @ solution[own])[None, :])
+    constant = np.zeros(1) if logistic else -solution[:1]
+    exact = _product((inverse[:, 0], pulls), (constant, left))
+    return Linearized(values=solution, by_fit=by_fit, influence=influence, exact=exact, rest=rest if logistic else None)
 
 
-def _add(into: dict[int, Floats], attribute: int, function: Floats) -> None:
-    into[attribute] = into[attribute] + function if attribute in into else function
+_Additive = tuple[Floats, dict[Subset, Floats]]
 
 
 def _product(first: _Additive, second: _Additive) -> dict[Subset, Floats]:
     """The product of two sums over attributes, as functions of pairs and of single attributes."""
     (u0, us), (r0, rs) = first, second
     found: dict[Subset, Floats] = {}
-
-    def add(subset: Subset, function: Floats) -> None:
-        found[subset] = found[subset] + function if subset in found else function
-
     for s, u in us.items():
-        add((s,), u * r0[:, None])
+        add(found, s, u * r0[:, None])
         for t, r in rs.items():
             if s == t:
-                add((s,), u * r)
-            elif s < t:
-                add((s, t), u[:, :, None] * r[:, None, :])
+                add(found, s, u * r)
             else:
-                add((t, s), r[:, :, None] * u[:, None, :])
+                one, other = (u, r) if s < t else (r, u)
+                add(found, (*min(s, t), *max(s, t)), one[:, :, None] * other[:, None, :])
     for t, r in rs.items():
-        add((t,), u0[:, None] * r)
+        add(found, t, u0[:, None] * r)
     return found
 
 
@@ -245,80 +413,34 @@ def clearness(design: Design, effects: Effects, reference: Reference) -> float:
     Regressors are in units of the model's standard deviation, less the model's mean.
     """
     levels: dict[int, list[Floats]] = {}
-    union = reference.union
     for term in design.regressors:
-        margin = reference.table((term.attribute,), union)
+        margin = reference.table((term.attribute,), reference.union)
         columns = term.columns - margin @ term.columns * term.known[:, None]
-        sds = np.sqrt(np.maximum(margin @ columns**2, 1e-12))
-        levels.setdefault(term.attribute, []).append(columns / sds)
+        levels.setdefault(term.attribute, []).append(columns / np.sqrt(np.maximum(margin @ columns**2, 1e-12)))
     columns_of = {attribute: np.concatenate(columns, axis=1) for attribute, columns in levels.items()}
-    places, at = {}, 0
-    for attribute, columns in columns_of.items():
-        places[attribute] = slice(at, at + columns.shape[1])
-        at += columns.shape[1]
-    moments = np.zeros((at, at))
+    ends = np.cumsum([columns.shape[1] for columns in columns_of.values()])
+    places = {s: slice(end - columns.shape[1], end) for end, (s, columns) in zip(ends, columns_of.items(), strict=True)}
+    moments = np.zeros((ends[-1], ends[-1]))
     for s, columns in columns_of.items():
-        own = measured_table(effects, (s,))
-        moments[places[s], places[s]] = (columns * own[:, None]).T @ columns
+        moments[places[s], places[s]] = (columns * _measured_table(effects, (s,))[:, None]).T @ columns
         for t, others in columns_of.items():
             if s < t:
-                block = columns.T @ measured_table(effects, (s, t)) @ others
+                block = columns.T @ _measured_table(effects, (s, t)) @ others
                 moments[places[s], places[t]], moments[places[t], places[s]] = block, block.T
     values, vectors = np.linalg.eigh(moments)
-    sums = {attribute: columns @ vectors[places[attribute], 0] for attribute, columns in columns_of.items()}
-    functional: dict[Subset, Floats] = {}
-    for s, one in sums.items():
-        functional[(s,)] = one[None, :] ** 2
-        for t, other in sums.items():
-            if s < t:
-                functional[s, t] = 2 * np.outer(one, other)[None, :, :]
+    sums = {s: columns @ vectors[places[s], 0] for s, columns in columns_of.items()}
+    functional: dict[Subset, Floats] = {(s,): one[None, :] ** 2 for s, one in sums.items()}
+    functional |= {(s, t): 2 * np.outer(sums[s], sums[t])[None, :, :] for s in sums for t in sums if s < t}
     error = float(np.sqrt(noise_covariance(parts(functional), effects)[0, 0]))
     return float(values[0]) / max(error, 1e-300)
 
 
-def measured_table(effects: Effects, attributes: Subset) -> Floats:
+def _measured_table(effects: Effects, attributes: Subset) -> Floats:
     """The noisy table of some attributes as shares of rows, all its effects pooled."""
-    sizes = [effects.size_of(i) for i in attributes]
-    table = np.full(sizes, 1 / np.prod(sizes))
+    sizes = effects.shape(attributes)
+    table = np.full(sizes, 1 / math.prod(sizes))
     for subset, effect in effects.by_set.items():
         if set(subset) <= set(attributes):
             shape = [size if i in subset else 1 for i, size in zip(attributes, sizes, strict=True)]
-            others = np.prod([size for i, size in zip(attributes, sizes, strict=True) if i not in subset])
-            table = table + effect.values.reshape(shape) / others
+            table = table + effect.values.reshape(shape) * math.prod(shape) / math.prod(sizes)
     return table
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Coding:
-    """How categories enter a regression: those with a column of their own, those taken together, and the reference.
-
-    `joined` says that the rare ones are too few for a column even together: they count as the reference.
-    """
-
-    own: tuple[str, ...]
-    rare: tuple[str, ...]
-    reference: str
-    joined: bool
-
-
-def code_levels(columns: Mapping[str, Floats], shares: Floats, error: float) -> Coding:
-    """The coding of categories, by the noisy shares of levels and their error.
-
-    `columns` gives the levels of each category as 0 and 1.
-    """
-    clear = [name for name, levels in columns.items() if float(levels @ shares) >= CLEAR_LEVEL * error]
-    rare = [name for name in columns if name not in clear]
-    together = float(np.sum([columns[name] @ shares for name in rare]))
-    joined = bool(rare) and together < CLEAR_LEVEL * error * np.sqrt(len(rare))
-    if not clear or len(clear) + (bool(rare) and not joined) < 2:
-        raise QueryError("a regressor needs two categories with far more rows than noise. Leave it out.")
-    return Coding(own=tuple(clear[1:]), rare=tuple(rare), reference=clear[0], joined=joined)
-
-
-def indicators(coding: Coding, columns: Mapping[str, Floats]) -> tuple[Floats, list[str]]:
-    """Columns of 0 and 1, shape (levels, k), of a coding; and their names."""
-    found, names = [columns[name] for name in coding.own], list(coding.own)
-    if coding.rare and not coding.joined:
-        found.append(np.sum([columns[name] for name in coding.rare], axis=0))
-        names.append(coding.rare[0] if len(coding.rare) == 1 else f"{len(coding.rare)} rare levels")
-    return np.stack(found, axis=1), names

@@ -9,18 +9,22 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from itertools import groupby, pairwise
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from markupsafe import Markup
+from numpy.typing import NDArray
 
-from sklar.answer.report.findings import Findings, find, root_mean_square
-from sklar.answer.report.margins import Chart, draw
-from sklar.answer.report.pairs import MAX_LISTED, Pairs, compare_pairs
+from sklar.answer.report import svg
+from sklar.answer.report.levels import draw
 from sklar.answer.report.render import Rows, render, short
-from sklar.answer.report.spending import alarms, guesses, measured, searches, settings, together
 from sklar.budget.certificate import Certificate, rounded_up
-from sklar.budget.risk import Risk, risk_of
-from sklar.fitting.margins import pool
+from sklar.budget.risk import FALSE_ALARMS, PRIORS, Risk, risk_of
+from sklar.draw.repair import sample_codes
+from sklar.fitting.denoise import interactions
+from sklar.fitting.margins import Estimates, margins, pool
 from sklar.public.rules import rule_text
 from sklar.public.schema import Attribute, Schema
 from sklar.public.shown import shown_levels, shown_name, shown_table
@@ -31,6 +35,14 @@ if TYPE_CHECKING:
 # These limits keep the page readable, and below 5 MB, however wide the table is.
 MAX_CHARTS = 48
 MAX_SCHEMA_ROWS = 200
+MAX_MAP = 40
+MAX_LISTED = 20
+_MAX_SEARCHES = 200
+
+_SAMPLED_ROWS = 20_000
+_NO_DEPENDENCE = 0.005
+_RATIOS = (0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0, 4.0)
+_NEAR = 1.25
 
 _COPULA = "a Gaussian copula over the levels of all attributes"
 _KINDS = {
@@ -43,39 +55,6 @@ _KNOWN_FROM = {
     "found": "found with noise, at a cost",
     "rows": "read from the records, at the custodian's risk",
 }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Release:
-    """All that the report shows. The custodian counted `measured` attributes; with only one, `pairs` is None."""
-
-    schema: Schema
-    title: str
-    about: str
-    certificate: Certificate
-    file_name: str
-    n_rows: int
-    measured: int
-    kind: str
-    error: float
-    chance: str
-    factor: str
-    surest: float
-    risk: Risk
-    guesses: Rows
-    alarms: Rows
-    measurements: Rows
-    searches: Rows
-    earlier: tuple[str, ...]
-    together: str
-    kinds: str
-    attributes: Rows
-    read_from_rows: tuple[str, ...]
-    rules: tuple[str, ...]
-    charts: tuple[Chart, ...]
-    pairs: Pairs | None
-    asked: str
-    run: Rows
 
 
 def typical_errors(model: Model) -> tuple[float, float | None]:
@@ -91,47 +70,43 @@ def publishable(model: Model, *, file_name: str = "MODEL.sklar") -> str:
     return render("sklar.answer.report", "publishable.html.j2", view(model, file_name))
 
 
-def view(model: Model, file_name: str) -> Release:
-    """What the report shows."""
-    schema, certificate, found = model.schema, model.certificate, find(model)
+def view(model: Model, file_name: str) -> dict[str, Any]:
+    """What the report shows. With only one attribute, `pairs` is None."""
+    schema, certificate, findings = model.schema, model.certificate, find(model)
     kinds = Counter(each.kind for each in schema.attributes)
     odds = math.exp(min(certificate.epsilon, 700.0))
-    risk, told = risk_of(certificate), {each.attribute for each in certificate.domains}
-    chosen = _leading(found, model.measured_schema.n_attributes)
-    return Release(
-        schema=schema,
-        title=short(shown_table(schema), 120),
-        about=" ".join((schema.words.description or "").split()),
-        certificate=certificate,
-        file_name=short(file_name, 60),
-        n_rows=model.n_rows,
-        measured=model.measured_schema.n_attributes,
-        kind=_KINDS.get(str(model.settings.get("kind")), _COPULA),
-        error=typical_errors(model)[0],
-        chance=_one_in(certificate.delta),
-        factor=rounded_up(odds, 3) if odds < 1e6 else f"e^{rounded_up(certificate.epsilon, 3)}",
-        surest=odds / (1 + odds),
-        risk=risk,
-        guesses=guesses(risk),
-        alarms=alarms(risk),
-        measurements=measured(certificate),
-        searches=searches(certificate, schema),
-        earlier=tuple(short(name, 60) for name in certificate.earlier if name not in told),
-        together=together(certificate),
-        kinds=", ".join(f"{number:,} {kind}" for kind, number in sorted(kinds.items())),
-        attributes=tuple(_described(each) for each in schema.attributes[:MAX_SCHEMA_ROWS]),
-        read_from_rows=tuple(short(name, 60) for name in certificate.read_from_rows[:MAX_LISTED]),
-        rules=tuple(short(rule_text(rule, schema.attributes), 200) for rule in schema.rules[:MAX_LISTED]),
-        charts=tuple(_chart(model, found, index) for index in chosen),
-        pairs=compare_pairs(model, found) if found.first.size else None,
-        asked=" and ".join(_condition(each) for each in schema.attributes[:1] + schema.attributes[1:][-1:]),
-        run=settings(certificate),
-    )
-
-
-def _chart(model: Model, found: Findings, index: int) -> Chart:
-    offsets = model.measured_schema.offsets
-    return draw(model, model.measured_schema.attributes[index], found.levels[offsets[index] : offsets[index + 1]])
+    risk, searched = risk_of(certificate), {each.attribute for each in certificate.domains}
+    chosen = _leading(findings, model.measured_schema.n_attributes)
+    levels = model.measured_schema.cells.levels
+    charts = [draw(model, model.measured_schema.attributes[i], findings.levels[levels(i)]) for i in chosen]
+    return {
+        "schema": schema,
+        "title": short(shown_table(schema), 120),
+        "about": " ".join((schema.words.description or "").split()),
+        "certificate": certificate,
+        "file_name": short(file_name, 60),
+        "n_rows": model.n_rows,
+        "measured": model.measured_schema.n_attributes,
+        "kind": _KINDS.get(str(model.settings.get("kind")), _COPULA),
+        "error": typical_errors(model)[0],
+        "chance": _one_in(certificate.delta),
+        "factor": rounded_up(odds, 3) if odds < 1e6 else f"e^{rounded_up(certificate.epsilon, 3)}",
+        "surest": odds / (1 + odds),
+        "risk": risk,
+        "guesses": _guesses(risk),
+        "alarms": tuple((f"1 in {among:,}", f"at most {_precise(risk.found(among))}") for among in FALSE_ALARMS),
+        **_spending(certificate, schema),
+        "earlier": tuple(short(name, 60) for name in certificate.earlier if name not in searched),
+        "together": together(certificate),
+        "kinds": ", ".join(f"{number:,} {kind}" for kind, number in sorted(kinds.items())),
+        "attributes": tuple(_described(each) for each in schema.attributes[:MAX_SCHEMA_ROWS]),
+        "read_from_rows": tuple(short(name, 60) for name in certificate.read_from_rows[:MAX_LISTED]),
+        "rules": tuple(short(rule_text(rule, schema.attributes), 200) for rule in schema.rules[:MAX_LISTED]),
+        "charts": charts,
+        "pairs": compare_pairs(model, findings) if findings.first.size else None,
+        "asked": " and ".join(_condition(each) for each in schema.attributes[:1] + schema.attributes[1:][-1:]),
+        "run": _settings(certificate),
+    }
 
 
 def _one_in(chance: float) -> str:
@@ -161,13 +136,13 @@ def _described(attribute: Attribute) -> tuple[str, ...]:
     )
 
 
-def _leading(found: Findings, attributes: int) -> list[int]:
+def _leading(findings: Findings, attributes: int) -> list[int]:
     """The attributes to draw, in the order of the schema: all, or those with the strongest dependences."""
     if attributes <= MAX_CHARTS:
         return list(range(attributes))
     # Fewer attributes than we want cannot form this many pairs.
-    order = np.argsort(-found.dependence, kind="stable")[: MAX_CHARTS**2]
-    ranked = dict.fromkeys(np.stack([found.first[order], found.second[order]], axis=1).ravel().tolist())
+    order = np.argsort(-findings.dependence, kind="stable")[: MAX_CHARTS**2]
+    ranked = dict.fromkeys(np.stack([findings.first[order], findings.second[order]], axis=1).ravel().tolist())
     return sorted(list(ranked)[:MAX_CHARTS])
 
 
@@ -176,3 +151,223 @@ def _condition(attribute: Attribute) -> str:
     name, level = attribute.name, attribute.levels[0].replace("'", "''")
     plain = all(letter.isalnum() or letter in "_-." for letter in name)
     return f"{name} = '{level}'" if plain else f"\\\"{name}\\\" = '{level}'"
+
+
+def _spending(certificate: Certificate, schema: Schema) -> dict[str, Rows]:
+    """What the search for domains and each stage measured, its noise and its share of the cost; each search apart."""
+    power = 2 if certificate.mechanism == "gaussian" else 1
+    spent = [("search", "domains of attributes", each.tables, each.scale) for each in certificate.domains]
+    spent += [(str(each.stage), each.what, each.tables, each.scale) for each in certificate.measurements]
+    whole = sum(tables * scale**-power for _, _, tables, scale in spent)
+    measurements, searches = [], []
+    for (stage, what), group in groupby(spent, key=itemgetter(0, 1)):
+        _, _, tables, scales = zip(*group, strict=True)
+        low, high = f"{min(scales):,.1f}", f"{max(scales):,.1f}"
+        noise = low if low == high else f"{low} to {high}"
+        share = sum(number * scale**-power for number, scale in zip(tables, scales, strict=True)) / whole
+        measurements.append((stage, what, f"{sum(tables):,}", noise, f"{share:.0%}"))
+    for each in certificate.domains[:_MAX_SEARCHES]:
+        attribute = schema.attribute(each.attribute)
+        if each.of == "rounding":
+            what = "how its numbers are rounded"
+        elif each.threshold is not None:
+            what = f"{len(attribute.values):,} categories with at least {each.threshold:,} rows after noise"
+        else:
+            heaps = f" and {len(attribute.points):,} common values" if attribute.points else ""
+            what = f"{attribute.n_bins:,} bins{heaps} between public bounds"
+        share = each.tables * each.scale**-power / whole
+        name = short(shown_name(attribute), 60)
+        searches.append((name, what, f"{each.tables:,}", f"{each.scale:,.1f}", f"{share:.1%}"))
+    return {"measurements": tuple(measurements), "searches": tuple(searches)}
+
+
+def together(certificate: Certificate) -> str:
+    """How many attributes were counted together at most, in words."""
+    # Scores are of three-way tables.
+    most = min(max(each.order for each in certificate.measurements), 3)
+    return ("no", "one", "two", "three")[most]
+
+
+def _guesses(risk: Risk) -> Rows:
+    """How often an attacker's best guess is right, by what the attacker believed beforehand."""
+    rows = []
+    for others in PRIORS:
+        before, after = risk.right(others)
+        believed = "even: one of two" if others == 1 else f"one of {others + 1}"
+        sure = f"at most {_precise(risk.sure(others))}"
+        rows.append((believed, _precise(before), f"at most {_precise(after)}", sure))
+    return tuple(rows)
+
+
+def _precise(share: float) -> str:
+    """A bound as a percentage: rounded up, never to the nearest."""
+    value = 100 * share
+    places = 3 if value < 1 else 1
+    # Not what the rounding of floats made larger: 90% is 90%.
+    up = math.ceil(value * 10**places - 1e-6) / 10**places
+    return f"{min(up, 100.0):.{places}f}".rstrip("0").rstrip(".") + "%"
+
+
+def _settings(certificate: Certificate) -> Rows:
+    """What was run."""
+    claimed = certificate.claimed_by
+    return (
+        ("Schema, SHA-256", certificate.schema_sha256),
+        *([("Measured by (not checked)", claimed)] if claimed else []),
+        ("Mechanism", f"discrete {certificate.mechanism}" if certificate.versions else certificate.mechanism),
+        ("Composition", certificate.composition),
+        ("Neighbors", certificate.neighbors),
+        ("Protected", f"any one {certificate.unit}"),
+        ("Counted", certificate.counted),
+        *((f"Version of {name}", number) for name, number in sorted(certificate.versions.items())),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Findings:
+    """Figures of all levels, shape (d,), and of all pairs of attributes, in the order (0, 1), (0, 2), ... (1, 2), ...
+
+    `levels` are shares among synthetic rows. `pair_sd` is the standard error of a count. `dependence` is the share of
+    rows that would have to change to make a pair independent. `ratios` are the squared differences between model and
+    noisy table, divided by those that noise alone is expected to make.
+    """
+
+    levels: NDArray[np.float64]
+    first: NDArray[np.int64]
+    second: NDArray[np.int64]
+    cells: NDArray[np.int64]
+    pair_sd: NDArray[np.float64]
+    dependence: NDArray[np.float64]
+    ratios: NDArray[np.float64]
+
+
+def root_mean_square(values: NDArray[np.float64]) -> float:
+    """A typical size: the root of the mean square."""
+    return math.sqrt(float(np.mean(values**2)))
+
+
+def find(model: Model) -> Findings:
+    """Work out the figures of a model."""
+    model.measured_schema.require_square("a report")
+    cells, estimates = model.measured_schema.cells, pool(model.measured.stages)
+    first, second = cells.pairs
+    paired = bool(first.size)
+    predicted, sampling = _predict(model)
+    return Findings(
+        levels=np.diagonal(predicted),
+        first=first,
+        second=second,
+        cells=cells.pair_sizes,
+        pair_sd=estimates.pair_sd,
+        # Half the L1 distance is the total variation distance from independence.
+        dependence=interactions(estimates, margins(estimates)) / (2 * model.n_rows) if paired else np.zeros(0),
+        ratios=_ratios(estimates, predicted, sampling) if paired else np.zeros(0),
+    )
+
+
+def _predict(model: Model) -> tuple[NDArray[np.float64], float]:
+    """The probabilities of pairs of levels, with those of levels on the diagonal, shape (d, d).
+
+    Without a closed form, and with rules, which change what the copula draws, they are counted in synthetic rows. The
+    second value is 1 / rows then, because sampling has variance p (1 - p) / rows, and 0 otherwise.
+    """
+    schema = model.measured_schema
+    known = None if schema.rules else model.copula.predict_pairs()
+    if known is not None:
+        square = known.astype(np.float64)
+        np.fill_diagonal(square, model.copula.margins())
+        return square, 0.0
+    rows = min(model.n_rows, _SAMPLED_ROWS)
+    total = np.zeros((schema.n_levels, schema.n_levels))
+    for block in sample_codes(model.copula, rows, 0):
+        if model.dummies:
+            ones = block.view(np.bool_).astype(np.float32)
+        else:
+            ones = np.zeros((schema.n_levels, block.shape[1]), dtype=np.float32)
+            ones[(block + schema.offsets[:-1, None]).ravel(), np.tile(np.arange(block.shape[1]), len(block))] = 1.0
+        total += ones @ ones.T
+    return total / rows, 1 / rows
+
+
+def _ratios(estimates: Estimates, predicted: NDArray[np.float64], sampling: float) -> NDArray[np.float64]:
+    """Mean squared differences between model and noisy table, in units of the variance of noise, shape (n_pairs,)."""
+    cells, n, expected = estimates.cells, estimates.n_rows, estimates.cells.flat(predicted)
+    variance = np.repeat(estimates.pair_sd**2, cells.pair_sizes)
+    if sampling:
+        variance += n**2 * sampling * expected * (1 - expected)
+    squares = (estimates.pairs - n * expected) ** 2 / variance
+    return np.asarray(np.add.reduceat(squares, cells.pair_offsets[:-1]) / cells.pair_sizes)
+
+
+def compare_pairs(model: Model, findings: Findings) -> dict[str, Any]:
+    """What is shown about pairs of attributes."""
+    n, error = model.n_rows, root_mean_square(findings.pair_sd)
+    names = tuple(shown_name(each) for each in model.measured_schema.attributes)
+    expected = n / findings.cells
+    relative = findings.pair_sd / expected
+
+    def largest(figures: NDArray[np.float64], chosen: NDArray[np.bool_]) -> list[int]:
+        order = np.argsort(-figures, kind="stable")[:MAX_LISTED]
+        return [int(index) for index in order if chosen[index]]
+
+    def name(index: int) -> str:
+        return short(f"{names[findings.first[index]]} \N{MULTIPLICATION SIGN} {names[findings.second[index]]}", 90)
+
+    def noise(index: int) -> str:
+        return f"± {findings.pair_sd[index]:,.0f}"
+
+    strongest = largest(findings.dependence, findings.dependence > 0)
+    heat_map, width = _heat_map(findings, names, name(strongest[0]) if strongest else None)
+    return {
+        "number": findings.first.size,
+        "error": error,
+        "heat_map": heat_map,
+        "map_width": min(width, 700),
+        "groups": MAX_MAP if len(names) > MAX_MAP else 0,
+        "strongest": [(name(at), f"{100 * findings.dependence[at]:.1f}", noise(at)) for at in strongest],
+        "least_dependence": _NO_DEPENDENCE,
+        "independent": int(np.count_nonzero(findings.dependence < _NO_DEPENDENCE)),
+        "histogram": _histogram(findings.ratios),
+        "near_ratio": _NEAR,
+        "near": float(np.mean(findings.ratios < _NEAR)),
+        "worst": [
+            (name(at), f"{findings.ratios[at]:.2f}") for at in largest(findings.ratios, findings.ratios >= _NEAR)
+        ],
+        "noisy": int(np.count_nonzero(relative > 1)),
+        "noisiest": [
+            (name(at), f"{findings.cells[at]:,}", f"{expected[at]:,.1f}", noise(at))
+            for at in largest(relative, relative > 1)
+        ],
+    }
+
+
+def _heat_map(findings: Findings, names: tuple[str, ...], strongest: str | None) -> tuple[Markup, int]:
+    """The dependence of all pairs; neighbors are drawn together where there are many attributes."""
+    m = len(names)
+    square = np.zeros((m, m))
+    square[findings.first, findings.second] = findings.dependence
+    square += square.T
+    labels = list(names)
+    if m > MAX_MAP:
+        groups = np.array_split(np.arange(m), MAX_MAP)
+        starts = np.array([group[0] for group in groups])
+        square = np.maximum.reduceat(np.maximum.reduceat(square, starts, axis=0), starts, axis=1)
+        labels = [f"{group[0] + 1} to {group[-1] + 1}" for group in groups]
+    told = f"The strongest pair is {strongest}." if strongest else "No pair shows any dependence."
+    return svg.heat_map(
+        square,
+        labels,
+        title="Dependence between attributes, corrected for noise",
+        description=f"Darker cells show stronger dependence. {told} The table below lists the strongest.",
+    )
+
+
+def _histogram(ratios: NDArray[np.float64]) -> Markup:
+    edges = (0.0, *_RATIOS, math.inf)
+    between = [f"{low:g}\N{EN DASH}{high:g}" for low, high in pairwise(_RATIOS)]
+    return svg.histogram(
+        [int(np.count_nonzero((ratios >= low) & (ratios < high))) for low, high in pairwise(edges)],
+        [f"< {_RATIOS[0]:g}", *between, f"≥ {_RATIOS[-1]:g}"],
+        title="How far the synthetic rows are from the noisy tables, by pair",
+        description=f"{100 * float(np.mean(ratios < _NEAR)):.0f}% of the pairs have a ratio below {_NEAR:g}.",
+    )

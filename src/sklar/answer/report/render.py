@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import fields
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -19,9 +20,9 @@ Rows: TypeAlias = tuple[tuple[str, ...], ...]
 _SHARED = "sklar.answer.report"
 
 
-def render(package: str, template: str, view: DataclassInstance) -> str:
+def render(package: str, template: str, view: DataclassInstance | Mapping[str, Any]) -> str:
     """Fill a template of a package with the fields of a view."""
-    shown = {each.name: getattr(view, each.name) for each in fields(view)}
+    shown = view if isinstance(view, Mapping) else {each.name: getattr(view, each.name) for each in fields(view)}
     return _environment(package).get_template(template).render(shown)
 
 

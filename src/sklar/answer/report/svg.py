@@ -1,33 +1,86 @@
-"""Drawings as SVG: histograms, heat maps, lines, and what they are made of. Colors come from the page, so that dark
-mode works. `bars` has those that need room for long labels.
+"""Drawings as SVG: bars, histograms, heat maps, lines, axes, and what they are made of.
 
-Every drawing carries a title and a description for those who cannot see it.
+Colors come from the page, so that dark mode works. Every drawing carries a title and a description for those who cannot
+see it. Labels of bars are never cut as long as three lines hold them; the drawing gives them the room that they need.
+Axes of numbers, dates and times are linear, or logarithmic where numbers are skewed.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from markupsafe import Markup
 from numpy.typing import NDArray
 
 from sklar.answer.report.render import clean, percent
+from sklar.public.schema import Attribute
 
+# Of drawings of one attribute.
+WIDTH = 380.0
+_SIZE, _LINE = 11.5, 13.5
+_MOST_LINES = 3
+# The part of the drawing that labels may take.
+_LABELS = 0.45
+_CAPS = 40
 # Text on the darkest cell needs a contrast above 4.5 in light and in dark mode, so no cell is more opaque than this.
 _DEEPEST = 0.5
 # An exponent below one keeps weak cells visible beside one pair that says the same thing twice.
 _SOFTER = 0.6
-
 # The most room that a label of a map gets.
 _LONGEST = 240.0
 # Widths of letters in parts of their height, as fonts without serifs have them.
 _NARROW, _WIDE_LETTERS = frozenset("iljtfrI.,:;'|![]() "), frozenset("mwMWQ@%&—…")
+_DASHES = ("", "6 3", "2 2", "8 2 2 2")
+_STROKES = ("var(--ink)", "var(--point)", "var(--bar)", "var(--soft)")
+# An axis is symmetric-logarithmic when the largest number is this many times a small one (the least tenth of them).
+_WIDE = 30.0
+_UNITS = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+_SECOND = 1_000_000
+# Months between ticks of dates.
+_MONTHS = (1, 3, 6, 12, 24, 60, 120, 240, 600, 1_200)
+_MOST_TICKS = 6
 
-DASHES = ("", "6 3", "2 2", "8 2 2 2")
-STROKES = ("var(--ink)", "var(--point)", "var(--bar)", "var(--soft)")
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bar:
+    """One bar: a label, a value with its interval, a mark for a second value, and the text behind it."""
+
+    label: str
+    value: float
+    low: float
+    high: float
+    mark: float
+    told: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Paired:
+    """Two shares of one thing: a label, and the shares of two tables."""
+
+    label: str
+    first: float
+    second: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Bins:
+    """Bins on an axis: edges and ticks as positions from 0 to 1; shares, their intervals, and a second table's shares.
+
+    `told` says of each bin what it is and how large, for those who point at it.
+    """
+
+    edges: NDArray[np.float64]
+    shares: NDArray[np.float64]
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
+    marks: NDArray[np.float64]
+    ticks: tuple[tuple[float, str], ...]
+    told: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -77,6 +130,134 @@ def fitted(label: str, width: float, size: float) -> str:
     while kept and text_width(f"{kept}…", size) > width:
         kept = kept[:-1]
     return f"{kept.rstrip()}…"
+
+
+def wrap(label: str, width: float, size: float = _SIZE) -> list[str]:
+    """A label in at most three lines of this width, broken between words where it has any."""
+    lines: list[str] = []
+    line = ""
+    for word in re.findall(r"\S+\s*", label) or [label]:
+        while text_width(word.rstrip(), size) > width and len(word) > 1:
+            # A word that is longer than a line is broken where the line ends.
+            room = len(word)
+            while room > 1 and text_width(line + word[:room], size) > width:
+                room -= 1
+            if room == 1 and line:
+                lines.append(line.rstrip())
+                line = ""
+                continue
+            lines.append((line + word[:room]).rstrip())
+            line, word = "", word[room:]
+        if line and text_width((line + word).rstrip(), size) > width:
+            lines.append(line.rstrip())
+            line = ""
+        line += word
+    lines.append(line.rstrip())
+    if len(lines) > _MOST_LINES:
+        lines = [*lines[: _MOST_LINES - 1], fitted(" ".join(lines[_MOST_LINES - 1 :]) + "…", width, size)]
+    return [line for line in lines if line] or [label]
+
+
+def bars(entries: Sequence[Bar], *, title: str, description: str, least: float = 1e-9) -> Markup:
+    """Horizontal bars on an axis of shares, with whiskers for intervals and ticks for marks.
+
+    The axis reaches to the largest of them, and to `least` at least.
+    """
+    top = max(max(max(entry.high, entry.mark) for entry in entries), least)
+
+    def draw(entry: Bar, left: float, right: float, middle: float) -> list[Markup]:
+        scale = (right - left) / top
+        low, high = (left + scale * min(max(bound, 0.0), top) for bound in (entry.low, entry.high))
+        ends = "".join(f"M{digits(end)} {digits(middle - 3)}v6" for end in (low, high))
+        mark = left + scale * max(entry.mark, 0.0)
+        return [
+            rect("bar", left, middle - 5.5, scale * max(entry.value, 0.0), 11),
+            element("path", class_="whisker", d=f"M{digits(low)} {digits(middle)}H{digits(high)}{ends}"),
+            element("path", class_="tick", d=f"M{digits(mark)} {digits(middle - 7.5)}v15"),
+        ]
+
+    parts, height = _rows(entries, [entry.told for entry in entries], (19.0, 5.0), draw)
+    return drawing(WIDTH, height, parts, title=title, description=description)
+
+
+def paired_bars(entries: Sequence[Paired], *, title: str, description: str, least: float = 1e-9) -> Markup:
+    """Two horizontal bars for each entry, one above the other, with both shares beside them. `least` as in `bars`."""
+    top = max(max(max(entry.first, entry.second) for entry in entries), least)
+
+    def draw(entry: Paired, left: float, right: float, middle: float) -> list[Markup]:
+        scale = (right - left) / top
+        return [
+            rect("bar", left, middle - 9, scale * entry.first, 9),
+            rect("second", left, middle, scale * entry.second, 9),
+        ]
+
+    told = [f"{percent(entry.first)} | {percent(entry.second)}" for entry in entries]
+    parts, height = _rows(entries, told, (24.0, 6.0), draw)
+    return drawing(WIDTH, height, parts, title=title, description=description)
+
+
+def _rows(
+    entries: Sequence[Any],
+    told: Sequence[str],
+    heights: tuple[float, float],
+    draw: Callable[[Any, float, float, float], list[Markup]],
+) -> tuple[list[Markup], float]:
+    """Entries below one another, each with its label on the left and a text on the right; and the height of them all.
+
+    `draw` draws an entry between two places, around a middle. `heights` are the least of a row, and what lines leave.
+    """
+    room = min(max(text_width(entry.label, _SIZE) for entry in entries), WIDTH * _LABELS)
+    left, right = room + 10, WIDTH - max(text_width(each, 11) for each in told) - 10
+    parts, y = [], 2.0
+    for entry, written in zip(entries, told, strict=True):
+        lines = wrap(entry.label, room)
+        height = max(heights[0], _LINE * len(lines) + heights[1])
+        middle = y + height / 2
+        first = middle + 4 - _LINE * (len(lines) - 1) / 2
+        parts += [text(left - 7, first + _LINE * at, line, size=_SIZE, anchor="end") for at, line in enumerate(lines)]
+        parts += draw(entry, left, right, middle)
+        parts.append(text(WIDTH - 2, middle + 4, written, size=11, anchor="end", class_="soft"))
+        y += height
+    return [axis(left, 0, left, y), *parts], y + 2
+
+
+def bins(shown: Bins, *, title: str, description: str) -> Markup:
+    """Upright bars on an axis: the area of each is its share, so that wide bins do not look larger than they are."""
+    left, right, top, base = 6.0, WIDTH - 6.0, 8.0, 132.0
+    across = left + (right - left) * shown.edges
+    widths = np.maximum(np.diff(across), 0.5)
+    tallest = max(float((np.maximum(shown.shares, shown.marks) / widths).max()), 1e-12)
+    # Whiskers of narrow bins may be very tall: they end at the top of the drawing.
+    tallest = min(max(tallest, float((shown.high / widths).max())), 1.6 * tallest)
+
+    def height(share: float, width: float) -> float:
+        return (base - top) * min(max(share / width / tallest, 0.0), 1.0)
+
+    parts = [axis(left, base, right, base)]
+    caps = len(widths) <= _CAPS
+    for at, (x, width) in enumerate(zip(across[:-1], widths, strict=True)):
+        bar, low, high, mark = (
+            base - height(float(each[at]), float(width)) for each in (shown.shares, shown.low, shown.high, shown.marks)
+        )
+        middle, cap = float(x) + float(width) / 2, min(3.0, float(width) / 3)
+        ends = "".join(f"M{digits(middle - cap)} {digits(y)}h{digits(2 * cap)}" for y in (low, high)) if caps else ""
+        inside = [
+            element("title", shown.told[at]),
+            # As wide as the bin and as tall as the drawing, so that small bins can be pointed at.
+            rect("hover", float(x), top, float(width), base - top),
+            rect("bar", float(x), bar, max(float(width) - 0.6, 0.4), base - bar),
+            element("path", class_="whisker", d=f"M{digits(middle)} {digits(low)}V{digits(high)}{ends}"),
+            element("path", class_="tick", d=f"M{digits(float(x))} {digits(mark)}h{digits(float(width))}"),
+        ]
+        parts.append(element("g", Markup("").join(inside)))
+    for place, label in shown.ticks:
+        x = left + (right - left) * place
+        half = text_width(label, 11) / 2
+        parts += [
+            axis(x, base, x, base + 4),
+            text(min(max(x, half), WIDTH - half), base + 17, label, anchor="middle", class_="soft"),
+        ]
+    return drawing(WIDTH, base + 22, parts, title=title, description=description)
 
 
 def paired_steps(steps: Steps, *, title: str, description: str) -> Markup:
@@ -200,13 +381,90 @@ def cdfs(lines: Sequence[Line], *, title: str, description: str) -> Markup:
             f"V{digits(float(b))}H{digits(float(a))}" for a, b in zip([*xs[1:], right], ys, strict=True)
         )
         at = base + 62 + 18 * index
-        stroke = {"style": f"stroke:{STROKES[index % 4]}", "stroke_dasharray": DASHES[index % 4]}
+        stroke = {"style": f"stroke:{_STROKES[index % 4]}", "stroke_dasharray": _DASHES[index % 4]}
         parts += [
             element("path", class_="line", d=drawn, **stroke)
             for drawn in (path, f"M{digits(left)} {digits(at - 4)}h34")
         ]
         parts.append(text(left + 44, at, line.label, size=12))
     return drawing(width, height, parts, title=title, description=description)
+
+
+def axis_scale(attribute: Attribute, points: NDArray[np.float64], counts: NDArray[Any]) -> float:
+    """Up to which size the axis is linear before it turns logarithmic; 0 when it is linear throughout.
+
+    Dates, years and times of day have no zero that means anything: they are always linear.
+    """
+    sizes = np.abs(points)
+    order = np.argsort(sizes)
+    order = order[sizes[order] > 0]
+    if attribute.kind not in ("integer", "real", "duration") or order.size == 0:
+        return 0.0
+    upto = np.cumsum(counts[order])
+    small = float(sizes[order[int(np.searchsorted(upto, upto[-1] / 10))]])
+    if sizes.max() < _WIDE * small:
+        return 0.0
+    return float(10.0 ** math.floor(math.log10(small)))
+
+
+def bend(values: NDArray[np.float64], scale: float) -> NDArray[np.float64]:
+    """Where numbers stand on an axis of this scale."""
+    return values if scale == 0 else np.asarray(np.arcsinh(values / scale))
+
+
+def ticks(attribute: Attribute, low: float, high: float, scale: float) -> list[float]:
+    """Round numbers to label between the ends of an axis."""
+    if scale == 0:
+        if attribute.kind in ("integer", "real", "year"):
+            step = _round_up((high - low) / 5)
+            step = max(step, 1.0) if attribute.kind == "year" else step
+            return [step * k for k in range(math.ceil(low / step), math.floor(high / step) + 1)]
+        if attribute.kind in ("date", "datetime"):
+            return _months(attribute, low, high)
+        return [math.ceil(low), math.floor(high)] if high - low >= 1 else [low]
+    sizes = [scale * 10.0**k for k in range(-1, 1 + math.ceil(math.log10(max(abs(low), abs(high)) / scale)))]
+    inside = [value for size in sizes for value in (size, -size) if low <= value <= high]
+    # From the largest on, as long as labels do not touch.
+    width, chosen = float(np.ptp(bend(np.array([low, high]), scale))), [0.0] if low <= 0 <= high else []
+    for value in reversed(inside):
+        apart = np.abs(bend(np.array(chosen), scale) - bend(np.array([value]), scale))
+        if apart.min(initial=width) >= width / 7:
+            chosen.append(value)
+    return sorted(chosen)
+
+
+def _months(attribute: Attribute, low: float, high: float) -> list[float]:
+    """The first days of months or years between two dates or moments; the ends where there are none."""
+    day = 1 if attribute.kind == "date" else 86_400 * _SECOND
+    dates = np.array([math.floor(low / day), math.floor(high / day)]).astype("datetime64[D]")
+    first, last = (int(each) for each in dates.astype("datetime64[M]").astype(np.int64))
+    step = next((each for each in _MONTHS if (last - first) / each <= _MOST_TICKS), _MONTHS[-1])
+    # Months are counted from 1970: years begin at multiples of twelve, decades at 1970, 1980 and so on.
+    months = np.arange(-(-first // step) * step, last + 1, step).astype("datetime64[M]")
+    inside = [float(each) for each in months.astype("datetime64[D]").astype(np.int64) * day if low <= each <= high]
+    return inside if len(inside) > 1 else [float(math.ceil(low)), float(math.floor(high))]
+
+
+def _round_up(width: float) -> float:
+    power = 10.0 ** math.floor(math.log10(width))
+    return next(power * step for step in (1, 2, 5, 10) if power * step >= width * (1 - 1e-9))
+
+
+def tick_text(attribute: Attribute, value: float) -> str:
+    """A label of an axis: short.
+
+    >>> tick_text(Attribute(name="x", kind="integer", edges=(0, 1)), 1_500_000)
+    '1.5M'
+    """
+    if attribute.kind in ("integer", "real"):
+        size, unit = next((each for each in _UNITS if abs(value) >= each[0]), (1.0, ""))
+        return f"{value / size:.4g}{unit}" if abs(value) < 1e15 else f"{value:.0e}"
+    if attribute.kind in ("datetime", "time", "duration"):
+        value = round(value / _SECOND) * _SECOND
+    written = attribute.edge_text(round(value))
+    if attribute.kind in ("date", "datetime") and written[4:10] == "-01-01" and written[10:] in ("", "T00:00:00"):
+        return written[:4]
+    return written[:16].replace("T", " ").removesuffix(" 00:00") if attribute.kind == "datetime" else written
 
 
 def drawing(width: float, height: float, parts: Sequence[Markup], *, title: str, description: str) -> Markup:

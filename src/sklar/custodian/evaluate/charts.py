@@ -10,9 +10,8 @@ from markupsafe import Markup
 from numpy.typing import NDArray
 
 from sklar.answer.report import svg
-from sklar.answer.report.axis import axis_scale, bend, tick_text, ticks
-from sklar.answer.report.bars import Paired, paired_bars
 from sklar.answer.report.render import short
+from sklar.answer.report.svg import Paired, axis_scale, bend, paired_bars, tick_text, ticks
 from sklar.custodian.evaluate.numbers import brief
 from sklar.custodian.evaluate.sketch import Distribution
 from sklar.custodian.evaluate.verdict import Column

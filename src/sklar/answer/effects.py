@@ -1,9 +1,9 @@
-"""What was measured, as independent pieces: the effects of sets of attributes, each with its known noise.
+"""Noisy tables with known variances, and what they say in independent pieces: the effects of sets of attributes.
 
 A noisy table over the attributes S is white noise on top of exact counts. Summed over all of S but U, and centered
 along every axis of U, it speaks of the effect of U alone: a margin's contrasts, a pair's interaction. Projections on
 different effects are orthogonal, so their noises are independent, whichever tables they come from; and the same effect
-seen in several tables is averaged by inverse variance. Wider tables would need no other code.
+seen in several tables is averaged by inverse variance.
 
 A functional is a sum of functions of tables, <g_S, P_S> over sets S with P the shares of rows. Its part on the effect
 of U is the mean of g_S over S without U, centered along every axis of U. So its variance is a sum over effects of
@@ -18,33 +18,44 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
+from statistics import NormalDist
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sklar.answer.predicate import QueryError
 from sklar.budget.certificate import Measured
 from sklar.fitting.margins import estimate_rows
-from sklar.kernel.cells import Cells
 from sklar.kernel.tables import noise_variance
 
 Floats = NDArray[np.float64]
+Codes = NDArray[np.int64]
 # Attributes, ascending, by their place in the measured schema.
 Subset: TypeAlias = tuple[int, ...]
 # Functions of the levels of sets of attributes, shape (q, levels of the first, levels of the second, ...): q at a time.
 Functional: TypeAlias = Mapping[Subset, Floats]
 
 
+def normal_quantile(level: float) -> float:
+    """How many standard errors an interval of this level reaches to either side under normal noise."""
+    if not 0 < level < 1:
+        raise QueryError(f"the confidence level must lie strictly between 0 and 1, got {level}. Try 0.95.")
+    return NormalDist().inv_cdf(0.5 + level / 2)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Table:
     """A noisy table: its attributes, its counts with one axis for each, and the variance of the noise on a cell.
 
-    One that is `alone` speaks of the effect of all its attributes together, and of no smaller set: a parity.
+    `coarse` gives each level's coarse one where the table is over coarse levels. A table that is `alone` speaks of the
+    effect of all its attributes together, and of no smaller set: a parity.
     """
 
     attributes: Subset
     counts: Floats
     variance: float
+    coarse: tuple[Codes, ...] | None = None
     alone: bool = False
 
 
@@ -52,20 +63,12 @@ class Table:
 class Effect:
     """The pooled effect of a set of attributes, in shares of rows, centered along every axis; and its variance.
 
-    Its noise is that of white noise of this variance on the cells, centered likewise.
+    Its noise is that of white noise of this variance on the cells, centered likewise. `coarse` is as in `Table`.
     """
 
     values: Floats
     variance: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Coarse:
-    """The effect of three attributes over coarse levels, like `Effect`; `levels` gives each level's coarse one."""
-
-    values: Floats
-    variance: float
-    levels: tuple[NDArray[np.int64], ...]
+    coarse: tuple[Codes, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -81,23 +84,26 @@ class Effects:
     by_set: Mapping[Subset, Effect]
     n_rows: int
     n_rows_variance: float
-    coarse: Mapping[Subset, Coarse] = field(default_factory=dict)
+    coarse: Mapping[Subset, Effect] = field(default_factory=dict)
 
-    def size_of(self, attribute: int) -> int:
-        """The number of levels of one of the attributes."""
-        return self.sizes[self.where.index(attribute)]
+    def shape(self, attributes: Subset) -> tuple[int, ...]:
+        """The numbers of levels of some of the attributes."""
+        return tuple(self.sizes[self.where.index(i)] for i in attributes)
 
     def widest(self) -> list[Subset]:
         """The sets that were measured and that no larger measured set holds."""
         return [one for one in self.by_set if not any(set(one) < set(other) for other in self.by_set)]
 
 
-def tables_of(measured: Measured, where: Sequence[int]) -> Iterator[Table]:
-    """The noisy tables of every stage that hold at least one of these attributes."""
+def tables_of(measured: Measured, where: Sequence[int], beside: Iterable[int] | None = None) -> Iterator[Table]:
+    """The noisy tables of all stages: those of each attribute, of its pairs with those `beside` it (by default all),
+    and those of three of these attributes.
+    """
     cells = measured.schema.cells
-    pairs = sorted({(min(i, j), max(i, j)) for i in where for j in range(cells.n_attributes) if i != j})
-    if measured.stages[0].plan.parities is not None:
-        yield from _parities(measured, where)
+    others = range(cells.n_attributes) if beside is None else tuple(beside)
+    pairs = sorted({(min(i, j), max(i, j)) for i in where for j in others if i != j})
+    if has_parities(measured):
+        yield from _parity_tables(measured, where)
         return
     for tables in measured.stages:
         plan = tables.plan
@@ -112,85 +118,90 @@ def tables_of(measured: Measured, where: Sequence[int]) -> Iterator[Table]:
             for (i, j), variance in zip(pairs, variances.tolist(), strict=True):
                 counts = cells.table(tables.pairs, i, j).astype(np.float64)
                 yield Table(attributes=(i, j), counts=counts, variance=variance)
+    noisy = measured.triples
+    if noisy is None:
+        return
+    variances = noise_variance(measured.certificate.mechanism, noisy.scales)
+    for at, row in enumerate(noisy.triples.attributes.tolist()):
+        if set(row) <= set(where):
+            own = slice(noisy.triples.offsets[at], noisy.triples.offsets[at + 1])
+            yield Table(
+                attributes=tuple(row),
+                counts=noisy.counts[own].reshape(noisy.triples.shapes[at]).astype(np.float64),
+                variance=float(variances[at]),
+                coarse=tuple(noisy.triples.coarse[cells.levels(i)] for i in row),
+            )
 
 
-def _parities(measured: Measured, where: Sequence[int]) -> Iterator[Table]:
+def has_parities(measured: Measured, order: int = 1) -> bool:
+    """Whether parities of bits were measured in place of tables, of all sets of up to `order` bits."""
+    plan = measured.stages[0].plan
+    return plan.parities is not None and order <= (3 if plan.trios.size else 2)
+
+
+def pooled_parities(measured: Measured, where: Sequence[int]) -> dict[Subset, tuple[float, float]]:
+    """The noisy numbers of rows with an odd sum of bits, for all measured sets of these bits, and their variances.
+
+    Those of all stages are averaged by inverse variance. The empty set stands for the number of rows, where that is
+    measured.
+    """
+    cells = measured.schema.cells
+    trios = {trio: at for at, trio in enumerate(zip(*(each.tolist() for each in cells.trios), strict=True))}
+    pairs = {pair: cells.pair(*pair) for pair in combinations(sorted(where), 2)}
+    sums: dict[Subset, tuple[float, float]] = {}
+    for tables in measured.stages:
+        plan = tables.plan
+        looks: list[tuple[Subset, float, float]] = [((i,), tables.one_way[i], plan.one_way[i]) for i in where]
+        looks += [(pair, tables.pairs[at], plan.pairs[at]) for pair, at in pairs.items()]
+        if plan.trios.size:
+            chosen = {trio: trios[trio] for trio in combinations(sorted(where), 3)}
+            looks += [(trio, tables.trios[at], plan.trios[at]) for trio, at in chosen.items()]
+        if tables.total is not None and plan.total is not None:
+            looks.append(((), tables.total, plan.total))
+        for subset, odd, scale in looks:
+            count, precision = sums.get(subset, (0.0, 0.0))
+            weight = float(scale) ** -2.0
+            sums[subset] = count + weight * float(odd), precision + weight
+    return {subset: (count / precision, 1 / precision) for subset, (count, precision) in sums.items()}
+
+
+def _parity_tables(measured: Measured, where: Sequence[int]) -> Iterator[Table]:
     """The parities of these attributes, of their pairs and triples, as tables that hold nothing but their effect.
 
     With X rows of an odd sum of k bits, every cell of the effect is (n - 2 X) / 2^k, up to its sign. White noise of
     variance v on 2^k cells, centered along all axes, has the variance v / 2^k in a cell: v is 4 / 2^k times that of X,
     and, where n is measured, 1 / 2^k times that of n.
     """
-    cells = measured.schema.cells
     n, rows_variance = rows_of(measured)
-    triples = {trio: at for at, trio in enumerate(zip(*(each.tolist() for each in cells.trios), strict=True))}
-    for tables in measured.stages:
-        plan = tables.plan
-        for subset in subsets(sorted(where)):
-            if len(subset) == 1:
-                odd, scales, at = tables.one_way, plan.one_way, subset[0]
-            elif len(subset) == 2:
-                odd, scales, at = tables.pairs.astype(np.int64), plan.pairs, cells.pair(*subset)
-            elif len(subset) == 3 and plan.trios.size:
-                odd, scales, at = tables.trios, plan.trios, triples[subset]
-            else:
-                continue
+    for subset, (odd, variance) in pooled_parities(measured, where).items():
+        if subset:
             sign = (-1.0) ** np.indices((2,) * len(subset)).sum(axis=0)
-            variance = (4 * float(scales[at]) ** 2 + rows_variance) / sign.size
-            counts = sign * (n - 2 * float(odd[at])) / sign.size
-            yield Table(attributes=subset, counts=counts, variance=variance, alone=True)
+            counts, noise = sign * (n - 2 * odd) / sign.size, (4 * variance + rows_variance) / sign.size
+            yield Table(attributes=subset, counts=counts, variance=noise, alone=True)
 
 
 def pool_effects(measured: Measured, where: Sequence[int]) -> Effects:
     """The effects of all sets of these attributes that some table holds, averaged over tables and stages."""
-    cells, chosen = measured.schema.cells, tuple(sorted(where))
+    chosen = tuple(sorted(where))
     n, variance = rows_of(measured)
-    by_set = pool_tables(tables_of(measured, chosen), chosen, n)
-    sizes = tuple(int(cells.sizes[i]) for i in chosen)
+    tables = list(tables_of(measured, chosen))
+    coarse = {
+        table.attributes: Effect(
+            values=centered(table.counts / n, len(table.attributes)),
+            variance=table.variance / n**2,
+            coarse=table.coarse,
+        )
+        for table in tables
+        if table.coarse is not None
+    }
     return Effects(
         where=chosen,
-        sizes=sizes,
-        by_set=by_set,
+        sizes=tuple(int(measured.schema.sizes[i]) for i in chosen),
+        by_set=pool_tables([table for table in tables if table.coarse is None], chosen, n),
         n_rows=n,
         n_rows_variance=variance,
-        coarse=_coarse_effects(measured, chosen, n),
+        coarse=coarse,
     )
-
-
-def _coarse_effects(measured: Measured, where: Subset, n_rows: int) -> dict[Subset, Coarse]:
-    """The effects of the three-way tables whose attributes are all among these; finer ones are known where given."""
-    noisy = measured.triples
-    if noisy is None:
-        return {}
-    cells, triples = measured.schema.cells, noisy.triples
-    variances = noise_variance(measured.certificate.mechanism, noisy.scales)
-    found = {}
-    for at, row in enumerate(triples.attributes.tolist()):
-        if set(row) <= set(where):
-            counts = noisy.counts[triples.offsets[at] : triples.offsets[at + 1]].reshape(triples.shapes[at])
-            found[tuple(row)] = Coarse(
-                values=centered(counts / n_rows, 3),
-                variance=float(variances[at]) / n_rows**2,
-                levels=tuple(triples.coarse[cells.levels(i)] for i in row),
-            )
-    return found
-
-
-def split_coarse(functional: Functional, coarse: Mapping[Subset, Coarse]) -> tuple[Functional, Functional]:
-    """Functions of coarse levels as their centered parts, and as functions of the levels of smaller sets."""
-    tops: dict[Subset, Floats] = {}
-    rest: dict[Subset, Floats] = {}
-    for attributes, function in functional.items():
-        for subset in subsets(attributes):
-            others = tuple(1 + axis for axis, i in enumerate(attributes) if i not in subset)
-            part = centered(function.mean(axis=others) if others else function, len(subset))
-            if len(subset) == len(attributes):
-                tops[attributes] = part
-                continue
-            for axis, i in enumerate(subset):
-                part = np.take(part, coarse[attributes].levels[attributes.index(i)], axis=1 + axis)
-            rest[subset] = rest[subset] + part if subset in rest else part
-    return tops, rest
 
 
 def pool_tables(tables: Iterable[Table], where: Subset, n_rows: int) -> dict[Subset, Effect]:
@@ -238,17 +249,11 @@ def misfit(measured: Measured, where: Sequence[int]) -> float:
 
     Where every row has a level of every attribute that is noise, about 0 to 3.
     """
-    if measured.n_rows is None:
+    n = measured.n_rows
+    if n is None:
         return 0.0
-    cells: Cells = measured.schema.cells
-    worst = 0.0
-    for tables in measured.stages:
-        if tables.plan.one_way.size and tables.plan.parities is None:
-            for i in where:
-                counts = tables.one_way[cells.levels(i)]
-                sd = float(np.sqrt(counts.size * tables.variances(tables.plan.one_way[i : i + 1])[0]))
-                worst = max(worst, abs(float(counts.sum()) - measured.n_rows) / sd)
-    return worst
+    own = (table for table in tables_of(measured, where, ()) if len(table.attributes) == 1 and not table.alone)
+    return max((abs(each.counts.sum() - n) / (each.counts.size * each.variance) ** 0.5 for each in own), default=0.0)
 
 
 def subsets(attributes: Sequence[int]) -> list[Subset]:
@@ -271,46 +276,62 @@ def centered(array: Floats, axes: int) -> Floats:
     return array
 
 
+def add(into: dict[Subset, Floats], subset: Subset, function: Floats) -> None:
+    """Add a function of these attributes to a functional."""
+    into[subset] = into[subset] + function if subset in into else function
+
+
+def _projections(attributes: Subset, function: Floats) -> Iterator[tuple[Subset, Floats]]:
+    """A function's part on every effect: its means over the other attributes, centered."""
+    for subset in subsets(attributes):
+        others = tuple(1 + axis for axis, i in enumerate(attributes) if i not in subset)
+        yield subset, centered(function.mean(axis=others) if others else function, len(subset))
+
+
 def parts(functional: Functional) -> dict[Subset, Floats]:
-    """What a functional says of every effect, shape (q, levels ...): means over other attributes, centered."""
+    """What a functional says of every effect, shape (q, levels ...)."""
     found: dict[Subset, Floats] = {}
     for attributes, function in functional.items():
-        for subset in subsets(attributes):
-            others = tuple(1 + axis for axis, i in enumerate(attributes) if i not in subset)
-            part = centered(function.mean(axis=others) if others else function, len(subset))
-            found[subset] = found[subset] + part if subset in found else part
+        for subset, part in _projections(attributes, function):
+            add(found, subset, part)
     return found
 
 
-def applied(coefficients: Functional, values: Mapping[Subset, Floats]) -> Floats:
+def split_coarse(functional: Functional, coarse: Mapping[Subset, Effect]) -> tuple[Functional, Functional]:
+    """Functions of coarse levels as their centered parts, and as functions of the levels of smaller sets."""
+    tops: dict[Subset, Floats] = {}
+    rest: dict[Subset, Floats] = {}
+    for attributes, function in functional.items():
+        for subset, part in _projections(attributes, function):
+            if subset == attributes:
+                tops[attributes] = part
+                continue
+            for axis, i in enumerate(subset):
+                part = np.take(part, coarse[attributes].coarse[attributes.index(i)], axis=1 + axis)
+            add(rest, subset, part)
+    return tops, rest
+
+
+def applied(coefficients: Functional, effects: Mapping[Subset, Effect]) -> Floats:
     """The sum over effects of coefficients times values, shape (q,)."""
-    terms = [part.reshape(len(part), -1) @ values[subset].ravel() for subset, part in coefficients.items()]
+    terms = [part.reshape(len(part), -1) @ effects[subset].values.ravel() for subset, part in coefficients.items()]
     return np.asarray(np.sum(terms, axis=0))
 
 
 def noise_covariance(coefficients: Functional, effects: Effects, tops: Functional | None = None) -> Floats:
     """The covariance that noise alone gives to functionals with these coefficients, shape (q, q).
 
-    `tops` are those of effects over coarse levels.
-    Where the number of rows n is measured, its relative error moves all shares alike.
+    `tops` are those of effects over coarse levels. Where the number of rows n is measured, its relative error moves all
+    shares alike.
     """
-    known: list[tuple[Floats, Effect | Coarse]] = [(part, effects.by_set[each]) for each, part in coefficients.items()]
-    known += [(part, effects.coarse[each]) for each, part in (tops or {}).items()]
-    size = len(known[0][0])
+    pairs = [(part, effects.by_set[each]) for each, part in coefficients.items()]
+    pairs += [(part, effects.coarse[each]) for each, part in (tops or {}).items()]
+    size = len(pairs[0][0])
     covariance, linear = np.zeros((size, size)), np.zeros(size)
-    for part, effect in known:
+    for part, effect in pairs:
         flat = part.reshape(size, -1)
         covariance += effect.variance * (flat @ flat.T)
         linear += flat @ effect.values.ravel()
     if effects.n_rows_variance:
         covariance += np.outer(linear, linear) * effects.n_rows_variance / effects.n_rows**2
     return covariance
-
-
-def joined(functionals: Iterable[Functional]) -> dict[Subset, Floats]:
-    """The sum of functionals."""
-    found: dict[Subset, Floats] = {}
-    for functional in functionals:
-        for subset, function in functional.items():
-            found[subset] = found[subset] + function if subset in found else function
-    return found

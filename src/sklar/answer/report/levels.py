@@ -15,9 +15,8 @@ from markupsafe import Markup
 from numpy.typing import NDArray
 
 from sklar.answer.query import Estimate
-from sklar.answer.report.axis import axis_scale, bend, tick_text, ticks
-from sklar.answer.report.bars import Bar, Bins, bars, bins
 from sklar.answer.report.render import Rows, percent, short
+from sklar.answer.report.svg import Bar, Bins, axis_scale, bars, bend, bins, tick_text, ticks
 from sklar.public.schema import Attribute
 from sklar.public.shown import shown_levels, shown_name, with_unit
 
@@ -34,7 +33,7 @@ _FLATTENS = 3.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Chart:
+class LevelChart:
     """The drawings of one attribute, the sentence that says what they are, and the figures behind them.
 
     `left_out` smallest levels have no bar of their own.
@@ -64,7 +63,7 @@ def shown_share(count: float, half_width: float, rows: int) -> str:
     return percent(count / rows) if count > 0 else shown_count(count, half_width)
 
 
-def draw(model: Model, attribute: Attribute, synthetic: NDArray[np.float64]) -> Chart:
+def draw(model: Model, attribute: Attribute, synthetic: NDArray[np.float64]) -> LevelChart:
     """Draw an attribute. `synthetic` are the shares of its levels among synthetic rows, shape (levels,)."""
     estimate, n, labels = model.estimate(attribute.name), model.n_rows, shown_levels(attribute)
     on_axis = attribute.bin_codes if attribute.edges else np.zeros(0, dtype=np.int64)
@@ -98,7 +97,7 @@ def draw(model: Model, attribute: Attribute, synthetic: NDArray[np.float64]) -> 
         entries.append(_others(estimate, left_out, synthetic, n))
     drawn = ~np.isin(np.arange(attribute.n_levels), heaps)
     title = f"Shares of the rows by {short(shown_name(attribute), 60)}"
-    return Chart(
+    return LevelChart(
         name=name,
         column="" if shown_name(attribute) == attribute.name else short(attribute.name, 60),
         about=" ".join((attribute.words.description or "").split()),

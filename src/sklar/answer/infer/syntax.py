@@ -1,0 +1,198 @@
+"""The questions that inference answers, read by hand and never evaluated as code.
+
+    question  = statistic ["where" predicate] | "independent" "(" name "," name ")"
+    statistic = ["difference" "of"] measure ["by" name { "," name }] | "corr" "(" name "," name ")" | formula
+    measure   = "mean" "(" name ")" | "share" "(" predicate ")" | "share" "(" name ")"
+    formula   = outcome "~" name { "+" name }
+    outcome   = name | predicate
+
+Names, values and predicates are written as `query` takes them (`answer.predicate`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from sklar.answer.predicate import (
+    Expression,
+    QueryError,
+    Token,
+    TokenReader,
+    find_attribute,
+    parse,
+    resolve,
+    tokenize,
+)
+from sklar.public.schema import Schema
+
+_EXAMPLES = "Ask mean(x), share(x = 'a'), corr(x, y), independent(x, y), or y ~ x + z."
+_QUOTED_OR_TILDE = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|~""")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Statistic:
+    """What a question asks for, with its attributes by their place in the schema.
+
+    `names` are the attributes that the statistic is about: the two of `corr` and `independent`, the one of `mean` and
+    of `shares`, the regressors of a formula. `event` is the predicate of a share, or that of a formula whose outcome is
+    one; `outcome` holds the attribute otherwise.
+    """
+
+    text: str
+    kind: Literal["mean", "share", "shares", "corr", "independent", "formula"]
+    names: tuple[int, ...] = ()
+    event: Expression | None = None
+    event_text: str = ""
+    outcome: tuple[int, ...] = ()
+    difference: bool = False
+    by: tuple[int, ...] = ()
+    given: Expression | None = None
+    given_text: str = ""
+
+
+def read(text: str, schema: Schema) -> Statistic:
+    """The statistic that a text asks for of a table with this schema."""
+    tildes = [match.start() for match in _QUOTED_OR_TILDE.finditer(text) if match.group() == "~"]
+    if len(tildes) > 1:
+        raise QueryError("a formula has one '~', got more. Write outcome ~ name + name.")
+    if tildes:
+        return _formula(text, tildes[0], schema)
+    return _Reader(text, schema).statistic()
+
+
+def _formula(text: str, at: int, schema: Schema) -> Statistic:
+    left, reader = text[:at], _Reader(text[at + 1 :], schema)
+    names = reader.attributes("+")
+    given, given_text = reader.condition()
+    reader.end("a formula lists names with + between them")
+    twice = [name for number, name in enumerate(names) if name in names[:number]]
+    if twice:
+        raise QueryError(f"a formula names each attribute once, got '{schema.names[twice[0]]}' twice. Remove one.")
+    tokens = tokenize(left)
+    if tokens[0].kind == "end":
+        raise QueryError("an outcome is expected before '~', got nothing. Write outcome ~ name + name.")
+    outcome = (_find(tokens[0], schema),) if len(tokens) == 2 else ()
+    if outcome and outcome[0] in names:
+        raise QueryError(f"'{schema.names[outcome[0]]}' is the outcome and cannot explain itself. Remove it.")
+    return Statistic(
+        text=text.strip(),
+        kind="formula",
+        names=names,
+        event=None if outcome else resolve(parse(left), schema),
+        event_text="" if outcome else left.strip(),
+        outcome=outcome,
+        given=given,
+        given_text=given_text,
+    )
+
+
+def _find(token: Token, schema: Schema) -> int:
+    if token.kind not in ("name", "word"):
+        raise QueryError(f"an attribute is expected, got '{token.text}'. {_EXAMPLES}")
+    return find_attribute(token, schema)
+
+
+class _Reader(TokenReader):
+    hint = f" {_EXAMPLES}"
+
+    def __init__(self, text: str, schema: Schema) -> None:
+        super().__init__(_split(tokenize(text), schema))
+        self._text, self._schema = text, schema
+
+    def attributes(self, separator: str) -> tuple[int, ...]:
+        """Take names of attributes."""
+        names: list[int] = []
+        while not names or self.take(separator):
+            if self.token.kind == "end":
+                raise QueryError(f"an attribute is expected, got the end. {_EXAMPLES}")
+            names.append(_find(self.advance(), self._schema))
+        return tuple(names)
+
+    def end(self, why: str) -> None:
+        """Nothing may follow."""
+        if self.token.kind != "end":
+            raise QueryError(f"{self.shown} is not expected here: {why}. {_EXAMPLES}")
+
+    def condition(self) -> tuple[Expression | None, str]:
+        """The predicate after `where`, if there is one, and its text."""
+        if self.take("where") is None:
+            return None, ""
+        rest = self._text[self.token.at :]
+        self.at = len(self.tokens) - 1
+        return resolve(parse(rest), self._schema), rest.strip()
+
+    def _inside(self) -> Sequence[Token]:
+        """Take what stands between parentheses."""
+        self.expect("(", "to begin what is asked about")
+        start, depth = self.at, 1
+        while depth:
+            token = self.advance()
+            if token.kind == "end":
+                raise QueryError(f"')' is expected to close '(', got the end. {_EXAMPLES}")
+            depth += {"(": 1, ")": -1}.get(token.text, 0) if token.kind == "sign" else 0
+        return self.tokens[start : self.at]
+
+    def statistic(self) -> Statistic:
+        """A statistic that is no formula."""
+        difference = self.take("difference") is not None
+        if difference:
+            self.expect("of", "after 'difference'")
+        word = self.take("mean", "share", "shares", "corr", "independent")
+        if word is None:
+            raise QueryError(f"{self.shown} begins no question that can be answered. {_EXAMPLES}")
+        inside = self._inside()
+        text = self._text[inside[0].at : inside[-1].at].strip()
+        names: tuple[int, ...] = ()
+        event, kind = None, word
+        if word in ("share", "shares") and len(inside) == 2:
+            names, kind = (_find(inside[0], self._schema),), "shares"
+        elif word in ("share", "shares"):
+            event, kind = resolve(parse(text), self._schema), "share"
+        else:
+            names = self._listed(inside, 1 if word == "mean" else 2, word)
+        by = self.attributes(",") if self.take("by") else ()
+        given, given_text = self.condition()
+        self.end("a question ends with 'by' names or 'where' a predicate")
+        if difference and (not by or word == "corr"):
+            raise QueryError("a difference is between groups of a mean or a share. Write difference of mean(x) by z.")
+        if word in ("corr", "independent") and by:
+            raise QueryError(f"{word} has no groups. Remove 'by', or ask for one group at a time with where.")
+        if word == "independent" and given is not None:
+            raise QueryError("independent is asked of all rows. Remove 'where'.")
+        if len(set(by)) < len(by):
+            raise QueryError("groups are by different attributes, got one twice. Remove one.")
+        return Statistic(
+            text=self._text.strip(),
+            kind=kind,  # type: ignore[arg-type]
+            names=names,
+            event=event,
+            event_text=text if event is not None else "",
+            difference=difference,
+            by=by,
+            given=given,
+            given_text=given_text,
+        )
+
+    def _listed(self, inside: Sequence[Token], number: int, word: str) -> tuple[int, ...]:
+        tokens = [token for token in inside[:-1] if token.text != "," or token.kind != "sign"]
+        if len(tokens) != number or len(inside) != 2 * number:
+            raise QueryError(f"{word} takes {number} name{'s'[: number > 1]}, got {len(tokens)}. {_EXAMPLES}")
+        names = tuple(_find(token, self._schema) for token in tokens)
+        if len(set(names)) < len(names):
+            raise QueryError(f"{word} takes two different attributes, got '{tokens[0].text}' twice. Name another.")
+        return names
+
+
+def _split(tokens: Sequence[Token], schema: Schema) -> list[Token]:
+    """The same tokens, with words such as a+b divided at the signs, where they are no name."""
+    found: list[Token] = []
+    for token in tokens:
+        if token.kind == "word" and "+" in token.text and token.text not in schema.names:
+            pieces = [piece for piece in re.split(r"(\+)", token.text) if piece]
+            found += [Token(kind="word", text=piece, at=token.at) for piece in pieces]
+        else:
+            found.append(token)
+    return found
