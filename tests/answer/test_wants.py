@@ -113,7 +113,7 @@ def test_wants_are_read(text: str, cells: int, whole: bool, within: float) -> No
         ("town = 'A' within 2%", "the domain of 'town' is private, so its levels are not known before a release."),
         ("region = North and age < 20 and income = low within 2%", "is about 3 attributes, and only tables of one and"),
         ("region x region within 2%", "a table is of two different attributes, got 'region x region'."),
-        ("region x nowhere within 2%", "the schema has no attribute 'nowhere'. It has: region, age"),
+        ("region x nowhere within 2%", "the schema has no attribute 'nowhere'. It has: 'region', 'age'"),
         ("age < 30 within 2%", "cuts the bin [20, 40), and only whole bins were measured."),
     ],
 )

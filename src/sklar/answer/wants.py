@@ -22,7 +22,9 @@ from typing import Any
 
 import numpy as np
 
-from sklar.answer.predicate import QueryError, attributes_of, is_name, parse, resolve, tokenize, traced
+from sklar.answer import DEFAULT_LEVEL
+from sklar.answer.effects import normal_quantile
+from sklar.answer.predicate import QueryError, attributes_of, find_attribute, is_name, parse, resolve, tokenize, traced
 from sklar.answer.query import cells_of
 from sklar.budget.account import Account, choose_accountant, own_cost
 from sklar.budget.forecast import Forecast, forecast
@@ -33,7 +35,6 @@ from sklar.kernel.theorems import Neighbors
 from sklar.machine.notebook import Tabular, html_card
 from sklar.public.schema import Schema, SchemaLike
 
-LEVEL = 0.95
 # Where the smallest epsilon is looked for. Beyond the upper end nobody would call it private.
 LEAST, MOST = 1e-3, 100.0
 _NEAR = 1.004
@@ -62,43 +63,47 @@ class Want:
 
     def reach(self, expected: Forecast) -> float:
         """Half the width of the answer's interval, in rows: for a table, of all its cells together."""
-        from scipy.special import ndtri
-
         if len(self.attributes) == 1:
             sd = float(expected.one_way_sd[self.attributes[0]])
         else:
             sd = float(expected.pair_sd[expected.schema.cells.pair(*sorted(self.attributes))])
         if self.whole:
             # Noise of cells is independent: all are within reach with the product of their chances.
-            return sd * float(ndtri(0.5 + LEVEL ** (1 / self.cells) / 2))
-        return sd * math.sqrt(self.cells) * float(ndtri(0.5 + LEVEL / 2))
+            return sd * normal_quantile(DEFAULT_LEVEL ** (1 / self.cells))
+        return sd * math.sqrt(self.cells) * normal_quantile(DEFAULT_LEVEL)
+
+    def is_met(self, expected: Forecast) -> bool:
+        """Whether the answer is as near as wanted."""
+        return self.reach(expected) <= self.within
 
 
 def read_want(text: str, schema: Schema, rows: int, *, public_rows: bool) -> Want:
     """What a person wants to know of a table of this schema."""
-    found = _WANT.fullmatch(text.strip())
-    if found is None:
+    match = _WANT.fullmatch(text.strip())
+    if match is None:
         raise QueryError(
             f"a want must be a question and a margin, got '{text}'. Example: region = 'North' within 2%, or age x "
             "income within 5% of rows."
         )
     try:
-        number = float(found["number"].replace(",", "").replace("_", ""))
+        number = float(match["number"].replace(",", "").replace("_", ""))
     except ValueError:
         raise QueryError(f"'{text}': the margin must be a number such as 2% or 500 rows.") from None
-    within = number * rows / 100 if found["unit"] == "%" else number
-    if found["unit"] is None or within <= 0:
+    within = number * rows / 100 if match["unit"] == "%" else number
+    if match["unit"] is None or within <= 0:
         raise QueryError(f"'{text}': the margin must be above 0, in % of the rows or in rows. Write 2% or 500 rows.")
-    where, cells, whole = _asked(found["question"], schema, public_rows=public_rows)
-    return Want(text=text.strip(), attributes=where, cells=cells, whole=whole, within=within)
+    question = match["question"]
+    table = _table(question, schema)
+    if table:
+        where = tuple(sorted({schema.sources[index][0] for index in table}))
+        cells = math.prod(schema.attributes[index].n_levels for index in table)
+    else:
+        where, cells = _predicate(question, schema, public_rows=public_rows)
+    return Want(text=text.strip(), attributes=where, cells=cells, whole=bool(table), within=within)
 
 
-def _asked(question: str, schema: Schema, *, public_rows: bool) -> tuple[tuple[int, ...], int, bool]:
-    """The measured attributes of a question, how many cells it is about, and whether about each of them."""
-    names = _table(question, schema)
-    if names:
-        where = tuple(sorted({schema.sources[schema.names.index(name)][0] for name in names}))
-        return where, math.prod(schema.attribute(name).n_levels for name in names), True
+def _predicate(question: str, schema: Schema, *, public_rows: bool) -> tuple[tuple[int, ...], int]:
+    """The measured attributes of a predicate, and how many cells it is about."""
     hidden = {attribute.name for attribute in schema.private_domains}
     private = [token.text for token in tokenize(question) if is_name(token, schema) and token.text in hidden]
     if private:
@@ -118,10 +123,10 @@ def _asked(question: str, schema: Schema, *, public_rows: bool) -> tuple[tuple[i
     # As `query` counts: where every row has a cell, the others may be counted instead.
     if public_rows and all(measured.attributes[i].exhaustive for i in where):
         cells = min(cells, held.size - cells)
-    return where, max(cells, 1), False
+    return where, max(cells, 1)
 
 
-def _table(question: str, schema: Schema) -> list[str]:
+def _table(question: str, schema: Schema) -> list[int]:
     """The one or two attributes of a whole table; none where the question is a predicate."""
     *tokens, _ = tokenize(question)
     if len(tokens) == 1 and is_name(tokens[0], schema):
@@ -130,12 +135,10 @@ def _table(question: str, schema: Schema) -> list[str]:
         named = [tokens[0], tokens[2]]
     else:
         return []
-    unknown = [token.text for token in named if token.text not in schema.names]
-    if unknown:
-        raise QueryError(f"the schema has no attribute '{unknown[0]}'. It has: {', '.join(schema.names[:12])}.")
-    if len({token.text for token in named}) < len(named):
+    table = [find_attribute(token, schema) for token in named]
+    if len(set(table)) < len(table):
         raise QueryError(f"a table is of two different attributes, got '{question}'. Want '{named[0].text} within 2%'.")
-    return [token.text for token in named]
+    return table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -158,13 +161,11 @@ class Planned(Tabular):
     @property
     def answered(self) -> bool:
         """Whether everything that is wanted is answered as precisely as wanted."""
-        return all(want.reach(self.forecast) <= want.within for want in self.wants)
+        return all(want.is_met(self.forecast) for want in self.wants)
 
     def __repr__(self) -> str:
-        met = sum(want.reach(self.forecast) <= want.within for want in self.wants)
-        return (
-            f"Planned('{self.forecast.schema.name}', epsilon={self.epsilon:.4g}: {met} of {len(self.wants)} wants met)"
-        )
+        met = f"{sum(want.is_met(self.forecast) for want in self.wants)} of {len(self.wants)} wants met"
+        return f"Planned('{self.forecast.schema.name}', epsilon={self.epsilon:.4g}: {met})"
 
     def _repr_html_(self) -> str:
         facts = {"epsilon": f"{self.epsilon:.4g}", "two-way counts": f"standard error {self.forecast.pair_error:,.1f}"}
@@ -172,12 +173,11 @@ class Planned(Tabular):
 
     def to_columns(self) -> Mapping[str, Sequence[Any]]:
         """One line for each want: what was asked for, and how near its answer comes with 95% confidence, in rows."""
-        reached = [want.reach(self.forecast) for want in self.wants]
         return {
             "want": [want.text for want in self.wants],
             "within_rows": [want.within for want in self.wants],
-            "reached_rows": reached,
-            "met": [reach <= want.within for reach, want in zip(reached, self.wants, strict=True)],
+            "reached_rows": [want.reach(self.forecast) for want in self.wants],
+            "met": [want.is_met(self.forecast) for want in self.wants],
         }
 
     def leaves(self) -> float | None:
@@ -194,14 +194,15 @@ class Planned(Tabular):
 
     def reachable(self) -> dict[float, int]:
         """How many pairs have every single cell within a share of the rows, with 95% confidence each."""
-        from scipy.special import ndtri
-
-        reach = self.forecast.pair_sd * float(ndtri(0.5 + LEVEL / 2)) / self.forecast.n_rows
+        reach = self.forecast.pair_sd * normal_quantile(DEFAULT_LEVEL) / self.forecast.n_rows
         return {share: int(np.count_nonzero(reach <= share)) for share in _STEPS}
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
-        columns = self.to_columns()
+        columns, account = self.to_columns(), self.account
+        ledger = None
+        if account is not None:
+            ledger = {"dataset": account.dataset, "epsilon": account.epsilon, "left_after": self.leaves()}
         return {
             "table": self.forecast.schema.name,
             "rows": self.forecast.n_rows,
@@ -210,67 +211,48 @@ class Planned(Tabular):
             "answered": self.answered,
             "wants": [dict(zip(columns, line, strict=True)) for line in zip(*columns.values(), strict=True)],
             "pairs_with_a_cell_within": {f"{share:g}": number for share, number in self.reachable().items()},
-            "ledger": None
-            if self.account is None
-            else {"dataset": self.account.dataset, "epsilon": self.account.epsilon, "left_after": self.leaves()},
+            "ledger": ledger,
             "forecast": self.forecast.to_dict(),
         }
 
     def lines(self) -> list[str]:
         """For a person to read."""
-        expected, n = self.forecast, self.forecast.n_rows
+        expected, n, account = self.forecast, self.forecast.n_rows, self.account
         lines = [
             f"Table '{expected.schema.name}', {n:,} rows. Nothing was spent: this follows from the schema, the number "
             "of rows and the budget alone.",
             "",
+            f"At epsilon = {self.epsilon:.4g}, with 95% confidence each:"
+            if self.asked
+            else f"Smallest epsilon that answers all with 95% confidence each: {self.epsilon:.4g}",
         ]
-        if self.asked:
-            lines.append(f"At epsilon = {self.epsilon:.4g}, with 95% confidence each:")
-        else:
-            lines.append(f"Smallest epsilon that answers all with 95% confidence each: {self.epsilon:.4g}")
         for want in self.wants:
-            reach = want.reach(expected)
-            met = "yes" if reach <= want.within else "NO "
+            reach, met = want.reach(expected), "yes" if want.is_met(expected) else "NO "
             lines.append(f"  {met}  {want.text}: within {reach:,.0f} rows ({reach / n:.2%} of them)")
-        if self.account is not None:
-            lines += ["", self._ledger_line(self.account)]
-        lines += ["", *self._else_lines()]
-        return lines
-
-    def _ledger_line(self, account: Account) -> str:
-        left = self.leaves()
-        if left is None:
-            return (
-                f"Ledger: it does not fit. Data set '{account.dataset}' has spent epsilon = {account.spent:.4g} of "
-                f"{account.epsilon:.4g}; one more release fits up to about {account.left:.4g}."
-            )
-        return f"Ledger: data set '{account.dataset}' would have epsilon = {left:.4g} left of {account.epsilon:.4g}."
-
-    def _else_lines(self) -> list[str]:
-        """What else the epsilon buys."""
-        from scipy.special import ndtri
-
-        expected, n, normal = self.forecast, self.forecast.n_rows, float(ndtri(0.5 + LEVEL / 2))
-        lines = [
-            "What else it buys, with 95% confidence for each count:",
-            f"  any level of one attribute within {normal * expected.one_way_sd.min() / n:.2%} to "
-            f"{normal * expected.one_way_sd.max() / n:.2%} of the rows",
-        ]
-        if not expected.pair_sd.size:
-            return lines
-        total = expected.pair_sd.size
-        lines.append(
-            f"  any cell of two attributes within {normal * expected.pair_sd.min() / n:.2%} to "
-            f"{normal * expected.pair_sd.max() / n:.2%} of the rows"
-        )
-        noisy = expected.mostly_noise
+        if account is not None:
+            left = self.leaves()
+            if left is None:
+                ledger = (
+                    f"it does not fit. Data set '{account.dataset}' has spent epsilon = {account.spent:.4g} of "
+                    f"{account.epsilon:.4g}; one more release fits up to about {account.left:.4g}."
+                )
+            else:
+                ledger = f"data set '{account.dataset}' would have epsilon = {left:.4g} left of {account.epsilon:.4g}."
+            lines += ["", f"Ledger: {ledger}"]
+        lines += ["", "What else it buys, with 95% confidence for each count:"]
+        for what, sds in (
+            ("level of one attribute", expected.one_way_sd),
+            ("cell of two attributes", expected.pair_sd),
+        ):
+            if sds.size:
+                low, high = (normal_quantile(DEFAULT_LEVEL) * sd / n for sd in (sds.min(), sds.max()))
+                lines.append(f"  any {what} within {low:.2%} to {high:.2%} of the rows")
+        total, noisy = expected.pair_sd.size, expected.mostly_noise
         if noisy:
             named = "; ".join(f"{one} x {other}" for one, other in noisy[:_SHOWN])
-            lines.append(
-                f"  single cells of {len(noisy):,} of {total:,} pairs stay mostly noise: {named}"
-                f"{'; ...' if len(noisy) > _SHOWN else ''}"
-            )
-        else:
+            more = "; ..." if len(noisy) > _SHOWN else ""
+            lines.append(f"  single cells of {len(noisy):,} of {total:,} pairs stay mostly noise: {named}{more}")
+        elif total:
             lines.append(f"  cells of all {total:,} pairs that stand out from noise")
         return lines
 
@@ -308,13 +290,15 @@ def plan(
     first = expected(1.0 if epsilon is None else epsilon)
     public = first.budget.rows_are_public
     wants = tuple(read_want(text, schema, rows, public_rows=public) for text in texts)
-    account = _account(ledger, dataset or schema.name)
+    account = None
+    if ledger is not None:
+        account = (ledger if isinstance(ledger, Ledger) else Ledger(ledger)).account(dataset or schema.name)
     if epsilon is not None:
         return Planned(forecast=first, wants=wants, asked=True, account=account)
 
     def met(budget: float) -> bool:
-        found = expected(budget)
-        return all(each.reach(found) <= each.within for each in wants)
+        forecasted = expected(budget)
+        return all(each.is_met(forecasted) for each in wants)
 
     # Noise falls about as epsilon grows: a guess from epsilon 1, and a step to either side of it.
     guess = min(max(each.reach(first) / each.within for each in wants), MOST)
@@ -338,9 +322,3 @@ def plan(
     while not met(shown):
         shown = round(shown + 10.0**-digits, digits)
     return Planned(forecast=expected(shown), wants=wants, asked=False, account=account)
-
-
-def _account(ledger: Ledger | str | Path | None, dataset: str) -> Account | None:
-    if ledger is None:
-        return None
-    return (ledger if isinstance(ledger, Ledger) else Ledger(ledger)).account(dataset)
