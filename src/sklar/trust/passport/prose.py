@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from sklar.answer.report.spending import together
+from sklar.answer.report.publish import together
 from sklar.budget.risk import risk_of
 from sklar.public.schema import Schema
 from sklar.public.shown import shown_levels, shown_name
