@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from sklar.budget.certificate import Certificate, Measured
     from sklar.budget.forecast import forecast
     from sklar.budget.method import Method
+    from sklar.budget.views import NoisyTables
     from sklar.custodian.check import check
     from sklar.custodian.draft import draft
     from sklar.custodian.evaluate import evaluate
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
     from sklar.files.linked import LinkedModel, load_linked
     from sklar.files.model import Model
     from sklar.files.tables import read_tables, write_tables
-    from sklar.kernel.tables import NoisyTables
     from sklar.kernel.theorems import Budget
     from sklar.public.linked import Linked
     from sklar.public.schema import Attribute, Schema
@@ -104,7 +104,7 @@ _HOMES = {
     "Model": "files.model",
     "ModelError": "errors",
     "NoiseError": "errors",
-    "NoisyTables": "kernel.tables",
+    "NoisyTables": "budget.views",
     "OutputError": "errors",
     "Schema": "public.schema",
     "SchemaError": "errors",

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Literal, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sklar.budget.certificate import Measured, certify
 from sklar.budget.method import Method
@@ -24,7 +21,8 @@ from sklar.budget.plan import (
     plan_third,
 )
 from sklar.budget.receipt import telling
-from sklar.budget.search import Answer, Search, require_gaussian
+from sklar.budget.search import Search, require_gaussian
+from sklar.budget.views import NoisyScores, answers_of, scores_of, stages_of
 from sklar.draw.refine import refining_rounds, triple_rounds
 from sklar.draw.repair import hold_margins
 from sklar.errors import BudgetError, SchemaError
@@ -35,10 +33,9 @@ from sklar.fitting.descent import LatentKind
 from sklar.fitting.domains import find_domains
 from sklar.fitting.latent import LatentModel
 from sklar.fitting.margins import Estimates, expected_noise, margins, pool
-from sklar.fitting.third import Wanted, look, want_triples
-from sklar.kernel.tables import NoisyTables
+from sklar.fitting.third import Disagreement, Wanted, look, want_triples
+from sklar.kernel.queries import Block, Distances, Tables
 from sklar.kernel.theorems import Budget, Composition, Mechanism, Neighbors
-from sklar.kernel.triples import NoisyScores, NoisyTriples, Triples
 from sklar.kernel.vault import Vault
 from sklar.machine.cluster import Engine
 from sklar.machine.progress import SILENT, Progress
@@ -46,42 +43,13 @@ from sklar.machine.spill import is_large, require_disk, room_for
 from sklar.machine.threads import workers
 from sklar.public.person import budget_for
 from sklar.public.schema import Schema, SchemaLike
-from sklar.rows.engines import (
-    hold_counts,
-    measure_scores,
-    measure_triples,
-    open_table,
-    recounting,
-    search_rows,
-    takes_triples,
-)
+from sklar.rows.engines import Measurer, open_table, search_rows
 from sklar.rows.sql import Query
 
 if TYPE_CHECKING:
     from sklar.budget.ledger import Bill, Ledger
     from sklar.files.linked import LinkedModel
     from sklar.public.linked import Linked
-
-# Scores all three-way tables against a reference at one scale, by another pass over the rows.
-Scoring: TypeAlias = Callable[[Triples, NDArray[np.int64], float], NoisyScores]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ThirdStage:
-    """What a third stage asks of the rows, by a pass over them each: scores, then chosen tables at these scales."""
-
-    score: Scoring
-    tables: Callable[[Triples, NDArray[np.float64]], NoisyTriples]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
-    """Three-way tables that are worth measuring, the scores that helped to find them, and what is left to spend."""
-
-    wanted: Wanted | None
-    scores: NoisyScores | None
-    stages: Stages
-
 
 # Arrays of all two-way cells, of four bytes each, that a fit has in files at once: noisy tables of two stages,
 # estimates, targets and what they are made from, and two squares of contrasts, each of twice as many.
@@ -152,7 +120,7 @@ def measure(
     checkpoint: str | Path | None = None,
     progress: Progress = SILENT,
 ) -> Measured:
-    """The noisy tables that a release measures: all that ever leaves the private side. Arguments are those of `fit`."""
+    """The noisy blocks that a release measures: all that ever leaves the private side. Arguments are those of `fit`."""
     schema, method = Schema.of(schema), Method.of(method)
     schema.require_reviewed()
     _require_records(schema, method)
@@ -168,107 +136,108 @@ def measure(
     with telling(receipts, budget.epsilon):
         table = open_table(data, schema, engine=engine, checkpoint=checkpoint)
         search: Search | None = None
-        answers: tuple[Answer, ...] = ()
+        blocks: tuple[Block, ...] = ()
         if schema.private_domains:
-            search, answers = search_rows(table, vault, schema, budget, progress=progress)
-            schema = find_domains(schema, search, answers)
-        hold_counts(table, vault, schema, progress=progress)
-
-        progress.stage("measure")
-        recount = recounting(table, vault, schema, progress=progress)
-        third: ThirdStage | None = None
-        if takes_triples(table):
-            third = ThirdStage(
-                score=partial(measure_scores, table, vault, schema, progress=progress),
-                tables=partial(measure_triples, table, vault, schema, progress=progress),
-            )
-        measured = measure_stages(vault, schema, budget, method, search, recount, third)
-    receipt = receipts[0] if receipts else None
-    return replace(measured, certificate=replace(measured.certificate, receipt=receipt), answers=answers)
+            search, blocks = search_rows(table, vault, schema, budget, progress=progress)
+            schema = find_domains(schema, search, answers_of(blocks, [each.tables for each in search.findings]))
+        measurer = Measurer(table, vault, schema, budget, progress=progress)
+        measured = measure_stages(measurer, vault, schema, budget, method, search=search, progress=progress)
+    certificate = replace(measured.certificate, receipt=receipts[0] if receipts else None)
+    return replace(measured, blocks=blocks + measured.blocks, certificate=certificate)
 
 
 def measure_stages(
+    measurer: Measurer,
     vault: Vault,
     schema: Schema,
     budget: Budget,
     method: Method,
+    *,
     search: Search | None = None,
-    recount: Callable[[], None] | None = None,
-    third: ThirdStage | None = None,
+    progress: Progress = SILENT,
 ) -> Measured:
-    """All stages of a release of the counts that the vault holds. `search` is how the schema's domains were found.
-
-    `recount` puts the parities of triples behind the vault's door too, where rows can be counted a second time, and
-    `third` scores three-way tables and measures those that are chosen.
-    """
-    rest, findings = (None, ()) if search is None else (search.rest, search.findings)
-    triples: NoisyTriples | None = None
-    scores: NoisyScores | None = None
+    """All stages of a release of one table. `search` is how the schema's domains were found."""
+    cells, findings = schema.cells, () if search is None else search.findings
+    measurer.count(Tables(cells=cells, order=1), Tables(cells=cells, order=2))
+    progress.stage("measure")
     stages = plan_release(
-        schema.cells,
+        cells,
         budget,
         method,
         n_rows=vault.n_rows,
-        rest=rest,
+        rest=None if search is None else search.rest,
         importance=schema.importance,
-        again=recount is not None,
+        again=measurer.reads_again,
     )
-    if recount is not None and stages.first.trios.size:
-        recount()
     if search is None:
         # All stages at once: a run that ends between them must not leave one of them uncharged.
         vault.reserve(stages.spend)
-    noisy = tuple(vault.measure(stages.first) for _ in range(stages.looks))
+    blocks = [_settled(measurer.measure(*part)) for _ in range(stages.looks) for part in stages.first.parts]
     if stages.reserve.size:
-        estimates = pool(noisy)
+        estimates = pool(stages_of(blocks, cells, budget.mechanism, vault.n_rows, budget.neighbors))
         distances = interactions(estimates, margins(estimates))
-        found = Found(wanted=None, scores=None, stages=stages)
-        if third is not None:
-            found = look_for_triples(estimates, schema, stages, third.score)
-        scores = found.scores
-        if third is None or found.wanted is None:
-            noisy = (*noisy, vault.measure(plan_second(schema.cells, found.stages, distances, schema.importance)))
+        outlook = look_at_triples(estimates, schema, stages) if measurer.reads_again else None
+        later: list[Block] = []
+        if outlook is not None and outlook.scale is not None:
+            query = Distances(
+                of=Tables(cells=cells, order=3, coarse=outlook.look.triples.coarse), reference=outlook.look.reference
+            )
+            later.append(measurer.measure(query, np.array([outlook.scale])))
+        wanted = None if outlook is None else choose_triples(outlook, scores_of(later))
+        aside = stages if outlook is None else outlook.stages
+        if wanted is None:
+            second = plan_second(cells, aside, distances, schema.importance)
         else:
-            wanted = found.wanted
-            second, scales = plan_third(schema.cells, found.stages, distances, wanted.scales, schema.importance)
-            noisy = (*noisy, vault.measure(second))
-            triples = third.tables(wanted.triples, scales)
-    certificate = certify(schema, budget, [tables.plan for tables in noisy], vault.n_rows, findings, triples, scores)
-    return Measured(
-        schema=schema, stages=tuple(map(_settled, noisy)), certificate=certificate, triples=triples, scores=scores
-    )
+            second, scales = plan_third(cells, aside, distances, wanted.scales, schema.importance)
+            later.append(measurer.measure(wanted.triples.query, scales))
+        blocks += [_settled(measurer.measure(*part)) for part in second.parts]
+        blocks += later
+    certificate = certify(schema, budget, blocks, vault.n_rows, findings)
+    return Measured(schema=schema, blocks=tuple(blocks), certificate=certificate)
 
 
-def look_for_triples(estimates: Estimates, schema: Schema, stages: Stages, score: Scoring | None) -> Found:
-    """The three-way tables that are worth measuring by the first stage's estimates, where a release looks for any.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outlook:
+    """What the first stage's fits say of three-way tables, the scale of scores of them, and what is left to spend."""
 
-    `score` is asked for scores where the release affords them; None: there are none. They are paid from what was set
-    aside, whether tables are then wanted or not.
+    look: Disagreement
+    scale: float | None
+    stages: Stages
+    pair_tv: float
+    precision: float
+
+
+def look_at_triples(estimates: Estimates, schema: Schema, stages: Stages) -> Outlook | None:
+    """Fits of the first stage's estimates, where a release looks for three-way tables to measure; None elsewhere.
+
+    Scores are paid from what was set aside, whether tables are then wanted or not.
     """
-    cells, n_rows, scores = schema.cells, estimates.n_rows, None
+    cells, n_rows = schema.cells, estimates.n_rows
     if not looks_for_triples(cells, n_rows, stages):
-        return Found(wanted=None, scores=None, stages=stages)
-    planned = None if score is None else plan_scores(cells, n_rows, stages)
+        return None
+    planned = plan_scores(cells, n_rows, stages)
     seen = look(estimates, schema, scored=planned is not None)
     if seen is None:
-        return Found(wanted=None, scores=None, stages=stages)
-    first, pair_tv = float(np.sum(stages.first.scales**-2.0)), expected_pair_tv(cells, n_rows, stages)
-    precision = first + float(np.sum(stages.reserve**-2.0))
-    if score is not None and planned is not None:
-        scale, stages = planned
-        scores = score(seen.triples, seen.reference, scale)
-    most = TRIPLES_SHARE * float(np.sum(stages.reserve**-2.0))
-    wanted = want_triples(seen, scores, pair_tv=pair_tv, precision=precision, most_precision=most)
-    return Found(wanted=wanted, scores=scores, stages=stages)
+        return None
+    scale, left = (None, stages) if planned is None else planned
+    precision = stages.first.precision + float(np.sum(stages.reserve**-2.0))
+    pair_tv = expected_pair_tv(cells, n_rows, stages)
+    return Outlook(look=seen, scale=scale, stages=left, pair_tv=pair_tv, precision=precision)
 
 
-def _settled(tables: NoisyTables) -> NoisyTables:
-    """The same tables, in a file where they are large: they stay as long as the fit lasts, which needs the memory."""
-    if not is_large(tables.pairs.nbytes):
-        return tables
-    pairs = room_for(tables.pairs.size, tables.pairs.dtype)
-    pairs[:] = tables.pairs
-    return replace(tables, pairs=pairs)
+def choose_triples(outlook: Outlook, scores: NoisyScores | None) -> Wanted | None:
+    """The three-way tables that are worth measuring, by fits and, where there are any, noisy scores."""
+    most = TRIPLES_SHARE * float(np.sum(outlook.stages.reserve**-2.0))
+    return want_triples(outlook.look, scores, pair_tv=outlook.pair_tv, precision=outlook.precision, most_precision=most)
+
+
+def _settled(block: Block) -> Block:
+    """The same block, in a file where it is large: it stays as long as the fit lasts, which needs the memory."""
+    if not is_large(block.values.nbytes):
+        return block
+    values = room_for(block.values.size, block.values.dtype)
+    values[:] = block.values
+    return replace(block, values=values)
 
 
 def fit_tables(measured: Measured, *, method: Method | str = "auto", progress: Progress = SILENT) -> Model:
@@ -335,10 +304,10 @@ def fit_linked(
     receipts = [] if bill is None else bill.receipts
     with telling(receipts, budget.epsilon):
         rows = LinkedRows(people, events, linked)
-        counts, n_people = measure_linked(rows, vault, linked, plan, progress=progress)
+        blocks, n_people = measure_linked(rows, vault, linked, plan, budget, progress=progress)
         receipt = receipts[0] if receipts else None
         certificate = certify_linked(linked, budget, plan, n_people, receipt)
-        measured = LinkedMeasured(linked=linked, plan=plan, counts=tuple(counts), certificate=certificate)
+        measured = LinkedMeasured(linked=linked, plan=plan, blocks=tuple(blocks), certificate=certificate)
         classes, settings = fit_classes(measured, progress=progress)
         return LinkedModel(measured=measured, classes=classes, n_people=measured.n_people, settings=settings)
 

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from sklar.answer.predicate import QueryError
 from sklar.budget.certificate import Measured
 from sklar.fitting.margins import estimate_rows
-from sklar.kernel.tables import noise_variance
+from sklar.kernel.theorems import noise_variance
 
 Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]

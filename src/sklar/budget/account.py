@@ -51,10 +51,12 @@ class Entry:
     @property
     def cost(self) -> Cost:
         """Of a charge."""
-        scales, tables = np.array(self.body["scales"], dtype=np.float64).reshape(-1, 2).T
-        rows = self.body.get("rows_per_person")
-        budget = Budget(epsilon=1.0, neighbors=self.body["neighbors"], rows_per_person=rows)
-        return cost(self.body["mechanism"], budget.shifts, Spend.of(scales, tables), budget.rows)
+        body, groups = self.body, np.array(self.body["scales"], dtype=np.float64)
+        if groups.ndim == 2 and groups.shape[1] == 3:
+            return cost(body["mechanism"], Spend.of(*groups.T))
+        # Until 0.2.0 a charge named scales and numbers of tables.
+        budget = Budget(epsilon=1.0, neighbors=body["neighbors"], rows_per_person=body.get("rows_per_person"))
+        return cost(body["mechanism"], budget.tables(*groups.reshape(-1, 2).T))
 
     @property
     def lost_delta(self) -> float:
@@ -74,7 +76,7 @@ class Entry:
             "adopt": "the file was copied or restored, and put in force",
         }[self.kind]
         figures = body | {
-            "tables": sum(count for _, count in body.get("scales", [])),
+            "tables": _tables(body),
             "unit": body.get("unit", "row"),
             "people": f", for people with up to {body['rows_per_person']:,} rows" if "rows_per_person" in body else "",
             "files": len(body.get("files", [])),
@@ -89,6 +91,12 @@ class Entry:
         shown = {name: value for name, value in self.body.items() if name not in ("secret", "files")}
         place = {"number": self.number, "time": self.time, "kind": self.kind, "dataset": self.dataset}
         return place | shown | {"head": self.head}
+
+
+def _tables(body: dict[str, Any]) -> int:
+    """How many tables a charge pays for: until 0.2.0 it named them, since then a person's moves."""
+    shifts = 2 if body.get("neighbors") == "replace-one" else 1
+    return round(sum(float(group[1]) / (shifts if len(group) == 3 else 1) for group in body.get("scales", [])))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,7 +162,7 @@ class Account:
             rows_per_person=None if self.unit == "row" else 1,
         )
         # Of many tables, so that 4 units of variance are nothing.
-        return largest_fitting(self, budget, Spend.of([1000.0], [1_000_000_000]))
+        return largest_fitting(self, budget, budget.tables([1000.0], [1_000_000_000]))
 
     def lasts_until(self, now: dt.datetime) -> dt.date | None:
         """About the day on which the total is used up at the pace since the first charge; None where none shows yet.
@@ -227,7 +235,7 @@ def accounts_of(entries: Sequence[Entry]) -> tuple[Account, ...]:
 def own_cost(budget: Budget, spend: Spend) -> tuple[float, float]:
     """The epsilon of a release by itself, and the delta that it is stated at: none where pure epsilons add up to it."""
     epsilon = budget.spent(spend)
-    sum_of_pure = float(np.sum(spend.tables * budget.shifts * budget.rows / spend.scales))
+    sum_of_pure = float(np.sum(spend.moves * spend.reach / spend.scales))
     pure = budget.mechanism == "laplace" and sum_of_pure <= epsilon * (1 + ROUNDING)
     return epsilon, 0.0 if pure else budget.delta
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from decimal import ROUND_CEILING, Context, Decimal
 from functools import cache
 from importlib.metadata import version
@@ -13,16 +13,28 @@ from typing import Any
 import numpy as np
 
 from sklar.budget.receipt import Receipt
-from sklar.budget.search import Answer, Finding, read_finding, search_spend
-from sklar.errors import BudgetError, ModelError
-from sklar.kernel.parities import parity_spend
-from sklar.kernel.tables import NoisyTables, Plan
+from sklar.budget.search import Finding, read_finding, search_spend
+from sklar.budget.views import (
+    Answer,
+    NoisyScores,
+    NoisyTables,
+    NoisyTriples,
+    answers_of,
+    scores_of,
+    stage_numbers,
+    stages_of,
+    triples_of,
+)
+from sklar.errors import ModelError
+from sklar.kernel.cells import Cells
+from sklar.kernel.queries import PARTS, Block, Distances, Parities, Tables
 from sklar.kernel.theorems import Budget, Composition, Mechanism, Neighbors, Spend, sensitivity
-from sklar.kernel.triples import NoisyScores, NoisyTriples
 from sklar.machine.notebook import Tabular, html_card
 from sklar.public.person import Count, Person
-from sklar.public.schema import Schema
+from sklar.public.schema import MAX_ATTRIBUTES, Schema
 
+# How many times the scale that it stated was the noise on a score, in files of version 3.
+OLD_DISTANCE = 16
 # In place of an order: scores, one number for every three-way table.
 SCORES = 4
 _ORDERS = {
@@ -40,8 +52,8 @@ class Measurement:
     """Tables of one order that were measured at one scale in one stage.
 
     The sensitivities are one table's. Parities of bits stand in place of tables where `parity` says so: single counts,
-    which do not all move at once (`kernel.parities`). Scores have the order `SCORES`: single numbers, whose scale and
-    sensitivity are in units in which a table's are as large (`kernel.count.score_plainly`).
+    which do not all move at once. Scores have the order `SCORES`: single numbers, in parts of a row (`queries`). One
+    person makes `moves` moves in all of them together, over separate cells, each of L1 norm at most `reach`.
     """
 
     stage: int
@@ -51,6 +63,8 @@ class Measurement:
     sensitivity_l1: float
     sensitivity_l2: float
     parity: bool = False
+    moves: float = 0.0
+    reach: float = 1.0
 
     @property
     def what(self) -> str:
@@ -160,22 +174,18 @@ class Certificate(Tabular):
 
     @property
     def search_share(self) -> float:
-        """The part of the cost, of the sum of 1 / scale^2, that the search for domains took."""
-        search = math.fsum(each.tables * each.scale**-2.0 for each in self.domains)
-        rest = self.spend
-        tables = math.fsum(rest.tables * rest.scales**-2.0)
-        return search / (search + tables) if search else 0.0
+        """The part of the cost that the search for domains took."""
+        if not self.domains:
+            return 0.0
+        budget = self.budget
+        search, rest = (budget.cost(spend).rho for spend in (search_spend(self.domains, budget), self.spend))
+        return search / (search + rest)
 
     @property
     def spend(self) -> Spend:
         """What the measurements cost, without the search for domains."""
-        tables = [each for each in self.measurements if not each.parity]
-        spend = Spend.of([each.scale for each in tables], [each.tables for each in tables])
-        for stage in sorted({each.stage for each in self.measurements if each.parity}):
-            orders = [each for each in self.measurements if each.parity and each.stage == stage]
-            scales = np.array([each.scale for each in orders])
-            spend = spend + parity_spend(orders[0].tables, scales, self.neighbors)
-        return spend
+        lines = np.array([(each.scale, each.moves, each.reach) for each in self.measurements]).reshape(-1, 3)
+        return Spend.of(lines[:, 0], lines[:, 1], lines[:, 2])
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -200,24 +210,9 @@ class Certificate(Tabular):
 
 
 def certify(
-    schema: Schema,
-    budget: Budget,
-    plans: Sequence[Plan],
-    public_rows: int | None,
-    findings: Sequence[Finding] = (),
-    triples: NoisyTriples | None = None,
-    scores: NoisyScores | None = None,
+    schema: Schema, budget: Budget, blocks: Sequence[Block], public_rows: int | None, findings: Sequence[Finding] = ()
 ) -> Certificate:
-    """The certificate of finding domains, then measuring these plans, one stage after the other, under this budget.
-
-    Three-way tables and scores of them, where there are any, are the last stage.
-    """
-    third = sum((own.spend for own in (triples, scores) if own is not None), Spend.of([]))
-    spent = budget.spent(sum((plan.spend for plan in plans), search_spend(findings) + third))
-    if spent > budget.epsilon:
-        raise BudgetError(
-            f"these tables cost epsilon={spent:.6g}, above the budget of {budget.epsilon:.6g}. Plan for less."
-        )
+    """The certificate of finding domains, then measuring these blocks, under this budget."""
     own = {finding.attribute for finding in findings}
     return Certificate(
         neighbors=budget.neighbors,
@@ -227,7 +222,7 @@ def certify(
         delta=budget.delta,
         public_rows=public_rows,
         schema_sha256=schema.digest,
-        measurements=measurements(plans, sensitivity(budget.neighbors, budget.rows), triples, scores),
+        measurements=measurements(blocks, budget),
         domains=tuple(findings),
         earlier=tuple(each.name for each in schema.attributes if each.domain == "found" and each.name not in own),
         versions=installed_versions(),
@@ -241,43 +236,66 @@ def unit_of(person: Person | None) -> dict[str, Any]:
     return {} if person is None else {"count": person.count, "rows_per_person": person.rows_per_person}
 
 
-def measurements(
-    plans: Sequence[Plan],
-    moved: tuple[float, float],
-    triples: NoisyTriples | None = None,
-    scores: NoisyScores | None = None,
-) -> tuple[Measurement, ...]:
-    """What these plans measure, one stage after the other. One person moves a table by `moved`, in L1 and in L2.
+def measurements(blocks: Sequence[Block], budget: Budget) -> tuple[Measurement, ...]:
+    """What these blocks measure under this budget, one line for every stage, order and scale; not those of a search."""
+    lines: list[Measurement] = []
+    moved = sensitivity(budget.neighbors, budget.rows)
+    for block, stage in zip(blocks, stage_numbers(blocks), strict=True):
+        query, scales = block.query, block.scales
+        if not stage:
+            continue
+        if isinstance(query, Parities):
+            orders = zip(range(1, query.orders + 1), query.sizes, scales, query.moves(scales), strict=True)
+            groups = [(order, int(size), float(scale), float(moves)) for order, size, scale, moves in orders]
+        elif isinstance(query, Distances):
+            groups = [(SCORES, query.n_cells, float(scales[0]), float(query.n_cells))]
+        else:
+            unique = zip(*np.unique(scales, return_counts=True), strict=True)
+            order = query.order if isinstance(query, Tables) else 0
+            groups = [(order, int(number), float(scale), float(budget.shifts * number)) for scale, number in unique]
+        reach = float(query.bound(scales, budget).reach[0])
+        alone = (reach, reach) if isinstance(query, Parities | Distances) else moved
+        lines += [
+            Measurement(
+                stage=stage,
+                order=order,
+                tables=number,
+                scale=scale,
+                sensitivity_l1=alone[0],
+                sensitivity_l2=alone[1],
+                parity=isinstance(query, Parities),
+                moves=moves,
+                reach=reach,
+            )
+            for order, number, scale, moves in groups
+        ]
+    return tuple(lines)
 
-    Three-way tables and their scores come after all plans, as a stage of their own.
+
+def priced(certificate: Certificate) -> Certificate:
+    """A certificate of a file of version 1 to 3, with the moves and the reach that its measurements have.
+
+    Such a file states scores at a sixteenth of the noise that was drawn.
     """
-    groups = [
-        (stage, order, scales, plan.parities is not None and order > 0)
-        for stage, plan in enumerate(plans, start=1)
-        for order, scales in enumerate(
-            ([] if plan.total is None else [plan.total], plan.one_way, plan.pairs, plan.trios)
-        )
-    ]
-    if triples is not None:
-        groups.append((len(plans) + 1, 3, triples.scales, False))
-    if scores is not None:
-        groups.append((len(plans) + 1, SCORES, np.full(scores.scores.size, scores.scale), False))
-    # A parity is one count, which moves by as many rows as a person has.
-    alone = moved[1] if moved[1] == moved[0] else moved[0] / 2
-    return tuple(
-        Measurement(
-            stage=stage,
-            order=order,
-            tables=int(tables),
-            scale=float(scale),
-            # A score is one number: it moves as far in L1 as in L2.
-            sensitivity_l1=alone if parity else moved[order == SCORES],
-            sensitivity_l2=alone if parity else moved[1],
-            parity=parity,
-        )
-        for stage, order, scales, parity in groups
-        for scale, tables in zip(*np.unique(np.asarray(scales), return_counts=True), strict=True)
-    )
+    budget = Budget(epsilon=1.0, neighbors=certificate.neighbors, rows_per_person=certificate.rows_per_person)
+    lines: list[Measurement] = []
+    moves: dict[Measurement, float] = {}
+    for stage in {each.stage for each in certificate.measurements if each.parity}:
+        own = [each for each in certificate.measurements if each.parity and each.stage == stage]
+        m, orders = own[0].tables, len(own)
+        if [each.order for each in own] == list(range(1, orders + 1)) and orders <= min(m, 3) and m <= MAX_ATTRIBUTES:
+            query = Parities(cells=Cells([2] * m), orders=orders)
+            moves |= zip(own, query.moves(np.array([each.scale for each in own])).tolist(), strict=True)
+    reach = float(math.floor(PARTS * math.sqrt(budget.shifts) * budget.rows + 1.3))
+    for each in certificate.measurements:
+        if each.order == SCORES:
+            scale = each.scale * OLD_DISTANCE
+            line = replace(each, scale=scale, sensitivity_l1=reach, sensitivity_l2=reach)
+            line = replace(line, moves=float(each.tables), reach=reach)
+        else:
+            line = replace(each, moves=moves.get(each, float(budget.shifts * each.tables)), reach=float(budget.rows))
+        lines.append(line)
+    return replace(certificate, measurements=tuple(lines))
 
 
 def rounded_up(value: float, digits: int) -> str:
@@ -299,25 +317,43 @@ def installed_versions() -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Measured:
-    """Everything that was measured of one table, stage after stage, with its certificate: public.
+    """Everything that was measured of one table, with its certificate: public.
 
-    `schema` is the measured part of the release's schema, without the attributes that others determine. `answers` are
-    the noisy answers of the search for private domains, in the order of the certificate's `domains`; empty where they
-    were not kept. `triples` are chosen three-way tables over coarse levels, where any were measured, and `scores` what
-    they were chosen by beside the first stage's tables.
+    `schema` is the measured part of the release's schema, without the attributes that others determine. `blocks` are in
+    this order: those of the search for private domains, as the certificate's `domains` name them (none where they were
+    not kept); those of the first plan, of its second look; distances and chosen tables.
     """
 
     schema: Schema
-    stages: tuple[NoisyTables, ...]
+    blocks: tuple[Block, ...]
     certificate: Certificate
-    answers: tuple[Answer, ...] = ()
-    triples: NoisyTriples | None = None
-    scores: NoisyScores | None = None
 
     def __repr__(self) -> str:
-        return f"Measured({self.schema!r}, {len(self.stages)} stages, {self.certificate!r})"
+        return f"Measured({self.schema!r}, {len(self.blocks)} blocks, {self.certificate!r})"
 
     @property
     def n_rows(self) -> int | None:
         """The public number of rows; None where neighbors do not share it."""
-        return self.stages[0].n_rows
+        return self.certificate.public_rows
+
+    @property
+    def stages(self) -> tuple[NoisyTables, ...]:
+        """Noisy tables by stage."""
+        return stages_of(
+            self.blocks, self.schema.cells, self.certificate.mechanism, self.n_rows, self.certificate.neighbors
+        )
+
+    @property
+    def triples(self) -> NoisyTriples | None:
+        """Chosen three-way tables."""
+        return triples_of(self.blocks)
+
+    @property
+    def scores(self) -> NoisyScores | None:
+        """Distances of all three-way tables."""
+        return scores_of(self.blocks)
+
+    @property
+    def answers(self) -> tuple[Answer, ...]:
+        """The noisy answers of searches."""
+        return answers_of(self.blocks, [finding.tables for finding in self.certificate.domains])

@@ -28,7 +28,7 @@ from sklar.budget.plan import (
 )
 from sklar.budget.search import Finding, plan_search
 from sklar.errors import BudgetError
-from sklar.kernel.parities import moved_sets
+from sklar.kernel.queries import moved_sets
 from sklar.kernel.theorems import Budget, Neighbors, Spend
 from sklar.machine.extras import require
 from sklar.machine.notebook import Tabular, html_card
@@ -266,13 +266,13 @@ def forecast(
     stages = plan_release(schema.cells, budget, method, n_rows=public, rest=rest, importance=schema.importance)
     # As `query` counts: a row without a level of another attribute is in none of that attribute's sums.
     exhaustive = np.array([complete or attribute.exhaustive for attribute in schema.attributes])
-    plan = stages.first
-    if plan.parities is None:
-        two_way = [plan.pairs, stages.reserve] if stages.reserve.size else [plan.pairs]
+    plan, one_way, pairs = stages.first, stages.first.scales(1), stages.first.scales(2)
+    if not plan.of_parities:
+        two_way = [pairs, stages.reserve] if stages.reserve.size else [pairs]
         pair_precision = np.sum([scales**-2.0 for scales in two_way], axis=0)
-        one_way_sd, pair_sd = margin_sd(schema.cells, plan.one_way, pair_precision, exhaustive), pair_precision**-0.5
-        costs = [("one-way tables", float(np.sum(plan.one_way**-2.0)))]
-        if plan.pairs.size:
+        one_way_sd, pair_sd = margin_sd(schema.cells, one_way, pair_precision, exhaustive), pair_precision**-0.5
+        costs = [("one-way tables", float(np.sum(one_way**-2.0)))]
+        if pairs.size:
             costs += [
                 (f"two-way tables{f', stage {stage}' if len(two_way) > 1 else ''}", float(np.sum(scales**-2.0)))
                 for stage, scales in enumerate(two_way, start=1)
@@ -281,9 +281,9 @@ def forecast(
         one_way_sd, pair_sd = _parity_errors(stages)
         costs = _parity_costs(stages)
     if search is not None:
-        costs.insert(0, ("finding domains", float(np.sum(search.spend.tables * search.spend.scales**-2.0))))
-    if plan.total is not None:
-        costs.insert(0, ("number of rows", stages.looks * plan.total**-2.0))
+        costs.insert(0, ("finding domains", sum(finding.tables * finding.scale**-2.0 for finding in search.findings)))
+    if plan.scales(0).size:
+        costs.insert(0, ("number of rows", stages.looks * float(plan.scales(0)[0]) ** -2.0))
     whole = sum(cost for _, cost in costs)
     seconds, memory = _resources(schema, rows)
     return Forecast(
@@ -294,7 +294,7 @@ def forecast(
         one_way_sd=one_way_sd,
         pair_sd=pair_sd,
         complete=complete,
-        spend=stages.spend if search is None else stages.spend + search.spend,
+        spend=stages.spend if search is None else stages.spend + search.spend(budget),
         split=tuple((name, cost / whole) for name, cost in costs),
         findings=() if search is None else search.findings,
         search_factor=1.0 if search is None else search.factor,
@@ -307,16 +307,15 @@ def forecast(
 
 def _parity_errors(stages: Stages) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Standard errors of a count of ones and of a cell of two bits, half the sum of two ones and a parity."""
-    ones, odd = (scales / math.sqrt(stages.looks) for scales in (stages.first.one_way, stages.first.pairs))
+    ones, odd = (scales / math.sqrt(stages.looks) for scales in (stages.first.scales(1), stages.first.scales(2)))
     return ones, np.sqrt(2 * ones[0] ** 2 + odd**2) / 2
 
 
 def _parity_costs(stages: Stages) -> list[tuple[str, float]]:
     """What every order of parities takes of the cost, in the row that moves most of them."""
-    plan = stages.first
-    scales = np.array([group[0] for group in (plan.one_way, plan.pairs, plan.trios) if group.size])
-    moved = moved_sets(plan.one_way.size)[:, : scales.size]
-    worst = moved[np.argmax(moved @ scales**-2.0)] / (2 if plan.parities == "replace-one" else 1)
+    scales = np.array([group[0] for order in (1, 2, 3) if (group := stages.first.scales(order)).size])
+    moved = moved_sets(stages.first.scales(1).size)[:, : scales.size]
+    worst = moved[np.argmax(moved @ scales**-2.0)] / stages.budget.shifts
     names = ("counts of ones", "parities of pairs", "parities of triples")
     return [(name, stages.looks * float(cost)) for name, cost in zip(names, worst * scales**-2.0, strict=False)]
 

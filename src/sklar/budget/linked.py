@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 from sklar.budget.certificate import installed_versions
 from sklar.budget.receipt import Receipt
 from sklar.errors import BudgetError, ModelError
-from sklar.kernel.theorems import MAX_SCALE, Budget, Composition, Mechanism, Neighbors, Spend
+from sklar.kernel.queries import Block, Shares
+from sklar.kernel.theorems import MAX_SCALE, NOTHING, Budget, Composition, Mechanism, Neighbors, Spend
 from sklar.public.linked import Linked
 
 TableKind = Literal[
@@ -133,13 +134,23 @@ class LinkedPlan:
         self.scales.setflags(write=False)
 
     @property
-    def spend(self) -> Spend:
-        """What the measurement costs: tables of tokens cost what tables of counts do (`kernel.tokens`)."""
-        return Spend.of(self.scales)
+    def parts(self) -> tuple[tuple[Shares, NDArray[np.float64]], ...]:
+        """Queries, one for each kind, with the scales of their noise in tokens."""
+        found = []
+        for kind in dict.fromkeys(table.kind for table in self.tables):
+            own = [at for at, table in enumerate(self.tables) if table.kind == kind]
+            lengths = np.array([self.tables[at].cells for at in own])
+            query = Shares(what=kind, lengths=lengths, each=self.tokens if kind in WITH_EVENTS else 1)
+            found.append((query, self.scales[own] * query.each))
+        return tuple(found)
 
     def each(self, table: LinkedTable) -> int:
         """How many tokens a person deals to this table at most."""
         return self.tokens if table.kind in WITH_EVENTS else 1
+
+    def spend(self, budget: Budget) -> Spend:
+        """What the measurement costs."""
+        return sum((query.bound(scales, budget) for query, scales in self.parts), NOTHING)
 
 
 def plan_linked(linked: Linked, budget: Budget) -> LinkedPlan:
@@ -231,7 +242,7 @@ def certify_linked(
     linked: Linked, budget: Budget, plan: LinkedPlan, public_people: int | None, receipt: Receipt | None
 ) -> LinkedCertificate:
     """The certificate of measuring this plan under this budget."""
-    spent = budget.spent(plan.spend)
+    spent = budget.spent(plan.spend(budget))
     if spent > budget.epsilon:
         raise BudgetError(
             f"these tables cost epsilon={spent:.6g}, above the budget of {budget.epsilon:.6g}. Plan anew."
@@ -270,19 +281,17 @@ def linked_measurements(plan: LinkedPlan, shifts: int) -> tuple[LinkedMeasuremen
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LinkedMeasured:
-    """Everything that was measured of linked tables, with its certificate: public.
-
-    `counts` holds the noisy tables in the order of the plan, flat, in tokens.
-    """
+    """Everything that was measured of linked tables, with its certificate: public. A block for every kind of table."""
 
     linked: Linked
     plan: LinkedPlan
-    counts: tuple[NDArray[np.int64], ...]
+    blocks: tuple[Block, ...]
     certificate: LinkedCertificate
 
-    def __post_init__(self) -> None:
-        for table in self.counts:
-            table.setflags(write=False)
+    @property
+    def counts(self) -> tuple[NDArray[np.int64], ...]:
+        """The noisy tables in the order of the plan, flat, in tokens."""
+        return tuple(table for block in self.blocks for table in block.by_scale())
 
     @property
     def n_people(self) -> int:

@@ -7,7 +7,7 @@ tables; then its cost, not its scales, is what must have been fixed before.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TypeAlias
 
@@ -17,10 +17,64 @@ from numpy.typing import NDArray
 from sklar.budget.method import Method
 from sklar.errors import BudgetError
 from sklar.kernel.cells import Cells
-from sklar.kernel.parities import moved_sets
-from sklar.kernel.tables import Plan
-from sklar.kernel.theorems import MAX_SCALE, MIN_SCALE, Budget, Spend, matched_scales, round_up_scale, smallest
-from sklar.kernel.triples import MOST_COARSE, SCORE_MOVES, SCORE_UNITS
+from sklar.kernel.queries import MOST_COARSE, PARTS, Distances, Parities, Query, Tables, moved_sets
+from sklar.kernel.theorems import (
+    MAX_SCALE,
+    NOTHING,
+    Budget,
+    Spend,
+    drawable,
+    matched_factor,
+    smallest,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Plan:
+    """Queries with the scales of their noise, in the order in which they are measured."""
+
+    parts: tuple[tuple[Query, NDArray[np.float64]], ...]
+
+    def __post_init__(self) -> None:
+        for _, scales in self.parts:
+            scales.setflags(write=False)
+
+    @classmethod
+    def of_tables(
+        cls,
+        cells: Cells,
+        *,
+        total: float | None = None,
+        one_way: NDArray[np.float64] | None = None,
+        pairs: NDArray[np.float64] | None = None,
+    ) -> Plan:
+        """All tables of these orders at these scales; those without scales are not measured."""
+        orders = (None if total is None else np.array([total]), one_way, pairs)
+        given = ((order, scales) for order, scales in enumerate(orders) if scales is not None and scales.size)
+        return cls(parts=tuple((Tables(cells=cells, order=order), scales) for order, scales in given))
+
+    def spend(self, budget: Budget) -> Spend:
+        """What the measurement costs."""
+        return sum((query.bound(scales, budget) for query, scales in self.parts), NOTHING)
+
+    def scales(self, order: int) -> NDArray[np.float64]:
+        """The scales of tables of all sets of this order, or of their parities; shape (0,) where there are none."""
+        for query, scales in self.parts:
+            if isinstance(query, Parities) and 1 <= order <= query.orders:
+                return np.full(int(query.sizes[order - 1]), scales[order - 1])
+            if isinstance(query, Tables) and query.order == order:
+                return scales
+        return np.empty(0)
+
+    @property
+    def of_parities(self) -> bool:
+        """Whether parities of bits stand in place of tables."""
+        return any(isinstance(query, Parities) for query, _ in self.parts)
+
+    @property
+    def precision(self) -> float:
+        """The sum of 1 / scale^2 over all its tables."""
+        return float(sum(np.sum(scales**-2.0) for _, scales in self.parts))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -33,6 +87,7 @@ class Stages:
     one of half the variance would, and how far they lie apart shows what noise they have.
     """
 
+    budget: Budget
     first: Plan
     reserve: NDArray[np.float64]
 
@@ -42,12 +97,12 @@ class Stages:
     @property
     def looks(self) -> int:
         """How often the first plan is measured."""
-        return 1 if self.first.parities is None else 2
+        return 2 if self.first.of_parities else 1
 
     @property
     def spend(self) -> Spend:
         """What all stages may cost together."""
-        return sum([self.first.spend] * self.looks, Spend.of(self.reserve))
+        return sum([self.first.spend(self.budget)] * self.looks, self.budget.tables(self.reserve))
 
 
 # Weights of one-way tables, then of two-way tables (`Schema.importance`); None where all matter alike.
@@ -130,7 +185,7 @@ def _plan(
     if method.name == "binary" or budget.mechanism == "laplace":
         share = None if method.paper else ONE_WAY_SHARE
         first = plan_tables(cells, budget, one_way_share=share, rest=rest, importance=importance)
-        return Stages(first=first, reserve=np.empty(0))
+        return Stages(budget=budget, first=first, reserve=np.empty(0))
     if cells.are_bits and cells.n_attributes > 1 and importance is None:
         return plan_parities(cells, budget, n_rows, rest, again=again)
     return plan_stages(cells, budget, n_rows, rest, importance)
@@ -149,47 +204,39 @@ def plan_parities(
 ) -> Stages:
     """Two looks at the parities of bits that spend the whole budget together, or as much as `rest` costs.
 
-    Of triples too, where rows can be counted a second time, there are few of them, a row is a person (else a second
-    pass may choose other rows) and their noise is small beside the public number of rows.
+    Of triples too, where rows can be counted a second time, there are few of them, and their noise is small beside the
+    public number of rows.
     """
-    if again and n_rows is not None and 3 <= cells.n_attributes <= _MOST_BITS and budget.rows_per_person is None:
+    if again and n_rows is not None and 3 <= cells.n_attributes <= _MOST_BITS:
         plan = _parities(cells, budget, 3, rest)
-        if float(plan.trios[0]) / math.sqrt(2) <= _MOST_NOISE * n_rows:
-            return Stages(first=plan, reserve=np.empty(0))
-    return Stages(first=_parities(cells, budget, 2, rest), reserve=np.empty(0))
+        if float(plan.scales(3)[0]) / math.sqrt(2) <= _MOST_NOISE * n_rows:
+            return Stages(budget=budget, first=plan, reserve=np.empty(0))
+    return Stages(budget=budget, first=_parities(cells, budget, 2, rest), reserve=np.empty(0))
 
 
 def _parities(cells: Cells, budget: Budget, orders: int, rest: Spend | None) -> Plan:
     """The plan of one of two looks at parities up to this order."""
-    m, sizes = cells.n_attributes, (cells.n_attributes, cells.n_pairs, cells.n_trios)
-    shape = best_parities(m, orders)
-    # The number of rows, where it is measured, as precisely as ones.
-    total = [] if budget.rows_are_public else [shape[0]]
+    query, shape = Parities(cells=cells, orders=orders), best_parities(cells.n_attributes, orders)
 
     def plan(factor: float) -> Plan:
-        scales = np.maximum(round_up_scale(factor * shape), MIN_SCALE)
-        one_way, pairs, *trios = (np.full(size, scale) for size, scale in zip(sizes[:orders], scales, strict=True))
-        rows = float(scales[0]) if total else None
-        return Plan(
-            one_way=one_way,
-            pairs=pairs,
-            total=rows,
-            trios=trios[0] if trios else np.empty(0),
-            parities=budget.neighbors,
-        )
+        scales = drawable(factor * shape)
+        # The number of rows, where it is measured, as precisely as ones.
+        total = () if budget.rows_are_public else ((Tables(cells=cells, order=0), scales[:1].copy()),)
+        return Plan(parts=(*total, (query, scales)))
 
     def fits(factor: float) -> bool:
-        spend = plan(factor).spend
+        spend = plan(factor).spend(budget)
         spend = spend + spend
         if rest is None:
             return budget.spent(spend) <= budget.epsilon
         return budget.cost(rest).covers(budget.cost(spend))
 
-    factor = smallest(fits, start=budget.rows * math.sqrt(m) / budget.epsilon)
+    factor = smallest(fits, start=budget.rows * math.sqrt(cells.n_attributes) / budget.epsilon)
     if factor * float(shape.max()) > MAX_SCALE:
         raise BudgetError(
-            f"epsilon={budget.epsilon} over {m} bits needs noise of scale {factor * float(shape.max()):.3g}, above the "
-            f"largest that can be drawn exactly ({MAX_SCALE:.0f}). Use a larger epsilon or fewer attributes."
+            f"epsilon={budget.epsilon} over {cells.n_attributes} bits needs noise of scale "
+            f"{factor * float(shape.max()):.3g}, above the largest that can be drawn exactly ({MAX_SCALE:.0f}). Use a "
+            "larger epsilon or fewer attributes."
         )
     return plan(factor)
 
@@ -244,13 +291,15 @@ def plan_stages(
 
 
 def _scales(budget: Budget, weights: NDArray[np.float64], rest: Spend | None) -> NDArray[np.float64]:
-    return budget.scales(weights) if rest is None else matched_scales(weights, rest)
+    if rest is None:
+        return budget.scales(weights)
+    return drawable(weights * matched_factor(budget.tables(weights), rest))
 
 
 def _staged(cells: Cells, budget: Budget, one_way_share: float, rest: Spend | None, importance: Importance) -> Stages:
     m, total = cells.n_attributes, 0 if budget.rows_are_public else 1
     if m == 1:
-        return Stages(first=plan_tables(cells, budget, rest=rest), reserve=np.empty(0))
+        return Stages(budget=budget, first=plan_tables(cells, budget, rest=rest), reserve=np.empty(0))
     of_levels, of_pairs = _weights(cells, importance)
     weights = cells.pair_sizes**_CELLS_POWER * of_pairs
     pairs = (1 - one_way_share) * weights / weights.sum()
@@ -258,10 +307,9 @@ def _staged(cells: Cells, budget: Budget, one_way_share: float, rest: Spend | No
     costs = [one_way_share * single / single.sum(), (1 - _SECOND_SHARE) * pairs, _SECOND_SHARE * pairs]
     scales = _scales(budget, np.concatenate(costs) ** -0.5, rest)
     one_way, first, reserve = np.split(scales, [total + m, total + m + cells.n_pairs])
-    return Stages(
-        first=Plan(total=float(one_way[0]) if total else None, one_way=one_way[total:].copy(), pairs=first.copy()),
-        reserve=reserve.copy(),
-    )
+    rows = float(one_way[0]) if total else None
+    plan = Plan.of_tables(cells, total=rows, one_way=one_way[total:].copy(), pairs=first.copy())
+    return Stages(budget=budget, first=plan, reserve=reserve.copy())
 
 
 def margin_sd(
@@ -283,7 +331,7 @@ def margin_sd(
 
 def expected_one_way_tv(cells: Cells, n_rows: int, stages: Stages) -> float:
     """The total variation to expect from noise alone: the mean over attributes of 0.4 K sd / n, at most 1."""
-    sd = margin_sd(cells, stages.first.one_way, _precision(stages))
+    sd = margin_sd(cells, stages.first.scales(1), _precision(stages))
     return float(np.mean(np.minimum(0.4 * cells.sizes * sd / n_rows, 1.0)))
 
 
@@ -302,7 +350,7 @@ def looks_for_triples(cells: Cells, n_rows: int, stages: Stages) -> bool:
     m = cells.n_attributes
     if not stages.reserve.size or not 1 <= math.comb(m, 3) <= MOST_LOOKED_AT or int(cells.sizes.max()) <= 2:
         return False
-    return stages.first.pairs.min() >= LEAST_NOISE and expected_pair_tv(cells, n_rows, stages) <= TRIPLES_UP_TO
+    return stages.first.scales(2).min() >= LEAST_NOISE and expected_pair_tv(cells, n_rows, stages) <= TRIPLES_UP_TO
 
 
 def plan_scores(cells: Cells, n_rows: int, stages: Stages) -> tuple[float, Stages] | None:
@@ -314,7 +362,7 @@ def plan_scores(cells: Cells, n_rows: int, stages: Stages) -> tuple[float, Stage
     may be half as wide as that.
 
     All scores have one scale. They take `SCORES_SHARE` of the precision of the whole plan out of the reserve, and both
-    parts are scaled by one factor (`theorems.matched_scales`): together they cost at most what was set aside. Refused
+    parts are scaled by one factor (`theorems.matched_factor`): together they cost at most what was set aside. Refused
     where scores would take half of it.
     """
     coarse, number = np.minimum(cells.sizes, MOST_COARSE), cells.n_trios
@@ -324,36 +372,47 @@ def plan_scores(cells: Cells, n_rows: int, stages: Stages) -> tuple[float, Stage
     if levels.prod(axis=0).sum() > _MOST_SCORED_CELLS:
         return None
     reserve = float(np.sum(stages.reserve**-2.0))
-    taken = SCORES_SHARE * (float(np.sum(stages.first.scales**-2.0)) + reserve)
+    taken = SCORES_SHARE * (stages.first.precision + reserve)
     if not taken <= reserve / 2:
         raise BudgetError(
             f"scores may take half of what is set aside for a second stage, got {taken / reserve:.0%}. Set more aside."
         )
-    wanted = np.full(number, (taken / number) ** -0.5)
+    budget = stages.budget
+    query = Distances(of=Tables(cells=cells, order=3, coarse=_even(cells)), reference=None)
+    # At the scale of a table a distance costs (reach / d)^2 as much, d being the L2 sensitivity of a table.
+    reach = float(query.bound(np.ones(1), budget).reach[0])
+    wanted = (taken / number) ** -0.5 * reach / (math.sqrt(budget.shifts) * budget.rows)
     left = stages.reserve * (1 - taken / reserve) ** -0.5
-    scales = matched_scales(np.concatenate([wanted, left]), Spend.of(stages.reserve))
-    scale = float(scales[0])
+    spend = query.bound(np.array([wanted]), budget) + budget.tables(left)
+    factor = matched_factor(spend, budget.tables(stages.reserve))
+    scale = float(drawable(wanted * factor))
     largest = n_rows * float(np.mean(np.sqrt((levels.min(axis=0) - 1) / levels.prod(axis=0))))
-    if scale * SCORE_MOVES / SCORE_UNITS > _MOST_SCORE_NOISE * largest or scale * SCORE_MOVES > MAX_SCALE:
+    if scale / PARTS > _MOST_SCORE_NOISE * largest or scale > MAX_SCALE:
         return None
-    return scale, Stages(first=stages.first, reserve=scales[number:].copy())
+    return scale, replace(stages, reserve=drawable(left * factor))
+
+
+def _even(cells: Cells) -> NDArray[np.int64]:
+    """Every attribute's levels over at most `MOST_COARSE` coarse ones."""
+    within = np.arange(cells.n_levels) - cells.offsets[cells.attribute_of_level]
+    return np.asarray(np.minimum(within, MOST_COARSE - 1))
 
 
 def _precision(stages: Stages) -> NDArray[np.float64]:
     second = stages.reserve**-2.0 if stages.reserve.size else 0.0
-    return np.asarray(stages.first.pairs**-2.0 + second)
+    return np.asarray(stages.first.scales(2) ** -2.0 + second)
 
 
 def plan_second(cells: Cells, stages: Stages, distances: NDArray[np.float64], importance: Importance = None) -> Plan:
     """Measure all pairs again, those further from independence more precisely, at the cost that was set aside.
 
     `distances` are L1 distances from independence in rows, shape (n_pairs,), estimated from the first stage's noisy
-    tables. Whatever they are, the cost is at most the reserve's (`theorems.matched_scales`), so that the two stages
+    tables. Whatever they are, the cost is at most the reserve's (`theorems.matched_factor`), so that the two stages
     compose adaptively within the budget.
     """
     cost = cells.pair_sizes**_CELLS_POWER * np.sqrt(distances + _DISTANCE_FLOOR) * _weights(cells, importance)[1]
     cost = _COST_GRID ** np.round(np.log(cost / cost.max()) / math.log(_COST_GRID))
-    return Plan(one_way=np.empty(0), pairs=matched_scales(cost**-0.5, Spend.of(stages.reserve)))
+    return Plan.of_tables(cells, pairs=_matched(cost**-0.5, stages))
 
 
 def plan_third(
@@ -367,7 +426,7 @@ def plan_third(
 
     `distances` and `importance` are those of `plan_second`; `wanted` are the scales that the three-way tables are
     worth, shape (t,), found from the first stage's noisy tables. They get the part of the reserve that these scales
-    take, pairs the rest, and then all of them are scaled by one factor (`theorems.matched_scales`): whatever is wanted,
+    take, pairs the rest, and then all of them are scaled by one factor (`theorems.matched_factor`): whatever is wanted,
     what both cost together is at most the reserve's. Refused where the pairs would get less than 1 - `TRIPLES_SHARE` of
     it.
     """
@@ -380,10 +439,15 @@ def plan_third(
     cost = _COST_GRID ** np.round(np.log(wanted**-2.0) / math.log(_COST_GRID))
     # Rounding may not take more than the share, either.
     cost *= min(1.0, TRIPLES_SHARE * reserve / float(cost.sum()))
-    pairs = plan_second(cells, stages, distances, importance).pairs ** -2.0
+    pairs = plan_second(cells, stages, distances, importance).scales(2) ** -2.0
     pairs *= (reserve - cost.sum()) / pairs.sum()
-    scales = matched_scales(np.concatenate([cost, pairs]) ** -0.5, Spend.of(stages.reserve))
-    return Plan(one_way=np.empty(0), pairs=scales[wanted.size :].copy()), scales[: wanted.size].copy()
+    scales = _matched(np.concatenate([cost, pairs]) ** -0.5, stages)
+    return Plan.of_tables(cells, pairs=scales[wanted.size :].copy()), scales[: wanted.size].copy()
+
+
+def _matched(scales: NDArray[np.float64], stages: Stages) -> NDArray[np.float64]:
+    """These scales of tables, times one factor, so that they cost no more than what was set aside."""
+    return drawable(scales * matched_factor(stages.budget.tables(scales), stages.budget.tables(stages.reserve)))
 
 
 def plan_tables(
@@ -413,8 +477,5 @@ def plan_tables(
         # A scale falls with the root of a weight; those of each order have a mean of one, which keeps their share.
         weights[total:] *= np.concatenate([(each / each.mean()) ** -0.5 for each in _weights(cells, importance)])
     scales = _scales(budget, weights, rest)
-    return Plan(
-        total=float(scales[0]) if total else None,
-        one_way=scales[total : total + m].copy(),
-        pairs=scales[total + m :].copy(),
-    )
+    one_way, pairs = scales[total : total + m].copy(), scales[total + m :].copy()
+    return Plan.of_tables(cells, total=float(scales[0]) if total else None, one_way=one_way, pairs=pairs)

@@ -53,10 +53,6 @@ MAX_TEXT = 200
 _REST_TABLES = 1000
 
 
-# What the vault let out about one finding: noisy counts of common texts, or every table of a number's cells.
-Answer = Mapping[str, int] | tuple[NDArray[np.int64], ...]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
     """What one search measures: noisy tables at one scale; a threshold for categories, and its chance to fail.
@@ -95,15 +91,14 @@ class Search:
     wanted: float
     factor: float
 
-    @property
-    def spend(self) -> Spend:
+    def spend(self, budget: Budget) -> Spend:
         """What finding all domains costs."""
-        return search_spend(self.findings)
+        return search_spend(self.findings, budget)
 
 
-def search_spend(findings: Sequence[Finding]) -> Spend:
+def search_spend(findings: Sequence[Finding], budget: Budget) -> Spend:
     """What these findings cost together."""
-    return Spend.of(
+    return budget.tables(
         [finding.scale for finding in findings],
         [finding.tables for finding in findings],
         math.fsum(finding.lost_delta for finding in findings),
@@ -169,7 +164,7 @@ def _planned(wanted: Sequence[Attribute], budget: Budget, n_rows: int | None) ->
             _at_scale(finding, float(scales[place]), chance, budget.rows)
             for (finding, _), place in zip(findings, placed.tolist(), strict=True)
         ),
-        rest=Spend.of(scales[len(costs) :]),
+        rest=budget.tables(scales[len(costs) :]),
         share=share,
         wanted=share - asked * factor + asked,
         factor=factor**-0.5,

@@ -16,7 +16,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from sklar.custodian.keys import Crowd, rows_per_person
-from sklar.kernel.codes import NO_CELL
+from sklar.kernel.queries import NO_CELL
 from sklar.machine.notebook import Tabular, html_card
 from sklar.machine.progress import SILENT, Progress
 from sklar.public.axis import parse_edge, parse_number

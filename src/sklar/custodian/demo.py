@@ -12,10 +12,10 @@ from sklar.files.model import Model
 from sklar.files.write import write_frames, write_text
 from sklar.fitting.margins import pool
 from sklar.generate import generate, schema_toml
-from sklar.kernel.count import Counts
 from sklar.machine.progress import Progress, watch
 from sklar.public.schema import Schema
 from sklar.release import fit
+from sklar.rows.counts import Counts
 from sklar.rows.fast import count
 from sklar.rows.read import open_source
 

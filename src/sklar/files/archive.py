@@ -9,26 +9,26 @@ no comment. (`trust.verify` also refuses what a zip can hold between its members
 from __future__ import annotations
 
 import io
-import math
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sklar.budget.certificate import Certificate, Measured
-from sklar.budget.search import Answer, fits
+from sklar.budget.certificate import OLD_DISTANCE, Certificate, Measured, priced
+from sklar.budget.search import fits
+from sklar.budget.views import answers_of, is_of_schema
 from sklar.errors import ModelError
 from sklar.files.known import MAX_SEARCH_CELLS, require_known
 from sklar.files.model import Model
 from sklar.files.write import check_target, replacing
 from sklar.fitting.latent import LatentModel
 from sklar.fitting.protocols import Copula
-from sklar.kernel.tables import MANY_CELLS, NoisyTables, Plan
+from sklar.kernel.cells import MANY_CELLS, Cells
+from sklar.kernel.queries import MOST_COARSE, Block, Common, Distances, Parities, Query, Tables
 from sklar.kernel.theorems import MAX_SCALE, MIN_SCALE
-from sklar.kernel.triples import NoisyScores, NoisyTriples, Triples
 from sklar.machine.spill import room_for
 from sklar.paper.gaussian import BinaryCopula
 from sklar.public.description import open_model, written
@@ -36,7 +36,7 @@ from sklar.public.schema import Schema
 
 FORMAT = "sklar-model"
 LINKED_FORMAT = "sklar-linked"
-VERSION = 3
+VERSION = 4
 
 # Noise hardly compresses: the highest level takes six times as long as the lowest for one part in twenty.
 LEVEL = 1
@@ -86,53 +86,54 @@ def _stream(archive: zipfile.ZipFile, name: str, array: NDArray[Any]) -> None:
 
 def describe(model: Model) -> dict[str, Any]:
     """What the file says of a model in JSON."""
-    triples, scores = model.measured.triples, model.measured.scores
-    # Keys that a model without three-way tables or scores lacks, as those of earlier releases do.
-    chosen: dict[str, Any] = {} if triples is None else {"triples": {"tables": len(triples.scales)}}
-    if scores is not None:
-        chosen["scores"] = {"tables": scores.scores.size, "scale": scores.scale}
     return {
         "format": FORMAT,
         "version": VERSION,
         "schema": model.schema.to_dict(),
         "n_rows": model.n_rows,
         "public_rows": model.measured.n_rows,
-        "stages": [_describe(tables) for tables in model.measured.stages],
+        "blocks": [_describe(block) for block in model.measured.blocks],
         "copula": model.copula.describe(),
         "settings": dict(model.settings),
         "certificate": model.certificate.to_dict(),
-        "answers": [
-            {"texts": dict(answer), "cells": []}
-            if isinstance(answer, Mapping)
-            else {"texts": None, "cells": [table.size for table in answer]}
-            for answer in model.measured.answers
-        ],
-        **chosen,
     }
+
+
+def _describe(block: Block) -> dict[str, Any]:
+    """What the file says of one block beside its arrays."""
+    query = block.query
+    if isinstance(query, Common):
+        return {"query": "common", "about": query.about, "threshold": query.threshold, "keys": list(block.keys or ())}
+    if isinstance(query, Parities):
+        return {"query": "parities", "orders": query.orders}
+    if isinstance(query, Distances):
+        return {"query": "distances"}
+    if not isinstance(query, Tables):
+        raise ModelError(f"a model of one table holds no {type(query).__name__}.")
+    if query.about:
+        return {"query": "grid", "about": query.about, "cells": query.n_cells}
+    sets = None if query.sets is None else len(query.sets)
+    return {"query": "tables", "order": query.order, "sets": sets, "coarse": query.coarse is not None}
 
 
 def arrays_of(model: Model) -> dict[str, NDArray[Any]]:
     """The arrays that the file holds of a model, flat, in the order of its members."""
-    arrays: dict[str, NDArray[Any]] = {}
-    for stage, tables in enumerate(model.measured.stages, start=1):
-        arrays[f"stage{stage}_one_way"] = tables.one_way
-        arrays[f"stage{stage}_pairs"] = tables.pairs
-        arrays[f"stage{stage}_one_way_scales"] = tables.plan.one_way
-        arrays[f"stage{stage}_pair_scales"] = tables.plan.pairs
-        if tables.plan.trios.size:
-            arrays[f"stage{stage}_trios"] = tables.trios
-            arrays[f"stage{stage}_trio_scales"] = tables.plan.trios
-    triples = model.measured.triples
-    if triples is not None:
-        arrays["triples_attributes"] = triples.triples.attributes.ravel()
-        arrays["triples_coarse"] = triples.triples.coarse
-        arrays["triples_scales"] = triples.scales
-        arrays["triples"] = triples.counts
-    if model.measured.scores is not None:
-        arrays["scores"] = model.measured.scores.scores
-    searched = [table for answer in model.measured.answers if not isinstance(answer, Mapping) for table in answer]
+    blocks = model.measured.blocks
+    arrays: dict[str, NDArray[Any]] = {"scales": np.concatenate([np.empty(0), *(block.scales for block in blocks)])}
+    searched = [block.values for block in blocks if not is_of_schema(block)]
     if searched:
         arrays["search"] = np.concatenate(searched)
+    for number, block in enumerate(blocks):
+        query = block.query.of if isinstance(block.query, Distances) else block.query
+        if not is_of_schema(block):
+            continue
+        if isinstance(query, Tables):
+            arrays |= {
+                f"block{number}_{name}": part.ravel()
+                for name, part in (("sets", query.sets), ("coarse", query.coarse))
+                if part is not None
+            }
+        arrays[f"block{number}"] = block.values
     return arrays | model.copula.arrays()
 
 
@@ -184,16 +185,9 @@ def _read(archive: zipfile.ZipFile, document: dict[str, Any]) -> Model:
         raise ModelError("its certificate is for another schema.")
     if certificate.read_from_rows != whole.read_from_rows:
         raise ModelError("its certificate and its schema name different attributes as read from the rows.")
-    stages = range(1, len(document["stages"]) + 1)
+    blocks = _read_blocks(array, schema, document) if document["version"] > 3 else _read_older(array, schema, document)
     model = Model(
-        measured=Measured(
-            schema=schema,
-            stages=tuple(_read_tables(array, schema, document, certificate, stage) for stage in stages),
-            certificate=certificate,
-            answers=_read_answers(array, schema, document, certificate),
-            triples=_read_triples(array, schema, document),
-            scores=_read_scores(array, schema, document),
-        ),
+        measured=Measured(schema=schema, blocks=_checked(blocks, certificate, schema), certificate=certificate),
         copula=_read_copula(array, schema, document["copula"]),
         n_rows=document["n_rows"],
         settings=document["settings"],
@@ -211,92 +205,166 @@ def _read(archive: zipfile.ZipFile, document: dict[str, Any]) -> Model:
 
 def _read_certificate(document: Mapping[str, Any]) -> Certificate:
     stated = dict(document["certificate"])
-    if document["version"] < VERSION:
+    if document["version"] < 3:
         # What tables happened to cost is claimed no more; the budget is.
         stated = {key: value for key, value in stated.items() if key != "spent_epsilon"} | {"earlier": []}
-    return Certificate.from_dict(stated)
+    certificate = Certificate.from_dict(stated)
+    return certificate if document["version"] > 3 else priced(certificate)
 
 
-def _read_answers(
-    array: Arrays, schema: Schema, document: Mapping[str, Any], certificate: Certificate
-) -> tuple[Answer, ...]:
-    """The noisy answers of the searches, whose tables have the cells that bounds and earlier tables imply."""
-    described = document.get("answers", [])
-    if len(described) not in (0, len(certificate.domains)):
+def _checked(blocks: Sequence[Block], certificate: Certificate, schema: Schema) -> tuple[Block, ...]:
+    """The blocks, refused where scales cannot be drawn, counts are nobody's, or searches are not the certificate's."""
+    for block in blocks:
+        if not ((block.scales >= MIN_SCALE) & (block.scales <= MAX_SCALE)).all():
+            raise ModelError("its noise scales must be such as can be drawn exactly.")
+        if max(int(block.values.max(initial=0)), -int(block.values.min(initial=0))) > MAX_COUNT:
+            raise ModelError("its noisy counts must be at most 2**53 in size.")
+    searched = [block for block in blocks if not is_of_schema(block)]
+    if list(blocks[: len(searched)]) != searched:
+        raise ModelError("its searches must come before its tables.")
+    wanted = [finding for finding in certificate.domains for _ in range(finding.tables)]
+    if searched and len(searched) != len(wanted):
+        raise ModelError("it must hold an answer for each search of its certificate, or none.")
+    for block, finding in zip(searched, wanted, strict=False):
+        query, name = block.query, finding.attribute
+        threshold = query.threshold if isinstance(query, Common) else None
+        if getattr(query, "about", "") != name or (threshold is None) != (finding.threshold is None):
+            raise ModelError(f"its search for '{name!s:.60}' has an answer of another kind.")
+    for finding, answer in zip(
+        certificate.domains, answers_of(blocks, [each.tables for each in certificate.domains]), strict=False
+    ):
+        if isinstance(answer, tuple) and not fits(finding, schema, answer):
+            raise ModelError(f"its search for '{finding.attribute!s:.60}' has other cells than its bounds imply.")
+    return tuple(blocks)
+
+
+def _read_blocks(array: Arrays, schema: Schema, document: Mapping[str, Any]) -> list[Block]:
+    """Blocks as version 4 holds them: descriptions one by one, all scales in one array, and values."""
+    cells, described = schema.cells, document["blocks"]
+    lengths = [len(entry["keys"]) if entry["query"] == "common" else entry.get("cells", 0) for entry in described]
+    searched = iter(np.split(array("search", np.int64, sum(lengths)), np.cumsum(lengths)[:-1]) if any(lengths) else ())
+
+    def tables(number: int, order: int, sets: int | None, *, coarse: bool) -> Tables:
+        return Tables(
+            cells=cells,
+            order=order,
+            sets=None if sets is None else array(f"block{number}_sets", np.int64, order * sets).reshape(-1, order),
+            coarse=array(f"block{number}_coarse", np.int64, cells.n_levels) if coarse else None,
+        )
+
+    parts: list[tuple[Query, tuple[str, ...] | None, NDArray[Any]]] = []
+    for number, entry in enumerate(described):
+        query: Query
+        if entry["query"] in ("common", "grid"):
+            if entry["query"] == "common":
+                query, keys = Common(about=entry["about"], threshold=entry["threshold"]), tuple(entry["keys"])
+            else:
+                query, keys = Tables(cells=Cells([entry["cells"]]), order=1, about=entry["about"]), None
+            own = next(searched) if lengths[number] else np.empty(0, dtype=np.int64)
+            parts.append((query, keys, own))
+            continue
+        if entry["query"] == "tables":
+            query = tables(number, entry["order"], entry["sets"], coarse=entry["coarse"])
+        elif entry["query"] == "parities":
+            query = Parities(cells=cells, orders=entry["orders"])
+        else:
+            query = Distances(of=tables(number, 3, None, coarse=True), reference=None)
+        parts.append((query, None, array(f"block{number}", np.int64, query.n_cells)))
+    sizes = [query.sizes.size for query, _, _ in parts]
+    scales = np.split(array("scales", np.float64, sum(sizes)), np.cumsum(sizes)[:-1])
+    return [
+        Block(query=query, scales=own, values=values, keys=keys)
+        for (query, keys, values), own in zip(parts, scales, strict=True)
+    ]
+
+
+def _read_older(array: Arrays, schema: Schema, document: Mapping[str, Any]) -> list[Block]:
+    """Blocks from a file of version 1 to 3, which held tables stage by stage."""
+    cells, blocks = schema.cells, _read_answers(array, document)
+    for stage, described in enumerate(document["stages"], start=1):
+        name = f"stage{stage}_"
+        if described["total_scale"] is not None:
+            values, scales = np.array([described["total"] or 0], dtype=np.int64), np.array([described["total_scale"]])
+            blocks.append(Block(query=Tables(cells=cells, order=0), scales=scales, values=values))
+        one_way, two_way, three_way = described["one_way"], described["pairs"], described.get("trios", False)
+        parities = described.get("parities") is not None
+        if (parities and not (cells.are_bits and one_way and two_way)) or (three_way and not parities):
+            raise ModelError("its parities must be of bits, and of all of them.")
+        names = (("one_way", "one_way_scales"), ("pairs", "pair_scales"), ("trios", "trio_scales"))
+        orders = [order for order, there in enumerate((one_way, two_way, three_way), start=1) if there]
+        read = {}
+        for order in (1, 2, *orders[2:]):
+            tables, there = Tables(cells=cells, order=order), order in orders
+            number = tables.sizes.size if there else 0
+            values = array(name + names[order - 1][0], np.int64, number if parities else tables.n_cells * there)
+            read[order] = (values, array(name + names[order - 1][1], np.float64, number))
+        if two_way and document["version"] == 1:
+            # Version 1 laid the same cells out row by row of all levels.
+            block = cells.attribute_of_level
+            square = np.zeros((cells.n_levels, cells.n_levels), dtype=np.int64)
+            square[block[:, None] < block[None, :]] = read[2][0]
+            read[2] = (cells.flat(square), read[2][1])
+        if parities:
+            if any((read[order][1] != read[order][1][0]).any() for order in orders):
+                raise ModelError("its parities of one order must have one scale.")
+            query = Parities(cells=cells, orders=len(orders))
+            scales = np.array([read[order][1][0] for order in orders])
+            blocks.append(
+                Block(query=query, scales=scales, values=np.concatenate([read[order][0] for order in orders]))
+            )
+        else:
+            blocks += [
+                Block(query=Tables(cells=cells, order=order), scales=read[order][1], values=read[order][0])
+                for order in orders
+            ]
+    coarse = np.minimum(np.arange(cells.n_levels) - cells.offsets[cells.attribute_of_level], MOST_COARSE - 1)
+    chosen: list[Block] = []
+    if "triples" in document:
+        number = document["triples"]["tables"]
+        sets, coarse = (
+            array("triples_attributes", np.int64, 3 * number),
+            array("triples_coarse", np.int64, cells.n_levels),
+        )
+        tables = Tables(cells=cells, order=3, sets=sets.reshape(-1, 3), coarse=coarse)
+        scales = array("triples_scales", np.float64, number)
+        chosen.append(Block(query=tables, scales=scales, values=array("triples", np.int64, tables.n_cells)))
+    if "scores" in document:
+        distances = Distances(of=Tables(cells=cells, order=3, coarse=coarse), reference=None)
+        if document["scores"]["tables"] != distances.n_cells:
+            raise ModelError("its scores must be those of all tables of three attributes.")
+        scales = np.array([document["scores"]["scale"] * OLD_DISTANCE])
+        chosen.insert(0, Block(query=distances, scales=scales, values=array("scores", np.int64, distances.n_cells)))
+    return blocks + chosen
+
+
+def _read_answers(array: Arrays, document: Mapping[str, Any]) -> list[Block]:
+    """The noisy answers of the searches of version 3."""
+    described, findings = document.get("answers", []), document["certificate"]["domains"]
+    if len(described) not in (0, len(findings)):
         raise ModelError("it must hold an answer for each search of its certificate, or none.")
     sizes = [size for entry in described for size in entry["cells"]]
     if sum(sizes) > MAX_SEARCH_CELLS:
         raise ModelError("its searches have more cells than any do.")
-    counts = array("search", np.int64, sum(sizes)) if sizes else np.empty(0, dtype=np.int64)
-    if max(counts.max(initial=0), -counts.min(initial=0)) > MAX_COUNT:
-        raise ModelError("its noisy counts must be at most 2**53 in size.")
-    tables = iter(np.split(counts, np.cumsum(sizes)[:-1]) if sizes else [])
-    answers: list[Answer] = []
-    for finding, entry in zip(certificate.domains, described, strict=False):
-        own = tuple(next(tables) for _ in entry["cells"])
-        if (entry["texts"] is None) != (finding.threshold is None):
-            raise ModelError(f"its search for '{finding.attribute!s:.60}' has an answer of another kind.")
-        if entry["texts"] is None and not fits(finding, schema, own):
-            raise ModelError(f"its search for '{finding.attribute!s:.60}' has other cells than its bounds imply.")
-        answers.append(own if entry["texts"] is None else entry["texts"])
-    return tuple(answers)
+    counts = iter(np.split(array("search", np.int64, sum(sizes)), np.cumsum(sizes)[:-1]) if sizes else [])
+    blocks = []
+    for finding, entry in zip(findings, described, strict=False):
+        about, scales = finding["attribute"], np.array([float(finding["scale"])])
+        if entry["texts"] is not None:
+            # Sorted, as the vault names them.
+            texts = dict(sorted(entry["texts"].items()))
+            values, query = (
+                np.array(list(texts.values()), dtype=np.int64),
+                Common(about=about, threshold=finding["threshold"] or 0),
+            )
+            blocks.append(Block(query=query, scales=scales, values=values, keys=tuple(texts)))
+        for size in entry["cells"]:
+            grid = Tables(cells=Cells([size]), order=1, about=about)
+            blocks.append(Block(query=grid, scales=scales, values=next(counts)))
+    return blocks
 
 
 def _read_copula(array: Arrays, schema: Schema, described: Mapping[str, Any]) -> Copula:
     return _COPULAS[described["kind"]].read(schema, described, array)
-
-
-def _describe(tables: NoisyTables) -> dict[str, Any]:
-    return {
-        "total": tables.total,
-        "total_scale": tables.plan.total,
-        "one_way": bool(tables.plan.one_way.size),
-        "pairs": bool(tables.plan.pairs.size),
-        "trios": bool(tables.plan.trios.size),
-        "parities": tables.plan.parities,
-    }
-
-
-def _read_tables(
-    array: Arrays, schema: Schema, document: Mapping[str, Any], certificate: Certificate, stage: int
-) -> NoisyTables:
-    described, name, cells = document["stages"][stage - 1], f"stage{stage}_", schema.cells
-    one_way, two_way = described["one_way"], described["pairs"]
-    parities, triples = described.get("parities"), described.get("trios", False)
-    if (parities is not None and not (cells.are_bits and one_way and two_way)) or (triples and parities is None):
-        raise ModelError("its parities must be of bits, and of all of them.")
-    sizes = (cells.n_levels, cells.n_cells) if parities is None else (cells.n_attributes, cells.n_pairs)
-    n_trios = cells.n_trios if triples else 0
-    pairs = array(name + "pairs", np.int64, sizes[1] if two_way else 0)
-    if two_way and document["version"] == 1:
-        # Version 1 laid the same cells out row by row of all levels.
-        block = cells.attribute_of_level
-        square = np.zeros((cells.n_levels, cells.n_levels), dtype=np.int64)
-        square[block[:, None] < block[None, :]] = pairs
-        pairs = cells.flat(square)
-    plan = Plan(
-        total=described["total_scale"],
-        one_way=array(name + "one_way_scales", np.float64, cells.n_attributes if one_way else 0),
-        pairs=array(name + "pair_scales", np.float64, cells.n_pairs if two_way else 0),
-        trios=array(name + "trio_scales", np.float64, n_trios) if triples else np.empty(0),
-        parities=parities,
-    )
-    if not ((plan.scales >= MIN_SCALE) & (plan.scales <= MAX_SCALE)).all():
-        raise ModelError("its noise scales must be such as can be drawn exactly.")
-    levels = array(name + "one_way", np.int64, sizes[0] if one_way else 0)
-    trios = array(name + "trios", np.int64, n_trios) if triples else np.empty(0, dtype=np.int64)
-    if any(max(int(part.max(initial=0)), -int(part.min(initial=0))) > MAX_COUNT for part in (levels, pairs, trios)):
-        raise ModelError("its noisy counts must be at most 2**53 in size.")
-    return NoisyTables(
-        cells=cells,
-        mechanism=certificate.mechanism,
-        n_rows=document["public_rows"],
-        total=described["total"],
-        one_way=levels,
-        pairs=pairs,
-        plan=plan,
-        trios=trios,
-    )
 
 
 def _width(archive: zipfile.ZipFile, name: str, kind: np.dtype[Any], size: int) -> np.dtype[Any]:
@@ -306,38 +374,6 @@ def _width(archive: zipfile.ZipFile, name: str, kind: np.dtype[Any], size: int) 
     if kind != np.int64 or size <= MANY_CELLS or archive.getinfo(f"{name}.npy").file_size != few:
         return kind
     return narrow
-
-
-def _read_triples(array: Arrays, schema: Schema, document: Mapping[str, Any]) -> NoisyTriples | None:
-    """Chosen three-way tables, where the file holds any."""
-    if "triples" not in document:
-        return None
-    tables, cells = document["triples"]["tables"], schema.cells
-    triples = Triples(
-        cells=cells,
-        attributes=array("triples_attributes", np.int64, 3 * tables).reshape(-1, 3),
-        coarse=array("triples_coarse", np.int64, cells.n_levels),
-    )
-    scales = array("triples_scales", np.float64, tables)
-    if not ((scales >= MIN_SCALE) & (scales <= MAX_SCALE)).all():
-        raise ModelError("its noise scales must be such as can be drawn exactly.")
-    counts = array("triples", np.int64, triples.n_cells)
-    if max(int(counts.max(initial=0)), -int(counts.min(initial=0))) > MAX_COUNT:
-        raise ModelError("its noisy counts must be at most 2**53 in size.")
-    return NoisyTriples(triples=triples, counts=counts, scales=scales)
-
-
-def _read_scores(array: Arrays, schema: Schema, document: Mapping[str, Any]) -> NoisyScores | None:
-    """Scores of all three-way tables, where the file holds them."""
-    if "scores" not in document:
-        return None
-    number, scale = document["scores"]["tables"], document["scores"]["scale"]
-    if number != math.comb(schema.cells.n_attributes, 3):
-        raise ModelError("its scores must be those of all tables of three attributes.")
-    scores = array("scores", np.int64, number)
-    if max(int(scores.max()), -int(scores.min())) > MAX_COUNT:
-        raise ModelError("its noisy scores must be at most 2**53 in size.")
-    return NoisyScores(scores=scores, scale=float(scale))
 
 
 def read_array(archive: zipfile.ZipFile, name: str, kind: np.dtype[Any], size: int) -> NDArray[Any]:

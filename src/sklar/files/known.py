@@ -13,18 +13,19 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, cast, get_args
 
-from sklar.budget.certificate import SCORES
+from sklar.budget.certificate import OLD_DISTANCE, SCORES
 from sklar.budget.method import MethodName
 from sklar.draw.refine import MOST_ROUNDS
 from sklar.errors import ModelError
-from sklar.kernel.tables import MOST_TOKENS
+from sklar.kernel.queries import MOST_TOKENS
 from sklar.kernel.theorems import MAX_ROWS_PER_PERSON, MAX_SCALE, MIN_SCALE, Composition, Mechanism, Neighbors
-from sklar.kernel.triples import SCORE_MOVES
 from sklar.public.description import MAX_STAGES
 from sklar.public.person import Count
 from sklar.public.schema import MAX_ATTRIBUTES, MAX_LEVELS
 
 _MAX_MEASUREMENTS = 20_000
+# What one person can move a count or a distance by.
+_MAX_REACH = 32.0 * MAX_ROWS_PER_PERSON
 # A grid has up to eight levels today; another search may have more tables, but never many.
 _MAX_SEARCHED = 64
 # The cells of one table of a search: a few hundred, of which some are divided into 4,096.
@@ -159,11 +160,23 @@ _MEASUREMENT: dict[str, Shape] = {
     "order": whole(0, SCORES),
     "tables": whole(1),
     "scale": _SCALE,
-    "sensitivity_l1": number(0.0, 2.0 * MAX_ROWS_PER_PERSON),
-    "sensitivity_l2": number(0.0, 2.0 * MAX_ROWS_PER_PERSON),
+    "sensitivity_l1": number(0.0, _MAX_REACH),
+    "sensitivity_l2": number(0.0, _MAX_REACH),
     "parity": _BOOLEAN,
+    "moves": number(0.0, 2.0**53),
+    "reach": number(0.0, _MAX_REACH),
 }
-_LATER_OF_MEASUREMENT = ("parity",)
+# What versions 1 and 2, and version 3, do not say of a measurement.
+_LATER_OF_MEASUREMENT = {1: ("parity", "moves", "reach"), 2: ("parity", "moves", "reach"), 3: ("moves", "reach")}
+# A block by its query: what a file says of it beside its arrays.
+_BLOCKS: dict[str, Shape] = {
+    "tables": {"query": _NAME, "order": whole(0, 8), "sets": Maybe(whole(1, _MAX_TRIPLES)), "coarse": _BOOLEAN},
+    "parities": {"query": _NAME, "orders": whole(1, 3)},
+    "distances": {"query": _NAME},
+    "grid": {"query": _NAME, "about": _NAME, "cells": whole(1, MAX_SEARCH_CELLS)},
+    "common": {"query": _NAME, "about": _NAME, "threshold": whole(1), "keys": Each(_NAME, MAX_LEVELS)},
+}
+_MAX_BLOCKS = 4_096
 _FINDING: dict[str, Shape] = {
     "attribute": _NAME,
     "tables": whole(1, _MAX_SEARCHED),
@@ -335,17 +348,20 @@ def require_known(document: Any, versions: range) -> None:
         "schema": _ANYTHING,
         "n_rows": _ROWS,
         "public_rows": Maybe(_ROWS),
-        "stages": Each(_stage(document["version"]), MAX_STAGES),
         "copula": copula,
         "settings": settings,
         "certificate": _certificate(document["version"]),
     }
-    if document["version"] >= 3:
+    if document["version"] > 3:
+        shape["blocks"] = Each(_ANYTHING, _MAX_BLOCKS)
+    else:
+        shape["stages"] = Each(_stage(document["version"]), MAX_STAGES)
+    if document["version"] == 3:
         shape["answers"] = Each(_ANSWER, MAX_LEVELS)
         if "triples" in document:
             shape["triples"] = {"tables": whole(1, _MAX_TRIPLES)}
         if "scores" in document:
-            shape["scores"] = {"tables": whole(1, _MAX_TRIPLES), "scale": number(MIN_SCALE, MAX_SCALE / SCORE_MOVES)}
+            shape["scores"] = {"tables": whole(1, _MAX_TRIPLES), "scale": number(MIN_SCALE, MAX_SCALE / OLD_DISTANCE)}
     require(document, shape, "description")
     _require_edges(document["schema"])
     stated = document["certificate"]
@@ -355,8 +371,15 @@ def require_known(document: Any, versions: range) -> None:
         require(stated["composition"], one_of(*get_args(Composition)), "certificate.composition")
     if any(finding["lost_delta"] >= 1 for finding in stated["domains"]):
         raise ModelError("its thresholds must fail with a chance below 1.")
-    if not document["stages"]:
+    if not document.get("stages", document.get("blocks")):
         raise ModelError("its description must list at least one stage.")
+    for entry in document.get("blocks", ()):
+        kind = entry.get("query")
+        if kind not in _BLOCKS:
+            raise ModelError(f"its blocks must be one of {', '.join(_BLOCKS)}, got {kind!r:.40}.")
+        require(entry, _BLOCKS[kind], "block")
+    if sum(entry.get("cells", 0) for entry in document.get("blocks", ())) > MAX_SEARCH_CELLS:
+        raise ModelError("its searches have more cells than any do.")
 
 
 def _stage(version: int) -> Shape:
@@ -364,19 +387,18 @@ def _stage(version: int) -> Shape:
 
 
 def _certificate(version: int) -> Shape:
-    if version >= 3:
+    if version > 3:
         return _CERTIFICATE
+    later = _LATER_OF_MEASUREMENT[version]
+    measurement = {key: shape for key, shape in _MEASUREMENT.items() if key not in later}
+    stated = {**_CERTIFICATE, "measurements": Each(measurement, _MAX_MEASUREMENTS)}
+    if version == 3:
+        return stated
     # These versions stated, beside the budget, what tables happened to cost, and nothing of earlier releases.
-    later = ("earlier", "receipt", "read_from_rows", "count", "rows_per_person")
-    older = {key: shape for key, shape in _CERTIFICATE.items() if key not in later}
+    missing = ("earlier", "receipt", "read_from_rows", "count", "rows_per_person")
     finding = {key: shape for key, shape in _FINDING.items() if key not in _LATER_OF_FINDING}
-    measurement = {key: shape for key, shape in _MEASUREMENT.items() if key not in _LATER_OF_MEASUREMENT}
-    return {
-        **older,
-        "domains": Each(finding, MAX_LEVELS),
-        "measurements": Each(measurement, _MAX_MEASUREMENTS),
-        "spent_epsilon": number(0.0),
-    }
+    older = {key: shape for key, shape in stated.items() if key not in missing}
+    return {**older, "domains": Each(finding, MAX_LEVELS), "spent_epsilon": number(0.0)}
 
 
 def _require_edges(schema: Mapping[str, Any]) -> None:

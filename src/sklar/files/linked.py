@@ -40,6 +40,7 @@ from sklar.files.archive import (
 from sklar.files.known import require_known_linked
 from sklar.files.write import SUFFIXES, check_target, replacing, write_frames
 from sklar.fitting.classes import LinkedClasses
+from sklar.kernel.queries import Block
 from sklar.kernel.theorems import MAX_SCALE, MIN_SCALE
 from sklar.machine.progress import SILENT, Progress
 from sklar.machine.threads import in_order
@@ -221,8 +222,10 @@ def _read_measured(array: Arrays, linked: Linked, certificate: LinkedCertificate
     counts = array("counts", np.int64, int(sizes.sum()))
     if max(counts.max(initial=0), -counts.min(initial=0)) > MAX_COUNT:
         raise ModelError("its noisy counts must be at most 2**53 in size.")
-    parts = tuple(np.split(counts, np.cumsum(sizes)[:-1]))
-    return LinkedMeasured(linked=linked, plan=plan, counts=parts, certificate=certificate)
+    ends = np.cumsum([query.n_cells for query, _ in plan.parts])
+    parts = zip(plan.parts, np.split(counts, ends[:-1]), strict=True)
+    blocks = tuple(Block(query=query, scales=scales, values=values) for (query, scales), values in parts)
+    return LinkedMeasured(linked=linked, plan=plan, blocks=blocks, certificate=certificate)
 
 
 def _read_classes(array: Arrays, linked: Linked, settings: Mapping[str, Any]) -> LinkedClasses:

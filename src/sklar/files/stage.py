@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sklar.errors import ModelError
-from sklar.kernel.tables import Plan
+from sklar.kernel.queries import Block, Tables
 from sklar.public.schema import Schema
 
 
@@ -95,13 +95,15 @@ class StageTables:
             f"hold all {'one' if j is None else 'two'}-way tables of the schema in full, or none."
         )
 
-    def plan(self) -> Plan:
-        """The scales that were read."""
-        return Plan(
-            total=self._total_scale,
-            one_way=self._one_scales if self.has_one_way else np.empty(0),
-            pairs=self._pair_scales if self.has_pairs else np.empty(0),
-        )
+    def blocks(self) -> list[Block]:
+        """What was read."""
+        cells = self._cells
+        parts = [] if self.total is None else [(0, np.array([self.total]), np.array([self._total_scale]))]
+        parts += [(1, self.one_way, self._one_scales)] if self.has_one_way else []
+        parts += [(2, self.pairs, self._pair_scales)] if self.has_pairs else []
+        return [
+            Block(query=Tables(cells=cells, order=order), scales=scales, values=own) for order, own, scales in parts
+        ]
 
 
 def _table(schema: Schema, i: int, j: int | None) -> str:

@@ -33,11 +33,11 @@ import polars as pl
 from numpy.typing import NDArray
 
 from sklar.budget.certificate import Certificate, Measured, measurements, unit_of
+from sklar.budget.views import NoisyTables
 from sklar.errors import ModelError
 from sklar.files.stage import StageTables
 from sklar.files.write import check_target, replacing, write_parquet
-from sklar.kernel.tables import NoisyTables
-from sklar.kernel.theorems import Composition, Mechanism, Neighbors, sensitivity
+from sklar.kernel.theorems import Budget, Composition, Mechanism, Neighbors
 from sklar.public.schema import Schema
 
 FORMAT = "sklar-tables"
@@ -105,7 +105,7 @@ def _frames(stage: int, tables: NoisyTables, schema: Schema) -> Iterator[pl.Data
 
     if tables.total is not None:
         yield frame(None, None, np.array([tables.total]), np.array([plan.total]))
-    if plan.parities is not None:
+    if plan.parities:
         # Ones are counts of the second level; a parity of two bits is that of rows which have one of the two.
         ones = cells.offsets[:-1] + 1
         yield frame(ones, None, tables.one_way, plan.one_way)
@@ -189,8 +189,9 @@ def _read(path: Path, schema: Schema, claim: _Claim) -> Measured:
         raise ModelError("it holds no one-way tables. Add the table of every attribute.")
     if schema.n_attributes > 1 and not any(part.has_pairs for part in parts):
         raise ModelError("it holds no two-way tables. Add the table of every pair of attributes.")
-    plans = [part.plan() for part in parts]
-    moved = sensitivity(claim.neighbors, 1 if schema.person is None else schema.person.rows_per_person)
+    blocks = tuple(block for part in parts for block in part.blocks())
+    rows = None if schema.person is None else schema.person.rows_per_person
+    budget = Budget(epsilon=1.0, neighbors=claim.neighbors, rows_per_person=rows)
     certificate = Certificate(
         neighbors=claim.neighbors,
         mechanism=claim.mechanism,
@@ -199,26 +200,14 @@ def _read(path: Path, schema: Schema, claim: _Claim) -> Measured:
         delta=claim.delta,
         public_rows=claim.rows,
         schema_sha256=schema.digest,
-        measurements=measurements(plans, moved),
+        measurements=measurements(blocks, budget),
         versions={},
         claimed_by=claim.by,
         rounded=any(part.rounded for part in parts),
         **unit_of(schema.person),
         read_from_rows=(schema.whole or schema).read_from_rows,
     )
-    noisy = tuple(
-        NoisyTables(
-            cells=schema.cells,
-            mechanism=claim.mechanism,
-            n_rows=claim.rows,
-            total=part.total,
-            one_way=part.one_way if part.has_one_way else part.one_way[:0],
-            pairs=part.pairs,
-            plan=plan,
-        )
-        for part, plan in zip(parts, plans, strict=True)
-    )
-    return Measured(schema=schema, stages=noisy, certificate=certificate)
+    return Measured(schema=schema, blocks=blocks, certificate=certificate)
 
 
 def _claim(metadata: Mapping[str, str], schema: Schema) -> _Claim:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sklar.budget.views import Triples
 from sklar.fitting.denoise import denoise_margins, denoise_tables, relative_precision
 from sklar.fitting.descent import (
     SMALL,
@@ -33,9 +34,7 @@ from sklar.fitting.latent import LatentModel, fit_latent, independent
 from sklar.fitting.margins import Estimates, crossed_tables, expected_noise, implied_counts, table_runs
 from sklar.fitting.steps import attribute_of_contrast, contrast_levels, contrast_tables, contrasts
 from sklar.fitting.threeway import three_way_loss
-from sklar.kernel.cells import Cells
-from sklar.kernel.tables import MANY_CELLS
-from sklar.kernel.triples import Triples
+from sklar.kernel.cells import MANY_CELLS, Cells
 from sklar.machine.progress import SILENT, Progress
 from sklar.machine.spill import room_for
 from sklar.machine.threads import ahead, side_by_side, workers

@@ -15,6 +15,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from sklar.budget.views import Triples
 from sklar.fitting.denoise import Targets
 from sklar.fitting.steps import (
     MOMENTUM,
@@ -28,7 +29,6 @@ from sklar.fitting.steps import (
 )
 from sklar.fitting.threeway import ThreeWayLoss, three_way_operations
 from sklar.kernel.cells import Cells
-from sklar.kernel.triples import Triples
 
 LatentKind = Literal["mixture", "factor"]
 

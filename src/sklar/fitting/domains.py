@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from sklar.budget.certificate import Measured
 from sklar.budget.ladder import Ladder, Units, ladder_of
-from sklar.budget.search import Answer, Finding, Search, asked_of
+from sklar.budget.search import Finding, Search, asked_of
+from sklar.budget.views import Answer
 from sklar.fitting.density import Density, estimate_density
 from sklar.public.codes import natural
 from sklar.public.schema import Attribute, Domain, Schema

@@ -11,9 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sklar.budget.plan import margin_sd
-from sklar.kernel.cells import Cells
-from sklar.kernel.tables import MANY_CELLS, NoisyTables
-from sklar.kernel.triples import NoisyTriples, Triples
+from sklar.budget.views import NoisyTables, NoisyTriples, Triples
+from sklar.kernel.cells import MANY_CELLS, Cells
 from sklar.machine.spill import room_for
 from sklar.machine.threads import side_by_side
 

@@ -44,13 +44,14 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
+from sklar.budget.views import NoisyScores, Triples
 from sklar.fitting.choose import SHRINKAGE, quick_steps
 from sklar.fitting.denoise import denoise_margins, denoise_tables
 from sklar.fitting.descent import Start, step_operations
 from sklar.fitting.latent import fit_latent
 from sklar.fitting.margins import Estimates
 from sklar.kernel.cells import Cells
-from sklar.kernel.triples import MOST_COARSE, NoisyScores, Triples
+from sklar.kernel.queries import MOST_COARSE
 from sklar.public.schema import BINNED, Attribute, Schema
 
 MOST_TRIPLES = 120

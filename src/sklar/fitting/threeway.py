@@ -20,9 +20,9 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from sklar.budget.views import Triples
 from sklar.fitting.margins import Estimates
 from sklar.kernel.cells import Cells
-from sklar.kernel.triples import Triples
 
 Floats: TypeAlias = NDArray[np.float32]
 # Adds a gradient in contrasts, shape (d - m, D) and times D / 2, to that of pairs.

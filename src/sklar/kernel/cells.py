@@ -19,6 +19,8 @@ Number = TypeVar("Number", bound=np.generic)
 # Counts of many cells take 32 bits each where these hold them.
 Whole: TypeAlias = NDArray[np.signedinteger[Any]]
 
+# More cells than this take 32 bits each where these hold them: 20,000 levels have no more.
+MANY_CELLS = 200_000_000
 # Cells of tables of one shape that are worked on together.
 _TOGETHER = 250_000
 

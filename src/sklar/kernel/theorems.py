@@ -1,24 +1,28 @@
 """(epsilon, delta), neighbors, composition theorems, noise scales.
 
-What is measured is always whole tables of counts in which one row stands in at most one cell, and in which at most L
-rows of one person are counted (`Budget.rows`; 1 where a row is a person, and where one row of each person is chosen).
+Everything that is measured is an integer vector with fresh noise on every cell (`queries`). What one person can do to
+it is a `Spend`: so many **moves** over separate cells, each of L1 norm at most its **reach**, at the scale of the noise
+that is really drawn. For a table of counts:
 
-**Sensitivity.** A person's rows add to a table a vector v of whole numbers, none negative, that sum to at most L. So
-|v|_1 <= L, and |v|_2 <= |v|_1 <= L: all L rows may stand in one cell. Adding or removing the person moves the table by
-v. Replacing the person moves it by v' - v, whose positive part p and negative part q stand in different cells and sum
-to at most L each: |v' - v|_1 = |p|_1 + |q|_1 <= 2 L, and |v' - v|_2^2 = |p|_2^2 + |q|_2^2 <= 2 L^2. With `shifts` for
-the 2 or the 1: L1 sensitivity `shifts` L, L2 sensitivity sqrt(`shifts`) L. For L = 1 these are `shifts` unit shifts. A
-row that lies outside a table's domain moves fewer cells: the bounds hold.
+**Sensitivity.** At most L rows of a person are counted (`Budget.rows`; 1 where a row is a person). They add to a table
+a vector v of whole numbers, none negative, of sum at most L, so |v|_2 <= |v|_1 <= L: all L rows may stand in one cell.
+Adding or removing the person moves the table by v: one move of reach L. Replacing the person moves it by v' - v, whose
+positive part p and negative part q stand in different cells and sum to at most L each: two moves of reach L. With
+`shifts` for the 2 or the 1: L1 sensitivity `shifts` L, L2 sensitivity sqrt(`shifts`) L. A row outside a table's domain
+moves fewer cells: the bounds hold.
 
 **Choosing rows at random.** Which rows of a person are counted may be drawn at random, as long as each person's draw
 depends on no other person's rows (`people`). Draw the rows of everybody else first, alike for both neighbors: for each
 outcome the tables differ by one person's v and v' as above, so what is measured is (epsilon, delta)-DP; and a mixture
-of pairs that are (epsilon, delta)-close is (epsilon, delta)-close. Rows may be drawn anew for every pass over the
-table, since this holds for the draws of all passes together.
+of pairs that are (epsilon, delta)-close is (epsilon, delta)-close.
 
-Each theorem takes a `Spend`, the noise scales of the tables, and gives the epsilon that they spend together at the
-budget's delta. Floating-point results are rounded outward: scales and epsilons up. The proofs are in the docstrings;
-`docs/privacy.md` tells the same story to a reader who is not a programmer.
+**Filters.** Queries and scales may be chosen from earlier answers, as long as their running cost stays below a limit
+that was fixed before: in rho of zCDP (Feldman and Zrnic 2021; Whitehouse et al. 2023), and in mu^2 of GDP (Smith and
+Thakurta 2022; Koskela et al. 2023). Each is a filter, so a run that keeps both has both guarantees, and the smaller
+epsilon of the two reserved sums holds. Taking the smaller bound anew at every step would not be a filter.
+
+Floating-point results are rounded outward: scales and epsilons up. The proofs are in the docstrings; `docs/privacy.md`
+tells the same story to a reader who is not a programmer.
 """
 
 from __future__ import annotations
@@ -63,39 +67,52 @@ _REMEMBERED_SCALES = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Spend:
-    """What noisy tables cost: `tables[g]` of them at noise scale `scales[g]`, and the chance that a threshold fails.
+    """What noise costs: `moves[g]` moves over separate cells, each of L1 norm at most `reach[g]`, at scale `scales[g]`.
 
-    >>> Spend.of([80.0, 90.0, 80.0]).tables.tolist()
-    [2, 1]
+    `lost_delta` is the chance that a threshold fails (`Budget.less`).
+
+    >>> Spend.of([80.0, 90.0, 80.0], 2).moves.tolist()
+    [4.0, 2.0]
     """
 
     scales: NDArray[np.float64]
-    tables: NDArray[np.int64]
+    moves: NDArray[np.float64]
+    reach: NDArray[np.float64]
     lost_delta: float = 0.0
 
     @classmethod
-    def of(cls, scales: ArrayLike, tables: ArrayLike = 1, lost_delta: float = 0.0) -> Spend:
-        """Tables at these scales: one at each, or `tables[g]` of them at `scales[g]`."""
+    def of(cls, scales: ArrayLike, moves: ArrayLike = 1, reach: ArrayLike = 1, *, lost_delta: float = 0.0) -> Spend:
+        """Groups of equal scale and reach, their moves added up."""
         exact = np.ravel(np.asarray(scales, dtype=np.float64))
-        if np.ndim(tables) == 0:
+        if np.ndim(moves) == 0 and np.ndim(reach) == 0:
             # As below, many times as fast: a plan asks this of millions of tables.
             each, times = np.unique(exact, return_counts=True)
-            return cls(scales=each, tables=times * np.asarray(tables, dtype=np.int64), lost_delta=lost_delta)
-        each, groups = np.unique(exact, return_inverse=True)
-        counts = np.zeros(each.size, dtype=np.int64)
-        np.add.at(counts, groups, np.broadcast_to(np.asarray(tables, dtype=np.int64), groups.shape))
-        return cls(scales=each, tables=counts, lost_delta=lost_delta)
+            total, far = (
+                np.multiply(times, np.asarray(moves, dtype=np.float64)),
+                np.full(each.size, reach, dtype=np.float64),
+            )
+            return cls(scales=each, moves=total, reach=far, lost_delta=lost_delta)
+        parts = [exact, *(np.broadcast_to(np.asarray(part, dtype=np.float64), exact.shape) for part in (moves, reach))]
+        order = np.lexsort((parts[2], parts[0]))
+        scale, many, far = (part[order] for part in parts)
+        first = np.flatnonzero((np.diff(scale, prepend=-1.0) != 0) | (np.diff(far, prepend=-1.0) != 0))
+        total = np.add.reduceat(many, first) if first.size else many
+        return cls(scales=scale[first], moves=total, reach=far[first], lost_delta=lost_delta)
 
     def __add__(self, other: Spend) -> Spend:
         return Spend.of(
             np.concatenate([self.scales, other.scales]),
-            np.concatenate([self.tables, other.tables]),
-            self.lost_delta + other.lost_delta,
+            np.concatenate([self.moves, other.moves]),
+            np.concatenate([self.reach, other.reach]),
+            lost_delta=self.lost_delta + other.lost_delta,
         )
 
     def __mul__(self, factor: float) -> Spend:
-        """The same tables at `factor` times the scales."""
+        """The same moves at `factor` times the scales."""
         return replace(self, scales=self.scales * factor)
+
+
+NOTHING = Spend.of([])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,28 +131,25 @@ class Cost:
         return all(not math.isfinite(paid) or used <= paid * (1 + ROUNDING) for paid, used in pairs)
 
 
-def cost(mechanism: Mechanism, shifts: int, spend: Spend, rows: int = 1) -> Cost:
-    """The cost of tables in each of which a person of up to `rows` = L rows makes `shifts` shifts, in both currencies.
+def cost(mechanism: Mechanism, spend: Spend) -> Cost:
+    """The cost of these moves in both currencies, rounded up.
 
-    The shifts are the parts p and q at the top of this file: whole numbers of sum at most L, in different cells.
-    zCDP: a shift of Gaussian noise of scale s by p is |p|_2^2/(2 s^2)-zCDP, at most L^2/(2 s^2) (Canonne, Kamath and
-    Steinke 2020); one of Laplace noise is pure (|p|_1/s)-DP, at most L/s, and so L^2/(2 s^2)-zCDP too (Bun and Steinke
-    2016). Cells are independent: they add. GDP: a shift of Gaussian noise is mu-GDP with mu^2 = L^2/(s^2 - 4) by the
-    theorem in `gaussian_epsilon`; one of Laplace noise is pure e-DP with e = L/s and so mu-GDP with mu = `pure_mu(e)`.
+    zCDP: a move of Gaussian noise of scale s by p is |p|_2^2/(2 s^2)-zCDP, at most reach^2/(2 s^2) (Canonne, Kamath and
+    Steinke 2020); one of Laplace noise is pure (|p|_1/s)-DP, at most reach/s, and so reach^2/(2 s^2)-zCDP too (Bun and
+    Steinke 2016). Cells are independent: they add. GDP: a move of Gaussian noise is mu-GDP with mu^2 = reach^2/(s^2 -
+    4) by the theorem in `gaussian_epsilon`; one of Laplace noise is pure e-DP with e = reach/s and so `pure_mu(e)`-GDP.
 
-    Both are rounded up.
-
-    >>> cost("gaussian", 2, Spend.of([10.0]))
+    >>> cost("gaussian", Spend.of([10.0], 2))
     Cost(rho=0.010000000000010001, mu_squared=0.020833333333354166)
     """
-    scales, moved = spend.scales, shifts * spend.tables.astype(np.float64)
-    rho = _sum_up(moved * rows**2 / (2 * scales**2))
+    scales, squares = spend.scales, spend.moves * spend.reach**2
+    rho = _sum_up(squares / (2 * scales**2))
     if mechanism == "laplace":
-        each = np.array([pure_mu(rows / float(scale)) for scale in scales])
-        return Cost(rho=rho, mu_squared=_sum_up(moved * each**2))
+        each = np.array([pure_mu(float(reach / scale)) for reach, scale in zip(spend.reach, scales, strict=True)])
+        return Cost(rho=rho, mu_squared=_sum_up(spend.moves * each**2))
     if scales.size and scales.min() ** 2 <= BLUR:
         return Cost(rho=rho, mu_squared=math.inf)
-    return Cost(rho=rho, mu_squared=_sum_up(moved * rows**2 / (scales**2 - BLUR)))
+    return Cost(rho=rho, mu_squared=_sum_up(squares / (scales**2 - BLUR)))
 
 
 def sensitivity(neighbors: Neighbors, rows: int = 1) -> tuple[float, float]:
@@ -220,22 +234,25 @@ class Budget:
         return self.neighbors == "replace-one" and self.rows == 1
 
     def spent(self, spend: Spend) -> float:
-        """The epsilon that these tables spend together at this delta.
+        """The epsilon of this spend at this delta.
 
-        Precondition: the scales are fixed before any of the tables is measured, or are chosen from earlier noisy
-        tables within a cost that was fixed before (`matched_scales`). Postcondition: the joint output is
-        (returned epsilon, delta)-DP under `neighbors`. Thresholds that may fail are paid for as `less` proves.
+        Precondition: it was fixed before anything is measured, and what is measured stays within it: the same scales
+        and moves, or, under Gaussian noise, no more in rho, in mu^2 and in lost delta (filters, top of this file).
+        Postcondition: the joint output is (returned epsilon, delta)-DP under `neighbors`. Thresholds that may fail are
+        paid for as `less` proves.
         """
-        # Not `neighbors` but the shifts themselves, so that what is remembered cannot belong to another sensitivity.
         compose = _compose if spend.scales.size <= _REMEMBERED_SCALES else _compose.__wrapped__
-        delta = self.less(spend.lost_delta).delta
-        settings = (self.mechanism, self.composition, self.shifts, self.rows, delta)
-        epsilon = compose(*settings, spend.scales.tobytes(), spend.tables.tobytes())
+        settings = (self.mechanism, self.composition, self.shifts, self.less(spend.lost_delta).delta)
+        epsilon = compose(*settings, spend.scales.tobytes(), spend.moves.tobytes(), spend.reach.tobytes())
         return up(epsilon - math.log1p(-spend.lost_delta)) if spend.lost_delta else epsilon
 
     def cost(self, spend: Spend) -> Cost:
-        """The same tables in currencies that add up over releases."""
-        return cost(self.mechanism, self.shifts, spend, self.rows)
+        """The same in currencies that add up over releases."""
+        return cost(self.mechanism, spend)
+
+    def tables(self, scales: ArrayLike, number: ArrayLike = 1, lost_delta: float = 0.0) -> Spend:
+        """What tables of counts cost at these scales: `number[g]` of them at `scales[g]` (top of this file)."""
+        return Spend.of(scales, self.shifts * np.asarray(number), self.rows, lost_delta=lost_delta)
 
     def less(self, lost_delta: float) -> Budget:
         """The budget that is left for noise when, with probability `lost_delta`, a threshold may fail.
@@ -270,18 +287,17 @@ class Budget:
         The inverse of `spent`; each scale is rounded up to a number that the exact sampler can draw.
         """
         weights = np.asarray(weights, dtype=np.float64)
-        shape = Spend.of(weights)
+        shape = self.tables(weights)
 
         def within(factor: float) -> bool:
             if self.mechanism == "laplace" and self.composition == "tight":
                 # The same question as below, without solving for epsilon at every step.
-                scales = _per_row(shape.scales * factor, self.rows)
-                return laplace_delta(self.epsilon, scales, shape.tables * self.shifts) <= self.delta
+                return laplace_delta(self.epsilon, *_unit_moves(shape * factor)) <= self.delta
             return self.spent(shape * factor) <= self.epsilon
 
         start = self.rows * math.sqrt(weights.size) / self.epsilon / float(shape.scales.max())
         factor = smallest(within, start=start)
-        scales = np.maximum(round_up_scale(weights * factor), MIN_SCALE)
+        scales = drawable(weights * factor)
         if scales.max() > MAX_SCALE:
             raise BudgetError(
                 f"epsilon={self.epsilon} over {weights.size} tables needs noise of scale {scales.max():.3g}, above the "
@@ -292,55 +308,56 @@ class Budget:
 
 @lru_cache(maxsize=_REMEMBERED)
 def _compose(
-    mechanism: Mechanism, composition: Composition, shifts: int, rows: int, delta: float, scales: bytes, tables: bytes
+    mechanism: Mechanism, composition: Composition, shifts: int, delta: float, scales: bytes, moves: bytes, reach: bytes
 ) -> float:
-    """The epsilon of `tables[g]` tables at `scales[g]`, in each of which a person makes `shifts` shifts of `rows` = L.
+    """The epsilon of a spend.
 
-    Sensitivity of a table: L1 `shifts` L, L2 sqrt(`shifts`) L. Gaussian noise: the squares of L2 sensitivities add up
-    (`gaussian_epsilon`), and L rows are worth L^2 unit shifts. Laplace noise: the cells of one shift (p or q at the top
-    of this file) together are pure (L/b)-DP at scale b. A pure e-DP mechanism is randomized response with odds e^e,
-    post-processed (Kairouz, Oh and Viswanath 2015), which is what one unit shift at scale 1/e = b/L is
-    (`laplace_epsilon`); and composition, adaptive too, keeps to what the dominating pairs compose to (Zhu, Dong and
-    Wang 2022). So L rows at scale b cost what one row costs at scale b/L.
+    Gaussian noise: the squares of L2 sensitivities add up (`gaussian_epsilon`), and a move of reach G is worth at most
+    G^2 unit moves. Laplace noise: the cells of one move together are pure (G/b)-DP at scale b. A pure e-DP mechanism is
+    randomized response with odds e^e, post-processed (Kairouz, Oh and Viswanath 2015), which is what one unit move at
+    scale 1/e = b/G is (`laplace_epsilon`); and composition, adaptive too, keeps to what the dominating pairs compose to
+    (Zhu, Dong and Wang 2022). Basic and advanced composition take the `shifts` moves of a table as one mechanism, as
+    the paper does.
 
     Arrays come as bytes, so that equal questions are answered from memory: a plan asks the same ones again and again.
     """
-    values, counts = np.frombuffer(scales, dtype=np.float64), np.frombuffer(tables, dtype=np.int64)
-    if values.size == 0:
+    spend = Spend(scales=np.frombuffer(scales), moves=np.frombuffer(moves), reach=np.frombuffer(reach))
+    if spend.scales.size == 0:
         return 0.0
     if mechanism == "gaussian":
-        return gaussian_epsilon(values, counts * (shifts * rows**2), delta)
+        return gaussian_epsilon(spend.scales, spend.moves * spend.reach**2, delta)
     if composition == "tight":
-        return laplace_epsilon(_per_row(values, rows), counts * shifts, delta)
-    each = shifts * rows / values
-    if composition == "basic":
-        return _sum_up(counts * each)
-    return advanced_epsilon(each, counts, delta)
+        return laplace_epsilon(*_unit_moves(spend), delta)
+    tables, each = spend.moves / shifts, shifts * spend.reach / spend.scales
+    return _sum_up(tables * each) if composition == "basic" else advanced_epsilon(each, tables, delta)
 
 
-def _per_row(scales: NDArray[np.float64], rows: int) -> NDArray[np.float64]:
-    """Scales over the rows of a person, rounded down: less noise is stated than there is."""
-    return scales if rows == 1 else np.nextafter(scales / rows, 0.0)
+def _unit_moves(spend: Spend) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Scales and numbers of unit moves that cost what a spend of Laplace noise does; scales rounded down."""
+    scales = np.where(spend.reach == 1, spend.scales, np.nextafter(spend.scales / spend.reach, 0.0))
+    return scales, spend.moves.astype(np.int64)
 
 
-def matched_scales(scales: NDArray[np.float64], reference: Spend) -> NDArray[np.float64]:
-    """These Gaussian scales, times one factor, so that they cost no more than the reference does.
+def matched_factor(shape: Spend, reference: Spend) -> float:
+    """The factor by which Gaussian scales must grow so that `shape` costs no more than the reference does.
 
-    Both bounds of `gaussian_epsilon` grow with a sum over all tables: of 1/sigma^2, and of 1/(sigma^2 - 4), each times
-    the same square of the sensitivity, whatever the unit (so that 1 will do here). The factor
-    keeps both sums at or below the reference's, so that whatever else is measured, `Budget.spent` with these scales is
-    at most what it is with the reference. The cost of a stage can so be fixed before its scales are chosen.
+    Both sums of `cost` stay at or below the reference's, so that whatever else is measured, `Budget.spent` is at most
+    what it is with the reference. The cost of a stage can so be fixed before its scales are chosen. Scales are then
+    rounded up (`drawable`).
     """
-    allowed, wanted = cost("gaussian", 1, reference), Spend.of(scales)
-    factor = math.sqrt(cost("gaussian", 1, wanted).rho / allowed.rho)
+    allowed = cost("gaussian", reference)
+    factor = math.sqrt(cost("gaussian", shape).rho / allowed.rho)
     if math.isfinite(allowed.mu_squared):
-
-        def affordable(times: float) -> bool:
-            return cost("gaussian", 1, wanted * times).mu_squared <= allowed.mu_squared
-
-        factor = max(factor, smallest(affordable, start=factor))
+        factor = max(
+            factor, smallest(lambda x: cost("gaussian", shape * x).mu_squared <= allowed.mu_squared, start=factor)
+        )
     # Sums over millions of tables are rounded: stay a hair below.
-    return np.maximum(round_up_scale(scales * factor * (1 + 1e-9)), MIN_SCALE)
+    return factor * (1 + 1e-9)
+
+
+def drawable(scales: ArrayLike) -> NDArray[np.float64]:
+    """The next scales that the exact sampler draws, none below `MIN_SCALE`."""
+    return np.maximum(round_up_scale(scales), MIN_SCALE)
 
 
 def round_up_scale(scales: ArrayLike) -> NDArray[np.float64]:
@@ -354,7 +371,7 @@ def round_up_scale(scales: ArrayLike) -> NDArray[np.float64]:
     return np.where(single < exact, np.nextafter(single, np.float32(np.inf)), single).astype(np.float64)
 
 
-def gaussian_epsilon(scales: NDArray[np.float64], shifts: NDArray[np.int64], delta: float) -> float:
+def gaussian_epsilon(scales: NDArray[np.float64], shifts: NDArray[np.float64], delta: float) -> float:
     """Epsilon of discrete Gaussian noise: `shifts[g]` unit shifts in all at scale sigma = `scales[g]`.
 
     A shift of whole numbers of squared length D^2 (L2 sensitivity D, over any cells) counts as D^2 unit shifts. The
@@ -544,6 +561,18 @@ def least_threshold(scale: float, chance: float, rows: int = 1) -> int:
         middle = (short + enough) // 2
         short, enough = (short, middle) if chance_of_one(scale, middle, rows) <= chance else (middle, enough)
     return max(enough, 2)
+
+
+def noise_variance(mechanism: Mechanism, scales: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Variance of discrete noise: sigma^2 (an upper bound, reached but for 1e-6 above sigma = 1), or Laplace's exactly.
+
+    >>> noise_variance("laplace", np.array([10.0])).round(2).tolist()
+    [199.83]
+    """
+    if mechanism == "gaussian":
+        return scales**2
+    with np.errstate(over="ignore"):
+        return np.where(scales > 0, 0.5 / np.sinh(0.5 / np.where(scales > 0, scales, 1.0)) ** 2, 0.0)
 
 
 def up(value: float) -> float:

@@ -21,11 +21,11 @@ from typing import Any
 import numpy as np
 
 from sklar.errors import DataError, OutputError
-from sklar.kernel.count import Counts, no_counts
 from sklar.machine.progress import SILENT, Progress
 from sklar.machine.stores import fresh_file
 from sklar.machine.threads import merged
 from sklar.public.schema import Schema
+from sklar.rows.counts import Counts, no_counts
 from sklar.rows.fast import add_up, count
 from sklar.rows.source import Source, files_at_once
 

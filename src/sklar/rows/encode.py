@@ -20,7 +20,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from sklar.kernel.codes import NO_CELL
+from sklar.kernel.queries import NO_CELL
 from sklar.public.axis import NUMBERS, days, parse_edge, parse_number
 from sklar.public.clock import plain_pattern
 from sklar.public.schema import BINNED, Attribute, Schema

@@ -1,30 +1,32 @@
 """One contract for where rows are counted: on this machine, or on Spark.
 
-An engine opens a table and puts exact counts, the sum of partial counts of its parts, behind the vault's door. Counts
-do not depend on the engine, on how rows are split, on the order of parts, or on how often a part was counted again.
+An engine opens a table and gives exact counts, the sum of partial counts of its parts, for the vault's door. Counts do
+not depend on the engine, on how rows are split, on the order of parts, or on how often a part was counted again.
 `tests/rows/test_engines.py` holds every engine to it, with equal tables to the last unit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from sklar.budget.ladder import ladder_of, next_cells
-from sklar.budget.search import Answer, Finding, Search, plan_search
+from sklar.budget.search import Finding, Search, plan_search
+from sklar.budget.views import Triples
 from sklar.errors import DataError
-from sklar.kernel.count import Counts
+from sklar.kernel.cells import Cells
+from sklar.kernel.queries import Block, Common, Distances, Parities, Query, Tables
 from sklar.kernel.theorems import Budget
-from sklar.kernel.triples import NoisyScores, NoisyTriples, Triples
 from sklar.kernel.vault import Vault
 from sklar.machine.cluster import Engine, choose_engine
 from sklar.machine.progress import SILENT, Progress
 from sklar.public.schema import Attribute, Schema
+from sklar.rows.counts import Counts
 from sklar.rows.discover import Finder, Histogram, count_values
 from sklar.rows.fast import count
 from sklar.rows.read import open_source, reads_again, takes_one_pass
@@ -47,7 +49,7 @@ class CountedTable(Protocol):
         """How many rows it has, where that is known before they are read."""
 
     def count(self, schema: Schema, *, progress: Progress = SILENT) -> Counts:
-        """Exact counts of all rows."""
+        """Exact one-way and two-way counts of all rows."""
 
     def count_values(
         self, attributes: Sequence[Attribute], *, progress: Progress = SILENT
@@ -64,8 +66,8 @@ class LocalTable:
         require_columns(self._source, schema)
         require_person(self._source, schema)
         self._seen: int | None = None
+        self.counted = 0
         self.name, self.columns, self.n_rows = self._source.name, self._source.columns, self._source.n_rows
-        self.again = checkpoint is None and schema.person is None and not takes_one_pass(data)
 
     def count(self, schema: Schema, *, progress: Progress = SILENT) -> Counts:
         """Exact counts of all rows; with a checkpoint, resumed where an earlier pass ended."""
@@ -73,7 +75,7 @@ class LocalTable:
             counts, n_rows = self._counted(schema, progress)
             if self._seen not in (None, n_rows):
                 raise DataError("the table changed while it was read, or can be read once only. Give a table or file.")
-            self._seen = n_rows
+            self._seen, self.counted = n_rows, counts.n_rows
             return counts
         # Imported here: most counting goes without.
         from sklar.rows.checkpoint import count_resumable
@@ -103,7 +105,7 @@ class LocalTable:
         return n_rows, histograms
 
     @property
-    def takes_triples(self) -> bool:
+    def reads_again(self) -> bool:
         """Whether its rows can be read once more, by what kind of table it is: not with a checkpoint."""
         return self._checkpoint is None and reads_again(self._data)
 
@@ -119,14 +121,6 @@ class LocalTable:
         if n_rows != self._seen:
             raise DataError("the table changed while it was read, or can be read once only. Give a table or file.")
         return counts
-
-    def count_trios(self, schema: Schema, *, progress: Progress = SILENT) -> tuple[NDArray[np.int64], int]:
-        """Exact parities of all triples of bits, and the number of rows, by a pass of its own."""
-        # Imported here: few tables are all bits.
-        from sklar.rows.trios import count_trios
-
-        source = open_source(self._data, self._schema)
-        return count_trios(source.scan(schema.names), schema, progress=progress)
 
     def _counted(self, schema: Schema, progress: Progress) -> tuple[Counts, int]:
         """Exact counts, and the number of rows that were read for them."""
@@ -184,100 +178,108 @@ def open_table(
 
 def search_rows(
     table: CountedTable, vault: Vault, schema: Schema, budget: Budget, *, progress: Progress = SILENT
-) -> tuple[Search, tuple[Answer, ...]]:
+) -> tuple[Search, tuple[Block, ...]]:
     """What the rows say, with noise, about each private domain, and the plan by which they were asked.
 
     Of categories, the common texts; of numbers, every table of the search: the cells of one follow from the noisy
     tables before it. The whole release is charged here, before the first noise is drawn.
     """
     wanted = schema.private_domains
-    n_rows, histograms = table.count_values(wanted, progress=_watched("find", table, vault, progress))
-    search = plan_search(schema, budget, n_rows=n_rows if vault.rows_are_public else None)
-    vault.reserve(search.spend + search.rest)
-    exact = dict(zip(wanted, histograms, strict=True))
-    return search, tuple(
-        _answer(vault, finding, schema.attribute(finding.attribute), exact[schema.attribute(finding.attribute)])
+    n_rows, histograms = table.count_values(wanted, progress=_watched("find", table, budget, progress))
+    search = plan_search(schema, budget, n_rows=n_rows if budget.rows_are_public else None)
+    vault.reserve(search.spend(budget) + search.rest)
+    exact = {attribute.name: histogram for attribute, histogram in zip(wanted, histograms, strict=True)}
+    blocks = [
+        block
         for finding in search.findings
-    )
+        for block in _answers(vault, finding, schema.attribute(finding.attribute), exact[finding.attribute])
+    ]
+    return search, tuple(blocks)
 
 
-def _answer(vault: Vault, finding: Finding, attribute: Attribute, exact: Histogram) -> Answer:
+def _answers(vault: Vault, finding: Finding, attribute: Attribute, exact: Histogram) -> Iterator[Block]:
+    scales, name = np.array([finding.scale]), finding.attribute
     if finding.threshold is not None:
-        return vault.common(exact.texts, finding.scale, finding.threshold)
+        yield vault.measure(Common(about=name, threshold=finding.threshold), exact.texts, scales)
+        return
     ladder = ladder_of(attribute)
-    if finding.of == "rounding":
-        return (vault.histogram(exact.rounding(ladder), finding.scale),)
-    tables: list[NDArray[np.int64]] = []
+    tables: list[NDArray[Any]] = []
     for _ in range(finding.tables):
-        cells = next_cells(ladder, tables, finding.scale)[-1]
-        tables.append(vault.histogram(exact.table(cells), finding.scale))
-    return tuple(tables)
+        if finding.of == "rounding":
+            counts = exact.rounding(ladder)
+        else:
+            counts = exact.table(next_cells(ladder, tables, finding.scale)[-1])
+        block = vault.measure(Tables(cells=Cells([counts.size]), order=1, about=name), counts, scales)
+        tables.append(block.values)
+        yield block
 
 
-def hold_counts(table: CountedTable, vault: Vault, schema: Schema, *, progress: Progress = SILENT) -> None:
-    """Count the table and put its counts behind the vault's door. Noise is drawn there, once, after all are summed."""
-    vault.hold(table.count(schema, progress=_watched("count", table, vault, progress)), schema.cells)
+class Measurer:
+    """One table behind the vault's door: queries in, blocks out. Exact answers stay here."""
+
+    def __init__(
+        self, table: CountedTable, vault: Vault, schema: Schema, budget: Budget, *, progress: Progress = SILENT
+    ) -> None:
+        self._table, self._vault, self._schema, self._budget, self._progress = table, vault, schema, budget, progress
+        self._known: dict[tuple[int, bytes, bytes], NDArray[Any]] = {}
+
+    @property
+    def reads_again(self) -> bool:
+        """Whether rows can be counted after the first pass: a public fact about where they are."""
+        return bool(getattr(self._table, "reads_again", False))
+
+    def count(self, *tables: Tables) -> None:
+        """Count what was not counted yet, in one pass over the rows."""
+        unknown = [each for each in tables if each.order and _key(each) not in self._known]
+        if not unknown:
+            return
+        progress = _watched("count again" if self._known else "count", self._table, self._budget, self._progress)
+        n_rows, exact = count_tables(self._table, unknown, self._schema, progress=progress)
+        self._vault.hold(n_rows)
+        self._n_rows = n_rows
+        self._known |= {_key(each): counts for each, counts in zip(unknown, exact, strict=True)}
+
+    def measure(self, query: Query, scales: NDArray[np.float64]) -> Block:
+        """The noisy answer to one query."""
+        if isinstance(query, Tables):
+            self.count(query)
+            exact = np.array([self._n_rows]) if query.order == 0 else self._known[_key(query)]
+        elif isinstance(query, Parities | Distances):
+            self.count(*query.tables)
+            exact = query.answer(*(self._known[_key(each)] for each in query.tables))
+        else:
+            raise DataError(f"{type(query).__name__} are not counted from the rows of one table.")
+        return self._vault.measure(query, exact, scales)
 
 
-def takes_triples(table: CountedTable) -> bool:
-    """Whether three-way tables can be counted after the first stage: a public fact about where the rows are."""
-    return isinstance(table, LocalTable) and table.takes_triples
+def _key(tables: Tables) -> tuple[int, bytes, bytes]:
+    parts = (b"" if part is None else part.tobytes() for part in (tables.sets, tables.coarse))
+    return (tables.order, *parts)  # type: ignore[return-value]
 
 
-def measure_triples(
-    table: CountedTable,
-    vault: Vault,
-    schema: Schema,
-    triples: Triples,
-    scales: NDArray[np.float64],
-    *,
-    progress: Progress = SILENT,
-) -> NoisyTriples:
-    """Count these three-way tables in another pass over the rows, and let them out with noise of these scales."""
-    return vault.triples(_count_again(table, vault, schema, triples, progress), triples, scales)
+def count_tables(
+    table: CountedTable, queries: Sequence[Tables], schema: Schema, *, progress: Progress = SILENT
+) -> tuple[int, list[NDArray[Any]]]:
+    """The number of rows, and exact answers to these queries."""
+    counts: Counts | None = None
+    answers: list[NDArray[Any]] = []
+    for query in queries:
+        if query.order < 3:
+            if counts is None:
+                counts = table.count(schema, progress=progress)
+            answers.append(counts.one_way if query.order == 1 else counts.pairs)
+            continue
+        if not isinstance(table, LocalTable):
+            raise DataError("three-way tables are counted by engine 'local' only. Leave them out.")
+        coarse = np.concatenate([np.arange(size) for size in schema.sizes]) if query.coarse is None else query.coarse
+        triples = Triples(cells=schema.cells, attributes=query.members, coarse=coarse)
+        answers.append(table.count_triples(schema, triples, progress=progress))
+    return (getattr(table, "counted", 0) if counts is None else counts.n_rows), answers
 
 
-def measure_scores(
-    table: CountedTable,
-    vault: Vault,
-    schema: Schema,
-    triples: Triples,
-    reference: NDArray[np.int64],
-    scale: float,
-    *,
-    progress: Progress = SILENT,
-) -> NoisyScores:
-    """Count all three-way tables in another pass, and let out how far each lies from the reference, with noise."""
-    return vault.scores(_count_again(table, vault, schema, triples, progress), triples, reference, scale)
-
-
-def _count_again(
-    table: CountedTable, vault: Vault, schema: Schema, triples: Triples, progress: Progress
-) -> NDArray[np.int64]:
-    if not isinstance(table, LocalTable):
-        raise DataError("three-way tables are counted by engine 'local' only. Leave them out.")
-    return table.count_triples(schema, triples, progress=_watched("count again", table, vault, progress))
-
-
-def recounting(
-    table: CountedTable, vault: Vault, schema: Schema, *, progress: Progress = SILENT
-) -> Callable[[], None] | None:
-    """What puts exact parities of triples of bits behind the door, from a second pass over the same rows.
-
-    None where there is no second pass: rows come in a stream, from Spark or with a checkpoint, or are chosen anew.
-    """
-    if not (isinstance(table, LocalTable) and table.again):
-        return None
-
-    def hold() -> None:
-        vault.hold_trios(*table.count_trios(schema, progress=_watched("count again", table, vault, progress)))
-
-    return hold
-
-
-def _watched(stage: str, table: CountedTable, vault: Vault, progress: Progress) -> Progress:
+def _watched(stage: str, table: CountedTable, budget: Budget, progress: Progress) -> Progress:
     """Whoever watches a stage: told of rows only where the number of those that are read is public."""
-    if not (vault.rows_are_public and vault.rows_are_people):
+    if not (budget.rows_are_public and budget.rows_per_person is None):
         progress.stage(stage)
         return SILENT
     progress.stage(stage, total=table.n_rows, unit="rows")

@@ -20,14 +20,14 @@ import polars as pl
 from numpy.typing import NDArray
 
 from sklar.kernel.cells import Cells
-from sklar.kernel.codes import one_or_none
-from sklar.kernel.count import Counts, count_plainly, no_counts
+from sklar.kernel.queries import one_or_none
 from sklar.machine.compiled import load
 from sklar.machine.progress import SILENT, Progress
 from sklar.machine.spill import room_for
 from sklar.machine.threads import ahead, crew, side_by_side
 from sklar.public.schema import Schema
 from sklar.rows.bits import Packed, packed_columns
+from sklar.rows.counts import Counts, count_plainly, no_counts
 from sklar.rows.encode import encode_column
 
 # Of pairs of attributes times rows, with rows for the overhead of a pair: below this the plain routine is at least as

@@ -1,7 +1,7 @@
 """People and their events to tables of tokens, and those through the vault's door.
 
-`kernel.tokens` deals: whatever stands here, a person gives at most one unit to each table. What is decided here is to
-which cells, by the weights that `budget.linked` describes.
+`kernel.queries.deal` deals: whatever stands here, a person gives at most one unit to each table. What is decided here
+is to which cells, by the weights that `budget.linked` describes.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sklar.budget.linked import FULL_WEIGHT, LinkedPlan, LinkedTable
-from sklar.errors import DataError
-from sklar.kernel.tokens import Tokens, deal
+from sklar.kernel.queries import Block, Entries
+from sklar.kernel.theorems import Budget
 from sklar.kernel.vault import Vault
 from sklar.machine.progress import SILENT, Progress
 from sklar.machine.threads import side_by_side
@@ -20,31 +20,32 @@ from sklar.rows.join import Joined, LinkedRows
 
 
 def measure_linked(
-    rows: LinkedRows, vault: Vault, linked: Linked, plan: LinkedPlan, *, progress: Progress = SILENT
-) -> tuple[list[NDArray[np.int64]], int | None]:
-    """Noisy tables by this plan, and the number of people where it is public."""
+    rows: LinkedRows, vault: Vault, linked: Linked, plan: LinkedPlan, budget: Budget, *, progress: Progress = SILENT
+) -> tuple[list[Block], int | None]:
+    """Noisy blocks by this plan, and the number of people where it is public."""
     # Without their number: how many rows people have is nobody's business.
     progress.stage("count")
     joined = rows.join()
-    if vault.rows_are_public and joined.n_people == 0:
-        raise DataError("the table of people has no rows. It must hold at least one.")
+    vault.hold(joined.n_people)
     exact = count_tokens(joined, linked, plan)
     progress.stage("measure")
-    vault.reserve(plan.spend)
-    return vault.shares(exact, plan.scales), joined.n_people if vault.rows_are_public else None
+    vault.reserve(plan.spend(budget))
+    blocks = [vault.measure(query, counts, scales) for (query, scales), counts in zip(plan.parts, exact, strict=True)]
+    return blocks, vault.n_rows
 
 
-def count_tokens(joined: Joined, linked: Linked, plan: LinkedPlan) -> list[Tokens]:
-    """Tokens of all people in every table of the plan."""
-    exact = [Tokens(table=np.zeros(table.cells, dtype=np.int64), each=plan.each(table)) for table in plan.tables]
+def count_tokens(joined: Joined, linked: Linked, plan: LinkedPlan) -> list[NDArray[np.int64]]:
+    """Tokens of all people, the tables of one query after the other."""
+    of_kind = [[table for table in plan.tables if table.kind == query.what] for query, _ in plan.parts]
+    exact = [np.zeros(query.n_cells, dtype=np.int64) for query, _ in plan.parts]
     for first, last in joined.parts():
         part = _Part(joined, linked, first, last)
 
-        def dealt(table: LinkedTable, part: _Part = part) -> Tokens:
-            return part.deal(table, plan.each(table))
+        def dealt(at: int, part: _Part = part) -> NDArray[np.int64]:
+            return plan.parts[at][0].count([part.entries(table) for table in of_kind[at]])
 
-        for total, tokens in zip(exact, side_by_side(dealt, plan.tables), strict=True):
-            np.add(total.table, tokens.table, out=total.table)
+        for total, tokens in zip(exact, side_by_side(dealt, range(len(exact))), strict=True):
+            np.add(total, tokens, out=total)
     return exact
 
 
@@ -60,14 +61,14 @@ class _Part:
         self._owner = np.repeat(self._everyone, self._number)
         self._bin = np.searchsorted(np.array(linked.bins), self._number, side="right") - 1
 
-    def deal(self, table: LinkedTable, each: int) -> Tokens:
-        """Tokens of these people in this table."""
+    def entries(self, table: LinkedTable) -> Entries:
+        """Who gives which parts of their unit to which cells of this table."""
         kind, i, j = table.kind, table.first, table.second
         people, events, owner = self._people, self._events, self._owner
         if kind == "event":
-            return self._halves(table, each)
+            return self._halves(table)
         if kind == "two-events":
-            return self._twice(table, each)
+            return self._twice(table)
         if kind in ("person-event", "event-event", "number-event"):
             if kind == "person-event":
                 cell = _crossed(people[i][owner], events[j], table.shape[1])
@@ -75,7 +76,7 @@ class _Part:
                 cell = _crossed(events[i], events[j], table.shape[1])
             else:
                 cell = _crossed(self._bin[owner] - 1, events[i], table.shape[1])
-            return deal(owner, cell, np.ones_like(owner), self._number[owner], cells=table.cells, each=each)
+            return owner, cell, np.ones_like(owner), self._number[owner]
         if kind == "people":
             cell = np.zeros_like(self._everyone)
         elif kind == "person":
@@ -87,9 +88,9 @@ class _Part:
         else:
             cell = _crossed(self._bin, people[i], table.shape[1])
         ones = np.ones_like(self._everyone)
-        return deal(self._everyone, cell, ones, ones, cells=table.cells, each=each)
+        return self._everyone, cell, ones, ones
 
-    def _halves(self, table: LinkedTable, each: int) -> Tokens:
+    def _halves(self, table: LinkedTable) -> Entries:
         """Each event's 1/k, cut in two by min(k, 12)/12."""
         code, owner, size = self._events[table.first], self._owner, table.shape[1]
         number = self._number[owner]
@@ -97,9 +98,9 @@ class _Part:
         cell = np.concatenate([code, np.where(code >= 0, code + size, -1)])
         weight = np.concatenate([full, FULL_WEIGHT - full])
         twice = np.concatenate([owner, owner])
-        return deal(twice, cell, weight, FULL_WEIGHT * self._number[twice], cells=table.cells, each=each)
+        return twice, cell, weight, FULL_WEIGHT * self._number[twice]
 
-    def _twice(self, table: LinkedTable, each: int) -> Tokens:
+    def _twice(self, table: LinkedTable) -> Entries:
         """Pairs of a person's events by the two levels of an attribute, the lower first: 2/(k (k - 1)) each."""
         code, size = self._events[table.first], table.shape[0]
         kept = code >= 0
@@ -114,7 +115,7 @@ class _Part:
         low, high = level[one], level[other]
         number = self._number[owner[one]]
         cell = triangle(low, high, size)
-        return deal(owner[one], cell, weight, number * (number - 1) // 2, cells=table.cells, each=each)
+        return owner[one], cell, weight, number * (number - 1) // 2
 
 
 def triangle(low: NDArray[np.int64], high: NDArray[np.int64], size: int) -> NDArray[np.int64]:

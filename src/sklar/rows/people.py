@@ -30,11 +30,11 @@ from cryptography.hazmat.primitives.ciphers.modes import CTR, ECB
 from numpy.typing import NDArray
 
 from sklar.errors import DataError
-from sklar.kernel.count import Counts
 from sklar.kernel.people import choose_rows
 from sklar.machine.threads import in_order
 from sklar.public.person import Person
 from sklar.public.schema import Attribute, Schema
+from sklar.rows.counts import Counts
 from sklar.rows.encode import encode
 from sklar.rows.fast import count
 from sklar.rows.values import is_nothing, opaque, readable_text

@@ -23,12 +23,12 @@ import numpy as np
 import polars as pl
 
 from sklar.errors import DataError, SklarError
-from sklar.kernel.count import Counts, no_counts
 from sklar.machine.cluster import is_spark, one_thread, session
 from sklar.machine.progress import SILENT, Progress
 from sklar.machine.threads import side_by_side, using
 from sklar.public.person import Person
 from sklar.public.schema import Attribute, Schema
+from sklar.rows.counts import Counts, no_counts
 from sklar.rows.discover import Histogram, count_columns, count_values, value_columns
 from sklar.rows.encode import encode
 from sklar.rows.fast import count

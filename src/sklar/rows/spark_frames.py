@@ -17,12 +17,12 @@ import nanoarrow as na
 import polars as pl
 import pyarrow as pa
 
-from sklar.kernel.count import Counts
 from sklar.machine.progress import SILENT, Progress
 from sklar.machine.threads import using
 from sklar.public.person import Person
 from sklar.public.reading import Reading
 from sklar.public.schema import Attribute, Schema
+from sklar.rows.counts import Counts
 from sklar.rows.discover import Histogram, count_values
 from sklar.rows.fast import count
 from sklar.rows.source import normalizer

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from sklar.errors import DataError
 from sklar.kernel.cells import Cells
-from sklar.kernel.count import Counts
 from sklar.public.schema import Attribute, Schema
+from sklar.rows.counts import Counts
 from sklar.rows.discover import Histogram
 
 Piece = tuple[int, int, bytes]

@@ -16,9 +16,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from sklar.kernel.codes import NO_CELL, one_or_none
-from sklar.kernel.count import count_triples_plainly
-from sklar.kernel.triples import Triples
+from sklar.budget.views import Triples
+from sklar.kernel.queries import NO_CELL, one_or_none
 from sklar.machine.progress import SILENT, Progress
 from sklar.machine.threads import Together, crew, in_order
 from sklar.public.person import Person
@@ -82,7 +81,7 @@ class Counter:
         if self._work <= _PLAIN_WORK:
             none = np.full(rows, NO_CELL, dtype=np.int32)
             every = [codes.get(index, none) for index in range(self._triples.cells.n_attributes)]
-            self.counts += count_triples_plainly(every, self._triples)
+            self.counts += self._triples.query.count(every)
             return
         triples = self._triples
         if self._together is None:

@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
+import numpy as np
+
 from sklar.budget.account import Account, Entry, Unit, accounts_of, choose_accountant, largest_fitting, own_cost
 from sklar.budget.ledger.anchor import open_anchor
 from sklar.budget.ledger.chain import Pages, open_pages
@@ -203,7 +205,7 @@ class Ledger:
                 "neighbors": budget.neighbors,
                 "mechanism": budget.mechanism,
                 "composition": budget.composition,
-                "scales": [list(pair) for pair in zip(spend.scales.tolist(), spend.tables.tolist(), strict=True)],
+                "scales": np.stack([spend.scales, spend.moves, spend.reach], axis=1).tolist(),
                 "accountant": accountant,
                 "schema_sha256": schema_sha256,
             }

@@ -11,7 +11,6 @@ import numpy as np
 from sklar.budget.account import Entry
 from sklar.budget.certificate import Certificate, Measured
 from sklar.budget.search import search_spend
-from sklar.kernel.tables import NoisyTables
 
 _EQUAL = 1e-9
 
@@ -86,7 +85,7 @@ def _problem(entries: Sequence[Entry], certificate: Certificate) -> str | None:
 
 
 def _covers(entry: Entry, stated: Certificate) -> bool:
-    spend = search_spend(stated.domains) + stated.spend
+    spend = search_spend(stated.domains, stated.budget) + stated.spend
     return (
         entry.body["neighbors"] == stated.neighbors
         and entry.body.get("rows_per_person") == stated.rows_per_person
@@ -97,16 +96,8 @@ def _covers(entry: Entry, stated: Certificate) -> bool:
 
 
 def _same(first: Measured, second: Measured) -> bool:
-    """Whether two releases hold the same noisy tables: models that were fitted to them anew are paid for."""
-
-    def equal(one: NoisyTables, other: NoisyTables) -> bool:
-        return (
-            one.total == other.total
-            and np.array_equal(one.one_way, other.one_way)
-            and np.array_equal(one.pairs, other.pairs)
-            and np.array_equal(one.trios, other.trios)
-        )
-
-    if len(first.stages) != len(second.stages):
-        return False
-    return all(equal(one, other) for one, other in zip(first.stages, second.stages, strict=True))
+    """Whether two releases hold the same noisy values: models that were fitted to them anew are paid for."""
+    pairs = zip(first.blocks, second.blocks, strict=False)
+    return len(first.blocks) == len(second.blocks) and all(
+        np.array_equal(one.values, other.values) and one.keys == other.keys for one, other in pairs
+    )

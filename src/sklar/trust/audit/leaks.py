@@ -16,13 +16,13 @@ from scipy.special import chdtr, chdtrc
 from sklar.budget.certificate import SCORES, Measured
 from sklar.budget.method import Method
 from sklar.budget.plan import plan_release, plan_scores, plan_second, plan_third
+from sklar.budget.views import Triples
 from sklar.fitting.denoise import interactions
 from sklar.fitting.margins import margins, pool
 from sklar.fitting.third import look
-from sklar.kernel.theorems import Budget, Spend
-from sklar.kernel.triples import Triples
+from sklar.kernel.theorems import NOTHING, Budget
 from sklar.public.schema import Schema
-from sklar.release import fit, fit_tables, look_for_triples, measure
+from sklar.release import choose_triples, fit, fit_tables, look_at_triples, measure
 from sklar.trust.audit.comparison import Comparison, Effort, conclude
 from sklar.trust.audit.inventions import (
     PEOPLE,
@@ -156,13 +156,12 @@ def check_third(folder: Path, effort: Effort) -> Iterator[Comparison]:
         z = (triples.counts - _counted(codes, triples.triples)) / np.repeat(triples.scales, triples.triples.sizes)
         for part, own in enumerate((z, _score_noise(codes, measured, schema))):
             squares[part] += float(own @ own), own.size
-        stages = [tables.plan.spend for tables in measured.stages]
         scores = measured.scores
-        scored = Spend.of([]) if scores is None else Spend.of([scores.scale], [scores.scores.size])
-        if _THIRD_BUDGET.spent(sum(stages, Spend.of(triples.scales) + scored)) > _THIRD_BUDGET.epsilon:
+        spent = sum((block.spend(_THIRD_BUDGET) for block in measured.blocks), NOTHING)
+        if _THIRD_BUDGET.spent(spent) > _THIRD_BUDGET.epsilon:
             wrong.append("all stages cost more than the budget")
         stated = sum(entry.tables for entry in measured.certificate.measurements if entry.order in (3, SCORES))
-        if stated != len(triples.scales) + int(scored.tables.sum()):
+        if stated != len(triples.scales) + (0 if scores is None else scores.scores.size):
             wrong.append("the certificate does not state them")
     for name, (total, freedom) in zip(("their noise", "the noise of scores"), squares.tolist(), strict=True):
         if not freedom:
@@ -200,20 +199,21 @@ def _follows(measured: Measured, schema: Schema, budget: Budget) -> bool:
     stages = plan_release(schema.cells, budget, Method(), n_rows=measured.n_rows)
     estimates = pool(measured.stages[:1])
     scores, triples = measured.scores, measured.triples
-    found = look_for_triples(estimates, schema, stages, None if scores is None else lambda *_asked: scores)
-    wanted, planned = found.wanted, plan_scores(schema.cells, estimates.n_rows, stages)
+    outlook, planned = look_at_triples(estimates, schema, stages), plan_scores(schema.cells, estimates.n_rows, stages)
+    wanted = None if outlook is None else choose_triples(outlook, scores)
+    aside = stages if outlook is None else outlook.stages
     distances = interactions(estimates, margins(estimates))
     if wanted is None or triples is None:
-        second = plan_second(schema.cells, found.stages, distances, schema.importance)
+        second = plan_second(schema.cells, aside, distances, schema.importance)
         same = wanted is None and triples is None
     else:
-        second, scales = plan_third(schema.cells, found.stages, distances, wanted.scales, schema.importance)
+        second, scales = plan_third(schema.cells, aside, distances, wanted.scales, schema.importance)
         same = (
             np.array_equal(wanted.triples.attributes, triples.triples.attributes)
             and np.array_equal(wanted.triples.coarse, triples.triples.coarse)
             and np.array_equal(scales, triples.scales)
         )
-    same = same and np.array_equal(second.pairs, measured.stages[1].plan.pairs)
+    same = same and np.array_equal(second.scales(2), measured.stages[1].plan.pairs)
     return same and (None if scores is None else scores.scale) == (None if planned is None else planned[0])
 
 

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sklar.budget.certificate import SCORES, Certificate, rounded_up, unit_of
+from sklar.budget.certificate import Certificate, Measurement, measurements, rounded_up, unit_of
 from sklar.budget.search import finding_faults, search_spend
+from sklar.budget.views import is_of_schema
 from sklar.errors import SklarError
 from sklar.files.model import Model
 from sklar.fitting.domains import domain_faults
 from sklar.fitting.margins import estimate_rows
-from sklar.kernel.tables import NoisyTables
-from sklar.kernel.theorems import MAX_SCALE, MIN_SCALE, Spend, round_up_scale, sensitivity
+from sklar.kernel.cells import Cells
+from sklar.kernel.queries import Block, Distances, Parities, Query, Tables
+from sklar.kernel.theorems import MAX_SCALE, MIN_SCALE, Budget, round_up_scale
 from sklar.trust.exact import TOLERANCE, exact_epsilon
 from sklar.trust.verify.result import Check
 
@@ -68,110 +70,93 @@ def check_rows(model: Model) -> Check:
 
 
 def check_measurements(model: Model) -> Check:
-    """The certificate's groups are those of the arrays of scales, stage by stage, with the right sensitivity."""
-    stated = model.certificate
-    moved = sensitivity(stated.neighbors, stated.rows)
-    wanted = Counter(
-        {
-            (stage, order, float(scale), parity): int(times)
-            for stage, order, scales, parity in _groups(model)
-            for scale, times in zip(*np.unique(scales, return_counts=True), strict=True)
-        }
+    """The certificate's lines are those of the blocks' scales, stage by stage, with the right sensitivity."""
+    stated, blocks = model.certificate, model.measured.blocks
+    wanted = measurements(blocks, _unit(stated))
+    right = len(wanted) == len(stated.measurements) and all(map(_alike, wanted, stated.measurements))
+    tables = sum(entry.tables for entry in stated.measurements), sum(entry.tables for entry in wanted)
+    detail = (
+        f"{tables[0]:,} tables stated, {tables[1]:,} in the arrays of scales, {model.measured_schema.n_attributes} "
+        "attributes"
     )
-    found: Counter[tuple[int, int, float, bool]] = Counter()
-    for entry in stated.measurements:
-        # One parity is one count; how many of them move at once is what `check_totals` is about.
-        one, two = (stated.rows, stated.rows) if entry.parity else moved
-        # A score is one number.
-        one = two if entry.order == SCORES else one
-        right = entry.sensitivity_l1 == one and math.isclose(entry.sensitivity_l2, two)
-        if not right or type(entry.tables) is not int or entry.tables < 1:
-            return Check(name="measurements", passed=False, detail=f"stage {entry.stage} states another sensitivity")
-        found[entry.stage, entry.order, entry.scale, entry.parity] += entry.tables
-    m = model.measured_schema.n_attributes
-    # In the one order and grouping that there is: others could tell something.
-    listed = [(entry.stage, entry.order, entry.scale, entry.parity) for entry in stated.measurements]
-    detail = f"{sum(found.values()):,} tables stated, {sum(wanted.values()):,} in the arrays of scales, {m} attributes"
-    return Check(
-        name="measurements", passed=found == wanted and bool(wanted) and listed == sorted(wanted), detail=detail
-    )
+    if tables[0] == tables[1] and not right:
+        detail = "a stage states another sensitivity, scale or order"
+    return Check(name="measurements", passed=right and bool(wanted), detail=detail)
 
 
-def _scales(tables: NoisyTables) -> tuple[NDArray[np.float64], ...]:
-    """Of the number of rows, of one-way tables, of two-way tables and of parities of triples."""
-    plan = tables.plan
-    return np.array([] if plan.total is None else [plan.total]), plan.one_way, plan.pairs, plan.trios
+def _alike(wanted: Measurement, stated: Measurement) -> bool:
+    """Whether two lines are one, but for the last digits of what is computed."""
+    real = ("sensitivity_l1", "sensitivity_l2", "moves", "reach")
+    close = all(math.isclose(getattr(wanted, name), getattr(stated, name), rel_tol=1e-12) for name in real)
+    return close and replace(wanted, **{name: getattr(stated, name) for name in real}) == stated
 
 
-def _groups(model: Model) -> list[tuple[int, int, NDArray[np.float64], bool]]:
-    """All scales by stage and order, and whether they are those of parities; three-way tables are the last stage."""
-    stages, triples, scores = model.measured.stages, model.measured.triples, model.measured.scores
-    groups = [
-        (stage, order, own, each.plan.parities is not None and order > 0)
-        for stage, each in enumerate(stages, start=1)
-        for order, own in enumerate(_scales(each))
-    ]
-    if triples is not None:
-        groups.append((len(stages) + 1, 3, triples.scales, False))
-    if scores is not None:
-        groups.append((len(stages) + 1, SCORES, np.full(scores.scores.size, scores.scale), False))
-    return groups
+def _unit(stated: Certificate) -> Budget:
+    """What one person does, by a certificate whose other claims may be anything."""
+    return Budget(epsilon=1.0, neighbors=stated.neighbors, rows_per_person=stated.rows_per_person)
 
 
 def check_arrays(model: Model) -> Check:
     """Every cell of the public domain is there, at scales that can be drawn."""
-    cells, triples, scores = model.measured_schema.cells, model.measured.triples, model.measured.scores
-    for _, _, scales, _ in _groups(model):
+    cells, stated = model.measured_schema.cells, model.certificate
+    blocks = [block for block in model.measured.blocks if is_of_schema(block)]
+    for block in model.measured.blocks:
+        scales = block.scales
         if not ((scales >= MIN_SCALE) & (scales <= MAX_SCALE)).all():
             return Check(name="arrays", passed=False, detail="a noise scale is not one that can be drawn exactly")
-        if model.certificate.claimed_by is None and not (round_up_scale(scales) == scales).all():
+        if stated.claimed_by is None and not (round_up_scale(scales) == scales).all():
             return Check(name="arrays", passed=False, detail="a noise scale has more digits than the sampler draws")
-    for tables in model.measured.stages:
-        sizes = [int(own.sum()) for own in tables.plan.sizes(cells)]
-        if [tables.one_way.size, tables.pairs.size] != sizes or tables.trios.size != tables.plan.trios.size:
+    for block in blocks:
+        query = block.query
+        if scales_differ(block) or block.values.size != query.n_cells or cells_of(query) != cells:
             return Check(name="arrays", passed=False, detail="tables do not cover the public domain")
-        if tables.plan.parities is not None and not _right_parities(tables, model.certificate):
-            return Check(name="arrays", passed=False, detail="parities are not of all bits, or not at one scale")
-    stages = model.measured.stages
-    every = [any(part.size for part in parts) for parts in zip(*((t.one_way, t.pairs) for t in stages), strict=True)]
-    if not every[0] or not (every[1] or cells.n_pairs == 0):
+        if query.gaussian_only and stated.mechanism != "gaussian":
+            return Check(name="arrays", passed=False, detail=f"{type(query).__name__.lower()} go with gaussian noise")
+    queries = [block.query for block in blocks]
+    parities = any(isinstance(query, Parities) and query.orders > 1 for query in queries)
+    whole = {query.order for query in queries if isinstance(query, Tables) and query.sets is None}
+    if not parities and (1 not in whole or (cells.n_pairs and 2 not in whole)):
         return Check(name="arrays", passed=False, detail="a release measures all one-way and all two-way tables")
-    third = triples is not None or scores is not None
-    if third and (model.certificate.mechanism != "gaussian" or stages[0].plan.parities is not None):
+    third = any(isinstance(query, Distances) or (isinstance(query, Tables) and query.order > 2) for query in queries)
+    if third and (stated.mechanism != "gaussian" or parities):
         return Check(name="arrays", passed=False, detail="three-way tables go with gaussian noise and two-way tables")
-    if scores is not None and scores.scores.size != math.comb(cells.n_attributes, 3):
-        return Check(name="arrays", passed=False, detail="scores are not those of all tables of three attributes")
-    size = sum(tables.one_way.size + tables.pairs.size + tables.trios.size for tables in stages)
-    size += (0 if triples is None else triples.counts.size) + (0 if scores is None else scores.scores.size)
+    size = sum(block.values.size for block in blocks)
     return Check(name="arrays", passed=True, detail=f"{size:,} noisy cells cover the public domain, whole numbers all")
 
 
-def _right_parities(tables: NoisyTables, stated: Certificate) -> bool:
-    plan, cells = tables.plan, tables.cells
-    whole = plan.one_way.size == cells.n_attributes and plan.pairs.size == cells.n_pairs
-    whole = whole and plan.trios.size in (0, cells.n_trios) and bool((cells.sizes == 2).all())
-    same = all(np.unique(scales).size < 2 for scales in (plan.one_way, plan.pairs, plan.trios))
-    return whole and same and plan.parities == stated.neighbors and stated.mechanism == "gaussian"
+def scales_differ(block: Block) -> bool:
+    """Whether a block has not one scale for each of its groups of cells."""
+    return bool(block.scales.shape != block.query.sizes.shape)
 
 
-def _moves(tables: NoisyTables, shifts: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Scales of one stage, and how many counts one row moves at each: of parities, the row that moves most.
+def cells_of(query: Query) -> Cells | None:
+    """The cells that a query is about."""
+    return query.of.cells if isinstance(query, Distances) else getattr(query, "cells", None)
 
-    A row that changes s of m bits moves the sets of k bits of which an odd number is among these s.
+
+def _moves(block: Block, budget: Budget) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Scales of a block, and how many moves by all rows of a person there are at each: of parities, the worst.
+
+    A row that changes s of m bits moves the sets of k bits of which an odd number is among these s. A distance moves
+    further than a count does: its scale is stated as that of a count with as much noise beside its move.
     """
-    plan = tables.plan
-    if plan.parities is None:
-        scales, times = np.unique(plan.scales, return_counts=True)
-        return scales, shifts * times.astype(np.float64)
-    m, total = plan.one_way.size, _scales(tables)[0]
-    scales = np.array([group[0] for group in _scales(tables)[1:] if group.size])
-    odd = [
-        [sum(math.comb(s, i) * math.comb(m - s, k - i) for i in range(1, k + 1, 2)) for k in range(1, scales.size + 1)]
-        for s in range(m + 1)
-    ]
-    moved = np.array(odd, dtype=np.float64)
-    worst = moved[np.argmax(moved @ scales**-2.0)]
-    return np.concatenate([total, scales]), np.concatenate([np.full(total.size, float(shifts)), worst])
+    query = block.query
+    if isinstance(query, Parities):
+        m, scales = query.cells.n_attributes, block.scales
+        odd = [
+            [
+                sum(math.comb(s, i) * math.comb(m - s, k - i) for i in range(1, k + 1, 2))
+                for k in range(1, scales.size + 1)
+            ]
+            for s in range(m + 1)
+        ]
+        moved = np.array(odd, dtype=np.float64)
+        return scales, moved[np.argmax(moved @ scales**-2.0)]
+    if isinstance(query, Distances):
+        reach = 15 * math.sqrt(budget.shifts) * budget.rows + 1.3
+        return block.scales * budget.rows / math.floor(reach), np.array([float(query.n_cells)])
+    scales, times = np.unique(block.scales, return_counts=True)
+    return scales, budget.shifts * times.astype(np.float64)
 
 
 def check_domains(model: Model) -> Check:
@@ -233,14 +218,11 @@ def _tail(scale: float, first: int) -> float:
 def check_totals(model: Model) -> tuple[float, list[Check]]:
     """What the tables cost, by the theorems with every rounding outward, and numerically; both within the claim."""
     stated = model.certificate
-    search, later = search_spend(stated.domains), (model.measured.triples, model.measured.scores)
-    third = sum((own.spend for own in later if own is not None), Spend.of([]))
-    spend = sum((tables.plan.spend for tables in model.measured.stages), search + third)
-    budget = stated.budget
+    budget, blocks = stated.budget, [block for block in model.measured.blocks if is_of_schema(block)]
+    search = search_spend(stated.domains, budget)
+    spend = sum((block.spend(budget) for block in blocks), search)
     claimed, lost = budget.spent(spend), spend.lost_delta
-    moves = [(search.scales, budget.shifts * search.tables.astype(np.float64))]
-    moves += [_moves(tables, budget.shifts) for tables in model.measured.stages]
-    moves.append((third.scales, budget.shifts * third.tables.astype(np.float64)))
+    moves = [(search.scales, search.moves), *(_moves(block, budget) for block in blocks)]
     scales, shifts = (np.concatenate(part) for part in zip(*moves, strict=True))
     each, groups = np.unique(scales, return_inverse=True)
     # A threshold that fails costs its chance of delta, and of the odds the rest of all chances.

@@ -12,10 +12,10 @@ from pathlib import Path
 import numpy as np
 
 from sklar.budget.certificate import rounded_up
+from sklar.budget.views import NoisyTables, Scales
 from sklar.errors import SklarError
 from sklar.files.linked import LinkedModel, describe_linked, linked_arrays, load_linked
 from sklar.fitting.classes import fit_classes
-from sklar.kernel.tables import NoisyTables, Plan
 from sklar.kernel.theorems import round_up_scale
 from sklar.machine.progress import SILENT, Progress
 from sklar.trust.exact import TOLERANCE, exact_epsilon
@@ -91,9 +91,10 @@ def _scales(model: LinkedModel) -> Check:
 
 def _totals(model: LinkedModel) -> tuple[float, list[Check]]:
     """What the tables cost, by the theorems with every rounding outward, and numerically; both within the claim."""
-    stated, spend, budget = model.certificate, model.measured.plan.spend, model.certificate.budget
+    stated, budget = model.certificate, model.certificate.budget
+    spend = model.measured.plan.spend(budget)
     claimed = budget.spent(spend)
-    independent = exact_epsilon(stated.mechanism, spend.scales, spend.tables * budget.shifts, stated.delta)
+    independent = exact_epsilon(stated.mechanism, spend.scales / spend.reach, spend.moves, stated.delta)
     epsilon = rounded_up(stated.epsilon, 6)
     return independent, [
         Check(
@@ -123,7 +124,7 @@ def _noise_tests(model: LinkedModel) -> list[NoiseTest]:
         total=int(measured.counts[total[0]][0]) if total else None,
         one_way=np.concatenate([measured.counts[place] for place in one_way]),
         pairs=np.concatenate([np.empty(0, dtype=np.int64), *(measured.counts[place] for place in pairs)]),
-        plan=Plan(
+        plan=Scales(
             one_way=measured.plan.scales[one_way],
             pairs=measured.plan.scales[pairs],
             total=float(measured.plan.scales[total[0]]) if total else None,

@@ -63,9 +63,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import bdtr, chdtr, chdtrc, gammainc, gammaincinv, log_ndtr, ndtr
 
+from sklar.budget.views import NoisyTables
 from sklar.fitting.margins import implied_counts
 from sklar.kernel.cells import Cells, Whole
-from sklar.kernel.tables import NoisyTables
 from sklar.kernel.theorems import Mechanism
 from sklar.machine.spill import room_for
 from sklar.public.schema import Schema

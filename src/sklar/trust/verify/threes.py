@@ -23,9 +23,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from sklar.budget.views import NoisyTables, NoisyTriples
 from sklar.fitting.margins import pool
-from sklar.kernel.tables import NoisyTables
-from sklar.kernel.triples import NoisyTriples
 from sklar.public.schema import Schema
 from sklar.trust.verify.noise import LEAST_SCALE, SMEAR, NoiseTest, Squares, each_test, squares_test
 
