@@ -9,12 +9,12 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from sklar.kernel.count import Counts
 
 from experiments import data
 from experiments.rules import with_rules
 from sklar.answer.infer.inquiry import Target
 from sklar.answer.infer.onestep import Reference
-from sklar.kernel.count import Counts
 from sklar.kernel.theorems import Neighbors
 from sklar.public.rules import violating
 from sklar.public.schema import Schema

@@ -21,7 +21,7 @@ from experiments.inference import AsIfReal, Watched, release
 from sklar.answer.effects import Floats
 from sklar.answer.infer import answer_to, ask
 from sklar.answer.infer.onestep import ALIKE
-from sklar.public.schema import BINNED, Attribute, Schema
+from sklar.public.schema import Attribute, Schema
 
 EPSILON = 50.0
 SHARES = 60
@@ -35,7 +35,7 @@ def random_share(schema: Schema, generator: np.random.Generator) -> str:
 
     def event(attribute: Attribute) -> str:
         name = '"' + attribute.name.replace('"', '""') + '"'
-        if attribute.kind in BINNED:
+        if attribute.binned:
             return f"{name} >= {attribute.edge_text(attribute.edges[generator.integers(1, len(attribute.edges) - 1)])}"
         level = attribute.levels[generator.integers(attribute.n_values)].replace("'", "''")
         return f"{name} = '{level}'"

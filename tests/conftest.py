@@ -14,10 +14,9 @@ from hypothesis import reject, settings
 from numpy.typing import NDArray
 
 from sklar.errors import SchemaError
-from sklar.public.axis import TIMED, check_edge, days, edge_value, microseconds
-from sklar.public.clock import DAY, SECOND, format_grain
+from sklar.public.axis import AXES, DAY, SECOND, days, format_grain, microseconds
+from sklar.public.outputs import exact
 from sklar.public.schema import Schema
-from sklar.public.types import exact
 
 # `make test` draws the same examples every time, so that a landing never fails by chance; `make slow` draws new ones.
 settings.register_profile("same", derandomize=True)
@@ -92,7 +91,7 @@ def on_axis(kind: str, unit: Fraction) -> st.SearchStrategy[Any]:
     low, high = (int(end / unit) for end in ENDS[kind])
     near = st.integers(max(low, -5), 5) if low <= 5 else st.nothing()
     number = float if kind == "real" else int
-    return (near | st.integers(low, high)).map(lambda times: edge_value(kind, number(times * unit)))
+    return (near | st.integers(low, high)).map(lambda times: AXES[kind].value(number(times * unit)))
 
 
 @st.composite
@@ -103,10 +102,10 @@ def entries(draw: st.DrawFn) -> dict[str, Any]:
     unit = Fraction(1)
     if kind in FORMATS and draw(st.booleans()):
         entry["format"] = draw(st.sampled_from(FORMATS[kind]))
-        unit = Fraction(format_grain(entry["format"]) if kind in TIMED else 1)
+        unit = Fraction(format_grain(entry["format"]) if AXES[kind].timed else 1)
     if kind in STEPS and draw(st.integers(0, 3)) == 0:
         entry["step"] = draw(st.sampled_from(STEPS[kind]))
-        unit = exact(entry["step"]) * (SECOND if kind in TIMED else 1)
+        unit = exact(entry["step"]) * (SECOND if AXES[kind].timed else 1)
     axis = on_axis(kind, unit) if kind in ENDS else NEAR
     if kind == "real" and "step" not in entry:
         axis = st.sampled_from([0.0, 0.1, 0.2, 0.1 + 0.2, 1.0]) | REALS
@@ -120,7 +119,7 @@ def entries(draw: st.DrawFn) -> dict[str, Any]:
             entry["texts"] = draw(st.sampled_from([["N", "Y"], ["1", "2"], ["no", "yes"], ["é", "\\"]]))
     else:
         entry["edges"] = draw(st.lists(axis, min_size=2, max_size=5, unique=True))
-        entry["edges"].sort(key=partial(check_edge, "", kind))
+        entry["edges"].sort(key=partial(AXES[kind].check, ""))
         if draw(st.booleans()):
             near = st.sampled_from(entry["edges"])
             entry["points"] = draw(st.lists(near | axis, min_size=1, max_size=4, unique=True))

@@ -218,9 +218,10 @@ def test_verify_passes_it_with_a_refit(released: tuple[Model, Path]) -> None:
 
 
 def _exact(document: dict[str, Any], arrays: dict[str, Any]) -> None:
-    from sklar.kernel.cells import Cells
     from sklar.kernel.count import count_triples_plainly
     from sklar.kernel.triples import Triples
+
+    from sklar.kernel.cells import Cells
 
     triples = Triples(
         cells=Cells(SCHEMA.sizes),

@@ -17,7 +17,6 @@ from sklar.cli import cli
 from sklar.errors import BudgetError, ModelError, OutputError, SchemaError
 from sklar.files.model import Model
 from sklar.public.schema import Schema
-from sklar.public.weights import importance_of
 
 TEXT = """
 [table]
@@ -274,7 +273,7 @@ def test_weights_shift_the_budget(folder: Path, table: pl.DataFrame, model: Mode
     assert Schema.from_toml(weighted.to_toml()) == weighted
     assert Schema.from_dict(weighted.to_dict()) == weighted
     assert weighted.digest != model.schema.digest
-    assert importance_of(weighted) == (1.0, 1.0, 4.0, 2.0, 4.0, 4.0)
+    assert weighted.importance == (1.0, 1.0, 4.0, 2.0, 4.0, 4.0)
     assert model.schema.importance is None
     before, after = (sklar.forecast(each, rows=600, epsilon=1.0) for each in (model.schema, weighted))
     assert after.one_way_sd[2] < before.one_way_sd[2]

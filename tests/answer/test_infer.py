@@ -12,6 +12,9 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from numpy.typing import NDArray
+from sklar.kernel.count import count_plainly
+from sklar.kernel.tables import NoisyTables, Plan
+from sklar.kernel.triples import NoisyTriples, Triples
 
 import sklar
 from sklar.answer.effects import (
@@ -34,10 +37,7 @@ from sklar.cli import cli
 from sklar.draw.decode import Decoder
 from sklar.files.model import Model
 from sklar.fitting.latent import LatentModel, independent
-from sklar.kernel.count import count_plainly
-from sklar.kernel.tables import NoisyTables, Plan
 from sklar.kernel.theorems import Budget
-from sklar.kernel.triples import NoisyTriples, Triples
 from sklar.public.schema import Attribute, Schema
 
 SCHEMA = Schema(

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from sklar.kernel.count import count_plainly
 
 import sklar
 from sklar.answer.predicate import QueryError
@@ -19,7 +20,6 @@ from sklar.budget.method import Method
 from sklar.budget.plan import plan_release
 from sklar.cli import cli
 from sklar.errors import BudgetError
-from sklar.kernel.count import count_plainly
 from sklar.kernel.theorems import Budget
 from sklar.kernel.vault import Vault
 from sklar.public.schema import Schema

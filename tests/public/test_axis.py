@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 
 from sklar.errors import SchemaError
-from sklar.public.axis import check_edge, days, edge_text, equal_steps, microseconds, parse_edge, parse_number
+from sklar.public.axis import AXES, days, microseconds, parse_number
+from sklar.public.spacing import spaced_edges
 
 
 def test_times_without_a_zone_are_utc() -> None:
@@ -21,14 +22,14 @@ def test_times_without_a_zone_are_utc() -> None:
 
 @given(st.dates())
 def test_a_date_is_read_as_it_is_written(day: dt.date) -> None:
-    assert edge_text("date", days(day)) == day.isoformat()
-    assert parse_edge(day.isoformat(), "date") == check_edge("", "date", day) == days(day)
+    assert AXES["date"].text(days(day)) == day.isoformat()
+    assert AXES["date"].parse(day.isoformat()) == AXES["date"].check("", day) == days(day)
 
 
 @given(st.datetimes())
 def test_a_datetime_is_read_as_it_is_written(moment: dt.datetime) -> None:
-    assert edge_text("datetime", microseconds(moment)) == moment.isoformat()
-    assert parse_edge(moment.isoformat(), "datetime") == check_edge("", "datetime", moment) == microseconds(moment)
+    assert AXES["datetime"].text(microseconds(moment)) == moment.isoformat()
+    assert AXES["datetime"].parse(moment.isoformat()) == AXES["datetime"].check("", moment) == microseconds(moment)
 
 
 @pytest.mark.parametrize("text", ["", "x", "1_000", "1e999", "9" * 401, "0x10", "nan"])
@@ -50,12 +51,12 @@ def test_texts_that_are_no_finite_number(text: str) -> None:
     ],
 )
 def test_points_that_texts_stand_for(text: str, kind: str, point: float | None) -> None:
-    assert parse_edge(text, kind) == point
+    assert AXES[kind].parse(text) == point
 
 
 @given(st.integers(-(10**6), 10**6), st.integers(1, 10**6), st.integers(1, 50))
 def test_equal_steps_end_where_they_should_and_differ_by_one_at_most(first: int, width: int, bins: int) -> None:
-    edges = equal_steps("integer", first, first + width, bins)
+    edges = spaced_edges("integer", first, first + width, bins)
     assert (edges[0], edges[-1], len(edges)) == (first, first + width, bins + 1)
     steps = {after - before for before, after in pairwise(edges)}
     assert max(steps) - min(steps) <= 1
@@ -63,7 +64,7 @@ def test_equal_steps_end_where_they_should_and_differ_by_one_at_most(first: int,
 
 def test_an_edge_is_refused_as_it_was_written() -> None:
     with pytest.raises(SchemaError) as refused:
-        check_edge("attribute 'a'", "date", "1990-01-31T12:00:00")
+        AXES["date"].check("attribute 'a'", "1990-01-31T12:00:00")
     assert str(refused.value) == (
         "attribute 'a': edges of a date must be ISO texts such as '1990-01-31', got '1990-01-31T12:00:00'."
     )

@@ -6,12 +6,11 @@ import pyarrow as pa
 import pytest
 
 from sklar.errors import SchemaError
-from sklar.public.attribute import Attribute
+from sklar.public.attribute import Attribute, Words
 from sklar.public.importers.arrow import from_schema
 from sklar.public.importers.frictionless import from_document
 from sklar.public.schema import Schema
 from sklar.public.shown import shown_levels, shown_name, shown_number, shown_table, with_unit
-from sklar.public.words import Words
 
 SCHEMA = """
 [table]

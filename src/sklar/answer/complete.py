@@ -19,7 +19,7 @@ from sklar.draw.shapes import Shape
 from sklar.errors import ModelError
 from sklar.fitting.protocols import Copula
 from sklar.machine.extras import lazily
-from sklar.public.schema import BINNED, Attribute, Schema
+from sklar.public.schema import Attribute, Schema
 
 if TYPE_CHECKING:
     import polars as pl
@@ -72,7 +72,7 @@ def _code(attribute: Attribute, value: Any) -> int:
     truth = attribute.truth_of(text) if attribute.kind == "boolean" else None
     if truth is not None:
         return truth
-    if attribute.kind in BINNED:
+    if attribute.binned:
         written = value.isoformat() if hasattr(value, "isoformat") else text
         number = attribute.number_of(written)
         if number is not None and number in attribute.points:

@@ -33,8 +33,7 @@ from sklar.answer.predicate import (
 )
 from sklar.draw.given import Box, Condition, condition_boxes
 from sklar.draw.shapes import Shape
-from sklar.public.divide import Divided
-from sklar.public.schema import BINNED, Schema
+from sklar.public.schema import Divided, Schema
 
 Given: TypeAlias = str | Mapping[str, Any]
 
@@ -72,7 +71,7 @@ def _stated(name: str, value: Any, schema: Schema) -> Node:
 def _range(named: Token, value: tuple[Any, ...], schema: Schema) -> Node:
     """The range from the first of two values up to but without the second; None leaves an end open."""
     attribute = schema.attribute(named.text) if named.text in schema.names else None
-    if len(value) != 2 or value == (None, None) or (attribute is not None and attribute.kind not in BINNED):
+    if len(value) != 2 or value == (None, None) or (attribute is not None and not attribute.binned):
         raise QueryError(
             f"attribute '{named.text}': a tuple is a range (low, high) of numbers or dates, got {value!r}. Put several "
             "values into a list."
@@ -122,7 +121,7 @@ def divide_shapes(
     found, shares = dict(shapes), {}
     for attribute, finer in zip(schema.attributes, divided.schema.attributes, strict=True):
         own = shares[attribute.name] = np.ones(finer.n_levels)
-        if attribute.name not in about or attribute.kind not in BINNED:
+        if attribute.name not in about or not attribute.binned:
             continue
         edges, cuts = (np.asarray(each.edges, dtype=np.float64) for each in (attribute, finer))
         if attribute.name in shapes:

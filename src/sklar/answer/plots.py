@@ -11,7 +11,6 @@ from sklar.answer.query import estimate
 from sklar.fitting.denoise import interactions
 from sklar.fitting.margins import margins, pool
 from sklar.machine.extras import require
-from sklar.public.schema import BINNED
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -43,7 +42,7 @@ class Plots:
         np.add.at(shares, levels, self.model.copula.margins()[cells.levels(source)])
         noisy = estimate(self.model.measured, name)
         at = np.arange(attribute.n_levels)
-        upright = attribute.kind in BINNED
+        upright = attribute.binned
         # Intervals of shares: they may reach below zero, as those of counts do.
         reach = np.abs(np.stack([noisy.counts - noisy.low, noisy.high - noisy.counts])) / n
         if upright:

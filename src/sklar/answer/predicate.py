@@ -29,10 +29,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sklar.errors import ModelError
-from sklar.public.axis import NUMBERS, STEPPED
-from sklar.public.divide import Divided, divide_schema
-from sklar.public.schema import BINNED, Attribute, Schema
-from sklar.public.types import exact, grain
+from sklar.public.outputs import exact, grain
+from sklar.public.schema import Attribute, Divided, Schema, divide_schema
 
 
 class QueryError(ModelError):
@@ -330,7 +328,7 @@ def _level(attribute: Attribute, token: Token) -> int:
     truth = attribute.truth_of(text) if attribute.kind == "boolean" else None
     if truth is not None:
         return truth
-    if attribute.kind in BINNED:
+    if attribute.binned:
         edge = _edge(attribute, text)
         if edge in attribute.special_numbers:
             return attribute.special_codes[attribute.special_numbers.index(edge)]
@@ -342,7 +340,7 @@ def _level(attribute: Attribute, token: Token) -> int:
                 f"attribute '{attribute.name}': {text} lies outside [{first}, {last}]. Ask for a value inside."
             )
         place = min(bisect_right(attribute.edges, edge) - 1, attribute.n_bins - 1)
-        if attribute.kind in STEPPED and attribute.edges[place + 1] - attribute.edges[place] == 1:
+        if attribute.axis.stepped and attribute.edges[place + 1] - attribute.edges[place] == 1:
             return int(attribute.bin_codes[place])
         low, high = (attribute.edge_text(edge) for edge in attribute.edges[place : place + 2])
         raise QueryError(
@@ -357,7 +355,7 @@ def _level(attribute: Attribute, token: Token) -> int:
 def _edge(attribute: Attribute, text: str) -> int | float:
     edge = attribute.number_of(text)
     if edge is None or (isinstance(edge, float) and math.isnan(edge)):
-        what = "a number" if attribute.kind in NUMBERS else f"a {attribute.kind}"
+        what = "a number" if attribute.axis.numeric else f"a {attribute.kind}"
         if attribute.kind in ("date", "datetime"):
             what = "an ISO date such as '2020-01-31'"
         raise QueryError(f"attribute '{attribute.name}' is compared with {what}, got '{text}'.")
@@ -377,7 +375,7 @@ def _range(attribute: Attribute, operator: str, token: Token) -> NDArray[np.bool
             raise QueryError(f"attribute '{attribute.name}': '{token.text}' has no place in the order. Use = or in.")
         held[: attribute.n_values] = COMPARED[operator](np.arange(attribute.n_values), rank)
         return held
-    if attribute.kind not in BINNED:
+    if not attribute.binned:
         raise QueryError(
             f"attribute '{attribute.name}' is {attribute.kind} and has no order. Use = or in with its values."
         )
@@ -395,7 +393,7 @@ def _range(attribute: Attribute, operator: str, token: Token) -> NDArray[np.bool
 def _cut(attribute: Attribute, operator: str, token: Token) -> int:
     """The number of bins below a border, which must be an edge."""
     border, edges = _edge(attribute, token.text), attribute.edges
-    if attribute.kind in STEPPED and border == border // 1:
+    if attribute.axis.stepped and border == border // 1:
         border += operator in ("<=", ">")
     elif operator in ("<=", ">") and edges[0] <= border < edges[-1]:
         # Bins hold their lower edge: x <= 40 would cut the one that begins at 40.
@@ -489,7 +487,7 @@ def _interval(node: Comparison, schema: Schema) -> _Cut | None:
         return None
     name, text = operands[0].text, operands[1].text
     attribute = schema.attribute(name)
-    if attribute.kind not in BINNED or attribute.domain == "private":
+    if not attribute.binned or attribute.domain == "private":
         return None
     border = attribute.number_of(text)
     if border is None or math.isnan(border) or math.isinf(border):
@@ -497,7 +495,7 @@ def _interval(node: Comparison, schema: Schema) -> _Cut | None:
     unit, first, last = grain(attribute), attribute.edges[0], attribute.edges[-1]
     if operator == "=":
         # Only values that a step separates from the next have rows of their own.
-        if attribute.kind not in STEPPED or unit != 1 or border != border // 1 or not first <= border < last:
+        if not attribute.axis.stepped or unit != 1 or border != border // 1 or not first <= border < last:
             return None
         return _Cut(attribute=name, low=int(border), high=int(border) + 1, holds=lambda point: point == border)
     at: int | float = border

@@ -49,9 +49,8 @@ from sklar.answer.predicate import (
 from sklar.budget.certificate import Measured
 from sklar.draw.repair import sample_codes
 from sklar.machine.notebook import Tabular, html_card
-from sklar.public.divide import divide_schema
 from sklar.public.rules import constrained
-from sklar.public.schema import Schema
+from sklar.public.schema import Schema, divide_schema
 
 if TYPE_CHECKING:
     from sklar.files.model import Model

@@ -26,9 +26,9 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from sklar.public.axis import TIMED
+from sklar.public.axis import AXES
+from sklar.public.outputs import grain
 from sklar.public.schema import Attribute
-from sklar.public.types import grain
 
 Units = NDArray[np.int64]
 
@@ -247,7 +247,7 @@ def _steps(kind: str, largest: int, grain: int) -> tuple[int, ...]:
     """What numbers may be rounded to, in grains, each a multiple of the one before it."""
     if kind == "date":
         return ()
-    if kind in TIMED:
+    if AXES[kind].timed:
         clock = [_SECOND // 1000, _SECOND, 60 * _SECOND, 900 * _SECOND, 3600 * _SECOND, 86_400 * _SECOND]
         return (1, *(width // grain for width in clock if width > grain))
     steps = [1]

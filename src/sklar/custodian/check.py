@@ -19,10 +19,10 @@ from sklar.custodian.keys import Crowd, rows_per_person
 from sklar.kernel.queries import NO_CELL
 from sklar.machine.notebook import Tabular, html_card
 from sklar.machine.progress import SILENT, Progress
-from sklar.public.axis import parse_edge, parse_number
+from sklar.public.axis import parse_number
 from sklar.public.reading import Reading, describe_reading
 from sklar.public.rules import Determined, rule_text
-from sklar.public.schema import BINNED, Attribute, Schema, SchemaLike
+from sklar.public.schema import Attribute, Schema, SchemaLike
 from sklar.rows.encode import coder, encode, missing_number
 from sklar.rows.read import open_source
 from sklar.rows.source import require_columns
@@ -244,8 +244,8 @@ def _fate(text: str | None, attribute: Attribute, code: int) -> str:
         return "listed" if code < attribute.n_values else "missing"
     if code in attribute.special_codes:
         return "listed"
-    if attribute.kind in BINNED:
-        edge = parse_edge(text, attribute.kind, attribute.format)
+    if attribute.binned:
+        edge = attribute.axis.parse(text, attribute.format)
         if not text.strip() or (edge is not None and (edge != edge or edge == missing_number(attribute))):
             return "missing"
         if edge is not None:

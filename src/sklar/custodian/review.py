@@ -22,7 +22,7 @@ from sklar.custodian.draft.page import common, facts
 from sklar.custodian.draft.propose import as_seen
 from sklar.errors import SchemaError
 from sklar.public.codes import natural
-from sklar.public.schema import BINNED, Attribute, Schema
+from sklar.public.schema import Attribute, Schema
 from sklar.public.toml import toml_key, toml_value
 
 Asks = Literal["", "values", "edges", "bounds"]
@@ -148,7 +148,7 @@ def _choices(attribute: Attribute, entry: Entry, seen: ColumnSummary | None) -> 
     whole = {key: value for key, value in entry.items() if key not in ("reviewed", "provenance")}
     accepted = "as proposed: found with budget" if private else "as proposed: it is public knowledge"
     choices = [Choice(key="a", says=accepted, entry=whole | {"provenance": "public"})]
-    if attribute.kind in BINNED:
+    if attribute.binned:
         choices += [
             Choice(
                 key="b",
@@ -180,7 +180,7 @@ def _choices(attribute: Attribute, entry: Entry, seen: ColumnSummary | None) -> 
         choices[0] = Choice(key="p", says="I compared it with public knowledge", entry=whole | {"provenance": "public"})
         choices.insert(1, Choice(key="r", says=_AT_RISK, entry=whole | {"provenance": "rows"}))
     elif shown is not None and private:
-        what = "bins that cover the values" if attribute.kind in BINNED else "values"
+        what = "bins that cover the values" if attribute.binned else "values"
         choices += [
             Choice(
                 key="c",

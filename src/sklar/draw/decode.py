@@ -3,7 +3,7 @@
 Categories, points and special values come back as they were listed, other numbers uniform inside their bin (integers
 stay integers, dates dates; never a point), missing as null. What happens inside a bin is not learned from the rows: it
 is spread evenly. Where special values are texts among numbers, all are texts. A column has the type that
-the schema's `output` states, or the nearest that polars has (`public.types` lists those), else the plain type of its
+the schema's `output` states, or the nearest that polars has (`public.outputs` lists those), else the plain type of its
 kind; either is public knowledge.
 """
 
@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from sklar.draw.shapes import Rounding, Shape
 from sklar.draw.texts import clock_texts, float_texts, moment_texts, span_texts, written_texts
 from sklar.machine.extras import lazily
+from sklar.public.outputs import exact, grain, multiples, output_of, plain_output, polars_type, whole_seconds
 from sklar.public.schema import Attribute, Schema
-from sklar.public.types import exact, grain, multiples, output_of, plain_output, polars_type, whole_seconds
 
 if TYPE_CHECKING:
     import polars as pl

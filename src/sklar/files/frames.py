@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Literal
 from sklar.draw.decode import released_values
 from sklar.errors import ModelError
 from sklar.machine.extras import lazily, require
+from sklar.public.outputs import arrow_type, output_of, plain_output
 from sklar.public.schema import Attribute, Schema
-from sklar.public.types import arrow_type, output_of, plain_output
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -19,8 +19,8 @@ from sklar.draw.texts import clock_texts, float_texts, moment_texts, span_texts,
 from sklar.errors import OutputError
 from sklar.machine.extras import lazily
 from sklar.machine.stores import fresh_file
+from sklar.public.outputs import parse_output, whole_seconds
 from sklar.public.schema import Attribute, Schema
-from sklar.public.types import parse_output, whole_seconds
 
 if TYPE_CHECKING:
     import polars as pl

@@ -23,7 +23,7 @@ from sklar.budget.plan import margin_sd
 from sklar.budget.search import asked_of
 from sklar.draw.shapes import Rounding, Shape
 from sklar.fitting.margins import project
-from sklar.public.schema import BINNED, Attribute
+from sklar.public.schema import Attribute
 
 Floats = NDArray[np.float64]
 
@@ -234,7 +234,7 @@ def fit_shapes(measured: Measured, margins: Floats) -> dict[str, Shape]:
     errors = _standard_errors(measured)
     shapes = {}
     for index, attribute in enumerate(schema.attributes):
-        if attribute.kind not in BINNED or max(map(abs, attribute.edges)) >= _EXACT:
+        if not attribute.binned or max(map(abs, attribute.edges)) >= _EXACT:
             continue
         own = margins[schema.cells.levels(index)]
         if attribute.name not in ladders:

@@ -52,7 +52,7 @@ from sklar.fitting.latent import fit_latent
 from sklar.fitting.margins import Estimates
 from sklar.kernel.cells import Cells
 from sklar.kernel.queries import MOST_COARSE
-from sklar.public.schema import BINNED, Attribute, Schema
+from sklar.public.schema import Attribute, Schema
 
 MOST_TRIPLES = 120
 FITS, COMPONENTS = 4, 150
@@ -212,7 +212,7 @@ def _coarsened(attribute: Attribute, shares: NDArray[np.float64]) -> NDArray[np.
     if shares.size <= MOST_COARSE:
         return np.arange(shares.size)
     values = attribute.n_values
-    if attribute.kind not in BINNED and not attribute.ordered:
+    if not attribute.binned and not attribute.ordered:
         found = np.full(shares.size, MOST_COARSE - 1)
         top = np.sort(np.argsort(-shares, kind="stable")[: MOST_COARSE - 1])
         found[top] = np.arange(top.size)

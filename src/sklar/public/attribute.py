@@ -12,18 +12,12 @@ from typing import Literal, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from sklar.public.axis import edge_text, parse_edge
-from sklar.public.words import NO_WORDS, Words
+from sklar.public.axis import AXES, AttributeKind, Axis
 
-AttributeKind = Literal[
-    "categorical", "boolean", "integer", "real", "date", "datetime", "time", "duration", "year", "yearmonth"
-]
 Outside = Literal["clip", "missing"]
 Domain = Literal["public", "private", "found"]
 Provenance = Literal["public", "rows"]
-BINNED = ("integer", "real", "date", "datetime", "time", "duration", "year", "yearmonth")
-TRUE_TEXTS = frozenset({"true", "t", "yes", "y", "1"})
-FALSE_TEXTS = frozenset({"false", "f", "no", "n", "0"})
+_TRUTHS = dict.fromkeys(("false", "f", "no", "n", "0"), 0) | dict.fromkeys(("true", "t", "yes", "y", "1"), 1)
 
 _Number = TypeVar("_Number", bound=np.generic)
 
@@ -38,13 +32,28 @@ class Remembering:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Words:
+    """What people call a table or an attribute. `labels` are pairs of a level's name and what to show for it.
+
+    They are public and optional, and change nothing but what a person reads.
+    """
+
+    title: str | None = None
+    description: str | None = None
+    unit: str | None = None
+    labels: tuple[tuple[str, str], ...] = ()
+
+
+NO_WORDS = Words()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Attribute(Remembering):
     """One column's public domain.
 
-    `values` are the categories (text, or whole numbers); `edges` are the bin edges of a number, in days since 1970 for
-    a date, in microseconds since 1970 (UTC) for a datetime, and so on (see `axis`). Bins include their lower edge; the
-    last bin of a `real` includes its upper edge too. `output` is the type of the released column, where it is not the
-    kind's own (see `types`).
+    `values` are the categories (text, or whole numbers); `edges` are the bin edges of a number, as `axis` counts them.
+    Bins include their lower edge; the last bin of a `real` includes its upper edge too. `output` is the type of the
+    released column, where it is not the kind's own (see `outputs`).
 
     `points` are numbers on the axis that are levels of their own: no bin holds them. A point stands directly before the
     bin that it begins, else directly after the bin that contains it. `special` are texts or numbers that mean something
@@ -58,12 +67,8 @@ class Attribute(Remembering):
     bins of a private domain with part of its budget, and the schema of its model lists them as `found`. Until then
     `edges` hold the two bounds, `values` are empty, and sizes are those of `at_most` levels.
 
-    `words` are what people call the attribute and its levels: they change nothing but what is shown.
-
-    `weight` says how much its tables matter beside those of others (see `weights`).
-
-    `provenance` is what a person who reviewed the entry said of what it states: public knowledge, or read from the rows
-    at the custodian's risk. None says that nobody was asked: then it counts as public knowledge.
+    `weight` says how much its tables matter beside those of others. `provenance` is what a reviewer said of the entry:
+    public knowledge, or read from the rows at the custodian's risk. None counts as public knowledge.
 
     >>> age = Attribute(name="age", kind="integer", edges=(0, 18, 65, 66), missing="?")
     >>> age.levels
@@ -97,20 +102,43 @@ class Attribute(Remembering):
     words: Words = NO_WORDS
 
     @property
+    def axis(self) -> Axis:
+        """What the values lie on: how numbers of this kind are read and written."""
+        return AXES[self.kind]
+
+    @property
+    def binned(self) -> bool:
+        """Whether levels are bins and points of numbers, rather than categories or truth values."""
+        return self.axis.binned
+
+    @property
+    def boolean(self) -> bool:
+        """Whether values are true and false."""
+        return self.kind == "boolean"
+
+    @property
+    def categorical(self) -> bool:
+        """Whether values are listed."""
+        return self.kind == "categorical"
+
+    @property
+    def private(self) -> bool:
+        """Whether a release has to find the levels."""
+        return self.domain == "private"
+
+    @property
     def n_values(self) -> int:
         """The number of levels before `special`: categories, bins with points, or false and true."""
-        if self.kind == "boolean":
+        if self.boolean:
             return 2
-        if self.kind == "categorical":
-            return self.at_most if self.domain == "private" else len(self.values)
+        if self.categorical:
+            return self.at_most if self.private else len(self.values)
         return self.n_bins + len(self.points)
 
     @property
     def n_bins(self) -> int:
         """The number of bins of a number, without its points; 0 for categories and booleans."""
-        if self.kind not in BINNED:
-            return 0
-        return self.at_most if self.domain == "private" else len(self.edges) - 1
+        return 0 if not self.binned else self.at_most if self.private else len(self.edges) - 1
 
     @cached_property
     def n_levels(self) -> int:
@@ -168,11 +196,11 @@ class Attribute(Remembering):
     @cached_property
     def levels(self) -> tuple[str, ...]:
         """A name for each level, unique within the attribute, in code order."""
-        if self.domain == "private":
+        if self.private:
             named = [f"(to be found {number})" for number in range(1, self.n_values + 1)]
-        elif self.kind == "boolean":
+        elif self.boolean:
             named = list(self.texts or ("false", "true"))
-        elif self.kind == "categorical":
+        elif self.categorical:
             named = [str(value) for value in self.values]
         else:
             named = [""] * self.n_values
@@ -194,24 +222,50 @@ class Attribute(Remembering):
 
     def edge_text(self, edge: float) -> str:
         """An edge as a person writes it: a number or an ISO date."""
-        return edge_text(self.kind, edge)
+        return self.axis.text(edge)
 
     def number_of(self, text: str) -> int | float | None:
         """The number on the attribute's axis that a text in a schema or a question stands for, else None."""
-        if self.kind not in BINNED:
-            return None
-        number = parse_edge(text, self.kind, self.format)
-        return parse_edge(text, self.kind) if number is None else number
+        number = self.axis.parse(text, self.format)
+        return self.axis.parse(text) if number is None else number
 
     def truth_of(self, text: str) -> int | None:
         """The code of the truth value that a text stands for, else None.
 
         With `texts` of its own, an attribute reads these, true and false, and nothing else: 1 may be no and 2 yes.
         """
+        if not self.boolean:
+            return None
         text = text.strip()
-        if self.texts:
-            return self.texts.index(text) if text in self.texts else {"false": 0, "true": 1}.get(text.lower())
-        return 1 if text.lower() in TRUE_TEXTS else 0 if text.lower() in FALSE_TEXTS else None
+        if text in self.texts:
+            return self.texts.index(text)
+        known = {"false": 0, "true": 1} if self.texts else _TRUTHS
+        return known.get(text.lower())
+
+    def code_named(self, text: str) -> int | None:
+        """The code of the level that a text names, or whose truth value it stands for."""
+        return self.levels.index(text) if text in self.levels else self.truth_of(text)
+
+    def within(self, number: float) -> bool:
+        """Whether a number lies in a bin or on a point, and not outside of the domain."""
+        return self.edges[0] <= number < self.edges[-1] or (self.axis.closed and number == self.edges[-1])
+
+    def bin_of(self, number: float) -> int:
+        """The place of the bin that holds a number, or of the nearest one."""
+        return min(max(bisect_right(self.edges, number) - 1, 0), self.n_bins - 1)
+
+    def code_at(self, number: float) -> int | None:
+        """The code of a number: of the special value or point that it is, or of its bin; None outside the edges."""
+        if number in self.special_numbers:
+            return self.special_codes[self.special_numbers.index(number)]
+        if number in self.points:
+            return int(self.point_codes[self.points.index(number)])
+        inside = bool(self.edges) and self.edges[0] <= number <= self.edges[-1]
+        return int(self.bin_codes[self.bin_of(number)]) if inside else None
+
+    def one_step(self, place: int) -> bool:
+        """Whether the bin at this place holds one whole step of its axis and nothing else: a year, a day."""
+        return self.axis.stepped and self.edges[place + 1] - self.edges[place] == 1
 
 
 def repeated(texts: Iterable[str]) -> str | None:

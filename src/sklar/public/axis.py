@@ -1,8 +1,8 @@
 """Numbers, dates and times as points on an axis: how they are read, checked, spaced and written.
 
 A date is counted in days since 1970-01-01, a datetime in microseconds since 1970-01-01 UTC, a time of day in
-microseconds since midnight, a duration in microseconds, a month in months since the year 0. `kind` is the type of an
-attribute: integer, real, year, date, datetime, time, duration or yearmonth.
+microseconds since midnight, a duration in microseconds, a month in months since the year 0. What a text stands for
+depends on that text alone.
 """
 
 from __future__ import annotations
@@ -11,38 +11,186 @@ import datetime as dt
 import math
 import re
 import sys
-from fractions import Fraction
-from typing import cast
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, cast
 
 from sklar.errors import SchemaError
-from sklar.public.clock import (
-    clock_text,
-    microseconds_of,
-    month_text,
-    parse_clock,
-    parse_month,
-    parse_span,
-    read_moment,
-    span_text,
-)
 
-# Kinds whose edges are numbers; those of the others are texts.
-NUMBERS = ("integer", "real", "year")
-# Kinds whose axis has whole steps that people name: x <= 39 is x < 40.
-STEPPED = ("integer", "year", "date", "yearmonth")
-# Kinds whose axis is in microseconds; what a schema counts in them is seconds.
-TIMED = ("datetime", "time", "duration")
+AttributeKind = Literal[
+    "categorical", "boolean", "integer", "real", "date", "datetime", "time", "duration", "year", "yearmonth"
+]
+SECOND = 1_000_000
+DAY = 86_400 * SECOND
 
 _EXAMPLES = {"time": "'13:30:00'", "duration": "'1:30:00'", "yearmonth": "'1990-01'"}
-_ISO = re.compile(r"\d{4}-\d\d|\d\d:\d\d:\d\d", re.ASCII)
-_FIRST_DAY = dt.date(1970, 1, 1)
+_INFINITE = ("nan", "inf", "+inf", "-inf", "infinity", "+infinity", "-infinity")
 _FIRST_MOMENT = dt.datetime(1970, 1, 1)
 _MICROSECOND = dt.timedelta(microseconds=1)
+_ISO = re.compile(r"\d{4}-\d\d|\d\d:\d\d:\d\d", re.ASCII)
+_CLOCK = re.compile(r"(\d{1,2}):([0-5]\d)(?::([0-5]\d)(?:\.(\d{1,9}))?)?(?: ?([ap])\.?m\.?)?", re.IGNORECASE | re.ASCII)
+_SPAN = re.compile(
+    r"(?:(-?\d{1,9}) days?,? ?)?(?:([+-])?(\d{1,12}):([0-5]\d)(?::([0-5]\d)(?:\.(\d{1,9}))?)?)?",
+    re.IGNORECASE | re.ASCII,
+)
+_ISO_SPAN = re.compile(
+    r"([+-])?P(?:(\d{1,9})W)?(?:(\d{1,9})D)?"
+    r"(?:T(?:(\d{1,12})H)?(?:(\d{1,12})M)?(?:(\d{1,12})(?:[.,](\d{1,9}))?S)?)?",
+    re.IGNORECASE | re.ASCII,
+)
+_MONTH = re.compile(r"(\d{4})(?:[-/.](\d{1,2})|(\d{2}))", re.ASCII)
+# What Python and polars read and write alike, two digits each and four of a year, from the coarsest to the finest.
+_PLAIN = {"%Y": "[1-9][0-9]{3}", "%m": "[0-9]{2}", "%d": "[0-9]{2}", "%H": "[0-2][0-9]", "%M": "[0-5][0-9]"}
+_PLAIN |= {"%S": "[0-5][0-9]"}
+_LITERAL = " ./:,_T-"
+_FINEST = (("%f", 1), ("%S", SECOND), ("%M", 60 * SECOND), ("%H", 3_600 * SECOND))
+_WHOLE_SECONDS = ("%c", "%X", "%T", "%s")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Axis:
+    """What the values of one kind of attribute lie on. Categories and booleans have one without numbers.
+
+    `binned` says that there are numbers, whose levels are bins and points; `numeric`, that files hold them as numbers
+    and not as texts; `stepped`, that the axis has whole steps that people name: x <= 39 is x < 40; `timed`, that it is
+    in microseconds, of which a schema counts seconds. All axes but that of reals have whole numbers alone.
+
+    >>> AXES["date"].text(31), AXES["datetime"].text(60_000_000), AXES["integer"].text(18)
+    ('1970-02-01', '1970-01-01T00:01:00', '18')
+    """
+
+    kind: AttributeKind
+    binned: bool = True
+    numeric: bool = False
+    stepped: bool = False
+    timed: bool = False
+
+    @property
+    def closed(self) -> bool:
+        """Whether the last bin includes its upper edge, as that of a real does: its numbers have no last one."""
+        return self.kind == "real"
+
+    def text(self, number: float) -> str:
+        """A number on the axis as a person writes it: a number or an ISO date."""
+        if self.kind == "date":
+            return (_FIRST_MOMENT + dt.timedelta(days=int(number))).date().isoformat()
+        if self.kind == "datetime":
+            return (_FIRST_MOMENT + int(number) * _MICROSECOND).isoformat()
+        write = {"time": clock_text, "duration": span_text, "yearmonth": _month_text}.get(self.kind)
+        return str(number) if write is None else write(int(number))
+
+    def value(self, number: float) -> str | int | float:
+        """A number on the axis as a schema file holds it: a number, or the text of a date or time."""
+        return number if self.numeric else self.text(number)
+
+    def parse(self, text: str, written: str | None = None) -> int | float | None:
+        """The number on the axis that a text stands for, or None when it stands for none. Infinity and nan are numbers.
+
+        `written` is the format of dates and times, in the letters of strptime. What it does not read, and all texts
+        without one, are read as ISO has them.
+
+        >>> AXES["real"].parse(" 2.5 "), AXES["date"].parse("1970-01-03"), AXES["date"].parse("soon")
+        (2.5, 2, None)
+        >>> AXES["date"].parse("3.1.1970", "%d.%m.%Y"), AXES["yearmonth"].parse("12/1970", "%m/%Y") - 1970 * 12
+        (2, 11)
+        """
+        text = text.strip()
+        if not self.binned:
+            return None
+        if self.numeric:
+            if text.lower() in _INFINITE:
+                return float(text)
+            number = parse_number(text)
+            if number is not None or self.kind != "year":
+                return number
+        if self.kind == "duration":
+            return parse_span(text)
+        if written is not None:
+            moment = read_moment(text, written)
+            if moment is not None:
+                return self._count(moment)
+            # What other files of a release hold is ISO. Day before month would make it another date.
+            if written.startswith("%Y-%d") or not _ISO.match(text):
+                return None
+        counted = parse_clock(text) if self.kind == "time" else parse_month(text) if self.kind == "yearmonth" else None
+        if counted is not None or self.kind == "time":
+            return counted
+        try:
+            return self._count(dt.datetime.fromisoformat(text))
+        except ValueError:
+            return None
+
+    def _count(self, moment: dt.datetime) -> int | None:
+        """Where a moment stands on the axis."""
+        if self.kind == "year":
+            return moment.year
+        if self.kind == "yearmonth":
+            return moment.year * 12 + moment.month - 1
+        if self.kind == "time":
+            return (moment - moment.replace(hour=0, minute=0, second=0, microsecond=0)) // _MICROSECOND
+        try:
+            return days(moment.date()) if self.kind == "date" else microseconds(moment)
+        except OverflowError:
+            return None
+
+    def check(self, where: str, edge: object, *, what: str = "edges") -> int | float:
+        """The number on the axis that an edge in a schema states; an error that names `where` when it states none."""
+        kind = self.kind
+        if self.numeric:
+            return self._check_number(where, edge, what)
+        if kind not in ("date", "datetime"):
+            # TOML has times of day.
+            text = edge.isoformat() if isinstance(edge, dt.time) else edge
+            counted = self.parse(text) if isinstance(text, str) else None
+            if counted is None or abs(counted) >= 2**63:
+                raise SchemaError(f"{where}: {what} of a {kind} must be texts such as {_EXAMPLES[kind]}, got {edge!r}.")
+            return counted
+        try:
+            moment = dt.datetime.fromisoformat(edge) if isinstance(edge, str) else cast(dt.date, edge)
+            if not isinstance(moment, dt.datetime):
+                moment = dt.datetime(moment.year, moment.month, moment.day)
+            if kind == "datetime":
+                return microseconds(moment)
+            if moment.time() != dt.time(0):
+                raise ValueError
+            return days(moment.date())
+        except (ValueError, TypeError, AttributeError, OverflowError):
+            raise SchemaError(
+                f"{where}: {what} of a {kind} must be ISO texts such as '1990-01-31', got {edge!r}."
+            ) from None
+
+    def _check_number(self, where: str, edge: object, what: str) -> int | float:
+        # Python's whole numbers have no end; floats do.
+        if not isinstance(edge, int | float) or isinstance(edge, bool) or not abs(edge) <= sys.float_info.max:
+            raise SchemaError(f"{where}: {what} must be finite numbers, got {edge!r}.")
+        if self.kind == "real":
+            return float(edge)
+        if edge != int(edge) or abs(edge) >= 2**63:
+            of = "a year" if self.kind == "year" else "an integer"
+            raise SchemaError(f"{where}: {what} of {of} must be whole and below 2**63, got {edge!r}. Use real.")
+        return int(edge)
+
+
+AXES: Mapping[str, Axis] = {
+    axis.kind: axis
+    for axis in (
+        Axis(kind="categorical", binned=False),
+        Axis(kind="boolean", binned=False),
+        Axis(kind="integer", numeric=True, stepped=True),
+        Axis(kind="real", numeric=True),
+        Axis(kind="date", stepped=True),
+        Axis(kind="datetime", timed=True),
+        Axis(kind="time", timed=True),
+        Axis(kind="duration", timed=True),
+        Axis(kind="year", numeric=True, stepped=True),
+        Axis(kind="yearmonth", stepped=True),
+    )
+}
 
 
 def days(value: dt.date) -> int:
     """Days since 1970-01-01."""
-    return (value - _FIRST_DAY).days
+    return (value - _FIRST_MOMENT.date()).days
 
 
 def microseconds(value: dt.datetime) -> int:
@@ -50,77 +198,6 @@ def microseconds(value: dt.datetime) -> int:
     if value.tzinfo is not None:
         value = value.astimezone(dt.UTC).replace(tzinfo=None)
     return (value - _FIRST_MOMENT) // _MICROSECOND
-
-
-def edge_text(kind: str, edge: float) -> str:
-    """An edge as a person writes it: a number or an ISO date.
-
-    >>> edge_text("date", 31), edge_text("datetime", 60_000_000), edge_text("integer", 18)
-    ('1970-02-01', '1970-01-01T00:01:00', '18')
-    """
-    if kind == "date":
-        return (_FIRST_DAY + dt.timedelta(days=int(edge))).isoformat()
-    if kind == "datetime":
-        return (_FIRST_MOMENT + int(edge) * _MICROSECOND).isoformat()
-    shown = {"time": clock_text, "duration": span_text, "yearmonth": month_text}.get(kind)
-    return str(edge) if shown is None else shown(int(edge))
-
-
-def parse_edge(text: str, kind: str, written: str | None = None) -> int | float | None:
-    """The point on the axis that a text stands for, or None when it stands for none. Infinity and nan are points.
-
-    `written` is the format of dates and times, in the letters of strptime. What it does not read, and all texts without
-    one, are read as ISO has them.
-
-    >>> parse_edge(" 2.5 ", "real"), parse_edge("1970-01-03", "date"), parse_edge("soon", "date")
-    (2.5, 2, None)
-    >>> parse_edge("3.1.1970", "date", "%d.%m.%Y"), parse_edge("12/1970", "yearmonth", "%m/%Y") - 1970 * 12
-    (2, 11)
-    """
-    text = text.strip()
-    if kind in NUMBERS:
-        lowered = text.lower()
-        if lowered in ("nan", "inf", "+inf", "-inf", "infinity", "+infinity", "-infinity"):
-            return float(lowered)
-        number = parse_number(text)
-        if number is not None or kind != "year":
-            return number
-    if kind == "duration":
-        return parse_span(text)
-    if written is not None:
-        moment = read_moment(text, written)
-        if moment is not None:
-            return _counted(moment, kind)
-        # What other files of a release hold is ISO. Day before month would make it another date.
-        if written.startswith("%Y-%d") or not _ISO.match(text):
-            return None
-    plainly = {"time": parse_clock, "yearmonth": parse_month}.get(kind)
-    counted = None if plainly is None else plainly(text)
-    if counted is not None or kind == "time":
-        return counted
-    moment = _moment(text)
-    return None if moment is None else _counted(moment, kind)
-
-
-def _moment(text: str) -> dt.datetime | None:
-    try:
-        return dt.datetime.fromisoformat(text)
-    except ValueError:
-        return None
-
-
-def _counted(moment: dt.datetime, kind: str) -> int | None:
-    """Where a moment stands on the axis of this kind."""
-    if kind == "year":
-        return moment.year
-    if kind == "yearmonth":
-        return moment.year * 12 + moment.month - 1
-    if kind == "time":
-        return microseconds_of(moment - moment.replace(hour=0, minute=0, second=0, microsecond=0))
-    try:
-        return days(moment.date()) if kind == "date" else microseconds(moment)
-    except OverflowError:
-        return None
 
 
 def parse_number(text: str) -> int | float | None:
@@ -137,60 +214,104 @@ def parse_number(text: str) -> int | float | None:
     return None
 
 
-def check_edge(where: str, kind: str, edge: object, *, what: str = "edges") -> int | float:
-    """The number on the axis that an edge in a schema states; an error that names `where` when it states none."""
-    if kind in NUMBERS:
-        return _check_number(where, kind, edge, what)
-    if kind not in ("date", "datetime"):
-        # TOML has times of day.
-        text = edge.isoformat() if isinstance(edge, dt.time) else edge
-        counted = parse_edge(text, kind) if isinstance(text, str) else None
-        if counted is None or abs(counted) >= 2**63:
-            raise SchemaError(f"{where}: {what} of a {kind} must be texts such as {_EXAMPLES[kind]}, got {edge!r}.")
-        return counted
-    try:
-        moment = dt.datetime.fromisoformat(edge) if isinstance(edge, str) else edge
-        if kind == "datetime":
-            if isinstance(moment, dt.date) and not isinstance(moment, dt.datetime):
-                moment = dt.datetime(moment.year, moment.month, moment.day)
-            return microseconds(cast(dt.datetime, moment))
-        if isinstance(moment, dt.datetime):
-            if moment.time() != dt.time(0):
-                raise ValueError
-            moment = moment.date()
-        return days(cast(dt.date, moment))
-    except (ValueError, TypeError, AttributeError, OverflowError):
-        raise SchemaError(
-            f"{where}: {what} of a {kind} must be ISO texts such as '1990-01-31', got {edge!r}."
-        ) from None
+def parse_clock(text: str) -> int | None:
+    """Microseconds since midnight.
 
-
-def edge_value(kind: str, edge: float) -> str | int | float:
-    """An edge as a schema file holds it: a number, or the text of a date or time."""
-    return edge if kind in NUMBERS else edge_text(kind, edge)
-
-
-def _check_number(where: str, kind: str, edge: object, what: str) -> int | float:
-    # Python's whole numbers have no end; floats do.
-    finite = isinstance(edge, int | float) and not isinstance(edge, bool) and abs(edge) <= sys.float_info.max
-    if not finite:
-        raise SchemaError(f"{where}: {what} must be finite numbers, got {edge!r}.")
-    number = cast(float, edge)
-    if kind == "real":
-        return float(number)
-    if number != int(number) or abs(number) >= 2**63:
-        of = "a year" if kind == "year" else "an integer"
-        raise SchemaError(f"{where}: {what} of {of} must be whole and below 2**63, got {number!r}. Use real.")
-    return int(number)
-
-
-def equal_steps(kind: str, first: float, last: float, bins: int) -> tuple[int, ...] | tuple[float, ...]:
-    """The edges of bins of equal width between two points, rounded to whole steps unless the kind is real.
-
-    >>> equal_steps("integer", 0, 10, 4), equal_steps("real", 0.1, 0.7, 3)
-    ((0, 2, 5, 8, 10), (0.1, 0.3, 0.5, 0.7))
+    >>> parse_clock("13:05"), parse_clock("1:05 pm") == parse_clock("13:05:00.000"), parse_clock("25:00")
+    (47100000000, True, None)
     """
-    # Exact: floats would miss `last`, overflow, or put microseconds beside full seconds.
-    width = (Fraction(last) - Fraction(first)) / bins
-    steps = [Fraction(first) + width * step for step in range(bins + 1)]
-    return tuple(map(float, steps)) if kind == "real" else tuple(map(round, steps))
+    parts = _CLOCK.fullmatch(text)
+    if parts is None:
+        return None
+    hour = int(parts[1])
+    if parts[5]:
+        if not 1 <= hour <= 12:
+            return None
+        hour = hour % 12 + 12 * (parts[5].lower() == "p")
+    counted = (hour * 3_600 + int(parts[2]) * 60 + int(parts[3] or 0)) * SECOND + _fraction(parts[4])
+    return counted if counted <= DAY else None
+
+
+def parse_span(text: str) -> int | None:
+    """Microseconds of a duration: hours, minutes and seconds, with days before them, or as ISO 8601 has it.
+
+    >>> [parse_span(text) for text in ("0:00:01.5", "PT1.5S", "-1 day, 23:59:59", "2 days", "P1M")]
+    [1500000, 1500000, -1000000, 172800000000, None]
+    """
+    parts = _ISO_SPAN.fullmatch(text)
+    if parts is not None and text[-1].upper() not in "PT":
+        weeks, whole, hours, minutes, seconds = (int(part or 0) for part in parts.groups()[1:6])
+        counted = ((weeks * 7 + whole) * 86_400 + hours * 3_600 + minutes * 60 + seconds) * SECOND + _fraction(parts[7])
+        return -counted if parts[1] == "-" else counted
+    parts = _SPAN.fullmatch(text)
+    if parts is None or not text:
+        return None
+    hours, minutes, seconds = (int(part or 0) for part in parts.groups()[2:5])
+    clock = (hours * 3_600 + minutes * 60 + seconds) * SECOND + _fraction(parts[6])
+    # Python and pandas write -1 day, 23:59:59 for one second less than nothing.
+    return int(parts[1] or 0) * DAY + (-clock if parts[2] == "-" else clock)
+
+
+def parse_month(text: str) -> int | None:
+    """Months since the year 0, of a year and a month.
+
+    >>> parse_month("2024-03") == parse_month("202403") == 2024 * 12 + 2, parse_month("2024-13")
+    (True, None)
+    """
+    parts = _MONTH.fullmatch(text)
+    if parts is None:
+        return None
+    year, month = int(parts[1]), int(parts[2] or parts[3])
+    return year * 12 + month - 1 if 1 <= month <= 12 and year else None
+
+
+def span_text(counted: int) -> str:
+    """A duration as hours, minutes and seconds, with a fraction where it has one.
+
+    >>> span_text(5_400_000_000), span_text(-1_500_000)
+    ('1:30:00', '-0:00:01.500000')
+    """
+    seconds, fraction = divmod(abs(counted), SECOND)
+    shown = f"{seconds // 3_600}:{seconds // 60 % 60:02}:{seconds % 60:02}" + (f".{fraction:06}" if fraction else "")
+    return f"-{shown}" if counted < 0 else shown
+
+
+def clock_text(counted: int) -> str:
+    """A time of day, two digits of hours; the end of the day is 24:00:00."""
+    return span_text(counted).rjust(8 if counted % SECOND == 0 else 15, "0")
+
+
+def _month_text(counted: int) -> str:
+    return f"{counted // 12:04}-{counted % 12 + 1:02}"
+
+
+def read_moment(text: str, written: str) -> dt.datetime | None:
+    """The moment that a text of this format stands for."""
+    try:
+        return dt.datetime.strptime(text, written)
+    except (ValueError, OverflowError):
+        return None
+
+
+def plain_pattern(written: str) -> str | None:
+    """A pattern of those texts of a format that Python and polars read alike; None for a format with other parts.
+
+    >>> plain_pattern("%d.%m.%Y")
+    '^[0-9]{2}[.][0-9]{2}[.][1-9][0-9]{3}$'
+    """
+    parts = re.findall(r"%.|[^%]", written, re.DOTALL)
+    codes = [part for part in parts if part[0] == "%"]
+    if len(set(codes)) != len(codes) or not set(parts) <= {*_PLAIN, *_LITERAL}:
+        return None
+    return "^" + "".join(_PLAIN.get(part, f"[{part}]") for part in parts) + "$"
+
+
+def format_grain(written: str) -> int:
+    """The microseconds below which a format says nothing: those of a day where it has no time."""
+    if any(code in written for code in _WHOLE_SECONDS):
+        return SECOND
+    return next((grain for code, grain in _FINEST if code in written), DAY)
+
+
+def _fraction(digits: str | None) -> int:
+    return int((digits or "0")[:6].ljust(6, "0"))

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,7 +17,7 @@ from typing import Any
 
 from sklar.errors import BudgetError, SchemaError
 from sklar.kernel.theorems import Budget
-from sklar.public.schema import Schema
+from sklar.public.schema import Schema, read_toml
 from sklar.public.toml import toml_value
 
 # A person with more events than this is no person, but a mistake in the key.
@@ -85,18 +84,7 @@ class Linked:
     @classmethod
     def load(cls, path: str | Path) -> Linked:
         """Read a file of linked tables (TOML); schemas that it names lie beside it."""
-        path = Path(path)
-        try:
-            text = path.read_text(encoding="utf-8")
-        except FileNotFoundError:
-            raise SchemaError(f"schema file '{path}' does not exist. Check the path.") from None
-        except (OSError, UnicodeDecodeError) as error:
-            raise SchemaError(f"schema file '{path}' cannot be read: {error}. It must be a UTF-8 text file.") from None
-        try:
-            document = tomllib.loads(text)
-        except ValueError as error:
-            raise SchemaError(f"the schema is not valid TOML: {error}.") from None
-        return cls.from_dict(document, folder=path.parent)
+        return cls.from_dict(read_toml(path), folder=Path(path).parent)
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any], *, folder: Path | None = None) -> Linked:

@@ -5,7 +5,7 @@ The column of ids groups rows and does nothing else: it is no attribute, and no 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, cast, get_args
 
@@ -39,9 +39,9 @@ class Person:
         return f"rows: at most {self.rows_per_person:,} of each person, chosen at random"
 
 
-def parse_person(table: Mapping[str, Any]) -> Person | None:
-    """The person that `[table]` names; None where every row is a person."""
-    column = table.get("person")
+def parse_person(table: Mapping[str, Any], names: Container[str]) -> Person | None:
+    """The person that `[table]` names; None where every row is a person. `names` are those of the attributes."""
+    column, count, null_ids = table.get("person"), table.get("count"), table.get("null_ids", "person")
     if column is None:
         alone = [key for key in PERSON_KEYS if key in table]
         if alone:
@@ -51,7 +51,6 @@ def parse_person(table: Mapping[str, Any]) -> Person | None:
         return None
     if not isinstance(column, str) or not column:
         raise SchemaError(f"[table] person must be the name of the column of ids, got {column!r}.")
-    count, null_ids = table.get("count"), table.get("null_ids", "person")
     if count not in get_args(Count):
         raise SchemaError(
             f"[table] count must be 'people' (one row of each person counts) or 'rows' (up to rows_per_person rows of "
@@ -62,38 +61,23 @@ def parse_person(table: Mapping[str, Any]) -> Person | None:
             f"[table] null_ids must be 'person' (a row without an id is a person of its own) or 'drop' (it is left "
             f"out), got {null_ids!r}."
         )
-    return Person(
-        column=column,
-        count=cast(Count, count),
-        rows_per_person=_rows_per_person(table, cast(Count, count)),
-        null_ids=cast(NullIds, null_ids),
-    )
-
-
-def _rows_per_person(table: Mapping[str, Any], count: Count) -> int:
     rows = table.get("rows_per_person")
-    if count == "people":
-        if rows is not None:
-            raise SchemaError(
-                "[table] rows_per_person goes with count = 'rows': count = 'people' takes one row of each person. "
-                "Remove one of them."
-            )
-        return 1
-    if type(rows) is not int or not 1 <= rows <= MAX_ROWS_PER_PERSON:
+    if count == "people" and rows is not None:
+        raise SchemaError(
+            "[table] rows_per_person goes with count = 'rows': count = 'people' takes one row of each person. "
+            "Remove one of them."
+        )
+    if count == "rows" and (type(rows) is not int or not 1 <= rows <= MAX_ROWS_PER_PERSON):
         raise SchemaError(
             f"[table] rows_per_person must be a whole number from 1 to {MAX_ROWS_PER_PERSON:,}, got {rows!r}. Noise "
             "grows with it: sklar forecast shows the error against it."
         )
-    return rows
-
-
-def check_person(person: Person | None, names: Iterable[str]) -> None:
-    """Refuse a column of ids that is an attribute too."""
-    if person is not None and person.column in names:
+    if column in names:
         raise SchemaError(
-            f"[table] person = '{person.column}' is a column of ids, which groups rows and is never released, and "
-            f"[attributes] lists it. Remove the attribute '{person.column}'."
+            f"[table] person = '{column}' is a column of ids, which groups rows and is never released, and "
+            f"[attributes] lists it. Remove the attribute '{column}'."
         )
+    return Person(column=column, count=cast(Count, count), rows_per_person=rows or 1, null_ids=null_ids)
 
 
 def describe_person(person: Person | None) -> dict[str, Any]:

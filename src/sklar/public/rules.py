@@ -13,9 +13,9 @@ rules when the search ends without one, or does not end within a bounded effort.
 from __future__ import annotations
 
 import datetime as dt
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -23,11 +23,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sklar.errors import SchemaError
-from sklar.public.axis import STEPPED, check_edge
 from sklar.public.solve import Allowed, Effort, EffortError, groups, solve
 
 if TYPE_CHECKING:
-    from sklar.public.schema import Attribute
+    from sklar.public.attribute import Attribute
 
 # The most levels that one search for a record looks at. Real rules need a few thousand; loading a file must end soon.
 MAX_EFFORT = 20_000_000
@@ -110,7 +109,7 @@ def _named(where: str, name: object, known: Mapping[str, Attribute]) -> Attribut
     """The attribute that a rule names."""
     if not isinstance(name, str) or name not in known:
         raise SchemaError(f"{where}: the schema has no attribute {name!r}. It has: {', '.join(known)}.")
-    if known[name].domain == "private":
+    if known[name].private:
         raise SchemaError(
             f"{where}: the domain of '{name}' is private, so no rule can name its levels. List its values."
         )
@@ -156,21 +155,18 @@ def _level_code(where: str, attribute: Attribute, value: object) -> int:
     text = str(value).lower() if isinstance(value, bool) else str(value)
     if isinstance(value, dt.date):
         text = value.isoformat()
-    levels, edges = attribute.levels, attribute.edges
+    levels = attribute.levels
     if text in levels:
         return levels.index(text)
-    if isinstance(value, bool) and attribute.kind == "boolean":
+    if isinstance(value, bool) and attribute.boolean:
         return int(value)
-    edge = attribute.number_of(text) if edges and not isinstance(value, bool) else None
-    if edge is None or not edges[0] <= edge <= edges[-1]:
+    number = None if isinstance(value, bool) else attribute.number_of(text)
+    code = None if number is None else attribute.code_at(number)
+    if number is None or code is None:
         shown = ", ".join(f"'{level}'" for level in levels[:12])
         more = " and others" if len(levels) > 12 else ""
         raise SchemaError(f"{where}: '{attribute.name}' has no level {value!r}. Its levels are {shown}{more}.")
-    if edge in attribute.points:
-        return int(attribute.point_codes[attribute.points.index(edge)])
-    place = min(bisect_right(edges, edge) - 1, attribute.n_bins - 1)
-    code = int(attribute.bin_codes[place])
-    if attribute.kind not in STEPPED or edges[place + 1] - edges[place] != 1:
+    if code in attribute.bin_codes and not attribute.one_step(attribute.bin_of(number)):
         raise SchemaError(
             f"{where}: {value} lies within the bin {levels[code]} of '{attribute.name}', and rules are about whole "
             f"bins. Write '{levels[code]}', or give {value} a bin of its own."
@@ -182,7 +178,7 @@ def _cut(where: str, attribute: Attribute, value: object) -> int:
     """The number of levels below the edge at which a range begins or ends."""
     if not attribute.edges:
         raise SchemaError(f"{where}: '{attribute.name}' is {attribute.kind} and has no range. List its levels.")
-    edge = check_edge(f"{where}: '{attribute.name}'", attribute.kind, value)
+    edge = attribute.axis.check(f"{where}: '{attribute.name}'", value)
     if edge not in attribute.edges:
         raise SchemaError(f"{where}: a range of '{attribute.name}' must begin and end at its edges, got {value!r}.")
     place = attribute.edges.index(edge)
@@ -364,3 +360,16 @@ def violating(codes: NDArray[np.integer[Any]], allowed: Allowed) -> NDArray[np.b
 def constrained(allowed: Allowed) -> tuple[int, ...]:
     """The attributes that stand in some forbidden combination, ascending."""
     return tuple(sorted(set(chain.from_iterable(allowed))))
+
+
+def divided_rule(rule: Rule, parts: Mapping[str, NDArray[np.int64]]) -> Rule:
+    """The same rule over finer levels, given the level here that each of them is part of."""
+    if isinstance(rule, Determined):
+        # What a rule determines is never divided, so that its levels are as they were.
+        return replace(rule, levels=tuple(np.array(rule.levels)[parts[rule.by]].tolist()))
+
+    def finer(name: str, codes: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple(np.flatnonzero(np.isin(parts[name], codes)).tolist())
+
+    first, second = finer(rule.first, rule.first_levels), finer(rule.second, rule.second_levels)
+    return replace(rule, first_levels=first, second_levels=second)

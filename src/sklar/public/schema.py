@@ -10,7 +10,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+import math
+import tomllib
+import zipfile
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -20,33 +24,51 @@ from typing import Any, Protocol, TypeAlias, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from sklar.errors import SchemaError
+from sklar.errors import ModelError, SchemaError
 from sklar.kernel.cells import Cells
 from sklar.public.attribute import (
-    BINNED,
+    NO_WORDS,
     Attribute,
-    AttributeKind,
     Domain,
     Outside,
     Provenance,
     Remembering,
+    Words,
     read_only,
     repeated,
 )
-from sklar.public.person import Person
-from sklar.public.reading import PLAIN, Reading
-from sklar.public.rules import Determined, Rule, allowed_pairs, forbidden_rules, origins
+from sklar.public.axis import AttributeKind
+from sklar.public.declare import (
+    MAX_LEVELS,
+    TABLE_WORDS,
+    build_attribute,
+    describe_attribute,
+    describe_words,
+    parse_words,
+    require_known_keys,
+    weight_of,
+)
+from sklar.public.description import open_model
+from sklar.public.person import PERSON_KEYS, Person, describe_person, parse_person
+from sklar.public.reading import KEYS, PLAIN, Reading, check_reading, describe_reading, parse_reading
+from sklar.public.rules import (
+    Determined,
+    Rule,
+    allowed_pairs,
+    describe_rule,
+    divided_rule,
+    forbidden_rules,
+    origins,
+    parse_rules,
+)
 from sklar.public.solve import Allowed
-from sklar.public.weights import PairWeight, importance_of
-from sklar.public.words import NO_WORDS, Words
+from sklar.public.toml import toml_key, toml_table
 
 __all__ = [
-    "BINNED",
     "MAX_LEVELS",
     "Attribute",
     "AttributeKind",
     "Domain",
-    "HasSchema",
     "Outside",
     "Provenance",
     "Schema",
@@ -54,14 +76,14 @@ __all__ = [
     "repeated",
 ]
 
-# Two-way tables of all levels have half their square of cells, each of which takes a few times four bytes of memory or
-# of disk; `python -m benchmarks.levels` measures how much.
-MAX_LEVELS = 40_000
 # Where something holds a number for every pair of levels at once, as one square: 1.6 GB in single precision.
 MAX_SQUARE = 20_000
 MAX_ATTRIBUTES = 10_000
 # A single two-way table is worked on as a whole.
 MAX_TABLE = 100_000_000
+
+# How much a single two-way table matters: two attributes and a weight.
+PairWeight = tuple[str, str, float]
 
 
 class HasSchema(Protocol):
@@ -81,7 +103,8 @@ class Schema(Remembering):
 
     Rules may leave attributes out of the measurement. The schema of the measured part then names the full one as its
     `whole`. `reading` says how the table's text is written, `person` which rows are one person's (None: each row is a
-    person of its own). `words` are what people call the table, `pairs` say how much single two-way tables matter.
+    person of its own). `words` are what people call the table, `pairs` say how much single two-way tables matter:
+    `weight = 3` of an attribute or a pair triples the privacy cost of its tables before all are scaled to the budget.
     """
 
     name: str
@@ -96,8 +119,6 @@ class Schema(Remembering):
     def __repr__(self) -> str:
         return f"Schema('{self.name}', {self.n_attributes:,} attributes, {self.n_levels:,} levels)"
 
-    # `toml` builds the types of this module, so it is imported when it is called.
-
     @classmethod
     def of(cls, given: SchemaLike) -> Schema:
         """The schema that a caller gives: by value, as the path of a schema or model file, or of what has a schema."""
@@ -111,9 +132,16 @@ class Schema(Remembering):
     @classmethod
     def load(cls, path: str | Path) -> Schema:
         """Read a schema file (TOML), or the schema of a model file."""
-        from sklar.public.toml import load_schema
-
-        return load_schema(path)
+        if not zipfile.is_zipfile(path):
+            return cls.from_dict(read_toml(path))
+        try:
+            with open_model(path) as (_archive, document):
+                schema = document.get("schema")
+        except ModelError as error:
+            raise SchemaError(str(error)) from None
+        if not isinstance(schema, Mapping) or "attributes" not in schema:
+            raise SchemaError(f"'{path}' is neither a schema nor a model of one table.")
+        return cls.from_dict(schema)
 
     @classmethod
     def from_toml(cls, text: str) -> Schema:
@@ -122,28 +150,57 @@ class Schema(Remembering):
         >>> Schema.from_toml('[attributes.sex]\\ntype = "categorical"\\nvalues = ["F", "M"]').n_levels
         2
         """
-        from sklar.public.toml import parse_schema
-
-        return parse_schema(text)
+        return cls.from_dict(parse_toml(text))
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> Schema:
-        """Build a schema from the parsed TOML, or from the same structure in JSON."""
-        from sklar.public.toml import build_schema
-
-        return build_schema(document)
+        """Build a schema from parsed TOML, or from the same structure in JSON."""
+        require_known_keys("schema", document, {"table", "attributes", "rules", "pairs"})
+        table, entries = document.get("table", {}), document.get("attributes")
+        if not isinstance(table, Mapping):
+            raise SchemaError("[table] must be a table of settings. Write [table] and name = '...' below it.")
+        require_known_keys("[table]", table, {"name", *TABLE_WORDS, *KEYS, *PERSON_KEYS})
+        name = table.get("name", "table")
+        if not isinstance(name, str) or not name:
+            raise SchemaError(f"[table] name must be a text that is not empty, got {name!r}.")
+        if not isinstance(entries, Mapping) or not entries:
+            raise SchemaError("the schema lists no attributes. Add [attributes.NAME] for each column to release.")
+        attributes = tuple(build_attribute(key, entry) for key, entry in entries.items())
+        reading = parse_reading(table)
+        check_reading(reading, ((each.name, (*each.values, *each.special)) for each in attributes))
+        person, words = parse_person(table, entries), parse_words("[table]", table)
+        schema = cls(name=name, attributes=attributes, reading=reading, person=person, words=words).checked()
+        rules = document.get("rules", [])
+        schema = schema if rules == [] else replace(schema, rules=parse_rules(rules, attributes))
+        pairs = _parse_pairs(document.get("pairs", []), schema)
+        return replace(schema, pairs=pairs) if pairs else schema
 
     def to_dict(self) -> dict[str, Any]:
         """The structure that `from_dict` reads."""
-        from sklar.public.toml import describe_schema
-
-        return describe_schema(self)
+        attributes = {attribute.name: describe_attribute(attribute) for attribute in self.attributes}
+        lists = {"rules": self._rule_entries(), "pairs": self._pair_entries()}
+        return {"table": self._table_entry(), "attributes": attributes} | {
+            key: entries for key, entries in lists.items() if entries
+        }
 
     def to_toml(self) -> str:
         """The schema as TOML text, one line per key, as a person would write it."""
-        from sklar.public.toml import write_schema
+        parts = [toml_table("[table]", self._table_entry())]
+        for attribute in self.attributes:
+            parts.append(toml_table(f"[attributes.{toml_key(attribute.name)}]", describe_attribute(attribute)))
+        parts += [toml_table("[[rules]]", entry) for entry in self._rule_entries()]
+        parts += [toml_table("[[pairs]]", entry) for entry in self._pair_entries()]
+        return "\n".join(parts)
 
-        return write_schema(self)
+    def _table_entry(self) -> dict[str, Any]:
+        named = {"name": self.name} | describe_words(self.words)
+        return named | describe_person(self.person) | describe_reading(self.reading)
+
+    def _rule_entries(self) -> list[dict[str, Any]]:
+        return [describe_rule(rule, self.attributes) for rule in self.rules]
+
+    def _pair_entries(self) -> list[dict[str, Any]]:
+        return [{"attributes": [first, second], "weight": weight} for first, second, weight in self.pairs]
 
     def checked(self) -> Schema:
         """This schema, or an error when it is too large to be measured, or two dummies would share a name."""
@@ -214,8 +271,18 @@ class Schema(Remembering):
 
     @cached_property
     def importance(self) -> tuple[float, ...] | None:
-        """How much each one-way table matters, then each two-way table; None where all matter alike."""
-        return importance_of(self)
+        """The weight of every one-way table, then of every two-way table; None where all are 1.
+
+        A two-way table has the product of its attributes' weights, times its own.
+        """
+        own = np.array([attribute.weight for attribute in self.attributes])
+        first, second = self.cells.pairs
+        pairs = own[first] * own[second]
+        for one, other, weight in self.pairs:
+            i, j = sorted((self.names.index(one), self.names.index(other)))
+            pairs[self.cells.pair(i, j)] *= weight
+        weights = (*own.tolist(), *pairs.tolist())
+        return None if all(math.isclose(weight, 1.0) for weight in weights) else weights
 
     def attribute(self, name: str) -> Attribute:
         """The attribute of that name."""
@@ -227,7 +294,7 @@ class Schema(Remembering):
     @cached_property
     def private_domains(self) -> tuple[Attribute, ...]:
         """Attributes whose categories or bins a release has to find."""
-        return tuple(attribute for attribute in self.attributes if attribute.domain == "private")
+        return tuple(attribute for attribute in self.attributes if attribute.private)
 
     def require_found(self) -> None:
         """Refuse a schema with private domains where levels are needed."""
@@ -335,3 +402,83 @@ class Schema(Remembering):
             replace(each, reviewed=True, provenance=given.get(each.name, each.provenance)) for each in self.attributes
         )
         return replace(self, attributes=tuple(attributes))
+
+
+def read_toml(path: str | Path) -> dict[str, Any]:
+    """What a schema file holds."""
+    try:
+        return parse_toml(Path(path).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise SchemaError(f"schema file '{path}' does not exist. Check the path.") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise SchemaError(f"schema file '{path}' cannot be read: {error}. It must be a UTF-8 text file.") from None
+
+
+def parse_toml(text: str) -> dict[str, Any]:
+    """What the text of a schema file holds."""
+    try:
+        return tomllib.loads(text)
+    except ValueError as error:
+        raise SchemaError(f"the schema is not valid TOML: {error}.") from None
+
+
+def _parse_pairs(entries: object, schema: Schema) -> tuple[PairWeight, ...]:
+    """The weights of pairs that a schema file states."""
+    if not isinstance(entries, list):
+        raise SchemaError(
+            f"pairs must be a list of tables, got {entries!r}. Write [[pairs]] with attributes and weight below it."
+        )
+    weights: dict[frozenset[str], PairWeight] = {}
+    for number, entry in enumerate(entries, start=1):
+        where = f"pair {number}"
+        if not isinstance(entry, Mapping) or set(entry) != {"attributes", "weight"}:
+            raise SchemaError(f"{where}: a pair has the keys attributes and weight, got {entry!r}.")
+        pair = entry["attributes"]
+        if not isinstance(pair, list) or len(pair) != 2 or pair[0] == pair[1]:
+            raise SchemaError(f"{where}: attributes must be two different names, got {pair!r}.")
+        for name in pair:
+            if name not in schema.names:
+                raise SchemaError(f"{where}: the schema has no attribute {name!r}. It has: {', '.join(schema.names)}.")
+            if name in schema.determined:
+                raise SchemaError(f"{where}: a rule determines '{name}', which is not measured. Remove the pair.")
+        if frozenset(pair) in weights:
+            raise SchemaError(f"{where}: '{pair[0]}' and '{pair[1]}' have a weight already. Remove one.")
+        weights[frozenset(pair)] = (pair[0], pair[1], weight_of(where, entry))
+    return tuple(weights.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Divided:
+    """A schema with finer bins, and for each of its attributes the coarser level that each of its levels is part of."""
+
+    schema: Schema
+    parts: tuple[NDArray[np.int64], ...]
+
+    @property
+    def measured_parts(self) -> tuple[NDArray[np.int64], ...]:
+        """Those of the measured attributes."""
+        determined = self.schema.determined
+        return tuple(own for name, own in zip(self.schema.names, self.parts, strict=True) if name not in determined)
+
+
+def divide_schema(schema: Schema, cuts: Mapping[str, Sequence[int | float]]) -> Divided:
+    """The schema with these numbers, on each attribute's axis, as further edges of its bins.
+
+    >>> age = Attribute(name="age", kind="integer", edges=(0, 30, 60), points=(40,), missing="?")
+    >>> finer = divide_schema(Schema(name="people", attributes=(age,)), {"age": [45]})
+    >>> finer.schema.attributes[0].levels, finer.parts[0].tolist()
+    (('[0, 30)', '[30, 45)', '40', '[45, 60)', '?'), [0, 1, 2, 1, 3])
+    """
+    attributes, parts = [], {}
+    for attribute in schema.attributes:
+        edges = tuple(sorted({*attribute.edges, *cuts.get(attribute.name, ())}))
+        finer = attribute if len(edges) == len(attribute.edges) else replace(attribute, edges=edges)
+        own = np.arange(finer.n_levels) - finer.n_levels + attribute.n_levels
+        if finer is not attribute:
+            own[finer.point_codes] = attribute.point_codes
+            within = [bisect_right(attribute.edges, edge) - 1 for edge in finer.edges[:-1]]
+            own[finer.bin_codes] = attribute.bin_codes[within]
+        attributes.append(finer)
+        parts[attribute.name] = own
+    rules = tuple(divided_rule(rule, parts) for rule in schema.rules)
+    return Divided(schema=replace(schema, attributes=tuple(attributes), rules=rules), parts=tuple(parts.values()))

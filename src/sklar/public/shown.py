@@ -9,10 +9,9 @@ from __future__ import annotations
 from fractions import Fraction
 from itertools import pairwise
 
-from sklar.public.attribute import BINNED, Attribute
-from sklar.public.axis import TIMED
+from sklar.public.attribute import Attribute
+from sklar.public.outputs import exact, grain
 from sklar.public.schema import Schema
-from sklar.public.types import exact, grain
 
 # From here on digits are hard to read without separators; four of them may be a year.
 _MANY = 10_000
@@ -32,7 +31,7 @@ def shown_name(attribute: Attribute) -> str:
 def shown_levels(attribute: Attribute) -> tuple[str, ...]:
     """How each level reads to a person, in code order. Unlike `levels`, two of them may read alike.
 
-    >>> from sklar.public.words import Words
+    >>> from sklar.public.attribute import Words
     >>> words = Words(labels=(("[0, 18)", "children"),))
     >>> age = Attribute(name="age", kind="integer", edges=(0, 18, 40, 45, 46), missing="?", words=words)
     >>> shown_levels(age)
@@ -41,10 +40,10 @@ def shown_levels(attribute: Attribute) -> tuple[str, ...]:
     ('0 up to 1.5', '1.5 to 2.5')
     """
     named = list(attribute.levels)
-    if attribute.domain != "private":
-        if attribute.kind == "boolean" and not attribute.texts:
+    if not attribute.private:
+        if attribute.boolean and not attribute.texts:
             named[:2] = ["no", "yes"]
-        elif attribute.kind in BINNED:
+        elif attribute.binned:
             _name_numbers(attribute, named)
     if attribute.missing_code is not None:
         named[attribute.missing_code] = f"missing ({attribute.missing})" if attribute.missing else "missing"
@@ -56,14 +55,14 @@ def _name_numbers(attribute: Attribute, named: list[str]) -> None:
     """Put the bins and the points of an attribute in words."""
     last = attribute.edges[-1]
     for code, (low, high) in zip(attribute.bin_codes.tolist(), pairwise(attribute.edges), strict=True):
-        named[code] = _interval(attribute, low, high, ends=attribute.kind == "real" and high == last)
+        named[code] = _interval(attribute, low, high, ends=attribute.axis.closed and high == last)
     for code, point in zip(attribute.point_codes.tolist(), attribute.points, strict=True):
         named[code] = shown_number(attribute, point)
 
 
 def _interval(attribute: Attribute, low: float, high: float, *, ends: bool) -> str:
     """A bin in words; `ends` says that it includes its upper edge."""
-    unit = None if attribute.kind in TIMED else grain(attribute)
+    unit = None if attribute.axis.timed else grain(attribute)
     apart = [point for point in attribute.points if low < point < high]
     begins_after = low in attribute.points
     if unit is None:

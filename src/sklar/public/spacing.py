@@ -12,8 +12,7 @@ import math
 from fractions import Fraction
 from typing import Literal
 
-from sklar.public.axis import equal_steps
-from sklar.public.clock import SECOND
+from sklar.public.axis import SECOND
 
 Spacing = Literal["equal", "log", "1-2-5"]
 
@@ -38,7 +37,11 @@ def spaced_edges(
     """
     unit = step if step is not None else _unit(kind, first, last)
     if spacing == "equal":
-        edges = [Fraction(edge) for edge in equal_steps(kind, first, last, bins)]
+        # Exact: floats would miss `last`, overflow, or put microseconds beside full seconds.
+        width = (Fraction(last) - Fraction(first)) / bins
+        edges = [Fraction(first) + width * step for step in range(bins + 1)]
+        if kind != "real":
+            edges = [Fraction(round(edge)) for edge in edges]
         if kind in ("time", "duration") and unit is not None and last - first >= bins * unit:
             step = unit
         if step is not None:

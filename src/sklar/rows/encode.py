@@ -21,9 +21,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from sklar.kernel.queries import NO_CELL
-from sklar.public.axis import NUMBERS, days, parse_edge, parse_number
-from sklar.public.clock import plain_pattern
-from sklar.public.schema import BINNED, Attribute, Schema
+from sklar.public.axis import days, parse_number, plain_pattern
+from sklar.public.schema import Attribute, Schema
 from sklar.rows.values import (
     READABLE,
     clocked,
@@ -135,7 +134,7 @@ def coder(attribute: Attribute) -> Callable[[object], int]:
         if text in known or not text.strip():
             return known.get(text, nothing)
         # What is a date already needs no format.
-        edge = parse_edge(text, attribute.kind, None if isinstance(value, dt.date | dt.time) else attribute.format)
+        edge = attribute.axis.parse(text, None if isinstance(value, dt.date | dt.time) else attribute.format)
         if edge is None:
             return known.get(text.strip(), unknown)
         if edge != edge:
@@ -177,7 +176,7 @@ def _numbers_by_name(attribute: Attribute) -> dict[int | float, int]:
 def _codes_of(values: pl.Series | list[object], attribute: Attribute) -> NDArray[np.int32]:
     """The codes of values one by one, as `coder` gives them: all that are written plainly at once."""
     code_of = coder(attribute)
-    if isinstance(values, list) or attribute.kind not in BINNED or len(values) < _FEW:
+    if isinstance(values, list) or not attribute.binned or len(values) < _FEW:
         listed = values if isinstance(values, list) else values.to_list()
         return np.array([code_of(value) for value in listed], dtype=np.int32)
     numbers = plainly_written(values, attribute.kind, attribute.format)
@@ -200,7 +199,7 @@ def _bin(edge: int | float, attribute: Attribute) -> int:
 def _numbers(column: pl.Series, attribute: Attribute) -> NDArray[np.int64] | NDArray[np.float64] | None:
     """The column as numbers on the attribute's axis when its type allows that directly, else None; 0 for nulls."""
     kind = column.dtype
-    if attribute.kind in NUMBERS and kind.is_numeric():
+    if attribute.axis.numeric and kind.is_numeric():
         if kind.is_decimal() or kind.is_float() or attribute.kind == "real":
             return filled(column.cast(pl.Float64)).astype(np.float64, copy=False)
         if kind in (pl.UInt64, pl.Int128, pl.UInt128):
@@ -318,7 +317,7 @@ def _number_of(value: object, attribute: Attribute) -> int | float:
     """One value as a number that its kind's arrays hold; 0 where it is none."""
     text = readable_text(value)
     written = None if isinstance(value, dt.date | dt.time) else attribute.format
-    number = None if text is None else parse_edge(text, attribute.kind, written)
+    number = None if text is None else attribute.axis.parse(text, written)
     if number is None or number != number:
         return 0
     if attribute.kind == "real":

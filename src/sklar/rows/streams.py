@@ -26,7 +26,7 @@ from sklar.errors import DataError, SklarError
 from sklar.machine.extras import lazily
 from sklar.machine.stores import Remote
 from sklar.public.importers.arrow import PARQUET, ColumnType, column_type, column_types
-from sklar.public.types import parse_output
+from sklar.public.outputs import parse_output
 
 na = lazily("nanoarrow")
 

@@ -11,8 +11,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from sklar.public.axis import days
-from sklar.public.clock import clock_text, microseconds_of, span_text
+from sklar.public.axis import clock_text, days, span_text
 
 _LARGEST = 2**63 - 1
 _DAY = 86_400_000_000
@@ -133,7 +132,7 @@ def text_of(value: object) -> str:
     if isinstance(value, bool | np.bool_):
         return "true" if value else "false"
     if isinstance(value, dt.timedelta):
-        return span_text(microseconds_of(value))
+        return span_text(value // dt.timedelta(microseconds=1))
     if isinstance(value, float | Decimal) and math.isfinite(value) and value == int(value):
         return str(int(value))
     return str(value)

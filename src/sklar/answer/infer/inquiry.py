@@ -19,8 +19,8 @@ from sklar.answer.infer.syntax import Statistic
 from sklar.answer.predicate import Atom, Expression, QueryError, attributes_of, evaluate, traced
 from sklar.draw.shapes import Shape
 from sklar.machine.notebook import Tabular, html_card
-from sklar.public.schema import BINNED, Attribute
-from sklar.public.types import grain
+from sklar.public.outputs import grain
+from sklar.public.schema import Attribute
 
 if TYPE_CHECKING:
     from sklar.files.model import Model
@@ -273,7 +273,7 @@ class Inquiry:
 
     def is_number(self, attribute: Attribute) -> bool:
         """Whether an attribute enters a formula as one number: an axis, a truth value, or declared scores."""
-        return attribute.kind in BINNED or attribute.kind == "boolean" or attribute.name in self.declared
+        return attribute.binned or attribute.kind == "boolean" or attribute.name in self.declared
 
     def scores(self, attribute: int) -> Scores:
         """What an attribute's levels stand for; the answer will say so."""

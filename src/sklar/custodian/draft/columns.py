@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 from sklar.custodian.check import tally_texts, texts_and_places
 from sklar.errors import DataError
 from sklar.machine.progress import SILENT, Progress
-from sklar.public.axis import parse_edge
+from sklar.public.axis import AXES
 from sklar.public.importers.arrow import ColumnType
+from sklar.public.outputs import parse_output
 from sklar.public.reading import PLAIN, Reading
-from sklar.public.types import parse_output
 from sklar.rows.source import Source
 from sklar.rows.values import is_nothing
 
@@ -241,7 +241,7 @@ def point_of(text: str, kind: str) -> float | None:
     if pattern is not None and re.fullmatch(pattern, text, re.ASCII) is None:
         return None
     plain, _, form = kind.partition(" ")
-    point = parse_edge(text, plain, form or None)
+    point = AXES[plain].parse(text, form or None)
     if point is None or not math.isfinite(point) or (plain == "integer" and isinstance(point, float)):
         return None
     return point

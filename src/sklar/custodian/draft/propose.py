@@ -18,10 +18,10 @@ from fractions import Fraction
 from typing import cast
 
 from sklar.custodian.draft.columns import COMPACT_DAY, Axis, ColumnSummary
-from sklar.public.axis import days, microseconds, parse_edge
+from sklar.public.axis import AXES, days, microseconds
 from sklar.public.codes import find_list, natural, truth_texts, words_of
+from sklar.public.outputs import WHOLE, misfit, parse_output, plain_output
 from sklar.public.schema import Attribute, AttributeKind
-from sklar.public.types import WHOLE, misfit, parse_output, plain_output
 
 
 def _words(text: str) -> frozenset[str]:
@@ -256,7 +256,7 @@ def _sentinels(seen: ColumnSummary, kind: str) -> tuple[str, ...]:
 def _bounds(seen: ColumnSummary, kind: str, low: float, high: float) -> tuple[int, ...] | tuple[float, ...]:
     """Bounds that the name and the kind of a column imply; whether values are negative is all that rows decide."""
     if kind in _ENDS:
-        every = [tuple(int(cast(int, parse_edge(end, kind))) for end in ends) for ends in _ENDS[kind]]
+        every = [tuple(int(cast(int, AXES[kind].parse(end))) for end in ends) for ends in _ENDS[kind]]
         return next((ends for ends in every if ends[0] <= low and high < ends[1]), every[-1])
     words = words_of(seen.name)
     for needed, least, most in _BOUNDS:

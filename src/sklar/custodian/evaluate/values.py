@@ -1,7 +1,7 @@
 """Columns as numbers on their axis, row by row, with what is missing and what is no number told apart. Private.
 
 This is the one place that knows how a raw column becomes numbers for an evaluation: typed columns are converted at
-once, texts by `public.axis.parse_edge`, which knows every kind that a schema can name.
+once, texts by `public.axis`, which knows every kind that a schema can name.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from sklar.public.axis import parse_edge
-from sklar.public.schema import BINNED, Attribute
+from sklar.public.schema import Attribute
 from sklar.rows.encode import missing_number
 from sklar.rows.values import distinct, is_nothing, opaque, readable_text
 
@@ -42,7 +41,7 @@ class Values:
 
 def is_number(attribute: Attribute) -> bool:
     """Whether the values of an attribute lie on an axis."""
-    return attribute.kind in BINNED
+    return attribute.binned
 
 
 def special_texts(attribute: Attribute) -> tuple[str, ...]:
@@ -75,7 +74,7 @@ def read_values(column: pl.Series, attribute: Attribute) -> Values:
 def _point(text: str, attribute: Attribute) -> float:
     """Where a text stands on the axis; nan where it stands nowhere."""
     written = getattr(attribute, "format", None)
-    point = parse_edge(text, attribute.kind, *([written] if written else []))
+    point = attribute.axis.parse(text, written or None)
     return np.nan if point is None else float(point)
 
 

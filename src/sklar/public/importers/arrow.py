@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any, cast
 
 from sklar.errors import SchemaError
+from sklar.public.attribute import Attribute
+from sklar.public.axis import AttributeKind
 from sklar.public.importers.proposal import Imported, Proposal, words_of
-from sklar.public.schema import Attribute, AttributeKind
-from sklar.public.types import parse_output, plain_output
+from sklar.public.outputs import parse_output, plain_output
 
 SUFFIXES = (".parquet", ".pq", ".arrow", ".feather")
 PARQUET = (".parquet", ".pq")

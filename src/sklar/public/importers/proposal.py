@@ -8,12 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sklar.errors import SchemaError
-from sklar.public.axis import check_edge, edge_text
-from sklar.public.checks import format_of
-from sklar.public.clock import DAY, SECOND
+from sklar.public.axis import AXES, DAY, SECOND
+from sklar.public.declare import Entry, parse_words
 from sklar.public.schema import Schema
 from sklar.public.toml import toml_key, toml_value
-from sklar.public.words import parse_words
 
 _BINS = 20
 _MOST_UNIT_BINS = 50
@@ -93,12 +91,13 @@ def between(kind: str, low: Any, high: Any) -> dict[str, Any]:
         span = int(high) + 1 - int(low)
         return {"low": int(low), "high": int(high) + 1, "bins": max(1, span if span <= _MOST_UNIT_BINS else _BINS)}
     if kind in ("time", "duration", "yearmonth"):
-        begin, most = int(check_edge("low", kind, low)), int(check_edge("high", kind, high))
+        axis = AXES[kind]
+        begin, most = int(axis.check("low", low)), int(axis.check("high", high))
         # A month, or a second, after the upper bound, which is included.
         after = most + (1 if kind == "yearmonth" else SECOND)
         after = min(after, DAY) if kind == "time" else after
         bins = max(1, min(_BINS, after - begin))
-        return {"low": edge_text(kind, begin), "high": edge_text(kind, after), "bins": bins}
+        return {"low": axis.text(begin), "high": axis.text(after), "bins": bins}
     first, last = dt.datetime.fromisoformat(str(low)), dt.datetime.fromisoformat(str(high))
     if kind == "date":
         end = last.date() + dt.timedelta(days=1)
@@ -139,7 +138,7 @@ def in_format(keys: dict[str, Any], written: str | None, notes: Sequence[str] = 
     if written is None:
         return Proposal(keys=keys, notes=list(notes))
     try:
-        format_of("the column", keys["type"], {"format": written})
+        Entry("the column", AXES[keys["type"]], {"format": written}).format()
     except SchemaError:
         told = f"Texts of the form {written!r} are not read as a {keys['type']}: convert the column first."
         return Proposal(keys=keys, notes=[*notes, told])

@@ -10,7 +10,7 @@ from typing import Any
 
 from sklar.errors import SchemaError
 from sklar.public.importers.proposal import IDENTIFIER, Imported, Proposal, in_format, listed
-from sklar.public.types import WHOLE
+from sklar.public.outputs import WHOLE
 
 _ISO = ("%Y-%m-%d", "%Y-%m-%d %H:%M:%S", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M:%S.%f", "%Y-%m-%dT%H:%M:%S.%f")
 _TIMES = ("%H", "%I", "%M", "%S", "%f", "%p", "%X", "%c")

@@ -14,7 +14,6 @@ from markupsafe import Markup
 from sklar.answer.report.render import clean
 from sklar.custodian.draft.columns import ColumnSummary
 from sklar.custodian.review import Question, open_rules, questions
-from sklar.public.axis import edge_text
 from sklar.public.schema import Attribute, Schema
 from sklar.public.toml import toml_value
 from sklar.studio.looks import Look
@@ -127,7 +126,7 @@ def _picture(attribute: Attribute, seen: ColumnSummary | None) -> Picture | None
     """The bins over what the rows show: 60 bars over the middle 98% of the values."""
     if attribute.kind not in _DRAGGED or not attribute.edges:
         return None
-    edges = tuple(edge_text(attribute.kind, edge) for edge in attribute.edges)
+    edges = tuple(map(attribute.edge_text, attribute.edges))
     points, times = _points(attribute.kind, seen)
     bars: tuple[int, ...] = ()
     low, high = float(attribute.edges[0]), float(attribute.edges[-1])

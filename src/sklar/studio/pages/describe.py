@@ -28,7 +28,7 @@ from sklar.custodian.review import (
 from sklar.errors import SchemaError, SklarError
 from sklar.public.person import Person
 from sklar.public.rules import rule_text
-from sklar.public.schema import BINNED, Attribute, Schema
+from sklar.public.schema import Attribute, Schema
 from sklar.studio.folder import Desk
 from sklar.studio.guard import form_of
 from sklar.studio.looks import Look
@@ -285,7 +285,7 @@ def cost(studio: Studio, request: Request) -> Response:
         told = (NOT_KNOWN,) if rows is None else column_cost(tried, name, desk.epsilon, rows, beside=True)
     except SklarError as error:
         return JSONResponse({"problem": str(error)})
-    levels = list(alone.levels[:MOST_LEVELS_SHOWN]) if alone.domain != "private" and alone.kind in BINNED else []
+    levels = list(alone.levels[:MOST_LEVELS_SHOWN]) if alone.domain != "private" and alone.binned else []
     return JSONResponse({"told": list(told), "levels": levels})
 
 

@@ -15,9 +15,9 @@ from sklar.answer.report.publish import typical_errors
 from sklar.budget.certificate import Certificate, rounded_up
 from sklar.errors import OutputError
 from sklar.files.model import Model
+from sklar.public.outputs import output_of, plain_output
 from sklar.public.schema import Attribute, Schema
 from sklar.public.shown import shown_name, shown_table
-from sklar.public.types import output_of, plain_output
 
 REPORT = "report.html"
 ROWS_PARQUET = "synthetic.parquet"

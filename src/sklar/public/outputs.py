@@ -23,31 +23,31 @@ from fractions import Fraction
 from functools import lru_cache
 from itertools import pairwise
 from math import ceil
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
-from sklar.public.axis import TIMED
-from sklar.public.clock import DAY, SECOND, format_grain
+from sklar.public.axis import DAY, SECOND, format_grain
 
 if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
 
-    from sklar.public.schema import Attribute
+    from sklar.public.attribute import Attribute
 
 WHOLE = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 TICKS = {"s": 1_000_000, "ms": 1_000, "us": 1, "ns": 1}
 _PLAIN = ("bool", "string", "category", "ordered category", "float32", "float64", "date32", "date64", *WHOLE)
+# The types that hold a kind, all but string, which holds any; and the type of a column whose schema states none.
 _BY_KIND = {
-    "categorical": {"string", "category", "ordered category", *WHOLE},
-    "boolean": {"bool", "string", *WHOLE},
-    "integer": {"string", "float32", "float64", "decimal", *WHOLE},
-    "real": {"string", "float32", "float64", "decimal"},
-    "date": {"string", "date32", "date64", "timestamp"},
-    "datetime": {"string", "timestamp"},
-    "time": {"string", "time32", "time64"},
-    "duration": {"string", "duration"},
-    "year": {"string", *WHOLE},
-    "yearmonth": {"string", "date32"},
+    "categorical": ({"category", "ordered category", *WHOLE}, "string"),
+    "boolean": ({"bool", *WHOLE}, "bool"),
+    "integer": ({"float32", "float64", "decimal", *WHOLE}, "int64"),
+    "real": ({"float32", "float64", "decimal"}, "float64"),
+    "date": ({"date32", "date64", "timestamp"}, "date32"),
+    "datetime": ({"timestamp"}, "timestamp[us]"),
+    "time": ({"time32", "time64"}, "time64[us]"),
+    "duration": ({"duration"}, "duration[us]"),
+    "year": ({*WHOLE}, "int64"),
+    "yearmonth": ({"date32"}, "string"),
 }
 _EXACT = {"float32": 2**24, "float64": 2**53}
 _LARGEST_FLOAT32 = (2 - 2**-23) * 2.0**127
@@ -71,19 +71,6 @@ class Output:
         return f"{self.name}[{self.unit}]" if self.unit else self.name
 
 
-_PLAIN_OUTPUTS = {
-    "boolean": Output(name="bool"),
-    "integer": Output(name="int64"),
-    "real": Output(name="float64"),
-    "date": Output(name="date32"),
-    "datetime": Output(name="timestamp", unit="us"),
-    "time": Output(name="time64", unit="us"),
-    "duration": Output(name="duration", unit="us"),
-    "year": Output(name="int64"),
-    "yearmonth": Output(name="string"),
-}
-
-
 def parse_output(text: str) -> Output | None:
     """The type that a text stands for, else None.
 
@@ -92,50 +79,47 @@ def parse_output(text: str) -> Output | None:
     """
     if text in _PLAIN:
         return Output(name=text)
-    found = re.fullmatch(r"decimal\((\d{1,2}), ?(\d{1,2})\)", text)
-    if found:
-        precision, scale = int(found[1]), int(found[2])
+    parts = re.fullmatch(r"decimal\((\d{1,2}), ?(\d{1,2})\)", text)
+    if parts:
+        precision, scale = int(parts[1]), int(parts[2])
         return Output(name="decimal", precision=precision, scale=scale) if scale <= precision in range(1, 39) else None
-    found = re.fullmatch(r"(time32)\[(s|ms)\]|(time64)\[(us|ns)\]|(duration)\[(s|ms|us|ns)\]", text)
-    if found:
-        name, unit = (part for part in found.groups() if part)
+    parts = re.fullmatch(r"(time32)\[(s|ms)\]|(time64)\[(us|ns)\]|(duration)\[(s|ms|us|ns)\]", text)
+    if parts:
+        name, unit = (part for part in parts.groups() if part)
         return Output(name=name, unit=unit)
-    found = re.fullmatch(r"timestamp\[(s|ms|us|ns)(?:, ?tz=([A-Za-z0-9_+/:-]+))?\]", text)
-    return Output(name="timestamp", unit=found[1], zone=found[2]) if found else None
+    parts = re.fullmatch(r"timestamp\[(s|ms|us|ns)(?:, ?tz=([A-Za-z0-9_+/:-]+))?\]", text)
+    return Output(name="timestamp", unit=parts[1], zone=parts[2]) if parts else None
 
 
 def plain_output(attribute: Attribute) -> Output:
     """The type of a released column whose schema states none; of a category, that of its values."""
     if special_texts(attribute) or attribute.texts or attribute.format is not None:
         return Output(name="string")
-    if attribute.kind == "categorical":
-        # With other = true a released value may be the text 'other'.
-        whole = not attribute.other and isinstance(attribute.values[0], int)
-        return Output(name="int64" if whole else "string")
-    return _PLAIN_OUTPUTS[attribute.kind]
+    # With other = true a released value may be the text 'other'.
+    if attribute.categorical and not attribute.other and isinstance(attribute.values[0], int):
+        return Output(name="int64")
+    return cast(Output, parse_output(_BY_KIND[attribute.kind][1]))
 
 
 def output_of(attribute: Attribute) -> Output:
     """The type of a released column: the schema's, else the plain one."""
     stated = None if attribute.output is None else parse_output(attribute.output)
-    if stated is None and attribute.ordered:
-        return Output(name="ordered category")
-    return plain_output(attribute) if stated is None else stated
+    return stated or (Output(name="ordered category") if attribute.ordered else plain_output(attribute))
 
 
 def special_texts(attribute: Attribute) -> tuple[str, ...]:
     """The special values that a column of the attribute's numbers, dates or truth values could not hold."""
-    if attribute.kind == "categorical":
+    if attribute.categorical:
         return tuple(value for value in attribute.special if isinstance(value, str))
-    found = zip(attribute.special, attribute.special_numbers, strict=True)
-    return tuple(str(value) for value, number in found if number is None)
+    special = zip(attribute.special, attribute.special_numbers, strict=True)
+    return tuple(str(value) for value, number in special if number is None)
 
 
 def misfit(output: Output, attribute: Attribute) -> str | None:
     """Why a column of this type cannot hold every value of a domain, as the end of a sentence; None when it can."""
     name, kind, values = output.name, attribute.kind, attribute.values
-    if name not in _BY_KIND[kind]:
-        return f"does not hold a {kind}; use one of {', '.join(sorted(_BY_KIND[kind]))}"
+    if name not in (held_by := {"string", *_BY_KIND[kind][0]}):
+        return f"does not hold a {kind}; use one of {', '.join(sorted(held_by))}"
     texts = special_texts(attribute)
     if texts and name not in ("string", "category", "ordered category") and kind != "categorical":
         return f"does not hold the special text '{texts[0]}'; use string"
@@ -165,7 +149,7 @@ def misfit(output: Output, attribute: Attribute) -> str | None:
 
 def whole_seconds(attribute: Attribute) -> bool:
     """Whether moments are drawn without fractions of a second: where no edge, no point and no step has any."""
-    if attribute.kind not in TIMED:
+    if not attribute.axis.timed:
         return True
     stepped = attribute.step is None or exact(attribute.step).denominator == 1
     return stepped and not any(edge % SECOND for edge in (*attribute.edges, *attribute.apart))
@@ -174,9 +158,9 @@ def whole_seconds(attribute: Attribute) -> bool:
 def grain(attribute: Attribute) -> Fraction | None:
     """The unit of which numbers drawn inside a bin are multiples, on the attribute's axis; None where there is none."""
     if attribute.step is not None:
-        return exact(attribute.step) * (SECOND if attribute.kind in TIMED else 1)
+        return exact(attribute.step) * (SECOND if attribute.axis.timed else 1)
     output = output_of(attribute)
-    if attribute.kind in TIMED:
+    if attribute.axis.timed:
         # No microseconds where the edges have none, and nothing that the format cannot write.
         finest = SECOND if whole_seconds(attribute) else TICKS[output.unit] if output.unit else 1
         return Fraction(finest if attribute.format is None else max(finest, format_grain(attribute.format)))

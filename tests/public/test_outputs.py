@@ -10,8 +10,8 @@ import pytest
 from sklar.draw.decode import column_type, decode_column
 from sklar.errors import SchemaError
 from sklar.public.importers.arrow import column_types
+from sklar.public.outputs import arrow_type, parse_output, polars_type
 from sklar.public.schema import Attribute, Schema
-from sklar.public.types import arrow_type, parse_output, polars_type
 
 
 def one(body: str) -> Attribute:
