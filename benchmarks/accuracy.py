@@ -45,7 +45,7 @@ from sklar.rows.engines import hold_counts, open_table
 
 WORK = ROOT / "build" / "accuracy"
 
-OURS = ("auto", "mixture", "factor", "binary")
+OURS = ("auto", "mixture", "binary")
 BASELINES = ("dpc", "independence")
 PEERS = ("aim", "mst", "privbayes")
 METHODS = (*OURS, *BASELINES, *PEERS)
@@ -189,7 +189,7 @@ def warm_up() -> None:
     """Release a table of three rows, so that no run pays for loading compiled code."""
     schema = Schema(name="", attributes=tuple(Attribute(name=name, kind="boolean") for name in "abc"))
     rows = pl.DataFrame({name: [True, False, True] for name in "abc"})
-    for method in ("mixture", "factor", "binary"):
+    for method in ("mixture", "binary"):
         fit(rows, schema, epsilon=1.0, method=method).sample(seed=1)
 
 

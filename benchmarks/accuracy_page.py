@@ -17,7 +17,6 @@ MARK = pages.mark("accuracy")
 NAMED = {
     "auto": "**sklar auto**",
     "mixture": "sklar mixture",
-    "factor": "sklar factor",
     "binary": "sklar binary",
     "aim": "AIM",
     "mst": "MST",
@@ -120,7 +119,7 @@ def figure(runs: Sequence[dict[str, Any]]) -> Figure:
     """Mean TV of two-way tables by table and method, over that of DP independence."""
     from matplotlib.figure import Figure
 
-    shown = [method for method in NAMED if method not in ("independence", "dpc", "mixture", "factor")]
+    shown = [method for method in NAMED if method not in ("independence", "dpc", "mixture")]
     tables = [name for name in NAMES if _of(runs, table=name, epsilon=1.0, method="independence")]
     drawn = Figure(figsize=(8, 0.7 * len(tables) + 1.6), layout="constrained")
     axes = drawn.subplots()

@@ -164,7 +164,7 @@ def _crossovers() -> Iterator[tuple[str, str, float, float, tuple[float, float],
     )
     for contrasts in (180, 300):
         cells = Cells([contrasts // 10 + 1] * 10)
-        plain, fast = _step(steps.PlainSteps(cells, 150), cells), _step(steps.CompiledSteps(cells), cells)
+        plain, fast = _step(steps.Steps(cells, 150), cells), _step(steps.CompiledSteps(cells), cells)
         compiling = "for name in ('_softmax', '_through_softmax', '_move'): vars(steps)[name].compile()"
         loading = _loading("from sklar.fitting import steps", compiling)
         yield f"steps of a fit, {contrasts} contrasts", "step", plain, fast, loading, f"{SMALL} contrasts"

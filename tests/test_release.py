@@ -97,7 +97,7 @@ def test_dependence_is_looked_at_twice() -> None:
     third = sum((own.spend for own in later), Spend.of([]))
     assert 3.9 < Budget(epsilon=4.0).spent(spend + third) <= 4.0
     assert {entry.stage for entry in model.certificate.measurements} == {1, 2} | ({3} if later else set())
-    assert model.settings["kind"] in ("mixture", "factor", "independence")
+    assert model.settings["kind"] in ("mixture", "independence")
 
 
 def test_a_budget_or_an_epsilon_and_a_schema_or_its_path(tmp_path: Path) -> None:

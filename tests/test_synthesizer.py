@@ -82,6 +82,6 @@ def test_settings_by_name() -> None:
 
 def test_its_representation_shows_what_was_set() -> None:
     assert repr(sklar.Synthesizer(SCHEMA, epsilon=2.0)) == "Synthesizer(schema='<t>', epsilon=2.0)"
-    assert repr(sklar.Synthesizer("s.toml", epsilon=1, method="factor")) == (
-        "Synthesizer(schema='s.toml', epsilon=1, method='factor')"
+    assert repr(sklar.Synthesizer("s.toml", epsilon=1, method="mixture")) == (
+        "Synthesizer(schema='s.toml', epsilon=1, method='mixture')"
     )

@@ -29,7 +29,6 @@ from sklar.errors import BudgetError, SchemaError
 from sklar.files.model import Model
 from sklar.fitting.choose import fit_auto
 from sklar.fitting.denoise import consistent, interactions, plain
-from sklar.fitting.descent import LatentKind
 from sklar.fitting.domains import find_domains
 from sklar.fitting.latent import LatentModel
 from sklar.fitting.margins import Estimates, expected_noise, margins, pool
@@ -255,8 +254,7 @@ def fit_tables(measured: Measured, *, method: Method | str = "auto", progress: P
         fitted = fit_binary(probabilities, measured.schema, dummies=method.dummies, weighted=not method.paper)
         binary = hold_margins(fitted)
         return Model(measured=measured, copula=binary, n_rows=estimates.n_rows, settings=settings)
-    kind: LatentKind = "mixture" if method.name == "auto" else method.name
-    latent, decisions = fit_auto(estimates, measured.schema, kind=kind, progress=progress)
+    latent, decisions = fit_auto(estimates, measured.schema, progress=progress)
     # Forbidden cells keep their noisy counts in the fit: thinning needs every count to carry the noise that it states.
     copula = refined(hold_margins(latent), estimates)
     return Model(measured=measured, copula=copula, n_rows=estimates.n_rows, settings=settings | decisions)

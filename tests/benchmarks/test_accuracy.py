@@ -74,7 +74,7 @@ def test_independent_codes_have_the_margins() -> None:
     assert judge.judge(table, drawn)["tv1"] < 0.15
 
 
-@pytest.mark.parametrize("method", ["factor", "binary", "dpc"])
+@pytest.mark.parametrize("method", ["mixture", "binary", "dpc"])
 def test_a_release_of_ours_is_judged_and_says_of_which_source_it_is(tmp_path: Path, method: str) -> None:
     run = accuracy.Run(table="small", method=method, epsilon=5.0, draw=1)
     found = accuracy.perform(bench(), run, python=None, work=tmp_path, limit=1.0)

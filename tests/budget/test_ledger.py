@@ -176,7 +176,7 @@ def test_fit_charges_before_it_draws(ledger: Ledger, monkeypatch: pytest.MonkeyP
     assert sum(count for _, count in account.charges[0].body["scales"]) == 9
 
 
-@pytest.mark.parametrize("options", [{}, {"method": PAPER}, {"method": "factor"}, {"mechanism": "laplace"}])
+@pytest.mark.parametrize("options", [{}, {"method": PAPER}, {"mechanism": "laplace"}])
 def test_every_kind_of_fit_is_charged_for_what_it_measured(ledger: Ledger, options: Any) -> None:
     ledger.open_account("wide", epsilon=4.0, delta=4 * DELTA)
     method = options.get("method", "auto")

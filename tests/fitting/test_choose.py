@@ -22,7 +22,7 @@ from sklar.fitting.choose import (
     worth,
 )
 from sklar.fitting.denoise import relative_precision
-from sklar.fitting.descent import CellWeights, LatentKind, Room, Start
+from sklar.fitting.descent import CellWeights, Room, Start
 from sklar.kernel.cells import Cells
 from sklar.machine.threads import using
 from tests.fitting.test_denoise import mixture_joint, noisy_estimates, schema_of
@@ -186,18 +186,16 @@ def test_models_are_larger_where_noise_is_small_and_steps_are_short() -> None:
     schema = schema_of(20, 20, 20)
     estimates = noisy_estimates(schema, mixture_joint(schema, 2, 0), 10_000, 100.0)
 
-    def started(n_rows: int, cells: Cells, kind: LatentKind = "mixture") -> tuple[int, int]:
+    def started(n_rows: int, cells: Cells) -> tuple[int, int]:
         sd = np.full(cells.n_pairs, 100.0)
-        start, fits = starting(replace(estimates, n_rows=n_rows, cells=cells, pair_sd=sd), kind)
+        start, fits = starting(replace(estimates, n_rows=n_rows, cells=cells, pair_sd=sd))
         return start.components, fits
 
     assert started(10_000, schema.cells) == (150, 16)
     assert started(1_000_000, schema.cells) == (300, 8)
     assert started(10_000_000, schema.cells) == (600, 4)
-    assert started(10_000, schema.cells, "factor") == (500, 2)
     # A step over many levels takes long: fewer components, but never few.
     assert started(10**11, Cells([2_000, 2_000])) == (150, 8)
-    assert started(10_000, Cells([20_000, 20_000]), "factor") == (150, 2)
 
 
 def test_wide_tables_take_fewer_steps_and_unite_fewer_fits() -> None:

@@ -21,7 +21,7 @@ from sklar.fitting.descent import (
     predicted_strips,
     threads_for,
 )
-from sklar.fitting.steps import CompiledSteps, PlainSteps, attribute_of_contrast, contrast_tables, contrasts
+from sklar.fitting.steps import CompiledSteps, Steps, attribute_of_contrast, contrast_tables, contrasts
 from sklar.kernel.cells import Cells
 from sklar.public.schema import Schema
 from tests.fitting.test_denoise import mixture_joint, noisy_estimates, schema_of
@@ -79,7 +79,7 @@ def test_numpy_and_compiled_code_take_the_same_step(sizes: tuple[int, ...]) -> N
     logits = 3 * rng.standard_normal((cells.n_levels, 7)).astype(np.float32) + 100
     pull = rng.standard_normal((cells.n_levels - cells.n_attributes, 7)).astype(np.float32)
     taken = []
-    for work in (CompiledSteps(cells), PlainSteps(cells, 7)):
+    for work in (CompiledSteps(cells), Steps(cells, 7)):
         own, probabilities, gradient, found = logits[work.order], *np.zeros((2, *logits.shape), np.float32), pull * 0
         work.center(own)
         work.softmax(own, probabilities, found)
@@ -126,7 +126,7 @@ def test_gradient_is_that_of_the_plain_loss(shrinkage: float, block: int, monkey
         loss.gradient(found, pull, Room(schema.cells, 3), number)
         parts.append(pull.copy())
     pull = np.mean(parts, axis=0)
-    constant = loss.goal.margin_weights * (found.mean(axis=1) - loss.goal.margins)
+    constant = loss.margin_weights * (found.mean(axis=1) - loss.margins)
     CompiledSteps(schema.cells).through_softmax(pull, constant[:, None], probabilities, gradient)
     for at in np.ndindex(logits.shape):
         step = np.zeros_like(logits)
@@ -216,7 +216,6 @@ def test_small_tables_are_fitted_side_by_side_and_others_one_by_one() -> None:
     start = Start(components=150)
     assert fits_together(Cells([3, 4, 2, 5]), start, 16) == 15
     assert fits_together(Cells([3, 4, 2, 5]), start, 2) == 2
-    assert fits_together(Cells([3, 4, 2, 5]), replace(start, kind="factor"), 16) == 1
     assert fits_together(Cells([2] * 300), start, 16) == 1
     # Short steps by one thread, others by all.
     assert threads_for(Cells([3, 4, 2, 5]), start) == 1

@@ -8,15 +8,15 @@ from typing import Any, Literal, cast, get_args
 from sklar.errors import BudgetError
 from sklar.kernel.theorems import Budget, Composition, Mechanism, Neighbors
 
-MethodName = Literal["auto", "mixture", "factor", "binary"]
+MethodName = Literal["auto", "mixture", "binary"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Method:
     """How tables are measured and which model is fitted to them.
 
-    `mixture` and `factor` are latent models over whole attributes; `auto` is the mixture. `binary` is the paper's
-    copula over dummies. `paper` measures and reads tables as the paper does: equal shares, no consistency step.
+    `mixture` is a latent model over whole attributes, and `auto` the same. `binary` is the paper's copula over dummies.
+    `paper` measures and reads tables as the paper does: equal shares, no consistency step.
     `dummies` gives the paper's 0/1 output instead of valid records.
 
     >>> Method.of("binary").name

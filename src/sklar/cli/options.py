@@ -160,7 +160,7 @@ def neighbors_option(text: str | None = None) -> Callable[[C], C]:
     return click.option("--neighbors", type=kinds, default="replace-one", show_default=True, help=text)
 
 
-METHODS = click.Choice(["auto", "mixture", "factor", "binary"])
+METHODS = click.Choice(["auto", "mixture", "binary"])
 # The budget of a forecast.
 FORESEEN = together(
     DELTA, neighbors_option(), click.option("--method", type=METHODS, default="auto", show_default=True)
@@ -226,8 +226,8 @@ def privacy_options(*, required: bool = True) -> Callable[[C], C]:
         click.option(
             "--method",
             type=METHODS,
-            help="The model to fit. auto, mixture: a mixture over whole attributes; factor: a low-rank Gaussian copula "
-            "over whole attributes; binary: the paper's copula over dummies.  [default: auto]",
+            help="The model to fit. auto, mixture: a mixture over whole attributes; binary: the paper's copula over "
+            "dummies.  [default: auto]",
         ),
         click.option(
             "--preset",

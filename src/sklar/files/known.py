@@ -218,7 +218,8 @@ _CERTIFICATE: dict[str, Shape] = {
     "rows_per_person": Maybe(whole(1, MAX_ROWS_PER_PERSON)),
 }
 _BINARY_METHODS = ("binary",)
-_LATENT_METHODS = tuple(name for name in get_args(MethodName) if name not in _BINARY_METHODS)
+# Earlier releases also fitted a low-rank copula over whole attributes, `factor`.
+_LATENT_METHODS = (*(name for name in get_args(MethodName) if name not in _BINARY_METHODS), "factor")
 _GAIN = number(-1e6, 1.0)
 _STEPS = whole(0, 1_000_000)
 # Copulas by kind: what is said of each, and which settings a release with it has.

@@ -21,7 +21,6 @@ from sklar.fitting.descent import (
     SMALL,
     CellWeights,
     Fit,
-    LatentKind,
     Loss,
     Room,
     Start,
@@ -55,15 +54,13 @@ SHRINKAGE = 0.4
 # A gain over independence must be at least this many times the sd that it has by chance.
 SIGNIFICANT = 2.0
 MAX_STEPS = 1200
-# Components and fits of a mixture, and the sd of their starts, up to these total variations to expect of the noise in a
-# two-way table. Exact tables support finer mixtures, and long fits from starts that are far apart; uniting fits
-# averages away three-way structure that each of them invents.
-CAPACITY = ((0.006, 600, 4, 1.0), (0.03, 300, 8, 1.0), (np.inf, 150, 16, 0.7))
+# Components and fits of a mixture, and the sd and the damping of their starts, up to these total variations to expect of
+# the noise in a two-way table. Exact tables support finer mixtures, and long fits from starts that are far apart;
+# uniting fits averages away three-way structure that each of them invents.
+CAPACITY = ((0.006, 600, 4, 1.0, 0.01), (0.03, 300, 8, 1.0, 0.01), (np.inf, 150, 16, 0.7, 0.01))
 # The same for tables of more than `SMALL` contrasts, whose steps take long; most of their levels are rare, and learn
 # the sooner with less damping.
-WIDE_CAPACITY = ((0.03, 150, 8, 0.5), (np.inf, 150, 12, 0.5))
-WIDE_DAMPING = 0.003
-FACTOR_COMPONENTS, FACTOR_FITS = 500, 2
+WIDE_CAPACITY = ((0.03, 150, 8, 0.5, 0.003), (np.inf, 150, 12, 0.5, 0.003))
 # Operations of a step, of one fit, and of all fits that are united.
 MAX_STEP = 1e9
 MAX_RUN = 2e12
@@ -248,14 +245,14 @@ def stopping(curve: NDArray[np.float64]) -> int:
     return int(np.argmax(curve[:, 0] <= best + worth(best) / 4))
 
 
-def choose(estimates: Estimates, *, kind: LatentKind = "mixture", progress: Progress = SILENT) -> Choice:
+def choose(estimates: Estimates, *, progress: Progress = SILENT) -> Choice:
     """How to start, how long to fit and how many fits to unite; no steps where independence predicts as well.
 
     How large the model is follows from the noise scales, which are public. How long it is fitted, held-out tables say.
     """
     if estimates.cells.n_attributes < 2:
-        return Choice(start=Start(kind=kind), steps=0, fits=0, gain=0.0)
-    start, fits = starting(estimates, kind)
+        return Choice(start=Start(), steps=0, fits=0, gain=0.0)
+    start, fits = starting(estimates)
     progress.stage("choose", unit="steps")
     weights = CellWeights(estimates.cells, relative_precision(estimates.cells, estimates.pair_sd))
     seeds = np.random.SeedSequence(SEED).spawn(SPLITS)
@@ -291,25 +288,16 @@ def quick_steps(estimates: Estimates, start: Start, most: int) -> int:
     return 0 if 1 - curve[at, 0] <= SIGNIFICANT * curve[at, 1] else EVERY * at
 
 
-def starting(estimates: Estimates, kind: LatentKind) -> tuple[Start, int]:
-    """How a kind of model starts, and how many fits of it to unite, by the noise that the tables are known to have.
+def starting(estimates: Estimates) -> tuple[Start, int]:
+    """How a fit starts, and how many fits to unite, by the noise that the tables are known to have.
 
     A model has fewer components where a step would take long, but never few.
     """
-    cells = estimates.cells
-    noise = expected_noise(estimates)
-    if kind == "factor":
-        start, fits = Start(kind=kind, components=FACTOR_COMPONENTS, sd=1.0), FACTOR_FITS
-    else:
-        wide = cells.n_levels - cells.n_attributes > SMALL
-        start, fits = next(
-            (Start(kind=kind, components=components, sd=sd), fits)
-            for most, components, fits, sd in (WIDE_CAPACITY if wide else CAPACITY)
-            if noise <= most
-        )
-        start = replace(start, damping=WIDE_DAMPING) if wide else start
-    affordable = int(MAX_STEP / step_operations(cells, replace(start, components=1), estimates.triples))
-    return replace(start, components=max(min(start.components, affordable), CAPACITY[-1][1])), fits
+    cells, noise = estimates.cells, expected_noise(estimates)
+    capacity = WIDE_CAPACITY if cells.n_levels - cells.n_attributes > SMALL else CAPACITY
+    _, components, fits, sd, damping = next(row for row in capacity if noise <= row[0])
+    affordable = int(MAX_STEP / step_operations(cells, Start(components=1), estimates.triples))
+    return Start(components=max(min(components, affordable), CAPACITY[-1][1]), sd=sd, damping=damping), fits
 
 
 def step_limit(estimates: Estimates, start: Start) -> int:
@@ -325,11 +313,11 @@ def step_limit(estimates: Estimates, start: Start) -> int:
 
 
 def fit_auto(
-    estimates: Estimates, schema: Schema, *, kind: LatentKind = "mixture", progress: Progress = SILENT
+    estimates: Estimates, schema: Schema, *, progress: Progress = SILENT
 ) -> tuple[LatentModel, dict[str, Any]]:
     """The model that thinning chooses, refitted to the full tables, and everything that was decided on the way."""
     margins = denoise_margins(estimates)
-    choice = choose(estimates, kind=kind, progress=progress)
+    choice = choose(estimates, progress=progress)
     if choice.steps:
         progress.stage("fit", total=choice.fits * choice.steps, unit="steps")
         targets = denoise_tables(estimates, margins.levels)
@@ -346,10 +334,11 @@ def fit_auto(
     else:
         model = independent(schema, margins.levels)
     return model, {
-        "kind": choice.start.kind if choice.steps else "independence",
+        "kind": "mixture" if choice.steps else "independence",
         "steps": choice.steps,
         "components": choice.start.components if choice.steps else 1,
-        "rank": choice.start.rank if choice.start.kind == "factor" else None,
+        # Older versions fitted models of low rank, too: files have a place for it.
+        "rank": None,
         "fits": choice.fits,
         "gain_over_independence": choice.gain,
         "priors": {name: prior for name, prior in zip(schema.names, margins.priors, strict=True) if prior != "none"},

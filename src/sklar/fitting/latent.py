@@ -1,13 +1,8 @@
-"""Latent models over whole attributes: every record valid.
+"""A latent model over whole attributes: every record valid.
 
 Given a latent component c, attributes are independent, with probabilities Pi[c] = softmax(W[c]) within each attribute;
-D components are equally likely, so that the predicted two-way tables are Pi^T Pi / D. The logits W have two
-parametrizations, which the same code fits to the same noisy tables (`descent`):
-
-- `mixture`: W free, a finite mixture;
-- `factor`: W = b + Z L^T with Z ~ N(0, I_r), a low-rank Gaussian copula over whole attributes (a level wins when its
-  logit plus Gumbel noise is largest), at D fixed points Z with the moments of the normal. Fitting and sampling use the
-  same points.
+D components are equally likely, so that the predicted two-way tables are Pi^T Pi / D: a finite mixture, whose logits W
+are fitted to noisy tables (`descent`).
 """
 
 from __future__ import annotations

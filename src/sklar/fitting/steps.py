@@ -20,7 +20,7 @@ contrasts alone. Both give the same to single precision.
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +30,7 @@ from sklar.kernel.cells import Cells
 from sklar.machine.compiled import OFFSETS, compiled
 from sklar.machine.spill import room_for
 
-Floats = NDArray[np.float32]
+Floats: TypeAlias = NDArray[np.float32]
 
 MOMENTUM = 0.9
 SECOND_MOMENT = 0.99
@@ -99,91 +99,40 @@ def _along(tables: NDArray[np.float32], axis: int) -> NDArray[np.float32]:
     return np.asarray(rest - (tables.sum(axis=axis, keepdims=True) / root - first) / (root - np.float32(1.0)))
 
 
-class Steps(Protocol):
-    """What a step does between its products. Arrays have shape (d, D), and those of contrasts (d - m, D).
+class Steps:
+    """What a step does between its products, in NumPy. Arrays have shape (d, D), and those of contrasts (d - m, D).
 
-    D may be the components of several fits, one fit after the other. Levels stand in an `order` of its own.
-    """
-
-    order: NDArray[np.int64]
-
-    def center(self, logits: Floats) -> None:
-        """Bring logits into the range that `softmax` takes, at no change of a probability."""
-
-    def softmax(self, logits: Floats, probabilities: Floats, found: Floats) -> None:
-        """Probabilities within each attribute from logits, and their contrasts."""
-
-    def through_softmax(
-        self, pull: Floats, constant: Floats, probabilities: Floats, gradient: Floats
-    ) -> NDArray[np.float64]:
-        """From the gradient in the contrasts, pull + constant, to the gradient in the logits: its square, by fit.
-
-        `constant` has shape (d - m, fits).
-        In the probabilities it is g = Q^T (pull + constant), and in the logits p (g - sum of p g within the attribute),
-        which does not change when g moves by a constant: so that g_j is pull_j and g_0 the sum of them / (sqrt(K) - 1).
-        """
-
-    def move(
-        self,
-        parameters: Floats,
-        velocity: Floats,
-        squares: Floats,
-        gradient: Floats,
-        rates: tuple[float, float],
-        damping: NDArray[np.float64],
-    ) -> None:
-        """Add a gradient to the fading sums of gradients and of their squares, and move the parameters by them.
-
-        `rates` are the rate, and what the sum of squares is to be multiplied by; `damping` has one number per fit.
-        """
-
-
-class _Within:
-    """Sums and largest of the rows of each attribute, shape (rows, D) to (attributes, D), which has `sizes` rows."""
-
-    def __init__(self, sizes: NDArray[np.int64]) -> None:
-        starts, self._n = np.cumsum(sizes) - sizes, sizes.size
-        # Attributes of one size together.
-        alike = [np.flatnonzero(sizes == size) for size in np.unique(sizes[sizes > 0])]
-        self._alike = [(own, starts[own][:, None] + np.arange(sizes[own[0]])) for own in alike]
-        of_row = np.repeat(np.arange(sizes.size), sizes)
-        small = sizes.size * of_row.size <= _SMALL_MATRIX
-        self._matrix = (np.arange(sizes.size)[:, None] == of_row).astype(np.float32) if small else None
-
-    def sums(self, values: Floats) -> Floats:
-        """The sum of each attribute's rows."""
-        if self._matrix is not None:
-            return np.asarray(self._matrix @ values)
-        found = np.zeros((self._n, values.shape[1]), dtype=np.float32)
-        for own, rows in self._alike:
-            found[own] = values[rows].sum(axis=1)
-        return found
-
-    def largest(self, values: Floats, least: Floats) -> Floats:
-        """The largest of each attribute's rows, and of what it has in `least`."""
-        found = least.copy()
-        for own, rows in self._alike:
-            found[own] = np.maximum(found[own], values[rows].max(axis=1))
-        return found
-
-
-class PlainSteps:
-    """In NumPy. What a step needs to work in is taken once: fresh memory costs as much as the work.
-
-    The first level of every attribute stands before all others: those that have a contrast are then one slice.
+    D may be the components of several fits, one fit after the other. Levels stand in an `order` of their own: the first
+    one of every attribute stands before all others, so that those with a contrast are one slice. Buffers are reused;
+    allocating costs as much as the arithmetic.
     """
 
     def __init__(self, cells: Cells, components: int, fits: int = 1) -> None:
         self._fits, self._m = fits, cells.n_attributes
         self.order = np.concatenate([cells.offsets[:-1], others(cells)])
         self._of_contrast = attribute_of_contrast(cells)
-        self._within = _Within(cells.sizes - 1)
+        # The levels with a contrast of attributes of one size, all together.
+        alike = [np.flatnonzero(cells.sizes == size) for size in np.unique(cells.sizes[cells.sizes > 1])]
+        starts = cells.offsets[:-1] - np.arange(self._m)
+        self._alike = [(own, starts[own][:, None] + np.arange(cells.sizes[own[0]] - 1)) for own in alike]
+        small = self._m * self._of_contrast.size <= _SMALL_MATRIX
+        members = np.arange(self._m if small else 0)[:, None] == self._of_contrast
+        self._members = members.astype(np.float32) if small else None
         root = np.sqrt(cells.sizes.astype(np.float32))[:, None]
         # An attribute of one level has no contrasts.
         self._slope = np.where(root > 1, 1 / np.maximum(root - 1, np.float32(1e-3)), np.float32(1.0))
         self._root = 1 / root
         self._room = np.empty((cells.n_levels, components), dtype=np.float32)
         self._rest = self._room[self._m :]
+
+    def _sums(self, rest: Floats) -> Floats:
+        """The sum over each attribute's levels but the first, shape (m, D)."""
+        if self._members is not None:
+            return np.asarray(self._members @ rest)
+        found = np.zeros((self._m, rest.shape[1]), dtype=np.float32)
+        for own, rows in self._alike:
+            found[own] = rest[rows].sum(axis=1)
+        return found
 
     def _by_fit(self, values: Floats) -> Floats:
         """A view of shape (rows, fits, components of each)."""
@@ -197,7 +146,9 @@ class PlainSteps:
     def center(self, logits: Floats) -> None:
         """Take the largest logit of each attribute off all of them, which changes no probability."""
         first, rest = logits[: self._m], logits[self._m :]
-        most = self._within.largest(rest, first)
+        most = first.copy()
+        for own, rows in self._alike:
+            most[own] = np.maximum(most[own], rest[rows].max(axis=1))
         rest -= self._spread(most)
         first -= most
 
@@ -205,7 +156,7 @@ class PlainSteps:
         """Probabilities within each attribute from logits that are near to centered ones, and their contrasts."""
         np.exp(logits, out=probabilities)
         first, rest = probabilities[: self._m], probabilities[self._m :]
-        scale = self._within.sums(rest)
+        scale = self._sums(rest)
         scale += first
         np.divide(1, scale, out=scale)
         first *= scale
@@ -217,48 +168,55 @@ class PlainSteps:
     def through_softmax(
         self, pull: Floats, constant: Floats, probabilities: Floats, gradient: Floats
     ) -> NDArray[np.float64]:
-        """From the gradient in the contrasts, pull + constant, to the gradient in the logits: its square, by fit."""
+        """From the gradient in the contrasts, pull + constant, to the gradient in the logits: its square, by fit.
+
+        `constant` has shape (d - m, fits).
+        In the probabilities it is g = Q^T (pull + constant), and in the logits p (g - sum of p g within the attribute),
+        which does not change when g moves by a constant: so that g_j is pull_j and g_0 the sum of them / (sqrt(K) - 1).
+        """
         first, rest = gradient[: self._m], gradient[self._m :]
         np.add(self._by_fit(pull), constant[:, :, None], out=self._by_fit(rest))
-        np.multiply(self._within.sums(rest), self._slope, out=first)
+        np.multiply(self._sums(rest), self._slope, out=first)
         np.multiply(gradient, probabilities, out=self._room)
-        mean = self._within.sums(self._rest)
+        mean = self._sums(self._rest)
         mean += self._room[: self._m]
         first -= mean
         rest -= self._spread(mean)
         gradient *= probabilities
-        by_fit = self._by_fit(gradient)
         if self._fits == 1:
             return np.array([np.vdot(gradient, gradient)], dtype=np.float64)
+        by_fit = self._by_fit(gradient)
         return np.asarray(np.einsum("ijk,ijk->j", by_fit, by_fit), dtype=np.float64)
 
     def move(
         self,
-        parameters: Floats,
+        logits: Floats,
         velocity: Floats,
         squares: Floats,
         gradient: Floats,
         rates: tuple[float, float],
         damping: NDArray[np.float64],
     ) -> None:
-        """Add a gradient to the fading sums, and move the parameters by them."""
+        """Add a gradient to the fading sums of gradients and of their squares, and move the logits by them.
+
+        `rates` are the rate, and what the sum of squares is to be multiplied by; `damping` has one number per fit.
+        """
         rate, grown = rates
         velocity *= np.float32(MOMENTUM)
         velocity += gradient
         squares *= np.float32(SECOND_MOMENT)
-        step = self._room if gradient.shape == self._room.shape else np.empty_like(gradient)
-        np.multiply(gradient, gradient, out=step)
+        step = np.multiply(gradient, gradient, out=self._room)
         squares += step
         np.sqrt(squares, out=step)
         # sqrt(grown squares) + damping over sqrt(grown), and the rate likewise.
         self._by_fit(step)[:] += (damping / grown**0.5).astype(np.float32)[:, None]
         np.divide(velocity, step, out=step)
         step *= np.float32(rate / grown**0.5)
-        parameters -= step
+        logits -= step
 
 
-class CompiledSteps:
-    """In compiled code, without Python's lock, of one fit."""
+class CompiledSteps(Steps):
+    """The same of one fit in compiled code, without the GIL. Levels stand in their own order."""
 
     def __init__(self, cells: Cells) -> None:
         self._offsets, self.order = cells.offsets, np.arange(cells.n_levels)
@@ -278,16 +236,16 @@ class CompiledSteps:
 
     def move(
         self,
-        parameters: Floats,
+        logits: Floats,
         velocity: Floats,
         squares: Floats,
         gradient: Floats,
         rates: tuple[float, float],
         damping: NDArray[np.float64],
     ) -> None:
-        """Add a gradient to the fading sums, and move the parameters by them."""
+        """Add a gradient to the fading sums, and move the logits by them."""
         rate, grown = (np.float32(each) for each in rates)
-        _move(parameters, velocity, squares, gradient, rate, grown, np.float32(damping[0]))
+        _move(logits, velocity, squares, gradient, rate, grown, np.float32(damping[0]))
 
 
 @compiled()

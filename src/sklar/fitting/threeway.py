@@ -22,9 +22,9 @@ from numpy.typing import NDArray
 
 from sklar.budget.views import Triples
 from sklar.fitting.margins import Estimates
+from sklar.fitting.steps import Floats
 from sklar.kernel.cells import Cells
 
-Floats: TypeAlias = NDArray[np.float32]
 # Adds a gradient in contrasts, shape (d - m, D) and times D / 2, to that of pairs.
 Pull: TypeAlias = Callable[[Floats, Floats], None]
 

@@ -66,6 +66,9 @@ _CHOICES = ("kind", "steps", "components", "rank", "fits")
 def check_copula(model: Model, progress: Progress = SILENT) -> Check:
     """Fit the model again and compare."""
     model.measured_schema.require_square("verify --refit")
+    if "factor" in (model.settings["method"], model.settings.get("kind")):
+        detail = "this version of Sklar fits no model of method 'factor'. Verify with the version that made the file"
+        return Check(name="refit", passed=False, detail=detail)
     again = fit_tables(model.measured, method=_method(model), progress=progress)
     told, note = _told(model.settings, again.settings), ""
     copula = again.copula
@@ -168,6 +171,8 @@ def _reach(budget: Budget) -> float:
 
 def _method(model: Model) -> Method:
     name, paper = model.settings["method"], model.settings["preset"] == "paper"
+    # Files of earlier releases: what `factor` measured is what a mixture measures.
+    name = "auto" if name == "factor" else name
     return Method(name=cast(MethodName, name), paper=paper, dummies=model.copula.dummies)
 
 
@@ -191,10 +196,10 @@ def _with_choices(model: Model, progress: Progress) -> tuple[Copula, str]:
     margins = denoise_margins(estimates)
     if settings["kind"] == "independence":
         return refined(hold_margins(independent(model.measured_schema, margins.levels)), estimates), ""
-    start, fits = starting(estimates, settings["kind"])
+    start, fits = starting(estimates)
     if (
         settings["components"] != start.components
-        or settings["rank"] not in (None, start.rank)
+        or settings["rank"] is not None
         or not 0 < settings["steps"] <= step_limit(estimates, start)
         or not 0 < settings["fits"] <= fits
     ):
