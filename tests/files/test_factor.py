@@ -28,3 +28,6 @@ def test_a_factor_model_of_an_earlier_version_is_read_sampled_and_verified(tmp_p
     assert verify(FILE).passed
     model.save(tmp_path / "again.sklar")
     assert load(tmp_path / "again.sklar").sample(50, seed=2).equals(model.sample(50, seed=2))
+    refitted = verify(FILE, refit=True).checks[-1]
+    assert not refitted.passed
+    assert refitted.detail.startswith("this version of Sklar fits no model of method 'factor'. Verify with")
