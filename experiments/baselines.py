@@ -22,15 +22,15 @@ from math import comb
 
 import numpy as np
 from numpy.typing import NDArray
+from sklar.kernel.count import Counts
+from sklar.kernel.tables import Plan
 
 from sklar.budget.method import Method
 from sklar.custodian.evaluate.queries import Answers, answer_blocks, dummies_of
 from sklar.draw.repair import sample_codes
 from sklar.files.model import Model
 from sklar.fitting.margins import Probabilities, project_levels
-from sklar.kernel.count import Counts
 from sklar.kernel.noise import discrete_laplace
-from sklar.kernel.tables import Plan
 from sklar.kernel.theorems import DEFAULT_DELTA, Budget
 from sklar.kernel.vault import Vault
 from sklar.paper.estimate import fit_binary

@@ -10,12 +10,12 @@ import numpy as np
 import polars as pl
 import pytest
 from numpy.typing import NDArray
+from sklar.kernel.count import Counts
 
 import sklar
 from sklar.budget.method import PAPER, Method
 from sklar.errors import BudgetError, SchemaError
 from sklar.generate import generate, schema_toml
-from sklar.kernel.count import Counts
 from sklar.kernel.theorems import Budget, Spend
 from sklar.public.schema import Schema
 from sklar.rows.fast import count

@@ -17,6 +17,8 @@ import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 from hypothesis import given, settings
+from sklar.kernel.count import count_plainly
+from sklar.kernel.tables import Plan
 
 import sklar
 from sklar.budget.account import Account, Entry
@@ -27,8 +29,6 @@ from sklar.budget.plan import plan_tables
 from sklar.cli import cli
 from sklar.errors import BudgetError, LedgerError
 from sklar.kernel import vault as door
-from sklar.kernel.count import count_plainly
-from sklar.kernel.tables import Plan
 from sklar.kernel.theorems import Budget, Cost, Spend, cost, gaussian_epsilon
 from sklar.kernel.vault import Vault
 from sklar.public.schema import Attribute, Schema
