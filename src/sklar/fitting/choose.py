@@ -54,7 +54,7 @@ SHRINKAGE = 0.4
 # A gain over independence must be at least this many times the sd that it has by chance.
 SIGNIFICANT = 2.0
 MAX_STEPS = 1200
-# Components and fits of a mixture, and the sd and the damping of their starts, up to these total variations to expect of
+# Components and fits of a mixture, sd and damping of their starts, up to these total variations to expect of
 # the noise in a two-way table. Exact tables support finer mixtures, and long fits from starts that are far apart;
 # uniting fits averages away three-way structure that each of them invents.
 CAPACITY = ((0.006, 600, 4, 1.0, 0.01), (0.03, 300, 8, 1.0, 0.01), (np.inf, 150, 16, 0.7, 0.01))
