@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from sklar.errors import SklarError
 from sklar.machine import threads
-from sklar.machine.threads import ahead, crew, in_order, merged, side_by_side, using, workers
+from sklar.machine.threads import ahead, crew, in_order, merged, side_by_side, undivided, using, workers
 
 
 def test_the_number_of_threads_holds_inside_its_block_alone() -> None:
@@ -48,12 +45,6 @@ def test_as_many_work_at_once_as_were_asked_for_and_results_keep_their_order(run
         assert list(run(work, range(9))) == list(range(9))  # type: ignore[operator]
 
 
-def alone(call: str) -> None:
-    """Run a check of this module in a process of its own: limits are a process's, and others may be at work in this."""
-    code = f"import numpy, scipy.linalg; from tests.machine import test_threads; test_threads.{call}"
-    subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(__file__).parents[2], timeout=120)
-
-
 def limits() -> set[int]:
     return {library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"}
 
@@ -63,31 +54,57 @@ def test_matrix_products_stay_in_their_thread() -> None:
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 0, 2)])
-def test_matrix_products_stay_until_the_last_stream_ends(order: tuple[int, ...]) -> None:
-    alone(f"check_streams({order})")
-
-
-def check_streams(order: tuple[int, ...]) -> None:
+def test_matrix_products_stay_until_the_last_block_ends(order: tuple[int, ...]) -> None:
     with threadpool_limits(2, user_api="blas"):
-        streams = [in_order(abs, range(100)) for _ in order]
-        assert [next(stream) for stream in streams] == [0, 0, 0]
+        blocks = [undivided() for _ in order]
+        for block in blocks:
+            block.__enter__()
         for index in order:
             assert limits() == {1}
             assert side_by_side(abs, [-1]) == [1]
             assert limits() == {1}
-            streams[index].close()  # type: ignore[attr-defined]
+            blocks[index].__exit__(None, None, None)
+        assert limits() == {2}
+
+
+def test_the_last_to_leave_lifts_the_limit_in_whichever_thread_it_is() -> None:
+    """threadpoolctl ignores a thread that did not set the limit: then the process would stay at one thread."""
+    entered, leave = threading.Event(), threading.Event()
+
+    def stay() -> None:
+        with undivided():
+            entered.set()
+            leave.wait(30)
+
+    with threadpool_limits(2, user_api="blas"):
+        with undivided():
+            other = threading.Thread(target=stay)
+            other.start()
+            assert entered.wait(30)
+        assert limits() == {1}
+        leave.set()
+        other.join()
         assert limits() == {2}
 
 
 def test_what_others_set_between_streams_is_kept() -> None:
-    alone("check_between_streams()")
-
-
-def check_between_streams() -> None:
     for count in (2, 1, 2):
         with threadpool_limits(count, user_api="blas"):
-            assert list(in_order(abs, [-1])) == [1]
+            assert list(in_order(lambda _item: limits(), [0, 1])) == [{1}, {1}]
             assert limits() == {count}
+
+
+def test_a_stream_that_is_not_read_to_its_end_leaves_matrix_products_their_threads() -> None:
+    """Whoever keeps one (a notebook, a traceback) would else keep the process at one thread."""
+    with threadpool_limits(2, user_api="blas"), using(2):
+        stream = in_order(lambda _item: limits(), range(100))
+        assert next(stream) == {1}
+        until = time.monotonic() + 30
+        # What was begun ahead of the reader ends by itself.
+        while limits() != {2} and time.monotonic() < until:
+            time.sleep(0.01)
+        assert limits() == {2}
+        assert next(stream) == {1}
 
 
 def test_a_stream_takes_few_items_ahead_and_stops_with_its_reader() -> None:
@@ -186,6 +203,7 @@ def test_who_is_interrupted_while_coming_in_leaves_again(monkeypatch: pytest.Mon
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
+        patched.setattr(threads, "_libraries", None)
         patched.setattr(threads, "ThreadpoolController", interrupt)
         with pytest.raises(KeyboardInterrupt), threads.undivided():
             pass

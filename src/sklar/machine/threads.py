@@ -8,6 +8,7 @@ the machine is busy, and no result depends on the number of threads.
 from __future__ import annotations
 
 import os
+import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -15,6 +16,7 @@ from contextlib import ExitStack, contextmanager
 from threading import RLock
 from typing import Protocol, TypeVar, cast
 
+import threadpoolctl
 from threadpoolctl import ThreadpoolController
 
 from sklar.errors import SklarError
@@ -27,6 +29,8 @@ _chosen: int | None = None
 _lock = RLock()
 _inside = 0
 _limits = ExitStack()
+# The BLAS libraries, and how many modules were loaded when they were listed: to list them takes milliseconds.
+_libraries: tuple[int, ThreadpoolController] | None = None
 
 
 def workers() -> int:
@@ -80,24 +84,39 @@ class Together(Protocol):
 def undivided() -> Iterator[None]:
     """Matrix products stay in the thread that asks for them, in the whole process, until the last leaves its block.
 
-    Streams end in any order: the first to end must not free those that still work, nor the last keep what it found.
+    Blocks end in any order: the first to end must not free those that still work, nor the last keep what it found. A
+    generator must not be suspended inside: whoever keeps it unread would keep the whole process at one thread.
     """
-    global _inside
+    global _inside, _libraries
     with _lock:
         _inside += 1
     # An interruption may fall anywhere from here on: whoever came in also leaves.
     try:
         with _lock:
-            libraries = ThreadpoolController().select(user_api="blas")
+            if _libraries is None or _libraries[0] != len(sys.modules):
+                _libraries = len(sys.modules), ThreadpoolController().select(user_api="blas")
             # Those inside have limited all, but for a library that was loaded since.
-            if any(library["num_threads"] > 1 for library in libraries.info()):
-                _limits.enter_context(libraries.limit(limits=1))
+            if any(library["num_threads"] > 1 for library in _libraries[1].info()):
+                _take_control()
+                _limits.enter_context(_libraries[1].limit(limits=1))
         yield
     finally:
         with _lock:
             _inside -= 1
             if not _inside:
+                _take_control()
                 _limits.close()
+
+
+def _take_control() -> None:
+    """Let this thread set limits, whichever set the last ones.
+
+    Newer versions of threadpoolctl take OpenBLAS's limit from one thread only, and ignore others without a word: where
+    the last to leave was not the first that came in, the process would stay at one thread.
+    """
+    release = getattr(getattr(threadpoolctl, "OpenBLASController", None), "clear_controlling_thread", None)
+    if release is not None:
+        release(force=True)
 
 
 @contextmanager
@@ -166,11 +185,16 @@ def in_order(work: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
     [1, 2, 3]
     """
     count = workers()
-    with undivided(), ThreadPoolExecutor(count) as pool:
+
+    def piece(item: T) -> R:
+        with undivided():
+            return work(item)
+
+    with ThreadPoolExecutor(count) as pool:
         waiting: deque[Future[R]] = deque()
         try:
             for item in items:
-                waiting.append(pool.submit(work, item))
+                waiting.append(pool.submit(piece, item))
                 if len(waiting) > count:
                     yield waiting.popleft().result()
             while waiting:
