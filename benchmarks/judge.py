@@ -11,8 +11,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from benchmarks.tables import Bench
-from sklar.custodian.evaluate import Triples, answer, choose_triples, compare
-from sklar.custodian.evaluate.queries import MAX_TRIPLES, answer_blocks
+from sklar.custodian.evaluate import TripleQueries, answer, choose_triples, compare
+from sklar.custodian.evaluate.conjunctions import MAX_TRIPLES, answer_blocks
 from sklar.public.schema import Schema
 
 # All three-way tables are compared up to this many attributes; beyond it a random sample, which depends on m alone.
@@ -58,9 +58,9 @@ def three_way_tv(
     return total / len(triples)
 
 
-def _nothing_asked(schema: Schema) -> Triples:
+def _nothing_asked(schema: Schema) -> TripleQueries:
     every = choose_triples(schema)
-    return Triples(schema=schema, listed=np.empty((0, 3), dtype=np.int64), bases=every.bases, in_all=every.in_all)
+    return TripleQueries(schema=schema, listed=np.empty((0, 3), dtype=np.int64), bases=every.bases, in_all=every.in_all)
 
 
 def judge(bench: Bench, drawn: NDArray[np.int32] | pl.DataFrame) -> dict[str, Any]:

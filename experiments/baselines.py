@@ -26,7 +26,7 @@ from sklar.kernel.count import Counts
 from sklar.kernel.tables import Plan
 
 from sklar.budget.method import Method
-from sklar.custodian.evaluate.queries import Answers, answer_blocks, dummies_of
+from sklar.custodian.evaluate.conjunctions import Answers, answer_blocks, dummies_of
 from sklar.draw.repair import sample_codes
 from sklar.files.model import Model
 from sklar.fitting.margins import Probabilities, project_levels

@@ -14,8 +14,7 @@ import click
 from experiments import baselines, data, paper, record
 from experiments.kendall import kendall
 from sklar.custodian.evaluate import Evaluation, answer, choose_triples, compare
-from sklar.custodian.evaluate.errors import PERCENTS
-from sklar.custodian.evaluate.queries import Answers
+from sklar.custodian.evaluate.conjunctions import PERCENTS, Answers
 from sklar.generate import SHAPES
 from sklar.release import fit
 

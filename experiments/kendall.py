@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from experiments.baselines import draw_records
-from sklar.custodian.evaluate.queries import Answers, answer_blocks
+from sklar.custodian.evaluate.conjunctions import Answers, answer_blocks
 from sklar.kernel.noise import discrete_laplace
 from sklar.kernel.theorems import DEFAULT_DELTA, Budget, round_up_scale
 from sklar.public.schema import Schema

@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from experiments import errors, paper, record
-from sklar.custodian.evaluate.errors import PERCENTS
+from sklar.custodian.evaluate.conjunctions import PERCENTS
 from sklar.files.write import write_text
 
 PARTS = (

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from sklar.custodian.evaluate.compare import Evaluation
-from sklar.custodian.evaluate.errors import PERCENTS
+from sklar.custodian.evaluate.conjunctions import PERCENTS
 from sklar.files.write import write_text
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def write(
     figures: Mapping[str, Figure] | None = None,
 ) -> None:
     """Write NAME.json and NAME.md, and every figure as .svg and .png."""
-    from sklar.custodian.evaluate.plots import save
+    from sklar.custodian.evaluate.figures import save
 
     folder.mkdir(parents=True, exist_ok=True)
     write_text(folder / f"{name}.json", json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n")

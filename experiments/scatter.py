@@ -15,8 +15,7 @@ import click
 from experiments import baselines, data, paper, record
 from experiments.errors import EPSILON
 from sklar.custodian.evaluate import answer, choose_triples, compare
-from sklar.custodian.evaluate.errors import PERCENTS
-from sklar.custodian.evaluate.queries import Answers
+from sklar.custodian.evaluate.conjunctions import PERCENTS, Answers
 
 RUNS = 30
 TWO = ("one-way", "two-way")

@@ -13,7 +13,7 @@ import pytest
 
 from benchmarks import accuracy, accuracy_page, judge, peers, tables
 from sklar.custodian.evaluate import choose_triples, compare
-from sklar.custodian.evaluate.queries import answer_blocks
+from sklar.custodian.evaluate.conjunctions import answer_blocks
 from sklar.public.schema import Attribute, Schema
 
 SCHEMA = Schema(

@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from sklar.cli import cli
-from sklar.custodian.evaluate.queries import read
+from sklar.custodian.evaluate.conjunctions import read
 from sklar.custodian.keys import check_links, rows_per_person
 from sklar.errors import DataError, SchemaError
 from sklar.public.schema import Schema

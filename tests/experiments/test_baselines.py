@@ -12,7 +12,7 @@ from sklar.kernel.count import count_plainly
 
 from experiments import baselines
 from sklar.custodian.evaluate import answer, choose_triples, compare
-from sklar.custodian.evaluate.queries import Answers, answer_blocks
+from sklar.custodian.evaluate.conjunctions import Answers, answer_blocks
 from sklar.kernel.theorems import Budget, advanced_epsilon
 from sklar.public.schema import Attribute, Schema
 from tests.custodian.evaluate.tables import SCHEMA, as_dummies, brute_force, codes, records

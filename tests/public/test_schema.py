@@ -13,7 +13,7 @@ import pytest
 
 import sklar
 from sklar.answer.report.publish import find
-from sklar.custodian.evaluate.queries import choose_triples
+from sklar.custodian.evaluate.conjunctions import choose_triples
 from sklar.errors import SchemaError
 from sklar.kernel.cells import Cells
 from sklar.kernel.theorems import Budget

@@ -45,24 +45,20 @@ def evaluate(
       sklar evaluate adult.csv synthetic.csv --schema adult.sklar --json
     """
     from sklar.custodian.evaluate import evaluate as compare
-    from sklar.custodian.evaluate import plot
-    from sklar.custodian.evaluate.report import MARK, custodian_report
-    from sklar.files.write import check_target, write_text
+    from sklar.custodian.evaluate.private_report import MARK
 
-    if plot_path:
-        check_target(plot_path, (".png", ".svg"))
-    if report_path:
-        check_target(report_path, (".html",))
-    schema, text = schema_of(schema_path), ""
     with show_progress() as progress:
-        comparison = compare(real, synthetic, schema, target=target, test=test, progress=progress)
-        if report_path:
-            text = custodian_report(comparison, real, synthetic, schema, progress=progress)
+        comparison = compare(
+            real,
+            synthetic,
+            schema_of(schema_path),
+            target=target,
+            test=test,
+            plot=plot_path,
+            report=report_path,
+            progress=progress,
+        )
     print_figures(comparison)
-    if plot_path:
-        plot(comparison, plot_path)
-    if report_path:
-        write_text(report_path, text, private=True)
     for written in () if is_given("json") else filter(None, (plot_path, report_path)):
         say(f"PRIVATE as well: {written}")
         if written == report_path and MARK not in written.name:

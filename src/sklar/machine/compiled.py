@@ -39,7 +39,7 @@ KERNELS = {
     "sklar.draw.latent": "sampling",
     "sklar.paper.normals": "normals of the binary copula",
     "sklar.paper.winners": "sampling from the binary copula",
-    "sklar.custodian.evaluate.counting": "evaluating",
+    "sklar.custodian.evaluate.conjunctions": "evaluating",
 }
 # A read-only array, such as the offsets of a schema's cells, as signatures name it.
 OFFSETS = "Array(int64, 1, 'C', readonly=True)"

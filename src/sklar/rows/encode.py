@@ -74,7 +74,7 @@ def encode_column(column: pl.Series, attribute: Attribute) -> NDArray[np.int32]:
         return _with_nulls(column, np.full(len(column), unknown_code(attribute), dtype=np.int32), attribute)
     if kind == pl.Boolean and attribute.kind == "boolean":
         return _with_nulls(column, filled(column.cast(pl.Int32)).copy(), attribute)
-    numbers = _numbers(column, attribute)
+    numbers = typed_numbers(column, attribute)
     if numbers is not None:
         return _with_nulls(column, _bins(numbers, attribute), attribute)
     values, numbers, places = distinct_numbered(column)
@@ -196,7 +196,7 @@ def _bin(edge: int | float, attribute: Attribute) -> int:
     return int(attribute.bin_codes[min(max(index, 0), last)])
 
 
-def _numbers(column: pl.Series, attribute: Attribute) -> NDArray[np.int64] | NDArray[np.float64] | None:
+def typed_numbers(column: pl.Series, attribute: Attribute) -> NDArray[np.int64] | NDArray[np.float64] | None:
     """The column as numbers on the attribute's axis when its type allows that directly, else None; 0 for nulls."""
     kind = column.dtype
     if attribute.axis.numeric and kind.is_numeric():
@@ -295,7 +295,7 @@ def numbers_of(column: pl.Series, attribute: Attribute) -> NDArray[np.int64] | N
     """
     if column.dtype == pl.Null or opaque(column.dtype):
         return np.zeros(len(column), dtype=np.int64)
-    numbers = _numbers(column, attribute)
+    numbers = typed_numbers(column, attribute)
     if numbers is not None:
         return numbers
     values, own, places = distinct_numbered(column)

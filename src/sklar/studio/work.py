@@ -348,17 +348,13 @@ def _sample(folder: Folder, order: Mapping[str, Any], _state: State, told: Told)
 def _compare(folder: Folder, order: Mapping[str, Any], _state: State, told: Told) -> None:
     """What `sklar evaluate --report` does."""
     from sklar.custodian.evaluate import evaluate
-    from sklar.custodian.evaluate.report import custodian_report
     from sklar.files.archive import load
-    from sklar.files.write import write_text
 
     desk = folder.desk(order["desk"])
     stem = f"{desk.name}-{order['release']}"
-    synthetic = folder.inside(f"{stem}.csv")
     schema = load(folder.inside(f"{stem}.sklar")).schema
-    found = evaluate(folder.table(desk), synthetic, schema, progress=told)
-    text = custodian_report(found, folder.table(desk), synthetic, schema, progress=told)
-    write_text(folder.inside(f"{stem}.PRIVATE.html"), text, private=True)
+    report = folder.inside(f"{stem}.PRIVATE.html")
+    evaluate(folder.table(desk), folder.inside(f"{stem}.csv"), schema, report=report, progress=told)
 
 
 def _publish(folder: Folder, order: Mapping[str, Any], _state: State, told: Told) -> None:

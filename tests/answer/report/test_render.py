@@ -53,5 +53,5 @@ def test_a_drawing_escapes_its_texts_and_attributes() -> None:
 
 
 def test_jinja_waits_until_a_report_is_made() -> None:
-    code = "import sys, sklar.custodian.evaluate.report, sklar.answer.report; sys.exit('jinja2' in sys.modules)"
+    code = "import sys, sklar.custodian.evaluate.private_report, sklar.answer.report; sys.exit('jinja2' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -9,8 +9,8 @@ import pytest
 from sklar.answer.report import svg
 from sklar.answer.report.svg import axis_scale, tick_text
 from sklar.custodian.evaluate import evaluate
-from sklar.custodian.evaluate.charts import bin_numbers, draw_numbers
-from sklar.custodian.evaluate.sketch import Distribution, Sketch
+from sklar.custodian.evaluate.private_report import bin_numbers, draw_numbers
+from sklar.custodian.evaluate.raw import Distribution, Sketch
 from sklar.public.schema import Attribute, AttributeKind, Schema
 
 

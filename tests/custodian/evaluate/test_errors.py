@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sklar.custodian.evaluate.errors import PERCENTS, Errors, absolute_errors, tally
+from sklar.custodian.evaluate.conjunctions import PERCENTS, absolute_errors, tally
 
 
 def test_best_by_hand() -> None:
@@ -72,8 +72,3 @@ def test_a_thinned_cdf_is_exact_where_it_stands() -> None:
     assert (np.diff(at) > 0).all()
     assert share.tolist() == [np.mean(values <= x) for x in at]
     assert share[-1] == 1.0
-
-
-def test_share_within() -> None:
-    errors = Errors(values=np.array([1.0, 4.0]), counts=np.array([3, 1]))
-    assert errors.share_within(np.array([0.0, 1.0, 2.0, 4.0])).tolist() == [0.0, 0.75, 0.75, 1.0]

@@ -10,8 +10,8 @@ import polars as pl
 import pytest
 from scipy import stats
 
-from sklar.custodian.evaluate.look import MAX_TEXTS, MORE_TEXTS, Look, Looked
-from sklar.custodian.evaluate.numbers import (
+from sklar.custodian.evaluate.raw import MAX_TEXTS, MORE_TEXTS, RawTable, RawValues
+from sklar.custodian.evaluate.verdict import (
     Numbers,
     compare_correlations,
     compare_numbers,
@@ -23,14 +23,14 @@ from sklar.custodian.evaluate.numbers import (
 from sklar.public.schema import Attribute, AttributeKind, Schema
 
 
-def look(frame: pl.DataFrame, *kinds: AttributeKind, parts: int = 1, max_rows: int = 1 << 16) -> Looked:
+def look(frame: pl.DataFrame, *kinds: AttributeKind, parts: int = 1, max_rows: int = 1 << 16) -> RawTable:
     schema = Schema(
         name="t",
         attributes=tuple(
             Attribute(name=name, kind=kind, edges=(0, 1)) for name, kind in zip(frame.columns, kinds, strict=True)
         ),
     )
-    seen = Look(schema, max_rows=max_rows)
+    seen = RawValues(schema, max_rows=max_rows)
     for part in np.array_split(np.arange(frame.height), parts):
         seen.add(frame[part.tolist()])
     return seen.done()

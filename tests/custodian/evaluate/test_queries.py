@@ -11,8 +11,8 @@ import pytest
 from numpy.typing import NDArray
 
 from sklar.custodian.evaluate import Answers, answer, choose_triples
-from sklar.custodian.evaluate import queries as module
-from sklar.custodian.evaluate.queries import Triples, answer_blocks, pearson, valid
+from sklar.custodian.evaluate import conjunctions as module
+from sklar.custodian.evaluate.conjunctions import TripleQueries, answer_blocks, pearson, valid
 from sklar.errors import DataError
 from sklar.files.write import write_frames
 from sklar.public.schema import Attribute, Schema
@@ -21,7 +21,7 @@ from tests.custodian.evaluate.tables import SCHEMA, as_dummies, brute_force, cod
 WIDE = Schema(name="wide", attributes=tuple(Attribute(name=f"x{j}", kind="boolean") for j in range(9)))
 
 
-def listed(asked: Triples) -> list[tuple[int, int, int]]:
+def listed(asked: TripleQueries) -> list[tuple[int, int, int]]:
     """The triples in the order of their layout, written out from its definition."""
     schema = asked.schema
     offsets, m = schema.offsets, schema.n_attributes

@@ -7,6 +7,8 @@ import os
 import re
 import stat
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
 import polars as pl
 import pytest
@@ -15,16 +17,23 @@ from markupsafe import escape
 
 from sklar.answer.report.render import clean
 from sklar.cli import cli
-from sklar.custodian.evaluate import NOTICE, answer, choose_triples, compare, evaluate
-from sklar.custodian.evaluate.report import custodian_report, view
+from sklar.custodian.evaluate import NOTICE, Evaluation, answer, choose_triples, compare, evaluate
+from sklar.custodian.evaluate.private_report import view
 from sklar.public.schema import Attribute, Schema
 from tests.answer.report.html import EVIL, check_escaped, read
 from tests.custodian.evaluate.tables import SCHEMA, dummies, records
 
 
+def reported(*tables: Any, **settings: Any) -> tuple[Evaluation, str]:
+    """An evaluation and its report."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "PRIVATE.html"
+        return evaluate(*tables, report=path, **settings), path.read_text(encoding="utf-8")
+
+
 def test_every_part_is_there_and_says_private() -> None:
     real, synthetic = records(600), records(500, seed=2)
-    document = custodian_report(evaluate(real, synthetic, SCHEMA), real, synthetic, SCHEMA)
+    _, document = reported(real, synthetic, SCHEMA)
     text = " ".join(read(document).text)
     for part in (
         "What to use, and what not",
@@ -48,8 +57,7 @@ def test_every_part_is_there_and_says_private() -> None:
 
 def test_the_figures_are_those_of_the_evaluation() -> None:
     real, synthetic = records(600), records(600, seed=2)
-    found = evaluate(real, synthetic, SCHEMA)
-    document = custodian_report(found, real, synthetic, SCHEMA)
+    found, document = reported(real, synthetic, SCHEMA)
     tv = found.result("two-way").tv
     assert tv is not None
     assert f"{tv:.4f}" in document
@@ -65,7 +73,7 @@ def test_what_is_shown_does_not_print_its_counts() -> None:
 
 def test_dummies_are_compared_too() -> None:
     real, synthetic = records(300), dummies(300)
-    document = custodian_report(evaluate(real, synthetic, SCHEMA), real, synthetic, SCHEMA)
+    _, document = reported(real, synthetic, SCHEMA)
     read(document)
     assert "Valid records" in document
 
@@ -73,8 +81,7 @@ def test_dummies_are_compared_too() -> None:
 def test_learning_is_reported() -> None:
     pytest.importorskip("sklearn")
     real, synthetic, test = records(300), records(300, seed=2), records(100, seed=3)
-    found = evaluate(real, synthetic, SCHEMA, target="a", test=test)
-    document = custodian_report(found, real, synthetic, SCHEMA)
+    _, document = reported(real, synthetic, SCHEMA, target="a", test=test)
     read(document)
     assert "Trained on synthetic rows, tested on real ones" in document
 
@@ -90,7 +97,7 @@ def test_names_and_values_cannot_break_out(evil: str) -> None:
         ),
     )
     table = pl.DataFrame({evil: [evil, "b"] * 30, "x": ["'", "'", '"'] * 20})
-    document = custodian_report(evaluate(table, table, schema, target=evil, test=table), table, table, schema)
+    _, document = reported(table, table, schema, target=evil, test=table)
     check_escaped(document, evil)
     # A control: what is looked for is there, in the heading, the tables, the pictures and the scores.
     assert document.count(str(escape(clean(evil)))) > 10
@@ -126,8 +133,7 @@ def heaped() -> tuple[pl.DataFrame, pl.DataFrame]:
 
 def test_lost_zeros_are_told_first_and_drawn() -> None:
     real, synthetic = heaped()
-    found = evaluate(real, synthetic, HEAPED)
-    document = custodian_report(found, real, synthetic, HEAPED)
+    found, document = reported(real, synthetic, HEAPED)
     read(document)
     assert found.verdict is not None
     assert found.verdict.unusable == ("gain",)
@@ -142,7 +148,7 @@ def test_lost_zeros_are_told_first_and_drawn() -> None:
 
 def test_every_column_is_drawn() -> None:
     real, synthetic = records(300), records(300, seed=2)
-    document = custodian_report(evaluate(real, synthetic, SCHEMA), real, synthetic, SCHEMA)
+    _, document = reported(real, synthetic, SCHEMA)
     for attribute in SCHEMA.attributes:
         what = "Numbers" if attribute.kind == "integer" else "Levels"
         assert f"<title>{what} of {attribute.name}" in document
@@ -150,7 +156,7 @@ def test_every_column_is_drawn() -> None:
 
 def test_dummies_are_drawn_by_levels() -> None:
     real, synthetic = records(300), dummies(300)
-    document = custodian_report(evaluate(real, synthetic, SCHEMA), real, synthetic, SCHEMA)
+    _, document = reported(real, synthetic, SCHEMA)
     assert "<title>Levels of c" in document
     assert "Raw values of numbers" not in document
 
@@ -159,7 +165,7 @@ def test_dummies_are_drawn_by_levels() -> None:
 def test_texts_among_numbers_cannot_break_out(evil: str) -> None:
     schema = Schema(name="t", attributes=(Attribute(name=evil, kind="integer", edges=(0, 10)),))
     table = pl.DataFrame({evil: ["1", evil, "2", evil]})
-    document = custodian_report(evaluate(table, table, schema), table, table, schema)
+    _, document = reported(table, table, schema)
     check_escaped(document, evil)
     assert document.count(str(escape(clean(evil)))) > 3
 

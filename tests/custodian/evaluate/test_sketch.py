@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from sklar.custodian.evaluate.sketch import Distribution, Sketch, cells, ks_distance, wasserstein_distance
+from sklar.custodian.evaluate.raw import Distribution, Sketch, cells, ks_distance, wasserstein_distance
 
 NUMBERS = st.lists(
     st.one_of(st.integers(-50, 50).map(float), st.floats(-1e12, 1e12, allow_subnormal=False)), min_size=1, max_size=60

@@ -10,7 +10,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from sklar.custodian.evaluate.values import OPAQUE, read_values
+from sklar.custodian.check import OPAQUE
+from sklar.custodian.evaluate.raw import read_values
 from sklar.public.schema import Attribute, AttributeKind
 
 AMOUNT = Attribute(name="x", kind="integer", edges=(0, 100), missing="-1")

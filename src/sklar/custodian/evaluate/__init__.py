@@ -13,30 +13,16 @@ Everything here sees the real rows without noise, and says so on every output. T
 1.0
 """
 
-from __future__ import annotations
-
-from sklar.custodian.evaluate.compare import NOTICE, Evaluation, Result, compare, evaluate
-from sklar.custodian.evaluate.errors import Best, Errors
-from sklar.custodian.evaluate.plots import plot
-from sklar.custodian.evaluate.queries import MAX_TRIPLES, Answers, Triples, answer, choose_triples
-from sklar.custodian.evaluate.usefulness import Score, usefulness
-from sklar.errors import MissingExtraError
-
-__all__ = [
-    "MAX_TRIPLES",
-    "NOTICE",
-    "Answers",
-    "Best",
-    "Errors",
-    "Evaluation",
-    "MissingExtraError",
-    "Result",
-    "Score",
-    "Triples",
-    "answer",
-    "choose_triples",
-    "compare",
-    "evaluate",
-    "plot",
-    "usefulness",
-]
+from sklar.custodian.evaluate.compare import NOTICE as NOTICE
+from sklar.custodian.evaluate.compare import Evaluation as Evaluation
+from sklar.custodian.evaluate.compare import Result as Result
+from sklar.custodian.evaluate.compare import compare as compare
+from sklar.custodian.evaluate.compare import evaluate as evaluate
+from sklar.custodian.evaluate.conjunctions import MAX_TRIPLES as MAX_TRIPLES
+from sklar.custodian.evaluate.conjunctions import Answers as Answers
+from sklar.custodian.evaluate.conjunctions import Errors as Errors
+from sklar.custodian.evaluate.conjunctions import TripleQueries as TripleQueries
+from sklar.custodian.evaluate.conjunctions import answer as answer
+from sklar.custodian.evaluate.conjunctions import choose_triples as choose_triples
+from sklar.custodian.evaluate.figures import plot as plot
+from sklar.custodian.evaluate.usefulness import usefulness as usefulness

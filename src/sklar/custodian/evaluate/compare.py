@@ -3,34 +3,47 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from math import comb
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from sklar.custodian.evaluate.errors import PERCENTS, Errors, absolute_errors
-from sklar.custodian.evaluate.look import Look, Looked
-from sklar.custodian.evaluate.numbers import (
+from sklar.custodian.evaluate.conjunctions import (
+    MAX_TRIPLES,
+    PERCENTS,
+    Answers,
+    Errors,
+    Form,
+    absolute_errors,
+    answer,
+    choose_triples,
+    pearson,
+)
+from sklar.custodian.evaluate.raw import RawTable, RawValues
+from sklar.custodian.evaluate.usefulness import Score, usefulness
+from sklar.custodian.evaluate.verdict import (
+    ColumnFit,
     Correlations,
     Share,
+    Verdict,
     brief,
     compare_correlations,
     compare_numbers,
     compare_texts,
+    judge,
+    warn,
     width_text,
 )
-from sklar.custodian.evaluate.queries import MAX_TRIPLES, Answers, Form, answer, choose_triples, pearson
-from sklar.custodian.evaluate.usefulness import Score, usefulness
-from sklar.custodian.evaluate.values import is_number
-from sklar.custodian.evaluate.verdict import Column, Verdict, judge, warn
 from sklar.errors import DataError
 from sklar.files.write import check_target, write_text
+from sklar.machine.extras import require
 from sklar.machine.notebook import Tabular, html_card
 from sklar.machine.progress import SILENT, Progress
-from sklar.public.schema import Schema, SchemaLike
+from sklar.public.schema import BINNED, Schema, SchemaLike
 from sklar.rows.read import as_released
 
 NOTICE = "PRIVATE: computed from the real rows without noise. For the custodian's eyes; do not publish."
@@ -38,7 +51,6 @@ NOTICE = "PRIVATE: computed from the real rows without noise. For the custodian'
 # The paper's border between correlated and uncorrelated pairs of dummies.
 HIGH_CORRELATION = 0.5
 
-_PICTURES, _PAGES = (".png", ".svg"), (".html",)
 _WIDTH = 100
 _SHOWN_NUMBERS = 40
 _SHOWN_GAPS = 5
@@ -63,10 +75,16 @@ class Result:
             "cdf": {"error": at.round(3).tolist(), "share": share.round(6).tolist()},
         }
 
+    def cells(self) -> tuple[str, ...]:
+        """Name, number, average / maximum over the best queries, and mean total variation: a row of a table."""
+        best = (self.errors.best(percent) for percent in PERCENTS)
+        errors = (f"{each.average:,.1f} / {each.maximum:,.0f}" for each in best)
+        return (self.name, f"{self.errors.size:,}", *errors, "" if self.tv is None else f"{self.tv:.4f}")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Evaluation(Tabular):
-    """How near a release comes to the real rows, by classes of queries and column by column. Private, as they are.
+    """How near a release comes to the real rows, by classes of queries and column by column. PRIVATE, as they are.
 
     `verdict` is one line over all `columns`. `looked` holds what was seen of the raw values of both tables; it is None,
     and columns have no numbers, where a table holds dummies, and where answers alone were compared.
@@ -80,10 +98,10 @@ class Evaluation(Tabular):
     triples: str
     results: tuple[Result, ...]
     scores: tuple[Score, ...] = ()
-    columns: tuple[Column, ...] = ()
+    columns: tuple[ColumnFit, ...] = ()
     correlations: Correlations | None = None
     verdict: Verdict | None = None
-    looked: tuple[Looked, Looked] | None = field(default=None, repr=False)
+    looked: tuple[RawTable, RawTable] | None = field(default=None, repr=False)
 
     def __repr__(self) -> str:
         return f"Evaluation('{self.table}', {self.real_rows:,} real rows, {self.synthetic_rows:,} synthetic; {NOTICE})"
@@ -95,6 +113,11 @@ class Evaluation(Tabular):
             self.to_columns(),
             note=NOTICE,
         )
+
+    @property
+    def ranked(self) -> list[ColumnFit]:
+        """The columns, the worst first."""
+        return sorted(self.columns, key=lambda column: -column.distance)
 
     def to_columns(self) -> Mapping[str, Sequence[Any]]:
         """One line for each class of queries: their number, average error, and mean total variation distance."""
@@ -138,73 +161,59 @@ class Evaluation(Tabular):
             lines.append("Synthetic counts are scaled to the number of real rows.")
         if self.verdict is not None:
             lines += ["", *textwrap.wrap(f"Overall. {self.verdict.line}", _WIDTH, subsequent_indent="  ")]
+        heads = ("queries", "number", *(f"{percent}%" for percent in PERCENTS), "mean TV")
         lines += [
             "",
             f"Three-way queries: {self.triples}.",
             "",
             "Absolute error of counts, average / maximum over the best 95%, 99% and all of the queries:",
             "",
-            f"{'queries':<24}{'number':>12}{'95%':>18}{'99%':>18}{'100%':>18}{'mean TV':>10}",
+            *(
+                "{:<24}{:>12}{:>18}{:>18}{:>18}{:>10}".format(*row)
+                for row in (heads, *(result.cells() for result in self.results))
+            ),
+            *self._lines_of_numbers(),
         ]
-        for result in self.results:
-            best = (result.errors.best(percent) for percent in PERCENTS)
-            cells = "".join(f"{f'{each.average:,.1f} / {each.maximum:,.0f}':>18}" for each in best)
-            tv = "" if result.tv is None else f"{result.tv:.4f}"
-            lines.append(f"{result.name:<24}{result.errors.size:>12,}{cells}{tv:>10}")
-        lines += self._number_lines()
         if self.scores:
             lines += ["", f"Predicting '{self.scores[0].target}' on real test rows:", ""]
-            lines.append(f"{'trained on':<24}{'learner':<24}{'rows':>10}{'accuracy':>10}{'AUC':>8}")
-            lines += [
-                f"{score.trained_on:<24}{score.learner:<24}{score.rows:>10,}{score.accuracy:>10.3f}{score.auc:>8.3f}"
-                for score in self.scores
-            ]
+            heads = ("trained on", "learner", "rows", "accuracy", "AUC")
+            scores = (score.cells() for score in self.scores)
+            lines += ["{:<24}{:<24}{:>10}{:>10}{:>8}".format(*row) for row in (heads, *scores)]
         return [line.rstrip() for line in lines]
 
-    def _number_lines(self) -> list[str]:
-        """The raw values of numbers, the worst column first, and every column's warnings."""
-        scored = sorted((each for each in self.columns if each.numbers is not None), key=lambda each: -each.distance)
-        lines = []
+    def _lines_of_numbers(self) -> Iterator[str]:
+        """The raw values of numbers, the worst column first, every column's warnings, and correlations."""
+        scored = [(column, column.numbers) for column in self.ranked if column.numbers is not None]
         if self.form == "dummies" and any(column.on_axis for column in self.columns):
-            lines += ["", "Raw values of numbers are not compared: dummies have none."]
+            yield from ("", "Raw values of numbers are not compared: dummies have none.")
         if scored:
-            lines += ["", "Raw values of numbers. KS: largest difference of the distribution functions, from 0 to 1;"]
-            lines += ["distance: Wasserstein distance in real standard deviations; synthetic / real.", ""]
-            lines.append(f"{'column':<20}{'KS':>7}{'distance':>9}{'mean':>37} {'standard deviation':>26}")
-        for column in scored[:_SHOWN_NUMBERS]:
-            numbers, attribute = column.numbers, column.attribute
-            if numbers is None:
-                continue
-            real, other = numbers.real, numbers.synthetic
+            yield ""
+            yield "Raw values of numbers. KS: largest difference of the distribution functions, from 0 to 1;"
+            yield from ("distance: Wasserstein distance in real standard deviations; synthetic / real.", "")
+            yield f"{'column':<20}{'KS':>7}{'distance':>9}{'mean':>37} {'standard deviation':>26}"
+        for column, numbers in scored[:_SHOWN_NUMBERS]:
+            attribute, real, other = column.attribute, numbers.real, numbers.synthetic
             moved = "" if numbers.wasserstein is None else f"{numbers.wasserstein:.3f}"
             mean = f"{brief(attribute, other.mean)} / {brief(attribute, real.mean)}"
             spread = f"{width_text(attribute, other.sd)} / {width_text(attribute, real.sd)}"
-            lines.append(f"{column.name:<20.19}{numbers.ks:>7.3f}{moved:>9}{mean:>37} {spread:>26}")
+            yield f"{column.name:<20.19}{numbers.ks:>7.3f}{moved:>9}{mean:>37} {spread:>26}"
         if len(scored) > _SHOWN_NUMBERS:
-            lines.append(f"... and {len(scored) - _SHOWN_NUMBERS} more, all of them better (--json has all).")
-        warned = [column for column in self.columns if column.warnings]
+            yield f"... and {len(scored) - _SHOWN_NUMBERS} more, all of them better (--json has all)."
+        warned = [column for column in self.ranked if column.warnings]
         if warned:
-            lines += ["", "Warnings (synthetic for real):", ""]
-            for column in sorted(warned, key=lambda each: -each.distance)[:_SHOWN_NUMBERS]:
-                told = f"{column.name}: {'; '.join(column.warnings)}."
-                lines += textwrap.wrap(told, _WIDTH, subsequent_indent="  ")
-        if self.correlations is not None:
-            lines += ["", "Correlations of numbers that differ most (synthetic / real):", ""]
-            lines.append(f"{'pair':<52}{'Pearson':>18}{'Spearman':>18}")
-            lines += _correlation_lines(self.correlations)
-        return lines
-
-
-def _correlation_lines(correlations: Correlations) -> list[str]:
-    lines = []
-    for _, one, two in correlations.gaps()[:_SHOWN_GAPS]:
-        figures = (
-            f"{given[one, two]:.3f} / {true[one, two]:.3f}"
-            for true, given in (correlations.pearson, correlations.spearman)
-        )
-        pair = f"{correlations.names[one]}, {correlations.names[two]}"
-        lines.append(f"{pair:<52.51}" + "".join(f"{figure:>18}" for figure in figures))
-    return lines
+            yield from ("", "Warnings (synthetic for real):", "")
+        for column in warned[:_SHOWN_NUMBERS]:
+            line = f"{column.name}: {'; '.join(column.warnings)}."
+            yield from textwrap.wrap(line, _WIDTH, subsequent_indent="  ")
+        if self.correlations is None:
+            return
+        yield from ("", "Correlations of numbers that differ most (synthetic / real):", "")
+        yield f"{'pair':<52}{'Pearson':>18}{'Spearman':>18}"
+        for _, i, j in self.correlations.gaps()[:_SHOWN_GAPS]:
+            both = (self.correlations.pearson, self.correlations.spearman)
+            figures = (f"{given[i, j]:.3f} / {true[i, j]:.3f}" for true, given in both)
+            pair = f"{self.correlations.names[i]}, {self.correlations.names[j]}"
+            yield f"{pair:<52.51}" + "".join(f"{figure:>18}" for figure in figures)
 
 
 def evaluate(
@@ -219,57 +228,47 @@ def evaluate(
     report: str | Path | None = None,
     progress: Progress = SILENT,
 ) -> Evaluation:
-    """Compare a synthetic table with the real one. Private: the result is for the custodian's eyes.
+    """Compare a synthetic table with the real one. PRIVATE: the result is for the custodian's eyes.
 
     Each table is a path or anything that exports an Arrow stream, of records or of dummies; `schema` is a schema, the
     path of one, or a model for its schema. With more than `max_triples` three-way queries, a stated random sample is
-    asked. With a `target` attribute and a real `test` table learners are trained on both tables too. `plot` (.png,
-    .svg) and `report` (.html) are files to write, PRIVATE as well. With a target or a report tables are read twice, so
-    that a stream that ends does not do.
+    asked. With a `target` attribute and a real `test` table learners are trained on both tables too; then both are read
+    twice, so that a stream that ends does not do. `plot` (.png, .svg) and `report` (.html) are files to write, PRIVATE
+    as well.
     """
-    targets = [(check_target(path, ends), path) for path, ends in ((plot, _PICTURES), (report, _PAGES)) if path]
-    found = _evaluated(real, synthetic, Schema.of(schema), max_triples, target, test, progress)
-    # Imported here: both are made from what this module holds.
-    for path, given in targets:
-        if given is plot:
-            from sklar.custodian.evaluate.plots import plot as draw
-
-            draw(found, path)
-        else:
-            from sklar.custodian.evaluate.report import custodian_report
-
-            page = custodian_report(found, real, synthetic, Schema.of(schema), progress=progress)
-            write_text(path, page, private=True)
-    return found
-
-
-def _evaluated(
-    real: object,
-    synthetic: object,
-    schema: Schema,
-    max_triples: int,
-    target: str | None,
-    test: object | None,
-    progress: Progress,
-) -> Evaluation:
+    picture = None if plot is None else check_target(plot, (".png", ".svg"))
+    page = None if report is None else check_target(report, (".html",))
+    if picture is not None:
+        require("matplotlib", what="a plot", package="matplotlib", extra="plot")
     if (target is None) != (test is None):
         raise DataError("usefulness needs both a target attribute and a test table of real rows. Give both, or none.")
+    schema = Schema.of(schema)
     if target is not None:
         schema.attribute(target)
     synthetic = as_released(synthetic, schema)
     asked = choose_triples(schema, max_triples=max_triples)
-    looks = Look(schema), Look(schema)
+    raw = RawValues(schema), RawValues(schema)
     progress.stage("count real rows", unit="rows")
-    true = answer(real, schema, asked, progress=progress, look=looks[0])
+    true = answer(real, schema, asked, progress=progress, raw=raw[0])
     progress.stage("count synthetic rows", unit="rows")
-    given = answer(synthetic, schema, asked, progress=progress, look=looks[1])
+    given = answer(synthetic, schema, asked, progress=progress, raw=raw[1])
     progress.stage("compare")
-    raw = true.form == given.form == "records"
-    evaluation = _judged(compare(true, given), (looks[0].done(), looks[1].done()) if raw else None)
-    if target is None:
-        return evaluation
-    progress.stage("learn")
-    return replace(evaluation, scores=usefulness(real, synthetic, test, schema, target=target))
+    records = true.form == given.form == "records"
+    evaluation = _judge(compare(true, given), (raw[0].done(), raw[1].done()) if records else None)
+    if target is not None:
+        progress.stage("learn")
+        evaluation = replace(evaluation, scores=usefulness(real, synthetic, test, schema, target=target))
+    # Imported here: both are made from what this module holds.
+    if picture is not None:
+        from sklar.custodian.evaluate.figures import plot as draw
+
+        draw(evaluation, picture)
+    if page is not None:
+        from sklar.custodian.evaluate.private_report import custodian_report
+
+        progress.stage("report")
+        write_text(page, custodian_report(evaluation, true, given), private=True)
+    return evaluation
 
 
 def compare(true: Answers, given: Answers) -> Evaluation:
@@ -279,30 +278,28 @@ def compare(true: Answers, given: Answers) -> Evaluation:
     is half the sum of all errors over n and the number of k-way tables; where triples are sampled it is an estimate,
     and for dummies, whose tables need not sum to n, it is the same formula.
     """
-    schema, n, m = true.schema, true.n_rows, true.schema.n_attributes
-    factor = n / given.n_rows
+    schema, n, factor = true.schema, true.n_rows, true.n_rows / given.n_rows
     high = np.abs(pearson(true)) >= HIGH_CORRELATION
-    seen = true.triples > 0
+    pairs = true.two_way, given.two_way
 
-    def tv(errors: Errors, order: int, queries: int) -> float | None:
-        tables = comb(m, order)
-        return errors.total / max(errors.size, 1) * queries / (2 * n * tables) if tables else None
+    def result(
+        name: str, answers: tuple[NDArray[Any], NDArray[Any]], order: int = 0, where: NDArray[np.bool_] | None = None
+    ) -> Result:
+        errors, tables = absolute_errors(*answers, factor=factor, where=where), comb(schema.n_attributes, order)
+        if order == 0 or not tables:
+            return Result(name=name, errors=errors)
+        queries = true.asked.in_all if order == 3 else errors.size
+        return Result(name=name, errors=errors, tv=errors.total / max(errors.size, 1) * queries / (2 * n * tables))
 
-    one = absolute_errors(true.one_way, given.one_way, factor=factor)
-    true_pairs, given_pairs = true.two_way, given.two_way
-    two = absolute_errors(true_pairs, given_pairs, factor=factor)
-    three = absolute_errors(true.triples, given.triples, factor=factor)
-    results = [
-        Result(name="one-way", errors=one, tv=tv(one, 1, one.size)),
-        Result(name="two-way", errors=two, tv=tv(two, 2, two.size)),
-        Result(name="two-way, |r| >= 0.5", errors=absolute_errors(true_pairs, given_pairs, factor=factor, where=high)),
-        Result(name="two-way, |r| < 0.5", errors=absolute_errors(true_pairs, given_pairs, factor=factor, where=~high)),
-        Result(name="three-way", errors=three, tv=tv(three, 3, true.asked.in_all)),
-        Result(
-            name="three-way, count > 0",
-            errors=absolute_errors(true.triples, given.triples, factor=factor, where=seen),
-        ),
-    ]
+    triples = true.triples, given.triples
+    results = (
+        result("one-way", (true.one_way, given.one_way), 1),
+        result("two-way", pairs, 2),
+        result("two-way, |r| >= 0.5", pairs, where=high),
+        result("two-way, |r| < 0.5", pairs, where=~high),
+        result("three-way", triples, 3),
+        result("three-way, count > 0", triples, where=true.triples > 0),
+    )
     levels = np.abs(true.one_way - factor * given.one_way)
     distances = np.add.reduceat(levels, schema.offsets[:-1]) / (2 * n)
     return Evaluation(
@@ -312,20 +309,21 @@ def compare(true: Answers, given: Answers) -> Evaluation:
         form=given.form,
         valid_share=None if given.valid_rows is None else given.valid_rows / given.n_rows,
         triples=true.asked.stated,
-        results=tuple(results),
+        results=results,
         columns=tuple(
-            Column(attribute=attribute, on_axis=is_number(attribute), tv=float(tv))
+            ColumnFit(attribute=attribute, on_axis=attribute.kind in BINNED, tv=float(tv))
             for attribute, tv in zip(schema.attributes, distances, strict=True)
         ),
     )
 
 
-def _judged(evaluation: Evaluation, looked: tuple[Looked, Looked] | None) -> Evaluation:
+def _judge(evaluation: Evaluation, looked: tuple[RawTable, RawTable] | None) -> Evaluation:
     """The evaluation with what was seen of raw values, warnings and the verdict."""
-    columns = list(evaluation.columns)
+    columns, correlations = evaluation.columns, None
     if looked is not None:
         real, given = looked
-        columns = [
+        correlations = compare_correlations(real, given)
+        columns = tuple(
             replace(
                 column,
                 missing=Share(what="missing", real=one.missing / real.n_rows, synthetic=two.missing / given.n_rows),
@@ -333,14 +331,7 @@ def _judged(evaluation: Evaluation, looked: tuple[Looked, Looked] | None) -> Eva
                 numbers=compare_numbers(one, two),
             )
             for index, (column, one, two) in enumerate(zip(columns, real.columns, given.columns, strict=True))
-        ]
-    judged = tuple(replace(column, warnings=warn(column)) for column in columns)
-    correlations = None if looked is None else compare_correlations(*looked)
-    rows = evaluation.real_rows, evaluation.synthetic_rows
-    return replace(
-        evaluation,
-        columns=judged,
-        correlations=correlations,
-        verdict=judge(judged, correlations, rows=rows),
-        looked=looked,
-    )
+        )
+    columns = tuple(replace(column, warnings=warn(column)) for column in columns)
+    verdict = judge(columns, correlations, rows=(evaluation.real_rows, evaluation.synthetic_rows))
+    return replace(evaluation, columns=columns, correlations=correlations, verdict=verdict, looked=looked)

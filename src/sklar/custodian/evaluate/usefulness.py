@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sklar.custodian.evaluate.queries import read
+from sklar.custodian.evaluate.conjunctions import read
+from sklar.custodian.evaluate.raw import RowSample
 from sklar.errors import DataError
 from sklar.machine.extras import require
 from sklar.public.schema import Schema
@@ -32,6 +33,10 @@ class Score:
     rows: int
     accuracy: float
     auc: float
+
+    def cells(self) -> tuple[str, ...]:
+        """A row of a table."""
+        return (self.trained_on, self.learner, f"{self.rows:,}", f"{self.accuracy:.3f}", f"{self.auc:.3f}")
 
 
 def usefulness(
@@ -56,38 +61,23 @@ def usefulness(
     for name, data in (("real rows", real), ("synthetic rows", synthetic)):
         trained = _sample(data, schema, where, max_rows)
         for learner, predict in (("logistic regression", _logistic), ("boosted trees", _trees)):
-            chances = _chances(trained, tested, schema, where, predict)
-            accuracy, auc = _judge(tested[where], chances)
-            scores.append(
-                Score(
-                    target=target,
-                    trained_on=name,
-                    learner=learner,
-                    rows=trained.shape[1],
-                    accuracy=accuracy,
-                    auc=auc,
-                )
-            )
+            accuracy, auc = _judge(tested[where], _chances(trained, tested, schema, where, predict))
+            rows = trained.shape[1]
+            score = Score(target=target, trained_on=name, learner=learner, rows=rows, accuracy=accuracy, auc=auc)
+            scores.append(score)
     return tuple(scores)
 
 
 def _sample(data: object, schema: Schema, where: int, wanted: int) -> NDArray[np.int32]:
     """Codes of at most `wanted` random rows that have a target, shape (m, rows), from one pass over the table."""
     form, batches = read(data, schema)
-    generator = np.random.default_rng(_SEED)
-    kept, keys = np.empty((schema.n_attributes, 0), dtype=np.int32), np.empty(0)
+    sample = RowSample(schema.n_attributes, wanted, np.int32)
     for block in batches:
         codes = block if form == "records" else first_codes(block, schema)
-        codes = codes[:, codes[where] >= 0]
-        kept = np.concatenate([kept, codes], axis=1)
-        keys = np.concatenate([keys, generator.random(codes.shape[1])])
-        if keys.size > wanted:
-            # The smallest of independent random keys are a uniform sample, however long the table.
-            chosen = np.sort(np.argpartition(keys, wanted - 1)[:wanted])
-            kept, keys = kept[:, chosen], keys[chosen]
-    if keys.size == 0:
+        sample.add(codes[:, codes[where] >= 0])
+    if sample.rows.shape[1] == 0:
         raise DataError(f"no row has a level of the target '{schema.names[where]}'. Choose another target.")
-    return kept
+    return sample.rows
 
 
 def first_codes(dummies: NDArray[np.bool_], schema: Schema) -> NDArray[np.int32]:

@@ -1,42 +1,163 @@
-"""What a release's columns may be used for, in plain words: warnings by stated thresholds, and one line over all."""
+"""Raw values of a release beside the real ones, column by column, and what the columns may be used for.
+
+Distances, moments, quantiles, heaps, rounding, correlations; warnings by stated thresholds, and one line over all.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
-from sklar.custodian.evaluate.numbers import Correlations, Heap, Numbers, Share, text, width_text
+import numpy as np
+from numpy.typing import NDArray
+
+from sklar.custodian.evaluate.raw import (
+    STEPS,
+    Distribution,
+    Floats,
+    RawColumn,
+    RawTable,
+    ks_distance,
+    wasserstein_distance,
+)
+from sklar.public.axis import TIMED
 from sklar.public.schema import Attribute
+
+PERCENTILES = (1, 5, 25, 50, 75, 95, 99)
+# A heap has at least this share of the rows, and this many times the mean share of the values next to it.
+HEAP_SHARE = 0.01
+HEAP_RATIO = 3.0
+_NEIGHBORS = 2
+# A text that a schema does not list is shown from this share on.
+_SHOWN_TEXT = 0.001
 
 # From here on a figure is called wrong. Chosen for readers, not fitted to tables: at a KS distance of 0.1 one row in
 # ten is on the wrong side of some number.
-MAX_KS = 0.1
-MAX_TV = 0.1
-MAX_MEAN = 0.1
-MAX_SD = 0.15
-MAX_HEAP = 0.05
-MAX_ROUNDING = 0.1
-MAX_MISSING = 0.05
-MAX_CORRELATION = 0.1
 THRESHOLDS = {
-    "ks": MAX_KS,
-    "total_variation": MAX_TV,
-    "mean_in_real_sd": MAX_MEAN,
-    "sd_relative": MAX_SD,
-    "heap_share": MAX_HEAP,
-    "rounding_share": MAX_ROUNDING,
-    "missing_share": MAX_MISSING,
-    "correlation": MAX_CORRELATION,
+    "ks": 0.1,
+    "total_variation": 0.1,
+    "mean_in_real_sd": 0.1,
+    "sd_relative": 0.15,
+    "heap_share": 0.05,
+    "rounding_share": 0.1,
+    "missing_share": 0.05,
+    "correlation": 0.1,
 }
-
 _NAMED = 4
-_SEVERAL = "have KS above {:g}: do not use them as numbers"
+
+_SECOND = 1e6
+_UNITS = {"date": "days", "year": "years", "yearmonth": "months"}
+_WIDTHS = ((86_400 * _SECOND, "days"), (3_600 * _SECOND, "h"), (60 * _SECOND, "min"), (_SECOND, "s"))
+
+# These values have no repr: a traceback or a debugger's log must not print what was read from rows.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Column:
+class Share:
+    """What share of the rows has something, in the real and in the synthetic table."""
+
+    what: str
+    real: float
+    synthetic: float
+
+    @property
+    def gap(self) -> float:
+        """How far apart both are."""
+        return abs(self.real - self.synthetic)
+
+    def __str__(self) -> str:
+        return f"{self.synthetic:.1%} for {self.real:.1%}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Heap(Share):
+    """A value that many rows have and that stands out from its neighbors; `value` is its place on the axis."""
+
+    value: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Moments:
+    """Mean, standard deviation, quantiles and range of the numbers of one table, on the attribute's axis."""
+
+    numbers: int
+    mean: float
+    sd: float
+    quantiles: tuple[float, ...]
+    least: float
+    largest: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Numbers:
+    """How the numbers of one column compare.
+
+    `ks` is the largest difference of the distribution functions, `ks_error` by how much it may be off (0
+    unless a column has too many distinct values to be kept one by one). `wasserstein` is in real standard deviations;
+    None when the real numbers do not vary. `others` are how many numbers are not 0, of which `rounding` has shares.
+    """
+
+    ks: float
+    ks_error: float
+    wasserstein: float | None
+    real: Moments
+    synthetic: Moments
+    heaps: tuple[Heap, ...]
+    rounding: tuple[Share, ...]
+    others: tuple[int, int]
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        document: dict[str, Any] = _figures(asdict(self))
+        del document["others"]
+        for table in ("real", "synthetic"):
+            quantiles = document[table]["quantiles"]
+            document[table]["quantiles"] = {str(at): value for at, value in zip(PERCENTILES, quantiles, strict=True)}
+        return document
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class Correlations:
+    """Pearson's and Spearman's correlations of the columns on an axis, real and synthetic, each of shape (k, k).
+
+    Values that do not vary have none: nan.
+    """
+
+    names: tuple[str, ...]
+    pearson: tuple[Floats, Floats]
+    spearman: tuple[Floats, Floats]
+    sampled: tuple[int, int]
+
+    def gaps(self) -> list[tuple[float, int, int]]:
+        """The pairs i < j by the larger of their two differences, the largest first."""
+        first, second = np.triu_indices(len(self.names), 1)
+        apart = np.stack([np.abs(one - two)[first, second] for one, two in (self.pearson, self.spearman)])
+        known = np.where(np.isnan(apart), -1.0, apart).max(axis=0)
+        order = [int(k) for k in np.argsort(-known, kind="stable") if known[k] >= 0]
+        return [(float(known[k]), int(first[k]), int(second[k])) for k in order]
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+
+        def matrix(values: Floats) -> list[list[float | None]]:
+            return [[None if math.isnan(value) else round(float(value), 6) for value in row] for row in values]
+
+        gaps = self.gaps()
+        return {
+            "columns": list(self.names),
+            **{
+                name: {"real": matrix(one), "synthetic": matrix(two)}
+                for name, (one, two) in (("pearson", self.pearson), ("spearman", self.spearman))
+            },
+            "spearman_rows": {"real": self.sampled[0], "synthetic": self.sampled[1]},
+            "largest_difference": round(gaps[0][0], 4) if gaps else None,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class ColumnFit:
     """How one attribute of a release compares with the real one.
 
     `tv` is the total variation distance over its levels. `numbers` is None for categories, and where one of the tables
@@ -61,16 +182,21 @@ class Column:
         """KS for numbers, total variation for categories: by this the worst column is found."""
         return self.tv if self.numbers is None else self.numbers.ks
 
+    @property
+    def absent(self) -> tuple[Share, ...]:
+        """The shares of missing values and of texts, where one of the tables has any."""
+        every = (*([] if self.missing is None else [self.missing]), *self.texts)
+        return tuple(share for share in every if max(share.real, share.synthetic) > 0)
+
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
+        missing = self.missing
         return {
             "name": self.name,
             "type": self.attribute.kind,
             "total_variation": self.tv,
-            "missing": None
-            if self.missing is None
-            else {"real": self.missing.real, "synthetic": self.missing.synthetic},
-            "texts": [share.to_dict() for share in self.texts],
+            "missing": None if missing is None else {"real": missing.real, "synthetic": missing.synthetic},
+            "texts": [_figures(asdict(share)) for share in self.texts],
             "numbers": None if self.numbers is None else self.numbers.to_dict(),
             "warnings": list(self.warnings),
         }
@@ -102,87 +228,160 @@ class Verdict:
         }
 
 
-def warn(column: Column) -> tuple[str, ...]:
+def _figures(value: Any) -> Any:
+    """The same with ten digits of every float, which is more than any figure here is good for."""
+    if isinstance(value, float):
+        return float(f"{value:.10g}")
+    if isinstance(value, dict):
+        return {key: _figures(each) for key, each in value.items()}
+    return [_figures(each) for each in value] if isinstance(value, tuple) else value
+
+
+def compare_numbers(real: RawColumn, synthetic: RawColumn) -> Numbers | None:
+    """Compare the numbers of one column; None unless both tables have some."""
+    one, two = real.numbers, synthetic.numbers
+    if one is None or two is None:
+        return None
+    others = one.size - round(one.share(0.0) * one.size), two.size - round(two.share(0.0) * two.size)
+    # Values that stand out in either table, by their share in the real one.
+    heaped = [held.low[standing_out(held.counts) & held.single] for held in (one, two)]
+    heaps = [
+        Heap(what=text(real.attribute, value), value=value, real=one.share(value), synthetic=two.share(value))
+        for value in dict.fromkeys(np.concatenate(heaped).tolist())
+    ]
+    # Shares of round numbers among those other than 0, for the steps that a number of this size can show.
+    largest = max(abs(one.low[0]), abs(one.high[-1]))
+    rounding = [
+        Share(what=name, real=real.round[place] / others[0], synthetic=synthetic.round[place] / others[1])
+        for place, (name, least, _) in enumerate(STEPS[real.attribute.kind])
+        if largest >= least and 0 not in others
+    ]
+    return Numbers(
+        ks=ks_distance(one, two),
+        ks_error=one.widest + two.widest,
+        wasserstein=wasserstein_distance(one, two) / one.sd if one.sd > 0 else None,
+        real=_moments(one),
+        synthetic=_moments(two),
+        heaps=tuple(sorted(heaps, key=lambda heap: (-heap.real, -heap.synthetic))),
+        rounding=tuple(rounding),
+        others=others,
+    )
+
+
+def _moments(held: Distribution) -> Moments:
+    return Moments(
+        numbers=held.size,
+        mean=held.mean,
+        sd=held.sd,
+        quantiles=tuple(held.quantiles(np.array(PERCENTILES) / 100).tolist()),
+        least=float(held.low[0]),
+        largest=float(held.high[-1]),
+    )
+
+
+def standing_out(counts: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Which cells are heaps: many rows have them, and many more than their neighbors on both sides together."""
+    if counts.size == 1:
+        return np.array([True])
+    window = np.ones(2 * _NEIGHBORS + 1, dtype=np.int64)
+    window[_NEIGHBORS] = 0
+    around, neighbors = (np.convolve(each, window)[_NEIGHBORS:-_NEIGHBORS] for each in (counts, np.ones_like(counts)))
+    return np.asarray((counts / counts.sum() >= HEAP_SHARE) & (counts * neighbors >= HEAP_RATIO * around))
+
+
+def compare_correlations(real: RawTable, synthetic: RawTable) -> Correlations | None:
+    """Compare the correlations of all columns on an axis; None with fewer than two of them."""
+    if len(real.numbers) < 2:
+        return None
+    return Correlations(
+        names=tuple(real.columns[index].attribute.name for index in real.numbers),
+        pearson=(real.pearson, synthetic.pearson),
+        spearman=(real.spearman, synthetic.spearman),
+        sampled=(real.sampled, synthetic.sampled),
+    )
+
+
+def compare_texts(real: RawTable, synthetic: RawTable, index: int) -> tuple[Share, ...]:
+    """Shares of the texts in a column of numbers: those that the schema lists, and others that are not rare."""
+    one, two = real.columns[index].texts, synthetic.columns[index].texts
+    attribute = real.columns[index].attribute
+    listed = [str(value) for value in attribute.special]
+    shares = [
+        Share(what=text, real=one.get(text, 0) / real.n_rows, synthetic=two.get(text, 0) / synthetic.n_rows)
+        for text in dict.fromkeys([*listed, *one, *two])
+    ]
+    return tuple(each for each in shares if each.what in listed or max(each.real, each.synthetic) >= _SHOWN_TEXT)
+
+
+def warn(column: ColumnFit) -> tuple[str, ...]:
     """What is beyond a threshold in one column, the worst kind first."""
-    found: list[str] = []
-    numbers = column.numbers
-    if numbers is not None:
-        found += _warn_of_numbers(column.attribute, numbers)
-    elif column.on_axis and column.missing is not None:
-        found.append("only one of the tables has numbers, or neither")
-    if column.tv > MAX_TV:
-        found.append(f"total variation of its levels {column.tv:.3f}, above {MAX_TV:g}")
-    if column.missing is not None and column.missing.gap > MAX_MISSING:
-        found.append(f"missing: {shares(column.missing)}")
-    found += [f"text {each.what!r}: {shares(each)}" for each in column.texts if each.gap > MAX_MISSING]
-    return tuple(found)
+    warnings: list[str] = []
+    most, missing = THRESHOLDS["total_variation"], column.missing
+    if column.numbers is not None:
+        warnings += _warn_of_numbers(column.attribute, column.numbers)
+    elif column.on_axis and missing is not None:
+        warnings.append("only one of the tables has numbers, or neither")
+    if column.tv > most:
+        warnings.append(f"total variation of its levels {column.tv:.3f}, above {most:g}")
+    if missing is not None and missing.gap > THRESHOLDS["missing_share"]:
+        warnings.append(f"missing: {missing}")
+    warnings += [f"text {each.what!r}: {each}" for each in column.texts if each.gap > THRESHOLDS["missing_share"]]
+    return tuple(warnings)
 
 
 def _warn_of_numbers(attribute: Attribute, numbers: Numbers) -> Iterable[str]:
     real, other = numbers.real, numbers.synthetic
-    if numbers.ks > MAX_KS:
-        yield f"KS {numbers.ks:.3f}, above {MAX_KS:g}"
-    for heap in lost_heaps(numbers):
-        yield f"exactly {heap.what}: {shares(heap)}"
-    if abs(real.mean - other.mean) > MAX_MEAN * real.sd:
+    if numbers.ks > THRESHOLDS["ks"]:
+        yield f"KS {numbers.ks:.3f}, above {THRESHOLDS['ks']:g}"
+    for heap in sorted(numbers.heaps, key=lambda heap: -heap.gap):
+        if heap.gap > THRESHOLDS["heap_share"]:
+            yield f"exactly {heap.what}: {heap}"
+    if abs(real.mean - other.mean) > THRESHOLDS["mean_in_real_sd"] * real.sd:
         yield f"mean {text(attribute, other.mean)} for {text(attribute, real.mean)}"
-    if abs(real.sd - other.sd) > MAX_SD * real.sd:
+    if abs(real.sd - other.sd) > THRESHOLDS["sd_relative"] * real.sd:
         yield f"standard deviation {width_text(attribute, other.sd)} for {width_text(attribute, real.sd)}"
-    rounding = max(numbers.rounding, key=lambda share: share.gap, default=None)
-    if rounding is not None and rounding.gap > max(MAX_ROUNDING, _likely_gap(rounding, numbers.others)):
-        yield f"{rounding.what}: {shares(rounding)}"
+    worst = max(numbers.rounding, key=lambda share: share.gap, default=None)
+    if worst is not None:
+        # Four standard errors of the difference of two shares: where few numbers are not 0, chance makes a large one.
+        sizes = numbers.others
+        pooled = (worst.real * sizes[0] + worst.synthetic * sizes[1]) / sum(sizes)
+        likely = 4 * math.sqrt(pooled * (1 - pooled) * (1 / sizes[0] + 1 / sizes[1]))
+        if worst.gap > max(THRESHOLDS["rounding_share"], likely):
+            yield f"{worst.what}: {worst}"
 
 
-def _likely_gap(share: Share, sizes: tuple[int, int]) -> float:
-    """Four standard errors of the difference of two shares: where few numbers are not 0, chance makes a large one."""
-    pooled = (share.real * sizes[0] + share.synthetic * sizes[1]) / sum(sizes)
-    return 4 * math.sqrt(pooled * (1 - pooled) * (1 / sizes[0] + 1 / sizes[1]))
-
-
-def lost_heaps(numbers: Numbers) -> list[Heap]:
-    """The heaps whose shares differ too much, the worst first."""
-    return sorted((heap for heap in numbers.heaps if heap.gap > MAX_HEAP), key=lambda heap: -heap.gap)
-
-
-def shares(share: Share) -> str:
-    """Both shares in words.
-
-    >>> shares(Share(what="0", real=0.917, synthetic=0.0))
-    '0.0% for 91.7%'
-    """
-    return f"{share.synthetic:.1%} for {share.real:.1%}"
-
-
-def judge(columns: tuple[Column, ...], correlations: Correlations | None, *, rows: tuple[int, int]) -> Verdict:
+def judge(columns: tuple[ColumnFit, ...], correlations: Correlations | None, *, rows: tuple[int, int]) -> Verdict:
     """One line over all columns."""
-    scored = [column for column in columns if column.numbers is not None]
+    most_ks, most_tv = THRESHOLDS["ks"], THRESHOLDS["total_variation"]
     on_axis = [column for column in columns if column.on_axis and column.missing is not None]
-    unusable = sorted(
-        (each for each in on_axis if each.numbers is None or each.numbers.ks > MAX_KS),
-        key=lambda each: -each.distance,
-    )
-    wrong = [each for each in columns if not each.on_axis and each.tv > MAX_TV]
+    unusable = [each for each in on_axis if each.numbers is None or each.numbers.ks > most_ks]
+    unusable.sort(key=lambda each: -each.distance)
+    wrong = [each for each in columns if not each.on_axis and each.tv > most_tv]
     rest = [each for each in columns if each.warnings and each not in unusable and each not in wrong]
     worst = max(columns, key=lambda each: each.distance)
     measure = "total variation" if worst.numbers is None else "KS"
-    parts = [f"Worst column: {worst.name}, {measure} {worst.distance:.3f}"]
+    parts, chance = [f"Worst column: {worst.name}, {measure} {worst.distance:.3f}"], None
     if unusable:
-        advice = "has KS above {:g}: do not use it as a number" if len(unusable) == 1 else _SEVERAL
-        parts.append(f"{len(unusable)} of {len(on_axis)} numbers {advice.format(MAX_KS)} ({_names(unusable)})")
-    elif scored:
-        parts.append(f"no number has KS above {MAX_KS:g}")
+        one = len(unusable) == 1
+        advice = "do not use it as a number" if one else "do not use them as numbers"
+        have = f"{'has' if one else 'have'} KS above {most_ks:g}"
+        parts.append(f"{len(unusable)} of {len(on_axis)} numbers {have}: {advice} ({_names(unusable)})")
+    elif any(column.numbers is not None for column in columns):
+        parts.append(f"no number has KS above {most_ks:g}")
     if wrong:
         have = "category has" if len(wrong) == 1 else "categories have"
-        parts.append(f"{len(wrong)} {have} total variation above {MAX_TV:g} ({_names(wrong)})")
+        parts.append(f"{len(wrong)} {have} total variation above {most_tv:g} ({_names(wrong)})")
     if rest:
         parts.append(f"{len(rest)} more with warnings ({_names(rest)})")
-    apart = correlations.gaps()[:1] if correlations is not None else []
-    if apart and apart[0][0] > MAX_CORRELATION and correlations is not None:
-        gap, one, two = apart[0]
-        parts.append(f"a correlation is off by {gap:.2f} ({correlations.names[one]}, {correlations.names[two]})")
-    chance = _chance(*rows) if scored else None
-    if chance is not None and chance > MAX_KS:
-        parts.append(f"with this few rows chance alone makes KS up to {chance:.2f}")
+    for gap, first, second in correlations.gaps()[:1] if correlations is not None else ():
+        if gap > THRESHOLDS["correlation"] and correlations is not None:
+            pair = f"{correlations.names[first]}, {correlations.names[second]}"
+            parts.append(f"a correlation is off by {gap:.2f} ({pair})")
+    if any(column.numbers is not None for column in columns):
+        # The KS distance of two tables drawn from one continuous law exceeds this once in a hundred times.
+        chance = 1.63 * math.sqrt(1 / rows[0] + 1 / rows[1])
+        if chance > most_ks:
+            parts.append(f"with this few rows chance alone makes KS up to {chance:.2f}")
     return Verdict(
         line="; ".join(parts) + ".",
         worst=worst.name,
@@ -194,11 +393,45 @@ def judge(columns: tuple[Column, ...], correlations: Correlations | None, *, row
     )
 
 
-def _names(columns: list[Column]) -> str:
+def _names(columns: list[ColumnFit]) -> str:
     listed = ", ".join(column.name for column in columns[:_NAMED])
     return listed + (f" and {len(columns) - _NAMED} more" if len(columns) > _NAMED else "")
 
 
-def _chance(real: int, synthetic: int) -> float:
-    """What the KS distance of two tables drawn from one law exceeds once in a hundred times, for a continuous law."""
-    return 1.63 * math.sqrt(1 / real + 1 / synthetic)
+def text(attribute: Attribute, value: float) -> str:
+    """A point on the axis as a person writes it, a mean or quantile too.
+
+    >>> text(Attribute(name="x", kind="real", edges=(0.0, 1.0)), 1234.5678)
+    '1,234.6'
+    """
+    if attribute.kind in ("integer", "real"):
+        digits = 0 if value == int(value) or abs(value) >= 1e5 else max(0, 5 - len(str(int(abs(value)))))
+        written = f"{value:,.{digits}f}" if 1e-3 <= abs(value) < 1e15 or value == 0 else f"{value:.4g}"
+        return written.rstrip("0").rstrip(".") if "." in written and "e" not in written else written
+    if attribute.kind in TIMED:
+        value = round(value / _SECOND) * _SECOND
+    return attribute.edge_text(round(value))
+
+
+def brief(attribute: Attribute, value: float) -> str:
+    """The same where there is little room: moments to the minute.
+
+    >>> brief(Attribute(name="x", kind="datetime", edges=(0, 1)), 90_000_000)
+    '1970-01-01 00:01'
+    """
+    written = text(attribute, value)
+    return written[:16].replace("T", " ") if attribute.kind == "datetime" else written
+
+
+def width_text(attribute: Attribute, width: float) -> str:
+    """A distance along the axis as a person writes it: a standard deviation, say.
+
+    >>> width_text(Attribute(name="x", kind="datetime", edges=(0, 1)), 5_400_000_000)
+    '1.5 h'
+    """
+    if attribute.kind in TIMED:
+        size, unit = next((each for each in _WIDTHS if width >= each[0]), _WIDTHS[-1])
+        return f"{width / size:,.1f} {unit}"
+    if attribute.kind in ("integer", "real"):
+        return text(attribute, width)
+    return f"{width:,.{0 if width >= 1_000 else 1}f} {_UNITS.get(attribute.kind, '')}".rstrip()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sklar.custodian.evaluate.compare import NOTICE, Evaluation
-from sklar.custodian.evaluate.errors import Errors
+from sklar.custodian.evaluate.conjunctions import Errors
 from sklar.files.write import check_target, replacing
 from sklar.machine.extras import require
 

@@ -1,0 +1,407 @@
+"""The custodian's own report: it compares a release with the real rows, in one HTML file that says PRIVATE everywhere.
+
+This module decides what is shown; `templates/private.html.j2` has the words.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from markupsafe import Markup
+from numpy.typing import NDArray
+
+from sklar.answer.report import svg
+from sklar.answer.report.render import Rows, render, short
+from sklar.answer.report.svg import Paired, axis_scale, bend, paired_bars, tick_text, ticks
+from sklar.custodian.evaluate.compare import NOTICE, Evaluation
+from sklar.custodian.evaluate.conjunctions import PERCENTS, Answers
+from sklar.custodian.evaluate.raw import Distribution, Floats
+from sklar.custodian.evaluate.verdict import (
+    PERCENTILES,
+    THRESHOLDS,
+    ColumnFit,
+    Correlations,
+    Share,
+    brief,
+    text,
+    width_text,
+)
+from sklar.public.schema import Attribute
+from sklar.public.shown import shown_levels, shown_name, with_unit
+
+MARK = "PRIVATE"
+# These limits keep the page readable however wide the table is.
+MAX_ATTRIBUTES = MAX_CHARTS = 300
+MAX_PAIRS = 100
+WORST_PAIRS = 3
+MAX_SHARES = 200
+_SIDE = 12
+_MAX_MAP = 16
+_MOST_GAPS = 20
+_BINS, _BARS, _HEAPS = 40, 20, 6
+
+# A drawing with its caption, its label and its width.
+_Map = tuple[str, str, Markup, int]
+
+# These values have no repr: a traceback or a debugger's log must not print counts.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class ColumnChart:
+    """The drawings of one column: the numbers on their axis, and bars for heaps, missing values, texts or levels."""
+
+    name: str
+    told: str
+    warned: bool
+    numbers: Markup | None
+    bars: Markup | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class SideBySide:
+    """One pair of attributes, as maps of the real and of the synthetic counts.
+
+    `shown` says how many levels of both attributes the maps show; None when they show all.
+    """
+
+    name: str
+    error: float
+    shown: tuple[int, int] | None
+    maps: tuple[_Map, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class PairErrors:
+    """What the report shows about pairs of attributes: the errors of all of them in short, and the worst at length."""
+
+    number: int
+    median: float
+    largest: float
+    rows: Rows
+    worst: tuple[SideBySide, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class RawFigures:
+    """What the report shows about raw values: tables of texts, the worst column first, and maps of correlations."""
+
+    numbers: Rows
+    percentiles: tuple[str, ...]
+    quantiles: Rows
+    heaps: Rows
+    rounding: Rows
+    absent: Rows
+    correlations: Rows
+    sampled: int
+    maps: tuple[_Map, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class PrivateView:
+    """All that the report shows. With only one attribute, `pairs` is None; without raw values, `raw` is."""
+
+    banner: str
+    evaluation: Evaluation
+    thresholds: dict[str, float]
+    warnings: Rows
+    charts: tuple[ColumnChart, ...]
+    raw: RawFigures | None
+    best: tuple[str, ...]
+    classes: Rows
+    panels: tuple[tuple[str, Markup], ...]
+    n_attributes: int
+    attributes: Rows
+    pairs: PairErrors | None
+    scores: Rows
+
+
+def custodian_report(evaluation: Evaluation, true: Answers, given: Answers) -> str:
+    """Report on an evaluation of the tables that gave these answers."""
+    return render("sklar.custodian.evaluate", "private.html.j2", view(evaluation, true, given))
+
+
+def view(evaluation: Evaluation, true: Answers, given: Answers) -> PrivateView:
+    """What the report shows. Given counts are scaled to the number of real rows."""
+    factor, m = true.n_rows / given.n_rows, true.schema.n_attributes
+    given = replace(given, one_way=given.one_way * factor, pairs=given.pairs * factor)
+    return PrivateView(
+        banner=NOTICE,
+        evaluation=evaluation,
+        thresholds=THRESHOLDS,
+        warnings=tuple((_name(each), "; ".join(each.warnings)) for each in evaluation.ranked if each.warnings),
+        charts=tuple(_chart(evaluation, column, true, given) for column in evaluation.ranked[:MAX_CHARTS]),
+        raw=_raw(evaluation) if evaluation.looked is not None else None,
+        best=tuple(f"Best {percent}%" for percent in PERCENTS),
+        classes=tuple(result.cells() for result in evaluation.results),
+        panels=_panels(evaluation),
+        n_attributes=m,
+        attributes=_attributes(true, given),
+        pairs=_pairs(true, given) if m > 1 else None,
+        scores=tuple(score.cells() for score in evaluation.scores),
+    )
+
+
+def _name(column: ColumnFit) -> str:
+    return short(shown_name(column.attribute), 60)
+
+
+def _chart(evaluation: Evaluation, column: ColumnFit, true: Answers, given: Answers) -> ColumnChart:
+    """The chart of one column. Where numbers were not seen, its levels are drawn."""
+    offsets, i = true.schema.offsets, true.schema.names.index(column.name)
+    numbers = [raw.columns[i].numbers for raw in evaluation.looked or ()]
+    if len(numbers) > 1 and numbers[0] is not None and numbers[1] is not None:
+        return draw_numbers(column, numbers[0], numbers[1], (evaluation.real_rows, evaluation.synthetic_rows))
+    real, other = (each.one_way[offsets[i] : offsets[i + 1]] / true.n_rows for each in (true, given))
+    # The levels in the order of the schema: all, or the largest.
+    largest, levels = np.argsort(-np.maximum(real, other), kind="stable")[:_BARS], shown_levels(column.attribute)
+    entries = [Paired(label=levels[k], first=float(real[k]), second=float(other[k])) for k in np.sort(largest)]
+    left_out = len(levels) - len(entries)
+    told = f"total variation {column.tv:.3f}" + (f", {left_out:,} smaller levels not shown" if left_out else "")
+    name = _title(column)
+    bars = paired_bars(entries, title=f"Levels of {name}", description=told)
+    return ColumnChart(name=name, told=told, warned=bool(column.warnings), numbers=None, bars=bars)
+
+
+def _title(column: ColumnFit) -> str:
+    return short(with_unit(column.attribute, shown_name(column.attribute)), 90)
+
+
+def draw_numbers(column: ColumnFit, real: Distribution, synthetic: Distribution, rows: tuple[int, int]) -> ColumnChart:
+    """The numbers of a column without its heaps, and its heaps, missing values and texts as bars below.
+
+    All heights are shares of the rows. Heaps stand apart because one of them would flatten all that is around it.
+    """
+    name, numbers, told = _title(column), column.numbers, ""
+    if numbers is not None:
+        means = (brief(column.attribute, each.mean) for each in (numbers.real, numbers.synthetic))
+        told = f"KS {numbers.ks:.3f}, mean {' | '.join(means)}"
+    heaps = sorted(numbers.heaps if numbers is not None else (), key=lambda heap: -max(heap.real, heap.synthetic))
+    listed = max(real.counts.size, synthetic.counts.size) <= _BARS
+    apart = [] if listed else sorted(heaps[:_HEAPS], key=lambda heap: heap.value)
+    held = real.size / rows[0], synthetic.size / rows[1]
+    entries = [
+        Paired(label=f"exactly {heap.what}", first=heap.real * held[0], second=heap.synthetic * held[1])
+        for heap in apart
+    ]
+    entries += [Paired(label=each.what, first=each.real, second=each.synthetic) for each in column.absent]
+    without = np.array([heap.value for heap in heaps[: len(apart)]])
+    steps = bin_numbers(column.attribute, real, synthetic, rows, without=without)
+    heading = f"Numbers of {name}" + (", heaps apart" if apart else "")
+    return ColumnChart(
+        name=name,
+        told=told,
+        warned=bool(column.warnings),
+        numbers=None if steps is None else svg.paired_steps(steps, title=heading, description=told),
+        # Below an axis a bar stands for its share of all rows, not for the largest of a few.
+        bars=paired_bars(entries, title=f"Heaps and gaps of {name}", description=told, least=0.5) if entries else None,
+    )
+
+
+def bin_numbers(
+    attribute: Attribute, real: Distribution, synthetic: Distribution, rows: tuple[int, int], *, without: Floats
+) -> svg.Steps | None:
+    """Both tables' shares of rows in bins that fit the axis, without these values; None when nothing else is left."""
+    kept = [(held, ~(held.single & np.isin(held.low, without))) for held in (real, synthetic)]
+    points, counts = [held.center[here] for held, here in kept], [held.counts[here] for held, here in kept]
+    both = np.concatenate(points)
+    if both.size == 0:
+        return None
+    scale = axis_scale(attribute, both, np.concatenate(counts))
+    # The axis covers heaps too: they are marked on it.
+    edges = _edges(attribute, np.unique(np.concatenate([both, without])), scale)
+    first, second = (
+        np.histogram(values, bins=edges, weights=times)[0] / n
+        for values, times, n in zip(points, counts, rows, strict=True)
+    )
+    low, high = bend(edges[[0, -1]], scale)
+
+    def place(values: Floats) -> Floats:
+        return np.asarray((bend(values, scale) - low) / (high - low))
+
+    at = ticks(attribute, float(edges[0]), float(edges[-1]), scale)
+    labels = (tick_text(attribute, value) for value in at)
+    labeled = tuple(zip(place(np.array(at)).tolist(), labels, strict=True))
+    return svg.Steps(
+        edges=place(edges), first=first, second=second, ticks=labeled, marks=tuple(place(without).tolist())
+    )
+
+
+def _edges(attribute: Attribute, values: Floats, scale: float) -> Floats:
+    """At most `_BINS` bins from the least value to the largest; one for each of few whole numbers."""
+    low, high = float(values[0]), float(values[-1])
+    whole = attribute.kind != "real" or bool((values == np.rint(values)).all())
+    if not whole:
+        ends = bend(np.array([low, high]), scale)
+        even = np.linspace(ends[0], ends[1] if high > low else ends[0] + 1.0, _BINS + 1)
+        edges = even if scale == 0 else scale * np.sinh(even)
+        edges[[0, -1]] = low, max(high, float(edges[-1]))
+        return np.asarray(edges)
+    if scale == 0:
+        width = max(math.ceil((high - low + 1) / _BINS), 1)
+        bins = math.ceil((high - low + 1) / width)
+        return np.asarray(low - 0.5 + width * np.arange(bins + 1))
+    first, last = bend(np.array([low - 0.5, high + 0.5]), scale)
+    bent = np.linspace(first, last, _BINS + 1)
+    # Between whole numbers, so that no bin is empty because none lies in it.
+    inner = np.unique(np.ceil(scale * np.sinh(bent[1:-1])) - 0.5)
+    inner = inner[(inner > low - 0.5) & (inner < high + 0.5)]
+    return np.concatenate([[low - 0.5], inner, [high + 0.5]])
+
+
+def _raw(evaluation: Evaluation) -> RawFigures:
+    scored = [(column, column.numbers) for column in evaluation.ranked if column.numbers is not None]
+    rows, quantiles, heaps, rounding = (list[tuple[str, ...]]() for _ in range(4))
+    for column, numbers in scored[:MAX_ATTRIBUTES]:
+        name, attribute, both = _name(column), column.attribute, (numbers.real, numbers.synthetic)
+        error = f" \N{PLUS-MINUS SIGN} {numbers.ks_error:.1g}" if numbers.ks_error else ""
+        moved = "" if numbers.wasserstein is None else f"{numbers.wasserstein:.3f}"
+        means = (text(attribute, each.mean) for each in both)
+        rows.append(
+            (name, f"{numbers.ks:.3f}{error}", moved, *means, *(width_text(attribute, each.sd) for each in both))
+        )
+        for label, table, moments in ((name, "real", numbers.real), ("", "synthetic", numbers.synthetic)):
+            quantiles.append((label, table, *(text(attribute, value) for value in moments.quantiles)))
+        heaps += _shares(column, numbers.heaps)
+        rounding += _shares(column, numbers.rounding)
+    absent = [row for column in evaluation.ranked for row in _shares(column, column.absent)]
+    correlations = evaluation.correlations
+    return RawFigures(
+        numbers=tuple(rows),
+        percentiles=tuple(f"{at}%" for at in PERCENTILES),
+        quantiles=tuple(quantiles),
+        heaps=tuple(heaps[:MAX_SHARES]),
+        rounding=tuple(rounding[:MAX_SHARES]),
+        absent=tuple(absent[:MAX_SHARES]),
+        correlations=() if correlations is None else _gaps(correlations),
+        sampled=0 if correlations is None else min(correlations.sampled),
+        maps=() if correlations is None else _correlation_maps(correlations),
+    )
+
+
+def _shares(column: ColumnFit, shares: tuple[Share, ...]) -> Rows:
+    return tuple((_name(column), short(each.what, 40), f"{each.real:.1%}", f"{each.synthetic:.1%}") for each in shares)
+
+
+def _gaps(correlations: Correlations) -> Rows:
+    rows = []
+    for _, i, j in correlations.gaps()[:_MOST_GAPS]:
+        matrices = (*correlations.pearson, *correlations.spearman)
+        name = short(f"{correlations.names[i]} \N{MULTIPLICATION SIGN} {correlations.names[j]}", 80)
+        rows.append((name, *(_written(float(matrix[i, j])) for matrix in matrices)))
+    return tuple(rows)
+
+
+def _correlation_maps(correlations: Correlations) -> tuple[_Map, ...]:
+    """Spearman's correlations of the columns with the largest differences, in the order of the schema."""
+    order = dict.fromkeys(index for _, *pair in correlations.gaps() for index in pair)
+    kept = np.array(sorted(list(order)[:_MAX_MAP]), dtype=np.int64)
+    if kept.size < 2:
+        return ()
+    maps = []
+    for label, matrix in zip(("Real rows", "Synthetic rows"), correlations.spearman, strict=True):
+        part = matrix[np.ix_(kept, kept)]
+        title = f"{label}: Spearman's correlations"
+        drawing, width = svg.heat_map(
+            np.nan_to_num(np.abs(part)),
+            [correlations.names[index] for index in kept],
+            written=[[_written(float(value)) for value in row] for row in part],
+            top=1.0,
+            title=title,
+            description="Darker cells are stronger correlations, of either sign.",
+        )
+        maps.append((label, title, drawing, width * 3 // 4))
+    return tuple(maps)
+
+
+def _written(correlation: float) -> str:
+    return "" if np.isnan(correlation) else f"{correlation:.2f}"
+
+
+def _panels(evaluation: Evaluation) -> tuple[tuple[str, Markup], ...]:
+    asked = [result for result in evaluation.results if result.errors.size]
+    chosen = {
+        "All classes of queries": [result for result in asked if "|r|" not in result.name],
+        "Two-way, by correlation": [result for result in asked if result.name.startswith("two-way")],
+    }
+    panels = []
+    for title, results in chosen.items():
+        lines = [svg.Line(label=each.name, x=x, y=y) for each in results for x, y in [each.errors.cdf()]]
+        within = [f"{each.name}: 95% within {each.errors.best(95).maximum:,.0f} rows" for each in results]
+        heading = f"Cumulative shares of absolute errors: {title}"
+        if results:
+            panels.append((title, svg.cdfs(lines, title=heading, description="; ".join(within))))
+    return tuple(panels)
+
+
+def _attributes(true: Answers, given: Answers) -> Rows:
+    """Attributes with their total variation and their worst level, the worst first."""
+    offsets = true.schema.offsets
+    errors = np.abs(true.one_way - given.one_way)
+    totals = np.add.reduceat(errors, offsets[:-1]) / (2 * true.n_rows)
+    rows = []
+    for i in np.argsort(-totals, kind="stable")[:MAX_ATTRIBUTES]:
+        attribute = true.schema.attributes[i]
+        worst = int(errors[offsets[i] : offsets[i + 1]].argmax())
+        counts = (f"{answers.one_way[offsets[i] + worst]:,.0f}" for answers in (true, given))
+        level = short(shown_levels(attribute)[worst], 60)
+        name = short(shown_name(attribute), 60)
+        rows.append((name, f"{attribute.n_levels:,}", f"{totals[i]:.4f}", level, *counts))
+    return tuple(rows)
+
+
+def _pairs(true: Answers, given: Answers) -> PairErrors:
+    schema, starts = true.schema, true.schema.offsets[:-1]
+    first, second = np.triu_indices(schema.n_attributes, 1)
+    distances = np.add.reduceat(np.add.reduceat(np.abs(true.pairs - given.pairs), starts, axis=0), starts, axis=1)
+    errors = distances[first, second] / (2 * true.n_rows)
+    rows, worst = [], list[SideBySide]()
+    for k in np.argsort(-errors, kind="stable")[:MAX_PAIRS]:
+        one, two = (schema.attributes[each[k]] for each in (first, second))
+        real, other = (_table(answers, first[k], second[k]) for answers in (true, given))
+        name = short(f"{shown_name(one)} \N{MULTIPLICATION SIGN} {shown_name(two)}", 100)
+        at = np.unravel_index(np.abs(real - other).argmax(), real.shape)
+        cell = short(f"{shown_levels(one)[at[0]]}, {shown_levels(two)[at[1]]}", 100)
+        rows.append((name, f"{real.size:,}", f"{errors[k]:.4f}", cell, f"{real[at]:,.0f}", f"{other[at]:,.0f}"))
+        if len(worst) < WORST_PAIRS:
+            shown, maps = _side_by_side(one, two, real, other)
+            worst.append(SideBySide(name=name, error=float(errors[k]), shown=shown, maps=maps))
+    return PairErrors(
+        number=errors.size,
+        median=float(np.median(errors)),
+        largest=float(errors.max()),
+        rows=tuple(rows),
+        worst=tuple(worst),
+    )
+
+
+def _table(answers: Answers, i: int, j: int) -> NDArray[Any]:
+    """The two-way table of two attributes."""
+    offsets = answers.schema.offsets
+    return np.asarray(answers.pairs[offsets[i] : offsets[i + 1], offsets[j] : offsets[j + 1]])
+
+
+def _side_by_side(
+    one: Attribute, two: Attribute, real: NDArray[Any], other: NDArray[Any]
+) -> tuple[tuple[int, int] | None, tuple[_Map, ...]]:
+    """Maps of both tables of a pair, and how many levels they show; None when they show all."""
+    # We show the levels with the largest errors, in the order of the schema.
+    gap = np.abs(real - other)
+    rows, columns = (np.sort(np.argsort(-gap.sum(axis=axis), kind="stable")[:_SIDE]) for axis in (1, 0))
+    names = f"{short(shown_name(one), 40)} by {short(shown_name(two), 40)}"
+    maps = []
+    for label, counts in (("Real rows", real), ("Synthetic rows", other)):
+        part = counts[np.ix_(rows, columns)]
+        drawing, width = svg.heat_map(
+            part,
+            [shown_levels(one)[k] for k in rows],
+            columns=[shown_levels(two)[k] for k in columns],
+            written=[[f"{cell:,.0f}" if cell < 9999.5 else f"{cell / 1000:,.0f}k" for cell in row] for row in part],
+            top=float(max(real.max(), other.max(), 1.0)),
+            title=f"{label}: counts of {names}",
+            description=f"Darker cells hold more rows; the largest holds {part.max(initial=0.0):,.0f}.",
+        )
+        maps.append((label, f"{label}: {names}", drawing, width * 3 // 4))
+    return (rows.size, columns.size) if rows.size * columns.size < real.size else None, tuple(maps)

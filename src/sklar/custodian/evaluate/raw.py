@@ -1,0 +1,457 @@
+"""The raw values of a table, batch by batch and in bounded memory: numbers on their axes, what is missing, texts.
+
+PRIVATE: nothing here has noise. A column's distribution is exact while it has few distinct numbers, and in fine cells
+after: dropping the lowest bits of doubles gives cells whose width is a fixed share of their place on the axis. When
+more cells are occupied than the limit, one more bit is dropped, so the cells depend on the numbers alone and not on
+their order. A value that many rows have is never put together with others, so a heap stays exact.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from sklar.custodian.check import texts_and_places
+from sklar.public.axis import parse_edge
+from sklar.public.schema import BINNED, Attribute, Schema
+from sklar.rows.encode import missing_number, typed_numbers
+from sklar.rows.plain import plainly_written
+
+Floats: TypeAlias = NDArray[np.float64]
+
+MAX_CELLS = 1 << 16
+# A value with one in this many of the numbers stays exact.
+_HEAVY = 1 << 10
+_SIGN = np.int64(2**63 - 1)
+# All columns together hold at most this many cells, and the sample this many numbers: about 100 MB and 32 MB.
+_MAX_IN_ALL = 1 << 22
+_FEWEST = 1 << 12
+SAMPLED_ROWS = 1 << 16
+_SEED = 2020
+# A column of free text must not fill the memory.
+MAX_TEXTS = 1_000
+MORE_TEXTS = "(more texts)"
+
+_MINUTE = 60e6
+_TENS = tuple((f"multiples of {10**power:,}", 10.0**power, 10.0**power) for power in range(1, 10))
+_FIVES = ("multiples of 5", 5.0, 5.0)
+_MINUTES = (
+    ("whole minutes", _MINUTE, _MINUTE),
+    *((f"multiples of {minutes} minutes", _MINUTE, minutes * _MINUTE) for minutes in (5, 15, 30)),
+    ("whole hours", _MINUTE, 60 * _MINUTE),
+)
+# The kinds of round numbers on each kind of axis, the finest first: name, the least size of a number for which it means
+# something, and the unit.
+STEPS: dict[str, tuple[tuple[str, float, float | str], ...]] = {
+    "integer": (_FIVES, *_TENS),
+    "real": (
+        ("multiples of 0.01", 0.01, 0.01),
+        ("multiples of 0.1", 0.1, 0.1),
+        ("whole numbers", 1.0, 1.0),
+        _FIVES,
+        *_TENS,
+    ),
+    "year": (_FIVES, _TENS[0]),
+    "yearmonth": (("first months of years", 12.0, 12.0),),
+    "date": (("first days of months", 0.0, "M"), ("first days of years", 0.0, "Y")),
+    "datetime": (*_MINUTES, ("midnights", 24 * 60 * _MINUTE, 24 * 60 * _MINUTE)),
+    "time": _MINUTES,
+    "duration": _MINUTES,
+}
+
+
+def are_round(numbers: Floats, unit: float | str) -> NDArray[np.bool_]:
+    """Which numbers are multiples of a unit; of days, which begin a month or a year."""
+    if isinstance(unit, str):
+        days = numbers.astype(np.int64).astype("datetime64[D]")
+        return np.asarray(days == days.astype(f"datetime64[{unit}]"))
+    if unit >= 1:
+        return np.asarray(numbers % unit == 0)
+    # A decimal fraction is rarely a double: near is equal.
+    places = numbers / unit
+    return np.asarray(np.abs(places - np.rint(places)) <= 1e-9 * np.maximum(np.abs(places), 1.0))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class Values:
+    """One column of a batch: its numbers, shape (rows,) with nan where a row has none, and what those rows have.
+
+    `missing` rows have a null, an empty text or the missing text; `texts` counts whatever else is not a finite number.
+    Categories have no numbers: the array is empty, and so are the texts.
+    """
+
+    numbers: Floats
+    missing: int
+    texts: Counter[str]
+
+
+def read_values(column: pl.Series, attribute: Attribute) -> Values:
+    """The values of one column of a batch: typed columns are converted at once, texts one by one."""
+    if attribute.kind not in BINNED:
+        return Values(numbers=np.empty(0), missing=_count_missing(column, attribute), texts=Counter())
+    typed = typed_numbers(column, attribute)
+    if typed is not None:
+        points = typed.astype(np.float64)
+        points[column.is_null().to_numpy()] = np.nan
+        nothing, times = np.isnan(points), np.ones(points.size, dtype=np.int64)
+    else:
+        labels, places = texts_and_places(column)
+        points, nothing = _parse(labels, attribute)
+        times = np.bincount(places, minlength=len(labels))
+    sentinel = missing_number(attribute)
+    if sentinel is not None:
+        nothing |= points == sentinel
+    texts, special = Counter[str](), np.zeros(points.size, dtype=bool)
+    for value, number in zip(attribute.special, attribute.special_numbers, strict=True):
+        if number is not None:
+            here = ~nothing & (points == number)
+            texts[str(value)] += int(times[here].sum())
+            special |= here
+    if typed is not None:
+        for end in (np.inf, -np.inf):
+            texts[str(end)] += int(np.count_nonzero(points == end))
+    else:
+        for place in np.flatnonzero(~nothing & ~special & ~np.isfinite(points)).tolist():
+            texts[labels[place] or ""] += int(times[place])
+    points[nothing | special | ~np.isfinite(points)] = np.nan
+    numbers = points if typed is not None else points[places]
+    return Values(numbers=numbers, missing=int(times[nothing].sum()), texts=+texts)
+
+
+def _parse(labels: list[str | None], attribute: Attribute) -> tuple[Floats, NDArray[np.bool_]]:
+    """Where texts stand on the axis, nan for nowhere; and which of them are missing values."""
+    kind = attribute.kind
+    plain = plainly_written(pl.Series(labels, dtype=pl.String), kind, attribute.format)
+    points = plain.cast(pl.Float64).fill_null(np.nan).to_numpy().copy()
+    nothing, blanks = np.zeros(points.size, dtype=bool), ("", "nan") if kind in ("integer", "real") else ("",)
+    for place in np.flatnonzero(np.isnan(points)).tolist():
+        text = labels[place]
+        if text is None or text == attribute.missing or text.strip().lower() in blanks:
+            nothing[place] = True
+        else:
+            point = parse_edge(text, kind, attribute.format)
+            points[place] = np.nan if point is None else float(point)
+    return points, nothing
+
+
+def _count_missing(column: pl.Series, attribute: Attribute) -> int:
+    """How many values of a category are null, empty or the missing text."""
+    nulls = column.null_count()
+    if column.dtype.is_float():
+        return nulls + int(column.is_nan().sum())
+    if column.dtype not in (pl.String, pl.Categorical, pl.Enum):
+        return nulls
+    return nulls + int(column.cast(pl.String).is_in(["", attribute.missing or ""]).sum())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class Distribution:
+    """Values and occupied cells in ascending order: how many numbers each holds, their least, largest and mean.
+
+    `mean` and `sd` are those of the numbers themselves, whatever the cells. `bits` were dropped; with 0 each cell is
+    one value.
+    """
+
+    bits: int
+    counts: NDArray[np.int64]
+    low: Floats
+    high: Floats
+    center: Floats
+    mean: float
+    sd: float
+
+    @property
+    def size(self) -> int:
+        """The number of numbers."""
+        return int(self.counts.sum())
+
+    @property
+    def single(self) -> NDArray[np.bool_]:
+        """Which entries are one value."""
+        return np.asarray(self.low == self.high)
+
+    @property
+    def widest(self) -> float:
+        """The largest share of numbers in a cell with several values: a distribution function is known to this."""
+        return float(self.counts[~self.single].max(initial=0) / max(self.size, 1))
+
+    def share(self, value: float) -> float:
+        """The share of the numbers that are exactly this: 0 where it is too rare to be kept apart in its cell."""
+        place = int(np.searchsorted(self.low, value))
+        kept = place < self.low.size and self.low[place] == self.high[place] == value
+        return float(self.counts[place] / self.size) if kept else 0.0
+
+    def quantiles(self, shares: Floats) -> Floats:
+        """The smallest values that at least these shares of the numbers do not exceed."""
+        upto = np.cumsum(self.counts)
+        places = np.searchsorted(upto, np.ceil(shares * upto[-1] - 1e-9))
+        return np.asarray(self.center[np.minimum(places, upto.size - 1)])
+
+    def ranks(self, numbers: Floats) -> Floats:
+        """The mean rank of each of these numbers among all, as a share; equal numbers have one rank; nan stays."""
+        upto = np.concatenate([[0], np.cumsum(self.counts)])
+        middle = (upto[:-1] + upto[1:]) / (2 * upto[-1])
+        place = np.searchsorted(self.low, numbers, side="right") - 1
+        return np.where(np.isnan(numbers), np.nan, middle[np.clip(place, 0, middle.size - 1)])
+
+
+# Counts, least, largest and mean of what each entry holds.
+_Items: TypeAlias = tuple[NDArray[np.int64], Floats, Floats, Floats]
+
+
+class Sketch:
+    """Collects the numbers of a column batch by batch."""
+
+    def __init__(self, limit: int = MAX_CELLS) -> None:
+        self._limit, self._bits, self._waiting = limit, 0, 0
+        self._parts: list[_Items] = []
+        self._n, self._mean, self._squares = 0, 0.0, 0.0
+
+    def add(self, numbers: Floats) -> None:
+        """Add finite numbers."""
+        if numbers.size == 0:
+            return
+        mean = float(numbers.mean())
+        apart, n = mean - self._mean, self._n + numbers.size
+        self._squares += float(((numbers - mean) ** 2).sum()) + apart**2 * self._n * numbers.size / n
+        self._mean += apart * numbers.size / n
+        self._n = n
+        # Minus zero is zero.
+        values, counts = np.unique(numbers + 0.0, return_counts=True)
+        self._parts.append((counts.astype(np.int64), values, values, values))
+        self._waiting += values.size
+        if self._waiting > 2 * self._limit:
+            self._merge()
+
+    def _merge(self) -> _Items:
+        counts, low, high, center = (np.concatenate(part) for part in zip(*self._parts, strict=True))
+        items = _put_together((counts, low, high, center), 0, low == high)
+        heavy = self._n / min(_HEAVY, max(self._limit // 4, 1))
+        while True:
+            if self._bits:
+                items = _put_together(items, self._bits, (items[1] == items[2]) & (items[0] >= heavy))
+            if items[0].size <= self._limit:
+                break
+            self._bits += 1
+        self._parts = [items]
+        self._waiting = items[0].size
+        return items
+
+    def done(self) -> Distribution | None:
+        """What was collected; None without any number."""
+        if not self._parts:
+            return None
+        counts, low, high, center = self._merge()
+        sd = float(np.sqrt(self._squares / self._n))
+        return Distribution(bits=self._bits, counts=counts, low=low, high=high, center=center, mean=self._mean, sd=sd)
+
+
+def cells(numbers: Floats, bits: int) -> NDArray[np.int64]:
+    """The cells of numbers: whole numbers that ascend with them, with the lowest bits dropped."""
+    held = (numbers + 0.0).view(np.int64)
+    return np.asarray(np.where(held < 0, -(held & _SIGN), held) >> bits)
+
+
+def _put_together(items: _Items, bits: int, apart: NDArray[np.bool_]) -> _Items:
+    """Put all that falls into one cell together, but each value that is `apart` with its equals alone; ascending."""
+    cell, group = cells(items[1], bits), np.where(apart, cells(items[1], 0), 0)
+    order = np.lexsort((group, apart, cell))
+    keys = np.stack([cell, apart, group])[:, order]
+    counts, low, high, center = (each[order] for each in items)
+    starts = np.flatnonzero(np.concatenate([[True], (keys[:, 1:] != keys[:, :-1]).any(axis=0)]))
+    total = np.add.reduceat(counts, starts)
+    least, largest = np.minimum.reduceat(low, starts), np.maximum.reduceat(high, starts)
+    # From the least number on: the weighted mean of equal numbers must be that number.
+    above = center - np.repeat(least, np.diff(np.append(starts, cell.size)))
+    middle = np.clip(least + np.add.reduceat(above * counts, starts) / total, least, largest)
+    ascending = np.argsort(least, kind="stable")
+    return total[ascending], least[ascending], largest[ascending], middle[ascending]
+
+
+def ks_distance(real: Distribution, other: Distribution) -> float:
+    """The largest difference of the two distribution functions (Kolmogorov and Smirnov).
+
+    It is off by at most the sum of both `widest`: a cell with several values is taken to lie at its end.
+    """
+    bits = max(real.bits, other.bits)
+
+    def end(each: Distribution) -> Floats:
+        last = ((cells(each.low, bits) + 1) << bits) - 1
+        return np.where(each.single, each.low, np.where(last < 0, -last | ~_SIGN, last).view(np.float64))
+
+    _, one, two = _at_all(real, end(real), other, end(other))
+    return float(np.abs(one - two).max())
+
+
+def wasserstein_distance(real: Distribution, other: Distribution) -> float:
+    """The area between the two distribution functions: how far numbers would have to move, on average."""
+    points, one, two = _at_all(real, real.center, other, other.center)
+    return float((np.abs(one - two)[:-1] * np.diff(points)).sum())
+
+
+def _at_all(one: Distribution, places: Floats, two: Distribution, others: Floats) -> tuple[Floats, Floats, Floats]:
+    """The places of both distributions in ascending order, and both distribution functions there."""
+    points = np.union1d(places, others)
+    shares = []
+    for held, at in ((one, places), (two, others)):
+        order = np.argsort(at, kind="stable")
+        upto = np.concatenate([[0], np.cumsum(held.counts[order])]) / held.size
+        shares.append(upto[np.searchsorted(at[order], points, side="right")])
+    return points, shares[0], shares[1]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class RawColumn:
+    """What one attribute's raw values are. `numbers` is None where there are none.
+
+    `round` counts, for each of the kind's `STEPS`, the numbers other than 0 that are round in that way.
+    """
+
+    attribute: Attribute
+    missing: int
+    texts: Mapping[str, int]
+    numbers: Distribution | None
+    round: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class RawTable:
+    """What a table's raw values are: every attribute, and the correlations of those on an axis, shape (k, k).
+
+    Correlations are over the rows where both have a number; nan where one never varies. Ranks are those among all
+    numbers of a column. `sampled` rows gave Spearman's correlations; all rows gave Pearson's.
+    """
+
+    n_rows: int
+    columns: tuple[RawColumn, ...]
+    numbers: tuple[int, ...]
+    pearson: Floats
+    spearman: Floats
+    sampled: int
+
+
+class RawValues:
+    """Collects what `RawTable` says, from batches whose columns are the schema's attributes in order."""
+
+    def __init__(self, schema: Schema, *, max_rows: int = SAMPLED_ROWS) -> None:
+        self._attributes, m = schema.attributes, schema.n_attributes
+        self._axes = tuple(index for index, each in enumerate(schema.attributes) if each.kind in BINNED)
+        wide = max(len(self._axes), 1)
+        limit = int(np.clip(_MAX_IN_ALL // wide, _FEWEST, MAX_CELLS))
+        self._sketches = [Sketch(limit) for _ in self._attributes]
+        self._round = [np.zeros(len(STEPS.get(each.kind, ())), dtype=np.int64) for each in self._attributes]
+        self._missing, self._texts, self._n_rows = [0] * m, [Counter[str]() for _ in range(m)], 0
+        self._products = _Products(len(self._axes))
+        self._sample = RowSample(len(self._axes), min(max_rows, _MAX_IN_ALL // wide), np.float64)
+
+    def add(self, batch: pl.DataFrame) -> None:
+        """Add a batch."""
+        self._n_rows += batch.height
+        on_axes = []
+        for index, attribute in enumerate(self._attributes):
+            values = read_values(batch.to_series(index), attribute)
+            self._missing[index] += values.missing
+            tally = self._texts[index]
+            for text, times in values.texts.items():
+                tally[text if text in tally or len(tally) < MAX_TEXTS else MORE_TEXTS] += times
+            if attribute.kind in BINNED:
+                on_axes.append(values.numbers)
+                here = values.numbers[~np.isnan(values.numbers)]
+                self._sketches[index].add(here)
+                here = here[here != 0]
+                self._round[index] += [np.count_nonzero(are_round(here, unit)) for *_, unit in STEPS[attribute.kind]]
+        if on_axes:
+            numbers = np.stack(on_axes)
+            self._products.add(numbers)
+            self._sample.add(numbers)
+
+    def done(self) -> RawTable:
+        """What was collected."""
+        held = [sketch.done() for sketch in self._sketches]
+        sample = self._sample.rows
+        ranks = np.full_like(sample, np.nan)
+        for place, index in enumerate(self._axes):
+            numbers = held[index]
+            if numbers is not None:
+                ranks[place] = numbers.ranks(sample[place])
+        ranked = _Products(len(self._axes))
+        ranked.add(ranks)
+        return RawTable(
+            n_rows=self._n_rows,
+            columns=tuple(
+                RawColumn(
+                    attribute=attribute,
+                    missing=self._missing[index],
+                    texts=dict(self._texts[index].most_common()),
+                    numbers=held[index],
+                    round=tuple(self._round[index].tolist()),
+                )
+                for index, attribute in enumerate(self._attributes)
+            ),
+            numbers=self._axes,
+            pearson=self._products.correlations(),
+            spearman=ranked.correlations(),
+            sampled=sample.shape[1],
+        )
+
+
+class _Products:
+    """Sums of products of all pairs of columns over the rows where both have a number."""
+
+    def __init__(self, columns: int) -> None:
+        self._shift: Floats | None = None
+        self._scale = np.ones(columns)
+        self._rows, self._sums, self._squares, self._both = (np.zeros((columns, columns)) for _ in range(4))
+
+    def add(self, numbers: Floats) -> None:
+        """Add rows, shape (columns, rows), with nan where there is no number."""
+        here = ~np.isnan(numbers)
+        filled = np.where(here, numbers, 0.0)
+        if self._shift is None:
+            # Moments are 10^15 from their origin: without a shift, squares would lose all that varies.
+            times = np.maximum(here.sum(axis=1), 1)
+            self._shift = filled.sum(axis=1) / times
+            spread = np.sqrt((np.where(here, numbers - self._shift[:, None], 0.0) ** 2).sum(axis=1) / times)
+            self._scale = np.where(spread > 0, spread, 1.0)
+        filled = np.where(here, (filled - self._shift[:, None]) / self._scale[:, None], 0.0)
+        present = here.astype(np.float64)
+        self._rows += present @ present.T
+        self._sums += filled @ present.T
+        self._squares += filled**2 @ present.T
+        self._both += filled @ filled.T
+
+    def correlations(self) -> Floats:
+        """Correlations, nan where a column does not vary over the rows of a pair."""
+        rows = np.where(self._rows > 0, self._rows, np.nan)
+        mean = self._sums / rows
+        variance = self._squares / rows - mean**2
+        # What rounding leaves of a constant is no variance.
+        variance = np.where(variance > 1e-12 * (1 + mean**2), variance, np.nan)
+        both = self._both / rows - mean * mean.T
+        return np.asarray(np.clip(both / np.sqrt(variance * variance.T), -1.0, 1.0))
+
+
+class RowSample:
+    """A uniform sample of rows, from one pass and with a fixed seed: those with the smallest random keys."""
+
+    def __init__(self, columns: int, most: int, dtype: type) -> None:
+        self.rows: NDArray[Any] = np.empty((columns, 0), dtype=dtype)
+        self._keys, self._most, self._generator = np.empty(0), most, np.random.default_rng(_SEED)
+
+    def add(self, rows: NDArray[Any]) -> None:
+        """Add rows, shape (columns, rows)."""
+        keys = self._generator.random(size=(rows.shape[1],))
+        if self._keys.size == self._most:
+            # Once the sample is full, few rows of a batch still get in.
+            entering = keys < self._keys.max(initial=0.0)
+            rows, keys = rows[:, entering], keys[entering]
+        self.rows, self._keys = np.concatenate([self.rows, rows], axis=1), np.concatenate([self._keys, keys])
+        if self._keys.size > self._most:
+            chosen = np.sort(np.argpartition(self._keys, self._most - 1)[: self._most])
+            self.rows, self._keys = self.rows[:, chosen], self._keys[chosen]
