@@ -20,8 +20,7 @@ from numpy.typing import NDArray
 from sklar.custodian.check import texts_and_places
 from sklar.public.axis import parse_edge
 from sklar.public.schema import BINNED, Attribute, Schema
-from sklar.rows.encode import missing_number, typed_numbers
-from sklar.rows.plain import plainly_written
+from sklar.rows.encode import missing_number, plainly_written, typed_numbers
 
 Floats: TypeAlias = NDArray[np.float64]
 
