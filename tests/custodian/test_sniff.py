@@ -12,9 +12,9 @@ import polars as pl
 import pytest
 
 from sklar.custodian.draft.sniff import Remark, sniff
-from sklar.kernel.count import Counts
 from sklar.public.reading import PLAIN, Reading
 from sklar.public.schema import Schema
+from sklar.rows.counts import Counts
 from sklar.rows.engines import open_table
 
 TOWNS = ["Köln", "São Tomé", "Ulm, Donau", "Jena"]

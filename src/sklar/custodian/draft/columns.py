@@ -72,7 +72,7 @@ _MOST_COLUMNS = _MOST_LEVELS = 60
 
 
 @dataclass(slots=True, kw_only=True, repr=False)
-class Axis:
+class AxisRange:
     """How a column reads as points on an axis: the least and the largest, and the texts that are no point."""
 
     low: float = math.inf
@@ -99,7 +99,7 @@ class ColumnSummary:
     many: bool = False
     counted: int = 0
     missing: Counter[str] = field(default_factory=Counter)
-    axes: dict[str, Axis] = field(default_factory=lambda: {kind: Axis() for kind in (*_NUMBERS, *_PATTERNS)})
+    axes: dict[str, AxisRange] = field(default_factory=lambda: {kind: AxisRange() for kind in (*_NUMBERS, *_PATTERNS)})
     declared: dict[str, None] = field(default_factory=dict)
     objects: set[str] = field(default_factory=set)
     coded: dict[str, int] = field(default_factory=dict)

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import cast
 
-from sklar.custodian.draft.columns import COMPACT_DAY, Axis, ColumnSummary
+from sklar.custodian.draft.columns import COMPACT_DAY, AxisRange, ColumnSummary
 from sklar.public.axis import AXES, days, microseconds
 from sklar.public.codes import find_list, natural, truth_texts, words_of
 from sklar.public.outputs import WHOLE, misfit, parse_output, plain_output
@@ -200,7 +200,7 @@ def _codes(seen: ColumnSummary, kind: str) -> tuple[str, ...] | None:
 
 
 def _quantity(seen: ColumnSummary, entry: Attribute, kind: str, codes: tuple[str, ...]) -> ColumnProposal:
-    axis: Axis = seen.axes[kind]
+    axis: AxisRange = seen.axes[kind]
     plain, _, form = kind.partition(" ")
     sentinels = _sentinels(seen, plain)
     values = [text for text in seen.counts if text not in axis.odd and text not in sentinels]

@@ -43,7 +43,7 @@ from sklar.files.write import check_target, write_text
 from sklar.machine.extras import require
 from sklar.machine.notebook import Tabular, html_card
 from sklar.machine.progress import SILENT, Progress
-from sklar.public.schema import BINNED, Schema, SchemaLike
+from sklar.public.schema import Schema, SchemaLike
 from sklar.rows.read import as_released
 
 NOTICE = "PRIVATE: computed from the real rows without noise. For the custodian's eyes; do not publish."
@@ -311,7 +311,7 @@ def compare(true: Answers, given: Answers) -> Evaluation:
         triples=true.asked.stated,
         results=results,
         columns=tuple(
-            ColumnFit(attribute=attribute, on_axis=attribute.kind in BINNED, tv=float(tv))
+            ColumnFit(attribute=attribute, on_axis=attribute.binned, tv=float(tv))
             for attribute, tv in zip(schema.attributes, distances, strict=True)
         ),
     )

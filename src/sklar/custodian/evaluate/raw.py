@@ -18,8 +18,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from sklar.custodian.check import texts_and_places
-from sklar.public.axis import parse_edge
-from sklar.public.schema import BINNED, Attribute, Schema
+from sklar.public.schema import Attribute, Schema
 from sklar.rows.encode import missing_number, plainly_written, typed_numbers
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -92,7 +91,7 @@ class Values:
 
 def read_values(column: pl.Series, attribute: Attribute) -> Values:
     """The values of one column of a batch: typed columns are converted at once, texts one by one."""
-    if attribute.kind not in BINNED:
+    if not attribute.binned:
         return Values(numbers=np.empty(0), missing=_count_missing(column, attribute), texts=Counter())
     typed = typed_numbers(column, attribute)
     if typed is not None:
@@ -134,7 +133,7 @@ def _parse(labels: list[str | None], attribute: Attribute) -> tuple[Floats, NDAr
         if text is None or text == attribute.missing or text.strip().lower() in blanks:
             nothing[place] = True
         else:
-            point = parse_edge(text, kind, attribute.format)
+            point = attribute.axis.parse(text, attribute.format)
             points[place] = np.nan if point is None else float(point)
     return points, nothing
 
@@ -340,7 +339,7 @@ class RawValues:
 
     def __init__(self, schema: Schema, *, max_rows: int = SAMPLED_ROWS) -> None:
         self._attributes, m = schema.attributes, schema.n_attributes
-        self._axes = tuple(index for index, each in enumerate(schema.attributes) if each.kind in BINNED)
+        self._axes = tuple(index for index, each in enumerate(schema.attributes) if each.binned)
         wide = max(len(self._axes), 1)
         limit = int(np.clip(_MAX_IN_ALL // wide, _FEWEST, MAX_CELLS))
         self._sketches = [Sketch(limit) for _ in self._attributes]
@@ -359,7 +358,7 @@ class RawValues:
             tally = self._texts[index]
             for text, times in values.texts.items():
                 tally[text if text in tally or len(tally) < MAX_TEXTS else MORE_TEXTS] += times
-            if attribute.kind in BINNED:
+            if attribute.binned:
                 on_axes.append(values.numbers)
                 here = values.numbers[~np.isnan(values.numbers)]
                 self._sketches[index].add(here)

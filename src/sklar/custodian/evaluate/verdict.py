@@ -22,7 +22,6 @@ from sklar.custodian.evaluate.raw import (
     ks_distance,
     wasserstein_distance,
 )
-from sklar.public.axis import TIMED
 from sklar.public.schema import Attribute
 
 PERCENTILES = (1, 5, 25, 50, 75, 95, 99)
@@ -408,7 +407,7 @@ def text(attribute: Attribute, value: float) -> str:
         digits = 0 if value == int(value) or abs(value) >= 1e5 else max(0, 5 - len(str(int(abs(value)))))
         written = f"{value:,.{digits}f}" if 1e-3 <= abs(value) < 1e15 or value == 0 else f"{value:.4g}"
         return written.rstrip("0").rstrip(".") if "." in written and "e" not in written else written
-    if attribute.kind in TIMED:
+    if attribute.axis.timed:
         value = round(value / _SECOND) * _SECOND
     return attribute.edge_text(round(value))
 
@@ -429,7 +428,7 @@ def width_text(attribute: Attribute, width: float) -> str:
     >>> width_text(Attribute(name="x", kind="datetime", edges=(0, 1)), 5_400_000_000)
     '1.5 h'
     """
-    if attribute.kind in TIMED:
+    if attribute.axis.timed:
         size, unit = next((each for each in _WIDTHS if width >= each[0]), _WIDTHS[-1])
         return f"{width / size:,.1f} {unit}"
     if attribute.kind in ("integer", "real"):
