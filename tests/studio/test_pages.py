@@ -101,14 +101,14 @@ def test_a_large_table_is_waited_for(inside: Browser, monkeypatch: pytest.Monkey
         return draft(*arguments, **options)  # type: ignore[arg-type]
 
     monkeypatch.setattr("sklar.studio.looks.draft", slow)
-    monkeypatch.setattr("sklar.studio.pages.open._WAIT_S", 0.05)
+    monkeypatch.setattr("sklar.studio.pages.opening._WAIT_S", 0.05)
     inside.post("/open", file="people.csv")
     page = inside.post("/t/people/open", **READ)
     assert "The rows are being read." in page.said
     assert '<input type="hidden" name="encoding" value="utf-8">' in page.text
     assert json.loads(inside.get("/t/people/reading/rows").text) == {"rows": 0, "over": False}
     # A schema that is there already can be described meanwhile, without what the rows will tell.
-    monkeypatch.setattr("sklar.studio.pages.describe._WAIT_S", 0.05)
+    monkeypatch.setattr("sklar.studio.pages.describing._WAIT_S", 0.05)
     (inside.folder / "people.toml").write_text(SCHEMA)
     meanwhile = inside.get("/t/people/describe?column=age").said
     assert "The rows are being read (0 so far)" in meanwhile

@@ -153,9 +153,9 @@ def test_cancelling_after_the_charge_says_that_it_stays(folder: Folder, monkeypa
 
 def test_cancelling_a_charged_release_is_asked_about_first(folder: Folder) -> None:
     order(folder)
-    work.Told(work.State(number=1, kind="release", desk="people", release=1), folder.notes() / "0001.state.json").stage(
-        "fit"
-    )
+    work.StateFile(
+        work.State(number=1, kind="release", desk="people", release=1), folder.notes() / "0001.state.json"
+    ).stage("fit")
     Ledger(folder.root / "ledger.db").charge("people", Budget(epsilon=1.0), Spend.of([200.0], [3]))
     cancel = folder.notes() / "0001.cancel.json"
     with running(folder.root) as studio, work._lock(folder, wait_s=1.0):
@@ -216,7 +216,7 @@ def test_a_comparison_that_fails_does_not_take_the_release_with_it(
 def test_work_whose_process_ended_unheard_is_told(folder: Folder) -> None:
     order(folder)
     state = work.State(number=1, kind="release", desk="people", release=1)
-    told = work.Told(state, folder.notes() / "0001.state.json")
+    told = work.StateFile(state, folder.notes() / "0001.state.json")
     told.stage("count", total=10, unit="rows")
     works = work.Works(folder)
     assert works.state(1).state == "lost"
@@ -232,7 +232,7 @@ def test_work_whose_process_ended_unheard_is_told(folder: Folder) -> None:
 
 
 def test_progress_that_cannot_be_written_does_not_end_the_work(tmp_path: Path) -> None:
-    told = work.Told(work.State(number=1, kind="release", desk="x"), tmp_path / "gone" / "0001.state.json")
+    told = work.StateFile(work.State(number=1, kind="release", desk="x"), tmp_path / "gone" / "0001.state.json")
     told.stage("count", unit="rows")
     told.advance(5)
     told.write()
@@ -240,7 +240,7 @@ def test_progress_that_cannot_be_written_does_not_end_the_work(tmp_path: Path) -
 
 def test_progress_keeps_steps_and_speed(tmp_path: Path) -> None:
     state = work.State(number=1, kind="release", desk="x")
-    told = work.Told(state, tmp_path / "0001.state.json")
+    told = work.StateFile(state, tmp_path / "0001.state.json")
     told.stage("count", total=10, unit="rows")
     told.advance(4)
     told.advance(3)

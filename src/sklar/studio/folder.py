@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from sklar.errors import DataError, OutputError, SklarError
+from sklar.errors import DataError, OutputError, SchemaError, SklarError
 from sklar.files.write import write_text
 from sklar.rows.sql import Query
 from sklar.rows.text import kind_of
@@ -26,7 +26,7 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9_-]*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class File:
+class TableFile:
     """A file that may be opened: its path below the folder, its size, and whether it needs a query."""
 
     path: str
@@ -82,9 +82,9 @@ class Folder:
         """A path as commands in the folder write it."""
         return path.relative_to(self.root).as_posix()
 
-    def files(self) -> tuple[list[File], bool]:
+    def files(self) -> tuple[list[TableFile], bool]:
         """The tables below the folder, by name; and whether there are more than are listed."""
-        found: list[File] = []
+        tables: list[TableFile] = []
         for parent, folders, names in os.walk(self.root):
             depth = len(Path(parent).relative_to(self.root).parts)
             folders[:] = sorted(each for each in folders if not each.startswith(".")) if depth < _MOST_DEPTH else []
@@ -95,10 +95,10 @@ class Folder:
                     continue
                 with suppress(OSError, SklarError):
                     size = self.inside(str(path)).stat().st_size
-                    found.append(File(path=self.relative(path), bytes=size, database=kind in DATABASES))
-                if len(found) >= _MOST_FILES:
-                    return found, True
-        return found, False
+                    tables.append(TableFile(path=self.relative(path), bytes=size, database=kind in DATABASES))
+                if len(tables) >= _MOST_FILES:
+                    return tables, True
+        return tables, False
 
     def open(self, data: str, query: str | None) -> Desk:
         """The desk of a table: the one that it has, or a new one."""
@@ -114,19 +114,19 @@ class Folder:
             if (desk.data, desk.query) == (data, query):
                 return desk
         taken = {desk.name for desk in desks}
-        wanted = re.sub(r"[^a-z0-9_-]+", "-", path.name.split(".")[0].lower()).strip("-_") or "table"
-        name = next(each for each in (wanted, *(f"{wanted}-{n}" for n in range(2, 1000))) if each not in taken)
+        stem = re.sub(r"[^a-z0-9_-]+", "-", path.name.split(".")[0].lower()).strip("-_") or "table"
+        name = next(each for each in (stem, *(f"{stem}-{n}" for n in range(2, 1000))) if each not in taken)
         desk = Desk(name=name, data=data, query=query)
         self.save(desk)
         return desk
 
     def desks(self) -> list[Desk]:
         """All tables that are worked on."""
-        found = []
+        desks = []
         for path in sorted((self.root / STATE).glob("*.desk.json")):
             with suppress(SklarError):
-                found.append(self.desk(path.name.removesuffix(".desk.json")))
-        return found
+                desks.append(self.desk(path.name.removesuffix(".desk.json")))
+        return desks
 
     def desk(self, name: str) -> Desk:
         """The table of that name."""
@@ -144,6 +144,26 @@ class Folder:
         desk = replace(desk, **changes)
         write_text(self.notes() / f"{desk.name}.desk.json", json.dumps(asdict(desk)), private=True)
         return desk
+
+    @property
+    def ledger(self) -> Path:
+        """The ledger of the folder, whether it exists or not."""
+        return self.root / LEDGER
+
+    def releases(self, desk: Desk) -> list[int]:
+        """The numbers of a table's releases, oldest first."""
+        numbers = (path.stem.removeprefix(f"{desk.name}-") for path in self.root.glob(f"{desk.name}-*.sklar"))
+        return sorted(int(number) for number in numbers if number.isdigit())
+
+    def schema_text(self, desk: Desk) -> str | None:
+        """The schema file of a table; None before there is one."""
+        path = self.inside(desk.schema)
+        if not path.is_file():
+            return None
+        try:
+            return path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError):
+            raise SchemaError(f"schema file '{desk.schema}' cannot be read. It must be a UTF-8 text file.") from None
 
     def notes(self) -> Path:
         """Where the studio keeps its own notes: its owner's alone."""

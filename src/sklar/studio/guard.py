@@ -16,7 +16,6 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl
@@ -173,12 +172,6 @@ class Guard:
             return _refuse(403, "The form is not one of this run of the studio. Go back, reload, and send it again.")
         request.state.form = form
         return None
-
-
-def form_of(request: Request) -> Mapping[str, str]:
-    """The fields of a form that the guard let pass."""
-    form: Mapping[str, str] = request.state.form
-    return form
 
 
 def _is_own(headers: Headers, hosts: frozenset[str]) -> bool:

@@ -13,7 +13,7 @@ from sklar.studio.folder import Desk, Folder
 
 
 @dataclass(slots=True, kw_only=True, repr=False)
-class Look:
+class TableLook:
     """One look at a table, under way or over: then it has a draft, or says what went wrong."""
 
     draft: Draft | None = None
@@ -36,9 +36,9 @@ class Looks:
 
     def __init__(self, folder: Folder) -> None:
         self._folder, self._lock = folder, threading.Lock()
-        self._kept: dict[str, tuple[object, Look]] = {}
+        self._kept: dict[str, tuple[object, TableLook]] = {}
 
-    def at(self, desk: Desk, reading: Reading, *, wait_s: float) -> Look:
+    def at(self, desk: Desk, reading: Reading, *, wait_s: float) -> TableLook:
         """The look at a table, begun now if need be; waited for so long."""
         path = self._folder.inside(desk.data)
         try:
@@ -49,18 +49,18 @@ class Looks:
         with self._lock:
             kept = self._kept.get(desk.name)
             if kept is None or kept[0] != key:
-                kept = (key, Look())
+                kept = (key, TableLook())
                 self._kept[desk.name] = kept
                 threading.Thread(target=self._look, args=(desk, reading, kept[1]), daemon=True).start()
         kept[1].over.wait(wait_s)
         return kept[1]
 
-    def present(self, desk: Desk) -> Look | None:
+    def present(self, desk: Desk) -> TableLook | None:
         """The last look at a table, under way or over; None where there was none."""
         kept = self._kept.get(desk.name)
         return None if kept is None else kept[1]
 
-    def _look(self, desk: Desk, reading: Reading, look: Look) -> None:
+    def _look(self, desk: Desk, reading: Reading, look: TableLook) -> None:
         try:
             look.draft = draft(self._folder.table(desk), name=desk.name, reading=reading, progress=look)
         except SklarError as error:

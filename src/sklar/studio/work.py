@@ -29,7 +29,7 @@ from sklar.errors import OutputError, SklarError
 from sklar.kernel.theorems import Budget
 from sklar.machine.stores import fresh_file
 from sklar.public.schema import Schema
-from sklar.studio.folder import LEDGER, Folder
+from sklar.studio.folder import Folder
 
 _WAIT_S = 20.0
 _BETWEEN_S = 0.25
@@ -76,7 +76,7 @@ class State:
         return self.state != "running"
 
 
-class Told:
+class StateFile:
     """Progress that is kept in a state file, at most four times a second."""
 
     def __init__(self, state: State, path: Path) -> None:
@@ -123,10 +123,10 @@ class Works:
             if self.running() is not None:
                 raise SklarError("other work is under way in this folder. Wait until it has ended, or cancel it.")
             number = max((each.number for each in self.all()), default=0) + 1
-            state = State(number=number, kind=kind, desk=desk, **{k: order[k] for k in _SHOWN if k in order})
+            document = {**order, "kind": kind, "desk": desk}
             try:
-                _put(self._path(number, "order"), {**order, "kind": kind, "desk": desk})
-                _put(self._path(number, "state"), asdict(state))
+                _put(self._path(number, "order"), document)
+                _put(self._path(number, "state"), asdict(_new_state(number, document)))
             except OSError as error:
                 raise OutputError(f"work cannot begin: notes cannot be written ({error.strerror}).") from None
             # -P: a file of the folder must not be taken for a module.
@@ -155,19 +155,14 @@ class Works:
 
     def all(self, desk: str | None = None) -> list[State]:
         """All pieces of work, or those of one table, oldest first."""
-        numbers = sorted(
-            int(path.name.split(".")[0])
-            for path in self._folder.notes().glob("*.state.json")
-            if path.name.split(".")[0].isdigit()
-        )
-        states = [self.state(number) for number in numbers]
+        names = (path.name.split(".")[0] for path in self._folder.notes().glob("*.state.json"))
+        states = [self.state(number) for number in sorted(int(name) for name in names if name.isdigit())]
         return [each for each in states if desk is None or each.desk == desk]
 
     def running(self) -> State | None:
         """The work that is under way."""
-        if not self._is_locked():
-            return None
-        return next((each for each in reversed(self.all()) if not each.over), None)
+        states = reversed(self.all()) if self._is_locked() else ()
+        return next((each for each in states if not each.over), None)
 
     def state(self, number: int) -> State:
         """How far a piece of work is; `lost` where its process ended without a word."""
@@ -175,7 +170,8 @@ class Works:
         if not state.over and not self._is_locked():
             # It may have ended between the two looks, or be about to begin.
             state = self._read(number)
-            if not state.over and (state.stages or self._age_s(number) > _WAIT_S):
+            age = time.time() - self._path(number, "state").stat().st_mtime
+            if not state.over and (state.stages or age > _WAIT_S):
                 state.state = "lost"
                 state.message = "The process ended without a word: it was killed, or the machine or its disk failed."
         return state
@@ -187,14 +183,10 @@ class Works:
 
     def _read(self, number: int) -> State:
         try:
-            found = json.loads(self._path(number, "state").read_text(encoding="utf-8"))
-            return State(**found | {"stages": [Stage(**each) for each in found["stages"]]})
+            document = json.loads(self._path(number, "state").read_text(encoding="utf-8"))
+            return State(**document | {"stages": [Stage(**each) for each in document["stages"]]})
         except (OSError, ValueError, TypeError, KeyError):
             raise SklarError("there is no such work in this folder.") from None
-
-    def _age_s(self, number: int) -> float:
-        """How long ago the state was written."""
-        return time.time() - self._path(number, "state").stat().st_mtime
 
     def _path(self, number: int, what: str) -> Path:
         return self._folder.notes() / f"{number:04d}.{what}.json"
@@ -208,7 +200,9 @@ class Works:
             return True
 
 
-_SHOWN = ("release", "charges_before")
+def _new_state(number: int, order: Mapping[str, Any]) -> State:
+    shown = {key: order[key] for key in ("kind", "desk", "release", "charges_before") if key in order}
+    return State(number=number, **shown)
 
 
 @contextmanager
@@ -241,8 +235,8 @@ def do(root: str, number: int) -> None:
     folder = Folder(root)
     notes = folder.notes()
     order = json.loads((notes / f"{number:04d}.order.json").read_text(encoding="utf-8"))
-    state = State(number=number, kind=order["kind"], desk=order["desk"], **{k: order[k] for k in _SHOWN if k in order})
-    told = Told(state, notes / f"{number:04d}.state.json")
+    state = _new_state(number, order)
+    told = StateFile(state, notes / f"{number:04d}.state.json")
     try:
         with _lock(folder, wait_s=5.0):
             _try(folder, order, state, told)
@@ -253,7 +247,7 @@ def do(root: str, number: int) -> None:
         told.write()
 
 
-def _try(folder: Folder, order: Mapping[str, Any], state: State, told: Told) -> None:
+def _try(folder: Folder, order: Mapping[str, Any], state: State, told: StateFile) -> None:
     """Do the work, and say in its state how it ended."""
     over = threading.Event()
     cancel = folder.notes() / f"{state.number:04d}.cancel.json"
@@ -264,14 +258,14 @@ def _try(folder: Folder, order: Mapping[str, Any], state: State, told: Told) -> 
         finally:
             over.set()
         state.state = "done"
-    except KeyboardInterrupt as error:
-        said = ["Cancelled. No file was left half-written.", *charge_notes(error)]
-        state.state, state.message = "cancelled", " ".join(said)
-    except Exception as error:
-        state.state, state.message = "failed", " ".join([_explain(error), *charge_notes(error)])
+    except (Exception, KeyboardInterrupt) as error:
+        state.state = "cancelled" if isinstance(error, KeyboardInterrupt) else "failed"
+        state.message = " ".join([_explain(error), *charge_notes(error)])
 
 
-def _explain(error: Exception) -> str:
+def _explain(error: BaseException) -> str:
+    if isinstance(error, KeyboardInterrupt):
+        return "Cancelled. No file was left half-written."
     if isinstance(error, SklarError):
         return str(error)
     if isinstance(error, MemoryError):
@@ -280,26 +274,22 @@ def _explain(error: Exception) -> str:
     return f"Unexpected {type(error).__name__}. Run the command below with sklar --debug to see where."
 
 
-def _watch(told: Told, cancel: Path, over: threading.Event) -> None:
+def _watch(told: StateFile, cancel: Path, over: threading.Event) -> None:
     """Keep the clock of the present stage, and interrupt the work when it is to be cancelled."""
-    asked = False
+    interrupted = False
     while not over.wait(0.2):
         told.write()
-        if cancel.exists() and not asked:
-            asked = True
-            _interrupt()
+        if cancel.exists() and not interrupted:
+            interrupted = True
+            main = threading.main_thread().ident
+            # As Ctrl-C does, in the middle of a system call too where that is possible.
+            if hasattr(signal, "pthread_kill") and main is not None:
+                signal.pthread_kill(main, signal.SIGINT)
+            else:
+                _thread.interrupt_main()
 
 
-def _interrupt() -> None:
-    """Interrupt the main thread as Ctrl-C does, in the middle of a system call too where that is possible."""
-    main = threading.main_thread().ident
-    if hasattr(signal, "pthread_kill") and main is not None:
-        signal.pthread_kill(main, signal.SIGINT)
-    else:
-        _thread.interrupt_main()
-
-
-def _release(folder: Folder, order: Mapping[str, Any], state: State, told: Told) -> None:
+def _release(folder: Folder, order: Mapping[str, Any], state: State, told: StateFile) -> None:
     """What `sklar release --check` does; then the private comparison of `sklar evaluate`, which may fail by itself."""
     from sklar.custodian.check import check_values
     from sklar.draw.sample import check_draw
@@ -321,7 +311,7 @@ def _release(folder: Folder, order: Mapping[str, Any], state: State, told: Told)
             + " PRIVATE: this tells of the rows."
         )
     budget = Budget(epsilon=order["epsilon"], delta=order["delta"])
-    ledger = Ledger(folder.root / LEDGER)
+    ledger = Ledger(folder.ledger)
     model = fit(folder.table(desk), schema, budget, ledger=ledger, dataset=order["dataset"], progress=told)
     with telling([model.certificate.receipt], model.certificate.epsilon):
         # The model first: once privacy is spent, a failure to write rows must not lose what it bought.
@@ -335,7 +325,7 @@ def _release(folder: Folder, order: Mapping[str, Any], state: State, told: Told)
             state.remark = f"The release is done. Its comparison with the real rows is not: {error}"
 
 
-def _sample(folder: Folder, order: Mapping[str, Any], _state: State, told: Told) -> None:
+def _sample(folder: Folder, order: Mapping[str, Any], _state: State, told: StateFile) -> None:
     """What `sklar sample` does: rows of a model whose own rows could not be written."""
     from sklar.draw.sample import check_draw
     from sklar.files.archive import load
@@ -345,7 +335,7 @@ def _sample(folder: Folder, order: Mapping[str, Any], _state: State, told: Told)
     load(folder.inside(f"{stem}.sklar")).write(str(folder.inside(f"{stem}.csv")), seed=seed, progress=told)
 
 
-def _compare(folder: Folder, order: Mapping[str, Any], _state: State, told: Told) -> None:
+def _compare(folder: Folder, order: Mapping[str, Any], _state: State, told: StateFile) -> None:
     """What `sklar evaluate --report` does."""
     from sklar.custodian.evaluate import evaluate
     from sklar.files.archive import load
@@ -357,7 +347,7 @@ def _compare(folder: Folder, order: Mapping[str, Any], _state: State, told: Told
     evaluate(folder.table(desk), folder.inside(f"{stem}.csv"), schema, report=report, progress=told)
 
 
-def _publish(folder: Folder, order: Mapping[str, Any], _state: State, told: Told) -> None:
+def _publish(folder: Folder, order: Mapping[str, Any], _state: State, told: StateFile) -> None:
     """What `sklar publish --replace` does."""
     from sklar.trust.passport import Publication, publish
 

@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from markupsafe import Markup
@@ -16,7 +16,7 @@ from sklar.custodian.draft.columns import ColumnSummary
 from sklar.custodian.review import Question, open_rules, questions
 from sklar.public.schema import Attribute, Schema
 from sklar.public.toml import toml_value
-from sklar.studio.looks import Look
+from sklar.studio.looks import TableLook
 from sklar.studio.pages.cost import column_cost, parsed
 
 MOST_LEVELS_SHOWN = 40
@@ -42,74 +42,51 @@ class Picture:
         return json.dumps(asdict(self))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Card:
-    """One column: what was decided, or the question about it with what the rows show."""
-
-    name: str
-    place: int
-    kind: str
-    known_from: str
-    waiting: bool
-    stated: str
-    toml: Markup
-    mark: str
-    cost: tuple[str, ...]
-    question: Question | None
-    picture: Picture | None
-    typed: Mapping[str, str]
-    levels: tuple[str, ...]
-    special: str
+# The question about a column and the picture of its bins; none about one that is decided.
+About: TypeAlias = tuple[Question | None, Picture | None]
 
 
-def questions_about(
-    text: str, look: Look | None, asked: Mapping[str, str]
-) -> dict[str, tuple[Question | None, Picture | None]]:
+def questions_about(text: str, look: TableLook | None, marks: Mapping[str, str]) -> dict[str, About]:
     """The questions about columns, given with the marks of their entries, each with a picture of its bins."""
     rules = open_rules(text)
-    known = {} if look is None else look.shown
-    fresh = [name for name, mark in asked.items() if (name, mark, rules) not in known]
-    draft = None if look is None else look.draft
+    shown, draft = ({}, None) if look is None else (look.shown, look.draft)
+    fresh = {name for name, mark in marks.items() if (name, mark, rules) not in shown}
     schema = parsed(text)
-    for question in questions(text, draft, about=set(fresh)) if fresh else ():
-        seen = None if draft is None else draft.seen.column(question.name)
-        picture = _picture(schema.attribute(question.name), seen)
-        known[question.name, asked[question.name], rules] = (question, picture)
-    return {name: known[name, mark, rules] for name, mark in asked.items()}
+    for question in questions(text, draft, about=fresh) if fresh else ():
+        summary = None if draft is None else draft.seen.column(question.name)
+        picture = _picture(schema.attribute(question.name), summary)
+        shown[question.name, marks[question.name], rules] = (question, picture)
+    return {name: shown[name, mark, rules] for name, mark in marks.items()}
 
 
 def card_of(
     schema: Schema,
     entry: Mapping[str, Any],
     attribute: Attribute,
-    about: tuple[Question | None, Picture | None],
+    about: About,
     epsilon: float,
     rows: int | None,
     typed: Mapping[str, str],
-) -> Card:
-    """The card of one column, with its cost and, where it was asked about, its question and picture."""
-    kept = {key: value for key, value in entry.items() if key not in ("reviewed", "provenance")}
-    levels = attribute.levels if attribute.domain != "private" else ()
-    return Card(
-        name=attribute.name,
-        place=schema.names.index(attribute.name),
-        kind=attribute.kind,
-        known_from=attribute.known_from,
-        waiting=not attribute.reviewed,
-        stated=", ".join(f"{key} = {toml_value(value)}" for key, value in kept.items()),
-        toml=_lines(
-            typed["toml"]
-            if typed.get("column") == attribute.name and "toml" in typed
-            else "\n".join(f"{key} = {toml_value(value)}" for key, value in kept.items())
-        ),
-        mark=mark_of(entry),
-        cost=(NOT_KNOWN,) if rows is None else column_cost(schema, attribute.name, epsilon, rows),
-        question=about[0],
-        picture=about[1],
-        typed=typed if typed.get("column") == attribute.name else {},
-        levels=levels[:MOST_LEVELS_SHOWN],
-        special=", ".join(toml_value(value) for value in attribute.special),
-    )
+) -> dict[str, Any]:
+    """The card of one column: what was decided, or the question about it with what the rows show; and its cost."""
+    keys = [f"{key} = {toml_value(value)}" for key, value in entry.items() if key not in ("reviewed", "provenance")]
+    typed = typed if typed.get("column") == attribute.name else {}
+    return {
+        "name": attribute.name,
+        "place": schema.names.index(attribute.name),
+        "kind": attribute.kind,
+        "known_from": attribute.known_from,
+        "waiting": not attribute.reviewed,
+        "stated": ", ".join(keys),
+        "toml": _lines(typed.get("toml", "\n".join(keys))),
+        "mark": mark_of(entry),
+        "cost": (NOT_KNOWN,) if rows is None else column_cost(schema, attribute.name, epsilon, rows),
+        "question": about[0],
+        "picture": about[1],
+        "typed": typed,
+        "levels": attribute.levels[:MOST_LEVELS_SHOWN] if attribute.domain != "private" else (),
+        "special": ", ".join(toml_value(value) for value in attribute.special),
+    }
 
 
 def _lines(text: str) -> Markup:
@@ -122,12 +99,12 @@ def mark_of(entry: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(entry, sort_keys=True, default=str).encode()).hexdigest()[:16]
 
 
-def _picture(attribute: Attribute, seen: ColumnSummary | None) -> Picture | None:
+def _picture(attribute: Attribute, summary: ColumnSummary | None) -> Picture | None:
     """The bins over what the rows show: 60 bars over the middle 98% of the values."""
     if attribute.kind not in _DRAGGED or not attribute.edges:
         return None
     edges = tuple(map(attribute.edge_text, attribute.edges))
-    points, times = _points(attribute.kind, seen)
+    points, times = _points(attribute.kind, summary)
     bars: tuple[int, ...] = ()
     low, high = float(attribute.edges[0]), float(attribute.edges[-1])
     if points.size:
@@ -148,13 +125,13 @@ def _picture(attribute: Attribute, seen: ColumnSummary | None) -> Picture | None
     )
 
 
-def _points(kind: str, seen: ColumnSummary | None) -> tuple[Any, Any]:
-    if seen is None:
+def _points(kind: str, summary: ColumnSummary | None) -> tuple[Any, Any]:
+    """The values of a column on the axis of its kind, and how often each occurs."""
+    axes = () if summary is None else summary.axes
+    axis = kind if kind in axes else next((each for each in axes if each.split()[0] == kind), None)
+    axis = "integer" if axis is None and kind == "year" and "integer" in axes else axis
+    if axis is None or summary is None:
         return np.empty(0), np.empty(0)
-    axis = kind if kind in seen.axes else next((each for each in seen.axes if each.split()[0] == kind), None)
-    axis = "integer" if axis is None and kind == "year" and "integer" in seen.axes else axis
-    if axis is None:
-        return np.empty(0), np.empty(0)
-    read = [(seen.point(text, axis), times) for text, times in seen.counts.items()]
+    read = [(summary.point(text, axis), times) for text, times in summary.counts.items()]
     kept = [(point, times) for point, times in read if point is not None]
     return np.array([point for point, _ in kept], dtype=np.float64), np.array([times for _, times in kept])

@@ -84,17 +84,18 @@ def column_cost(schema: Schema, name: str, epsilon: float, rows: int, *, beside:
     measured = foreseen.forecast.schema
     place = measured.names.index(name)
     error = TWICE * float(foreseen.forecast.one_way_sd[place])
-    told = [
+    sentences = [
         f"{measured.attributes[place].n_levels:,} levels. At epsilon {epsilon:.3g} the count of one comes out within "
         f"±{error:,.0f} rows ({percent(min(error / rows, 1.0))} of the table), 19 times out of 20."
     ]
     noisy = int(foreseen.by_column[place])
     if noisy:
         pairs = measured.n_attributes - 1
-        told.append(f"{noisy:,} of its {pairs:,} two-way tables are mostly noise: wider bins would help.")
+        remedy = "wider bins would help" if measured.attributes[place].edges else "merge rare categories"
+        sentences.append(f"{noisy:,} of its {pairs:,} two-way tables are mostly noise: {remedy}.")
     if beside and not schema.rules and measured.n_attributes > 2 and measured.n_levels <= _MOST_LEVELS:
-        told += _taken(schema, place, foreseen.forecast, epsilon)
-    return tuple(told)
+        sentences += _taken(schema, place, foreseen.forecast, epsilon)
+    return tuple(sentences)
 
 
 def _taken(schema: Schema, place: int, found: Forecast, epsilon: float) -> list[str]:

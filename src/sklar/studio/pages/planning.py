@@ -1,0 +1,264 @@
+"""Step 3, plan: what an epsilon buys and promises, what the ledger has left, and the total that is set once."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from markupsafe import Markup
+from starlette.responses import Response
+
+from sklar.answer.report.render import percent
+from sklar.answer.wants import read_want
+from sklar.budget.account import Account, choose_accountant
+from sklar.budget.forecast import Forecast
+from sklar.budget.ledger import Ledger
+from sklar.budget.risk import risk_at
+from sklar.errors import BudgetError, LedgerError, SklarError
+from sklar.public.schema import Schema
+from sklar.studio.folder import LEDGER, Desk
+from sklar.studio.pages.cost import DELTA, TWICE, foresee
+from sklar.studio.pages.visit import Visit, go, show
+
+# Where the slider stands: from hardly any budget to hardly a promise, in steps that look even.
+EPSILONS = (
+    *(0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.75, 1.0, 1.25, 1.5, 1.75),
+    *(2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0),
+)
+_CURVE = (0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0)
+# A forecast of so many levels takes a second: fewer points must do.
+_MANY_LEVELS = 2_000
+_TOTAL = 3.0
+# The drawing of the curves.
+_WIDTH, _HEIGHT, _LINE = 560.0, 250.0, 15.0
+_LEFT, _RIGHT, _TOP, _BASE = 64.0, 440.0, 14.0, 206.0
+
+
+def plan(visit: Visit) -> Response:
+    """The slider, what it buys, and the books."""
+    desk = visit.desk
+    if visit.text is None or desk.rows is None:
+        return go(visit.address("open"))
+    schema, account, problem = visit.schema, *account_of(visit)
+    epsilon = _epsilon(visit.query("epsilon"), desk.epsilon)
+    unit = unit_of(schema)
+    about = f"--schema {visit.schema_path} --rows {desk.rows} --epsilon {epsilon:g}"
+    commands = [f"sklar forecast {about}"]
+    if desk.goals:
+        commands.append(f"sklar plan {about}" + "".join(f" --want {shlex.quote(goal)}" for goal in desk.goals))
+    if account is None or not account.charges:
+        total = _TOTAL if account is None else account.epsilon
+        person = "" if unit == "row" else " --unit person"
+        commands.append(f"sklar ledger init {LEDGER} --dataset {shlex.quote(schema.name)} --epsilon {total:g}{person}")
+    return visit.page(
+        "plan.html.j2",
+        "Plan the budget",
+        "plan",
+        commands=tuple(commands),
+        rows=desk.rows,
+        waiting=len(schema.not_reviewed),
+        epsilons=EPSILONS,
+        place=min(range(len(EPSILONS)), key=lambda at: abs(math.log(EPSILONS[at] / epsilon))),
+        bought=_bought(schema, epsilon, desk, account),
+        account=account,
+        ledger_problem=problem,
+        total=_TOTAL,
+        unit=unit,
+        typed="" if visit.note is None else visit.note.form.get("want", ""),
+    )
+
+
+def unit_of(schema: Schema) -> str:
+    """Whom the promise is about."""
+    return "row" if schema.person is None else "person"
+
+
+def account_of(visit: Visit) -> tuple[Account | None, str]:
+    """The data set's account in the folder's ledger; None where there is none, with what is wrong if anything is."""
+    if not visit.folder.ledger.exists():
+        return None, ""
+    try:
+        accounts = Ledger(visit.folder.ledger).accounts()
+    except LedgerError as error:
+        return None, str(error)
+    return next((each for each in accounts if each.dataset == visit.schema.name), None), ""
+
+
+def _epsilon(text: str | None, default: float) -> float:
+    try:
+        value = float(text or "")
+    except ValueError:
+        return default
+    return value if math.isfinite(value) and 0.001 <= value <= 1000 else default
+
+
+def _bought(schema: Schema, epsilon: float, desk: Desk, account: Account | None) -> dict[str, Any]:
+    """What one epsilon buys, in figures and words."""
+    foreseen = foresee(schema, epsilon, desk.rows or 1)
+    forecast, m = foreseen.forecast, foreseen.forecast.schema.n_attributes
+    return {
+        "epsilon": epsilon,
+        "one_way": f"±{TWICE * forecast.one_way_error:,.0f} rows",
+        "pair": f"±{TWICE * forecast.pair_error:,.0f} rows",
+        "one_way_share": percent(forecast.one_way_share),
+        "pair_share": percent(forecast.pair_share),
+        "noisy": foreseen.noisy,
+        "pairs": m * (m - 1) // 2,
+        "noisiest": [f"{one} x {other}" for one, other in foreseen.noisiest],
+        "split": [(name, 100 * share, percent(share)) for name, share in forecast.split],
+        "promise": promise(epsilon, unit_of(schema)),
+        "fits": account is None or choose_accountant(account, forecast.budget, forecast.spend) is not None,
+        "left": "" if account is None else f"{account.left:.4g}",
+        "goals": [_goal(number, goal, schema, forecast) for number, goal in enumerate(desk.goals)],
+    }
+
+
+def _goal(number: int, text: str, schema: Schema, forecast: Forecast) -> dict[str, Any]:
+    """A question with its margin, as `sklar plan` reads it, and the smallest epsilon of the slider that answers it."""
+    rows = forecast.n_rows
+    try:
+        want = read_want(text, schema, rows, public_rows=forecast.budget.rows_are_public)
+    except SklarError as error:
+        return {"number": number, "text": text, "met": False, "error": str(error), "needs": ""}
+    reach = want.reach(forecast)
+    needs = next((each for each in EPSILONS if want.reach(foresee(schema, each, rows).forecast) <= want.within), None)
+    return {
+        "number": number,
+        "text": want.text,
+        "met": reach <= want.within,
+        "error": f"±{percent(reach / rows)} of the rows",
+        "needs": "no epsilon up to 10 suffices" if needs is None else f"epsilon {needs:g} suffices",
+    }
+
+
+def set_goals(visit: Visit) -> Response:
+    """Add a question that the release must answer, or take one away."""
+    desk, form = visit.desk, visit.form
+    visit.back = here = f"{visit.address('plan')}?epsilon={_epsilon(form.get('epsilon'), desk.epsilon):g}#goals"
+    goals = list(desk.goals)
+    if form.get("remove", "").isdigit():
+        goals = [goal for number, goal in enumerate(goals) if number != int(form["remove"])]
+    else:
+        goals.append(form.get("want", "").strip())
+        read_want(goals[-1], visit.schema, desk.rows or 1, public_rows=True)
+    visit.folder.save(desk, goals=goals)
+    return go(here)
+
+
+def promise(epsilon: float, unit: str) -> tuple[str, ...]:
+    """What an epsilon promises to any one row or person, in plain words."""
+    odds = math.exp(min(epsilon, 700.0))
+    _, guess = risk_at(epsilon, DELTA, curved=True).right(1)
+    return (
+        f"Whatever else somebody knows: no conclusion about one {unit} becomes more than {_times(odds)} times "
+        f"as likely, or as unlikely, because of that {unit}'s own data.",
+        f"Anyone guessing a yes-or-no fact about one {unit} is right at most {math.ceil(1000 * guess) / 10:.4g}% of "
+        "the time after seeing the release.",
+        f"This holds for every {unit} of the table, but for a chance of 1 in {math.floor(1 / DELTA):,} (delta).",
+    )
+
+
+def _times(odds: float) -> str:
+    """A factor in three digits, rounded up.
+
+    >>> _times(2.7183), _times(22026.4)
+    ('2.72', '22,100')
+    """
+    digits = 2 - math.floor(math.log10(odds))
+    raised = math.ceil(odds * 10.0**digits - 1e-9) / 10.0**digits
+    return f"{raised:,.{max(digits, 0)}f}" if odds < 1e15 else f"{raised:.3g}"
+
+
+def forecast(visit: Visit) -> Response:
+    """What another epsilon would buy: for the script, as the slider moves."""
+    epsilon = _epsilon(visit.query("epsilon"), visit.desk.epsilon)
+    return show("bought.html.j2", bought=_bought(visit.schema, epsilon, visit.desk, account_of(visit)[0]))
+
+
+def choose(visit: Visit) -> Response:
+    """Keep the plan; and set the data set's total, where none is set yet."""
+    visit.back = visit.address("plan")
+    schema, epsilon = visit.schema, _number(visit.form, "epsilon")
+    account, problem = account_of(visit)
+    if problem:
+        raise LedgerError(problem)
+    if account is None:
+        total = _number(visit.form, "total")
+        if total < epsilon:
+            raise BudgetError(f"the total must be at least this release's epsilon={epsilon:g}, got {total:g}.")
+        unit = unit_of(schema)
+        Ledger(visit.folder.ledger).open_account(schema.name, epsilon=total, delta=DELTA, unit=unit)  # type: ignore[arg-type]
+    visit.folder.save(visit.desk, epsilon=epsilon, target="planned")
+    return go(visit.address("release"))
+
+
+def _number(form: Mapping[str, str], name: str) -> float:
+    try:
+        value = float(form.get(name, ""))
+    except ValueError:
+        value = math.nan
+    if not (math.isfinite(value) and value > 0):
+        raise BudgetError(f"{name} must be a positive number, got {form.get(name, '')!r}.")
+    return value
+
+
+def curve(visit: Visit) -> Response:
+    """The forecast's curves, fetched after the page: they take several forecasts."""
+    schema = visit.schema
+    points = _CURVE if schema.n_levels < _MANY_LEVELS else _CURVE[::3]
+    drawing = _curves([foresee(schema, epsilon, visit.desk.rows or 1).forecast for epsilon in points])
+    return show("curve.html.j2", drawing=drawing)
+
+
+def _curves(forecasts: Sequence[Forecast]) -> Markup:
+    """Errors of counts (19 times out of 20) as a share of the rows, against epsilon, both on logarithmic axes."""
+    lines = [("one-way counts", "one", [TWICE * each.one_way_error / each.n_rows for each in forecasts])]
+    if forecasts[0].pair_sd.size:
+        lines.append(("two-way counts", "two", [TWICE * each.pair_error / each.n_rows for each in forecasts]))
+    shares = [share for _, _, line in lines for share in line]
+    low, high = math.floor(math.log10(min(shares))), math.ceil(math.log10(max(shares)))
+    high = max(high, low + 1)
+
+    def across(epsilon: float) -> float:
+        # The script places its marker by the same rule.
+        return _LEFT + (_RIGHT - _LEFT) * math.log(epsilon / _CURVE[0]) / math.log(_CURVE[-1] / _CURVE[0])
+
+    def up(share: float) -> float:
+        return _BASE - (_BASE - _TOP) * (math.log10(share) - low) / (high - low)
+
+    def text(x: float, y: float, words: str, anchor: str) -> Markup:
+        return Markup('<text class="soft" x="{:.1f}" y="{:.1f}" font-size="12" text-anchor="{}">{}</text>').format(
+            x, y, anchor, words
+        )
+
+    parts = []
+    for power in range(low, high + 1):
+        y = up(10.0**power)
+        line = Markup('<line class="axis" x1="{0}" y1="{2:.1f}" x2="{1}" y2="{2:.1f}"/>').format(_LEFT, _RIGHT, y)
+        parts += [line, text(_LEFT - 8, y + 4, percent(10.0**power), "end")]
+    parts += [text(across(epsilon), _BASE + 18, f"{epsilon:g}", "middle") for epsilon in _CURVE]
+    parts.append(text((_LEFT + _RIGHT) / 2, _BASE + 38, "epsilon", "middle"))
+    for (label, name, errors), end in zip(lines, _apart([up(line[-1]) for _, _, line in lines]), strict=True):
+        epsilons = (each.budget.epsilon for each in forecasts)
+        points = " ".join(f"{across(x):.1f},{up(share):.1f}" for x, share in zip(epsilons, errors, strict=True))
+        drawn = Markup('<polyline class="curve {}" points="{}"/><text x="{}" y="{:.1f}" font-size="12">{}</text>')
+        parts.append(drawn.format(name, points, _RIGHT + 8, end + 4, label))
+    marker = Markup('<line class="marker" id="marker" x1="{0:.1f}" y1="{1}" x2="{0:.1f}" y2="{2}"/>')
+    parts.append(marker.format(across(1.0), _TOP, _BASE))
+    title = "Error of a count, 19 times out of 20, as a share of the rows, against epsilon"
+    drawing = Markup('<svg viewBox="0 0 {} {}" role="img" aria-label="{}">{}</svg>')
+    return drawing.format(_WIDTH, _HEIGHT, title, Markup("").join(parts))
+
+
+def _apart(ends: list[float]) -> list[float]:
+    """Where the labels of one or two lines stand: beside their ends, and not over one another.
+
+    >>> _apart([100.0, 104.0]), _apart([100.0, 40.0])
+    ([94.5, 109.5], [100.0, 40.0])
+    """
+    if len(ends) < 2 or abs(ends[0] - ends[1]) >= _LINE:
+        return ends
+    middle, step = sum(ends) / 2, _LINE / 2 if ends[0] <= ends[1] else -_LINE / 2
+    return [middle - step, middle + step]
