@@ -8,7 +8,7 @@ import pytest
 from sklar.errors import SchemaError
 from sklar.public.attribute import Attribute, Words
 from sklar.public.importers.arrow import from_schema
-from sklar.public.importers.frictionless import from_document
+from sklar.public.importers.documents import from_frictionless
 from sklar.public.schema import Schema
 from sklar.public.shown import shown_levels, shown_name, shown_number, shown_table, with_unit
 
@@ -150,7 +150,7 @@ def test_importers_bring_words_along() -> None:
             }
         ]
     }
-    schema = Schema.from_toml(from_document(described, "t").to_toml())
+    schema = Schema.from_toml(from_frictionless(described, "t").to_toml())
     assert schema.words == Words(title="People")
     assert schema.attributes[0].words == Words(title="Sex", description="as stated", labels=(("F", "female"),))
     assert schema.attributes[1].words == Words(unit="x")

@@ -7,7 +7,7 @@ domain that it does not state is marked `reviewed = false`, and a release refuse
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +23,8 @@ FORMATS = ("arrow", "frictionless", "sdv", "smartnoise")
 def import_schema(path: str | Path, *, format: str | None = None) -> Imported:  # noqa: A002
     """The schema that a description implies, as far as it goes. The format is recognized unless it is given."""
     # Imported here: who reads rows needs one part of one of them.
-    from sklar.public.importers import arrow, frictionless, sdv, smartnoise
+    from sklar.public.importers import arrow, documents
 
-    documents: Mapping[str, Callable[[Mapping[str, Any], str], Imported]] = {
-        "frictionless": frictionless.from_document,
-        "sdv": sdv.from_document,
-        "smartnoise": smartnoise.from_document,
-    }
     path = Path(path)
     if format is not None and format not in FORMATS:
         raise SchemaError(f"format must be one of {', '.join(FORMATS)}, got '{format}'.")
@@ -46,7 +41,8 @@ def import_schema(path: str | Path, *, format: str | None = None) -> Imported:  
             "Say what it is with --format."
         )
     try:
-        return documents[kind](document, name)
+        imported: Imported = getattr(documents, f"from_{kind}")(document, name)
+        return imported
     except (AttributeError, KeyError, TypeError, ValueError):
         raise SchemaError(f"'{path}' does not have the layout of {kind} descriptions. Check its format.") from None
 
@@ -77,8 +73,6 @@ def _recognize(document: Mapping[str, Any]) -> str | None:
         return "frictionless"
     if "METADATA_SPEC_VERSION" in document or "columns" in document or "tables" in document:
         return "sdv"
-    from sklar.public.importers import smartnoise
+    from sklar.public.importers.documents import smartnoise_tables
 
-    if "constraints" in document or smartnoise.tables_of(document):
-        return "smartnoise"
-    return None
+    return "smartnoise" if "constraints" in document or smartnoise_tables(document) else None

@@ -15,40 +15,26 @@ from typing import Any, cast
 from sklar.errors import SchemaError
 from sklar.public.attribute import Attribute
 from sklar.public.axis import AttributeKind
-from sklar.public.importers.proposal import Imported, Proposal, words_of
-from sklar.public.outputs import parse_output, plain_output
+from sklar.public.importers.proposal import ColumnEntry, Imported, words_in
+from sklar.public.outputs import WHOLE, parse_output, plain_output
 
 SUFFIXES = (".parquet", ".pq", ".arrow", ".feather")
 PARQUET = (".parquet", ".pq")
 # An Arrow file is a stream between two of these marks.
 _MARK = b"ARROW1\x00\x00"
 # The letters that Arrow's C interface has for types, in the words of schemas.
-_WORDS = {
+_CLOCKS = {"s": "time32", "ms": "time32", "us": "time64", "ns": "time64"}
+_WORDS: dict[str, tuple[str, str | None]] = {
     "b": ("boolean", "bool"),
-    "c": ("integer", "int8"),
-    "C": ("integer", "uint8"),
-    "s": ("integer", "int16"),
-    "S": ("integer", "uint16"),
-    "i": ("integer", "int32"),
-    "I": ("integer", "uint32"),
-    "l": ("integer", "int64"),
-    "L": ("integer", "uint64"),
+    **{letter: ("integer", name) for letter, name in zip("csilCSIL", WHOLE, strict=True)},
     "e": ("real", None),
     "f": ("real", "float32"),
     "g": ("real", "float64"),
-    "u": ("categorical", "string"),
-    "U": ("categorical", "string"),
-    "vu": ("categorical", "string"),
+    **dict.fromkeys(("u", "U", "vu"), ("categorical", "string")),
     "tdD": ("date", "date32"),
     "tdm": ("date", "date64"),
-    "tts": ("time", "time32[s]"),
-    "ttm": ("time", "time32[ms]"),
-    "ttu": ("time", "time64[us]"),
-    "ttn": ("time", "time64[ns]"),
-    "tDs": ("duration", "duration[s]"),
-    "tDm": ("duration", "duration[ms]"),
-    "tDu": ("duration", "duration[us]"),
-    "tDn": ("duration", "duration[ns]"),
+    **{f"tt{unit[0]}": ("time", f"{held}[{unit}]") for unit, held in _CLOCKS.items()},
+    **{f"tD{unit[0]}": ("duration", f"duration[{unit}]") for unit in _CLOCKS},
 }
 _FAMILIES = {"+s": "struct", "+m": "map", "+u": "union", "+": "list", "ti": "interval"}
 
@@ -84,7 +70,7 @@ def field_words(field: Any) -> dict[str, Any]:
     stated = {key.decode(errors="replace").lower(): text for key, text in dict(field.metadata or {}).items()}
     known = {"title": ("title", "label"), "description": ("description", "comment"), "unit": ("unit", "units")}
     found = {word: stated[key] for word, keys in known.items() for key in keys if key in stated}
-    return words_of({word: text.decode(errors="replace") for word, text in found.items()})
+    return words_in({word: text.decode(errors="replace") for word, text in found.items()})
 
 
 def file_schema(path: Path) -> Any:
@@ -134,17 +120,17 @@ def from_file(path: Path, name: str) -> Imported:
 
 def from_schema(schema: Any, name: str) -> Imported:
     """What names and types say: kinds and outputs, but of domains only that a boolean is true or false."""
-    entries, left_out = {}, {}
+    columns: dict[str, ColumnEntry | str] = {}
     for field in _fields(schema):
         column, described = field.name, column_type(field)
         if described.kind is None:
-            left_out[column] = f"a column of type {described.family} is in no domain"
+            columns[column] = f"a column of type {described.family} is in no domain"
         elif column.startswith("__index_level_"):
-            left_out[column] = "it is an index that pandas wrote"
+            columns[column] = "it is an index that pandas wrote"
         else:
             keys = _keys(described) | field_words(field) | ({"missing": ""} if described.nullable else {})
-            entries[column] = Proposal(keys=keys)
-    return Imported(name=name, source="an Arrow schema", entries=entries, left_out=left_out)
+            columns[column] = ColumnEntry(keys=keys)
+    return Imported.of(columns, name=name, source="an Arrow schema")
 
 
 def _keys(described: ColumnType) -> dict[str, Any]:

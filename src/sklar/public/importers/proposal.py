@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,15 +10,14 @@ from sklar.errors import SchemaError
 from sklar.public.axis import AXES, DAY, SECOND
 from sklar.public.declare import Entry, parse_words
 from sklar.public.schema import Schema
-from sklar.public.toml import toml_key, toml_value
+from sklar.public.toml import toml_key, toml_table
 
-_BINS = 20
-_MOST_UNIT_BINS = 50
+_BINS, _MOST_UNIT_BINS = 20, 50
 IDENTIFIER = "it identifies a row or a person"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Proposal:
+class ColumnEntry:
     """A schema's entry for one attribute, as far as a description goes: the known keys, and notes for a person."""
 
     keys: dict[str, Any]
@@ -40,8 +38,8 @@ class Proposal:
         else:
             # A description that contradicts itself is refused here, by the attribute's name.
             Schema.from_dict({"attributes": {name: keys}})
-        lines = [f"[attributes.{toml_key(name)}]", *(f"# {_printable(note)}" for note in notes)]
-        return "\n".join([*lines, *(f"{key} = {toml_value(value)}" for key, value in keys.items())]) + "\n"
+        heading = [f"[attributes.{toml_key(name)}]", *(f"# {_printable(note)}" for note in notes)]
+        return toml_table("\n".join(heading), keys)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,10 +51,17 @@ class Imported:
 
     name: str
     source: str
-    entries: Mapping[str, Proposal]
+    entries: Mapping[str, ColumnEntry]
     left_out: Mapping[str, str]
     nulls: tuple[str, ...] = ()
     words: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, columns: Mapping[str, ColumnEntry | str], *, name: str, source: str, **settings: Any) -> Imported:
+        """What is imported of these columns: an entry each, or the reason why it is left out."""
+        entries = {column: each for column, each in columns.items() if isinstance(each, ColumnEntry)}
+        left_out = {column: each for column, each in columns.items() if isinstance(each, str)}
+        return cls(name=name, source=source, entries=entries, left_out=left_out, **settings)
 
     @property
     def open(self) -> tuple[str, ...]:
@@ -75,10 +80,9 @@ class Imported:
             "# domains: if some tool had inferred them from the rows, they are not public.",
             *(f"# Left out: {_printable(name)}: {reason}" for name, reason in self.left_out.items()),
         ]
-        tables = [entry.to_toml(name) for name, entry in self.entries.items()]
         table = {"name": self.name, **self.words} | ({"nulls": list(self.nulls)} if self.nulls else {})
-        keys = "".join(f"{key} = {toml_value(value)}\n" for key, value in table.items())
-        return "\n".join(["\n".join(lines) + "\n", f"[table]\n{keys}", *tables])
+        tables = [entry.to_toml(name) for name, entry in self.entries.items()]
+        return "\n".join(["\n".join(lines) + "\n", toml_table("[table]", table), *tables])
 
 
 def between(kind: str, low: Any, high: Any) -> dict[str, Any]:
@@ -87,62 +91,41 @@ def between(kind: str, low: Any, high: Any) -> dict[str, Any]:
         return {}
     if kind == "real":
         return {"low": float(low), "high": float(high), "bins": _BINS}
-    if kind in ("integer", "year"):
-        span = int(high) + 1 - int(low)
-        return {"low": int(low), "high": int(high) + 1, "bins": max(1, span if span <= _MOST_UNIT_BINS else _BINS)}
-    if kind in ("time", "duration", "yearmonth"):
-        axis = AXES[kind]
-        begin, most = int(axis.check("low", low)), int(axis.check("high", high))
-        # A month, or a second, after the upper bound, which is included.
-        after = most + (1 if kind == "yearmonth" else SECOND)
-        after = min(after, DAY) if kind == "time" else after
-        bins = max(1, min(_BINS, after - begin))
-        return {"low": axis.text(begin), "high": axis.text(after), "bins": bins}
-    first, last = dt.datetime.fromisoformat(str(low)), dt.datetime.fromisoformat(str(high))
-    if kind == "date":
-        end = last.date() + dt.timedelta(days=1)
-        return {
-            "low": first.date().isoformat(),
-            "high": end.isoformat(),
-            "bins": max(1, min(_BINS, (end - first.date()).days)),
-        }
-    # Bins exclude their upper edge: the last one ends after the bound, so that it includes it.
-    return {"low": first.isoformat(), "high": (last + dt.timedelta(seconds=1)).isoformat(), "bins": _BINS}
+    axis = AXES[kind]
+    first, last = (int(axis.check("bounds", int(each) if axis.numeric else str(each))) for each in (low, high))
+    # Bins exclude their upper edge: the last one ends a step, or a second, after the bound.
+    end = last + (SECOND if axis.timed else 1)
+    end = min(end, DAY) if kind == "time" else end
+    few = end - first <= (_MOST_UNIT_BINS if axis.numeric else _BINS)
+    return {"low": axis.value(first), "high": axis.value(end), "bins": max(1, end - first) if few else _BINS}
 
 
-def words_of(described: Mapping[str, Any], *, unit: bool = True) -> dict[str, Any]:
+def words_in(described: Mapping[str, Any], *, unit: bool = True) -> dict[str, Any]:
     """The title, description and unit that a description states, as far as a schema can hold them.
 
-    >>> words_of({"title": "Age", "description": "", "unit": "years"})
+    >>> words_in({"title": "Age", "description": "", "unit": "years"})
     {'title': 'Age', 'unit': 'years'}
     """
-    found = {}
+    words = {}
     for key in ("title", "description", "unit") if unit else ("title", "description"):
         try:
-            found[key] = getattr(parse_words("", {key: " ".join(str(described.get(key) or "").split())}), key)
+            words[key] = getattr(parse_words("", {key: " ".join(str(described.get(key) or "").split())}), key)
         except SchemaError:
             # Nothing, or longer than anybody reads.
             continue
-    return found
+    return words
 
 
-def labels_of(listed: Sequence[Any]) -> dict[str, Any]:
-    """The labels of values that a description lists with theirs: [{"value": 1, "label": "yes"}, ...]."""
-    pairs = [(each["value"], each.get("label")) for each in listed if isinstance(each, Mapping)]
-    named = {str(value): label for value, label in pairs if isinstance(label, str) and label.strip()}
-    return {"labels": named} if named else {}
-
-
-def in_format(keys: dict[str, Any], written: str | None, notes: Sequence[str] = ()) -> Proposal:
+def in_format(keys: dict[str, Any], written: str | None, notes: Sequence[str] = ()) -> ColumnEntry:
     """The entry with the format of its dates or times, where a schema can read them by it; else a note for a person."""
     if written is None:
-        return Proposal(keys=keys, notes=list(notes))
+        return ColumnEntry(keys=keys, notes=list(notes))
     try:
         Entry("the column", AXES[keys["type"]], {"format": written}).format()
     except SchemaError:
-        told = f"Texts of the form {written!r} are not read as a {keys['type']}: convert the column first."
-        return Proposal(keys=keys, notes=[*notes, told])
-    return Proposal(keys=keys | {"format": written}, notes=list(notes))
+        unread = f"Texts of the form {written!r} are not read as a {keys['type']}: convert the column first."
+        return ColumnEntry(keys=keys, notes=[*notes, unread])
+    return ColumnEntry(keys=keys | {"format": written}, notes=list(notes))
 
 
 def listed(values: Sequence[Any]) -> list[Any]:
