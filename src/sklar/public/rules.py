@@ -80,14 +80,12 @@ def rule_text(rule: Rule, attributes: Sequence[Attribute]) -> str:
     """A rule in words."""
     if isinstance(rule, Determined):
         return f"'{rule.attribute}' is determined by '{rule.by}'"
-    described = describe_rule(rule, attributes)["forbid"]
-    sides = (f"'{name}' = {' or '.join(_shortened(levels))}" for name, levels in described.items())
+    sides = []
+    for name, levels in describe_rule(rule, attributes)["forbid"].items():
+        named = [f"'{level}'" for level in levels]
+        named = named if len(named) <= 6 else [*named[:4], f"{len(named) - 4} more"]
+        sides.append(f"'{name}' = {' or '.join(named)}")
     return f"no record has {' together with '.join(sides)}"
-
-
-def _shortened(levels: Sequence[str]) -> list[str]:
-    named = [f"'{level}'" for level in levels]
-    return named if len(named) <= 6 else [*named[:4], f"{len(named) - 4} more"]
 
 
 def _rule(where: str, entry: object, known: Mapping[str, Attribute]) -> Rule:
@@ -100,9 +98,7 @@ def _rule(where: str, entry: object, known: Mapping[str, Attribute]) -> Rule:
             f"{where}: a rule has the key forbid, or the keys attribute, determined_by and map; '{odd}' is "
             f"{'missing' if odd in keys else 'not expected'}."
         )
-    if "forbid" in entry:
-        return _forbidden(where, entry["forbid"], known)
-    return _determined(where, entry, known)
+    return _forbidden(where, entry["forbid"], known) if "forbid" in entry else _determined(where, entry, known)
 
 
 def _named(where: str, name: object, known: Mapping[str, Attribute]) -> Attribute:
@@ -209,19 +205,14 @@ def _determined(where: str, entry: Mapping[str, Any], known: Mapping[str, Attrib
     return Determined(attribute=attribute.name, by=by.name, levels=tuple(levels[code] for code in range(by.n_levels)))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Origin:
-    """The measured attribute that decides another one's level, and the level that it decides for each of its own."""
+def origins(attributes: Sequence[Attribute], rules: Sequence[Rule]) -> list[tuple[int, NDArray[np.int64]]]:
+    """For every attribute, the measured attribute that decides its level, and the level that each of its own decides.
 
-    attribute: int
-    levels: NDArray[np.int64]
-
-
-def origins(attributes: Sequence[Attribute], rules: Sequence[Rule]) -> tuple[Origin, ...]:
-    """For every attribute, the measured attribute that decides its level: itself, unless a rule determines it."""
+    An attribute that no rule determines decides itself.
+    """
     index = {attribute.name: i for i, attribute in enumerate(attributes)}
     rule_of = {rule.attribute: rule for rule in rules if isinstance(rule, Determined)}
-    found = []
+    decided = []
     for attribute in attributes:
         chained, name = [], attribute.name
         while name in rule_of:
@@ -234,8 +225,8 @@ def origins(attributes: Sequence[Attribute], rules: Sequence[Rule]) -> tuple[Ori
         levels = np.arange(attributes[index[name]].n_levels)
         for step in reversed(chained):
             levels = step[levels]
-        found.append(Origin(attribute=index[name], levels=levels))
-    return tuple(found)
+        decided.append((index[name], levels))
+    return decided
 
 
 def allowed_pairs(attributes: Sequence[Attribute], rules: Sequence[Rule]) -> Allowed:
@@ -243,28 +234,25 @@ def allowed_pairs(attributes: Sequence[Attribute], rules: Sequence[Rule]) -> All
 
     Where a rule forbids levels of a determined attribute, it forbids the levels of the other one that lead to them.
     """
-    index, found = {attribute.name: i for i, attribute in enumerate(attributes)}, origins(attributes, rules)
+    decided = dict(zip((attribute.name for attribute in attributes), origins(attributes, rules), strict=True))
     allowed: dict[tuple[int, int], NDArray[np.bool_]] = {}
     for number, rule in enumerate(rules, start=1):
         if not isinstance(rule, Forbidden):
             continue
-        one, two = found[index[rule.first]], found[index[rule.second]]
-        first, second = np.isin(one.levels, rule.first_levels), np.isin(two.levels, rule.second_levels)
-        if one.attribute == two.attribute:
+        (i, one), (j, two) = decided[rule.first], decided[rule.second]
+        first, second = np.isin(one, rule.first_levels), np.isin(two, rule.second_levels)
+        if i == j:
             # Both follow from one attribute: the maps show which of its levels lead to both.
             if (first & second).any():
-                decisive = attributes[one.attribute]
-                level = decisive.levels[int(np.argmax(first & second))]
+                level = attributes[i].levels[int(np.argmax(first & second))]
                 raise SchemaError(
                     f"rule {number}: it forbids what the maps require: '{rule.first}' and '{rule.second}' both follow "
-                    f"from '{decisive.name}', whose level '{level}' could then never occur. Correct one of them."
+                    f"from '{attributes[i].name}', whose level '{level}' could then never occur. Correct one of them."
                 )
             continue
-        if one.attribute > two.attribute:
-            one, two, first, second = two, one, second, first
-        pair = one.attribute, two.attribute
-        shape = attributes[pair[0]].n_levels, attributes[pair[1]].n_levels
-        free = allowed.setdefault(pair, np.ones(shape, dtype=bool))
+        if i > j:
+            i, j, first, second = j, i, second, first
+        free = allowed.setdefault((i, j), np.ones((attributes[i].n_levels, attributes[j].n_levels), dtype=bool))
         cells = np.ix_(first, second)
         if first.any() and second.any() and not free[cells].any():
             raise SchemaError(
@@ -281,28 +269,22 @@ def forbidden_rules(attributes: Sequence[Attribute], allowed: Allowed) -> tuple[
     for (i, j), free in sorted(allowed.items()):
         patterns, which = np.unique(free, axis=0, return_inverse=True)
         for number, pattern in enumerate(patterns):
-            if not pattern.all():
+            here, there = np.flatnonzero(which.ravel() == number).tolist(), np.flatnonzero(~pattern).tolist()
+            if there:
+                first, second = attributes[i].name, attributes[j].name
                 rules.append(
-                    Forbidden(
-                        first=attributes[i].name,
-                        first_levels=tuple(np.nonzero(which.ravel() == number)[0].tolist()),
-                        second=attributes[j].name,
-                        second_levels=tuple(np.nonzero(~pattern)[0].tolist()),
-                    )
+                    Forbidden(first=first, first_levels=tuple(here), second=second, second_levels=tuple(there))
                 )
     return tuple(rules)
 
 
 def _check(attributes: Sequence[Attribute], rules: Sequence[Rule]) -> None:
     """Refuse rules that contradict one another, and rules under which some level can never occur."""
-    seen: dict[str, int] = {}
+    determines: dict[str, int] = {}
     for number, rule in enumerate(rules, start=1):
-        if isinstance(rule, Determined):
-            if rule.attribute in seen:
-                raise SchemaError(
-                    f"rule {number}: rule {seen[rule.attribute]} determines '{rule.attribute}' already. Remove one."
-                )
-            seen[rule.attribute] = number
+        earlier = determines.setdefault(rule.attribute, number) if isinstance(rule, Determined) else number
+        if isinstance(rule, Determined) and earlier != number:
+            raise SchemaError(f"rule {number}: rule {earlier} determines '{rule.attribute}' already. Remove one.")
     allowed = allowed_pairs(attributes, rules)
     for (i, j), free in allowed.items():
         for one, other, support in ((i, j, free.any(axis=1)), (j, i, free.any(axis=0))):
@@ -312,41 +294,37 @@ def _check(attributes: Sequence[Attribute], rules: Sequence[Rule]) -> None:
                     f"rules: level '{level}' of '{attributes[one].name}' is forbidden with every level of "
                     f"'{attributes[other].name}', so it can never occur. Correct a rule, or remove the level."
                 )
-    sizes = [attribute.n_levels for attribute in attributes]
     for group in groups(allowed):
         within = {pair: free for pair, free in allowed.items() if pair[0] in group}
         # Without a cycle, an allowed partner in each pair is enough (Freuder 1982).
         if len(within) >= len(group):
-            _check_levels(attributes, group, within, sizes)
+            _check_levels({i: attributes[i] for i in group}, within)
 
 
-def _check_levels(
-    attributes: Sequence[Attribute], group: Sequence[int], allowed: Allowed, sizes: Sequence[int]
-) -> None:
+def _check_levels(group: Mapping[int, Attribute], allowed: Allowed) -> None:
     """Refuse rules that tie a group of attributes together in a cycle and leave one of its levels without a record."""
-    found = {i: np.zeros(sizes[i], dtype=bool) for i in group}
+    occurs = {i: np.zeros(attribute.n_levels, dtype=bool) for i, attribute in group.items()}
     effort = Effort(MAX_EFFORT)
-    for i in group:
-        for level in range(sizes[i]):
-            if found[i][level]:
+    for i, attribute in group.items():
+        for level, name in enumerate(attribute.levels):
+            if occurs[i][level]:
                 continue
-            domains = {j: np.ones(sizes[j], dtype=bool) for j in group}
-            domains[i] = np.arange(sizes[i]) == level
-            named = f"level '{attributes[i].levels[level]}' of '{attributes[i].name}'"
+            domains = {j: np.ones_like(own) for j, own in occurs.items()}
+            domains[i] = np.arange(attribute.n_levels) == level
             try:
                 record = solve(domains, allowed, effort=effort)
             except EffortError:
                 raise SchemaError(
-                    f"rules: whether {named} can occur was not decided within {MAX_EFFORT:,} steps of search. "
-                    "State fewer or simpler rules."
+                    f"rules: whether level '{name}' of '{attribute.name}' can occur was not decided within "
+                    f"{MAX_EFFORT:,} steps of search. State fewer or simpler rules."
                 ) from None
             if record is None:
                 raise SchemaError(
-                    f"rules: {named} can occur in no record: the rules together leave it no partners. Correct a rule, "
-                    "or remove the level."
+                    f"rules: level '{name}' of '{attribute.name}' can occur in no record: the rules together leave it "
+                    "no partners. Correct a rule, or remove the level."
                 )
             for j, code in record.items():
-                found[j][code] = True
+                occurs[j][code] = True
 
 
 def violating(codes: NDArray[np.integer[Any]], allowed: Allowed) -> NDArray[np.bool_]:

@@ -334,8 +334,7 @@ class Schema(Remembering):
 
         The first is its place in `measured`; the second gives, for each of its levels, the level here (read-only).
         """
-        found = origins(self.attributes, self.rules)
-        return tuple((self._places[origin.attribute], read_only(origin.levels)) for origin in found)
+        return tuple((self._places[i], read_only(levels)) for i, levels in origins(self.attributes, self.rules))
 
     @cached_property
     def _places(self) -> Mapping[int, int]:

@@ -40,43 +40,36 @@ def shown_levels(attribute: Attribute) -> tuple[str, ...]:
     ('0 up to 1.5', '1.5 to 2.5')
     """
     named = list(attribute.levels)
-    if not attribute.private:
-        if attribute.boolean and not attribute.texts:
-            named[:2] = ["no", "yes"]
-        elif attribute.binned:
-            _name_numbers(attribute, named)
+    if attribute.boolean and not attribute.texts:
+        named[:2] = ["no", "yes"]
+    elif attribute.binned and not attribute.private:
+        for code, (low, high) in zip(attribute.bin_codes.tolist(), pairwise(attribute.edges), strict=True):
+            named[code] = _interval(attribute, low, high)
+        for code, point in zip(attribute.point_codes.tolist(), attribute.points, strict=True):
+            named[code] = shown_number(attribute, point)
     if attribute.missing_code is not None:
         named[attribute.missing_code] = f"missing ({attribute.missing})" if attribute.missing else "missing"
     labels = dict(attribute.words.labels)
     return tuple(labels.get(level, text) for level, text in zip(attribute.levels, named, strict=True))
 
 
-def _name_numbers(attribute: Attribute, named: list[str]) -> None:
-    """Put the bins and the points of an attribute in words."""
-    last = attribute.edges[-1]
-    for code, (low, high) in zip(attribute.bin_codes.tolist(), pairwise(attribute.edges), strict=True):
-        named[code] = _interval(attribute, low, high, ends=attribute.axis.closed and high == last)
-    for code, point in zip(attribute.point_codes.tolist(), attribute.points, strict=True):
-        named[code] = shown_number(attribute, point)
-
-
-def _interval(attribute: Attribute, low: float, high: float, *, ends: bool) -> str:
-    """A bin in words; `ends` says that it includes its upper edge."""
+def _interval(attribute: Attribute, low: float, high: float) -> str:
+    """A bin in words."""
     unit = None if attribute.axis.timed else grain(attribute)
     apart = [point for point in attribute.points if low < point < high]
     begins_after = low in attribute.points
+    ends = attribute.axis.closed and high == attribute.edges[-1]
     if unit is None:
         text = f"{shown_number(attribute, low)} {'to' if ends else 'up to'} {shown_number(attribute, high)}"
         text = f"above {text}" if begins_after else text
     else:
         first = exact(low) + (unit if begins_after else 0)
         final = exact(high) - (0 if ends and high not in attribute.points else unit)
-        while len(apart) and exact(apart[-1]) == final:
+        while apart and exact(apart[-1]) == final:
             final -= unit
             apart.pop()
-        if first >= final:
-            return shown_number(attribute, _plain(first))
-        text = f"{shown_number(attribute, _plain(first))} to {shown_number(attribute, _plain(final))}"
+        bounds = [shown_number(attribute, _plain(each)) for each in ([first] if first >= final else [first, final])]
+        text = " to ".join(bounds)
     if not apart:
         return text
     many = len(apart) > _MOST_APART

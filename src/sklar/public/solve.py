@@ -14,15 +14,17 @@ from numpy.typing import NDArray
 # Which pairs of levels one record may have, shape (levels of i, levels of j), for attributes i < j. Any two levels of a
 # pair of attributes that is not listed may stand together.
 Allowed: TypeAlias = Mapping[tuple[int, int], NDArray[np.bool_]]
+# Which levels of each attribute are still possible.
+Levels: TypeAlias = Mapping[int, NDArray[np.bool_]]
 
 
 def groups(allowed: Allowed) -> list[list[int]]:
     """Attributes that rules tie together, directly or through others."""
-    found: list[set[int]] = []
+    sets: list[set[int]] = []
     for pair in allowed:
-        touched = [group for group in found if group & set(pair)]
-        found = [group for group in found if not group & set(pair)] + [set(pair).union(*touched)]
-    return sorted(sorted(group) for group in found)
+        touched = [group for group in sets if group & set(pair)]
+        sets = [group for group in sets if not group & set(pair)] + [set(pair).union(*touched)]
+    return sorted(sorted(group) for group in sets)
 
 
 class EffortError(Exception):
@@ -30,7 +32,7 @@ class EffortError(Exception):
 
 
 class Effort:
-    """How many steps a search may still take."""
+    """How many steps searches may still take."""
 
     def __init__(self, steps: int) -> None:
         self._left = steps
@@ -43,7 +45,7 @@ class Effort:
 
 
 def solve(
-    domains: Mapping[int, NDArray[np.bool_]],
+    domains: Levels,
     allowed: Allowed,
     *,
     effort: Effort,
@@ -55,18 +57,38 @@ def solve(
     no cycle. `order` puts the levels of an attribute into the order in which they are tried.
     """
     neighbors = _neighbors(domains, allowed)
-    start = _propagated(dict(domains), neighbors, list(domains), effort)
-    return None if start is None else _search(start, neighbors, effort, order)
+
+    def branches(parent: Levels, attribute: int) -> Iterator[Levels | None]:
+        size = parent[attribute].size
+        for code in order(attribute, np.flatnonzero(parent[attribute])):
+            yield _propagate({**parent, attribute: np.arange(size) == code}, neighbors, [attribute], effort)
+
+    # A stack instead of recursion: rules may tie together more attributes than Python can nest calls.
+    stack: list[Iterator[Levels | None]] = [iter([_propagate(domains, neighbors, domains, effort)])]
+    while stack:
+        for current in stack[-1]:
+            if current is None:
+                continue
+            sizes = {i: int(np.count_nonzero(domain)) for i, domain in current.items()}
+            open_sizes = {i: size for i, size in sizes.items() if size > 1}
+            if not open_sizes:
+                return {i: int(np.argmax(domain)) for i, domain in current.items()}
+            stack.append(branches(current, min(open_sizes, key=open_sizes.__getitem__)))
+            break
+        else:
+            stack.pop()
+    return None
 
 
-def narrowed(domains: Mapping[int, NDArray[np.bool_]], allowed: Allowed) -> dict[int, NDArray[np.bool_]] | None:
+def narrowed(domains: Levels, allowed: Allowed) -> Levels | None:
     """The domains without levels that have no allowed partner in another one; None when one of them gets empty."""
-    return _propagated(dict(domains), _neighbors(domains, allowed), list(domains), Effort(2**62))
+    return _propagate(domains, _neighbors(domains, allowed), domains, Effort(2**62))
 
 
-def _neighbors(
-    domains: Mapping[int, NDArray[np.bool_]], allowed: Allowed
-) -> dict[int, list[tuple[int, NDArray[np.bool_]]]]:
+_Neighbors: TypeAlias = Mapping[int, list[tuple[int, NDArray[np.bool_]]]]
+
+
+def _neighbors(domains: Levels, allowed: Allowed) -> _Neighbors:
     neighbors: dict[int, list[tuple[int, NDArray[np.bool_]]]] = {i: [] for i in domains}
     for (i, j), free in allowed.items():
         if i in domains and j in domains:
@@ -75,58 +97,17 @@ def _neighbors(
     return neighbors
 
 
-def _search(
-    start: dict[int, NDArray[np.bool_]],
-    neighbors: Mapping[int, list[tuple[int, NDArray[np.bool_]]]],
-    effort: Effort,
-    order: Callable[[int, NDArray[np.int64]], Iterable[int]],
-) -> dict[int, int] | None:
-    # A stack instead of recursion: rules may tie together more attributes than Python can nest calls.
-    stack: list[Iterator[dict[int, NDArray[np.bool_]]]] = [iter([start])]
-    while stack:
-        domains = next(stack[-1], None)
-        if domains is None:
-            stack.pop()
-            continue
-        undecided = [i for i, domain in domains.items() if np.count_nonzero(domain) > 1]
-        if not undecided:
-            return {i: int(np.argmax(domain)) for i, domain in domains.items()}
-        attribute = min(undecided, key=lambda i: int(np.count_nonzero(domains[i])))
-        codes = order(attribute, np.nonzero(domains[attribute])[0])
-        stack.append(_branches(domains, attribute, codes, neighbors, effort))
-    return None
-
-
-def _branches(
-    domains: dict[int, NDArray[np.bool_]],
-    attribute: int,
-    codes: Iterable[int],
-    neighbors: Mapping[int, list[tuple[int, NDArray[np.bool_]]]],
-    effort: Effort,
-) -> Iterator[dict[int, NDArray[np.bool_]]]:
-    for code in codes:
-        fixed = domains | {attribute: np.arange(domains[attribute].size) == code}
-        narrowed = _propagated(fixed, neighbors, [attribute], effort)
-        if narrowed is not None:
-            yield narrowed
-
-
-def _propagated(
-    domains: dict[int, NDArray[np.bool_]],
-    neighbors: Mapping[int, list[tuple[int, NDArray[np.bool_]]]],
-    changed: list[int],
-    effort: Effort,
-) -> dict[int, NDArray[np.bool_]] | None:
+def _propagate(domains: Levels, neighbors: _Neighbors, changed: Iterable[int], effort: Effort) -> Levels | None:
     """The domains without the levels that have no allowed partner in a neighbor's domain; None when one gets empty."""
-    waiting = list(changed)
+    left, waiting = dict(domains), list(changed)
     while waiting:
         i = waiting.pop()
         for j, free in neighbors[i]:
             effort.spend(free.size)
-            kept = domains[j] & free[domains[i]].any(axis=0)
+            kept = left[j] & free[left[i]].any(axis=0)
             if not kept.any():
                 return None
-            if np.count_nonzero(kept) < np.count_nonzero(domains[j]):
-                domains[j] = kept
+            if np.count_nonzero(kept) < np.count_nonzero(left[j]):
+                left[j] = kept
                 waiting.append(j)
-    return domains
+    return left
