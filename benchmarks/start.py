@@ -118,7 +118,7 @@ def crossover_table() -> Iterator[str]:
 
 
 def _crossovers() -> Iterator[tuple[str, str, float, float, tuple[float, float], str]]:
-    from sklar.draw import latent, refine
+    from sklar.draw import refine
     from sklar.fitting import steps
     from sklar.fitting.descent import SMALL
     from sklar.kernel import noise
@@ -136,31 +136,16 @@ def _crossovers() -> Iterator[tuple[str, str, float, float, tuple[float, float],
     )
     rows = rng.integers(0, 5, (1_000, 14)).astype(np.int32) + 5 * np.arange(14, dtype=np.int32)
     bounds, errors = np.linspace(0, 1_000, 101).astype(np.int64), np.full((70, 70), -10_240, dtype=np.int32)
-    offered = (rows, bounds, errors, 1, np.uint64(7))
+    offered, last = (rows, bounds, errors), (1, np.uint64(7))
+    none = (np.empty(0, dtype=np.int32), np.empty((14, 0, 6), dtype=np.int64))
     work = rows.size * rows.shape[1]
     yield (
         "exchanges between rows",
         "rows x attributes^2",
-        _each(lambda: refine.exchange_plainly(*(_copy(each) for each in offered)), work),
-        _each(lambda: refine.exchange(*(_copy(each) for each in offered)), work),
+        _each(lambda: refine.exchange_plainly(*map(_copy, offered), *last), work),
+        _each(lambda: refine.exchange(*map(_copy, offered), *none, *last), work),
         _loading("from sklar.draw import refine", "refine.exchange.compile()"),
         f"{vars(refine)['_PLAIN_WORK']:,}",
-    )
-    cells = Cells([5] * 14)
-    shares = latent.shares_of(
-        rng.dirichlet(np.ones(5), (2_000, 14)).reshape(2_000, 70).astype(np.float32), cells.offsets
-    )
-    codes = np.empty((14, 20_000), dtype=np.uint8)
-    visits = np.tile(np.arange(2_000, dtype=np.int32), (14, 1))
-    dealt = (codes, shares, cells.offsets, visits, np.arange(2_001) * 10, np.arange(20_000, dtype=np.uint32))
-    drawn = (rng.random(70), rng.integers(1, 2**63, 14).astype(np.uint64))
-    yield (
-        "values drawn",
-        "value",
-        _each(lambda: latent.deal_plainly(*dealt, *drawn), codes.size),
-        _each(lambda: latent.deal_bytes(*dealt, *drawn), codes.size),
-        _loading("from sklar.draw import latent", "latent.deal_bytes.compile()"),
-        f"{vars(latent)['_PLAIN_VALUES']:,}",
     )
     for contrasts in (180, 300):
         cells = Cells([contrasts // 10 + 1] * 10)

@@ -1,10 +1,20 @@
 from __future__ import annotations
 
+import hashlib
+
 import numpy as np
 import pytest
 
 from sklar.draw.blocks import BLOCK_ROWS, blocks, empty_codes
+from sklar.draw.repair import sample_codes
+from sklar.fitting.descent import Start
+from sklar.fitting.latent import LatentModel, fit_latent, independent
 from sklar.kernel.cells import Cells
+from sklar.machine.threads import using
+from sklar.public.schema import Schema
+from tests.fitting.test_denoise import schema_of
+from tests.fitting.test_descent import exact_targets
+from tests.fitting.test_latent import random_model
 
 
 @pytest.mark.parametrize("rows", [1, BLOCK_ROWS - 1, BLOCK_ROWS, BLOCK_ROWS + 1, 3 * BLOCK_ROWS, 3 * BLOCK_ROWS + 7])
@@ -27,3 +37,160 @@ def test_codes_are_bytes_where_these_suffice() -> None:
     assert empty_codes(Cells([2, 256]), 3).dtype == np.uint8
     assert empty_codes(Cells([2, 257]), 3).dtype == np.uint16
     assert empty_codes(Cells([2, 257]), 3).shape == (2, 3)
+
+
+def drawn(model: LatentModel, rows: int, seed: int) -> np.ndarray:
+    return np.concatenate(list(sample_codes(model, rows, seed)), axis=1)
+
+
+def pair_frequencies(schema: Schema, codes: np.ndarray) -> np.ndarray:
+    dummies = np.zeros((codes.shape[1], schema.n_levels), dtype=np.float32)
+    for code, offset in zip(codes, schema.offsets, strict=False):
+        dummies[np.arange(codes.shape[1]), offset + code] = 1
+    return dummies.T @ dummies / np.float32(codes.shape[1])
+
+
+def test_sample_has_the_models_tables() -> None:
+    schema = schema_of(2, 5, 3, 9)
+    model, rows = random_model(schema, 7), 200_000
+    codes = drawn(model, rows, 3)
+    assert codes.shape == (4, rows)
+    assert codes.dtype == np.uint8
+    assert (codes.min(axis=1) >= 0).all()
+    assert (codes.max(axis=1) < schema.sizes).all()
+    frequencies, expected = pair_frequencies(schema, codes), model.predict_pairs()
+    sd = np.sqrt(schema.cells.flat(expected * (1 - expected)) / rows)
+    # Allotted systematically, tables vary less than independent draws would: 5 sd is never reached by chance.
+    assert (np.abs(schema.cells.flat(frequencies - expected)) < 5 * sd + 1e-5).all()
+    blocks = -(-rows // BLOCK_ROWS)
+    margin_error = np.abs(np.diag(frequencies) - model.probabilities.mean(axis=0)) * rows
+    assert margin_error.max() < 6 * blocks
+
+
+def test_every_draw_has_the_right_expectation() -> None:
+    schema = schema_of(3, 4)
+    model = random_model(schema, 5, seed=4)
+    # Blocks of few rows: rounding is at its coarsest.
+    tables = np.mean([pair_frequencies(schema, drawn(model, 17, seed)) for seed in range(600)], axis=0)
+    expected = model.predict_pairs()
+    assert np.abs(schema.cells.flat(tables - expected)).max() < 5 * 0.5 / np.sqrt(17 * 600)
+    assert np.abs(np.diag(tables) - model.probabilities.mean(axis=0)).max() < 5 * 0.5 / np.sqrt(17 * 600)
+
+
+def test_three_way_tables_match_too() -> None:
+    schema = schema_of(2, 2, 2)
+    model = random_model(schema, 3, seed=9)
+    codes = drawn(model, 100_000, 0)
+    ones = model.probabilities.astype(np.float64)[:, [1, 3, 5]].prod(axis=1).mean()
+    assert abs(codes.all(axis=0).mean() - ones) < 5 * np.sqrt(ones / 100_000)
+
+
+def test_a_seed_gives_the_same_rows_and_a_longer_table_begins_alike() -> None:
+    model = random_model(schema_of(2, 3), 4)
+    codes = drawn(model, 2 * BLOCK_ROWS, 5)
+    assert np.array_equal(codes, drawn(model, 2 * BLOCK_ROWS, 5))
+    assert np.array_equal(codes, drawn(model, 2 * BLOCK_ROWS + 7, 5)[:, : 2 * BLOCK_ROWS])
+    assert not np.array_equal(codes, drawn(model, 2 * BLOCK_ROWS, 6))
+    assert not np.array_equal(codes[:, :BLOCK_ROWS], codes[:, BLOCK_ROWS:])
+    assert [block.shape for block in sample_codes(model, BLOCK_ROWS + 1, 0)] == [(2, BLOCK_ROWS), (2, 1)]
+
+
+def test_rows_are_not_sorted_by_component() -> None:
+    schema = schema_of(2, 2)
+    model = LatentModel(schema=schema, probabilities=np.array([[1, 0, 1, 0], [0, 1, 0, 1]], dtype=np.float32))
+    codes = drawn(model, 10_000, 0)
+    assert codes[0].sum() == 5_000
+    assert np.array_equal(codes[0], codes[1])
+    assert abs(codes[0, :5_000].sum() - 2_500) < 200
+
+
+def test_a_level_with_no_chance_is_never_drawn() -> None:
+    schema = schema_of(4, 1, 3)
+    levels = np.array([0.3, 0.0, 0.7, 0.0, 1.0, 0.0, 0.1, 0.9])
+    codes = drawn(independent(schema, levels), 50_000, 1)
+    assert set(np.unique(codes[0])) == {0, 2}
+    assert not codes[1].any()
+    assert set(np.unique(codes[2])) == {1, 2}
+
+
+def test_more_components_than_rows() -> None:
+    schema = schema_of(3, 2)
+    codes = drawn(random_model(schema, 500), 20, 0)
+    assert codes.shape == (2, 20)
+    assert (codes >= 0).all()
+    assert (codes.max(axis=1) < schema.sizes).all()
+
+
+def test_one_attribute_of_one_level() -> None:
+    schema = schema_of(1)
+    targets = exact_targets(schema, np.ones((1, 1)))
+    model = fit_latent(targets, schema, 0.0, Start(components=5), steps=3, fits=1)
+    assert not drawn(model, 100, 0).any()
+
+
+def test_rows_are_the_same_for_any_number_of_threads_and_any_order_of_blocks() -> None:
+    model = random_model(schema_of(2, 5, 3), 40)
+    rows = 3 * BLOCK_ROWS + 5
+    codes = []
+    for threads in (1, 2, 5):
+        with using(threads):
+            codes.append(drawn(model, rows, 7))
+    sampler = model.sampler()
+    apart = {number: sampler.draw(7, number, size) for number, size in reversed(list(blocks(rows, sampler.block_rows)))}
+    codes.append(np.concatenate([apart[number] for number in sorted(apart)], axis=1))
+    assert all(np.array_equal(codes[0], other) for other in codes[1:])
+
+
+def test_more_levels_than_a_byte_holds() -> None:
+    schema = schema_of(300, 2)
+    levels = np.concatenate([np.full(300, 1 / 300), [0.25, 0.75]])
+    codes = drawn(independent(schema, levels), BLOCK_ROWS, 0)
+    # Systematic: within one of the expectation, 54.6.
+    assert np.abs(np.bincount(codes[0], minlength=300) - BLOCK_ROWS / 300).max() <= 1
+    assert codes[1].sum() == 0.75 * BLOCK_ROWS
+
+
+def test_attributes_are_independent_within_a_component() -> None:
+    """Rows that one attribute gave its rare level say nothing about who gets another's."""
+    schema = schema_of(2, 2, 2)
+    model = independent(schema, np.array([0.1, 0.9, 0.2, 0.8, 0.5, 0.5]))
+    codes = drawn(model, 20 * BLOCK_ROWS, 3)
+    for first, second in ((0, 1), (0, 2), (1, 2)):
+        correlation = np.corrcoef(codes[first], codes[second])[0, 1]
+        # Six standard errors, 2e-9.
+        assert abs(correlation) < 6 / np.sqrt(codes.shape[1])
+    # Nor which rows were chosen before: neighbors in the block are independent too.
+    assert abs(np.corrcoef(codes[0, :-1], codes[0, 1:])[0, 1]) < 6 / np.sqrt(codes.shape[1])
+
+
+def test_few_components_have_their_expected_counts_and_any_order() -> None:
+    chances = np.array([[0.2, 0.3, 0.5], [0.6, 0.4, 0.0]], dtype=np.float32)
+    codes = model_with(chances).sampler().draw(0, 0, 10_000)[0]
+    assert abs(np.bincount(codes, minlength=3) - 10_000 * chances.mean(axis=0)).max() <= 2
+    # A level is as often in the first half of the rows: six standard deviations, wrong once in 5e8 runs.
+    assert abs(np.mean(codes[:5_000] == 0) - 0.4) < 6 * (0.24 / 10_000) ** 0.5
+
+
+def model_with(probabilities: np.ndarray) -> LatentModel:
+    return LatentModel(schema=schema_of(probabilities.shape[1]), probabilities=probabilities)
+
+
+@pytest.mark.parametrize(
+    ("components", "rounds", "matched", "expected"),
+    [
+        (5, 0, 2, "980b5eddbdf33932"),
+        (50, 0, 2, "f58c6054c6eee24e"),
+        (200, 6, 2, "0fd6ff3057544eb0"),
+        (20, 6, 3, "7f0facc22f916c1f"),
+    ],
+)
+def test_a_seed_has_the_rows_that_it_had_in_earlier_versions(
+    components: int, rounds: int, matched: int, expected: str
+) -> None:
+    """Published folders are checked by drawing their rows again: a change here breaks every one of them."""
+    generator, schema = np.random.default_rng(0), schema_of(3, 4, 2, 5)
+    parts = [generator.dirichlet(np.full(size, 0.4), components) for size in schema.sizes]
+    probabilities = np.hstack(parts).astype(np.float32)
+    model = LatentModel(schema=schema, probabilities=probabilities, rounds=rounds, matched=matched)
+    codes = model.sampler().draw(5, 2, 3_000).astype(np.uint8)
+    assert hashlib.sha256(codes.tobytes()).hexdigest()[:16] == expected

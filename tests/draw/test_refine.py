@@ -1,15 +1,26 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import pairwise
+from itertools import combinations, pairwise
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from sklar.draw.blocks import BLOCK_ROWS, REFINED_ROWS
-from sklar.draw.refine import MOST_ROUNDS, exchange, exchange_plainly, refine, refining_rounds
+from sklar.draw.refine import (
+    MOST_ROUNDS,
+    Refiner,
+    exchange,
+    exchange_plainly,
+    refining_rounds,
+    three_way_tables,
+    triple_rounds,
+)
 from sklar.draw.repair import RecordSampler
 from sklar.fitting.latent import LatentModel
+from sklar.kernel.cells import Cells
 from sklar.public.schema import Schema
 from tests.fitting.test_denoise import schema_of
 
@@ -40,15 +51,15 @@ def test_two_way_counts_come_nearer_to_the_models() -> None:
     assert squared_error(replace(model, rounds=18), 20_000) < squared_error(model, 20_000) / 3
 
 
-def test_exchanges_keep_each_component_and_every_one_way_count() -> None:
-    schema = schema_of(3, 4, 2)
-    generator = np.random.default_rng(1)
+def test_exchanges_keep_each_component_every_one_way_count_and_attributes_that_are_not_free() -> None:
+    schema, generator = schema_of(3, 4, 2, 3), np.random.default_rng(1)
     rows, bounds = 600, np.array([0, 1, 200, 200, 600])
     codes = np.stack([generator.integers(0, size, rows) for size in schema.sizes]).astype(np.uint8)
-    place = generator.permutation(rows).astype(np.uint32)
-    before, targets = codes.copy(), np.zeros((9, 9), dtype=np.float32)
-    refine(codes, place, bounds, targets, schema.offsets, np.arange(3), 5, np.uint64(7))
-    assert (codes != before).any()
+    place, before = generator.permutation(rows), codes.copy()
+    refiner = Refiner(np.zeros((4, 12), dtype=np.float32), schema.cells, np.array([0, 1, 3]), rounds=5)
+    refiner(codes, place, bounds, np.uint64(7))
+    assert np.array_equal(codes[2], before[2])
+    assert all((codes[i] != before[i]).any() for i in (0, 1, 3))
     for first, last in pairwise(bounds):
         own = place[first:last]
         assert np.array_equal(np.sort(codes[:, own], axis=1), np.sort(before[:, own], axis=1))
@@ -61,24 +72,14 @@ def test_python_and_compiled_code_make_the_same_exchanges() -> None:
     )
     targets = -generator.integers(0, 200 * 128, (14, 14)).astype(np.int32)
     done = []
-    for work in (exchange, exchange_plainly):
+    none = (np.empty(0, dtype=np.int32), np.empty((4, 0, 6), dtype=np.int64))
+    ways: list[tuple[Any, Any]] = [(exchange, none), (exchange_plainly, ())]
+    for work, wider in ways:
         own = np.array(rows, order="C")
-        work(own, np.array([0, 90, 90, 91, 200]), targets + targets.T, 6, np.uint64(2**63 + 12345))
+        work(own, np.array([0, 90, 90, 91, 200]), targets + targets.T, *wider, 6, np.uint64(2**63 + 12345))
         done.append(own)
     assert (done[0] != rows).any()
     assert np.array_equal(done[0], done[1])
-
-
-def test_attributes_that_are_not_free_stay() -> None:
-    schema = schema_of(3, 4, 2)
-    generator = np.random.default_rng(1)
-    codes = np.stack([generator.integers(0, size, 300) for size in schema.sizes]).astype(np.uint8)
-    before = codes.copy()
-    targets = np.zeros((9, 9), dtype=np.float32)
-    place = np.arange(300, dtype=np.uint32)
-    refine(codes, place, np.array([0, 300]), targets, schema.offsets, np.array([0, 2]), 5, np.uint64(7))
-    assert np.array_equal(codes[1], before[1])
-    assert (codes[[0, 2]] != before[[0, 2]]).any()
 
 
 def test_records_with_rules_are_valid_and_their_attributes_are_left_to_the_repair() -> None:
@@ -114,3 +115,54 @@ def test_refined_blocks_are_larger() -> None:
 def test_large_tables_are_left_as_they_are_drawn(rows: int, attributes: int, rounds: int) -> None:
     assert refining_rounds(rows, attributes, 20_000) == rounds
     assert refining_rounds(rows, attributes, 20_001) == 0
+
+
+SCHEMA = schema_of(2, 3, 2, 3)
+
+
+def model(matched: int) -> LatentModel:
+    generator = np.random.default_rng(3)
+    parts = [generator.dirichlet(np.ones(size), 12) for size in SCHEMA.sizes]
+    return LatentModel(schema=SCHEMA, probabilities=np.hstack(parts).astype(np.float32), rounds=12, matched=matched)
+
+
+def tables(codes: NDArray[np.int64], order: int) -> list[NDArray[np.float64]]:
+    found = []
+    for chosen in combinations(range(4), order):
+        shape = tuple(int(SCHEMA.sizes[i]) for i in chosen)
+        flat = np.ravel_multi_index([codes[i] for i in chosen], shape)
+        found.append(np.bincount(flat, minlength=int(np.prod(shape))) / codes.shape[1])
+    return found
+
+
+def test_three_way_tables_come_nearer_and_margins_stay() -> None:
+    plain, wide = (model(matched).sampler().draw(5, 0, 3_000).astype(np.int64) for matched in (2, 3))
+    assert all(np.array_equal(a, b) for a, b in zip(tables(plain, 1), tables(wide, 1), strict=True))
+    flat, _ = three_way_tables(model(3).probabilities, SCHEMA.cells, np.arange(4))
+    wanted = np.split(flat, np.cumsum([each.size for each in tables(plain, 3)])[:-1])
+    errors = [
+        float(np.mean([np.abs(a - b).sum() / 2 for a, b in zip(tables(drawn, 3), wanted, strict=True)]))
+        for drawn in (plain, wide)
+    ]
+    assert errors[1] < 0.6 * errors[0]
+
+
+def test_three_way_tables_are_the_products_of_components() -> None:
+    probabilities, cells = model(3).probabilities, SCHEMA.cells
+    flat, index = three_way_tables(probabilities, cells, np.arange(4))
+    own = [probabilities[:, cells.levels(i)].astype(np.float64) for i in range(4)]
+    for i, p in ((0, 0), (2, 1), (3, 2)):
+        j, k, start, *steps = index[i, p].tolist()
+        for a, b, c in ((0, 0, 0), (1, 1, 1)):
+            wanted = float(np.mean(own[i][:, a] * own[j][:, b] * own[k][:, c]))
+            levels = cells.offsets[[i, j, k]] + [a, b, c]
+            assert float(flat[start + levels @ steps]) == pytest.approx(wanted, rel=1e-5)
+
+
+def test_the_rule_is_by_sizes_and_noise() -> None:
+    small = Cells([2] * 10)
+    assert triple_rounds(20_000, small, 0.01) == 18
+    assert triple_rounds(20_000, small, 0.05) == 0
+    assert triple_rounds(5_000_000, small, 0.01) == 0
+    assert triple_rounds(20_000, Cells([20] * 10), 0.01) == 0
+    assert triple_rounds(20_000, Cells([2, 2]), 0.01) == 0

@@ -46,7 +46,7 @@ def saved(model: Model, tmp_path: Path) -> Path:
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Refined blocks as small as others: what is true of several is seen in fewer rows."""
-    monkeypatch.setattr("sklar.draw.latent.REFINED_ROWS", BLOCK_ROWS)
+    monkeypatch.setattr("sklar.draw.blocks.REFINED_ROWS", BLOCK_ROWS)
 
 
 def test_a_reloaded_model_draws_the_same_rows(model: Model, saved: Path) -> None:

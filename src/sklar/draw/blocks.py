@@ -1,4 +1,4 @@
-"""How a sample is cut into blocks: the unit that is drawn at once, in any thread, on any machine, in any order.
+"""Blocks of records of a latent model: the unit that is drawn at once, in any thread, on any machine, in any order.
 
 What a seed means: block b of a sample depends on the model, the seed, b and the number of rows in the block, and on
 nothing else; the size of full blocks is the model's. Whoever changes it, a generator, or the order in which draws are
@@ -8,12 +8,18 @@ made changes the rows of every seed, and so what is released.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, TypeAlias
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sklar.draw.refine import Refiner
 from sklar.kernel.cells import Cells
+from sklar.public.rules import constrained
+
+if TYPE_CHECKING:
+    from sklar.fitting.latent import LatentModel
 
 BLOCK_ROWS = 1 << 14
 # Blocks whose rows are refined are larger: what rounding leaves in each of them adds up.
@@ -21,6 +27,13 @@ REFINED_ROWS = 1 << 17
 # So are those of models of many components, which each have so many rows of a block, while it has fewer values than
 # these: what a block costs by component is then little beside its rows.
 _ROWS_EACH, _MOST_VALUES = 16, 1 << 25
+# Up to this many components rows are dealt by NumPy's permutations: components side by side would be too few.
+_FEW = 32
+# xorshift64* (Vigna 2016): shuffles need speed, and rows of a component are few. Its states come from splitmix64.
+_MULTIPLIER = np.uint64(2685821657736338717)
+_GOLDEN, _MIX, _MIX_AGAIN = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+_12, _25, _27, _30, _31, _32 = (np.uint64(bits) for bits in (12, 25, 27, 30, 31, 32))
+_ONE = np.uint64(1)
 
 Codes: TypeAlias = NDArray[np.integer[Any]]
 
@@ -36,6 +49,11 @@ def blocks(rows: int, size: int, first: int = 0, last: int | None = None) -> Ite
     end = -(-rows // size)
     for block in range(first, end if last is None else min(last, end)):
         yield block, min(size, rows - block * size)
+
+
+def stream(seed: int, *numbers: int) -> np.random.Generator:
+    """The generator of a block, or of one of several purposes of its own: independent of all others."""
+    return np.random.Generator(np.random.SFC64(np.random.SeedSequence([seed, *numbers])))
 
 
 def dealt_rows(cells: Cells, components: int) -> int:
@@ -54,3 +72,141 @@ def empty_codes(cells: Cells, rows: int) -> Codes:
     """Room for the codes of this many rows, shape (m, rows), in bytes where these hold every level."""
     # No attribute has more than schema.MAX_LEVELS = 40,000 levels.
     return np.empty((cells.n_attributes, rows), dtype=np.uint8 if cells.sizes.max() <= 256 else np.uint16)
+
+
+class LatentSampler:
+    """Draws any block of a model's rows; whatever all blocks share is worked out once.
+
+    Every record has exactly the model's distribution, and attributes are independent within a component. But components
+    and levels are allotted systematically, so that counts of levels are within about one of their expectation in each
+    block, and two-way counts are brought nearer to theirs where the model says so (`refine`).
+
+    `chances`, shape (components,), are those of components where they are not equally likely.
+    """
+
+    def __init__(self, model: LatentModel, chances: NDArray[np.float64] | None = None) -> None:
+        self._cells, self._components = model.schema.cells, model.n_components
+        self._upto = None if chances is None else np.concatenate([[0.0], np.cumsum(chances)])
+        self._visits = _visits(model.probabilities, self._cells.offsets)
+        self._shares = _shares(model.probabilities, self._cells.offsets)
+        self.block_rows = REFINED_ROWS if model.rounds else dealt_rows(self._cells, self._components)
+        # A repair draws the attributes of rules anew.
+        free = np.setdiff1d(np.arange(self._cells.n_attributes), constrained(model.schema.allowed))
+        self._refiner = None
+        if model.rounds and free.size > 1:
+            self._refiner = Refiner(
+                model.probabilities, self._cells, free, chances, rounds=model.rounds, triples=model.matched == 3
+            )
+
+    def draw(self, seed: int, block: int, rows: int) -> Codes:
+        """A block of codes, shape (m, rows)."""
+        return self.draw_by(stream(seed, block), rows)
+
+    def draw_by(self, generator: np.random.Generator, rows: int) -> Codes:
+        """Codes of this many rows, shape (m, rows)."""
+        cells = self._cells
+        # Where each component's rows end: its share of them on average, rounded by one common uniform.
+        each, upto = rows / self._components, self._upto
+        shares = np.arange(self._components + 1) * each if upto is None else upto * (rows / upto[-1])
+        bounds = np.floor(shares + generator.random()).astype(np.int64)
+        bounds[0], bounds[-1] = 0, rows
+        place = generator.permutation(rows)
+        uniforms = generator.random(cells.n_levels)
+        keys = generator.integers(1, 2**63, size=cells.n_attributes, dtype=np.uint64)
+        codes = empty_codes(cells, rows)
+        sizes = np.diff(bounds)
+        for own, visits, key, (first, last) in zip(codes, self._visits, keys, pairwise(cells.offsets), strict=True):
+            took = _allotted(self._shares[first:last], visits, sizes, uniforms[first:last])
+            if self._components <= _FEW:
+                for counts, (begin, end) in zip(took, pairwise(bounds), strict=True):
+                    own[place[begin:end]] = generator.permutation(np.repeat(np.arange(counts.size), counts))
+            else:
+                _deal(own, took, bounds, place, key)
+        if self._refiner is not None:
+            self._refiner(codes, place, bounds, generator.integers(1, 2**63, dtype=np.uint64))
+        return codes
+
+
+def _visits(probabilities: NDArray[np.float32], offsets: NDArray[np.int64]) -> NDArray[np.int32]:
+    """The order in which each attribute's levels are dealt out to components, shape (m, components): like to like.
+
+    Rounding errors of one component are made good in the next; they cancel in full where the two are alike.
+    """
+    visits = np.empty((offsets.size - 1, len(probabilities)), dtype=np.int32)
+    for a, (first, last) in enumerate(pairwise(offsets)):
+        own = probabilities[:, first:last]
+        top = own.argmax(axis=1)
+        visits[a] = np.lexsort((own[np.arange(len(own)), top], top))
+    return visits
+
+
+def _shares(probabilities: NDArray[np.float32], offsets: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Each level's share of those levels of its attribute that do not come before it, shape (d, components)."""
+    shares = np.empty(probabilities.shape[::-1])
+    for first, last in pairwise(offsets):
+        own = probabilities[:, first:last].T.astype(np.float64)
+        # Summed from the last level back: one that nobody can take after it has all that is left, to the last bit.
+        rest = np.cumsum(own[::-1], axis=0)[::-1]
+        shares[first:last] = np.divide(own, rest, out=np.ones_like(own), where=rest > own)
+    return shares
+
+
+def _allotted(
+    shares: NDArray[np.float64], visits: NDArray[np.int32], sizes: NDArray[np.int64], uniforms: NDArray[np.float64]
+) -> NDArray[np.int64]:
+    """How many rows of each component get each level of an attribute, shape (components, levels): systematic rounding.
+
+    Levels are split off one at a time. Level k takes its share p_k / (p_k + p_(k+1) + ...) of the rows that a component
+    still has, rounded so that the running total over components stays within one of the sum of the shares:
+    floor(S_c + u) - floor(S_(c-1) + u) has the right expectation for a uniform u.
+    """
+    took = np.empty((visits.size, len(shares)), dtype=np.int64)
+    left = sizes[visits]
+    for k, (level, uniform) in enumerate(zip(shares, uniforms, strict=True)):
+        share = level[visits]
+        certain = share >= 1.0
+        running = np.cumsum(np.concatenate([[uniform], np.where(certain, 0.0, left * share)]))
+        own = np.clip(np.diff(np.floor(running).astype(np.int64)), 0, left)
+        took[visits, k] = own = np.where(certain, left, own)
+        left = left - own
+    return took
+
+
+def _deal(
+    codes: Codes, took: NDArray[np.int64], bounds: NDArray[np.int64], place: NDArray[np.int64], key: np.uint64
+) -> None:
+    """Levels of an attribute dealt at random to the rows of each component, as many as it `took` of each.
+
+    `place` holds the rows, component by component. All rows get the component's most frequent level but those at its
+    front, which a shuffle fills that goes only as far as it must, in all components side by side. Where the shuffle
+    starts from makes no difference: `place` stays as it leaves it.
+    """
+    starts, sizes, largest = bounds[:-1], np.diff(bounds), took.argmax(axis=1)
+    took[np.arange(sizes.size), largest] = 0
+    steps = took.sum(axis=1)
+    # Those with most steps first: those that still go on are then a part of the front.
+    order = np.argsort(-steps, kind="stable")
+    going = np.searchsorted(-steps[order], -np.arange(steps.max(initial=0)), side="left")
+    state = key + (order + 1).astype(np.uint64) * _GOLDEN
+    state = (state ^ (state >> _30)) * _MIX
+    state = (state ^ (state >> _27)) * _MIX_AGAIN
+    state = (state ^ (state >> _31)) | _ONE
+    at, left = starts[order], sizes[order].astype(np.uint64)
+    for active in going.tolist():
+        own, here = state[:active], at[:active]
+        own ^= own >> _12
+        own ^= own << _25
+        own ^= own >> _27
+        word = (own * _MULTIPLIER) >> _32
+        word *= left[:active]
+        word >>= _32
+        other = here + word.view(np.int64)
+        chosen = place.take(other)
+        place[other] = place.take(here)
+        place[here] = chosen
+        here += 1
+        left[:active] -= _ONE
+    dealt = np.repeat(largest.astype(codes.dtype), sizes)
+    others = np.repeat(np.tile(np.arange(took.shape[1], dtype=codes.dtype), sizes.size), took.ravel())
+    dealt[np.arange(others.size) + np.repeat(starts - np.cumsum(steps) + steps, steps)] = others
+    codes[place] = dealt

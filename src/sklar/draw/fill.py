@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from sklar.draw.blocks import Codes
 from sklar.draw.given import chance_of_rules, keeping_chances
-from sklar.draw.latent import pick
-from sklar.draw.repair import repair
+from sklar.draw.repair import pick, repair
 from sklar.errors import ModelError
 from sklar.public.rules import constrained, violating
 from sklar.public.solve import Effort, solve

@@ -21,9 +21,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from sklar.draw.blocks import BLOCK_ROWS, Codes
-from sklar.draw.latent import LatentSampler, component_odds
-from sklar.draw.repair import RecordSampler, repair
+from sklar.draw.blocks import BLOCK_ROWS, Codes, LatentSampler
+from sklar.draw.repair import RecordSampler, component_odds, repair
 from sklar.errors import ModelError
 from sklar.public.rules import constrained, violating
 from sklar.public.solve import Allowed, groups, narrowed

@@ -10,13 +10,12 @@ that every pair weighs as much as all triples that hold it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import combinations, pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sklar.draw.blocks import Codes
 from sklar.kernel.cells import Cells
 from sklar.machine.compiled import Worth, compiled
 
@@ -30,6 +29,8 @@ _worth_compiling = Worth(_PLAIN_WORK)
 # Errors are whole numbers of this part of a row: sums of them are the same in any order, on any machine.
 _UNIT = 256
 _MOST_LEVELS = 20_000
+# Rows of a product that are made at a time.
+_STRIP = 512
 
 
 def refining_rounds(rows: int, attributes: int, levels: int) -> int:
@@ -63,82 +64,118 @@ def triple_rounds(rows: int, cells: Cells, noise: float) -> int:
     return rounds if all_cells <= _MOST_TRIPLE_CELLS * cells.n_trios and rounds >= _LEAST_ROUNDS else 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class ThreeWay:
-    """All three-way tables of a model, flat, and where cells of them stand.
+class Refiner:
+    """Exchanges levels of the attributes `free` between rows of a component, `rounds` times for each value.
 
-    For attribute i and the p-th pair of others (j, k), `index[i, p]` holds j, k, and what a level of i, of j and of k
-    moves a cell's place by, after the place of the table's first cell: shape (m, pairs, 6).
+    The counts to come near to are the model's two-way tables, and with `triples` its three-way tables too.
+    `probabilities` has shape (components, d); `chances` are those of components where they are not equally likely.
     """
 
-    probabilities: NDArray[np.float32]
-    index: NDArray[np.int64]
+    def __init__(
+        self,
+        probabilities: NDArray[np.float32],
+        cells: Cells,
+        free: NDArray[np.int64],
+        chances: NDArray[np.float64] | None = None,
+        *,
+        rounds: int,
+        triples: bool = False,
+    ) -> None:
+        self._free, self._first, self._rounds = free, cells.offsets[free].astype(np.int32), rounds
+        self._pairs = steady_pairs(probabilities, chances)
+        self._triples = triples and free.size > 2
+        if self._triples:
+            self.three_way, self.index = three_way_tables(probabilities, cells, free)
 
-    @classmethod
-    def of(cls, probabilities: NDArray[np.float32], cells: Cells, free: NDArray[np.int64]) -> ThreeWay:
-        """Those of the attributes `free`, from the components' probabilities, shape (components, d)."""
-        # In double precision, and rounded then: the same on any number of threads (`latent.steady_pairs`).
-        own = [np.ascontiguousarray(probabilities[:, cells.levels(int(i))].T, dtype=np.float64) for i in free]
-        sizes = [len(each) for each in own]
-        m, share = len(own), 1 / len(probabilities)
-        tables: list[NDArray[np.float32]] = []
-        places: list[list[tuple[int, ...]]] = [[] for _ in range(m)]
-        start = 0
-        for i, j, k in combinations(range(m), 3):
-            both = (own[i][:, None, :] * own[j][None, :, :]).reshape(-1, len(probabilities))
-            tables.append(np.asarray(both @ own[k].T * share, dtype=np.float32).ravel())
-            steps = {i: sizes[j] * sizes[k], j: sizes[k], k: 1}
-            for a, b, c in ((i, j, k), (j, i, k), (k, i, j)):
-                places[a].append((b, c, start, steps[a], steps[b], steps[c]))
-            start += tables[-1].size
-        return cls(probabilities=np.concatenate(tables), index=np.array(places, dtype=np.int64))
+    def __call__(
+        self, codes: NDArray[np.integer[Any]], place: NDArray[np.int64], bounds: NDArray[np.int64], key: np.uint64
+    ) -> None:
+        """Exchange in place. `codes` has shape (m, n); rows of component c are `place[bounds[c] : bounds[c + 1]]`."""
+        free, n_rows = self._free, codes.shape[1]
+        rows = np.ascontiguousarray(codes[free][:, place].T.astype(np.int32) + self._first)
+        errors = np.rint(self._pairs * np.float32(n_rows) * np.float32(-_UNIT)).astype(np.int32)
+        if self._triples:
+            wider = np.rint(self.three_way * np.float32(-_UNIT * n_rows)).astype(np.int32)
+            exchange(rows, bounds, errors, wider, self.index, self._rounds, key)
+        # Whichever way, the rows are the same.
+        elif _worth_compiling(n_rows * free.size**2) or errors.size > _PLAIN_CELLS:
+            none = np.empty((free.size, 0, 6), dtype=np.int64)
+            exchange(rows, bounds, errors, np.empty(0, dtype=np.int32), none, self._rounds, key)
+        else:
+            exchange_plainly(rows, bounds, errors, self._rounds, key)
+        codes[free[:, None], place] = rows.T - self._first[:, None]
 
 
-def refine(
-    codes: Codes,
-    place: NDArray[np.uint32],
+def steady_pairs(probabilities: NDArray[np.float32], chances: NDArray[np.float64] | None = None) -> NDArray[np.float32]:
+    """Predicted two-way tables, shape (d, d), the same to the last bit on any number of threads.
+
+    Sums in double precision differ in their last bits by how threads share the work; rounded to single precision they
+    do not, but for one in millions of millions. Exchanges, and so the rows of a seed, depend on every bit.
+    """
+    pairs = np.empty((probabilities.shape[1],) * 2, dtype=np.float32)
+    exact = probabilities.astype(np.float64)
+    weighed = exact / len(exact) if chances is None else exact * chances[:, None]
+    for first in range(0, len(pairs), _STRIP):
+        pairs[first : first + _STRIP] = exact[:, first : first + _STRIP].T @ weighed
+    return pairs
+
+
+def three_way_tables(
+    probabilities: NDArray[np.float32], cells: Cells, free: NDArray[np.int64]
+) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """All three-way tables of the attributes `free`, flat, and where cells of them stand: shape (m, pairs, 6).
+
+    For attribute i and the p-th pair of others (j, k), the index [i, p] holds j, k, the place of a cell of levels zero,
+    and what a level of i, of j and of k, numbered over all attributes, moves a cell's place by.
+    """
+    # In double precision, and rounded then: the same on any number of threads, as in `steady_pairs`.
+    own = [np.ascontiguousarray(probabilities[:, cells.levels(int(i))].T, dtype=np.float64) for i in free]
+    offsets, share = cells.offsets[free].tolist(), 1 / len(probabilities)
+    tables: list[NDArray[np.float32]] = []
+    places: list[list[tuple[int, ...]]] = [[] for _ in own]
+    start = 0
+    for i, j, k in combinations(range(len(own)), 3):
+        both = (own[i][:, None, :] * own[j][None, :, :]).reshape(-1, len(probabilities))
+        tables.append(np.asarray(both @ own[k].T * share, dtype=np.float32).ravel())
+        steps = {i: len(own[j]) * len(own[k]), j: len(own[k]), k: 1}
+        zero = start - sum(offsets[a] * step for a, step in steps.items())
+        for a, b, c in ((i, j, k), (j, i, k), (k, i, j)):
+            places[a].append((b, c, zero, steps[a], steps[b], steps[c]))
+        start += tables[-1].size
+    return np.concatenate(tables), np.array(places, dtype=np.int64)
+
+
+@compiled("void(int32[:, ::1], int64[::1], int32[:, ::1], int32[::1], int64[:, :, ::1], int64, uint64)")
+def exchange(
+    rows: NDArray[np.int32],
     bounds: NDArray[np.int64],
-    targets: NDArray[np.float32],
-    offsets: NDArray[np.int64],
-    free: NDArray[np.int64],
+    errors: NDArray[np.int32],
+    wider: NDArray[np.int32],
+    index: NDArray[np.int64],
     rounds: int,
     key: np.uint64,
-    triples: ThreeWay | None = None,
-) -> None:
-    """Exchange levels of the attributes `free` between rows of a component, in place, `rounds` times for each value.
-
-    `codes` has shape (m, rows); the rows of component c are `place[bounds[c] : bounds[c + 1]]`. `targets` are the
-    wanted counts of pairs of levels, shape (d, d), symmetric. With `triples`, three-way tables are matched too.
-    """
-    first = offsets[free].astype(np.int32)
-    rows = np.ascontiguousarray(codes[free][:, place].T.astype(np.int32) + first)
-    errors = np.rint(targets * np.float32(-_UNIT)).astype(np.int32)
-    if triples is None:
-        # Whichever way, the rows are the same.
-        fast = _worth_compiling(rows.shape[0] * rows.shape[1] ** 2) or errors.size > _PLAIN_CELLS
-        (exchange if fast else exchange_plainly)(rows, bounds, errors, rounds, key)
-    else:
-        wider = np.rint(triples.probabilities * np.float32(-_UNIT * len(rows))).astype(np.int32)
-        exchange_triples(rows, first, bounds, errors, wider, triples.index, rounds, key)
-    codes[free[:, None], place] = rows.T - offsets[free].astype(np.int32)[:, None]
-
-
-@compiled("void(int32[:, ::1], int64[::1], int32[:, ::1], int64, uint64)")
-def exchange(
-    rows: NDArray[np.int32], bounds: NDArray[np.int64], errors: NDArray[np.int32], rounds: int, key: np.uint64
 ) -> None:
     """Offer every value an exchange with a random row of its component; it is made where squared errors fall.
 
-    `errors` come as the wanted counts of pairs of levels, negative, in units of 1 / `_UNIT`; first, the counts are
-    added. With e the errors, a and b the two levels, and u and v those of another attribute j, the squares change by
-    2 (e_bu - e_au + e_av - e_bv) + 4, summed over all j in which the rows differ.
+    `errors` come as the targets of pairs of levels, negative, in units of 1 / `_UNIT`; first, the counts are added.
+    With e the errors, a and b the two levels, and u and v those of another attribute j, the squares change by
+    2 (e_bu - e_au + e_av - e_bv) + 4, summed over all j in which the rows differ. `wider` are the same of three-way
+    cells, at places that `index` tells; those of (i, j, k) change where j or k differ. An empty index leaves them out.
     """
     state = key
-    m = rows.shape[1]
+    m, triples = rows.shape[1], index.shape[1]
+    weight = np.int64(m - 2 if triples else 1)
     for row in range(rows.shape[0]):
+        one = rows[row]
         for i in range(m):
             for j in range(m):
-                errors[rows[row, i], rows[row, j]] += _UNIT
+                errors[one[i], one[j]] += _UNIT
+            for p in range(triples):
+                j, k = index[i, p, 0], index[i, p, 1]
+                # Every table stands at three attributes: once is enough.
+                if i < j and j < k:
+                    at = index[i, p, 2] + one[i] * index[i, p, 3]
+                    wider[at + one[j] * index[i, p, 4] + one[k] * index[i, p, 5]] += _UNIT
     for _ in range(rounds):
         made = 0
         for c in range(bounds.size - 1):
@@ -164,7 +201,18 @@ def exchange(
                         if u != v and j != i:
                             change += of_b[u] - of_a[u] + of_a[v] - of_b[v]
                             apart += 1
-                    if change + 2 * _UNIT * apart >= 0 or apart == 0:
+                    if apart == 0:
+                        continue
+                    change = weight * (change + 2 * _UNIT * apart)
+                    for p in range(triples):
+                        j, k = index[i, p, 0], index[i, p, 1]
+                        if one[j] != other[j] or one[k] != other[k]:
+                            zero, along, by_j, by_k = index[i, p, 2], index[i, p, 3], index[i, p, 4], index[i, p, 5]
+                            here = zero + one[j] * by_j + one[k] * by_k
+                            there = zero + other[j] * by_j + other[k] * by_k
+                            change += wider[here + b * along] - wider[here + a * along] + 2 * _UNIT
+                            change += wider[there + a * along] - wider[there + b * along]
+                    if change >= 0:
                         continue
                     made += 1
                     for j in range(m):
@@ -173,8 +221,18 @@ def exchange(
                             for level, own, step in ((a, u, -_UNIT), (b, u, _UNIT), (a, v, _UNIT), (b, v, -_UNIT)):
                                 errors[level, own] += step
                                 errors[own, level] += step
+                    for p in range(triples):
+                        j, k = index[i, p, 0], index[i, p, 1]
+                        if one[j] != other[j] or one[k] != other[k]:
+                            zero, along, by_j, by_k = index[i, p, 2], index[i, p, 3], index[i, p, 4], index[i, p, 5]
+                            here = zero + one[j] * by_j + one[k] * by_k
+                            there = zero + other[j] * by_j + other[k] * by_k
+                            wider[here + b * along] += _UNIT
+                            wider[here + a * along] -= _UNIT
+                            wider[there + a * along] += _UNIT
+                            wider[there + b * along] -= _UNIT
                     one[i], other[i] = b, a
-        # Few are left to be found.
+        # Converged.
         if made * 1000 < rows.size:
             break
 
@@ -182,7 +240,7 @@ def exchange(
 def exchange_plainly(
     rows: NDArray[np.int32], bounds: NDArray[np.int64], errors: NDArray[np.int32], rounds: int, key: np.uint64
 ) -> None:
-    """Do the same as `exchange` with Python's own numbers, for small tables."""
+    """`exchange` without three-way tables, in Python's own numbers: for inputs too small to repay compilation."""
     m, low = rows.shape[1], (1 << 64) - 1
     for i in range(m):
         for j in range(m):
@@ -219,97 +277,3 @@ def exchange_plainly(
         if made * 1000 < rows.size:
             break
     rows[:] = held
-
-
-@compiled("void(int32[:, ::1], int32[::1], int64[::1], int32[:, ::1], int32[::1], int64[:, :, ::1], int64, uint64)")
-def exchange_triples(
-    rows: NDArray[np.int32],
-    first: NDArray[np.int32],
-    bounds: NDArray[np.int64],
-    errors: NDArray[np.int32],
-    wider: NDArray[np.int32],
-    index: NDArray[np.int64],
-    rounds: int,
-    key: np.uint64,
-) -> None:
-    """As `exchange`, with the squares of three-way errors: those of (i, j, k) change where j or k differ.
-
-    `wider` are the wanted counts of three-way cells, negative, in units of 1 / `_UNIT`.
-    """
-    state = key
-    m = rows.shape[1]
-    ours, theirs = np.empty(m, dtype=np.int64), np.empty(m, dtype=np.int64)
-    for row in range(rows.shape[0]):
-        for i in range(m):
-            for j in range(m):
-                errors[rows[row, i], rows[row, j]] += _UNIT
-            for p in range(index.shape[1]):
-                j, k = index[i, p, 0], index[i, p, 1]
-                # Every table stands at three attributes: once is enough.
-                if i < j and j < k:
-                    place = index[i, p, 2] + (rows[row, i] - first[i]) * index[i, p, 3]
-                    place += (rows[row, j] - first[j]) * index[i, p, 4] + (rows[row, k] - first[k]) * index[i, p, 5]
-                    wider[place] += _UNIT
-    for _ in range(rounds):
-        made = 0
-        for c in range(bounds.size - 1):
-            begin, size = bounds[c], bounds[c + 1] - bounds[c]
-            if size < 2:
-                continue
-            for row in range(begin, begin + size):
-                one = rows[row]
-                for i in range(m):
-                    state ^= state >> np.uint64(12)
-                    state ^= state << np.uint64(25)
-                    state ^= state >> np.uint64(27)
-                    word = (state * np.uint64(2685821657736338717)) >> np.uint64(32)
-                    partner = begin + np.int64((word * np.uint64(size)) >> np.uint64(32))
-                    other = rows[partner]
-                    a, b = one[i], other[i]
-                    if a == b:
-                        continue
-                    of_a, of_b = errors[a], errors[b]
-                    change, apart = np.int64(0), 0
-                    for j in range(m):
-                        u, v = one[j], other[j]
-                        ours[j], theirs[j] = u - first[j], v - first[j]
-                        if u != v and j != i:
-                            change += of_b[u] - of_a[u] + of_a[v] - of_b[v]
-                            apart += 1
-                    if apart == 0:
-                        continue
-                    change = (m - 2) * (change + 2 * _UNIT * apart)
-                    low, high = a - first[i], b - first[i]
-                    for p in range(index.shape[1]):
-                        j, k = index[i, p, 0], index[i, p, 1]
-                        if ours[j] == theirs[j] and ours[k] == theirs[k]:
-                            continue
-                        along = index[i, p, 3]
-                        here = index[i, p, 2] + ours[j] * index[i, p, 4] + ours[k] * index[i, p, 5]
-                        there = index[i, p, 2] + theirs[j] * index[i, p, 4] + theirs[k] * index[i, p, 5]
-                        change += wider[here + high * along] - wider[here + low * along] + 2 * _UNIT
-                        change += wider[there + low * along] - wider[there + high * along]
-                    if change >= 0:
-                        continue
-                    made += 1
-                    for j in range(m):
-                        u, v = one[j], other[j]
-                        if u != v and j != i:
-                            for level, own, step in ((a, u, -_UNIT), (b, u, _UNIT), (a, v, _UNIT), (b, v, -_UNIT)):
-                                errors[level, own] += step
-                                errors[own, level] += step
-                    for p in range(index.shape[1]):
-                        j, k = index[i, p, 0], index[i, p, 1]
-                        if ours[j] == theirs[j] and ours[k] == theirs[k]:
-                            continue
-                        along = index[i, p, 3]
-                        here = index[i, p, 2] + ours[j] * index[i, p, 4] + ours[k] * index[i, p, 5]
-                        there = index[i, p, 2] + theirs[j] * index[i, p, 4] + theirs[k] * index[i, p, 5]
-                        wider[here + high * along] += _UNIT
-                        wider[here + low * along] -= _UNIT
-                        wider[there + low * along] += _UNIT
-                        wider[there + high * along] -= _UNIT
-                    one[i], other[i] = b, a
-        # Few are left to be found.
-        if made * 1000 < rows.size:
-            break

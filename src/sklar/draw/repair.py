@@ -12,18 +12,21 @@ number).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import TypeVar
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sklar.draw.blocks import Codes, blocks
+from sklar.draw.blocks import Codes, blocks, stream
 from sklar.errors import ModelError
 from sklar.fitting.protocols import Copula
 from sklar.machine.threads import in_order
-from sklar.public.rules import violating
+from sklar.public.rules import constrained, violating
 from sklar.public.solve import Allowed, Effort, EffortError, groups, solve
+
+if TYPE_CHECKING:
+    from sklar.fitting.latent import LatentModel
 
 AnyCopula = TypeVar("AnyCopula", bound=Copula)
 
@@ -51,8 +54,7 @@ class RecordSampler:
         codes = self._sampler.draw(seed, block, rows)
         if self._allowed:
             # A stream of its own: a block's draw is the same with and without rules.
-            generator = np.random.Generator(np.random.SFC64(np.random.SeedSequence([seed, block, 2])))
-            repair(codes, self._copula, self._allowed, generator)
+            repair(codes, self._copula, self._allowed, stream(seed, block, 2))
         return codes
 
 
@@ -143,3 +145,40 @@ def _moved(copula: Copula, allowed: Allowed, seed: int) -> NDArray[np.float64]:
         repair(codes, copula, allowed, generator)
         moved += (np.bincount((codes + offsets).ravel(), minlength=cells.n_levels) - before) / _HOLD_ROWS
     return moved
+
+
+class RedrawGivenOthers:
+    """Draws the attributes that rules are about, given the other attributes of some records."""
+
+    def __init__(self, model: LatentModel, codes: Codes, allowed: Allowed) -> None:
+        self._probabilities, self._cells = model.probabilities, model.schema.cells
+        self._touched = constrained(allowed)
+        others = sorted(set(range(len(codes))) - set(self._touched))
+        self._odds = np.cumsum(component_odds(self._probabilities, self._cells.offsets, codes, others), axis=1)
+
+    def __call__(self, codes: Codes, rows: NDArray[np.int64], generator: np.random.Generator) -> Codes:
+        """Fresh records in place of `codes`, which are those of these rows."""
+        fresh = codes.copy()
+        component = pick(self._odds[rows], generator)
+        for i in self._touched:
+            own = self._probabilities[component, self._cells.levels(i)]
+            fresh[i] = pick(np.cumsum(own, axis=1, dtype=np.float64), generator)
+        return fresh
+
+
+def component_odds(
+    probabilities: NDArray[np.float32], offsets: NDArray[np.int64], codes: Codes, attributes: Sequence[int]
+) -> NDArray[np.float64]:
+    """How likely each component is beside the likeliest, given these attributes of records: (rows, components)."""
+    logs = np.zeros((codes.shape[1], len(probabilities)), dtype=np.float32)
+    # Components are equally likely and attributes independent within them, so these products are their odds.
+    for i in attributes:
+        own = probabilities[:, offsets[i] + codes[i]].T
+        logs += np.log(np.maximum(own, np.float32(1e-30)))
+    return np.asarray(np.exp(logs - logs.max(axis=1, keepdims=True)), dtype=np.float64)
+
+
+def pick(cumulative: NDArray[np.float64], generator: np.random.Generator) -> NDArray[np.int64]:
+    """One index per row of running totals of weights, shape (rows, choices)."""
+    at = generator.random(len(cumulative)) * cumulative[:, -1]
+    return np.asarray((cumulative <= at[:, None]).sum(axis=1).clip(max=cumulative.shape[1] - 1))

@@ -14,9 +14,9 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from sklar.draw.blocks import Codes
-from sklar.draw.latent import LatentSampler, RedrawGivenOthers
+from sklar.draw.blocks import Codes, LatentSampler
 from sklar.draw.refine import MOST_ROUNDS
+from sklar.draw.repair import RedrawGivenOthers
 from sklar.errors import ModelError
 from sklar.fitting.denoise import Targets
 from sklar.fitting.descent import CellWeights, Fit, Loss, Start, fits_together, threads_for

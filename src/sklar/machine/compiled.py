@@ -36,7 +36,6 @@ KERNELS = {
     "sklar.rows.cubes": "counting three-way tables",
     "sklar.fitting.steps": "fitting",
     "sklar.draw.refine": "refining",
-    "sklar.draw.latent": "sampling",
     "sklar.paper.normals": "normals of the binary copula",
     "sklar.paper.winners": "sampling from the binary copula",
     "sklar.custodian.evaluate.conjunctions": "evaluating",
