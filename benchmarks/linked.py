@@ -21,7 +21,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from sklar.generate.visits import KEY, generate_visits, linked
-from sklar.public.linked import Linked
+from sklar.public.events import Linked
 from sklar.public.schema import Schema
 from sklar.release import fit, fit_linked
 from sklar.rows.encode import encode

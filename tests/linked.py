@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from sklar.public.linked import Linked
+from sklar.public.events import Linked
 from sklar.public.schema import Schema
 
 PEOPLE = """

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from sklar.files.model import Model
     from sklar.files.tables import read_tables, write_tables
     from sklar.kernel.theorems import Budget
-    from sklar.public.linked import Linked
+    from sklar.public.events import Linked
     from sklar.public.schema import Attribute, Schema
     from sklar.release import fit, fit_linked, fit_tables, measure
     from sklar.synthesizer import Synthesizer

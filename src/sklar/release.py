@@ -48,7 +48,7 @@ from sklar.rows.sql import Query
 if TYPE_CHECKING:
     from sklar.budget.ledger import Bill, Ledger
     from sklar.files.linked import LinkedModel
-    from sklar.public.linked import Linked
+    from sklar.public.events import Linked
 
 # Arrays of all two-way cells, of four bytes each, that a fit has in files at once: noisy tables of two stages,
 # estimates, targets and what they are made from, and two squares of contrasts, each of twice as many.
@@ -289,7 +289,7 @@ def fit_linked(
     from sklar.budget.linked import LinkedMeasured, certify_linked, plan_linked
     from sklar.files.linked import LinkedModel
     from sklar.fitting.classes import fit_classes
-    from sklar.public.linked import Linked
+    from sklar.public.events import Linked
     from sklar.rows.join import LinkedRows
     from sklar.rows.linked import measure_linked
 

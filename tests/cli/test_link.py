@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 
 from sklar.budget.ledger import Ledger
 from sklar.cli import cli
-from sklar.public.linked import Linked
+from sklar.public.events import Linked
 from tests.linked import small, tables
 
 

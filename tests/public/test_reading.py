@@ -94,7 +94,7 @@ def test_the_measured_part_of_a_schema_is_read_like_the_whole() -> None:
         ),
         (
             "quote = 'xy'",
-            "[table] quote must be one ASCII character, or '' where nothing is quoted, and no letter, digit or end of "
+            "[table] quote must be one ASCII character, or '' where nothing is quoted, no letter, digit or end of "
             "line, got 'xy'.",
         ),
         ("delimiter = '|'\nquote = '|'", "[table] delimiter and quote must differ, got '|' for both."),

@@ -22,7 +22,7 @@ from sklar.budget.receipt import Receipt
 from sklar.errors import BudgetError, ModelError
 from sklar.kernel.queries import Block, Shares
 from sklar.kernel.theorems import MAX_SCALE, NOTHING, Budget, Composition, Mechanism, Neighbors, Spend
-from sklar.public.linked import Linked
+from sklar.public.events import Linked
 
 TableKind = Literal[
     "people",

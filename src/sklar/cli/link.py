@@ -79,7 +79,7 @@ def link(
     from sklar.draw.sample import check_draw
     from sklar.files.write import SUFFIXES, check_target
     from sklar.kernel.theorems import Budget
-    from sklar.public.linked import Linked
+    from sklar.public.events import Linked
     from sklar.release import fit_linked
 
     if check_target(out, SUFFIXES).resolve() == check_target(events_out, SUFFIXES).resolve():

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from sklar.errors import DataError, SchemaError
 from sklar.machine.progress import SILENT, Progress
-from sklar.public.linked import Linked
+from sklar.public.events import Linked
 from sklar.public.schema import Schema
 from sklar.rows.join import LinkedRows
 from sklar.rows.people import Marker, ids_of

@@ -21,7 +21,7 @@ from sklar.custodian.draft.columns import ColumnSummary, Tie
 from sklar.custodian.draft.page import common, facts
 from sklar.custodian.draft.propose import as_seen
 from sklar.errors import SchemaError
-from sklar.public.codes import natural
+from sklar.public.codelists import natural
 from sklar.public.schema import Attribute, Schema
 from sklar.public.toml import toml_key, toml_value
 

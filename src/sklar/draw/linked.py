@@ -14,7 +14,7 @@ from sklar.draw.blocks import BLOCK_ROWS
 from sklar.draw.decode import Decoder, record_schema
 from sklar.fitting.classes import LinkedClasses
 from sklar.kernel.cells import Cells
-from sklar.public.linked import Linked
+from sklar.public.events import Linked
 
 
 def linked_columns(linked: Linked) -> tuple[pl.Schema, pl.Schema]:

@@ -45,7 +45,7 @@ from sklar.kernel.theorems import MAX_SCALE, MIN_SCALE
 from sklar.machine.progress import SILENT, Progress
 from sklar.machine.threads import in_order
 from sklar.public.description import open_model, written
-from sklar.public.linked import Linked
+from sklar.public.events import Linked
 
 LINKED_VERSION = 1
 # Classes hold probabilities; their file holds them in single precision.

@@ -33,7 +33,7 @@ from sklar.fitting.margins import project, project_levels, scale_levels
 from sklar.kernel.cells import Cells
 from sklar.machine.progress import SILENT, Progress
 from sklar.machine.threads import side_by_side
-from sklar.public.linked import Linked
+from sklar.public.events import Linked
 
 Floats: TypeAlias = NDArray[np.float32]
 

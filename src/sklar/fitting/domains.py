@@ -17,7 +17,7 @@ from sklar.budget.ladder import Ladder, Units, ladder_of
 from sklar.budget.search import Finding, Search, asked_of
 from sklar.budget.views import Answer
 from sklar.fitting.density import Density, estimate_density
-from sklar.public.codes import natural
+from sklar.public.codelists import natural
 from sklar.public.schema import Attribute, Domain, Schema
 
 # A heap is a level of its own where it holds at least this part of what a level holds on average.

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from sklar.errors import DataError
 from sklar.generate.table import choose
-from sklar.public.linked import Linked
+from sklar.public.events import Linked
 from sklar.public.schema import Schema
 
 KEY = "patient_id"

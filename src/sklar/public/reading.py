@@ -15,6 +15,7 @@ from functools import cache
 from typing import Any
 
 from sklar.errors import SchemaError
+from sklar.public.attribute import repeated
 
 KEYS = ("delimiter", "decimal", "thousands", "encoding", "quote", "header", "columns", "nulls")
 # Signs that people write between groups of three digits. A space stands for those that do not break a line, too.
@@ -124,18 +125,25 @@ def parse_reading(table: Mapping[str, Any]) -> Reading:
             f"[table] encoding must be one such as 'utf-8', 'latin-1', 'windows-1252' or 'utf-16', got {encoding!r}."
         )
     delimiter, quote = table.get("delimiter"), table.get("quote", '"')
-    if delimiter is not None and not _is_sign(delimiter):
-        raise SchemaError(
-            f"[table] delimiter must be one ASCII character, no letter, digit or end of line, got {delimiter!r}."
-        )
-    if quote != "" and not _is_sign(quote):
-        raise SchemaError(
-            f"[table] quote must be one ASCII character, or '' where nothing is quoted, and no letter, digit or end of "
-            f"line, got {quote!r}."
-        )
-    if delimiter is not None and delimiter == quote:
+    quotes = ", or '' where nothing is quoted"
+    for key, sign, nothing, unless in (("delimiter", delimiter, None, ""), ("quote", quote, "", quotes)):
+        if sign != nothing and not _is_sign(sign):
+            raise SchemaError(
+                f"[table] {key} must be one ASCII character{unless}, no letter, digit or end of line, got {sign!r}."
+            )
+    if delimiter == quote:
         raise SchemaError(f"[table] delimiter and quote must differ, got {delimiter!r} for both.")
-    nulls = _texts(table, "nulls")
+    header, columns, nulls = table.get("header", True), _texts(table, "columns"), _texts(table, "nulls")
+    if not isinstance(header, bool):
+        raise SchemaError(f"[table] header must be true or false, got {header!r}.")
+    if header and columns:
+        raise SchemaError("[table] columns name what has no header. Add header = false, or remove columns.")
+    if not header and not columns:
+        raise SchemaError(
+            "[table] header = false needs columns = [...]: a name for every column of the file, in order."
+        )
+    if "" in columns:
+        raise SchemaError("[table] columns must not be empty texts. Name every column of the file, in order.")
     if "" in nulls:
         raise SchemaError("[table] nulls must not list '', which is null anyway. Remove it.")
     return Reading(
@@ -144,7 +152,7 @@ def parse_reading(table: Mapping[str, Any]) -> Reading:
         thousands=thousands,
         encoding="utf-8" if codec == "utf-8" else encoding.lower(),
         quote=quote,
-        columns=_columns(table),
+        columns=columns,
         nulls=nulls,
     )
 
@@ -177,27 +185,11 @@ def check_reading(reading: Reading, attributes: Iterable[tuple[str, Iterable[obj
             )
 
 
-def _columns(table: Mapping[str, Any]) -> tuple[str, ...]:
-    header = table.get("header", True)
-    if not isinstance(header, bool):
-        raise SchemaError(f"[table] header must be true or false, got {header!r}.")
-    columns = _texts(table, "columns")
-    if header and columns:
-        raise SchemaError("[table] columns name what has no header. Add header = false, or remove columns.")
-    if not header and not columns:
-        raise SchemaError(
-            "[table] header = false needs columns = [...]: a name for every column of the file, in order."
-        )
-    if "" in columns:
-        raise SchemaError("[table] columns must not be empty texts. Name every column of the file, in order.")
-    return columns
-
-
 def _texts(table: Mapping[str, Any], key: str) -> tuple[str, ...]:
     listed = table.get(key, [])
     if not isinstance(listed, list) or not all(isinstance(text, str) for text in listed):
         raise SchemaError(f"[table] {key} must be a list of texts, got {listed!r}.")
-    twice = next((text for number, text in enumerate(listed) if text in listed[:number]), None)
+    twice = repeated(listed)
     if twice is not None:
         raise SchemaError(f"[table] {key} must differ, got {twice!r} twice. Remove one.")
     return tuple(listed)

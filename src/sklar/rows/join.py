@@ -19,7 +19,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from sklar.errors import DataError
-from sklar.public.linked import Linked
+from sklar.public.events import Linked
 from sklar.public.schema import Schema
 from sklar.rows.encode import encode
 from sklar.rows.read import open_source

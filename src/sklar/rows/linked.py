@@ -15,7 +15,7 @@ from sklar.kernel.theorems import Budget
 from sklar.kernel.vault import Vault
 from sklar.machine.progress import SILENT, Progress
 from sklar.machine.threads import side_by_side
-from sklar.public.linked import Linked
+from sklar.public.events import Linked
 from sklar.rows.join import Joined, LinkedRows
 
 

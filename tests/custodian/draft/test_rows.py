@@ -16,7 +16,7 @@ from sklar.custodian.check import check_values
 from sklar.custodian.draft import draft
 from sklar.errors import SchemaError
 from sklar.generate import generate
-from sklar.public.codes import natural
+from sklar.public.codelists import natural
 from sklar.public.schema import Attribute, Schema
 from sklar.rows.encode import encode
 from sklar.rows.read import open_source

@@ -19,7 +19,7 @@ from typing import cast
 
 from sklar.custodian.draft.columns import COMPACT_DAY, AxisRange, ColumnSummary
 from sklar.public.axis import AXES, days, microseconds
-from sklar.public.codes import find_list, natural, truth_texts, words_of
+from sklar.public.codelists import find_list, natural, truth_texts, words_of
 from sklar.public.outputs import WHOLE, misfit, parse_output, plain_output
 from sklar.public.schema import Attribute, AttributeKind
 

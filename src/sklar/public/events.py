@@ -18,13 +18,13 @@ from typing import Any
 from sklar.errors import BudgetError, SchemaError
 from sklar.kernel.theorems import Budget
 from sklar.public.schema import Schema, read_toml
-from sklar.public.toml import toml_value
+from sklar.public.toml import toml_table
 
 # A person with more events than this is no person, but a mistake in the key.
 MOST_EVENTS = 1_000
 # Codes of linked rows are held in two bytes, and every class of people has a probability of every level.
 MAX_LINKED_LEVELS = 20_000
-_KEYS = {"people": {"schema", "key"}, "events": {"schema", "key", "at_most"}}
+_KEYS = {"people": ("key", "schema"), "events": ("at_most", "key", "schema")}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,31 +47,8 @@ class Linked:
                 f"[events] at_most must be a whole number from 1 to {MOST_EVENTS:,}, got {self.at_most!r}. Give the "
                 "number of events that hardly anyone exceeds."
             )
-        for part, schema, key in (
-            ("people", self.people, self.people_key),
-            ("events", self.events, self.events_key),
-        ):
-            if not isinstance(key, str) or not key:
-                raise SchemaError(f"[{part}] key must name the column that says whose row it is, got {key!r}.")
-            if key in schema.names:
-                raise SchemaError(
-                    f"[{part}] key '{key}' is also an attribute of its schema. A key is used to find the rows of a "
-                    "person and is never released: remove the attribute."
-                )
-            if schema.person is not None:
-                raise SchemaError(
-                    f"[{part}] the key says whose row it is: its schema takes no [table] person. Remove person, "
-                    "rows_per_person and count."
-                )
-            if schema.private_domains:
-                raise SchemaError(
-                    f"[{part}] domains of linked tables must be public, got a private one: "
-                    f"'{schema.private_domains[0].name}'. List its values or edges."
-                )
-            if schema.rules:
-                raise SchemaError(f"[{part}] linked tables take no rules yet. Remove [[rules]] from the schema.")
-            if schema.importance is not None:
-                raise SchemaError(f"[{part}] linked tables take no weights yet. Remove weight and [[pairs]].")
+        _check("people", self.people, self.people_key)
+        _check("events", self.events, self.events_key)
         levels = self.people.n_levels + self.events.n_levels
         if levels > MAX_LINKED_LEVELS:
             raise SchemaError(f"both schemas must have at most {MAX_LINKED_LEVELS} levels together, got {levels}.")
@@ -88,31 +65,27 @@ class Linked:
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any], *, folder: Path | None = None) -> Linked:
-        """Build it from parsed TOML, or from the same structure in JSON.
-
-        A schema is a table, or the path of a file in `folder`.
-        """
+        """Build it from parsed TOML, or the same in JSON. A schema is a table, or the path of a file in `folder`."""
         unknown = sorted(set(document) - set(_KEYS))
         if unknown:
             raise SchemaError(
                 f"linked tables: unknown key '{unknown[0]}'. Known are [people] and [events]: one table of each."
             )
-        parts = {}
         for part, keys in _KEYS.items():
-            entry = document.get(part)
+            entry, known = document.get(part), ", ".join(keys)
             if not isinstance(entry, Mapping):
-                raise SchemaError(f"linked tables need [{part}] with {', '.join(sorted(keys))}. Add it.")
-            odd = sorted(set(entry) ^ keys)
+                raise SchemaError(f"linked tables need [{part}] with {known}. Add it.")
+            odd = sorted(set(entry) ^ set(keys))
             if odd:
                 what = f"unknown key '{odd[0]}'" if odd[0] in entry else f"'{odd[0]}' is missing"
-                raise SchemaError(f"[{part}] {what}. It has {', '.join(sorted(keys))}.")
-            parts[part] = entry
+                raise SchemaError(f"[{part}] {what}. It has {known}.")
+        people, events = document["people"], document["events"]
         return cls(
-            people=_schema("people", parts["people"]["schema"], folder),
-            events=_schema("events", parts["events"]["schema"], folder),
-            people_key=parts["people"]["key"],
-            events_key=parts["events"]["key"],
-            at_most=parts["events"]["at_most"],
+            people=_schema("people", people["schema"], folder),
+            events=_schema("events", events["schema"], folder),
+            people_key=people["key"],
+            events_key=events["key"],
+            at_most=events["at_most"],
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -124,11 +97,13 @@ class Linked:
 
     def to_toml(self) -> str:
         """Both schemas as the text of one file, as a person would write it."""
-        return (
-            f"[people]\nkey = {toml_value(self.people_key)}\n\n{_inside('people', self.people)}\n"
-            f"[events]\nkey = {toml_value(self.events_key)}\nat_most = {self.at_most}\n\n"
-            f"{_inside('events', self.events)}"
-        )
+        parts = []
+        for part, schema in (("people", self.people), ("events", self.events)):
+            keys = {key: value for key, value in self.to_dict()[part].items() if key != "schema"}
+            # Every heading of the schema begins with its place here. Only headings begin a line with a bracket.
+            inside = re.sub(r"(?m)^\[", f"[{part}.schema.", schema.to_toml())
+            parts.append(toml_table(f"[{part}]", keys) + "\n" + inside)
+        return "\n".join(parts)
 
     @property
     def name(self) -> str:
@@ -144,10 +119,8 @@ class Linked:
     @property
     def read_from_rows(self) -> tuple[str, ...]:
         """Attributes whose domain was read from the rows: the promise does not cover what these domains tell."""
-        return (
-            *(f"people: {name}" for name in self.people.read_from_rows),
-            *(f"events: {name}" for name in self.events.read_from_rows),
-        )
+        parts = (("people", self.people), ("events", self.events))
+        return tuple(f"{part}: {name}" for part, schema in parts for name in schema.read_from_rows)
 
     @property
     def bins(self) -> tuple[int, ...]:
@@ -178,10 +151,29 @@ class Linked:
         self.events.require_reviewed()
 
 
-def _inside(part: str, schema: Schema) -> str:
-    """A schema's text as part of a larger file: every heading begins with its place there."""
-    # Only headings begin a line with a bracket.
-    return re.sub(r"(?m)^\[", f"[{part}.schema.", schema.to_toml())
+def _check(part: str, schema: Schema, key: object) -> None:
+    """Refuse a key that is no column of ids, and what a schema of linked tables cannot have."""
+    if not isinstance(key, str) or not key:
+        raise SchemaError(f"[{part}] key must name the column that says whose row it is, got {key!r}.")
+    if key in schema.names:
+        raise SchemaError(
+            f"[{part}] key '{key}' is also an attribute of its schema. A key is used to find the rows of a person and "
+            "is never released: remove the attribute."
+        )
+    if schema.person is not None:
+        raise SchemaError(
+            f"[{part}] the key says whose row it is: its schema takes no [table] person. Remove person, "
+            "rows_per_person and count."
+        )
+    if schema.private_domains:
+        raise SchemaError(
+            f"[{part}] domains of linked tables must be public, got a private one: "
+            f"'{schema.private_domains[0].name}'. List its values or edges."
+        )
+    if schema.rules:
+        raise SchemaError(f"[{part}] linked tables take no rules yet. Remove [[rules]] from the schema.")
+    if schema.importance is not None:
+        raise SchemaError(f"[{part}] linked tables take no weights yet. Remove weight and [[pairs]].")
 
 
 def _schema(part: str, given: object, folder: Path | None) -> Schema:

@@ -9,7 +9,7 @@ import pytest
 
 from sklar.errors import BudgetError, SchemaError
 from sklar.kernel.theorems import Budget
-from sklar.public.linked import Linked
+from sklar.public.events import Linked
 from sklar.public.schema import Schema
 from tests.linked import EVENTS, PEOPLE, small
 

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from sklar.public.codes import CODE_LISTS, find_list, natural, truth_texts, words_of
+from sklar.public.codelists import CODE_LISTS, find_list, natural, truth_texts, words_of
 
 
 def test_lists_are_whole() -> None:

@@ -57,38 +57,28 @@ class CodeList:
 
 
 # How yes and no, or true and false, are written in pairs: the text for false, then the one for true.
-TRUTH_TEXTS = (
-    ("false", "true"),
-    ("f", "t"),
-    ("no", "yes"),
-    ("n", "y"),
-    ("nein", "ja"),
-    ("non", "oui"),
-    ("off", "on"),
-    ("0", "1"),
-)
+_TRUTHS = [pair.split("/") for pair in ["false/true", "f/t", "no/yes", "n/y", "nein/ja", "non/oui", "off/on", "0/1"]]
 _CASES = (str, str.upper, str.capitalize, str.lower)
-_SEX_WORDS = frozenset({"sex", "gender", "geschlecht", "sexe", "sexo", "sesso"})
 
 
 def _list(what: str, values: Iterable[str], named: str, least: int, *, ordered: bool = False) -> list[CodeList]:
     """A list in each of the cases in which people write it."""
-    values = tuple(values)
-    spelled = dict.fromkeys(tuple(case(value) for value in values) for case in _CASES)
-    words = frozenset(named.split())
+    values, words = tuple(values), frozenset(named.split())
+    spelled = dict.fromkeys(tuple(map(case, values)) for case in _CASES)
     return [CodeList(what=what, values=each, named=words, least=least, ordered=ordered) for each in spelled]
 
 
 _MONTH_NAMES, _DAY_NAMES = _MONTHS.split(), _WEEKDAYS.split()
 _PAIRS = [pair.split(":") for pair in _COUNTRIES.split()]
 _MONTH_WORDS, _DAY_WORDS = "month months mon monat mois mes mese", "weekday day dow wochentag jour dia giorno"
+_SEX_WORDS, _COUNTRY_WORDS = "sex gender geschlecht sexe sexo sesso", "country nation land pays pais"
 
 # The first list that holds all values of a column, and is not a coincidence, is the one that is meant.
 CODE_LISTS: tuple[CodeList, ...] = (
     *_list("sexes", ("F", "M"), "", 2),
     *_list("sexes", ("Female", "Male"), "", 2),
-    *_list("sexes", ("F", "M", "X"), " ".join(_SEX_WORDS), 3),
-    *_list("sexes", ("d", "m", "w"), " ".join(_SEX_WORDS), 9),
+    *_list("sexes", ("F", "M", "X"), _SEX_WORDS, 3),
+    *_list("sexes", ("d", "m", "w"), _SEX_WORDS, 9),
     *_list("months", _MONTH_NAMES, _MONTH_WORDS, 3, ordered=True),
     *_list("months", [name[:3] for name in _MONTH_NAMES], _MONTH_WORDS, 3, ordered=True),
     *_list("months", map(str, range(1, 13)), _MONTH_WORDS, 13, ordered=True),
@@ -98,10 +88,8 @@ CODE_LISTS: tuple[CodeList, ...] = (
     *_list("days of the week", map(str, range(1, 8)), "weekday dow wochentag", 8, ordered=True),
     *_list("states of the USA", sorted(_STATES.split()), "state states province st usstate", 8),
     *_list("states of the USA", sorted(name.strip() for name in _STATE_NAMES.split(",")), "state states", 3),
-    *_list("countries (ISO 3166, two letters)", (pair[0] for pair in _PAIRS), "country nation land pays pais", 8),
-    *_list(
-        "countries (ISO 3166, three letters)", sorted(pair[1] for pair in _PAIRS), "country nation land pays pais", 8
-    ),
+    *_list("countries (ISO 3166, two letters)", (pair[0] for pair in _PAIRS), _COUNTRY_WORDS, 8),
+    *_list("countries (ISO 3166, three letters)", sorted(pair[1] for pair in _PAIRS), _COUNTRY_WORDS, 8),
 )
 
 
@@ -118,10 +106,8 @@ def words_of(name: str) -> frozenset[str]:
 def find_list(name: str, texts: Set[str]) -> CodeList | None:
     """The public list that holds all these texts of a column of this name; None when none does, or by chance alone."""
     words = words_of(name)
-    for known in CODE_LISTS:
-        if texts <= set(known.values) and (len(texts) >= known.least or words & known.named):
-            return known
-    return None
+    holding = (each for each in CODE_LISTS if texts <= set(each.values))
+    return next((each for each in holding if len(texts) >= each.least or words & each.named), None)
 
 
 def truth_texts(texts: Set[str]) -> tuple[str, str] | None:
@@ -130,12 +116,8 @@ def truth_texts(texts: Set[str]) -> tuple[str, str] | None:
     >>> truth_texts({"Y", "N"}), truth_texts({"a", "b"})
     (('N', 'Y'), None)
     """
-    for pair in TRUTH_TEXTS:
-        for case in _CASES:
-            spelled = (case(pair[0]), case(pair[1]))
-            if texts == set(spelled):
-                return spelled
-    return None
+    spelled = ((case(false), case(true)) for false, true in _TRUTHS for case in _CASES)
+    return next((pair for pair in spelled if texts == set(pair)), None)
 
 
 def natural(text: str) -> list[tuple[int, int, str]]:
@@ -144,10 +126,6 @@ def natural(text: str) -> list[tuple[int, int, str]]:
     >>> sorted(["10", "2", "1", "b2", "b10"], key=natural)
     ['1', '2', '10', 'b2', 'b10']
     """
-    parts = re.split(r"([0-9]+)", text)
+    parts = ((part, part.lstrip("0")) for part in re.split(r"([0-9]+)", text) if part)
     # By length and then by letters: Python refuses to read numbers of thousands of digits.
-    return [
-        (0, len(part.lstrip("0")), part.lstrip("0")) if part[0] in "0123456789" else (1, 0, part)
-        for part in parts
-        if part
-    ]
+    return [(0, len(bare), bare) if part[0] in "0123456789" else (1, 0, part) for part, bare in parts]
