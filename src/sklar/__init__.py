@@ -96,7 +96,7 @@ _HOMES = {
     "Certificate": "budget.certificate",
     "DataError": "errors",
     "LedgerError": "errors",
-    "Linked": "public.linked",
+    "Linked": "public.events",
     "LinkedModel": "files.linked",
     "Measured": "budget.certificate",
     "Method": "budget.method",
