@@ -257,23 +257,99 @@ def attributes_of(expression: Expression) -> tuple[int, ...]:
 
 def resolve(node: Node, schema: Schema) -> Expression:
     """The same predicate over level codes; unknown names, unknown values and cut bins are refused."""
+    return _resolved(node, schema, None)  # type: ignore[return-value]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class DividedPredicate:
+    """A predicate over the levels of a divided schema; `split` names the bins that it cuts."""
+
+    expression: Expression
+    divided: Divided
+    split: tuple[str, ...]
+
+
+def divide(node: Node, schema: Schema) -> DividedPredicate:
+    """The predicate over a schema whose bins are divided where it cuts them; what no division answers is refused.
+
+    Only whole bins were measured, so the caller must say what share of a bin each part has: `draw.shapes` does.
+    Attributes that a rule determines are not divided: their values follow from another attribute's level alone.
+    """
+    cuts: dict[str, set[int | float]] = {}
+    tree = _resolved(node, schema, cuts)
+    divided = divide_schema(schema, {name: sorted(own) for name, own in cuts.items()})
+    split = []
+    for name, own in cuts.items():
+        attribute = schema.attribute(name)
+        bins = {int(attribute.bin_codes[bisect_right(attribute.edges, cut) - 1]) for cut in own}
+        split += [f"{name} {attribute.levels[code]}" for code in sorted(bins)]
+    return DividedPredicate(expression=_lifted(tree, divided), divided=divided, split=tuple(split))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Interval:
+    """Numbers of an attribute from `low` up to but without `high`, and the points that a comparison holds for."""
+
+    attribute: int
+    low: int | float
+    high: int | float
+    holds: Callable[[float], bool]
+
+    def atom(self, attribute: Attribute) -> Atom:
+        """The levels that lie inside; a bin lies inside as a whole or not at all."""
+        held = np.zeros(attribute.n_levels, dtype=bool)
+        held[attribute.bin_codes] = [self.low <= low and high <= self.high for low, high in pairwise(attribute.edges)]
+        held[attribute.point_codes] = [self.holds(point) for point in attribute.points]
+        return Atom(attribute=self.attribute, levels=held)
+
+
+def _resolved(
+    node: Node | _Interval, schema: Schema, cuts: dict[str, set[int | float]] | None
+) -> Combined | Atom | _Interval:
+    """The predicate with every comparison resolved to whole levels, or to an interval that cuts bins.
+
+    Where bins are cut is noted in `cuts`; without it they may not be.
+    """
     if isinstance(node, Combined):
-        return Combined(operator=node.operator, parts=tuple(resolve(part, schema) for part in node.parts))
-    if isinstance(node, Atom):
+        parts = tuple(_resolved(part, schema, cuts) for part in node.parts)
+        return Combined(operator=node.operator, parts=parts)  # type: ignore[arg-type]
+    if not isinstance(node, Comparison):
         return node
-    operator, operands = _name_first(node, schema)
-    index = find_attribute(operands[0], schema)
+    operator, (name, *values) = _name_first(node, schema)
+    index = find_attribute(name, schema)
+    if operator in ("in", "!="):
+        either = joined("or", [Comparison(operator="=", operands=(name, value)) for value in values])
+        return _resolved(either if operator == "in" else _negated(either), schema, cuts)
     attribute = schema.attributes[index]
-    if operator in COMPARED:
-        return Atom(attribute=index, levels=_range(attribute, operator, operands[1]))
-    levels = np.zeros(attribute.n_levels, dtype=bool)
-    if operator != "missing":
-        levels[[_level(attribute, operand) for operand in operands[1:]]] = True
-    elif attribute.missing_code is None:
-        raise QueryError(f"attribute '{attribute.name}' has no missing level. Leave 'is missing' out.")
-    else:
-        levels[attribute.missing_code] = True
-    return Atom(attribute=index, levels=~levels if operator == "!=" else levels)
+    if operator == "missing":
+        if attribute.missing_code is None:
+            raise QueryError(f"attribute '{attribute.name}' has no missing level. Leave 'is missing' out.")
+        return Atom(attribute=index, levels=np.arange(attribute.n_levels) == attribute.missing_code)
+    text = values[0].text
+    if operator != "=" and not attribute.binned:
+        return Atom(attribute=index, levels=_ranked(attribute, operator, text))
+    code = _level(attribute, text) if operator == "=" else None
+    if code is not None:
+        return Atom(attribute=index, levels=np.arange(attribute.n_levels) == code)
+    interval = _interval(index, attribute, operator, _edge(attribute, text))
+    inside = {end for end in (interval.low, interval.high) if attribute.edges[0] < end < attribute.edges[-1]}
+    inside -= set(attribute.edges)
+    if cuts is None or attribute.name in schema.determined or attribute.domain == "private":
+        _require_edges(attribute, operator, text, inside)
+    elif inside:
+        cuts.setdefault(attribute.name, set()).update(inside)
+        return interval
+    return interval.atom(attribute)
+
+
+def _lifted(tree: Combined | Atom | _Interval, divided: Divided) -> Expression:
+    """The predicate over the divided levels."""
+    if isinstance(tree, Combined):
+        parts = tuple(_lifted(part, divided) for part in tree.parts)  # type: ignore[arg-type]
+        return Combined(operator=tree.operator, parts=parts)
+    if isinstance(tree, Atom):
+        return Atom(attribute=tree.attribute, levels=tree.levels[divided.parts[tree.attribute]])
+    return tree.atom(divided.schema.attributes[tree.attribute])
 
 
 def traced(expression: Expression, schema: Schema) -> Expression:
@@ -320,36 +396,34 @@ def _listed(texts: Iterable[str]) -> str:
     return ", ".join(f"'{text}'" for text in texts)
 
 
-def _level(attribute: Attribute, token: Token) -> int:
-    """The code of the level that a value names."""
-    text = token.text
+def _level(attribute: Attribute, text: str) -> int | None:
+    """The code of the level that a value names; None for a whole number inside a wider bin."""
     if text in attribute.levels:
         return attribute.levels.index(text)
     truth = attribute.truth_of(text) if attribute.kind == "boolean" else None
     if truth is not None:
         return truth
-    if attribute.binned:
-        edge = _edge(attribute, text)
-        if edge in attribute.special_numbers:
-            return attribute.special_codes[attribute.special_numbers.index(edge)]
-        if edge in attribute.points:
-            return int(attribute.point_codes[attribute.points.index(edge)])
-        if not attribute.edges[0] <= edge <= attribute.edges[-1]:
-            first, last = (attribute.edge_text(attribute.edges[end]) for end in (0, -1))
-            raise QueryError(
-                f"attribute '{attribute.name}': {text} lies outside [{first}, {last}]. Ask for a value inside."
-            )
-        place = min(bisect_right(attribute.edges, edge) - 1, attribute.n_bins - 1)
-        if attribute.axis.stepped and attribute.edges[place + 1] - attribute.edges[place] == 1:
-            return int(attribute.bin_codes[place])
-        low, high = (attribute.edge_text(edge) for edge in attribute.edges[place : place + 2])
+    if not attribute.binned:
         raise QueryError(
-            f"attribute '{attribute.name}': {text} lies within the bin [{low}, {high}), and only whole bins were "
-            f"measured. Ask {low} <= {attribute.name} < {high}."
+            f"attribute '{attribute.name}' has no value '{text}'. {_suggest(text, attribute.levels, 'Its values are')}"
         )
-    raise QueryError(
-        f"attribute '{attribute.name}' has no value '{text}'. {_suggest(text, attribute.levels, 'Its values are')}"
-    )
+    edge, edges = _edge(attribute, text), attribute.edges
+    if edge in attribute.special_numbers:
+        return attribute.special_codes[attribute.special_numbers.index(edge)]
+    if edge in attribute.points:
+        return int(attribute.point_codes[attribute.points.index(edge)])
+    if not edges[0] <= edge <= edges[-1]:
+        first, last = (attribute.edge_text(edges[end]) for end in (0, -1))
+        raise QueryError(
+            f"attribute '{attribute.name}': {text} lies outside [{first}, {last}]. Ask for a value inside."
+        )
+    place = min(bisect_right(edges, edge) - 1, attribute.n_bins - 1)
+    if attribute.axis.stepped and edges[place + 1] - edges[place] == 1:
+        return int(attribute.bin_codes[place])
+    # Only values that a step separates from the next have rows of their own.
+    if not attribute.axis.stepped or grain(attribute) != 1 or edge != edge // 1 or edge == edges[-1]:
+        _require_edges(attribute, "=", text, {edge})
+    return None
 
 
 def _edge(attribute: Attribute, text: str) -> int | float:
@@ -362,163 +436,64 @@ def _edge(attribute: Attribute, text: str) -> int | float:
     return edge
 
 
-def _range(attribute: Attribute, operator: str, token: Token) -> NDArray[np.bool_]:
-    """The bins and points below or above a border, which must be an edge, or a point that begins a bin; or categories.
-
-    Whole numbers and days: x <= 39 is x < 40. Beyond the outer edges every bin is on one side. Special values have no
-    order, and are on no side.
-    """
-    held = np.zeros(attribute.n_levels, dtype=bool)
-    if attribute.ordered:
-        rank = _level(attribute, token)
-        if rank >= attribute.n_values:
-            raise QueryError(f"attribute '{attribute.name}': '{token.text}' has no place in the order. Use = or in.")
-        held[: attribute.n_values] = COMPARED[operator](np.arange(attribute.n_values), rank)
-        return held
-    if not attribute.binned:
+def _ranked(attribute: Attribute, operator: str, text: str) -> NDArray[np.bool_]:
+    """The categories below or above one of them, in the order of the schema."""
+    if not attribute.ordered:
         raise QueryError(
             f"attribute '{attribute.name}' is {attribute.kind} and has no order. Use = or in with its values."
         )
-    border, edges = _edge(attribute, token.text), attribute.edges
-    held[attribute.point_codes] = [COMPARED[operator](point, border) for point in attribute.points]
-    if border in edges[:-1] and border in attribute.points and operator in ("<=", ">"):
-        # The point stands apart from the bin that it begins, so the cut goes between them.
-        cut = edges.index(border)
-    else:
-        cut = _cut(attribute, operator, token)
-    held[attribute.bin_codes[:cut] if operator[0] == "<" else attribute.bin_codes[cut:]] = True
+    rank = _level(attribute, text)
+    if rank is None or rank >= attribute.n_values:
+        raise QueryError(f"attribute '{attribute.name}': '{text}' has no place in the order. Use = or in.")
+    held = np.zeros(attribute.n_levels, dtype=bool)
+    held[: attribute.n_values] = COMPARED[operator](np.arange(attribute.n_values), rank)
     return held
 
 
-def _cut(attribute: Attribute, operator: str, token: Token) -> int:
-    """The number of bins below a border, which must be an edge."""
-    border, edges = _edge(attribute, token.text), attribute.edges
-    if attribute.axis.stepped and border == border // 1:
-        border += operator in ("<=", ">")
-    elif operator in ("<=", ">") and edges[0] <= border < edges[-1]:
-        # Bins hold their lower edge: x <= 40 would cut the one that begins at 40.
-        near = attribute.edge_text(min(edges, key=lambda edge: abs(float(edge) - float(border))))
-        raise QueryError(
-            f"attribute '{attribute.name}': {operator} {token.text} cuts a bin, because bins include their lower edge. "
-            f"Ask {attribute.name} {'<' if operator == '<=' else '>='} {near}."
-        )
-    # The last bin of a real includes its upper edge, unless that is a point.
-    at_end = attribute.kind == "real" and border == edges[-1] and border not in attribute.points
-    if at_end and operator in ("<", ">="):
-        raise QueryError(
-            f"attribute '{attribute.name}': the last bin includes {token.text}. Use <= or >, or a lower edge."
-        )
-    cut = int(np.searchsorted(edges, border, side="left"))
-    if edges[0] < border < edges[-1] and edges[cut] != border:
-        low, high = (attribute.edge_text(edge) for edge in edges[cut - 1 : cut + 1])
-        sign = "<" if operator[0] == "<" else ">="
-        raise QueryError(
-            f"attribute '{attribute.name}': {operator} {token.text} cuts the bin [{low}, {high}), and only whole bins "
-            f"were measured. Ask {attribute.name} {sign} {low} or {attribute.name} {sign} {high}."
-        )
-    return min(cut, attribute.n_bins)
+def _interval(index: int, attribute: Attribute, operator: str, border: int | float) -> _Interval:
+    """The numbers for which a comparison holds. Special values have no order, and are on no side.
 
-
-# Predicates that cut bins. `resolve` refuses to cut a bin, because only whole bins were measured. `divide` divides the
-# bin instead, and the caller must say what share of the bin each part has: `draw.shapes` does. Attributes that a rule
-# determines are not divided: their values follow from another attribute's level alone.
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class DividedPredicate:
-    """A predicate over the levels of a divided schema; `split` names the bins that it cuts."""
-
-    expression: Expression
-    divided: Divided
-    split: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Cut:
-    """A comparison that cuts a bin: numbers from `low` up to but without `high`, and the points that it holds for."""
-
-    attribute: str
-    low: int | float
-    high: int | float
-    holds: Callable[[float], bool]
-
-
-def divide(node: Node, schema: Schema) -> DividedPredicate:
-    """The predicate over a schema that is divided where it must be; what no division answers is refused as ever."""
-    cuts: dict[str, set[int | float]] = {}
-    tree = _with_cuts(node, schema, cuts)
-    divided = divide_schema(schema, {name: sorted(own) for name, own in cuts.items()})
-    split = []
-    for name, own in cuts.items():
-        attribute = schema.attribute(name)
-        bins = [bisect_right(attribute.edges, cut) - 1 for cut in own if cut not in attribute.edges]
-        named = {attribute.levels[attribute.bin_codes[bin_]] for bin_ in bins if 0 <= bin_ < attribute.n_bins}
-        split += [f"{name} {level}" for level in attribute.levels if level in named]
-    return DividedPredicate(expression=_lifted(tree, divided), divided=divided, split=tuple(split))
-
-
-def _with_cuts(node: Node | _Cut, schema: Schema, cuts: dict[str, set[int | float]]) -> Combined | Atom | _Cut:
-    """The predicate with every comparison resolved to whole levels, or to a cut, which is noted in `cuts`."""
-    if isinstance(node, Combined):
-        parts = tuple(_with_cuts(part, schema, cuts) for part in node.parts)
-        return Combined(operator=node.operator, parts=parts)  # type: ignore[arg-type]
-    if not isinstance(node, Comparison):
-        return node
-    if node.operator in ("in", "!="):
-        _, (name, *values) = _name_first(node, schema)
-        either = joined("or", [Comparison(operator="=", operands=(name, value)) for value in values])
-        return _with_cuts(either if node.operator == "in" else _negated(either), schema, cuts)
-    try:
-        return resolve(node, schema)
-    except QueryError:
-        found = _interval(node, schema)
-        if found is None:
-            raise
-    attribute = schema.attribute(found.attribute)
-    inside = (cut for cut in (found.low, found.high) if attribute.edges[0] < cut < attribute.edges[-1])
-    cuts.setdefault(found.attribute, set()).update(inside)
-    return found
-
-
-def _interval(node: Comparison, schema: Schema) -> _Cut | None:
-    """The numbers for which a comparison holds, where it is one that a division of bins can answer."""
-    operator, operands = _name_first(node, schema)
-    if len(operands) != 2 or operands[0].text not in schema.names or operands[0].text in schema.determined:
-        return None
-    name, text = operands[0].text, operands[1].text
-    attribute = schema.attribute(name)
-    if not attribute.binned or attribute.domain == "private":
-        return None
-    border = attribute.number_of(text)
-    if border is None or math.isnan(border) or math.isinf(border):
-        return None
-    unit, first, last = grain(attribute), attribute.edges[0], attribute.edges[-1]
+    Numbers are multiples of a grain, where they have one: x <= 39 is x < 40.
+    """
     if operator == "=":
-        # Only values that a step separates from the next have rows of their own.
-        if not attribute.axis.stepped or unit != 1 or border != border // 1 or not first <= border < last:
-            return None
-        return _Cut(attribute=name, low=int(border), high=int(border) + 1, holds=lambda point: point == border)
-    at: int | float = border
-    if unit is not None:
+        low, high = int(border), int(border) + 1
+        return _Interval(attribute=index, low=low, high=high, holds=lambda point: point == border)
+    unit, at, upper = grain(attribute), border, operator in ("<=", ">")
+    # A point stands apart from the bin that it begins, so the cut goes between them.
+    begins = upper and border in attribute.edges[:-1] and border in attribute.points
+    if unit is not None and math.isfinite(border) and not begins:
         steps = exact(border) / unit
         # The first multiple of the grain on the upper side.
-        above = math.floor(steps) + 1 if operator in ("<=", ">") else math.ceil(steps)
-        counted = above * unit
-        at = float(counted) if attribute.kind == "real" else int(counted)
-    low, high = (-math.inf, at) if operator[0] == "<" else (at, math.inf)
-    return _Cut(attribute=name, low=low, high=high, holds=lambda point: COMPARED[operator](point, border))
+        multiple = (math.floor(steps) + 1 if upper else math.ceil(steps)) * unit
+        at = float(multiple) if attribute.kind == "real" else int(multiple)
+    ends = (-math.inf, at) if operator[0] == "<" else (at, math.inf)
+    return _Interval(
+        attribute=index, low=ends[0], high=ends[1], holds=lambda point: bool(COMPARED[operator](point, border))
+    )
 
 
-def _lifted(tree: Combined | Atom | _Cut, divided: Divided) -> Expression:
-    """The predicate over the divided levels."""
-    if isinstance(tree, Combined):
-        parts = tuple(_lifted(part, divided) for part in tree.parts)  # type: ignore[arg-type]
-        return Combined(operator=tree.operator, parts=parts)
-    if isinstance(tree, Atom):
-        return Atom(attribute=tree.attribute, levels=tree.levels[divided.parts[tree.attribute]])
-    index = divided.schema.names.index(tree.attribute)
-    attribute = divided.schema.attributes[index]
-    held = np.zeros(attribute.n_levels, dtype=bool)
-    held[attribute.bin_codes] = [tree.low <= low and high <= tree.high for low, high in pairwise(attribute.edges)]
-    held[attribute.point_codes] = [tree.holds(point) for point in attribute.points]
-    return Atom(attribute=index, levels=held)
+def _require_edges(attribute: Attribute, operator: str, text: str, inside: Iterable[int | float]) -> None:
+    """Refuse a comparison that cuts a bin, `inside` which these numbers lie."""
+    name, edges, border = attribute.name, attribute.edges, _edge(attribute, text)
+    apart = border in attribute.points
+    if operator in ("<=", ">") and grain(attribute) is None and edges[0] <= border < edges[-1]:
+        if not (apart and border in edges):
+            near = attribute.edge_text(min(edges, key=lambda edge: abs(float(edge) - float(border))))
+            raise QueryError(
+                f"attribute '{name}': {operator} {text} cuts a bin, because bins include their lower edge. "
+                f"Ask {name} {operator[0] if operator == '<=' else '>='} {near}."
+            )
+    # The last bin of a real includes its upper edge, unless that is a point.
+    elif operator in ("<", ">=") and attribute.kind == "real" and border == edges[-1] and not apart:
+        raise QueryError(f"attribute '{name}': the last bin includes {text}. Use <= or >, or a lower edge.")
+    for cut in inside:
+        place = min(bisect_right(edges, cut), attribute.n_bins)
+        low, high = (attribute.edge_text(edge) for edge in edges[place - 1 : place + 1])
+        if operator == "=":
+            what, ask = f"{text} lies within", f"{low} <= {name} < {high}"
+        else:
+            sign = "<" if operator[0] == "<" else ">="
+            what, ask = f"{operator} {text} cuts", f"{name} {sign} {low} or {name} {sign} {high}"
+        raise QueryError(
+            f"attribute '{name}': {what} the bin [{low}, {high}), and only whole bins were measured. Ask {ask}."
+        )
