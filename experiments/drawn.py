@@ -14,7 +14,7 @@ from statistics import NormalDist
 from typing import Any
 
 import numpy as np
-from sklar.kernel.tables import noise_variance
+from sklar.kernel.theorems import noise_variance
 
 from experiments.asked import Case, Codes, counts_of, measured_columns
 from sklar.answer.effects import Effect, Floats, Subset, Table, noise_covariance, parts, pool_tables

@@ -12,9 +12,6 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from numpy.typing import NDArray
-from sklar.kernel.count import count_plainly
-from sklar.kernel.tables import NoisyTables, Plan
-from sklar.kernel.triples import NoisyTriples, Triples
 
 import sklar
 from sklar.answer.effects import (
@@ -37,6 +34,7 @@ from sklar.cli import cli
 from sklar.draw.decode import Decoder
 from sklar.files.model import Model
 from sklar.fitting.latent import LatentModel, independent
+from sklar.kernel.queries import Block, Tables
 from sklar.kernel.theorems import Budget
 from sklar.public.schema import Attribute, Schema
 
@@ -72,19 +70,17 @@ def model() -> Model:
 
 def exactly(model: Model, rows: int = 6000) -> Model:
     """The same model beside tables that are all but exact."""
-    cells = SCHEMA.cells
-    counts = count_plainly(codes(rows), cells)
-    plan = Plan(one_way=np.full(cells.n_attributes, 2.0**-10), pairs=np.full(cells.n_pairs, 2.0**-10))
-    tables = NoisyTables(
-        cells=cells,
-        mechanism="gaussian",
-        n_rows=rows,
-        total=None,
-        one_way=counts.one_way,
-        pairs=counts.pairs,
-        plan=plan,
-    )
-    return replace(model, measured=replace(model.measured, stages=(tables,), triples=None))
+    queries = [Tables(cells=SCHEMA.cells, order=order) for order in (1, 2)]
+    blocks = [block_of(query, query.count(codes(rows)), 2.0**-10) for query in queries]
+    return with_blocks(model, *blocks)
+
+
+def block_of(query: Tables, counts: NDArray[np.int64], scale: float) -> Block:
+    return Block(query=query, scales=np.full(query.sizes.size, scale), values=counts)
+
+
+def with_blocks(model: Model, *blocks: Block) -> Model:
+    return replace(model, measured=replace(model.measured, blocks=blocks))
 
 
 # Linear algebra.
@@ -289,15 +285,13 @@ def test_three_way_tables_over_coarse_levels_are_used(model: Model) -> None:
     cells, rows = SCHEMA.cells, codes(6000)
     # Ages below 40, from 40 on, and missing; sexes and owning as they are; one level of the others.
     coarse = np.concatenate([[0, 0, 1, 1, 2], [0, 1], [0] * 5, [0, 1], [0] * 4])
-    triples = Triples(cells=cells, attributes=np.array([[0, 1, 3]]), coarse=coarse)
-    counts = np.zeros((3, 2, 2), dtype=np.int64)
-    np.add.at(counts, (coarse[rows[0]], rows[1], rows[3]), 1)
+    triples = Tables(cells=cells, order=3, sets=np.array([[0, 1, 3]]), coarse=coarse)
+    counts = triples.count(rows)
     true = np.mean((coarse[rows[0]] == 1) & (rows[1] == 1) & (rows[3] == 1))
     question, exact = "share(age >= 40 and sex = 'Male' and owns = true)", exactly(model)
     measured = []
     for scale in (2.0**-10, 4.0, 100.0):
-        noisy = NoisyTriples(triples=triples, counts=counts.ravel(), scales=np.array([scale]))
-        told = replace(exact, measured=replace(exact.measured, triples=noisy))
+        told = with_blocks(exact, *exact.measured.blocks, block_of(triples, counts.copy(), scale))
         known = infer(told, question, target="table").figures[0]
         assert known.estimate == pytest.approx(true, abs=3 * known.standard_error + 1e-4)
         # A centered cell of 3 x 2 x 2 holds (1 - 1/3) / 4 of its variance.
@@ -482,9 +476,7 @@ def test_what_the_model_leaves_no_room_for_is_told(model: Model) -> None:
         solve_linear(records(split, np.hstack([split, 2 * split])), weights)
     with pytest.raises(QueryError, match=r"an outcome that the regressors leave open, and by the model they decide it"):
         solve_logistic(records(split, split), weights)
-    alone = replace(model.measured.stages[0], pairs=np.empty(0, dtype=np.int64))
-    alone = replace(alone, plan=Plan(one_way=alone.plan.one_way, pairs=np.empty(0)))
-    single = replace(model, measured=replace(model.measured, stages=(alone,)))
+    single = with_blocks(model, exactly(model).measured.blocks[0])
     with pytest.raises(QueryError, match=r"a regression needs two-way tables, and the model holds none"):
         infer(single, "owns ~ sex")
     with pytest.raises(QueryError, match=r"the model holds no two-way tables, so independence cannot be tested."):
@@ -556,9 +548,9 @@ def test_the_papers_copula_is_refused_with_a_remedy_that_works(model: Model) -> 
 
 
 def test_rows_without_a_level_are_noticed_where_they_are_many(model: Model) -> None:
-    rows = exactly(model)
-    short = replace(rows.measured.stages[0], n_rows=7000)
-    lost = replace(rows, measured=replace(rows.measured, stages=(short,)))
+    measured = exactly(model).measured
+    certificate = replace(measured.certificate, public_rows=7000)
+    lost = replace(model, measured=replace(measured, certificate=certificate))
     assert any("do not add up to the number of rows" in caution for caution in infer(lost, "mean(age)").cautions)
 
 

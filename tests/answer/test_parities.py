@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import product
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -38,26 +37,25 @@ def test_counts_are_exact_without_noise(neighbors: Neighbors) -> None:
             assert count_by_parities(measured, cells, where)[0] == pytest.approx(wanted)
 
 
-def shifted(measured: Measured, name: str, at: int) -> Measured:
-    """With one noisy count moved by one in both looks."""
-    stages = []
-    for tables in measured.stages:
-        counts = np.array(getattr(tables, name))
-        counts[at] += 1
-        changed: dict[str, Any] = {name: counts}
-        stages.append(replace(tables, **changed))
-    return replace(measured, stages=tuple(stages))
+def shifted(measured: Measured, at: int) -> Measured:
+    """With one noisy parity moved by one in both looks."""
+    blocks = []
+    for block in measured.blocks:
+        values = np.array(block.values)
+        values[at] += 1
+        blocks.append(replace(block, values=values))
+    return replace(measured, blocks=tuple(blocks))
 
 
 def test_standard_errors_are_those_of_the_linear_function() -> None:
     measured = measure(FRAME, SCHEMA, Budget(epsilon=1.0))
     cells = np.array([[True, False], [False, False]])
     base, sd = count_by_parities(measured, cells, (1, 2))
+    query, scales = measured.blocks[0].query, measured.blocks[0].scales
     variance = 0.0
-    for name, scales in (("one_way", measured.stages[0].plan.one_way), ("pairs", measured.stages[0].plan.pairs)):
-        for at, scale in enumerate(scales):
-            slope = count_by_parities(shifted(measured, name, at), cells, (1, 2))[0] - base
-            variance += slope**2 * float(scale) ** 2 / 2
+    for at, scale in enumerate(np.repeat(scales, query.sizes)):
+        slope = count_by_parities(shifted(measured, at), cells, (1, 2))[0] - base
+        variance += slope**2 * float(scale) ** 2 / 2
     assert sd == pytest.approx(np.sqrt(variance))
     found = count_cells(measured, cells, (1, 2))
     assert (found.count, found.standard_error) == (base, sd)

@@ -20,13 +20,12 @@ from sklar.answer.predicate import QueryError, attributes_of, evaluate, parse, r
 from sklar.answer.query import answer, cells_of, count_cells, estimate
 from sklar.budget.certificate import Measured, certify
 from sklar.budget.method import Method
-from sklar.budget.plan import plan_stages, plan_tables
+from sklar.budget.plan import Plan, plan_stages, plan_tables
 from sklar.cli import cli
 from sklar.draw.decode import Decoder
 from sklar.draw.repair import sample_codes
 from sklar.files.model import Model
-from sklar.kernel.count import Counts, count_plainly
-from sklar.kernel.tables import Plan
+from sklar.kernel.queries import Block, Tables
 from sklar.kernel.theorems import Budget
 from sklar.kernel.vault import Vault
 from sklar.public.schema import Attribute, Schema
@@ -236,20 +235,24 @@ def test_two_attribute_predicates_are_sets_of_cells() -> None:
     assert held.tolist() == [[True, True], *[[True, False]] * 4]
 
 
-def measurer(counts: Counts, **settings: Any) -> Callable[[], Measured]:
+def measurer(drawn: Any, **settings: Any) -> Callable[[], Measured]:
     """Measures the same counts again and again by one plan, which is slow to make."""
-    budget = Budget(**settings)
+    budget, cells = Budget(**settings), SCHEMA.cells
     if budget.mechanism == "laplace":
-        plans = [plan_tables(SCHEMA.cells, budget, one_way_share=0.4)]
+        plan = plan_tables(cells, budget, one_way_share=0.4)
     else:
-        stages = plan_stages(SCHEMA.cells, budget, 4000 if budget.neighbors == "replace-one" else None)
-        plans = [stages.first, Plan(one_way=np.empty(0), pairs=stages.reserve.copy())]
+        stages = plan_stages(cells, budget, 4000 if budget.neighbors == "replace-one" else None)
+        second = Plan.of_tables(cells, pairs=stages.reserve.copy())
+        plan = Plan(parts=stages.first.parts + second.parts)
+    exact = [query.count(drawn) for query, _ in plan.parts]
 
     def draw() -> Measured:
         vault = Vault(budget)
-        vault.hold(counts, SCHEMA.cells)
-        stages = tuple(vault.measure(plan) for plan in plans)
-        return Measured(schema=SCHEMA, stages=stages, certificate=certify(SCHEMA, budget, plans, vault.n_rows))
+        vault.hold(drawn.shape[1])
+        vault.reserve(plan.spend(budget))
+        parts = zip(plan.parts, exact, strict=True)
+        blocks = tuple(vault.measure(query, counts, scales) for (query, scales), counts in parts)
+        return Measured(schema=SCHEMA, blocks=blocks, certificate=certify(SCHEMA, budget, blocks, vault.n_rows))
 
     return draw
 
@@ -273,8 +276,9 @@ def test_intervals_cover_what_they_promise(case: dict[str, Any]) -> None:
     2 million runs. (Sets of two attributes have an error of about 0.4%. Noise of 0.9 times its scale covers 92%.)
     """
     lost, complete = case.get("lost", 0.0), case.get("complete", False)
-    counts = count_plainly(codes(4000, lost=lost), SCHEMA.cells)
-    draw = measurer(counts, **{key: value for key, value in case.items() if key not in ("lost", "complete")})
+    drawn = codes(4000, lost=lost)
+    one_way, pairs = (Tables(cells=SCHEMA.cells, order=order).count(drawn) for order in (1, 2))
+    draw = measurer(drawn, **{key: value for key, value in case.items() if key not in ("lost", "complete")})
     generator = np.random.default_rng(5)
     offsets = SCHEMA.offsets
     shares: dict[str, list[float]] = {"one": [], "two": [], "one set": [], "two set": []}
@@ -283,11 +287,11 @@ def test_intervals_cover_what_they_promise(case: dict[str, Any]) -> None:
         held: dict[str, list[bool]] = {kind: [] for kind in shares}
         for i in range(SCHEMA.n_attributes):
             found = estimate(tables, SCHEMA.names[i], complete=complete)
-            exact = counts.one_way[offsets[i] : offsets[i + 1]]
+            exact = one_way[offsets[i] : offsets[i + 1]]
             held["one"] += ((found.low <= exact) & (exact <= found.high)).tolist()
         for i, j in ((0, 2), (1, 5)):
             found = estimate(tables, SCHEMA.names[i], SCHEMA.names[j])
-            exact = SCHEMA.cells.table(counts.pairs, i, j)
+            exact = SCHEMA.cells.table(pairs, i, j)
             held["two"] += ((found.low <= exact) & (exact <= found.high)).ravel().tolist()
             for _ in range(5):
                 cells = generator.random(exact.shape) < generator.random()
@@ -295,22 +299,27 @@ def test_intervals_cover_what_they_promise(case: dict[str, Any]) -> None:
                 summed = count_cells(tables, cells, [i, j], complete=complete)
                 held["two set"].append(bool(abs(summed.count - exact[cells].sum()) <= summed.half_width))
                 # The first level is in every such set, and not all levels are.
-                own, one = cells[:, 0].copy(), counts.one_way[offsets[i] : offsets[i + 1]]
+                own, one = cells[:, 0].copy(), one_way[offsets[i] : offsets[i + 1]]
                 own[-1] = False
                 summed = count_cells(tables, own, [i], complete=complete)
                 held["one set"].append(bool(abs(summed.count - one[own].sum()) <= summed.half_width))
-        for kind, each in held.items():
-            shares[kind].append(float(np.mean(each)))
-    for kind, drawn in shares.items():
-        error = float(np.std(drawn)) / math.sqrt(len(drawn))
-        assert np.mean(drawn) == pytest.approx(0.95, abs=max(0.02, 5.6 * error)), (kind, error)
+        for kind, covered in held.items():
+            shares[kind].append(float(np.mean(covered)))
+    for kind, each in shares.items():
+        error = float(np.std(each)) / math.sqrt(len(each))
+        assert np.mean(each) == pytest.approx(0.95, abs=max(0.02, 5.6 * error)), (kind, error)
         assert error < 0.012, kind
+
+
+def is_of_order(block: Block, order: int) -> bool:
+    return isinstance(block.query, Tables) and block.query.order == order
 
 
 def test_standard_errors_are_exact(model: Model) -> None:
     """Pooled over stages: 1 / sqrt(sum of 1 / sigma^2)."""
     found = model.estimate("sex", "born")
-    scales = [tables.plan.pairs[SCHEMA.cells.pair(1, 5)] for tables in model.measured.stages]
+    at = SCHEMA.cells.pair(1, 5)
+    scales = [block.scales[at] for block in model.measured.blocks if is_of_order(block, 2)]
     assert found.standard_errors[0, 0] == pytest.approx(sum(scale**-2.0 for scale in scales) ** -0.5)
     assert found.counts.shape == (2, 3)
     assert found.levels == (("Female", "Male"), SCHEMA.attributes[5].levels)
@@ -322,7 +331,7 @@ def test_standard_errors_are_exact(model: Model) -> None:
 
 
 def test_one_way_estimates_use_every_table(model: Model) -> None:
-    direct = model.measured.stages[0].plan.one_way[1]
+    direct = next(block.scales[1] for block in model.measured.blocks if is_of_order(block, 1))
     assert model.estimate("sex").standard_errors[0] < direct
 
 
@@ -330,8 +339,8 @@ def test_tables_that_lost_rows_are_left_out_of_sums() -> None:
     """A third of the rows has no cell of 'sex': sums over it would be wrong by thousands, unless someone vouches."""
     drawn = codes(30_000)
     drawn[1, ::3] = -1
-    tables = measurer(count_plainly(drawn, SCHEMA.cells), epsilon=5.0)()
-    exact = count_plainly(drawn, SCHEMA.cells).one_way[:5]
+    tables = measurer(drawn, epsilon=5.0)()
+    exact = Tables(cells=SCHEMA.cells, order=1).count(drawn)[:5]
     found = estimate(tables, "age")
     assert np.abs(found.counts - exact).max() < 6 * found.standard_errors[0]
     vouched = estimate(tables, "age", complete=True)
@@ -390,7 +399,8 @@ def test_the_models_expectation_is_what_its_rows_have(model: Model, text: str) -
 
 
 def test_wide_predicates_get_the_synthetic_answer_only(model: Model) -> None:
-    pairs = replace(model, measured=replace(model.measured, triples=None))
+    blocks = tuple(block for block in model.measured.blocks if is_of_order(block, 1) or is_of_order(block, 2))
+    pairs = replace(model, measured=replace(model.measured, blocks=blocks))
     found = answer(pairs, "age < 30 and sex = Male and owns = true")
     assert (found.estimate, found.standard_error, found.low, found.high) == (None, None, None, None)
     assert "no direct measurement exists over 3 attributes; only pairs were measured" in "\n".join(found.lines())

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from sklar.kernel.count import count_plainly
 
 import sklar
 from sklar.answer.predicate import QueryError
@@ -71,11 +71,12 @@ def test_the_smallest_epsilon_answers_everything_and_a_smaller_one_does_not() ->
 def test_a_margin_is_what_a_query_of_the_release_states() -> None:
     """One-way counts: the same error beforehand and from noisy tables, which no noise can change."""
     budget = Budget(epsilon=1.0)
-    codes = np.stack([np.random.default_rng(1).integers(0, size, 500) for size in PLAIN.sizes]).astype(np.int32)
-    vault = Vault(budget)
-    vault.hold(count_plainly(codes, PLAIN.cells), PLAIN.cells)
-    tables = vault.measure(plan_release(PLAIN.cells, budget, Method(name="binary"), n_rows=500).first)
-    measured = Measured(schema=PLAIN, stages=(tables,), certificate=certify(PLAIN, budget, [tables.plan], 500))
+    codes: Any = np.stack([np.random.default_rng(1).integers(0, size, 500) for size in PLAIN.sizes])
+    vault, first = Vault(budget), plan_release(PLAIN.cells, budget, Method(name="binary"), n_rows=500).first
+    vault.hold(500)
+    vault.reserve(first.spend(budget))
+    blocks = tuple(vault.measure(query, query.count(codes), scales) for query, scales in first.parts)
+    measured = Measured(schema=PLAIN, blocks=blocks, certificate=certify(PLAIN, budget, blocks, 500))
     for text, where, held in [
         ("region = 'North' within 2%", [0], [True, False, False, False]),
         ("age >= 20 within 2%", [1], [False, True, True, True, False]),
@@ -152,7 +153,7 @@ def test_the_command_prints_what_the_function_finds(tmp_path: Path) -> None:
     assert json.loads(CliRunner().invoke(cli, [*arguments, "--json"]).output)["epsilon"] == found.epsilon
     assert CliRunner().invoke(cli, [*arguments, "--epsilon", "0.01"]).exit_code == 1
     refused = CliRunner().invoke(cli, [*arguments, "--dataset", "people"])
-    assert "Give --ledger, too." in str(refused.exception)
+    assert "no ledger. Give both." in str(refused.exception)
 
 
 def test_forecast_and_query_state_the_same_error_where_sums_are_not_trusted() -> None:

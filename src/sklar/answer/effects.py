@@ -15,6 +15,7 @@ along all three axes, which that table alone speaks of, and functions of pairs, 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
@@ -27,6 +28,7 @@ from numpy.typing import NDArray
 from sklar.answer.predicate import QueryError
 from sklar.budget.certificate import Measured
 from sklar.fitting.margins import estimate_rows
+from sklar.kernel.queries import Block, Parities, Tables
 from sklar.kernel.theorems import noise_variance
 
 Floats = NDArray[np.float64]
@@ -96,73 +98,83 @@ class Effects:
 
 
 def tables_of(measured: Measured, where: Sequence[int], beside: Iterable[int] | None = None) -> Iterator[Table]:
-    """The noisy tables of all stages: those of each attribute, of its pairs with those `beside` it (by default all),
-    and those of three of these attributes.
+    """All noisy tables of each attribute, of its pairs with those `beside` it (by default all), and those of more than
+    two attributes, all of them among these.
     """
-    cells = measured.schema.cells
+    cells, mechanism = measured.schema.cells, measured.certificate.mechanism
     others = range(cells.n_attributes) if beside is None else tuple(beside)
     pairs = sorted({(min(i, j), max(i, j)) for i in where for j in others if i != j})
     if has_parities(measured):
         yield from _parity_tables(measured, where)
         return
-    for tables in measured.stages:
-        plan = tables.plan
-        if plan.one_way.size:
-            variances = noise_variance(tables.mechanism, plan.one_way)
-            for i in where:
-                counts = tables.one_way[cells.levels(i)].astype(np.float64)
-                yield Table(attributes=(i,), counts=counts, variance=float(variances[i]))
-        if plan.pairs.size:
-            numbers = np.array([cells.pair(i, j) for i, j in pairs], dtype=np.int64)
-            variances = noise_variance(tables.mechanism, plan.pairs[numbers])
-            for (i, j), variance in zip(pairs, variances.tolist(), strict=True):
-                counts = cells.table(tables.pairs, i, j).astype(np.float64)
-                yield Table(attributes=(i, j), counts=counts, variance=variance)
-    noisy = measured.triples
-    if noisy is None:
-        return
-    variances = noise_variance(measured.certificate.mechanism, noisy.scales)
-    for at, row in enumerate(noisy.triples.attributes.tolist()):
-        if set(row) <= set(where):
-            own = slice(noisy.triples.offsets[at], noisy.triples.offsets[at + 1])
+    for block, query in _tables(measured):
+        if query.sets is None:
+            chosen = [((i,), i) for i in where] if query.order == 1 else [(pair, cells.pair(*pair)) for pair in pairs]
+        else:
+            chosen = [(tuple(row), at) for at, row in enumerate(query.sets.tolist()) if set(row) <= set(where)]
+        variances = noise_variance(mechanism, block.scales[[at for _, at in chosen]])
+        # Of millions of pairs the offsets are known to the cells.
+        offsets = cells.pair_offsets if query.sets is None and query.order == 2 else query.offsets
+        levels, coarse = query.levels, query.coarse
+        for (attributes, at), variance in zip(chosen, variances.tolist(), strict=True):
+            flat = block.values[offsets[at] : offsets[at + 1]].astype(np.float64)
             yield Table(
-                attributes=tuple(row),
-                counts=noisy.counts[own].reshape(noisy.triples.shapes[at]).astype(np.float64),
-                variance=float(variances[at]),
-                coarse=tuple(noisy.triples.coarse[cells.levels(i)] for i in row),
+                attributes=attributes,
+                counts=flat.reshape(levels[list(attributes)]),
+                variance=variance,
+                coarse=None if coarse is None else tuple(coarse[cells.levels(i)] for i in attributes),
             )
+
+
+def _tables(measured: Measured) -> Iterator[tuple[Block, Tables]]:
+    """The blocks of contingency tables of one attribute or more."""
+    for block in measured.blocks:
+        if isinstance(block.query, Tables) and not block.query.about and block.query.order:
+            yield block, block.query
+
+
+def count_chosen(measured: Measured) -> int:
+    """The number of tables that were chosen one by one: those of three attributes."""
+    return sum(block.scales.size for block, query in _tables(measured) if query.sets is not None)
 
 
 def has_parities(measured: Measured, order: int = 1) -> bool:
     """Whether parities of bits were measured in place of tables, of all sets of up to `order` bits."""
-    plan = measured.stages[0].plan
-    return plan.parities is not None and order <= (3 if plan.trios.size else 2)
+    return any(isinstance(block.query, Parities) and order <= block.query.orders for block in measured.blocks)
 
 
 def pooled_parities(measured: Measured, where: Sequence[int]) -> dict[Subset, tuple[float, float]]:
     """The noisy numbers of rows with an odd sum of bits, for all measured sets of these bits, and their variances.
 
-    Those of all stages are averaged by inverse variance. The empty set stands for the number of rows, where that is
+    Those of all looks are averaged by inverse variance. The empty set stands for the number of rows, where that is
     measured.
     """
-    cells = measured.schema.cells
-    trios = {trio: at for at, trio in enumerate(zip(*(each.tolist() for each in cells.trios), strict=True))}
-    pairs = {pair: cells.pair(*pair) for pair in combinations(sorted(where), 2)}
+    m = measured.schema.n_attributes
     sums: dict[Subset, tuple[float, float]] = {}
-    for tables in measured.stages:
-        plan = tables.plan
-        looks: list[tuple[Subset, float, float]] = [((i,), tables.one_way[i], plan.one_way[i]) for i in where]
-        looks += [(pair, tables.pairs[at], plan.pairs[at]) for pair, at in pairs.items()]
-        if plan.trios.size:
-            chosen = {trio: trios[trio] for trio in combinations(sorted(where), 3)}
-            looks += [(trio, tables.trios[at], plan.trios[at]) for trio, at in chosen.items()]
-        if tables.total is not None and plan.total is not None:
-            looks.append(((), tables.total, plan.total))
-        for subset, odd, scale in looks:
+    for block in measured.blocks:
+        query = block.query
+        looks: list[tuple[Subset, int, int]] = []
+        if isinstance(query, Tables) and query.order == 0:
+            looks = [((), 0, 0)]
+        elif isinstance(query, Parities):
+            for order in range(1, query.orders + 1):
+                start = sum(math.comb(m, smaller) for smaller in range(1, order))
+                looks += [(each, start + _rank(each, m), order - 1) for each in combinations(sorted(where), order)]
+        for subset, at, group in looks:
             count, precision = sums.get(subset, (0.0, 0.0))
-            weight = float(scale) ** -2.0
-            sums[subset] = count + weight * float(odd), precision + weight
+            weight = float(block.scales[group]) ** -2.0
+            sums[subset] = count + weight * float(block.values[at]), precision + weight
     return {subset: (count / precision, 1 / precision) for subset, (count, precision) in sums.items()}
+
+
+def _rank(chosen: Subset, m: int) -> int:
+    """The place of a set among all sets of so many of m attributes, in their order.
+
+    >>> [_rank(pair, 4) for pair in combinations(range(4), 2)]
+    [0, 1, 2, 3, 4, 5]
+    """
+    after = sum(math.comb(m - 1 - each, len(chosen) - at) for at, each in enumerate(chosen))
+    return math.comb(m, len(chosen)) - 1 - after
 
 
 def _parity_tables(measured: Measured, where: Sequence[int]) -> Iterator[Table]:
@@ -232,15 +244,12 @@ def rows_of(measured: Measured) -> tuple[int, float]:
     if measured.n_rows is not None:
         return n, 0.0
     precision = 0.0
-    for tables in measured.stages:
-        cells, plan = tables.cells, tables.plan
-        # As many cells as a total is a sum of.
-        summed = [np.ones(0 if plan.total is None else 1, dtype=np.int64)]
-        if plan.parities is None:
-            summed += [cells.sizes] if plan.one_way.size else []
-            summed += [cells.pair_sizes] if plan.pairs.size else []
-        sizes = np.concatenate(summed)
-        precision += float(np.sum(1 / (sizes * tables.variances(plan.scales[: sizes.size]))))
+    for block in measured.blocks:
+        query = block.query
+        if isinstance(query, Tables) and not query.about and query.sets is None:
+            # A total is a sum of all cells of a table.
+            variances = query.sizes * noise_variance(measured.certificate.mechanism, block.scales)
+            precision += float(np.sum(1 / variances))
     return n, 1 / precision
 
 

@@ -398,11 +398,9 @@ def _listed(texts: Iterable[str]) -> str:
 
 def _level(attribute: Attribute, text: str) -> int | None:
     """The code of the level that a value names; None for a whole number inside a wider bin."""
-    if text in attribute.levels:
-        return attribute.levels.index(text)
-    truth = attribute.truth_of(text) if attribute.kind == "boolean" else None
-    if truth is not None:
-        return truth
+    code = attribute.code_named(text)
+    if code is not None:
+        return code
     if not attribute.binned:
         raise QueryError(
             f"attribute '{attribute.name}' has no value '{text}'. {_suggest(text, attribute.levels, 'Its values are')}"

@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 
 from sklar.answer import DEFAULT_LEVEL
 from sklar.answer.condition import divide_shapes, level_classes
-from sklar.answer.effects import Floats, Table, has_parities, normal_quantile, pooled_parities, tables_of
+from sklar.answer.effects import Floats, Table, count_chosen, has_parities, normal_quantile, pooled_parities, tables_of
 from sklar.answer.predicate import (
     Atom,
     DividedPredicate,
@@ -288,7 +288,7 @@ def answer(
     if len(where) <= 2 or has_parities(measured, len(where)):
         held = inside()
         found = count(held)
-    elif len(where) == 3 and measured.triples is not None:
+    elif len(where) == 3 and count_chosen(measured):
         found = _count_three(measured, inside, where, level=level, complete=complete)
     else:
         found = f"no direct measurement exists over {len(where)} attributes; only pairs were measured"

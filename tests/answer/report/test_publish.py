@@ -28,7 +28,7 @@ from sklar.cli import cli
 from sklar.files.model import Model
 from sklar.fitting.latent import LatentModel
 from sklar.generate import generate, schema_toml
-from sklar.kernel.tables import NoisyTables
+from sklar.kernel.queries import Block
 from sklar.kernel.theorems import Budget
 from sklar.public.rules import Forbidden
 from sklar.public.schema import Attribute, Schema
@@ -55,18 +55,11 @@ def wide(m: int, levels: int = 2, rows: int = 100_000) -> Model:
     plan = plan_tables(schema.cells, budget, one_way_share=0.4)
     generator = np.random.default_rng(1)
     d = schema.n_levels
-    scale = float(plan.pairs[0])
-    noise = generator.standard_normal(schema.cells.n_cells, dtype=np.float32) * scale + rows / levels**2
-    tables = NoisyTables(
-        cells=schema.cells,
-        mechanism="gaussian",
-        n_rows=rows,
-        total=None,
-        one_way=(rows / levels + generator.normal(0, float(plan.one_way[0]), d)).astype(np.int64),
-        pairs=noise.astype(np.int64),
-        plan=plan,
-    )
-    measured = Measured(schema=schema, stages=(tables,), certificate=certify(schema, budget, [plan], rows))
+    blocks = []
+    for (query, scales), mean in zip(plan.parts, (rows / levels, rows / levels**2), strict=True):
+        noise = generator.standard_normal(query.n_cells, dtype=np.float32) * float(scales[0]) + mean
+        blocks.append(Block(query=query, scales=scales, values=noise.astype(np.int64)))
+    measured = Measured(schema=schema, blocks=tuple(blocks), certificate=certify(schema, budget, blocks, rows))
     copula = LatentModel(schema=schema, probabilities=np.full((1, d), 1 / levels, dtype=np.float32))
     return Model(measured=measured, copula=copula, n_rows=rows, settings={"kind": "independence"})
 

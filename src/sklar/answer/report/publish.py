@@ -10,7 +10,6 @@ import math
 from collections import Counter
 from dataclasses import dataclass
 from itertools import groupby, pairwise
-from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,11 +19,14 @@ from numpy.typing import NDArray
 from sklar.answer.report import svg
 from sklar.answer.report.levels import draw
 from sklar.answer.report.render import Rows, render, short
-from sklar.budget.certificate import Certificate, rounded_up
+from sklar.budget.certificate import SCORES, Certificate, rounded_up
 from sklar.budget.risk import FALSE_ALARMS, PRIORS, Risk, risk_of
+from sklar.budget.search import search_spend
 from sklar.draw.repair import sample_codes
 from sklar.fitting.denoise import interactions
 from sklar.fitting.margins import Estimates, margins, pool
+from sklar.kernel.queries import PARTS
+from sklar.kernel.theorems import Spend
 from sklar.public.rules import rule_text
 from sklar.public.schema import Attribute, Schema
 from sklar.public.shown import shown_levels, shown_name, shown_table
@@ -156,28 +158,35 @@ def _condition(attribute: Attribute) -> str:
 def _spending(certificate: Certificate, schema: Schema) -> dict[str, Rows]:
     """What the search for domains and each stage measured, its noise and its share of the cost; each search apart."""
     power = 2 if certificate.mechanism == "gaussian" else 1
+
+    def cost(spend: Spend) -> float:
+        return float(np.sum(spend.moves * (spend.reach / spend.scales) ** power))
+
+    searched = [cost(search_spend([each], certificate.budget)) for each in certificate.domains]
     spent = [("search", "domains of attributes", each.tables, each.scale) for each in certificate.domains]
-    spent += [(str(each.stage), each.what, each.tables, each.scale) for each in certificate.measurements]
-    whole = sum(tables * scale**-power for _, _, tables, scale in spent)
-    measurements, searches = [], []
-    for (stage, what), group in groupby(spent, key=itemgetter(0, 1)):
-        _, _, tables, scales = zip(*group, strict=True)
+    for each in certificate.measurements:
+        # Scores are in parts of a row.
+        scale = each.scale / PARTS if each.order == SCORES else each.scale
+        spent.append((str(each.stage), each.what, each.tables, scale))
+    costs = searched + [cost(Spend.of(each.scale, each.moves, each.reach)) for each in certificate.measurements]
+    whole, measurements, searches = sum(costs), [], []
+    for (stage, what), group in groupby(zip(spent, costs, strict=True), key=lambda each: each[0][:2]):
+        entries, shares = zip(*group, strict=True)
+        _, _, tables, scales = zip(*entries, strict=True)
         low, high = f"{min(scales):,.1f}", f"{max(scales):,.1f}"
         noise = low if low == high else f"{low} to {high}"
-        share = sum(number * scale**-power for number, scale in zip(tables, scales, strict=True)) / whole
-        measurements.append((stage, what, f"{sum(tables):,}", noise, f"{share:.0%}"))
-    for each in certificate.domains[:_MAX_SEARCHES]:
-        attribute = schema.attribute(each.attribute)
-        if each.of == "rounding":
+        measurements.append((stage, what, f"{sum(tables):,}", noise, f"{sum(shares) / whole:.0%}"))
+    for finding, share in zip(certificate.domains[:_MAX_SEARCHES], searched, strict=False):
+        attribute = schema.attribute(finding.attribute)
+        if finding.of == "rounding":
             what = "how its numbers are rounded"
-        elif each.threshold is not None:
-            what = f"{len(attribute.values):,} categories with at least {each.threshold:,} rows after noise"
+        elif finding.threshold is not None:
+            what = f"{len(attribute.values):,} categories with at least {finding.threshold:,} rows after noise"
         else:
             heaps = f" and {len(attribute.points):,} common values" if attribute.points else ""
             what = f"{attribute.n_bins:,} bins{heaps} between public bounds"
-        share = each.tables * each.scale**-power / whole
         name = short(shown_name(attribute), 60)
-        searches.append((name, what, f"{each.tables:,}", f"{each.scale:,.1f}", f"{share:.1%}"))
+        searches.append((name, what, f"{finding.tables:,}", f"{finding.scale:,.1f}", f"{share / whole:.1%}"))
     return {"measurements": tuple(measurements), "searches": tuple(searches)}
 
 
