@@ -14,7 +14,6 @@ from statistics import NormalDist
 from typing import Any
 
 import numpy as np
-from sklar.kernel.theorems import noise_variance
 
 from experiments.asked import Case, Codes, counts_of, measured_columns
 from sklar.answer.effects import Effect, Floats, Subset, Table, noise_covariance, parts, pool_tables
@@ -24,6 +23,7 @@ from sklar.answer.infer.onestep import OneStep, grid, one_step
 from sklar.answer.infer.ratios import asked_ratios, figures_of, linear_in
 from sklar.answer.infer.regression import independence
 from sklar.files.model import Model
+from sklar.kernel.theorems import noise_variance
 
 LINEAR = ("means", "shares", "differences")
 _AT_ONCE = 50
