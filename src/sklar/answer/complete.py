@@ -69,7 +69,7 @@ def _code(attribute: Attribute, value: Any) -> int:
     text = str(value).lower() if isinstance(value, bool) else str(value)
     if text in attribute.levels:
         return attribute.levels.index(text)
-    truth = attribute.truth_of(text) if attribute.kind == "boolean" else None
+    truth = attribute.truth_of(text)
     if truth is not None:
         return truth
     if attribute.binned:

@@ -334,7 +334,7 @@ def _resolved(
     interval = _interval(index, attribute, operator, _edge(attribute, text))
     inside = {end for end in (interval.low, interval.high) if attribute.edges[0] < end < attribute.edges[-1]}
     inside -= set(attribute.edges)
-    if cuts is None or attribute.name in schema.determined or attribute.domain == "private":
+    if cuts is None or attribute.name in schema.determined or attribute.private:
         _require_edges(attribute, operator, text, inside)
     elif inside:
         cuts.setdefault(attribute.name, set()).update(inside)

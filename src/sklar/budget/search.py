@@ -123,8 +123,8 @@ def plan_search(schema: Schema, budget: Budget, *, n_rows: int | None) -> Search
 
 def _planned(wanted: Sequence[Attribute], budget: Budget, n_rows: int | None) -> Search:
     """The plan for these attributes."""
-    categories = [attribute for attribute in wanted if attribute.kind == "categorical"]
-    ladders = {attribute.name: ladder_of(attribute) for attribute in wanted if attribute.kind != "categorical"}
+    categories = [attribute for attribute in wanted if attribute.categorical]
+    ladders = {attribute.name: ladder_of(attribute) for attribute in wanted if not attribute.categorical}
     searched = len(categories) + sum(ladder.tables > 0 for ladder in ladders.values())
     chance = DELTA_SHARE * budget.delta / max(len(categories), 1)
     inner = budget.less(len(categories) * chance)
@@ -136,7 +136,7 @@ def _planned(wanted: Sequence[Attribute], budget: Budget, n_rows: int | None) ->
 
     findings: list[tuple[Finding, float]] = []
     for attribute in wanted:
-        if attribute.kind == "categorical":
+        if attribute.categorical:
             blank = Finding(attribute=attribute.name, tables=1, scale=0.0, threshold=0, lost_delta=0.0)
             findings.append((blank, SHARE / searched))
             continue
@@ -199,7 +199,7 @@ def finding_faults(
         return (f"a search takes Gaussian noise, not '{budget.mechanism}'",)
     for finding in findings:
         attribute = schema.attribute(finding.attribute)
-        numbers = attribute.kind != "categorical"
+        numbers = not attribute.categorical
         if numbers != (finding.threshold is None) or not 1 <= finding.tables <= (_MOST_TABLES if numbers else 1):
             return (f"the domain of '{attribute.name}' cannot take {finding.tables} tables as stated",)
         if finding.bounds is not None and not _within(finding.bounds, attribute):

@@ -223,7 +223,7 @@ def check_values(data: object, schema: Schema, *, progress: Progress = SILENT) -
 
 
 def _judge(attribute: Attribute, reading: Reading, tally: Counter[str], outside: Counter[str | None]) -> Fate:
-    private = attribute.domain == "private" and attribute.kind == "categorical"
+    private = attribute.private and attribute.categorical
     if private:
         # A release decides which of them it lists.
         tally["listed"] += tally.pop("folded", 0)
@@ -325,7 +325,7 @@ def likely_cause(attribute: Attribute, reading: Reading, outside: Counter[str | 
         cause = _cause_of_numbers(attribute, reading, texts, most)
         if cause:
             return cause
-    if attribute.kind == "categorical":
+    if attribute.categorical:
         listed = {_loose(str(value)): str(value) for value in attribute.values}
         if most(lambda text: _loose(text) in listed):
             text = next(text for text in texts if _loose(text) in listed)
@@ -334,9 +334,9 @@ def likely_cause(attribute: Attribute, reading: Reading, outside: Counter[str | 
     frequent = [text for text, _ in outside.most_common(_QUOTED) if text is not None]
     if most(lambda text: text in frequent):
         quoted = ", ".join(map(repr, frequent))
-        if attribute.kind == "boolean":
+        if attribute.boolean:
             return f"They are {quoted}: add texts = [the one for false, the one for true]."
-        if attribute.kind == "categorical":
+        if attribute.categorical:
             return f"Most of them are {quoted}: list them as values, or as special where they mean something else."
         return f"Most of them are {quoted}: list them as special, or as nulls in [table] where they mean no value."
     return "The column does not seem to be what the schema describes: compare its name, its type and its domain."

@@ -98,7 +98,7 @@ def _question(text: str, attribute: Attribute, entry: Entry, draft: Draft | None
     seen = None if draft is None else draft.seen.column(attribute.name)
     notes = _notes(text, attribute.name)
     # Nobody may vouch unread for a domain that an earlier version, or a person, took from the rows.
-    drafted = attribute.provenance != "rows" and (PROPOSED in notes or attribute.domain == "private")
+    drafted = attribute.provenance != "rows" and (PROPOSED in notes or attribute.private)
     return Question(
         name=attribute.name,
         kind=attribute.kind,
@@ -127,7 +127,7 @@ def _tied(text: str, name: str) -> str:
 
 
 def _describe(attribute: Attribute) -> str:
-    if attribute.domain == "private":
+    if attribute.private:
         return "a release finds the domain with part of its budget."
     levels = attribute.levels if attribute.n_levels <= 8 else (*attribute.levels[:6], "...", attribute.levels[-1])
     return f"{attribute.n_levels} levels: {', '.join(levels)}."
@@ -144,7 +144,7 @@ def _examples(seen: ColumnSummary) -> list[str]:
 def _choices(attribute: Attribute, entry: Entry, seen: ColumnSummary | None) -> tuple[Choice, ...]:
     """The answers to a question."""
     kept = {key: value for key, value in entry.items() if key not in (*_DOMAIN_KEYS, "reviewed", "provenance")}
-    private = attribute.domain == "private"
+    private = attribute.private
     whole = {key: value for key, value in entry.items() if key not in ("reviewed", "provenance")}
     accepted = "as proposed: found with budget" if private else "as proposed: it is public knowledge"
     choices = [Choice(key="a", says=accepted, entry=whole | {"provenance": "public"})]
@@ -163,7 +163,7 @@ def _choices(attribute: Attribute, entry: Entry, seen: ColumnSummary | None) -> 
                 asks="edges",
             ),
         ]
-    elif attribute.kind == "categorical":
+    elif attribute.categorical:
         if not private:
             found = {"domain": "private", "at_most": _AT_MOST, "provenance": "public"}
             choices.append(Choice(key="f", says="find it with budget instead", entry=_text_output(kept) | found))

@@ -80,7 +80,7 @@ class Decoder:
         # Booleans that are never missing are packed into bits for all columns at once.
         self._packed = np.array(
             [
-                attribute.kind == "boolean" and attribute.missing is None and kind == pl.Boolean
+                attribute.boolean and attribute.missing is None and kind == pl.Boolean
                 for attribute, kind in zip(schema.attributes, self.columns.dtypes(), strict=True)
             ],
             dtype=bool,
@@ -123,13 +123,13 @@ def decode_dummies(dummies: NDArray[np.bool_], schema: Schema) -> pl.DataFrame:
 
 
 def _is_listed(attribute: Attribute) -> bool:
-    return attribute.kind in ("categorical", "boolean")
+    return not attribute.binned
 
 
 def _listed(attribute: Attribute) -> pl.Series:
     """The value of every code of a categorical or boolean attribute, in a column of its type."""
     kind = column_type(attribute)
-    if attribute.kind == "boolean":
+    if attribute.boolean:
         values: list[Any] = [False, True]
         if kind == pl.String:
             values = [*(attribute.texts or ("false", "true")), *attribute.special]

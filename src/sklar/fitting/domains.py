@@ -35,10 +35,10 @@ _WIDTH = 0.25
 def find_domains(schema: Schema, search: Search, answers: Sequence[Answer]) -> Schema:
     """The schema with its private domains as the noisy answers have them. Rules speak of public domains alone."""
     found = {attribute.name: attribute for attribute in schema.attributes}
-    public = tuple(attribute for attribute in schema.attributes if attribute.domain != "private")
+    public = tuple(attribute for attribute in schema.attributes if not attribute.private)
     taken = frozenset(Schema(name="", attributes=public).dummy_names)
     for attribute in schema.private_domains:
-        if attribute.kind != "categorical" and ladder_of(attribute).tables == 0:
+        if not attribute.categorical and ladder_of(attribute).tables == 0:
             found[attribute.name] = every_value(attribute)
     for finding, answer in zip(search.findings, answers, strict=True):
         attribute = schema.attribute(finding.attribute)

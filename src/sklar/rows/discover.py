@@ -92,7 +92,7 @@ class Finder:
         """A batch as whole numbers, shape (attributes, rows), `_NOTHING` for what is not in the domain."""
         codes = np.full((len(self._attributes), batch.height), _NOTHING)
         for own, column, attribute, seen in zip(codes, batch.iter_columns(), self._attributes, self._seen, strict=True):
-            if attribute.kind == "categorical":
+            if attribute.categorical:
                 texts, places = _categories(column, attribute)
                 with self._lock:
                     numbers = [_NOTHING if text is None else seen.setdefault(text, len(seen)) for text in texts]
@@ -111,7 +111,7 @@ class Finder:
     def histograms(self) -> list[Histogram]:
         """What was counted."""
         for attribute, seen, found in zip(self._attributes, self._seen, self._found, strict=True):
-            if attribute.kind == "categorical":
+            if attribute.categorical:
                 texts, (numbers, times) = list(seen), found.values()
                 found.texts.update(
                     {texts[number]: count for number, count in zip(numbers.tolist(), times.tolist(), strict=True)}
@@ -123,7 +123,7 @@ def value_columns(batch: pl.DataFrame, attributes: Sequence[Attribute]) -> pl.Da
     """What histograms count of a batch, column by column: texts, or grains; null for what is not in the domain."""
     columns = []
     for column, attribute in zip(batch.iter_columns(), attributes, strict=True):
-        if attribute.kind == "categorical":
+        if attribute.categorical:
             texts, places = _categories(column, attribute)
             columns.append(pl.Series(column.name, [*texts, None], dtype=pl.String).gather(places))
         else:
@@ -139,7 +139,7 @@ def count_columns(values: pl.DataFrame, attributes: Sequence[Attribute]) -> list
     histograms = [Histogram() for _ in attributes]
     for column, attribute, found in zip(values.iter_columns(), attributes, histograms, strict=True):
         held = column.drop_nulls()
-        if attribute.kind == "categorical":
+        if attribute.categorical:
             counted = held.alias("text").value_counts(name="times")
             found.texts.update(dict(zip(counted["text"], counted["times"], strict=True)))
         else:
@@ -155,7 +155,7 @@ def count_values(
     n_rows = 0
     for batch in batches:
         for column, attribute, found in zip(batch.iter_columns(), attributes, histograms, strict=True):
-            if attribute.kind == "categorical":
+            if attribute.categorical:
                 found.texts.update(_texts(column, attribute))
             else:
                 found.add(_units(column, attribute))

@@ -72,7 +72,7 @@ def encode_column(column: pl.Series, attribute: Attribute) -> NDArray[np.int32]:
         return np.full(len(column), null_code(attribute), dtype=np.int32)
     if opaque(kind):
         return _with_nulls(column, np.full(len(column), unknown_code(attribute), dtype=np.int32), attribute)
-    if kind == pl.Boolean and attribute.kind == "boolean":
+    if kind == pl.Boolean and attribute.boolean:
         return _with_nulls(column, filled(column.cast(pl.Int32)).copy(), attribute)
     numbers = typed_numbers(column, attribute)
     if numbers is not None:
@@ -104,7 +104,7 @@ def coder(attribute: Attribute) -> Callable[[object], int]:
     """A function from one value (text, number, date, None) to its code. It never raises."""
     nothing, unknown = null_code(attribute), unknown_code(attribute)
     known: dict[str, int] = {}
-    if attribute.kind == "categorical":
+    if attribute.categorical:
         known = {str(value): code for code, value in enumerate(attribute.values)}
     for value, code in zip(attribute.special, attribute.special_codes, strict=True):
         known.setdefault(str(value), code)
@@ -112,7 +112,7 @@ def coder(attribute: Attribute) -> Callable[[object], int]:
         known.setdefault(attribute.missing, nothing)
     known.setdefault("", nothing)
     named = _numbers_by_name(attribute)
-    whole = attribute.kind == "categorical" and isinstance(next(iter(attribute.values), None), int)
+    whole = attribute.categorical and isinstance(next(iter(attribute.values), None), int)
 
     def categorical(value: object) -> int:
         text = text_of(value)

@@ -172,7 +172,7 @@ class BitCounter:
     def put_column(self, index: int, batch: pl.DataFrame, packed: Packed | None = None) -> None:
         """Take the batch's values of one attribute, whose column has the same number; as bits where they are given."""
         attribute = self._schema.attributes[index]
-        if packed is None or attribute.kind != "boolean" or not self._layout.bits_alone[index]:
+        if packed is None or not attribute.boolean or not self._layout.bits_alone[index]:
             self.put_codes(index, encode_column(batch.to_series(index), attribute))
             return
         false = self._layout.first[index]

@@ -156,7 +156,7 @@ def normalizer(reading: Reading, schema: Schema | None) -> Normalizer | None:
 
 
 def _is_number(attribute: Attribute) -> bool:
-    coded = attribute.kind == "categorical" and isinstance(next(iter(attribute.values), None), int)
+    coded = attribute.categorical and isinstance(next(iter(attribute.values), None), int)
     return coded or attribute.kind in ("integer", "real")
 
 

@@ -203,10 +203,10 @@ def score(attribute: Attribute, said: Declared | None, shapes: Callable[[], Mapp
             f"scores of '{name}' must be 'midpoint' or a number for each level, got {said!r}. "
             "Example: scores={'education': {'Bachelors': 13}}."
         )
-    if attribute.kind == "boolean":
+    if attribute.boolean:
         values[:2] = 0.0, 1.0
         return Scores(values=values, by="0 and 1")
-    if attribute.kind == "categorical":
+    if attribute.categorical:
         numbers = [value for value in attribute.values if isinstance(value, int)]
         if len(numbers) < len(attribute.values) or not numbers:
             raise QueryError(
@@ -273,7 +273,7 @@ class Inquiry:
 
     def is_number(self, attribute: Attribute) -> bool:
         """Whether an attribute enters a formula as one number: an axis, a truth value, or declared scores."""
-        return attribute.binned or attribute.kind == "boolean" or attribute.name in self.declared
+        return attribute.binned or attribute.boolean or attribute.name in self.declared
 
     def scores(self, attribute: int) -> Scores:
         """What an attribute's levels stand for; the answer will say so."""

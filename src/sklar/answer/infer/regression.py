@@ -200,7 +200,7 @@ def _outcome(inquiry: Inquiry) -> tuple[Term, str, bool]:
         return Term(attribute=source, columns=column, names=("",), known=np.ones(size)), asked.event_text, True
     (index,) = asked.outcome
     attribute = schema.attributes[index]
-    if inquiry.is_number(attribute) and (attribute.kind != "boolean" or attribute.name in inquiry.declared):
+    if inquiry.is_number(attribute) and (not attribute.boolean or attribute.name in inquiry.declared):
         return _number(inquiry, index), attribute.name, False
     values = attribute.n_values
     if values != 2:

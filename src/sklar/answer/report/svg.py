@@ -415,7 +415,7 @@ def bend(values: NDArray[np.float64], scale: float) -> NDArray[np.float64]:
 def ticks(attribute: Attribute, low: float, high: float, scale: float) -> list[float]:
     """Round numbers to label between the ends of an axis."""
     if scale == 0:
-        if attribute.kind in ("integer", "real", "year"):
+        if attribute.axis.numeric:
             step = _round_up((high - low) / 5)
             step = max(step, 1.0) if attribute.kind == "year" else step
             return [step * k for k in range(math.ceil(low / step), math.floor(high / step) + 1)]
@@ -459,7 +459,7 @@ def tick_text(attribute: Attribute, value: float) -> str:
     if attribute.kind in ("integer", "real"):
         size, unit = next((each for each in _UNITS if abs(value) >= each[0]), (1.0, ""))
         return f"{value / size:.4g}{unit}" if abs(value) < 1e15 else f"{value:.0e}"
-    if attribute.kind in ("datetime", "time", "duration"):
+    if attribute.axis.timed:
         value = round(value / _SECOND) * _SECOND
     written = attribute.edge_text(round(value))
     if attribute.kind in ("date", "datetime") and written[4:10] == "-01-01" and written[10:] in ("", "T00:00:00"):

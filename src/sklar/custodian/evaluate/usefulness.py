@@ -131,7 +131,7 @@ def _trees(trained: NDArray[np.int32], tested: NDArray[np.int32], schema: Schema
     from threadpoolctl import threadpool_limits
 
     nominal = [
-        attribute.kind == "categorical" and not attribute.ordered and attribute.n_levels <= _MAX_CATEGORIES
+        attribute.categorical and not attribute.ordered and attribute.n_levels <= _MAX_CATEGORIES
         for index, attribute in enumerate(schema.attributes)
         if index != where
     ]

@@ -84,7 +84,7 @@ def card_of(
         "question": about[0],
         "picture": about[1],
         "typed": typed,
-        "levels": attribute.levels[:MOST_LEVELS_SHOWN] if attribute.domain != "private" else (),
+        "levels": attribute.levels[:MOST_LEVELS_SHOWN] if not attribute.private else (),
         "special": ", ".join(toml_value(value) for value in attribute.special),
     }
 
@@ -120,9 +120,7 @@ def _picture(attribute: Attribute, summary: ColumnSummary | None) -> Picture | N
             low, high = min(low, least), max(high, most)
         counted, _ = np.histogram(np.clip(points, low, high), bins=_BARS, range=(low, high), weights=times)
         bars = tuple(int(count) for count in counted)
-    return Picture(
-        kind=attribute.kind, low=low, high=high, bars=bars, edges=edges, bounds=attribute.domain == "private"
-    )
+    return Picture(kind=attribute.kind, low=low, high=high, bars=bars, edges=edges, bounds=attribute.private)
 
 
 def _points(kind: str, summary: ColumnSummary | None) -> tuple[Any, Any]:

@@ -245,8 +245,8 @@ def _column(attribute: Attribute) -> Column:
     listed = output.name.endswith("category")
     name = plain_output(attribute).name if listed else output.name
     family: Family = next((each for start, each in _FAMILIES if name.startswith(start)), "integer")
-    values: list[Any] = [*attribute.values] if attribute.kind == "categorical" else []
-    if attribute.kind == "boolean" and family == "string":
+    values: list[Any] = [*attribute.values] if attribute.categorical else []
+    if attribute.boolean and family == "string":
         values = [*(attribute.texts or ("false", "true"))]
     if values:
         values += [*attribute.special, *(["other"] if attribute.other else [])]
