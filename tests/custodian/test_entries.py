@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sklar.custodian.draft import HEADING
-from sklar.custodian.entries import accept_all, name_person, save
+from sklar.custodian.review import accept_all, name_person, save
 from sklar.errors import SchemaError
 from sklar.public.person import Person
 from sklar.public.schema import Schema

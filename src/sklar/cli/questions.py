@@ -40,7 +40,7 @@ def ask(schema_path: Path, data: Path | str | None, query: str | None, *, accept
     """Walk through the open decisions of a schema file, or accept what is proposed; then say what was decided."""
     from sklar.custodian import review as decisions
     from sklar.custodian.draft import draft
-    from sklar.custodian.entries import accept_all, save
+    from sklar.custodian.review import accept_all, save
     from sklar.public.schema import Schema
 
     if is_given("json") and not accept:
@@ -77,8 +77,7 @@ def _read(path: Path) -> str:
 
 
 def _walk(path: Path, draft: Draft | None) -> None:
-    from sklar.custodian.entries import save
-    from sklar.custodian.review import answer, open_rules, questions
+    from sklar.custodian.review import answer, open_rules, questions, save
 
     waiting = questions(_read(path), draft)
     if waiting:
@@ -99,8 +98,7 @@ def _walk(path: Path, draft: Draft | None) -> None:
 
 def _decide(path: Path, question: Question, place: str) -> bool:
     """Ask until an answer is given, and save it. False says that this and all other proposals are accepted."""
-    from sklar.custodian.entries import save
-    from sklar.custodian.review import answer, complete
+    from sklar.custodian.review import answer, complete, save
     from sklar.public.schema import Schema
 
     _show(question, place)
@@ -159,8 +157,7 @@ def _choose(question: Question) -> Choice | None:
 
 
 def _decide_rule(path: Path, rule: OpenRule, draft: Draft | None) -> None:
-    from sklar.custodian.entries import save
-    from sklar.custodian.review import answer_rule, rule_entries
+    from sklar.custodian.review import answer_rule, rule_entries, save
 
     how = "determine" if rule.how == "determines" else "exclude some values of"
     seems = f"\n'{rule.first}' seems to {how} '{rule.second}'."

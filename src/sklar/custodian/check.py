@@ -57,6 +57,13 @@ _WRITINGS = (
 )
 
 
+class Hidden(dict[str, Any]):
+    """Values for a PRIVATE page, by name. It has no repr: a traceback or a debugger's log must not print counts."""
+
+    def __repr__(self) -> str:
+        return "Hidden(private)"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fate:
     """How many values of one attribute meet which fate under a schema: PRIVATE.

@@ -1,7 +1,7 @@
 """The open decisions of a schema file, what may be answered, and how an answer changes the file.
 
 A file under review stays what a person made of it: an answer replaces one entry, and leaves all other lines alone. What
-rows show beside a question is private; an answer says where the entry comes from: public knowledge, found with budget,
+rows show beside a question is PRIVATE; an answer says where the entry comes from: public knowledge, found with budget,
 or read from the rows at the custodian's risk.
 """
 
@@ -11,8 +11,9 @@ import csv
 import json
 import re
 import tomllib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 from sklar.answer.report.render import short
@@ -21,7 +22,9 @@ from sklar.custodian.draft.columns import ColumnSummary, Tie
 from sklar.custodian.draft.page import common, facts
 from sklar.custodian.draft.propose import as_seen
 from sklar.errors import SchemaError
+from sklar.files.write import write_text
 from sklar.public.codelists import natural
+from sklar.public.person import PERSON_KEYS, Person, describe_person
 from sklar.public.schema import Attribute, Schema
 from sklar.public.toml import toml_key, toml_value
 
@@ -38,10 +41,13 @@ _BINS, _AT_MOST = 20, 50
 _MOST_SHOWN, _FEW_SHOWN = 60, 12
 _MOST_LETTERS = 400
 _DOMAIN_KEYS = ("domain", "at_most", "values", "other", "ordered", "edges", "low", "high", "bins", "points", "step")
+_REVIEW_KEYS = ("reviewed", "provenance")
+_AT_RISK = "at my risk: they tell who is in the table"
 _RULE_LINE = re.compile(rf'{re.escape(RULE)}("(?:[^"\\]|\\.)*") (determines|excludes) ("(?:[^"\\]|\\.)*")')
+_PERSON_LINE = re.compile(rf"\s*({'|'.join(PERSON_KEYS)})\s*=")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Choice:
     """One answer to a question: its key, what it says, and the entry that it makes; None leaves the column out.
 
@@ -79,6 +85,11 @@ class OpenRule:
     how: str
     second: str
 
+    @property
+    def line(self) -> str:
+        """Its line in the file."""
+        return f"{RULE}{toml_value(self.first)} {self.how} {toml_value(self.second)}"
+
 
 def questions(text: str, draft: Draft | None = None, *, about: Collection[str] | None = None) -> list[Question]:
     """The open decisions about attributes; with a draft of the same table, beside what the rows show.
@@ -97,33 +108,26 @@ def questions(text: str, draft: Draft | None = None, *, about: Collection[str] |
 def _question(text: str, attribute: Attribute, entry: Entry, draft: Draft | None) -> Question:
     seen = None if draft is None else draft.seen.column(attribute.name)
     notes = _notes(text, attribute.name)
-    # Nobody may vouch unread for a domain that an earlier version, or a person, took from the rows.
+    tied = [pair for rule in open_rules(text) if attribute.name in (pair := (rule.first, rule.second))]
+    others = ", ".join(second if first == attribute.name else first for first, second in tied)
+    rule = f" A rule with {others} is possible only where both list their values." if others else ""
+    stated = [f"{key} = {toml_value(value)}" for key, value in _without(entry, "type", "domain", *_REVIEW_KEYS).items()]
+    # A domain that an earlier version, or a person, took from the rows cannot be accepted in bulk.
     drafted = attribute.provenance != "rows" and (PROPOSED in notes or attribute.private)
     return Question(
         name=attribute.name,
         kind=attribute.kind,
         proposed=notes.get(PROPOSED, _describe(attribute)),
-        stated=_stated(entry),
-        decide=notes.get(DECIDE, "is it public knowledge?") + _tied(text, attribute.name),
+        stated=short(", ".join(stated), _MOST_LETTERS),
+        decide=notes.get(DECIDE, "is it public knowledge?") + rule,
         private=() if seen is None else ("; ".join(facts(seen)) + ".", *_examples(seen)),
         choices=_choices(attribute, entry, seen),
         default="a" if drafted else None,
     )
 
 
-def _stated(entry: Entry) -> str:
-    """The keys of an entry in one line."""
-    keys = {key: value for key, value in entry.items() if key not in ("type", "domain", "reviewed", "provenance")}
-    return short(", ".join(f"{key} = {toml_value(value)}" for key, value in keys.items()), _MOST_LETTERS)
-
-
-def _tied(text: str, name: str) -> str:
-    others = [
-        rule.second if rule.first == name else rule.first
-        for rule in open_rules(text)
-        if name in (rule.first, rule.second)
-    ]
-    return f" A rule with {', '.join(others)} is possible only where both list their values." if others else ""
+def _without(entry: Entry, *keys: str) -> Entry:
+    return {key: value for key, value in entry.items() if key not in keys}
 
 
 def _describe(attribute: Attribute) -> str:
@@ -143,66 +147,33 @@ def _examples(seen: ColumnSummary) -> list[str]:
 
 def _choices(attribute: Attribute, entry: Entry, seen: ColumnSummary | None) -> tuple[Choice, ...]:
     """The answers to a question."""
-    kept = {key: value for key, value in entry.items() if key not in (*_DOMAIN_KEYS, "reviewed", "provenance")}
+    public, rows = {"provenance": "public"}, {"provenance": "rows"}
+    whole, kept = _without(entry, *_REVIEW_KEYS), _without(entry, *_DOMAIN_KEYS, *_REVIEW_KEYS)
     private = attribute.private
-    whole = {key: value for key, value in entry.items() if key not in ("reviewed", "provenance")}
-    accepted = "as proposed: found with budget" if private else "as proposed: it is public knowledge"
-    choices = [Choice(key="a", says=accepted, entry=whole | {"provenance": "public"})]
+    accepted = "found with budget" if private else "it is public knowledge"
+    choices = [Choice("a", f"as proposed: {accepted}", whole | public)]
     if attribute.binned:
+        stepped = kept | {key: entry[key] for key in ("step",) if key in entry}
+        says = f"find it with budget, between {'other ' if private else ''}bounds"
         choices += [
-            Choice(
-                key="b",
-                says="find it with budget, between other bounds" if private else "find it with budget, between bounds",
-                entry=_kept(kept, entry, "step") | {"domain": "private", "bins": _BINS, "provenance": "public"},
-                asks="bounds",
-            ),
-            Choice(
-                key="e",
-                says="state the edges of bins, from public knowledge",
-                entry=_kept(kept, entry, "step") | {"provenance": "public"},
-                asks="edges",
-            ),
+            Choice("b", says, stepped | {"domain": "private", "bins": _BINS} | public, "bounds"),
+            Choice("e", "state the edges of bins, from public knowledge", stepped | public, "edges"),
         ]
     elif attribute.categorical:
         if not private:
-            found = {"domain": "private", "at_most": _AT_MOST, "provenance": "public"}
-            choices.append(Choice(key="f", says="find it with budget instead", entry=_text_output(kept) | found))
-        choices.append(
-            Choice(
-                key="v",
-                says="list the values, from public knowledge (a code book)",
-                entry=kept | {"provenance": "public"},
-                asks="values",
-            )
-        )
+            # Only listed values can have an output.
+            searched = _without(kept, "output") | {"domain": "private", "at_most": _AT_MOST} | public
+            choices.append(Choice("f", "find it with budget instead", searched))
+        choices.append(Choice("v", "list the values, from public knowledge (a code book)", kept | public, "values"))
     shown = _as_seen(attribute, seen)
     if attribute.provenance == "rows":
-        choices[0] = Choice(key="p", says="I compared it with public knowledge", entry=whole | {"provenance": "public"})
-        choices.insert(1, Choice(key="r", says=_AT_RISK, entry=whole | {"provenance": "rows"}))
+        choices[0] = Choice("p", "I compared it with public knowledge", whole | public)
+        choices.insert(1, Choice("r", _AT_RISK, whole | rows))
     elif shown is not None and private:
-        what = "bins that cover the values" if attribute.binned else "values"
-        choices += [
-            Choice(
-                key="c",
-                says=f"take the {what} that were seen: I compared them with public knowledge",
-                entry=shown | {"provenance": "public"},
-            ),
-            Choice(key="r", says=f"take the {what} that were seen, {_AT_RISK}", entry=shown | {"provenance": "rows"}),
-        ]
-    choices.append(Choice(key="x", says="leave the column out", entry=None))
-    return tuple(choices)
-
-
-_AT_RISK = "at my risk: they tell who is in the table"
-
-
-def _kept(kept: Entry, entry: Entry, *keys: str) -> Entry:
-    return kept | {key: entry[key] for key in keys if key in entry}
-
-
-def _text_output(entry: Entry) -> Entry:
-    """The entry without an output that only listed values can have."""
-    return {key: value for key, value in entry.items() if key != "output"}
+        says = f"take the {'bins that cover the values' if attribute.binned else 'values'} that were seen"
+        choices.append(Choice("c", f"{says}: I compared them with public knowledge", shown | public))
+        choices.append(Choice("r", f"{says}, {_AT_RISK}", shown | rows))
+    return (*choices, Choice("x", "leave the column out", None))
 
 
 def _as_seen(attribute: Attribute, seen: ColumnSummary | None) -> Entry | None:
@@ -210,8 +181,7 @@ def _as_seen(attribute: Attribute, seen: ColumnSummary | None) -> Entry | None:
     shown = None if seen is None else as_seen(seen)
     if shown is None or shown.kind != attribute.kind or attribute.special:
         return None
-    entry: Entry = Schema(name="t", attributes=(shown,)).to_dict()["attributes"][attribute.name]
-    return {key: value for key, value in entry.items() if key not in ("reviewed", "provenance")}
+    return _without(Schema(name="t", attributes=(shown,)).to_dict()["attributes"][attribute.name], *_REVIEW_KEYS)
 
 
 def complete(choice: Choice, typed: str, attribute: Attribute) -> Entry:
@@ -234,36 +204,35 @@ def complete(choice: Choice, typed: str, attribute: Attribute) -> Entry:
 def _number(text: str, kind: str) -> object:
     if kind not in ("integer", "real"):
         return text
-    try:
-        return int(text.replace("_", ""))
-    except ValueError:
-        pass
-    try:
-        return float(text)
-    except ValueError:
-        raise SchemaError(f"{text!r} is not a number. Write numbers, separated by commas.") from None
+    for parse in (lambda written: int(written.replace("_", "")), float):
+        try:
+            return parse(text)
+        except ValueError:
+            continue
+    raise SchemaError(f"{text!r} is not a number. Write numbers, separated by commas.")
 
 
 def answer(text: str, name: str, entry: Entry | None) -> str:
     """The file with an entry in place of the open one, or without it; an error when the file would be no schema."""
-    before = Schema.from_toml(text)
     if entry is None:
-        if before.n_attributes == 1:
+        if Schema.from_toml(text).n_attributes == 1:
             raise SchemaError(f"'{name}' is the last column of the schema, which needs one. Keep it.")
-        changed = _without_rules(_replaced(text, name, None), name)
-        return _tidied(changed)
+        text = _replace(text, name, None)
+        for rule in open_rules(text):
+            if name in (rule.first, rule.second):
+                text = answer_rule(text, rule, ())
+        return _tidy(text)
     alone = Schema.from_dict({"attributes": {name: entry}})
-    wanted = alone.attributes[0]
-    changed = _replaced(text, name, alone.to_dict()["attributes"][name])
-    if Schema.from_toml(changed).attribute(name) != wanted:
+    changed = _replace(text, name, alone.to_dict()["attributes"][name])
+    if Schema.from_toml(changed).attribute(name) != alone.attributes[0]:
         raise SchemaError(f"attribute '{name}': its lines could not be replaced. Edit the file by hand.")
-    return _tidied(changed)
+    return _tidy(changed)
 
 
 def open_rules(text: str) -> tuple[OpenRule, ...]:
     """The ties between columns that nobody has decided on yet."""
-    found = map(_RULE_LINE.fullmatch, text.splitlines())
-    return tuple(OpenRule(first=json.loads(each[1]), how=each[2], second=json.loads(each[3])) for each in found if each)
+    matches = filter(None, map(_RULE_LINE.fullmatch, text.splitlines()))
+    return tuple(OpenRule(first=json.loads(each[1]), how=each[2], second=json.loads(each[3])) for each in matches)
 
 
 def rule_entries(rule: OpenRule, text: str, draft: Draft) -> list[Entry]:
@@ -271,8 +240,8 @@ def rule_entries(rule: OpenRule, text: str, draft: Draft) -> list[Entry]:
 
     The custodian confirms each as public knowledge, so the rows that break it are mistakes.
     """
-    wanted = (rule.first, rule.how, rule.second)
-    tie = next((tie for tie in draft.ties if (tie.first, tie.how, tie.second) == wanted), None)
+    asked = (rule.first, rule.how, rule.second)
+    tie = next((tie for tie in draft.ties if (tie.first, tie.how, tie.second) == asked), None)
     schema = Schema.from_toml(text)
     if tie is None or not {rule.first, rule.second} <= set(schema.names):
         return []
@@ -311,16 +280,59 @@ def _forbidden(tie: Tie) -> list[Entry]:
 
 def answer_rule(text: str, rule: OpenRule, entries: Sequence[Entry]) -> str:
     """The file without the open question, and with the rules that the custodian confirmed."""
-    line = f"{RULE}{toml_value(rule.first)} {rule.how} {toml_value(rule.second)}"
-    changed = "\n".join(each for each in text.splitlines() if each != line).rstrip("\n") + "\n"
-    changed = _tidied(changed)
+    changed = _tidy("\n".join(line for line in text.splitlines() if line != rule.line))
     for entry in entries:
         changed += "\n[[rules]]\n" + "".join(f"{key} = {toml_value(value)}\n" for key, value in entry.items())
     Schema.from_toml(changed)
     return changed
 
 
-def _tidied(text: str) -> str:
+def accept_all(text: str) -> str:
+    """The file with every proposal that is left accepted, and without the rules that nobody has decided on.
+
+    Entries that were read from the rows cannot be accepted in bulk.
+    """
+    waiting = questions(text)
+    refused = [question.name for question in waiting if question.default is None]
+    if refused:
+        raise SchemaError(
+            f"these entries were read from the rows, or nobody says where they are from: {', '.join(refused)}. "
+            "--accept does not vouch for them: answer their questions one by one, without --accept."
+        )
+    for question in waiting:
+        text = answer(text, question.name, question.choices[0].entry)
+    for rule in open_rules(text):
+        text = answer_rule(text, rule, ())
+    return text
+
+
+def save(path: Path, text: str) -> None:
+    """Save the file: for its owner alone while something in it waits for an answer."""
+    write_text(path, text, private=bool(Schema.from_toml(text).not_reviewed or open_rules(text)))
+
+
+def name_person(text: str, person: Person | None) -> str:
+    """The file with the column of ids that says which rows are one person's; None: each row is a person of its own.
+
+    A column of ids is no attribute: where the file lists it as one, that entry goes.
+    """
+    if person is not None and person.column in Schema.from_toml(text).names:
+        text = answer(text, person.column, None)
+    lines = text.splitlines()
+    if "[table]" not in map(str.strip, lines):
+        lines = ["[table]", "", *lines]
+    start = [line.strip() for line in lines].index("[table]")
+    end = next((n for n in range(start + 1, len(lines)) if lines[n].lstrip().startswith("[")), len(lines))
+    kept = [line for line in lines[start + 1 : end] if not _PERSON_LINE.match(line)]
+    stated = [f"{key} = {toml_value(value)}" for key, value in describe_person(person).items()]
+    last = max((number for number, line in enumerate(kept, start=1) if line.strip()), default=0)
+    changed = "\n".join([*lines[: start + 1], *kept[:last], *stated, *kept[last:], *lines[end:]]) + "\n"
+    if Schema.from_toml(changed).person != person:
+        raise SchemaError("the person's lines could not be put into [table]. Edit the file by hand.")
+    return changed
+
+
+def _tidy(text: str) -> str:
     """The file without what only a draft has to say: its headings, once nothing below them is open."""
     lines = text.splitlines()
     if not open_rules(text):
@@ -330,20 +342,11 @@ def _tidied(text: str) -> str:
     return "\n".join(lines).strip("\n") + "\n"
 
 
-def _without_rules(text: str, name: str) -> str:
-    for rule in open_rules(text):
-        if name in (rule.first, rule.second):
-            text = answer_rule(text, rule, ())
-    return text
-
-
-def _place(lines: list[str], name: str) -> tuple[int, int]:
-    """Where the lines of an entry begin and end: from its header to its last key."""
-    start = next((number for number, line in enumerate(lines) if _header(line) == name), None)
+def _place(lines: list[str], name: str) -> tuple[int, int] | None:
+    """Where the lines of an entry begin and end: from its header to its last key; None where no header has its name."""
+    start = next((number for number, line in enumerate(lines) if _names(line, name)), None)
     if start is None:
-        raise SchemaError(
-            f"attribute '{name}': its header [attributes.{toml_key(name)}] was not found. Edit the file by hand."
-        )
+        return None
     end = start + 1
     while end < len(lines) and not re.match(r"\s*\[{1,2}\s*[A-Za-z\"']", lines[end]):
         end += 1
@@ -352,39 +355,37 @@ def _place(lines: list[str], name: str) -> tuple[int, int]:
     return start, end
 
 
-def _header(line: str) -> str | None:
-    if not line.lstrip().startswith("["):
-        return None
+def _names(line: str, name: str) -> bool:
+    """Whether a line is the header of this attribute's entry."""
     try:
-        attributes = tomllib.loads(line).get("attributes")
+        attributes = tomllib.loads(line).get("attributes") if line.lstrip().startswith("[") else None
     except ValueError:
-        return None
-    return next(iter(attributes)) if isinstance(attributes, Mapping) and len(attributes) == 1 else None
+        return False
+    return isinstance(attributes, dict) and list(attributes) == [name]
 
 
 def _notes(text: str, name: str) -> dict[str, str]:
     """What a draft wrote below an entry's header: what is proposed, and what is to be decided."""
     lines = text.splitlines()
-    try:
-        start, end = _place(lines, name)
-    except SchemaError:
-        return {}
+    start, end = _place(lines, name) or (0, 0)
     return {
         mark: line[len(mark) :] for mark in (PROPOSED, DECIDE) for line in lines[start:end] if line.startswith(mark)
     }
 
 
-def _replaced(text: str, name: str, entry: Entry | None) -> str:
+def _replace(text: str, name: str, entry: Entry | None) -> str:
     lines = text.splitlines()
-    start, end = _place(lines, name)
+    place = _place(lines, name)
+    if place is None:
+        raise SchemaError(
+            f"attribute '{name}': its header [attributes.{toml_key(name)}] was not found. Edit the file by hand."
+        )
+    start, end = place
     if entry is None:
         while end < len(lines) and not lines[end].strip():
             end += 1
         return "\n".join(lines[:start] + lines[end:]).rstrip("\n") + "\n"
-    own = [
-        line
-        for line in lines[start + 1 : end]
-        if line.lstrip().startswith("#") and not line.startswith((PROPOSED, DECIDE))
-    ]
+    own = [line for line in lines[start + 1 : end] if line.lstrip().startswith("#")]
+    own = [line for line in own if not line.startswith((PROPOSED, DECIDE))]
     written = [f"{key} = {toml_value(value)}" for key, value in entry.items()]
     return "\n".join([*lines[: start + 1], *own, *written, *lines[end:]]) + "\n"

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from markupsafe import Markup
 
 from sklar.answer.report import svg
 from sklar.answer.report.render import Rows, percent, render, short
+from sklar.custodian.check import Hidden
 from sklar.custodian.draft.columns import ColumnSummary, TableSummary, Tie
 from sklar.custodian.draft.propose import ColumnProposal
 
@@ -27,35 +27,6 @@ _MAX_PAIRS = 20
 _KINDS = {"real": "decimal number", "integer": "whole number", "datetime": "date and time"}
 _TIED = {"determines": ("determines", "goes with"), "excludes": ("excludes values of", "never with")}
 
-# These values have no repr: a traceback or a debugger's log must not print counts.
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class DraftedColumn:
-    """What the page shows of one column."""
-
-    name: str
-    anchor: str
-    proposed: str
-    decide: str
-    left_out: bool
-    facts: tuple[str, ...]
-    common: Rows
-    histogram: Markup | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class DraftPage:
-    """All that the page shows."""
-
-    banner: str
-    table: str
-    rows: int
-    n_columns: int
-    columns: tuple[DraftedColumn, ...]
-    remarks: Rows
-    ties: Rows
-
 
 def private_page(
     name: str, seen: TableSummary, proposals: Mapping[str, ColumnProposal], ties: Sequence[Tie], remarks: Rows
@@ -65,7 +36,7 @@ def private_page(
     for number, column in enumerate(seen.columns[:_MAX_COLUMNS]):
         proposal = proposals[column.name]
         columns.append(
-            DraftedColumn(
+            Hidden(
                 name=column.name or "(no name)",
                 anchor=f"column-{number}",
                 proposed=proposal.proposed,
@@ -76,7 +47,7 @@ def private_page(
                 histogram=_histogram(column),
             )
         )
-    shown = DraftPage(
+    shown = Hidden(
         banner=NOTICE,
         table=name,
         rows=seen.rows,

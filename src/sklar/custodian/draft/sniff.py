@@ -1,6 +1,6 @@
 """How a text file seems to be written, guessed from its beginning: for the custodian's eyes, to be put into `[table]`.
 
-Each guess says how sure it is and why. It looks at rows, so it is private until a person has confirmed it; nothing on
+Each guess says how sure it is and why. It looks at rows, so it is PRIVATE until a person has confirmed it; nothing on
 the release path calls it.
 """
 
@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice, pairwise, product
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from sklar.public.reading import PLAIN, Reading
 from sklar.rows.read import files_of
@@ -30,31 +30,43 @@ _BEGINNING = 1 << 20
 _MOST_BYTES = 1 << 28
 _RECORDS = 2_000
 _NAMES = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
-_QUOTES = ('"', "'", "")
+_QUOTES = {
+    '"': "double quotes, or none, are around fields",
+    "'": "fields begin and end with single quotes",
+    "": "quotes stand alone: they do not enclose fields",
+}
+_SPOKEN = {",": "a comma", ".": "a point", " ": "a space", "'": "an apostrophe", "_": "an underline"}
+_MARKS = (
+    (codecs.BOM_UTF8, "utf-8"),
+    # The mark of utf-32 begins with that of utf-16.
+    *((mark, "utf-32") for mark in (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)),
+    *((mark, "utf-16") for mark in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)),
+)
 # The first wins where several fit. Windows-1252 holds all letters of latin-1.
 _WESTERN = ("windows-1252", "cp850", "mac-roman")
 _IN_A_WORD = re.compile(r"(?<=[A-Za-z])[^\W\d_\x00-\x7f]|[^\W\d_\x00-\x7f](?=[A-Za-z])")
 _DATE = re.compile(r"\d{1,4}([-./])\d{1,2}\1\d{1,4}([ T]\d{1,2}:\d{2}.*)?|\d{1,2}:\d{2}(:\d{2})?")
 # A number in whatever writing, its whole part and its signs.
 _NUMBER = re.compile(r"\s*[+-]?((?:\d[\d.,'\u2019_ \u00a0\u202f]*)?\d|[.,]\d+)(?:[eE][+-]?\d+)?\s*")
+_KINDS = {"date": _DATE, "number": _NUMBER}
 _GROUPED = re.compile(r"\d{1,3}(?:(.)\d{3})(?:\1\d{3})*")
 # The share of values that makes a column one of numbers or dates.
 _MOST = 0.9
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Remark:
     """What was guessed of one key of `[table]`, how sure that is, and why. `value` is as the schema would hold it."""
 
     key: str
-    value: object
+    value: Any
     sureness: Sureness
     reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sniffed:
-    """How a file seems to be written, with a remark on each key that is not plain or not certain: private."""
+    """How a file seems to be written, with a remark on each key that is not plain or not certain: PRIVATE."""
 
     reading: Reading
     remarks: tuple[Remark, ...] = ()
@@ -71,33 +83,28 @@ def sniff(path: str | Path) -> Sniffed:
     if usual is None:
         return Sniffed(reading=PLAIN)
     encoding = _encoding(file)
-    text = _beginning(file, str(encoding.value))
+    text = _beginning(file, encoding.value)
     delimiter, quote = _signs(text, usual)
-    reading = replace(
-        PLAIN,
-        encoding=str(encoding.value),
-        delimiter=None if delimiter.value == usual else str(delimiter.value),
-        quote=str(quote.value),
-    )
-    records = list(islice(_records(text, str(delimiter.value), reading.quote), _RECORDS))
+    records = list(islice(_records(text, delimiter.value, quote.value), _RECORDS))
     width = len(records[0]) if records else 0
     header = _header(records)
     rows = [record for record in records[bool(header.value) :] if len(record) == width]
     columns = [[row[place] for row in rows] for place in range(width)]
-    names = () if header.value else tuple(f"column_{place + 1}" for place in range(width))
-    numbers = _numbers(columns)
-    nulls = _nulls(columns)
+    numbers, nulls = _numbers(columns), _nulls(columns)
     written = {remark.key: remark.value for remark in numbers}
     reading = replace(
-        reading,
-        columns=names,
-        decimal=str(written.get("decimal", ".")),
-        thousands=str(written["thousands"]) if "thousands" in written else None,
-        nulls=tuple(str(text) for text in nulls.value) if isinstance(nulls.value, list) else (),
+        PLAIN,
+        encoding=encoding.value,
+        delimiter=None if delimiter.value == usual else delimiter.value,
+        quote=quote.value,
+        columns=() if header.value else tuple(f"column_{place + 1}" for place in range(width)),
+        decimal=written.get("decimal", "."),
+        thousands=written.get("thousands"),
+        nulls=tuple(nulls.value),
     )
-    every = [delimiter, *numbers, encoding, quote, header, nulls]
     plain = {"delimiter": usual, "encoding": "utf-8", "quote": '"', "header": True, "nulls": []}
-    remarks = [each for each in every if each.sureness != "certain" or each.value != plain.get(each.key)]
+    every = (delimiter, *numbers, encoding, quote, header, nulls)
+    remarks = (each for each in every if each.sureness != "certain" or each.value != plain.get(each.key))
     return Sniffed(reading=reading, remarks=tuple(remarks))
 
 
@@ -105,64 +112,49 @@ def _encoding(path: Path) -> Remark:
     """The encoding, from up to 256 MiB: letters beyond ASCII may be few."""
     with open_bytes(path) as stream:
         first = stream.read(4096)
-    for mark, name in ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF32_LE, "utf-32"), (codecs.BOM_UTF32_BE, "utf-32")):
+    for mark, name in _MARKS:
         if first.startswith(mark):
-            return Remark(key="encoding", value=name, sureness="certain", reason=f"it begins with the mark of {name}")
-    if first.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        return Remark(key="encoding", value="utf-16", sureness="certain", reason="it begins with the mark of utf-16")
+            return Remark("encoding", name, "certain", f"it begins with the mark of {name}")
     for name, zeros in (("utf-16-le", first[1::2]), ("utf-16-be", first[::2])):
         if zeros and zeros.count(0) > len(zeros) / 2:
-            return Remark(key="encoding", value=name, sureness="likely", reason="every second byte is zero")
-    decoder, seen = codecs.getincrementaldecoder("utf-8")(), 0
+            return Remark("encoding", name, "likely", "every second byte is zero")
+    decoder, done = codecs.getincrementaldecoder("utf-8")(), 0
     with open_bytes(path) as stream:
-        while seen < _MOST_BYTES and (block := stream.read(_BEGINNING)):
-            seen += len(block)
+        while done < _MOST_BYTES and (block := stream.read(_BEGINNING)):
+            done += len(block)
             try:
                 decoder.decode(block)
             except UnicodeDecodeError:
                 return _western(block)
-    return Remark(key="encoding", value="utf-8", sureness="certain", reason="it holds no bytes that utf-8 forbids")
+    return Remark("encoding", "utf-8", "certain", "it holds no bytes that utf-8 forbids")
 
 
 def _western(block: bytes) -> Remark:
     """The encoding of Western letters in which most of the bytes that are not ASCII are letters of words."""
     lines = b"\n".join(line for line in block.splitlines() if not line.isascii())[: 1 << 16]
-    beyond = sum(byte >= 0x80 for byte in lines)
     fits = {name: len(_IN_A_WORD.findall(lines.decode(name, errors="replace"))) for name in _WESTERN}
-    name = max(_WESTERN, key=lambda each: fits[each])
-    if 2 * fits[name] >= beyond:
-        return Remark(
-            key="encoding",
-            value=name,
-            sureness="likely",
-            reason=f"it holds bytes that utf-8 forbids, and in {name} most of them are letters inside of words",
-        )
-    return Remark(
-        key="encoding",
-        value=name,
-        sureness="guess",
-        reason="it holds bytes that utf-8 forbids, and few of them are letters of a Western language",
-    )
+    name, reason = max(_WESTERN, key=lambda each: fits[each]), "it holds bytes that utf-8 forbids, and "
+    if 2 * fits[name] >= sum(byte >= 0x80 for byte in lines):
+        return Remark("encoding", name, "likely", f"{reason}in {name} most of them are letters inside of words")
+    return Remark("encoding", name, "guess", f"{reason}few of them are letters of a Western language")
 
 
 def _beginning(path: Path, encoding: str) -> str:
     codec, mark = begin(path, encoding)
     with open_bytes(path) as stream:
         stream.read(mark)
-        data = stream.read(_BEGINNING)
-        more = bool(stream.read(1))
+        data, more = stream.read(_BEGINNING), bool(stream.read(1))
     text = codecs.getincrementaldecoder(codec)(errors="replace").decode(data)
     # The last line may be cut.
     return text[: text.rfind("\n") + 1] or text if more else text
 
 
 def _records(text: str, delimiter: str, quote: str) -> Iterator[list[str]]:
-    lines = io.StringIO(text, newline="")
     quoting = {"quotechar": quote} if quote else {"quotechar": None, "quoting": csv.QUOTE_NONE}
     try:
-        yield from filter(None, csv.reader(lines, delimiter=delimiter, **quoting))
+        yield from filter(None, csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, **quoting))
     except csv.Error:
-        # A quote that nobody closed makes a field that is longer than any.
+        # An unterminated quote makes a field that is longer than any.
         return
 
 
@@ -172,99 +164,81 @@ def _signs(text: str, usual: str) -> tuple[Remark, Remark]:
     shares: dict[tuple[str, str], float] = {}
     for delimiter, quote in product(_NAMES, _QUOTES):
         records = list(islice(_records(text, delimiter, quote), _RECORDS))
-        widths = Counter(map(len, records))
-        width, times = widths.most_common(1)[0] if widths else (0, 0)
+        width, times = next(iter(Counter(map(len, records)).most_common(1)), (0, 0))
         if width < 2:
             continue
         cells = [cell for record in records for cell in record]
         foreign = sum(any(sign in cell for sign in _NAMES if sign not in (delimiter, ",")) for cell in cells)
         # A quote that encloses nothing takes whole lines into its field, up to the next one.
         swallowed = sum(cell.count("\n") for cell in cells if "\n" in cell and delimiter in cell)
-        share = times / len(records)
-        shares[delimiter, quote] = share
+        share = shares[delimiter, quote] = times / len(records)
         # What the name of the file says, and double quotes, win where all else is equal.
         scores[delimiter, quote] = (
             share
             - foreign / len(cells)
             - swallowed / (len(records) + swallowed)
             + 0.2 * (len(records[0]) == width)
-            + 0.05 * bool(quote and _wrapped(text, delimiter, quote))
+            + 0.05 * _encloses(text, delimiter, quote)
             + 0.02 * (delimiter == usual)
             + 0.02 * (quote == '"')
             + 0.01 * (quote == "")
         )
     if not scores:
-        alone = Remark(key="delimiter", value=usual, sureness="guess", reason="every record seems to have one field")
-        return alone, Remark(key="quote", value='"', sureness="certain", reason="there is nothing to part")
-    best = max(scores, key=lambda signs: scores[signs])
-    delimiter, quote = best
+        alone = Remark("delimiter", usual, "guess", "every record seems to have one field")
+        return alone, Remark("quote", '"', "certain", "there is nothing to part")
+    best = delimiter, quote = max(scores, key=lambda signs: scores[signs])
     second = max((score for signs, score in scores.items() if signs[0] != delimiter), default=0.0)
-    clear = shares[best] == 1 and scores[best] - second > 0.2
-    sure: Sureness = "certain" if clear else "likely" if shares[best] > _MOST else "guess"
-    word = "all" if shares[best] == 1 else "most" if shares[best] > _MOST else "more than of any other sign"
+    most = shares[best] > _MOST
+    sure: Sureness = "likely" if most else "guess"
+    if shares[best] == 1 and scores[best] - second > 0.2:
+        sure = "certain"
+    word = "all" if shares[best] == 1 else "most" if most else "more than of any other sign"
     reason = f"with {_NAMES[delimiter]} {word} of the first records have the same number of fields"
-    wrapped = bool(quote) and _wrapped(text, delimiter, quote)
-    why = {
-        '"': "double quotes, or none, are around fields",
-        "'": "fields begin and end with single quotes",
-        "": "quotes stand alone: they do not enclose fields",
-    }[quote]
-    return (
-        Remark(key="delimiter", value=delimiter, sureness=sure, reason=reason),
-        Remark(key="quote", value=quote, sureness="certain" if quote == '"' or wrapped else "likely", reason=why),
-    )
+    sure_of_quote: Sureness = "certain" if quote == '"' or _encloses(text, delimiter, quote) else "likely"
+    return Remark("delimiter", delimiter, sure, reason), Remark("quote", quote, sure_of_quote, _QUOTES[quote])
 
 
-def _wrapped(text: str, delimiter: str, quote: str) -> bool:
+def _encloses(text: str, delimiter: str, quote: str) -> bool:
     """Whether fields begin and end with this quote."""
     pattern = rf"(?:^|{re.escape(delimiter)}){quote}[^{quote}\r\n]*{quote}(?={re.escape(delimiter)}|\r|$)"
-    return re.search(pattern, text, flags=re.MULTILINE) is not None
+    return bool(quote) and re.search(pattern, text, flags=re.MULTILINE) is not None
 
 
 def _kind(values: Sequence[str]) -> str:
     """Whether most values are numbers or dates; else text."""
     values = [value for value in values if value.strip() and value not in NULL_TEXTS]
-    if not values:
-        return "empty"
-    for kind, pattern in (("date", _DATE), ("number", _NUMBER)):
-        if sum(pattern.fullmatch(value) is not None for value in values) >= _MOST * len(values):
+    for kind, pattern in _KINDS.items():
+        if values and sum(pattern.fullmatch(value) is not None for value in values) >= _MOST * len(values):
             return kind
-    return "text"
+    return "text" if values else "empty"
 
 
 def _header(records: Sequence[Sequence[str]]) -> Remark:
     """Whether the first record names the columns: it does not where its values look like those below them."""
-
-    def found(word: str, sureness: Sureness, reason: str) -> Remark:
-        return Remark(key="header", value=word == "header", sureness=sureness, reason=reason)
-
-    if len(records) < 2:
-        return found("header", "guess", "there are too few records to tell")
-    first = records[0]
+    first = records[0] if records else ()
     rows = [record for record in records[1:] if len(record) == len(first)]
     names = alike = odd = 0
     for place, cell in enumerate(first):
         values = [row[place] for row in rows]
         kind = _kind(values)
-        if kind in ("number", "date"):
-            pattern = _NUMBER if kind == "number" else _DATE
-            if pattern.fullmatch(cell):
-                alike += 1
-            elif cell.strip() and cell not in NULL_TEXTS:
-                names += 1
+        if kind in _KINDS:
+            like = _KINDS[kind].fullmatch(cell) is not None
+            alike += like
+            names += not like and bool(cell.strip()) and cell not in NULL_TEXTS
         elif kind == "text" and 2 * len(set(values)) <= len(values):
             # One of a few texts that are repeated, or none of them.
             odd += 1 if cell in values else -1
-    if names:
-        sure: Sureness = "likely" if alike else "certain"
-        return found("header", sure, "the first record holds texts above columns of numbers or dates")
-    if len(set(first)) < len(first):
-        return found("row", "certain", "the first record holds a value twice, which names do not")
-    if alike and not _are_years(first):
-        return found("row", "likely", "the first record holds numbers or dates where the others do")
-    if odd > 0 and not alike:
-        return found("row", "likely", "the first record holds texts that the columns below it repeat")
-    return found("header", "likely" if odd < 0 else "guess", "the first record does not look like the others")
+    sure: Sureness = "likely" if alike else "certain"
+    years = _are_years(first)
+    guesses: tuple[tuple[bool, bool, Sureness, str], ...] = (
+        (len(records) < 2, True, "guess", "there are too few records to tell"),
+        (names > 0, True, sure, "the first record holds texts above columns of numbers or dates"),
+        (len(set(first)) < len(first), False, "certain", "the first record holds a value twice, which names do not"),
+        (alike > 0 and not years, False, "likely", "the first record holds numbers or dates where the others do"),
+        (odd > 0 and not alike, False, "likely", "the first record holds texts that the columns below it repeat"),
+        (True, True, "likely" if odd < 0 else "guess", "the first record does not look like the others"),
+    )
+    return next(Remark("header", value, how, why) for holds, value, how, why in guesses if holds)
 
 
 def _are_years(cells: Sequence[str]) -> bool:
@@ -278,42 +252,27 @@ def _numbers(columns: Sequence[Sequence[str]]) -> list[Remark]:
     """The decimal and the thousands sign, where they are not plain."""
     decimal, thousands, either = Counter[str](), Counter[str](), Counter[str]()
     for values in columns:
-        if _kind(values) != "number":
-            continue
-        points, groups, open_ = _signs_of(values)
-        decimal.update(points)
-        thousands.update(groups)
-        either.update(open_)
+        if _kind(values) == "number":
+            for tally, signs in zip((decimal, thousands, either), _signs_of(values), strict=True):
+                tally.update(signs)
     # A sign that is clear in one column is what it is in all.
     comma = decimal[","] > decimal["."] or (either["decimal ,"] > 0 and not decimal["."] and not thousands[","])
-    point = "," if comma else "."
     if comma:
         thousands["."] += either["thousands ."] + either["decimal ."]
     else:
         thousands[","] += either["thousands ,"]
-    found = []
+    remarks = []
     if comma:
         sure: Sureness = "guess" if not decimal[","] or decimal["."] else "certain"
-        reason = "numbers have a comma before their last digits"
-        if decimal["."]:
-            reason += ", and numbers of other columns a point"
-        found.append(Remark(key="decimal", value=",", sureness=sure, reason=reason))
+        others = ", and numbers of other columns a point" if decimal["."] else ""
+        remarks.append(Remark("decimal", ",", sure, f"numbers have a comma before their last digits{others}"))
+    point = "," if comma else "."
     group = next((sign for sign, times in thousands.most_common() if times and sign != point), None)
     if group is not None:
-        twice = either[f"thousands {group}"] < thousands[group]
-        found.append(
-            Remark(
-                key="thousands",
-                value=group,
-                sureness="certain" if twice else "likely",
-                reason=f"groups of three digits have {_spoken(group)} between them",
-            )
-        )
-    return found
-
-
-def _spoken(sign: str) -> str:
-    return {",": "a comma", ".": "a point", " ": "a space", "'": "an apostrophe", "_": "an underline"}[sign]
+        sure = "certain" if either[f"thousands {group}"] < thousands[group] else "likely"
+        reason = f"groups of three digits have {_SPOKEN[group]} between them"
+        remarks.append(Remark("thousands", group, sure, reason))
+    return remarks
 
 
 def _signs_of(values: Sequence[str]) -> tuple[set[str], set[str], set[str]]:
@@ -337,18 +296,13 @@ def _signs_of(values: Sequence[str]) -> tuple[set[str], set[str], set[str]]:
                 points.add(last)
                 groups |= before
         elif _GROUPED.fullmatch(digits):
-            if len(signs) > 1 or last not in ".,":
-                groups.add(last)
-            elif digits.startswith("0"):
-                points.add(last)
-            else:
-                unclear.add(last)
+            clear = groups if len(signs) > 1 or last not in ".," else points if digits.startswith("0") else unclear
+            clear.add(last)
         elif len(signs) == 1 and last in ".," and (head or tail):
             points.add(last)
     # 1,234 beside 999 has groups; 1,234 beside 1234, or where every number has a comma, has decimals.
-    grouped = bool(whole) and max(whole) <= 3
-    open_ = {f"{'thousands' if grouped else 'decimal'} {sign}" for sign in unclear - points - groups}
-    return points, groups, open_
+    word = "thousands" if whole and max(whole) <= 3 else "decimal"
+    return points, groups, {f"{word} {sign}" for sign in unclear - points - groups}
 
 
 def _nulls(columns: Sequence[Sequence[str]]) -> Remark:
@@ -357,10 +311,12 @@ def _nulls(columns: Sequence[Sequence[str]]) -> Remark:
     for values in columns:
         here = set(values).intersection(NULL_TEXTS)
         places.update(here)
-        if _kind(values) in ("number", "date"):
+        if _kind(values) in _KINDS:
             among_numbers |= here
     several = {text for text, times in places.items() if times > 1 and text not in ("-", "--", ".")}
-    found = [text for text in NULL_TEXTS if text in among_numbers | several]
-    sure: Sureness = "certain" if not found else "likely" if among_numbers >= set(found) else "guess"
-    reason = "they stand among numbers or dates" if sure == "likely" else "they stand in several columns"
-    return Remark(key="nulls", value=found, sureness=sure, reason=reason if found else "there are none")
+    texts = [text for text in NULL_TEXTS if text in among_numbers | several]
+    if not texts:
+        return Remark("nulls", texts, "certain", "there are none")
+    if among_numbers >= set(texts):
+        return Remark("nulls", texts, "likely", "they stand among numbers or dates")
+    return Remark("nulls", texts, "guess", "they stand in several columns")

@@ -6,7 +6,7 @@ This module decides what is shown; `templates/private.html.j2` has the words.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from sklar.answer.report import svg
 from sklar.answer.report.render import Rows, render, short
 from sklar.answer.report.svg import Paired, axis_scale, bend, paired_bars, tick_text, ticks
+from sklar.custodian.check import Hidden
 from sklar.custodian.evaluate.compare import NOTICE, Evaluation
 from sklar.custodian.evaluate.conjunctions import PERCENTS, Answers
 from sklar.custodian.evaluate.raw import Distribution, Floats
@@ -46,88 +47,17 @@ _BINS, _BARS, _HEAPS = 40, 20, 6
 # A drawing with its caption, its label and its width.
 _Map = tuple[str, str, Markup, int]
 
-# These values have no repr: a traceback or a debugger's log must not print counts.
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class ColumnChart:
-    """The drawings of one column: the numbers on their axis, and bars for heaps, missing values, texts or levels."""
-
-    name: str
-    told: str
-    warned: bool
-    numbers: Markup | None
-    bars: Markup | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class SideBySide:
-    """One pair of attributes, as maps of the real and of the synthetic counts.
-
-    `shown` says how many levels of both attributes the maps show; None when they show all.
-    """
-
-    name: str
-    error: float
-    shown: tuple[int, int] | None
-    maps: tuple[_Map, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class PairErrors:
-    """What the report shows about pairs of attributes: the errors of all of them in short, and the worst at length."""
-
-    number: int
-    median: float
-    largest: float
-    rows: Rows
-    worst: tuple[SideBySide, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class RawFigures:
-    """What the report shows about raw values: tables of texts, the worst column first, and maps of correlations."""
-
-    numbers: Rows
-    percentiles: tuple[str, ...]
-    quantiles: Rows
-    heaps: Rows
-    rounding: Rows
-    absent: Rows
-    correlations: Rows
-    sampled: int
-    maps: tuple[_Map, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class PrivateView:
-    """All that the report shows. With only one attribute, `pairs` is None; without raw values, `raw` is."""
-
-    banner: str
-    evaluation: Evaluation
-    thresholds: dict[str, float]
-    warnings: Rows
-    charts: tuple[ColumnChart, ...]
-    raw: RawFigures | None
-    best: tuple[str, ...]
-    classes: Rows
-    panels: tuple[tuple[str, Markup], ...]
-    n_attributes: int
-    attributes: Rows
-    pairs: PairErrors | None
-    scores: Rows
-
 
 def custodian_report(evaluation: Evaluation, true: Answers, given: Answers) -> str:
     """Report on an evaluation of the tables that gave these answers."""
     return render("sklar.custodian.evaluate", "private.html.j2", view(evaluation, true, given))
 
 
-def view(evaluation: Evaluation, true: Answers, given: Answers) -> PrivateView:
-    """What the report shows. Given counts are scaled to the number of real rows."""
+def view(evaluation: Evaluation, true: Answers, given: Answers) -> Hidden:
+    """What the report shows; given counts are scaled to the number of real rows. One attribute has no `pairs`."""
     factor, m = true.n_rows / given.n_rows, true.schema.n_attributes
     given = replace(given, one_way=given.one_way * factor, pairs=given.pairs * factor)
-    return PrivateView(
+    return Hidden(
         banner=NOTICE,
         evaluation=evaluation,
         thresholds=THRESHOLDS,
@@ -148,7 +78,7 @@ def _name(column: ColumnFit) -> str:
     return short(shown_name(column.attribute), 60)
 
 
-def _chart(evaluation: Evaluation, column: ColumnFit, true: Answers, given: Answers) -> ColumnChart:
+def _chart(evaluation: Evaluation, column: ColumnFit, true: Answers, given: Answers) -> Hidden:
     """The chart of one column. Where numbers were not seen, its levels are drawn."""
     offsets, i = true.schema.offsets, true.schema.names.index(column.name)
     numbers = [raw.columns[i].numbers for raw in evaluation.looked or ()]
@@ -162,14 +92,14 @@ def _chart(evaluation: Evaluation, column: ColumnFit, true: Answers, given: Answ
     told = f"total variation {column.tv:.3f}" + (f", {left_out:,} smaller levels not shown" if left_out else "")
     name = _title(column)
     bars = paired_bars(entries, title=f"Levels of {name}", description=told)
-    return ColumnChart(name=name, told=told, warned=bool(column.warnings), numbers=None, bars=bars)
+    return Hidden(name=name, told=told, warned=bool(column.warnings), numbers=None, bars=bars)
 
 
 def _title(column: ColumnFit) -> str:
     return short(with_unit(column.attribute, shown_name(column.attribute)), 90)
 
 
-def draw_numbers(column: ColumnFit, real: Distribution, synthetic: Distribution, rows: tuple[int, int]) -> ColumnChart:
+def draw_numbers(column: ColumnFit, real: Distribution, synthetic: Distribution, rows: tuple[int, int]) -> Hidden:
     """The numbers of a column without its heaps, and its heaps, missing values and texts as bars below.
 
     All heights are shares of the rows. Heaps stand apart because one of them would flatten all that is around it.
@@ -190,7 +120,7 @@ def draw_numbers(column: ColumnFit, real: Distribution, synthetic: Distribution,
     without = np.array([heap.value for heap in heaps[: len(apart)]])
     steps = bin_numbers(column.attribute, real, synthetic, rows, without=without)
     heading = f"Numbers of {name}" + (", heaps apart" if apart else "")
-    return ColumnChart(
+    return Hidden(
         name=name,
         told=told,
         warned=bool(column.warnings),
@@ -251,7 +181,7 @@ def _edges(attribute: Attribute, values: Floats, scale: float) -> Floats:
     return np.concatenate([[low - 0.5], inner, [high + 0.5]])
 
 
-def _raw(evaluation: Evaluation) -> RawFigures:
+def _raw(evaluation: Evaluation) -> Hidden:
     scored = [(column, column.numbers) for column in evaluation.ranked if column.numbers is not None]
     rows, quantiles, heaps, rounding = (list[tuple[str, ...]]() for _ in range(4))
     for column, numbers in scored[:MAX_ATTRIBUTES]:
@@ -268,7 +198,7 @@ def _raw(evaluation: Evaluation) -> RawFigures:
         rounding += _shares(column, numbers.rounding)
     absent = [row for column in evaluation.ranked for row in _shares(column, column.absent)]
     correlations = evaluation.correlations
-    return RawFigures(
+    return Hidden(
         numbers=tuple(rows),
         percentiles=tuple(f"{at}%" for at in PERCENTILES),
         quantiles=tuple(quantiles),
@@ -352,12 +282,12 @@ def _attributes(true: Answers, given: Answers) -> Rows:
     return tuple(rows)
 
 
-def _pairs(true: Answers, given: Answers) -> PairErrors:
+def _pairs(true: Answers, given: Answers) -> Hidden:
     schema, starts = true.schema, true.schema.offsets[:-1]
     first, second = np.triu_indices(schema.n_attributes, 1)
     distances = np.add.reduceat(np.add.reduceat(np.abs(true.pairs - given.pairs), starts, axis=0), starts, axis=1)
     errors = distances[first, second] / (2 * true.n_rows)
-    rows, worst = [], list[SideBySide]()
+    rows, worst = [], list[Hidden]()
     for k in np.argsort(-errors, kind="stable")[:MAX_PAIRS]:
         one, two = (schema.attributes[each[k]] for each in (first, second))
         real, other = (_table(answers, first[k], second[k]) for answers in (true, given))
@@ -367,8 +297,8 @@ def _pairs(true: Answers, given: Answers) -> PairErrors:
         rows.append((name, f"{real.size:,}", f"{errors[k]:.4f}", cell, f"{real[at]:,.0f}", f"{other[at]:,.0f}"))
         if len(worst) < WORST_PAIRS:
             shown, maps = _side_by_side(one, two, real, other)
-            worst.append(SideBySide(name=name, error=float(errors[k]), shown=shown, maps=maps))
-    return PairErrors(
+            worst.append(Hidden(name=name, error=float(errors[k]), shown=shown, maps=maps))
+    return Hidden(
         number=errors.size,
         median=float(np.median(errors)),
         largest=float(errors.max()),

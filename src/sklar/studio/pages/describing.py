@@ -11,16 +11,18 @@ from typing import Any
 from starlette.responses import JSONResponse, Response
 
 from sklar.custodian.draft import Draft
-from sklar.custodian.entries import accept_all, name_person, save
 from sklar.custodian.review import (
     PROVENANCE,
     Choice,
+    accept_all,
     answer,
     answer_rule,
     complete,
+    name_person,
     open_rules,
     questions,
     rule_entries,
+    save,
 )
 from sklar.errors import SchemaError, SklarError
 from sklar.public.person import Person

@@ -10,7 +10,7 @@ from starlette.responses import JSONResponse, Response
 
 from sklar.answer.report.render import Rows
 from sklar.custodian.draft.sniff import sniff
-from sklar.custodian.entries import save
+from sklar.custodian.review import save
 from sklar.errors import DataError, SklarError
 from sklar.public.reading import PLAIN, Reading, parse_reading
 from sklar.rows.read import open_source
