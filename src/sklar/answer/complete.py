@@ -6,7 +6,6 @@ on as they were.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -67,21 +66,14 @@ def _codes(column: pl.Series, attribute: Attribute) -> NDArray[np.int64]:
 def _code(attribute: Attribute, value: Any) -> int:
     """The level of one value; one that is outside the domain is refused unless it has a level there."""
     text = str(value).lower() if isinstance(value, bool) else str(value)
-    if text in attribute.levels:
-        return attribute.levels.index(text)
-    truth = attribute.truth_of(text)
-    if truth is not None:
-        return truth
-    if attribute.binned:
-        written = value.isoformat() if hasattr(value, "isoformat") else text
-        number = attribute.number_of(written)
-        if number is not None and number in attribute.points:
-            return int(attribute.point_codes[attribute.points.index(number)])
-        if number is not None and attribute.edges[0] <= number <= attribute.edges[-1]:
-            place = min(bisect_right(attribute.edges, number) - 1, attribute.n_bins - 1)
-            return int(attribute.bin_codes[place])
-    elif attribute.other_code is not None:
-        return attribute.other_code
+    code = attribute.code_named(text)
+    if code is None and attribute.binned:
+        number = attribute.number_of(value.isoformat() if hasattr(value, "isoformat") else text)
+        code = None if number is None else attribute.code_at(number)
+    elif code is None:
+        code = attribute.other_code
+    if code is not None:
+        return code
     raise ModelError(
         f"column '{attribute.name}': {text!r} is outside the attribute's domain. Correct it, or make it null to "
         "have it filled."

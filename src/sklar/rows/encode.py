@@ -12,7 +12,6 @@ from __future__ import annotations
 import datetime as dt
 import math
 import sys
-from bisect import bisect_right
 from collections.abc import Callable
 from typing import Any
 
@@ -187,13 +186,9 @@ def _codes_of(values: pl.Series | list[object], attribute: Attribute) -> NDArray
 
 
 def _bin(edge: int | float, attribute: Attribute) -> int:
-    edges, last = attribute.edges, attribute.n_bins - 1
-    index = bisect_right(edges, edge) - 1
-    if index > last and attribute.kind == "real" and edge == edges[-1]:
-        index = last
-    if not 0 <= index <= last and attribute.outside == "missing":
+    if attribute.outside == "missing" and not attribute.within(edge):
         return null_code(attribute)
-    return int(attribute.bin_codes[min(max(index, 0), last)])
+    return int(attribute.bin_codes[attribute.bin_of(edge)])
 
 
 def typed_numbers(column: pl.Series, attribute: Attribute) -> NDArray[np.int64] | NDArray[np.float64] | None:
