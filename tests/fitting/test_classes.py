@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from sklar.budget.linked import LinkedMeasured, certify_linked, plan_linked
-from sklar.draw.linked import LinkedSampler
+from sklar.draw.sample import LinkedSampler
 from sklar.fitting import classes as fitting
 from sklar.fitting.classes import fit_classes
 from sklar.kernel.theorems import Budget

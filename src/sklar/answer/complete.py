@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sklar.draw.decode import Decoder
-from sklar.draw.fill import Domains, fill
+from sklar.draw.given import Domains, fill
 from sklar.draw.shapes import Shape
 from sklar.errors import ModelError
 from sklar.fitting.protocols import Copula

@@ -60,7 +60,7 @@ def generate(*, shape: str, rows: int | None, seed: int, out: str, schema_path: 
 
 def _generate_visits(patients: int | None, seed: int, out: Path, events_out: Path, schema_path: Path) -> None:
     """Two linked tables, and the schema of both."""
-    from sklar.draw.linked import linked_columns
+    from sklar.draw.sample import linked_columns
     from sklar.files.write import write_frames, write_text
     from sklar.generate.visits import PATIENTS, generate_visits, linked
 

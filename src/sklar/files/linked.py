@@ -26,8 +26,7 @@ from sklar.budget.linked import (
     linked_tables,
 )
 from sklar.draw.blocks import BLOCK_ROWS, blocks
-from sklar.draw.linked import LinkedSampler, linked_columns
-from sklar.draw.sample import check_draw
+from sklar.draw.sample import LinkedSampler, check_draw, linked_columns
 from sklar.errors import ModelError
 from sklar.files.archive import (
     LEVEL,

@@ -15,7 +15,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sklar.draw.texts import clock_texts, float_texts, moment_texts, span_texts, written_texts
+from sklar.draw.decode import clock_texts, float_texts, moment_texts, span_texts, written_texts
 from sklar.errors import OutputError
 from sklar.machine.extras import lazily
 from sklar.machine.stores import fresh_file
