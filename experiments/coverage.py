@@ -16,6 +16,7 @@ from pathlib import Path
 import click
 import numpy as np
 from numpy.typing import NDArray
+from sklar.kernel.count import Counts
 
 from experiments.data import Dataset, opened
 from experiments.record import table
@@ -24,7 +25,6 @@ from sklar.budget.certificate import Measured
 from sklar.budget.forecast import forecast
 from sklar.budget.method import Method
 from sklar.fitting.margins import pool
-from sklar.kernel.count import Counts
 from sklar.kernel.theorems import Budget, Mechanism, Neighbors
 from sklar.kernel.vault import Vault
 from sklar.public.schema import Schema
@@ -95,7 +95,7 @@ def noise_errors(counts: Counts, schema: Schema, setting: Setting, *, times: int
     """Root mean square errors of one-way and two-way counts, over all cells and draws."""
     squares: list[tuple[float, float]] = []
     for measured in draws(counts, schema, setting, times):
-        pooled = pool(measured.stages)
+        pooled = pool(measured)
         one = [estimate(measured, name, complete=True).counts for name in schema.names]
         wrong = np.concatenate(one) - counts.one_way
         pairs = pooled.pairs - counts.pairs

@@ -22,7 +22,6 @@ from sklar.budget.plan import (
 )
 from sklar.budget.receipt import telling
 from sklar.budget.search import Search, require_gaussian
-from sklar.budget.views import NoisyScores, answers_of, scores_of, stages_of
 from sklar.draw.refine import refining_rounds, triple_rounds
 from sklar.draw.repair import hold_margins
 from sklar.errors import BudgetError, SchemaError
@@ -31,7 +30,7 @@ from sklar.fitting.choose import fit_auto
 from sklar.fitting.denoise import consistent, interactions, plain
 from sklar.fitting.domains import find_domains
 from sklar.fitting.latent import LatentModel
-from sklar.fitting.margins import Estimates, expected_noise, margins, pool
+from sklar.fitting.margins import Estimates, expected_noise, margins, pool, pool_blocks
 from sklar.fitting.third import Disagreement, Wanted, look, want_triples
 from sklar.kernel.queries import Block, Distances, Tables
 from sklar.kernel.theorems import Budget, Composition, Mechanism, Neighbors
@@ -138,7 +137,7 @@ def measure(
         blocks: tuple[Block, ...] = ()
         if schema.private_domains:
             search, blocks = search_rows(table, vault, schema, budget, progress=progress)
-            schema = find_domains(schema, search, answers_of(blocks, [each.tables for each in search.findings]))
+            schema = find_domains(schema, search, blocks)
         measurer = Measurer(table, vault, schema, budget, progress=progress)
         measured = measure_stages(measurer, vault, schema, budget, method, search=search, progress=progress)
     certificate = replace(measured.certificate, receipt=receipts[0] if receipts else None)
@@ -173,22 +172,20 @@ def measure_stages(
         vault.reserve(stages.spend)
     blocks = [_settled(measurer.measure(*part)) for _ in range(stages.looks) for part in stages.first.parts]
     if stages.reserve.size:
-        estimates = pool(stages_of(blocks, cells, budget.mechanism, vault.n_rows, budget.neighbors))
+        estimates = pool_blocks(blocks, budget.mechanism, vault.n_rows)
         distances = interactions(estimates, margins(estimates))
         outlook = look_at_triples(estimates, schema, stages) if measurer.reads_again else None
         later: list[Block] = []
         if outlook is not None and outlook.scale is not None:
-            query = Distances(
-                of=Tables(cells=cells, order=3, coarse=outlook.look.triples.coarse), reference=outlook.look.reference
-            )
+            query = Distances(of=outlook.look.triples, reference=outlook.look.reference)
             later.append(measurer.measure(query, np.array([outlook.scale])))
-        wanted = None if outlook is None else choose_triples(outlook, scores_of(later))
+        wanted = None if outlook is None else choose_triples(outlook, next(iter(later), None))
         aside = stages if outlook is None else outlook.stages
         if wanted is None:
             second = plan_second(cells, aside, distances, schema.importance)
         else:
             second, scales = plan_third(cells, aside, distances, wanted.scales, schema.importance)
-            later.append(measurer.measure(wanted.triples.query, scales))
+            later.append(measurer.measure(wanted.triples, scales))
         blocks += [_settled(measurer.measure(*part)) for part in second.parts]
         blocks += later
     certificate = certify(schema, budget, blocks, vault.n_rows, findings)
@@ -224,7 +221,7 @@ def look_at_triples(estimates: Estimates, schema: Schema, stages: Stages) -> Out
     return Outlook(look=seen, scale=scale, stages=left, pair_tv=pair_tv, precision=precision)
 
 
-def choose_triples(outlook: Outlook, scores: NoisyScores | None) -> Wanted | None:
+def choose_triples(outlook: Outlook, scores: Block | None) -> Wanted | None:
     """The three-way tables that are worth measuring, by fits and, where there are any, noisy scores."""
     most = TRIPLES_SHARE * float(np.sum(outlook.stages.reserve**-2.0))
     return want_triples(outlook.look, scores, pair_tv=outlook.pair_tv, precision=outlook.precision, most_precision=most)
@@ -243,7 +240,7 @@ def fit_tables(measured: Measured, *, method: Method | str = "auto", progress: P
     """Fit a model to noisy tables, ours or another system's (`files.tables`): post-processing, at no privacy cost."""
     method = Method.of(method)
     _require_records(measured.schema.whole or measured.schema, method)
-    estimates = pool(measured.stages, measured.triples)
+    estimates = pool(measured)
     settings = {"method": method.name, "preset": "paper" if method.paper else None}
     if method.name == "binary":
         # Imported here: scipy takes a while to load, and most releases do without.

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from sklar.kernel.count import Counts, count_plainly
 
 import sklar
 from sklar.answer.query import estimate
@@ -18,7 +19,6 @@ from sklar.budget.plan import ONE_WAY_SHARE
 from sklar.cli import cli
 from sklar.errors import BudgetError, SklarError
 from sklar.fitting.margins import pool
-from sklar.kernel.count import Counts, count_plainly
 from sklar.kernel.theorems import Budget
 from sklar.kernel.vault import Vault
 from sklar.public.schema import Attribute, Schema
@@ -55,7 +55,7 @@ def measured_errors(counts: Counts, schema: Schema, epsilon: float, times: int, 
         vault.hold(counts, schema.cells)
         tables = measure_stages(vault, schema, allowed, Method())
         one = np.concatenate([estimate(tables, name, complete=True).counts for name in schema.names]) - counts.one_way
-        two = pool(tables.stages).pairs - counts.pairs
+        two = pool(tables).pairs - counts.pairs
         squares.append((np.mean(one**2), np.mean(two**2)))
     one_way, pairs = np.sqrt(np.mean(squares, axis=0))
     return float(one_way), float(pairs)

@@ -9,6 +9,7 @@ from sklar.budget.linked import LinkedMeasured, certify_linked, plan_linked
 from sklar.draw.sample import LinkedSampler
 from sklar.fitting import classes as fitting
 from sklar.fitting.classes import fit_classes
+from sklar.kernel.queries import Block
 from sklar.kernel.theorems import Budget
 from sklar.rows.join import LinkedRows
 from sklar.rows.linked import count_tokens
@@ -21,12 +22,13 @@ def measured(n: int = 400, *, noise: float = 0.0, epsilon: float = 1.0) -> Linke
     plan = plan_linked(linked, budget)
     exact = count_tokens(LinkedRows(*tables(n), linked).join(), linked, plan)
     rng = np.random.default_rng(5)
-    counts = tuple(
-        np.round(tokens.table + noise * tokens.each * scale * rng.standard_normal(tokens.table.size)).astype(np.int64)
-        for tokens, scale in zip(exact, plan.scales, strict=True)
-    )
+    blocks = []
+    for (query, scales), tokens in zip(plan.parts, exact, strict=True):
+        drawn = np.repeat(scales, query.sizes) * rng.standard_normal(tokens.size)
+        values = np.round(tokens + noise * drawn).astype(np.int64)
+        blocks.append(Block(query=query, scales=scales, values=values))
     certificate = certify_linked(linked, budget, plan, n, None)
-    return LinkedMeasured(linked=linked, plan=plan, counts=counts, certificate=certificate)
+    return LinkedMeasured(linked=linked, plan=plan, blocks=tuple(blocks), certificate=certificate)
 
 
 def test_the_gradient_is_that_of_the_error() -> None:

@@ -6,21 +6,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from sklar.budget.plan import plan_tables
+from sklar.budget.plan import Plan, plan_tables
 from sklar.fitting.denoise import center, consistent, plain, shrink
 from sklar.fitting.margins import (
     Estimates,
     estimate_rows,
     implied_counts,
     margins,
-    pool,
+    pool_blocks,
     project,
     project_levels,
     scale_levels,
 )
 from sklar.kernel.cells import Cells
-from sklar.kernel.count import Counts, count_plainly
-from sklar.kernel.tables import NoisyTables, Plan
+from sklar.kernel.queries import Block, Tables
 from sklar.kernel.theorems import Budget
 from sklar.public.schema import Attribute, Schema
 
@@ -36,75 +35,62 @@ CELLS = SCHEMA.cells
 ROWS = 5_000
 
 
-def exact_counts() -> Counts:
+def exact_codes() -> np.ndarray:
     generator = np.random.default_rng(3)
     a = generator.integers(0, 4, ROWS)
     b = np.minimum(a + generator.integers(0, 3, ROWS), 5)
     c = (a + generator.integers(0, 4, ROWS) > 3).astype(int)
-    return count_plainly(np.stack([a, b, c]), CELLS)
+    return np.stack([a, b, c])
 
 
-def measured(counts: Counts, *plans: Plan, seed: int = 0) -> tuple[NoisyTables, ...]:
-    """Tables with noise from a fixed seed instead of the vault's."""
-    generator = np.random.default_rng(seed)
-
-    def noisy(exact: np.ndarray, scales: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-        if not scales.size:
-            return np.empty(0, dtype=np.int64)
-        return exact + np.rint(np.repeat(scales, sizes) * generator.standard_normal(exact.size)).astype(np.int64)
-
-    return tuple(
-        NoisyTables(
-            cells=CELLS,
-            mechanism="gaussian",
-            n_rows=None if plan.total else counts.n_rows,
-            total=int(counts.n_rows + plan.total * generator.standard_normal()) if plan.total else None,
-            one_way=noisy(counts.one_way, plan.one_way, CELLS.sizes),
-            pairs=noisy(counts.pairs, plan.pairs, CELLS.pair_sizes),
-            plan=plan,
-        )
-        for plan in plans
-    )
+CODES = exact_codes()
+ONE_WAY, PAIRS = (Tables(cells=CELLS, order=order).count(CODES) for order in (1, 2))
 
 
-def estimates_of(counts: Counts, sd: float = 0.01) -> Estimates:
-    return Estimates(
-        cells=CELLS,
-        n_rows=counts.n_rows,
-        one_way=counts.one_way.astype(float),
-        one_way_sd=np.full(3, sd),
-        pairs=counts.pairs.astype(float),
-        pair_sd=np.full(3, sd),
-    )
+def measured(*plans: Plan, seed: int = 0, codes: np.ndarray = CODES) -> list[Block]:
+    """Blocks with noise from a fixed seed instead of the vault's."""
+    generator, blocks = np.random.default_rng(seed), []
+    for query, scales in (part for plan in plans for part in plan.parts):
+        assert isinstance(query, Tables)
+        exact = query.count(codes)
+        noise = np.repeat(scales, query.sizes) * generator.standard_normal(exact.size)
+        blocks.append(Block(query=query, scales=scales, values=exact + np.rint(noise).astype(np.int64)))
+    return blocks
 
 
 def test_exact_counts_come_back_as_exact_probabilities() -> None:
-    counts = exact_counts()
+    sd = np.full(3, 0.01)
+    exact = Estimates(
+        cells=CELLS,
+        n_rows=ROWS,
+        one_way=ONE_WAY.astype(float),
+        one_way_sd=sd,
+        pairs=PAIRS.astype(float),
+        pair_sd=sd,
+    )
     for reading in (plain, consistent):
-        probabilities = reading(estimates_of(counts))
-        np.testing.assert_allclose(probabilities.levels, counts.one_way / ROWS, atol=1e-6)
-        np.testing.assert_allclose(probabilities.pairs, counts.pairs / ROWS, atol=1e-5)
+        probabilities = reading(exact)
+        np.testing.assert_allclose(probabilities.levels, ONE_WAY / ROWS, atol=1e-6)
+        np.testing.assert_allclose(probabilities.pairs, PAIRS / ROWS, atol=1e-5)
 
 
 def test_every_table_says_what_its_margins_are() -> None:
-    counts = exact_counts()
-    implied = implied_counts(counts.pairs.astype(float), CELLS)
+    implied = implied_counts(PAIRS.astype(float), CELLS)
     own = CELLS.attribute_of_level[:, None] == np.arange(3)
-    assert np.array_equal(implied, np.where(own, 0, counts.one_way[:, None]))
+    assert np.array_equal(implied, np.where(own, 0, ONE_WAY[:, None]))
 
 
 def test_margins_use_the_sums_of_two_way_tables() -> None:
     """The average over direct and implied margins has the variance that inverse-variance weights promise."""
     plan = plan_tables(CELLS, Budget(epsilon=1.0))
-    counts = exact_counts()
     block = CELLS.attribute_of_level
     errors = []
     for seed in range(500):
-        levels = margins(pool(measured(counts, plan, seed=seed)))
-        errors.append(levels * ROWS - counts.one_way)
+        levels = margins(pool_blocks(measured(plan, seed=seed), "gaussian", ROWS))
+        errors.append(levels * ROWS - ONE_WAY)
         for attribute in range(3):
             assert levels[block == attribute].sum() == pytest.approx(1.0)
-    sigma2 = plan.one_way[0] ** 2
+    sigma2 = plan.scales(1)[0] ** 2
     # Attribute a (4 levels): the direct table, sums over 6 levels of b, sums over 2 of c; centering removes 1/4.
     expected = 1 / (1 / sigma2 + 1 / (6 * sigma2) + 1 / (2 * sigma2)) * (3 / 4)
     found = np.mean(np.square(np.array(errors)[:, block == 0]))
@@ -113,43 +99,35 @@ def test_margins_use_the_sums_of_two_way_tables() -> None:
 
 
 def test_a_table_of_one_attribute_has_no_pairs_to_pool() -> None:
-    cells = Cells([4])
-    tables = NoisyTables(
-        cells=cells,
-        mechanism="gaussian",
-        n_rows=10,
-        total=None,
-        one_way=np.array([1, 2, 3, 4]),
-        pairs=np.empty(0, dtype=np.int64),
-        plan=Plan(one_way=np.ones(1), pairs=np.empty(0)),
-    )
-    pooled = pool((tables,))
+    query = Tables(cells=Cells([4]), order=1)
+    pooled = pool_blocks([Block(query=query, scales=np.ones(1), values=np.array([1, 2, 3, 4]))], "gaussian", 10)
     assert pooled.pairs.shape == pooled.pair_sd.shape == (0,)
     np.testing.assert_allclose(consistent(pooled).levels, [0.1, 0.2, 0.3, 0.4])
 
 
 def test_pooling_weighs_stages_by_inverse_variance() -> None:
-    counts = exact_counts()
-    one_way = np.full(3, 3.0)
-    stages = (Plan(one_way=one_way, pairs=np.full(3, 30.0)), Plan(one_way=np.empty(0), pairs=np.full(3, 10.0)))
-    first, second = measured(counts, *stages)
-    pooled = pool((first, second))
+    first = Plan.of_tables(CELLS, one_way=np.full(3, 3.0), pairs=np.full(3, 30.0))
+    one_way, *pairs = blocks = measured(first, Plan.of_tables(CELLS, pairs=np.full(3, 10.0)))
+    pooled = pool_blocks(blocks, "gaussian", ROWS)
     # Noise may make the average 0, which rounding misses by a little.
-    np.testing.assert_allclose(pooled.pairs, first.pairs * 0.1 + second.pairs * 0.9, atol=1e-9)
+    np.testing.assert_allclose(pooled.pairs, pairs[0].values * 0.1 + pairs[1].values * 0.9, atol=1e-9)
     np.testing.assert_allclose(pooled.pair_sd, 1 / np.sqrt(1 / 900 + 1 / 100))
-    np.testing.assert_allclose(pooled.one_way, first.one_way)
+    np.testing.assert_allclose(pooled.one_way, one_way.values)
     np.testing.assert_allclose(pooled.one_way_sd, 3.0)
 
 
 def test_the_number_of_rows_is_estimated_from_all_totals_under_add_remove() -> None:
     plan = plan_tables(CELLS, Budget(epsilon=1.0, neighbors="add-remove"))
-    assert plan.total is not None
-    counts, nobody = exact_counts(), count_plainly(np.empty((3, 0), dtype=np.int64), CELLS)
-    guesses = [estimate_rows(measured(counts, plan, seed=seed)) for seed in range(200)]
-    assert np.mean(guesses) == pytest.approx(ROWS, abs=6 * plan.total / np.sqrt(200))
+    total = float(plan.scales(0)[0])
+
+    def guess(seed: int, codes: np.ndarray = CODES) -> int:
+        return estimate_rows(measured(plan, seed=seed, codes=codes), "gaussian", None)
+
+    guesses = [guess(seed) for seed in range(200)]
+    assert np.mean(guesses) == pytest.approx(ROWS, abs=6 * total / np.sqrt(200))
     # All totals together are better than the measured one alone.
-    assert np.std(guesses) < 0.95 * plan.total
-    assert all(estimate_rows(measured(nobody, plan, seed=seed)) >= 1 for seed in range(20))
+    assert np.std(guesses) < 0.95 * total
+    assert all(guess(seed, CODES[:, :0]) >= 1 for seed in range(20))
 
 
 @pytest.mark.parametrize("shape", [(2, 2), (2, 7), (7, 2), (3, 5)])
@@ -186,13 +164,12 @@ def test_a_table_with_one_row_has_no_interaction() -> None:
 
 
 def test_consistent_is_better_than_plain_under_noise() -> None:
-    counts = exact_counts()
     plan = plan_tables(CELLS, Budget(epsilon=0.5))
     plain_error, consistent_error = [], []
     for seed in range(30):
-        pooled = pool(measured(counts, plan, seed=seed))
-        plain_error.append(np.abs(plain(pooled).pairs * ROWS - counts.pairs).mean())
-        consistent_error.append(np.abs(consistent(pooled).pairs * ROWS - counts.pairs).mean())
+        pooled = pool_blocks(measured(plan, seed=seed), "gaussian", ROWS)
+        plain_error.append(np.abs(plain(pooled).pairs * ROWS - PAIRS).mean())
+        consistent_error.append(np.abs(consistent(pooled).pairs * ROWS - PAIRS).mean())
     # 0.81 measured, with a standard error of about 0.02.
     assert np.mean(consistent_error) < 0.92 * np.mean(plain_error)
 

@@ -9,7 +9,7 @@ import pytest
 
 from sklar.fitting.third import MOST_TRIPLES, Disagreement, choose_scales, coarsen, corrected, disagreement
 from sklar.kernel.cells import Cells
-from sklar.kernel.triples import NoisyScores, Triples
+from sklar.kernel.queries import PARTS, Block, Distances, Tables
 from sklar.public.schema import Attribute, Schema
 from tests.fitting.test_threeway import components
 
@@ -66,7 +66,7 @@ def test_disagreement_is_that_of_centered_tables() -> None:
     coarse = np.array([0, 1, 2, 0, 1, 2, 3, 0, 1, 0, 1, 1, 2, 3])
     fits = np.stack([components(cells, 6, seed).T for seed in range(4)])
     seen = disagreement(fits, cells, coarse, 1_000_000)
-    assert seen.triples.attributes.tolist() == [[0, 1, 2], [0, 1, 3], [0, 2, 3], [1, 2, 3]]
+    assert seen.triples.members.tolist() == [[0, 1, 2], [0, 1, 3], [0, 2, 3], [1, 2, 3]]
     thirds = fits[:, :, 9:].astype(np.float64) @ np.eye(4)[coarse[9:]]
     tables = np.stack(
         [np.einsum("ci,cj,ck->ijk", fit[:, :3], fit[:, 3:7], own) / 6 for fit, own in zip(fits, thirds, strict=True)]
@@ -92,7 +92,7 @@ def made(number: int, seed: int = 0) -> Disagreement:
     cells = Cells([8, 8, *generator.integers(2, 9, number)])
     attributes = np.stack([np.zeros(number), np.ones(number), np.arange(2, number + 2)], axis=1).astype(np.int64)
     coarse = np.concatenate([np.arange(size) for size in cells.sizes])
-    triples = Triples(cells=cells, attributes=attributes, coarse=coarse)
+    triples = Tables(cells=cells, order=3, sets=attributes, coarse=coarse)
     return Disagreement(
         triples=triples,
         variation=variation,
@@ -142,8 +142,8 @@ def test_scores_bring_distances_within_two_sds_and_total_variations_along() -> N
     )
     flat = np.sqrt(seen.triples.sizes) / (2 * seen.n_rows)
     # In rows: 100, 1,000, -200, 1,000, 1,000, each with noise of 75 rows.
-    scores = NoisyScores(scores=15 * np.array([100, 1_000, -200, 1_000, 1_000]), scale=75.0 * 15 / 16)
-    assert scores.sd == pytest.approx(75.0)
+    values = PARTS * np.array([100, 1_000, -200, 1_000, 1_000])
+    scores = Block(query=Distances(of=seen.triples, reference=None), scales=np.array([75.0 * PARTS]), values=values)
     found = corrected(seen, scores)
     assert found.distance == pytest.approx([100.0, 850.0, 0.0, 850.0, 850.0])
     assert found.variation[:3] == pytest.approx([0.02, 0.04 * 850 / 400, 0.0])

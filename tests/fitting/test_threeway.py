@@ -18,10 +18,8 @@ from sklar.fitting.margins import Estimates, crossed_tables, pool
 from sklar.fitting.steps import contrasts
 from sklar.fitting.threeway import PARTS, REST, WEIGHT, ParityLoss, TableLoss, three_way_loss
 from sklar.kernel.cells import Cells
-from sklar.kernel.count import count_plainly, count_triples_plainly
-from sklar.kernel.parities import odd_trios_plainly
+from sklar.kernel.queries import Parities, Tables
 from sklar.kernel.theorems import Budget
-from sklar.kernel.triples import Triples
 from sklar.machine.threads import undivided
 from sklar.public.schema import Attribute, Schema
 from sklar.release import measure
@@ -29,7 +27,7 @@ from sklar.release import measure
 CELLS = Cells([3, 12, 2, 1, 9])
 GENERATOR = np.random.default_rng(5)
 COARSE = np.concatenate([[0, 1, 1], np.arange(12) * 8 // 12, [0, 1], [0], np.arange(9) % 5])
-TRIPLES = Triples(cells=CELLS, attributes=np.array([[0, 1, 2], [0, 1, 4], [0, 3, 4], [1, 2, 4]]), coarse=COARSE)
+TRIPLES = Tables(cells=CELLS, order=3, sets=np.array([[0, 1, 2], [0, 1, 4], [0, 3, 4], [1, 2, 4]]), coarse=COARSE)
 
 
 def components(cells: Cells = CELLS, number: int = 7, seed: int = 0) -> NDArray[np.float32]:
@@ -38,13 +36,13 @@ def components(cells: Cells = CELLS, number: int = 7, seed: int = 0) -> NDArray[
     return (drawn / np.add.reduceat(drawn, cells.offsets[:-1])[cells.attribute_of_level]).astype(np.float32)
 
 
-def predicted(probabilities: NDArray[np.float32], triples: Triples) -> NDArray[np.float64]:
+def predicted(probabilities: NDArray[np.float32], triples: Tables) -> NDArray[np.float64]:
     """The flat tables that components predict, cell by cell."""
     tables, cells = [], triples.cells
-    for chosen, shape in zip(triples.attributes.tolist(), triples.shapes.tolist(), strict=True):
+    for chosen, shape in zip(triples.members.tolist(), triples.shapes.tolist(), strict=True):
         parts = []
         for each, levels in zip(chosen, shape, strict=True):
-            own, coarse = probabilities[cells.levels(each)], triples.coarse[cells.levels(each)]
+            own, coarse = probabilities[cells.levels(each)], np.asarray(triples.coarse)[cells.levels(each)]
             parts.append(np.stack([own[coarse == k].sum(axis=0, dtype=np.float64) for k in range(levels)]))
         tables.append((np.einsum("ic,jc,kc->ijk", *parts) / probabilities.shape[1]).ravel())
     return np.concatenate(tables)
@@ -94,20 +92,20 @@ def test_every_part_is_renewed_in_turn() -> None:
     assert turn == pytest.approx(whole, abs=1e-5)
 
 
-def estimates_of(cells: Cells, triples: Triples, codes: NDArray[np.int64], sd: float) -> Estimates:
+def estimates_of(cells: Cells, triples: Tables, codes: NDArray[np.int64], sd: float) -> Estimates:
     """Exact counts that claim noise of this sd."""
-    counts = count_plainly(codes, cells)
-    three = count_triples_plainly(codes, triples).astype(np.float64)
+    one_way, pairs = (Tables(cells=cells, order=order).count(codes).astype(np.float64) for order in (1, 2))
+    three = triples.count(codes).astype(np.float64)
     return Estimates(
         cells=cells,
         n_rows=codes.shape[1],
-        one_way=counts.one_way.astype(np.float64),
+        one_way=one_way,
         one_way_sd=np.full(cells.n_attributes, sd),
-        pairs=counts.pairs.astype(np.float64),
+        pairs=pairs,
         pair_sd=np.full(cells.n_pairs, sd),
         triples=triples,
         third=three,
-        third_sd=np.full(len(triples.attributes), sd),
+        third_sd=np.full(len(triples.members), sd),
     )
 
 
@@ -119,7 +117,7 @@ def test_a_fit_finds_what_pairs_cannot_see(wide: bool) -> None:
     codes = np.stack([generator.integers(0, size, 20_000) for size in cells.sizes])
     codes[2] = (codes[0] + codes[1]) % 3
     coarse = np.concatenate([np.tile(np.arange(3), 3), np.arange(cells.sizes[3]) % 4])
-    triples = Triples(cells=cells, attributes=np.array([[0, 1, 2]]), coarse=coarse)
+    triples = Tables(cells=cells, order=3, sets=np.array([[0, 1, 2]]), coarse=coarse)
     estimates = estimates_of(cells, triples, codes, 20.0)
     targets = denoise_tables(estimates, denoise_margins(estimates).levels)
     weights = CellWeights(cells, targets.precision)
@@ -129,7 +127,7 @@ def test_a_fit_finds_what_pairs_cannot_see(wide: bool) -> None:
         with undivided():
             fit.advance(250)
         found = predicted(fit.probabilities, triples)
-        errors.append(float(np.abs(found - count_triples_plainly(codes, triples) / 20_000).sum()) / 2)
+        errors.append(float(np.abs(found - triples.count(codes) / 20_000).sum()) / 2)
     assert errors[0] > 0.5
     assert errors[1] < 0.2
 
@@ -200,10 +198,10 @@ def with_xor(rows: int, m: int, seed: int = 1) -> NDArray[np.int64]:
 def test_tables_follow_from_parities_without_noise() -> None:
     codes = with_xor(500, 4)
     measured = measure(frame(codes), bits(4), Budget(epsilon=1e9))
-    estimates, exact = pool(measured.stages), count_plainly(codes, Cells([2] * 4))
-    assert np.array_equal(estimates.one_way, exact.one_way)
-    assert np.array_equal(estimates.pairs, exact.pairs)
-    assert np.array_equal(estimates.third, odd_trios_plainly(codes, Cells([2] * 4)))
+    estimates, cells = pool(measured), Cells([2] * 4)
+    assert np.array_equal(estimates.one_way, Tables(cells=cells, order=1).count(codes))
+    assert np.array_equal(estimates.pairs, Tables(cells=cells, order=2).count(codes))
+    assert np.array_equal(estimates.third, Parities(cells=cells, orders=3).count(codes)[-4:])
     assert estimates.crossed
 
 
@@ -282,5 +280,5 @@ def test_an_exclusive_or_is_seen() -> None:
 def test_a_stream_and_a_person_have_no_second_pass() -> None:
     codes = with_xor(5_000, 4)
     table = frame(codes).to_arrow()
-    assert measure(table, bits(4), Budget(epsilon=1.0)).stages[0].trios.size == 4
-    assert measure(table.to_reader(), bits(4), Budget(epsilon=1.0)).stages[0].trios.size == 0
+    assert measure(table, bits(4), Budget(epsilon=1.0)).blocks[0].query.n_cells == 4 + 6 + 4
+    assert measure(table.to_reader(), bits(4), Budget(epsilon=1.0)).blocks[0].query.n_cells == 4 + 6

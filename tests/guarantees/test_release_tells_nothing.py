@@ -67,7 +67,7 @@ def test_later_stages_follow_from_the_first(rows: int) -> None:
     table, schema = (people(rows), SCHEMA) if rows < 20_000 else _structured(rows)
     measured = measure(table, schema, budget, method=method)
     stages = plan_release(schema.cells, budget, method, n_rows=rows)
-    estimates = pool(measured.stages[:1])
+    estimates = pool(measured, first=True)
     distances = interactions(estimates, margins(estimates))
     scores, triples = measured.scores, measured.triples
     planned = plan_scores(schema.cells, rows, stages)

@@ -151,7 +151,7 @@ def test_very_many_cells_go_the_whole_way(measured: Measured, monkeypatch: pytes
     rows = fit_tables(measured).sample(seed=1)
     model = sklar.fit(rows, measured.schema, epsilon=5.0)
     assert {tables.pairs.dtype for tables in model.measured.stages} == {np.dtype(np.int32)}
-    assert margins.pool(model.measured.stages).pairs.dtype == np.float32
+    assert margins.pool(model.measured).pairs.dtype == np.float32
     assert model.settings["kind"] == "mixture"
     model.save(tmp_path / "t.sklar")
     again = sklar.load(tmp_path / "t.sklar")

@@ -240,7 +240,7 @@ def pool_tables(tables: Iterable[Table], where: Subset, n_rows: int) -> dict[Sub
 
 def rows_of(measured: Measured) -> tuple[int, float]:
     """The number of rows, and the variance of its noise: 0 where it is public."""
-    n = estimate_rows(measured.stages)
+    n = estimate_rows(measured.blocks, measured.certificate.mechanism, measured.n_rows)
     if measured.n_rows is not None:
         return n, 0.0
     precision = 0.0

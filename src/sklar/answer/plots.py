@@ -68,7 +68,7 @@ class Plots:
         figure, ax = _figure(size + 0.8, size)
         square = np.full((schema.n_attributes, schema.n_attributes), np.nan)
         if schema.n_attributes > 1:
-            estimates = pool(self.model.measured.stages)
+            estimates = pool(self.model.measured)
             square = schema.cells.symmetric(interactions(estimates, margins(estimates)) / (2 * self.model.n_rows))
             np.fill_diagonal(square, np.nan)
         image = ax.imshow(100 * square, cmap="Oranges", vmin=0)

@@ -82,7 +82,7 @@ def run(folder: Path, *, rows: int, epsilon: float, progress: Progress) -> Shown
 
     # The demonstration's rows are invented, so that their exact counts may be shown; a release never shows them.
     exact, drawn = (_count(path, schema) for path in (original, synthetic))
-    noisy, cells = pool(model.measured.stages), schema.cells
+    noisy, cells = pool(model.measured), schema.cells
     counts = []
     for name, level in _ONE_WAY:
         at = schema.offsets[schema.names.index(name)] + _level(schema, name, level)

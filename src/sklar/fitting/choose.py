@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sklar.budget.views import Triples
 from sklar.fitting.denoise import denoise_margins, denoise_tables, relative_precision
 from sklar.fitting.descent import (
     SMALL,
@@ -34,6 +33,7 @@ from sklar.fitting.margins import Estimates, crossed_tables, expected_noise, imp
 from sklar.fitting.steps import attribute_of_contrast, contrast_levels, contrast_tables, contrasts
 from sklar.fitting.threeway import three_way_loss
 from sklar.kernel.cells import MANY_CELLS, Cells
+from sklar.kernel.queries import Tables
 from sklar.machine.progress import SILENT, Progress
 from sklar.machine.spill import room_for
 from sklar.machine.threads import ahead, side_by_side, workers
@@ -90,7 +90,7 @@ def thin(estimates: Estimates, generator: np.random.Generator) -> tuple[Estimate
     cells, triples = estimates.cells, estimates.triples
 
     def drawn() -> Iterator[tuple[slice, NDArray[np.float64]]]:
-        for first, last in table_runs(cells):
+        for first, last in table_runs(cells.pair_offsets):
             run = slice(int(cells.pair_offsets[first]), int(cells.pair_offsets[last]))
             noise = generator.standard_normal(run.stop - run.start)
             noise *= np.repeat(estimates.pair_sd[first:last], cells.pair_sizes[first:last])
@@ -345,6 +345,6 @@ def fit_auto(
     }
 
 
-def union_size(cells: Cells, start: Start, steps: int, fits: int, triples: Triples | None = None) -> int:
+def union_size(cells: Cells, start: Start, steps: int, fits: int, triples: Tables | None = None) -> int:
     """How many fits to unite: as many as told, fewer where they would take minutes, at least 2."""
     return int(np.clip(MAX_OPERATIONS / max(step_operations(cells, start, triples) * steps, 1.0), 2, fits))

@@ -11,8 +11,9 @@ grain is kept by the decoder; where none is declared, the search's table of deca
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,9 +21,11 @@ from numpy.typing import NDArray
 from sklar.budget.certificate import Measured
 from sklar.budget.ladder import Ladder, Units, ladder_of, next_cells
 from sklar.budget.plan import margin_sd
-from sklar.budget.search import asked_of
+from sklar.budget.search import Finding, asked_of
+from sklar.budget.views import is_of_schema
 from sklar.draw.shapes import Rounding, Shape
-from sklar.fitting.margins import project
+from sklar.fitting.margins import estimate_rows, project
+from sklar.kernel.queries import Block, Parities, Tables
 from sklar.public.schema import Attribute
 
 Floats = NDArray[np.float64]
@@ -216,58 +219,57 @@ def _tails(edges: Units, rows: Floats, variances: Floats, last: int) -> tuple[tu
     return tuple((int(edges[start]), int(edges[end])) for start, end in sorted([*found, *apart[:1]]))
 
 
+def searched(findings: Sequence[Finding], blocks: Sequence[Block]) -> Iterator[tuple[Finding, list[Block]]]:
+    """The blocks of each search, in order; nothing where a file did not keep them."""
+    rest = (block for block in blocks if not is_of_schema(block))
+    for finding in findings:
+        if own := list(islice(rest, finding.tables)):
+            yield finding, own
+
+
 def fit_shapes(measured: Measured, margins: Floats) -> dict[str, Shape]:
     """The shapes of all attributes on an axis, by name. `margins` are probabilities of levels, shape (d,)."""
     schema = measured.schema
-    answers: dict[tuple[str, str], tuple[NDArray[np.int64], ...]] = {}
-    ladders: dict[str, tuple[Ladder, float]] = {}
-    scales: dict[str, float] = {}
-    for finding, answer in zip(measured.certificate.domains, measured.answers, strict=False):
-        if isinstance(answer, Mapping) or finding.bounds is None:
-            continue
-        answers[finding.attribute, finding.of] = answer
-        ladder = ladder_of(asked_of(finding, schema.attribute(finding.attribute)))
-        if finding.of == "rounding":
-            scales[finding.attribute] = finding.scale
-        else:
-            ladders[finding.attribute] = (ladder, finding.scale)
+    answers = {
+        (finding.attribute, finding.of): (finding, [np.asarray(block.values, dtype=np.int64) for block in own])
+        for finding, own in searched(measured.certificate.domains, measured.blocks)
+        if finding.bounds is not None
+    }
     errors = _standard_errors(measured)
     shapes = {}
     for index, attribute in enumerate(schema.attributes):
         if not attribute.binned or max(map(abs, attribute.edges)) >= _EXACT:
             continue
         own = margins[schema.cells.levels(index)]
-        if attribute.name not in ladders:
+        if (attribute.name, "domain") not in answers:
             shapes[attribute.name] = interpolated(attribute, own)
             continue
-        ladder, scale = ladders[attribute.name]
-        density = estimate_density(ladder, answers[attribute.name, "domain"], scale)
+        finding, tables = answers[attribute.name, "domain"]
+        ladder = ladder_of(asked_of(finding, attribute))
+        density = estimate_density(ladder, tables, finding.scale)
         shape = _by_tree(attribute, own, ladder, density, own[attribute.bin_codes] / errors[index])
-        rounding = answers.get((attribute.name, "rounding"))
-        if rounding is not None:
-            shape = Shape(
-                bins=shape.bins,
-                heights=shape.heights,
-                places=shape.places,
-                rounding=_rounding(attribute, ladder, rounding[0], scales[attribute.name], density),
-            )
+        if (attribute.name, "rounding") in answers:
+            finding, tables = answers[attribute.name, "rounding"]
+            shape = replace(shape, rounding=_rounding(attribute, ladder, tables[0], finding.scale, density))
         shapes[attribute.name] = shape
     return shapes
 
 
 def _standard_errors(measured: Measured) -> Floats:
     """The standard error of a level's share by all tables that hold it, shape (m,)."""
-    cells = measured.schema.cells
-    one_way = np.full(cells.n_attributes, np.inf)
-    precision = np.zeros(cells.n_pairs)
-    rows = float(measured.n_rows or 0)
-    for tables in measured.stages:
-        if tables.plan.one_way.size:
-            one_way = (one_way**-2.0 + tables.plan.one_way**-2.0) ** -0.5
-        if tables.plan.pairs.size and tables.plan.parities is None:
-            precision = precision + tables.plan.pairs**-2.0
-        rows = rows or float(max(tables.total or 0, 1))
-    return margin_sd(cells, one_way, precision) / max(rows, 1.0)
+    cells, mechanism = measured.schema.cells, measured.certificate.mechanism
+    # All but nothing, where no one-way table was measured.
+    one_way, precision = np.full(cells.n_attributes, 1e-300), np.zeros(cells.n_pairs)
+    for block in measured.blocks:
+        query = block.query
+        if isinstance(query, Parities):
+            one_way += block.scales[0] ** -2.0
+        elif isinstance(query, Tables) and is_of_schema(block) and query.sets is None:
+            if query.order == 1:
+                one_way += block.scales**-2.0
+            elif query.order == 2:
+                precision += block.scales**-2.0
+    return margin_sd(cells, one_way**-0.5, precision) / estimate_rows(measured.blocks, mechanism, measured.n_rows)
 
 
 def interpolated(attribute: Attribute, margins: Floats) -> Shape:

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from sklar.budget.views import Triples
 from sklar.fitting.denoise import Targets
 from sklar.fitting.steps import (
     MOMENTUM,
@@ -28,6 +27,7 @@ from sklar.fitting.steps import (
 )
 from sklar.fitting.threeway import ThreeWayLoss, three_way_operations
 from sklar.kernel.cells import Cells
+from sklar.kernel.queries import Tables
 
 MARGIN_WEIGHT = 3.0
 # A residual of z times its noise pulls 1 + min((z / STANDS_OUT)^2, MOST_PULL) times as hard, over the mean of that: a
@@ -258,7 +258,7 @@ class Loss:
         pull[first:last] += np.matmul(residual, found, out=room.rows[first:last])
 
 
-def step_operations(cells: Cells, start: Start, triples: Triples | None = None) -> float:
+def step_operations(cells: Cells, start: Start, triples: Tables | None = None) -> float:
     """Multiplications and additions in one step of a fit."""
     contrasts = cells.n_levels - cells.n_attributes
     rows = 4.0 * contrasts if contrasts <= SMALL else 6.0 * _BLOCK

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from sklar.budget.certificate import Measured
 from sklar.budget.ladder import Ladder, Units, ladder_of
-from sklar.budget.search import Finding, Search, asked_of
-from sklar.budget.views import Answer
-from sklar.fitting.density import Density, estimate_density
+from sklar.budget.search import Search, asked_of
+from sklar.fitting.density import Density, estimate_density, searched
+from sklar.kernel.queries import Block
 from sklar.public.codelists import natural
 from sklar.public.schema import Attribute, Domain, Schema
 
@@ -32,21 +32,21 @@ _SNAP = 0.3
 _WIDTH = 0.25
 
 
-def find_domains(schema: Schema, search: Search, answers: Sequence[Answer]) -> Schema:
-    """The schema with its private domains as the noisy answers have them. Rules speak of public domains alone."""
+def find_domains(schema: Schema, search: Search, blocks: Sequence[Block]) -> Schema:
+    """The schema with its private domains as the noisy blocks have them. Rules speak of public domains alone."""
     found = {attribute.name: attribute for attribute in schema.attributes}
     public = tuple(attribute for attribute in schema.attributes if not attribute.private)
     taken = frozenset(Schema(name="", attributes=public).dummy_names)
     for attribute in schema.private_domains:
         if not attribute.categorical and ladder_of(attribute).tables == 0:
             found[attribute.name] = every_value(attribute)
-    for finding, answer in zip(search.findings, answers, strict=True):
+    for finding, own in searched(search.findings, blocks):
         attribute = schema.attribute(finding.attribute)
-        if isinstance(answer, Mapping):
-            chosen = found_values(attribute, answer, taken)
+        if own[0].keys is not None:
+            chosen = found_values(attribute, dict(zip(own[0].keys, own[0].values.tolist(), strict=True)), taken)
             taken |= {f"{attribute.name}={level}" for level in chosen.levels}
         elif finding.of == "domain":
-            chosen = found_numbers(attribute, answer, finding.scale)
+            chosen = found_numbers(attribute, [block.values for block in own], finding.scale)
         else:
             continue
         found[attribute.name] = chosen
@@ -56,18 +56,15 @@ def find_domains(schema: Schema, search: Search, answers: Sequence[Answer]) -> S
 
 
 def domain_faults(measured: Measured) -> tuple[str, ...]:
-    """The attributes whose bins and points are not those that their noisy answers give; none where answers are lost."""
-    return tuple(
-        finding.attribute
-        for finding, answer in zip(measured.certificate.domains, measured.answers, strict=False)
-        if not isinstance(answer, Mapping) and finding.of == "domain" and not _follows(measured, finding, answer)
-    )
-
-
-def _follows(measured: Measured, finding: Finding, answer: tuple[NDArray[np.int64], ...]) -> bool:
-    found = measured.schema.attribute(finding.attribute)
-    again = found_numbers(asked_of(finding, found), answer, finding.scale)
-    return (again.edges, again.points) == (found.edges, found.points)
+    """The attributes whose bins and points are not those that their noisy blocks give; none where blocks are lost."""
+    faults = []
+    for finding, own in searched(measured.certificate.domains, measured.blocks):
+        if own[0].keys is None and finding.of == "domain":
+            found = measured.schema.attribute(finding.attribute)
+            again = found_numbers(asked_of(finding, found), [block.values for block in own], finding.scale)
+            if (again.edges, again.points) != (found.edges, found.points):
+                faults.append(finding.attribute)
+    return tuple(faults)
 
 
 def found_values(attribute: Attribute, common: Mapping[str, int], taken: frozenset[str]) -> Attribute:

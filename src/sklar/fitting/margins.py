@@ -6,13 +6,17 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from sklar.budget.certificate import Measured
 from sklar.budget.plan import margin_sd
-from sklar.budget.views import NoisyTables, NoisyTriples, Triples
-from sklar.kernel.cells import MANY_CELLS, Cells
+from sklar.budget.views import is_of_schema, stage_numbers
+from sklar.kernel.cells import MANY_CELLS, Cells, Whole
+from sklar.kernel.queries import Block, Parities, Tables
+from sklar.kernel.theorems import Mechanism, noise_variance
 from sklar.machine.spill import room_for
 from sklar.machine.threads import side_by_side
 
@@ -51,73 +55,96 @@ class Estimates:
     pairs: NDArray[np.float64]
     pair_sd: NDArray[np.float64]
     crossed: bool = False
-    triples: Triples | None = None
+    triples: Tables | None = None
     third: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
     third_sd: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
 
 
-def pool(stages: Sequence[NoisyTables], triples: NoisyTriples | None = None) -> Estimates:
-    """Average what several measurements say of the same tables, each weighed by its inverse variance."""
-    cells, n_rows = stages[0].cells, estimate_rows(stages)
-    if stages[0].plan.parities is not None:
+# What one block says of tables (or parities) of one order: noisy counts, and the variance of each table's noise.
+Look: TypeAlias = tuple[Whole, NDArray[np.float64]]
+
+
+def looks_at(blocks: Sequence[Block], mechanism: Mechanism) -> dict[int, list[Look]]:
+    """What blocks say of all tables, or parities, of each order; not those of a search, nor of chosen tables."""
+    looks: dict[int, list[Look]] = {0: [], 1: [], 2: [], 3: []}
+    for block in blocks:
+        query = block.query
+        if isinstance(query, Parities):
+            for order, (values, scale) in enumerate(zip(block.by_scale(), block.scales.tolist(), strict=True), 1):
+                looks[order].append((values, np.full(values.size, scale**2)))
+        elif isinstance(query, Tables) and is_of_schema(block) and query.sets is None and query.coarse is None:
+            looks[query.order].append((block.values, noise_variance(mechanism, block.scales)))
+    return looks
+
+
+def pool(measured: Measured, *, first: bool = False) -> Estimates:
+    """Average what several blocks say of the same tables, each weighed by its inverse variance.
+
+    All that was measured, or the `first` stage alone.
+    """
+    blocks = [
+        block
+        for block, stage in zip(measured.blocks, stage_numbers(measured.blocks), strict=True)
+        if stage == 1 or not first
+    ]
+    return pool_blocks(blocks, measured.certificate.mechanism, measured.n_rows)
+
+
+def pool_blocks(blocks: Sequence[Block], mechanism: Mechanism, n_rows: int | None) -> Estimates:
+    """The same of these blocks. `n_rows` is the public number of rows, where neighbors share it."""
+    rows, looks = estimate_rows(blocks, mechanism, n_rows), looks_at(blocks, mechanism)
+    queries = [block.query for block in blocks if isinstance(block.query, Tables | Parities) and is_of_schema(block)]
+    cells = queries[0].cells
+    if any(isinstance(query, Parities) for query in queries):
         (ones, ones_sd), (odd, odd_sd), (third, third_sd) = (
-            _average([(getattr(tables, name), getattr(tables.plan, name)) for tables in stages])
-            for name in ("one_way", "pairs", "trios")
+            _average(looks[order], np.ones(math.comb(cells.n_attributes, order), dtype=np.int64)) for order in (1, 2, 3)
         )
         return Estimates(
             cells=cells,
-            n_rows=n_rows,
-            one_way=np.column_stack([n_rows - ones, ones]).ravel(),
+            n_rows=rows,
+            one_way=np.column_stack([rows - ones, ones]).ravel(),
             one_way_sd=math.sqrt(2.0) * ones_sd,
-            pairs=crossed_tables(cells, ones, odd, n_rows),
+            pairs=crossed_tables(cells, ones, odd, rows),
             pair_sd=odd_sd,
             crossed=True,
             third=third,
             third_sd=third_sd,
         )
-    one_way, one_way_weight = np.zeros(cells.n_levels), np.zeros(cells.n_attributes)
-    for tables in stages:
-        if tables.plan.one_way.size:
-            weight = 1 / tables.variances(tables.plan.one_way)
-            one_way += tables.one_way * weight[cells.attribute_of_level]
-            one_way_weight += weight
-    one_way /= one_way_weight[cells.attribute_of_level]
-
-    paired = [tables for tables in stages if tables.plan.pairs.size]
-    weights = [1 / tables.variances(tables.plan.pairs) for tables in paired]
-    whole = sum(weights, np.zeros(cells.n_pairs))
-    # Noise leaves no digit of a count beyond single precision, and very many cells would take twice the room.
-    pairs = room_for(cells.n_cells, np.float32 if cells.n_cells > MANY_CELLS else np.float64)
-
-    def fill(tables_of_run: tuple[int, int]) -> None:
-        first, last = tables_of_run
-        run = slice(int(cells.pair_offsets[first]), int(cells.pair_offsets[last]))
-        for tables, weight in zip(paired, weights, strict=True):
-            shares = weight[first:last] / whole[first:last]
-            pairs[run] += tables.pairs[run] * np.repeat(shares, cells.pair_sizes[first:last])
-
-    # Runs of tables: weights of all cells at once would take as much memory as the cells.
-    side_by_side(fill, table_runs(cells))
+    one_way, one_way_sd = _average(looks[1], cells.sizes)
+    pairs, pair_sd = _average(looks[2], cells.pair_sizes)
+    chosen = [(each.query, each) for each in blocks if isinstance(each.query, Tables) and each.query.sets is not None]
     estimates = Estimates(
         cells=cells,
-        n_rows=n_rows,
+        n_rows=rows,
         one_way=one_way,
-        one_way_sd=one_way_weight**-0.5,
+        one_way_sd=one_way_sd,
         pairs=pairs,
-        pair_sd=whole**-0.5,
+        pair_sd=pair_sd,
     )
-    if triples is None:
-        return estimates
-    third = triples.counts.astype(np.float64)
-    return replace(estimates, triples=triples.triples, third=third, third_sd=triples.scales.copy())
+    for triples, block in chosen:
+        return replace(estimates, triples=triples, third=block.values.astype(np.float64), third_sd=block.scales)
+    return estimates
 
 
-def _average(
-    looks: Sequence[tuple[NDArray[np.int64], NDArray[np.float64]]],
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The average of noisy counts by inverse variance, and its sd."""
-    precision = np.sum([scales**-2.0 for _, scales in looks], axis=0)
-    return np.sum([counts * scales**-2.0 for counts, scales in looks], axis=0) / precision, precision**-0.5
+def _average(looks: Sequence[Look], sizes: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The average of tables with these numbers of cells by inverse variance, and the sd of its noise, one per table."""
+    if not looks:
+        return np.empty(0), np.empty(0)
+    whole = np.sum([1 / variances for _, variances in looks], axis=0)
+    offsets = np.concatenate([[0], np.cumsum(sizes)])
+    # Noise leaves no digit of a count beyond single precision, and very many cells would take twice the room.
+    average = room_for(int(offsets[-1]), np.float32 if offsets[-1] > MANY_CELLS else np.float64)
+
+    def fill(tables: tuple[int, int]) -> None:
+        first, last = tables
+        run = slice(int(offsets[first]), int(offsets[last]))
+        for values, variances in looks:
+            shares = 1 / (variances[first:last] * whole[first:last])
+            average[run] += values[run] * np.repeat(shares, sizes[first:last])
+
+    # Runs of tables: weights of all cells at once would take as much memory as the cells.
+    side_by_side(fill, table_runs(offsets))
+    return average, np.asarray(whole**-0.5)
 
 
 def crossed_tables(
@@ -150,34 +177,25 @@ def with_alike(cells: Cells, work: Callable[[NDArray[np.int64]], None]) -> None:
         work(members)
 
 
-def table_runs(cells: Cells) -> Iterator[tuple[int, int]]:
-    """Runs of two-way tables that are worked on together: the first one, and that after the last."""
-    starts = np.searchsorted(cells.pair_offsets, np.arange(0, cells.n_cells, _TOGETHER))
-    return pairwise(np.unique(np.append(starts, cells.n_pairs)).tolist())
+def table_runs(offsets: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
+    """Runs of tables, which begin at these cells, to work on together: the first one, and that after the last."""
+    starts = np.searchsorted(offsets, np.arange(0, offsets[-1], _TOGETHER))
+    return pairwise(np.unique(np.append(starts, offsets.size - 1)).tolist())
 
 
-def estimate_rows(stages: Sequence[NoisyTables]) -> int:
+def estimate_rows(blocks: Sequence[Block], mechanism: Mechanism, n_rows: int | None) -> int:
     """The public number of rows; under add-remove, the inverse-variance average of all noisy totals, at least 1."""
-    public = stages[0].n_rows
-    if public is not None:
-        return public
+    if n_rows is not None:
+        return n_rows
     weighted, weights = 0.0, 0.0
-    for tables in stages:
-        cells, totals, summed = tables.cells, [], []
-        if tables.total is not None:
-            totals.append(np.array([tables.total]))
-            summed.append(np.ones(1, dtype=np.int64))
-        if tables.plan.parities is None and tables.plan.one_way.size:
-            totals.append(np.add.reduceat(tables.one_way, cells.offsets[:-1]))
-            summed.append(cells.sizes)
-        if tables.plan.parities is None and tables.plan.pairs.size:
-            totals.append(np.add.reduceat(tables.pairs, cells.pair_offsets[:-1], dtype=np.int64))
-            summed.append(cells.pair_sizes)
-        # A sum of cells has the variance of each cell times their number.
-        sizes = np.concatenate(summed)
-        weight = 1 / (sizes * tables.variances(tables.plan.scales[: sizes.size]))
-        weighted += float(weight @ np.concatenate(totals))
-        weights += float(weight.sum())
+    for block in blocks:
+        query = block.query
+        if isinstance(query, Tables) and query.order <= 2 and is_of_schema(block):
+            totals = np.add.reduceat(block.values, query.offsets[:-1], dtype=np.int64)
+            # A sum of cells has the variance of each cell times their number.
+            weight = 1 / (query.sizes * noise_variance(mechanism, block.scales))
+            weighted += float(weight @ totals)
+            weights += float(weight.sum())
     return max(1, round(weighted / weights))
 
 

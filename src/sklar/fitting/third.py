@@ -44,14 +44,13 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from sklar.budget.views import NoisyScores, Triples
 from sklar.fitting.choose import SHRINKAGE, quick_steps
 from sklar.fitting.denoise import denoise_margins, denoise_tables
 from sklar.fitting.descent import Start, step_operations
 from sklar.fitting.latent import fit_latent
 from sklar.fitting.margins import Estimates
 from sklar.kernel.cells import Cells
-from sklar.kernel.queries import MOST_COARSE
+from sklar.kernel.queries import MOST_COARSE, PARTS, Block, Tables
 from sklar.public.schema import Attribute, Schema
 
 MOST_TRIPLES = 120
@@ -69,7 +68,7 @@ _SHAPED = 0.1
 class Wanted:
     """Three-way tables that are worth measuring, and the noise scale that each is worth."""
 
-    triples: Triples
+    triples: Tables
     scales: NDArray[np.float64]
 
 
@@ -81,7 +80,7 @@ class Disagreement:
     tables that the fits predict together, in rows, laid out by `triples`.
     """
 
-    triples: Triples
+    triples: Tables
     variation: NDArray[np.float64]
     distance: NDArray[np.float64]
     reference: NDArray[np.int64]
@@ -112,7 +111,7 @@ def look(estimates: Estimates, schema: Schema, *, scored: bool) -> Disagreement 
 
 
 def want_triples(
-    seen: Disagreement, scores: NoisyScores | None, *, pair_tv: float, precision: float, most_precision: float
+    seen: Disagreement, scores: Block | None, *, pair_tv: float, precision: float, most_precision: float
 ) -> Wanted | None:
     """The three-way tables to measure, by fits and scores; None where no table is worth its price.
 
@@ -123,13 +122,13 @@ def want_triples(
     chosen, scales = choose_scales(seen, price=pair_tv / 2, precision=precision, most_precision=most_precision)
     if not chosen.size:
         return None
-    return Wanted(triples=replace(seen.triples, attributes=seen.triples.attributes[chosen]), scales=scales)
+    return Wanted(triples=replace(seen.triples, sets=seen.triples.members[chosen]), scales=scales)
 
 
-def corrected(seen: Disagreement, scores: NoisyScores) -> Disagreement:
+def corrected(seen: Disagreement, scores: Block) -> Disagreement:
     """The distances within what the scores say, and the total variations that go with them."""
-    within = _SURE * scores.sd
-    distance = np.clip(seen.distance, np.maximum(scores.rows - within, 0.0), np.maximum(scores.rows + within, 0.0))
+    rows, within = scores.values / PARTS, _SURE * float(scores.scales[0]) / PARTS
+    distance = np.clip(seen.distance, np.maximum(rows - within, 0.0), np.maximum(rows + within, 0.0))
     flat = np.sqrt(seen.triples.sizes) / (2 * seen.n_rows)
     apart = seen.distance > 0
     shares = seen.variation[apart] / (seen.distance[apart] * flat[apart])
@@ -189,7 +188,7 @@ def disagreement(fits: NDArray[np.float32], cells: Cells, coarse: NDArray[np.int
         distance.append(np.sqrt(np.add.reduceat((tables**2).sum(axis=(0, 1)), at) / apart))
         means += [own.ravel() for own in np.split(mean, at[1:], axis=1)]
     return Disagreement(
-        triples=Triples(cells=cells, attributes=np.stack(cells.trios, axis=1), coarse=coarse),
+        triples=Tables(cells=cells, order=3, coarse=coarse),
         variation=np.concatenate(variation),
         distance=n_rows * np.concatenate(distance),
         reference=np.rint(n_rows * np.concatenate(means)).astype(np.int64),

@@ -20,10 +20,10 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from sklar.budget.views import Triples
 from sklar.fitting.margins import Estimates
 from sklar.fitting.steps import Floats
 from sklar.kernel.cells import Cells
+from sklar.kernel.queries import Tables
 
 # Adds a gradient in contrasts, shape (d - m, D) and times D / 2, to that of pairs.
 Pull: TypeAlias = Callable[[Floats, Floats], None]
@@ -59,7 +59,7 @@ class TableLoss:
     """
 
     def __init__(
-        self, triples: Triples, targets: NDArray[np.float64], weights: NDArray[np.float64], noise: float = 0.0
+        self, triples: Tables, targets: NDArray[np.float64], weights: NDArray[np.float64], noise: float = 0.0
     ) -> None:
         starts, offsets = np.concatenate([[0], np.cumsum(triples.levels)]), triples.cells.offsets
         self._n_coarse, self._noise = int(starts[-1]), noise
@@ -80,7 +80,7 @@ class TableLoss:
                 slice(int(offsets[own]) - own, int(offsets[own + 1]) - own - 1),
                 *_coarse_map(triples, own),
             )
-            for own in np.unique(triples.attributes).tolist()
+            for own in np.unique(triples.members).tolist()
         ]
 
     def score(self, found: Floats, margins: Floats) -> tuple[float, float]:
@@ -151,9 +151,11 @@ def _predict(coarse: Floats, group: _Group) -> Floats:
     return np.multiply(both @ coarse[group.thirds].T, np.float32(1 / coarse.shape[1]))
 
 
-def _coarse_map(triples: Triples, attribute: int) -> tuple[Floats, Floats]:
+def _coarse_map(triples: Tables, attribute: int) -> tuple[Floats, Floats]:
     """S Q^T of an attribute, shape (coarse levels, K - 1), and n_g / K, shape (coarse levels,)."""
-    own = triples.coarse[triples.cells.levels(attribute)]
+    own = np.arange(triples.cells.sizes[attribute])
+    if triples.coarse is not None:
+        own = triples.coarse[triples.cells.levels(attribute)]
     members = (own[None, :] == np.arange(triples.levels[attribute])[:, None]).astype(np.float64)
     counts, root = members.sum(axis=1), np.sqrt(own.size)
     # An attribute of one level has no contrasts: the slope is that of none.
@@ -162,7 +164,7 @@ def _coarse_map(triples: Triples, attribute: int) -> tuple[Floats, Floats]:
 
 
 def _groups(
-    triples: Triples, starts: NDArray[np.int64]
+    triples: Tables, starts: NDArray[np.int64]
 ) -> Iterator[tuple[_Group, NDArray[np.int64], NDArray[np.int64]]]:
     """All tables, each in one group: always those of the two attributes that most of the rest share.
 
@@ -170,7 +172,7 @@ def _groups(
     """
     levels = [np.arange(first, last) for first, last in pairwise(starts.tolist())]
     empty = np.empty(0, dtype=np.float32)
-    left = {table: tuple(chosen) for table, chosen in enumerate(triples.attributes.tolist())}
+    left = {table: tuple(chosen) for table, chosen in enumerate(triples.members.tolist())}
     while left:
         shared: dict[tuple[int, int], list[int]] = {}
         for table, (a, b, c) in left.items():
@@ -259,6 +261,6 @@ def three_way_loss(estimates: Estimates) -> ThreeWayLoss | None:
     return TableLoss(triples, shares + np.repeat(missing / triples.sizes, triples.sizes), weights, noise)
 
 
-def three_way_operations(triples: Triples | None) -> float:
+def three_way_operations(triples: Tables | None) -> float:
     """Multiplications and additions in one step of a fit, for each component."""
     return 0.0 if triples is None else 6.0 / (PARTS * REST) * triples.n_cells

@@ -63,7 +63,7 @@ def typical_errors(model: Model) -> tuple[float, float | None]:
     """The standard errors of a count over one attribute and over two, as root mean squares; None without pairs."""
     listed = model.measured_schema.names[:MAX_CHARTS]
     one_way = root_mean_square(np.array([model.estimate(name).standard_errors[0] for name in listed]))
-    pairs = pool(model.measured.stages).pair_sd
+    pairs = pool(model.measured).pair_sd
     return one_way, root_mean_square(pairs) if pairs.size else None
 
 
@@ -258,7 +258,7 @@ def root_mean_square(values: NDArray[np.float64]) -> float:
 def find(model: Model) -> Findings:
     """Work out the figures of a model."""
     model.measured_schema.require_square("a report")
-    cells, estimates = model.measured_schema.cells, pool(model.measured.stages)
+    cells, estimates = model.measured_schema.cells, pool(model.measured)
     first, second = cells.pairs
     paired = bool(first.size)
     predicted, sampling = _predict(model)

@@ -16,10 +16,10 @@ from scipy.special import chdtr, chdtrc
 from sklar.budget.certificate import SCORES, Measured
 from sklar.budget.method import Method
 from sklar.budget.plan import plan_release, plan_scores, plan_second, plan_third
-from sklar.budget.views import Triples
 from sklar.fitting.denoise import interactions
 from sklar.fitting.margins import margins, pool
 from sklar.fitting.third import look
+from sklar.kernel.queries import Block, Distances, Tables
 from sklar.kernel.theorems import NOTHING, Budget
 from sklar.public.schema import Schema
 from sklar.release import choose_triples, fit, fit_tables, look_at_triples, measure
@@ -153,7 +153,7 @@ def check_third(folder: Path, effort: Effort) -> Iterator[Comparison]:
             continue
         if not _follows(measured, schema, _THIRD_BUDGET):
             wrong.append("something else than noisy tables decided the later stages")
-        z = (triples.counts - _counted(codes, triples.triples)) / np.repeat(triples.scales, triples.triples.sizes)
+        z = (triples.counts - _counted(codes, triples.triples.query)) / np.repeat(triples.scales, triples.triples.sizes)
         for part, own in enumerate((z, _score_noise(codes, measured, schema))):
             squares[part] += float(own @ own), own.size
         scores = measured.scores
@@ -197,10 +197,10 @@ def _codes() -> NDArray[np.int32]:
 def _follows(measured: Measured, schema: Schema, budget: Budget) -> bool:
     """Whether the later stages follow from the first stage's noisy tables and from noisy scores."""
     stages = plan_release(schema.cells, budget, Method(), n_rows=measured.n_rows)
-    estimates = pool(measured.stages[:1])
+    estimates = pool(measured, first=True)
     scores, triples = measured.scores, measured.triples
     outlook, planned = look_at_triples(estimates, schema, stages), plan_scores(schema.cells, estimates.n_rows, stages)
-    wanted = None if outlook is None else choose_triples(outlook, scores)
+    wanted = None if outlook is None else choose_triples(outlook, distances_of(measured))
     aside = stages if outlook is None else outlook.stages
     distances = interactions(estimates, margins(estimates))
     if wanted is None or triples is None:
@@ -209,7 +209,8 @@ def _follows(measured: Measured, schema: Schema, budget: Budget) -> bool:
     else:
         second, scales = plan_third(schema.cells, aside, distances, wanted.scales, schema.importance)
         same = (
-            np.array_equal(wanted.triples.attributes, triples.triples.attributes)
+            np.array_equal(wanted.triples.members, triples.triples.attributes)
+            and wanted.triples.coarse is not None
             and np.array_equal(wanted.triples.coarse, triples.triples.coarse)
             and np.array_equal(scales, triples.scales)
         )
@@ -217,9 +218,14 @@ def _follows(measured: Measured, schema: Schema, budget: Budget) -> bool:
     return same and (None if scores is None else scores.scale) == (None if planned is None else planned[0])
 
 
+def distances_of(measured: Measured) -> Block | None:
+    """The noisy scores of three-way tables."""
+    return next((block for block in measured.blocks if isinstance(block.query, Distances)), None)
+
+
 def _score_noise(codes: NDArray[np.int32], measured: Measured, schema: Schema) -> NDArray[np.float64]:
     """The noise of scores in units of what is stated; nothing where there are none."""
-    scores, asked = measured.scores, look(pool(measured.stages[:1]), schema, scored=True)
+    scores, asked = measured.scores, look(pool(measured, first=True), schema, scored=True)
     if scores is None or asked is None:
         return np.empty(0)
     apart = _counted(codes, asked.triples) - asked.reference
@@ -232,13 +238,13 @@ def _score_noise(codes: NDArray[np.int32], measured: Measured, schema: Schema) -
     return np.asarray((scores.rows - np.array(exact)) / scores.sd)
 
 
-def _counted(codes: NDArray[np.int32], triples: Triples) -> NDArray[np.int64]:
+def _counted(codes: NDArray[np.int32], triples: Tables) -> NDArray[np.int64]:
     """The right counts, row by row: in no cell where a code is below zero."""
-    counts = []
-    for chosen, shape in zip(triples.attributes.tolist(), triples.shapes.tolist(), strict=True):
+    counts, coarse = [], np.asarray(triples.coarse)
+    for chosen, shape in zip(triples.members.tolist(), triples.shapes.tolist(), strict=True):
         table, own = np.zeros(shape, dtype=np.int64), codes[chosen]
         own = own[:, (own >= 0).all(axis=0)]
-        places = [triples.coarse[triples.cells.levels(each)][level] for each, level in zip(chosen, own, strict=True)]
+        places = [coarse[triples.cells.levels(each)][level] for each, level in zip(chosen, own, strict=True)]
         np.add.at(table, tuple(places), 1)
         counts.append(table.ravel())
     return np.concatenate(counts)

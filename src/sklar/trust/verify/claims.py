@@ -65,7 +65,7 @@ def check_rows(model: Model) -> Check:
         return Check(name="rows", passed=passed, detail=f"{model.n_rows:,}{' people' if stated.count else ''}, public")
     passed = known == {None} and len(totals) == len(scales) > 0
     # Exactly this number follows from the tables: another one would be somebody's knowledge.
-    passed = passed and estimate_rows(stages) == model.n_rows
+    passed = passed and estimate_rows(model.measured.blocks, stated.mechanism, None) == model.n_rows
     return Check(name="rows", passed=passed, detail=f"not public: about {model.n_rows:,} by the noisy tables")
 
 

@@ -37,10 +37,10 @@ from sklar.files.model import Model
 from sklar.fitting.choose import SHRINKAGE, starting, step_limit
 from sklar.fitting.denoise import denoise_margins, denoise_tables
 from sklar.fitting.latent import LatentModel, fit_latent, independent
-from sklar.fitting.margins import Estimates, estimate_rows, pool
+from sklar.fitting.margins import Estimates, pool
 from sklar.fitting.protocols import Copula
 from sklar.fitting.threeway import three_way_loss
-from sklar.kernel.queries import PARTS, Block, Parities, Query, Tables
+from sklar.kernel.queries import PARTS, Block, Distances, Parities, Query, Tables
 from sklar.kernel.theorems import NOTHING, Budget
 from sklar.machine.progress import SILENT, Progress
 from sklar.paper.gaussian import BinaryCopula
@@ -77,7 +77,7 @@ def check_copula(model: Model, progress: Progress = SILENT) -> Check:
         note = "; with the choices that the file states, which this machine would not make"
     if told:
         return Check(name="refit", passed=False, detail=told)
-    worst = distances(model.copula, copula, pool(model.measured.stages))
+    worst = distances(model.copula, copula, pool(model.measured))
     far = [
         f"{what} by {apart:.2g}, more than {limit:g}" for what, (apart, limit) in worst.items() if not apart <= limit
     ]
@@ -120,7 +120,7 @@ def check_plan(model: Model) -> Check:
     if later and not budget.cost(budget.tables(planned.reserve)).covers(budget.cost(spent)):
         return Check(name="plan", passed=False, detail="the later stages cost more than was set aside for them")
     if scores is not None:
-        wanted = plan_scores(cells, estimate_rows(model.measured.stages[:1]), planned)
+        wanted = plan_scores(cells, pool(model.measured, first=True).n_rows, planned)
         # Until 0.2.0 scores had a little more noise: 16 times that of a table, which costs no less.
         most = OLD_DISTANCE * math.sqrt(budget.shifts) * budget.rows / _reach(budget)
         if wanted is None or not 1 - _SCALE_TOLERANCE <= scores.scale / wanted[0] <= most * (1 + _SCALE_TOLERANCE):
@@ -136,13 +136,16 @@ def _check_triples(model: Model, triples: NoisyTriples, planned: Stages) -> Chec
 
     A file of an earlier release has none of the scores: then the first stage alone chose.
     """
-    estimates, scores = pool(model.measured.stages[:1]), model.measured.scores
+    estimates = pool(model.measured, first=True)
+    scores = next((block for block in model.measured.blocks if isinstance(block.query, Distances)), None)
     outlook = look_at_triples(estimates, model.measured_schema, planned)
     wanted = None if outlook is None else choose_triples(outlook, scores)
-    if wanted is None or not np.array_equal(wanted.triples.coarse, triples.triples.coarse):
+    coarse = None if wanted is None else wanted.triples.coarse
+    if wanted is None or coarse is None or not np.array_equal(coarse, triples.triples.coarse):
         detail = "the three-way tables are not over the levels that the first stage's noisy tables give"
         return Check(name="plan", passed=False, detail=detail)
-    asked, found = ({tuple(each) for each in own.attributes.tolist()} for own in (wanted.triples, triples.triples))
+    both = wanted.triples.members, triples.triples.attributes
+    asked, found = ({tuple(each) for each in own.tolist()} for own in both)
     share = len(asked & found) / len(asked | found)
     if share < _TRIPLES_ALIKE:
         detail = f"only {share:.0%} of the three-way tables are those that the first stage's noisy tables ask for"
@@ -192,7 +195,7 @@ def _told(stated: Mapping[str, Any], found: Mapping[str, Any]) -> str:
 
 def _with_choices(model: Model, progress: Progress) -> tuple[Copula, str]:
     """The latent model that the stated choices give, or why there is none."""
-    settings, estimates = model.settings, pool(model.measured.stages, model.measured.triples)
+    settings, estimates = model.settings, pool(model.measured)
     margins = denoise_margins(estimates)
     if settings["kind"] == "independence":
         return refined(hold_margins(independent(model.measured_schema, margins.levels)), estimates), ""

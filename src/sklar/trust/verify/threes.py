@@ -24,7 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sklar.budget.views import NoisyTables, NoisyTriples
-from sklar.fitting.margins import pool
+from sklar.fitting.margins import Estimates, pool_blocks
+from sklar.kernel.queries import Block, Tables
 from sklar.public.schema import Schema
 from sklar.trust.verify.noise import LEAST_SCALE, SMEAR, NoiseTest, Squares, each_test, squares_test
 
@@ -65,11 +66,21 @@ def residuals_of_triples(stages: Sequence[NoisyTables], noisy: NoisyTriples) -> 
     return found, tables
 
 
+def _pooled(stages: Sequence[NoisyTables]) -> Estimates:
+    blocks = [
+        Block(query=Tables(cells=own.cells, order=order), scales=scales, values=values)
+        for own in stages
+        for order, scales, values in ((1, own.plan.one_way, own.one_way), (2, own.plan.pairs, own.pairs))
+        if scales.size
+    ]
+    return pool_blocks(blocks, "gaussian", stages[0].n_rows)
+
+
 class _Seen:
     """The best estimate so far of every margin, in contrasts, with its covariance."""
 
     def __init__(self, stages: Sequence[NoisyTables], noisy: NoisyTriples, generator: np.random.Generator) -> None:
-        self._triples, self._pooled = noisy.triples, pool(stages)
+        self._triples, self._pooled = noisy.triples, _pooled(stages)
         self._generator = generator
         self._known: dict[tuple[int, ...], tuple[Array, Array]] = {}
 
