@@ -7,8 +7,8 @@ rows again. Rows come in blocks, each from its own random stream, so the first r
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
@@ -21,47 +21,26 @@ from sklar.public.schema import Schema
 __all__ = ["SHAPES", "Shape", "generate", "schema_toml"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shape:
-    """A table that can be generated: its name, how many rows it has unless told, and what it is like."""
+class Shape(NamedTuple):
+    """A table that can be generated: how many rows it has unless told, what it is like, and how it is drawn."""
 
-    name: str
     rows: int
     description: str
+    table: Callable[[], Table]
 
 
+_CENSUS = "census-like people: 14 attributes of every type, nulls, values outside the schema"
+_HOSPITAL = "the paper's Hospital: 9 attributes (1,201 levels), 8 of them facts about a hospital"
+_DSS = "the paper's DSS: 27 attributes, 10 of them small, 674 levels, correlated and skewed"
 SHAPES: Mapping[str, Shape] = MappingProxyType(
     {
-        shape.name: shape
-        for shape in (
-            Shape(
-                name="census",
-                rows=30_000,
-                description="census-like people: 14 attributes of every type, nulls, values outside the schema",
-            ),
-            Shape(
-                name="hospital",
-                rows=10_000,
-                description="the paper's Hospital: 9 attributes (1,201 levels), 8 of them facts about a hospital",
-            ),
-            Shape(
-                name="dss",
-                rows=5_240_260,
-                description="the paper's DSS: 27 attributes, 10 of them small, 674 levels, correlated and skewed",
-            ),
-            Shape(name="syn1", rows=5_240_260, description="the paper's Syn 1: 1,000 correlated binary attributes"),
-            Shape(name="syn2", rows=5_240_260, description="the paper's Syn 2: 2,000 correlated binary attributes"),
-        )
+        "census": Shape(30_000, _CENSUS, census.table),
+        "hospital": Shape(10_000, _HOSPITAL, hospital.table),
+        "dss": Shape(5_240_260, _DSS, dss.table),
+        "syn1": Shape(5_240_260, "the paper's Syn 1: 1,000 correlated binary attributes", binary.syn1),
+        "syn2": Shape(5_240_260, "the paper's Syn 2: 2,000 correlated binary attributes", binary.syn2),
     }
 )
-
-_TABLES: Mapping[str, Callable[[], Table]] = {
-    "census": census.table,
-    "hospital": hospital.table,
-    "dss": dss.table,
-    "syn1": binary.syn1,
-    "syn2": binary.syn2,
-}
 
 
 def generate(shape: str, *, rows: int | None = None, seed: int = 0) -> tuple[pl.Schema, Iterator[pl.DataFrame]]:
@@ -92,9 +71,9 @@ def schema_toml(shape: str) -> str:
 
 
 def _table(shape: str) -> Table:
-    if shape not in _TABLES:
+    if shape not in SHAPES:
         raise DataError(f"shape must be one of {', '.join(SHAPES)}, got {shape!r}. Choose one of those.")
-    return _TABLES[shape]()
+    return SHAPES[shape].table()
 
 
 def _frames(table: Table, rows: int, seed: int) -> Iterator[pl.DataFrame]:

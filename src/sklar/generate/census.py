@@ -19,14 +19,7 @@ from sklar.generate.table import Table, choose
 BLOCK_ROWS = 8_192
 
 _REGIONS = (
-    "Capital",
-    "East Coast",
-    "Highlands",
-    "Lakes",
-    "North, Inner",
-    "North, Outer",
-    "South Coast",
-    "Western Isles",
+    *("Capital", "East Coast", "Highlands", "Lakes", "North, Inner", "North, Outer", "South Coast", "Western Isles"),
 )
 _REGION_SHARES = (26, 14, 6, 9, 16, 8, 18, 3)
 _FOREIGN = np.array([0.38, 0.16, 0.05, 0.08, 0.22, 0.07, 0.14, 0.03])  # share born abroad, by region
@@ -43,13 +36,7 @@ _MARRIED = ((96, 3, 0.5, 0.3, 0.2, 0), (55, 36, 4, 2, 3, 0), (22, 60, 3, 4, 10, 
 _CHILDREN = np.array([0.04, 0.8, 1.9, 2.0, 2.2, 2.5])  # mean ever born, by stage; a third of it for the never married
 
 _EDUCATION = (
-    "No qualification",
-    "Lower secondary",
-    "Upper secondary",
-    "Vocational",
-    "Bachelor's",
-    "Master's",
-    "Doctorate",
+    *("No qualification", "Lower secondary", "Upper secondary", "Vocational", "Bachelor's", "Master's", "Doctorate"),
 )
 _EDUCATED = ((8, 38, 38, 8, 8, 0, 0), (2, 8, 22, 22, 29, 15, 2), (3, 10, 23, 25, 23, 13, 3),
              (6, 16, 26, 27, 15, 8, 2), (14, 28, 26, 20, 8, 3, 1), (28, 36, 20, 11, 4, 1, 0))  # fmt: skip
@@ -72,51 +59,35 @@ _ABROAD = (9, 14, 8, 7, 6, 0, 22, 17, 8, 7, 0.4, 0.4, 0.5, 0.5, 0.2)
 _TODAY = np.datetime64("2025-01-01", "D")
 _YEAR = 365.25
 
-ATTRIBUTES: dict[str, dict[str, Any]] = {
-    "region": {"type": "categorical", "values": list(_REGIONS)},
-    "age": {"type": "integer", "edges": list(_AGE_EDGES)},
-    "sex": {"type": "categorical", "values": list(_SEXES)},
-    "marital_status": {"type": "categorical", "values": list(_MARITAL)},
-    "children": {"type": "integer", "edges": [0, 1, 2, 3, 4, 6, 9]},
-    "household_size": {"type": "integer", "edges": [1, 2, 3, 4, 5, 7, 10]},
-    "education": {"type": "categorical", "values": list(_EDUCATION)},
-    "employed": {"type": "boolean"},
-    "occupation": {"type": "categorical", "values": list(_OCCUPATIONS), "missing": ""},
-    "hours_per_week": {"type": "integer", "edges": [0, 1, 10, 20, 30, 35, 40, 45, 50, 60, 80]},
-    "income": {
-        "type": "real",
-        "edges": [0, 5e3, 1e4, 1.5e4, 2e4, 3e4, 4e4, 5e4, 7.5e4, 1e5, 1.5e5, 2.5e5],
-        "missing": "",
-    },
-    "birth_country": {"type": "categorical", "values": list(_COUNTRIES), "other": True},
-    "registered": {"type": "date", "edges": [f"{year}-01-01" for year in (*range(1940, 2021, 10), 2025)]},
-    "last_contact": {
-        "type": "datetime",
-        "low": "2024-01-01T00:00:00",
-        "high": "2025-01-01T00:00:00",
-        "bins": 12,
-        "missing": "",
-    },
-}
-_WORDS: dict[str, dict[str, Any]] = {
-    "region": {"title": "Region", "description": "Where the person lives."},
-    "age": {"title": "Age", "unit": "years"},
-    "sex": {"title": "Sex"},
-    "marital_status": {"title": "Marital status"},
-    "children": {"title": "Children ever born"},
-    "household_size": {"title": "People in the household"},
-    "education": {"title": "Highest education"},
-    "employed": {"title": "In paid work", "description": "Worked for pay in the last week."},
-    "occupation": {"title": "Occupation", "labels": {"": "no occupation"}},
-    "hours_per_week": {"title": "Usual working time", "unit": "hours a week"},
-    "income": {"title": "Income", "unit": "crowns a year"},
-    "birth_country": {"title": "Country of birth", "labels": {"other": "another country"}},
-    "registered": {"title": "First registered"},
-    "last_contact": {"title": "Last contact", "labels": {"": "never"}},
-}
-for _name, _words in _WORDS.items():
-    ATTRIBUTES[_name] |= _words
 
+def _nominal(title: str, values: Sequence[str], **more: Any) -> dict[str, Any]:
+    return {"type": "categorical", "values": list(values), "title": title, **more}
+
+
+def _binned(title: str, kind: str, edges: Sequence[Any], **more: Any) -> dict[str, Any]:
+    return {"type": kind, "edges": list(edges), "title": title, **more}
+
+
+_WORK_EDGES = (0, 1, 10, 20, 30, 35, 40, 45, 50, 60, 80)
+_INCOME_EDGES = (0, 5e3, 1e4, 1.5e4, 2e4, 3e4, 4e4, 5e4, 7.5e4, 1e5, 1.5e5, 2.5e5)
+_REGISTERED_EDGES = [f"{year}-01-01" for year in (*range(1940, 2021, 10), 2025)]
+_CONTACTS = {"low": "2024-01-01T00:00:00", "high": "2025-01-01T00:00:00", "bins": 12, "missing": ""}
+ATTRIBUTES: dict[str, dict[str, Any]] = {
+    "region": _nominal("Region", _REGIONS, description="Where the person lives."),
+    "age": _binned("Age", "integer", _AGE_EDGES, unit="years"),
+    "sex": _nominal("Sex", _SEXES),
+    "marital_status": _nominal("Marital status", _MARITAL),
+    "children": _binned("Children ever born", "integer", [0, 1, 2, 3, 4, 6, 9]),
+    "household_size": _binned("People in the household", "integer", [1, 2, 3, 4, 5, 7, 10]),
+    "education": _nominal("Highest education", _EDUCATION),
+    "employed": {"type": "boolean", "title": "In paid work", "description": "Worked for pay in the last week."},
+    "occupation": _nominal("Occupation", _OCCUPATIONS, missing="", labels={"": "no occupation"}),
+    "hours_per_week": _binned("Usual working time", "integer", _WORK_EDGES, unit="hours a week"),
+    "income": _binned("Income", "real", _INCOME_EDGES, missing="", unit="crowns a year"),
+    "birth_country": _nominal("Country of birth", _COUNTRIES, other=True, labels={"other": "another country"}),
+    "registered": _binned("First registered", "date", _REGISTERED_EDGES),
+    "last_contact": {"type": "datetime", "title": "Last contact", "labels": {"": "never"}, **_CONTACTS},
+}
 _TYPES: dict[str, pl.DataType] = {
     "categorical": pl.String(),
     "integer": pl.Int32(),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from math import sqrt
 from statistics import NormalDist
 from typing import Any, TypeAlias
@@ -25,10 +25,17 @@ _FACTORS = ("place", "age", "means", "origin", "work", "need")
 # A latent is rounded to 1/256 before it is cut, so that cutting is one look-up: several times as fast as a search.
 _STEPS, _REACH = 256, 5
 
+_TYPES: dict[str, pl.DataType] = {
+    "categorical": pl.Categorical(),
+    "boolean": pl.Boolean(),
+    "integer": pl.Int32(),
+    "date": pl.Date(),
+}
+
 Shares: TypeAlias = npt.NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True)
 class _Column:
     """One attribute: `loads` on the factors, own noise up to variance 1, and `margin`, the shares of its levels.
 
@@ -44,21 +51,61 @@ class _Column:
     edges: Sequence[int] | Sequence[str] = ()
     same: str | None = None
 
+    @property
+    def entry(self) -> dict[str, Any]:
+        """The column in the public schema."""
+        listed = {"values": sorted(self.levels)} if self.levels else {}
+        return {"type": self.kind, **listed, **({"edges": list(self.edges)} if self.edges else {})}
+
+    @cached_property
+    def level(self) -> npt.NDArray[np.int8]:
+        """The level of every rounded latent."""
+        level = np.searchsorted(np.cumsum(self.margin)[:-1], _grid(), side="right")
+        if self.levels:
+            texts = sorted(self.levels)
+            level = np.array([texts.index(text) for text in self.levels])[level]
+        return level.astype(np.int8)
+
+    @cached_property
+    def numbers(self) -> npt.NDArray[np.int32]:
+        """The edges as numbers: dates in days since 1970."""
+        epoch = dt.date(1970, 1, 1)
+        days = ((dt.date.fromisoformat(edge) - epoch).days if isinstance(edge, str) else edge for edge in self.edges)
+        return np.array(list(days), np.int32)
+
+    def values(self, code: npt.NDArray[np.int8], rng: np.random.Generator) -> pl.Series:
+        """The values of rows with these levels."""
+        if self.levels:
+            return pl.Series(sorted(self.levels), dtype=pl.Categorical).gather(code)
+        if not self.edges:
+            return pl.Series(code.view(np.bool_))
+        # Uniform within the bin, in integers: floor(u / 2^16 * width) cannot reach the upper edge.
+        widths = np.diff(self.numbers).astype(np.uint32)
+        within = (rng.integers(0, 2**16, BLOCK_ROWS, dtype=np.uint16) * widths[code]) >> 16
+        return pl.Series(self.numbers[code] + within.astype(np.int32)).cast(_TYPES[self.kind])
+
+
+@cache
+def _grid() -> Shares:
+    """The normal distribution function at every rounded latent."""
+    normal = NormalDist()
+    return np.array([normal.cdf((step + 0.5) / _STEPS - _REACH) for step in range(2 * _REACH * _STEPS)])
+
 
 def _nominal(name: str, levels: Sequence[str], margin: Shares, same: str | None = None, **loads: float) -> _Column:
-    return _Column(name=name, kind="categorical", levels=levels, margin=margin, loads=loads, same=same)
+    return _Column(name, "categorical", margin, loads, levels=levels, same=same)
 
 
 def _integer(name: str, edges: Sequence[int], margin: Shares, **loads: float) -> _Column:
-    return _Column(name=name, kind="integer", edges=edges, margin=margin, loads=loads)
+    return _Column(name, "integer", margin, loads, edges=edges)
 
 
 def _date(name: str, edges: Sequence[str], margin: Shares, **loads: float) -> _Column:
-    return _Column(name=name, kind="date", edges=edges, margin=margin, loads=loads)
+    return _Column(name, "date", margin, loads, edges=edges)
 
 
 def _boolean(name: str, share: float, **loads: float) -> _Column:
-    return _Column(name=name, kind="boolean", margin=np.array([1 - share, share]), loads=loads)
+    return _Column(name, "boolean", np.array([1 - share, share]), loads)
 
 
 def _zipf(levels: int, power: float = 1.0) -> Shares:
@@ -126,109 +173,32 @@ def _columns() -> list[_Column]:
     ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Cutter:
-    """A column made ready for drawing: the level of every rounded latent, and the values of the levels."""
-
-    name: str
-    same: str | None
-    loads: Mapping[str, np.float32]
-    noise: np.float32
-    level: npt.NDArray[np.int8]
-    kind: str
-    listed: pl.Series | None
-    low: npt.NDArray[np.int32] | None
-    width: npt.NDArray[np.uint32] | None
-
-    @property
-    def type(self) -> pl.DataType:
-        """The type of the column."""
-        kinds: dict[str, pl.DataType] = {
-            "categorical": pl.Categorical(),
-            "boolean": pl.Boolean(),
-            "integer": pl.Int32(),
-            "date": pl.Date(),
-        }
-        return kinds[self.kind]
-
-
-def _cutter(column: _Column, grid: npt.NDArray[np.float64]) -> _Cutter:
-    """`grid` holds the normal distribution function at every rounded latent."""
-    level = np.searchsorted(np.cumsum(column.margin)[:-1], grid, side="right")
-    listed = low = width = None
-    if column.kind == "categorical":
-        texts = sorted(column.levels)
-        level = np.array([texts.index(text) for text in column.levels])[level]
-        listed = pl.Series(texts, dtype=pl.Categorical)
-    elif column.kind != "boolean":
-        edges = np.array([_number(edge) for edge in column.edges], np.int32)
-        low, width = edges[:-1], np.diff(edges).astype(np.uint32)
-    return _Cutter(
-        name=column.name,
-        same=column.same,
-        loads={factor: np.float32(load) for factor, load in column.loads.items()},
-        noise=np.float32(sqrt(1 - sum(load**2 for load in column.loads.values()))),
-        level=level.astype(np.int8),
-        kind=column.kind,
-        listed=listed,
-        low=low,
-        width=width,
-    )
-
-
-def _number(edge: int | str) -> int:
-    """An edge as a number: dates in days since 1970."""
-    return edge if isinstance(edge, int) else (dt.date.fromisoformat(edge) - dt.date(1970, 1, 1)).days
-
-
-def _draw(cutters: Sequence[_Cutter], rng: np.random.Generator, _first: int) -> pl.DataFrame:
+def _draw(columns: Sequence[_Column], rng: np.random.Generator, _first: int) -> pl.DataFrame:
     factors = {factor: rng.standard_normal(BLOCK_ROWS, dtype=np.float32) for factor in _FACTORS}
     rounded: dict[str, npt.NDArray[np.intp]] = {}
-    columns = []
-    for cutter in cutters:
-        if cutter.same is None:
-            latent = cutter.noise * rng.standard_normal(BLOCK_ROWS, dtype=np.float32)
+    drawn = []
+    for column in columns:
+        if column.same is None:
+            noise = np.float32(sqrt(1 - sum(load**2 for load in column.loads.values())))
+            latent = noise * rng.standard_normal(BLOCK_ROWS, dtype=np.float32)
             # No matrix product: its rounding, and so the rows, would depend on the machine.
-            for factor, load in cutter.loads.items():
-                latent += load * factors[factor]
+            for factor, load in column.loads.items():
+                latent += np.float32(load) * factors[factor]
             position = ((latent + _REACH) * _STEPS).astype(np.intp)
-            rounded[cutter.name] = np.clip(position, 0, 2 * _REACH * _STEPS - 1, out=position)
-        code = cutter.level[rounded[cutter.same or cutter.name]]
-        columns.append(_values(cutter, code, rng).alias(cutter.name))
-    return pl.DataFrame(columns)
-
-
-def _values(cutter: _Cutter, code: npt.NDArray[np.int8], rng: np.random.Generator) -> pl.Series:
-    if cutter.listed is not None:
-        return cutter.listed.gather(code)
-    if cutter.low is None or cutter.width is None:
-        return pl.Series(code.view(np.bool_))
-    # Uniform within the bin, in integers: floor(u / 2^16 * width) cannot reach the upper edge.
-    within = (rng.integers(0, 2**16, BLOCK_ROWS, dtype=np.uint16) * cutter.width[code]) >> 16
-    return pl.Series(cutter.low[code] + within.astype(np.int32)).cast(cutter.type)
-
-
-def _entry(column: _Column) -> dict[str, Any]:
-    """The column in the public schema."""
-    entry: dict[str, Any] = {"type": column.kind}
-    if column.kind == "categorical":
-        entry["values"] = sorted(column.levels)
-    elif column.kind != "boolean":
-        entry["edges"] = list(column.edges)
-    return entry
+            rounded[column.name] = np.clip(position, 0, 2 * _REACH * _STEPS - 1, out=position)
+        code = column.level[rounded[column.same or column.name]]
+        drawn.append(column.values(code, rng).alias(column.name))
+    return pl.DataFrame(drawn)
 
 
 @cache
 def table() -> Table:
     """DSS and its public schema."""
-    normal = NormalDist()
-    grid = np.array([normal.cdf((step + 0.5) / _STEPS - _REACH) for step in range(2 * _REACH * _STEPS)])
     columns = _columns()
-    cutters = [_cutter(column, grid) for column in columns]
     return Table(
         stream=3,
         block_rows=BLOCK_ROWS,
-        attributes={column.name: _entry(column) for column in columns},
-        columns=pl.Schema({cutter.name: cutter.type for cutter in cutters}),
-        draw=partial(_draw, cutters),
+        attributes={column.name: column.entry for column in columns},
+        columns=pl.Schema({column.name: _TYPES[column.kind] for column in columns}),
+        draw=partial(_draw, columns),
     )
