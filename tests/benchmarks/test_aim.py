@@ -12,7 +12,7 @@ import pytest
 from benchmarks.accuracy import SOURCE
 from click.testing import CliRunner
 
-from benchmarks import aim, aim_page, graphical, judge, pool, structures, tables
+from benchmarks import aim, graphical, judge, pool, structures, tables
 from sklar.public.schema import Attribute, Schema
 
 SCHEMA = Schema(
@@ -150,25 +150,10 @@ def test_peers_rows_are_judged_and_what_the_folder_lacks_is_kept(tmp_path: Path,
     assert "| 1 | AIM-3, 8 MB | 1, 1 stopped |" in page
 
 
-def test_behind_is_by_more_than_three_hundredths_of_the_best_peer() -> None:
-    near, far = made(method="aim3-8", tv2=0.0101, tv3=0.0191), made(method="mst", tv2=0.5, tv3=0.5)
-    (line,) = aim_page.behind([made(), near, far])
-    assert line == "A, epsilon 1: TV3 0.0200, 5% above 0.0191 of AIM-3, 8 MB"
-    assert list(aim_page.behind([made(), far])) == []
-    assert list(aim_page.behind([near, far])) == []
-    stopped = made(method="aim2-8", tv3=0.01, whole=False)
-    assert "**0.0100** AIM-2, 8 MB *" in aim_page.summary([made(), near, far, stopped])
-
-
 def test_a_table_is_in_one_group_and_every_group_s_table_exists() -> None:
     listed = [name for names in aim.GROUPS.values() for name in names]
     assert sorted(listed) == sorted(set(listed)) == sorted(aim.TABLES)
     assert set(listed) <= set(tables.NAMES)
-
-
-def test_what_a_budget_allows_is_spent_and_no_more() -> None:
-    rho = graphical.rho_of(1.0, 2.0**-30)
-    assert rho == pytest.approx(0.01491, abs=1e-5)
 
 
 @pytest.mark.skipif(importlib.util.find_spec("mbi") is None, reason="needs mbi (requirements/graphical.txt)")

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from benchmarks import growth, limits, pipeline, references, shapes, speed
+from benchmarks import growth, limits, pipeline, references, shapes
 from sklar.paper.nearest import nearest
 from sklar.paper.tetrachoric import orthant
 from sklar.public.schema import Schema
@@ -38,12 +38,6 @@ def run(method: str = "auto", **facts: Any) -> dict[str, Any]:
         "references": {"dummy_pairs": 1000, "counting": 6.0, "correlations": 7200.0, "repair": 9.0},
     }
     return found | facts
-
-
-@pytest.mark.parametrize("power", [0.0, 1.0, 2.5])
-def test_an_exponent_is_found_in_exact_powers(power: float) -> None:
-    sizes = [125, 250, 500, 1000]
-    assert growth.exponent(sizes, [3.0 * size**power for size in sizes]) == pytest.approx(power)
 
 
 def test_an_exponent_is_the_least_squares_slope_and_none_without_one() -> None:
@@ -93,19 +87,6 @@ def test_limits_are_measured_and_leave_nothing_behind(tmp_path: Path, monkeypatc
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_kernels_alone_are_timed_on_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "SECONDS", 0.001)
-    entry = {"type": "boolean"}
-    rates = [
-        limits.counting(
-            Schema.from_dict({"table": {"name": "t"}, "attributes": {f"x{index}": entry for index in range(m)}}), 2
-        )
-        for m in (4, 64)
-    ]
-    # 2,016 pairs take longer than 6.
-    assert rates[0] > 3 * rates[1] > 0
-
-
 @pytest.mark.parametrize(("h", "k", "r"), [(0.3, -0.5, 0.6), (1.0, 0.2, -0.4)])
 def test_the_bisection_finds_the_correlation_as_nearly_as_its_grid_allows(h: float, k: float, r: float) -> None:
     p_i, p_j = (float(orthant(t, -40.0, 0.0)) for t in (h, k))
@@ -151,11 +132,6 @@ def test_inputs_of_fewer_attributes_and_more_levels(tmp_path: Path, packed: int)
     assert (last == sum(bit << place for place, bit in enumerate(bits))).all()
 
 
-def test_a_generated_table_does_not_go_by_the_name_of_a_real_one(tmp_path: Path) -> None:
-    given = shapes.prepare("adult", rows=50, work=tmp_path, folder=tmp_path / "nothing")
-    assert (given.rows, given.origin, given.title) == (50, "generated", "Adult (generated)")
-
-
 def test_categories_that_look_like_numbers_stay_text(tmp_path: Path) -> None:
     (tmp_path / "hospital.csv").write_text("zip,beds,left_out\n01234,10,a\n00001,25,b\n")
     schema = {
@@ -186,17 +162,6 @@ def test_a_release_is_timed_as_a_whole_and_stage_by_stage(tmp_path: Path, method
     assert found["multiplications"] == (None if method == "auto" else 6)
 
 
-def test_short_releases_are_repeated_and_the_middle_one_is_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    walls = iter([3.0, 5.0, 1.0, 4.0, 2.0, 21.0])
-    monkeypatch.setattr(pipeline, "release", lambda *_, **__: {"seconds": next(walls)})
-    given = shapes.prepare("adult", rows=10, work=tmp_path, folder=tmp_path)
-    found = pipeline.typical(given, method="auto", threads=None, work=tmp_path)
-    assert found == {"seconds": 3.0, "walls": [1.0, 2.0, 3.0, 4.0, 5.0]}
-    assert pipeline.typical(given, method="auto", threads=None, work=tmp_path)["walls"] == [21.0]
-
-
 def test_a_page_shows_the_largest_run_of_each_shape_and_none_of_another_source(tmp_path: Path) -> None:
     def growing(most: int) -> dict[str, Any]:
         return {"axis": "n", "most_rows": most}
@@ -216,22 +181,3 @@ def test_a_page_shows_the_largest_run_of_each_shape_and_none_of_another_source(t
     assert found["runs"] == [runs["large"], runs["other"]]
     assert found["growth"] == [runs["grown"]]
     assert str(tmp_path) not in json.dumps(found)
-
-
-def test_shares_of_the_limits_and_ratios_to_the_references() -> None:
-    runs = [run("auto"), run("binary")]
-    # Limits in CPU seconds are set beside 3 s; the disk's beside 2 s of wall time.
-    head = "| 3.00 | 1.000 | 0.750 | 75.0% | 25.0% |"
-    assert f"{head} 3.00 | 3.000 | 100.0% | 10.0% | 50.0% |" in speed.limits_table(runs)
-    assert f"{head} 3.00 | - | - | 10.0% | 50.0% |" in speed.limits_table(runs)
-    # Counting 6 s over 3; 7,209 s over 6 of choosing and fitting, or 3; all over 30.
-    assert "| 1,000 | 6 s | 2.0 x | 2.0 h | 9 s | 1,202 x | 240 x |" in speed.references_table(runs[:1])
-    assert "| 2,403 x | 240 x |" in speed.references_table(runs[1:])
-
-
-def test_the_authors_package_is_extrapolated_and_says_so() -> None:
-    assert "not timed" in speed.authors_text(None, [run()])
-    taken = {"seconds": 70.0, "cpu_seconds": 18.0}
-    found = {"rows": 1000, "pairs": 6, "release": taken, "pair": {"seconds": 4.0, "cpu_seconds": 1.5}}
-    assert "For Adult's 1,000 pairs that is 1,500 s of CPU time, **extrapolated**" in speed.authors_text(found, [run()])
-    assert "extrapolated" not in speed.authors_text(found, [])

@@ -8,10 +8,10 @@ import numpy as np
 import polars as pl
 import pytest
 from click.testing import CliRunner
+from sklar.kernel.count import count_plainly, no_counts
 
 from benchmarks import counting, scale
 from sklar.kernel.cells import Cells
-from sklar.kernel.count import count_plainly, no_counts
 
 
 def test_equal_counts_have_equal_digests() -> None:
@@ -26,30 +26,6 @@ def test_engines_that_do_not_agree_are_not_reported() -> None:
     scale.require_equal([{"digest": "abc"}, {"digest": "abc"}])
     with pytest.raises(click.ClickException, match="the engines do not agree: abc, other"):
         scale.require_equal([{"digest": "abc"}, {"digest": "other"}])
-
-
-def test_the_cost_on_a_cluster_is_the_measured_rate_times_its_work() -> None:
-    wide = {"rows": 1000, "size": 1000, "seconds": 2.0, "cpu_seconds": 4.0, "threads": 2, "cell_bytes": 0.125}
-    in_turn = {"narrow": {"median": {"local": 1, "spark": 9}}, "wide": {"median": {"local": 2.0, "spark": 3.0}}}
-    text = scale.reckoned({"wide": wide, "in turn": in_turn})
-    # 1,000 rows x 499,500 pairs in 4 CPU seconds, for 10^9 rows x 1,999,000 pairs.
-    hours = 1e9 * 1_999_000 / (1000 * 499_500 / 4) / 3600
-    assert f"{hours:,.1f} core hours" in text
-    # Spark takes half as long again for the wide table.
-    assert f"{1.5 * hours:,.1f} core hours" in text
-    assert "1.50 times as long as one machine's, as for wide above" in text
-
-
-def test_before_and_after_stand_beside_each_other() -> None:
-    cpu = {"local": 4.0, "spark": 6.0, "frame": 90.0}
-    run = {
-        "median": {"local": 2.0, "spark": 2.5, "frame": 57.0},
-        "cpu_median": cpu,
-        "load": 0.5,
-        "times": {"spark": [2.5]},
-    }
-    text = scale.beside({"1,000,000 x 1,000": run})
-    assert "| 1,000,000 x 1,000 | 2.0 | 2.5 | 1.25 | 1.50 | 57.0 | 28.5 | 0.5 |" in text
 
 
 def test_shards_are_made_once_and_hold_all_rows(tmp_path: Path) -> None:

@@ -11,36 +11,31 @@ the defect.
 
 from __future__ import annotations
 
-import io
 import sys
 import tempfile
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
+
+from sklar.machine.compiled import KERNELS
 
 KINDS = ("schema", "csv", "parquet", "model")
 
 
 def member_swapped(model: bytes, data: bytes) -> bytes:
     """The model with one member replaced by these bytes (the first says which one), so that its checksum is right."""
-    with zipfile.ZipFile(io.BytesIO(model)) as archive:
-        contents = {name: archive.read(name) for name in archive.namelist()}
-    contents[sorted(contents)[data[0] % len(contents)]] = data[1:]
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w") as archive:
-        for name, content in contents.items():
-            archive.writestr(name, content)
-    return buffer.getvalue()
+    from tests.fuzz.test_fuzz import unzipped, zipped
+
+    contents = unzipped(model)
+    return zipped(contents | {sorted(contents)[data[0] % len(contents)]: data[1:]})
 
 
 def seeds(kind: str, model: bytes) -> list[bytes]:
     """Inputs to start from: a sound one of each kind, and each member of a sound model."""
-    from tests.fuzz.test_fuzz import CSV, TOML, parquet
+    from tests.fuzz.test_fuzz import CSV, TOML, parquet, unzipped
 
     if kind != "model":
         return [{"schema": TOML, "csv": CSV, "parquet": parquet()}[kind]]
-    with zipfile.ZipFile(io.BytesIO(model)) as archive:
-        return [bytes([index]) + archive.read(name) for index, name in enumerate(sorted(archive.namelist()))]
+    return [bytes([index]) + content for index, (_, content) in enumerate(sorted(unzipped(model).items()))]
 
 
 def main() -> None:
@@ -51,13 +46,7 @@ def main() -> None:
     if kind not in KINDS:
         raise SystemExit(f"usage: python -m tests.fuzz.coverage_guided {'|'.join(KINDS)} [libFuzzer options] [folders]")
     # Compiled kernels cannot be instrumented.
-    kernels = [
-        "sklar.rows.planes",
-        "sklar.kernel.noise",
-        "sklar.paper.winners",
-        "sklar.fitting.steps",
-    ]
-    with atheris.instrument_imports(include=["sklar", "tomllib", "csv", "json", "zipfile"], exclude=kernels):
+    with atheris.instrument_imports(include=["sklar", "tomllib", "csv", "json", "zipfile"], exclude=[*KERNELS]):
         from tests.fuzz.test_fuzz import csv_case, model_case, parquet_case, schema_case, small_model
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
