@@ -38,10 +38,9 @@ from sklar.custodian.evaluate import usefulness
 from sklar.draw.decode import Decoder
 from sklar.files.write import write_text
 from sklar.kernel.theorems import DEFAULT_DELTA, Budget
-from sklar.kernel.vault import Vault
 from sklar.public.schema import Attribute, Schema
 from sklar.release import fit
-from sklar.rows.engines import hold_counts, open_table
+from sklar.rows.engines import open_table
 
 WORK = ROOT / "build" / "accuracy"
 
@@ -71,9 +70,8 @@ class Run:
 def independent(bench: Bench, epsilon: float, seed: int) -> NDArray[np.int32]:
     """DP independence (`experiments.baselines.independence`), as codes."""
     budget = Budget(epsilon=epsilon)
-    vault = Vault(budget)
-    hold_counts(open_table(bench.rows, bench.schema), vault, bench.schema)
-    return np.concatenate(list(draw_independently(vault, bench.schema, budget, bench.n_rows, seed)), axis=1)
+    counts = open_table(bench.rows, bench.schema).count(bench.schema)
+    return np.concatenate(list(draw_independently(counts.one_way, bench.schema, budget, bench.n_rows, seed)), axis=1)
 
 
 def release_ours(bench: Bench, run: Run) -> tuple[NDArray[np.int32] | pl.DataFrame, dict[str, Any]]:

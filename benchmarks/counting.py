@@ -18,9 +18,9 @@ import click
 from experiments.stopwatch import peak_bytes
 
 from sklar.files.write import write_text
-from sklar.kernel.count import Counts
 from sklar.machine.threads import using, workers
 from sklar.public.schema import Schema
+from sklar.rows.counts import Counts
 from sklar.rows.engines import open_table
 
 

@@ -136,14 +136,14 @@ def _crossovers() -> Iterator[tuple[str, str, float, float, tuple[float, float],
     )
     rows = rng.integers(0, 5, (1_000, 14)).astype(np.int32) + 5 * np.arange(14, dtype=np.int32)
     bounds, errors = np.linspace(0, 1_000, 101).astype(np.int64), np.full((70, 70), -10_240, dtype=np.int32)
-    offered, last = (rows, bounds, errors), (1, np.uint64(7))
+    last = (1, np.uint64(7))
     none = (np.empty(0, dtype=np.int32), np.empty((14, 0, 6), dtype=np.int64))
     work = rows.size * rows.shape[1]
     yield (
         "exchanges between rows",
         "rows x attributes^2",
-        _each(lambda: refine.exchange_plainly(*map(_copy, offered), *last), work),
-        _each(lambda: refine.exchange(*map(_copy, offered), *none, *last), work),
+        _each(lambda: refine.exchange_plainly(rows.copy(), bounds, errors.copy(), *last), work),
+        _each(lambda: refine.exchange(rows.copy(), bounds, errors.copy(), *none, *last), work),
         _loading("from sklar.draw import refine", "refine.exchange.compile()"),
         f"{vars(refine)['_PLAIN_WORK']:,}",
     )
@@ -168,10 +168,6 @@ def _step(work: Any, cells: Any) -> float:
         work.move(logits, velocity, squares, gradient, (1e-6, 1.0), np.array([0.1]))
 
     return _each(once, 1)
-
-
-def _copy(value: Any) -> Any:
-    return value.copy() if isinstance(value, np.ndarray) else value
 
 
 def _each(work: Callable[[], object], size: float) -> float:

@@ -9,15 +9,20 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from sklar.kernel.count import Counts
 
 from experiments import data
 from experiments.rules import with_rules
 from sklar.answer.infer.inquiry import Target
 from sklar.answer.infer.onestep import Reference
-from sklar.kernel.theorems import Neighbors
+from sklar.budget.certificate import Measured
+from sklar.budget.method import Method
+from sklar.kernel.queries import Block, Tables
+from sklar.kernel.theorems import Budget, Neighbors
+from sklar.kernel.vault import Vault
 from sklar.public.rules import violating
 from sklar.public.schema import Schema
+from sklar.release import measure_stages
+from sklar.rows.counts import Counts
 from sklar.rows.encode import encode
 from sklar.rows.read import open_source
 
@@ -130,6 +135,29 @@ def codes_of(path: Path, schema: Schema) -> Codes:
     source = open_source(path)
     codes = np.concatenate([encode(batch, schema) for batch in source.batches(schema.names)], axis=1)
     return codes.T[(codes >= 0).all(axis=0)].astype(np.int64)
+
+
+class Counted:
+    """Exact counts behind a vault's door, for `measure_stages`: an experiment may look at them."""
+
+    reads_again = False
+
+    def __init__(self, counts: Counts, vault: Vault) -> None:
+        self._exact, self._vault = {0: np.array([counts.n_rows]), 1: counts.one_way, 2: counts.pairs}, vault
+        vault.hold(counts.n_rows)
+
+    def count(self, *_tables: Tables) -> None:
+        """All is counted."""
+
+    def measure(self, query: Tables, scales: NDArray[np.float64]) -> Block:
+        """The noisy answer to one query."""
+        return self._vault.measure(query, self._exact[query.order], scales)
+
+
+def measure_counts(counts: Counts, schema: Schema, budget: Budget) -> Measured:
+    """What a release of these counts measures."""
+    vault = Vault(budget)
+    return measure_stages(Counted(counts, vault), vault, schema, budget, Method())  # type: ignore[arg-type]
 
 
 def counts_of(codes: Codes, schema: Schema) -> Counts:

@@ -22,8 +22,6 @@ from math import comb
 
 import numpy as np
 from numpy.typing import NDArray
-from sklar.kernel.count import Counts
-from sklar.kernel.tables import Plan
 
 from sklar.budget.method import Method
 from sklar.custodian.evaluate.conjunctions import Answers, answer_blocks, dummies_of
@@ -31,6 +29,7 @@ from sklar.draw.repair import sample_codes
 from sklar.files.model import Model
 from sklar.fitting.margins import Probabilities, project_levels
 from sklar.kernel.noise import discrete_laplace
+from sklar.kernel.queries import Tables
 from sklar.kernel.theorems import DEFAULT_DELTA, Budget
 from sklar.kernel.vault import Vault
 from sklar.paper.estimate import fit_binary
@@ -168,19 +167,19 @@ def drawn(model: Model, true: Answers, *, seed: int) -> Answers:
 def independence(true: Answers, *, epsilon: float, delta: float = DEFAULT_DELTA, seed: int) -> Answers:
     """The floor: all of the budget on one-way tables (Gaussian, tightly accounted), attributes drawn independently."""
     schema, n = true.schema, true.n_rows
-    budget = Budget(epsilon=epsilon, delta=delta)
-    vault = Vault(budget)
-    vault.hold(Counts(n_rows=n, one_way=true.one_way, pairs=true.two_way), schema.cells)
-    blocks = draw_independently(vault, schema, budget, n, seed)
+    blocks = draw_independently(true.one_way, schema, Budget(epsilon=epsilon, delta=delta), n, seed)
     return answer_blocks(blocks, schema, true.asked, form="records")
 
 
 def draw_independently(
-    vault: Vault, schema: Schema, budget: Budget, rows: int, seed: int
+    one_way: NDArray[np.int64], schema: Schema, budget: Budget, rows: int, seed: int
 ) -> Iterator[NDArray[np.int32]]:
-    """Blocks of codes of independent attributes. Their one-way tables take the vault's whole budget."""
-    plan = Plan(one_way=budget.scales(np.ones(schema.n_attributes)), pairs=np.zeros(0))
-    levels = project_levels(vault.measure(plan).one_way / rows, schema.cells)
+    """Blocks of codes of independent attributes. Their one-way tables take the whole budget."""
+    query, vault = Tables(cells=schema.cells, order=1), Vault(budget)
+    scales = budget.scales(np.ones(schema.n_attributes))
+    vault.hold(rows)
+    vault.reserve(query.bound(scales, budget))
+    levels = project_levels(vault.measure(query, one_way, scales).values / rows, schema.cells)
     chances = [levels[start:stop] for start, stop in pairwise(schema.offsets)]
     return draw_records(chances, rows, seed, correlation=None)
 

@@ -18,17 +18,16 @@ import numpy as np
 from numpy.typing import NDArray
 from sklar.kernel.count import Counts
 
+from experiments.asked import measure_counts
 from experiments.data import Dataset, opened
 from experiments.record import table
 from sklar.answer.query import count_cells, estimate
 from sklar.budget.certificate import Measured
 from sklar.budget.forecast import forecast
-from sklar.budget.method import Method
 from sklar.fitting.margins import pool
 from sklar.kernel.theorems import Budget, Mechanism, Neighbors
-from sklar.kernel.vault import Vault
 from sklar.public.schema import Schema
-from sklar.release import measure_stages
+from sklar.rows.counts import Counts
 from sklar.rows.fast import count
 from sklar.rows.read import open_source
 
@@ -63,9 +62,7 @@ def draws(counts: Counts, schema: Schema, setting: Setting, times: int) -> Itera
     """The same counts measured again and again."""
     budget = Budget(epsilon=setting.epsilon, neighbors=setting.neighbors, mechanism=setting.mechanism)
     for _ in range(times):
-        vault = Vault(budget)
-        vault.hold(counts, schema.cells)
-        yield measure_stages(vault, schema, budget, Method())
+        yield measure_counts(counts, schema, budget)
 
 
 def coverage(

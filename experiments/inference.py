@@ -34,6 +34,7 @@ from experiments.asked import (
     adult_cases,
     census_cases,
     counts_of,
+    measure_counts,
     measured_columns,
     part_of,
 )
@@ -42,14 +43,12 @@ from sklar.answer.infer import answer_to, ask
 from sklar.answer.infer.inquiry import Figure, Inquiry
 from sklar.answer.infer.onestep import Linearized, OneStep
 from sklar.answer.predicate import QueryError
-from sklar.budget.method import Method
 from sklar.draw.repair import sample_codes
 from sklar.files.model import Model
 from sklar.files.write import write_text
 from sklar.kernel.theorems import Budget
-from sklar.kernel.vault import Vault
 from sklar.public.schema import Schema
-from sklar.release import fit_tables, measure, measure_stages
+from sklar.release import fit_tables, measure
 from sklar.rows.encode import encode
 
 SAVE_EVERY = 5
@@ -118,9 +117,8 @@ def release(case: Case, generator: np.random.Generator) -> Model:
     """A model of a table that is drawn anew, measured with fresh noise."""
     rows = case.draw(generator)
     budget = Budget(epsilon=case.epsilon, neighbors=case.neighbors)
-    schema, vault = case.schema.measured, Vault(budget)
-    vault.hold(counts_of(rows[:, measured_columns(case.schema)], schema), schema.cells)
-    return fit_tables(measure_stages(vault, schema, budget, Method()))
+    schema = case.schema.measured
+    return fit_tables(measure_counts(counts_of(rows[:, measured_columns(case.schema)], schema), schema, budget))
 
 
 def judge(case: Case, model: Model, generator: np.random.Generator) -> Iterator[dict[str, Any]]:

@@ -8,10 +8,10 @@ import numpy as np
 import polars as pl
 import pytest
 from click.testing import CliRunner
-from sklar.kernel.count import count_plainly, no_counts
 
 from benchmarks import counting, scale
 from sklar.kernel.cells import Cells
+from sklar.rows.counts import count_plainly, no_counts
 
 
 def test_equal_counts_have_equal_digests() -> None:

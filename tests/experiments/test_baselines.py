@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from experiments.kendall import clip_and_rescale, kendall, kendall_tau, kendall_taus, tau_scale
 from scipy.stats import kendalltau, norm
-from sklar.kernel.count import count_plainly
 
 from experiments import baselines
 from sklar.custodian.evaluate import answer, choose_triples, compare
 from sklar.custodian.evaluate.conjunctions import Answers, answer_blocks
 from sklar.kernel.theorems import Budget, advanced_epsilon
 from sklar.public.schema import Attribute, Schema
+from sklar.rows.counts import count_plainly
 from tests.custodian.evaluate.tables import SCHEMA, as_dummies, brute_force, codes
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"

@@ -16,7 +16,7 @@ import zipfile
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -70,6 +70,7 @@ TOKENS = [
     b"0x10", b"1979-05-27", b"{", b"}", b"#", b"\\", b"\\u0000", b"\xed\xa0\x80", b"z" * 5000,
 ]  # fmt: skip
 BUDGET = Budget(epsilon=1.0)
+Case: TypeAlias = Callable[[bytes, Path], bool]
 
 
 def mutate(data: bytes, generator: np.random.Generator) -> bytes:
@@ -263,8 +264,8 @@ def answer_parent() -> None:
     """What a child does: read the file again whenever it is told to."""
     path = Path(sys.argv[1])
     for line in sys.stdin:
-        case = {"boolean": boolean_case, "parquet": parquet_case}[line.strip()]
-        sys.stdout.write(f"{case(path.read_bytes(), path.parent)}\n")
+        cases: dict[str, Case] = {"boolean": boolean_case, "parquet": parquet_case}
+        sys.stdout.write(f"{cases[line.strip()](path.read_bytes(), path.parent)}\n")
         sys.stdout.flush()
 
 
@@ -399,7 +400,8 @@ FOUND: list[tuple[str, bytes]] = [
 
 @pytest.mark.parametrize(("kind", "data"), FOUND)
 def test_what_was_found_stays_found(kind: str, data: bytes, tmp_path: Path) -> None:
-    {"schema": schema_case, "csv": csv_case, "parquet": parquet_case, "model": model_case}[kind](data, tmp_path)
+    cases: dict[str, Case] = {"schema": schema_case, "csv": csv_case, "parquet": parquet_case, "model": model_case}
+    cases[kind](data, tmp_path)
 
 
 @pytest.mark.parametrize(
