@@ -1,35 +1,41 @@
-"""A whole evaluation: classes, total variation, the table for a person, and the notice on all of it."""
+"""A whole evaluation: classes, total variation, the table for a person, plots, and the notice on all of it."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from sklar.custodian.evaluate import NOTICE, answer, choose_triples, compare, evaluate, plot
+from sklar.custodian.evaluate import NOTICE, Evaluation, answer, choose_triples, compare, evaluate, plot
 from sklar.custodian.evaluate.conjunctions import pearson
-from sklar.errors import DataError, OutputError, SchemaError
+from sklar.errors import DataError, MissingExtraError, OutputError, SchemaError
 from sklar.public.schema import Schema
 from tests.custodian.evaluate.tables import SCHEMA, as_dummies, brute_force, codes, dummies, records
 
 
-def slow_errors(order: int, seeds: Sequence[int] = (0, 1), rows: int = 90) -> dict[tuple[int, ...], int]:
-    one, other = (brute_force(as_dummies(codes(rows, seed)), order) for seed in seeds)
+def slow_errors(order: int, rows: int = 90) -> dict[tuple[int, ...], int]:
+    one, other = (brute_force(as_dummies(codes(rows, seed)), order) for seed in (0, 1))
     return {levels: abs(one[levels] - other[levels]) for levels in one}
 
 
-def test_every_class_of_queries_is_judged() -> None:
-    evaluation = evaluate(records(90, 0), records(90, 1), SCHEMA)
-    for order, name in enumerate(("one-way", "two-way", "three-way"), start=1):
+@pytest.fixture(scope="module")
+def compared() -> Evaluation:
+    return evaluate(records(90, 0), records(90, 1), SCHEMA)
+
+
+def test_every_class_of_queries_is_judged(compared: Evaluation) -> None:
+    for order, (name, tables) in enumerate({"one-way": 4, "two-way": 6, "three-way": 4}.items(), start=1):
         slow = slow_errors(order)
-        best = evaluation.result(name).errors.best(100)
+        best = compared.result(name).errors.best(100)
         assert best.queries == len(slow)
         assert best.average == pytest.approx(np.mean(list(slow.values())))
         assert best.maximum == max(slow.values())
+        assert compared.result(name).tv == pytest.approx(sum(slow.values()) / (2 * 90) / tables)
 
 
 def test_three_way_queries_with_a_true_count_stand_apart() -> None:
@@ -40,25 +46,17 @@ def test_three_way_queries_with_a_true_count_stand_apart() -> None:
     assert best.average == pytest.approx(np.mean(slow))
 
 
-def test_pairs_are_split_by_the_correlation_of_the_real_dummies() -> None:
+def test_pairs_are_split_by_the_correlation_of_the_real_dummies(compared: Evaluation) -> None:
     real = answer(records(90), SCHEMA, choose_triples(SCHEMA))
-    evaluation = evaluate(records(90), records(90, 1), SCHEMA)
     high = int((np.abs(pearson(real)) >= 0.5).sum())
-    assert evaluation.result("two-way, |r| >= 0.5").errors.size == high > 0
-    assert evaluation.result("two-way, |r| < 0.5").errors.size == len(slow_errors(2)) - high
+    assert compared.result("two-way, |r| >= 0.5").errors.size == high > 0
+    assert compared.result("two-way, |r| < 0.5").errors.size == len(slow_errors(2)) - high
 
 
-def test_mean_total_variation_by_hand() -> None:
-    evaluation = evaluate(records(90, 0), records(90, 1), SCHEMA)
-    for order, name, tables in ((1, "one-way", 4), (2, "two-way", 6), (3, "three-way", 4)):
-        assert evaluation.result(name).tv == pytest.approx(sum(slow_errors(order).values()) / (2 * 90) / tables)
-
-
-def test_a_sample_of_triples_estimates_their_total_variation() -> None:
-    whole = evaluate(records(90, 0), records(90, 1), SCHEMA)
+def test_a_sample_of_triples_estimates_their_total_variation(compared: Evaluation) -> None:
     sampled = evaluate(records(90, 0), records(90, 1), SCHEMA, max_triples=10)
     assert sampled.triples == "a random sample of 500,000 of 81 triples (seed 2020)"
-    assert sampled.result("three-way").tv == pytest.approx(whole.result("three-way").tv, rel=0.02)
+    assert sampled.result("three-way").tv == pytest.approx(compared.result("three-way").tv, rel=0.02)
 
 
 def test_a_table_is_no_error_away_from_itself() -> None:
@@ -74,10 +72,8 @@ def test_other_numbers_of_rows_are_scaled_and_said() -> None:
 
 
 def test_two_attributes_have_no_three_way_distance() -> None:
-    schema = Schema(name="two", attributes=SCHEMA.attributes[:2])
-    evaluation = evaluate(records(9), records(9, 1), schema)
-    assert evaluation.result("three-way").errors.size == 0
-    assert evaluation.result("three-way").tv is None
+    evaluation = evaluate(records(9), records(9, 1), Schema(name="two", attributes=SCHEMA.attributes[:2]))
+    assert (evaluation.result("three-way").errors.size, evaluation.result("three-way").tv) == (0, None)
     assert evaluation.lines()
 
 
@@ -92,10 +88,9 @@ def test_lines_begin_with_the_notice_and_fit_a_terminal() -> None:
     assert max(map(len, lines)) <= 100
 
 
-def test_the_dictionary_is_json_and_carries_the_notice() -> None:
-    document = json.loads(json.dumps(evaluate(records(90), records(90, 1), SCHEMA).to_dict(), allow_nan=False))
-    assert document["notice"] == NOTICE
-    assert document["valid_share"] == 1.0
+def test_the_dictionary_is_json_and_carries_the_notice(compared: Evaluation) -> None:
+    document = json.loads(json.dumps(compared.to_dict(), allow_nan=False))
+    assert (document["notice"], document["valid_share"]) == (NOTICE, 1.0)
     assert [result["name"] for result in document["results"]][:2] == ["one-way", "two-way"]
     first = document["results"][0]
     assert [best["percent"] for best in first["best"]] == [95, 99, 100]
@@ -116,41 +111,31 @@ def test_usefulness_needs_a_target_and_a_test_table(arguments: dict[str, str]) -
         evaluate(records(9), records(9), SCHEMA, **arguments)  # type: ignore[arg-type]
 
 
-def test_an_unknown_target_is_refused_before_any_work() -> None:
+def test_bad_arguments_are_refused_before_any_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(SchemaError, match="has no attribute 'income'"):
         evaluate("no such file.csv", "nor this.csv", SCHEMA, target="income", test="t.csv")
+    with pytest.raises(OutputError, match=r"must end in .png or .svg"):
+        evaluate("no such file.csv", "nor this.csv", SCHEMA, plot=tmp_path / "plot.pdf")
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(MissingExtraError, match=r"^a plot needs matplotlib: pip install 'sklar\[plot\]'$"):
+        evaluate("no such file.csv", "nor this.csv", SCHEMA, plot=tmp_path / "plot.png")
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("suffix", [".png", ".svg"])
-def test_a_plot_is_drawn_and_carries_the_notice(tmp_path: Path, suffix: str) -> None:
+def test_a_plot_is_drawn_and_carries_the_notice(tmp_path: Path, compared: Evaluation, suffix: str) -> None:
     pytest.importorskip("matplotlib")
     path = tmp_path / f"plot{suffix}"
-    evaluation = evaluate(records(90), records(90, 1), SCHEMA)
-    plot(evaluation, path)
+    plot(compared, path)
     first = path.read_bytes()
     assert first.startswith(b"\x89PNG" if suffix == ".png" else b"<?xml")
     if suffix == ".svg":
         assert NOTICE.split(".")[0].encode() in first
-        plot(evaluation, path)
+        plot(compared, path)
         assert path.read_bytes() == first
     assert [file.name for file in tmp_path.iterdir()] == [path.name]
 
 
-def test_a_plot_of_another_kind_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(OutputError, match=r"must end in .png or .svg"):
-        plot(evaluate(records(9), records(9), SCHEMA), tmp_path / "plot.pdf")
-
-
-def test_a_plot_without_matplotlib_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "matplotlib", None)
-    with pytest.raises(match=r"^a plot needs matplotlib: pip install 'sklar\[plot\]'$"):
-        plot(evaluate(records(9), records(9), SCHEMA), tmp_path / "plot.png")
-    assert not list(tmp_path.iterdir())
-
-
 def test_importing_evaluate_loads_no_extra() -> None:
-    import subprocess
-    import sys
-
     code = "import sys, sklar.custodian.evaluate; sys.exit(bool({'matplotlib', 'sklearn'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,0 +1,233 @@
+"""The custodian's report: complete, marked private wherever one looks, with charts that lose nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from click.testing import CliRunner
+from markupsafe import escape
+
+from sklar.answer.report import svg
+from sklar.answer.report.render import clean
+from sklar.answer.report.svg import axis_scale, tick_text
+from sklar.cli import cli
+from sklar.custodian.evaluate import NOTICE, Evaluation, answer, choose_triples, compare, evaluate
+from sklar.custodian.evaluate.private_report import bin_numbers, draw_numbers, view
+from sklar.custodian.evaluate.raw import Distribution, Sketch
+from sklar.public.schema import Attribute, AttributeKind, Schema
+from tests.answer.report.html import EVIL, check_escaped, read
+from tests.custodian.evaluate.tables import SCHEMA, dummies, records
+
+
+def reported(*tables: Any, **settings: Any) -> tuple[Evaluation, str]:
+    """An evaluation and its report."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "PRIVATE.html"
+        return evaluate(*tables, report=path, **settings), path.read_text(encoding="utf-8")
+
+
+def test_every_part_is_there_and_says_private() -> None:
+    pytest.importorskip("sklearn")
+    found, document = reported(records(600), records(500, seed=2), SCHEMA, target="a", test=records(100, seed=3))
+    text = " ".join(read(document).text)
+    for part in (
+        "What to use, and what not",
+        "Column by column, real beside synthetic",
+        "Raw values of numbers",
+        "Missing values and texts",
+        "Errors of counts",
+        "Distribution of errors",
+        "Attribute by attribute",
+        "Pair by pair",
+        "side by side",
+        "Trained on synthetic rows, tested on real ones",
+        "Synthetic counts are scaled",
+    ):
+        assert part in text
+    assert "<title>PRIVATE" in document
+    assert document.count("PRIVATE: do not publish") == document.count("<section")
+    assert document.count(escape(NOTICE)) == 2
+    # Fixed on screen and on every printed page.
+    assert ".banner.top{position:fixed" in document
+    assert f"{found.result('two-way').tv:.4f}" in document
+    for attribute in SCHEMA.attributes:
+        what = "Numbers" if attribute.kind == "integer" else "Levels"
+        assert f"<title>{what} of {attribute.name}" in document
+
+
+def test_what_is_shown_does_not_print_its_counts() -> None:
+    real, synthetic = (answer(records(60, seed), SCHEMA, choose_triples(SCHEMA)) for seed in (0, 2))
+    shown = view(compare(real, synthetic), real, synthetic)
+    for each in (shown, shown["pairs"], shown["pairs"]["worst"][0]):
+        assert repr(each) == "Hidden(private)"
+
+
+def test_dummies_are_drawn_by_levels() -> None:
+    _, document = reported(records(300), dummies(300), SCHEMA)
+    read(document)
+    assert "Valid records" in document
+    assert "<title>Levels of c" in document
+    assert "Raw values of numbers" not in document
+
+
+@pytest.mark.parametrize("evil", EVIL)
+def test_names_values_and_texts_cannot_break_out(evil: str) -> None:
+    pytest.importorskip("sklearn")
+    words = Attribute(name=evil, kind="categorical", values=(evil, "b"))
+    schema = Schema(name=evil, attributes=(words, Attribute(name="x", kind="integer", edges=(0, 10))))
+    table = pl.DataFrame({evil: [evil, "b"] * 30, "x": ["1", evil, "2"] * 20})
+    _, document = reported(table, table, schema, target=evil, test=table)
+    check_escaped(document, evil)
+    # A control: it is in the heading, the tables, the pictures and the scores.
+    assert document.count(str(escape(clean(evil)))) > 13
+
+
+@pytest.mark.parametrize(("name", "umask"), [("PRIVATE.html", 0o000), ("report.html", 0o022), ("PRIVATE.html", 0o777)])
+def test_the_command_writes_for_its_owner_and_warns_of_a_name(tmp_path: Path, name: str, umask: int) -> None:
+    (tmp_path / "s.toml").write_text(SCHEMA.to_toml())
+    records(60).write_csv(tmp_path / "real.csv")
+    out = tmp_path / name
+    out.write_text("an old report that all may read")
+    out.chmod(0o644)
+    arguments = ["evaluate", *[str(tmp_path / "real.csv")] * 2, "--schema", str(tmp_path / "s.toml")]
+    before = os.umask(umask)
+    try:
+        done = CliRunner().invoke(cli, [*arguments, "--report", str(out)])
+    finally:
+        os.umask(before)
+    assert done.exit_code == 0, done.output
+    assert f"PRIVATE as well: {out}" in done.stdout
+    assert ("Its name does not say so: consider" in done.stdout) == (name == "report.html")
+    assert stat.S_IMODE(out.stat().st_mode) == 0o600
+    assert {each.name for each in tmp_path.iterdir()} == {"s.toml", "real.csv", name}
+
+
+def test_lost_zeros_are_told_first_and_drawn() -> None:
+    edges: tuple[tuple[str, tuple[int, ...]], ...] = (("gain", (0, 5_000, 100_000)), ("hours", (0, 100)))
+    schema = Schema(name="h", attributes=tuple(Attribute(name=n, kind="integer", edges=e) for n, e in edges))
+    real = pl.DataFrame({"gain": [0] * 450 + list(range(5_000, 55_000, 1_000)), "hours": [40, 41] * 250})
+    spread = pl.when(pl.col("gain") == 0).then(pl.int_range(500) * 9).otherwise("gain")
+    found, document = reported(real, real.with_columns(gain=spread), schema)
+    read(document)
+    assert found.verdict is not None
+    assert found.verdict.unusable == ("gain",)
+    assert "; 1 of 2 numbers has KS above 0.1: do not use it as a number (gain);" in found.verdict.line
+    assert document.index(str(escape(found.verdict.line))) < document.index("<section")
+    assert "exactly 0: 0.2% for 90.0%" in document
+    assert document.index("Numbers of gain, heaps apart") < document.index("Numbers of hours")
+    for table in ("Quantiles", "Heaps: shares", "Round numbers: shares", "Pairs that differ most"):
+        assert f"<caption>{table}" in document
+
+
+def test_a_table_that_is_written_otherwise_is_compared_with_a_plain_release(tmp_path: Path) -> None:
+    (tmp_path / "s.toml").write_text(
+        '[table]\nname = "t"\ndelimiter = ";"\ndecimal = ","\n[attributes.x]\ntype = "real"\nedges = [0, 1, 2]\n'
+        '[attributes.y]\ntype = "integer"\nedges = [0, 5, 10]\n'
+    )
+    (tmp_path / "real.csv").write_text("x;y\n0,5;1\n1,25;7\n0,75;3\n")
+    (tmp_path / "syn.csv").write_text("x,y\n0.5,1\n1.25,7\n0.75,3\n")
+    paths = [str(tmp_path / name) for name in ("real.csv", "syn.csv")]
+    done = CliRunner().invoke(cli, ["evaluate", *paths, "--schema", str(tmp_path / "s.toml"), "--json"])
+    assert done.exit_code == 0, done.output
+    column = json.loads(done.stdout)["columns"][0]
+    assert column["numbers"]["ks"] == 0
+    assert column["numbers"]["real"]["mean"] == pytest.approx(2.5 / 3)
+
+
+def held(numbers: object) -> Distribution:
+    sketch = Sketch()
+    sketch.add(np.asarray(numbers, dtype=np.float64))
+    found = sketch.done()
+    assert found is not None
+    return found
+
+
+def drawn(kind: AttributeKind, real: object, synthetic: object, without: tuple[float, ...] = ()) -> svg.Steps:
+    one, two = held(real), held(synthetic)
+    attribute = Attribute(name="x", kind=kind, edges=(0, 1))
+    found = bin_numbers(attribute, one, two, (one.size, two.size), without=np.array(without, dtype=np.float64))
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(
+    ("kind", "real", "synthetic"),
+    [
+        ("integer", [1, 2, 2, 3], [1, 3, 3, 7]),
+        ("integer", [0, 0, 5, 100_000], [-3, 20, 5_000, 99_999]),
+        ("integer", [7, 7], [7]),
+        ("real", [0.5, 0.25], [0.75, 0.1]),
+        ("real", [0.5], [0.5]),
+        ("real", [0.001, 5.5, 1e6], [-0.25, 1e5]),
+        ("date", [0, 20_000], [10_000]),
+        ("datetime", [1.7e15, 1.7e15 + 1], [1.7e15 + 3e12]),
+    ],
+)
+def test_every_number_is_in_a_bin(kind: AttributeKind, real: list[float], synthetic: list[float]) -> None:
+    found = drawn(kind, real, synthetic)
+    assert (found.first.sum(), found.second.sum()) == pytest.approx((1, 1))
+    assert (np.diff(found.edges) > 0).all()
+    assert (found.edges[0], found.edges[-1]) == pytest.approx((0, 1))
+    assert found.edges.size <= 41
+    assert found.ticks
+    assert all(-1e-9 <= place <= 1 + 1e-9 for place, _ in found.ticks)
+
+
+def test_few_whole_numbers_have_a_bar_each_and_heaps_stand_apart() -> None:
+    found = drawn("integer", [1, 2, 2, 4], [1, 1, 1, 4])
+    assert found.first.tolist() == [0.25, 0.5, 0, 0.25]
+    assert found.second.tolist() == [0.75, 0, 0, 0.25]
+    found = drawn("integer", [0] * 90 + list(range(10)), list(range(100)), without=(0.0,))
+    assert (found.first.sum(), found.second.sum()) == pytest.approx((0.09, 0.99))
+    assert len(found.marks) == 1
+    assert found.marks[0] < 0.1
+    zero, attribute = held([0.0, 0.0]), Attribute(name="x", kind="integer", edges=(0, 1))
+    assert bin_numbers(attribute, zero, zero, (2, 2), without=np.zeros(1)) is None
+
+
+def test_the_axis_is_logarithmic_where_numbers_are_skewed() -> None:
+    cases: list[tuple[AttributeKind, list[float], int]] = [
+        ("integer", [17, 30, 50, 90], 0),
+        ("integer", [0, 25, 3_000, 100_000], 10),
+        ("integer", [0, 0, 0], 0),
+        ("date", [1, 20_000], 0),
+    ]
+    for kind, numbers, scale in cases:
+        found = held(numbers)
+        assert axis_scale(Attribute(name="x", kind=kind, edges=(0, 1)), found.center, found.counts) == scale
+    # Half of the picture for the thousands, though one number is a hundred times as large.
+    steps = drawn("integer", [*range(1_000, 9_000, 10), 900_000], [5_000])
+    assert steps.edges[np.searchsorted(np.cumsum(steps.first), 0.99)] > 0.3
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "label"),
+    [
+        ("integer", 100_000, "100k"), ("integer", -2_500_000, "-2.5M"), ("real", 0.05, "0.05"), ("integer", 0, "0"),
+        ("date", 31, "1970-02-01"), ("datetime", 86_400_000_000, "1970-01-02"), ("real", 3e20, "3e+20"),
+    ],
+)  # fmt: skip
+def test_labels_of_an_axis_are_short(kind: AttributeKind, value: float, label: str) -> None:
+    assert tick_text(Attribute(name="x", kind=kind, edges=(0, 1)), value) == label
+
+
+def test_a_chart_shows_heaps_missing_values_and_texts() -> None:
+    schema = Schema(name="t", attributes=(Attribute(name="x", kind="integer", edges=(0, 100)),))
+    real = pl.DataFrame({"x": ["40"] * 50 + [str(number) for number in range(40)] + ["N"] * 5 + [None] * 5})
+    found = evaluate(real, real, schema)
+    assert found.looked is not None
+    seen = found.looked[0].columns[0].numbers
+    assert seen is not None
+    chart = draw_numbers(found.columns[0], seen, seen, (100, 100))
+    # Shares are of all rows, not of the numbers alone.
+    for label in ("exactly 40", "missing", ">N<", "50% | 50%"):
+        assert label in chart["bars"]
+    assert "heaps apart" in chart["numbers"]

@@ -1,0 +1,202 @@
+"""Raw columns as numbers of every type, and their distributions in bounded memory against NumPy and SciPy."""
+
+from __future__ import annotations
+
+import datetime as dt
+from decimal import Decimal
+from typing import cast
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from sklar.custodian.check import OPAQUE
+from sklar.custodian.evaluate.raw import Distribution, Sketch, cells, ks_distance, read_values, wasserstein_distance
+from sklar.public.schema import Attribute, AttributeKind
+
+AMOUNT = Attribute(name="x", kind="integer", edges=(0, 100), missing="-1")
+RATE = Attribute(name="x", kind="real", edges=(0.0, 1.0))
+DAY = Attribute(name="x", kind="date", edges=(0, 10))
+MOMENT = Attribute(name="x", kind="datetime", edges=(0, 10))
+NAN = float("nan")
+
+
+@pytest.mark.parametrize(
+    ("column", "attribute", "numbers", "missing", "texts"),
+    [
+        (pl.Series([3, -1, None, 200]), AMOUNT, [3, NAN, NAN, 200], 2, {}),
+        (pl.Series([3.0, NAN, np.inf, -np.inf]), AMOUNT, [3, NAN, NAN, NAN], 1, {"inf": 1, "-inf": 1}),
+        (pl.Series(["3", "-1", "", None, " 4 ", "N", "1e2"]), AMOUNT, [3, NAN, NAN, NAN, 4, NAN, 100], 3, {"N": 1}),
+        (pl.Series(["3", "inf", "nan", "N", "N"]), AMOUNT, [3, NAN, NAN, NAN, NAN], 1, {"N": 2, "inf": 1}),
+        (pl.Series(["0.25", "3", "x"]), RATE, [0.25, 3, NAN], 0, {"x": 1}),
+        (pl.Series([Decimal("0.25"), None]), RATE, [0.25, NAN], 1, {}),
+        (pl.Series(["0.5", "1"], dtype=pl.Categorical), RATE, [0.5, 1], 0, {}),
+        (pl.Series([[1], None]), RATE, [NAN, NAN], 1, {OPAQUE: 1}),
+        (pl.Series([None, None]), RATE, [NAN, NAN], 2, {}),
+        (pl.Series([dt.date(1970, 1, 3), None]), DAY, [2, NAN], 1, {}),
+        (pl.Series([dt.datetime(1970, 1, 3, 12)], dtype=pl.Datetime("ms")), DAY, [2], 0, {}),
+        (pl.Series(["1970-01-03", "soon"]), DAY, [2, NAN], 0, {"soon": 1}),
+        (pl.Series([dt.datetime(1970, 1, 1, 0, 1)], dtype=pl.Datetime("ns")), MOMENT, [6e7], 0, {}),
+        (pl.Series([dt.date(1970, 1, 2)]), MOMENT, [86_400e6], 0, {}),
+        (pl.Series(["1970-01-01 00:01:00"]), MOMENT, [6e7], 0, {}),
+        (pl.Series([3, "x", None], dtype=pl.Object), AMOUNT, [3, NAN, NAN], 1, {"x": 1}),
+    ],
+)
+def test_columns_become_numbers(
+    column: pl.Series, attribute: Attribute, numbers: list[float], missing: int, texts: dict[str, int]
+) -> None:
+    found = read_values(column, attribute)
+    assert found.numbers == pytest.approx(numbers, nan_ok=True)
+    assert found.missing == missing
+    assert dict(found.texts) == texts
+
+
+@pytest.mark.parametrize(
+    ("column", "missing"),
+    [
+        (pl.Series(["a", "", "?", None]), 3),
+        (pl.Series([True, None]), 1),
+        (pl.Series([1.0, NAN, None]), 2),
+        (pl.Series(["a", "?"], dtype=pl.Enum(["a", "?"])), 1),
+    ],
+)
+def test_categories_have_missing_values_and_no_numbers(column: pl.Series, missing: int) -> None:
+    found = read_values(column, Attribute(name="x", kind="categorical", values=("a",), missing="?"))
+    assert found.missing == missing
+    assert found.numbers.size == 0
+
+
+@pytest.mark.parametrize(
+    ("column", "numbers", "missing", "texts"),
+    [
+        (pl.Series(["1", "N", "-9", "-9.0", "N"]), [1, NAN, NAN, NAN, NAN], 0, {"N": 2, "-9": 2}),
+        (pl.Series([1, -9, None]), [1, NAN, NAN], 1, {"-9": 1}),
+        (pl.Series([1.5, -9.0, NAN]), [1.5, NAN, NAN], 1, {"-9": 1}),
+    ],
+)
+def test_special_values_are_no_numbers(
+    column: pl.Series, numbers: list[float], missing: int, texts: dict[str, int]
+) -> None:
+    found = read_values(column, Attribute(name="x", kind="integer", edges=(0, 10), special=("N", -9)))
+    assert found.numbers == pytest.approx(numbers, nan_ok=True)
+    assert found.missing == missing
+    assert dict(found.texts) == texts
+
+
+def attribute_of(kind: str) -> Attribute:
+    """What an attribute of any kind tells this module."""
+    return Attribute(name="x", kind=cast(AttributeKind, kind), edges=(0, 10))
+
+
+@pytest.mark.parametrize(
+    ("kind", "column", "numbers"),
+    [
+        ("time", pl.Series([dt.time(0, 1), None]), [6e7, NAN]),
+        ("duration", pl.Series([dt.timedelta(seconds=2), None], dtype=pl.Duration("ms")), [2e6, NAN]),
+        ("year", pl.Series([1999, None]), [1999, NAN]),
+        ("year", pl.Series([dt.date(1969, 12, 31), dt.date(2020, 1, 1)]), [1969, 2020]),
+        ("yearmonth", pl.Series([dt.date(1969, 12, 31), None]), [1970 * 12 - 1, NAN]),
+        ("yearmonth", pl.Series([dt.datetime(1970, 2, 3, 4)]), [1970 * 12 + 1]),
+    ],
+)
+def test_typed_columns_of_every_kind(kind: str, column: pl.Series, numbers: list[float]) -> None:
+    found = read_values(column, attribute_of(kind))
+    assert found.numbers == pytest.approx(numbers, nan_ok=True)
+    assert found.missing == sum(np.isnan(numbers))
+
+
+NUMBERS = st.lists(
+    st.one_of(st.integers(-50, 50).map(float), st.floats(-1e12, 1e12, allow_subnormal=False)), min_size=1, max_size=60
+)
+
+
+def held(numbers: object, limit: int = 1 << 16, parts: int = 1) -> Distribution:
+    sketch = Sketch(limit)
+    for part in np.array_split(np.asarray(numbers, dtype=np.float64), parts):
+        sketch.add(part)
+    found = sketch.done()
+    assert found is not None
+    return found
+
+
+def true_ks(one: object, two: object) -> float:
+    # SciPy's p-value divides by zero for single numbers; the statistic is what is wanted.
+    with np.errstate(divide="ignore"):
+        return float(stats.ks_2samp(one, two, method="asymp").statistic)
+
+
+@settings(max_examples=50, deadline=None)
+@given(NUMBERS, NUMBERS)
+def test_distances_are_those_of_scipy(one: list[float], two: list[float]) -> None:
+    real, other = held(one), held(two)
+    assert ks_distance(real, other) == pytest.approx(true_ks(one, two))
+    assert wasserstein_distance(real, other) == pytest.approx(stats.wasserstein_distance(one, two), rel=1e-9, abs=1e-9)
+
+
+@settings(max_examples=50, deadline=None)
+@given(NUMBERS)
+def test_moments_quantiles_and_ranks_are_those_of_all_numbers(numbers: list[float]) -> None:
+    found = held(numbers, parts=3)
+    assert found.size == len(numbers)
+    assert found.mean == pytest.approx(np.mean(numbers), rel=1e-9, abs=1e-3)
+    assert found.sd == pytest.approx(np.std(numbers), rel=1e-6, abs=1e-3)
+    shares = np.array([0.01, 0.25, 0.5, 0.95, 1.0])
+    assert found.quantiles(shares).tolist() == np.quantile(numbers, shares, method="inverted_cdf").tolist()
+    ranks = (stats.rankdata(numbers) - 0.5) / len(numbers)
+    assert found.ranks(np.array([*numbers, np.nan])) == pytest.approx([*ranks, np.nan], nan_ok=True)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.permutations([-3.5, -0.0, 0.0, 1e-9, 1.0, 1.0, 1.5, 2.0, 1e6, 1e6 + 1, 7.25, 9.0, -40.0]))
+def test_what_is_kept_depends_on_the_numbers_and_not_on_their_order(numbers: list[float]) -> None:
+    one, two = held(numbers, limit=4, parts=4), held(sorted(numbers), limit=4)
+    assert one.bits == two.bits > 0
+    assert one.counts.tolist() == two.counts.tolist()
+    assert (one.low.tolist(), one.high.tolist()) == (two.low.tolist(), two.high.tolist())
+
+
+def test_cells_ascend_with_the_numbers() -> None:
+    numbers = np.array([-np.float64(1e300), -2.0, -1e-300, 0.0, 5e-324, 1.0, 1.0 + 2**-52, 1e300])
+    assert (np.diff(cells(numbers, 0)) > 0).all()
+    assert cells(np.array([-0.0]), 0).tolist() == [0]
+
+
+def test_many_distinct_numbers_are_kept_within_the_limit_and_the_stated_error() -> None:
+    generator = np.random.default_rng(0)
+    one, two = generator.normal(50, 10, 20_000), generator.normal(51, 10, 15_000)
+    one[:4_000] = 40.0
+    real, other = held(one, limit=1_000, parts=7), held(two, limit=1_000, parts=5)
+    assert max(real.counts.size, other.counts.size) <= 1_000
+    assert not real.single.all()
+    error = real.widest + other.widest
+    assert abs(ks_distance(real, other) - true_ks(one, two)) <= error < 0.02
+    assert wasserstein_distance(real, other) == pytest.approx(stats.wasserstein_distance(one, two), rel=0.01)
+    assert real.quantiles(np.array([0.5])) == pytest.approx(np.median(one), rel=2**-6)
+    assert real.mean == pytest.approx(one.mean())
+
+
+@pytest.mark.parametrize("shuffled", [True, False])
+def test_heaps_stay_exact_among_many_distinct_numbers(shuffled: bool) -> None:
+    generator = np.random.default_rng(0)
+    numbers = np.concatenate([np.zeros(500), np.full(400, 2_000.0), generator.lognormal(8, 2, 5_000)])
+    found = held(generator.permutation(numbers) if shuffled else np.sort(numbers), limit=300, parts=4)
+    assert found.counts.size <= 300
+    assert found.share(0.0) == pytest.approx(500 / 5_900)
+    assert found.share(2_000.0) == pytest.approx(400 / 5_900)
+    assert found.share(2_001.0) == 0
+    assert (np.diff(found.low) > 0).all()
+    assert found.widest < 0.02
+
+
+def test_moments_far_from_their_origin_keep_their_digits() -> None:
+    moments = 1.7e15 + np.array([0.0, 1e6, 2e6])
+    assert held(moments, parts=3).sd == pytest.approx(np.std([0, 1e6, 2e6]), rel=1e-6)
+
+
+def test_no_numbers_are_no_distribution() -> None:
+    sketch = Sketch()
+    sketch.add(np.empty(0))
+    assert sketch.done() is None
