@@ -1,20 +1,185 @@
-"""The overall line and the warnings: the release of the issue is caught, a good one is not."""
+"""Raw values compared by hand and with NumPy and SciPy; the overall line and the warnings that follow."""
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import re
+from collections.abc import Sequence
 
 import numpy as np
 import polars as pl
 import pytest
+from scipy import stats
 
-from sklar.custodian.evaluate import evaluate
-from sklar.custodian.evaluate.verdict import THRESHOLDS
+from sklar.custodian.evaluate import Evaluation, evaluate
+from sklar.custodian.evaluate.raw import MAX_TEXTS, MORE_TEXTS, RawTable, RawValues
+from sklar.custodian.evaluate.verdict import (
+    THRESHOLDS,
+    Numbers,
+    Verdict,
+    compare_correlations,
+    compare_numbers,
+    compare_texts,
+    standing_out,
+    text,
+    width_text,
+)
 from sklar.draw.decode import Decoder
-from sklar.public.schema import Attribute, Schema
+from sklar.public.schema import Attribute, AttributeKind, Schema
 from sklar.rows.encode import encode
 from tests.custodian.evaluate.tables import SCHEMA, dummies, records
+
+
+def look(frame: pl.DataFrame, *kinds: AttributeKind, parts: int = 1, max_rows: int = 1 << 16) -> RawTable:
+    schema = Schema(
+        name="t",
+        attributes=tuple(
+            Attribute(name=name, kind=kind, edges=(0, 1)) for name, kind in zip(frame.columns, kinds, strict=True)
+        ),
+    )
+    seen = RawValues(schema, max_rows=max_rows)
+    for part in np.array_split(np.arange(frame.height), parts):
+        seen.add(frame[part.tolist()])
+    return seen.done()
+
+
+def score(real: Sequence[object], synthetic: Sequence[object], kind: AttributeKind = "integer") -> Numbers:
+    one, two = (look(pl.DataFrame({"x": values}), kind).columns[0] for values in (real, synthetic))
+    found = compare_numbers(one, two)
+    assert found is not None
+    return found
+
+
+def test_scores_by_hand() -> None:
+    found = score([0, 0, 0, 4], [0, 4, 4, 4])
+    assert found.ks == 0.5
+    assert found.ks_error == 0
+    # Half of the rows move by 4; the real standard deviation is sqrt(3).
+    assert found.wasserstein == pytest.approx(2 / np.sqrt(3))
+    assert (found.real.mean, found.synthetic.mean) == (1, 3)
+    assert found.real.sd == pytest.approx(np.sqrt(3))
+    assert found.real.quantiles == pytest.approx((0, 0, 0, 0, 0, 4, 4))
+    assert (found.real.least, found.real.largest, found.real.numbers) == (0, 4, 4)
+    assert found.to_dict()["real"]["quantiles"]["50"] == 0
+
+
+def test_a_constant_has_a_ks_distance_alone_and_a_table_without_numbers_none() -> None:
+    constant = score([5, 5], [6, 6])
+    assert (constant.wasserstein, constant.ks) == (None, 1)
+    one, two = (look(pl.DataFrame({"x": values}), "integer").columns[0] for values in ([1, 2], ["a", None]))
+    assert compare_numbers(one, two) is None
+
+
+def test_heaps_are_found_in_both_tables() -> None:
+    real, synthetic = [40] * 50 + [*range(20, 70)], [25] * 25 + [*range(20, 70)] + [*range(20, 45)]
+    heaps = score(real, synthetic).heaps
+    assert [(heap.what, heap.real, heap.synthetic) for heap in heaps] == [("40", 0.51, 0.02), ("25", 0.01, 0.27)]
+
+
+def test_what_stands_out() -> None:
+    assert standing_out(np.array([10, 10, 30, 10, 10])).tolist() == [False, False, True, False, False]
+    assert not standing_out(np.array([10, 20, 29, 20, 10])).any()
+    # Too rare, and the only one.
+    assert not standing_out(np.array([9, 1, 5000, 4000])[:0:-1])[-1]
+    assert standing_out(np.array([7])).tolist() == [True]
+
+
+def test_rounding_leaves_zero_out() -> None:
+    found = score([0, 0, 100, 200, 305, 1000], [0, 101, 102, 100, 104, 5000])
+    shares = {share.what: (share.real, share.synthetic) for share in found.rounding}
+    assert shares == {
+        "multiples of 5": (1.0, 0.4),
+        "multiples of 10": (0.75, 0.4),
+        "multiples of 100": (0.75, 0.4),
+        "multiples of 1,000": (0.25, 0.2),
+    }
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "expected"),
+    [
+        ("real", [0.25, 1.5, 3.0, 20.0], {"multiples of 0.01": 1, "multiples of 0.1": 0.75, "whole numbers": 0.5}),
+        ("date", [dt.date(2020, 1, 1), dt.date(2020, 5, 1), dt.date(2020, 5, 2), dt.date(1960, 3, 1)],
+         {"first days of months": 0.75, "first days of years": 0.25}),
+        ("datetime", [dt.datetime(2020, 1, 1), dt.datetime(2020, 1, 1, 3, 30), dt.datetime(2020, 1, 1, 3, 5),
+                      dt.datetime(2020, 1, 1, 3, 7, 1)],
+         {"whole minutes": 0.75, "multiples of 5 minutes": 0.75, "multiples of 15 minutes": 0.5,
+          "multiples of 30 minutes": 0.5, "whole hours": 0.25, "midnights": 0.25}),
+    ],
+)  # fmt: skip
+def test_rounding_by_kind(kind: AttributeKind, values: list[object], expected: dict[str, float]) -> None:
+    found = {share.what: share.real for share in score(values, values, kind).rounding}
+    assert {name: found[name] for name in expected} == expected
+
+
+def numbers_with_gaps(rows: int = 400) -> pl.DataFrame:
+    generator = np.random.default_rng(1)
+    base = generator.normal(size=rows)
+    frame = pl.DataFrame(
+        {"a": base, "b": np.exp(base + generator.normal(size=rows)), "c": 1.7e15 + 1e9 * base, "d": np.ones(rows)}
+    )
+    return frame.with_columns(a=pl.when(pl.int_range(rows) % 10 != 0).then(pl.col("a")))
+
+
+def test_correlations_are_those_of_the_rows_that_have_both() -> None:
+    frame = numbers_with_gaps()
+    found = look(frame, "real", "real", "real", "real", parts=3)
+    both = frame.drop_nulls().to_numpy()
+    assert found.pearson[0, 1] == pytest.approx(np.corrcoef(both[:, 0], both[:, 1])[0, 1])
+    assert found.pearson[1, 2] == pytest.approx(np.corrcoef(frame["b"], frame["c"])[0, 1])
+    assert found.spearman[1, 2] == pytest.approx(stats.spearmanr(frame["b"], frame["c"]).statistic)
+    assert found.spearman[0, 1] == pytest.approx(stats.spearmanr(both[:, 0], both[:, 1]).statistic, abs=0.01)
+    assert np.isnan(found.pearson[3]).all()
+    assert np.isnan(found.spearman[3]).all()
+    assert found.sampled == 400
+
+
+def test_a_sample_of_rows_is_enough_for_ranks() -> None:
+    frame = numbers_with_gaps(4_000).select("b", "c")
+    whole, part = look(frame, "real", "real", parts=5), look(frame, "real", "real", parts=5, max_rows=1_000)
+    assert part.sampled == 1_000
+    # Six standard errors; the seed is fixed.
+    assert part.spearman[0, 1] == pytest.approx(whole.spearman[0, 1], abs=6 / np.sqrt(1_000))
+    assert part.pearson[0, 1] == whole.pearson[0, 1]
+
+
+def test_differences_of_correlations_are_ranked() -> None:
+    frame = numbers_with_gaps()
+    shuffled = frame.with_columns(pl.col("b").shuffle(seed=1))
+    one, two = (look(each, "real", "real", "real", "real") for each in (frame, shuffled))
+    found = compare_correlations(one, two)
+    assert found is not None
+    assert {(i, j) for _, i, j in found.gaps()[:2]} == {(0, 1), (1, 2)}
+    # A column that never varies has no correlation.
+    assert len(found.gaps()) == 3
+    assert found.to_dict()["pearson"]["real"][0][3] is None
+    assert compare_correlations(look(frame.select("a"), "real"), look(frame.select("a"), "real")) is None
+
+
+def test_texts_among_numbers_are_shares_of_all_rows() -> None:
+    one = look(pl.DataFrame({"x": ["1", "N", "N", "2"]}), "integer")
+    two = look(pl.DataFrame({"x": ["1", "1", "N", "?"]}), "integer")
+    shares = {share.what: (share.real, share.synthetic) for share in compare_texts(one, two, 0)}
+    assert shares == {"N": (0.5, 0.25), "?": (0, 0.25)}
+
+
+def test_free_text_does_not_fill_the_memory() -> None:
+    found = look(pl.DataFrame({"x": [f"text {number}" for number in range(3 * MAX_TEXTS)]}), "integer", parts=2)
+    assert len(found.columns[0].texts) == MAX_TEXTS + 1
+    assert found.columns[0].texts[MORE_TEXTS] == 2 * MAX_TEXTS
+
+
+def test_figures_as_a_person_writes_them() -> None:
+    amount = Attribute(name="x", kind="integer", edges=(0, 1))
+    assert [text(amount, value) for value in (0.0, 40.0, 38.5816, 1077.648, 189_778.4, -2.5, 1.5e-7, 3e20)] == [
+        "0", "40", "38.582", "1,077.6", "189,778", "-2.5", "1.5e-07", "3e+20",
+    ]  # fmt: skip
+    assert text(Attribute(name="x", kind="date", edges=(0, 1)), 31.2) == "1970-02-01"
+    assert width_text(Attribute(name="x", kind="date", edges=(0, 1)), 31.25) == "31.2 days"
+    assert width_text(Attribute(name="x", kind="datetime", edges=(0, 1)), 86_400e6 * 3) == "3.0 days"
+    assert width_text(Attribute(name="x", kind="datetime", edges=(0, 1)), 1e5) == "0.1 s"
+
 
 # Zeros, and exactly 40 hours, are not levels of their own: they share a bin with other numbers.
 MONEY = Schema(
@@ -47,12 +212,21 @@ def spread(real: pl.DataFrame, schema: Schema = MONEY) -> pl.DataFrame:
     return Decoder(schema).decode(encode(real, schema), np.random.default_rng(7))
 
 
-def test_zeros_that_are_spread_over_a_bin_are_caught() -> None:
-    real = people(4_000, 0)
-    found = evaluate(real, spread(real), MONEY)
+@pytest.fixture(scope="module")
+def lost() -> tuple[pl.DataFrame, Evaluation]:
+    real = people(2_000, 0)
+    return real, evaluate(real, spread(real), MONEY)
+
+
+def verdict_of(found: Evaluation) -> Verdict:
+    assert found.verdict is not None
+    return found.verdict
+
+
+def test_zeros_that_are_spread_over_a_bin_are_caught(lost: tuple[pl.DataFrame, Evaluation]) -> None:
+    real, found = lost
     assert found.result("one-way").tv == 0
-    verdict = found.verdict
-    assert verdict is not None
+    verdict = verdict_of(found)
     assert verdict.worst == "gain"
     assert verdict.distance > 0.9
     assert verdict.unusable == ("gain", "hours")
@@ -74,14 +248,13 @@ def test_zeros_that_are_spread_over_a_bin_are_caught() -> None:
 def test_real_rows_of_another_draw_have_no_warning() -> None:
     found = evaluate(people(4_000, 0), people(4_000, 1), MONEY)
     assert [column.warnings for column in found.columns] == [()] * 4
-    assert found.verdict is not None
-    assert found.verdict.line.endswith("no number has KS above 0.1.")
-    assert found.verdict.unusable == found.verdict.warned == ()
+    verdict = verdict_of(found)
+    assert verdict.line.endswith("no number has KS above 0.1.")
+    assert verdict.unusable == verdict.warned == ()
 
 
-def test_everything_is_in_the_json() -> None:
-    real = people(500, 0)
-    document = json.loads(json.dumps(evaluate(real, spread(real), MONEY).to_dict(), allow_nan=False))
+def test_everything_is_in_the_json(lost: tuple[pl.DataFrame, Evaluation]) -> None:
+    document = json.loads(json.dumps(lost[1].to_dict(), allow_nan=False))
     assert document["overall"]["worst_column"] == "gain"
     assert document["overall"]["thresholds"] == THRESHOLDS
     gain = next(column for column in document["columns"] if column["name"] == "gain")
@@ -91,12 +264,6 @@ def test_everything_is_in_the_json() -> None:
     assert document["correlations"]["columns"] == ["gain", "hours", "age"]
     assert len(document["correlations"]["spearman"]["synthetic"]) == 3
     assert document["columns"][3]["numbers"] is None
-
-
-def change(real: pl.DataFrame, **changed: pl.Expr) -> tuple[str, ...]:
-    found = evaluate(real, real.with_columns(**changed), MONEY)
-    assert found.verdict is not None
-    return next(column.warnings for column in found.columns if column.name in changed)
 
 
 @pytest.mark.parametrize(
@@ -112,22 +279,22 @@ def change(real: pl.DataFrame, **changed: pl.Expr) -> tuple[str, ...]:
     ],
 )  # fmt: skip
 def test_every_warning(changed: pl.Expr, message: str) -> None:
-    assert any(warning.startswith(message) for warning in change(people(2_000, 0), age=changed))
+    real = people(2_000, 0)
+    age = evaluate(real, real.with_columns(age=changed), MONEY).columns[2]
+    assert any(warning.startswith(message) for warning in age.warnings)
 
 
 def test_categories_and_correlations_are_in_the_line() -> None:
     real = people(2_000, 0).with_columns(age=pl.col("hours").clip(17, 89))
     other = real.with_columns(pl.col("age").shuffle(seed=1), sex=pl.lit("F"))
-    found = evaluate(real, other, MONEY).verdict
-    assert found is not None
+    found = verdict_of(evaluate(real, other, MONEY))
     assert "; 1 category has total variation above 0.1 (sex)" in found.line
     assert "; a correlation is off by 1." in found.line
     assert found.line.endswith("(hours, age).")
 
 
 def test_few_rows_are_said_to_be_few() -> None:
-    verdict = evaluate(records(90), records(90, 1), SCHEMA).verdict
-    assert verdict is not None
+    verdict = verdict_of(evaluate(records(90), records(90, 1), SCHEMA))
     assert verdict.chance == pytest.approx(1.63 * np.sqrt(2 / 90))
     assert "with this few rows chance alone makes KS up to 0.24" in verdict.line
 
@@ -135,15 +302,13 @@ def test_few_rows_are_said_to_be_few() -> None:
 def test_dummies_have_levels_alone() -> None:
     found = evaluate(records(90), dummies(90), SCHEMA)
     assert found.looked is None
-    assert found.verdict is not None
-    assert "total variation" in found.verdict.line
+    assert "total variation" in verdict_of(found).line
     assert "Raw values of numbers are not compared: dummies have none." in found.lines()
     assert found.to_dict()["correlations"] is None
 
 
-def test_what_was_seen_is_not_printed() -> None:
-    real = people(200, 0)
-    found = evaluate(real, spread(real), MONEY)
+def test_what_was_seen_is_not_printed(lost: tuple[pl.DataFrame, Evaluation]) -> None:
+    found = lost[1]
     assert "looked" not in repr(found)
     numbers = found.columns[0].numbers
     assert numbers is not None
