@@ -34,19 +34,13 @@ def table(seed: int, rows: int = 400) -> pa.Table:
     )
 
 
-def test_other_rows_of_the_same_shape_give_the_same_file() -> None:
-    first, second = (draft(table(seed)).to_toml() for seed in (1, 2))
-    assert first == second
-
-
 def test_the_file_holds_no_value_and_no_figure_of_the_rows() -> None:
-    made = draft(table(3))
-    text = made.to_toml()
-    for town in TOWNS:
-        assert town not in text
+    """Other rows of the same shape give the same file."""
+    text = draft(table(3)).to_toml()
+    assert text == draft(table(2)).to_toml()
     incomes = {value for value in table(3)["income"].to_pylist() if value not in ("N", "-9")}
     assert not incomes & set(re.findall(r"\d+", text))
-    assert "400" not in text
+    assert not any(figure in text for figure in (*TOWNS, "400"))
 
 
 def test_the_file_says_what_is_proposed_and_what_is_to_be_decided() -> None:
@@ -75,12 +69,14 @@ def test_names_cannot_become_entries(tmp_path: Path) -> None:
     assert '# Left out: "odd\\n[attributes.evil]": nearly every row has another text: it identifies.' in text
 
 
-def test_the_page_is_private_and_shows_what_was_seen() -> None:
+def test_the_page_is_private_and_shows_what_was_seen_and_a_repr_does_not() -> None:
     made = draft(table(5))
     page = made.private_page()
     assert page.count("PRIVATE") > 3
     for shown in ("Ulm", "400", "from 18 to", "not of that kind: &#39;N&#39;", "hashes or keys"):
         assert shown in page
+    assert repr(made) == "Draft('table', PRIVATE until it is reviewed: see .to_toml() and .private_page())"
+    assert "Ulm" not in repr(made.seen) + repr(made.seen.columns) + repr(made.ties)
 
 
 def test_values_in_the_page_cannot_break_out() -> None:
@@ -98,12 +94,6 @@ def test_heaps_and_ranges_are_on_the_page_and_not_in_the_file() -> None:
     assert (attribute.domain, attribute.edges) == ("private", (0, 169))
 
 
-def test_a_draft_prints_nothing_of_the_rows() -> None:
-    made = draft(table(6))
-    assert repr(made) == "Draft('table', PRIVATE until it is reviewed: see .to_toml() and .private_page())"
-    assert "Ulm" not in repr(made.seen) + repr(made.seen.columns) + repr(made.ties)
-
-
 def test_tables_without_anything_to_draft_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("a,b\n")
@@ -116,7 +106,7 @@ def test_tables_without_anything_to_draft_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_draft_of_a_generated_census() -> None:
-    _, frames = generate("census", rows=3_000, seed=4)
+    _, frames = generate("census", rows=1_000, seed=4)
     made: Draft = draft(pl.concat(frames))
     assert set(made.left_out) == {"person_id"}
     assert {attribute.kind for attribute in made.schema.attributes} >= {"categorical", "integer", "date"}
@@ -124,7 +114,7 @@ def test_a_draft_of_a_generated_census() -> None:
     assert public == {"age", "sex", "employed", "disability"} & set(made.schema.names)
 
 
-ROWS = 4_000
+ROWS = 3_000
 PICK = random.Random(30)
 GRADES = {"primary": "1", "secondary": "2", "college": "3", "doctor": "4", "other": "1"}
 

@@ -38,23 +38,17 @@ def numbers(low: int, high: int, rows: int = 400) -> list[str]:
     return [str(PICK.randrange(low, high)) for _ in range(rows)]
 
 
-def test_categories_are_private_whatever_they_are() -> None:
+def test_categories_are_private_and_public_lists_are_proposed_whole() -> None:
     attribute = proposed("town", some("Ulm", "Bonn"))
     assert (attribute.kind, attribute.domain, attribute.values) == ("categorical", "private", ())
     many = proposed("town", [f"Town {i % 300}" for i in range(3_000)])
     assert (many.domain, many.at_most) == ("private", 50)
-
-
-def test_public_lists_are_proposed_whole() -> None:
     states = proposed("state", some("TX", "AL", "NY"))
     assert (states.domain, len(states.values)) == ("public", 56)
     assert proposed("sex", some("Male", "Female")).values == ("Female", "Male")
     assert proposed("month", some("2", "10", "1")).values == tuple(map(str, range(1, 13)))
-
-
-def test_yes_and_no_keep_their_texts() -> None:
-    attribute = proposed("smoker", some("Y", "N"))
-    assert (attribute.kind, attribute.texts) == ("boolean", ("N", "Y"))
+    truth = proposed("smoker", some("Y", "N"))
+    assert (truth.kind, truth.texts) == ("boolean", ("N", "Y"))
 
 
 @pytest.mark.parametrize(
@@ -80,19 +74,14 @@ def test_ages_have_public_bins() -> None:
     assert (attribute.domain, attribute.edges) == ("public", (*range(0, 101, 5), 120))
     # Not what only has the word in its name.
     assert proposed("age_in_days", numbers(0, 40_000)).edges == (0, 10**9)
-
-
-def test_decimals_keep_their_places() -> None:
+    # Decimals keep their places.
     assert proposed("price", [f"{PICK.uniform(0, 900):.2f}" for _ in range(99)]).step == 0.01
     assert proposed("ratio", [repr(PICK.uniform(0, 900)) for _ in range(99)]).step is None
 
 
-def test_a_text_code_among_numbers_is_special() -> None:
+def test_a_common_text_among_numbers_is_special_and_a_rare_one_is_not_named() -> None:
     attribute = proposed("PINCP", [*numbers(0, 90_000), *["N"] * 60])
     assert (attribute.kind, attribute.special, attribute.domain) == ("integer", ("N",), "private")
-
-
-def test_a_rare_text_among_numbers_is_not_named() -> None:
     made = drafted("income", [*numbers(0, 90_000), "rather not say"])
     attribute = made.schema.attribute("income")
     assert (attribute.kind, attribute.special, attribute.missing) == ("integer", (), "")
@@ -160,10 +149,7 @@ def test_codes_in_digits_are_categories() -> None:
         attribute = proposed(name, values)
         assert (attribute.kind, attribute.domain) == ("categorical", "private")
     assert proposed("county name", some(*(f"County {i}" for i in range(120)), rows=20_000)).domain == "private"
-
-
-def test_incomes_are_no_identifiers() -> None:
-    """Numbers that nearly all differ, but are not in a row, are quantities."""
+    # Numbers that nearly all differ, but are not in a row, are quantities.
     assert proposed("income", [str(PICK.randrange(10**6)) for _ in range(300)]).kind == "integer"
 
 
@@ -173,9 +159,6 @@ def test_types_say_what_texts_do_not() -> None:
     attribute = draft(pl.DataFrame({"size": sizes})).schema.attribute("size")
     assert (attribute.values, attribute.output, attribute.reviewed) == (("S", "M", "L"), "ordered category", False)
     assert proposed("n", list(range(0, 600, 3))).output is None
-
-
-def test_durations_are_no_opaque_values() -> None:
     waits = pl.Series("wait", [dt.timedelta(minutes=PICK.randrange(5_000)) for _ in range(200)])
     attribute = draft(pl.DataFrame({"wait": waits, "y": [True] * 200})).schema.attribute("wait")
     assert (attribute.kind, attribute.domain) == ("duration", "private")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -42,119 +41,66 @@ Rows = list[tuple[str, int, float, float]]
 def table(rows: int = 300) -> Rows:
     generator = np.random.default_rng(5)
     pay = np.exp(generator.normal(9, 1.5, rows)).round(2)
-    return [
-        (TOWNS[place], int(age), float(paid), float(share))
-        for place, age, paid, share in zip(
-            generator.integers(4, size=rows),
-            generator.integers(18, 95, rows),
-            pay,
-            generator.uniform(-1, 1, rows).round(3),
-            strict=True,
-        )
-    ]
+    towns, ages = generator.integers(4, size=rows), generator.integers(18, 95, rows)
+    shares = generator.uniform(-1, 1, rows).round(3)
+    return list(zip([TOWNS[town] for town in towns], ages.tolist(), pay.tolist(), shares.tolist(), strict=True))
 
 
 def counts(data: object, schema: Schema) -> Counts:
     return open_table(data, schema).count(schema)
 
 
-def grouped(number: float, places: int, decimal: str, thousands: str) -> str:
-    return f"{number:,.{places}f}".translate({ord(","): thousands, ord("."): decimal})
+def written(delimiter: str, decimal: str = ".", thousands: str = "", quote: str = '"', header: bool = True) -> str:
+    """The table as a file of text."""
 
+    def number(value: float, places: int) -> str:
+        return f"{value:,.{places}f}".translate({ord(","): thousands, ord("."): decimal})
 
-def lines(cell: Callable[[float, int], str], delimiter: str, quote: str, rows: Rows) -> str:
     def field(text: str) -> str:
         return f"{quote}{text}{quote}" if delimiter in text or quote == "'" else text
 
-    parts = [(town, str(age), cell(pay, 2), cell(share, 3)) for town, age, pay, share in rows]
-    return "".join(delimiter.join(map(field, part)) + "\n" for part in parts)
+    lines = [(town, str(age), number(pay, 2), number(share, 3)) for town, age, pay, share in table()]
+    return "".join(delimiter.join(map(field, line)) + "\n" for line in ([NAMES] if header else []) + lines)
 
 
-def german(thousands: str = "") -> Callable[[float, int], str]:
-    return lambda number, places: grouped(number, places, ",", thousands)
-
-
-def plainly(number: float, places: int) -> str:
-    return f"{number:.{places}f}"
-
-
-# How a file is written, and the reading that it must be found to have.
+NO_NAMES = ("column_1", "column_2", "column_3", "column_4")
+# How a file is written, in which encoding and under which name, and the reading that it must be found to have.
 FILES: dict[str, tuple[str, str, str, Reading]] = {
     "semicolons, decimal commas, latin-1": (
-        ";".join(NAMES) + "\n" + lines(german(), ";", '"', table()),
-        "latin-1",
-        "t.csv",
+        *(written(";", ","), "latin-1", "t.csv"),
         Reading(delimiter=";", decimal=",", encoding="windows-1252"),
     ),
     "points between thousands": (
-        ";".join(NAMES) + "\n" + lines(german("."), ";", '"', table()),
-        "latin-1",
-        "t.csv.gz",
+        *(written(";", ",", "."), "latin-1", "t.csv.gz"),
         Reading(delimiter=";", decimal=",", thousands=".", encoding="windows-1252"),
     ),
-    "commas between thousands": (
-        ",".join(NAMES) + "\n" + lines(lambda number, places: f"{number:,.{places}f}", ",", '"', table()),
-        "utf-8",
-        "t.csv",
-        Reading(thousands=","),
-    ),
+    "commas between thousands": (written(",", ".", ","), "utf-8", "t.csv", Reading(thousands=",")),
     "apostrophes between thousands": (
-        ";".join(NAMES) + "\n" + lines(lambda n, places: f"{n:,.{places}f}".replace(",", "'"), ";", '"', table()),
-        "utf-8-sig",
-        "t.csv",
+        *(written(";", ".", "'"), "utf-8-sig", "t.csv"),
         Reading(delimiter=";", thousands="'"),
     ),
-    "no header": (
-        lines(plainly, ",", '"', table()),
-        "utf-8",
-        "t.csv",
-        Reading(columns=("column_1", "column_2", "column_3", "column_4")),
-    ),
+    "no header": (written(",", header=False), "utf-8", "t.csv", Reading(columns=NO_NAMES)),
     "no header, semicolons, decimal commas": (
-        lines(german(), ";", '"', table()),
-        "cp850",
-        "t.csv",
-        Reading(delimiter=";", decimal=",", encoding="cp850", columns=("column_1", "column_2", "column_3", "column_4")),
+        *(written(";", ",", header=False), "cp850", "t.csv"),
+        Reading(delimiter=";", decimal=",", encoding="cp850", columns=NO_NAMES),
     ),
-    "utf-16": (
-        "\t".join(NAMES) + "\n" + lines(plainly, "\t", '"', table()),
-        "utf-16",
-        "t.csv",
-        Reading(delimiter="\t", encoding="utf-16"),
-    ),
-    "utf-16 without a mark": (
-        "\t".join(NAMES) + "\n" + lines(plainly, "\t", '"', table()),
-        "utf-16-le",
-        "t.tsv",
-        Reading(encoding="utf-16-le"),
-    ),
-    "single quotes": (
-        ",".join(f"'{name}'" for name in NAMES) + "\n" + lines(plainly, ",", "'", table()),
-        "utf-8",
-        "t.csv",
-        Reading(quote="'"),
-    ),
+    "utf-16": (written("\t"), "utf-16", "t.csv", Reading(delimiter="\t", encoding="utf-16")),
+    "utf-16 without a mark": (written("\t"), "utf-16-le", "t.tsv", Reading(encoding="utf-16-le")),
+    "single quotes": (written(",", quote="'"), "utf-8", "t.csv", Reading(quote="'")),
     "bars and quotes that enclose nothing": (
-        "|".join(NAMES) + "\n" + lines(plainly, "|", '"', table()) + '"Jena|18|1.00|0.5\n' * 30,
-        "utf-8",
-        "t.csv",
+        *(written("|") + '"Jena|18|1.00|0.5\n' * 30, "utf-8", "t.csv"),
         Reading(delimiter="|", quote=""),
     ),
-    "texts for null": (
-        ",".join(NAMES) + "\n" + lines(plainly, ",", '"', table()) + "Jena,NA,5.00,0.100\n",
-        "utf-8",
-        "t.csv",
-        Reading(nulls=("NA",)),
-    ),
-    "plain": (",".join(NAMES) + "\n" + lines(plainly, ",", '"', table()), "utf-8", "t.csv", PLAIN),
+    "texts for null": (written(",") + "Jena,NA,5.00,0.100\n", "utf-8", "t.csv", Reading(nulls=("NA",))),
+    "plain": (written(","), "utf-8", "t.csv", PLAIN),
 }
 
 
 @pytest.mark.parametrize("name", FILES)
 def test_from_the_guess_to_the_counts_of_the_plain_table(tmp_path: Path, name: str) -> None:
-    written, encoding, file, reading = FILES[name]
+    text, encoding, file, reading = FILES[name]
     path = tmp_path / file
-    data = written.encode(encoding)
+    data = text.encode(encoding)
     path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
     found = sniff(path)
     assert found.reading == reading
@@ -245,12 +191,9 @@ def test_files_that_say_how_they_are_written_are_plain(tmp_path: Path) -> None:
     assert sniff(tmp_path / "d").reading.delimiter == ";"
 
 
-def test_letters_of_no_western_language_are_a_guess(tmp_path: Path) -> None:
+def test_foreign_letters_and_a_delimiter_that_is_not_there_are_guesses(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_bytes(bytes(range(0xC0, 0xF0)) + b",x\n1,2\n")
     assert remarks(tmp_path / "t.csv")["encoding"].sureness == "guess"
-
-
-def test_a_file_of_one_column_has_no_delimiter_to_find(tmp_path: Path) -> None:
     found = sniff(put(tmp_path / "t.csv", "a\n1\n2\n"))
     assert found.reading == PLAIN
     assert [(remark.key, remark.sureness) for remark in found.remarks] == [("delimiter", "guess")]
