@@ -109,7 +109,7 @@ def test_far_datetimes_keep_their_full_hours() -> None:
 
 
 @given(schema=schemas())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_toml_and_dict_give_the_schema_back(schema: Schema) -> None:
     for back in (Schema.from_toml(schema.to_toml()), Schema.from_dict(schema.to_dict())):
         assert back == schema
