@@ -293,7 +293,7 @@ def test_weights_shift_the_budget(folder: Path, table: pl.DataFrame, model: Mode
     [
         ('attributes.a = {type = "boolean", weight = 0}', "'a': weight must be a number from 0.01 to 100, got 0."),
         ('attributes.a = {type = "boolean", weight = true}', "weight must be a number from 0.01 to 100, got True."),
-        ("pairs = 3", "pairs must be a list of tables, got 3. Write [[pairs]] with attributes and weight below it."),
+        ("pairs = 3", "pairs must be tables, got 3. Write [[pairs]] with attributes and weight."),
         ("[[pairs]]\nweight = 2", "pair 1: a pair has the keys attributes and weight, got"),
         ('[[pairs]]\nweight = 2\nattributes = ["a", "a"]', "pair 1: attributes must be two different names, got"),
         ('[[pairs]]\nweight = 2\nattributes = ["a", "c"]', "pair 1: the schema has no attribute 'c'. It has: a, b."),

@@ -500,5 +500,5 @@ def test_rules_and_private_domains_go_together_but_not_on_one_attribute() -> Non
     assert model.schema.rules == schema.rules
     assert "Ahausen" in model.schema.attribute("town").values
     rule = '[[rules]]\nforbid = { town = "Ahausen", smoker = "true" }'
-    with pytest.raises(SchemaError, match="the domain of 'town' is private, so no rule can name its levels"):
+    with pytest.raises(SchemaError, match="the domain of 'town' is private, so no rule names its levels"):
         Schema.from_toml(f"{TOML}\n{rule}")

@@ -66,5 +66,5 @@ def test_an_edge_is_refused_as_it_was_written() -> None:
     with pytest.raises(SchemaError) as refused:
         AXES["date"].check("attribute 'a'", "1990-01-31T12:00:00")
     assert str(refused.value) == (
-        "attribute 'a': edges of a date must be ISO texts such as '1990-01-31', got '1990-01-31T12:00:00'."
+        "attribute 'a': edges of a date must be ISO texts ('1990-01-31'), got '1990-01-31T12:00:00'."
     )

@@ -89,7 +89,7 @@ _INTEGER = 'type = "integer"\nedges = [0, 10, 20]\n'
         ),
         (
             'type = "date"\nedges = ["2000-01-01", "2001-01-01"]\npoints = [5]',
-            "points of a date must be ISO texts such as '1990-01-31', got 5.",
+            "points of a date must be ISO texts ('1990-01-31'), got 5.",
         ),
         (
             'type = "integer"\nlow = 0\nhigh = 9\nbins = 2\ndomain = "private"\npoints = [1]',
@@ -224,12 +224,12 @@ _INTEGER = 'type = "integer"\nedges = [0, 10, 20]\n'
         (
             'type = "date"\nedges = ["2000-01-01", "2001-01-01"]\nformat = "%m/%Y"',
             "format must tell a day, a month and a year, and no time, in the letters of strptime, got '%m/%Y'. "
-            "Write format = '%d.%m.%Y'.",
+            "Write '%d.%m.%Y'.",
         ),
         (
             'type = "datetime"\nedges = ["2000-01-01", "2001-01-01"]\nformat = "%d.%m.%Y %I:%M"',
             "format must tell a day, a month, a year and one of 24 hours, in the letters of strptime, got "
-            "'%d.%m.%Y %I:%M'. Write format = '%d.%m.%Y %H:%M'.",
+            "'%d.%m.%Y %I:%M'. Write '%d.%m.%Y %H:%M'.",
         ),
         (
             'type = "datetime"\nedges = ["2000-01-01", "2000-01-01T00:00:30"]\nformat = "%d.%m.%Y %H:%M"',

@@ -94,7 +94,7 @@ def test_what_cannot_be_linked_is_refused(changes: dict[str, Any], words: str) -
     ("text", "words"),
     [
         ("[people", "not valid TOML"),
-        ('[visits]\nkey = "x"', r"unknown key 'visits'. Known are \[people\] and \[events\]: one table of each"),
+        ('[visits]\nkey = "x"', r"unknown key 'visits'. Known are \[people\] and \[events\]"),
         ("", r"linked tables need \[people\] with key, schema"),
         ('[people]\nkey = "id"\n', r"\[people\] 'schema' is missing. It has key, schema"),
         (

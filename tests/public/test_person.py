@@ -42,7 +42,7 @@ def test_the_unit_is_part_of_the_digest() -> None:
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
-        ("rows_per_person = 8", "rows_per_person goes with person, the column of ids. Add person = 'COLUMN'"),
+        ("rows_per_person = 8", "rows_per_person goes with person. Add person = 'COLUMN'"),
         ('count = "people"', "count goes with person"),
         ('null_ids = "drop"', "null_ids goes with person"),
         ('person = ""\ncount = "people"', "person must be the name of the column of ids, got ''"),

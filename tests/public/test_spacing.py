@@ -98,7 +98,7 @@ def test_equal_bins_keep_a_step() -> None:
         ),
         (
             'type = "integer"\nlow = 0\nhigh = 9\nbins = 2\nspacing = "log"\ndomain = "private"',
-            'domain = "private" is found by a release, so it takes no spacing. Remove one of them.',
+            'domain = "private" is found by a release, so it takes no spacing. Remove one.',
         ),
     ],
 )

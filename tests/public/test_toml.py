@@ -244,12 +244,12 @@ KINDS = "categorical, boolean, integer, real, date, datetime, time, duration, ye
         ),
         (
             'type = "date"\nedges = ["1990-01-01", "1990-02-30"]',
-            "edges of a date must be ISO texts such as '1990-01-31', got '1990-02-30'.",
+            "edges of a date must be ISO texts ('1990-01-31'), got '1990-02-30'.",
         ),
-        ('type = "date"\nedges = [1990, 2000]', "edges of a date must be ISO texts such as '1990-01-31', got 1990."),
+        ('type = "date"\nedges = [1990, 2000]', "edges of a date must be ISO texts ('1990-01-31'), got 1990."),
         (
             'type = "datetime"\nedges = ["soon", "later"]',
-            "edges of a datetime must be ISO texts such as '1990-01-31', got 'soon'.",
+            "edges of a datetime must be ISO texts ('1990-01-31'), got 'soon'.",
         ),
         (
             'type = "integer"\nedges = [0, 1]\noutside = "drop"',
@@ -308,7 +308,7 @@ def test_an_edge_that_is_no_day_or_out_of_range_is_refused(edge: object) -> None
         (
             "[attributes.a]\ntype = 'categorical'\nvalues = ['b=c']\n"
             "[attributes.'a=b']\ntype = 'categorical'\nvalues = ['c']",
-            "dummy columns must differ in name, got 'a=b=c' twice. Rename an attribute or a value.",
+            "dummy columns must differ in name, got 'a=b=c' twice. Rename an attribute or value.",
         ),
         (
             "[attributes.small]\ntype = 'boolean'\n"

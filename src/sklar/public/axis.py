@@ -155,9 +155,7 @@ class Axis:
                 raise ValueError
             return days(moment.date())
         except (ValueError, TypeError, AttributeError, OverflowError):
-            raise SchemaError(
-                f"{where}: {what} of a {kind} must be ISO texts such as '1990-01-31', got {edge!r}."
-            ) from None
+            raise SchemaError(f"{where}: {what} of a {kind} must be ISO texts ('1990-01-31'), got {edge!r}.") from None
 
     def _check_number(self, where: str, edge: object, what: str) -> int | float:
         # Python's whole numbers have no end; floats do.

@@ -199,9 +199,7 @@ class Entry:
             return domain, 0
         stated = sorted({"values", "other", "edges", "points", "spacing"} & set(self.given))
         if stated:
-            raise self.error(
-                f'domain = "private" is found by a release, so it takes no {stated[0]}. Remove one of them.'
-            )
+            raise self.error(f'domain = "private" is found by a release, so it takes no {stated[0]}. Remove one.')
         return domain, self.count("bins", DEFAULT_BINS) if self.axis.binned else self.count("at_most", DEFAULT_AT_MOST)
 
     def values(self, domain: Domain) -> tuple[str, ...] | tuple[int, ...]:
@@ -366,9 +364,7 @@ class Entry:
         same = [part for part in ("year", "month", "day", "hour") if getattr(read, part, None) == getattr(sample, part)]
         if set(tells.split()) <= set(same) and hides not in same:
             return str(written)
-        raise self.error(
-            f"format must tell {needed}, in the letters of strptime, got {written!r}. Write format = '{example}'."
-        )
+        raise self.error(f"format must tell {needed}, in the letters of strptime, got {written!r}. Write '{example}'.")
 
 
 def _output(entry: Entry, attribute: Attribute) -> str:

@@ -68,9 +68,7 @@ class Linked:
         """Build it from parsed TOML, or the same in JSON. A schema is a table, or the path of a file in `folder`."""
         unknown = sorted(set(document) - set(_KEYS))
         if unknown:
-            raise SchemaError(
-                f"linked tables: unknown key '{unknown[0]}'. Known are [people] and [events]: one table of each."
-            )
+            raise SchemaError(f"linked tables: unknown key '{unknown[0]}'. Known are [people] and [events].")
         for part, keys in _KEYS.items():
             entry, known = document.get(part), ", ".join(keys)
             if not isinstance(entry, Mapping):

@@ -45,9 +45,7 @@ def parse_person(table: Mapping[str, Any], names: Container[str]) -> Person | No
     if column is None:
         alone = [key for key in PERSON_KEYS if key in table]
         if alone:
-            raise SchemaError(
-                f"[table] {alone[0]} goes with person, the column of ids. Add person = 'COLUMN', or remove {alone[0]}."
-            )
+            raise SchemaError(f"[table] {alone[0]} goes with person. Add person = 'COLUMN', or remove {alone[0]}.")
         return None
     if not isinstance(column, str) or not column:
         raise SchemaError(f"[table] person must be the name of the column of ids, got {column!r}.")

@@ -115,15 +115,11 @@ def parse_reading(table: Mapping[str, Any]) -> Reading:
     if decimal not in (".", ","):
         raise SchemaError(f"[table] decimal must be '.' or ',', got {decimal!r}.")
     if thousands is not None and (thousands not in _GROUPING or thousands == decimal):
-        raise SchemaError(
-            f"[table] thousands must be one of . , ' _ or a space, and not the decimal sign, got {thousands!r}."
-        )
+        raise SchemaError(f"[table] thousands must be . , ' _ or a space, and not the decimal sign, got {thousands!r}.")
     encoding = table.get("encoding", "utf-8")
     codec = codec_of(encoding) if isinstance(encoding, str) else None
     if codec is None:
-        raise SchemaError(
-            f"[table] encoding must be one such as 'utf-8', 'latin-1', 'windows-1252' or 'utf-16', got {encoding!r}."
-        )
+        raise SchemaError(f"[table] encoding must be one like 'utf-8', 'windows-1252' or 'utf-16', got {encoding!r}.")
     delimiter, quote = table.get("delimiter"), table.get("quote", '"')
     quotes = ", or '' where nothing is quoted"
     for key, sign, nothing, unless in (("delimiter", delimiter, None, ""), ("quote", quote, "", quotes)):
@@ -139,9 +135,7 @@ def parse_reading(table: Mapping[str, Any]) -> Reading:
     if header and columns:
         raise SchemaError("[table] columns name what has no header. Add header = false, or remove columns.")
     if not header and not columns:
-        raise SchemaError(
-            "[table] header = false needs columns = [...]: a name for every column of the file, in order."
-        )
+        raise SchemaError("[table] header = false needs columns = [...]: a name for each column of the file, in order.")
     if "" in columns:
         raise SchemaError("[table] columns must not be empty texts. Name every column of the file, in order.")
     if "" in nulls:
@@ -174,9 +168,7 @@ def check_reading(reading: Reading, attributes: Iterable[tuple[str, Iterable[obj
     """Refuse a reading that contradicts the attributes, given by their names and listed values."""
     for name, values in attributes:
         if reading.columns and name not in reading.columns:
-            raise SchemaError(
-                f"attribute '{name}' must be one of the columns that [table] lists. Add it, or rename it."
-            )
+            raise SchemaError(f"attribute '{name}' must be one of the columns that [table] lists. Add or rename it.")
         hidden = [value for value in values if str(value) in reading.nulls]
         if hidden:
             raise SchemaError(

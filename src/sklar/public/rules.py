@@ -57,9 +57,7 @@ Rule: TypeAlias = Forbidden | Determined
 def parse_rules(entries: object, attributes: Sequence[Attribute]) -> tuple[Rule, ...]:
     """The rules that a schema file states, each of them checked, and all of them checked together."""
     if not isinstance(entries, list):
-        raise SchemaError(
-            f"rules must be a list of tables, got {entries!r}. Write [[rules]] and the rule's keys below it."
-        )
+        raise SchemaError(f"rules must be a list of tables, got {entries!r}. Write [[rules]] and its keys below it.")
     known = {attribute.name: attribute for attribute in attributes}
     rules = tuple(_rule(f"rule {number}", entry, known) for number, entry in enumerate(entries, start=1))
     _check(attributes, rules)
@@ -90,7 +88,7 @@ def rule_text(rule: Rule, attributes: Sequence[Attribute]) -> str:
 
 def _rule(where: str, entry: object, known: Mapping[str, Attribute]) -> Rule:
     if not isinstance(entry, Mapping):
-        raise SchemaError(f"{where}: must be a table, got {entry!r}. Write [[rules]] and the rule's keys below it.")
+        raise SchemaError(f"{where}: must be a table, got {entry!r}. Write [[rules]] and its keys below it.")
     keys = {"forbid"} if "forbid" in entry else {"attribute", "determined_by", "map"}
     if set(entry) != keys:
         odd = sorted(set(entry) ^ keys)[0]
@@ -106,9 +104,7 @@ def _named(where: str, name: object, known: Mapping[str, Attribute]) -> Attribut
     if not isinstance(name, str) or name not in known:
         raise SchemaError(f"{where}: the schema has no attribute {name!r}. It has: {', '.join(known)}.")
     if known[name].private:
-        raise SchemaError(
-            f"{where}: the domain of '{name}' is private, so no rule can name its levels. List its values."
-        )
+        raise SchemaError(f"{where}: the domain of '{name}' is private, so no rule names its levels. List its values.")
     return known[name]
 
 
@@ -136,9 +132,7 @@ def _codes(where: str, attribute: Attribute, given: object) -> tuple[int, ...]:
 
 def _range(where: str, attribute: Attribute, given: Mapping[str, Any]) -> tuple[int, ...]:
     if not given or not set(given) <= {"from", "below"}:
-        raise SchemaError(
-            f"{where}: a range of '{attribute.name}' has the keys from, below or both, got {dict(given)!r}."
-        )
+        raise SchemaError(f"{where}: a range of '{attribute.name}' has the keys from or below, got {dict(given)!r}.")
     low = _cut(where, attribute, given["from"]) if "from" in given else 0
     high = _cut(where, attribute, given["below"]) if "below" in given else attribute.n_values
     if not low < high:
@@ -219,9 +213,7 @@ def origins(attributes: Sequence[Attribute], rules: Sequence[Rule]) -> list[tupl
             chained.append(np.array(rule_of[name].levels, dtype=np.int64))
             name = rule_of[name].by
             if len(chained) > len(rule_of):
-                raise SchemaError(
-                    f"rules: '{attribute.name}' is determined in a circle. Remove one rule of the circle."
-                )
+                raise SchemaError(f"rules: '{attribute.name}' is determined in a circle. Remove one of its rules.")
         levels = np.arange(attributes[index[name]].n_levels)
         for step in reversed(chained):
             levels = step[levels]

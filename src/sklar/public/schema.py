@@ -223,9 +223,7 @@ class Schema(Remembering):
             )
         twice = repeated(self.dummy_names)
         if twice is not None:
-            raise SchemaError(
-                f"dummy columns must differ in name, got '{twice}' twice. Rename an attribute or a value."
-            )
+            raise SchemaError(f"dummy columns must differ in name, got '{twice}' twice. Rename an attribute or value.")
         return self
 
     @cached_property
@@ -424,9 +422,7 @@ def parse_toml(text: str) -> dict[str, Any]:
 def _parse_pairs(entries: object, schema: Schema) -> tuple[PairWeight, ...]:
     """The weights of pairs that a schema file states."""
     if not isinstance(entries, list):
-        raise SchemaError(
-            f"pairs must be a list of tables, got {entries!r}. Write [[pairs]] with attributes and weight below it."
-        )
+        raise SchemaError(f"pairs must be tables, got {entries!r}. Write [[pairs]] with attributes and weight.")
     weights: dict[frozenset[str], PairWeight] = {}
     for number, entry in enumerate(entries, start=1):
         where = f"pair {number}"

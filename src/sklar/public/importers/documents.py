@@ -47,7 +47,7 @@ def from_frictionless(document: Mapping[str, Any], name: str) -> Imported:
         resources = document["resources"]
         if len(resources) != 1:
             names = ", ".join(str(resource.get("name")) for resource in resources)
-            raise SchemaError(f"the Data Package holds {len(resources)} resources ({names}). Keep the one to release.")
+            raise SchemaError(f"the Data Package holds {len(resources)} resources ({names}). Keep only one.")
         document = resources[0]
         words = words_in(document, unit=False) or words
     if "fields" not in document:
@@ -135,9 +135,7 @@ def from_sdv(document: Mapping[str, Any], name: str) -> Imported:
 
 def _only_table(tables: Mapping[str, Any], what: str) -> tuple[str, Any]:
     if len(tables) != 1:
-        raise SchemaError(
-            f"the {what} metadata describes {len(tables)} tables ({', '.join(tables)}). Keep the one to release."
-        )
+        raise SchemaError(f"the {what} metadata describes {len(tables)} tables ({', '.join(tables)}). Keep only one.")
     [table] = tables.items()
     return table
 

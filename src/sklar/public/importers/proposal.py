@@ -71,9 +71,7 @@ class Imported:
     def to_toml(self) -> str:
         """The schema as a file to complete."""
         if not self.entries:
-            raise SchemaError(
-                f"the imported file ({self.source}) describes no column that a release could have. Write a schema."
-            )
+            raise SchemaError(f"the imported file ({self.source}) describes no column to release. Write a schema.")
         lines = [
             f"# Imported from {self.source}; no row was read. Complete the entries marked reviewed = false from",
             "# public knowledge (a code book, a legal limit), and remove the mark. The imported file stated the other",
