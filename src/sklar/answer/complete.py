@@ -86,7 +86,7 @@ def _domains(schema: Schema, codes: Mapping[str, NDArray[np.int64]], rows: int) 
     A filled value is never missing.
     """
     measured = schema.measured
-    found = []
+    domains = []
     for place, attribute in enumerate(measured.attributes):
         free = np.ones(attribute.n_levels, dtype=bool)
         if attribute.missing_code is not None and attribute.n_levels > 1:
@@ -108,8 +108,8 @@ def _domains(schema: Schema, codes: Mapping[str, NDArray[np.int64]], rows: int) 
                 f"row {int(np.argmax(empty)) + 1:,}: its values contradict the rule by which '{attribute.name}' "
                 "determines others. Correct the row."
             )
-        found.append(Domains(allowed=allowed, kinds=which.ravel()))
-    return found
+        domains.append(Domains(allowed=allowed, kinds=which.ravel()))
+    return domains
 
 
 def _beside(drawn: pl.Series, frame: pl.DataFrame, codes: Mapping[str, NDArray[np.int64]]) -> pl.Series:

@@ -7,14 +7,14 @@ special values, missing values) has bars of its own.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 from markupsafe import Markup
 from numpy.typing import NDArray
 
-from sklar.answer.query import Estimate
+from sklar.answer.effects import Floats
 from sklar.answer.report.render import Rows, percent, short
 from sklar.answer.report.svg import Bar, Bins, axis_scale, bars, bend, bins, tick_text, ticks
 from sklar.public.schema import Attribute
@@ -63,56 +63,62 @@ def shown_share(count: float, half_width: float, rows: int) -> str:
     return percent(count / rows) if count > 0 else shown_count(count, half_width)
 
 
-def draw(model: Model, attribute: Attribute, synthetic: NDArray[np.float64]) -> LevelChart:
+def draw(model: Model, attribute: Attribute, synthetic: Floats) -> LevelChart:
     """Draw an attribute. `synthetic` are the shares of its levels among synthetic rows, shape (levels,)."""
     estimate, n, labels = model.estimate(attribute.name), model.n_rows, shown_levels(attribute)
-    on_axis = attribute.bin_codes if attribute.edges else np.zeros(0, dtype=np.int64)
-    apart = np.setdiff1d(np.arange(attribute.n_levels), on_axis)
-    heaps = _heaps(attribute, estimate, on_axis)
-    apart = np.union1d(apart, heaps)
+    counts, half, every = estimate.counts, estimate.high - estimate.counts, np.arange(attribute.n_levels)
+    on_axis = attribute.bin_codes if attribute.edges else every[:0]
+    heaps = _heaps(attribute, counts, on_axis)
+    apart = np.union1d(np.setdiff1d(every, on_axis), heaps)
     if on_axis.size - heaps.size <= 1:
         # One bin has no shape.
-        on_axis, apart = on_axis[:0], np.arange(attribute.n_levels)
-    shown, left_out = _largest(estimate, apart)
-    name = short(with_unit(attribute, shown_name(attribute)), 90)
-    largest = int(np.argmax(estimate.counts))
-    shares = (estimate.counts, estimate.low, estimate.high)
-    share, low, high = (max(float(each[largest]), 0.0) / n for each in shares)
+        on_axis, apart = on_axis[:0], every
+    shown, left_out = apart, apart[:0]
+    if apart.size > MAX_BARS:
+        # The largest levels get a bar each, in the order of the schema; the others share one.
+        order = np.argsort(-counts[apart], kind="stable")
+        shown, left_out = np.sort(apart[order[:MANY_BARS]]), np.sort(apart[order[MANY_BARS:]])
+
+    def bar(label: str, codes: NDArray[np.int64]) -> Bar:
+        # Noise of levels is independent: variances add.
+        count, reach = float(counts[codes].sum()), math.sqrt(float((half[codes] ** 2).sum()))
+        low, high, mark = (count - reach) / n, (count + reach) / n, float(synthetic[codes].sum())
+        told = shown_share(count, reach, n)
+        return Bar(label=label, value=count / n, low=low, high=high, mark=mark, told=told)
+
+    entries = [bar(labels[k], every[k : k + 1]) for k in shown]
+    if left_out.size:
+        entries.append(bar(f"{left_out.size:,} others together", left_out))
+    largest = int(np.argmax(counts))
+    share, low, high = (max(float(each[largest]), 0.0) / n for each in (counts, estimate.low, estimate.high))
     told = (
         f"The largest is {short(labels[largest], 60)} with {percent(share)} of the rows, 95% interval {percent(low)} "
         f"to {percent(min(high, 1.0))}; synthetic rows have {percent(float(synthetic[largest]))}."
     )
-    entries = [
-        Bar(
-            label=labels[k],
-            value=float(estimate.counts[k] / n),
-            low=float(estimate.low[k] / n),
-            high=float(estimate.high[k] / n),
-            mark=float(synthetic[k]),
-            told=shown_share(float(estimate.counts[k]), float(estimate.high[k] - estimate.counts[k]), n),
-        )
-        for k in shown
-    ]
-    if left_out.size:
-        entries.append(_others(estimate, left_out, synthetic, n))
-    drawn = ~np.isin(np.arange(attribute.n_levels), heaps)
-    title = f"Shares of the rows by {short(shown_name(attribute), 60)}"
+    title, axis = f"Shares of the rows by {short(shown_name(attribute), 60)}", None
+    if on_axis.size:
+        kept = ~np.isin(every, heaps)
+        figures = (np.where(kept, each, 0.0) for each in (counts, half, synthetic))
+        axis = bins(_on_axis(attribute, on_axis, n, labels, *figures), title=title, description=told)
     return LevelChart(
-        name=name,
+        name=short(with_unit(attribute, shown_name(attribute)), 90),
         column="" if shown_name(attribute) == attribute.name else short(attribute.name, 60),
         about=" ".join((attribute.words.description or "").split()),
         sentence=_sentence(attribute, binned=on_axis.size > 0, apart=apart.size, left_out=left_out.size),
         left_out=int(left_out.size),
-        on_axis=bins(
-            _on_axis(attribute, _without(estimate, heaps), on_axis, np.where(drawn, synthetic, 0.0), n, labels),
-            title=title,
-            description=told,
-        )
-        if on_axis.size
-        else None,
+        on_axis=axis,
         # Below an axis a bar stands for its share of all rows, not for the largest of a few.
         apart=bars(entries, title=title, description=told, least=0.5 if on_axis.size else 1e-9) if entries else None,
-        figures=_figures(estimate, labels, synthetic, n) if attribute.n_levels <= _MAX_FIGURES else (),
+        figures=tuple(
+            (
+                short(labels[k], 80),
+                shown_count(float(counts[k]), float(half[k])),
+                shown_share(float(counts[k]), float(half[k]), n),
+                f"{max(float(estimate.low[k]), 0.0):,.0f} to {max(float(estimate.high[k]), 0.0):,.0f}",
+                f"{synthetic[k] * n:,.0f}",
+            )
+            for k in (every if attribute.n_levels <= _MAX_FIGURES else ())
+        ),
     )
 
 
@@ -127,12 +133,12 @@ def _sentence(attribute: Attribute, *, binned: bool, apart: int, left_out: int) 
     return f"Share {what}{rest}."
 
 
-def _heaps(attribute: Attribute, estimate: Estimate, codes: NDArray[np.int64]) -> NDArray[np.int64]:
+def _heaps(attribute: Attribute, counts: Floats, codes: NDArray[np.int64]) -> NDArray[np.int64]:
     """Bins of a single whole number that would flatten all others: they stand apart, as points do."""
     if attribute.kind not in ("integer", "year"):
         return codes[:0]
     widths = np.diff(np.array(attribute.edges, dtype=np.float64))
-    density = np.maximum(estimate.counts[codes], 0.0) / widths
+    density = np.maximum(counts[codes], 0.0) / widths
     order = np.argsort(-density, kind="stable")
     heaps = 0
     # From the tallest on, as long as it is a single number that towers over the next.
@@ -143,53 +149,30 @@ def _heaps(attribute: Attribute, estimate: Estimate, codes: NDArray[np.int64]) -
     return np.asarray(np.sort(codes[order[:heaps]]))
 
 
-def _without(estimate: Estimate, codes: NDArray[np.int64]) -> Estimate:
-    """The same estimate with nothing in these levels."""
-    kept = ~np.isin(np.arange(estimate.counts.size), codes)
-    counts, low, high = (np.where(kept, each, 0.0) for each in (estimate.counts, estimate.low, estimate.high))
-    return replace(estimate, counts=counts, low=low, high=high)
-
-
-def _largest(estimate: Estimate, codes: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The levels that get a bar each, in the order of the schema, and those that share one."""
-    if codes.size <= MAX_BARS:
-        return codes, codes[:0]
-    order = np.argsort(-estimate.counts[codes], kind="stable")
-    return np.sort(codes[order[:MANY_BARS]]), np.sort(codes[order[MANY_BARS:]])
-
-
-def _others(estimate: Estimate, codes: NDArray[np.int64], synthetic: NDArray[np.float64], n: int) -> Bar:
-    """All levels without a bar of their own, together. Their noise is independent: variances add."""
-    count = float(estimate.counts[codes].sum())
-    half = math.sqrt(float(((estimate.high[codes] - estimate.counts[codes]) ** 2).sum()))
-    return Bar(
-        label=f"{codes.size:,} others together",
-        value=count / n,
-        low=(count - half) / n,
-        high=(count + half) / n,
-        mark=float(synthetic[codes].sum()),
-        told=shown_share(count, half, n),
-    )
-
-
 def _on_axis(
     attribute: Attribute,
-    estimate: Estimate,
     codes: NDArray[np.int64],
-    synthetic: NDArray[np.float64],
     n: int,
     labels: tuple[str, ...],
+    counts: Floats,
+    half: Floats,
+    synthetic: Floats,
 ) -> Bins:
     edges = np.array(attribute.edges, dtype=np.float64)
     starts = np.unique(np.linspace(0, codes.size, min(codes.size, _MAX_BINS) + 1).astype(np.int64))[:-1]
-    counts, marks = (np.add.reduceat(each[codes], starts) for each in (estimate.counts, synthetic))
-    half = np.sqrt(np.add.reduceat((estimate.high[codes] - estimate.counts[codes]) ** 2, starts))
+    counts, marks = (np.add.reduceat(each[codes], starts) for each in (counts, synthetic))
+    half = np.sqrt(np.add.reduceat(half[codes] ** 2, starts))
     kept = edges[[*starts, codes.size]]
     middles = (kept[:-1] + kept[1:]) / 2
-    scale = _scale(attribute, middles, np.maximum(counts, 0.0) + 1e-9)
+    # The axis stays linear unless half of the rows would be squeezed into a small part of it.
+    weights, sizes = np.maximum(counts, 0.0) + 1e-9, np.abs(middles)
+    order = np.argsort(sizes)
+    upto = np.cumsum(weights[order])
+    median = float(sizes[order[int(np.searchsorted(upto, upto[-1] / 2))]])
+    scale = 0.0 if sizes.max() < _SQUEEZED * median else axis_scale(attribute, middles, weights)
     low, high = bend(kept[[0, -1]], scale)
 
-    def place(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    def place(values: Floats) -> Floats:
         return np.asarray((bend(values, scale) - low) / (high - low))
 
     at = ticks(attribute, float(kept[0]), float(kept[-1]), scale)
@@ -208,27 +191,4 @@ def _on_axis(
         marks=np.asarray(marks),
         ticks=tuple(zip(place(np.array(at)).tolist(), (tick_text(attribute, each) for each in at), strict=True)),
         told=tuple(told),
-    )
-
-
-def _scale(attribute: Attribute, middles: NDArray[np.float64], counts: NDArray[np.float64]) -> float:
-    """The scale of an axis, which stays linear unless half of the rows would be squeezed into a small part of it."""
-    sizes = np.abs(middles)
-    order = np.argsort(sizes)
-    upto = np.cumsum(counts[order])
-    median = float(sizes[order[int(np.searchsorted(upto, upto[-1] / 2))]])
-    return 0.0 if sizes.max() < _SQUEEZED * median else axis_scale(attribute, middles, counts)
-
-
-def _figures(estimate: Estimate, labels: tuple[str, ...], synthetic: NDArray[np.float64], n: int) -> Rows:
-    half = estimate.high - estimate.counts
-    return tuple(
-        (
-            short(labels[k], 80),
-            shown_count(float(estimate.counts[k]), float(half[k])),
-            shown_share(float(estimate.counts[k]), float(half[k]), n),
-            f"{max(float(estimate.low[k]), 0.0):,.0f} to {max(float(estimate.high[k]), 0.0):,.0f}",
-            f"{synthetic[k] * n:,.0f}",
-        )
-        for k in range(len(labels))
     )
