@@ -6,18 +6,22 @@ import json
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sklar
-from sklar.answer.predicate import QueryError, attributes_of, evaluate, parse, resolve
-from sklar.answer.query import answer, cells_of, count_cells, estimate
+from sklar.answer.effects import centered, has_parities, pool_effects
+from sklar.answer.predicate import QueryError, attributes_of, cells_of, evaluate, holds, parse, resolve
+from sklar.answer.query import answer, count_by_parities, count_cells, estimate
+from sklar.answer.report import publishable
 from sklar.budget.certificate import Measured, certify
 from sklar.budget.method import Method
 from sklar.budget.plan import Plan, plan_stages, plan_tables
@@ -26,9 +30,10 @@ from sklar.draw.decode import Decoder
 from sklar.draw.repair import sample_codes
 from sklar.files.model import Model
 from sklar.kernel.queries import Block, Tables
-from sklar.kernel.theorems import Budget
+from sklar.kernel.theorems import Budget, Neighbors
 from sklar.kernel.vault import Vault
 from sklar.public.schema import Attribute, Schema
+from sklar.release import measure
 
 SCHEMA = Schema(
     name="people",
@@ -63,7 +68,7 @@ def levels(text: str, schema: Schema = SCHEMA) -> set[str]:
     """The levels of its one attribute that a predicate holds in."""
     expression = resolve(parse(text), schema)
     (index,) = attributes_of(expression)
-    held = cells_of(expression, [index], schema)
+    held = cells_of(expression, {index: np.arange(schema.sizes[index])})
     return {level for level, here in zip(schema.attributes[index].levels, held, strict=True) if here}
 
 
@@ -231,7 +236,7 @@ def test_two_attribute_predicates_are_sets_of_cells() -> None:
     expression = resolve(parse("sex = Male and age < 20 or sex = Female and owns = true"), SCHEMA)
     assert attributes_of(expression) == (0, 1, 3)
     expression = resolve(parse("sex = Male and age < 20 or sex = Female"), SCHEMA)
-    held = cells_of(expression, (0, 1), SCHEMA)
+    held = cells_of(expression, {0: np.arange(5), 1: np.arange(2)})
     assert held.tolist() == [[True, True], *[[True, False]] * 4]
 
 
@@ -380,7 +385,7 @@ def drawn_share(model: Model, text: str) -> float:
     assert model.copula.components() is not None
     block = np.concatenate(list(sample_codes(model.copula, 60_000, 3)), axis=1)
     expression = resolve(parse(text), SCHEMA)
-    return float(np.mean(evaluate(expression, lambda leaf: leaf.levels[block[leaf.attribute]])))
+    return float(np.mean(holds(expression, dict(enumerate(block)))))
 
 
 @pytest.mark.parametrize(
@@ -443,3 +448,125 @@ def test_the_command(model: Model, tmp_path: Path) -> None:
     assert found["low"] < found["estimate"] < found["high"]
     done = CliRunner().invoke(cli, ["query", str(path), "sexx = Male"])
     assert isinstance(done.exception, QueryError)
+
+
+# Where a person is the unit.
+
+ATTRIBUTES = '[attributes.a]\ntype = "boolean"\n[attributes.b]\ntype = "boolean"\n'
+
+
+def of_people(how: str) -> Any:
+    generator = np.random.default_rng(3)
+    ids = np.repeat(np.arange(400), generator.integers(1, 9, 400))
+    rows = pl.DataFrame({"id": ids, "a": generator.random(ids.size) < 0.3, "b": generator.random(ids.size) < 0.6})
+    return sklar.fit(rows, Schema.from_toml(f'[table]\nname = "v"\n{how}\n{ATTRIBUTES}'), epsilon=5.0)
+
+
+@pytest.fixture(scope="module")
+def people() -> Any:
+    return of_people('person = "id"\ncount = "people"')
+
+
+@pytest.fixture(scope="module")
+def four() -> Any:
+    return of_people('person = "id"\ncount = "rows"\nrows_per_person = 4')
+
+
+def test_a_query_says_what_it_counts(people: Any, four: Any) -> None:
+    found = answer(people, "a = true")
+    assert found.lines()[0] == "People, one row of each, with a = true, of 400:"
+    assert found.estimate is not None
+    share = found.estimate / 400
+    assert found.choosing_error == pytest.approx(math.sqrt(400 * share * (1 - share)))
+    assert any("choosing rows   adds a standard error of at most" in line for line in found.lines())
+    rows = answer(four, "a = true")
+    assert rows.lines()[0].startswith("Rows, at most 4 of each person, with a = true, of ")
+    assert rows.choosing_error is None
+    assert answer(of_people(""), "a = true").lines()[0].startswith("Rows with a = true, of ")
+
+
+def test_the_interval_of_a_count_has_the_noise_of_l_rows(people: Any, four: Any) -> None:
+    one, wide = (answer(each, "a = true").standard_error for each in (people, four))
+    assert one is not None
+    assert wide is not None
+    assert 2.5 * one < wide < 8 * one
+
+
+def test_the_report_is_about_people(people: Any, four: Any) -> None:
+    text = publishable(people)
+    for sentence in (
+        "any one person in it, with all their rows",
+        "One row of each person was chosen at random",
+        "shares are averages over people, not over rows",
+        "the number of people",
+        "A person under two ids is protected less",
+    ):
+        assert sentence in text
+    assert "It protects a person with several rows less" not in text
+    assert "Of each person in the confidential table at most 4 rows were chosen at random" in publishable(four)
+
+
+# Counts from parities: exact without noise, with the standard error that noise has.
+
+CODES = (np.random.default_rng(4).random((4, 5_000)) < 0.3).astype(np.int64)
+BITS = Schema(name="bits", attributes=tuple(Attribute(name=f"b{i}", kind="integer", edges=(0, 1, 2)) for i in range(4)))
+FRAME = pl.DataFrame({f"b{i}": column for i, column in enumerate(CODES)})
+
+
+@pytest.mark.parametrize("neighbors", ["replace-one", "add-remove"])
+def test_counts_are_exact_without_noise(neighbors: Neighbors) -> None:
+    measured = measure(FRAME, BITS, Budget(epsilon=1e9, neighbors=neighbors))
+    for where in ((0,), (2, 1), (1, 3), (3, 0, 2)):
+        if not has_parities(measured, len(where)):
+            assert neighbors == "add-remove"
+            continue
+        shape = (2,) * len(where)
+        for mask in product((False, True), repeat=2 ** len(where)):
+            cells = np.array(mask).reshape(shape)
+            wanted = int(cells[tuple(CODES[i] for i in where)].sum())
+            assert count_by_parities(measured, cells, where)[0] == pytest.approx(wanted)
+
+
+def shifted(measured: Measured, at: int) -> Measured:
+    """With one noisy parity moved by one in both looks."""
+    blocks = []
+    for block in measured.blocks:
+        values = np.array(block.values)
+        values[at] += 1
+        blocks.append(replace(block, values=values))
+    return replace(measured, blocks=tuple(blocks))
+
+
+def test_standard_errors_are_those_of_the_linear_function() -> None:
+    measured = measure(FRAME, BITS, Budget(epsilon=1.0))
+    cells = np.array([[True, False], [False, False]])
+    base, sd = count_by_parities(measured, cells, (1, 2))
+    query, scales = measured.blocks[0].query, measured.blocks[0].scales
+    variance = 0.0
+    for at, scale in enumerate(np.repeat(scales, query.sizes)):
+        slope = count_by_parities(shifted(measured, at), cells, (1, 2))[0] - base
+        variance += slope**2 * float(scale) ** 2 / 2
+    assert sd == pytest.approx(np.sqrt(variance))
+    found = count_cells(measured, cells, (1, 2))
+    assert (found.count, found.standard_error) == (base, sd)
+    assert found.by == "the noisy parities of 'b1' and 'b2'"
+    assert found.half_width == pytest.approx(1.959964 * sd, rel=1e-5)
+
+
+def test_tables_are_turned_as_asked() -> None:
+    measured = measure(FRAME, BITS, Budget(epsilon=1e9))
+    one, other = estimate(measured, "b0", "b2"), estimate(measured, "b2", "b0")
+    assert np.allclose(one.counts, other.counts.T)
+    exact = [[int(((CODES[0] == a) & (CODES[2] == b)).sum()) for b in (0, 1)] for a in (0, 1)]
+    assert np.allclose(one.counts, exact)
+
+
+def test_inference_sees_the_effects_of_parities() -> None:
+    """Without noise they are those of the exact tables, for sets of one, two and three bits."""
+    effects = pool_effects(measure(FRAME, BITS, Budget(epsilon=1e9)), (0, 1, 3))
+    assert set(effects.by_set) == {(0,), (1,), (3,), (0, 1), (0, 3), (1, 3), (0, 1, 3)}
+    for subset, effect in effects.by_set.items():
+        shares = np.zeros((2,) * len(subset))
+        np.add.at(shares, tuple(CODES[i] for i in subset), 1 / CODES.shape[1])
+        assert np.allclose(effect.values, centered(shares, len(subset)))
+        assert effect.variance < 1e-6

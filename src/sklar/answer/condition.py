@@ -10,7 +10,7 @@ Where a condition cuts a bin, the model's shape inside the bin says how much of 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from itertools import product
 from typing import Any, TypeAlias
 
@@ -25,9 +25,10 @@ from sklar.answer.predicate import (
     QueryError,
     Token,
     attributes_of,
+    cells_of,
     divide,
-    evaluate,
     joined,
+    leaves,
     parse,
     traced,
 )
@@ -134,16 +135,12 @@ def divide_shapes(
 
 def level_classes(expression: Expression) -> dict[int, tuple[NDArray[np.int64], NDArray[np.int64]]]:
     """For each attribute, one level of every class that a predicate does not tell apart, and each level's class."""
-    leaves: dict[int, list[NDArray[np.bool_]]] = {i: [] for i in attributes_of(expression)}
-
-    def collect(leaf: Atom) -> NDArray[np.bool_]:
-        leaves[leaf.attribute].append(leaf.levels)
-        return np.zeros(1, dtype=bool)
-
-    evaluate(expression, collect)
+    own: dict[int, list[NDArray[np.bool_]]] = {i: [] for i in attributes_of(expression)}
+    for leaf in leaves(expression):
+        own[leaf.attribute].append(leaf.levels)
     classes = {}
-    for i, own in leaves.items():
-        _, first, which = np.unique(np.stack(own), axis=1, return_index=True, return_inverse=True)
+    for i, levels in own.items():
+        _, first, which = np.unique(np.stack(levels), axis=1, return_index=True, return_inverse=True)
         classes[i] = first, which.ravel()
     return classes
 
@@ -177,13 +174,7 @@ def _boxes_of(expression: Expression, text: str) -> Iterator[Box]:
     shape = [first.size for first, _ in classes.values()]
     if math.prod(shape) > _MAX_CLASSES:
         raise _too_many(text, math.prod(shape))
-    axes = {i: axis for axis, i in enumerate(classes)}
-
-    def atom(leaf: Atom) -> NDArray[np.bool_]:
-        along: Sequence[int] = [-1 if axis == axes[leaf.attribute] else 1 for axis in range(len(shape))]
-        return np.broadcast_to(leaf.levels[classes[leaf.attribute][0]].reshape(along), shape)
-
-    held = np.asarray(evaluate(expression, atom))
+    held = cells_of(expression, {i: first for i, (first, _) in classes.items()})
     return condition_boxes(held, {i: which for i, (_, which) in classes.items()})
 
 

@@ -20,13 +20,14 @@ import math
 import operator as operators
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from itertools import pairwise
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from sklar.errors import ModelError
 from sklar.public.outputs import exact, grain
@@ -236,23 +237,47 @@ def _negated(node: Node) -> Node:
     return Combined(operator="not", parts=(node,))
 
 
+def mapped(node: Node | Any, leaf: Callable[[Any], Any]) -> Any:
+    """The same predicate with every leaf replaced."""
+    if isinstance(node, Combined):
+        return Combined(operator=node.operator, parts=tuple(mapped(part, leaf) for part in node.parts))
+    return leaf(node)
+
+
+def leaves(expression: Expression) -> Iterator[Atom]:
+    """The atoms of a resolved predicate."""
+    if isinstance(expression, Atom):
+        yield expression
+    else:
+        for part in expression.parts:
+            yield from leaves(part)  # type: ignore[arg-type]
+
+
+def attributes_of(expression: Expression) -> tuple[int, ...]:
+    """The attributes that a resolved predicate is about, ascending."""
+    return tuple(sorted({leaf.attribute for leaf in leaves(expression)}))
+
+
 def evaluate(expression: Expression, atom: Callable[[Atom], NDArray[np.bool_]]) -> NDArray[np.bool_]:
-    """The truth of a resolved predicate, given that of its atoms: arrays of one shape."""
+    """The truth of a resolved predicate, given that of its atoms: arrays of shapes that broadcast together."""
     if isinstance(expression, Atom):
         return atom(expression)
     parts = [evaluate(part, atom) for part in expression.parts]  # type: ignore[arg-type]
     if expression.operator == "not":
         return ~parts[0]
-    join = np.logical_and if expression.operator == "and" else np.logical_or
-    return np.asarray(join.reduce(parts))
+    return reduce(np.logical_and if expression.operator == "and" else np.logical_or, parts)
 
 
-def attributes_of(expression: Expression) -> tuple[int, ...]:
-    """The attributes that a resolved predicate is about, ascending."""
-    if isinstance(expression, Atom):
-        return (expression.attribute,)
-    found = {attribute for part in expression.parts for attribute in attributes_of(part)}  # type: ignore[arg-type]
-    return tuple(sorted(found))
+def holds(expression: Expression, codes: Mapping[int, NDArray[Any]]) -> NDArray[np.bool_]:
+    """Whether a resolved predicate holds for these codes of its attributes, which broadcast together."""
+    return evaluate(expression, lambda leaf: np.asarray(leaf.levels[codes[leaf.attribute]]))
+
+
+def cells_of(expression: Expression, levels: Mapping[int, ArrayLike]) -> NDArray[np.bool_]:
+    """The cells of the table of these attributes, over some or all of their levels, in which a predicate holds."""
+    grid = np.ix_(*(np.asarray(each) for each in levels.values()))
+    held = holds(expression, dict(zip(levels, grid, strict=True)))
+    return np.broadcast_to(held, tuple(each.size for each in grid))
 
 
 def resolve(node: Node, schema: Schema) -> Expression:
@@ -283,7 +308,13 @@ def divide(node: Node, schema: Schema) -> DividedPredicate:
         attribute = schema.attribute(name)
         bins = {int(attribute.bin_codes[bisect_right(attribute.edges, cut) - 1]) for cut in own}
         split += [f"{name} {attribute.levels[code]}" for code in sorted(bins)]
-    return DividedPredicate(expression=_lifted(tree, divided), divided=divided, split=tuple(split))
+
+    def lift(leaf: Atom | _Interval) -> Atom:
+        if isinstance(leaf, _Interval):
+            return leaf.atom(divided.schema.attributes[leaf.attribute])
+        return Atom(attribute=leaf.attribute, levels=leaf.levels[divided.parts[leaf.attribute]])
+
+    return DividedPredicate(expression=mapped(tree, lift), divided=divided, split=tuple(split))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -311,8 +342,7 @@ def _resolved(
     Where bins are cut is noted in `cuts`; without it they may not be.
     """
     if isinstance(node, Combined):
-        parts = tuple(_resolved(part, schema, cuts) for part in node.parts)
-        return Combined(operator=node.operator, parts=parts)  # type: ignore[arg-type]
+        return mapped(node, lambda leaf: _resolved(leaf, schema, cuts))  # type: ignore[no-any-return]
     if not isinstance(node, Comparison):
         return node
     operator, (name, *values) = _name_first(node, schema)
@@ -342,22 +372,14 @@ def _resolved(
     return interval.atom(attribute)
 
 
-def _lifted(tree: Combined | Atom | _Interval, divided: Divided) -> Expression:
-    """The predicate over the divided levels."""
-    if isinstance(tree, Combined):
-        parts = tuple(_lifted(part, divided) for part in tree.parts)  # type: ignore[arg-type]
-        return Combined(operator=tree.operator, parts=parts)
-    if isinstance(tree, Atom):
-        return Atom(attribute=tree.attribute, levels=tree.levels[divided.parts[tree.attribute]])
-    return tree.atom(divided.schema.attributes[tree.attribute])
-
-
 def traced(expression: Expression, schema: Schema) -> Expression:
     """The same predicate over the measured attributes: what a rule determines, by the attribute that determines it."""
-    if isinstance(expression, Atom):
-        source, levels = schema.sources[expression.attribute]
-        return Atom(attribute=source, levels=expression.levels[levels])
-    return Combined(operator=expression.operator, parts=tuple(traced(part, schema) for part in expression.parts))  # type: ignore[arg-type]
+
+    def trace(leaf: Atom) -> Atom:
+        source, levels = schema.sources[leaf.attribute]
+        return Atom(attribute=source, levels=leaf.levels[levels])
+
+    return mapped(expression, trace)  # type: ignore[no-any-return]
 
 
 def _name_first(node: Comparison, schema: Schema) -> tuple[str, tuple[Token, ...]]:

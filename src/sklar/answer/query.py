@@ -25,7 +25,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache
-from itertools import combinations, product
+from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -35,13 +35,14 @@ from sklar.answer import DEFAULT_LEVEL
 from sklar.answer.condition import divide_shapes, level_classes
 from sklar.answer.effects import Floats, Table, count_chosen, has_parities, normal_quantile, pooled_parities, tables_of
 from sklar.answer.predicate import (
-    Atom,
     DividedPredicate,
     Expression,
     QueryError,
     attributes_of,
+    cells_of,
     divide,
     evaluate,
+    holds,
     parse,
     resolve,
     traced,
@@ -278,7 +279,9 @@ def answer(
     parts = _Parts(schema=finer, parts=divided.measured_parts, shares=shares)
 
     def inside() -> Floats:
-        return parts.whole(cells_of(expression, where, finer), where, model.measured_schema)
+        return parts.whole(
+            cells_of(expression, {i: np.arange(finer.sizes[i]) for i in where}), where, model.measured_schema
+        )
 
     def count(cells: Floats) -> CellCount:
         return count_cells(measured, cells, where, level=level, complete=complete)
@@ -311,6 +314,9 @@ def answer(
             high = min(found.count + reach, max(most.count + most.half_width, found.count))
         sd = math.hypot(found.standard_error, error)
         direct |= {"estimate": found.count, "standard_error": sd, "low": low, "high": high}
+        if model.certificate.count == "people":
+            chosen = min(max(found.count / model.n_rows, 0.0), 1.0)
+            direct["choosing_error"] = math.sqrt(model.n_rows * chosen * (1 - chosen))
     share, by = _synthetic(model, expression, where, parts)
     return Answer(
         predicate=predicate.strip(),
@@ -321,7 +327,6 @@ def answer(
         synthetic_by=by,
         measured_by=found if isinstance(found, str) else found.by,
         counted=model.certificate.counted,
-        choosing_error=_choosing_error(model, direct.get("estimate")),
         split=split,
         **direct,
     )
@@ -357,14 +362,6 @@ class _Parts:
             return np.asarray(order[codes])
         at = np.searchsorted(upto, codes + generator.random(codes.size), side="right")
         return np.asarray(order[np.minimum(at, order.size - 1)])
-
-
-def _choosing_error(model: Model, estimate: float | None) -> float | None:
-    """What choosing one row of each person at random adds at most to the standard error of a number of people."""
-    if estimate is None or model.certificate.count != "people":
-        return None
-    share = min(max(estimate / model.n_rows, 0.0), 1.0)
-    return math.sqrt(model.n_rows * share * (1 - share))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -474,19 +471,6 @@ def count_by_parities(
     return count + shares * rows, math.sqrt(variance + shares**2 * rows_variance)
 
 
-def cells_of(expression: Expression, where: Sequence[int], schema: Schema) -> NDArray[np.bool_]:
-    """The cells of the table of these attributes in which a predicate holds."""
-    axes = {attribute: axis for axis, attribute in enumerate(where)}
-    shape = tuple(int(schema.sizes[i]) for i in where)
-
-    def atom(leaf: Atom) -> NDArray[np.bool_]:
-        along = [1] * len(where)
-        along[axes[leaf.attribute]] = -1
-        return np.broadcast_to(leaf.levels.reshape(along), shape)
-
-    return np.asarray(evaluate(expression, atom))
-
-
 def _pool(measured: Measured, where: Sequence[int], *, complete: bool) -> _Pooled:
     """The table of one or two attributes: their own, and of one also the sums of its trustworthy two-way tables."""
     schema, own = measured.schema, tuple(sorted(where))
@@ -553,17 +537,12 @@ def _synthetic(model: Model, expression: Expression, where: Sequence[int], parts
     held = 0
     generator = np.random.Generator(np.random.SFC64(_SAMPLE_SEED))
     for block in sample_codes(copula, rows, _SAMPLE_SEED):
-        codes = {} if dummies else {i: parts.drawn(i, block[i], generator) for i in where}
-
-        def atom(
-            leaf: Atom, block: NDArray[Any] = block, codes: Mapping[int, NDArray[Any]] = codes
-        ) -> NDArray[np.bool_]:
-            if dummies:
-                own = block[offsets[leaf.attribute] : offsets[leaf.attribute + 1]].view(np.bool_)
-                return np.asarray(own[leaf.levels].any(axis=0))
-            return np.asarray(leaf.levels[codes[leaf.attribute]])
-
-        held += int(np.count_nonzero(evaluate(expression, atom)))
+        if dummies:
+            bits = [block[offsets[i] : offsets[i + 1]].view(np.bool_) for i in range(schema.n_attributes)]
+            here = evaluate(expression, lambda leaf, bits=bits: bits[leaf.attribute][leaf.levels].any(axis=0))  # type: ignore[misc]
+        else:
+            here = holds(expression, {i: parts.drawn(i, block[i], generator) for i in where})
+        held += int(np.count_nonzero(here))
     return held / rows, f"counted in {rows:,} rows drawn with seed {_SAMPLE_SEED}"
 
 
@@ -586,6 +565,5 @@ def _expected_share(
         mass = np.stack([own[:, which == k].sum(axis=1) for k in range(first.size)], axis=1)
         mass /= mass.sum(axis=1, keepdims=True)
         joint = (joint[:, :, None] * mass[:, None, :]).reshape(components, -1)
-    grid = np.array(list(product(*(classes[i][0] for i in where))), dtype=np.int64)
-    held = evaluate(expression, lambda leaf: leaf.levels[grid[:, list(where).index(leaf.attribute)]])
-    return float(joint.mean(axis=0) @ held)
+    held = cells_of(expression, {i: classes[i][0] for i in where})
+    return float(joint.mean(axis=0) @ held.ravel())

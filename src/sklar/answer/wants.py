@@ -24,8 +24,17 @@ import numpy as np
 
 from sklar.answer import DEFAULT_LEVEL
 from sklar.answer.effects import normal_quantile
-from sklar.answer.predicate import QueryError, attributes_of, find_attribute, is_name, parse, resolve, tokenize, traced
-from sklar.answer.query import cells_of
+from sklar.answer.predicate import (
+    QueryError,
+    attributes_of,
+    cells_of,
+    find_attribute,
+    is_name,
+    parse,
+    resolve,
+    tokenize,
+    traced,
+)
 from sklar.budget.account import Account, choose_accountant, own_cost
 from sklar.budget.forecast import Forecast, forecast
 from sklar.budget.ledger import Ledger
@@ -118,7 +127,7 @@ def _predicate(question: str, schema: Schema, *, public_rows: bool) -> tuple[tup
             f"'{question}' is about {len(where)} attributes, and only tables of one and two are measured. Want a part "
             "of it."
         )
-    held = cells_of(expression, where, measured)
+    held = cells_of(expression, {i: np.arange(measured.sizes[i]) for i in where})
     cells = int(np.count_nonzero(held))
     # As `query` counts: where every row has a cell, the others may be counted instead.
     if public_rows and all(measured.attributes[i].exhaustive for i in where):

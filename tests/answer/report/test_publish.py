@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
@@ -17,6 +15,7 @@ import pytest
 from click.testing import CliRunner
 from experiments.screenshots import chromium, shoot
 from markupsafe import escape
+from numpy.typing import NDArray
 
 import sklar
 from sklar.answer.report import publishable
@@ -64,8 +63,18 @@ def wide(m: int, levels: int = 2, rows: int = 100_000) -> Model:
     return Model(measured=measured, copula=copula, n_rows=rows, settings={"kind": "independence"})
 
 
-def test_every_part_is_there(model: Model) -> None:
-    reader = read(publishable(model, file_name="census.sklar"))
+@pytest.fixture(scope="module")
+def document(model: Model) -> str:
+    return publishable(model, file_name="census.sklar")
+
+
+def words(document: str) -> str:
+    return " ".join(" ".join(read(document).text).split())
+
+
+def test_every_part_is_there_and_equal_models_give_equal_bytes(model: Model, document: str) -> None:
+    assert publishable(model, file_name="census.sklar") == document
+    reader = read(document)
     text = " ".join(reader.text)
     for part in (
         "What was released",
@@ -85,10 +94,6 @@ def test_every_part_is_there(model: Model) -> None:
     assert reader.tags >= {"svg", "table", "nav", "main", "header", "footer"}
 
 
-def test_equal_models_give_equal_bytes(model: Model) -> None:
-    assert publishable(model) == publishable(model)
-
-
 @pytest.mark.parametrize(
     "settings",
     [
@@ -103,6 +108,8 @@ def test_every_kind_of_model_has_one(settings: dict[str, Any]) -> None:
     table = pa.table({"a": [True, False] * 200, "b": [0, 1, 2, 2] * 100})
     text = publishable(sklar.fit(table, schema, **settings))
     read(text)
+    one = Schema(name="one", attributes=schema.attributes[:1])
+    read(publishable(sklar.fit(table.select(["a"]), one, **settings)))
     assert ("had not held you at all" in text) == ("budget" in settings)
 
 
@@ -111,7 +118,7 @@ def test_domains_that_were_found_are_not_called_public() -> None:
         '[attributes.town]\ntype="categorical"\ndomain="private"\nat_most=4\n[attributes.b]\ntype="boolean"'
     )
     model = sklar.fit(pa.table({"town": ["Rome"] * 400, "b": [True, False] * 200}), schema, epsilon=5.0)
-    text = " ".join(" ".join(read(publishable(model)).text).split())
+    text = words(publishable(model))
     assert (
         "The categories and bins of 1 of the 2 attributes are public knowledge, as the custodian states. Noisy counts "
         "found those of 1; the privacy account includes that search." in text
@@ -135,7 +142,7 @@ def test_domains_that_were_read_from_the_rows_are_named() -> None:
     )
     model = sklar.fit(pa.table({"town": ["Rome"] * 400, "b": [True, False] * 200}), schema, epsilon=5.0)
     assert model.certificate.read_from_rows == ("town",)
-    text = " ".join(" ".join(read(publishable(model)).text).split())
+    text = words(publishable(model))
     assert "Those of 1 were read from the confidential records , at the custodian's risk: town." in text
     assert "It does not cover the categories and bins of 1 attribute (town): the custodian read them" in text
     assert "not from the records" not in text
@@ -164,7 +171,7 @@ labels = { F = "female", M = "male", X = "a long label that must not be cut, how
 def test_words_labels_and_intervals_read_as_a_person_says_them() -> None:
     rows = pl.DataFrame({"age": [30, 42, 17, 40] * 100, "sex": ["F", "M"] * 200})
     document = publishable(sklar.fit(rows, Schema.from_toml(WORDS), epsilon=5.0, method="binary"))
-    text = " ".join(" ".join(read(document).text).split())
+    text = words(document)
     for part in (
         "Synthetic version of “People of Utopia”",
         "Everybody who answered.",
@@ -177,40 +184,24 @@ def test_words_labels_and_intervals_read_as_a_person_says_them() -> None:
     # Nobody is X: the estimate is not negative, and says that it is noise. Nor is any other figure negative.
     assert not re.search(r">-[\d.]+%?<", document)
     drawn = "".join(re.findall(r">([^<]*)</text>", document))
-    assert "a long label that must not be cut, however long it is" in drawn.replace("  ", " ") or all(
-        word in drawn
-        for word in ["a", "long", "label", "that", "must", "not", "be", "cut,", "however", "long", "it", "is"]
-    )
+    assert all(word in drawn for word in ("long", "label", "must", "not", "cut,", "however", "is"))
     assert document.count('class="bar"') >= 3 + 4 + 2
 
 
-def test_the_first_page_is_for_everyone_and_the_risk_names_its_theorem(model: Model) -> None:
-    text = " ".join(" ".join(read(publishable(model)).text).split())
-    first, _, rest = text.partition("What was released, in detail The confidential")
+def test_the_first_page_is_for_everyone_and_the_risk_names_its_theorem(document: str) -> None:
+    text = words(document)
     first = text[: text.index("The details")]
-    for part in (
-        "What is this?",
-        "How are people protected?",
-        "How good is it?",
-        "What not to do",
-        "at most 58.4% are",
-    ):
-        assert part in first, part
+    parts = ("What is this?", "How are people protected?", "How good is it?", "What not to do", "at most 58.4% are")
+    assert [part for part in parts if part not in first] == []
     assert "theorem" not in first
     assert "even: one of two 50% at most 58.4% at most 88.1%" in text
     assert "is at most 16.8%. It follows from ε, δ and the kind of noise in the certificate by the Gaussian" in text
-    assert rest is not None
 
 
 def test_an_impossible_estimate_is_shown_as_noise() -> None:
     document = publishable(wide(3, levels=30, rows=100))
     assert re.search(r"0 \(noise: ±\d+\)", document)
     assert not re.search(r">-[\d.]+%?<", document)
-
-
-def test_one_attribute_is_enough() -> None:
-    schema = Schema.from_toml('[attributes.a]\ntype="boolean"')
-    read(publishable(sklar.fit(pa.table({"a": [True, False] * 50}), schema, epsilon=1.0)))
 
 
 @pytest.mark.parametrize("evil", EVIL)
@@ -251,14 +242,17 @@ def test_large_domains_stay_small() -> None:
     assert "The 280 smallest values have one bar together." in document
 
 
-def test_the_report_holds_no_byte_of_the_rows_and_does_not_need_them(tmp_path: Path) -> None:
+def test_the_report_holds_no_byte_of_the_rows_and_does_not_need_them(tmp_path: Path, monkeypatch: Any) -> None:
     (tmp_path / "s.toml").write_text('[attributes.city]\ntype="categorical"\nvalues=["Bern","Rome"]\nother=true\n'
                                      '[attributes.age]\ntype="integer"\nedges=[0,50,100]\n')  # fmt: skip
     rows = "".join(f"{MARKER},{i % 90},{MARKER}\n" for i in range(400))
     (tmp_path / "rows.csv").write_text("city,age,secret\n" + rows)
 
+    monkeypatch.chdir(tmp_path)
+
     def run(*arguments: str) -> None:
-        subprocess.run([sys.executable, "-m", "sklar", *arguments], cwd=tmp_path, check=True, capture_output=True)
+        done = CliRunner().invoke(cli, arguments)
+        assert done.exit_code == 0, done.output
 
     run("release", "rows.csv", "--schema", "s.toml", "--epsilon", "1", "--out", "syn.csv")
     run("report", "syn.sklar", "--out", "with.html")
@@ -278,30 +272,24 @@ def test_the_command_refuses_other_endings(model: Model, tmp_path: Path) -> None
     assert str(done.exception) == f"'{tmp_path / 'r.pdf'}' must end in .html."
 
 
-def luminance(color: str) -> float:
+def channels(color: str) -> NDArray[np.float64]:
     digits = color.lstrip("#")
     digits = "".join(2 * digit for digit in digits) if len(digits) == 3 else digits
-    parts = [int(digits[k : k + 2], 16) / 255 for k in (0, 2, 4)]
-    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
-    return float(np.dot(linear, [0.2126, 0.7152, 0.0722]))
+    return np.array([int(digits[k : k + 2], 16) / 255 for k in (0, 2, 4)])
 
 
-def mixed(top: str, under: str, opacity: float) -> str:
-    def channels(color: str) -> list[int]:
-        digits = color.lstrip("#")
-        digits = "".join(2 * digit for digit in digits) if len(digits) == 3 else digits
-        return [int(digits[k : k + 2], 16) for k in (0, 2, 4)]
-
-    pairs = zip(channels(top), channels(under), strict=True)
-    return "#" + "".join(f"{round(opacity * a + (1 - opacity) * b):02x}" for a, b in pairs)
+def luminance(color: NDArray[np.float64]) -> float:
+    linear = np.where(color <= 0.04045, color / 12.92, ((color + 0.055) / 1.055) ** 2.4)
+    return float(linear @ [0.2126, 0.7152, 0.0722])
 
 
 def test_contrast_is_at_least_4_5_in_light_and_dark() -> None:
     style = (files("sklar.answer.report") / "templates" / "style.css").read_text()
-    schemes = [dict(re.findall(r"--([\w-]+):(#\w+)", block)) for block in re.findall(r":root\{([^}]*)\}", style)]
+    schemes = [re.findall(r"--([\w-]+):(#\w+)", block) for block in re.findall(r":root\{([^}]*)\}", style)]
     assert len(schemes) == 3
-    for colors in schemes:
-        deepest = mixed(colors["heat"], colors["page"], 0.5)
+    for scheme in schemes:
+        colors = {name: channels(color) for name, color in scheme}
+        deepest = (colors["heat"] + colors["page"]) / 2
         pairs = [("ink", colors["page"]), ("ink", colors["panel"]), ("soft", colors["page"]), ("soft", colors["panel"]),
                  ("link", colors["page"]), ("warn", colors["warn-page"]), ("ink", deepest)]  # fmt: skip
         for name, under in pairs:
@@ -310,15 +298,15 @@ def test_contrast_is_at_least_4_5_in_light_and_dark() -> None:
 
 
 @pytest.mark.skipif(chromium() is None, reason="Chromium is not installed")
-def test_chromium_shows_it_on_a_desktop_and_a_phone(model: Model, tmp_path: Path) -> None:
+def test_chromium_shows_it_on_a_desktop_and_a_phone(document: str, tmp_path: Path) -> None:
     pytest.importorskip("PIL")
     from PIL import Image
 
-    document = tmp_path / "r.html"
-    document.write_text(publishable(model), encoding="utf-8")
+    page = tmp_path / "r.html"
+    page.write_text(document, encoding="utf-8")
     for width in (1280, 390):
         picture = tmp_path / f"{width}.png"
-        shoot(document, picture, width=width, height=1500)
+        shoot(page, picture, width=width, height=1500)
         with Image.open(picture) as image:
             assert image.size == (width, 1500)
             assert len(image.convert("RGB").getcolors(1 << 20) or []) > 20

@@ -11,12 +11,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sklar.answer.effects import Codes, Floats, Subset, misfit, normal_quantile, pool_effects
 from sklar.answer.infer.onestep import Linearized, OneStep, one_step, refer
 from sklar.answer.infer.syntax import Statistic
-from sklar.answer.predicate import Atom, Expression, QueryError, attributes_of, evaluate, traced
+from sklar.answer.predicate import Expression, QueryError, attributes_of, holds, traced
 from sklar.draw.shapes import Shape
 from sklar.machine.notebook import Tabular, html_card
 from sklar.public.outputs import grain
@@ -265,11 +264,8 @@ class Inquiry:
         """1 for records that satisfy a predicate, else 0."""
         if predicate is None:
             return np.ones(len(codes))
-
-        def atom(leaf: Atom) -> NDArray[np.bool_]:
-            return np.asarray(leaf.levels[codes[:, self.where.index(leaf.attribute)]])
-
-        return evaluate(traced(predicate, self.model.schema), atom).astype(np.float64)
+        columns = dict(zip(self.where, codes.T, strict=True))
+        return holds(traced(predicate, self.model.schema), columns).astype(np.float64)
 
     def is_number(self, attribute: Attribute) -> bool:
         """Whether an attribute enters a formula as one number: an axis, a truth value, or declared scores."""

@@ -1,15 +1,19 @@
-"""Bars: labels have room, areas are shares, and nothing leaves the drawing."""
+"""Templates and drawings: every value is escaped, labels have room, areas are shares, nothing leaves the drawing."""
 
 from __future__ import annotations
 
 import re
+from importlib.resources import files
 
+import jinja2
 import numpy as np
 import polars as pl
 import pytest
+from markupsafe import Markup
 
 import sklar
 from sklar.answer.report.levels import draw
+from sklar.answer.report.render import clean, render
 from sklar.answer.report.svg import (
     WIDTH,
     Bar,
@@ -19,6 +23,7 @@ from sklar.answer.report.svg import (
     bins,
     fitted,
     heat_map,
+    histogram,
     paired_bars,
     text_width,
     wrap,
@@ -26,6 +31,30 @@ from sklar.answer.report.svg import (
 from sklar.public.schema import Schema
 
 LABELS = ["a", "a label of several words that is long", "x" * 60, "1,000,000 to 1,999,999", "", "W" * 300]
+TEMPLATES = {"sklar.answer.report": "publishable.html.j2", "sklar.custodian.evaluate": "private.html.j2"}
+
+
+@pytest.mark.parametrize("package", TEMPLATES)
+def test_a_template_escapes_and_a_value_that_is_missing_is_an_error(package: str) -> None:
+    with pytest.raises(jinja2.UndefinedError, match="is undefined"):
+        render(package, TEMPLATES[package], {})
+    templates = [each.read_text() for each in (files(package) / "templates").iterdir() if each.name.endswith(".j2")]
+    assert templates
+    assert not any(re.search(r"\|\s*safe\b|autoescape", text) for text in templates)
+
+
+def test_control_characters_are_replaced_but_markup_is_left_alone() -> None:
+    assert clean("a\x00b\nc d") == "a\N{REPLACEMENT CHARACTER}b\N{REPLACEMENT CHARACTER}c d"
+    assert clean(Markup("<b>\n</b>")) == Markup("<b>\n</b>")
+    assert clean(7) == 7
+
+
+def test_a_drawing_escapes_its_texts_and_attributes() -> None:
+    drawn = histogram([1], ["<i>\x00"], title='"><img>', description="&")
+    assert isinstance(drawn, Markup)
+    assert "&lt;i&gt;\N{REPLACEMENT CHARACTER}</text>" in drawn
+    assert 'aria-label="&#34;&gt;&lt;img&gt;. &amp;"' in drawn
+    assert "<title>&#34;&gt;&lt;img&gt;</title>\n<desc>&amp;</desc>" in drawn
 
 
 @pytest.mark.parametrize("label", LABELS)
