@@ -15,8 +15,10 @@ given (`fill`) are drawn in the same way, each with a condition of its own.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from string import ascii_letters
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -168,23 +170,21 @@ class GivenSampler:
             if self._allowed:
                 repair(codes, self._model, self._allowed, mending)
             return codes
-        found: list[Codes] = []
+        kept = [self._sampler.draw_by(generator, 0)] if rows == 0 else []
         have = drawn = 0
         while have < rows:
             if drawn > _MOST_DRAWN * (have + _FIRST):
                 raise _too_rare(self._condition)
             # As many again as were drawn: few rounds where few are kept.
             some = min(max(2 * (rows - have), drawn, 64), BLOCK_ROWS)
-            kept = self._kept(self._sampler.draw_by(generator, some), self._honored, mending)
-            found.append(kept[:, : rows - have])
-            have, drawn = have + found[-1].shape[1], drawn + some
-        return np.concatenate(found, axis=1) if found else self._sampler.draw_by(generator, 0)
-
-    def _kept(self, codes: Codes, honored: NDArray[np.float64], generator: np.random.Generator) -> Codes:
-        """Of candidates that satisfy the condition, those that honor the rules and are kept."""
-        codes = codes[:, ~violating(codes, self._allowed)]
-        chances = keeping_chances(self._model.probabilities, self._cells.offsets, codes, self._others, honored)
-        return codes[:, generator.random(codes.shape[1]) < chances]
+            codes = self._sampler.draw_by(generator, some)
+            codes = codes[:, ~violating(codes, self._allowed)]
+            chances = keeping_chances(
+                self._model.probabilities, self._cells.offsets, codes, self._others, self._honored
+            )
+            kept.append(codes[:, mending.random(codes.shape[1]) < chances][:, : rows - have])
+            have, drawn = have + kept[-1].shape[1], drawn + some
+        return np.concatenate(kept, axis=1)
 
 
 def keeping_chances(
@@ -263,59 +263,30 @@ def _too_rare(condition: Condition) -> ModelError:
 def chance_of_rules(
     probabilities: NDArray[np.float32], offsets: NDArray[np.int64], allowed: Allowed
 ) -> NDArray[np.float64] | None:
-    """The chance that a component's record honors all rules, shape (components,); None where the sum is too large.
-
-    Attributes are summed out one at a time, each with the tables that it stands in.
-    """
+    """The chance that a component's record honors all rules, shape (components,); None where the sum is too large."""
     chance = np.ones(len(probabilities))
     for group in groups(allowed):
-        tables: list[tuple[frozenset[int], NDArray[np.float64]]] = [
-            (frozenset(pair), free.astype(np.float64)) for pair, free in allowed.items() if pair[0] in group
-        ]
-        sizes = {i: int(offsets[i + 1] - offsets[i]) for i in group}
-        own = {i: probabilities[:, offsets[i] : offsets[i + 1]].astype(np.float64) for i in group}
-        summed = _summed(tables, own, sizes, len(probabilities))
-        if summed is None:
+        if len(group) >= len(ascii_letters):
             return None
-        chance *= summed
+        # Axes by letter: that of components, and one for each attribute.
+        first, axes, tables = ascii_letters[-1], dict(zip(sorted(group), ascii_letters, strict=False)), {}
+        for i, axis in axes.items():
+            tables[first + axis] = probabilities[:, offsets[i] : offsets[i + 1]].astype(np.float64)
+        for (i, j), free in allowed.items():
+            if i in group:
+                tables[axes[i] + axes[j]] = free.astype(np.float64)
+        sizes = {axis: size for names, table in tables.items() for axis, size in zip(names, table.shape, strict=True)}
+        names = f"{','.join(tables)}->{first}"
+        path, _ = np.einsum_path(names, *tables.values(), optimize="greedy")
+        # What each product of tables ranges over, before anything is summed out of it.
+        left = [set(each) for each in tables]
+        for chosen in path[1:]:
+            joined = set().union(*(left.pop(at) for at in sorted(chosen, reverse=True)))
+            if math.prod(sizes[axis] for axis in joined) > _MOST_SUMMED:
+                return None
+            left.append(joined & {first}.union(*left))
+        chance *= np.einsum(names, *tables.values(), optimize=path)
     return chance
-
-
-def _summed(
-    tables: list[tuple[frozenset[int], NDArray[np.float64]]],
-    own: dict[int, NDArray[np.float64]],
-    sizes: dict[int, int],
-    components: int,
-) -> NDArray[np.float64] | None:
-    """The sum over all levels of a product of tables, by component. A table's first axis may be the component."""
-    # Axis 0 of every table is the component; tables of rules are the same for all.
-    held = [(names, table[None]) for names, table in tables]
-    order = sorted(own)
-    while order:
-        beside = {i: frozenset().union(*(names for names, _ in held if i in names)) - {i} for i in order}
-        # The attribute whose removal makes the smallest table.
-        made = {i: float(np.prod([float(sizes[j]) for j in beside[i]])) for i in order}
-        chosen = min(order, key=made.__getitem__)
-        rest = sorted(beside[chosen])
-        if components * sizes[chosen] * float(np.prod([float(sizes[j]) for j in rest])) > _MOST_SUMMED:
-            return None
-        axes = [chosen, *rest]
-        product = own[chosen].reshape(components, -1, *[1] * len(rest))
-        for names, table in held:
-            if chosen in names:
-                product = product * _aligned(table, sorted(names), axes)
-        held = [(names, table) for names, table in held if chosen not in names]
-        held.append((frozenset(rest), product.sum(axis=1)))
-        order.remove(chosen)
-    return np.asarray(np.prod([np.broadcast_to(table, (components,)) for _, table in held], axis=0))
-
-
-def _aligned(table: NDArray[np.float64], names: list[int], axes: list[int]) -> NDArray[np.float64]:
-    """The table with one axis for each of `axes` after the first; its own are in ascending order of `names`."""
-    present = [name for name in axes if name in names]
-    moved = table.transpose(0, *(1 + names.index(name) for name in present))
-    sizes = iter(moved.shape[1:])
-    return moved.reshape(table.shape[0], *(next(sizes) if name in names else 1 for name in axes))
 
 
 def condition_boxes(
