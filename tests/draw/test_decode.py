@@ -23,7 +23,7 @@ def drawn(attribute: Attribute, code: int, times: int = 200) -> pl.Series:
 
 
 @given(described=schemas_with_codes(), seed=st.integers(0, 2**32))
-@settings(max_examples=75, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_encoding_what_was_decoded_gives_the_codes_back(described: tuple[Schema, NDArray[np.int32]], seed: int) -> None:
     schema, codes = described
     decoder = Decoder(schema)
@@ -33,7 +33,7 @@ def test_encoding_what_was_decoded_gives_the_codes_back(described: tuple[Schema,
 
 
 @given(described=schemas_with_codes(), seed=st.integers(0, 2**32))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_enums_and_narrow_codes_mean_the_same(described: tuple[Schema, NDArray[np.int32]], seed: int) -> None:
     schema, codes = described
     expected = Decoder(schema).decode(codes, np.random.default_rng(seed))
@@ -60,7 +60,7 @@ class Extremes(np.random.Generator):
 @example(edges=[0.0, 5e-324, 1e-323])
 @example(edges=[-1.7e308, 1.7e308])
 @example(edges=[1.0, np.nextafter(1.0, 2), 2.0])
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_reals_stay_inside_their_bin_at_the_ends_of_the_generator(edges: list[float]) -> None:
     attribute = Attribute(name="x", kind="real", edges=tuple(float(edge) for edge in edges))
     codes = np.repeat(np.arange(attribute.n_values, dtype=np.int32), 2)

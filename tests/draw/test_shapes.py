@@ -28,7 +28,7 @@ def drawn(attribute: Attribute, shape: Shape | None, codes: Any, seed: int = 1) 
     st.sampled_from(["integer", "real", "date"]),
     st.integers(0, 2**32),
 )
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_interpolated_numbers_stay_in_their_bins_and_are_never_points(
     widths: list[int], masses: list[float], kind: Any, seed: int
 ) -> None:

@@ -64,7 +64,7 @@ def assert_correlation(x: Array, *, floor: float) -> None:
     assert np.linalg.eigvalsh(x)[0] >= floor - 1e-13 * len(x)
 
 
-@pytest.mark.parametrize(("d", "floor"), [(5, 0.0), (5, 1e-8), (12, 0.05), (25, 1e-8), (40, 1e-3)])
+@pytest.mark.parametrize(("d", "floor"), [(5, 0.0), (12, 0.05), (25, 1e-8)])
 def test_agrees_with_alternating_projections(d: int, floor: float) -> None:
     matrix = indefinite(d, seed=d)
     repair = nearest(matrix, floor=floor)
@@ -91,24 +91,13 @@ def test_structural_zeros_spread_evenly() -> None:
     np.testing.assert_allclose(repair.correlation, np.full((5, 5), -0.25) + 1.25 * np.eye(5), atol=1e-12)
 
 
-@pytest.mark.parametrize("noise", [0.0, 0.02, 0.3, 1.0])
-@pytest.mark.parametrize("levels", [2, 7, 50])
+@pytest.mark.parametrize(("levels", "noise"), [(2, 0.0), (2, 0.3), (7, 1.0), (50, 0.02), (50, 0.3)])
 def test_few_decompositions_on_dummy_coded_attributes(levels: int, noise: float) -> None:
-    repair = nearest(dummy_coded(200, levels=levels, noise=noise))
+    repair = nearest(dummy_coded(100, levels=levels, noise=noise))
     assert repair.decompositions <= 15
     assert repair.residual <= 1e-7
     assert_correlation(repair.correlation, floor=1e-8)
     np.linalg.cholesky(repair.correlation)
-
-
-def test_all_minus_one_and_all_alternating() -> None:
-    for matrix in (2.0 * np.eye(30) - 1.0, np.where(np.add.outer(range(31), range(31)) % 3, -1.0, 1.0)):
-        matrix = 0.5 * (matrix + matrix.T)
-        np.fill_diagonal(matrix, 1.0)
-        repair = nearest(matrix)
-        assert repair.residual <= 1e-7
-        assert repair.decompositions <= 15
-        assert_optimal(matrix, repair.correlation, floor=1e-8, weights=np.ones(len(matrix)))
 
 
 @pytest.mark.parametrize("floor", [0.0, 1e-8, 0.1])
@@ -138,18 +127,9 @@ def test_a_repair_is_a_correlation_matrix_and_needs_no_repair(d: int, seed: int,
     assert repair.max_moved == np.abs(repair.correlation - matrix).max()
     assert repair.negative_eigenvalues == np.count_nonzero(np.linalg.eigvalsh(matrix) < floor - 1e-13)
     again = nearest(repair.correlation, floor=floor)
-    assert again.moved == 0.0
-    assert again.decompositions == 1
+    assert (again.moved, again.max_moved, again.negative_eigenvalues, again.decompositions) == (0.0, 0.0, 0, 1)
     assert (again.correlation == repair.correlation).all()
-
-
-def test_a_correlation_matrix_comes_back_unchanged() -> None:
-    matrix = 0.6 * np.eye(4) + 0.4
-    np.fill_diagonal(matrix, 1.0)
-    repair = nearest(matrix)
-    assert (repair.correlation == matrix).all()
-    assert repair.correlation is not matrix
-    assert (repair.moved, repair.max_moved, repair.negative_eigenvalues, repair.decompositions) == (0.0, 0.0, 0, 1)
+    assert again.correlation is not repair.correlation
 
 
 def test_the_input_is_left_alone_and_its_diagonal_does_not_matter() -> None:
@@ -178,10 +158,10 @@ def test_weighted_optimum(d: int, floor: float, spread: float) -> None:
     assert repair.negative_eigenvalues == plain.negative_eigenvalues
 
 
-@pytest.mark.parametrize(("levels", "noise"), [(2, 0.02), (7, 0.3), (50, 0.1), (50, 1.0)])
+@pytest.mark.parametrize(("levels", "noise"), [(2, 0.02), (7, 0.3), (50, 0.1)])
 def test_the_accuracy_of_a_fit_is_far_below_the_noise(levels: int, noise: float) -> None:
     # Weights as of levels from common to one in a million.
-    matrix, weights = dummy_coded(200, levels=levels, noise=noise), 10.0 ** -np.linspace(0.0, 3.0, 200)
+    matrix, weights = dummy_coded(100, levels=levels, noise=noise), 10.0 ** -np.linspace(0.0, 3.0, 100)
     near = nearest(matrix, floor=1e-6, weights=weights, tolerance=_ACCURACY)
     exact = nearest(matrix, floor=1e-6, weights=weights)
     assert near.decompositions < exact.decompositions

@@ -15,7 +15,7 @@ def lower(n: int, seed: int = 0) -> NDArray[np.float32]:
     return np.tril(np.random.default_rng(seed).standard_normal((n, n), dtype=np.float32))
 
 
-@pytest.mark.parametrize(("n", "rows"), [(1, 1), (2, 5), (7, 2048), (65, 2049), (130, 4100)])
+@pytest.mark.parametrize(("n", "rows"), [(0, 10), (1, 1), (7, 2048), (130, 4100)])
 def test_tiles_hold_factor_times_normals(n: int, rows: int) -> None:
     factor = lower(n)
     drawn = correlated(np.asfortranarray(factor), rows, 3, 4)
@@ -37,13 +37,7 @@ def test_differences_have_their_covariance() -> None:
     np.testing.assert_allclose(reduced @ reduced.T, contrast @ factor @ factor.T @ contrast.T, atol=1e-5)
 
 
-def test_no_differences_to_draw() -> None:
-    assert correlated(np.empty((0, 0), dtype=np.float32, order="F"), 10, 0, 0).size == 0
-
-
-# Few levels are counted by comparison, many by adding up.
-@pytest.mark.parametrize("levels", [2, 3, 8, 9, 30])
-@pytest.mark.parametrize("rows", [1, 2047, 3000])
+@pytest.mark.parametrize(("levels", "rows"), [(2, 1), (3, 3_000), (8, 2_047), (30, 3_000)])
 def test_the_largest_exceedance_wins(levels: int, rows: int) -> None:
     drawn = correlated(np.asfortranarray(lower(levels + 3)), rows, 0, 1)
     cuts = np.random.default_rng(2).standard_normal(levels)
@@ -75,11 +69,15 @@ def test_settling_brings_winners_to_what_is_wanted(levels: int) -> None:
     assert np.array_equal(again, won)
 
 
-def test_a_damaged_model_still_leaves_every_row_with_a_level() -> None:
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_a_damaged_model_still_leaves_every_row_with_a_level(bad: float) -> None:
     drawn = correlated(np.eye(2, dtype=np.float32, order="F"), 100, 0, 1)
     won, settled = np.full(100, 60_000, dtype=np.uint16), np.empty(3)
     settle(drawn, 0, np.zeros(3), np.full(3, np.nan), np.ones(3), 5, won, settled)
     assert (won < 3).all()
+    second, some = np.full((1, 100), 9, dtype=np.uint8), np.full(1, bad)
+    settle_two(drawn, np.zeros(1, dtype=np.int64), some, some, some, np.zeros(1, dtype=np.uint32), 5, second)
+    assert (second < 2).all()
 
 
 @pytest.mark.parametrize("rows", [1, 2047, 2048, 16_384])
@@ -104,7 +102,7 @@ def test_two_levels_are_settled_within_a_few_rows_of_what_is_wanted(rows: int) -
 
 
 def test_a_rare_level_of_two_is_as_frequent_as_wanted_on_average() -> None:
-    rows, blocks, wanted = 4_096, 400, 0.7
+    rows, blocks, wanted = 2_048, 200, 0.7
     cut = np.array([norm.isf(wanted / rows)])
     won, found = np.empty((1, rows), dtype=np.uint8), 0
     for block in range(blocks):
@@ -127,12 +125,3 @@ def test_counts_of_two_levels_are_rounded_without_bias() -> None:
     natural = int((drawn > 0).sum())
     aimed = natural + 1_000.25 / 1_010.25 * (1_000.25 - natural)
     assert abs(np.mean(found) - aimed) <= 1 / 16
-
-
-def test_a_damaged_model_of_two_levels_still_leaves_every_row_with_a_level() -> None:
-    drawn = correlated(np.eye(1, dtype=np.float32, order="F"), 100, 0, 1)
-    won = np.full((1, 100), 9, dtype=np.uint8)
-    for bad in (np.nan, np.inf, -np.inf):
-        some = np.full(1, bad)
-        settle_two(drawn, np.zeros(1, dtype=np.int64), some, some, some, np.zeros(1, dtype=np.uint32), 5, won)
-        assert (won < 2).all()
