@@ -10,8 +10,6 @@ import pytest
 from hypothesis import given, settings
 
 from sklar.kernel.cells import Cells
-from sklar.kernel.codes import NO_CELL, one_or_none
-from sklar.kernel.count import Counts, count_plainly, no_counts
 
 SIZES = st.lists(st.integers(1, 6), min_size=1, max_size=6)
 
@@ -81,47 +79,3 @@ def test_what_is_handed_out_cannot_be_changed_and_equal_cells_are_equal() -> Non
     assert hash(cells) == hash(Cells([2, 3]))
     assert cells != Cells([3, 2])
     assert cells != [2, 3]
-
-
-@given(st.lists(st.integers(-(2**40), 2**40), max_size=20), st.integers(1, 300))
-@settings(max_examples=100, deadline=None)
-def test_a_code_is_one_level_or_none(codes: list[int], size: int) -> None:
-    checked = one_or_none(np.array(codes, dtype=np.int64), size)
-    assert checked.dtype == np.int32
-    for code, found in zip(codes, checked.tolist(), strict=True):
-        assert found == (code if 0 <= code < size else NO_CELL)
-
-
-@pytest.mark.parametrize("kind", [np.int8, np.uint8, np.int16, np.uint16, np.int32, np.int64])
-def test_codes_of_every_width_are_checked(kind: type[np.integer]) -> None:
-    codes = np.array([0, 1, 2, 127], dtype=kind)
-    assert one_or_none(codes, 3).tolist() == [0, 1, 2, -1]
-
-
-@given(st.data(), SIZES)
-@settings(max_examples=100, deadline=None)
-def test_plain_counts_equal_loops_over_rows(data: st.DataObject, sizes: list[int]) -> None:
-    cells = Cells(sizes)
-    rows = data.draw(st.lists(st.tuples(*[st.integers(-2, size + 1) for size in sizes]), max_size=12))
-    codes = np.array(rows, dtype=np.int64).reshape(len(rows), len(sizes)).T
-    found = count_plainly(codes, cells)
-    assert found.n_rows == len(rows)
-    wanted = no_counts(cells)
-    for row in rows:
-        for i, code in enumerate(row):
-            if 0 <= code < sizes[i]:
-                wanted.one_way[cells.offsets[i] + code] += 1
-        for i, j in combinations(range(len(sizes)), 2):
-            if 0 <= row[i] < sizes[i] and 0 <= row[j] < sizes[j]:
-                cells.table(wanted.pairs, i, j)[row[i], row[j]] += 1
-    assert (found.one_way == wanted.one_way).all()
-    assert (found.pairs == wanted.pairs).all()
-
-
-def test_counts_add_up_and_do_not_show_themselves() -> None:
-    cells = Cells([2, 2])
-    one = count_plainly(np.array([[0, 1], [1, 1]]), cells)
-    both = one + one
-    assert (both.n_rows, both.one_way.tolist(), both.pairs.tolist()) == (4, [2, 2, 0, 4], [0, 2, 0, 2])
-    assert repr(both) == "Counts(private)"
-    assert isinstance(both, Counts)

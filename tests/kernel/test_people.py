@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import itertools
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from sklar.errors import BudgetError
 from sklar.kernel.cells import Cells
-from sklar.kernel.count import count_plainly
 from sklar.kernel.people import choose_rows
 from sklar.kernel.theorems import (
     MAX_ROWS_PER_PERSON,
@@ -23,35 +21,11 @@ from sklar.kernel.theorems import (
     chance_of_one,
     cost,
     least_threshold,
-    sensitivity,
 )
 
 CELLS = Cells([2, 2])
 EVERY_ROW = [(first, second) for first in range(-1, 2) for second in range(-1, 2)]
 NEIGHBORS: tuple[Neighbors, ...] = ("replace-one", "add-remove")
-
-
-def tables(rows: list[tuple[int, int]]) -> list[NDArray[np.int64]]:
-    """The number of rows, both one-way tables and the two-way table of these rows."""
-    counts = count_plainly(np.array(rows, dtype=np.int32).reshape(-1, 2).T, CELLS)
-    return [np.array([counts.n_rows]), counts.one_way[:2], counts.one_way[2:], counts.pairs]
-
-
-@pytest.mark.parametrize("neighbors", NEIGHBORS)
-@pytest.mark.parametrize("most", [1, 2, 3])
-def test_the_worst_person_moves_a_table_by_exactly_what_is_claimed(neighbors: Neighbors, most: int) -> None:
-    people = [list(rows) for k in range(most + 1) for rows in itertools.combinations_with_replacement(EVERY_ROW, k)]
-    rest = [(0, 0), (1, 1), (0, 1)]
-    here = [np.array(each) for each in zip(*(tables(rest + rows) for rows in people), strict=True)]
-    there = here if neighbors == "replace-one" else [each[None, :] for each in tables(rest)]
-    worst_l1 = worst_l2 = 0.0
-    for one, other in zip(here, there, strict=True):
-        # Every person against every other one.
-        gaps = np.abs(one[:, None, :] - other[None, :, :])
-        worst_l1 = max(worst_l1, float(gaps.sum(axis=2).max()))
-        worst_l2 = max(worst_l2, math.sqrt(float((gaps**2).sum(axis=2).max())))
-    # Not more, which would break the promise, and not less, which would waste noise.
-    assert (worst_l1, worst_l2) == pytest.approx(sensitivity(neighbors, most))
 
 
 def exact_loss(mechanism: Mechanism, scale: float, shift: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -82,8 +56,9 @@ def test_every_person_of_l_rows_costs_at_most_what_is_claimed(
 ) -> None:
     scale, delta = 6.0, 1e-4
     budget = Budget(epsilon=1.0, delta=delta, neighbors=neighbors, mechanism=mechanism, rows_per_person=most)
-    claimed = budget.spent(Spend.of([scale]))
-    one_row = Budget(epsilon=1.0, delta=delta, neighbors=neighbors, mechanism=mechanism).spent(Spend.of([scale]))
+    claimed = budget.spent(budget.tables([scale]))
+    single = Budget(epsilon=1.0, delta=delta, neighbors=neighbors, mechanism=mechanism)
+    one_row = single.spent(single.tables([scale]))
     # All ways to spread the rows over cells, out of the table and, replaced, into others.
     parts = {2: [(2,), (1, 1)], 3: [(3,), (2, 1)]}[most]
     worst = 0.0
@@ -104,7 +79,7 @@ def test_gaussian_noise_for_l_rows_is_what_the_accountants_say() -> None:
     accounting = pytest.importorskip("dp_accounting")
     for most, scale, n in ((4, 300.0, 105), (8, 640.0, 21)):
         budget = Budget(epsilon=1.0, neighbors="add-remove", rows_per_person=most)
-        ours = budget.spent(Spend.of([scale], [n]))
+        ours = budget.spent(budget.tables([scale], [n]))
         accountant = accounting.pld.PLDAccountant(value_discretization_interval=1e-3)
         accountant.compose(accounting.GaussianDpEvent(scale / most), n)
         theirs = accountant.get_epsilon(budget.delta)
@@ -115,8 +90,8 @@ def test_gaussian_noise_for_l_rows_is_what_the_accountants_say() -> None:
 
 @pytest.mark.parametrize("mechanism", ["gaussian", "laplace"])
 def test_costs_of_l_rows_are_those_of_l_times_less_noise(mechanism: Mechanism) -> None:
-    spend = Spend.of([400.0, 800.0], [10, 20])
-    wide, narrow = cost(mechanism, 2, spend, 8), cost(mechanism, 2, spend * (1 / 8))
+    spend = Spend.of([400.0, 800.0], [20, 40])
+    wide, narrow = cost(mechanism, replace(spend, reach=8 * spend.reach)), cost(mechanism, spend * (1 / 8))
     assert wide.rho == pytest.approx(narrow.rho)
     # The variance that a discrete Gaussian gives up is 4 whatever L is.
     assert wide.mu_squared == pytest.approx(narrow.mu_squared, rel=2e-3)
@@ -140,7 +115,7 @@ def test_scales_grow_with_l_and_spend_the_budget(
             rows_per_person=rows,
         )
         scales = budget.scales(np.ones(28))
-        assert 0.999 < budget.spent(Spend.of(scales)) <= 1.0
+        assert 0.999 < budget.spent(budget.tables(scales)) <= 1.0
         return float(scales[0])
 
     assert scale(1) == scale(None)

@@ -1,0 +1,210 @@
+"""What queries answer, and what they refuse."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sklar.errors import BudgetError
+from sklar.kernel.cells import Cells
+from sklar.kernel.queries import Common, Distances, Parities, Shares, Tables, deal, moved_sets, one_or_none
+from sklar.kernel.theorems import Budget
+
+SIZES = st.lists(st.integers(1, 4), min_size=1, max_size=4)
+ENTRIES = st.lists(
+    st.tuples(st.integers(0, 3), st.integers(-1, 4), st.integers(0, 5), st.integers(0, 7)), min_size=1, max_size=12
+)
+
+
+@given(st.data(), SIZES)
+@settings(max_examples=100, deadline=None)
+def test_plain_counts_equal_loops_over_rows(data: st.DataObject, sizes: list[int]) -> None:
+    rows = data.draw(st.lists(st.tuples(*(st.integers(-1, size) for size in sizes)), min_size=1, max_size=8))
+    cells = Cells(sizes)
+    coarse = np.concatenate([data.draw(st.permutations(range(size))) for size in sizes]).astype(np.int64) // 2
+    for order in range(len(sizes) + 1):
+        for query in (Tables(cells=cells, order=order), Tables(cells=cells, order=order, coarse=coarse)):
+            levels = query.levels.tolist()
+            wanted = []
+            for chosen in combinations(range(len(sizes)), order):
+                table = np.zeros([levels[each] for each in chosen], dtype=np.int64)
+                for row in rows:
+                    place = [row[each] if 0 <= row[each] < sizes[each] else -1 for each in chosen]
+                    if min(place, default=0) >= 0:
+                        if query.coarse is not None:
+                            place = [int(coarse[cells.offsets[i] + at]) for i, at in zip(chosen, place, strict=True)]
+                        table[tuple(place)] += 1
+                wanted += table.ravel().tolist()
+            assert query.count(np.array(rows).T).tolist() == wanted
+            assert query.n_cells == len(wanted) == query.offsets[-1]
+
+
+@given(st.lists(st.integers(-(2**40), 2**40), max_size=20), st.integers(1, 300))
+@settings(max_examples=100, deadline=None)
+def test_a_code_is_one_level_or_none(codes: list[int], size: int) -> None:
+    checked = one_or_none(np.array(codes, dtype=np.int64), size)
+    assert checked.dtype == np.int32
+    assert checked.tolist() == [code if 0 <= code < size else -1 for code in codes]
+
+
+@pytest.mark.parametrize("kind", [np.int8, np.uint8, np.int16, np.uint16, np.int32, np.int64])
+def test_codes_of_every_width_are_checked(kind: type[np.integer[Any]]) -> None:
+    codes = np.array([0, 1, 2, np.iinfo(kind).max], dtype=kind)
+    assert one_or_none(codes, 2).tolist() == [0, 1, -1, -1]
+
+
+@pytest.mark.parametrize("sets", [[[0, 0]], [[1, 0]], [[0, 4]], [[-1, 1]], [[0, 1], [0, 1]], [[0, 2], [0, 1]]])
+def test_sets_name_attributes_once_and_in_order(sets: list[list[int]]) -> None:
+    with pytest.raises(BudgetError, match="in ascending order"):
+        Tables(cells=Cells([2, 3, 2]), order=2, sets=np.array(sets))
+
+
+@pytest.mark.parametrize("coarse", [[0, 1, 0, 1], [0, 1, 0, 1, -1], [0, 1, 0, 1, 3]])
+def test_every_level_has_a_coarse_level(coarse: list[int]) -> None:
+    with pytest.raises(BudgetError, match="every level must belong to a coarse level"):
+        Tables(cells=Cells([2, 3]), order=2, coarse=np.array(coarse))
+
+
+def test_a_table_has_no_negative_order() -> None:
+    with pytest.raises(BudgetError, match="of no attribute or more, got -1"):
+        Tables(cells=Cells([2]), order=-1)
+
+
+def test_what_a_query_holds_cannot_be_changed() -> None:
+    sets, coarse, reference = np.array([[0, 1, 2]]), np.zeros(6, dtype=np.int64), np.zeros(1, dtype=np.int64)
+    query = Tables(cells=Cells([2, 2, 2]), order=3, sets=sets, coarse=coarse)
+    distances = Distances(of=query, reference=reference)
+    sets[:], coarse[:], reference[:] = 7, 7, 7
+    assert query.members.tolist() == [[0, 1, 2]]
+    assert query.n_cells == 1
+    assert distances.answer(np.array([0])).tolist() == [0]
+    for array in (query.sets, query.coarse, distances.reference):
+        assert array is not None
+        with pytest.raises(ValueError, match="read-only"):
+            array[:] = 1
+
+
+@given(st.lists(st.lists(st.integers(-1, 2), min_size=4, max_size=4), min_size=1, max_size=10))
+@settings(max_examples=60, deadline=None)
+def test_parities_follow_from_tables(rows: list[list[int]]) -> None:
+    codes = np.array(rows).T
+    for orders in (1, 2, 3):
+        query = Parities(cells=Cells([2] * 4), orders=orders)
+        assert query.answer(*(table.count(codes) for table in query.tables)).tolist() == query.count(codes).tolist()
+
+
+@pytest.mark.parametrize("m", [1, 2, 3, 5])
+def test_rows_move_as_many_parities_as_the_theorem_says(m: int) -> None:
+    for s in range(m + 1):
+        changed = set(range(s))
+        odd = [sum(len(changed & set(each)) % 2 for each in combinations(range(m), k)) for k in (1, 2, 3)]
+        assert moved_sets(m)[s].tolist() == odd
+
+
+@pytest.mark.parametrize(("sizes", "orders"), [([2, 3], 1), ([2, 2], 3), ([2, 2, 2, 2], 4), ([2, 2], 0), ([], 1)])
+def test_parities_are_of_one_to_three_bits(sizes: list[int], orders: int) -> None:
+    with pytest.raises(BudgetError, match="parities are of sets of one to three bits"):
+        Parities(cells=Cells(sizes), orders=orders)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_distance_is_the_length_of_what_pairs_do_not_say(seed: int) -> None:
+    generator = np.random.default_rng(seed)
+    shape = tuple(generator.integers(2, 9, 3).tolist())
+    counts, reference = generator.integers(0, 50, shape), generator.integers(-5, 50, shape)
+    apart = (counts - reference).astype(np.float64)
+    for axis in range(3):
+        apart -= apart.mean(axis=axis, keepdims=True)
+    query = Distances(of=Tables(cells=Cells(shape), order=3), reference=reference.ravel())
+    assert query.answer(counts.ravel()).tolist() == [round(15 * float(np.linalg.norm(apart)))]
+
+
+def test_distances_refuse_what_their_proof_does_not_cover() -> None:
+    for sizes, order in (([9, 2, 2], 3), ([2, 2], 2)):
+        with pytest.raises(BudgetError, match="three-way tables over at most 8 levels"):
+            Distances(of=Tables(cells=Cells(sizes), order=order), reference=None)
+    tables = Tables(cells=Cells([2, 2, 2]), order=3)
+    with pytest.raises(BudgetError, match="a reference for every cell"):
+        Distances(of=tables, reference=np.zeros(7))
+    with pytest.raises(BudgetError, match="the reference that they were measured from"):
+        Distances(of=tables, reference=None).answer(np.zeros(8, dtype=np.int64))
+
+
+@given(ENTRIES, st.sampled_from([1, 2, 8, 1024]))
+@settings(deadline=None)
+def test_a_person_deals_at_most_so_many_and_depends_on_nobody(entries: Any, each: int) -> None:
+    person, cell, weight, whole = np.array(entries, dtype=np.int64).T
+    alone = []
+    for who in range(4):
+        own = person == who
+        alone.append(deal(person[own], cell[own], weight[own], whole[own], cells=4, each=each))
+        assert (alone[-1] >= 0).all()
+        assert alone[-1].sum() <= each
+    together = deal(person, cell, weight, whole, cells=4, each=each)
+    assert together.tolist() == np.sum(alone, axis=0).tolist()
+
+
+@given(ENTRIES, st.sampled_from([1, 8, 1024]))
+@settings(deadline=None)
+def test_shares_are_rounded_by_less_than_a_token(entries: Any, each: int) -> None:
+    own = [entry for entry in entries if entry[0] == 0 and 0 <= entry[1] < 4 and entry[2] > 0]
+    person, cell, weight, whole = np.array(own, dtype=np.int64).reshape(-1, 4).T
+    table = deal(person, cell, weight, whole, cells=4, each=each)
+    if own:
+        parts = max(int(whole.max()), int(weight.sum()))
+        exact = np.bincount(cell, weights=weight, minlength=4) * each / parts
+        assert (np.abs(table - exact) < 1).all()
+
+
+def test_largest_remainders_come_first_and_ties_by_cell() -> None:
+    zeros, ones = np.zeros(3, dtype=np.int64), np.ones(3, dtype=np.int64)
+    assert deal(zeros, np.array([2, 1, 0]), ones, 3 * ones, cells=3, each=4).tolist() == [2, 1, 1]
+    assert deal(zeros, np.array([0, 1, 2]), np.array([1, 1, 4]), 6 * ones, cells=3, each=4).tolist() == [1, 1, 2]
+
+
+def test_shares_of_people_need_a_budget_by_person_and_few_tokens() -> None:
+    people = Shares(what="number", lengths=np.array([3]), each=4)
+    with pytest.raises(BudgetError, match="shares of people need a budget by person"):
+        people.bound(np.array([9.0]), Budget(epsilon=1.0))
+    rows = Shares(what="moments", lengths=np.array([3]), each=4, per="row")
+    assert rows.bound(np.array([9.0]), Budget(epsilon=1.0, rows_per_person=5)).reach.tolist() == [20.0]
+    assert people.bound(np.array([9.0]), Budget(epsilon=1.0, rows_per_person=5)).reach.tolist() == [4.0]
+    for each in (0, 2**16 + 1):
+        with pytest.raises(BudgetError, match="deals 1 to 65,536 tokens"):
+            Shares(what="number", lengths=np.array([3]), each=each)
+
+
+@pytest.mark.parametrize(
+    ("query", "scales"),
+    [
+        (Parities(cells=Cells([2, 2]), orders=2), [9.0, 9.0]),
+        (Distances(of=Tables(cells=Cells([2, 2, 2]), order=3), reference=np.zeros(8)), [9.0]),
+        (Shares(what="number", lengths=np.array([3]), each=4), [9.0]),
+        (Common(about="town", threshold=9), [9.0]),
+    ],
+)
+def test_bounds_that_are_proven_for_gaussian_noise_refuse_any_other(query: Any, scales: list[float]) -> None:
+    with pytest.raises(BudgetError, match="take gaussian noise, got 'laplace'"):
+        query.bound(np.array(scales), Budget(epsilon=1.0, mechanism="laplace", rows_per_person=1))
+    with pytest.raises(BudgetError, match="one noise scale for each"):
+        query.bound(np.array([9.0] * 5), Budget(epsilon=1.0, rows_per_person=1))
+
+
+def test_common_values_are_counted_by_name() -> None:
+    query = Common(about="town", threshold=5)
+    keys, exact = query.lay({"b": 3, "a": 9})
+    assert (keys, exact.tolist()) == (("a", "b"), [9, 3])
+    assert query.show(keys, np.array([5, 4]))[0] == ("a",)
+    with pytest.raises(BudgetError, match="whole numbers by name"):
+        query.lay({"a": 2.5})
+
+
+def test_all_pairs_of_two_thousand_bits_are_laid_out_at_once() -> None:
+    query = Tables(cells=Cells([2] * 2000), order=2)
+    assert query.sets is None
+    assert query.n_cells == 4 * 1999 * 1000
