@@ -7,8 +7,8 @@ rows. A class of `QUERIES` without examples fails.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from functools import cache
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache, partial
 from itertools import combinations_with_replacement, product
 from typing import Any
 
@@ -31,7 +31,7 @@ def rows_of(sizes: tuple[int, ...], *, missing: bool = True) -> list[tuple[int, 
     return list(product(*(range(-1 if missing else 0, size) for size in sizes)))
 
 
-def people_of(rows: list[tuple[int, ...]], most: int) -> list[tuple[tuple[int, ...], ...]]:
+def people_of(rows: Sequence[tuple[int, ...]], most: int) -> list[tuple[tuple[int, ...], ...]]:
     return [chosen for number in range(most + 1) for chosen in combinations_with_replacement(rows, number)]
 
 
@@ -60,12 +60,12 @@ def tables() -> Iterator[Example]:
             query = Tables(cells=cells, order=order)
             # An attribute of one level has nowhere else to go: one move of two. The number of rows may be public.
             share = 0.0 if order == 0 else 1.0 if min(sizes) > 1 else 0.5
-            yield query, scales_for(query.sizes.size), lambda most, q=query, r=rows: added_up(q, r, most), share
+            yield query, scales_for(query.sizes.size), partial(added_up, query, rows), share
         if sizes == (3, 3, 3):
             coarse = np.array([0, 1, 1, 1, 0, 1, 0, 0, 1])
-            for chosen in (None, [[0, 2], [1, 2]]):
+            for chosen in (None, np.array([[0, 2], [1, 2]])):
                 query = Tables(cells=cells, order=2, sets=chosen, coarse=coarse)
-                yield query, scales_for(query.sizes.size), lambda most, q=query, r=rows: added_up(q, r, most), 1.0
+                yield query, scales_for(query.sizes.size), partial(added_up, query, rows), 1.0
 
 
 def parities() -> Iterator[Example]:
@@ -75,7 +75,7 @@ def parities() -> Iterator[Example]:
             query = Parities(cells=Cells([2] * m), orders=orders)
             scales = [*scales_for(orders), np.array([2.02, 30.0, 9.0])[:orders], np.array([30.0, 2.02, 2.5])[:orders]]
             # Where the worst rows of the two sums differ, both are paid for: more than any row moves.
-            yield query, scales, lambda most, q=query, r=rows: added_up(q, r, most), 0.5
+            yield query, scales, partial(added_up, query, rows), 0.5
 
 
 def distances() -> Iterator[Example]:
@@ -84,7 +84,7 @@ def distances() -> Iterator[Example]:
         far = np.zeros(size, dtype=np.int64)
         far[:2] = -(2**40), 2**40
         for reference in (np.zeros(size), np.arange(size) % 3 - 1, far)[: 1 if sizes == (3, 3, 3) else 3]:
-            query = Distances(of=Tables(cells=Cells(sizes), order=3), reference=reference)
+            query = Distances(of=Tables(cells=Cells(sizes), order=3), reference=reference.astype(np.int64))
             answer = cache(lambda chosen, query=query: query.count(codes_of(chosen, 3)))
 
             def worlds(most: int, answer: Any = answer, rows: Any = rows) -> Worlds:

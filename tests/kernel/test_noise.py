@@ -230,7 +230,7 @@ def reference_laplace(tape: Tape, scale: Fraction) -> int:
         v = 0
         while coin(tape, INVERSE_E, INVERSE_E_ERROR):
             v += 1
-        y = (u + p * v) // q
+        y: int = (u + p * v) // q
         negative = coin(tape, Fraction(1, 2))
         if not (negative and y == 0):
             return -y if negative else y

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from sklar.errors import BudgetError
 from sklar.kernel.cells import Cells

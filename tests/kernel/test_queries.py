@@ -130,7 +130,7 @@ def test_distances_refuse_what_their_proof_does_not_cover() -> None:
             Distances(of=Tables(cells=Cells(sizes), order=order), reference=None)
     tables = Tables(cells=Cells([2, 2, 2]), order=3)
     with pytest.raises(BudgetError, match="a reference for every cell"):
-        Distances(of=tables, reference=np.zeros(7))
+        Distances(of=tables, reference=np.zeros(7, dtype=np.int64))
     with pytest.raises(BudgetError, match="the reference that they were measured from"):
         Distances(of=tables, reference=None).answer(np.zeros(8, dtype=np.int64))
 
@@ -183,7 +183,7 @@ def test_shares_of_people_need_a_budget_by_person_and_few_tokens() -> None:
     ("query", "scales"),
     [
         (Parities(cells=Cells([2, 2]), orders=2), [9.0, 9.0]),
-        (Distances(of=Tables(cells=Cells([2, 2, 2]), order=3), reference=np.zeros(8)), [9.0]),
+        (Distances(of=Tables(cells=Cells([2, 2, 2]), order=3), reference=np.zeros(8, dtype=np.int64)), [9.0]),
         (Shares(what="number", lengths=np.array([3]), each=4), [9.0]),
         (Common(about="town", threshold=9), [9.0]),
     ],

@@ -197,8 +197,8 @@ def test_the_gaussian_curve_holds_for_the_discrete_gaussian_itself() -> None:
         grid, mass = (grid[:, None] + loss[None, :]).ravel(), (mass[:, None] * chance[None, :]).ravel()
     exact = float(np.sum(mass * np.maximum(0.0, 1 - np.exp(epsilon - grid))))
     values, counts = np.unique(np.array(sigmas), return_counts=True)
-    assert gaussian_epsilon(values, counts, exact) >= epsilon
-    assert gaussian_epsilon(values, counts, exact) == pytest.approx(epsilon, rel=0.12)
+    assert gaussian_epsilon(values, counts.astype(np.float64), exact) >= epsilon
+    assert gaussian_epsilon(values, counts.astype(np.float64), exact) == pytest.approx(epsilon, rel=0.12)
 
 
 def test_the_simulation_behind_the_gaussian_theorem() -> None:

@@ -230,7 +230,7 @@ def test_every_kind_of_query_leaves_as_a_block(no_noise: Any) -> None:
     asked: list[tuple[Any, Any, list[float]]] = [
         (tables, tables.count(rows), [900.0]),
         (Parities(cells=bits, orders=2), Parities(cells=bits, orders=2).count(rows), [900.0, 900.0]),
-        (Distances(of=tables, reference=np.zeros(8)), np.array([7]), [9000.0]),
+        (Distances(of=tables, reference=np.zeros(8, dtype=np.int64)), np.array([7]), [9000.0]),
         (Shares(what="number", lengths=np.array([2]), each=4), np.array([3, 5]), [9000.0]),
         (Common(about="town", threshold=6_000), {"x": 7_000}, [900.0]),
     ]
