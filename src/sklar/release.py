@@ -187,7 +187,7 @@ def measure_stages(
             second, scales = plan_third(cells, aside, distances, wanted.scales, schema.importance)
             later.append(measurer.measure(wanted.triples, scales))
         blocks += [_settled(measurer.measure(*part)) for part in second.parts]
-        blocks += later
+        blocks += later[::-1]
     certificate = certify(schema, budget, blocks, vault.n_rows, findings)
     return Measured(schema=schema, blocks=tuple(blocks), certificate=certificate)
 

@@ -321,7 +321,7 @@ class Measured:
 
     `schema` is the measured part of the release's schema, without the attributes that others determine. `blocks` are in
     this order: those of the search for private domains, as the certificate's `domains` name them (none where they were
-    not kept); those of the first plan, of its second look; distances and chosen tables.
+    not kept); those of the first plan, of its second look; chosen tables and distances.
     """
 
     schema: Schema

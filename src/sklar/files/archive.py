@@ -333,7 +333,7 @@ def _read_older(array: Arrays, schema: Schema, document: Mapping[str, Any]) -> l
         if document["scores"]["tables"] != distances.n_cells:
             raise ModelError("its scores must be those of all tables of three attributes.")
         scales = np.array([document["scores"]["scale"] * OLD_DISTANCE])
-        chosen.insert(0, Block(query=distances, scales=scales, values=array("scores", np.int64, distances.n_cells)))
+        chosen.append(Block(query=distances, scales=scales, values=array("scores", np.int64, distances.n_cells)))
     return blocks + chosen
 
 
