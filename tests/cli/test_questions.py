@@ -17,6 +17,7 @@ from click.testing import CliRunner, Result
 from sklar.cli import cli
 from sklar.errors import SchemaError
 from sklar.public.schema import Schema
+from tests.cli.test_manners import read_terminal
 
 ROWS = 2_000
 
@@ -134,16 +135,7 @@ def test_on_a_terminal(folder: Path) -> None:
     process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, cwd=folder)
     os.close(theirs)
     os.write(ours, b"\nA\n")
-    drawn = b""
-    while True:
-        try:
-            block = os.read(ours, 65_536)
-        except OSError:
-            break
-        if not block:
-            break
-        drawn += block
-    os.close(ours)
+    drawn = read_terminal(ours)
     assert process.wait() == 0
-    assert b"\x1b[1m[1 of 4] town" in drawn
-    assert "Every column is reviewed" in click.unstyle(drawn.decode())
+    assert "\x1b[1m[1 of 4] town" in drawn
+    assert "Every column is reviewed" in click.unstyle(drawn)

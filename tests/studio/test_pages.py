@@ -127,10 +127,8 @@ def test_a_file_that_vanished_is_told(drafted: Browser) -> None:
 
 def test_a_draft_is_the_command_lines_and_waits_for_answers(drafted: Browser) -> None:
     path = drafted.folder / "people.toml"
-    assert (
-        path.read_text()
-        == draft(drafted.folder / "people.csv", name="people", reading=schema_of(drafted).reading).to_toml()
-    )
+    proposed = draft(drafted.folder / "people.csv", name="people", reading=schema_of(drafted).reading)
+    assert path.read_text() == proposed.to_toml()
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     page = drafted.get("/t/people/describe")
     assert "what the rows show" in page.said

@@ -48,9 +48,12 @@ def order(folder: Folder, **more: Any) -> Path:
     return path
 
 
-def state_of(folder: Folder) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((folder.notes() / "0001.state.json").read_text())
-    return found
+def do(folder: Folder, **more: Any) -> dict[str, Any]:
+    """Do a piece of work in this process; its state in the end."""
+    order(folder, **more)
+    work.do(str(folder.root), 1)
+    state: dict[str, Any] = json.loads((folder.notes() / "0001.state.json").read_text())
+    return state
 
 
 def charges(folder: Folder) -> int:
@@ -115,31 +118,24 @@ def look_at(studio: Browser) -> None:
 
 
 def test_cancelling_before_the_charge_costs_nothing(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
-    order(folder)
     (folder.notes() / "0001.cancel.json").touch()
     monkeypatch.setattr("sklar.custodian.check.check_values", lambda *_, **__: time.sleep(30))
-    work.do(str(folder.root), 1)
-    state = state_of(folder)
+    state = do(folder)
     assert (state["state"], state["message"]) == ("cancelled", "Cancelled. No file was left half-written.")
     assert charges(folder) == 0
     assert left_behind(folder) == set()
 
 
 def test_cancelling_after_the_charge_says_that_it_stays(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
-    order(folder)
-
     def wait(*_: object, **__: object) -> None:
         (folder.notes() / "0001.cancel.json").touch()
         time.sleep(30)
 
     monkeypatch.setattr("sklar.release.fit_auto", wait)
-    work.do(str(folder.root), 1)
-    state = state_of(folder)
+    state = do(folder)
+    charged = "The ledger was charged for this release of epsilon=1 before (entry 3), and that stays spent."
     assert state["state"] == "cancelled"
-    assert (
-        "The ledger was charged for this release of epsilon=1 before (entry 3), and that stays spent."
-        in state["message"]
-    )
+    assert charged in state["message"]
     assert charges(folder) == 1
     assert left_behind(folder) == set()
     # A studio that comes later tells the same, from the books.
@@ -170,9 +166,7 @@ def test_cancelling_a_charged_release_is_asked_about_first(folder: Folder) -> No
 
 def test_a_schema_that_loses_most_values_stops_before_the_charge(folder: Folder) -> None:
     (folder.root / "people.toml").write_text(SCHEMA.replace("[0, 30, 50, 100]", "[1000, 2000, 3000]"))
-    order(folder)
-    work.do(str(folder.root), 1)
-    state = state_of(folder)
+    state = do(folder)
     assert state["state"] == "failed"
     assert "nothing was released and no privacy was spent. age: 100% of its values" in state["message"]
     assert "PRIVATE" in state["message"]
@@ -184,16 +178,12 @@ def test_failures_are_told_without_quoting_anything(folder: Folder, monkeypatch:
         raise RuntimeError("Jane Doe")
 
     monkeypatch.setattr("sklar.custodian.check.check_values", fail)
-    order(folder)
-    work.do(str(folder.root), 1)
-    assert state_of(folder)["message"].startswith("Unexpected RuntimeError. Run the command below")
+    assert do(folder)["message"].startswith("Unexpected RuntimeError. Run the command below")
     assert "Jane" not in (folder.notes() / "0001.state.json").read_text()
 
 
 def test_a_refused_charge_measures_nothing(folder: Folder) -> None:
-    order(folder, epsilon=5.0)
-    work.do(str(folder.root), 1)
-    assert "would overspend it. Nothing was measured." in state_of(folder)["message"]
+    assert "would overspend it. Nothing was measured." in do(folder, epsilon=5.0)["message"]
     assert charges(folder) == 0
     assert left_behind(folder) == set()
 
@@ -205,9 +195,7 @@ def test_a_comparison_that_fails_does_not_take_the_release_with_it(
         raise SklarError("no room")
 
     monkeypatch.setattr("sklar.custodian.evaluate.evaluate", fail)
-    order(folder, compare=True)
-    work.do(str(folder.root), 1)
-    state = state_of(folder)
+    state = do(folder, compare=True)
     assert state["state"] == "done"
     assert state["remark"] == "The release is done. Its comparison with the real rows is not: no room"
     assert left_behind(folder) == {"people-1.csv", "people-1.sklar"}

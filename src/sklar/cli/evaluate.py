@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -15,26 +16,16 @@ from sklar.cli.options import PATH, SCHEMA, path, schema_of
 @click.argument("synthetic", type=PATH)
 @SCHEMA
 @JSON
-@path("--plot", "OUT.png|.svg", "CDFs of the errors.", to="plot_path")
+@path("--plot", "OUT.png|.svg", "CDFs of the errors.")
 @path(
     "--report",
     "PRIVATE.html",
     "A private report of all of it, with a histogram of every column and the worst pairs side by side.",
-    to="report_path",
 )
 @click.option("--target", help="An attribute to predict: each table trains a model, and --test tests both.")
 @click.option("--test", type=PATH, help="Real rows kept apart, for --target.")
 @TIMINGS
-def evaluate(
-    *,
-    real: Path,
-    synthetic: Path,
-    schema_path: Path,
-    plot_path: Path | None,
-    report_path: Path | None,
-    target: str | None,
-    test: Path | None,
-) -> None:
+def evaluate(*, real: Path, synthetic: Path, schema_path: Path, **options: Any) -> None:
     """Compare SYNTHETIC with the REAL rows, for the custodian's eyes only.
 
     One line says which columns to leave alone. Below it stand the errors of counts, and how the raw values of numbers
@@ -48,18 +39,9 @@ def evaluate(
     from sklar.custodian.evaluate.private_report import MARK
 
     with show_progress() as progress:
-        comparison = compare(
-            real,
-            synthetic,
-            schema_of(schema_path),
-            target=target,
-            test=test,
-            plot=plot_path,
-            report=report_path,
-            progress=progress,
-        )
+        comparison = compare(real, synthetic, schema_of(schema_path), progress=progress, **options)
     print_figures(comparison)
-    for written in () if is_given("json") else filter(None, (plot_path, report_path)):
+    for written in () if is_given("json") else filter(None, (options["plot"], options["report"])):
         say(f"PRIVATE as well: {written}")
-        if written == report_path and MARK not in written.name:
+        if written == options["report"] and MARK not in written.name:
             say(f"Its name does not say so: consider {written.with_name(f'{MARK}-{written.name}')}.")

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import click
 
 from sklar.cli.console import JSON, is_given, print_json, say
 from sklar.cli.options import FORESEEN, N_ROWS, SCHEMA, flag, number, path, schema_of
-
-if TYPE_CHECKING:
-    from sklar.kernel.theorems import Neighbors
 
 
 @click.command(short_help="What errors to expect, before spending.")
@@ -30,13 +27,11 @@ if TYPE_CHECKING:
 def forecast(
     *,
     schema_path: Path,
-    rows: int,
     epsilons: tuple[float, ...],
     delta: float,
-    neighbors: Neighbors,
-    method: str,
-    complete: bool,
+    neighbors: Any,
     plot_path: Path | None,
+    **options: Any,
 ) -> None:
     """Say what errors to expect from a release, before any budget is spent.
 
@@ -51,7 +46,7 @@ def forecast(
     target = check_target(plot_path, (".png", ".svg")) if plot_path else None
     schema = schema_of(schema_path)
     budgets = [Budget(epsilon=epsilon, delta=delta, neighbors=neighbors) for epsilon in epsilons]
-    forecasts = [foresee(schema, budget, rows=rows, method=method, complete=complete) for budget in budgets]
+    forecasts = [foresee(schema, budget, **options) for budget in budgets]
     if target:
         with replacing(target) as temporary:
             plot_forecasts(forecasts, temporary, kind=target.suffix.lower()[1:])

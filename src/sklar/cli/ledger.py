@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sklar.cli.console import JSON, finish, is_given, print_figures, print_json, say, show_progress, warn
-from sklar.cli.options import DATA, PATH, FileOrAddress, flag, neighbors_option, number, path
+from sklar.cli.options import DATA, PATH, FileOrAddress, choice, flag, neighbors_option, number, path
 
 if TYPE_CHECKING:
     from sklar.budget.ledger import Ledger
@@ -28,13 +28,7 @@ def ledger() -> None:
 @click.option("--epsilon", required=True, type=number, help="Total for all releases together, set once.")
 @click.option("--delta", type=number, default="2**-30", show_default=True, help="Total for all releases together.")
 @neighbors_option()
-@click.option(
-    "--unit",
-    type=click.Choice(["row", "person"]),
-    default="row",
-    show_default=True,
-    help="Whom the total is about; 'person' where the schema names one.",
-)
+@choice("--unit", "row person", "Whom the total is about; 'person' where the schema names one.", default="row")
 @click.option(
     "--anchor",
     metavar="PLACE",

@@ -120,6 +120,12 @@ def path(name: str, metavar: str, text: str, *, to: str | None = None, required:
     return click.option(name, *filter(None, [to]), type=PATH, metavar=metavar, required=required, help=text)
 
 
+def choice(name: str, values: str, text: str | None = None, *, default: str | None = None) -> Callable[[C], C]:
+    """One of some words."""
+    kind = click.Choice(values.split())
+    return click.option(name, type=kind, default=default, show_default=default is not None, help=text)
+
+
 def together(*options: Callable[[Any], Any]) -> Callable[[C], C]:
     """Several options as one decorator, in this order in the help."""
 
@@ -156,22 +162,18 @@ DELTA = click.option(
 
 def neighbors_option(text: str | None = None) -> Callable[[C], C]:
     """Whom the guarantee compares."""
-    kinds = click.Choice(["replace-one", "add-remove"])
-    return click.option("--neighbors", type=kinds, default="replace-one", show_default=True, help=text)
+    return choice("--neighbors", "replace-one add-remove", text, default="replace-one")
 
 
-METHODS = click.Choice(["auto", "mixture", "binary"])
+METHODS = "auto mixture binary"
 # The budget of a forecast.
-FORESEEN = together(
-    DELTA, neighbors_option(), click.option("--method", type=METHODS, default="auto", show_default=True)
-)
+FORESEEN = together(DELTA, neighbors_option(), choice("--method", METHODS, default="auto"))
 N_ROWS = click.option("--rows", required=True, type=int, help="How many rows the table has, exactly or roughly.")
-ENGINE = click.option(
+ENGINE = choice(
     "--engine",
-    type=click.Choice(["local", "spark"]),
+    "local spark",
+    "Where rows are counted and drawn: on this machine, or on Spark (sklar[spark]).",
     default="local",
-    show_default=True,
-    help="Where rows are counted and drawn: on this machine, or on Spark (sklar[spark]).",
 )
 THREADS = click.option(
     "--threads",
@@ -223,27 +225,17 @@ def privacy_options(*, required: bool = True) -> Callable[[C], C]:
         SCHEMA,
         click.option("--epsilon", required=required, type=number, help="Privacy budget: smaller is more private."),
         DELTA,
-        click.option(
+        choice(
             "--method",
-            type=METHODS,
-            help="The model to fit. auto, mixture: a mixture over whole attributes; binary: the paper's copula over "
+            METHODS,
+            "The model to fit. auto, mixture: a mixture over whole attributes; binary: the paper's copula over "
             "dummies.  [default: auto]",
         ),
-        click.option(
-            "--preset",
-            type=click.Choice(["paper"]),
-            help="paper: Laplace noise, advanced composition and equal shares, as Asghar et al. (2020).",
+        choice(
+            "--preset", "paper", "paper: Laplace noise, advanced composition and equal shares, as Asghar et al. (2020)."
         ),
-        click.option(
-            "--mechanism",
-            type=click.Choice(["gaussian", "laplace"]),
-            help="Noise on the counts.  [default: gaussian]",
-        ),
-        click.option(
-            "--composition",
-            type=click.Choice(["tight", "advanced", "basic"]),
-            help="How the tables' costs add up.  [default: tight]",
-        ),
+        choice("--mechanism", "gaussian laplace", "Noise on the counts.  [default: gaussian]"),
+        choice("--composition", "tight advanced basic", "How the tables' costs add up.  [default: tight]"),
         neighbors_option(
             "Whom the guarantee compares: tables that differ in one row's content (their size is public), or in one "
             "row's presence; in all rows of one person where the schema names a person."

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import click
 
 from sklar.cli.console import JSON, print_figures
 from sklar.cli.options import FORESEEN, N_ROWS, SCHEMA, ledger_options, number, open_ledger, schema_of
-
-if TYPE_CHECKING:
-    from sklar.kernel.theorems import Neighbors
 
 
 @click.command(short_help="The smallest epsilon for your questions.")
@@ -19,7 +16,7 @@ if TYPE_CHECKING:
 @N_ROWS
 @click.option(
     "--want",
-    "wants",
+    "want",
     multiple=True,
     metavar="QUESTION",
     help='A question and its margin, such as "region = \'North\' within 2%" or "age x income within 5% of rows"; may '
@@ -32,17 +29,7 @@ if TYPE_CHECKING:
 @ledger_options("Say what the release would leave of this ledger. Nothing is charged.")
 @JSON
 def plan(
-    *,
-    schema_path: Path,
-    rows: int,
-    wants: tuple[str, ...],
-    epsilon: float | None,
-    delta: float,
-    neighbors: Neighbors,
-    method: str,
-    ledger: Path | None,
-    ledger_key: Path | None,
-    dataset: str | None,
+    *, schema_path: Path, ledger: Path | None, ledger_key: Path | None, dataset: str | None, **options: Any
 ) -> None:
     """Say which epsilon your questions need, before any budget is spent; or, with --epsilon, which it answers.
 
@@ -59,15 +46,5 @@ def plan(
     book = open_ledger(ledger, ledger_key)
     if book is None and dataset is not None:
         raise BudgetError("a data set was given, and no ledger. Give both.")
-    foreseen = foresee(
-        schema_of(schema_path),
-        rows=rows,
-        want=wants,
-        epsilon=epsilon,
-        delta=delta,
-        neighbors=neighbors,
-        method=method,
-        ledger=book,
-        dataset=dataset,
-    )
+    foreseen = foresee(schema_of(schema_path), ledger=book, dataset=dataset, **options)
     print_figures(foreseen, passed=foreseen.answered)

@@ -15,30 +15,30 @@ import polars as pl
 
 from sklar.errors import DataError
 from sklar.generate import binary, census, dss, hospital
-from sklar.generate.table import Table
+from sklar.generate.blueprint import Blueprint
 from sklar.public.schema import Schema
 
-__all__ = ["SHAPES", "Shape", "generate", "schema_toml"]
+__all__ = ["SHAPES", "TableShape", "generate", "schema_toml"]
 
 
-class Shape(NamedTuple):
+class TableShape(NamedTuple):
     """A table that can be generated: how many rows it has unless told, what it is like, and how it is drawn."""
 
     rows: int
     description: str
-    table: Callable[[], Table]
+    table: Callable[[], Blueprint]
 
 
 _CENSUS = "census-like people: 14 attributes of every type, nulls, values outside the schema"
 _HOSPITAL = "the paper's Hospital: 9 attributes (1,201 levels), 8 of them facts about a hospital"
 _DSS = "the paper's DSS: 27 attributes, 10 of them small, 674 levels, correlated and skewed"
-SHAPES: Mapping[str, Shape] = MappingProxyType(
+SHAPES: Mapping[str, TableShape] = MappingProxyType(
     {
-        "census": Shape(30_000, _CENSUS, census.table),
-        "hospital": Shape(10_000, _HOSPITAL, hospital.table),
-        "dss": Shape(5_240_260, _DSS, dss.table),
-        "syn1": Shape(5_240_260, "the paper's Syn 1: 1,000 correlated binary attributes", binary.syn1),
-        "syn2": Shape(5_240_260, "the paper's Syn 2: 2,000 correlated binary attributes", binary.syn2),
+        "census": TableShape(30_000, _CENSUS, census.table),
+        "hospital": TableShape(10_000, _HOSPITAL, hospital.table),
+        "dss": TableShape(5_240_260, _DSS, dss.table),
+        "syn1": TableShape(5_240_260, "the paper's Syn 1: 1,000 correlated binary attributes", binary.syn1),
+        "syn2": TableShape(5_240_260, "the paper's Syn 2: 2,000 correlated binary attributes", binary.syn2),
     }
 )
 
@@ -70,13 +70,13 @@ def schema_toml(shape: str) -> str:
     return Schema.from_dict({"table": {"name": shape}, "attributes": _table(shape).attributes}).to_toml()
 
 
-def _table(shape: str) -> Table:
+def _table(shape: str) -> Blueprint:
     if shape not in SHAPES:
         raise DataError(f"shape must be one of {', '.join(SHAPES)}, got {shape!r}. Choose one of those.")
     return SHAPES[shape].table()
 
 
-def _frames(table: Table, rows: int, seed: int) -> Iterator[pl.DataFrame]:
+def _frames(table: Blueprint, rows: int, seed: int) -> Iterator[pl.DataFrame]:
     for block, first in enumerate(range(0, rows, table.block_rows)):
         rng = np.random.default_rng(np.random.SeedSequence([seed, table.stream, block]))
         yield table.draw(rng, first).head(rows - first)

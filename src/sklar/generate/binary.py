@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from sklar.generate.table import Table
+from sklar.generate.blueprint import Blueprint
 
 FACTORS = 24
 BLOCK_ROWS = 65_536
@@ -90,10 +90,10 @@ def _draw(columns: pl.Schema, rng: np.random.Generator, _first: int) -> pl.DataF
 
 
 @cache
-def _table(stream: int, columns: int) -> Table:
+def _table(stream: int, columns: int) -> Blueprint:
     names = [f"x{j + 1:04d}" for j in range(columns)]
     kinds = pl.Schema(dict.fromkeys(names, pl.Boolean()))
-    return Table(
+    return Blueprint(
         stream=stream,
         block_rows=BLOCK_ROWS,
         attributes={name: {"type": "boolean"} for name in names},
@@ -102,5 +102,5 @@ def _table(stream: int, columns: int) -> Table:
     )
 
 
-syn1: Callable[[], Table] = partial(_table, 4, 1_000)
-syn2: Callable[[], Table] = partial(_table, 5, 2_000)
+syn1: Callable[[], Blueprint] = partial(_table, 4, 1_000)
+syn2: Callable[[], Blueprint] = partial(_table, 5, 2_000)

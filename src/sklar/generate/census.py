@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from sklar.generate.table import Table, choose
+from sklar.generate.blueprint import Blueprint, choose
 
 BLOCK_ROWS = 8_192
 
@@ -196,7 +196,7 @@ def _texts(levels: Sequence[str], codes: Integers) -> pl.Series:
 
 
 @cache
-def table() -> Table:
+def table() -> Blueprint:
     """Census and its public schema."""
     kinds = pl.Schema({"person_id": pl.Int64(), **{name: _TYPES[entry["type"]] for name, entry in ATTRIBUTES.items()}})
-    return Table(stream=1, block_rows=BLOCK_ROWS, attributes=ATTRIBUTES, columns=kinds, draw=partial(_draw, kinds))
+    return Blueprint(stream=1, block_rows=BLOCK_ROWS, attributes=ATTRIBUTES, columns=kinds, draw=partial(_draw, kinds))

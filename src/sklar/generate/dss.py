@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from sklar.generate.table import Table
+from sklar.generate.blueprint import Blueprint
 
 BLOCK_ROWS = 65_536
 _FACTORS = ("place", "age", "means", "origin", "work", "need")
@@ -192,10 +192,10 @@ def _draw(columns: Sequence[_Column], rng: np.random.Generator, _first: int) -> 
 
 
 @cache
-def table() -> Table:
+def table() -> Blueprint:
     """DSS and its public schema."""
     columns = _columns()
-    return Table(
+    return Blueprint(
         stream=3,
         block_rows=BLOCK_ROWS,
         attributes={column.name: column.entry for column in columns},

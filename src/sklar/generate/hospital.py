@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from sklar.generate.table import Table
+from sklar.generate.blueprint import Blueprint
 
 # Chosen so that all levels add up to the paper's 1,201, in the proportions of the real directory:
 # 184 ids + 180 names + 183 addresses + 145 cities + 4 states + 168 ZIP codes + 97 counties and none + 184 phones + 55.
@@ -104,13 +104,13 @@ def _draw(lists: dict[str, pl.Series], rng: np.random.Generator, _first: int) ->
 
 
 @cache
-def table() -> Table:
+def table() -> Blueprint:
     """Hospital and its public schema: the whole directory is public, so every value of it is listed."""
     lists: dict[str, list[str | None]] = {
         fact: list(column) for fact, column in zip(_FACTS, zip(*directory(), strict=True), strict=True)
     }
     lists[_MEASURE] = [f"H_{topic}_{answer}" for topic in _TOPICS for answer in _ANSWERS]
-    return Table(
+    return Blueprint(
         stream=2,
         block_rows=HOSPITALS * len(lists[_MEASURE]),
         attributes={

@@ -15,7 +15,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from sklar.errors import DataError
-from sklar.generate.table import choose
+from sklar.generate.blueprint import choose
 from sklar.public.events import Linked
 from sklar.public.schema import Schema
 

@@ -236,25 +236,25 @@ def do(root: str, number: int) -> None:
     notes = folder.notes()
     order = json.loads((notes / f"{number:04d}.order.json").read_text(encoding="utf-8"))
     state = _new_state(number, order)
-    told = StateFile(state, notes / f"{number:04d}.state.json")
+    progress = StateFile(state, notes / f"{number:04d}.state.json")
     try:
         with _lock(folder, wait_s=5.0):
-            _try(folder, order, state, told)
+            _try(folder, order, state, progress)
             # While the lock is held: whoever finds it free finds the end of the work, too.
-            told.write()
+            progress.write()
     except sqlite3.OperationalError:
         state.state, state.message = "failed", "Other work is under way in this folder."
-        told.write()
+        progress.write()
 
 
-def _try(folder: Folder, order: Mapping[str, Any], state: State, told: StateFile) -> None:
+def _try(folder: Folder, order: Mapping[str, Any], state: State, progress: StateFile) -> None:
     """Do the work, and say in its state how it ended."""
     over = threading.Event()
     cancel = folder.notes() / f"{state.number:04d}.cancel.json"
-    threading.Thread(target=_watch, args=(told, cancel, over), daemon=True).start()
+    threading.Thread(target=_watch, args=(progress, cancel, over), daemon=True).start()
     try:
         try:
-            _ORDERS[order["kind"]](folder, order, state, told)
+            _ORDERS[order["kind"]](folder, order, state, progress)
         finally:
             over.set()
         state.state = "done"
@@ -274,11 +274,11 @@ def _explain(error: BaseException) -> str:
     return f"Unexpected {type(error).__name__}. Run the command below with sklar --debug to see where."
 
 
-def _watch(told: StateFile, cancel: Path, over: threading.Event) -> None:
+def _watch(progress: StateFile, cancel: Path, over: threading.Event) -> None:
     """Keep the clock of the present stage, and interrupt the work when it is to be cancelled."""
     interrupted = False
     while not over.wait(0.2):
-        told.write()
+        progress.write()
         if cancel.exists() and not interrupted:
             interrupted = True
             main = threading.main_thread().ident
@@ -289,7 +289,12 @@ def _watch(told: StateFile, cancel: Path, over: threading.Event) -> None:
                 _thread.interrupt_main()
 
 
-def _release(folder: Folder, order: Mapping[str, Any], state: State, told: StateFile) -> None:
+def _file(folder: Folder, order: Mapping[str, Any], suffix: str) -> Path:
+    """A file of the release that an order is about."""
+    return folder.inside(f"{order['desk']}-{order['release']}{suffix}")
+
+
+def _release(folder: Folder, order: Mapping[str, Any], state: State, progress: StateFile) -> None:
     """What `sklar release --check` does; then the private comparison of `sklar evaluate`, which may fail by itself."""
     from sklar.custodian.check import check_values
     from sklar.draw.sample import check_draw
@@ -300,61 +305,54 @@ def _release(folder: Folder, order: Mapping[str, Any], state: State, told: State
     desk = folder.desk(order["desk"])
     schema = Schema.load(folder.inside(desk.schema))
     schema.require_reviewed()
-    stem = f"{desk.name}-{order['release']}"
-    model_path = check_target(folder.inside(f"{stem}.sklar"), (".sklar",))
-    out = check_target(folder.inside(f"{stem}.csv"), (".csv",))
-    unfit = [fate for fate in check_values(folder.table(desk), schema, progress=told) if fate.unfit]
+    model_path = check_target(_file(folder, order, ".sklar"), (".sklar",))
+    out = check_target(_file(folder, order, ".csv"), (".csv",))
+    unfit = [fate for fate in check_values(folder.table(desk), schema, progress=progress) if fate.unfit]
     if unfit:
         raise DataError(
             "The schema would lose most values of some columns, so nothing was released and no privacy was spent. "
             + " ".join(fate.warning for fate in unfit)
             + " PRIVATE: this tells of the rows."
         )
-    budget = Budget(epsilon=order["epsilon"], delta=order["delta"])
-    ledger = Ledger(folder.ledger)
-    model = fit(folder.table(desk), schema, budget, ledger=ledger, dataset=order["dataset"], progress=told)
+    budget, ledger = Budget(epsilon=order["epsilon"], delta=order["delta"]), Ledger(folder.ledger)
+    model = fit(folder.table(desk), schema, budget, ledger=ledger, dataset=order["dataset"], progress=progress)
     with telling([model.certificate.receipt], model.certificate.epsilon):
         # The model first: once privacy is spent, a failure to write rows must not lose what it bought.
         model.save(model_path)
         _, seed = check_draw(None, None)
-        model.write(str(out), seed=seed, progress=told)
+        model.write(str(out), seed=seed, progress=progress)
     if order.get("compare"):
         try:
-            _compare(folder, order, state, told)
+            _compare(folder, order, state, progress)
         except SklarError as error:
             state.remark = f"The release is done. Its comparison with the real rows is not: {error}"
 
 
-def _sample(folder: Folder, order: Mapping[str, Any], _state: State, told: StateFile) -> None:
+def _sample(folder: Folder, order: Mapping[str, Any], _state: State, progress: StateFile) -> None:
     """What `sklar sample` does: rows of a model whose own rows could not be written."""
     from sklar.draw.sample import check_draw
     from sklar.files.archive import load
 
-    stem = f"{order['desk']}-{order['release']}"
     _, seed = check_draw(None, None)
-    load(folder.inside(f"{stem}.sklar")).write(str(folder.inside(f"{stem}.csv")), seed=seed, progress=told)
+    load(_file(folder, order, ".sklar")).write(str(_file(folder, order, ".csv")), seed=seed, progress=progress)
 
 
-def _compare(folder: Folder, order: Mapping[str, Any], _state: State, told: StateFile) -> None:
+def _compare(folder: Folder, order: Mapping[str, Any], _state: State, progress: StateFile) -> None:
     """What `sklar evaluate --report` does."""
     from sklar.custodian.evaluate import evaluate
     from sklar.files.archive import load
 
-    desk = folder.desk(order["desk"])
-    stem = f"{desk.name}-{order['release']}"
-    schema = load(folder.inside(f"{stem}.sklar")).schema
-    report = folder.inside(f"{stem}.PRIVATE.html")
-    evaluate(folder.table(desk), folder.inside(f"{stem}.csv"), schema, report=report, progress=told)
+    real, synthetic = folder.table(folder.desk(order["desk"])), _file(folder, order, ".csv")
+    schema, report = load(_file(folder, order, ".sklar")).schema, _file(folder, order, ".PRIVATE.html")
+    evaluate(real, synthetic, schema, report=report, progress=progress)
 
 
-def _publish(folder: Folder, order: Mapping[str, Any], _state: State, told: StateFile) -> None:
+def _publish(folder: Folder, order: Mapping[str, Any], _state: State, progress: StateFile) -> None:
     """What `sklar publish --replace` does."""
     from sklar.trust.passport import Publication, publish
 
-    stem = f"{order['desk']}-{order['release']}"
-    publication = Publication(**order["said"])
-    model, out = folder.inside(f"{stem}.sklar"), folder.inside(f"{stem}-published")
-    publish(model, out, publication=publication, replace=True, progress=told)
+    model, out = _file(folder, order, ".sklar"), _file(folder, order, "-published")
+    publish(model, out, publication=Publication(**order["said"]), replace=True, progress=progress)
 
 
 _ORDERS = {"release": _release, "compare": _compare, "sample": _sample, "publish": _publish}

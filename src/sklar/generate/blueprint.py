@@ -12,7 +12,7 @@ import polars as pl
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Table:
+class Blueprint:
     """How to draw one test table.
 
     `draw(rng, first)` returns exactly `block_rows` rows, of which the first is row number `first` of the table. A block
