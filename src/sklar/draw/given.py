@@ -28,7 +28,7 @@ from sklar.draw.blocks import BLOCK_ROWS, Codes, LatentSampler, stream
 from sklar.draw.repair import RecordSampler, component_odds, pick, repair
 from sklar.errors import ModelError
 from sklar.public.rules import constrained, violating
-from sklar.public.solve import Allowed, Effort, groups, narrowed, solve
+from sklar.public.solve import Allowed, SearchSteps, groups, narrowed, solve
 
 if TYPE_CHECKING:
     from sklar.fitting.protocols import Copula
@@ -343,7 +343,7 @@ def _check_rules(copula: Copula, domains: Sequence[Domains]) -> None:
     kinds, first = np.unique(np.stack([domains[i].kinds for i in touched]), axis=1, return_index=True)
     for column, row in zip(kinds.T, first, strict=True):
         own = {i: domains[i].allowed[kind] for i, kind in zip(touched, column, strict=True)}
-        if solve(own, allowed, effort=Effort(2**62)) is None:
+        if solve(own, allowed, effort=SearchSteps(2**62)) is None:
             raise ModelError(f"row {row + 1:,} breaks a rule of the schema, whatever is filled in. Correct the row.")
 
 
@@ -409,5 +409,5 @@ class _Filling:
         """Levels by search where no draw honored the rules."""
         for place in left:
             own = {i: self._domains[i].allowed[self._domains[i].kinds[rows[place]]] for i in self._touched}
-            for i, level in (solve(own, self._allowed, effort=Effort(2**62)) or {}).items():
+            for i, level in (solve(own, self._allowed, effort=SearchSteps(2**62)) or {}).items():
                 codes[i, place] = level

@@ -23,7 +23,7 @@ from sklar.errors import ModelError
 from sklar.fitting.protocols import Copula
 from sklar.machine.threads import in_order
 from sklar.public.rules import constrained, violating
-from sklar.public.solve import Allowed, Effort, EffortError, groups, solve
+from sklar.public.solve import Allowed, EffortError, SearchSteps, groups, solve
 
 if TYPE_CHECKING:
     from sklar.fitting.latent import LatentModel
@@ -105,10 +105,10 @@ def _found(
 
     domains = {attribute: np.ones(own.size, dtype=bool) for attribute, own in weights.items()}
     try:
-        found = solve(domains, allowed, effort=Effort(_EFFORT), order=likely)
+        found = solve(domains, allowed, effort=SearchSteps(_EFFORT), order=likely)
     except EffortError:
         # The plain search found a record when the schema was loaded.
-        found = solve(domains, allowed, effort=Effort(2**62))
+        found = solve(domains, allowed, effort=SearchSteps(2**62))
     if found is None:
         raise ModelError("no record honors the schema's rules. Load the schema again: it refuses such rules.")
     return found

@@ -68,7 +68,7 @@ def build_attribute(name: str, given: object) -> Attribute:
     if not isinstance(kind, str) or kind not in AXES:
         raise SchemaError(f"{where}: type must be one of {', '.join(AXES)}, got {kind!r}.")
     require_known_keys(where, given, _KEYS[kind] | _EVERYWHERE)
-    entry = Entry(where, AXES[kind], given)
+    entry = AttributeEntry(where, AXES[kind], given)
     domain, at_most = entry.domain()
     missing, other = given.get("missing"), entry.flag("other")
     if missing is not None and not isinstance(missing, str):
@@ -158,7 +158,7 @@ def weight_of(where: str, entry: Mapping[str, Any]) -> float:
     return float(weight)
 
 
-class Entry:
+class AttributeEntry:
     """What a schema file states of one attribute, key by key; `where` begins every error."""
 
     def __init__(self, where: str, axis: Axis, given: Mapping[str, Any]) -> None:
@@ -367,7 +367,7 @@ class Entry:
         raise self.error(f"format must tell {needed}, in the letters of strptime, got {written!r}. Write '{example}'.")
 
 
-def _output(entry: Entry, attribute: Attribute) -> str:
+def _output(entry: AttributeEntry, attribute: Attribute) -> str:
     """The output type in its standard spelling, if it holds every value of the domain."""
     output = parse_output(attribute.output) if isinstance(attribute.output, str) else None
     if output is None:
@@ -381,7 +381,7 @@ def _output(entry: Entry, attribute: Attribute) -> str:
     return str(output)
 
 
-def _check_missing(entry: Entry, attribute: Attribute) -> None:
+def _check_missing(entry: AttributeEntry, attribute: Attribute) -> None:
     """Refuse a missing text that also reads as a value of the domain, or that a listed value hides."""
     missing = attribute.missing
     if missing is None:
@@ -395,7 +395,7 @@ def _check_missing(entry: Entry, attribute: Attribute) -> None:
         raise entry.error(f"missing must not lie within the edges, got '{missing}'. Move the edges past it.")
 
 
-def _check_step(entry: Entry, attribute: Attribute) -> None:
+def _check_step(entry: AttributeEntry, attribute: Attribute) -> None:
     """Refuse edges and points that are no multiples of the step, or that the format cannot write."""
     unit, step, written = grain(attribute), attribute.step, attribute.format
     if unit is None or (step is None and written is None):
@@ -411,7 +411,7 @@ def _check_step(entry: Entry, attribute: Attribute) -> None:
         raise entry.error(f"step must not be that fine, got {step}. Leave it out.")
 
 
-def _check_special(entry: Entry, attribute: Attribute) -> None:
+def _check_special(entry: AttributeEntry, attribute: Attribute) -> None:
     """Refuse special values that are something else too."""
     missing = attribute.number_of(attribute.missing or "")
     twice = repeated(attribute.edge_text(number) for number in attribute.special_numbers if number is not None)
@@ -426,7 +426,7 @@ def _check_special(entry: Entry, attribute: Attribute) -> None:
             raise entry.error(f"special must not list a text for true or false, got '{value}'. Use other texts.")
 
 
-def _check_bins(entry: Entry, attribute: Attribute) -> None:
+def _check_bins(entry: AttributeEntry, attribute: Attribute) -> None:
     """Refuse points and special numbers that leave a bin empty."""
     apart, unit = attribute.apart, grain(attribute)
     if not apart or attribute.private:

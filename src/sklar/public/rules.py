@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sklar.errors import SchemaError
-from sklar.public.solve import Allowed, Effort, EffortError, groups, solve
+from sklar.public.solve import Allowed, EffortError, SearchSteps, groups, solve
 
 if TYPE_CHECKING:
     from sklar.public.attribute import Attribute
@@ -296,7 +296,7 @@ def _check(attributes: Sequence[Attribute], rules: Sequence[Rule]) -> None:
 def _check_levels(group: Mapping[int, Attribute], allowed: Allowed) -> None:
     """Refuse rules that tie a group of attributes together in a cycle and leave one of its levels without a record."""
     occurs = {i: np.zeros(attribute.n_levels, dtype=bool) for i, attribute in group.items()}
-    effort = Effort(MAX_EFFORT)
+    effort = SearchSteps(MAX_EFFORT)
     for i, attribute in group.items():
         for level, name in enumerate(attribute.levels):
             if occurs[i][level]:

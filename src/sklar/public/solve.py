@@ -31,7 +31,7 @@ class EffortError(Exception):
     """A search did not end within its effort. Internal: the caller knows what that means and says it."""
 
 
-class Effort:
+class SearchSteps:
     """How many steps searches may still take."""
 
     def __init__(self, steps: int) -> None:
@@ -48,7 +48,7 @@ def solve(
     domains: Levels,
     allowed: Allowed,
     *,
-    effort: Effort,
+    effort: SearchSteps,
     order: Callable[[int, NDArray[np.int64]], Iterable[int]] = lambda _attribute, codes: codes.tolist(),
 ) -> dict[int, int] | None:
     """A record: one level from every attribute's domain, such that all pairs are allowed. None when there is none.
@@ -82,7 +82,7 @@ def solve(
 
 def narrowed(domains: Levels, allowed: Allowed) -> Levels | None:
     """The domains without levels that have no allowed partner in another one; None when one of them gets empty."""
-    return _propagate(domains, _neighbors(domains, allowed), domains, Effort(2**62))
+    return _propagate(domains, _neighbors(domains, allowed), domains, SearchSteps(2**62))
 
 
 _Neighbors: TypeAlias = Mapping[int, list[tuple[int, NDArray[np.bool_]]]]
@@ -97,7 +97,7 @@ def _neighbors(domains: Levels, allowed: Allowed) -> _Neighbors:
     return neighbors
 
 
-def _propagate(domains: Levels, neighbors: _Neighbors, changed: Iterable[int], effort: Effort) -> Levels | None:
+def _propagate(domains: Levels, neighbors: _Neighbors, changed: Iterable[int], effort: SearchSteps) -> Levels | None:
     """The domains without the levels that have no allowed partner in a neighbor's domain; None when one gets empty."""
     left, waiting = dict(domains), list(changed)
     while waiting:

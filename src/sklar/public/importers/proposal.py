@@ -8,7 +8,7 @@ from typing import Any
 
 from sklar.errors import SchemaError
 from sklar.public.axis import AXES, DAY, SECOND
-from sklar.public.declare import Entry, parse_words
+from sklar.public.declare import AttributeEntry, parse_words
 from sklar.public.schema import Schema
 from sklar.public.toml import toml_key, toml_table
 
@@ -119,7 +119,7 @@ def in_format(keys: dict[str, Any], written: str | None, notes: Sequence[str] = 
     if written is None:
         return ColumnEntry(keys=keys, notes=list(notes))
     try:
-        Entry("the column", AXES[keys["type"]], {"format": written}).format()
+        AttributeEntry("the column", AXES[keys["type"]], {"format": written}).format()
     except SchemaError:
         unread = f"Texts of the form {written!r} are not read as a {keys['type']}: convert the column first."
         return ColumnEntry(keys=keys, notes=[*notes, unread])
