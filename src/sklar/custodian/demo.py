@@ -15,17 +15,21 @@ from sklar.generate import generate, schema_toml
 from sklar.machine.progress import Progress, watch
 from sklar.public.schema import Schema
 from sklar.release import fit
-from sklar.rows.counts import Counts
 from sklar.rows.fast import count
 from sklar.rows.read import open_source
 
 _SEED = 2020
-_ONE_WAY = (("education", 2), ("employed", 1), ("marital_status", 1), ("birth_country", -1))
-_TWO_WAY = (("education", 2, "employed", 1), ("sex", 0, "marital_status", 1), ("employed", 0, "occupation", -1))
+# Levels, from the front or from the end, and pairs of them whose counts are shown.
+_COUNTED: tuple[tuple[tuple[str, int], ...], ...] = (
+    *((level,) for level in (("education", 2), ("employed", 1), ("marital_status", 1), ("birth_country", -1))),
+    (("education", 2), ("employed", 1)),
+    (("sex", 0), ("marital_status", 1)),
+    (("employed", 0), ("occupation", -1)),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shown:
+class Demonstration:
     """What a demonstration made: the model, some counts beside each other, the first rows, and the files."""
 
     model: Model
@@ -61,7 +65,7 @@ class Shown:
         ]
 
 
-def run(folder: Path, *, rows: int, epsilon: float, progress: Progress) -> Shown:
+def run(folder: Path, *, rows: int, epsilon: float, progress: Progress) -> Demonstration:
     """Fill the folder with the table, its schema, a release and its model; return what to show."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -81,24 +85,20 @@ def run(folder: Path, *, rows: int, epsilon: float, progress: Progress) -> Shown
     model.write(synthetic, seed=_SEED, progress=progress)
 
     # The demonstration's rows are invented, so that their exact counts may be shown; a release never shows them.
-    exact, drawn = (_count(path, schema) for path in (original, synthetic))
-    noisy, cells = pool(model.measured), schema.cells
+    exact, drawn = (count(open_source(path).batches(schema.names), schema) for path in (original, synthetic))
     counts = []
-    for name, level in _ONE_WAY:
-        at = schema.offsets[schema.names.index(name)] + _level(schema, name, level)
-        counts.append((schema.dummy_names[at], exact.one_way[at], noisy.one_way[at], drawn.one_way[at]))
-    for name, level, other, other_level in _TWO_WAY:
-        wanted = ((name, level), (other, other_level))
-        asked = sorted((schema.names.index(each), _level(schema, each, at)) for each, at in wanted)
-        (i, row), (j, column) = asked
-        label = " and ".join(schema.dummy_names[schema.offsets[k] + at] for k, at in asked)
-        found = (cells.table(each.pairs, i, j)[row, column] for each in (exact, noisy, drawn))
-        counts.append((label, *found))
+    for levels in _COUNTED:
+        places = {name: schema.offsets[schema.names.index(name)] for name, _ in levels}
+        at = sorted(int(places[name]) + level % schema.attribute(name).n_levels for name, level in levels)
+        tables = (exact, pool(model.measured), drawn)
+        figures = [each.one_way[at[0]] if len(at) == 1 else schema.cells.square(each.pairs)[*at] for each in tables]
+        label = " and ".join(schema.dummy_names[place] for place in at)
+        counts.append((label, round(figures[0]), round(figures[1]), round(figures[2])))
     with synthetic.open(encoding="utf-8") as file:
         head = tuple(line.rstrip("\n") for line, _ in zip(file, range(4), strict=False))
-    return Shown(
+    return Demonstration(
         model=model,
-        counts=tuple((label, round(exact), round(noisy), round(drawn)) for label, exact, noisy, drawn in counts),
+        counts=tuple(counts),
         head=head,
         folder=folder,
         files={
@@ -108,12 +108,3 @@ def run(folder: Path, *, rows: int, epsilon: float, progress: Progress) -> Shown
             model_file.name: f"the model: draw more rows with sklar sample {model_file} --rows N --out FILE",
         },
     )
-
-
-def _count(path: Path, schema: Schema) -> Counts:
-    return count(open_source(path).batches(schema.names), schema)
-
-
-def _level(schema: Schema, name: str, level: int) -> int:
-    """The code of a level that is given from the front, or by a negative number from the end."""
-    return level % schema.attribute(name).n_levels

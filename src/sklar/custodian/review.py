@@ -17,9 +17,19 @@ from pathlib import Path
 from typing import Any, Literal
 
 from sklar.answer.report.render import short
-from sklar.custodian.draft import DECIDE, HEADING, LEFT_OUT, PROPOSED, READ_WITH, RULE, RULES_HEADING, Draft
+from sklar.custodian.draft import (
+    DECIDE,
+    HEADING,
+    LEFT_OUT,
+    PROPOSED,
+    READ_WITH,
+    RULE,
+    RULES_HEADING,
+    Draft,
+    common,
+    facts,
+)
 from sklar.custodian.draft.columns import ColumnSummary, Tie
-from sklar.custodian.draft.page import common, facts
 from sklar.custodian.draft.propose import as_seen
 from sklar.errors import SchemaError
 from sklar.files.write import write_text

@@ -48,10 +48,10 @@ NAN = float("nan")
 def test_columns_become_numbers(
     column: pl.Series, attribute: Attribute, numbers: list[float], missing: int, texts: dict[str, int]
 ) -> None:
-    found = read_values(column, attribute)
-    assert found.numbers == pytest.approx(numbers, nan_ok=True)
-    assert found.missing == missing
-    assert dict(found.texts) == texts
+    found, found_missing, found_texts = read_values(column, attribute)
+    assert found == pytest.approx(numbers, nan_ok=True)
+    assert found_missing == missing
+    assert dict(found_texts) == texts
 
 
 @pytest.mark.parametrize(
@@ -64,9 +64,11 @@ def test_columns_become_numbers(
     ],
 )
 def test_categories_have_missing_values_and_no_numbers(column: pl.Series, missing: int) -> None:
-    found = read_values(column, Attribute(name="x", kind="categorical", values=("a",), missing="?"))
-    assert found.missing == missing
-    assert found.numbers.size == 0
+    found, found_missing, _found_texts = read_values(
+        column, Attribute(name="x", kind="categorical", values=("a",), missing="?")
+    )
+    assert found_missing == missing
+    assert found.size == 0
 
 
 @pytest.mark.parametrize(
@@ -80,10 +82,12 @@ def test_categories_have_missing_values_and_no_numbers(column: pl.Series, missin
 def test_special_values_are_no_numbers(
     column: pl.Series, numbers: list[float], missing: int, texts: dict[str, int]
 ) -> None:
-    found = read_values(column, Attribute(name="x", kind="integer", edges=(0, 10), special=("N", -9)))
-    assert found.numbers == pytest.approx(numbers, nan_ok=True)
-    assert found.missing == missing
-    assert dict(found.texts) == texts
+    found, found_missing, found_texts = read_values(
+        column, Attribute(name="x", kind="integer", edges=(0, 10), special=("N", -9))
+    )
+    assert found == pytest.approx(numbers, nan_ok=True)
+    assert found_missing == missing
+    assert dict(found_texts) == texts
 
 
 def attribute_of(kind: str) -> Attribute:
@@ -103,9 +107,9 @@ def attribute_of(kind: str) -> Attribute:
     ],
 )
 def test_typed_columns_of_every_kind(kind: str, column: pl.Series, numbers: list[float]) -> None:
-    found = read_values(column, attribute_of(kind))
-    assert found.numbers == pytest.approx(numbers, nan_ok=True)
-    assert found.missing == sum(np.isnan(numbers))
+    found, found_missing, _found_texts = read_values(column, attribute_of(kind))
+    assert found == pytest.approx(numbers, nan_ok=True)
+    assert found_missing == sum(np.isnan(numbers))
 
 
 NUMBERS = st.lists(

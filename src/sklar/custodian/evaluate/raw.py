@@ -76,23 +76,14 @@ def are_round(numbers: Floats, unit: float | str) -> NDArray[np.bool_]:
     return np.asarray(np.abs(places - np.rint(places)) <= 1e-9 * np.maximum(np.abs(places), 1.0))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class Values:
-    """One column of a batch: its numbers, shape (rows,) with nan where a row has none, and what those rows have.
+def read_values(column: pl.Series, attribute: Attribute) -> tuple[Floats, int, Counter[str]]:
+    """The numbers of one column of a batch, shape (rows,) with nan where a row has none, and what those rows have.
 
-    `missing` rows have a null, an empty text or the missing text; `texts` counts whatever else is not a finite number.
+    That is how many have a null, an empty text or the missing text, and counts of whatever else is not a finite number.
     Categories have no numbers: the array is empty, and so are the texts.
     """
-
-    numbers: Floats
-    missing: int
-    texts: Counter[str]
-
-
-def read_values(column: pl.Series, attribute: Attribute) -> Values:
-    """The values of one column of a batch: typed columns are converted at once, texts one by one."""
     if not attribute.binned:
-        return Values(numbers=np.empty(0), missing=_count_missing(column, attribute), texts=Counter())
+        return np.empty(0), _count_missing(column, attribute), Counter()
     typed = typed_numbers(column, attribute)
     if typed is not None:
         points = typed.astype(np.float64)
@@ -118,8 +109,7 @@ def read_values(column: pl.Series, attribute: Attribute) -> Values:
         for place in np.flatnonzero(~nothing & ~special & ~np.isfinite(points)).tolist():
             texts[labels[place] or ""] += int(times[place])
     points[nothing | special | ~np.isfinite(points)] = np.nan
-    numbers = points if typed is not None else points[places]
-    return Values(numbers=numbers, missing=int(times[nothing].sum()), texts=+texts)
+    return points if typed is not None else points[places], int(times[nothing].sum()), +texts
 
 
 def _parse(labels: list[str | None], attribute: Attribute) -> tuple[Floats, NDArray[np.bool_]]:
@@ -353,21 +343,20 @@ class RawValues:
         self._n_rows += batch.height
         on_axes = []
         for index, attribute in enumerate(self._attributes):
-            values = read_values(batch.to_series(index), attribute)
-            self._missing[index] += values.missing
+            numbers, missing, texts = read_values(batch.to_series(index), attribute)
+            self._missing[index] += missing
             tally = self._texts[index]
-            for text, times in values.texts.items():
+            for text, times in texts.items():
                 tally[text if text in tally or len(tally) < MAX_TEXTS else MORE_TEXTS] += times
             if attribute.binned:
-                on_axes.append(values.numbers)
-                here = values.numbers[~np.isnan(values.numbers)]
+                on_axes.append(numbers)
+                here = numbers[~np.isnan(numbers)]
                 self._sketches[index].add(here)
                 here = here[here != 0]
                 self._round[index] += [np.count_nonzero(are_round(here, unit)) for *_, unit in STEPS[attribute.kind]]
         if on_axes:
-            numbers = np.stack(on_axes)
-            self._products.add(numbers)
-            self._sample.add(numbers)
+            self._products.add(np.stack(on_axes))
+            self._sample.add(np.stack(on_axes))
 
     def done(self) -> RawTable:
         """What was collected."""
