@@ -13,29 +13,28 @@ events, Q (H, G, dE) the levels of their attributes, E = sum_g C Q, and Z = [1, 
     Q^T diag((1 - N_0) C) Q / H              two-way tables of events
     E^T diag(P(two events)) E / H            one attribute in two events of a person
 
-A fit descends on the sum over cells of (predicted - target)^2 / variance, by the logits of P, N, C and Q. The steps are
-chosen by Gaussian thinning, as in `choose`: post-processing with public randomness of a fixed seed.
+A fit descends on the sum over cells of (predicted - target)^2 / variance, by the logits of P, N, C and Q (`descent`).
+The steps are chosen by Gaussian thinning, as in `choose`: post-processing with public randomness of a fixed seed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sklar.budget.linked import FULL_WEIGHT, LinkedMeasured
+from sklar.budget.linked import FULL_WEIGHT, LinkedMeasured, LinkedTable
 from sklar.fitting.choose import EVERY, GAIN, SEED, SPLITS
-from sklar.fitting.descent import RATE
+from sklar.fitting.descent import RATE, Logits
 from sklar.fitting.margins import project, project_levels, scale_levels
+from sklar.fitting.steps import Floats, contrasts
 from sklar.kernel.cells import Cells
 from sklar.machine.progress import SILENT, Progress
 from sklar.machine.threads import side_by_side
 from sklar.public.events import Linked
-
-Floats: TypeAlias = NDArray[np.float32]
 
 PERSON_CLASSES = 150
 EVENT_CLASSES = 6
@@ -48,10 +47,9 @@ _PROGRESS = 5e-4
 # The sd of the logits that a fit starts from: of people, of the number of events, and of events, what a class of people
 # has in common and what each class of events has of its own.
 _PERSON_SD, _NUMBER_SD, _COMMON_SD, _EVENT_SD = 0.5, 0.3, 0.4, 1.0
-# Of the logits of people, numbers, classes of events and events: a class of events is a small part of one of people.
-_RATES = (RATE, RATE, RATE, 2 * RATE)
+# Of the logits of people and of events: a class of events is a small part of one of people.
+_RATES, _DAMPING = (RATE / 2, RATE), 0.1
 _FLOOR = 1e-5
-_MOMENTUM, _SECOND_MOMENT = 0.9, 0.99
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -104,41 +102,54 @@ class _Layout:
         self.two = np.ones(self.n_bins, dtype=np.float32)
         self.two[:2] = 0
 
+    def _place(self, table: LinkedTable) -> tuple[int, slice, slice]:
+        """The product that a table is a part of, and its rows and columns there."""
+        people, bins = self.person.n_levels, self.n_bins
+
+        def person(attribute: int, first: int = 1) -> slice:
+            return slice(first + self.person.offsets[attribute], first + self.person.offsets[attribute + 1])
+
+        alone, number, i, j = slice(1), slice(1 + people, 1 + people + bins), table.first, table.second
+        if table.kind == "number":
+            return 0, alone, number
+        if table.kind == "person":
+            return 0, alone, person(i)
+        if table.kind == "person-person":
+            return 0, person(i), person(j)
+        if table.kind == "number-person":
+            return 0, number, person(i)
+        if table.kind == "person-event":
+            return 1, person(i, 0), self.event.levels(j)
+        if table.kind == "number-event":
+            return 1, slice(people, people + bins - 1), self.event.levels(i)
+        if table.kind == "event":
+            return 1, slice(people + bins - 1, people + bins + 1), self.event.levels(i)
+        if table.kind == "event-event":
+            return 2, self.event.levels(i), self.event.levels(j)
+        return 3, self.event.levels(i), self.event.levels(i)
+
     def arrange(self, each: Sequence[NDArray[np.float64]], *, precisions: bool = False) -> list[Floats]:
         """Tables as the four products that predict them; or, of one variance per table, the precisions of cells."""
         people, events, bins = self.person.n_levels, self.event.n_levels, self.n_bins
         shapes = [(1 + people + bins,) * 2, (people + bins + 1, events), (events, events), (events, events)]
-        products = [np.zeros(shape) for shape in shapes]
+        products = [np.zeros(shape, dtype=np.float32) for shape in shapes]
         for table, given in zip(self.measured.plan.tables, each, strict=True):
-            i, j, kind = table.first, table.second, table.kind
-            if kind == "people":
+            if table.kind == "people":
                 continue
-            filled = np.full(table.cells, 1 / given[0]) if precisions else given
-            if kind == "number":
+            cells = np.full(table.cells, 1 / given[0]) if precisions else given
+            product, rows, columns = self._place(table)
+            if table.kind == "number":
                 sizes = np.bincount(self.bin_of)
-                summed = 1 / (given[0] * sizes) if precisions else np.bincount(self.bin_of, weights=given)
-                products[0][0, 1 + people :] = summed
-            elif kind == "person":
-                products[0][0, 1:][self.person.levels(i)] = filled
-            elif kind == "person-person":
-                products[0][1:, 1:][self.person.levels(i), self.person.levels(j)] = filled.reshape(table.shape)
-            elif kind == "number-person":
-                products[0][1:, 1 + people :][self.person.levels(i)] = filled.reshape(table.shape).T
-            elif kind == "person-event":
-                products[1][self.person.levels(i), self.event.levels(j)] = filled.reshape(table.shape)
-            elif kind == "number-event":
-                products[1][people : people + bins - 1, self.event.levels(i)] = filled.reshape(table.shape)
-            elif kind == "event":
-                products[1][people + bins - 1 :, self.event.levels(i)] = filled.reshape(table.shape)
-            elif kind == "event-event":
-                products[2][self.event.levels(i), self.event.levels(j)] = filled.reshape(table.shape)
-            else:
-                own, size = self.event.levels(i), table.shape[0]
-                low, high = np.triu_indices(size)
+                cells = cells[: sizes.size] / sizes if precisions else np.bincount(self.bin_of, weights=given)
+            if product == 3:
+                low, high = np.triu_indices(table.shape[0])
                 # A pair without order is two cells of a product: half of it in one, and so four times as precise.
                 halved = np.where(low == high, 1.0, 4.0 if precisions else 0.5)
-                products[3][own, own][low, high] = filled * halved
-        return [product.astype(np.float32) for product in products]
+                products[3][rows, columns][low, high] = cells * halved
+            else:
+                place = products[product][rows, columns]
+                place[:] = cells.reshape(place.shape)
+        return products
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -164,29 +175,12 @@ def _margins(shares: Floats, cells: Cells) -> Floats:
     return scale_levels(found, cells).astype(np.float32)
 
 
-def _softmax(logits: Floats, offsets: NDArray[np.int64]) -> Floats:
-    """Probabilities of every attribute's levels, along the last axis."""
-    starts = offsets[:-1]
-    sizes = np.diff(offsets)
-    top = np.maximum.reduceat(logits, starts, axis=-1)
-    raised = np.exp(logits - np.repeat(top, sizes, axis=-1))
-    return np.asarray(raised / np.repeat(np.add.reduceat(raised, starts, axis=-1), sizes, axis=-1))
-
-
-def _through_softmax(gradient: Floats, found: Floats, offsets: NDArray[np.int64]) -> Floats:
-    """The gradient in the logits, from that in the probabilities."""
-    product = gradient * found
-    mean = np.repeat(np.add.reduceat(product, offsets[:-1], axis=-1), np.diff(offsets), axis=-1)
-    return np.asarray(product - found * mean)
-
-
 class _Fit:
-    """A fit in progress: `advance` moves the logits against the gradient, with momentum.
+    """A fit in progress: `advance` takes steps. `found` are the present P, N, C and Q."""
 
-    As in `descent`, all logits of a kind have one rate: what the tables say plainly is learned long before their noise.
-    """
-
-    def __init__(self, goal: _Goal, seed: int, classes: int = PERSON_CLASSES, kinds: int = EVENT_CLASSES) -> None:
+    def __init__(
+        self, goal: _Goal, seed: int, classes: int = PERSON_CLASSES, kinds: int = EVENT_CLASSES, until: int = 0
+    ) -> None:
         self._goal, layout = goal, goal.layout
         generator = np.random.Generator(np.random.SFC64(np.random.SeedSequence([seed, classes, kinds])))
         person, number, event = goal.starts()
@@ -197,36 +191,36 @@ class _Fit:
             return base + np.float32(sd if classes > 1 else 0.0) * drawn
 
         together = around(np.zeros_like(event), (classes, 1), _COMMON_SD)
+        first = np.hstack(
+            [
+                around(person, (classes,), _PERSON_SD),
+                around(number, (classes,), _NUMBER_SD),
+                np.zeros((classes, kinds), dtype=np.float32),
+            ]
+        )
+        events = (around(event, (classes, kinds), _EVENT_SD) + together).reshape(classes * kinds, -1)
+        self._shape, self._cells = (classes, kinds), (Cells([*layout.person.sizes, layout.n_bins, kinds]), layout.event)
         self._logits = [
-            around(person, (classes,), _PERSON_SD),
-            around(number, (classes,), _NUMBER_SD),
-            np.zeros((classes, kinds), dtype=np.float32),
-            around(event, (classes, kinds), _EVENT_SD) + together,
+            Logits(cells, np.ascontiguousarray(own.T), damping=_DAMPING, until=until, rate=rate)
+            for cells, own, rate in zip(self._cells, (first, events), _RATES, strict=True)
         ]
-        self._offsets = [
-            layout.person.offsets,
-            np.array([0, layout.n_bins]),
-            np.array([0, kinds]),
-            layout.event.offsets,
-        ]
-        self._velocity = [np.zeros_like(logits) for logits in self._logits]
-        self._moments = [0.0] * len(self._logits)
-        self._steps = 0
         self._predict()
 
     def _predict(self) -> None:
-        self.found = [_softmax(logits, offsets) for logits, offsets in zip(self._logits, self._offsets, strict=True)]
-        person, number, kind, event = self.found
-        layout, classes = self._goal.layout, len(person)
+        layout, (classes, kinds) = self._goal.layout, self._shape
+        of_people, of_events = (np.ascontiguousarray(logits.probabilities.T) for logits in self._logits)
+        people, bins = layout.person.n_levels, layout.n_bins
+        person, number, kind = np.split(of_people, [people, people + bins], axis=1)
+        event = of_events.reshape(classes, kinds, -1)
+        self.found = [person, number, kind, event]
         self._present = 1 - number[:, :1]
-        ones = np.ones((classes, 1), dtype=np.float32)
-        self._z = np.hstack([ones, person, number])
+        self._z = np.hstack([np.ones((classes, 1), dtype=np.float32), person, number])
         self._u = np.hstack(
             [self._present * person, number[:, 1:], (number @ layout.full)[:, None], (number @ layout.rest)[:, None]]
         )
         self._mean = np.matmul(kind[:, None, :], event)[:, 0]
         self._of_kind = (self._present * kind).reshape(-1, 1)
-        self._flat = event.reshape(-1, event.shape[-1])
+        self._flat = of_events
         self._pairs = (number @ layout.two)[:, None]
         scale = np.float32(1 / classes)
         self.products = [
@@ -246,13 +240,17 @@ class _Fit:
     def advance(self, steps: int) -> None:
         """Take this many steps."""
         for _ in range(steps):
-            self._step()
+            for logits, cells, gradient in zip(self._logits, self._cells, self._gradients(), strict=True):
+                pull = contrasts(gradient, cells)
+                logits.move(pull, np.zeros((len(pull), 1), dtype=np.float32))
             self._predict()
 
-    def _step(self) -> None:
+    def _gradients(self) -> tuple[Floats, Floats]:
+        """The gradient of the error in the probabilities, times H / 2: of people's levels, numbers and classes of
+        events, shape (levels, H), and of events' levels, shape (levels, H x G)."""
         goal, layout = self._goal, self._goal.layout
         person, _, kind, event = self.found
-        classes, people, bins = len(person), layout.person.n_levels, layout.n_bins
+        people, bins = layout.person.n_levels, layout.n_bins
         missed = [
             weights * (product - target)
             for product, target, weights in zip(self.products, goal.targets, goal.weights, strict=True)
@@ -260,15 +258,13 @@ class _Fit:
         of_z = self._z @ (missed[0] + missed[0].T)
         of_u = self._mean @ missed[1].T
         of_mean = self._u @ missed[1]
-        apart = missed[2] + missed[2].T
-        pulled = self._flat @ apart
-        of_event = (self._of_kind * pulled).reshape(event.shape)
+        pulled = self._flat @ (missed[2] + missed[2].T)
         # A quadratic form: half of its double product.
-        of_weight = (0.5 * np.einsum("ij,ij->i", self._flat, pulled)).reshape(classes, -1)
+        of_weight = (0.5 * np.einsum("ij,ij->i", self._flat, pulled)).reshape(self._shape)
         twice = self._mean @ (missed[3] + missed[3].T)
         of_mean += self._pairs * twice
         of_pairs = 0.5 * np.einsum("ij,ij->i", self._mean, twice)[:, None]
-        of_event += kind[:, :, None] * of_mean[:, None, :]
+        of_event = (self._of_kind * pulled).reshape(event.shape) + kind[:, :, None] * of_mean[:, None, :]
         of_kind = np.einsum("hgd,hd->hg", event, of_mean) + self._present * of_weight
         of_present = np.einsum("hg,hg->h", kind, of_weight) + np.einsum("hd,hd->h", person, of_u[:, :people])
         of_person = of_z[:, 1 : 1 + people] + self._present * of_u[:, :people]
@@ -277,15 +273,7 @@ class _Fit:
         of_number += of_u[:, people + bins - 1 : people + bins] * layout.full
         of_number += of_u[:, people + bins :] * layout.rest + of_pairs * layout.two
         of_number[:, 0] -= of_present
-        self._steps += 1
-        for at, gradient in enumerate((of_person, of_number, of_kind, of_event)):
-            slope = _through_softmax(gradient, self.found[at], self._offsets[at])
-            self._moments[at] += (1 - _SECOND_MOMENT) * (float(np.mean(slope**2)) - self._moments[at])
-            unbiased = self._moments[at] / (1 - _SECOND_MOMENT**self._steps)
-            rate = _RATES[at] / ((1 - _MOMENTUM**self._steps) * np.sqrt(max(unbiased, 1e-30)))
-            self._velocity[at] *= np.float32(_MOMENTUM)
-            self._velocity[at] += np.float32(1 - _MOMENTUM) * slope
-            self._logits[at] -= np.float32(rate) * self._velocity[at]
+        return np.hstack([of_person, of_number, of_kind]).T, of_event.reshape(len(self._flat), -1).T
 
 
 def fit_classes(measured: LinkedMeasured, *, progress: Progress = SILENT) -> tuple[LinkedClasses, dict[str, Any]]:
@@ -304,7 +292,7 @@ def fit_classes(measured: LinkedMeasured, *, progress: Progress = SILENT) -> tup
     progress.stage("fit", total=fits * steps, unit="steps")
 
     def one(seed: int) -> _Fit:
-        fit = _Fit(goal, seed)
+        fit = _Fit(goal, seed, until=steps)
         for _ in range(0, steps, EVERY):
             fit.advance(EVERY)
             progress.advance(EVERY)
@@ -330,7 +318,7 @@ def fit_classes(measured: LinkedMeasured, *, progress: Progress = SILENT) -> tup
 
 def _independent(goal: _Goal) -> _Fit:
     """One class of people with one of events: nothing but margins, by all tables that say something of them."""
-    fit = _Fit(goal, SEED, 1, 1)
+    fit = _Fit(goal, SEED, 1, 1, until=_MARGIN_STEPS)
     fit.advance(_MARGIN_STEPS)
     return fit
 
