@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import betainc, gammaln
 
 # Relative error that is allowed to the independent epsilon.
 TOLERANCE = 1e-3
@@ -88,8 +89,6 @@ def _laplace_delta(epsilon: float, scales: NDArray[np.float64], shifts: NDArray[
     A group loses (2X - u) / b with X binomial. The outcomes of the group with fewer shifts are enumerated, the tail of
     the other is an incomplete beta function.
     """
-    from scipy.special import betainc, gammaln
-
     order = np.argsort(shifts)
     (scale, count), lost, here, there = (scales[order[-1]], shifts[order[-1]]), np.zeros(1), np.ones(1), np.ones(1)
     if scales.size == 2:
@@ -132,11 +131,8 @@ def _transform_delta(
     # Losses on a lattice make the integrand come back; the larger the noise, the later and the lower.
     length = 13 * spread + 40 * s if scales.min() > _DIRECT else max(13 * spread, 2000 * s * (s + 1))
     points = int(min(length / step, _MOST_POINTS)) + 1
-    total = 0.0
-    for start in range(0, points, 1 << 16):
-        t = (np.arange(start, min(start + (1 << 16), points)) + 0.5) * step
-        z = s + 1j * t
-        total += float(np.sum((np.exp(grow(z) - epsilon * z - top) / (z * (z + 1))).real))
+    z = s + 1j * (np.arange(points) + 0.5) * step
+    total = float(np.sum((np.exp(grow(z) - epsilon * z - top) / (z * (z + 1))).real))
     return math.exp(min(top, 700.0)) * total * step / math.pi
 
 

@@ -16,7 +16,6 @@ import os
 import stat
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -37,7 +36,6 @@ VERSION = 1
 
 _MAX_SIZE = 4096
 _KEYS = {"format", "version", "algorithm", "public_key", "sha256", "signature"}
-_AT_ONCE = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +105,14 @@ def read_signature(model: str | Path) -> Signature | None:
     path = signature_path(model)
     if not path.exists():
         return None
-    document = _read(path)
+    try:
+        document = json.loads(_small(path))
+    except ValueError:
+        document = None
+    if not isinstance(document, dict) or document.keys() != _KEYS or document["format"] != FORMAT:
+        raise SignatureError(f"'{path}' is not a signature by sklar sign. Get an intact copy.")
+    if document["version"] != VERSION or document["algorithm"] != "Ed25519":
+        raise SignatureError(f"'{path}' is a signature of another version. Use the Sklar that wrote it.")
     try:
         key = Ed25519PublicKey.from_public_bytes(base64.b64decode(document["public_key"], validate=True))
         signed = base64.b64decode(document["signature"], validate=True)
@@ -138,13 +143,13 @@ def signer_of(given: str) -> str:
 
 def _private_key(path: Path) -> Ed25519PrivateKey:
     try:
-        found = path.stat()
+        mode = stat.S_IMODE(path.stat().st_mode)
     except OSError:
         raise SignatureError(f"key file '{path}' does not exist. Make one: sklar sign --new-key {path}") from None
-    if stat.S_IMODE(found.st_mode) & 0o077:
+    if mode & 0o077:
         raise SignatureError(
-            f"key file '{path}' must be for its owner alone, got mode {stat.S_IMODE(found.st_mode):04o}. Others may "
-            f"have read it: make a new key, or, if nobody has, run chmod 600 {path}"
+            f"key file '{path}' must be for its owner alone, got mode {mode:04o}. Others may have read it: make a new "
+            f"key, or, if nobody has, run chmod 600 {path}"
         )
     try:
         key = load_pem_private_key(_small(path), password=None)
@@ -166,18 +171,6 @@ def _small(path: Path) -> bytes:
     return text
 
 
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        document = json.loads(_small(path))
-    except ValueError:
-        document = None
-    if not isinstance(document, dict) or document.keys() != _KEYS or document["format"] != FORMAT:
-        raise SignatureError(f"'{path}' is not a signature by sklar sign. Get an intact copy.")
-    if document["version"] != VERSION or document["algorithm"] != "Ed25519":
-        raise SignatureError(f"'{path}' is a signature of another version. Use the Sklar that wrote it.")
-    return document
-
-
 def _message(sha256: str) -> bytes:
     return f"{FORMAT} {VERSION} sha256 {sha256}".encode()
 
@@ -187,11 +180,8 @@ def _raw(key: Ed25519PublicKey) -> bytes:
 
 
 def _digest(path: Path) -> str:
-    digest = hashlib.sha256()
     try:
         with path.open("rb") as file:
-            while part := file.read(_AT_ONCE):
-                digest.update(part)
+            return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise SignatureError(f"'{path}' cannot be read: {error.strerror or error}.") from None
-    return digest.hexdigest()
