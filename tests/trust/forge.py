@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import io
+import re
 import zipfile
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sklar.files.archive import member
+from sklar.budget.certificate import measurements
+from sklar.files.archive import load, member
+from sklar.kernel.queries import Block
+from sklar.kernel.theorems import NOTHING, Budget
 from sklar.public.description import parse, written
 
 # Changes the description and the arrays of a file in place.
@@ -49,15 +55,56 @@ def rewritten(document: dict[str, Any], arrays: dict[str, NDArray[Any]], to: Pat
     return to
 
 
+def blocks_of(document: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> tuple[Block, ...]:
+    """What such a file holds."""
+    with TemporaryDirectory() as folder:
+        return load(rewritten(document, arrays, Path(folder, "m.sklar"))).measured.blocks
+
+
+def tables_of(document: dict[str, Any], order: int) -> list[str]:
+    """The names of the arrays of all tables of this order, stage after stage."""
+    entries = enumerate(document["blocks"])
+    return [f"block{n}" for n, each in entries if each.get("order") == order and each["sets"] is None]
+
+
+def scales_of(document: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> list[NDArray[Any]]:
+    """Views of the scales of every block."""
+    return np.split(arrays["scales"], np.cumsum([each.scales.size for each in blocks_of(document, arrays)])[:-1])
+
+
+def drop_blocks(document: dict[str, Any], arrays: dict[str, NDArray[Any]], numbers: list[int]) -> None:
+    """Leave these blocks of searches out, with their scales and answers."""
+    blocks = blocks_of(document, arrays)
+    kept = [number for number in range(len(blocks)) if number not in numbers]
+    arrays["scales"] = np.concatenate([blocks[number].scales for number in kept])
+    searched = [blocks[number].values for number in kept if document["blocks"][number]["query"] in ("common", "grid")]
+    arrays["search"] = np.concatenate([np.empty(0, dtype=np.int64), *searched])
+    if not arrays["search"].size:
+        del arrays["search"]
+    document["blocks"] = [document["blocks"][number] for number in kept]
+    for name in [*arrays]:
+        number = re.fullmatch(r"block(\d+)(.*)", name)
+        array = arrays.pop(name)
+        arrays[name if number is None else f"block{kept.index(int(number[1]))}{number[2]}"] = array
+
+
+def restate(document: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+    """Measurements in the certificate that agree with the arrays of scales."""
+    stated = document["certificate"]
+    unit = Budget(epsilon=1.0, neighbors=stated["neighbors"], rows_per_person=stated["rows_per_person"])
+    stated["measurements"] = [asdict(entry) for entry in measurements(blocks_of(document, arrays), unit)]
+
+
+def state_what_it_costs(document: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+    """State the epsilon that the stated scales cost."""
+    stated = document["certificate"]
+    settings = {key: stated[key] for key in ("delta", "neighbors", "mechanism", "composition")}
+    budget = Budget(epsilon=1.0, **settings)
+    stated["epsilon"] = budget.spent(sum((block.spend(budget) for block in blocks_of(document, arrays)), NOTHING))
+
+
 def rescale(document: dict[str, Any], arrays: dict[str, NDArray[Any]], factor: float) -> None:
     """State noise of so many times the scale, in all places."""
-    for name in arrays:
-        if name.endswith("_scales"):
-            arrays[name] = arrays[name] * factor
-    for stage in document["stages"]:
-        if stage["total_scale"] is not None:
-            stage["total_scale"] *= factor
-    if "scores" in document:
-        document["scores"]["scale"] *= factor
+    arrays["scales"] = arrays["scales"] * factor
     for entry in (*document["certificate"]["measurements"], *document["certificate"]["domains"]):
         entry["scale"] *= factor

@@ -368,15 +368,17 @@ def test_a_search_without_noise_is_flagged(tmp_path: Path, monkeypatch: pytest.M
 
     def same(*arguments: Any, **others: Any) -> Any:
         measured = real(*arguments, **others)
-        first.append(measured.answers)
-        return replace(measured, answers=first[min(len(first) - 1, 1)])
+        first.append(measured.blocks)
+        return replace(measured, blocks=first[min(len(first) - 1, 1)])
 
     monkeypatch.setattr(noises, "measure", same)
     assert not next(noises.check_searches(tmp_path, FEW)).passed
 
     def low(*arguments: Any, **others: Any) -> Any:
         measured = real(*arguments, **others)
-        return replace(measured, answers=({**measured.answers[0], "rare": 1}, *measured.answers[1:]))
+        towns, *others = measured.blocks
+        listed = replace(towns, keys=(*towns.keys, "rare"), values=np.append(towns.values, 1))
+        return replace(measured, blocks=(listed, *others))
 
     monkeypatch.setattr(noises, "measure", low)
     assert next(noises.check_searches(tmp_path, FEW)).found == "Found: a town below the threshold."

@@ -127,9 +127,9 @@ def test_another_unit_than_the_schemas_fails(model: Any, name: str) -> None:
 def test_noise_for_fewer_rows_than_the_schema_counts_fails(model: Any) -> None:
     """Schema and certificate agree on more rows than the noise is for."""
     schema = replace(model.measured.schema, person=Person(column="id", count="rows", rows_per_person=5))
+    names = ("sensitivity_l1", "sensitivity_l2", "reach")
     moved = tuple(
-        replace(each, sensitivity_l1=each.sensitivity_l1 * 1.25, sensitivity_l2=each.sensitivity_l2 * 1.25)
-        for each in model.certificate.measurements
+        replace(each, **{name: getattr(each, name) * 1.25 for name in names}) for each in model.certificate.measurements
     )
     stated = replace(model.certificate, rows_per_person=5, measurements=moved, schema_sha256=schema.digest)
     copula = replace(model.copula, schema=schema) if hasattr(model.copula, "schema") else model.copula

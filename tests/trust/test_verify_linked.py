@@ -75,8 +75,9 @@ def test_exact_counts_are_found(tmp_path: Path) -> None:
     made = sklar.fit_linked(wide, events, linked, epsilon=1.0)
     assert failed(made, tmp_path / "m.sklar") == set()
     joined = LinkedRows(wide, events, linked).join()
-    exact = tuple(tokens.table for tokens in count_tokens(joined, linked, made.measured.plan))
-    assert failed(replace(made, measured=replace(made.measured, counts=exact)), tmp_path / "m.sklar") == {"noise"}
+    exact = count_tokens(joined, linked, made.measured.plan)
+    bare = tuple(replace(block, values=own) for block, own in zip(made.measured.blocks, exact, strict=True))
+    assert failed(replace(made, measured=replace(made.measured, blocks=bare)), tmp_path / "m.sklar") == {"noise"}
 
 
 def test_a_file_with_bytes_of_its_own_fails(model: LinkedModel, tmp_path: Path) -> None:

@@ -13,11 +13,12 @@ from scipy.stats import binom
 
 from sklar.kernel.cells import Cells
 from sklar.kernel.noise import discrete_gaussian, discrete_laplace
-from sklar.kernel.tables import NoisyTables, Plan
+from sklar.kernel.queries import Block, Tables
 from sklar.kernel.theorems import Budget, Mechanism, round_up_scale
 from sklar.public.schema import Attribute, Schema
 from sklar.release import measure
-from sklar.trust.verify.noise import ALL, FALSE_ALARM, LEVEL, TESTS, Grid, NoiseTest, examine, residuals, visible
+from sklar.trust.verify import residuals as under_test
+from sklar.trust.verify.residuals import ALL, FALSE_ALARM, LEVEL, TESTS, Grid, NoiseTest, Residuals, visible
 
 Draw = Callable[[NDArray[np.float64], NDArray[np.int64]], NDArray[np.int64]]
 
@@ -35,25 +36,16 @@ def schema(sizes: tuple[int, ...], *, complete: bool = True) -> Schema:
     )
 
 
+def counts_of(cells: Cells, codes: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    return Tables(cells=cells, order=1).count(codes), Tables(cells=cells, order=2).count(codes)
+
+
 def counts(cells: Cells, rows: int, outside: float = 0.0) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Exact tables of random rows, of which some are in no cell."""
     generator = np.random.default_rng(3)
     codes = np.stack([generator.integers(0, size, rows) for size in cells.sizes])
-    inside = generator.random(codes.shape) >= outside
-    one_way = [
-        np.bincount(code[held], minlength=size) for code, held, size in zip(codes, inside, cells.sizes, strict=True)
-    ]
-    pairs = []
-    for i, j in zip(*cells.pairs, strict=True):
-        both = inside[i] & inside[j]
-        pairs.append(
-            np.bincount(codes[i][both] * cells.sizes[j] + codes[j][both], minlength=cells.sizes[i] * cells.sizes[j])
-        )
-    return np.concatenate(one_way), np.concatenate(pairs)
-
-
-def draw_exactly(mechanism: Mechanism) -> Draw:
-    return discrete_gaussian if mechanism == "gaussian" else discrete_laplace
+    codes[generator.random(codes.shape) < outside] = -1
+    return counts_of(cells, codes)
 
 
 def measured(
@@ -63,36 +55,39 @@ def measured(
     mechanism: Mechanism = "gaussian",
     scale: float = 12.0,
     stages: int = 2,
-    rows: int | None = 900,
+    total: bool = False,
     draw: Draw | None = None,
-) -> list[NoisyTables]:
-    """Stages of noisy tables at uneven scales."""
-    draw = draw or draw_exactly(mechanism)
-    found = []
-    for stage in range(stages):
-        even = mechanism == "laplace"
-        one_way = round_up_scale(np.full(cells.n_attributes, scale)) if stage == 0 else np.empty(0)
-        spread = 1.5 if even else np.linspace(1.2, 1.9, cells.n_pairs)
-        pairs = round_up_scale(scale * spread * np.ones(cells.n_pairs) * (1 + 0.3 * stage))
-        total = scale if rows is None and stage == 0 else None
-        plan = Plan(one_way=one_way, pairs=pairs, total=total)
-        known = 900 if total is None else 900 + int(draw(np.array([scale]), np.array([1]))[0])
-        found.append(
-            NoisyTables(
-                cells=cells,
-                mechanism=mechanism,
-                n_rows=rows,
-                total=None if total is None else known,
-                one_way=exact[0] + draw(one_way, cells.sizes) if one_way.size else np.empty(0, dtype=np.int64),
-                pairs=exact[1] + draw(pairs, cells.pair_sizes),
-                plan=plan,
-            )
-        )
-    return found
+) -> list[Block]:
+    """Noisy tables at uneven scales: the number of rows (900), one-way tables, two-way tables of every stage."""
+    draw = draw or (discrete_gaussian if mechanism == "gaussian" else discrete_laplace)
+    spread = 1.5 * np.ones(cells.n_pairs) if mechanism == "laplace" else np.linspace(1.2, 1.9, cells.n_pairs)
+    parts = [(0, np.array([900]), np.array([scale]))] if total else []
+    parts.append((1, exact[0], np.full(cells.n_attributes, scale)))
+    parts += [(2, exact[1], scale * spread * (1 + 0.3 * stage)) for stage in range(stages)]
+    blocks = []
+    for order, counted, given in parts:
+        query, scales = Tables(cells=cells, order=order), round_up_scale(given)
+        blocks.append(Block(query=query, scales=scales, values=counted + draw(scales, query.sizes)))
+    return blocks
+
+
+def examine(
+    blocks: list[Block],
+    known: Schema,
+    grids: list[Grid] | None = None,
+    *,
+    mechanism: Mechanism = "gaussian",
+    rows: int | None = 900,
+) -> list[NoiseTest]:
+    return under_test.examine(blocks, known, mechanism, rows, grids or [])
+
+
+def residuals(blocks: list[Block], cells: Cells, rows: int | None = None) -> Residuals:
+    return under_test.residuals(blocks, cells, "gaussian", rows)
 
 
 SIZES = (2, 3, 4, 3)
-RUNS = 150
+RUNS = 100
 
 
 @pytest.mark.parametrize(
@@ -117,8 +112,8 @@ def test_false_alarms_are_as_rare_as_they_are_said_to_be(
     exact = counts(known.cells, 900, outside)
     seen: dict[str, list[float]] = {}
     for _ in range(RUNS):
-        drawn = measured(known.cells, exact, mechanism=mechanism, scale=scale, stages=stages, rows=rows)
-        for test in examine(drawn, known):
+        drawn = measured(known.cells, exact, mechanism=mechanism, scale=scale, stages=stages, total=rows is None)
+        for test in examine(drawn, known, mechanism=mechanism, rows=rows):
             seen.setdefault(test.name, []).append(test.chance)
     assert {ALL, "margins of two-way tables", "one-way tables against margins"} <= seen.keys()
     assert ("covariance between stages" in seen) == (stages == 2)
@@ -145,7 +140,7 @@ def test_chances_are_not_only_small_but_right() -> None:
     """
     known = schema(SIZES)
     exact = counts(known.cells, 900)
-    runs = [{test.name: test.chance for test in examine(measured(known.cells, exact), known)} for _ in range(RUNS)]
+    runs = [{test.name: test.chance for test in examine(measured(known.cells, exact), known)} for _ in range(150)]
     for name in (ALL, "between stages", "margins of two-way tables", "covariance between stages"):
         share = np.mean([run[name] < 0.5 for run in runs])
         assert abs(share - 0.5) < 0.23, name
@@ -164,17 +159,18 @@ def test_scales_that_were_chosen_by_the_first_stage_raise_no_alarm() -> None:
         name="many", attributes=tuple(Attribute(name=f"a{i}", kind="integer", edges=(0, 1, 2, 3)) for i in range(260))
     ).checked()
     rows = np.random.default_rng(0).integers(0, 3, (2_000, 260))
-    stages = list(measure(pl.DataFrame(rows, schema=known.names), known, Budget(epsilon=1.0)).stages)
-    tests = examine(stages, known)
+    blocks = list(measure(pl.DataFrame(rows, schema=known.names), known, Budget(epsilon=1.0)).blocks)
+    tests = examine(blocks, known, rows=2_000)
     assert not failing(tests)
     (between,) = [test for test in tests if test.name == "between stages"]
     assert between.chosen == pytest.approx(known.cells.n_pairs * (9 / 2) ** 0.5)
-    assert float(residuals(stages, known.cells).stages.total) > between.freedom * (1 + 2 * (2 / between.freedom) ** 0.5)
+    squares = residuals(blocks, known.cells, 2_000).squares["between stages"].total
+    assert squares > between.freedom * (1 + 2 * (2 / between.freedom) ** 0.5)
     # Scales that are stated too large, or much too small, are found all the same.
-    second = stages[1]
+    second = blocks.pop()
     for factor in (1.1, 0.6):
-        plan = replace(second.plan, pairs=round_up_scale(factor * second.plan.pairs))
-        assert "between stages" in failing(examine([stages[0], replace(second, plan=plan)], known))
+        stated = replace(second, scales=round_up_scale(factor * second.scales))
+        assert "between stages" in failing(examine([*blocks, stated], known, rows=2_000))
 
 
 WIDE = schema((4, 5, 6, 7, 8, 9, 10, 11))
@@ -233,32 +229,49 @@ def test_other_noise_is_seen(draw: Draw, seen_by: str) -> None:
 
 
 def test_stages_that_share_noise_are_seen() -> None:
-    one, two = measured(WIDE.cells, EXACT, scale=40.0)
-    copied = replace(two, pairs=one.pairs.copy())
-    assert "between stages" in failing(examine([one, copied], WIDE))
+    ones, one, two = measured(WIDE.cells, EXACT, scale=40.0)
+    assert "between stages" in failing(examine([ones, one, replace(two, values=one.values.copy())], WIDE))
     # Half of it, and the second stage's scale is stated as it then is.
-    other = EXACT[1] + (one.pairs - EXACT[1]) // 2 + discrete_gaussian(two.plan.pairs, WIDE.cells.pair_sizes)
-    plan = Plan(one_way=np.empty(0), pairs=round_up_scale(np.hypot(two.plan.pairs, one.plan.pairs / 2)))
-    assert failing(examine([one, replace(two, pairs=other, plan=plan)], WIDE))
+    other = EXACT[1] + (one.values - EXACT[1]) // 2 + discrete_gaussian(two.scales, WIDE.cells.pair_sizes)
+    stated = replace(two, values=other, scales=round_up_scale(np.hypot(two.scales, one.scales / 2)))
+    assert failing(examine([ones, one, stated], WIDE))
 
 
 def test_noise_that_is_moved_between_stages_on_paper_is_seen_by_their_covariance() -> None:
     """The sum of both variances is what it was."""
-    one, two = measured(WIDE.cells, EXACT, scale=40.0)
-    whole = one.plan.pairs**2 + two.plan.pairs**2
+    ones, one, two = measured(WIDE.cells, EXACT, scale=40.0)
+    whole = one.scales**2 + two.scales**2
     stated = [
-        replace(tables, plan=replace(tables.plan, pairs=round_up_scale(np.sqrt(share * whole))))
-        for tables, share in ((one, 0.8), (two, 0.2))
+        replace(block, scales=round_up_scale(np.sqrt(share * whole))) for block, share in ((one, 0.8), (two, 0.2))
     ]
-    found = failing(examine(stated, WIDE))
+    found = failing(examine([ones, *stated], WIDE))
     assert "covariance between stages" in found
     assert "between stages" not in found
 
 
 def test_one_way_tables_without_noise_are_seen_by_their_totals() -> None:
-    drawn = measured(WIDE.cells, EXACT, scale=40.0, stages=1)
-    found = failing(examine([replace(drawn[0], one_way=EXACT[0])], WIDE))
-    assert "totals of one-way tables" in found
+    ones, pairs = measured(WIDE.cells, EXACT, scale=40.0, stages=1)
+    assert "totals of one-way tables" in failing(examine([replace(ones, values=EXACT[0]), pairs], WIDE))
+
+
+@pytest.mark.parametrize("coarse", [None, [0, 1, 2, 0, 0, 1, 1, 0, 1, 2, 2, 3, 3]], ids=["levels", "coarse levels"])
+def test_margins_of_three_way_tables(coarse: list[int] | None) -> None:
+    """They are seen elsewhere, too. Too little noise is found, and genuine noise has a mean square of 1, to 7 sds."""
+    known = schema((3, 4, 6))
+    codes = np.stack([np.random.default_rng(4).integers(0, size, 900) for size in known.sizes])
+    query = Tables(
+        cells=known.cells, order=3, sets=np.array([[0, 1, 2]]), coarse=None if coarse is None else np.array(coarse)
+    )
+    total, freedom, scales = 0.0, 0, np.array([30.0])
+    for _ in range(40):
+        other = measured(known.cells, counts_of(known.cells, codes), scale=40.0)
+        fresh = Block(query=query, scales=scales, values=query.count(codes) + discrete_gaussian(scales, query.sizes))
+        found = residuals([*other, fresh], known.cells, 900).squares["margins of three-way tables"]
+        total, freedom = total + found.total, freedom + found.freedom
+        assert not failing(examine([*other, fresh], known))
+    assert abs(total / freedom - 1) < 7 * (2 / freedom) ** 0.5
+    bare = Block(query=query, scales=scales * 20, values=query.count(codes))
+    assert "margins of three-way tables" in failing(examine([*other, bare], known))
 
 
 def search(scale: float, stated: float = 30.0) -> Grid:
@@ -288,51 +301,32 @@ def test_searches_without_noise_are_seen() -> None:
 def test_rows_in_no_cell_raise_no_alarm() -> None:
     """A third of all values: margins fall far short of one-way counts, and nothing is said of that."""
     loose = schema((4, 5, 6, 7), complete=False)
-    drawn = measured(loose.cells, counts(loose.cells, 90_000, 0.33), scale=5.0, rows=90_000)
-    assert not failing(examine(drawn, loose))
+    drawn = measured(loose.cells, counts(loose.cells, 90_000, 0.33), scale=5.0)
+    assert not failing(examine(drawn, loose, rows=90_000))
     # Where the schema gives every value a level, they cannot be.
-    assert failing(examine(drawn, schema((4, 5, 6, 7))))
+    assert failing(examine(drawn, schema((4, 5, 6, 7)), rows=90_000))
     # The other way round, margins above counts, they never can.
-    more = replace(drawn[0], one_way=drawn[0].one_way - 20_000)
-    assert "largest margin above its one-way count" in failing(examine([more, drawn[1]], loose))
+    drawn[0] = replace(drawn[0], values=drawn[0].values - 20_000)
+    assert "largest margin above its one-way count" in failing(examine(drawn, loose, rows=90_000))
 
 
 def test_squares_are_those_of_least_squares() -> None:
     """The recursive residuals' squares add up to the generalized least squares residual, found by brute force."""
     known = schema((2, 3, 2))
     cells = known.cells
-    drawn = measured(cells, counts(cells, 300), scale=9.0, rows=None)
+    drawn = measured(cells, counts(cells, 300), scale=9.0, total=True)
     found = residuals(drawn, cells)
-    design, variances = [], []
     levels = np.stack([code.ravel() for code in np.indices(tuple(cells.sizes.tolist()))])
-    for index, size in enumerate(cells.sizes):
-        design += [(levels[index] == level).astype(float) for level in range(size)]
-        variances += [drawn[0].plan.one_way[index] ** 2 + 4] * int(size)
-    for tables in drawn:
-        for table, (i, j) in enumerate(zip(*cells.pairs, strict=True)):
-            for a in range(cells.sizes[i]):
-                for b in range(cells.sizes[j]):
-                    design.append(((levels[i] == a) & (levels[j] == b)).astype(float))
-                    variances.append(tables.plan.pairs[table] ** 2 + 4)
-    design.append(np.ones(levels.shape[1]))
-    variances.append(float(drawn[0].plan.total or 0.0) ** 2 + 4)
-    freedom = len(design) - np.linalg.matrix_rank(np.array(design))
-    assert found.together.freedom == freedom
+    # What one row of each kind does to all cells: their design.
+    design = np.hstack([np.array([block.query.count(row[:, None]) for row in levels.T]) for block in drawn]).T
+    variances = np.concatenate([np.repeat(block.scales**2 + 4, block.query.sizes) for block in drawn])
+    assert found.together.freedom == len(design) - np.linalg.matrix_rank(design)
     # The same cells with nothing added to them: least squares by brute force, and by residuals of enormous tables.
-    weights = np.diag(np.array(variances) ** -0.5)
-    parts = [drawn[0].one_way, *(tables.pairs for tables in drawn), np.array([drawn[0].total or 0])]
-    seen = weights @ (np.concatenate(parts) * 1e6)
-    fitted = weights @ np.array(design)
+    weights = np.diag(variances**-0.5)
+    seen = weights @ (np.concatenate([block.values for block in drawn]) * 1e6)
+    fitted = weights @ design
     left = seen - fitted @ np.linalg.lstsq(fitted, seen, rcond=None)[0]
-    large = [
-        replace(
-            tables,
-            total=None if tables.total is None else tables.total * 10**6,
-            one_way=tables.one_way * 10**6,
-            pairs=tables.pairs * 10**6,
-        )
-        for tables in drawn
-    ]
+    large = [replace(block, values=block.values * 10**6) for block in drawn]
     assert residuals(large, cells).together.total == pytest.approx(float(left @ left), rel=1e-4)
 
 

@@ -13,6 +13,7 @@ from sklar.budget.ledger import Ledger
 from sklar.budget.method import PAPER
 from sklar.errors import BudgetError, DataError
 from sklar.kernel import noise
+from sklar.kernel.queries import Tables
 from sklar.kernel.theorems import DEFAULT_DELTA, Budget
 from sklar.release import measure
 from sklar.trust.audit.comparison import Comparison, Effort, conclude
@@ -39,7 +40,7 @@ def check_ledger(folder: Path, _: Effort) -> Iterator[Comparison]:
             break
         done += 1
         # One scale a table: what one person can move in it is counted below.
-        own = np.concatenate([stage.plan.scales for stage in measured.stages])
+        own = np.concatenate([block.scales for block in measured.blocks if isinstance(block.query, Tables)])
         charges = book.account("audit").charges
         short += charges[-1].cost.rho < float(np.sum(1 / own**2)) * (1 - 1e-9)
         short += len(charges) != done

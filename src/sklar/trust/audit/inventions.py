@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from sklar.budget.certificate import Measured
 from sklar.budget.method import PAPER, Method
+from sklar.kernel.queries import Distances, Parities, Tables
 from sklar.kernel.theorems import Budget
 from sklar.public.axis import days
 from sklar.public.schema import Attribute, Schema
@@ -190,37 +191,29 @@ def exactly(release: Release) -> Release:
 
 
 def released(measured: Measured) -> Released:
-    """Everything that a measurement let out."""
-    cells: list[Any] = []
-    scales: list[Any] = []
-    sizes: list[Any] = []
-    # Parities of triples last: an exact release measures them also where one with noise does not.
-    for tables in measured.stages:
-        plan, layout = tables.plan, tables.cells
-        total = [] if tables.total is None else [tables.total]
-        widths = [np.ones(len(total), dtype=np.int64), *plan.sizes(layout)]
-        cells += [np.array(total, dtype=np.int64), tables.one_way, tables.pairs]
-        scales += [np.repeat(each, width) for each, width in zip(_scales(plan), widths, strict=True)]
-        sizes += widths
-    for tables in measured.stages:
-        cells.append(tables.trios)
-        scales.append(tables.plan.trios)
-        sizes.append(np.ones(tables.trios.size, dtype=np.int64))
+    """Everything that a measurement let out of tables and parities of all attributes."""
+    parts: list[tuple[NDArray[np.int64], float]] = []
+    last: list[tuple[NDArray[np.int64], float]] = []
+    for block in measured.blocks:
+        if isinstance(block.query, Parities) or (isinstance(block.query, Tables) and block.query.sets is None):
+            own = list(zip(block.by_scale(), block.scales.tolist(), strict=True))
+            # Parities of triples last: an exact release measures them also where one with noise does not.
+            orders = 2 if isinstance(block.query, Parities) else len(own)
+            parts += own[:orders]
+            last += own[orders:]
+    parts += last
+    sizes = [values.size for values, _ in parts]
     return Released(
-        cells=np.concatenate(cells),
-        scales=np.concatenate(scales),
-        tables=np.repeat(np.arange(sum(each.size for each in sizes)), np.concatenate(sizes)),
+        cells=np.concatenate([values for values, _ in parts]),
+        scales=np.repeat([scale for _, scale in parts], sizes),
+        tables=np.repeat(np.arange(len(parts)), sizes),
         measured=measured,
     )
 
 
-def _scales(plan: Any) -> tuple[Any, Any, Any]:
-    return np.array([] if plan.total is None else [plan.total]), plan.one_way, plan.pairs
-
-
 def facts_of(measured: Measured) -> dict[str, str]:
     """All that is released beside noisy cells, each thing by where it stands."""
-    found: dict[str, str] = {}
+    facts: dict[str, str] = {}
 
     def note(place: str, value: Any) -> None:
         if isinstance(value, dict):
@@ -231,17 +224,15 @@ def facts_of(measured: Measured) -> dict[str, str]:
             for number, item in enumerate(value):
                 note(f"{place}.{number}", item)
         else:
-            found[place] = repr(value)
+            facts[place] = repr(value)
 
     note("certificate", measured.certificate.to_dict())
     note("schema", measured.schema.to_dict())
-    note("rows", measured.n_rows)
-    for number, tables in enumerate(measured.stages):
-        note(f"stage {number}", {"rows": tables.n_rows, "total": tables.total is None, "scales": [*tables.plan.scales]})
-    if measured.triples is not None:
-        own = measured.triples
-        chosen = {"attributes": own.triples.attributes.tolist(), "coarse": own.triples.coarse.tolist()}
-        note("third stage", {**chosen, "scales": own.scales.tolist()})
-    if measured.scores is not None:
-        note("scores", {"number": measured.scores.scores.size, "scale": measured.scores.scale})
-    return found
+    for number, block in enumerate(measured.blocks):
+        query = block.query.of if isinstance(block.query, Distances) else block.query
+        told: dict[str, Any] = {"kind": type(block.query).__name__, "cells": block.values.size}
+        for name in ("order", "orders", "sets", "coarse"):
+            value = getattr(query, name, None)
+            told[name] = value.tolist() if isinstance(value, np.ndarray) else value
+        note(f"block {number}", {**told, "scales": block.scales.tolist()})
+    return facts

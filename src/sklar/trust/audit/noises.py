@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -300,7 +300,8 @@ def check_searches(folder: Path, effort: Effort) -> Iterator[Comparison]:
 
 def _odd_towns(threshold: int, drawn: list[Measured]) -> list[Odd]:
     """The noise of common towns, and towns that are listed below the threshold."""
-    towns = [dict(answer) for each in drawn if isinstance(answer := each.answers[0], Mapping)]
+    first = [each.blocks[0] for each in drawn]
+    towns = [dict(zip(block.keys or (), block.values.tolist(), strict=True)) for block in first]
     noise = np.array([[each.get("Bern", 0) - 5_000, each.get("Rome", 0) - 3_000] for each in towns])
     below = any(count < threshold for each in towns for count in each.values())
     found = odd_noise(noise / drawn[0].certificate.domains[0].scale, noise, np.ones(2, dtype=np.int64))
@@ -312,8 +313,10 @@ def _odd_amounts(amounts: NDArray[np.int64], drawn: list[Measured]) -> list[Odd]
     ladder = ladder_of(_BOTH.attribute("amount"))
     units = np.clip(amounts, ladder.low, ladder.high - 1)
     found: list[Odd] = []
-    for at, finding in enumerate(drawn[0].certificate.domains[1:], start=1):
-        answers = [answer for each in drawn if not isinstance(answer := each.answers[at], Mapping)]
+    at = 1
+    for finding in drawn[0].certificate.domains[1:]:
+        answers = [tuple(block.values for block in each.blocks[at : at + finding.tables]) for each in drawn]
+        at += finding.tables
         for table in range(finding.tables):
             noise = []
             for answer in answers:

@@ -3,36 +3,74 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sklar.budget.certificate import Certificate, Measurement, measurements, rounded_up, unit_of
-from sklar.budget.search import finding_faults, search_spend
+from sklar.budget.search import Finding, finding_faults, search_spend
 from sklar.budget.views import is_of_schema
 from sklar.errors import SklarError
 from sklar.files.model import Model
 from sklar.fitting.domains import domain_faults
 from sklar.fitting.margins import estimate_rows
-from sklar.kernel.cells import Cells
-from sklar.kernel.queries import Block, Distances, Parities, Query, Tables
-from sklar.kernel.theorems import MAX_SCALE, MIN_SCALE, Budget, round_up_scale
+from sklar.kernel.queries import Block, Common, Distances, Parities, Shares, Tables
+from sklar.kernel.theorems import MAX_SCALE, MIN_SCALE, NOTHING, Budget, round_up_scale
 from sklar.trust.exact import TOLERANCE, exact_epsilon
 from sklar.trust.verify.result import Check
 
+if TYPE_CHECKING:
+    from sklar.files.linked import LinkedModel
 
-def check_schema(model: Model) -> Check:
+
+def check_model(model: Model) -> list[Check]:
+    """All that is claimed but the cost and the noise. Of tables that Sklar did not measure, only that parts agree."""
+    stated = model.certificate
+    known = "members, keys, types and sizes are those of a model and no other"
+    checks = [Check(name="format", passed=True, detail=known), _check_schema(model)]
+    if stated.claimed_by is not None:
+        detail = (
+            f"claimed by the caller, not checked: epsilon {stated.epsilon:.6g} at delta {stated.delta:.3g}, "
+            f"{stated.neighbors} neighbors, {stated.mechanism} noise, measured by '{stated.claimed_by}'"
+        )
+        privacy = Check(name="privacy", passed=True, detail=detail)
+        return [*checks, _check_measurements(model), _check_arrays(model), privacy]
+    checks.append(_check_settings(stated))
+    if not checks[-1].passed:
+        return checks
+    each = (_check_unit, _check_rows, _check_measurements, _check_arrays, _check_domains)
+    return [*checks, *(check(model) for check in each)]
+
+
+def check_linked(model: LinkedModel) -> list[Check]:
+    """The same for linked tables, whose blocks the file's reader holds to the certificate."""
+    stated, blocks, tokens = model.certificate, model.measured.blocks, model.certificate.tokens
+    known = "members, keys, types and sizes are those of a model of linked tables and no other"
+    people = f"about {model.n_people:,}, by noise" if stated.public_people is None else f"{model.n_people:,}, public"
+    tables, cells = (sum(size) for size in zip(*((b.scales.size, b.values.size) for b in blocks), strict=True))
+    arrays = _undrawable(blocks) or ("" if tokens & (tokens - 1) == 0 else "tokens are no power of two")
+    drawn = f"scales can be drawn exactly, in {tokens:,} parts of a person"
+    return [
+        Check(name="format", passed=True, detail=known),
+        Check(name="schema", passed=True, detail=f"hash {stated.schema_sha256}"),
+        Check(name="people", passed=True, detail=f"{people}; the unit is a person with all events"),
+        Check(name="measurements", passed=True, detail=f"{tables:,} tables, {cells:,} cells"),
+        Check(name="arrays", passed=not arrays, detail=arrays or drawn),
+    ]
+
+
+def _check_schema(model: Model) -> Check:
     """The certificate is for the model's schema, and names the domains that its custodian read from the rows."""
     stated = model.certificate
     named = stated.claimed_by is not None or stated.read_from_rows == model.schema.read_from_rows
     same = stated.schema_sha256 == model.schema.digest and named
-    told = f"; {len(stated.read_from_rows)} domains were read from the rows" if stated.read_from_rows else ""
-    return Check(name="schema", passed=same, detail=f"hash {stated.schema_sha256}{told}")
+    read = f"; {len(stated.read_from_rows)} domains were read from the rows" if stated.read_from_rows else ""
+    return Check(name="schema", passed=same, detail=f"hash {stated.schema_sha256}{read}")
 
 
-def check_settings(stated: Certificate) -> Check:
+def _check_settings(stated: Certificate) -> Check:
     """The budget is one that there can be."""
     try:
         _ = stated.budget
@@ -45,7 +83,7 @@ def check_settings(stated: Certificate) -> Check:
     return Check(name="settings", passed=True, detail=detail)
 
 
-def check_unit(model: Model) -> Check:
+def _check_unit(model: Model) -> Check:
     """Whom the claim is about is what the schema says, and the noise is meant for as many rows as are counted."""
     stated, person = model.certificate, model.schema.person
     detail = "any one row" if person is None else f"any one person, with all their rows; counted are {person.words}"
@@ -54,25 +92,25 @@ def check_unit(model: Model) -> Check:
     return Check(name="unit", passed=agree, detail=detail if agree else "the schema names another unit")
 
 
-def check_rows(model: Model) -> Check:
+def _check_rows(model: Model) -> Check:
     """The number of rows: stated in one place where it is public; elsewhere what noisy totals say."""
-    stated, stages = model.certificate, model.measured.stages
-    known = {tables.n_rows for tables in stages} | {stated.public_rows}
-    totals = [tables.total for tables in stages if tables.total is not None]
-    scales = [tables.plan.total for tables in stages if tables.plan.total is not None]
-    if stated.neighbors == "replace-one" and stated.rows == 1:
-        passed = known == {model.n_rows} and not totals and not scales
+    stated, blocks = model.certificate, model.measured.blocks
+    totals = [block for block in blocks if isinstance(block.query, Tables) and block.query.order == 0]
+    if stated.budget.rows_are_public:
+        passed = stated.public_rows == model.n_rows and not totals
         return Check(name="rows", passed=passed, detail=f"{model.n_rows:,}{' people' if stated.count else ''}, public")
-    passed = known == {None} and len(totals) == len(scales) > 0
     # Exactly this number follows from the tables: another one would be somebody's knowledge.
-    passed = passed and estimate_rows(model.measured.blocks, stated.mechanism, None) == model.n_rows
+    passed = stated.public_rows is None and bool(totals)
+    passed = passed and estimate_rows(blocks, stated.mechanism, None) == model.n_rows
     return Check(name="rows", passed=passed, detail=f"not public: about {model.n_rows:,} by the noisy tables")
 
 
-def check_measurements(model: Model) -> Check:
+def _check_measurements(model: Model) -> Check:
     """The certificate's lines are those of the blocks' scales, stage by stage, with the right sensitivity."""
     stated, blocks = model.certificate, model.measured.blocks
-    wanted = measurements(blocks, _unit(stated))
+    # What one person does, by a certificate whose other claims may be anything.
+    unit = Budget(epsilon=1.0, neighbors=stated.neighbors, rows_per_person=stated.rows_per_person)
+    wanted = measurements(blocks, unit)
     right = len(wanted) == len(stated.measurements) and all(map(_alike, wanted, stated.measurements))
     tables = sum(entry.tables for entry in stated.measurements), sum(entry.tables for entry in wanted)
     detail = (
@@ -91,54 +129,51 @@ def _alike(wanted: Measurement, stated: Measurement) -> bool:
     return close and replace(wanted, **{name: getattr(stated, name) for name in real}) == stated
 
 
-def _unit(stated: Certificate) -> Budget:
-    """What one person does, by a certificate whose other claims may be anything."""
-    return Budget(epsilon=1.0, neighbors=stated.neighbors, rows_per_person=stated.rows_per_person)
+def _undrawable(blocks: tuple[Block, ...], *, claimed: bool = False) -> str:
+    """What is wrong with noise scales: nothing where the sampler can draw them all."""
+    scales = np.concatenate([np.empty(0), *(block.scales for block in blocks)])
+    if not ((scales >= MIN_SCALE) & (scales <= MAX_SCALE)).all():
+        return "a noise scale is not one that can be drawn exactly"
+    return (
+        ""
+        if claimed or (round_up_scale(scales) == scales).all()
+        else "a noise scale has more digits than the sampler draws"
+    )
 
 
-def check_arrays(model: Model) -> Check:
+def _check_arrays(model: Model) -> Check:
     """Every cell of the public domain is there, at scales that can be drawn."""
     cells, stated = model.measured_schema.cells, model.certificate
     blocks = [block for block in model.measured.blocks if is_of_schema(block)]
-    for block in model.measured.blocks:
-        scales = block.scales
-        if not ((scales >= MIN_SCALE) & (scales <= MAX_SCALE)).all():
-            return Check(name="arrays", passed=False, detail="a noise scale is not one that can be drawn exactly")
-        if stated.claimed_by is None and not (round_up_scale(scales) == scales).all():
-            return Check(name="arrays", passed=False, detail="a noise scale has more digits than the sampler draws")
+    wrong = _undrawable(model.measured.blocks, claimed=stated.claimed_by is not None)
+    orders, third = set(), False
     for block in blocks:
         query = block.query
-        if scales_differ(block) or block.values.size != query.n_cells or cells_of(query) != cells:
-            return Check(name="arrays", passed=False, detail="tables do not cover the public domain")
+        about = query.of.cells if isinstance(query, Distances) else getattr(query, "cells", None)
+        if block.scales.shape != query.sizes.shape or block.values.size != query.n_cells or about != cells:
+            wrong = wrong or "tables do not cover the public domain"
         if query.gaussian_only and stated.mechanism != "gaussian":
-            return Check(name="arrays", passed=False, detail=f"{type(query).__name__.lower()} go with gaussian noise")
-    queries = [block.query for block in blocks]
-    parities = any(isinstance(query, Parities) and query.orders > 1 for query in queries)
-    whole = {query.order for query in queries if isinstance(query, Tables) and query.sets is None}
-    if not parities and (1 not in whole or (cells.n_pairs and 2 not in whole)):
-        return Check(name="arrays", passed=False, detail="a release measures all one-way and all two-way tables")
-    third = any(isinstance(query, Distances) or (isinstance(query, Tables) and query.order > 2) for query in queries)
-    if third and (stated.mechanism != "gaussian" or parities):
-        return Check(name="arrays", passed=False, detail="three-way tables go with gaussian noise and two-way tables")
+            wrong = wrong or f"{type(query).__name__.lower()} go with gaussian noise"
+        if isinstance(query, Parities):
+            orders |= set(range(1, query.orders + 1))
+        elif isinstance(query, Tables) and query.sets is None:
+            orders.add(query.order)
+        third = third or isinstance(query, Distances) or (isinstance(query, Tables) and query.order > 2)
+    if 1 not in orders or (cells.n_pairs and 2 not in orders):
+        wrong = wrong or "a release measures all one-way and all two-way tables"
+    if third and (stated.mechanism != "gaussian" or any(isinstance(block.query, Parities) for block in blocks)):
+        wrong = wrong or "three-way tables go with gaussian noise and two-way tables"
     size = sum(block.values.size for block in blocks)
-    return Check(name="arrays", passed=True, detail=f"{size:,} noisy cells cover the public domain, whole numbers all")
-
-
-def scales_differ(block: Block) -> bool:
-    """Whether a block has not one scale for each of its groups of cells."""
-    return bool(block.scales.shape != block.query.sizes.shape)
-
-
-def cells_of(query: Query) -> Cells | None:
-    """The cells that a query is about."""
-    return query.of.cells if isinstance(query, Distances) else getattr(query, "cells", None)
+    detail = wrong or f"{size:,} noisy cells cover the public domain, whole numbers all"
+    return Check(name="arrays", passed=not wrong, detail=detail)
 
 
 def _moves(block: Block, budget: Budget) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Scales of a block, and how many moves by all rows of a person there are at each: of parities, the worst.
 
     A row that changes s of m bits moves the sets of k bits of which an odd number is among these s. A distance moves
-    further than a count does: its scale is stated as that of a count with as much noise beside its move.
+    further than a count does, and shares are in tokens: their scale is that of a count with as much noise beside its
+    move.
     """
     query = block.query
     if isinstance(query, Parities):
@@ -155,11 +190,22 @@ def _moves(block: Block, budget: Budget) -> tuple[NDArray[np.float64], NDArray[n
     if isinstance(query, Distances):
         reach = 15 * math.sqrt(budget.shifts) * budget.rows + 1.3
         return block.scales * budget.rows / math.floor(reach), np.array([float(query.n_cells)])
-    scales, times = np.unique(block.scales, return_counts=True)
+    each = query.each if isinstance(query, Shares) else 1
+    scales, times = np.unique(block.scales / each, return_counts=True)
     return scales, budget.shifts * times.astype(np.float64)
 
 
-def check_domains(model: Model) -> Check:
+def search_blocks(model: Model) -> list[tuple[Finding, tuple[Block, ...]]]:
+    """The blocks of every search, where the file holds them."""
+    left = [block for block in model.measured.blocks if not is_of_schema(block)]
+    searches = []
+    for finding in model.certificate.domains if left else ():
+        own, left = tuple(left[: finding.tables]), left[finding.tables :]
+        searches.append((finding, own))
+    return searches
+
+
+def _check_domains(model: Model) -> Check:
     """Every domain that was found has its search and no other has one, and thresholds fail as rarely as is stated."""
     stated = model.certificate
     faults = finding_faults(model.schema, stated.budget, stated.domains, stated.earlier, stated.public_rows)
@@ -181,16 +227,16 @@ def check_domains(model: Model) -> Check:
 
 def _answer_faults(model: Model) -> tuple[str, ...]:
     """What is wrong with the noisy answers: all are kept, and categories are those that reached their threshold."""
-    stated, answers = model.certificate.domains, model.measured.answers
-    if len(answers) != len(stated):
+    searches = search_blocks(model)
+    if len(searches) != len(model.certificate.domains) or not all(own for _, own in searches):
         return ("the noisy answers of a search are missing",)
     return tuple(
         f"the categories of '{finding.attribute}' are not those that its noisy answer gives"
-        for finding, answer in zip(stated, answers, strict=True)
-        if isinstance(answer, Mapping)
+        for finding, (answer, *_) in searches
+        if isinstance(answer.query, Common)
         and not (
-            set(model.schema.attribute(finding.attribute).values) <= answer.keys()
-            and all(count >= (finding.threshold or 0) for count in answer.values())
+            set(model.schema.attribute(finding.attribute).values) <= set(answer.keys or ())
+            and (answer.values >= (finding.threshold or 0)).all()
         )
     )
 
@@ -215,11 +261,11 @@ def _tail(scale: float, first: int) -> float:
     return math.exp(log_first) * step * float(terms.sum()) / (scale * math.sqrt(2 * math.pi)) * (1 - 1e-9)
 
 
-def check_totals(model: Model) -> tuple[float, list[Check]]:
+def check_totals(model: Model | LinkedModel) -> tuple[float, list[Check]]:
     """What the tables cost, by the theorems with every rounding outward, and numerically; both within the claim."""
     stated = model.certificate
     budget, blocks = stated.budget, [block for block in model.measured.blocks if is_of_schema(block)]
-    search = search_spend(stated.domains, budget)
+    search = search_spend(stated.domains, budget) if isinstance(stated, Certificate) else NOTHING
     spend = sum((block.spend(budget) for block in blocks), search)
     claimed, lost = budget.spent(spend), spend.lost_delta
     moves = [(search.scales, search.moves), *(_moves(block, budget) for block in blocks)]
@@ -229,22 +275,14 @@ def check_totals(model: Model) -> tuple[float, list[Check]]:
     independent = exact_epsilon(
         stated.mechanism, each, np.bincount(groups, weights=shifts), stated.delta - lost, rows=budget.rows
     ) - math.log1p(-lost)
-    epsilon = rounded_up(stated.epsilon, 6)
-    return independent, [
-        Check(
-            name="theorem",
-            passed=claimed <= stated.epsilon,
-            detail=f"all tables cost epsilon {rounded_up(claimed, 6)} together, {_within(claimed, stated.epsilon)} the "
-            f"{epsilon} stated",
-        ),
-        Check(
-            name="independent",
-            passed=independent <= stated.epsilon * (1 + TOLERANCE),
-            detail=f"numerically they cost epsilon {independent:.6g} at delta {rounded_up(stated.delta, 3)}, "
-            f"{_within(independent, stated.epsilon * (1 + TOLERANCE))} the {epsilon} stated",
-        ),
+    epsilon, delta = rounded_up(stated.epsilon, 6), rounded_up(stated.delta, 3)
+    close = stated.epsilon * (1 + TOLERANCE)
+    within = [
+        "within" if cost <= most else "more than" for cost, most in ((claimed, stated.epsilon), (independent, close))
     ]
-
-
-def _within(found: float, stated: float) -> str:
-    return "within" if found <= stated else "more than"
+    theorem = f"all tables cost epsilon {rounded_up(claimed, 6)} together, {within[0]} the {epsilon} stated"
+    numbers = f"numerically they cost epsilon {independent:.6g} at delta {delta}, {within[1]} the {epsilon} stated"
+    return independent, [
+        Check(name="theorem", passed=claimed <= stated.epsilon, detail=theorem),
+        Check(name="independent", passed=independent <= close, detail=numbers),
+    ]

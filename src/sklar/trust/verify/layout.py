@@ -10,14 +10,16 @@ from __future__ import annotations
 import struct
 import zipfile
 import zlib
-from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING
 
 from sklar.errors import ModelError
 from sklar.files.archive import VERSION, arrays_of, describe, member
 from sklar.files.model import Model
 from sklar.public.description import open_model, written
+
+if TYPE_CHECKING:
+    from sklar.files.linked import LinkedModel
 
 # signature; created by (version, system); needed version; flags; method; time, date; checksum, sizes; lengths of name,
 # extra field and comment; disk; attributes inside and outside; place of the member.
@@ -25,25 +27,30 @@ _ENTRY = struct.Struct("<4sBBHHHHH3L5HLL")
 _END = struct.Struct("<4s4HLLH")
 # Packed bytes: they may unpack to a thousand times as many.
 _AT_ONCE = 1 << 14
+# Arrays of versions 1 to 3, in their order.
+_OLD_STAGE = ("one_way", "pairs", "one_way_scales", "pair_scales", "trios", "trio_scales")
+_OLD_THIRD = ("triples_attributes", "triples_coarse", "triples_scales", "triples", "scores", "search")
 # Beyond, a zip has fields of other lengths.
 _LARGEST = (1 << 31) - 1
 
 
-def check_layout(path: Path, model: Model) -> str:
+def check_layout(path: Path, model: Model | LinkedModel) -> str:
     """Say what was compared; raise where a byte is not as it must be."""
     with open_model(path) as (archive, document):
-        names = [name.removesuffix(".npy") for name in archive.namelist()[1:]]
-    if document["version"] == VERSION:
-        return check_bytes(path, describe(model), list(arrays_of(model)))
-    # Descriptions of older versions said more; they are compared with themselves. Every array was read.
-    return check_bytes(path, document | {"schema": model.schema.to_dict()}, names)
-
-
-def check_bytes(path: Path, description: Mapping[str, Any], arrays: Sequence[str]) -> str:
-    """The same for a file that must hold this description and arrays of these names, in this order."""
-    with open_model(path) as (archive, _document):
         text = archive.read("model.json")
         found = {each.filename: each for each in archive.infolist()}
+    if isinstance(model, Model):
+        description, arrays = describe(model), [*arrays_of(model)]
+        if document["version"] != VERSION:
+            # Older descriptions said more; they are compared with themselves.
+            description = document | {"schema": model.schema.to_dict()}
+            stages = range(1, len(document["stages"]) + 1)
+            older = [f"stage{stage}_{part}" for stage in stages for part in _OLD_STAGE] + [*_OLD_THIRD]
+            arrays = [*(name for name in older if f"{name}.npy" in found), *model.copula.arrays()]
+    else:
+        from sklar.files.linked import describe_linked, linked_arrays
+
+        description, arrays = describe_linked(model), [*linked_arrays(model)]
     if written(description) != text:
         raise ModelError("its description is not written as Sklar writes it.")
     size = path.stat().st_size

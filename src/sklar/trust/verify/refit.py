@@ -33,8 +33,10 @@ from sklar.budget.plan import Stages, plan_release, plan_scores
 from sklar.budget.search import replan_search
 from sklar.budget.views import NoisyTriples, is_of_schema, stage_numbers
 from sklar.draw.repair import hold_margins
+from sklar.files.linked import LinkedModel
 from sklar.files.model import Model
 from sklar.fitting.choose import SHRINKAGE, starting, step_limit
+from sklar.fitting.classes import fit_classes
 from sklar.fitting.denoise import denoise_margins, denoise_tables
 from sklar.fitting.latent import LatentModel, fit_latent, independent
 from sklar.fitting.margins import Estimates, pool
@@ -54,6 +56,8 @@ COMPONENTS_TOLERANCE = (1e-3, 0.02)
 LEVELS_TOLERANCE = 1e-6
 CORRELATIONS_TOLERANCE = 1e-5
 CUTS_TOLERANCE = 5e-3
+# Of the classes of linked tables, on average.
+_CLASSES_TOLERANCE = 1e-3
 # Of held-out errors relative to independence, which choices are made by.
 _GAIN_TOLERANCE = 1e-3
 # Scales are rounded up to single precision: the last bit may differ between machines.
@@ -61,6 +65,25 @@ _SCALE_TOLERANCE = 1e-6
 # Three-way tables are chosen by fits: rounding may turn those that are hardly worth their price.
 _TRIPLES_ALIKE = 0.9
 _CHOICES = ("kind", "steps", "components", "rank", "fits")
+
+
+def refit_checks(model: Model | LinkedModel, progress: Progress = SILENT) -> list[Check]:
+    """The plan and the model, made again from the tables."""
+    if isinstance(model, LinkedModel):
+        return [_check_classes(model, progress)]
+    return [*([] if model.certificate.claimed_by else [check_plan(model)]), check_copula(model, progress)]
+
+
+def _check_classes(model: LinkedModel, progress: Progress) -> Check:
+    classes, settings = fit_classes(model.measured, progress=progress)
+    same = settings["steps"] == model.settings["steps"] and settings.keys() == model.settings.keys()
+    stated, fitted = model.classes.arrays(), classes.arrays()
+    away = max(
+        float(np.mean(abs(stated[name] - fitted[name]))) if stated[name].shape == fitted[name].shape else 1.0
+        for name in fitted
+    )
+    detail = f"a fit of the same tables differs by {away:.1g} on average"
+    return Check(name="refit", passed=same and away <= _CLASSES_TOLERANCE, detail=detail)
 
 
 def check_copula(model: Model, progress: Progress = SILENT) -> Check:

@@ -10,7 +10,7 @@ from typing import Any
 from sklar.budget.certificate import Certificate, rounded_up
 from sklar.budget.linked import LinkedCertificate
 from sklar.machine.notebook import Tabular, html_card
-from sklar.trust.verify.noise import NoiseTest
+from sklar.trust.verify.residuals import NoiseTest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,9 +68,7 @@ class Verification(Tabular):
         lines = [f"{'ok  ' if check.passed else 'FAIL'} {check.name}: {check.detail}" for check in self.checks]
         if not self.passed or self.certificate is None:
             return [*lines, "", f"{self.path} contradicts its certificate. Do not rely on its privacy claim."]
-        if isinstance(self.certificate, LinkedCertificate):
-            return [*lines, "", *self._concluded_linked(self.certificate)]
-        if self.certificate.claimed_by is not None:
+        if isinstance(self.certificate, Certificate) and self.certificate.claimed_by is not None:
             return [*lines, "", *self._claimed(self.certificate)]
         return [*lines, "", *self._concluded(self.certificate)]
 
@@ -82,38 +80,20 @@ class Verification(Tabular):
             f"is claimed by the caller ('{stated.claimed_by}') and was not checked.",
         ]
 
-    def _concluded_linked(self, stated: LinkedCertificate) -> list[str]:
-        if stated.neighbors == "replace-one":
-            whom = "any one person, with all their events (the number of people is public)"
-        else:
-            whom = "whether any one person, with all their events, is in the tables"
+    def _concluded(self, stated: Certificate | LinkedCertificate) -> list[str]:
+        whom, one, others = _whom(stated)
         odds = rounded_up(math.exp(min(stated.epsilon, 700.0)), 4)
+        noise = "its noise" if isinstance(stated, Certificate) else "the noise of its tables of people"
         lines = [
-            f"{self.path} agrees with its certificate, and the noise of its tables of people looks as it says. If all",
-            f"noise was drawn so, then whoever sees it, with any other knowledge, learns little about {whom}:",
-            f"no conclusion becomes more than {odds} times as likely, or as unlikely, by that person (epsilon = "
-            f"{rounded_up(stated.epsilon, 4)}),",
-            f"but for a chance of {rounded_up(stated.delta, 3)} (delta). Tables drawn from it, however many, add "
-            "nothing to that.",
-            "Other releases about the same people do add to it.",
-        ]
-        if self.signer is not None:
-            lines.append(f"Whoever holds the key {self.signer} has signed this file.")
-        return lines
-
-    def _concluded(self, stated: Certificate) -> list[str]:
-        whom, one, several = _whom(stated)
-        odds = rounded_up(math.exp(min(stated.epsilon, 700.0)), 4)
-        lines = [
-            f"{self.path} agrees with its certificate, and its noise looks as it says. If it was drawn so (sklar audit",
+            f"{self.path} agrees with its certificate, and {noise} looks as it says. If all was drawn so (sklar audit",
             f"tests the code that does), then whoever sees it, with any other knowledge, learns little about {whom}:",
             f"no conclusion becomes more than {odds} times as likely, or as unlikely, by that {one} (epsilon = "
             f"{rounded_up(stated.epsilon, 4)}),",
             f"but for a chance of {rounded_up(stated.delta, 3)} (delta). Rows drawn from it, however many, add nothing "
             "to that.",
-            f"Other releases of the same rows do add to it{several}.",
+            f"Other releases {others}.",
         ]
-        if stated.earlier:
+        if isinstance(stated, Certificate) and stated.earlier:
             named = ", ".join(f"'{name}'" for name in stated.earlier)
             lines.append(
                 f"It says that another release found the domains of {named}: what that release cost adds, too."
@@ -123,14 +103,20 @@ class Verification(Tabular):
         return lines
 
 
-def _whom(stated: Certificate) -> tuple[str, str, str]:
+def _whom(stated: Certificate | LinkedCertificate) -> tuple[str, str, str]:
     """Whom the promise is about, in words: what is protected, one of them, and what the promise does not cover."""
+    replaced = stated.neighbors == "replace-one"
+    rows = "of the same rows do add to it"
+    if isinstance(stated, LinkedCertificate):
+        others = "about the same people do add to it"
+        if replaced:
+            return "any one person, with all their events (the number of people is public)", "person", others
+        return "whether any one person, with all their events, is in the tables", "person", others
     if stated.count is None:
-        if stated.neighbors == "replace-one":
-            whom = "what any one row holds (the number of rows is public)"
-        else:
-            whom = "whether any one row is in the table"
-        return whom, "row", ", and so do several rows about one person"
-    if stated.neighbors == "replace-one":
-        return "what all rows of any one person hold (the number of people is public)", "person", ""
-    return "whether any one person, with all their rows, is in the table", "person", ""
+        rows += ", and so do several rows about one person"
+        if replaced:
+            return "what any one row holds (the number of rows is public)", "row", rows
+        return "whether any one row is in the table", "row", rows
+    if replaced:
+        return "what all rows of any one person hold (the number of people is public)", "person", rows
+    return "whether any one person, with all their rows, is in the table", "person", rows

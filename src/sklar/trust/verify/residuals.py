@@ -1,0 +1,591 @@
+"""Whether the noise of a model file is the noise that it states: the same counts are seen many times.
+
+**What is compared.** A count is measured in its one-way table, in the margins of every two-way and three-way table of
+its attribute, and in every stage. The differences of these measurements hold no count, only noise, whose law the file
+states. So their mean square is about 1 for a genuine file, 0 for exact counts, and 1/4096 where all scales were stated
+64 times too large.
+
+**Independent residuals.** Write a table with equal, independent noise of variance v on its cells as its grand total,
+orthonormal contrasts of each attribute's margin, interactions of each two attributes' margin, and so on. These are
+orthogonal functions of the cells: uncorrelated, and the variance of a margin's contrasts is v times the number of cells
+that each cell of the margin sums up. So each contrast of an attribute's levels is seen m times without correlation:
+directly, and in m - 1 two-way tables. For measurements x_1, x_2, ... of one number with variances v_1, v_2, ..., the
+recursive residuals
+
+    z_k = (x_k - mean of x_1 .. x_(k-1)) / sqrt(v_k + variance of that mean),   means weighted by 1/v,
+
+are uncorrelated and have variance 1, and their squares add up to the generalized least squares residual. The same is
+done over looks at one query, cell by cell; with the weighted mean over looks in place of a table for all that follows,
+which is uncorrelated with the looks' residuals; over the totals of all tables; and, for numbers whose bins were
+searched for, over the tables of the search, the finest first. Which of their cells are divided depends on earlier
+tables: where a count is near the limit, a residual's mean square is between 0.85 and 1.8. So the mean square is taken
+as if it were a quarter larger (`_CHOSEN`), and only too little noise is looked for there. Three-way tables are over
+coarse levels, which are sums of g levels and so have covariances: x with covariance P, then y with covariance R gives
+z = L^-1 (y - x), where L L^T = P + R, and x moves by P (P + R)^-1 (y - x). What they are compared with is part of other
+tests, and their residuals are not added up with those.
+
+**Their law.** The verifier adds normal noise of variance s^2 = 4 to every cell, from the file's own digest. Discrete
+Gaussian noise of scale sigma plus N(0, s^2) has the density of N(0, sigma^2 + s^2) up to a factor 1 +- 2 exp(-2 pi^2
+sigma^2 s^2 / (sigma^2 + s^2)) (Poisson summation, as in `theorems.gaussian_epsilon`): 3e-7 at sigma = 1, the least
+scale that is tested, 2e-27 at sigma = 3. So the z are independent standard normals, their squares chi-square, and
+nothing depends on the lattice of whole numbers. For Laplace noise the z are uncorrelated but not normal. Q, the sum of
+their squares, is a quadratic form with mean f (the degrees of freedom) and variance 2 f + sum kappa_i P_ii^2, where
+kappa_i <= 3 is a cell's excess kurtosis and P a projection of rank f: at most 5 f. The lower tail of Q is taken from
+the gamma law with these two moments, which is wider: near zero it falls with the power 0.2 f, and Q's with 0.5 f.
+
+**Values that are in no cell.** Where an attribute has no level for them, rows may be missing from its tables: M, a
+margin over B's levels, is then short of the one-way count x by the rows outside of B. Such a shift of the mean makes
+sums of squares larger and |z| too (Anderson's inequality), so tests that look for too little noise hold for every file.
+Tests that look for too much are made between looks, where nothing can be missing; elsewhere only where the schema gives
+every value a level, and else of the largest M - x alone, as shifts are downward.
+
+**Scales that were chosen.** A second stage's scales depend on the first stage's noisy tables: what seems to lie far
+from independence is measured more precisely. So a table whose first noise n is large has a smaller v_2, and the mean
+square of its residuals is above 1. With K cells and u = v_1 / (v_1 + v_2), between 0 and 1, the sum of their squares
+has the mean K + E[u (|n|^2 / v_1 - K)], by Cauchy and Schwarz at most K + sqrt(2 K) / 2, whatever the choice is. As
+much is taken off where squares might be too large (`chosen`); where they might be too small nothing is, as the choice
+only adds to them. The least likely single table is that of all scales it might have had: its chance is multiplied by
+their number. Of the law of residuals, a share of at most phi(1) / 2 E|v' - 1| moves where those of a table have
+variance v' for 1, and E|v' - 1| is at most sqrt(2 / K): a distance of that much is no sign of anything.
+
+**False alarms and power.** Every test has a level of 1e-6 over `TESTS`. All together fail a genuine file less than
+once in a million. What the tests of a file could see is said with them: the largest share of the stated noise that
+would be found too small 99 times in 100. A single number cannot be tested: an exact count among noisy ones, such as the
+measured number of rows, has a residual that is as likely as any other. Nor can noise that is drawn well and known to
+the forger.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import bdtr, chdtr, chdtrc, gammainc, gammaincinv, log_ndtr, ndtr
+
+from sklar.fitting.margins import implied_counts
+from sklar.kernel.cells import Cells
+from sklar.kernel.queries import Block, Parities, Tables
+from sklar.kernel.theorems import Mechanism, noise_variance
+from sklar.machine.spill import room_for
+from sklar.public.schema import Schema
+
+Array = NDArray[np.float64]
+
+FALSE_ALARM = 1e-6
+TESTS = 24
+LEVEL = FALSE_ALARM / TESTS
+# Below this scale noise is no smooth law; whoever states so little has stated an epsilon that promises nothing.
+LEAST_SCALE = 1.0
+SMEAR = 4.0
+POWER = 0.99
+ALL = "all residuals"
+_STAGES = "between stages"
+_MARGINS, _DIRECT = "margins of two-way tables", "one-way tables against margins"
+_TOTALS, _ONE_WAY_TOTALS = "totals of two-way tables", "totals of one-way tables"
+_SEARCHES, _THREE = "tables of searches", "margins of three-way tables"
+_EACH_PAIR, _EACH_ATTRIBUTE = "each two-way table between stages", "each attribute's margins"
+_EACH_THREE = "each three-way table's margins"
+_MODULI = (2, 3, 5, 7, 10, 16)
+_BINS = 2_000
+_AT_ONCE = 1 << 18
+_CHOSEN = 1.25
+# phi(1) / 2: how far the normal distribution function moves at most, by unit of a relative change of its variance.
+_MOVED = 0.121
+# How much wider than chi-square a sum of squares of Laplace noise can be.
+_LAPLACE_WIDTH = 2.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoiseTest:
+    """One test: a bound on the chance that genuine noise looks like this, and what was seen in words.
+
+    `freedom` is the number of independent residuals, where squares were added up, and `chosen` what the choice of
+    scales may add to the sum.
+    """
+
+    name: str
+    chance: float
+    seen: str
+    freedom: int = 0
+    chosen: float = 0.0
+
+    @property
+    def passed(self) -> bool:
+        """Whether genuine noise is at all likely to look like this."""
+        return self.chance >= LEVEL
+
+
+@dataclass(slots=True)
+class Squares:
+    """Squares of residuals of one kind, added up, with the distribution of the residuals in bins."""
+
+    total: float = 0.0
+    freedom: int = 0
+    bins: NDArray[np.int64] = field(default_factory=lambda: np.zeros(_BINS, dtype=np.int64))
+
+    def add(self, z: Array) -> None:
+        """Count these residuals in."""
+        for start in range(0, z.size, _AT_ONCE):
+            part = z.ravel()[start : start + _AT_ONCE]
+            self.total += float(part @ part)
+            self.bins += np.bincount(np.minimum((ndtr(part) * _BINS).astype(np.int64), _BINS - 1), minlength=_BINS)
+        self.freedom += z.size
+
+    def __add__(self, other: Squares) -> Squares:
+        return Squares(self.total + other.total, self.freedom + other.freedom, self.bins + other.bins)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Grid:
+    """The noisy tables of a search for one attribute's numbers, the first one first, with the edges of their cells.
+
+    Every cell of a table is divided into cells of the next, or stands in it as it was.
+    """
+
+    tables: tuple[NDArray[np.int64], ...]
+    edges: tuple[NDArray[np.int64], ...]
+    scale: float
+
+
+@dataclass(slots=True)
+class Residuals:
+    """All residuals of a file, by what they compare; see the module's docstring.
+
+    `each` holds sums of squares and degrees of freedom of single tables or attributes, shape (2, tables). `chosen` is
+    what the choice of scales may add to the sum of squares between stages, and `scales` how many there were to choose
+    from. `crossed` is standard normal, and says whether stages are correlated. `highest` is the largest margin above
+    its one-way count, in standard deviations, with a bound on its chance.
+    """
+
+    squares: dict[str, Squares] = field(default_factory=lambda: defaultdict(Squares))
+    each: dict[str, Array] = field(default_factory=dict)
+    crossed: float | None = None
+    highest: tuple[float, float] = (0.0, 1.0)
+    chosen: float = 0.0
+    scales: int = 1
+
+    @property
+    def together(self) -> Squares:
+        """All of them but those of searches and of three-way tables: none is used twice."""
+        names = (_STAGES, _MARGINS, _DIRECT, _TOTALS, _ONE_WAY_TOTALS)
+        return sum((self.squares[name] for name in names), Squares())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Pooled:
+    """The mean of every cell over all looks at a query, and its variance in every table."""
+
+    mean: Array
+    variance: Array
+
+
+def examine(
+    blocks: Sequence[Block], schema: Schema, mechanism: Mechanism, n_rows: int | None, grids: Sequence[Grid] = ()
+) -> list[NoiseTest]:
+    """All tests of the noise of one file; none where its scales are too small to tell."""
+    if min(float(block.scales.min(initial=np.inf)) for block in blocks) < LEAST_SCALE:
+        return []
+    normal = mechanism == "gaussian"
+    # Too much noise can be told from missing rows where the schema gives every value a level.
+    complete = normal and all(each.missing is not None or each.other for each in schema.attributes)
+    found = residuals(blocks, schema.cells, mechanism, n_rows, grids)
+    tests = [*_squares_test(ALL, found.together, mechanism, both=False, chosen=found.chosen)]
+    tests += _squares_test(_STAGES, found.squares[_STAGES], mechanism, both=normal, chosen=found.chosen)
+    for name in (_MARGINS, _DIRECT, _TOTALS, _ONE_WAY_TOTALS, _THREE):
+        tests += _squares_test(name, found.squares[name], mechanism, both=complete)
+    tests += _squares_test(_SEARCHES, found.squares[_SEARCHES], mechanism, both=False, slack=_CHOSEN)
+    for name, sums in found.each.items():
+        between = name == _EACH_PAIR
+        tests += _each_test(name, sums, mechanism, both=normal and between, scales=found.scales if between else 1)
+    highest, chance = found.highest
+    seen = f"{highest:.2f} standard deviations"
+    tests.append(NoiseTest(name="largest margin above its one-way count", chance=chance, seen=seen))
+    tests += _residues(blocks, mechanism)
+    if normal:
+        moved = _MOVED * 2 * found.chosen / max(found.squares[_STAGES].freedom, 1)
+        tests += _distribution("distribution between stages", found.squares[_STAGES], both=True, moved=moved)
+        margins = found.squares[_MARGINS] + found.squares[_DIRECT]
+        tests += _distribution("distribution of margins", margins, both=complete)
+    if found.crossed is not None:
+        chance = 2 * float(ndtr(-abs(found.crossed)))
+        tests.append(NoiseTest(name="covariance between stages", chance=chance, seen=f"z = {found.crossed:.2f}"))
+    return tests
+
+
+def visible(freedom: int, mechanism: Mechanism, chosen: float = 0.0) -> float:
+    """The largest share of the stated noise that so many degrees of freedom show to be too small.
+
+    99 times in 100: where noise has a share r of the stated standard deviation, the sum of squares is r^2 times a
+    chi-square, and is found when that lies below the quantile of `LEVEL`. The choice of scales may add `chosen` to it.
+
+    >>> round(visible(1_000, "gaussian"), 2)
+    0.84
+    """
+    shape = freedom / 2 / (1.0 if mechanism == "gaussian" else _LAPLACE_WIDTH)
+    if not freedom:
+        return 0.0
+    return math.sqrt(float(gammaincinv(shape, LEVEL) / gammaincinv(shape, POWER)) / (1 + chosen / freedom))
+
+
+def residuals(
+    blocks: Sequence[Block], cells: Cells, mechanism: Mechanism, n_rows: int | None, grids: Sequence[Grid] = ()
+) -> Residuals:
+    """Residuals of all measurements that see the same counts."""
+    found, smear = Residuals(), _smear(blocks)
+    looks: dict[tuple[type, int], list[Block]] = defaultdict(list)
+    for block in blocks:
+        query = block.query
+        if isinstance(query, Parities):
+            looks[Parities, query.orders].append(block)
+        elif isinstance(query, Tables) and query.sets is None and not query.about:
+            looks[Tables, query.order].append(block)
+    pooled = {}
+    for (kind, order), own in looks.items():
+        mean, differences = _pool(own, mechanism, smear, found)
+        if kind is Tables:
+            pooled[order] = mean
+        if kind is Tables and order == 2 and differences:
+            found.each[_EACH_PAIR] = _by_table(differences, own[0].query.sizes)
+            if 1 in pooled:
+                found.crossed = _crossed(differences[0], cells, pooled[1], mean)
+    _over_totals(cells, pooled, n_rows, found)
+    if 1 in pooled and 2 in pooled:
+        implied = implied_counts(pooled[2].mean, cells)
+        sums = [_of_attribute(attribute, cells, implied, pooled, found) for attribute in range(cells.n_attributes)]
+        found.each[_EACH_ATTRIBUTE] = np.array(sums).T
+        largest = max(float(block.scales.max()) for own in looks.values() for block in own)
+        found.highest = _highest(cells, implied, pooled, None if mechanism == "gaussian" else largest)
+        for block in blocks:
+            if isinstance(block.query, Tables) and block.query.order == 3:
+                found.each[_EACH_THREE] = _of_threes(block, block.query, n_rows, pooled, smear, found.squares[_THREE])
+    for grid in grids:
+        _over_grid(grid, mechanism, smear, found.squares[_SEARCHES])
+    return found
+
+
+def _smear(blocks: Sequence[Block]) -> np.random.Generator:
+    """Public randomness that no forger of a file can choose apart from its tables."""
+    digest = hashlib.sha256()
+    for block in blocks:
+        digest.update(np.ascontiguousarray(block.values).data)
+    return np.random.Generator(np.random.SFC64(np.frombuffer(digest.digest(), dtype=np.uint32)))
+
+
+def _smeared(counts: NDArray[np.integer], smear: np.random.Generator) -> Array:
+    here: Array = room_for(counts.size, np.float64)
+    for start in range(0, counts.size, _AT_ONCE):
+        smear.standard_normal(out=here[start : start + _AT_ONCE])
+    here *= math.sqrt(SMEAR)
+    here += counts
+    return here
+
+
+def _pool(
+    looks: Sequence[Block], mechanism: Mechanism, smear: np.random.Generator, found: Residuals
+) -> tuple[_Pooled, list[Array]]:
+    """The mean over looks at one query, and the looks' standardized residuals."""
+    first, *later = looks
+    sizes, variance = first.query.sizes, noise_variance(mechanism, first.scales) + SMEAR
+    mean, differences = _smeared(first.values, smear), []
+    for look in later:
+        here, own = _smeared(look.values, smear), noise_variance(mechanism, look.scales) + SMEAR
+        here -= mean
+        step, spread = variance / (variance + own), (variance + own) ** -0.5
+        for start, end, run in _runs(sizes):
+            mean[run] += here[run] * np.repeat(step[start:end], sizes[start:end])
+            here[run] *= np.repeat(spread[start:end], sizes[start:end])
+        found.squares[_STAGES].add(here)
+        differences.append(here)
+        variance = variance * own / (variance + own)
+        ratio = look.scales / first.scales
+        # Scales are rounded to single precision: where all tables have the same ratio, none was chosen for a table.
+        if ratio.max() > ratio.min() * (1 + 1e-5):
+            found.chosen += float(np.sqrt(sizes / 2).sum())
+            found.scales = max(found.scales, np.unique(look.scales).size)
+    return _Pooled(mean, variance), differences
+
+
+def _runs(sizes: NDArray[np.int64]) -> Iterator[tuple[int, int, slice]]:
+    """Runs of tables of not too many cells: the first and the last table, and their cells."""
+    ends = np.concatenate([[0], np.cumsum(sizes)])
+    starts = np.unique(np.append(np.searchsorted(ends, np.arange(0, ends[-1], _AT_ONCE)), sizes.size))
+    for first, last in pairwise(starts.tolist()):
+        yield first, last, slice(int(ends[first]), int(ends[last]))
+
+
+def _by_table(differences: Sequence[Array], sizes: NDArray[np.int64]) -> Array:
+    squares, begins = np.zeros(sizes.size), np.cumsum(sizes) - sizes
+    for z in differences:
+        for first, last, run in _runs(sizes):
+            squares[first:last] += np.add.reduceat(z[run] ** 2, begins[first:last] - run.start)
+    return np.array([squares, len(differences) * sizes])
+
+
+def _contrasts(table: Array, axes: Sequence[int]) -> Array:
+    """Orthonormal (Helmert) contrasts along these axes: what is left when sums along any of them are taken out."""
+    for axis in axes:
+        along = np.moveaxis(table, axis, 0)
+        k = np.arange(1, len(along)).reshape(-1, *[1] * (table.ndim - 1))
+        means = np.cumsum(along[:-1], axis=0) / k
+        table = np.moveaxis((along[1:] - means) * np.sqrt(k / (k + 1)), 0, axis)
+    return np.asarray(table)
+
+
+def _recursive(values: Array, variances: Array) -> Array:
+    """Recursive residuals along the columns, which measure the same with these variances, shape (rows, columns - 1)."""
+    weights = 1 / variances
+    upto = np.cumsum(weights)[:-1]
+    # Around the first column: counts may be so large that sums of them lose the noise.
+    moved = values - values[:, :1]
+    means = np.cumsum(moved[:, :-1] * weights[:-1], axis=1) / upto
+    return np.asarray((moved[:, 1:] - means) * (variances[1:] + 1 / upto) ** -0.5)
+
+
+def _of_attribute(
+    attribute: int, cells: Cells, implied: Array, pooled: dict[int, _Pooled], found: Residuals
+) -> tuple[float, int]:
+    """Residuals of one attribute's margins, and of its one-way table, which is measured last."""
+    levels, others = cells.levels(attribute), np.delete(np.arange(cells.n_attributes), attribute)
+    if not others.size or cells.sizes[attribute] < 2:
+        return 0.0, 0
+    first, second = np.minimum(others, attribute), np.maximum(others, attribute)
+    tables = first * (2 * cells.n_attributes - first - 1) // 2 + second - first - 1
+    seen = np.column_stack([implied[levels][:, others], pooled[1].mean[levels]])
+    spread = np.append(cells.sizes[others] * pooled[2].variance[tables], pooled[1].variance[attribute])
+    z = _recursive(_contrasts(seen, [0]), spread)
+    found.squares[_MARGINS].add(z[:, :-1])
+    found.squares[_DIRECT].add(z[:, -1])
+    return float(np.square(z).sum()), z.size
+
+
+def _over_totals(cells: Cells, pooled: dict[int, _Pooled], n_rows: int | None, found: Residuals) -> None:
+    """The sums of all tables against the public number of rows, or against each other and against measured totals."""
+    sums, spread = [], []
+    for order, offsets, sizes in ((2, cells.pair_offsets, cells.pair_sizes), (1, cells.offsets, cells.sizes)):
+        if order in pooled:
+            sums.append(np.add.reduceat(pooled[order].mean, offsets[:-1]))
+            spread.append(pooled[order].variance * sizes)
+    if 0 in pooled:
+        sums.append(pooled[0].mean)
+        spread.append(pooled[0].variance)
+    if not sums:
+        return
+    seen, variances = np.concatenate(sums), np.concatenate(spread)
+    # Without a public number the first sum is what the others are compared with.
+    z = _recursive(seen[None, :], variances)[0] if n_rows is None else (seen - n_rows) * variances**-0.5
+    first = max((cells.n_pairs if 2 in pooled else 0) - (n_rows is None), 0)
+    found.squares[_TOTALS].add(z[:first])
+    found.squares[_ONE_WAY_TOTALS].add(z[first:])
+
+
+def _over_grid(grid: Grid, mechanism: Mechanism, smear: np.random.Generator, found: Squares) -> None:
+    """Every cell against the sum of the cells that it is divided into, the last table first."""
+    own = float(noise_variance(mechanism, np.array([grid.scale]))[0]) + SMEAR
+    below, variance = np.empty(0), np.empty(0)
+    inner: NDArray[np.int64] | None = None
+    for counts, edges in zip(reversed(grid.tables), reversed(grid.edges), strict=True):
+        here = _smeared(counts, smear)
+        if inner is None:
+            below, variance, inner = here, np.full(here.size, own), edges
+            continue
+        parent = np.searchsorted(edges, inner[:-1], side="right") - 1
+        added = np.bincount(parent, weights=below, minlength=here.size)
+        spread = np.bincount(parent, weights=variance, minlength=here.size)
+        found.add((here - added) * (own + spread) ** -0.5)
+        below, variance, inner = (here * spread + added * own) / (own + spread), own * spread / (own + spread), edges
+
+
+def _crossed(z: Array, cells: Cells, one_way: _Pooled, pairs: _Pooled) -> float:
+    """Standard normal unless the stages' difference depends on their mean, as it does when one stage's noise is stated
+    too large and the other's too small, or the two are correlated.
+
+    Sums along rows of z are independent of the pooled rows' distances R from the one-way counts. Given R, the sum of
+    their products is normal with variance sum R^2, whatever R's law is.
+    """
+    first, second = cells.pairs
+    heights, widths = cells.sizes[first], cells.sizes[second]
+    rows = np.repeat(widths, heights)
+    starts = np.concatenate([[0], np.cumsum(rows)[:-1]])
+    within = np.arange(rows.size) - np.repeat(np.cumsum(heights) - heights, heights)
+    level = np.repeat(cells.offsets[first], heights) + within
+    apart = np.add.reduceat(pairs.mean, starts) - one_way.mean[level]
+    apart /= np.sqrt(rows * np.repeat(pairs.variance, heights) + np.repeat(one_way.variance[first], heights))
+    summed = np.add.reduceat(z, starts) / np.sqrt(rows)
+    return float(summed @ apart / math.sqrt(max(float(apart @ apart), 1e-300)))
+
+
+def _highest(cells: Cells, implied: Array, pooled: dict[int, _Pooled], laplace: float | None) -> tuple[float, float]:
+    """The largest margin above its one-way count, and a union bound on its chance.
+
+    The largest scale of Laplace noise, where it is that, bounds the tail (`_laplace_tail`).
+    """
+    attribute = cells.attribute_of_level
+    spread = cells.symmetric(pooled[2].variance) * cells.sizes[None, :] + pooled[1].variance[:, None]
+    above = (implied - pooled[1].mean[:, None]) / np.sqrt(spread)[attribute]
+    above[np.arange(cells.n_levels), attribute] = -np.inf
+    at = np.unravel_index(np.argmax(above), above.shape)
+    highest = float(above[at])
+    log_tail = float(log_ndtr(-highest))
+    if laplace is not None:
+        log_tail = _laplace_tail(highest, float(spread[attribute[at[0]], at[1]]), laplace)
+    return highest, min(1.0, cells.n_levels * (cells.n_attributes - 1) * math.exp(min(log_tail, 0.0)))
+
+
+def _laplace_tail(deviations: float, variance: float, scale: float) -> float:
+    """A bound on the log of P(X > deviations sqrt(V)), X a sum of Laplace noise of at most this scale b, variance V.
+
+    log E exp(s X) <= V s^2 where s <= 1 / (sqrt(2) b), since -log(1 - x) <= 2 x for x <= 1/2; the discrete law's is
+    smaller still, and normal noise's is V s^2 / 2.
+    """
+    if deviations <= 0:
+        return 0.0
+    far = deviations * math.sqrt(variance)
+    s = min(far / (2 * variance), 1 / (math.sqrt(2) * scale))
+    return variance * s**2 - s * far
+
+
+def _of_threes(
+    block: Block,
+    query: Tables,
+    n_rows: int | None,
+    pooled: dict[int, _Pooled],
+    smear: np.random.Generator,
+    found: Squares,
+) -> Array:
+    """Residuals of the margins of three-way tables; their squares and degrees of freedom, shape (2, tables)."""
+    best: dict[tuple[int, ...], tuple[Array, Array]] = {}
+    sums = np.zeros((2, block.scales.size))
+    for number, (counts, chosen) in enumerate(zip(block.by_scale(), query.members.tolist(), strict=True)):
+        variance = float(block.scales[number]) ** 2 + SMEAR
+        table = _smeared(counts, smear).reshape(query.shapes[number])
+        z = [] if n_rows is None else [np.array([(table.sum() - n_rows) / math.sqrt(table.size * variance)])]
+        for kept in ((0,), (1,), (2,), (0, 1), (0, 2), (1, 2)):
+            left = tuple(axis for axis in range(3) if axis not in kept)
+            margin = _contrasts(table.sum(axis=left), range(len(kept))).ravel()
+            attributes = tuple(chosen[axis] for axis in kept)
+            # The best estimate so far, in contrasts, with its covariance.
+            known, covariance = best.get(attributes) or _coarse(attributes, query, pooled[len(kept)])
+            both = covariance + variance * math.prod(table.shape[axis] for axis in left) * np.eye(margin.size)
+            gain = np.linalg.solve(both, covariance).T
+            best[attributes] = known + gain @ (margin - known), covariance - gain @ covariance
+            z.append(np.linalg.solve(np.linalg.cholesky(both), margin - known))
+        own = np.concatenate(z)
+        found.add(own)
+        sums[:, number] = float(own @ own), own.size
+    return sums
+
+
+def _coarse(attributes: tuple[int, ...], query: Tables, pooled: _Pooled) -> tuple[Array, Array]:
+    """What one-way or two-way tables say of coarse cells, whose variance is that of the cells they sum up."""
+    cells, levels = query.cells, [query.cells.levels(each) for each in attributes]
+    if len(attributes) == 1:
+        table, variance = pooled.mean[levels[0]], float(pooled.variance[attributes[0]])
+    else:
+        table, variance = cells.table(pooled.mean, *attributes), float(pooled.variance[cells.pair(*attributes)])
+    variances = np.array([variance])
+    for attribute, own in zip(attributes, levels, strict=True):
+        coarse = np.arange(cells.sizes[attribute]) if query.coarse is None else query.coarse[own]
+        matrix = (coarse[None, :] == np.arange(query.levels[attribute])[:, None]).astype(np.float64)
+        table = np.moveaxis(np.tensordot(matrix, table, axes=(1, 0)), 0, -1)
+        variances = np.multiply.outer(variances, matrix.sum(axis=1))
+    # Contrasts of all cells, from those of unit cells.
+    units = np.eye(table.size).reshape(*table.shape, -1)
+    axes = range(table.ndim)
+    design = _contrasts(units, axes).reshape(-1, table.size)
+    return _contrasts(table, axes).ravel(), (design * variances.ravel()) @ design.T
+
+
+def _squares_test(
+    name: str, found: Squares, mechanism: Mechanism, *, both: bool, slack: float = 1.0, chosen: float = 0.0
+) -> Iterator[NoiseTest]:
+    """Whether squares of residuals are too small in all, or, of both sides, too large."""
+    if found.freedom:
+        seen = f"mean square {found.total / found.freedom:.6g} over {found.freedom:,} degrees of freedom"
+        total, freedom = np.array([slack * found.total]), np.array([found.freedom])
+        chance = float(_tails(total, freedom, mechanism, both=both, chosen=chosen)[0])
+        yield NoiseTest(name=name, chance=chance, seen=seen, freedom=found.freedom, chosen=chosen)
+
+
+def _each_test(name: str, sums: Array, mechanism: Mechanism, *, both: bool, scales: int) -> Iterator[NoiseTest]:
+    """The least likely of many sums of squares, each at the one of so many `scales` that was chosen for it."""
+    total, freedom = sums[:, sums[1] > 0]
+    if total.size:
+        chances = _tails(total, freedom, mechanism, both=both)
+        worst = int(np.argmin(chances))
+        seen = f"mean square {total[worst] / freedom[worst]:.4g} in the least likely of {total.size:,}"
+        yield NoiseTest(name=name, chance=min(1.0, float(chances[worst]) * total.size * scales), seen=seen)
+
+
+def _tails(total: Array, freedom: Array, mechanism: Mechanism, *, both: bool, chosen: float = 0.0) -> Array:
+    """The chance of sums of squares that are as small, or, of both sides, as far out, `chosen` aside."""
+    if mechanism == "gaussian":
+        low = chdtr(freedom, total)
+    else:
+        low = gammainc(freedom / 2 / _LAPLACE_WIDTH, total / (2 * _LAPLACE_WIDTH))
+    high = chdtrc(freedom, np.maximum(total - chosen, 0.0))
+    return np.asarray(np.minimum(2 * np.minimum(low, high), 1.0) if both else low)
+
+
+def _distribution(name: str, found: Squares, *, both: bool, moved: float = 0.0) -> Iterator[NoiseTest]:
+    """The law of residuals against the normal: P(distance > e) <= 2 exp(-2 N e^2), half of it on one side.
+
+    A distance of `moved` is no sign of anything.
+
+    (Dvoretzky, Kiefer and Wolfowitz 1956, Massart 1990.) Unless `both`, of |z|, and only where too many are small.
+    """
+    if not found.freedom:
+        return
+    share, even = np.cumsum(found.bins) / found.freedom, np.arange(1, _BINS + 1) / _BINS
+    if both:
+        distance = float(np.abs(share - even).max())
+    else:
+        half = _BINS // 2
+        inner = found.bins[half:] + found.bins[:half][::-1]
+        distance = max(float((np.cumsum(inner) / found.freedom - np.arange(1, half + 1) / half).max()), 0.0)
+    chance = min(1.0, (2 if both else 1) * math.exp(-2 * found.freedom * max(distance - moved, 0.0) ** 2))
+    yield NoiseTest(name=name, chance=chance, seen=f"distance {distance:.4g} of {found.freedom:,} residuals")
+
+
+def _residues(blocks: Sequence[Block], mechanism: Mechanism) -> Iterator[NoiseTest]:
+    """Noise makes every remainder equally likely, whatever the counts are: parity, and remainders by a few others.
+
+    The remainders by q of noise with characteristic function phi are even but for phi(2 pi j / q). Tables are taken
+    whose noise is so wide that this could not be seen. Values that reached a threshold were chosen: they are left out.
+    """
+    for q in _MODULI:
+        counts = np.zeros(q, dtype=np.int64)
+        for block in blocks:
+            if block.keys is not None:
+                continue
+            sizes = block.query.sizes
+            wide = _uneven(mechanism, block.scales, q) ** 2 * sizes.sum() < 1e-3
+            for first, last, run in _runs(sizes) if wide.any() else ():
+                taken = block.values[run]
+                if not wide[first:last].all():
+                    taken = taken[np.repeat(wide[first:last], sizes[first:last])]
+                counts += np.bincount(taken % q, minlength=q)
+        n = int(counts.sum())
+        if n == 0:
+            continue
+        if q == 2:
+            chance = min(1.0, 2 * float(bdtr(int(counts.min()), n, 0.5)))
+            yield NoiseTest(name="parity", chance=chance, seen=f"{counts[1] / n:.2%} odd of {n:,}")
+        elif n >= 1000 * q:
+            far = float(np.sum((counts - n / q) ** 2) / (n / q))
+            seen = f"chi-square {far:.1f} with {q - 1} degrees of freedom"
+            yield NoiseTest(name=f"remainders by {q}", chance=float(chdtrc(q - 1, far)), seen=seen)
+
+
+def _uneven(mechanism: Mechanism, scales: Array, q: int) -> Array:
+    """How far from even remainders by q can be: the characteristic function at 2 pi / q."""
+    turn = 2 * math.pi / q
+    if mechanism == "gaussian":
+        return np.asarray(2 * np.exp(-(scales**2) * turn**2 / 2))
+    # (1 - p)^2 / (1 - 2 p cos t + p^2) with p = exp(-1/b).
+    return np.asarray(1 / (1 + (1 - math.cos(turn)) / (np.cosh(1 / scales) - 1)))
