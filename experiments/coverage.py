@@ -16,7 +16,6 @@ from pathlib import Path
 import click
 import numpy as np
 from numpy.typing import NDArray
-from sklar.kernel.count import Counts
 
 from experiments.asked import measure_counts
 from experiments.data import Dataset, opened

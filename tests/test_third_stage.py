@@ -28,7 +28,6 @@ from sklar.public.schema import Attribute, Schema
 from sklar.release import fit_tables, look_for_triples
 from sklar.trust.audit.inventions import frame_of
 from sklar.trust.verify import verify
-from sklar.trust.verify.threes import examine_triples, residuals_of_triples
 from tests.trust.forge import forged, opened
 
 SIZES, ROWS = (4, 5, 3, 12), 4_000
@@ -329,32 +328,6 @@ def test_a_refit_finds_other_levels(released: tuple[Model, Path], tmp_path: Path
 def test_a_damaged_file_is_refused(released: tuple[Model, Path], tmp_path: Path, change: Any, message: str) -> None:
     with pytest.raises(ModelError, match=message):
         load(forged(released[1], change, tmp_path / "damaged.sklar"))
-
-
-def test_genuine_noise_passes_and_too_little_fails(released: tuple[Model, Path]) -> None:
-    """Squares of residuals of fresh noise follow chi-square; half the noise is found."""
-    from sklar.kernel.count import count_triples_plainly
-
-    measured = released[0].measured
-    assert measured.triples is not None
-    exact = count_triples_plainly(rows(), measured.triples.triples)
-    spread = np.repeat(measured.triples.scales, measured.triples.triples.sizes)
-    generator = np.random.default_rng(3)
-    total, freedom = 0.0, 0
-    for _ in range(20):
-        fresh = replace(
-            measured.triples, counts=np.rint(exact + spread * generator.standard_normal(spread.size)).astype(np.int64)
-        )
-        squares, tables = residuals_of_triples(measured.stages, fresh)
-        total, freedom = total + squares.total, freedom + squares.freedom
-        assert tables[1].sum() == squares.freedom
-    # One seeded set of 20 draws, which share the noise of other tables: within a tenth.
-    assert total / freedom == pytest.approx(1.0, abs=0.1)
-    half = replace(
-        measured.triples, counts=np.rint(exact + 0.3 * spread * generator.standard_normal(spread.size)).astype(np.int64)
-    )
-    assert not all(test.passed for test in examine_triples(measured.stages, half, SCHEMA))
-    assert examine_triples(measured.stages, None, SCHEMA) == []
 
 
 def test_answers_over_three_attributes_have_error_bars_where_they_were_measured(released: tuple[Model, Path]) -> None:

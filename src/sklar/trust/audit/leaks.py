@@ -82,11 +82,7 @@ def check_first_plan(folder: Path, release: Release) -> Comparison:
         path = write(invent(rows, np.random.default_rng(), typed=True).frame, folder / "plans.parquet")
         facts = facts_of(release(path, PEOPLE, _ADDED).measured)
         shown.append(
-            {
-                key: value
-                for key, value in facts.items()
-                if key.startswith(("block 0", "block 1", "block 2", "schema"))
-            }
+            {key: value for key, value in facts.items() if key.startswith(("block 0", "block 1", "block 2", "schema"))}
         )
     same = all(facts == shown[0] for facts in shown)
     return conclude(
