@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from experiments.asked import Case, Codes, counts_of, measured_columns
-from sklar.answer.effects import Effect, Floats, Subset, Table, noise_covariance, parts, pool_tables
+from sklar.answer.effects import Effect, Floats, NoisyTable, Subset, noise_covariance, parts, pool_tables
 from sklar.answer.infer import ask
 from sklar.answer.infer.inquiry import Figure
 from sklar.answer.infer.onestep import OneStep, grid, one_step
@@ -164,7 +164,7 @@ def _effects(
                 run = slice(int(cells.pair_offsets[pair]), int(cells.pair_offsets[pair + 1]))
                 exact = pairs[:, run].reshape(-1, int(cells.sizes[i]), int(cells.sizes[j]))
                 tables.append(((i, j), noisy(exact, float(plan.pairs[pair])), float(plan.pairs[pair]) ** 2))
-    held = [Table(attributes=where, counts=table, variance=variance) for where, table, variance in tables]
+    held = [NoisyTable(attributes=where, counts=table, variance=variance) for where, table, variance in tables]
     rows = np.full(times, float(len(drawn[0])))
     if model.measured.n_rows is None:
         for table in held:

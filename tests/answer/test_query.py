@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
 import pytest
-from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -25,7 +22,6 @@ from sklar.answer.report import publishable
 from sklar.budget.certificate import Measured, certify
 from sklar.budget.method import Method
 from sklar.budget.plan import Plan, plan_stages, plan_tables
-from sklar.cli import cli
 from sklar.draw.decode import Decoder
 from sklar.draw.repair import sample_codes
 from sklar.files.model import Model
@@ -433,21 +429,6 @@ def test_intervals_are_cut_for_display_and_say_so(model: Model) -> None:
     assert small.low is not None
     if small.low < 0:
         assert "a count lies in [0, n]" in "\n".join(small.lines())
-
-
-def test_the_command(model: Model, tmp_path: Path) -> None:
-    path = tmp_path / "m.sklar"
-    model.save(path)
-    done = CliRunner().invoke(cli, ["query", str(path), "sex = Male and owns = true"])
-    assert done.exit_code == 0, done.output
-    assert "standard error" in done.stdout
-    assert "95% interval" in done.stdout
-    done = CliRunner().invoke(cli, ["query", str(path), "sex = Male", "--json", "--level", "0.9"])
-    found = json.loads(done.stdout)
-    assert found["level"] == 0.9
-    assert found["low"] < found["estimate"] < found["high"]
-    done = CliRunner().invoke(cli, ["query", str(path), "sexx = Male"])
-    assert isinstance(done.exception, QueryError)
 
 
 # Where a person is the unit.

@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 
 from sklar.answer.predicate import (
     Atom,
-    Comparison,
     Expression,
     Node,
     QueryError,
+    Relation,
     Token,
     attributes_of,
     cells_of,
@@ -57,7 +57,7 @@ def _stated(name: str, value: Any, schema: Schema) -> Node:
     """What a condition states of one attribute."""
     named = Token(kind="name", text=str(name), at=0)
     if value is None:
-        return Comparison(operator="missing", operands=(named,))
+        return Relation(operator="missing", operands=(named,))
     if isinstance(value, tuple):
         return _range(named, value, schema)
     if isinstance(value, list | set | frozenset):
@@ -66,7 +66,7 @@ def _stated(name: str, value: Any, schema: Schema) -> Node:
         # In the order of their texts: sets have none, and a seed must give the same rows every time.
         listed = value if isinstance(value, list) else sorted(value, key=str)
         return joined("or", [_stated(name, each, schema) for each in listed])
-    return Comparison(operator="=", operands=(named, _token(value)))
+    return Relation(operator="=", operands=(named, _token(value)))
 
 
 def _range(named: Token, value: tuple[Any, ...], schema: Schema) -> Node:
@@ -78,7 +78,7 @@ def _range(named: Token, value: tuple[Any, ...], schema: Schema) -> Node:
             "values into a list."
         )
     ends = [(operator, _token(end)) for operator, end in zip((">=", "<"), value, strict=True) if end is not None]
-    return joined("and", [Comparison(operator=operator, operands=(named, end)) for operator, end in ends])
+    return joined("and", [Relation(operator=operator, operands=(named, end)) for operator, end in ends])
 
 
 def _token(value: Any) -> Token:

@@ -47,7 +47,7 @@ def normal_quantile(level: float) -> float:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Table:
+class NoisyTable:
     """A noisy table: its attributes, its counts with one axis for each, and the variance of the noise on a cell.
 
     `coarse` gives each level's coarse one where the table is over coarse levels. A table that is `alone` speaks of the
@@ -65,7 +65,7 @@ class Table:
 class Effect:
     """The pooled effect of a set of attributes, in shares of rows, centered along every axis; and its variance.
 
-    Its noise is that of white noise of this variance on the cells, centered likewise. `coarse` is as in `Table`.
+    Its noise is that of white noise of this variance on the cells, centered likewise. `coarse` is as in `NoisyTable`.
     """
 
     values: Floats
@@ -97,7 +97,7 @@ class Effects:
         return [one for one in self.by_set if not any(set(one) < set(other) for other in self.by_set)]
 
 
-def tables_of(measured: Measured, where: Sequence[int], beside: Iterable[int] | None = None) -> Iterator[Table]:
+def tables_of(measured: Measured, where: Sequence[int], beside: Iterable[int] | None = None) -> Iterator[NoisyTable]:
     """All noisy tables of each attribute, of its pairs with those `beside` it (by default all), and those of more than
     two attributes, all of them among these.
     """
@@ -118,7 +118,7 @@ def tables_of(measured: Measured, where: Sequence[int], beside: Iterable[int] | 
         levels, coarse = query.levels, query.coarse
         for (attributes, at), variance in zip(chosen, variances.tolist(), strict=True):
             flat = block.values[offsets[at] : offsets[at + 1]].astype(np.float64)
-            yield Table(
+            yield NoisyTable(
                 attributes=attributes,
                 counts=flat.reshape(levels[list(attributes)]),
                 variance=variance,
@@ -177,7 +177,7 @@ def _rank(chosen: Subset, m: int) -> int:
     return math.comb(m, len(chosen)) - 1 - after
 
 
-def _parity_tables(measured: Measured, where: Sequence[int]) -> Iterator[Table]:
+def _parity_tables(measured: Measured, where: Sequence[int]) -> Iterator[NoisyTable]:
     """The parities of these attributes, of their pairs and triples, as tables that hold nothing but their effect.
 
     With X rows of an odd sum of k bits, every cell of the effect is (n - 2 X) / 2^k, up to its sign. White noise of
@@ -189,7 +189,7 @@ def _parity_tables(measured: Measured, where: Sequence[int]) -> Iterator[Table]:
         if subset:
             sign = (-1.0) ** np.indices((2,) * len(subset)).sum(axis=0)
             counts, noise = sign * (n - 2 * odd) / sign.size, (4 * variance + rows_variance) / sign.size
-            yield Table(attributes=subset, counts=counts, variance=noise, alone=True)
+            yield NoisyTable(attributes=subset, counts=counts, variance=noise, alone=True)
 
 
 def pool_effects(measured: Measured, where: Sequence[int]) -> Effects:
@@ -216,7 +216,7 @@ def pool_effects(measured: Measured, where: Sequence[int]) -> Effects:
     )
 
 
-def pool_tables(tables: Iterable[Table], where: Subset, n_rows: int) -> dict[Subset, Effect]:
+def pool_tables(tables: Iterable[NoisyTable], where: Subset, n_rows: int) -> dict[Subset, Effect]:
     """The effects of all sets of some attributes that some of these tables holds.
 
     A table's counts may have further axes before those of its attributes; effects then have them too.

@@ -48,7 +48,7 @@ class Token:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
+class Relation:
     """One comparison as written: an operator and what stands around it."""
 
     operator: str
@@ -71,7 +71,7 @@ class Combined:
     parts: tuple[Node, ...]
 
 
-Node: TypeAlias = "Combined | Atom | Comparison"
+Node: TypeAlias = "Combined | Atom | Relation"
 Expression: TypeAlias = "Combined | Atom"
 
 _TOKENS = re.compile(
@@ -195,7 +195,7 @@ class _Parser(TokenReader):
         if self.take("is"):
             negated = self.take("not")
             self.expect("missing", "after 'is'")
-            missing = Comparison(operator="missing", operands=(first,))
+            missing = Relation(operator="missing", operands=(first,))
             return _negated(missing) if negated else missing
         negated = self.take("not")
         if self.take("in"):
@@ -204,7 +204,7 @@ class _Parser(TokenReader):
             while self.take(","):
                 values.append(self._operand())
             self.expect(")", "to close the list of values")
-            listed = Comparison(operator="in", operands=(first, *values))
+            listed = Relation(operator="in", operands=(first, *values))
             return _negated(listed) if negated else listed
         if negated:
             raise QueryError(f"'in' is expected after 'not', got {self.shown}.")
@@ -217,15 +217,15 @@ class _Parser(TokenReader):
         second = self._operand()
         then = self.take(*COMPARED)
         if then is None:
-            return Comparison(operator=operator, operands=(first, second))
+            return Relation(operator=operator, operands=(first, second))
         third = self._operand()
         if operator not in COMPARED or operator[0] != then[0]:
             raise QueryError(
                 f"a chain must go one way, got '{first.text} {operator} {second.text} {then} {third.text}'. "
                 "Write 30 <= age < 40."
             )
-        low = Comparison(operator=TURNED[operator], operands=(second, first))
-        return joined("and", [low, Comparison(operator=then, operands=(second, third))])
+        low = Relation(operator=TURNED[operator], operands=(second, first))
+        return joined("and", [low, Relation(operator=then, operands=(second, third))])
 
 
 def joined(operator: Literal["and", "or"], parts: Sequence[Node]) -> Node:
@@ -343,12 +343,12 @@ def _resolved(
     """
     if isinstance(node, Combined):
         return mapped(node, lambda leaf: _resolved(leaf, schema, cuts))  # type: ignore[no-any-return]
-    if not isinstance(node, Comparison):
+    if not isinstance(node, Relation):
         return node
     operator, (name, *values) = _name_first(node, schema)
     index = find_attribute(name, schema)
     if operator in ("in", "!="):
-        either = joined("or", [Comparison(operator="=", operands=(name, value)) for value in values])
+        either = joined("or", [Relation(operator="=", operands=(name, value)) for value in values])
         return _resolved(either if operator == "in" else _negated(either), schema, cuts)
     attribute = schema.attributes[index]
     if operator == "missing":
@@ -382,7 +382,7 @@ def traced(expression: Expression, schema: Schema) -> Expression:
     return mapped(expression, trace)  # type: ignore[no-any-return]
 
 
-def _name_first(node: Comparison, schema: Schema) -> tuple[str, tuple[Token, ...]]:
+def _name_first(node: Relation, schema: Schema) -> tuple[str, tuple[Token, ...]]:
     """The operator and the operands of a comparison, turned around where the attribute stands on the right."""
     operator, operands = node.operator, node.operands
     if len(operands) == 2 and operator != "in" and not is_name(operands[0], schema) and is_name(operands[1], schema):

@@ -33,7 +33,15 @@ from numpy.typing import NDArray
 
 from sklar.answer import DEFAULT_LEVEL
 from sklar.answer.condition import divide_shapes, level_classes
-from sklar.answer.effects import Floats, Table, count_chosen, has_parities, normal_quantile, pooled_parities, tables_of
+from sklar.answer.effects import (
+    Floats,
+    NoisyTable,
+    count_chosen,
+    has_parities,
+    normal_quantile,
+    pooled_parities,
+    tables_of,
+)
 from sklar.answer.predicate import (
     DividedPredicate,
     Expression,
@@ -475,7 +483,7 @@ def _pool(measured: Measured, where: Sequence[int], *, complete: bool) -> _Poole
     """The table of one or two attributes: their own, and of one also the sums of its trustworthy two-way tables."""
     schema, own = measured.schema, tuple(sorted(where))
     others = own if len(own) == 2 else [j for j in range(schema.n_attributes) if complete or exhaustive(schema, [j])]
-    groups: dict[tuple[int, ...], list[Table]] = {}
+    groups: dict[tuple[int, ...], list[NoisyTable]] = {}
     for table in tables_of(measured, own, others):
         if set(own) <= set(table.attributes):
             groups.setdefault(table.attributes, []).append(table)

@@ -150,7 +150,7 @@ def held(numbers: object) -> Distribution:
     return found
 
 
-def drawn(kind: AttributeKind, real: object, synthetic: object, without: tuple[float, ...] = ()) -> svg.Steps:
+def drawn(kind: AttributeKind, real: object, synthetic: object, without: tuple[float, ...] = ()) -> svg.PairedSteps:
     one, two = held(real), held(synthetic)
     attribute = Attribute(name="x", kind=kind, edges=(0, 1))
     found = bin_numbers(attribute, one, two, (one.size, two.size), without=np.array(without, dtype=np.float64))

@@ -16,16 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from sklar.answer.predicate import (
-    Expression,
-    QueryError,
-    Token,
-    TokenReader,
-    find_attribute,
-    parse,
-    resolve,
-    tokenize,
-)
+from sklar.answer.predicate import Expression, QueryError, Token, TokenReader, find_attribute, parse, resolve, tokenize
 from sklar.public.schema import Schema
 
 _EXAMPLES = "Ask mean(x), share(x = 'a'), corr(x, y), independent(x, y), or y ~ x + z."

@@ -84,7 +84,7 @@ class Bins:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Steps:
+class PairedSteps:
     """Shares of two tables in the same bins, with the bins' edges and labeled places as positions from 0 to 1."""
 
     edges: NDArray[np.float64]
@@ -260,7 +260,7 @@ def bins(shown: Bins, *, title: str, description: str) -> Markup:
     return drawing(WIDTH, base + 22, parts, title=title, description=description)
 
 
-def paired_steps(steps: Steps, *, title: str, description: str) -> Markup:
+def paired_steps(steps: PairedSteps, *, title: str, description: str) -> Markup:
     """Two histograms over the same bins: the first filled, the second as an outline over it."""
     left, right, top, base, width = 34.0, 352.0, 6.0, 126.0, 360.0
     most = max(float(max(steps.first.max(), steps.second.max())), 1e-9)

@@ -132,7 +132,7 @@ def draw_numbers(column: ColumnFit, real: Distribution, synthetic: Distribution,
 
 def bin_numbers(
     attribute: Attribute, real: Distribution, synthetic: Distribution, rows: tuple[int, int], *, without: Floats
-) -> svg.Steps | None:
+) -> svg.PairedSteps | None:
     """Both tables' shares of rows in bins that fit the axis, without these values; None when nothing else is left."""
     kept = [(held, ~(held.single & np.isin(held.low, without))) for held in (real, synthetic)]
     points, counts = [held.center[here] for held, here in kept], [held.counts[here] for held, here in kept]
@@ -154,7 +154,7 @@ def bin_numbers(
     at = ticks(attribute, float(edges[0]), float(edges[-1]), scale)
     labels = (tick_text(attribute, value) for value in at)
     labeled = tuple(zip(place(np.array(at)).tolist(), labels, strict=True))
-    return svg.Steps(
+    return svg.PairedSteps(
         edges=place(edges), first=first, second=second, ticks=labeled, marks=tuple(place(without).tolist())
     )
 
