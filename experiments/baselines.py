@@ -27,12 +27,12 @@ from sklar.budget.method import Method
 from sklar.custodian.evaluate.conjunctions import Answers, answer_blocks, dummies_of
 from sklar.draw.repair import sample_codes
 from sklar.files.model import Model
-from sklar.fitting.margins import Probabilities, project_levels
+from sklar.fitting.margins import project_levels
 from sklar.kernel.noise import discrete_laplace
 from sklar.kernel.queries import Tables
 from sklar.kernel.theorems import DEFAULT_DELTA, Budget
 from sklar.kernel.vault import Vault
-from sklar.paper.estimate import fit_binary
+from sklar.paper.estimate import Probabilities, fit_binary
 from sklar.paper.gaussian import BinaryCopula, Repairs
 from sklar.paper.tetrachoric import thresholds
 from sklar.public.schema import Schema

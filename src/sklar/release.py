@@ -27,7 +27,7 @@ from sklar.draw.repair import hold_margins
 from sklar.errors import BudgetError, SchemaError
 from sklar.files.model import Model
 from sklar.fitting.choose import fit_auto
-from sklar.fitting.denoise import consistent, interactions, plain
+from sklar.fitting.denoise import interactions
 from sklar.fitting.domains import find_domains
 from sklar.fitting.latent import LatentModel
 from sklar.fitting.margins import Estimates, expected_noise, margins, pool, pool_blocks
@@ -244,10 +244,10 @@ def fit_tables(measured: Measured, *, method: Method | str = "auto", progress: P
     settings = {"method": method.name, "preset": "paper" if method.paper else None}
     if method.name == "binary":
         # Imported here: scipy takes a while to load, and most releases do without.
-        from sklar.paper.estimate import fit_binary
+        from sklar.paper.estimate import fit_binary, read_tables
 
         progress.stage("fit")
-        probabilities = plain(estimates) if method.paper else consistent(estimates)
+        probabilities = read_tables(estimates, paper=method.paper)
         fitted = fit_binary(probabilities, measured.schema, dummies=method.dummies, weighted=not method.paper)
         binary = hold_margins(fitted)
         return Model(measured=measured, copula=binary, n_rows=estimates.n_rows, settings=settings)

@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 from sklar.draw.blocks import BLOCK_ROWS, blocks
 from sklar.draw.repair import ROUNDS, hold_margins, sample_codes
 from sklar.fitting.latent import LatentModel
-from sklar.fitting.margins import Probabilities
 from sklar.fitting.protocols import Copula
-from sklar.paper.estimate import fit_binary
+from sklar.paper.estimate import Probabilities, fit_binary
 from sklar.paper.gaussian import BinaryCopula
 from sklar.public.rules import violating
 from sklar.public.schema import Schema

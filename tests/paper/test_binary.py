@@ -8,9 +8,8 @@ from numpy.typing import NDArray
 
 from sklar.draw.blocks import BLOCK_ROWS, blocks
 from sklar.draw.repair import sample_codes
-from sklar.fitting.margins import Probabilities
 from sklar.machine.threads import using
-from sklar.paper.estimate import fit_binary
+from sklar.paper.estimate import Probabilities, fit_binary
 from sklar.paper.gaussian import BinaryCopula
 from sklar.public.schema import Attribute, Schema
 

@@ -13,7 +13,7 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from sklar.fitting.margins import Estimates, Probabilities, average_margins, margins, project_levels
+from sklar.fitting.margins import Estimates, average_margins, project_levels
 from sklar.kernel.cells import Cells
 from sklar.machine.spill import room_for
 from sklar.machine.threads import side_by_side
@@ -313,31 +313,3 @@ def _dykstra(whole: NDArray[np.float64], rows: NDArray[np.float64], columns: NDA
             if not left.size:
                 return
     whole[:, :, left] = point
-
-
-def plain(estimates: Estimates) -> Probabilities:
-    """The paper's reading (Algorithms 1 and 2, soundly): noisy counts clipped to [0, n], over n."""
-    n = estimates.n_rows
-    return Probabilities(
-        cells=estimates.cells,
-        levels=np.clip(estimates.one_way / n, 0.0, 1.0),
-        pairs=np.clip(estimates.pairs / n, 0.0, 1.0),
-    )
-
-
-def consistent(estimates: Estimates) -> Probabilities:
-    """Margins from all tables together, on the simplex; two-way tables shrunk toward independence."""
-    levels = margins(estimates)
-    return Probabilities(cells=estimates.cells, levels=levels, pairs=shrunk_pairs(estimates, levels))
-
-
-def shrunk_pairs(estimates: Estimates, levels: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Two-way probabilities with the given margins, each table shrunk toward independence, shape (n_cells,)."""
-    pairs = np.empty(estimates.cells.n_cells)
-
-    def fill(members: NDArray[np.int64]) -> None:
-        tables = Residuals.of(estimates, levels, members)
-        pairs[tables.places] = tables.independent + shrink(tables.centered, tables.sd)
-
-    side_by_side(fill, estimates.cells.alike())
-    return np.clip(pairs, 0.0, 1.0, out=pairs)

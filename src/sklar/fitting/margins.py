@@ -27,15 +27,6 @@ _THREADED = 500_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Probabilities:
-    """Estimated probabilities of levels, shape (d,), and of pairs of levels, shape (n_cells,), laid out by `cells`."""
-
-    cells: Cells
-    levels: NDArray[np.float64]
-    pairs: NDArray[np.float64]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Estimates:
     """Unbiased estimates of all counts from all measurements, with the standard deviations of their noise.
 

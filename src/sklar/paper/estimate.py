@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
-from sklar.fitting.margins import Probabilities
+from sklar.fitting.denoise import Residuals, shrink
+from sklar.fitting.margins import Estimates, margins
 from sklar.kernel.cells import Cells
 from sklar.machine.threads import side_by_side, undivided
 from sklar.paper.gaussian import BinaryCopula, Repairs
@@ -21,6 +24,35 @@ _CALIBRATION_ROWS = 1 << 16
 _CALIBRATION_SEED = 20_200_619
 # The cut point of a level that all have.
 _CERTAIN = -6.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Probabilities:
+    """Estimated probabilities of levels, shape (d,), and of pairs of levels, shape (n_cells,), laid out by `cells`."""
+
+    cells: Cells
+    levels: NDArray[np.float64]
+    pairs: NDArray[np.float64]
+
+
+def read_tables(estimates: Estimates, *, paper: bool) -> Probabilities:
+    """Noisy counts as probabilities.
+
+    The paper reads them (Algorithms 1 and 2, soundly) clipped to [0, n], over n. Else margins come from all tables
+    together, on the simplex, and two-way tables are shrunk toward independence.
+    """
+    cells, n = estimates.cells, estimates.n_rows
+    if paper:
+        levels, pairs = estimates.one_way / n, estimates.pairs / n
+    else:
+        levels, pairs = margins(estimates), np.empty(cells.n_cells)
+
+        def fill(members: NDArray[np.int64]) -> None:
+            tables = Residuals.of(estimates, levels, members)
+            pairs[tables.places] = tables.independent + shrink(tables.centered, tables.sd)
+
+        side_by_side(fill, cells.alike())
+    return Probabilities(cells=cells, levels=np.clip(levels, 0.0, 1.0), pairs=np.clip(pairs, 0.0, 1.0))
 
 
 def fit_binary(probabilities: Probabilities, schema: Schema, *, dummies: bool, weighted: bool) -> BinaryCopula:
