@@ -11,11 +11,8 @@ from sklar.draw.decode import column_type, decode_column
 from sklar.errors import SchemaError
 from sklar.public.importers.arrow import column_types
 from sklar.public.outputs import arrow_type, parse_output, polars_type
-from sklar.public.schema import Attribute, Schema
-
-
-def one(body: str) -> Attribute:
-    return Schema.from_toml(f"[attributes.x]\n{body}").attributes[0]
+from sklar.public.schema import Schema
+from tests.public import one
 
 
 @pytest.mark.parametrize(
@@ -78,7 +75,7 @@ def test_the_nearest_type_of_polars(text: str, kind: pl.DataType) -> None:
     ],
 )
 def test_categories_in_polars(body: str, kind: pl.DataType) -> None:
-    attribute = one(f'type = "categorical"\nmissing = "?"\n{body}')
+    attribute = one(f'categorical\nmissing = "?"\n{body}')
     drawn = decode_column(np.arange(attribute.n_levels), attribute, np.random.default_rng(0))
     assert column_type(attribute) == drawn.dtype == kind
     assert drawn.null_count() == 1
@@ -107,33 +104,33 @@ def test_other_arrow_types(kind: pa.DataType, text: str | None) -> None:
 @pytest.mark.parametrize("text", ["", "int", "decimal(39, 2)", "decimal(2, 3)", "decimal(0, 0)", "timestamp", "object"])
 def test_texts_that_are_no_type(text: str) -> None:
     assert parse_output(text) is None
-    with pytest.raises(SchemaError, match="attribute 'x': output must be a column type such as 'int32'"):
-        one(f'type = "boolean"\noutput = "{text}"')
+    with pytest.raises(SchemaError, match="attribute 'age': output must be a column type such as 'int32'"):
+        one(f'boolean\noutput = "{text}"')
 
 
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        ('type = "boolean"\noutput = 8', "output must be a column type such as"),
-        ('type = "boolean"\noutput = "date32"', "output 'date32' does not hold a boolean; use one of bool, int16"),
-        ('type = "categorical"\nvalues = ["a"]\noutput = "int8"', "output 'int8' holds whole numbers only, not texts"),
-        ('type = "categorical"\nvalues = [1]\nother = true\noutput = "int8"', "holds whole numbers only"),
-        ('type = "categorical"\nvalues = [1, 128]\noutput = "int8"', "output 'int8' holds -128 to 127 only"),
-        ('type = "integer"\nedges = [0, 129]\noutput = "int8"', "output 'int8' holds -128 to 127 only"),
-        ('type = "integer"\nedges = [-1, 9]\noutput = "uint8"', "output 'uint8' holds 0 to 255 only"),
-        ('type = "integer"\nedges = [0, 16777218]\noutput = "float32"', "holds whole numbers exactly up to 16777216"),
-        ('type = "real"\nedges = [0, 0.125]\noutput = "decimal(9, 2)"', "needs edges of at most 2 digits after"),
-        ('type = "real"\nedges = [0, 1000.5]\noutput = "decimal(4, 1)"', "holds 4 digits and no more"),
-        ('type = "integer"\nedges = [0, 10]\noutput = "decimal(38, 30)"', "holds edges of up to 18 digits only"),
-        ('type = "real"\nedges = [0, 1e39]\noutput = "float32"', "output 'float32' holds numbers up to 3.403e+38 only"),
-        ('type = "real"\nedges = [1.00000001, 1.00000002]\noutput = "float32"', "has no number between 1.00000001 and"),
-        ('type = "date"\nedges = ["1600-01-01", "2000-01-01"]\noutput = "timestamp[ns]"', "years 1678 to 2262 only"),
-        ('type = "datetime"\nedges = ["2000-01-01T00:00:00.5", "2001-01-01"]\noutput = "timestamp[s]"', "whole s."),
-        ('type = "datetime"\nedges = ["2000-01-01", "2001-01-01"]\noutput = "timestamp[s, tz=Mars/X]"', "no time zone"),
+        ('boolean\noutput = 8', "output must be a column type such as"),
+        ('boolean\noutput = "date32"', "output 'date32' does not hold a boolean; use one of bool, int16"),
+        ('categorical\nvalues = ["a"]\noutput = "int8"', "output 'int8' holds whole numbers only, not texts"),
+        ('categorical\nvalues = [1]\nother = true\noutput = "int8"', "holds whole numbers only"),
+        ('categorical\nvalues = [1, 128]\noutput = "int8"', "output 'int8' holds -128 to 127 only"),
+        ('integer\nedges = [0, 129]\noutput = "int8"', "output 'int8' holds -128 to 127 only"),
+        ('integer\nedges = [-1, 9]\noutput = "uint8"', "output 'uint8' holds 0 to 255 only"),
+        ('integer\nedges = [0, 16777218]\noutput = "float32"', "holds whole numbers exactly up to 16777216"),
+        ('real\nedges = [0, 0.125]\noutput = "decimal(9, 2)"', "needs edges of at most 2 digits after"),
+        ('real\nedges = [0, 1000.5]\noutput = "decimal(4, 1)"', "holds 4 digits and no more"),
+        ('integer\nedges = [0, 10]\noutput = "decimal(38, 30)"', "holds edges of up to 18 digits only"),
+        ('real\nedges = [0, 1e39]\noutput = "float32"', "output 'float32' holds numbers up to 3.403e+38 only"),
+        ('real\nedges = [1.00000001, 1.00000002]\noutput = "float32"', "has no number between 1.00000001 and"),
+        ('date\nedges = ["1600-01-01", "2000-01-01"]\noutput = "timestamp[ns]"', "years 1678 to 2262 only"),
+        ('datetime\nedges = ["2000-01-01T00:00:00.5", "2001-01-01"]\noutput = "timestamp[s]"', "whole s."),
+        ('datetime\nedges = ["2000-01-01", "2001-01-01"]\noutput = "timestamp[s, tz=Mars/X]"', "no time zone")
     ],
 )  # fmt: skip
 def test_types_that_cannot_hold_the_domain_are_refused(body: str, message: str) -> None:
-    with pytest.raises(SchemaError, match=r"attribute 'x': ") as refused:
+    with pytest.raises(SchemaError, match=r"attribute 'age': ") as refused:
         one(body)
     assert message in str(refused.value)
 
@@ -141,13 +138,13 @@ def test_types_that_cannot_hold_the_domain_are_refused(body: str, message: str) 
 @pytest.mark.parametrize(
     "body",
     [
-        'type = "integer"\nedges = [-128, 0, 128]\noutput = "int8"',
-        'type = "integer"\nedges = [0, 255, 256]\noutput = "uint8"',
-        'type = "integer"\nedges = [-9223372036854775807, 0, 9223372036854775807]\noutput = "int64"',
-        'type = "real"\nedges = [-999.9, 0, 1000]\noutput = "decimal(4, 1)"',
-        'type = "real"\nedges = [-3e38, 0.1, 0.10000001, 3e38]\noutput = "float32"',
-        'type = "date"\nedges = ["1678-01-01", "2000-01-01", "2262-01-01"]\noutput = "timestamp[ns, tz=Asia/Tokyo]"',
-        'type = "datetime"\nedges = ["0001-01-01", "9999-12-31T23:59:59.999999"]\noutput = "timestamp[us, tz=UTC]"',
+        'integer\nedges = [-128, 0, 128]\noutput = "int8"',
+        'integer\nedges = [0, 255, 256]\noutput = "uint8"',
+        'integer\nedges = [-9223372036854775807, 0, 9223372036854775807]\noutput = "int64"',
+        'real\nedges = [-999.9, 0, 1000]\noutput = "decimal(4, 1)"',
+        'real\nedges = [-3e38, 0.1, 0.10000001, 3e38]\noutput = "float32"',
+        'date\nedges = ["1678-01-01", "2000-01-01", "2262-01-01"]\noutput = "timestamp[ns, tz=Asia/Tokyo]"',
+        'datetime\nedges = ["0001-01-01", "9999-12-31T23:59:59.999999"]\noutput = "timestamp[us, tz=UTC]"',
     ],
 )
 def test_every_bin_of_an_accepted_type_can_be_drawn(body: str) -> None:
@@ -159,16 +156,14 @@ def test_every_bin_of_an_accepted_type_can_be_drawn(body: str) -> None:
 
 
 def test_a_category_lists_all_public_values_in_their_order() -> None:
-    attribute = one(
-        'type = "categorical"\nvalues = ["low", "high"]\nmissing = "?"\nother = true\noutput = "ordered category"'
-    )
+    attribute = one('categorical\nvalues = ["low", "high"]\nmissing = "?"\nother = true\noutput = "ordered category"')
     drawn = decode_column(np.array([1, 2, 3], dtype=np.int32), attribute, np.random.default_rng(0))
     assert drawn.dtype == pl.Enum(["low", "high", "other"])
     assert drawn.to_list() == ["high", None, "other"]
 
 
 def test_decimals_are_exact_and_even_over_their_units() -> None:
-    attribute = one('type = "real"\nedges = [-0.02, 0.01]\nmissing = ""\noutput = "decimal(3, 2)"')
+    attribute = one('real\nedges = [-0.02, 0.01]\nmissing = ""\noutput = "decimal(3, 2)"')
     codes = np.array([0] * 200 + [1], dtype=np.int32)
     drawn = decode_column(codes, attribute, np.random.default_rng(0)).to_list()
     # 200 draws miss one of three units with probability 3 * (2/3)**200 < 1e-34.

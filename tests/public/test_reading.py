@@ -72,10 +72,7 @@ def test_the_measured_part_of_a_schema_is_read_like_the_whole() -> None:
     ("lines", "message"),
     [
         ("decimal = ';'", "[table] decimal must be '.' or ',', got ';'."),
-        (
-            "thousands = '.'",
-            "[table] thousands must be . , ' _ or a space, and not the decimal sign, got '.'.",
-        ),
+        ("thousands = '.'", "[table] thousands must be . , ' _ or a space, and not the decimal sign, got '.'."),
         ("thousands = 'x'", "[table] thousands must be . , ' _ or a space, and not the decimal sign, got 'x'."),
         *(
             (

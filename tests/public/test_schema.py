@@ -20,17 +20,7 @@ from sklar.kernel.theorems import Budget
 from sklar.public.schema import Attribute, Schema
 from sklar.trust.verify.refit import check_copula
 
-DERIVED = (
-    "allowed",
-    "determined",
-    "digest",
-    "dummy_names",
-    "measured",
-    "cells",
-    "names",
-    "private_domains",
-    "sources",
-)
+DERIVED = ("allowed", "determined", "digest", "dummy_names", "measured", "cells", "names", "private_domains", "sources")
 
 
 def ruled() -> Schema:

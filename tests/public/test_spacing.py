@@ -10,12 +10,8 @@ import pytest
 from hypothesis import assume, given, settings
 
 from sklar.errors import SchemaError
-from sklar.public.schema import Attribute, Schema
 from sklar.public.spacing import Spacing, spaced_edges
-
-
-def one(body: str) -> Attribute:
-    return Schema.from_toml(f"[attributes.pay]\n{body}").attributes[0]
+from tests.public import one
 
 
 @given(
@@ -57,23 +53,23 @@ def test_reals(bounds: list[float], bins: int, spacing: Spacing) -> None:
 
 
 def test_bins_grow_with_the_numbers() -> None:
-    money = one('type = "integer"\nlow = 0\nhigh = 1000000\nbins = 20\nspacing = "log"')
+    money = one('integer\nlow = 0\nhigh = 1000000\nbins = 20\nspacing = "log"')
     assert money.edges[:7] == (0, 1, 2, 4, 8, 17, 35)
     widths = [after - before for before, after in pairwise(money.edges)]
     assert widths == sorted(widths)
-    round_ones = one('type = "integer"\nlow = 0\nhigh = 100000\nbins = 10\nspacing = "1-2-5"')
+    round_ones = one('integer\nlow = 0\nhigh = 100000\nbins = 10\nspacing = "1-2-5"')
     assert round_ones.edges == (0, 100, 200, 500, 1000, 2000, 5000, 10000, 20000, 50000, 100000)
-    mirrored = one('type = "real"\nlow = -10\nhigh = 10\nbins = 6\nspacing = "1-2-5"')
+    mirrored = one('real\nlow = -10\nhigh = 10\nbins = 6\nspacing = "1-2-5"')
     assert mirrored.edges == (-10.0, -5.0, -2.0, 0.0, 2.0, 5.0, 10.0)
-    waits = one('type = "duration"\nlow = "0:00:00"\nhigh = "24:00:00"\nbins = 3\nspacing = "1-2-5"')
+    waits = one('duration\nlow = "0:00:00"\nhigh = "24:00:00"\nbins = 3\nspacing = "1-2-5"')
     assert waits.levels == ("[0:00:00, 5:33:20)", "[5:33:20, 13:53:20)", "[13:53:20, 24:00:00)")
 
 
 def test_equal_bins_keep_a_step() -> None:
-    assert one('type = "integer"\nlow = 0\nhigh = 1000\nbins = 3\nstep = 100').edges == (0, 300, 700, 1000)
-    waits = one('type = "duration"\nlow = "0:00:00"\nhigh = "0:00:10"\nbins = 3')
+    assert one("integer\nlow = 0\nhigh = 1000\nbins = 3\nstep = 100").edges == (0, 300, 700, 1000)
+    waits = one('duration\nlow = "0:00:00"\nhigh = "0:00:10"\nbins = 3')
     assert waits.levels == ("[0:00:00, 0:00:03)", "[0:00:03, 0:00:07)", "[0:00:07, 0:00:10)")
-    clock = one('type = "time"\nlow = "0:00"\nhigh = "0:10"\nbins = 3\nformat = "%H:%M"')
+    clock = one('time\nlow = "0:00"\nhigh = "0:10"\nbins = 3\nformat = "%H:%M"')
     assert clock.levels == ("[00:00:00, 00:03:00)", "[00:03:00, 00:07:00)", "[00:07:00, 00:10:00)")
 
 
@@ -81,23 +77,20 @@ def test_equal_bins_keep_a_step() -> None:
     ("body", "message"),
     [
         (
-            'type = "integer"\nlow = 0\nhigh = 9\nbins = 2\nspacing = "square"',
+            'integer\nlow = 0\nhigh = 9\nbins = 2\nspacing = "square"',
             "spacing must be one of equal, log, 1-2-5, got 'square'.",
         ),
         (
-            'type = "year"\nlow = 1900\nhigh = 2000\nbins = 2\nspacing = "log"',
+            'year\nlow = 1900\nhigh = 2000\nbins = 2\nspacing = "log"',
             "spacing = 'log' is for integer, real, duration, where zero means nothing. Use 'equal'.",
         ),
         (
-            'type = "integer"\nedges = [0, 9]\nspacing = "log"',
+            'integer\nedges = [0, 9]\nspacing = "log"',
             "give either edges or low, high and bins, not both. Remove spacing.",
         ),
+        ("integer\nlow = 0\nhigh = 900\nbins = 10\nstep = 100", "10 bins do not fit between 0 and 900. Use fewer."),
         (
-            'type = "integer"\nlow = 0\nhigh = 900\nbins = 10\nstep = 100',
-            "10 bins do not fit between 0 and 900. Use fewer.",
-        ),
-        (
-            'type = "integer"\nlow = 0\nhigh = 9\nbins = 2\nspacing = "log"\ndomain = "private"',
+            'integer\nlow = 0\nhigh = 9\nbins = 2\nspacing = "log"\ndomain = "private"',
             'domain = "private" is found by a release, so it takes no spacing. Remove one.',
         ),
     ],
@@ -105,4 +98,4 @@ def test_equal_bins_keep_a_step() -> None:
 def test_what_is_refused(body: str, message: str) -> None:
     with pytest.raises(SchemaError) as refused:
         one(body)
-    assert str(refused.value) == f"attribute 'pay': {message}"
+    assert str(refused.value) == f"attribute 'age': {message}"

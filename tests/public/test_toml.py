@@ -13,13 +13,9 @@ from hypothesis import given, settings
 from sklar.errors import SchemaError
 from sklar.public.schema import Attribute, Schema
 from tests.conftest import schemas
+from tests.public import one
 
 MINUTE = 60_000_000
-
-
-def one(body: str, name: str = "age") -> Attribute:
-    """The single attribute that this TOML describes."""
-    return Schema.from_toml(f"[attributes.{name}]\n{body}").attributes[0]
 
 
 def edges(body: str) -> tuple[float, ...]:
@@ -89,13 +85,13 @@ def test_every_type_parses() -> None:
 @pytest.mark.parametrize(
     ("body", "expected"),
     [
-        ('type = "integer"\nlow = 0\nhigh = 10\nbins = 4', (0, 2, 5, 8, 10)),
-        ('type = "integer"\nlow = -3\nhigh = 3\nbins = 6', (-3, -2, -1, 0, 1, 2, 3)),
-        ('type = "integer"\nlow = 0\nhigh = 9007199254740993\nbins = 1', (0, 2**53 + 1)),
-        ('type = "real"\nlow = 0.1\nhigh = 0.7\nbins = 3', (0.1, 0.3, 0.5, 0.7)),
-        ('type = "real"\nlow = -1.7e308\nhigh = 1.7e308\nbins = 2', (-1.7e308, 0.0, 1.7e308)),
-        ('type = "date"\nlow = "1970-01-01"\nhigh = "1970-01-05"\nbins = 2', (0, 2, 4)),
-        ('type = "datetime"\nlow = "1970-01-01"\nhigh = "1970-01-01T00:04"\nbins = 2', (0, 2 * MINUTE, 4 * MINUTE)),
+        ("integer\nlow = 0\nhigh = 10\nbins = 4", (0, 2, 5, 8, 10)),
+        ("integer\nlow = -3\nhigh = 3\nbins = 6", (-3, -2, -1, 0, 1, 2, 3)),
+        ("integer\nlow = 0\nhigh = 9007199254740993\nbins = 1", (0, 2**53 + 1)),
+        ("real\nlow = 0.1\nhigh = 0.7\nbins = 3", (0.1, 0.3, 0.5, 0.7)),
+        ("real\nlow = -1.7e308\nhigh = 1.7e308\nbins = 2", (-1.7e308, 0.0, 1.7e308)),
+        ('date\nlow = "1970-01-01"\nhigh = "1970-01-05"\nbins = 2', (0, 2, 4)),
+        ('datetime\nlow = "1970-01-01"\nhigh = "1970-01-01T00:04"\nbins = 2', (0, 2 * MINUTE, 4 * MINUTE)),
     ],
 )
 def test_low_high_and_bins_are_equal_steps_with_exact_ends(body: str, expected: tuple[float, ...]) -> None:
@@ -104,7 +100,7 @@ def test_low_high_and_bins_are_equal_steps_with_exact_ends(body: str, expected: 
 
 def test_far_datetimes_keep_their_full_hours() -> None:
     # Microseconds of the year 9000 are beyond what a float holds exactly.
-    found = edges('type = "datetime"\nlow = "9000-01-01"\nhigh = "9000-01-02"\nbins = 24')
+    found = edges('datetime\nlow = "9000-01-01"\nhigh = "9000-01-02"\nbins = 24')
     assert {after - before for before, after in pairwise(found)} == {60 * MINUTE}
 
 
@@ -131,140 +127,101 @@ KINDS = "categorical, boolean, integer, real, date, datetime, time, duration, ye
         ("values = ['a']", f"type must be one of {KINDS}, got None."),
         ("type = ['real']", f"type must be one of {KINDS}, got ['real']."),
         (
-            'type = "boolean"\nvalues = ["a"]',
+            'boolean\nvalues = ["a"]',
             "unknown key 'values'. Known keys are description, labels, missing, output, provenance, reviewed, special, "
             "texts, title, type, unit, weight.",
         ),
         (
-            'type = "categorical"\nvalues = ["a"]\nedges = [1]',
+            'categorical\nvalues = ["a"]\nedges = [1]',
             "unknown key 'edges'. Known keys are "
             "at_most, description, domain, labels, missing, ordered, other, output, provenance, reviewed, special, "
             "title, type, unit, values, weight.",
         ),
-        ('type = "real"\nedges = [0, 1]\nother = true', f"unknown key 'other'. Known keys are {NUMERIC}."),
-        ('type = "categorical"', "values must list the categories, got None. Write values = ['a', 'b']."),
-        ('type = "categorical"\nvalues = []', "values must list the categories, got []. Write values = ['a', 'b']."),
-        ('type = "categorical"\nvalues = "a"', "values must list the categories, got 'a'. Write values = ['a', 'b']."),
+        ("real\nedges = [0, 1]\nother = true", f"unknown key 'other'. Known keys are {NUMERIC}."),
+        ("categorical", "values must list the categories, got None. Write values = ['a', 'b']."),
+        ("categorical\nvalues = []", "values must list the categories, got []. Write values = ['a', 'b']."),
+        ('categorical\nvalues = "a"', "values must list the categories, got 'a'. Write values = ['a', 'b']."),
+        ('categorical\nvalues = ["a", 1]', "values must be all texts or all whole numbers, got 1. Quote it."),
+        ('categorical\nvalues = [1, "a"]', "values must be all texts or all whole numbers, got 'a'. Quote it."),
+        ("categorical\nvalues = [1.5, 2.5]", "values must be all texts or all whole numbers, got 1.5. Quote it."),
+        ("categorical\nvalues = [true, false]", "values must be all texts or all whole numbers, got True. Quote it."),
         (
-            'type = "categorical"\nvalues = ["a", 1]',
-            "values must be all texts or all whole numbers, got 1. Quote it.",
-        ),
-        (
-            'type = "categorical"\nvalues = [1, "a"]',
-            "values must be all texts or all whole numbers, got 'a'. Quote it.",
-        ),
-        (
-            'type = "categorical"\nvalues = [1.5, 2.5]',
-            "values must be all texts or all whole numbers, got 1.5. Quote it.",
-        ),
-        (
-            'type = "categorical"\nvalues = [true, false]',
-            "values must be all texts or all whole numbers, got True. Quote it.",
-        ),
-        (
-            'type = "categorical"\nvalues = [1, 9223372036854775808]',
+            "categorical\nvalues = [1, 9223372036854775808]",
             "whole numbers must fit in 64 bits, got 9223372036854775808. Quote all values.",
         ),
-        ('type = "categorical"\nvalues = ["a", "a"]', "levels must differ, got 'a' twice. Remove or rename one."),
-        ('type = "categorical"\nvalues = [1, 1]', "levels must differ, got '1' twice. Remove or rename one."),
+        ('categorical\nvalues = ["a", "a"]', "levels must differ, got 'a' twice. Remove or rename one."),
+        ("categorical\nvalues = [1, 1]", "levels must differ, got '1' twice. Remove or rename one."),
+        ('categorical\nvalues = ["a", "?"]\nmissing = "?"', "levels must differ, got '?' twice. Remove or rename one."),
         (
-            'type = "categorical"\nvalues = ["a", "?"]\nmissing = "?"',
-            "levels must differ, got '?' twice. Remove or rename one.",
-        ),
-        (
-            'type = "categorical"\nvalues = ["a", "other"]\nother = true',
+            'categorical\nvalues = ["a", "other"]\nother = true',
             "levels must differ, got 'other' twice. Remove or rename one.",
         ),
         (
-            'type = "categorical"\nvalues = ["a"]\nmissing = "other"\nother = true',
+            'categorical\nvalues = ["a"]\nmissing = "other"\nother = true',
             "levels must differ, got 'other' twice. Remove or rename one.",
         ),
         (
-            'type = "categorical"\nvalues = ["a", ""]\nmissing = ""',
+            'categorical\nvalues = ["a", ""]\nmissing = ""',
             "values must not list '' beside missing, which takes empty texts. Remove one.",
         ),
-        ('type = "categorical"\nvalues = ["a"]\nother = 1', "other must be true or false, got 1."),
+        ('categorical\nvalues = ["a"]\nother = 1', "other must be true or false, got 1."),
         (
-            'type = "boolean"\nprovenance = "hearsay"',
+            'boolean\nprovenance = "hearsay"',
             "provenance must be 'public' (public knowledge) or 'rows' (read from the rows), got 'hearsay'.",
         ),
-        ('type = "boolean"\nreviewed = "no"', "reviewed must be true or false, got 'no'."),
-        ('type = "boolean"\nmissing = 9', "missing must be the text that stands for a missing value, got 9."),
+        ('boolean\nreviewed = "no"', "reviewed must be true or false, got 'no'."),
+        ("boolean\nmissing = 9", "missing must be the text that stands for a missing value, got 9."),
+        ('boolean\nmissing = "N"', "missing must not be a text for true or false, got 'N'. Use another text."),
+        ("integer\nedges = [0, 40, 40]", "edges must increase, got 40 after 40. Remove one."),
+        ("real\nedges = [0, 2.5, 1]", "edges must increase, got 1.0 after 2.5. Remove one."),
         (
-            'type = "boolean"\nmissing = "N"',
-            "missing must not be a text for true or false, got 'N'. Use another text.",
-        ),
-        (
-            'type = "integer"\nedges = [0, 40, 40]',
-            "edges must increase, got 40 after 40. Remove one.",
-        ),
-        ('type = "real"\nedges = [0, 2.5, 1]', "edges must increase, got 1.0 after 2.5. Remove one."),
-        (
-            'type = "date"\nedges = ["1990-01-01", "1980-01-01"]',
+            'date\nedges = ["1990-01-01", "1980-01-01"]',
             "edges must increase, got 1980-01-01 after 1990-01-01. Remove one.",
         ),
         (
-            'type = "datetime"\nedges = ["1990-01-01T10:00", "1990-01-01T10:00Z"]',
+            'datetime\nedges = ["1990-01-01T10:00", "1990-01-01T10:00Z"]',
             "edges must increase, got 1990-01-01T10:00:00 after 1990-01-01T10:00:00. Remove one.",
         ),
-        ('type = "integer"\nedges = [1]', "edges must list at least two numbers or dates, got [1]."),
-        ('type = "integer"\nedges = 5', "edges must list at least two numbers or dates, got 5."),
+        ("integer\nedges = [1]", "edges must list at least two numbers or dates, got [1]."),
+        ("integer\nedges = 5", "edges must list at least two numbers or dates, got 5."),
+        ("integer\nedges = [0, 1]\nlow = 0", "give either edges or low, high and bins, not both. Remove low."),
+        ("integer", "needs edges = [...], or low, high and bins. Add them from public knowledge."),
+        ("integer\nlow = 0\nhigh = 9", "needs edges = [...], or low, high and bins. Add them from public knowledge."),
+        ("real\nlow = 0\nhigh = 9\nbins = 0", "bins must be a whole number from 1 to 40000, got 0."),
         (
-            'type = "integer"\nedges = [0, 1]\nlow = 0',
-            "give either edges or low, high and bins, not both. Remove low.",
-        ),
-        ('type = "integer"', "needs edges = [...], or low, high and bins. Add them from public knowledge."),
-        (
-            'type = "integer"\nlow = 0\nhigh = 9',
-            "needs edges = [...], or low, high and bins. Add them from public knowledge.",
-        ),
-        (
-            'type = "real"\nlow = 0\nhigh = 9\nbins = 0',
-            "bins must be a whole number from 1 to 40000, got 0.",
-        ),
-        (
-            'type = "real"\nlow = 0\nhigh = 9\nbins = 1000000000000',
+            "real\nlow = 0\nhigh = 9\nbins = 1000000000000",
             "bins must be a whole number from 1 to 40000, got 1000000000000.",
         ),
-        ('type = "real"\nlow = 0\nhigh = 9\nbins = true', "bins must be a whole number from 1 to 40000, got True."),
-        ('type = "real"\nlow = 9\nhigh = 9\nbins = 2', "low must be below high, got 9 and 9."),
-        ('type = "integer"\nlow = 0\nhigh = 3\nbins = 4', "4 bins do not fit between 0 and 3. Use fewer."),
-        ('type = "real"\nedges = [0, inf]', "edges must be finite numbers, got inf."),
-        ('type = "real"\nedges = [nan, 1]', "edges must be finite numbers, got nan."),
-        ('type = "real"\nedges = [0, "1"]', "edges must be finite numbers, got '1'."),
-        ('type = "integer"\nedges = [false, 1]', "edges must be finite numbers, got False."),
-        (f'type = "real"\nedges = [0, 1{"0" * 309}]', f"edges must be finite numbers, got 1{'0' * 309}."),
+        ("real\nlow = 0\nhigh = 9\nbins = true", "bins must be a whole number from 1 to 40000, got True."),
+        ("real\nlow = 9\nhigh = 9\nbins = 2", "low must be below high, got 9 and 9."),
+        ("integer\nlow = 0\nhigh = 3\nbins = 4", "4 bins do not fit between 0 and 3. Use fewer."),
+        ("real\nedges = [0, inf]", "edges must be finite numbers, got inf."),
+        ("real\nedges = [nan, 1]", "edges must be finite numbers, got nan."),
+        ('real\nedges = [0, "1"]', "edges must be finite numbers, got '1'."),
+        ("integer\nedges = [false, 1]", "edges must be finite numbers, got False."),
+        (f"real\nedges = [0, 1{'0' * 309}]", f"edges must be finite numbers, got 1{'0' * 309}."),
+        ("integer\nedges = [0, 1.5]", "edges of an integer must be whole and below 2**63, got 1.5. Use real."),
         (
-            'type = "integer"\nedges = [0, 1.5]',
-            "edges of an integer must be whole and below 2**63, got 1.5. Use real.",
-        ),
-        (
-            'type = "integer"\nedges = [0, 9223372036854775808]',
+            "integer\nedges = [0, 9223372036854775808]",
             "edges of an integer must be whole and below 2**63, got 9223372036854775808. Use real.",
         ),
         (
-            'type = "date"\nedges = ["1990-01-01", "1990-02-30"]',
+            'date\nedges = ["1990-01-01", "1990-02-30"]',
             "edges of a date must be ISO texts ('1990-01-31'), got '1990-02-30'.",
         ),
-        ('type = "date"\nedges = [1990, 2000]', "edges of a date must be ISO texts ('1990-01-31'), got 1990."),
+        ("date\nedges = [1990, 2000]", "edges of a date must be ISO texts ('1990-01-31'), got 1990."),
+        ('datetime\nedges = ["soon", "later"]', "edges of a datetime must be ISO texts ('1990-01-31'), got 'soon'."),
+        ('integer\nedges = [0, 1]\noutside = "drop"', "outside must be 'clip' or 'missing', got 'drop'."),
         (
-            'type = "datetime"\nedges = ["soon", "later"]',
-            "edges of a datetime must be ISO texts ('1990-01-31'), got 'soon'.",
-        ),
-        (
-            'type = "integer"\nedges = [0, 1]\noutside = "drop"',
-            "outside must be 'clip' or 'missing', got 'drop'.",
-        ),
-        (
-            'type = "integer"\nedges = [0, 1]\noutside = "missing"',
+            'integer\nedges = [0, 1]\noutside = "missing"',
             "outside = 'missing' needs a missing level. Add missing = '' or another text.",
         ),
         (
-            'type = "integer"\nedges = [0, 9]\nmissing = "0"',
+            'integer\nedges = [0, 9]\nmissing = "0"',
             "missing must not lie within the edges, got '0'. Move the edges past it.",
         ),
         (
-            'type = "date"\nedges = ["1900-01-01", "2000-01-01"]\nmissing = "1900-01-01"',
+            'date\nedges = ["1900-01-01", "2000-01-01"]\nmissing = "1900-01-01"',
             "missing must not lie within the edges, got '1900-01-01'. Move the edges past it.",
         ),
     ],

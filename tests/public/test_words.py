@@ -70,10 +70,7 @@ def test_levels_read_as_a_person_would_say_them() -> None:
         ),
         (Attribute(name="x", kind="real", edges=(0.0, 0.5, 1.0)), ("0 up to 0.5", "0.5 to 1")),
         (Attribute(name="x", kind="real", edges=(0.0, 1.0, 2.0), points=(0.0,)), ("0", "above 0 up to 1", "1 to 2")),
-        (
-            Attribute(name="x", kind="real", edges=(0.0, 1.0, 2.0), output="decimal(4, 1)"),
-            ("0 to 0.9", "1 to 2"),
-        ),
+        (Attribute(name="x", kind="real", edges=(0.0, 1.0, 2.0), output="decimal(4, 1)"), ("0 to 0.9", "1 to 2")),
         (Attribute(name="x", kind="year", edges=(1990, 2000, 2001)), ("1990 to 1999", "2000")),
         (Attribute(name="x", kind="yearmonth", edges=(24_000, 24_003)), ("2000-01 to 2000-03",)),
         (Attribute(name="x", kind="date", edges=(0, 31)), ("1970-01-01 to 1970-01-31",)),

@@ -86,19 +86,19 @@ TRANSFORMERS = {
         "weight": {
             "type": "_ssynth_transformer:ChainTransformer",
             "name": "ChainTransformer",
-            "params": [transformer("ClampTransformer", lower=10, upper=200), transformer("BinTransformer", bins=25)],
+            "params": [transformer("ClampTransformer", lower=10, upper=200), transformer("BinTransformer", bins=25)]
         },
         "income": {
             "type": "_ssynth_transformer:ChainTransformer",
             "name": "ChainTransformer",
-            "params": [transformer("LogTransformer"), transformer("BinTransformer", bins=20, lower=0, upper=50)],
+            "params": [transformer("LogTransformer"), transformer("BinTransformer", bins=20, lower=0, upper=50)]
         },
         "sex": {
             "type": "_ssynth_transformer:ChainTransformer",
             "name": "ChainTransformer",
-            "params": [transformer("LabelTransformer", nullable=True), transformer("OneHotEncoder")],
+            "params": [transformer("LabelTransformer", nullable=True), transformer("OneHotEncoder")]
         },
-        "job": transformer("DropTransformer"),
+        "job": transformer("DropTransformer")
     },
 }  # fmt: skip
 
@@ -329,7 +329,7 @@ def test_no_row_and_no_statistic_of_a_parquet_file_is_read(tmp_path: Path) -> No
         ("x.parquet", "no", "is not a Parquet file or an Arrow file, or it is damaged."),
         ("x.json", {"tables": {"a": {}, "b": {}}}, "the SDV metadata describes 2 tables (a, b). Keep only one"),
         ("x.json", {"resources": [{"name": "a"}, {"name": "b"}]}, "the Data Package holds 2 resources (a, b)."),
-        ("x.yaml", "c:\n  s:\n    a: {x: {type: int}}\n    b: {x: {type: int}}\n", "describes 2 tables (a, b)."),
+        ("x.yaml", "c:\n  s:\n    a: {x: {type: int}}\n    b: {x: {type: int}}\n", "describes 2 tables (a, b).")
     ],
 )  # fmt: skip
 def test_refusals(tmp_path: Path, name: str, content: object, message: str) -> None:

@@ -33,11 +33,7 @@ _SMARTNOISE = {
 _TRANSFORMED = dict.fromkeys(
     ("BinTransformer", "MinMaxTransformer", "StandardScaler", "ClampTransformer", "LogTransformer"), "real"
 )
-_TRANSFORMED |= {
-    "DateTimeTransformer": "datetime",
-    "LabelTransformer": "categorical",
-    "OneHotEncoder": "categorical",
-}
+_TRANSFORMED |= {"DateTimeTransformer": "datetime", "LabelTransformer": "categorical", "OneHotEncoder": "categorical"}
 
 
 def from_frictionless(document: Mapping[str, Any], name: str) -> Imported:
