@@ -13,7 +13,7 @@ import pytest
 from scipy import stats
 
 from sklar.custodian.evaluate import Evaluation, evaluate
-from sklar.custodian.evaluate.raw import MAX_TEXTS, MORE_TEXTS, RawTable, RawValues
+from sklar.custodian.evaluate.raw import MAX_TEXTS, MORE_TEXTS, RawTable
 from sklar.custodian.evaluate.verdict import (
     THRESHOLDS,
     Numbers,
@@ -38,7 +38,7 @@ def look(frame: pl.DataFrame, *kinds: AttributeKind, parts: int = 1, max_rows: i
             Attribute(name=name, kind=kind, edges=(0, 1)) for name, kind in zip(frame.columns, kinds, strict=True)
         ),
     )
-    seen = RawValues(schema, max_rows=max_rows)
+    seen = RawTable(schema, max_rows=max_rows)
     for part in np.array_split(np.arange(frame.height), parts):
         seen.add(frame[part.tolist()])
     return seen.done()

@@ -23,7 +23,7 @@ from sklar.custodian.evaluate.conjunctions import (
     choose_triples,
     pearson,
 )
-from sklar.custodian.evaluate.raw import RawTable, RawValues
+from sklar.custodian.evaluate.raw import RawTable
 from sklar.custodian.evaluate.usefulness import Score, usefulness
 from sklar.custodian.evaluate.verdict import (
     ColumnFit,
@@ -247,7 +247,7 @@ def evaluate(
         schema.attribute(target)
     synthetic = as_released(synthetic, schema)
     asked = choose_triples(schema, max_triples=max_triples)
-    raw = RawValues(schema), RawValues(schema)
+    raw = RawTable(schema), RawTable(schema)
     progress.stage("count real rows", unit="rows")
     true = answer(real, schema, asked, progress=progress, raw=raw[0])
     progress.stage("count synthetic rows", unit="rows")

@@ -26,7 +26,7 @@ from sklar.rows.read import open_source
 from sklar.rows.source import require_columns
 
 if TYPE_CHECKING:
-    from sklar.custodian.evaluate.raw import RawValues
+    from sklar.custodian.evaluate.raw import RawTable
 
 Form: TypeAlias = Literal["records", "dummies"]
 
@@ -126,7 +126,7 @@ class Answers:
 
 
 def answer(
-    data: object, schema: Schema, asked: TripleQueries, *, progress: Progress = SILENT, raw: RawValues | None = None
+    data: object, schema: Schema, asked: TripleQueries, *, progress: Progress = SILENT, raw: RawTable | None = None
 ) -> Answers:
     """Exact answers on a table of records or of dummies: a path, or anything that exports an Arrow stream.
 
@@ -142,7 +142,7 @@ def answer(
     return answer_blocks(watched(), schema, asked, form=form)
 
 
-def read(data: object, schema: Schema, raw: RawValues | None = None) -> tuple[Form, Iterator[NDArray[Any]]]:
+def read(data: object, schema: Schema, raw: RawTable | None = None) -> tuple[Form, Iterator[NDArray[Any]]]:
     """The form of a table, and its batches: codes of shape (m, rows), or 0/1 dummies of shape (d, rows)."""
     source = open_source(data, schema)
     dummies = schema.dummy_names
@@ -158,7 +158,7 @@ def read(data: object, schema: Schema, raw: RawValues | None = None) -> tuple[Fo
 
 
 def _codes(
-    batches: Iterable[pl.DataFrame], schema: Schema, kept: NDArray[np.bool_] | None, raw: RawValues | None
+    batches: Iterable[pl.DataFrame], schema: Schema, kept: NDArray[np.bool_] | None, raw: RawTable | None
 ) -> Iterator[NDArray[np.int32]]:
     """Codes of the rows that are kept; their raw values are added to `raw` on the way."""
     first = 0

@@ -9,8 +9,7 @@ their order. A value that many rows have is never put together with others, so a
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -294,7 +293,7 @@ def _at_all(one: Distribution, places: Floats, two: Distribution, others: Floats
     return points, shares[0], shares[1]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class RawColumn:
     """What one attribute's raw values are. `numbers` is None where there are none.
 
@@ -302,90 +301,67 @@ class RawColumn:
     """
 
     attribute: Attribute
-    missing: int
-    texts: Mapping[str, int]
-    numbers: Distribution | None
-    round: tuple[int, ...]
+    sketch: Sketch
+    missing: int = 0
+    texts: Counter[str] = field(default_factory=Counter)
+    round: list[int] = field(default_factory=list)
+    numbers: Distribution | None = None
+
+    def add(self, column: pl.Series) -> Floats:
+        """Add a batch, and return its numbers."""
+        numbers, missing, texts = read_values(column, self.attribute)
+        self.missing += missing
+        for text, times in texts.items():
+            self.texts[text if text in self.texts or len(self.texts) < MAX_TEXTS else MORE_TEXTS] += times
+        here = numbers[~np.isnan(numbers)]
+        self.sketch.add(here)
+        here, steps = here[here != 0], STEPS.get(self.attribute.kind, ())
+        found = [int(np.count_nonzero(are_round(here, unit))) for *_, unit in steps]
+        self.round = [sum(both) for both in zip(found, self.round or [0] * len(steps), strict=True)]
+        return numbers
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class RawTable:
-    """What a table's raw values are: every attribute, and the correlations of those on an axis, shape (k, k).
+    """A table's raw values, from batches whose columns are the schema's attributes in order.
 
-    Correlations are over the rows where both have a number; nan where one never varies. Ranks are those among all
-    numbers of a column. `sampled` rows gave Spearman's correlations; all rows gave Pearson's.
+    `numbers` are the places of the attributes on an axis; `pearson` and `spearman` their correlations, shape (k, k),
+    over the rows where both have a number; nan where one never varies. Ranks are those among all numbers of a column.
+    `sampled` rows give Spearman's correlations; all rows give Pearson's. They are there once all is `done`.
     """
 
-    n_rows: int
-    columns: tuple[RawColumn, ...]
-    numbers: tuple[int, ...]
-    pearson: Floats
-    spearman: Floats
-    sampled: int
-
-
-class RawValues:
-    """Collects what `RawTable` says, from batches whose columns are the schema's attributes in order."""
-
     def __init__(self, schema: Schema, *, max_rows: int = SAMPLED_ROWS) -> None:
-        self._attributes, m = schema.attributes, schema.n_attributes
-        self._axes = tuple(index for index, each in enumerate(schema.attributes) if each.binned)
-        wide = max(len(self._axes), 1)
+        self.n_rows = self.sampled = 0
+        self.numbers = tuple(index for index, each in enumerate(schema.attributes) if each.binned)
+        self.pearson = self.spearman = np.empty((0, 0))
+        wide = max(len(self.numbers), 1)
         limit = int(np.clip(_MAX_IN_ALL // wide, _FEWEST, MAX_CELLS))
-        self._sketches = [Sketch(limit) for _ in self._attributes]
-        self._round = [np.zeros(len(STEPS.get(each.kind, ())), dtype=np.int64) for each in self._attributes]
-        self._missing, self._texts, self._n_rows = [0] * m, [Counter[str]() for _ in range(m)], 0
-        self._products = _Products(len(self._axes))
-        self._sample = RowSample(len(self._axes), min(max_rows, _MAX_IN_ALL // wide), np.float64)
+        self.columns = tuple(RawColumn(attribute=each, sketch=Sketch(limit)) for each in schema.attributes)
+        self._products = _Products(len(self.numbers))
+        self._sample = RowSample(len(self.numbers), min(max_rows, _MAX_IN_ALL // wide), np.float64)
 
     def add(self, batch: pl.DataFrame) -> None:
         """Add a batch."""
-        self._n_rows += batch.height
-        on_axes = []
-        for index, attribute in enumerate(self._attributes):
-            numbers, missing, texts = read_values(batch.to_series(index), attribute)
-            self._missing[index] += missing
-            tally = self._texts[index]
-            for text, times in texts.items():
-                tally[text if text in tally or len(tally) < MAX_TEXTS else MORE_TEXTS] += times
-            if attribute.binned:
-                on_axes.append(numbers)
-                here = numbers[~np.isnan(numbers)]
-                self._sketches[index].add(here)
-                here = here[here != 0]
-                self._round[index] += [np.count_nonzero(are_round(here, unit)) for *_, unit in STEPS[attribute.kind]]
-        if on_axes:
-            self._products.add(np.stack(on_axes))
-            self._sample.add(np.stack(on_axes))
+        self.n_rows += batch.height
+        values = [column.add(batch.to_series(index)) for index, column in enumerate(self.columns)]
+        if self.numbers:
+            on_axes = np.stack([values[index] for index in self.numbers])
+            self._products.add(on_axes)
+            self._sample.add(on_axes)
 
     def done(self) -> RawTable:
-        """What was collected."""
-        held = [sketch.done() for sketch in self._sketches]
-        sample = self._sample.rows
-        ranks = np.full_like(sample, np.nan)
-        for place, index in enumerate(self._axes):
-            numbers = held[index]
+        """The table, once all batches were added."""
+        ranks = np.full_like(self._sample.rows, np.nan)
+        for column in self.columns:
+            column.numbers, column.texts = column.sketch.done(), Counter(dict(column.texts.most_common()))
+        for place, index in enumerate(self.numbers):
+            numbers = self.columns[index].numbers
             if numbers is not None:
-                ranks[place] = numbers.ranks(sample[place])
-        ranked = _Products(len(self._axes))
+                ranks[place] = numbers.ranks(self._sample.rows[place])
+        ranked = _Products(len(self.numbers))
         ranked.add(ranks)
-        return RawTable(
-            n_rows=self._n_rows,
-            columns=tuple(
-                RawColumn(
-                    attribute=attribute,
-                    missing=self._missing[index],
-                    texts=dict(self._texts[index].most_common()),
-                    numbers=held[index],
-                    round=tuple(self._round[index].tolist()),
-                )
-                for index, attribute in enumerate(self._attributes)
-            ),
-            numbers=self._axes,
-            pearson=self._products.correlations(),
-            spearman=ranked.correlations(),
-            sampled=sample.shape[1],
-        )
+        self.pearson, self.spearman = self._products.correlations(), ranked.correlations()
+        self.sampled = ranks.shape[1]
+        return self
 
 
 class _Products:

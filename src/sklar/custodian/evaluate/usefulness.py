@@ -98,12 +98,10 @@ def _chances(
 ) -> NDArray[np.float64]:
     """Predicted probabilities of the target's levels, shape (rows, levels)."""
     chances = np.zeros((tested.shape[1], int(schema.sizes[where])))
-    levels = np.unique(trained[where])
-    if levels.size == 1:
-        chances[:, levels[0]] = 1.0
-        return chances
-    classes, predicted = predict(trained, tested, schema, where)
-    chances[:, classes] = predicted
+    levels, predicted = np.unique(trained[where]), 1.0
+    if levels.size > 1:
+        levels, predicted = predict(trained, tested, schema, where)
+    chances[:, levels] = predicted
     return chances
 
 
