@@ -24,8 +24,6 @@ from sklar.machine import compiled as machine
 from sklar.machine.compiled import (
     FOLDER,
     KERNELS,
-    Compiled,
-    Worth,
     cache_folder,
     compiled,
     is_kept,
@@ -75,7 +73,7 @@ def test_a_kernel_runs_compiled_and_as_python_runs_it(folder: Path, monkeypatch:
     before = config.CACHE_DIR
     notes: list[str] = []
     for _ in range(2):
-        again = Compiled(twice_and_one.plain, "float64(float64)", {"nogil": True, "cache": True})
+        again = machine.Compiled(twice_and_one.plain, "float64(float64)", {"nogil": True, "cache": True})
         with telling(notes.append):
             assert again(2.0) == 5.0
             assert again(3.0) == 7.0
@@ -94,10 +92,10 @@ def test_names_of_numba_are_found_when_a_kernel_is_compiled() -> None:
 
 def test_where_numba_is_loaded_a_tenth_of_the_work_pays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "numba", raising=False)
-    worth = Worth(100)
+    worth = machine.Worth(100)
     assert [worth(60), worth(30), worth(20), worth(0)] == [False, False, True, True]
     monkeypatch.setitem(sys.modules, "numba", machine)
-    worth = Worth(100)
+    worth = machine.Worth(100)
     assert [worth(8), worth(3)] == [False, True]
 
 

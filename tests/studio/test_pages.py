@@ -64,7 +64,7 @@ def test_a_chosen_reading_is_used_and_a_wrong_one_told(inside: Browser) -> None:
     (inside.folder / "bare.csv").write_text("1|x\n2|y\n" * 40)
     inside.post("/open", file="bare.csv")
     said = inside.post("/t/bare/open", **READ | {"encoding": "klingon"}).said
-    assert "encoding must be one such as" in said
+    assert "encoding must be one like" in said
     inside.post("/t/bare/open", **READ | {"delimiter": "|", "header": "no"})
     assert Schema.load(inside.folder / "bare.toml").reading.columns == ("column_1", "column_2")
 

@@ -6,7 +6,7 @@ import shutil
 import textwrap
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -157,7 +157,7 @@ def _choose(question: Question) -> Choice | None:
 
 
 def _decide_rule(path: Path, rule: OpenRule, draft: Draft | None) -> None:
-    from sklar.custodian.review import answer_rule, rule_entries, save
+    from sklar.custodian.review import answer_rule, rule_entries, rule_words, save
 
     how = "determine" if rule.how == "determines" else "exclude some values of"
     seems = f"\n'{rule.first}' seems to {how} '{rule.second}'."
@@ -171,7 +171,7 @@ def _decide_rule(path: Path, rule: OpenRule, draft: Draft | None) -> None:
     for entry in entries:
         click.echo()
         click.secho(f"Rule? {rule.first} and {rule.second}", bold=True)
-        _wrapped("  PRIVATE   ", f"In nearly all rows {_spoken(entry, rule)}.", color="red")
+        _wrapped("  PRIVATE   ", f"In nearly all rows {rule_words(entry)}.", color="red")
         while (typed := _prompt("  is it public knowledge? y or n", None)) not in ("y", "n"):
             click.echo(_HELP if typed == "?" else "  Type y, n, ? or q.")
         if typed == "y":
@@ -181,15 +181,6 @@ def _decide_rule(path: Path, rule: OpenRule, draft: Draft | None) -> None:
     except SchemaError as error:
         click.echo(f"  {error} No rule was added.")
         save(path, answer_rule(text, rule, ()))
-
-
-def _spoken(entry: dict[str, Any], rule: OpenRule) -> str:
-    if "forbid" in entry:
-        (first, values), (second, others) = entry["forbid"].items()
-        return f"there is no {first} = {' or '.join(values)} with {second} = {' or '.join(others)}"
-    shown = [f"{key} -> {value}" for key, value in list(entry["map"].items())[:8]]
-    more = ", ..." if len(entry["map"]) > len(shown) else ""
-    return f"{rule.first} determines {rule.second}: {', '.join(shown)}{more}"
 
 
 def _prompt(text: str, default: str | None) -> str:

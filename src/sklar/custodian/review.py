@@ -267,6 +267,16 @@ def rule_entries(rule: OpenRule, text: str, draft: Draft) -> list[Entry]:
     return entries
 
 
+def rule_words(entry: Entry) -> str:
+    """An entry of a rule in words."""
+    if "forbid" in entry:
+        (first, values), (second, others) = entry["forbid"].items()
+        return f"there is no {first} = {' or '.join(values)} with {second} = {' or '.join(others)}"
+    shown = [f"{key} goes with {value}" for key, value in list(entry["map"].items())[:8]]
+    more = ", ..." if len(entry["map"]) > len(shown) else ""
+    return f"{entry['determined_by']} determines {entry['attribute']}: {', '.join(shown)}{more}"
+
+
 def _determined(tie: Tie, first: Attribute, second: Attribute) -> list[Entry]:
     partners = dict(tie.pairs)
     if first.missing is not None and second.missing is not None:

@@ -22,6 +22,7 @@ from sklar.custodian.review import (
     open_rules,
     questions,
     rule_entries,
+    rule_words,
     save,
 )
 from sklar.errors import SchemaError, SklarError
@@ -90,7 +91,7 @@ def describe(visit: Visit) -> Response:
         left_out=() if draft is None else draft.left_out.items(),
         rules=[rule_text(rule, schema.attributes) for rule in schema.rules],
         ties=[
-            {"rule": rule, "says": [_spoken(entry) for entry in (rule_entries(rule, text, draft) if draft else ())]}
+            {"rule": rule, "says": [rule_words(entry) for entry in (rule_entries(rule, text, draft) if draft else ())]}
             for rule in open_rules(text)
         ],
         person=schema.person,
@@ -118,16 +119,6 @@ def _look(visit: Visit, schema: Schema) -> tuple[TableLook | None, str]:
 def _draft(visit: Visit) -> Draft | None:
     look, _ = _look(visit, visit.schema)
     return None if look is None else look.draft
-
-
-def _spoken(entry: Mapping[str, Any]) -> str:
-    """A rule in words."""
-    if "forbid" in entry:
-        (first, values), (second, others) = entry["forbid"].items()
-        return f"there is no {first} = {' or '.join(values)} with {second} = {' or '.join(others)}"
-    shown = [f"{key} goes with {value}" for key, value in list(entry["map"].items())[:8]]
-    more = ", ..." if len(entry["map"]) > len(shown) else ""
-    return f"{entry['determined_by']} determines {entry['attribute']}: {', '.join(shown)}{more}"
 
 
 def _save(visit: Visit, text: str) -> None:
