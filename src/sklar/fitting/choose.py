@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sklar.fitting.denoise import denoise_margins, denoise_tables, relative_precision
 from sklar.fitting.descent import (
@@ -29,7 +28,7 @@ from sklar.fitting.descent import (
     threads_for,
 )
 from sklar.fitting.latent import LatentModel, fit_latent, independent
-from sklar.fitting.margins import Estimates, crossed_tables, expected_noise, implied_counts, table_runs
+from sklar.fitting.margins import Doubles, Estimates, Floats, crossed_tables, expected_noise, implied_counts, table_runs
 from sklar.fitting.steps import attribute_of_contrast, contrast_levels, contrast_tables, contrasts
 from sklar.fitting.threeway import three_way_loss
 from sklar.kernel.cells import MANY_CELLS, Cells
@@ -89,7 +88,7 @@ def thin(estimates: Estimates, generator: np.random.Generator) -> tuple[Estimate
     """
     cells, triples = estimates.cells, estimates.triples
 
-    def drawn() -> Iterator[tuple[slice, NDArray[np.float64]]]:
+    def drawn() -> Iterator[tuple[slice, Doubles]]:
         for first, last in table_runs(cells.pair_offsets):
             run = slice(int(cells.pair_offsets[first]), int(cells.pair_offsets[last]))
             noise = generator.standard_normal(run.stop - run.start)
@@ -101,7 +100,7 @@ def thin(estimates: Estimates, generator: np.random.Generator) -> tuple[Estimate
         ones = estimates.one_way_sd / np.sqrt(2.0) * generator.standard_normal(cells.n_attributes)
         odd = estimates.pair_sd * generator.standard_normal(cells.n_pairs)
         one_way = np.column_stack([-ones, ones]).ravel()
-        runs: Iterable[tuple[slice, NDArray[np.float64]]] = [(slice(None), crossed_tables(cells, ones, odd, 0.0))]
+        runs: Iterable[tuple[slice, Doubles]] = [(slice(None), crossed_tables(cells, ones, odd, 0.0))]
     else:
         one_way = estimates.one_way_sd[cells.attribute_of_level] * generator.standard_normal(cells.n_levels)
         runs = drawn()
@@ -112,7 +111,7 @@ def thin(estimates: Estimates, generator: np.random.Generator) -> tuple[Estimate
     third = np.repeat(estimates.third_sd, 1 if triples is None else triples.sizes)
     third *= generator.standard_normal(third.size)
 
-    def half(step: float, pairs: NDArray[np.float64]) -> Estimates:
+    def half(step: float, pairs: Doubles) -> Estimates:
         wider = np.sqrt(1 + step**2)
         return replace(
             estimates,
@@ -159,7 +158,7 @@ class Split:
         self._scale = 1.0
         self._scale = self.score(self._margins[:, None], Room(cells, 1))[0]
 
-    def score(self, found: NDArray[np.float32], room: Room) -> tuple[float, float]:
+    def score(self, found: Floats, room: Room) -> tuple[float, float]:
         """Weighted squared error of the held-out tables under these components, and the sd of its gain by chance.
 
         Both relative to the error of independence. With P the predicted tables, I independence, V the held-out ones
@@ -185,11 +184,7 @@ class Split:
 
 
 def strip_error(
-    predicted: NDArray[np.float32],
-    held: NDArray[np.float32],
-    weights: CellWeights,
-    margins: NDArray[np.float32],
-    first: int,
+    predicted: Floats, held: Floats, weights: CellWeights, margins: Floats, first: int
 ) -> tuple[float, float]:
     """Weighted squared distances of predictions from held-out tables and from independence.
 
@@ -210,7 +205,7 @@ def strip_error(
     return float(totals[0]), float(totals[1])
 
 
-def follow(split: Split, start: Start, *, max_steps: int, progress: Progress = SILENT) -> NDArray[np.float64]:
+def follow(split: Split, start: Start, *, max_steps: int, progress: Progress = SILENT) -> Doubles:
     """Held-out error and the sd of its gain by chance every `EVERY` steps, shape (evaluations, 2).
 
     The first row is independence, whose error is 1. Stops when the last `WINDOW` steps were not worth their time. Where
@@ -219,7 +214,7 @@ def follow(split: Split, start: Start, *, max_steps: int, progress: Progress = S
     fit, spare = Fit(Loss(split.targets, SHRINKAGE, split.weights, split.three), start), workers() > SPLITS
     room = Room(split.targets.cells, start.components) if spare else fit.room
 
-    def states() -> Iterator[NDArray[np.float32]]:
+    def states() -> Iterator[Floats]:
         for _ in range(0, max_steps, EVERY):
             fit.advance(EVERY)
             progress.advance(EVERY)
@@ -239,7 +234,7 @@ def worth(error: float) -> float:
     return WORTH * max(0.0, min(1 - error, error))
 
 
-def stopping(curve: NDArray[np.float64]) -> int:
+def stopping(curve: Doubles) -> int:
     """The first row of a curve that is about as good as its best."""
     best = float(curve[:, 0].min())
     return int(np.argmax(curve[:, 0] <= best + worth(best) / 4))
@@ -258,7 +253,7 @@ def choose(estimates: Estimates, *, progress: Progress = SILENT) -> Choice:
     seeds = np.random.SeedSequence(SEED).spawn(SPLITS)
     limit = step_limit(estimates, start)
 
-    def run(number: int) -> NDArray[np.float64]:
+    def run(number: int) -> Doubles:
         split = Split(estimates, np.random.Generator(np.random.SFC64(seeds[number])), weights)
         return follow(split, replace(start, seed=start.seed + number), max_steps=limit, progress=progress)
 

@@ -29,8 +29,8 @@ from numpy.typing import NDArray
 from sklar.budget.linked import FULL_WEIGHT, LinkedMeasured, LinkedTable
 from sklar.fitting.choose import EVERY, GAIN, SEED, SPLITS
 from sklar.fitting.descent import RATE, Logits
-from sklar.fitting.margins import project, project_levels, scale_levels
-from sklar.fitting.steps import Floats, contrasts
+from sklar.fitting.margins import Doubles, Floats, project, project_levels, scale_levels
+from sklar.fitting.steps import contrasts
 from sklar.kernel.cells import Cells
 from sklar.machine.progress import SILENT, Progress
 from sklar.machine.threads import side_by_side
@@ -128,7 +128,7 @@ class _Layout:
             return 2, self.event.levels(i), self.event.levels(j)
         return 3, self.event.levels(i), self.event.levels(i)
 
-    def arrange(self, each: Sequence[NDArray[np.float64]], *, precisions: bool = False) -> list[Floats]:
+    def arrange(self, each: Sequence[Doubles], *, precisions: bool = False) -> list[Floats]:
         """Tables as the four products that predict them; or, of one variance per table, the precisions of cells."""
         people, events, bins = self.person.n_levels, self.event.n_levels, self.n_bins
         shapes = [(1 + people + bins,) * 2, (people + bins + 1, events), (events, events), (events, events)]
@@ -324,11 +324,7 @@ def _independent(goal: _Goal) -> _Fit:
 
 
 def _choose_steps(
-    layout: _Layout,
-    shares: Sequence[NDArray[np.float64]],
-    sds: NDArray[np.float64],
-    weights: list[Floats],
-    progress: Progress,
+    layout: _Layout, shares: Sequence[Doubles], sds: Doubles, weights: list[Floats], progress: Progress
 ) -> tuple[int, float]:
     """How many steps predict held-out tables best, and the share of independence's held-out error that they take away.
 

@@ -13,7 +13,7 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from sklar.fitting.margins import Estimates, average_margins, project_levels
+from sklar.fitting.margins import Doubles, Estimates, Floats, Ints, average_margins, project_levels
 from sklar.kernel.cells import Cells
 from sklar.machine.spill import room_for
 from sklar.machine.threads import side_by_side
@@ -40,7 +40,7 @@ _SEED = 20_260_103
 class Margins:
     """Probabilities of levels, shape (d,), each attribute on the simplex, and each attribute's prior, of `PRIORS`."""
 
-    levels: NDArray[np.float64]
+    levels: Doubles
     priors: tuple[Prior, ...]
 
 
@@ -54,18 +54,18 @@ class Targets:
     """
 
     cells: Cells
-    levels: NDArray[np.float64]
-    noisy: NDArray[np.float32]
-    shrunk: NDArray[np.float32]
-    precision: NDArray[np.float64]
+    levels: Doubles
+    noisy: Floats
+    shrunk: Floats
+    precision: Doubles
     noise: float
 
-    def mixed(self, shrinkage: float) -> NDArray[np.float32]:
+    def mixed(self, shrinkage: float) -> Floats:
         """What to fit: `shrinkage` of the shrunk tables and the rest of the noisy ones."""
         weight = np.float32(shrinkage)
         if shrinkage == 0:
             return self.noisy
-        mixed: NDArray[np.float32] = room_for(self.noisy.size, np.float32)
+        mixed: Floats = room_for(self.noisy.size, np.float32)
         # In pieces: what is added up on the way would take as much room again.
         for start in range(0, mixed.size, _AT_ONCE):
             run = slice(start, start + _AT_ONCE)
@@ -89,7 +89,7 @@ def denoise_margins(estimates: Estimates) -> Margins:
         generator = np.random.Generator(np.random.SFC64(_SEED))
         drawn = sd[attribute] * generator.standard_normal((_SPLITS, average.size))
 
-        def errors(z: NDArray[np.float64]) -> NDArray[np.float64]:
+        def errors(z: Doubles) -> Doubles:
             z = z - (np.add.reduceat(z, starts) / cells.sizes)[attribute]
             held = (average - z / _GAIN) / n
             candidates = _candidates(average + _GAIN * z, sd * np.sqrt(1 + _GAIN**2), large, cells, n)
@@ -102,9 +102,7 @@ def denoise_margins(estimates: Estimates) -> Margins:
     return Margins(levels=levels, priors=tuple(PRIORS[each] for each in prior))
 
 
-def _candidates(
-    average: NDArray[np.float64], sd: NDArray[np.float64], large: NDArray[np.bool_], cells: Cells, n: int
-) -> NDArray[np.float64]:
+def _candidates(average: Doubles, sd: Doubles, large: NDArray[np.bool_], cells: Cells, n: int) -> Doubles:
     """Margins with each of `PRIORS`, shape (3, d). Attributes that are not large are projected in all of them."""
     projected = project_levels(average / n, cells)
     candidates = np.stack([projected] * len(PRIORS))
@@ -120,9 +118,7 @@ def _candidates(
     return candidates
 
 
-def posterior_means(
-    observed: NDArray[np.float64], sd: NDArray[np.float64], starts: NDArray[np.int64]
-) -> NDArray[np.float64]:
+def posterior_means(observed: Doubles, sd: Doubles, starts: Ints) -> Doubles:
     """Empirical-Bayes means of non-negative quantities seen with Gaussian noise of known sds, shape (k,).
 
     Each group, from one of `starts` to the next, has a prior of its own: the non-parametric maximum-likelihood one on a
@@ -140,7 +136,7 @@ def posterior_means(
     return np.asarray((likelihood * grid).sum(axis=1) / likelihood.sum(axis=1))
 
 
-def _weigh_by_prior(likelihood: NDArray[np.float64], starts: NDArray[np.int64], ends: NDArray[np.int64]) -> None:
+def _weigh_by_prior(likelihood: Doubles, starts: Ints, ends: Ints) -> None:
     """Likelihoods on the grid, shape (k, grid), times each group's prior, in place."""
     sizes, n = ends - starts, likelihood.shape[1]
     for size in np.unique(sizes):
@@ -162,15 +158,15 @@ class Residuals:
     `sd` is the noise on a cell, shape (tables,).
     """
 
-    places: NDArray[np.int64]
-    rows: NDArray[np.float64]
-    columns: NDArray[np.float64]
-    independent: NDArray[np.float64]
-    centered: NDArray[np.float64]
-    sd: NDArray[np.float64]
+    places: Ints
+    rows: Doubles
+    columns: Doubles
+    independent: Doubles
+    centered: Doubles
+    sd: Doubles
 
     @classmethod
-    def of(cls, estimates: Estimates, levels: NDArray[np.float64], members: NDArray[np.int64]) -> Residuals:
+    def of(cls, estimates: Estimates, levels: Doubles, members: Ints) -> Residuals:
         """Those of these tables, one of the groups of `Cells.alike`, beside these margins."""
         cells, n = estimates.cells, estimates.n_rows
         places = cells.places(members)
@@ -187,19 +183,19 @@ class Residuals:
             sd=estimates.pair_sd[members] / n,
         )
 
-    def fitted(self) -> NDArray[np.float64]:
+    def fitted(self) -> Doubles:
         """Tables with their singular values shrunk, non-negative and with their margins."""
         return fit_margins(self.independent + shrink(self.centered, self.sd), self.rows, self.columns)
 
 
-def center(tables: NDArray[np.float64]) -> NDArray[np.float64]:
+def center(tables: Doubles) -> Doubles:
     """Tables, shape (tables, rows, columns), less the means of their rows and of their columns."""
     centered = tables - tables.mean(axis=1, keepdims=True)
     centered -= centered.mean(axis=2, keepdims=True)
     return np.asarray(centered)
 
 
-def shrink(centered: NDArray[np.float64], sd: NDArray[np.float64]) -> NDArray[np.float64]:
+def shrink(centered: Doubles, sd: Doubles) -> Doubles:
     """Denoised interactions of tables of one shape, (tables, rows, columns), with noise of these sds on their cells.
 
     A noisy table less independence, centered both ways, is the interaction plus white noise on (rows - 1) x
@@ -222,17 +218,17 @@ def shrink(centered: NDArray[np.float64], sd: NDArray[np.float64]) -> NDArray[np
     return np.asarray((left * kept[:, None, :]) @ right)
 
 
-def _kept(y: NDArray[np.float64], beta: float) -> NDArray[np.float64]:
+def _kept(y: Doubles, beta: float) -> Doubles:
     kept = np.sqrt(np.maximum((y**2 - beta - 1) ** 2 - 4 * beta, 0.0)) / y
     return np.where(y > 1 + np.sqrt(beta), kept, 0.0)
 
 
-def denoise_tables(estimates: Estimates, levels: NDArray[np.float64]) -> Targets:
+def denoise_tables(estimates: Estimates, levels: Doubles) -> Targets:
     """Both readings of every two-way table, with the given margins."""
     cells = estimates.cells
     noisy, shrunk = (room_for(cells.n_cells, np.float32) for _ in range(2))
 
-    def fill(members: NDArray[np.int64]) -> None:
+    def fill(members: Ints) -> None:
         tables = Residuals.of(estimates, levels, members)
         noisy[tables.places] = tables.independent + tables.centered
         shrunk[tables.places] = tables.fitted()
@@ -248,18 +244,18 @@ def denoise_tables(estimates: Estimates, levels: NDArray[np.float64]) -> Targets
     )
 
 
-def relative_precision(cells: Cells, pair_sd: NDArray[np.float64]) -> NDArray[np.float64]:
+def relative_precision(cells: Cells, pair_sd: Doubles) -> Doubles:
     """Inverse variances of all pairs over their mean, shape (m, m), symmetric; zero on the diagonal."""
     precision = pair_sd**-2.0
     return cells.symmetric(precision / precision.mean() if precision.size else precision)
 
 
-def interactions(estimates: Estimates, levels: NDArray[np.float64]) -> NDArray[np.float64]:
+def interactions(estimates: Estimates, levels: Doubles) -> Doubles:
     """The L1 distance, in rows, of every denoised two-way table from independence, shape (n_pairs,)."""
     cells = estimates.cells
     distances = np.zeros(cells.n_pairs)
 
-    def measure(members: NDArray[np.int64]) -> None:
+    def measure(members: Ints) -> None:
         tables = Residuals.of(estimates, levels, members)
         distances[members] = np.abs(tables.fitted() - tables.independent).sum(axis=(1, 2)) * estimates.n_rows
 
@@ -267,9 +263,7 @@ def interactions(estimates: Estimates, levels: NDArray[np.float64]) -> NDArray[n
     return distances
 
 
-def fit_margins(
-    tables: NDArray[np.float64], rows: NDArray[np.float64], columns: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def fit_margins(tables: Doubles, rows: Doubles, columns: Doubles) -> Doubles:
     """The nearest non-negative tables with these margins, shapes (t, r, c), (t, r) and (t, c).
 
     Dykstra's alternating projections come near; a few sweeps of proportional fitting make the margins all but exact.
@@ -292,7 +286,7 @@ def fit_margins(
     return fitted
 
 
-def _dykstra(whole: NDArray[np.float64], rows: NDArray[np.float64], columns: NDArray[np.float64]) -> None:
+def _dykstra(whole: Doubles, rows: Doubles, columns: Doubles) -> None:
     """Project tables, shape (r, c, t), in place; margins have shapes (r, 1, t) and (1, c, t)."""
     point, correction, left, (r, c, _) = whole, np.zeros_like(whole), np.arange(whole.shape[2]), whole.shape
     for _ in range(_DYKSTRA_ROUNDS):

@@ -16,7 +16,6 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sklar.budget.certificate import Measured
 from sklar.budget.ladder import Ladder, Units, ladder_of, next_cells
@@ -24,11 +23,9 @@ from sklar.budget.plan import margin_sd
 from sklar.budget.search import Finding, asked_of
 from sklar.budget.views import is_of_schema
 from sklar.draw.shapes import Rounding, Shape
-from sklar.fitting.margins import estimate_rows, project
+from sklar.fitting.margins import Doubles, Ints, estimate_rows, project
 from sklar.kernel.queries import Block, Parities, Tables
 from sklar.public.schema import Attribute
-
-Floats = NDArray[np.float64]
 
 # What one more piece of constant density must explain, in squared standard errors.
 _PENALTY = 6.0
@@ -63,14 +60,14 @@ class Density:
     """
 
     edges: Units
-    masses: Floats
-    heaps: NDArray[np.int64]
+    masses: Doubles
+    heaps: Ints
     first: int
     last: int
     tails: tuple[tuple[int, int], ...] = ()
 
 
-def estimate_density(ladder: Ladder, tables: Sequence[NDArray[np.int64]], scale: float) -> Density:
+def estimate_density(ladder: Ladder, tables: Sequence[Ints], scale: float) -> Density:
     """The density that noisy tables of a search show."""
     cells = next_cells(ladder, tables[:-1], scale)
     below, variances = _combine_up(cells, tables, scale)
@@ -91,9 +88,7 @@ def estimate_density(ladder: Ladder, tables: Sequence[NDArray[np.int64]], scale:
     )
 
 
-def _combine_up(
-    cells: Sequence[Units], tables: Sequence[NDArray[np.int64]], scale: float
-) -> tuple[list[Floats], list[Floats]]:
+def _combine_up(cells: Sequence[Units], tables: Sequence[Ints], scale: float) -> tuple[list[Doubles], list[Doubles]]:
     """Each cell's rows by its own count and by those of its parts, and the variance of that, table by table."""
     rows = [tables[-1].astype(np.float64)]
     variances = [np.full(tables[-1].size, scale**2)]
@@ -106,7 +101,7 @@ def _combine_up(
     return rows, variances
 
 
-def _descend(parents: Units, masses: Floats, edges: Units, rows: Floats, variances: Floats) -> Floats:
+def _descend(parents: Units, masses: Doubles, edges: Units, rows: Doubles, variances: Doubles) -> Doubles:
     """The rows of a table's cells, which add up to those of the cells above: pieces of constant density."""
     starts = np.searchsorted(edges, parents)
     found = np.empty(rows.size)
@@ -123,7 +118,7 @@ def _descend(parents: Units, masses: Floats, edges: Units, rows: Floats, varianc
     return found
 
 
-def _pieces(rows: Floats, variances: Floats, widths: Floats, total: float, alone: Floats) -> Floats:
+def _pieces(rows: Doubles, variances: Doubles, widths: Doubles, total: float, alone: Doubles) -> Doubles:
     """Siblings' rows by an optimal partition into runs of constant density, which add up to `total`."""
     ends = (
         _heaps_apart(rows, variances, widths)
@@ -138,7 +133,7 @@ def _pieces(rows: Floats, variances: Floats, widths: Floats, total: float, alone
     return np.repeat(kept / spans, lengths) * widths
 
 
-def _partition(rows: Floats, variances: Floats, widths: Floats, alone: Floats) -> NDArray[np.int64]:
+def _partition(rows: Doubles, variances: Doubles, widths: Doubles, alone: Doubles) -> Ints:
     """Where each run of the best partition ends: least squares and a penalty for every run."""
     weights = 1 / variances
     squares = np.concatenate([[0.0], np.cumsum(rows**2 * weights)])
@@ -158,7 +153,7 @@ def _partition(rows: Floats, variances: Floats, widths: Floats, alone: Floats) -
     return np.array(ends[::-1], dtype=np.int64)
 
 
-def _heaps_apart(rows: Floats, variances: Floats, widths: Floats) -> NDArray[np.int64]:
+def _heaps_apart(rows: Doubles, variances: Doubles, widths: Doubles) -> Ints:
     """The same where there are too many siblings for noise to show more than heaps."""
     level = max(float(rows.sum()), 0.0) / widths.sum() * widths
     needed = max(_HEAP, np.sqrt(2 * np.log(rows.size)) + 1.5)
@@ -166,7 +161,7 @@ def _heaps_apart(rows: Floats, variances: Floats, widths: Floats) -> NDArray[np.
     return np.unique(np.concatenate([apart, apart + 1, [rows.size]]))[int(0 in apart) :]
 
 
-def _heaps(edges: Units, masses: Floats, sd: Floats) -> NDArray[np.int64]:
+def _heaps(edges: Units, masses: Doubles, sd: Doubles) -> Ints:
     """Single grains whose rows exceed what their neighbors' densities explain."""
     density = masses / np.diff(edges)
     around = np.maximum(np.append(density[1:], 0.0), np.insert(density[:-1], 0, 0.0))
@@ -174,7 +169,7 @@ def _heaps(edges: Units, masses: Floats, sd: Floats) -> NDArray[np.int64]:
     return np.flatnonzero((np.diff(edges) == 1) & (masses - around >= needed * sd))
 
 
-def _support(rows: Floats, variances: Floats) -> tuple[int, int]:
+def _support(rows: Doubles, variances: Doubles) -> tuple[int, int]:
     """The first and the last edge (as places) between which rows were seen; the same edge twice where none were.
 
     Windows that stand out from noise anywhere show where rows are; from there on a window next to them need not stand
@@ -203,7 +198,7 @@ def _support(rows: Floats, variances: Floats) -> tuple[int, int]:
     return max(first - 1, 0), min(last + 1, rows.size)
 
 
-def _tails(edges: Units, rows: Floats, variances: Floats, last: int) -> tuple[tuple[int, int], ...]:
+def _tails(edges: Units, rows: Doubles, variances: Doubles, last: int) -> tuple[tuple[int, int], ...]:
     """Up to two ranges of one or two cells beyond the support that may hold rows, in order."""
     least = max(_TAIL, float(np.sqrt(2 * np.log(max(rows.size - last, 1)))) - _TAIL_SLACK)
     likely: list[tuple[float, int, int]] = []
@@ -227,7 +222,7 @@ def searched(findings: Sequence[Finding], blocks: Sequence[Block]) -> Iterator[t
             yield finding, own
 
 
-def fit_shapes(measured: Measured, margins: Floats) -> dict[str, Shape]:
+def fit_shapes(measured: Measured, margins: Doubles) -> dict[str, Shape]:
     """The shapes of all attributes on an axis, by name. `margins` are probabilities of levels, shape (d,)."""
     schema = measured.schema
     answers = {
@@ -255,7 +250,7 @@ def fit_shapes(measured: Measured, margins: Floats) -> dict[str, Shape]:
     return shapes
 
 
-def _standard_errors(measured: Measured) -> Floats:
+def _standard_errors(measured: Measured) -> Doubles:
     """The standard error of a level's share by all tables that hold it, shape (m,)."""
     cells, mechanism = measured.schema.cells, measured.certificate.mechanism
     # All but nothing, where no one-way table was measured.
@@ -272,14 +267,14 @@ def _standard_errors(measured: Measured) -> Floats:
     return margin_sd(cells, one_way**-0.5, precision) / estimate_rows(measured.blocks, mechanism, measured.n_rows)
 
 
-def interpolated(attribute: Attribute, margins: Floats) -> Shape:
+def interpolated(attribute: Attribute, margins: Doubles) -> Shape:
     """The shape of bins whose inside is not known: PCHIP of the distribution function at their edges."""
     edges = np.asarray(attribute.edges, dtype=np.float64)
     inner = _inner(edges, margins[attribute.bin_codes])
     return _joined([_spread(edges[i], edges[i + 1]) for i in range(edges.size - 1)], list(inner))
 
 
-def _by_tree(attribute: Attribute, margins: Floats, ladder: Ladder, density: Density, z: Floats) -> Shape:
+def _by_tree(attribute: Attribute, margins: Doubles, ladder: Ladder, density: Density, z: Doubles) -> Shape:
     """The shape of bins that a search found: the pieces inside of each, else PCHIP."""
     edges = np.asarray(attribute.edges, dtype=np.float64)
     cuts, masses = ladder.axis(density.edges).astype(np.float64), density.masses.copy()
@@ -318,7 +313,7 @@ def _needed(end: float, seen: float) -> float:
     return float(np.sqrt(2 * np.log(_FAR * max(abs(end) / max(abs(seen), 1e-300), 1.0))))
 
 
-def _joined(places: list[Floats], heights: list[Floats], empty: Sequence[int] = ()) -> Shape:
+def _joined(places: list[Doubles], heights: list[Doubles], empty: Sequence[int] = ()) -> Shape:
     """One shape of all bins. Those that are empty are drawn like the last bin before them that is not."""
     bins = np.arange(len(places))
     for index in empty:
@@ -330,13 +325,13 @@ def _joined(places: list[Floats], heights: list[Floats], empty: Sequence[int] = 
     )
 
 
-def _spread(low: float, high: float) -> Floats:
+def _spread(low: float, high: float) -> Doubles:
     share = np.linspace(0.0, 1.0, _LINES + 1)
     # Not low + (high - low) * share: the difference may overflow.
     return low * (1 - share) + high * share
 
 
-def _inner(edges: Floats, masses: Floats) -> Floats:
+def _inner(edges: Doubles, masses: Doubles) -> Doubles:
     """How much of each bin lies below places that divide it evenly, shape (bins, lines + 1), by PCHIP."""
     masses = np.maximum(masses, 0.0)
     even = np.linspace(0.0, 1.0, _LINES + 1)
@@ -359,15 +354,13 @@ def _inner(edges: Floats, masses: Floats) -> Floats:
     return np.asarray(np.maximum.accumulate(np.clip(np.nan_to_num(curve, nan=0.0), 0.0, 1.0), axis=1))
 
 
-def _end(widths: Floats, slopes: Floats) -> float:
+def _end(widths: Doubles, slopes: Doubles) -> float:
     """The tangent at an end: by three points, kept from turning the curve."""
     tangent = ((2 * widths[0] + widths[1]) * slopes[0] - widths[0] * slopes[1]) / (widths[0] + widths[1])
     return float(np.clip(tangent, 0.0, 3 * slopes[0]))
 
 
-def _rounding(
-    attribute: Attribute, ladder: Ladder, noisy: NDArray[np.int64], scale: float, density: Density
-) -> Rounding:
+def _rounding(attribute: Attribute, ladder: Ladder, noisy: Ints, scale: float, density: Density) -> Rounding:
     """Chances of steps by the number of digits, from the noisy table of decade by step without the rows of heaps."""
     steps = np.array(ladder.steps, dtype=np.int64)
     counts = noisy.astype(np.float64)
@@ -391,7 +384,7 @@ def _rounding(
     return Rounding(grain=ladder.grain, steps=steps, upto=np.cumsum(chances, axis=1)[:, :-1], kept=kept)
 
 
-def _chances(counts: Floats, steps: NDArray[np.int64]) -> Floats:
+def _chances(counts: Doubles, steps: Ints) -> Doubles:
     """How often to round to each step, so that multiples of each come out as often as they were counted.
 
     A number rounded to a step is, by chance, a multiple of a larger one too: that much is taken off the larger ones.

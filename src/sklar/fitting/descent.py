@@ -12,14 +12,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sklar.fitting.denoise import Targets
+from sklar.fitting.margins import Doubles, Floats
 from sklar.fitting.steps import (
     MOMENTUM,
     SECOND_MOMENT,
     CompiledSteps,
-    Floats,
     Steps,
     attribute_of_contrast,
     contrast_levels,
@@ -271,20 +270,20 @@ class CellWeights:
     Beyond `_HELD` contrasts its rows are made when they are asked for: whole, it would take as much as the target.
     """
 
-    def __init__(self, cells: Cells, precision: NDArray[np.float64]) -> None:
+    def __init__(self, cells: Cells, precision: Doubles) -> None:
         self._precision, self._attribute = precision.astype(np.float32), attribute_of_contrast(cells)
         self._whole = self._made(slice(None)) if self._attribute.size <= _HELD else None
 
-    def _made(self, rows: slice) -> NDArray[np.float32]:
+    def _made(self, rows: slice) -> Floats:
         return self._precision[self._attribute[rows][:, None], self._attribute]
 
-    def rows(self, first: int, last: int) -> NDArray[np.float32]:
+    def rows(self, first: int, last: int) -> Floats:
         """Rows `first` up to `last`, shape (rows, d - m)."""
         rows = slice(first, last)
         return self._made(rows) if self._whole is None else self._whole[rows]
 
 
-def margin_weights(cells: Cells, precision: NDArray[np.float64]) -> NDArray[np.float32]:
+def margin_weights(cells: Cells, precision: Doubles) -> Floats:
     """How much the squared error of each contrast of the margins weighs in the two-way tables, shape (d - m,)."""
     weights = (precision / cells.sizes).sum(axis=1)
     return np.asarray(weights[attribute_of_contrast(cells)], dtype=np.float32)
@@ -300,9 +299,7 @@ class Room:
         self.pressed = np.empty(fits * contrasts**2 if contrasts <= SMALL else 0, dtype=np.float32)
 
 
-def predicted_strips(
-    found: NDArray[np.float32], room: Room, firsts: Iterable[int]
-) -> Iterator[tuple[int, int, NDArray[np.float32]]]:
+def predicted_strips(found: Floats, room: Room, firsts: Iterable[int]) -> Iterator[tuple[int, int, Floats]]:
     """The product of an array with its transpose in strips: (first row, last row, the strip from column `first` on).
 
     It is symmetric, so that a strip need not begin before its own rows; and large domains need no second such array.

@@ -20,7 +20,7 @@ from sklar.draw.repair import RedrawGivenOthers
 from sklar.errors import ModelError
 from sklar.fitting.denoise import Targets
 from sklar.fitting.descent import CellWeights, Fit, Loss, Start, fits_together, threads_for
-from sklar.fitting.margins import scale_levels
+from sklar.fitting.margins import Doubles, Floats, scale_levels
 from sklar.fitting.protocols import ReadArray
 from sklar.fitting.threeway import ThreeWayLoss
 from sklar.machine.progress import SILENT, Progress
@@ -47,7 +47,7 @@ class LatentModel:
     dummies: ClassVar[bool] = False
 
     schema: Schema
-    probabilities: NDArray[np.float32]
+    probabilities: Floats
     rounds: int = 0
     matched: int = 2
 
@@ -59,11 +59,11 @@ class LatentModel:
         """How many components there are."""
         return len(self.probabilities)
 
-    def margins(self) -> NDArray[np.float64]:
+    def margins(self) -> Doubles:
         """Probabilities of levels, shape (d,)."""
         return np.asarray(self.probabilities.mean(axis=0, dtype=np.float64))
 
-    def predict_pairs(self, chances: NDArray[np.float64] | None = None) -> NDArray[np.float32]:
+    def predict_pairs(self, chances: Doubles | None = None) -> Floats:
         """Predicted two-way tables, as probabilities, shape (d, d), symmetric; zero within attributes.
 
         `chances`, shape (components,), are those of components where they are not equally likely.
@@ -76,7 +76,7 @@ class LatentModel:
         pairs[attribute[:, None] == attribute[None, :]] = 0.0
         return np.asarray(pairs)
 
-    def components(self) -> NDArray[np.float32]:
+    def components(self) -> Floats:
         """Probabilities of levels in each component, shape (components, d)."""
         return self.probabilities
 
@@ -88,7 +88,7 @@ class LatentModel:
         """Draws the attributes that rules are about, given the other attributes of these records."""
         return RedrawGivenOthers(self, codes, allowed)
 
-    def scaled(self, step: NDArray[np.float64], allowed: Allowed) -> LatentModel:
+    def scaled(self, step: Doubles, allowed: Allowed) -> LatentModel:
         """The model with levels these many times as likely in all components, where rules are about their attribute."""
         cells = self.schema.cells
         own = np.isin(cells.attribute_of_level, constrained(allowed))
@@ -136,7 +136,7 @@ class LatentModel:
         return lines
 
 
-def independent(schema: Schema, levels: NDArray[np.float64]) -> LatentModel:
+def independent(schema: Schema, levels: Doubles) -> LatentModel:
     """The model of one component: independence with these margins."""
     return LatentModel(schema=schema, probabilities=levels.astype(np.float32)[None, :])
 
@@ -158,7 +158,7 @@ def fit_latent(
     """
     loss = Loss(targets, shrinkage, CellWeights(targets.cells, targets.precision), three)
 
-    def run(first: int) -> NDArray[np.float32]:
+    def run(first: int) -> Floats:
         own = min(together, fits - first)
         fit = Fit(loss, replace(start, seed=start.seed + first), fits=own, until=steps)
         for done in range(0, steps, _AT_ONCE):

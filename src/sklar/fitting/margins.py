@@ -20,6 +20,11 @@ from sklar.kernel.theorems import Mechanism, noise_variance
 from sklar.machine.spill import room_for
 from sklar.machine.threads import side_by_side
 
+# Arrays in double precision, of whole numbers, and in single precision.
+Doubles: TypeAlias = NDArray[np.float64]
+Ints: TypeAlias = NDArray[np.int64]
+Floats: TypeAlias = NDArray[np.float32]
+
 # Cells of consecutive tables that are pooled together.
 _TOGETHER = 250_000
 # Cells whose sums take as long as it takes to begin threads.
@@ -41,18 +46,18 @@ class Estimates:
 
     cells: Cells
     n_rows: int
-    one_way: NDArray[np.float64]
-    one_way_sd: NDArray[np.float64]
-    pairs: NDArray[np.float64]
-    pair_sd: NDArray[np.float64]
+    one_way: Doubles
+    one_way_sd: Doubles
+    pairs: Doubles
+    pair_sd: Doubles
     crossed: bool = False
     triples: Tables | None = None
-    third: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
-    third_sd: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
+    third: Doubles = field(default_factory=lambda: np.empty(0))
+    third_sd: Doubles = field(default_factory=lambda: np.empty(0))
 
 
 # What one block says of tables (or parities) of one order: noisy counts, and the variance of each table's noise.
-Look: TypeAlias = tuple[Whole, NDArray[np.float64]]
+Look: TypeAlias = tuple[Whole, Doubles]
 
 
 def looks_at(blocks: Sequence[Block], mechanism: Mechanism) -> dict[int, list[Look]]:
@@ -105,19 +110,14 @@ def pool_blocks(blocks: Sequence[Block], mechanism: Mechanism, n_rows: int | Non
     pairs, pair_sd = _average(looks[2], cells.pair_sizes)
     chosen = [(each.query, each) for each in blocks if isinstance(each.query, Tables) and each.query.sets is not None]
     estimates = Estimates(
-        cells=cells,
-        n_rows=rows,
-        one_way=one_way,
-        one_way_sd=one_way_sd,
-        pairs=pairs,
-        pair_sd=pair_sd,
+        cells=cells, n_rows=rows, one_way=one_way, one_way_sd=one_way_sd, pairs=pairs, pair_sd=pair_sd
     )
     for triples, block in chosen:
         return replace(estimates, triples=triples, third=block.values.astype(np.float64), third_sd=block.scales)
     return estimates
 
 
-def _average(looks: Sequence[Look], sizes: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _average(looks: Sequence[Look], sizes: Ints) -> tuple[Doubles, Doubles]:
     """The average of tables with these numbers of cells by inverse variance, and the sd of its noise, one per table."""
     if not looks:
         return np.empty(0), np.empty(0)
@@ -138,9 +138,7 @@ def _average(looks: Sequence[Look], sizes: NDArray[np.int64]) -> tuple[NDArray[n
     return average, np.asarray(whole**-0.5)
 
 
-def crossed_tables(
-    cells: Cells, ones: NDArray[np.float64], odd: NDArray[np.float64], n_rows: float
-) -> NDArray[np.float64]:
+def crossed_tables(cells: Cells, ones: Doubles, odd: Doubles, n_rows: float) -> Doubles:
     """The two-way tables of bits with these ones, shape (m,), and parities of pairs, (n_pairs,): shape (n_cells,).
 
     >>> crossed_tables(Cells([2, 2]), np.array([5.0, 4.0]), np.array([3.0]), 10).tolist()
@@ -159,7 +157,7 @@ def expected_noise(estimates: Estimates) -> float:
     return float(np.mean(np.minimum(0.4 * cells.pair_sizes * estimates.pair_sd / estimates.n_rows, 1.0)))
 
 
-def with_alike(cells: Cells, work: Callable[[NDArray[np.int64]], None]) -> None:
+def with_alike(cells: Cells, work: Callable[[Ints], None]) -> None:
     """Do light work on every group of `Cells.alike`: side by side where there is enough of it to pay for threads."""
     if cells.n_cells > _THREADED:
         side_by_side(work, cells.alike())
@@ -168,7 +166,7 @@ def with_alike(cells: Cells, work: Callable[[NDArray[np.int64]], None]) -> None:
         work(members)
 
 
-def table_runs(offsets: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
+def table_runs(offsets: Ints) -> Iterator[tuple[int, int]]:
     """Runs of tables, which begin at these cells, to work on together: the first one, and that after the last."""
     starts = np.searchsorted(offsets, np.arange(0, offsets[-1], _TOGETHER))
     return pairwise(np.unique(np.append(starts, offsets.size - 1)).tolist())
@@ -190,12 +188,12 @@ def estimate_rows(blocks: Sequence[Block], mechanism: Mechanism, n_rows: int | N
     return max(1, round(weighted / weights))
 
 
-def margins(estimates: Estimates) -> NDArray[np.float64]:
+def margins(estimates: Estimates) -> Doubles:
     """Probabilities of the levels of each attribute, shape (d,): the averaged counts over n, on the simplex."""
     return project_levels(average_margins(estimates)[0] / estimates.n_rows, estimates.cells)
 
 
-def average_margins(estimates: Estimates) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def average_margins(estimates: Estimates) -> tuple[Doubles, Doubles]:
     """The best linear estimate of level counts, shape (d,), and the sd of its noise before centering, shape (m,).
 
     The direct one-way table and the sums of every two-way table are unbiased for the same counts. Each is centered to
@@ -216,7 +214,7 @@ def average_margins(estimates: Estimates) -> tuple[NDArray[np.float64], NDArray[
     return np.einsum("ij,ij->i", weights[attribute], counts) + centering[attribute], sd
 
 
-def implied_counts(pairs: NDArray[np.float64], cells: Cells) -> NDArray[np.float64]:
+def implied_counts(pairs: Doubles, cells: Cells) -> Doubles:
     """What every two-way table says of the counts of its levels, shape (d, m); zero for a level's own attribute.
 
     >>> implied_counts(np.array([1.0, 2.0, 3.0, 4.0]), Cells([2, 2])).tolist()
@@ -224,7 +222,7 @@ def implied_counts(pairs: NDArray[np.float64], cells: Cells) -> NDArray[np.float
     """
     counts = room_for((cells.n_levels, cells.n_attributes), np.float64)
 
-    def add(members: NDArray[np.int64]) -> None:
+    def add(members: Ints) -> None:
         tables = pairs[cells.places(members)]
         first, second = (each[members][:, None] for each in cells.pairs)
         rows, columns = cells.offsets[first] + np.arange(tables.shape[1]), cells.offsets[second]
@@ -235,7 +233,7 @@ def implied_counts(pairs: NDArray[np.float64], cells: Cells) -> NDArray[np.float
     return counts
 
 
-def project(points: NDArray[np.float64], sums: ArrayLike = 1.0) -> NDArray[np.float64]:
+def project(points: Doubles, sums: ArrayLike = 1.0) -> Doubles:
     """The nearest points with non-negative entries and these sums, along the last axis (Held, Wolfe, Crowder 1974).
 
     `sums` has the shape of `points` with a last axis of length 1, or is one number for all.
@@ -250,7 +248,7 @@ def project(points: NDArray[np.float64], sums: ArrayLike = 1.0) -> NDArray[np.fl
     return np.asarray(np.maximum(points - np.take_along_axis(excess, kept - 1, axis=-1), 0.0))
 
 
-def project_levels(levels: NDArray[np.float64], cells: Cells) -> NDArray[np.float64]:
+def project_levels(levels: Doubles, cells: Cells) -> Doubles:
     """Every attribute's levels moved to the nearest probabilities, shape (d,)."""
     projected = np.empty_like(levels)
     for size in np.unique(cells.sizes):
@@ -260,7 +258,7 @@ def project_levels(levels: NDArray[np.float64], cells: Cells) -> NDArray[np.floa
     return projected
 
 
-def scale_levels(weights: NDArray[np.float64], cells: Cells) -> NDArray[np.float64]:
+def scale_levels(weights: Doubles, cells: Cells) -> Doubles:
     """Weights of levels, shape (..., d), divided by their sum within each attribute."""
     totals = np.add.reduceat(weights, cells.offsets[:-1], axis=-1)
     return np.asarray(weights / totals[..., cells.attribute_of_level])

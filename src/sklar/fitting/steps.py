@@ -20,17 +20,15 @@ contrasts alone. Both give the same to single precision.
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sklar.fitting.margins import with_alike
+from sklar.fitting.margins import Doubles, Floats, Ints, with_alike
 from sklar.kernel.cells import Cells
 from sklar.machine.compiled import OFFSETS, compiled
 from sklar.machine.spill import room_for
-
-Floats: TypeAlias = NDArray[np.float32]
 
 MOMENTUM = 0.9
 SECOND_MOMENT = 0.99
@@ -45,17 +43,17 @@ _EXP = tuple(
 )
 
 
-def attribute_of_contrast(cells: Cells) -> NDArray[np.int64]:
+def attribute_of_contrast(cells: Cells) -> Ints:
     """The attribute that each of the d - m contrasts belongs to, shape (d - m,)."""
     return np.repeat(np.arange(cells.n_attributes), cells.sizes - 1)
 
 
-def others(cells: Cells) -> NDArray[np.int64]:
+def others(cells: Cells) -> Ints:
     """The levels that are not the first of their attribute, shape (d - m,): each has a contrast."""
     return np.flatnonzero(np.diff(cells.attribute_of_level, prepend=-1) == 0)
 
 
-def contrasts(values: NDArray[np.float32], cells: Cells) -> NDArray[np.float32]:
+def contrasts(values: Floats, cells: Cells) -> Floats:
     """Q along the first axis: shape (d, n) to (d - m, n)."""
     attribute = attribute_of_contrast(cells)
     root = np.sqrt(cells.sizes.astype(np.float32))[:, None]
@@ -65,18 +63,18 @@ def contrasts(values: NDArray[np.float32], cells: Cells) -> NDArray[np.float32]:
     return np.asarray(values[others(cells)] - shift[attribute], dtype=np.float32)
 
 
-def contrast_levels(levels: NDArray[np.float64], cells: Cells) -> NDArray[np.float32]:
+def contrast_levels(levels: Doubles, cells: Cells) -> Floats:
     """Q p of every attribute's probabilities, shape (d,) to (d - m,)."""
     return contrasts(levels.astype(np.float32)[:, None], cells)[:, 0]
 
 
-def contrast_tables(tables: NDArray[np.floating[Any]], cells: Cells) -> NDArray[np.float32]:
+def contrast_tables(tables: NDArray[np.floating[Any]], cells: Cells) -> Floats:
     """Q T Q^T of every two-way table, shape (n_cells,) to (d - m, d - m), symmetric; zero within attributes."""
     size = cells.n_levels - cells.n_attributes
-    found: NDArray[np.float32] = room_for((size, size), np.float32)
+    found: Floats = room_for((size, size), np.float32)
     starts = cells.offsets[:-1] - np.arange(cells.n_attributes)
 
-    def fill(members: NDArray[np.int64]) -> None:
+    def fill(members: Ints) -> None:
         own = tables[cells.places(members)].astype(np.float32, copy=False)
         height, width = own.shape[1:]
         if height == 1 or width == 1:
@@ -92,7 +90,7 @@ def contrast_tables(tables: NDArray[np.floating[Any]], cells: Cells) -> NDArray[
     return found
 
 
-def _along(tables: NDArray[np.float32], axis: int) -> NDArray[np.float32]:
+def _along(tables: Floats, axis: int) -> Floats:
     """Q along one axis of tables of one shape, (tables, rows, columns)."""
     root = np.sqrt(np.float32(tables.shape[axis]))
     first, rest = np.split(tables, [1], axis=axis)
@@ -165,9 +163,7 @@ class Steps:
         scale *= self._slope
         np.subtract(rest, self._spread(scale), out=found)
 
-    def through_softmax(
-        self, pull: Floats, constant: Floats, probabilities: Floats, gradient: Floats
-    ) -> NDArray[np.float64]:
+    def through_softmax(self, pull: Floats, constant: Floats, probabilities: Floats, gradient: Floats) -> Doubles:
         """From the gradient in the contrasts, pull + constant, to the gradient in the logits: its square, by fit.
 
         `constant` has shape (d - m, fits).
@@ -195,7 +191,7 @@ class Steps:
         squares: Floats,
         gradient: Floats,
         rates: tuple[float, float],
-        damping: NDArray[np.float64],
+        damping: Doubles,
     ) -> None:
         """Add a gradient to the fading sums of gradients and of their squares, and move the logits by them.
 
@@ -228,9 +224,7 @@ class CompiledSteps(Steps):
         """Probabilities within each attribute from logits, and their contrasts."""
         _softmax(logits, self._offsets, probabilities, found)
 
-    def through_softmax(
-        self, pull: Floats, constant: Floats, probabilities: Floats, gradient: Floats
-    ) -> NDArray[np.float64]:
+    def through_softmax(self, pull: Floats, constant: Floats, probabilities: Floats, gradient: Floats) -> Doubles:
         """From the gradient in the contrasts, pull + constant, to the gradient in the logits: its square."""
         return np.array([_through_softmax(pull, constant[:, 0].copy(), probabilities, self._offsets, gradient)])
 
@@ -241,7 +235,7 @@ class CompiledSteps(Steps):
         squares: Floats,
         gradient: Floats,
         rates: tuple[float, float],
-        damping: NDArray[np.float64],
+        damping: Doubles,
     ) -> None:
         """Add a gradient to the fading sums, and move the logits by them."""
         rate, grown = (np.float32(each) for each in rates)
@@ -266,12 +260,7 @@ def _exp(x):  # type: ignore[no-untyped-def]
 
 
 @compiled(f"void(float32[:, ::1], {OFFSETS}, float32[:, ::1], float32[:, ::1])", fastmath=_FAST, error_model=_NUMPY)
-def _softmax(
-    logits: Floats,
-    offsets: NDArray[np.int64],
-    probabilities: Floats,
-    found: Floats,
-) -> None:
+def _softmax(logits: Floats, offsets: Ints, probabilities: Floats, found: Floats) -> None:
     n = logits.shape[1]
     top, scale, shift = np.empty(n, dtype=np.float32), np.empty(n, dtype=np.float32), np.empty(n, dtype=np.float32)
     one = np.float32(1.0)
@@ -305,13 +294,7 @@ def _softmax(
     fastmath=_FAST,
     error_model=_NUMPY,
 )
-def _through_softmax(
-    pull: Floats,
-    constant: Floats,
-    probabilities: Floats,
-    offsets: NDArray[np.int64],
-    gradient: Floats,
-) -> float:
+def _through_softmax(pull: Floats, constant: Floats, probabilities: Floats, offsets: Ints, gradient: Floats) -> float:
     n = pull.shape[1]
     one = np.float32(1.0)
     total, mean = np.empty(n, dtype=np.float32), np.empty(n, dtype=np.float32)

@@ -42,13 +42,12 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sklar.fitting.choose import SHRINKAGE, quick_steps
 from sklar.fitting.denoise import denoise_margins, denoise_tables
 from sklar.fitting.descent import Start, step_operations
 from sklar.fitting.latent import fit_latent
-from sklar.fitting.margins import Estimates
+from sklar.fitting.margins import Doubles, Estimates, Floats, Ints
 from sklar.kernel.cells import Cells
 from sklar.kernel.queries import MOST_COARSE, PARTS, Block, Tables
 from sklar.public.schema import Attribute, Schema
@@ -69,7 +68,7 @@ class Wanted:
     """Three-way tables that are worth measuring, and the noise scale that each is worth."""
 
     triples: Tables
-    scales: NDArray[np.float64]
+    scales: Doubles
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -81,9 +80,9 @@ class Disagreement:
     """
 
     triples: Tables
-    variation: NDArray[np.float64]
-    distance: NDArray[np.float64]
-    reference: NDArray[np.int64]
+    variation: Doubles
+    distance: Doubles
+    reference: Ints
     n_rows: int
 
 
@@ -138,9 +137,7 @@ def corrected(seen: Disagreement, scores: Block) -> Disagreement:
     return replace(seen, distance=distance, variation=np.minimum(distance * flat * share, 1.0))
 
 
-def choose_scales(
-    seen: Disagreement, *, price: float, precision: float, most_precision: float
-) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+def choose_scales(seen: Disagreement, *, price: float, precision: float, most_precision: float) -> tuple[Ints, Doubles]:
     """Which tables to measure, ascending, and at which scales."""
     number, dimensions = seen.distance.size, np.prod(seen.triples.shapes - 1, axis=1)
     worth = np.flatnonzero((seen.distance > 0) & (seen.variation > 0))
@@ -148,7 +145,7 @@ def choose_scales(
     unit = dimensions[worth] / seen.distance[worth] ** 2
     share = unit / precision
 
-    def squares(times: float) -> NDArray[np.float64]:
+    def squares(times: float) -> Doubles:
         odds = seen.variation[worth] / (2 * number * times * price * share)
         found = np.maximum(odds ** (2 / 3) - 1, 0.0)
         if np.count_nonzero(found) > MOST_TRIPLES:
@@ -163,7 +160,7 @@ def choose_scales(
     return worth[kept], (found[kept] * unit[kept]) ** -0.5
 
 
-def disagreement(fits: NDArray[np.float32], cells: Cells, coarse: NDArray[np.int64], n_rows: int) -> Disagreement:
+def disagreement(fits: Floats, cells: Cells, coarse: Ints, n_rows: int) -> Disagreement:
     """How far these fits, shape (F, components, d), disagree on every table of three attributes."""
     levels = np.maximum.reduceat(coarse, cells.offsets[:-1]) + 1
     starts = np.concatenate([[0], np.cumsum(levels)])
@@ -196,7 +193,7 @@ def disagreement(fits: NDArray[np.float32], cells: Cells, coarse: NDArray[np.int
     )
 
 
-def coarsen(schema: Schema, levels: NDArray[np.float64]) -> NDArray[np.int64]:
+def coarsen(schema: Schema, levels: Doubles) -> Ints:
     """The coarse level of every level, shape (d,), by noisy margins, shape (d,): at most `MOST_COARSE` an attribute.
 
     Numbers and ordered categories are cut where their margins have equal masses; of other categories, all but the
@@ -207,7 +204,7 @@ def coarsen(schema: Schema, levels: NDArray[np.float64]) -> NDArray[np.int64]:
     return np.concatenate(coarse)
 
 
-def _coarsened(attribute: Attribute, shares: NDArray[np.float64]) -> NDArray[np.int64]:
+def _coarsened(attribute: Attribute, shares: Doubles) -> Ints:
     if shares.size <= MOST_COARSE:
         return np.arange(shares.size)
     values = attribute.n_values
@@ -224,7 +221,7 @@ def _coarsened(attribute: Attribute, shares: NDArray[np.float64]) -> NDArray[np.
     return found
 
 
-def _cut(shares: NDArray[np.float64], parts: int) -> NDArray[np.int64]:
+def _cut(shares: Doubles, parts: int) -> Ints:
     """Runs of about equal mass, none of them empty: the part of every value, shape (values,)."""
     # A level that nobody has must belong somewhere, too.
     mass = shares + 1e-9 / shares.size

@@ -18,10 +18,8 @@ from itertools import pairwise
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
-from sklar.fitting.margins import Estimates
-from sklar.fitting.steps import Floats
+from sklar.fitting.margins import Doubles, Estimates, Floats, Ints
 from sklar.kernel.cells import Cells
 from sklar.kernel.queries import Tables
 
@@ -44,7 +42,7 @@ class _Group(NamedTuple):
 
     first: slice
     second: slice
-    thirds: NDArray[np.int64]
+    thirds: Ints
     targets: Floats
     weights: Floats
 
@@ -58,9 +56,7 @@ class TableLoss:
     them is (S Q^T)^T G in the contrasts.
     """
 
-    def __init__(
-        self, triples: Tables, targets: NDArray[np.float64], weights: NDArray[np.float64], noise: float = 0.0
-    ) -> None:
+    def __init__(self, triples: Tables, targets: Doubles, weights: Doubles, noise: float = 0.0) -> None:
         starts, offsets = np.concatenate([[0], np.cumsum(triples.levels)]), triples.cells.offsets
         self._n_coarse, self._noise = int(starts[-1]), noise
         self._groups = [
@@ -163,9 +159,7 @@ def _coarse_map(triples: Tables, attribute: int) -> tuple[Floats, Floats]:
     return (members[:, 1:] - slope[:, None]).astype(np.float32), (counts / own.size).astype(np.float32)
 
 
-def _groups(
-    triples: Tables, starts: NDArray[np.int64]
-) -> Iterator[tuple[_Group, NDArray[np.int64], NDArray[np.int64]]]:
+def _groups(triples: Tables, starts: Ints) -> Iterator[tuple[_Group, Ints, Ints]]:
     """All tables, each in one group: always those of the two attributes that most of the rest share.
 
     Beside a group stand the places of its cells in the flat vector, and the table of each third level.
@@ -233,7 +227,7 @@ class ParityLoss:
             out += residual.T @ pairs
 
 
-def _places(cells: Cells) -> NDArray[np.int64]:
+def _places(cells: Cells) -> Ints:
     """Where the triple of every pair and every third bit stands among all triples, shape (n_pairs, m); -1 for none."""
     places = np.full((cells.n_attributes,) * 3, -1)
     i, j, k = cells.trios
