@@ -68,12 +68,7 @@ class LinkedClasses:
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """What a model file holds of it, flat."""
-        return {
-            "person": self.person.ravel(),
-            "number": self.number.ravel(),
-            "event_class": self.event_class.ravel(),
-            "event": self.event.ravel(),
-        }
+        return {name: getattr(self, name).ravel() for name in ("person", "number", "event_class", "event")}
 
 
 class _Layout:
@@ -86,12 +81,8 @@ class _Layout:
         bins = np.array(linked.bins)
         self.bin_of = np.searchsorted(bins, np.arange(linked.at_most + 1), side="right") - 1
         self.n_bins = bins.size - 1
-        number = next(
-            counts
-            for table, counts in zip(measured.plan.tables, measured.counts, strict=True)
-            if table.kind == "number"
-        )
-        share = project(number / self.n_people)
+        number = [table.kind for table in measured.plan.tables].index("number")
+        share = project(measured.counts[number] / self.n_people)
         # A little of every number, so that a bin that noise has emptied still has some.
         share = share + 1e-3 / share.size
         self.within = share / np.bincount(self.bin_of, weights=share)[self.bin_of]
@@ -154,7 +145,7 @@ class _Layout:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Goal:
-    """What a fit descends to: the four products with their weights, and the margins that it starts from."""
+    """What a fit descends to: the four products with their weights."""
 
     layout: _Layout
     targets: list[Floats]
@@ -163,10 +154,11 @@ class _Goal:
     def starts(self) -> tuple[Floats, Floats, Floats]:
         """Logarithms of the levels of people, of bins of the number of events, and of the levels of events."""
         people, bins = self.layout.person.n_levels, self.layout.n_bins
-        number = _margins(self.targets[0][0, 1 + people :], Cells([bins]))
+        person, number = np.split(self.targets[0][0, 1:], [people])
         event = self.targets[1][people + bins - 1 :].sum(axis=0)
-        person = _margins(self.targets[0][0, 1 : 1 + people], self.layout.person)
-        return np.log(person), np.log(number), np.log(_margins(event, self.layout.event))
+        cells = self.layout.person, Cells([bins]), self.layout.event
+        one, two, three = (np.log(_margins(*each)) for each in zip((person, number, event), cells, strict=True))
+        return one, two, three
 
 
 def _margins(shares: Floats, cells: Cells) -> Floats:
@@ -191,13 +183,8 @@ class _Fit:
             return base + np.float32(sd if classes > 1 else 0.0) * drawn
 
         together = around(np.zeros_like(event), (classes, 1), _COMMON_SD)
-        first = np.hstack(
-            [
-                around(person, (classes,), _PERSON_SD),
-                around(number, (classes,), _NUMBER_SD),
-                np.zeros((classes, kinds), dtype=np.float32),
-            ]
-        )
+        people, numbers = around(person, (classes,), _PERSON_SD), around(number, (classes,), _NUMBER_SD)
+        first = np.hstack([people, numbers, np.zeros((classes, kinds), dtype=np.float32)])
         events = (around(event, (classes, kinds), _EVENT_SD) + together).reshape(classes * kinds, -1)
         self._shape, self._cells = (classes, kinds), (Cells([*layout.person.sizes, layout.n_bins, kinds]), layout.event)
         self._logits = [

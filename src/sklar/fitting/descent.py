@@ -1,9 +1,9 @@
 """Gradient descent on the logits of latent components: the loss against noisy tables, and the steps of a fit.
 
-Cost of a step with c = d - m contrasts (m where all attributes are binary): up to `SMALL` contrasts the product of a
-(c, D) matrix with its transpose, and of the residual with it, 4 D c^2 operations. Beyond that a step looks at one block
-of b = `_BLOCK` rows of the residual, 6 D b c operations. Memory: the target, 4 c^2 bytes (in a file where that is
-much), one strip of the residual and of its weights, and about 28 D d bytes of state.
+Cost of a step with c = d - m contrasts: up to `SMALL` contrasts 4 D c^2 operations, for the product of a (c, D) matrix
+with its transpose and of the residual with it. Beyond that a step looks at one block of b = `_BLOCK` rows of the
+residual, 6 D b c operations. Memory: the target, 4 c^2 bytes (in a file where that is much), one strip of the residual
+and of its weights, and about 28 D d bytes of state.
 """
 
 from __future__ import annotations

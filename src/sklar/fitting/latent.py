@@ -73,7 +73,7 @@ class LatentModel:
             pairs = self.probabilities.T @ self.probabilities / np.float32(self.n_components)
         else:
             pairs = self.probabilities.T @ (self.probabilities * chances[:, None].astype(np.float32))
-        pairs[attribute[:, None] == attribute[None, :]] = 0.0
+        pairs[attribute[:, None] == attribute] = 0.0
         return np.asarray(pairs)
 
     def components(self) -> Floats:

@@ -31,10 +31,9 @@ class Sampler(Protocol):
 
 
 class Copula(Protocol):
-    """A joint distribution of the measured attributes, fitted to noisy tables.
+    """A joint distribution of the measured attributes, fitted to noisy tables. `kind` names it in model files.
 
-    `kind` names it in model files. Only two other files know which kinds of models there are: `release`, which fits
-    them, and `files.archive`, which reads them.
+    Only `release`, which fits models, and `files.archive`, which reads them, know which kinds there are.
     """
 
     kind: ClassVar[str]
@@ -54,10 +53,7 @@ class Copula(Protocol):
         """Probabilities of pairs of levels, shape (d, d), zero within attributes; None without a closed form."""
 
     def components(self) -> NDArray[np.float32] | None:
-        """Probabilities of levels in D equally likely components, shape (D, d); None where a model has none.
-
-        Attributes are independent within a component.
-        """
+        """Probabilities of levels in D equally likely components, independent within each, shape (D, d), if any."""
 
     def sampler(self) -> Sampler:
         """Draws any block of rows, before any repair."""
