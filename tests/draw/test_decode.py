@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from decimal import Decimal
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -12,10 +13,15 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from sklar.draw.decode import Decoder, column_type, decode_column, decode_dummies, dummy_schema, record_schema
+from sklar.draw.decode import Decoder, column_type, decode_dummies, dummy_schema, record_schema
 from sklar.public.schema import Attribute, Schema
 from sklar.rows.encode import encode
 from tests.conftest import schemas_with_codes
+
+
+def decode_column(codes: Any, attribute: Attribute, generator: np.random.Generator) -> pl.Series:
+    """Values of one attribute's codes, shape (rows,)."""
+    return Decoder(Schema(name="t", attributes=(attribute,))).decode(codes[None, :], generator).to_series()
 
 
 def drawn(attribute: Attribute, code: int, times: int = 200) -> pl.Series:

@@ -7,11 +7,12 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from sklar.draw.decode import column_type, decode_column
+from sklar.draw.decode import column_type
 from sklar.errors import SchemaError
 from sklar.public.importers.arrow import column_types
 from sklar.public.outputs import arrow_type, parse_output, polars_type
 from sklar.public.schema import Schema
+from tests.draw.test_decode import decode_column
 from tests.public import one
 
 

@@ -76,10 +76,10 @@ class Decoder:
     def __init__(self, schema: Schema, *, shapes: Mapping[str, Shape] | None = None, enums: bool = False) -> None:
         self.columns = record_schema(schema)
         self._numbers = [
-            None if _is_listed(attribute) else _Numbers(attribute, (shapes or {}).get(attribute.name))
+            _AxisDecoder(attribute, (shapes or {}).get(attribute.name)) if attribute.binned else None
             for attribute in schema.attributes
         ]
-        listed = {attribute.name: _listed(attribute) for attribute in schema.attributes if _is_listed(attribute)}
+        listed = {attribute.name: _listed(attribute) for attribute in schema.attributes if not attribute.binned}
         # Booleans that are never missing are packed into bits for all columns at once.
         self._packed = np.array(
             [
@@ -125,10 +125,6 @@ def decode_dummies(dummies: NDArray[np.bool_], schema: Schema) -> pl.DataFrame:
     )
 
 
-def _is_listed(attribute: Attribute) -> bool:
-    return not attribute.binned
-
-
 def _listed(attribute: Attribute) -> pl.Series:
     """The value of every code of a categorical or boolean attribute, in a column of its type."""
     kind = column_type(attribute)
@@ -146,14 +142,7 @@ def _listed(attribute: Attribute) -> pl.Series:
     return pl.Series([None if value is None else str(value) for value in values] if texts else values).cast(kind)
 
 
-def decode_column(codes: Codes, attribute: Attribute, generator: np.random.Generator) -> pl.Series:
-    """Values of one attribute's codes, shape (rows,)."""
-    if _is_listed(attribute):
-        return _listed(attribute).gather(pl.Series(codes))
-    return _Numbers(attribute).decode(codes, generator)
-
-
-class _Numbers:
+class _AxisDecoder:
     """Decodes the codes of one attribute on an axis: bins, points and special values.
 
     Where numbers have a grain, they are drawn as multiples of it and then held in units: the digits of a decimal, else

@@ -324,7 +324,6 @@ def fill(copula: Copula, domains: Sequence[Domains], seed: int) -> Codes:
         raise ModelError(
             f"complete needs a model with components, and this one is '{copula.kind}'. Fit it with method 'auto'."
         )
-    _check_rules(copula, domains)
     filling = _Filling(copula, components, domains)
     rows = domains[0].kinds.size
     codes = np.empty((len(domains), rows), dtype=np.int64)
@@ -334,20 +333,9 @@ def fill(copula: Copula, domains: Sequence[Domains], seed: int) -> Codes:
     return codes
 
 
-def _check_rules(copula: Copula, domains: Sequence[Domains]) -> None:
-    """Refuse rows that no record which honors the rules completes."""
-    allowed = copula.schema.allowed
-    touched = constrained(allowed)
-    if not touched:
-        return
-    kinds, first = np.unique(np.stack([domains[i].kinds for i in touched]), axis=1, return_index=True)
-    for column, row in zip(kinds.T, first, strict=True):
-        own = {i: domains[i].allowed[kind] for i, kind in zip(touched, column, strict=True)}
-        if solve(own, allowed, effort=SearchSteps(2**62)) is None:
-            raise ModelError(f"row {row + 1:,} breaks a rule of the schema, whatever is filled in. Correct the row.")
-
-
 class _Filling:
+    """Draws records given their domains; rows that no record which honors the rules completes are refused."""
+
     def __init__(self, copula: Copula, components: NDArray[np.float32], domains: Sequence[Domains]) -> None:
         self._copula, self._probabilities, self._domains = copula, components, domains
         self._cells, self._allowed = copula.schema.cells, copula.schema.allowed
@@ -358,7 +346,12 @@ class _Filling:
             np.maximum(components[:, self._cells.levels(i)] @ own.allowed.T.astype(np.float32), np.float32(1e-30))
             for i, own in enumerate(domains)
         ]
-        self._honored = chance_of_rules(components, self._cells.offsets, self._allowed) if self._touched else None
+        self._honored = None
+        if self._touched:
+            self._honored = chance_of_rules(components, self._cells.offsets, self._allowed)
+            kinds = np.stack([domains[i].kinds for i in self._touched])
+            for row in np.unique(kinds, axis=1, return_index=True)[1].tolist():
+                self._search(row)
 
     def draw(self, rows: NDArray[np.int64], generator: np.random.Generator) -> Codes:
         """Codes of these rows."""
@@ -378,13 +371,18 @@ class _Filling:
         codes[:, free] = mended
         fresh = codes[:, left]
         for _ in range(_FRESH):
-            kept = self._kept(fresh, generator)
+            kept = ~violating(fresh, self._allowed)
+            if self._honored is not None:
+                chances = keeping_chances(self._probabilities, self._cells.offsets, fresh, self._others, self._honored)
+                kept &= generator.random(left.size) < chances
             codes[:, left[kept]] = fresh[:, kept]
             left = left[~kept]
             if left.size == 0:
                 return codes
             fresh = self._levels(rows[left], pick(upto[left], generator), generator)
-        self._search(codes, rows, left)
+        for place in left:
+            for i, level in self._search(int(rows[place])).items():
+                codes[i, place] = level
         return codes
 
     def _levels(self, rows: NDArray[np.int64], component: NDArray[np.int64], generator: np.random.Generator) -> Codes:
@@ -397,17 +395,10 @@ class _Filling:
             codes[i] = pick(np.cumsum(weights, axis=1, dtype=np.float64), generator)
         return codes
 
-    def _kept(self, codes: Codes, generator: np.random.Generator) -> NDArray[np.bool_]:
-        """Which of these records honor the rules and are kept."""
-        honors = ~violating(codes, self._allowed)
-        if self._honored is None:
-            return honors
-        chances = keeping_chances(self._probabilities, self._cells.offsets, codes, self._others, self._honored)
-        return honors & (generator.random(codes.shape[1]) < chances)
-
-    def _search(self, codes: Codes, rows: NDArray[np.int64], left: NDArray[np.int64]) -> None:
-        """Levels by search where no draw honored the rules."""
-        for place in left:
-            own = {i: self._domains[i].allowed[self._domains[i].kinds[rows[place]]] for i in self._touched}
-            for i, level in (solve(own, self._allowed, effort=SearchSteps(2**62)) or {}).items():
-                codes[i, place] = level
+    def _search(self, row: int) -> dict[int, int]:
+        """Levels of the attributes that rules are about, within the row's domains; a row that has none is refused."""
+        own = {i: self._domains[i].allowed[self._domains[i].kinds[row]] for i in self._touched}
+        levels = solve(own, self._allowed, effort=SearchSteps(2**62))
+        if levels is None:
+            raise ModelError(f"row {row + 1:,} breaks a rule of the schema, whatever is filled in. Correct the row.")
+        return levels
