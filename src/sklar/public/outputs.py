@@ -236,10 +236,8 @@ def arrow_type(output: Output) -> pa.DataType:
 
 
 def _decimal_misfit(output: Output, attribute: Attribute) -> str | None:
-    edges, apart = (
-        [exact(number) * 10**output.scale for number in each] for each in (attribute.edges, attribute.apart)
-    )
-    stepped = [] if attribute.step is None else [exact(attribute.step) * 10**output.scale]
+    stated = (attribute.edges, attribute.apart, () if attribute.step is None else (attribute.step,))
+    edges, apart, stepped = ([exact(number) * 10**output.scale for number in each] for each in stated)
     if any(unit.denominator != 1 for unit in (*edges, *apart, *stepped)):
         return f"needs edges of at most {output.scale} digits after the point"
     # The last edge is in no bin.
@@ -255,13 +253,11 @@ def _float32_misfit(attribute: Attribute) -> str | None:
 
     if max(map(abs, (*attribute.edges, *attribute.apart))) > _LARGEST_FLOAT32:
         return f"holds numbers up to {_LARGEST_FLOAT32:.4g} only"
-    for number in attribute.apart:
-        if float(np.float32(number)) != number:
-            return f"does not hold {number} exactly; use float64"
-    for low, high in pairwise(attribute.edges):
-        if not least_float32(low) < high:
-            return f"has no number between {low} and {high}; use wider bins"
-    return None
+    inexact = [number for number in attribute.apart if float(np.float32(number)) != number]
+    if inexact:
+        return f"does not hold {inexact[0]} exactly; use float64"
+    empty = next(((low, high) for low, high in pairwise(attribute.edges) if not least_float32(low) < high), None)
+    return None if empty is None else f"has no number between {empty[0]} and {empty[1]}; use wider bins"
 
 
 def _timed_misfit(output: Output, attribute: Attribute) -> str | None:

@@ -1,13 +1,11 @@
 """Rules: combinations of levels of two attributes that no record has, and attributes that another one determines.
 
-A rule is part of the schema, so it is public and costs no privacy; every released record honors it. This module parses
-rules, checks them for contradictions, and translates them to the attributes that are measured: an attribute that
+A rule is part of the schema, so it is public and costs no privacy; every released record honors it. An attribute that
 another one determines is not measured, and what is forbidden for it becomes forbidden for the other one.
 
-The check proves that every level of every measured attribute occurs in some record that honors all rules. It first
-looks at pairs: each level must have an allowed level in every other attribute. That suffices where the rules tie
-attributes together without a cycle. Where there is a cycle, it searches for such a record (`solve`), and refuses the
-rules when the search ends without one, or does not end within a bounded effort.
+Parsing proves that every level of every measured attribute occurs in some record that honors all rules: each level has
+an allowed level in every other attribute, which suffices without cycles; in a cycle a bounded search (`solve`)
+must find such a record.
 """
 
 from __future__ import annotations

@@ -64,17 +64,7 @@ from sklar.public.rules import (
 from sklar.public.solve import Allowed
 from sklar.public.toml import toml_key, toml_table
 
-__all__ = [
-    "MAX_LEVELS",
-    "Attribute",
-    "AttributeKind",
-    "Domain",
-    "Outside",
-    "Provenance",
-    "Schema",
-    "SchemaLike",
-    "repeated",
-]
+__all__ = ["MAX_LEVELS", "Attribute", "AttributeKind", "Domain", "Outside", "Schema", "SchemaLike"]
 
 # Where something holds a number for every pair of levels at once, as one square: 1.6 GB in single precision.
 MAX_SQUARE = 20_000

@@ -41,8 +41,7 @@ def import_schema(path: str | Path, *, format: str | None = None) -> Imported:  
             "Say what it is with --format."
         )
     try:
-        imported: Imported = getattr(documents, f"from_{kind}")(document, name)
-        return imported
+        return documents.READERS[kind](document, name)
     except (AttributeError, KeyError, TypeError, ValueError):
         raise SchemaError(f"'{path}' does not have the layout of {kind} descriptions. Check its format.") from None
 

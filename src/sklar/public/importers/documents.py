@@ -215,3 +215,6 @@ def _transformed(chain: list[Mapping[str, Any]]) -> ColumnEntry | None:
         keys |= {"bins": bins} if bins and "bins" in keys else {}
         notes = ["If it holds whole numbers, write type = 'integer'."]
     return ColumnEntry(keys=keys | ({"missing": ""} if nullable else {}), notes=notes)
+
+
+READERS = {"frictionless": from_frictionless, "sdv": from_sdv, "smartnoise": from_smartnoise}
