@@ -36,7 +36,7 @@ def reported(*tables: Any, **settings: Any) -> tuple[Evaluation, str]:
 
 def test_every_part_is_there_and_says_private() -> None:
     pytest.importorskip("sklearn")
-    found, document = reported(records(600), records(500, seed=2), SCHEMA, target="a", test=records(100, seed=3))
+    found, document = reported(records(150), records(120, seed=2), SCHEMA, target="a", test=records(60, seed=3))
     text = " ".join(read(document).text)
     for part in (
         "What to use, and what not",

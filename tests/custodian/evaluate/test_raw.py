@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from decimal import Decimal
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import polars as pl
@@ -17,10 +17,14 @@ from sklar.custodian.check import OPAQUE
 from sklar.custodian.evaluate.raw import Distribution, Sketch, cells, ks_distance, read_values, wasserstein_distance
 from sklar.public.schema import Attribute, AttributeKind
 
-AMOUNT = Attribute(name="x", kind="integer", edges=(0, 100), missing="-1")
-RATE = Attribute(name="x", kind="real", edges=(0.0, 1.0))
-DAY = Attribute(name="x", kind="date", edges=(0, 10))
-MOMENT = Attribute(name="x", kind="datetime", edges=(0, 10))
+
+def on_axis(kind: str, **keys: Any) -> Attribute:
+    return Attribute(name="x", kind=cast(AttributeKind, kind), edges=(0, 10), **keys)
+
+
+AMOUNT, RATE, DAY, MOMENT = on_axis("integer", missing="-1"), on_axis("real"), on_axis("date"), on_axis("datetime")
+CODED, YEAR, MONTH = on_axis("integer", special=("N", -9)), on_axis("year"), on_axis("yearmonth")
+WORDS = Attribute(name="x", kind="categorical", values=("a",), missing="?")
 NAN = float("nan")
 
 
@@ -43,73 +47,28 @@ NAN = float("nan")
         (pl.Series([dt.date(1970, 1, 2)]), MOMENT, [86_400e6], 0, {}),
         (pl.Series(["1970-01-01 00:01:00"]), MOMENT, [6e7], 0, {}),
         (pl.Series([3, "x", None], dtype=pl.Object), AMOUNT, [3, NAN, NAN], 1, {"x": 1}),
+        (pl.Series(["1", "N", "-9", "-9.0", "N"]), CODED, [1, NAN, NAN, NAN, NAN], 0, {"N": 2, "-9": 2}),
+        (pl.Series([1, -9, None]), CODED, [1, NAN, NAN], 1, {"-9": 1}),
+        (pl.Series([1.5, -9.0, NAN]), CODED, [1.5, NAN, NAN], 1, {"-9": 1}),
+        (pl.Series([dt.time(0, 1), None]), on_axis("time"), [6e7, NAN], 1, {}),
+        (pl.Series([dt.timedelta(seconds=2)], dtype=pl.Duration("ms")), on_axis("duration"), [2e6], 0, {}),
+        (pl.Series([1999, None]), YEAR, [1999, NAN], 1, {}),
+        (pl.Series([dt.date(1969, 12, 31), dt.date(2020, 1, 1)]), YEAR, [1969, 2020], 0, {}),
+        (pl.Series([dt.date(1969, 12, 31), None]), MONTH, [1970 * 12 - 1, NAN], 1, {}),
+        (pl.Series([dt.datetime(1970, 2, 3, 4)]), MONTH, [1970 * 12 + 1], 0, {}),
+        # Categories have missing values, and no numbers.
+        (pl.Series(["a", "", "?", None]), WORDS, [], 3, {}),
+        (pl.Series([True, None]), WORDS, [], 1, {}),
+        (pl.Series([1.0, NAN, None]), WORDS, [], 2, {}),
+        (pl.Series(["a", "?"], dtype=pl.Enum(["a", "?"])), WORDS, [], 1, {}),
     ],
 )
 def test_columns_become_numbers(
     column: pl.Series, attribute: Attribute, numbers: list[float], missing: int, texts: dict[str, int]
 ) -> None:
-    found, found_missing, found_texts = read_values(column, attribute)
-    assert found == pytest.approx(numbers, nan_ok=True)
-    assert found_missing == missing
-    assert dict(found_texts) == texts
-
-
-@pytest.mark.parametrize(
-    ("column", "missing"),
-    [
-        (pl.Series(["a", "", "?", None]), 3),
-        (pl.Series([True, None]), 1),
-        (pl.Series([1.0, NAN, None]), 2),
-        (pl.Series(["a", "?"], dtype=pl.Enum(["a", "?"])), 1),
-    ],
-)
-def test_categories_have_missing_values_and_no_numbers(column: pl.Series, missing: int) -> None:
-    found, found_missing, _found_texts = read_values(
-        column, Attribute(name="x", kind="categorical", values=("a",), missing="?")
-    )
-    assert found_missing == missing
-    assert found.size == 0
-
-
-@pytest.mark.parametrize(
-    ("column", "numbers", "missing", "texts"),
-    [
-        (pl.Series(["1", "N", "-9", "-9.0", "N"]), [1, NAN, NAN, NAN, NAN], 0, {"N": 2, "-9": 2}),
-        (pl.Series([1, -9, None]), [1, NAN, NAN], 1, {"-9": 1}),
-        (pl.Series([1.5, -9.0, NAN]), [1.5, NAN, NAN], 1, {"-9": 1}),
-    ],
-)
-def test_special_values_are_no_numbers(
-    column: pl.Series, numbers: list[float], missing: int, texts: dict[str, int]
-) -> None:
-    found, found_missing, found_texts = read_values(
-        column, Attribute(name="x", kind="integer", edges=(0, 10), special=("N", -9))
-    )
-    assert found == pytest.approx(numbers, nan_ok=True)
-    assert found_missing == missing
-    assert dict(found_texts) == texts
-
-
-def attribute_of(kind: str) -> Attribute:
-    """What an attribute of any kind tells this module."""
-    return Attribute(name="x", kind=cast(AttributeKind, kind), edges=(0, 10))
-
-
-@pytest.mark.parametrize(
-    ("kind", "column", "numbers"),
-    [
-        ("time", pl.Series([dt.time(0, 1), None]), [6e7, NAN]),
-        ("duration", pl.Series([dt.timedelta(seconds=2), None], dtype=pl.Duration("ms")), [2e6, NAN]),
-        ("year", pl.Series([1999, None]), [1999, NAN]),
-        ("year", pl.Series([dt.date(1969, 12, 31), dt.date(2020, 1, 1)]), [1969, 2020]),
-        ("yearmonth", pl.Series([dt.date(1969, 12, 31), None]), [1970 * 12 - 1, NAN]),
-        ("yearmonth", pl.Series([dt.datetime(1970, 2, 3, 4)]), [1970 * 12 + 1]),
-    ],
-)
-def test_typed_columns_of_every_kind(kind: str, column: pl.Series, numbers: list[float]) -> None:
-    found, found_missing, _found_texts = read_values(column, attribute_of(kind))
-    assert found == pytest.approx(numbers, nan_ok=True)
-    assert found_missing == sum(np.isnan(numbers))
+    read, absent, others = read_values(column, attribute)
+    assert read == pytest.approx(numbers, nan_ok=True)
+    assert (absent, dict(others)) == (missing, texts)
 
 
 NUMBERS = st.lists(

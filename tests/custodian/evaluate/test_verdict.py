@@ -71,13 +71,10 @@ def test_a_constant_has_a_ks_distance_alone_and_a_table_without_numbers_none() -
     assert compare_numbers(one, two) is None
 
 
-def test_heaps_are_found_in_both_tables() -> None:
+def test_heaps_stand_out_in_either_table() -> None:
     real, synthetic = [40] * 50 + [*range(20, 70)], [25] * 25 + [*range(20, 70)] + [*range(20, 45)]
     heaps = score(real, synthetic).heaps
     assert [(heap.what, heap.real, heap.synthetic) for heap in heaps] == [("40", 0.51, 0.02), ("25", 0.01, 0.27)]
-
-
-def test_what_stands_out() -> None:
     assert standing_out(np.array([10, 10, 30, 10, 10])).tolist() == [False, False, True, False, False]
     assert not standing_out(np.array([10, 20, 29, 20, 10])).any()
     # Too rare, and the only one.
@@ -85,20 +82,12 @@ def test_what_stands_out() -> None:
     assert standing_out(np.array([7])).tolist() == [True]
 
 
-def test_rounding_leaves_zero_out() -> None:
-    found = score([0, 0, 100, 200, 305, 1000], [0, 101, 102, 100, 104, 5000])
-    shares = {share.what: (share.real, share.synthetic) for share in found.rounding}
-    assert shares == {
-        "multiples of 5": (1.0, 0.4),
-        "multiples of 10": (0.75, 0.4),
-        "multiples of 100": (0.75, 0.4),
-        "multiples of 1,000": (0.25, 0.2),
-    }
-
-
 @pytest.mark.parametrize(
     ("kind", "values", "expected"),
     [
+        # Zeros are left out.
+        ("integer", [0, 0, 100, 200, 305, 1000],
+         {"multiples of 5": 1, "multiples of 10": 0.75, "multiples of 100": 0.75, "multiples of 1,000": 0.25}),
         ("real", [0.25, 1.5, 3.0, 20.0], {"multiples of 0.01": 1, "multiples of 0.1": 0.75, "whole numbers": 0.5}),
         ("date", [dt.date(2020, 1, 1), dt.date(2020, 5, 1), dt.date(2020, 5, 2), dt.date(1960, 3, 1)],
          {"first days of months": 0.75, "first days of years": 0.25}),
@@ -157,17 +146,14 @@ def test_differences_of_correlations_are_ranked() -> None:
     assert compare_correlations(look(frame.select("a"), "real"), look(frame.select("a"), "real")) is None
 
 
-def test_texts_among_numbers_are_shares_of_all_rows() -> None:
+def test_texts_among_numbers_are_shares_of_all_rows_and_do_not_fill_the_memory() -> None:
     one = look(pl.DataFrame({"x": ["1", "N", "N", "2"]}), "integer")
     two = look(pl.DataFrame({"x": ["1", "1", "N", "?"]}), "integer")
     shares = {share.what: (share.real, share.synthetic) for share in compare_texts(one, two, 0)}
     assert shares == {"N": (0.5, 0.25), "?": (0, 0.25)}
-
-
-def test_free_text_does_not_fill_the_memory() -> None:
-    found = look(pl.DataFrame({"x": [f"text {number}" for number in range(3 * MAX_TEXTS)]}), "integer", parts=2)
-    assert len(found.columns[0].texts) == MAX_TEXTS + 1
-    assert found.columns[0].texts[MORE_TEXTS] == 2 * MAX_TEXTS
+    many = look(pl.DataFrame({"x": [f"text {number}" for number in range(3 * MAX_TEXTS)]}), "integer", parts=2)
+    assert len(many.columns[0].texts) == MAX_TEXTS + 1
+    assert many.columns[0].texts[MORE_TEXTS] == 2 * MAX_TEXTS
 
 
 def test_figures_as_a_person_writes_them() -> None:

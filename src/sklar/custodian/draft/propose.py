@@ -310,7 +310,7 @@ def as_seen(seen: ColumnSummary) -> Attribute | None:
 
     A domain read from the rows tells who is in them.
     """
-    output, texts = seen.output, set(seen.counts)
+    output, texts = seen.output, list(seen.counts)
     if output == "bool":
         return Attribute(name=seen.name, kind="boolean", missing="")
     if not texts:
@@ -319,7 +319,7 @@ def as_seen(seen: ColumnSummary) -> Attribute | None:
     if output in ("category", "ordered category") and len(seen.declared) <= MOST_CATEGORIES:
         return replace(entry, values=seen.categories, output=output)
     # A column of texts holds texts, even where they are yes and no; a text file says nothing of types.
-    pair = truth_texts(texts)
+    pair = truth_texts(set(texts))
     if output != "string" and pair is not None:
         return _with_texts(replace(entry, kind="boolean"), seen, pair)
     for kind in _QUANTITIES:
