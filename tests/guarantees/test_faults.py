@@ -24,7 +24,7 @@ from sklar.budget.ledger.anchor import Mark, open_anchor
 from sklar.budget.ledger.check import check_releases
 from sklar.errors import BudgetError
 from sklar.files.archive import load
-from sklar.kernel.theorems import Budget, Spend, cost
+from sklar.kernel.theorems import Budget
 from sklar.public.schema import Attribute, Schema
 from sklar.trust.verify import verify_model
 from tests.guarantees.people import BASE
@@ -85,9 +85,7 @@ def kill_at_random(folder: Path, kills: int, seed: int, methods: tuple[str, str]
     models = [load(path) for path in sorted(folder.glob("*.sklar"))]
     unused = [entry.cost for entry in account.charges]
     for model in models:
-        groups = model.certificate.measurements
-        spend = Spend.of([group.scale for group in groups], [group.tables for group in groups])
-        measured = cost(model.certificate.mechanism, 2, spend)
+        measured = model.certificate.budget.cost(model.certificate.spend)
         paid = next(charge for charge in unused if charge.covers(measured))
         unused.remove(paid)
     receipts = {model.certificate.receipt for model in models}
@@ -263,15 +261,15 @@ def huge_levels(folder: Path) -> bytes:
 
 def write_hostile(path: Path, kind: str) -> None:
     if kind == "array of 720 MB":
-        zip_of(path, stage1_pairs=720 << 20)
+        zip_of(path, block1=720 << 20)
     elif kind == "description of 720 MB":
         zip_of(path, model=720 << 20)
     elif kind == "many members":
         zip_of(path, **{f"m{i}": 300 << 20 for i in range(4)})
     elif kind == "declared shape":
-        zip_of(path, stage1_pairs=declared("(1000000000000,)"))
+        zip_of(path, block1=declared("(1000000000000,)"))
     elif kind == "right shape, no data":
-        zip_of(path, stage1_pairs=declared("(12,)"))
+        zip_of(path, block1=declared("(12,)"))
     elif kind == "huge levels":
         zip_of(path, model=huge_levels(path.parent))
     elif kind == "10 MB cells":

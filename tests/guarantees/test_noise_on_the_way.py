@@ -17,9 +17,8 @@ from numpy.typing import NDArray
 from sklar.budget.method import PAPER
 from sklar.kernel import noise as sampler
 from sklar.kernel.cells import Cells
-from sklar.kernel.count import Counts
 from sklar.kernel.noise import discrete_gaussian
-from sklar.kernel.tables import Plan
+from sklar.kernel.queries import Common, Tables
 from sklar.kernel.theorems import Budget, chance_of_one
 from sklar.kernel.vault import Vault
 from sklar.public.schema import Attribute, Schema
@@ -34,14 +33,9 @@ AMPLE = Budget(epsilon=1e4)
 
 def two_stages(counts: NDArray[np.int64], side: int = SIDE) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """The noise of two-way cells in two stages, over its scale."""
-    cells = Cells([side, side])
-    vault = Vault(AMPLE, threads=2)
-    vault.hold(
-        Counts(n_rows=5, one_way=np.zeros(2 * side, dtype=np.int64), pairs=counts.copy()),
-        cells,
-    )
-    plan = Plan(one_way=np.empty(0), pairs=np.array([SCALE]))
-    first, second = (vault.measure(plan).pairs - counts for _ in range(2))
+    vault, query = Vault(AMPLE, threads=2), Tables(cells=Cells([side, side]), order=2)
+    vault.reserve(AMPLE.tables(np.full(2, SCALE)))
+    first, second = (vault.measure(query, counts, [SCALE]).values - counts for _ in range(2))
     return first / SCALE, second / SCALE
 
 
@@ -103,8 +97,8 @@ def test_the_number_of_rows_is_noised_under_add_remove() -> None:
     schema = Schema.from_toml(BASE)
     table = pl.DataFrame({"age": [30] * 500, "city": ["Bern"] * 500})
     budget = Budget(epsilon=1.0, neighbors="add-remove")
-    stages = [measure(table, schema, budget, method=PAPER).stages[0] for _ in range(40)]
-    scores = np.array([(stage.total or 0) - 500 for stage in stages]) / (stages[0].plan.total or 0)
+    totals = [measure(table, schema, budget, method=PAPER).blocks[0] for _ in range(40)]
+    scores = np.array([(block.values[0] - 500) / block.scales[0] for block in totals])
     # A chi-square of 40: beyond these with a chance of 3e-7 each.
     assert 9 < np.sum(scores**2) < 100
 
@@ -113,7 +107,10 @@ def test_common_categories_have_noise_and_reach_the_threshold() -> None:
     """Texts of many rows and texts at the threshold: a threshold that is one too low lets 2% of these pass below it."""
     vault, threshold = Vault(AMPLE), 120
     exact = {f"many{i}": 5_000 for i in range(2_000)} | {f"edge{i}": threshold for i in range(2_000)}
-    found = vault.common(exact, SCALE, threshold)
+    query = Common(about="text", threshold=threshold)
+    vault.reserve(query.bound(np.array([SCALE]), AMPLE))
+    block = vault.measure(query, exact, [SCALE])
+    found = dict(zip(block.keys or (), block.values.tolist(), strict=True))
     assert min(found.values()) == threshold
     many = np.array([found[f"many{i}"] - 5_000 for i in range(2_000)]) / SCALE
     assert abs(np.mean(many**2) - 1) < DEVIATIONS * math.sqrt(2 / many.size)
@@ -132,7 +129,6 @@ def test_every_table_of_a_search_has_noise() -> None:
     table = pl.DataFrame({"x": np.arange(4_000)})
     budget = Budget(epsilon=1.0)
     found = [search_rows(open_table(table, schema), Vault(budget), schema, budget)[1] for _ in range(2)]
+    assert len(found[0]) > 0
     for one, two in zip(*found, strict=True):
-        assert len(one) == len(two) > 0
-        for first, second in zip(one, two, strict=True):
-            assert np.asarray(first).tolist() != np.asarray(second).tolist()
+        assert one.values.tolist() != two.values.tolist()

@@ -15,9 +15,9 @@ import polars as pl
 import pytest
 
 from sklar.budget.ladder import ladder_of
-from sklar.kernel.count import count_plainly
 from sklar.public.axis import days
 from sklar.public.schema import Attribute, Schema
+from sklar.rows.counts import count_plainly
 from sklar.rows.discover import count_values
 from sklar.rows.encode import coder, encode_column
 from sklar.rows.fast import count

@@ -102,6 +102,19 @@ def scaled(factor: float) -> Change:
     return change
 
 
+def put(path: str, value: Any) -> Change:
+    """Something else at one place of the description."""
+    *keys, last = (int(key) if key.isdigit() else key for key in path.split("."))
+
+    def change(document: Document, _arrays: Arrays) -> None:
+        place: Any = document
+        for key in keys:
+            place = place[key]
+        place[last] = value
+
+    return change
+
+
 def searches(document: Document, about: str | None = None) -> list[int]:
     """The numbers of the blocks of all searches, or of those for one attribute."""
     entries = enumerate(document["blocks"])
@@ -140,10 +153,6 @@ def exact_rows(document: Document, _arrays: Arrays) -> None:
     document["n_rows"] = ROWS if document["n_rows"] != ROWS else ROWS + 1
 
 
-def counts_in_settings(document: Document, _arrays: Arrays) -> None:
-    document["settings"]["remark"] = ONE_WAY.tolist()
-
-
 # The seven of the report, with the check that must fail.
 REPORTED: dict[str, tuple[str, Change, str]] = {
     "exact counts without noise": ("auto", without_noise, "noise"),
@@ -156,7 +165,7 @@ REPORTED: dict[str, tuple[str, Change, str]] = {
     "several grid tables as one": ("domains", one_grid_table, "format"),
     "several grid tables as one, without bounds": ("domains", one_grid_table_without_bounds, "domains"),
     "the exact number of rows": ("add-remove", exact_rows, "rows"),
-    "counts in the settings": ("auto", counts_in_settings, "format"),
+    "counts in the settings": ("auto", put("settings.remark", ONE_WAY.tolist()), "format"),
 }
 
 
@@ -213,10 +222,6 @@ def one_ulp_less(document: Document, arrays: Arrays) -> None:
     document["certificate"]["epsilon"] = math.nextafter(document["certificate"]["epsilon"], 0.0)
 
 
-def certified(**values: Any) -> Change:
-    return lambda document, _arrays: document["certificate"].update(values)
-
-
 def other_neighbors(document: Document, arrays: Arrays) -> None:
     """Half the shifts on paper, and the epsilon what that costs."""
     stated = document["certificate"]
@@ -232,10 +237,6 @@ def public_rows(number: int) -> Change:
     return change
 
 
-def measured(index: int, **values: Any) -> Change:
-    return lambda document, _arrays: document["certificate"]["measurements"][index].update(values)
-
-
 def split_measurement(document: Document, _arrays: Arrays) -> None:
     entries = document["certificate"]["measurements"]
     large = max(entries, key=lambda entry: entry["tables"])
@@ -249,10 +250,6 @@ def digits_in_scales(document: Document, arrays: Arrays) -> None:
     restate(document, arrays)
 
 
-def finding(index: int, **values: Any) -> Change:
-    return lambda document, _arrays: document["certificate"]["domains"][index].update(values)
-
-
 def lower_threshold(document: Document, _arrays: Arrays) -> None:
     """With the chance that goes with it."""
     town = document["certificate"]["domains"][0]
@@ -264,10 +261,6 @@ def search_of_another(document: Document, _arrays: Arrays) -> None:
     document["certificate"]["domains"].append(dict(document["certificate"]["domains"][1], attribute="smoker"))
 
 
-def found_earlier(document: Document, _arrays: Arrays) -> None:
-    document["certificate"]["earlier"] = ["smoker"]
-
-
 def cheaper_search(document: Document, _arrays: Arrays) -> None:
     for found in document["certificate"]["domains"]:
         found["scale"] *= 8
@@ -276,38 +269,9 @@ def cheaper_search(document: Document, _arrays: Arrays) -> None:
             found["lost_delta"] = chance_of_one(found["scale"], found["threshold"])
 
 
-def renamed_version(document: Document, _arrays: Arrays) -> None:
-    document["certificate"]["versions"]["sklar"] = "0.2.0 " + " ".join(map(str, ONE_WAY))
-
-
-def invented_package(document: Document, _arrays: Arrays) -> None:
-    document["certificate"]["versions"]["rows"] = "1.0"
-
-
-def invented_prior(document: Document, _arrays: Arrays) -> None:
-    document["settings"]["priors"] = {"Jane Doe, born 1980": "own"}
-
-
-def answers_exact(_document: Document, arrays: Arrays) -> None:
-    """No noise: zeros and a heap, whatever the bins are."""
-    arrays["search"] = arrays["search"] * 0
-
-
 def rarer_category(document: Document, arrays: Arrays) -> None:
     document["blocks"][0]["keys"].insert(0, "Jane Doe")
     arrays["search"] = np.insert(arrays["search"], 0, 1)
-
-
-def invented_trials(document: Document, _arrays: Arrays) -> None:
-    document["settings"]["tried"] = ONE_WAY.tolist()
-
-
-def block_remark(document: Document, _arrays: Arrays) -> None:
-    document["blocks"][0]["remark"] = "x"
-
-
-def schema_remark(document: Document, _arrays: Arrays) -> None:
-    document["schema"]["attributes"]["a0"]["remark"] = "x"
 
 
 def further_array(_document: Document, arrays: Arrays) -> None:
@@ -327,11 +291,6 @@ def reordered_keys(document: Document, _arrays: Arrays) -> None:
     document["n_rows"] = document.pop("n_rows")
 
 
-def spelled_otherwise(document: Document, _arrays: Arrays) -> None:
-    """Edges given another way: the schema is the same, its text is not."""
-    document["schema"]["attributes"]["a0"]["other"] = False
-
-
 # Of our own, with the check that must fail.
 OWN: dict[str, tuple[str, Change, str]] = {
     "scales times 2": ("auto", scaled(2.0), "noise"),
@@ -347,40 +306,52 @@ OWN: dict[str, tuple[str, Change, str]] = {
     "noise moved between stages on paper": ("auto", uneven_scales, "noise"),
     "exact parities": ("bits", parities_exact, "noise"),
     "parities called tables": ("bits", parities_as_tables, "measurements"),
-    "epsilon of parities less by a half": ("bits", certified(epsilon=1.0), "theorem independent"),
+    "epsilon of parities less by a half": ("bits", put("certificate.epsilon", 1.0), "theorem independent"),
     "epsilon less by one unit of its last digit": ("auto", one_ulp_less, "theorem"),
     "epsilon less by one unit, Laplace": ("laplace", one_ulp_less, "theorem"),
     "epsilon less by one unit, the paper's": ("paper", one_ulp_less, "theorem"),
-    "half the epsilon": ("auto", certified(epsilon=1.0), "theorem independent"),
-    "a smaller delta": ("auto", certified(delta=1e-15), "theorem independent"),
+    "half the epsilon": ("auto", put("certificate.epsilon", 1.0), "theorem independent"),
+    "a smaller delta": ("auto", put("certificate.delta", 1e-15), "theorem independent"),
     "other neighbors": ("binary", other_neighbors, "rows"),
-    "half the sensitivity": ("auto", measured(0, sensitivity_l1=1.0, sensitivity_l2=1.0), "measurements"),
-    "a measurement at another scale": ("auto", measured(1, scale=4096.0), "measurements"),
+    "half the sensitivity": ("auto", put("certificate.measurements.0.sensitivity_l1", 1.0), "measurements"),
+    "a measurement at another scale": ("auto", put("certificate.measurements.1.scale", 4096.0), "measurements"),
     "a measurement in two parts": ("auto", split_measurement, "measurements"),
     "digits in scales": ("auto", digits_in_scales, "arrays"),
     "other public rows": ("auto", public_rows(7), "rows"),
     "public rows under add-remove": ("add-remove", public_rows(ROWS), "rows"),
     "a lower threshold": ("domains", lower_threshold, "domains"),
-    "a threshold that never fails": ("domains", finding(0, lost_delta=0.0), "domains"),
+    "a threshold that never fails": ("domains", put("certificate.domains.0.lost_delta", 0.0), "domains"),
     "a cheaper search": ("domains", cheaper_search, "format domains"),
     "the search of another attribute": ("domains", search_of_another, "format domains"),
-    "another number of grid tables": ("domains", finding(1, tables=3), "format"),
-    "a domain that an earlier release found": ("domains", found_earlier, "domains"),
-    "counts in a version": ("auto", renamed_version, "format"),
-    "a package that is none": ("auto", invented_package, "format"),
-    "a person among the priors": ("auto", invented_prior, "format"),
-    "trials that there were none of": ("auto", invented_trials, "format"),
+    "another number of grid tables": ("domains", put("certificate.domains.1.tables", 3), "format"),
+    "a domain that an earlier release found": ("domains", put("certificate.earlier", ["smoker"]), "domains"),
+    "counts in a version": ("auto", put("certificate.versions.sklar", f"0.2.0 {ONE_WAY.tolist()}"), "format"),
+    "a package that is none": ("auto", put("certificate.versions.rows", "1.0"), "format"),
+    "a person among the priors": ("auto", put("settings.priors", {"Jane Doe, born 1980": "own"}), "format"),
+    "trials that there were none of": ("auto", put("settings.tried", ONE_WAY.tolist()), "format"),
     "answers left out": ("domains", answers_deleted, "domains"),
-    "answers of nobody": ("domains", answers_exact, "format domains"),
+    "answers of nobody": ("domains", lambda _, arrays: arrays.update(search=arrays["search"] * 0), "format domains"),
     "a category below its threshold": ("domains", rarer_category, "domains"),
-    "a remark of a block": ("auto", block_remark, "format"),
-    "a remark in the schema": ("auto", schema_remark, "format"),
-    "a key of the certificate": ("auto", certified(remark="x"), "format"),
+    "a remark of a block": ("auto", put("blocks.0.remark", "x"), "format"),
+    "a remark in the schema": ("auto", put("schema.attributes.a0.remark", "x"), "format"),
+    "a key of the certificate": ("auto", put("certificate.remark", "x"), "format"),
+    "no epsilon": ("auto", put("certificate.epsilon", 0.0), "format settings"),
+    "an epsilon that is no number": ("auto", put("certificate.epsilon", "little"), "format"),
+    "more tables": ("auto", put("certificate.measurements.0.tables", 99), "measurements"),
+    "another stage": ("auto", put("certificate.measurements.0.stage", 9), "measurements"),
+    "a measurement left out": (
+        "auto",
+        lambda document, _: document["certificate"]["measurements"].pop(),
+        "measurements",
+    ),
+    "no measurements": ("auto", put("certificate.measurements", []), "format measurements"),
+    "unknown neighbors": ("auto", put("certificate.neighbors", "friends"), "format settings"),
+    "the hash of another schema": ("auto", put("certificate.schema_sha256", "0" * 64), "format schema"),
     "a further array": ("auto", further_array, "format"),
     "a longer array": ("auto", longer_array, "format"),
     "arrays in another order": ("auto", reordered_arrays, "layout"),
     "keys in another order": ("auto", reordered_keys, "layout"),
-    "a schema spelled otherwise": ("auto", spelled_otherwise, "layout"),
+    "a schema spelled otherwise": ("auto", put("schema.attributes.a0.other", False), "layout"),
 }
 
 
@@ -413,16 +384,8 @@ def exact_levels(_document: Document, arrays: Arrays) -> None:
     arrays["levels"] = ONE_WAY / ROWS
 
 
-def other_gain(document: Document, _arrays: Arrays) -> None:
-    document["settings"]["gain_over_independence"] = 0.123456789
-
-
 def other_steps(document: Document, _arrays: Arrays) -> None:
     document["settings"]["steps"] += 100
-
-
-def endless_steps(document: Document, _arrays: Arrays) -> None:
-    document["settings"]["steps"] = 1_000_000
 
 
 def other_plan(document: Document, arrays: Arrays) -> None:
@@ -436,9 +399,9 @@ def other_plan(document: Document, arrays: Arrays) -> None:
     [
         ("auto", exact_copula, "refit"),
         ("binary", exact_levels, "refit"),
-        ("auto", other_gain, "refit"),
+        ("auto", put("settings.gain_over_independence", 0.123456789), "refit"),
         ("auto", other_steps, "refit"),
-        ("auto", endless_steps, "refit"),
+        ("auto", put("settings.steps", 1_000_000), "refit"),
         ("binary", other_plan, "plan"),
     ],
     ids=lambda value: getattr(value, "__name__", value),

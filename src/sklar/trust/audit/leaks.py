@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -15,11 +16,11 @@ from scipy.special import chdtr, chdtrc
 
 from sklar.budget.certificate import SCORES, Measured
 from sklar.budget.method import Method
-from sklar.budget.plan import plan_release, plan_scores, plan_second, plan_third
+from sklar.budget.plan import plan_release, plan_second, plan_third
 from sklar.fitting.denoise import interactions
 from sklar.fitting.margins import margins, pool
 from sklar.fitting.third import look
-from sklar.kernel.queries import Block, Distances, Tables
+from sklar.kernel.queries import PARTS, Block, Distances
 from sklar.kernel.theorems import NOTHING, Budget
 from sklar.public.schema import Schema
 from sklar.release import choose_triples, fit, fit_tables, look_at_triples, measure
@@ -101,7 +102,7 @@ def check_plan(folder: Path, _: Effort) -> Iterator[Comparison]:
     first = generator.integers(0, 3, 3_000)
     codes = np.array([first, (first + generator.integers(0, 2, 3_000)) % 4, generator.integers(0, 5, 3_000)])
     path, runs = write(frame_of(schema, codes), folder / "plan.parquet"), 10
-    follow = [_follows(measure(path, schema, _BUDGET), schema, _BUDGET) for _ in range(runs)]
+    follow = [follows(measure(path, schema, _BUDGET), schema, _BUDGET) for _ in range(runs)]
     yield conclude(
         "second plan",
         f"{runs} releases in two stages: the second's scales worked out again from the first's noisy tables.",
@@ -149,21 +150,20 @@ def check_third(folder: Path, effort: Effort) -> Iterator[Comparison]:
     squares = np.zeros((2, 2))
     for _ in range(runs):
         measured = measure(path, schema, _THIRD_BUDGET)
-        triples = measured.triples
-        if triples is None:
+        chosen, scores = _later(measured)
+        if chosen is None:
             wrong.append("no three-way table was measured")
             continue
-        if not _follows(measured, schema, _THIRD_BUDGET):
+        if not follows(measured, schema, _THIRD_BUDGET):
             wrong.append("something else than noisy tables decided the later stages")
-        z = (triples.counts - _counted(codes, triples.triples.query)) / np.repeat(triples.scales, triples.triples.sizes)
+        z = (chosen.values - _counted(codes, chosen.query)) / np.repeat(chosen.scales, chosen.query.sizes)
         for part, own in enumerate((z, _score_noise(codes, measured, schema))):
             squares[part] += float(own @ own), own.size
-        scores = measured.scores
         spent = sum((block.spend(_THIRD_BUDGET) for block in measured.blocks), NOTHING)
         if _THIRD_BUDGET.spent(spent) > _THIRD_BUDGET.epsilon:
             wrong.append("all stages cost more than the budget")
         stated = sum(entry.tables for entry in measured.certificate.measurements if entry.order in (3, SCORES))
-        if stated != len(triples.scales) + (0 if scores is None else scores.scores.size):
+        if stated != chosen.scales.size + (0 if scores is None else scores.values.size):
             wrong.append("the certificate does not state them")
     for name, (total, freedom) in zip(("their noise", "the noise of scores"), squares.tolist(), strict=True):
         if not freedom:
@@ -196,38 +196,35 @@ def _codes() -> NDArray[np.int32]:
     return np.stack(columns).astype(np.int32)
 
 
-def _follows(measured: Measured, schema: Schema, budget: Budget) -> bool:
+def _later(measured: Measured) -> tuple[Block | None, Block | None]:
+    """Chosen three-way tables and noisy scores of all of them, where they were measured."""
+    chosen = (block for block in measured.blocks if getattr(block.query, "sets", None) is not None)
+    return next(chosen, None), next((block for block in measured.blocks if isinstance(block.query, Distances)), None)
+
+
+def follows(measured: Measured, schema: Schema, budget: Budget) -> bool:
     """Whether the later stages follow from the first stage's noisy tables and from noisy scores."""
+    estimates, (chosen, scores) = pool(measured, first=True), _later(measured)
     stages = plan_release(schema.cells, budget, Method(), n_rows=measured.n_rows)
-    estimates = pool(measured, first=True)
-    scores, triples = measured.scores, measured.triples
-    outlook, planned = look_at_triples(estimates, schema, stages), plan_scores(schema.cells, estimates.n_rows, stages)
-    wanted = None if outlook is None else choose_triples(outlook, distances_of(measured))
-    aside = stages if outlook is None else outlook.stages
+    outlook = look_at_triples(estimates, schema, stages)
+    wanted = None if outlook is None else choose_triples(outlook, scores)
+    aside, scale = (stages, None) if outlook is None else (outlook.stages, outlook.scale)
     distances = interactions(estimates, margins(estimates))
-    if wanted is None or triples is None:
+    same = (None if scores is None else scores.scales[0]) == scale and (wanted is None) == (chosen is None)
+    if wanted is None or chosen is None:
         second = plan_second(schema.cells, aside, distances, schema.importance)
-        same = wanted is None and triples is None
     else:
         second, scales = plan_third(schema.cells, aside, distances, wanted.scales, schema.importance)
-        same = (
-            np.array_equal(wanted.triples.members, triples.triples.attributes)
-            and wanted.triples.coarse is not None
-            and np.array_equal(wanted.triples.coarse, triples.triples.coarse)
-            and np.array_equal(scales, triples.scales)
-        )
-    same = same and np.array_equal(second.scales(2), measured.stages[1].plan.pairs)
-    return same and (None if scores is None else scores.scale) == (None if planned is None else planned[0])
-
-
-def distances_of(measured: Measured) -> Block | None:
-    """The noisy scores of three-way tables."""
-    return next((block for block in measured.blocks if isinstance(block.query, Distances)), None)
+        same = same and np.array_equal(scales, chosen.scales)
+        for name in ("sets", "coarse"):
+            same = same and np.array_equal(getattr(wanted.triples, name), getattr(chosen.query, name))
+    pairs = [block for block in measured.blocks if getattr(block.query, "order", 0) == 2]
+    return same and np.array_equal(second.scales(2), pairs[-1].scales)
 
 
 def _score_noise(codes: NDArray[np.int32], measured: Measured, schema: Schema) -> NDArray[np.float64]:
     """The noise of scores in units of what is stated; nothing where there are none."""
-    scores, asked = measured.scores, look(pool(measured, first=True), schema, scored=True)
+    (_, scores), asked = _later(measured), look(pool(measured, first=True), schema, scored=True)
     if scores is None or asked is None:
         return np.empty(0)
     apart = _counted(codes, asked.triples) - asked.reference
@@ -237,10 +234,10 @@ def _score_noise(codes: NDArray[np.int32], measured: Measured, schema: Schema) -
         for axis in range(3):
             table -= table.mean(axis=axis, keepdims=True)
         exact.append(np.linalg.norm(table))
-    return np.asarray((scores.rows - np.array(exact)) / scores.sd)
+    return np.asarray((scores.values - PARTS * np.array(exact)) / scores.scales)
 
 
-def _counted(codes: NDArray[np.int32], triples: Tables) -> NDArray[np.int64]:
+def _counted(codes: NDArray[np.int32], triples: Any) -> NDArray[np.int64]:
     """The right counts, row by row: in no cell where a code is below zero."""
     counts, coarse = [], np.asarray(triples.coarse)
     for chosen, shape in zip(triples.members.tolist(), triples.shapes.tolist(), strict=True):

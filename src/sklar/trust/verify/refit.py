@@ -29,10 +29,11 @@ from numpy.typing import NDArray
 
 from sklar.budget.certificate import OLD_DISTANCE
 from sklar.budget.method import Method, MethodName
-from sklar.budget.plan import Stages, plan_release, plan_scores
+from sklar.budget.plan import plan_release, plan_scores
 from sklar.budget.search import replan_search
-from sklar.budget.views import NoisyTriples, is_of_schema, stage_numbers
+from sklar.budget.views import is_of_schema, stage_numbers
 from sklar.draw.repair import hold_margins
+from sklar.errors import ModelError
 from sklar.files.linked import LinkedModel
 from sklar.files.model import Model
 from sklar.fitting.choose import SHRINKAGE, starting, step_limit
@@ -43,10 +44,10 @@ from sklar.fitting.margins import Estimates, pool
 from sklar.fitting.protocols import Copula
 from sklar.fitting.threeway import three_way_loss
 from sklar.kernel.queries import PARTS, Block, Distances, Parities, Query, Tables
-from sklar.kernel.theorems import NOTHING, Budget
+from sklar.kernel.theorems import NOTHING
 from sklar.machine.progress import SILENT, Progress
 from sklar.paper.gaussian import BinaryCopula
-from sklar.release import choose_triples, fit_tables, look_at_triples, refined
+from sklar.release import Outlook, choose_triples, fit_tables, look_at_triples, refined
 from sklar.trust.verify.result import Check
 
 # Root mean square and largest, of predicted tables in units of the noise on measured ones, and of components.
@@ -116,68 +117,74 @@ def check_plan(model: Model) -> Check:
 
     A second stage is planned by noisy tables, within a cost that public facts fix.
     """
-    stated, cells, method = model.certificate, model.measured_schema.cells, _method(model)
-    budget = stated.budget
+    detail = "the noise scales are those that public facts and the budget give"
+    try:
+        return Check(name="plan", passed=True, detail=detail + _replan(model))
+    except ModelError as error:
+        return Check(name="plan", passed=False, detail=str(error))
+
+
+def _replan(model: Model) -> str:
+    """What else may be said of the plan; raises where it is not what this Sklar plans."""
+    stated, schema, measured = model.certificate, model.measured_schema, model.measured
+    budget, cells = stated.budget, schema.cells
     rest = replan_search(model.schema, budget, stated.domains, stated.public_rows).rest if stated.domains else None
-    blocks = [block for block in model.measured.blocks if is_of_schema(block)]
-    numbers = stage_numbers(blocks)
-    first = [block for block, stage in zip(blocks, numbers, strict=True) if stage == 1]
+    blocks = [block for block in measured.blocks if is_of_schema(block)]
+    first = [block for block, stage in zip(blocks, stage_numbers(blocks), strict=True) if stage == 1]
     later = blocks[len(first) :]
     # Whether rows could be counted again is told by whether they were, where that was to be decided.
     again = any(isinstance(block.query, Parities) and block.query.orders == 3 for block in first)
-    weights = model.measured_schema.importance
-    planned = plan_release(cells, budget, method, n_rows=stated.public_rows, rest=rest, importance=weights, again=again)
-    parts = planned.first.parts
-    if not _as_planned(first, parts):
-        return Check(name="plan", passed=False, detail="the first stage is not what this Sklar plans for this budget")
+    weights, n_rows = schema.importance, stated.public_rows
+    planned = plan_release(cells, budget, _method(model), n_rows=n_rows, rest=rest, importance=weights, again=again)
+    if not _as_planned(first, planned.first.parts):
+        raise ModelError("the first stage is not what this Sklar plans for this budget")
     if planned.looks > 1:
-        same = len(later) == len(first) and _as_planned(later, parts)
-        same = same and all(np.array_equal(one.scales, two.scales) for one, two in zip(first, later, strict=True))
-        detail = "the noise scales are those that public facts and the budget give" if same else "the looks differ"
-        return Check(name="plan", passed=same, detail=detail)
-    second = [block.query.order for block in later if isinstance(block.query, Tables) and block.query.sets is None]
-    if second != [2] * (planned.reserve.size > 0):
-        return Check(name="plan", passed=False, detail="the stages are not those that this Sklar plans for this budget")
-    triples, scores = model.measured.triples, model.measured.scores
+        same = _as_planned(later, planned.first.parts)
+        if not same or any((one.scales != two.scales).any() for one, two in zip(first, later, strict=True)):
+            raise ModelError("the looks differ")
+        return ""
+    tables = [block.query for block in later if isinstance(block.query, Tables)]
+    if [query.order for query in tables if query.sets is None] != [2] * (planned.reserve.size > 0):
+        raise ModelError("the stages are not those that this Sklar plans for this budget")
     spent = sum((block.spend(budget) for block in later), NOTHING)
     if later and not budget.cost(budget.tables(planned.reserve)).covers(budget.cost(spent)):
-        return Check(name="plan", passed=False, detail="the later stages cost more than was set aside for them")
+        raise ModelError("the later stages cost more than was set aside for them")
+    scores = next((block for block in later if isinstance(block.query, Distances)), None)
+    chosen = next((query for query in tables if query.sets is not None), None)
+    if scores is None and chosen is None:
+        return ""
+    estimates = pool(measured, first=True)
     if scores is not None:
-        wanted = plan_scores(cells, pool(model.measured, first=True).n_rows, planned)
+        wanted = plan_scores(cells, estimates.n_rows, planned)
         # Until 0.2.0 scores had a little more noise: 16 times that of a table, which costs no less.
-        most = OLD_DISTANCE * math.sqrt(budget.shifts) * budget.rows / _reach(budget)
-        if wanted is None or not 1 - _SCALE_TOLERANCE <= scores.scale / wanted[0] <= most * (1 + _SCALE_TOLERANCE):
-            detail = "the scores of three-way tables do not have the scale that this Sklar plans for this budget"
-            return Check(name="plan", passed=False, detail=detail)
-    if triples is not None:
-        return _check_triples(model, triples, planned)
-    return Check(name="plan", passed=True, detail="the noise scales are those that public facts and the budget give")
+        reach = math.floor(PARTS * math.sqrt(budget.shifts) * budget.rows + 1.3)
+        most = OLD_DISTANCE * math.sqrt(budget.shifts) * budget.rows / reach
+        ratio = 0.0 if wanted is None else float(scores.scales[0]) / wanted[0]
+        if not 1 - _SCALE_TOLERANCE <= ratio <= most * (1 + _SCALE_TOLERANCE):
+            raise ModelError(
+                "the scores of three-way tables do not have the scale that this Sklar plans for this budget"
+            )
+    return "" if chosen is None else _alike(chosen, look_at_triples(estimates, schema, planned), scores)
 
 
-def _check_triples(model: Model, triples: NoisyTriples, planned: Stages) -> Check:
+def _alike(chosen: Tables, outlook: Outlook | None, scores: Block | None) -> str:
     """The three-way tables are those that the first stage and scores ask for, but for what rounding turns.
 
     A file of an earlier release has none of the scores: then the first stage alone chose.
     """
-    estimates = pool(model.measured, first=True)
-    scores = next((block for block in model.measured.blocks if isinstance(block.query, Distances)), None)
-    outlook = look_at_triples(estimates, model.measured_schema, planned)
     wanted = None if outlook is None else choose_triples(outlook, scores)
-    coarse = None if wanted is None else wanted.triples.coarse
-    if wanted is None or coarse is None or not np.array_equal(coarse, triples.triples.coarse):
-        detail = "the three-way tables are not over the levels that the first stage's noisy tables give"
-        return Check(name="plan", passed=False, detail=detail)
-    both = wanted.triples.members, triples.triples.attributes
-    asked, found = ({tuple(each) for each in own.tolist()} for own in both)
+    if wanted is None or not np.array_equal(np.asarray(chosen.coarse), np.asarray(wanted.triples.coarse)):
+        raise ModelError("the three-way tables are not over the levels that the first stage's noisy tables give")
+    asked, found = ({tuple(each) for each in query.members.tolist()} for query in (wanted.triples, chosen))
     share = len(asked & found) / len(asked | found)
     if share < _TRIPLES_ALIKE:
-        detail = f"only {share:.0%} of the three-way tables are those that the first stage's noisy tables ask for"
-        return Check(name="plan", passed=False, detail=detail)
-    detail = (
-        "the noise scales are those that public facts and the budget give; of the three-way tables, "
-        f"{share:.0%} are those that this machine would choose from the first stage's noisy tables"
+        raise ModelError(
+            f"only {share:.0%} of the three-way tables are those that the first stage's noisy tables ask for"
+        )
+    return (
+        f"; of the three-way tables, {share:.0%} are those that this machine would choose from the first stage's noisy "
+        "tables"
     )
-    return Check(name="plan", passed=True, detail=detail)
 
 
 def _as_planned(blocks: Sequence[Block], parts: Sequence[tuple[Query, NDArray[np.float64]]]) -> bool:
@@ -189,10 +196,6 @@ def _as_planned(blocks: Sequence[Block], parts: Sequence[tuple[Query, NDArray[np
         and np.allclose(block.scales, scales, rtol=_SCALE_TOLERANCE, atol=0.0)
         for block, (query, scales) in zip(blocks, parts, strict=True)
     )
-
-
-def _reach(budget: Budget) -> float:
-    return math.floor(PARTS * math.sqrt(budget.shifts) * budget.rows + 1.3)
 
 
 def _method(model: Model) -> Method:
