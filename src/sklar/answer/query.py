@@ -515,19 +515,22 @@ def exhaustive(schema: Schema, where: Sequence[int]) -> bool:
 
 @cache
 def _laplace_quantile(level: float, sds: tuple[float, ...], terms: tuple[int, ...]) -> float:
+    if sum(terms) == 1:
+        return -math.log1p(-level) / math.sqrt(2)
     number = np.array(terms)
     each = np.array(sds) / math.sqrt(float(number @ np.square(sds)))
     # In units of the standard error phi has a width of order one; its tail falls at least as 2 / t^2.
     step, t = 0.01, (np.arange(40_000) + 0.5) * 0.01
     phi = np.exp(-np.sum(number[:, None] * np.log1p(0.5 * (each[:, None] * t[None, :]) ** 2), axis=0))
-
-    phi /= t
+    # It falls with t: of a sum of many terms only the first few hundred matter.
+    phi = phi[phi > 1e-14]
+    t = t[: phi.size]
+    phi *= 2 / math.pi * step / t
     low, high = 0.0, 50.0
     # What is covered grows with q.
     while high - low > 1e-12 * high:
         q = (low + high) / 2
-        covered = 2 / math.pi * step * float(np.sin(q * t) @ phi)
-        low, high = (q, high) if covered < level else (low, q)
+        low, high = (q, high) if float(np.sin(q * t) @ phi) < level else (low, q)
     return high
 
 
