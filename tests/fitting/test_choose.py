@@ -10,7 +10,7 @@ from sklar.fitting.choose import (
     SPLITS,
     WINDOW,
     Split,
-    choose,
+    choose_steps,
     fit_auto,
     follow,
     starting,
@@ -118,11 +118,9 @@ def test_a_fit_ends_at_the_first_step_that_is_nearly_the_best(monkeypatch: pytes
     near = 0.199 + worth(0.199) / 5
     curve = np.array([[1.0, 0.0], [0.5, 0.01], [0.2, 0.01], [near, 0.01], [0.199, 0.01]])
     monkeypatch.setattr("sklar.fitting.choose.follow", lambda *_args, **_settings: curve)
-    choice = choose(estimates)
-    assert choice.steps == 3 * EVERY
-    assert choice.gain == pytest.approx(1 - curve[3, 0])
+    assert choose_steps(estimates, Start(), [0, 1], 100) == pytest.approx((3 * EVERY, 1 - curve[3, 0]))
     monkeypatch.setattr("sklar.fitting.choose.follow", lambda *_args, **_settings: curve * [1, 100])
-    assert choose(estimates).steps == 0
+    assert choose_steps(estimates, Start(), [0, 1], 100) == (0, 0.0)
 
 
 def test_steps_are_worth_a_share_of_the_error_and_of_the_gain() -> None:

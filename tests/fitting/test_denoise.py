@@ -6,13 +6,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from sklar.fitting.denoise import (
-    denoise_margins,
-    denoise_tables,
-    fit_margins,
-    interactions,
-    posterior_means,
-)
+from sklar.fitting.denoise import denoise_margins, denoise_tables, fit_margins, interactions, posterior_means
 from sklar.fitting.margins import Estimates, average_margins, margins, project_levels
 from sklar.public.schema import Attribute, Schema
 

@@ -62,12 +62,7 @@ def measured(*plans: Plan, seed: int = 0, codes: np.ndarray = CODES) -> list[Blo
 def test_exact_counts_come_back_as_exact_probabilities() -> None:
     sd = np.full(3, 0.01)
     exact = Estimates(
-        cells=CELLS,
-        n_rows=ROWS,
-        one_way=ONE_WAY.astype(float),
-        one_way_sd=sd,
-        pairs=PAIRS.astype(float),
-        pair_sd=sd,
+        cells=CELLS, n_rows=ROWS, one_way=ONE_WAY.astype(float), one_way_sd=sd, pairs=PAIRS.astype(float), pair_sd=sd
     )
     for paper in (True, False):
         probabilities = read_tables(exact, paper=paper)

@@ -136,9 +136,7 @@ def test_nothing_is_chosen_where_nothing_is_open() -> None:
 
 def test_scores_bring_distances_within_two_sds_and_total_variations_along() -> None:
     seen = replace(
-        made(5),
-        variation=np.array([0.02, 0.04, 0.03, 0.0, 1e-9]),
-        distance=np.array([100.0, 400.0, 300.0, 0.0, 1e-6]),
+        made(5), variation=np.array([0.02, 0.04, 0.03, 0.0, 1e-9]), distance=np.array([100.0, 400.0, 300.0, 0.0, 1e-6])
     )
     flat = np.sqrt(seen.triples.sizes) / (2 * seen.n_rows)
     # In rows: 100, 1,000, -200, 1,000, 1,000, each with noise of 75 rows.

@@ -8,8 +8,8 @@ the tables.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -66,19 +66,6 @@ MAX_RUN = 2e12
 MAX_OPERATIONS = 8e12
 # Entries of an array that stay in a processor's cache.
 _CACHED = 65_536
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
-    """What thinning decided: how to start, how long to fit, how many fits to unite. No steps: independence.
-
-    `gain` is the share of independence's held-out error that the model takes away.
-    """
-
-    start: Start
-    steps: int
-    fits: int
-    gain: float
 
 
 def thin(estimates: Estimates, generator: np.random.Generator) -> tuple[Estimates, Estimates]:
@@ -240,47 +227,32 @@ def stopping(curve: Doubles) -> int:
     return int(np.argmax(curve[:, 0] <= best + worth(best) / 4))
 
 
-def choose(estimates: Estimates, *, progress: Progress = SILENT) -> Choice:
-    """How to start, how long to fit and how many fits to unite; no steps where independence predicts as well.
+def choose_steps(
+    estimates: Estimates,
+    start: Start,
+    seeds: Sequence[int | np.random.SeedSequence],
+    most: int,
+    progress: Progress = SILENT,
+) -> tuple[int, float]:
+    """How long to fit, at most so many steps, by as many splits as seeds, and the gain of that: both on average.
 
-    How large the model is follows from the noise scales, which are public. How long it is fitted, held-out tables say.
+    The gain is the share of independence's held-out error that the model takes away. No steps where it is no more than
+    chance gives.
     """
-    if estimates.cells.n_attributes < 2:
-        return Choice(start=Start(), steps=0, fits=0, gain=0.0)
-    start, fits = starting(estimates)
-    progress.stage("choose", unit="steps")
     weights = CellWeights(estimates.cells, relative_precision(estimates.cells, estimates.pair_sd))
-    seeds = np.random.SeedSequence(SEED).spawn(SPLITS)
-    limit = step_limit(estimates, start)
 
     def run(number: int) -> Doubles:
         split = Split(estimates, np.random.Generator(np.random.SFC64(seeds[number])), weights)
-        return follow(split, replace(start, seed=start.seed + number), max_steps=limit, progress=progress)
+        return follow(split, replace(start, seed=start.seed + number), max_steps=most, progress=progress)
 
     # Very many cells are held a few times in each run; then products of matrices keep all threads at work.
-    many = estimates.cells.n_cells > MANY_CELLS
-    threads = threads_for(estimates.cells, start)
-    curves = list(map(run, range(SPLITS))) if many else side_by_side(run, range(SPLITS), threads=threads)
+    if estimates.cells.n_cells > MANY_CELLS:
+        curves = list(map(run, range(len(seeds))))
+    else:
+        curves = side_by_side(run, range(len(seeds)), threads=threads_for(estimates.cells, start))
     ends = [stopping(curve) for curve in curves]
     error, chance = np.mean([curve[end] for curve, end in zip(curves, ends, strict=True)], axis=0).tolist()
-    if 1 - error <= SIGNIFICANT * chance:
-        return Choice(start=start, steps=0, fits=0, gain=0.0)
-    steps = EVERY * round(float(np.mean(ends)))
-    return Choice(
-        start=start,
-        steps=steps,
-        fits=union_size(estimates.cells, start, steps, fits, estimates.triples),
-        gain=1 - error,
-    )
-
-
-def quick_steps(estimates: Estimates, start: Start, most: int) -> int:
-    """How long to fit, at most so many steps, by one split alone; none where independence predicts as well."""
-    weights = CellWeights(estimates.cells, relative_precision(estimates.cells, estimates.pair_sd))
-    split = Split(estimates, np.random.Generator(np.random.SFC64(SEED)), weights)
-    (curve,) = side_by_side(lambda given: follow(given, start, max_steps=most), [split])
-    at = stopping(curve)
-    return 0 if 1 - curve[at, 0] <= SIGNIFICANT * curve[at, 1] else EVERY * at
+    return (EVERY * round(float(np.mean(ends))), 1 - error) if 1 - error > SIGNIFICANT * chance else (0, 0.0)
 
 
 def starting(estimates: Estimates) -> tuple[Start, int]:
@@ -310,34 +282,47 @@ def step_limit(estimates: Estimates, start: Start) -> int:
 def fit_auto(
     estimates: Estimates, schema: Schema, *, progress: Progress = SILENT
 ) -> tuple[LatentModel, dict[str, Any]]:
-    """The model that thinning chooses, refitted to the full tables, and everything that was decided on the way."""
-    margins = denoise_margins(estimates)
-    choice = choose(estimates, progress=progress)
-    if choice.steps:
-        progress.stage("fit", total=choice.fits * choice.steps, unit="steps")
-        targets = denoise_tables(estimates, margins.levels)
-        model = fit_latent(
-            targets,
-            schema,
-            SHRINKAGE,
-            choice.start,
-            steps=choice.steps,
-            fits=choice.fits,
-            three=three_way_loss(estimates),
-            progress=progress,
-        )
+    """The model that thinning chooses, refitted to the full tables, and everything that was decided on the way.
+
+    How large the model is follows from the noise scales, which are public. How long it is fitted, held-out tables say.
+    """
+    margins, cells = denoise_margins(estimates), estimates.cells
+    (start, fits), steps, gain = starting(estimates), 0, 0.0
+    if cells.n_attributes > 1:
+        progress.stage("choose", unit="steps")
+        seeds = np.random.SeedSequence(SEED).spawn(SPLITS)
+        steps, gain = choose_steps(estimates, start, seeds, step_limit(estimates, start), progress)
+    if steps:
+        fits = union_size(cells, start, steps, fits, estimates.triples)
+        progress.stage("fit", total=fits * steps, unit="steps")
+        model = fit_steps(estimates, schema, margins.levels, start, steps=steps, fits=fits, progress=progress)
     else:
         model = independent(schema, margins.levels)
     return model, {
-        "kind": "mixture" if choice.steps else "independence",
-        "steps": choice.steps,
-        "components": choice.start.components if choice.steps else 1,
+        "kind": "mixture" if steps else "independence",
+        "steps": steps,
+        "components": start.components if steps else 1,
         # Older versions fitted models of low rank, too: files have a place for it.
         "rank": None,
-        "fits": choice.fits,
-        "gain_over_independence": choice.gain,
+        "fits": fits if steps else 0,
+        "gain_over_independence": gain,
         "priors": {name: prior for name, prior in zip(schema.names, margins.priors, strict=True) if prior != "none"},
     }
+
+
+def fit_steps(
+    estimates: Estimates,
+    schema: Schema,
+    levels: Doubles,
+    start: Start,
+    *,
+    steps: int,
+    fits: int,
+    progress: Progress = SILENT,
+) -> LatentModel:
+    """The union of so many fits to all tables, with these margins, each of so many steps."""
+    targets, three = denoise_tables(estimates, levels), three_way_loss(estimates)
+    return fit_latent(targets, schema, SHRINKAGE, start, steps=steps, fits=fits, three=three, progress=progress)
 
 
 def union_size(cells: Cells, start: Start, steps: int, fits: int, triples: Tables | None = None) -> int:

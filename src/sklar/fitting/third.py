@@ -2,30 +2,26 @@
 
 Pairs leave three-way structure open. Fits of the same pairs from different starts fill it in differently, and where
 they disagree most, they are likely to be wrong. (They are as long as held-out tables say, so that they do not disagree
-about noise.) With P_f the table of three attributes that fit f
-predicts, over coarse levels and centered along each attribute, so that it holds nothing that pairs say:
+about noise.) With P_f the table of three attributes that fit f predicts, over coarse levels and centered along each
+attribute, so that it holds nothing that pairs say:
 
 - v = sum_f |P_f - mean|_1 / (2 (F - 1)): the total variation to expect where the table is not measured;
 - c = n sqrt(sum_f |P_f - mean|^2 / (F - 1)): the same as a distance, in rows.
 
 **Scores.** Fits may agree on something wrong: a column that follows from two others, and shows in no pair. Where a
 release affords them (`budget.plan.plan_scores`), noisy scores say how far every table lies from what the fits predict
-together, centered, in rows; where pairs show no dependence, from independence. A score is right within two sds of its
-noise, but once in twenty. So c is brought within two sds of the score, and v by the same factor. Where fits hardly
-disagree, the shape of their disagreement says nothing: |x|_1 is at most sqrt(cells) |x| for any table x, and v is
-c sqrt(cells) / (2 n) times the share of that which is usual, the median over tables.
+together, in rows; where pairs show no dependence, from independence. A score is right within two sds of its noise, but
+once in twenty: c is brought within that, and v by the same factor. Where fits hardly disagree, the shape of their
+disagreement says nothing: |x|_1 <= sqrt(cells) |x|, and v is c sqrt(cells) / (2 n) times the usual share of that, the
+median over tables. Without scores, nothing is looked for where pairs show no dependence.
 
-Without scores, nothing is looked for where pairs show no dependence.
+**Worth.** Noise of scale sigma on the prod(K - 1) dimensions of a centered table is sigma sqrt(prod(K - 1)) long;
+s = c / that length is the signal over the noise. The best mix of a guess that is off by c and a measurement that is off
+by c / s is off by c / sqrt(1 + s^2): the total variation falls from v to v / sqrt(1 + s^2).
 
-**What a measurement is worth.** Noise of scale sigma on the prod(K - 1) dimensions of a centered table has the length
-sigma sqrt(prod(K - 1)), and s = c / that length is the signal over the noise. The best mix of a guess that is off by c
-and a measurement that is off by c / s is off by c / sqrt(1 + s^2): the table's total variation falls from v to
-v / sqrt(1 + s^2).
-
-**What it costs.** Precision 1 / sigma^2 = s^2 prod(K - 1) / c^2 goes to it and not to pairs. With C the precision of
-the whole plan, a share x of it that pairs lose makes their noise larger by x / 2, and so what two-way and three-way
-tables lose to it. Noise alone would cost a two-way table a total variation of u (`expected_pair_tv`); a fit averages
-much of it away, and what is left weighs more in tables of three attributes. Taken as u, a share x costs u x / 2.
+**Cost.** Precision 1 / sigma^2 = s^2 prod(K - 1) / c^2 goes to it and not to pairs. A share x of the plan's precision C
+that pairs lose makes their noise larger by x / 2: with u the total variation that noise alone would cost a two-way
+table (`expected_pair_tv`), it costs u x / 2.
 
 **The choice.** Over all N tables of three attributes, the mean total variation falls by the most when, with
 k = prod(K - 1) / (c^2 C), every table has
@@ -43,10 +39,10 @@ from itertools import combinations
 
 import numpy as np
 
-from sklar.fitting.choose import SHRINKAGE, quick_steps
-from sklar.fitting.denoise import denoise_margins, denoise_tables
+from sklar.fitting.choose import SEED as SPLIT_SEED
+from sklar.fitting.choose import choose_steps, fit_steps
+from sklar.fitting.denoise import denoise_margins
 from sklar.fitting.descent import Start, step_operations
-from sklar.fitting.latent import fit_latent
 from sklar.fitting.margins import Doubles, Estimates, Floats, Ints
 from sklar.kernel.cells import Cells
 from sklar.kernel.queries import MOST_COARSE, PARTS, Block, Tables
@@ -96,11 +92,10 @@ def look(estimates: Estimates, schema: Schema, *, scored: bool) -> Disagreement 
     affordable = MOST_OPERATIONS / ((FITS + 1) * step_operations(cells, start))
     if affordable < LEAST_STEPS:
         return None
-    steps = quick_steps(estimates, start, min(int(affordable), MOST_STEPS))
+    steps = choose_steps(estimates, start, [SPLIT_SEED], min(int(affordable), MOST_STEPS))[0]
     levels = denoise_margins(estimates).levels
     if steps:
-        targets = denoise_tables(estimates, levels)
-        model = fit_latent(targets, schema, SHRINKAGE, start, steps=steps, fits=FITS)
+        model = fit_steps(estimates, schema, levels, start, steps=steps, fits=FITS)
         fits = model.probabilities.reshape(FITS, COMPONENTS, -1)
     elif scored:
         fits = levels.astype(np.float32).reshape(1, 1, -1)

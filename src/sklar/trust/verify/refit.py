@@ -36,13 +36,12 @@ from sklar.draw.repair import hold_margins
 from sklar.errors import ModelError
 from sklar.files.linked import LinkedModel
 from sklar.files.model import Model
-from sklar.fitting.choose import SHRINKAGE, starting, step_limit
+from sklar.fitting.choose import fit_steps, starting, step_limit
 from sklar.fitting.classes import fit_classes
-from sklar.fitting.denoise import denoise_margins, denoise_tables
-from sklar.fitting.latent import LatentModel, fit_latent, independent
+from sklar.fitting.denoise import denoise_margins
+from sklar.fitting.latent import LatentModel, independent
 from sklar.fitting.margins import Estimates, pool
 from sklar.fitting.protocols import Copula
-from sklar.fitting.threeway import three_way_loss
 from sklar.kernel.queries import PARTS, Block, Distances, Parities, Query, Tables
 from sklar.kernel.theorems import NOTHING
 from sklar.machine.progress import SILENT, Progress
@@ -233,14 +232,13 @@ def _with_choices(model: Model, progress: Progress) -> tuple[Copula, str]:
         or not 0 < settings["fits"] <= fits
     ):
         return model.copula, "the settings state choices that no fit of these tables makes"
-    fitted = fit_latent(
-        denoise_tables(estimates, margins.levels),
+    fitted = fit_steps(
+        estimates,
         model.measured_schema,
-        SHRINKAGE,
+        margins.levels,
         start,
         steps=settings["steps"],
         fits=settings["fits"],
-        three=three_way_loss(estimates),
         progress=progress,
     )
     return refined(hold_margins(fitted), estimates), ""
