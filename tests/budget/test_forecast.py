@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from sklar.kernel.count import Counts, count_plainly
+from experiments.asked import measure_counts
 
 import sklar
 from sklar.answer.query import estimate
@@ -20,9 +20,8 @@ from sklar.cli import cli
 from sklar.errors import BudgetError, SklarError
 from sklar.fitting.margins import pool
 from sklar.kernel.theorems import Budget
-from sklar.kernel.vault import Vault
 from sklar.public.schema import Attribute, Schema
-from sklar.release import measure_stages
+from sklar.rows.counts import Counts, count_plainly
 from sklar.rows.fast import count
 from sklar.rows.read import open_source
 
@@ -51,9 +50,7 @@ def measured_errors(counts: Counts, schema: Schema, epsilon: float, times: int, 
     squares = []
     allowed = Budget(epsilon=epsilon, **budget)
     for _ in range(times):
-        vault = Vault(allowed)
-        vault.hold(counts, schema.cells)
-        tables = measure_stages(vault, schema, allowed, Method())
+        tables = measure_counts(counts, schema, allowed)
         one = np.concatenate([estimate(tables, name, complete=True).counts for name in schema.names]) - counts.one_way
         two = pool(tables).pairs - counts.pairs
         squares.append((np.mean(one**2), np.mean(two**2)))
