@@ -120,7 +120,7 @@ def test_no_rows_are_needed_and_the_name_is_exported() -> None:
         ({"rows": 0}, "rows must be a whole number of at least 1, got 0."),
         ({"rows": 1.5}, "rows must be a whole number of at least 1, got 1.5."),
         ({"epsilon": 0.0}, "epsilon must be positive and finite, got epsilon=0.0."),
-        ({"method": "magic"}, "method must be one of auto, mixture, factor, binary, got 'magic'."),
+        ({"method": "magic"}, "method must be one of auto, mixture, binary, got 'magic'."),
         ({"budget": Budget(epsilon=1.0)}, "give either a budget or an epsilon, for example epsilon=1.0."),
     ],
 )

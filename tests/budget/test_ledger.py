@@ -171,7 +171,7 @@ def test_fit_charges_before_it_draws(ledger: Ledger, monkeypatch: pytest.MonkeyP
     # Charged although the run ended: budget may be lost, never hidden; and for both stages.
     account = ledger.account("t")
     assert account.spent == pytest.approx(1.0, rel=1e-3)
-    assert sum(count for _, count in account.charges[0].body["scales"]) == 9
+    assert sum(moves for _, moves, _ in account.charges[0].body["scales"]) == 2 * 9
 
 
 @pytest.mark.parametrize("options", [{}, {"method": PAPER}, {"mechanism": "laplace"}])
