@@ -40,6 +40,7 @@ from sklar.files.write import write_text
 from sklar.kernel.theorems import DEFAULT_DELTA, Budget
 from sklar.public.schema import Attribute, Schema
 from sklar.release import fit
+from sklar.rows.count import ask_all
 from sklar.rows.engines import open_table
 
 WORK = ROOT / "build" / "accuracy"
@@ -70,7 +71,7 @@ class Run:
 def independent(bench: Bench, epsilon: float, seed: int) -> NDArray[np.int32]:
     """DP independence (`experiments.baselines.independence`), as codes."""
     budget = Budget(epsilon=epsilon)
-    counts = open_table(bench.rows, bench.schema).count(bench.schema)
+    counts = open_table(bench.rows, bench.schema).count(ask_all(bench.schema))
     return np.concatenate(list(draw_independently(counts.one_way, bench.schema, budget, bench.n_rows, seed)), axis=1)
 
 

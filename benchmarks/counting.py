@@ -20,7 +20,7 @@ from experiments.stopwatch import peak_bytes
 from sklar.files.write import write_text
 from sklar.machine.threads import using, workers
 from sklar.public.schema import Schema
-from sklar.rows.counts import Counts
+from sklar.rows.count import Answers, ask_all
 from sklar.rows.engines import open_table
 
 
@@ -40,7 +40,7 @@ class Told:
         click.echo(self._rows)
 
 
-def digest(counts: Counts) -> str:
+def digest(counts: Answers) -> str:
     """A text that is the same for equal counts and for no others."""
     # In one width: small counts may be held in 32 bits.
     parts = (str(counts.n_rows).encode(), *(each.astype("<i8").tobytes() for each in (counts.one_way, counts.pairs)))
@@ -58,7 +58,7 @@ def local(source: Path, schema: Schema, checkpoint: Path | None) -> dict[str, An
     goes_on = checkpoint is not None and checkpoint.exists()
     told = Told()
     wall, cpu = time.perf_counter(), cpu_seconds()
-    counts = open_table(source, schema, engine="local", checkpoint=checkpoint).count(schema, progress=told)
+    counts = open_table(source, schema, engine="local", checkpoint=checkpoint).count(ask_all(schema), progress=told)
     return {
         "rows": counts.n_rows,
         "kept_rows": told.first if goes_on else 0,

@@ -17,7 +17,7 @@ import numpy as np
 from sklar.machine.compiled import compiled, population_count
 from sklar.machine.threads import side_by_side, using, workers
 from sklar.public.schema import Schema
-from sklar.rows.fast import BitCounter
+from sklar.rows.count import Counter, ask_all
 from sklar.rows.source import batch_rows
 
 SECONDS = 0.4
@@ -132,7 +132,7 @@ def measure(folder: Path, threads: int | None) -> dict[str, float]:
 def counting(schema: Schema, threads: int | None) -> float:
     """Rows that a CPU second counts once their columns are bits and codes: one batch is counted again and again."""
     rows = batch_rows(schema.n_attributes)
-    generator, counter = np.random.default_rng(0), BitCounter(schema)
+    generator, counter = np.random.default_rng(0), Counter(ask_all(schema))
     counter.begin(rows)
     for index, size in enumerate(schema.sizes.tolist()):
         counter.put_codes(index, generator.integers(0, size, rows, dtype=np.int32))

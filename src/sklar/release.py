@@ -287,8 +287,7 @@ def fit_linked(
     from sklar.files.linked import LinkedModel
     from sklar.fitting.classes import fit_classes
     from sklar.public.events import Linked
-    from sklar.rows.join import LinkedRows
-    from sklar.rows.linked import measure_linked
+    from sklar.rows.shares import LinkedRows, measure_linked
 
     linked, budget = Linked.of(schema), Method.of("auto").budget_of(budget, epsilon)
     linked.require_reviewed()

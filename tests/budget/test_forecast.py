@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from experiments.asked import measure_counts
+from sklar.kernel.count import Counts, count_plainly
 
 import sklar
 from sklar.answer.query import estimate
@@ -20,9 +20,10 @@ from sklar.cli import cli
 from sklar.errors import BudgetError, SklarError
 from sklar.fitting.margins import pool
 from sklar.kernel.theorems import Budget
+from sklar.kernel.vault import Vault
 from sklar.public.schema import Attribute, Schema
-from sklar.rows.counts import Counts, count_plainly
-from sklar.rows.fast import count
+from sklar.release import measure_stages
+from sklar.rows.count import ask_all, count
 from sklar.rows.read import open_source
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
@@ -50,7 +51,9 @@ def measured_errors(counts: Counts, schema: Schema, epsilon: float, times: int, 
     squares = []
     allowed = Budget(epsilon=epsilon, **budget)
     for _ in range(times):
-        tables = measure_counts(counts, schema, allowed)
+        vault = Vault(allowed)
+        vault.hold(counts, schema.cells)
+        tables = measure_stages(vault, schema, allowed, Method())
         one = np.concatenate([estimate(tables, name, complete=True).counts for name in schema.names]) - counts.one_way
         two = pool(tables).pairs - counts.pairs
         squares.append((np.mean(one**2), np.mean(two**2)))
@@ -74,7 +77,7 @@ def test_forecasts_are_within_15_percent_of_the_noise_on_generated_tables(epsilo
 @pytest.mark.skipif(not (DATA / "adult.csv").is_file(), reason="Adult is not here")
 def test_forecasts_are_within_15_percent_of_the_noise_on_adult() -> None:
     schema = Schema.load(DATA / "adult.toml")
-    counts = count(open_source(DATA / "adult.csv").batches(schema.names), schema)
+    counts = count(open_source(DATA / "adult.csv").batches(schema.names), ask_all(schema))
     expected = forecast(schema, rows=counts.n_rows, epsilon=1.0, complete=True)
     one_way, pairs = measured_errors(counts, schema, 1.0, 6)
     assert expected.one_way_error == pytest.approx(one_way, rel=0.15)
@@ -120,7 +123,7 @@ def test_no_rows_are_needed_and_the_name_is_exported() -> None:
         ({"rows": 0}, "rows must be a whole number of at least 1, got 0."),
         ({"rows": 1.5}, "rows must be a whole number of at least 1, got 1.5."),
         ({"epsilon": 0.0}, "epsilon must be positive and finite, got epsilon=0.0."),
-        ({"method": "magic"}, "method must be one of auto, mixture, binary, got 'magic'."),
+        ({"method": "magic"}, "method must be one of auto, mixture, factor, binary, got 'magic'."),
         ({"budget": Budget(epsilon=1.0)}, "give either a budget or an epsilon, for example epsilon=1.0."),
     ],
 )

@@ -33,9 +33,9 @@ from sklar.budget.search import (
 from sklar.errors import BudgetError, DataError, SchemaError
 from sklar.fitting.domains import found_numbers, found_values
 from sklar.kernel import vault as door
-from sklar.kernel.theorems import Budget, Neighbors, chance_of_one, least_threshold
+from sklar.kernel.theorems import Budget, Neighbors, Spend, chance_of_one, least_threshold
 from sklar.public.schema import Attribute, Schema
-from sklar.rows.discover import count_values
+from sklar.rows.count import Ask, count
 from sklar.trust.verify import verify
 from tests.trust.forge import forged
 
@@ -141,7 +141,7 @@ def test_the_claim_holds_for_every_set_of_outputs(rows: str, others: str, delta:
     finding = Finding(
         attribute="a", tables=1, scale=scale, threshold=threshold, lost_delta=chance_of_one(scale, threshold)
     )
-    epsilon = budget.spent(search_spend([finding], budget))
+    epsilon = budget.spent(search_spend([finding]))
     assert epsilon <= 1.0
     shown = np.arange(threshold, threshold + 8 * math.ceil(scale))
 
@@ -175,9 +175,9 @@ def test_the_claim_holds_for_every_set_of_outputs(rows: str, others: str, delta:
 def test_the_search_and_what_it_leaves_spend_the_budget_together(neighbors: Neighbors, epsilon: float) -> None:
     budget = Budget(epsilon=epsilon, neighbors=neighbors)
     search = plan_search(SCHEMA, budget, n_rows=N if neighbors == "replace-one" else None)
-    assert 0.995 * epsilon < budget.spent(search.spend(budget) + search.rest) <= epsilon
-    assert 0.2 * DELTA_SHARE < search.spend(budget).lost_delta / budget.delta <= DELTA_SHARE
-    cost, rest = (budget.cost(each).rho for each in (search.spend(budget), search.rest))
+    assert 0.995 * epsilon < budget.spent(search.spend + search.rest) <= epsilon
+    assert 0.2 * DELTA_SHARE < search.spend.lost_delta / budget.delta <= DELTA_SHARE
+    cost, rest = (float(np.sum(each.tables / each.scales**2)) for each in (search.spend, search.rest))
     assert cost / (cost + rest) == pytest.approx(search.share, rel=0.05)
     assert [(finding.of, finding.tables) for finding in search.findings] == [
         ("domain", 1),
@@ -235,8 +235,8 @@ def test_replacing_a_row_moves_two_cells_of_each_table_by_one(
     other[where % len(values)] = instead
     pairs = []
     for kind in (attribute, replace(attribute, kind="categorical", edges=(), other=True)):
-        counted = [count_values([pl.DataFrame({"x": rows})], [kind]) for rows in (values, other)]
-        pairs.append([histograms[0] for _, histograms in counted])
+        counted = [count([pl.DataFrame({"x": rows})], Ask(values=(kind,))) for rows in (values, other)]
+        pairs.append([answers.values[0] for answers in counted])
     ladder, noise, noisy = ladder_of(attribute), np.random.default_rng(seed), list[NDArray[np.int64]]()
     tables = []
     for _ in range(ladder.tables):
@@ -402,11 +402,7 @@ def test_the_ledger_is_charged_for_the_search_before_any_noise(tmp_path: Path, m
     sklar.fit(TABLE, SCHEMA, epsilon=1.0, method="binary", ledger=ledger)
     account = ledger.account("table")
     (charge,) = account.charges
-    assert (
-        charge.lost_delta
-        == plan_search(SCHEMA, Budget(epsilon=1.0), n_rows=N).spend(Budget(epsilon=1.0)).lost_delta
-        > 0
-    )
+    assert charge.lost_delta == plan_search(SCHEMA, Budget(epsilon=1.0), n_rows=N).spend.lost_delta > 0
     assert 0.99 < account.spent <= 1.0 + 1e-9
 
     def never(*_arguments: Any, **_settings: Any) -> None:
@@ -422,8 +418,8 @@ def test_chances_of_failure_add_up_in_the_ledger(tmp_path: Path) -> None:
     ledger = Ledger(tmp_path / "ledger.db")
     budget = Budget(epsilon=1.0, delta=1e-6)
     ledger.open_account("table", epsilon=50.0, delta=1e-6)
-    without = ledger.charge("table", budget, budget.tables([100.0], [10])).account.spent
-    risky = budget.tables([100.0], [10], 4e-7)
+    without = ledger.charge("table", budget, Spend.of([100.0], [10])).account.spent
+    risky = Spend.of([100.0], [10], 4e-7)
     assert ledger.charge("table", budget, risky).account.spent > without
     ledger.charge("table", budget, risky)
     with pytest.raises(BudgetError, match="would overspend"):
@@ -463,11 +459,12 @@ def test_texts_that_cannot_be_categories_are_left_out() -> None:
     rows = ["x" * 500, "", None, "?", "ok"]
     attribute = replace(TOWN, missing="?")
     for kind in (pl.String, pl.Categorical, pl.Enum([text for text in rows if text is not None])):
-        _, (found,) = count_values([pl.DataFrame({"town": pl.Series(rows, dtype=pl.String).cast(kind)})], [attribute])
+        towns = pl.DataFrame({"town": pl.Series(rows, dtype=pl.String).cast(kind)})
+        (found,) = count([towns], Ask(values=(attribute,))).values
         assert dict(found.texts) == {"ok": 1}
         assert "ok" not in repr(found)
     for opaque in ([[1], [2]], [None, None]):
-        _, (found,) = count_values([pl.DataFrame({"town": opaque})], [attribute])
+        (found,) = count([pl.DataFrame({"town": opaque})], Ask(values=(attribute,))).values
         assert not found.texts
 
 

@@ -13,7 +13,7 @@ from experiments.asked import Rows, census_cases, counts_of
 
 from experiments import asked, inference
 from sklar.answer.infer import answer_to, ask
-from sklar.rows.counts import count_plainly
+from sklar.rows.count import count_plainly
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -11,8 +11,7 @@ from sklar.fitting import classes as fitting
 from sklar.fitting.classes import fit_classes
 from sklar.kernel.queries import Block
 from sklar.kernel.theorems import Budget
-from sklar.rows.join import LinkedRows
-from sklar.rows.linked import count_tokens
+from sklar.rows.shares import LinkedRows, count_tokens
 from tests.linked import small, tables
 
 

@@ -279,24 +279,23 @@ FLAWS = (
     ),
     _flaw(
         "a row counted twice",
-        "kernel/count.py",
-        "cells.table(found.pairs, i, j)[:] = table[1:, 1:]",
-        "cells.table(found.pairs, i, j)[:] = 2 * table[1:, 1:]",
-        "tests/kernel/test_vault.py",
+        "kernel/queries.py",
+        "counts.append(np.bincount(place[inside], minlength=math.prod(shape)))",
+        "counts.append(2 * np.bincount(place[inside], minlength=math.prod(shape)))",
         "tests/rows/test_engines.py",
     ),
     _flaw(
         "a batch counted twice by compiled code",
-        "rows/fast.py",
+        "rows/count.py",
         "            together(_call, compiled.jobs())\n",
         "            together(_call, compiled.jobs())\n            together(_call, compiled.jobs())\n",
-        "tests/rows/test_fast.py",
+        "tests/rows/test_count.py",
     ),
     _flaw(
         "the number of rows leaves out rows without a value",
-        "kernel/count.py",
-        "    rows = len(shifted[0]) if shifted else 0\n",
-        "    rows = min((int((own > 0).sum()) for own in shifted), default=0)\n",
+        "rows/count.py",
+        "            rows = total.n_rows + batch.height\n",
+        "            rows = total.n_rows + batch.drop_nulls().height\n",
         _ROW_TESTS,
     ),
     _flaw(
@@ -347,9 +346,8 @@ FLAWS = (
     _flaw(
         "the coarsest grid without noise",
         "rows/engines.py",
-        "        tables.append(vault.histogram(exact.table(cells), finding.scale))\n",
-        "        noisy = vault.histogram(exact.table(cells), finding.scale)\n"
-        "        tables.append(noisy if tables else exact.table(cells))\n",
+        "        tables.append(block.values)\n",
+        "        block = block if tables else replace(block, values=counts)\n        tables.append(block.values)\n",
         _VAULT_TESTS,
     ),
     # Parities of bits.

@@ -29,9 +29,9 @@ from sklar.answer.report import publishable
 from sklar.errors import SklarError
 from sklar.files.archive import load
 from sklar.kernel.theorems import Budget
-from sklar.public.schema import Schema
+from sklar.public.schema import Attribute, Schema
 from sklar.release import measure
-from sklar.rows.bits import packed_columns
+from sklar.rows.count import ask_all, packed_columns
 from sklar.rows.read import open_source
 from sklar.trust.verify import verify
 
@@ -349,7 +349,8 @@ def boolean_case(data: bytes, folder: Path) -> bool:
 
     def act() -> None:
         for batch in open_source(path).batches(("b", "n", "a")):
-            for number, packed in packed_columns(batch).items():
+            flags = tuple(Attribute(name=name, kind="boolean") for name in batch.columns)
+            for number, packed in packed_columns(batch, ask_all(Schema(name="t", attributes=flags))).items():
                 bits = np.unpackbits(packed.bits, bitorder="little", count=packed.offset + batch.height)
                 assert bits[packed.offset :].astype(bool).tolist() == batch.to_series(number).to_list()
 

@@ -17,10 +17,8 @@ import pytest
 from sklar.budget.ladder import ladder_of
 from sklar.public.axis import days
 from sklar.public.schema import Attribute, Schema
-from sklar.rows.counts import count_plainly
-from sklar.rows.discover import count_values
+from sklar.rows.count import Ask, ask_all, count
 from sklar.rows.encode import coder, encode_column
-from sklar.rows.fast import count
 from sklar.rows.read import open_source
 
 YEARS = tuple(days(dt.date(year, 1, 1)) for year in (1900, 1950, 2000, 2030))
@@ -73,18 +71,17 @@ def test_batches_hold_every_row_once(kind: str, tmp_path: Path) -> None:
 
 def test_every_row_is_counted_once_also_those_that_are_in_no_cell() -> None:
     schema = Schema(name="t", attributes=(ATTRIBUTES["score"], ATTRIBUTES["name"]))
-    codes = np.array([[0, -1, 2, -1], [1, 0, -1, -1]])
-    assert count_plainly(codes, schema.cells).n_rows == 4
     table = pl.DataFrame({"score": [20, None, 30, None], "name": ["Bern", "Rome", None, None]})
-    assert count([table], schema).n_rows == 4
-    assert count([table], schema).pairs.sum() == 1
+    assert count([table], ask_all(schema)).n_rows == 4
+    assert count([table], ask_all(schema)).pairs.sum() == 1
 
 
 def test_a_row_counts_once_in_every_table_of_a_search() -> None:
     """Rows at both ends of a grid, in its cells and beyond its bounds."""
     attribute = Attribute(name="x", kind="integer", edges=(0, 256), domain="private", at_most=4)
     values = np.concatenate([np.arange(256), [255] * 9, [0] * 5, [10**9, -(10**9)]])
-    rows, (histogram,) = count_values([pl.DataFrame({"x": values})], (attribute,))
+    answers = count([pl.DataFrame({"x": values})], Ask(values=(attribute,)))
+    rows, (histogram,) = answers.n_rows, answers.values
     assert rows == values.size
     for edges in (ladder_of(attribute).first(), np.array([0, 100, 256]), np.arange(257)):
         expected = np.histogram(np.clip(values, 0, 255), edges - 0.5)[0]

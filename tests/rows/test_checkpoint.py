@@ -15,16 +15,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from sklar.errors import DataError, OutputError
-from sklar.kernel.count import Counts
 from sklar.machine.threads import using
 from sklar.public.schema import Schema
 from sklar.release import fit
 from sklar.rows import checkpoint as resume
 from sklar.rows.checkpoint import count_resumable
+from sklar.rows.count import Answers, ask_all, count
 from sklar.rows.engines import open_table
-from sklar.rows.fast import count
 from sklar.rows.read import open_source
-from tests.rows.test_fast import same, schema_of
+from tests.rows.test_count import same, schema_of
 
 SCHEMA = schema_of([2, 3, 40])
 SHARDS, ROWS = 8, 500
@@ -33,6 +32,7 @@ SHARDS, ROWS = 8, 500
 INTERRUPTED = """
 import sys, time
 from pathlib import Path
+from sklar.rows.count import ask_all
 from sklar.rows.engines import open_table
 from sklar.public.schema import Schema
 from sklar.machine.threads import using
@@ -48,7 +48,7 @@ class Stop:
 data, checkpoint, schema = sys.argv[1:]
 with using(1):
     described = Schema.load(schema)
-    open_table(data, described, checkpoint=checkpoint).count(described, progress=Stop())
+    open_table(data, described, checkpoint=checkpoint).count(ask_all(described), progress=Stop())
 """
 
 
@@ -63,8 +63,11 @@ def shards(tmp_path: Path) -> Path:
     return folder
 
 
-def whole(folder: Path) -> Counts:
-    return count(open_source(folder).batches(SCHEMA.names), SCHEMA)
+ASK = ask_all(SCHEMA)
+
+
+def whole(folder: Path) -> Answers:
+    return count(open_source(folder).batches(SCHEMA.names), ASK)
 
 
 def kill_in_the_middle(shards: Path, checkpoint: Path) -> None:
@@ -95,7 +98,7 @@ def test_a_killed_pass_goes_on_where_it_ended(shards: Path, tmp_path: Path) -> N
     kept = checkpoint / "counts.npz"
     assert stat.S_IMODE(checkpoint.stat().st_mode) == 0o700
     assert stat.S_IMODE(kept.stat().st_mode) == 0o600
-    found = resume._read(checkpoint, SCHEMA, shards)
+    found = resume._read(checkpoint, {}, ASK)
     assert found is not None
     covered = [name for name, _, _ in found[1]]
     # Keeping may be put off once it has taken a while: at least the first shard is kept.
@@ -110,7 +113,7 @@ def test_a_killed_pass_goes_on_where_it_ended(shards: Path, tmp_path: Path) -> N
         os.utime(shards / name, ns=(before.st_atime_ns, before.st_mtime_ns))
     told = Told()
     with using(1):
-        assert same(open_table(shards, SCHEMA, checkpoint=checkpoint).count(SCHEMA, progress=told), exact)
+        assert same(open_table(shards, SCHEMA, checkpoint=checkpoint).count(ASK, progress=told), exact)
     assert told.steps == [ROWS * len(covered)] + [ROWS] * (SHARDS - len(covered))
     assert not checkpoint.exists()
 
@@ -125,7 +128,7 @@ def interrupted(shards: Path, checkpoint: Path, shards_done: int) -> None:
                 raise KeyboardInterrupt
 
     with using(1), pytest.raises(KeyboardInterrupt):
-        count_resumable(open_source(shards), SCHEMA, checkpoint, progress=Stop())
+        count_resumable(open_source(shards), SCHEMA, ASK, checkpoint, progress=Stop())
 
 
 @pytest.fixture
@@ -137,8 +140,8 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def resumed(shards: Path, checkpoint: Path, schema: Schema = SCHEMA) -> list[int]:
     told = Told()
     with using(1):
-        counts = count_resumable(open_source(shards), schema, checkpoint, progress=told)
-    assert same(counts, count(open_source(shards).batches(schema.names), schema))
+        counts = count_resumable(open_source(shards), schema, ask_all(schema), checkpoint, progress=told)
+    assert same(counts, count(open_source(shards).batches(schema.names), ask_all(schema)))
     assert not checkpoint.exists()
     return told.steps
 
@@ -188,7 +191,7 @@ def test_a_damaged_checkpoint_is_refused(shards: Path, tmp_path: Path) -> None:
     for damaged in (bytes(content), content[:100], b""):
         kept.write_bytes(damaged)
         with pytest.raises(DataError, match=r"is damaged\. Delete it to count from the beginning"):
-            count_resumable(open_source(shards), SCHEMA, tmp_path / "kept")
+            count_resumable(open_source(shards), SCHEMA, ASK, tmp_path / "kept")
 
 
 def test_a_file_that_changes_while_it_is_read_is_refused(shards: Path, tmp_path: Path) -> None:
@@ -197,7 +200,7 @@ def test_a_file_that_changes_while_it_is_read_is_refused(shards: Path, tmp_path:
             os.utime(shards / "0.parquet", ns=(1, 1))
 
     with using(1), pytest.raises(DataError, match="changed while it was read"):
-        count_resumable(open_source(shards), SCHEMA, tmp_path / "kept", progress=Touch())
+        count_resumable(open_source(shards), SCHEMA, ASK, tmp_path / "kept", progress=Touch())
 
 
 def test_what_a_kill_left_half_written_is_removed(shards: Path, tmp_path: Path) -> None:
@@ -209,7 +212,7 @@ def test_what_a_kill_left_half_written_is_removed(shards: Path, tmp_path: Path) 
 def test_others_files_stay(shards: Path, tmp_path: Path) -> None:
     (tmp_path / "kept").mkdir(mode=0o700)
     (tmp_path / "kept" / "mine").write_text("mine")
-    count_resumable(open_source(shards), SCHEMA, tmp_path / "kept")
+    count_resumable(open_source(shards), SCHEMA, ASK, tmp_path / "kept")
     assert [path.name for path in (tmp_path / "kept").iterdir()] == ["mine"]
 
 
@@ -217,23 +220,23 @@ def test_a_folder_open_to_others_is_refused(shards: Path, tmp_path: Path) -> Non
     (tmp_path / "open").mkdir()
     (tmp_path / "open").chmod(0o750)
     with pytest.raises(OutputError, match="must be yours and closed to others"):
-        count_resumable(open_source(shards), SCHEMA, tmp_path / "open")
+        count_resumable(open_source(shards), SCHEMA, ASK, tmp_path / "open")
     (tmp_path / "file").write_text("")
     for other in ("file", "none/below"):
         with pytest.raises(OutputError, match="cannot be used"):
-            count_resumable(open_source(shards), SCHEMA, tmp_path / other)
+            count_resumable(open_source(shards), SCHEMA, ASK, tmp_path / other)
 
 
 def test_two_runs_do_not_share_a_checkpoint(shards: Path, tmp_path: Path) -> None:
     with resume._own(tmp_path / "kept"), pytest.raises(OutputError, match="in use by another run"):
-        count_resumable(open_source(shards), SCHEMA, tmp_path / "kept")
+        count_resumable(open_source(shards), SCHEMA, ASK, tmp_path / "kept")
 
 
 def test_a_checkpoint_is_for_a_folder_outside_of_which_it_lies(shards: Path, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="a checkpoint is for a folder of files, got file"):
-        count_resumable(open_source(shards / "0.parquet"), SCHEMA, tmp_path / "kept")
+        count_resumable(open_source(shards / "0.parquet"), SCHEMA, ASK, tmp_path / "kept")
     with pytest.raises(DataError, match="must lie outside of folder"):
-        count_resumable(open_source(shards), SCHEMA, shards / "kept")
+        count_resumable(open_source(shards), SCHEMA, ASK, shards / "kept")
 
 
 def test_a_full_disk_is_said_and_nothing_is_released(

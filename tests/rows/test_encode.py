@@ -16,8 +16,8 @@ import pyarrow as pa
 import pytest
 from hypothesis import assume, given, settings
 from numpy.typing import NDArray
-from sklar.kernel.codes import NO_CELL
 
+from sklar.kernel.queries import NO_CELL
 from sklar.public.axis import DAY, SECOND, days, microseconds
 from sklar.public.schema import Attribute, Outside, Schema
 from sklar.rows.encode import coder, encode, encode_column

@@ -1,9 +1,13 @@
-"""The contract of engines: equal exact tables and equal rows, wherever they are counted and drawn."""
+"""The contract of engines: exact answers to every query, and equal rows, wherever they are counted and drawn.
+
+Answers are those of `query.count`, the kernel's plain routine, on codes that the tests encode in one piece.
+"""
 
 from __future__ import annotations
 
 import datetime as dt
 import gzip
+from collections import Counter
 from collections.abc import Callable
 from decimal import Decimal
 from itertools import pairwise
@@ -15,6 +19,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from numpy.typing import NDArray
 from pyarrow import dataset
 
 from sklar.budget.method import Method
@@ -22,16 +27,21 @@ from sklar.draw.blocks import BLOCK_ROWS
 from sklar.draw.sample import BlockSampler
 from sklar.errors import DataError, MissingExtraError
 from sklar.files.model import Model
-from sklar.kernel.count import Counts, count_plainly
+from sklar.kernel.queries import Common, Distances, Parities, Tables
+from sklar.kernel.theorems import Budget
+from sklar.kernel.vault import Vault
 from sklar.machine.cluster import Engine, choose_engine, is_spark, session
 from sklar.machine.threads import using
-from sklar.public.schema import Schema
+from sklar.public.schema import Attribute, Schema
 from sklar.release import fit
 from sklar.rows import parts
+from sklar.rows.count import Answers, Ask, ask_all
 from sklar.rows.encode import encode
-from sklar.rows.engines import open_table
-from sklar.rows.read import open_source
-from tests.rows.test_fast import brute_force, same
+from sklar.rows.engines import Measurer, open_table
+from sklar.rows.read import open_source, reads_again
+from sklar.rows.sql import Query
+from tests.rows.test_count import answers_by, brute_force, same, some_tables
+from tests.rows.test_count import drawn as random_codes
 
 SCHEMA = Schema.from_toml(
     """
@@ -61,8 +71,11 @@ SCHEMA = Schema.from_toml(
     other = true
     """
 )
+CELLS = SCHEMA.cells
+ASK = Ask(attributes=SCHEMA.attributes, tables=some_tables(CELLS, 0))
 ENGINES = ["local", pytest.param("spark", marks=pytest.mark.spark)]
-WAYS = [*ENGINES, "stream"]
+AGAIN = [*ENGINES, pytest.param("frame", marks=pytest.mark.spark), "database"]
+WAYS = [*AGAIN, "stream", "checkpoint"]
 
 
 @pytest.fixture(params=ENGINES)
@@ -73,18 +86,31 @@ def engine(request: pytest.FixtureRequest) -> Engine:
 
 
 @pytest.fixture(params=WAYS)
-def count_in(request: pytest.FixtureRequest) -> Callable[[Path, Schema], Counts]:
-    """Counting a file or a folder by every engine, and as a stream of Arrow's that pyarrow reads from it."""
-    if request.param == "spark":
-        request.getfixturevalue("spark")
+def count_in(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[Path, Ask, Schema], Answers]:
+    """Counting a file or a folder by every engine: by path, as a stream, a DataFrame, a query; with a checkpoint."""
+    way = request.param
+    session = request.getfixturevalue("spark") if way in ("spark", "frame") else None
 
-    def counted(path: Path, schema: Schema) -> Counts:
+    def counted(path: Path, ask: Ask, schema: Schema = SCHEMA) -> Answers:
         data: Any = path
-        if request.param == "stream":
+        if way in ("stream", "frame", "database"):
             kind = "parquet" if not path.is_file() else {".arrow": "ipc"}.get(path.suffix, path.suffix[1:])
-            data = dataset.dataset(path, format=kind, exclude_invalid_files=path.is_dir()).scanner().to_reader()
-        engine = None if request.param == "stream" else request.param
-        return open_table(data, schema, engine=engine).count(schema)
+            rows = dataset.dataset(path, format=kind, exclude_invalid_files=path.is_dir()).scanner()
+            data = rows.to_reader()
+        if session is not None and way == "frame":
+            plain = [f"c{number}" for number in range(len(data.schema))]
+            frame = session.createDataFrame(data.read_all().rename_columns(plain))
+            data = frame.repartition(3).toDF(*[field.name for field in data.schema])
+        if way == "database":
+            import duckdb
+
+            with duckdb.connect(str(tmp_path / "t.duckdb")) as connection:
+                connection.register("given", data)
+                connection.execute("CREATE OR REPLACE TABLE t AS SELECT * FROM given")
+            data = Query(tmp_path / "t.duckdb", "SELECT * FROM t")
+        checkpoint = tmp_path / "kept" if way == "checkpoint" and path.is_dir() else None
+        engine = way if way in ("local", "spark") else None
+        return open_table(data, schema, engine=engine, checkpoint=checkpoint).count(ask)
 
     return counted
 
@@ -111,10 +137,13 @@ def table(rows: int, seed: int = 0) -> pa.Table:
     )
 
 
-def expected(rows: pa.Table) -> Counts:
-    """By the tests' own loop over rows."""
-    codes = np.concatenate([encode(batch, SCHEMA) for batch in open_source(rows).batches(SCHEMA.names)], axis=1)
-    return brute_force(codes, SCHEMA)
+def codes_of(rows: pa.Table) -> NDArray[np.int32]:
+    return np.concatenate([encode(batch, SCHEMA) for batch in open_source(rows).batches(SCHEMA.names)], axis=1)
+
+
+def expected(rows: pa.Table) -> Answers:
+    """All one-way and two-way tables, by the tests' own loop over rows."""
+    return brute_force(codes_of(rows), SCHEMA)
 
 
 def one_file(folder: Path, rows: pa.Table) -> Path:
@@ -188,16 +217,16 @@ LAYOUTS: dict[str, Callable[[Path, pa.Table], Path]] = {
 
 
 @pytest.fixture(scope="module")
-def whole() -> tuple[pa.Table, Counts]:
+def whole() -> tuple[pa.Table, Answers]:
     rows = table(4321)
-    return rows, expected(rows)
+    return rows, answers_by(codes_of(rows), ASK, compiled=False)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_counts_equal_brute_force(
-    count_in: Callable[[Path, Schema], Counts],
+def test_answers_are_those_of_the_plain_routine(
+    count_in: Callable[[Path, Ask], Answers],
     layout: str,
-    whole: tuple[pa.Table, Counts],
+    whole: tuple[pa.Table, Answers],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -205,11 +234,81 @@ def test_counts_equal_brute_force(
     monkeypatch.setattr(parts, "_LEAST_ROWS", 100)
     monkeypatch.setattr(parts, "TASK_SECONDS", 1e-4)
     rows, wanted = whole
-    assert same(count_in(LAYOUTS[layout](tmp_path, rows), SCHEMA), wanted)
+    assert same(count_in(LAYOUTS[layout](tmp_path, rows), ASK), wanted)
+
+
+def test_the_plain_routine_is_brute_force() -> None:
+    rows = table(500)
+    assert same(answers_by(codes_of(rows), ask_all(SCHEMA), compiled=False), expected(rows))
+
+
+BITS = Schema(name="t", attributes=tuple(Attribute(name=f"a{i}", kind="boolean") for i in range(5)))
+
+
+def test_every_query_of_bits_is_measured_by_every_engine(engine: Engine, tmp_path: Path) -> None:
+    """Parities and distances in passes of their own: noise of a scale far below one leaves the exact answers."""
+    codes = random_codes([2] * 5, 900, 0.1)
+    values = [[None if code < 0 else bool(code) for code in column] for column in codes]
+    pq.write_table(pa.table(dict(zip(BITS.names, values, strict=True))), tmp_path / "t.parquet")
+    budget = Budget(epsilon=1e9, delta=1e-6)
+    queries: list[tuple[Any, Any]] = [
+        (Tables(cells=BITS.cells, order=0), np.array([2**-4])),
+        (Parities(cells=BITS.cells, orders=3), np.full(3, 2**-4)),
+        (Distances(of=Tables(cells=BITS.cells, order=3), reference=np.arange(80)), np.array([2**-4])),
+        (Tables(cells=BITS.cells, order=3, sets=np.array([[0, 1, 4], [1, 2, 3]])), np.full(2, 2**-4)),
+    ]
+    vault = Vault(budget)
+    measurer = Measurer(open_table(tmp_path / "t.parquet", BITS, engine=engine), vault, BITS, budget)
+    assert measurer.reads_again
+    measurer.count(Tables(cells=BITS.cells, order=1))
+    spends = [query.bound(scales, budget) for query, scales in queries]
+    vault.reserve(spends[0] + spends[1] + spends[2] + spends[3])
+    for query, scales in queries:
+        # A scale of 1/16 is off by one once in 10^55.
+        assert np.array_equal(measurer.measure(query, scales).values, query.count(codes))
+    with pytest.raises(DataError, match="Common are not counted from the rows of one table"):
+        measurer.measure(Common(about="a0", threshold=9), np.array([1.0]))
+
+
+@pytest.mark.parametrize("count_in", AGAIN, indirect=True)
+def test_values_of_private_domains_are_those_of_the_plain_routine(
+    count_in: Callable[[Path, Ask, Schema], Answers], tmp_path: Path
+) -> None:
+    schema = Schema.from_toml(
+        '[attributes.city]\ntype = "categorical"\ndomain = "private"\nat_most = 5\nmissing = "?"\n'
+        '[attributes.code]\ntype = "integer"\ndomain = "private"\nlow = 0\nhigh = 3\nbins = 2\n'
+    )
+    rows = table(700)
+    answers = count_in(skewed(tmp_path, rows), Ask(values=tuple(schema.private_domains)), schema)
+    cities, codes = answers.values
+    named = [None if city in (None, "", "?") else city for city in rows["city"].to_pylist()]
+    assert dict(cities.texts) == Common(about="city", threshold=1).count(named)
+    _, times = codes.values()
+    held = Counter(min(code, 3) for code in rows["code"].to_pylist() if code is not None)
+    assert int(times.sum()) == sum(held.values())
+    assert answers.n_rows == 700
+
+
+@pytest.mark.parametrize("count_in", [*AGAIN, "stream"], indirect=True)
+def test_people_are_counted_by_every_engine(count_in: Callable[[Path, Ask, Schema], Answers], tmp_path: Path) -> None:
+    """Where all rows of a person count nothing is left to chance; else as many rows as are paid for."""
+    rows = table(900)
+    rows = rows.append_column("id", pa.array([None if n % 50 == 0 else f"p{n % 90}" for n in range(900)]))
+    toml = '[table]\nname = "t"\nperson = "id"\ncount = "rows"\nrows_per_person = %d\nnull_ids = "%s"\n'
+    attributes = SCHEMA.to_toml()[SCHEMA.to_toml().index("[attributes") :]
+    for most, null_ids in ((999, "person"), (999, "drop"), (2, "drop")):
+        schema = Schema.from_toml(toml % (most, null_ids) + attributes)
+        found = count_in(skewed(tmp_path / f"{most}{null_ids}", rows), ASK, schema)
+        kept = rows if null_ids == "person" else rows.filter(pa.compute.is_valid(rows["id"]))
+        if most == 999:
+            assert same(found, answers_by(codes_of(kept), ASK, compiled=False))
+        else:
+            times = Counter(own for own in rows["id"].to_pylist() if own is not None)
+            assert found.n_rows == sum(min(own, 2) for own in times.values())
 
 
 @pytest.mark.slow
-def test_a_row_group_of_ten_million_rows(count_in: Callable[[Path, Schema], Counts], tmp_path: Path) -> None:
+def test_a_row_group_of_ten_million_rows(count_in: Callable[[Path, Ask, Schema], Answers], tmp_path: Path) -> None:
     size, path = 10_000_000, tmp_path / "t.parquet"
     rng = np.random.default_rng(4)
     codes = np.stack([rng.integers(0, 2, size), rng.integers(0, 3, size)]).astype(np.int32)
@@ -217,7 +316,7 @@ def test_a_row_group_of_ten_million_rows(count_in: Callable[[Path, Schema], Coun
     pq.write_table(rows, path, row_group_size=size)
     assert pq.read_metadata(path).num_row_groups == 1
     schema = Schema(name="t", attributes=(SCHEMA.attribute("citizen"), SCHEMA.attribute("code")))
-    assert same(count_in(path, schema), count_plainly(codes, schema.cells))
+    assert same(count_in(path, ask_all(schema), schema), answers_by(codes, ask_all(schema), compiled=False))
 
 
 @pytest.mark.parametrize("packed", [False, True])
@@ -242,7 +341,7 @@ def test_text_files_are_read_alike(engine: Engine, packed: bool, tmp_path: Path)
             (folder / f"{name}.gz").write_bytes(gzip.compress(part))
         else:
             (folder / name).write_bytes(part)
-    counts = open_table(folder, SCHEMA, engine=engine).count(SCHEMA)
+    counts = open_table(folder, SCHEMA, engine=engine).count(ask_all(SCHEMA))
     # A ragged row is a row of unknown values.
     codes = [
         [0, 2, 3, 4, 5, 5, 5, 5],
@@ -253,11 +352,11 @@ def test_text_files_are_read_alike(engine: Engine, packed: bool, tmp_path: Path)
         [1, 0, 0, 1, -1, -1, 1, 1],
         [0, 1, 3, 3, 3, 3, 2, 0],
     ]
-    assert same(counts, count_plainly(np.array(codes, dtype=np.int32), SCHEMA.cells))
+    assert same(counts, answers_by(np.array(codes, dtype=np.int32), ask_all(SCHEMA), compiled=False))
 
 
 def test_a_table_without_rows_has_no_counts(engine: Engine, tmp_path: Path) -> None:
-    counts = open_table(one_file(tmp_path, table(0)), SCHEMA, engine=engine).count(SCHEMA)
+    counts = open_table(one_file(tmp_path, table(0)), SCHEMA, engine=engine).count(ask_all(SCHEMA))
     assert counts.n_rows == 0
     assert not counts.one_way.any()
     assert not counts.pairs.any()
@@ -279,7 +378,7 @@ def test_threads_change_nothing(tmp_path: Path) -> None:
     path = skewed(tmp_path, rows)
     for threads in (1, 2, 5):
         with using(threads):
-            assert same(open_table(path, SCHEMA, engine="local").count(SCHEMA), expected(rows))
+            assert same(open_table(path, SCHEMA, engine="local").count(ask_all(SCHEMA)), expected(rows))
 
 
 def drawn(engine: Engine, model: Model, rows: int, seed: int) -> pl.DataFrame:
@@ -329,3 +428,28 @@ def test_a_checkpoint_is_for_the_local_engine(tmp_path: Path) -> None:
 def test_spark_takes_paths_and_its_own_tables() -> None:
     with pytest.raises(DataError, match="takes a path or a Spark DataFrame, got Table"):
         open_table(table(1), SCHEMA, engine="spark")
+
+
+def test_a_table_that_changes_between_passes_is_refused(tmp_path: Path) -> None:
+    path = one_file(tmp_path, table(50))
+    opened = open_table(path, SCHEMA)
+    opened.count(ask_all(SCHEMA))
+    one_file(tmp_path, table(49))
+    with pytest.raises(DataError, match=r"^the table changed while it was read"):
+        opened.count(ask_all(SCHEMA))
+
+
+def test_what_can_be_read_again_is_a_public_fact(tmp_path: Path) -> None:
+    arrow = table(5)
+    frame, path = pl.DataFrame(arrow), one_file(tmp_path, arrow)
+    query = Query("t.duckdb", "SELECT * FROM t")
+    for data in (frame, frame.to_pandas(), arrow, tmp_path, path, [path], "s3://b/t", query):
+        assert reads_again(data)
+    assert not reads_again(Query("t.duckdb", "SELECT * FROM t USING SAMPLE 10%"))
+    assert not reads_again(Query("postgresql://h/d", "SELECT * FROM t"))
+    once = pa.RecordBatchReader.from_batches(arrow.schema, arrow.to_batches())
+    for data in (once, frame.lazy(), iter([]), "postgresql://h/d", tmp_path / "none"):
+        assert not reads_again(data)
+    assert open_table(path, SCHEMA).reads_again
+    assert not open_table(tmp_path, SCHEMA, checkpoint=tmp_path / "c").reads_again
+    assert not open_table(once, SCHEMA).reads_again

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 
 from sklar.public.schema import Schema
-from sklar.rows.discover import count_values
+from sklar.rows.count import Ask, count
 from sklar.rows.encode import encode
 from sklar.rows.read import open_source
 from sklar.rows.sql import Query
@@ -236,5 +236,5 @@ def test_odd_values_in_a_search_for_a_private_domain(kind: str) -> None:
     entry = f"type = '{kind}'\ndomain = 'private'\n{bounds.get(kind, '')}"
     schema = Schema.from_toml(f"{TABLES[1]}[attributes.x]\n{entry}")
     frame = pd.DataFrame({"x": pd.Series(OBJECTS, dtype=object)})
-    rows, _ = count_values(open_source(frame, schema).batches(("x",)), schema.attributes)
-    assert rows == len(OBJECTS)
+    answers = count(open_source(frame, schema).batches(("x",)), Ask(values=tuple(schema.attributes)))
+    assert answers.n_rows == len(OBJECTS)

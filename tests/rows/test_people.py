@@ -19,7 +19,6 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 from scipy.special import gammaincc
 
 from sklar.errors import DataError
@@ -28,9 +27,10 @@ from sklar.machine.progress import Progress
 from sklar.public.person import NullIds, Person
 from sklar.public.schema import Schema
 from sklar.release import measure
+from sklar.rows import people as module
+from sklar.rows.count import ask_all, count
 from sklar.rows.engines import open_table
-from sklar.rows.fast import count
-from sklar.rows.people import PARTS, Marker, Parts, choose, count_people, ids_of
+from sklar.rows.people import BUCKETS, Buckets, Marker, Secrets, by_bucket, choose, choose_here, ids_of, records_of
 from sklar.rows.sql import Query
 
 ATTRIBUTES = """
@@ -61,48 +61,72 @@ def visits(people: int = 300, seed: int = 0) -> pl.DataFrame:
     )
 
 
-def numbers(batch: pl.DataFrame) -> NDArray[np.int64]:
-    """A batch of one column of whole numbers as codes."""
-    return batch.to_series(0).to_numpy()[None, :]
+@pytest.fixture(params=[1 << 26, 0], ids=["in memory", "in files"])
+def held_bytes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+    """How many bytes of records are held."""
+    monkeypatch.setattr(module, "HELD_BYTES", request.param)
+    return int(request.param)
 
 
-def chosen_of(ids: pl.Series, person: Person, *, held_bytes: int = 1 << 27, batch: int = 100) -> list[int]:
+def numbered(ids: pl.Series, size: int = 100) -> list[pl.DataFrame]:
+    """Rows with their numbers and ids, in batches."""
+    return list(pl.DataFrame([pl.Series("row", np.arange(len(ids))), ids.alias("id")]).iter_slices(size))
+
+
+def chosen_of(ids: pl.Series, person: Person, *, batch: int = 100) -> list[int]:
     """The places of the rows that are chosen, in batches."""
-    frame = pl.DataFrame([pl.Series("row", np.arange(len(ids))), ids.alias("id")])
-    batches = list(frame.iter_slices(batch))
-    found = choose(batches, person, numbers, held_bytes=held_bytes)
-    return [int(row) for codes in found for row in codes[0]]
+    records = records_of(numbered(ids, batch), person, lambda frame: frame, Secrets(), 0)
+    return [row for found in choose_here(records, person.rows_per_person) for row in found["row"]]
 
 
-@pytest.mark.parametrize("held_bytes", [1 << 27, 0])
+def gathered(
+    rows: pl.DataFrame,
+    person: Person,
+    secrets: Secrets,
+    *,
+    parts: int = 4,
+    buckets: int = 3,
+    by_content: bool = False,
+) -> pl.DataFrame:
+    """What is chosen of rows in this many parts that meet in buckets; the last part comes first."""
+    meeting: dict[int, list[pl.DataFrame]] = {}
+    for number, part in reversed(list(enumerate(rows.iter_slices(-(-rows.height // parts))))):
+        order = np.random.default_rng().permutation(part.height) if by_content else np.arange(part.height)
+        batches = part[order].iter_slices(1000)
+        for records in records_of(batches, person, lambda frame: frame, secrets, number, by_content=by_content):
+            for bucket, own in by_bucket(records, buckets):
+                meeting.setdefault(bucket, []).append(own)
+    assert set(meeting) <= set(range(buckets))
+    found = [choose(records, person.rows_per_person) for records in meeting.values()]
+    return pl.concat([each for each in found if each is not None])
+
+
+@pytest.mark.usefixtures("held_bytes")
 @pytest.mark.parametrize("most", [1, 4, 100])
-def test_each_person_counts_with_at_most_so_many_rows(most: int, held_bytes: int) -> None:
+def test_each_person_counts_with_at_most_so_many_rows(most: int) -> None:
     rows = visits()
     person = Person(column="id", count="rows", rows_per_person=most)
-    chosen = chosen_of(rows["id"], person, held_bytes=held_bytes)
+    chosen = chosen_of(rows["id"], person)
     assert len(set(chosen)) == len(chosen)
     found, every = Counter(rows["id"][chosen].to_list()), Counter(rows["id"].to_list())
     assert found == {one: min(times, most) for one, times in every.items()}
 
 
-@pytest.mark.parametrize("held_bytes", [1 << 27, 0])
-def test_with_room_for_all_rows_the_counts_are_those_of_all_rows(held_bytes: int) -> None:
+@pytest.mark.usefixtures("held_bytes")
+def test_with_room_for_all_rows_the_counts_are_those_of_all_rows() -> None:
     rows, described = visits(), schema(100)
-    batches = list(rows.select("ward", "age", "id").iter_slices(64))
-    assert described.person is not None
-    counts = count_people(batches, described, described.person, rows=50, held_bytes=held_bytes)
-    wanted = count(rows.select("ward", "age").iter_slices(64), described)
+    ask = ask_all(described)
+    counts, wanted = open_table(rows, described).count(ask), count([rows.select("ward", "age")], ask)
     assert counts.n_rows == wanted.n_rows
-    assert np.array_equal(counts.one_way, wanted.one_way)
-    assert np.array_equal(counts.pairs, wanted.pairs)
+    assert all(map(np.array_equal, counts.tables, wanted.tables))
 
 
-@pytest.mark.parametrize("held_bytes", [1 << 27, 0])
-def test_every_choice_has_the_same_chance(held_bytes: int) -> None:
+@pytest.mark.usefixtures("held_bytes")
+def test_every_choice_has_the_same_chance() -> None:
     """Of five rows of each of 6,000 people two are chosen, in ten ways. False-failure rate: 1e-7 each."""
     people = 6_000
     ids = pl.Series(np.tile(np.arange(people), 5))
-    chosen = chosen_of(ids, Person(column="id", count="rows", rows_per_person=2), held_bytes=held_bytes, batch=5_000)
+    chosen = chosen_of(ids, Person(column="id", count="rows", rows_per_person=2), batch=5_000)
     assert uneven(chosen, people) >= 1e-7
 
 
@@ -123,11 +147,11 @@ def test_the_choice_is_another_one_in_every_run() -> None:
     assert sorted(chosen_of(ids, person)) != sorted(chosen_of(ids, person))
 
 
+@pytest.mark.usefixtures("held_bytes")
 @pytest.mark.parametrize("null_ids", ["person", "drop"])
-@pytest.mark.parametrize("held_bytes", [1 << 27, 0])
-def test_a_row_without_an_id_is_a_person_of_its_own_or_left_out(null_ids: NullIds, held_bytes: int) -> None:
+def test_a_row_without_an_id_is_a_person_of_its_own_or_left_out(null_ids: NullIds) -> None:
     ids = pl.Series(["a", None, "a", "", None, "b", "a", ""])
-    chosen = chosen_of(ids, Person(column="id", count="people", null_ids=null_ids), held_bytes=held_bytes, batch=3)
+    chosen = chosen_of(ids, Person(column="id", count="people", null_ids=null_ids), batch=3)
     found = Counter(ids[row] or None for row in chosen)
     assert found == ({"a": 1, "b": 1, None: 4} if null_ids == "person" else {"a": 1, "b": 1})
 
@@ -196,20 +220,27 @@ def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_files_have_no_name_and_no_reader_and_hold_nothing_readable(scratch: Path) -> None:
-    kind = np.dtype([("mark", "<u8", 2), ("key", "<u8"), ("codes", "<i2", 3)])
-    records = np.zeros(500, dtype=kind)
-    records["mark"][:, 0] = np.arange(500, dtype=np.uint64) << np.uint64(64 - 9)
-    records["codes"] = 77
-    with Parts(kind) as parts:
-        parts.add([records[:300], records[300:]])
+    secret = "a text that nobody may read"
+    (records,) = records_of(
+        numbered(pl.Series(range(500)), 500),
+        Person(column="id", count="people"),
+        lambda _: pl.DataFrame({"row": [secret] * 500}),
+        Secrets(),
+        0,
+    )
+    with Buckets() as buckets:
+        buckets.add([records[:300], records[300:]])
         assert list(scratch.iterdir()) == []
-        found = np.concatenate([piece for part in range(PARTS) for piece in parts.read(part)])
-        assert np.array_equal(np.sort(found["mark"][:, 0]), records["mark"][:, 0])
-        assert (found["codes"] == 77).all()
-        held = parts._files[0]
+        found = pl.concat([piece for bucket in range(BUCKETS) for piece in buckets.read(bucket)])
+        assert sorted(found["_mark_0"]) == sorted(records["_mark_0"])
+        assert (found["row"] == secret).all()
+        held = buckets._files[0]
         assert os.fstat(held.fileno()).st_mode & 0o777 == 0o600
         held.seek(0)
-        assert b"\x4d\x00\x4d\x00\x4d\x00" not in held.read()
+        content = held.read()
+        assert len(content) > 100
+        assert b"nobody" not in content
+        assert b"ARROW" not in content
     assert held.closed
 
 
@@ -217,11 +248,12 @@ KILLED = """
 import os, signal, sys, tempfile
 import numpy as np, polars as pl
 from sklar.public.person import Person
-from sklar.rows.people import choose
-tempfile.tempdir = sys.argv[1]
+from sklar.rows import people
+tempfile.tempdir, people.HELD_BYTES = sys.argv[1], 0
 frame = pl.DataFrame({"row": np.arange(1000), "id": np.arange(1000) % 50})
-chosen = choose(frame.iter_slices(100), Person(column="id", count="people"), lambda b: b.to_numpy().T, held_bytes=0)
-next(chosen)
+person = Person(column="id", count="people")
+records = people.records_of(frame.iter_slices(100), person, lambda batch: batch, people.Secrets(), 0)
+next(people.choose_here(records, 1))
 print("running", flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
 """
@@ -233,10 +265,11 @@ def test_a_killed_run_leaves_nothing_behind(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_no_room_for_temporary_files_is_one_sentence(scratch: Path) -> None:
+def test_no_room_for_temporary_files_is_one_sentence(scratch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     scratch.rmdir()
+    monkeypatch.setattr(module, "HELD_BYTES", 0)
     with pytest.raises(DataError, match=r"no room or no permission. Set TMPDIR to a folder on a disk"):
-        chosen_of(pl.Series(np.arange(10)), Person(column="id", count="people"), held_bytes=0)
+        chosen_of(pl.Series(np.arange(10)), Person(column="id", count="people"))
 
 
 def test_a_table_without_the_column_of_ids_is_refused() -> None:
@@ -301,7 +334,7 @@ def test_the_rows_of_a_query_are_chosen_by_person(tmp_path: Path) -> None:
         connection.register("given", rows.to_arrow())
         connection.execute("CREATE TABLE v AS SELECT * FROM given")
     described = schema(4)
-    counts = open_table(Query(path, "SELECT * FROM v"), described).count(described)
+    counts = open_table(Query(path, "SELECT * FROM v"), described).count(ask_all(described))
     assert counts.n_rows == sum(min(own, 4) for own in Counter(rows["id"].to_list()).values())
 
 
@@ -310,38 +343,56 @@ def test_the_rows_of_a_query_are_chosen_by_person(tmp_path: Path) -> None:
 def test_spark_counts_the_same_number_of_rows_of_each_person(spark: Any, null_ids: NullIds) -> None:
     rows = visits(100).with_columns(pl.when(pl.col("id") > 3).then(pl.col("id").cast(pl.String)).alias("id"))
     described = schema(4, null_ids)
-    counts = open_table(spark.createDataFrame(rows.to_arrow()), described).count(described)
+    counts = open_table(spark.createDataFrame(rows.to_arrow()), described).count(ask_all(described))
     none = rows["id"].null_count()
     wanted = sum(min(own, 4) for one, own in Counter(rows["id"].to_list()).items() if one is not None)
     assert counts.n_rows == wanted + (none if null_ids == "person" else 0)
     everything = schema(1000, null_ids)
-    whole = open_table(spark.createDataFrame(rows.to_arrow()), everything).count(everything)
+    whole = open_table(spark.createDataFrame(rows.to_arrow()), everything).count(ask_all(everything))
     kept = rows if null_ids == "person" else rows.drop_nulls("id")
-    assert np.array_equal(whole.pairs, count([kept.select("ward", "age")], everything).pairs)
+    assert np.array_equal(whole.pairs, count([kept.select("ward", "age")], ask_all(everything)).pairs)
 
 
-@pytest.mark.spark
-def test_spark_chooses_with_the_same_chances_and_the_same_again(spark: Any) -> None:
-    """Five rows a person, of which two are equal, two chosen. False-failure rate: 1e-7."""
-    from sklar.rows.spark_frames import _chosen
+def test_a_person_has_at_most_so_many_rows_wherever_they_lie(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = pl.DataFrame({"row": range(180), "id": [str(n % 20) for n in range(180)]})
+    two, secrets = Person(column="id", count="rows", rows_per_person=2), Secrets()
+    first = gathered(rows, two, secrets)
+    assert Counter(Counter(rows["id"][row] for row in first["row"]).values()) == {2: 20}
+    # The same again, also where records are sent in smaller pieces.
+    assert sorted(gathered(rows, two, secrets, buckets=1)["row"]) == sorted(first["row"])
+    assert sorted(gathered(rows, two, Secrets())["row"]) != sorted(first["row"])
+    monkeypatch.setattr(module, "HELD_BYTES", 100)
+    assert sorted(gathered(rows, two, secrets)["row"]) == sorted(first["row"])
 
-    people = 6_000
+
+def test_rows_in_another_order_are_chosen_alike_and_with_the_same_chances() -> None:
+    """Five rows a person, of which two are equal, two chosen, known by their content. False-failure rate: 1e-7."""
+    people, secrets = 6_000, Secrets()
     # Rows 3 and 4 of a person are equal: together they are chosen as often as two rows.
-    content = np.repeat([0, 1, 2, 3, 3], people)
-    rows = pl.DataFrame({"0": content, "1": np.tile(np.arange(people), 5)})
-    described = schema(2)
-    assert described.person is not None
-    frame = spark.createDataFrame(rows.to_arrow()).repartition(5)
-    picked = _chosen(frame, ["0"], "1", described.person, described.reading)
-    first, again = (
-        sorted(map(tuple, each.select("_sklar_id", "0").toPandas().to_numpy().tolist())) for each in (picked, picked)
-    )
+    rows = pl.DataFrame({"content": np.repeat([0, 1, 2, 3, 3], people), "id": np.tile(np.arange(people), 5)})
+    rows = rows.sort("id").with_columns(own=pl.col("id"))[["content", "own", "id"]]
+    person = Person(column="id", count="rows", rows_per_person=2)
+    first, again = (sorted(gathered(rows, person, secrets, by_content=True).rows()) for _ in range(2))
     assert first == again
     own: dict[int, list[int]] = {}
-    for one, kind in first:
+    for kind, one in first:
         own.setdefault(one, []).append(kind)
     found = Counter(tuple(sorted(pair)) for pair in own.values())
     wanted = {(0, 1): 1, (0, 2): 1, (1, 2): 1, (0, 3): 2, (1, 3): 2, (2, 3): 2, (3, 3): 1}
     assert set(found) <= set(wanted)
     statistic = sum((found[pair] - people * ways / 10) ** 2 / (people * ways / 10) for pair, ways in wanted.items())
     assert float(gammaincc(6 / 2, statistic / 2)) >= 1e-7
+
+
+def test_the_same_rows_of_a_person_are_counted_in_every_pass() -> None:
+    """A hundred people with nine rows each, whose values all differ: another choice would change counts."""
+    described = schema(2)
+    rows = pl.DataFrame({"id": np.repeat(np.arange(100), 9), "ward": ["A", "B", "C"] * 300, "age": np.arange(900) % 60})
+    table = open_table(rows, described)
+    first, again = (table.count(ask_all(described)) for _ in range(2))
+    assert np.array_equal(first.pairs, again.pairs)
+    assert not np.array_equal(first.pairs, open_table(rows, described).count(ask_all(described)).pairs)
+
+
+def test_secrets_are_not_shown() -> None:
+    assert "b'" not in repr(Secrets())

@@ -27,20 +27,20 @@ from sklar.files import spark as to_spark
 from sklar.files.archive import load
 from sklar.files.spark import write_on_spark
 from sklar.kernel import vault as door
-from sklar.kernel.count import count_plainly
 from sklar.public.schema import Schema
 from sklar.release import fit
-from sklar.rows import parts, sums, tasks
+from sklar.rows import parts, sums
 from sklar.rows import spark as on_spark
+from sklar.rows.count import Ask, ask_all, count
 from sklar.rows.engines import open_table
-from sklar.rows.fast import count
 from sklar.rows.read import open_source
-from sklar.rows.spark import SparkFiles
-from sklar.rows.spark_frames import SparkTable
+from sklar.rows.spark import SparkFiles, SparkFrame
+from tests.rows.test_count import answers_by, same, schema_of
 from tests.rows.test_engines import SCHEMA, expected, table
-from tests.rows.test_fast import same, schema_of
 
 pytestmark = pytest.mark.spark
+
+ASK = ask_all(SCHEMA)
 
 
 def through(frame: Any, work: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]) -> Any:
@@ -86,7 +86,7 @@ def test_an_executor_killed_in_the_middle_changes_no_count(spark: Any, tmp_path:
     victims = executors(spark)
     assert len(victims) == 2
     with ThreadPoolExecutor(1) as pool:
-        counted = pool.submit(open_table(frame, SCHEMA).count, SCHEMA)
+        counted = pool.submit(open_table(frame, SCHEMA).count, ASK)
         while len({path.name.split(".")[0] for path in attempts.iterdir()} - {"0", "1"}) < 2:
             assert not counted.done()
             time.sleep(0.05)
@@ -104,7 +104,7 @@ def test_empty_and_skewed_partitions(spark: Any) -> None:
     large, small = spark.createDataFrame(rows.slice(10)), spark.createDataFrame(rows.slice(0, 10))
     skewed = large.repartition(1).union(small.repartition(3)).union(frame.limit(0).repartition(5))
     assert skewed.rdd.getNumPartitions() >= 4
-    assert same(open_table(skewed, SCHEMA).count(SCHEMA), expected(rows))
+    assert same(open_table(skewed, SCHEMA).count(ASK), expected(rows))
 
 
 def test_a_partition_is_many_batches(spark: Any) -> None:
@@ -115,7 +115,7 @@ def test_a_partition_is_many_batches(spark: Any) -> None:
     frame = spark.createDataFrame(rows).repartition(1)
     told = frame.select("code").mapInArrow(batches, "batches long").toArrow()
     assert told["batches"].to_pylist() == [5]
-    assert same(open_table(frame, SCHEMA).count(SCHEMA), expected(rows))
+    assert same(open_table(frame, SCHEMA).count(ASK), expected(rows))
 
 
 def test_tables_of_many_runs_are_put_together(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,17 +124,10 @@ def test_tables_of_many_runs_are_put_together(spark: Any, monkeypatch: pytest.Mo
     rng = np.random.default_rng(5)
     codes = np.stack([rng.integers(0, size, 2000) for size in schema.sizes]).astype(np.int32)
     rows = pa.table({f"a{i}": column for i, column in enumerate(codes)})
-    monkeypatch.setattr(tasks, "MOST_SHUFFLED", 1)
-    frame = spark.createDataFrame(rows).repartition(20)
-    assert sums.runs_of(schema.cells) > 2
-    assert same(open_table(frame, schema).count(schema), count_plainly(codes, schema.cells))
-
-
-def test_parts_that_do_not_add_up_are_refused() -> None:
-    schema = schema_of([300, 300, 300])
-    for added in ({0: 2, 1: 2, 2: 1}, {0: 1, 1: 1}):
-        with pytest.raises(DataError, match="partial counts do not add up"):
-            sums.join_counts([(run, number, b"") for run, number in added.items()], schema)
+    monkeypatch.setattr(on_spark, "MOST_SHUFFLED", 1)
+    frame, ask = spark.createDataFrame(rows).repartition(20), ask_all(schema)
+    assert sums.runs_of(ask) > 2
+    assert same(open_table(frame, schema).count(ask), answers_by(codes, ask, compiled=False))
 
 
 def test_noise_is_drawn_once_here_and_after_the_sum(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -204,7 +197,8 @@ def test_private_domains_and_people_are_counted_in_executors(
     if way == "DataFrame":
         data = spark.createDataFrame(rows.to_arrow()).repartition(5)
     table = open_table(data, schema, engine="spark")
-    n_rows, (cities, ages) = table.count_values(schema.private_domains)
+    answers = table.count(Ask(values=tuple(schema.private_domains)))
+    n_rows, (cities, ages) = answers.n_rows, answers.values
     times = Counter(own for own in rows["id"].to_list() if own is not None)
     wanted = sum(min(own, 2) for own in times.values()) + rows["id"].null_count() if by_person else 900
     assert n_rows == wanted == sum(cities.texts.values()) == int(ages.values()[1].sum())
@@ -218,23 +212,6 @@ def test_private_domains_and_people_are_counted_in_executors(
     assert set(found) == {"Bern", "Rome", "Oslo"} if by_person else {"Bern", "Rome", "Oslo"} <= set(found)
 
 
-def test_a_person_has_as_many_rows_as_on_one_machine(
-    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    del spark
-    monkeypatch.setattr(parts, "_LEAST_ROWS", 50)
-    monkeypatch.setattr(parts, "TASK_SECONDS", 1e-6)
-    rows, path = people(), tmp_path / "t.parquet"
-    rows.write_parquet(path, row_group_size=50)
-    toml = '[table]\nname = "t"\nperson = "id"\ncount = "rows"\nrows_per_person = %d\nnull_ids = "%s"\n'
-    for most, null_ids in ((2, "person"), (999, "drop")):
-        schema = Schema.from_toml(toml % (most, null_ids) + '[attributes.flag]\ntype = "boolean"\n')
-        here, there = (open_table(path, schema, engine=engine).count(schema) for engine in ("local", "spark"))
-        assert here.n_rows == there.n_rows
-        # Where all rows of a person count, nothing is left to chance.
-        assert most == 2 or same(here, there)
-
-
 def test_a_dataframe_that_is_files_is_read_as_files(spark: Any, tmp_path: Path) -> None:
     rows = table(500)
     (tmp_path / "a b").mkdir()
@@ -244,11 +221,11 @@ def test_a_dataframe_that_is_files_is_read_as_files(spark: Any, tmp_path: Path) 
     found = open_table(frame, SCHEMA)
     assert isinstance(found, SparkFiles)
     assert (found.name, found.n_rows) == ("the DataFrame", 500)
-    assert same(found.count(SCHEMA), expected(rows))
+    assert same(found.count(ASK), expected(rows))
     optional = spark.read.option("pathGlobFilter", "0*").parquet(str(tmp_path / "a b"))
     views = [frame.filter("code = 1"), frame.limit(5), frame.union(frame), optional]
-    assert all(isinstance(open_table(view, SCHEMA), SparkTable) for view in views)
-    half = open_table(frame.filter("code = 1"), SCHEMA).count(SCHEMA)
+    assert all(isinstance(open_table(view, SCHEMA), SparkFrame) for view in views)
+    half = open_table(frame.filter("code = 1"), SCHEMA).count(ASK)
     assert half.n_rows == rows["code"].to_pylist().count(1)
 
 
@@ -259,11 +236,11 @@ def test_files_by_address_and_files_that_changed(tmp_path: Path) -> None:
     pq.write_table(rows, path, row_group_size=100)
     pytest.importorskip("fsspec", reason="fsspec is not installed")
     for scheme in ("file", "fsspec+file"):
-        assert same(open_table(f"{scheme}://{path}", SCHEMA, engine="spark").count(SCHEMA), expected(rows))
+        assert same(open_table(f"{scheme}://{path}", SCHEMA, engine="spark").count(ASK), expected(rows))
     opened = open_table(path, SCHEMA, engine="spark")
     os.utime(path, ns=(1, 1))
     with pytest.raises(DataError, match=rf"file '{path}' changed while the table was read. Nothing was released"):
-        opened.count(SCHEMA)
+        opened.count(ASK)
     path.write_bytes(path.read_bytes()[:-2000] + bytes(1990) + path.read_bytes()[-10:])
     with pytest.raises(DataError, match="is not a Parquet file"):
         open_table(path, SCHEMA, engine="spark")
@@ -277,7 +254,7 @@ def test_many_files_are_looked_at_by_executors(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(on_spark, "_LOOKED_AT_HERE", 3)
     found = open_table(tmp_path, SCHEMA, engine="spark")
     assert found.n_rows == 400
-    assert same(found.count(SCHEMA), expected(rows))
+    assert same(found.count(ASK), expected(rows))
     (tmp_path / "8.parquet").write_bytes(b"no Parquet")
     with pytest.raises(DataError, match=r"file '.*8.parquet' is not a Parquet file"):
         open_table(tmp_path, SCHEMA, engine="spark")
@@ -293,9 +270,9 @@ def test_an_executor_killed_while_it_reads_files_costs_its_own_parts_again(
     (tmp_path / "t").mkdir()
     for number in range(6):
         pq.write_table(rows.slice(number * 200, 200), tmp_path / "t" / f"{number}.parquet")
-    count_task = on_spark._count_task
+    task = on_spark._task
 
-    def slowly(schema_toml: str, number: int, own: Any) -> Any:
+    def slowly(work: Any, number: int, own: Any) -> Any:
         import uuid
 
         # A worker is forked by a process that its executor started.
@@ -303,13 +280,13 @@ def test_an_executor_killed_while_it_reads_files_costs_its_own_parts_again(
         (attempts / f"{number}.{started}.{uuid.uuid4().hex}").touch()
         while number >= 2 and not go.exists():
             time.sleep(0.05)
-        return count_task(schema_toml, number, own)
+        return task(work, number, own)
 
-    monkeypatch.setattr(on_spark, "_count_task", slowly)
+    monkeypatch.setattr(on_spark, "_task", slowly)
     while len(executors(spark)) < 2:
         time.sleep(0.1)
     with ThreadPoolExecutor(1) as pool:
-        counted = pool.submit(open_table(tmp_path / "t", SCHEMA, engine="spark").count, SCHEMA)
+        counted = pool.submit(open_table(tmp_path / "t", SCHEMA, engine="spark").count, ASK)
         while len({path.name.split(".")[0] for path in attempts.iterdir()} - {"0", "1"}) < 2:
             assert not counted.done()
             time.sleep(0.05)
@@ -332,7 +309,7 @@ def test_what_spark_says_of_rows_is_not_repeated(spark: Any) -> None:
 
     frame = spark.createDataFrame(table(10))
     with pytest.raises(DataError, match="Spark could not count the DataFrame") as caught:
-        open_table(through(frame, fail), SCHEMA).count(SCHEMA)
+        open_table(through(frame, fail), SCHEMA).count(ASK)
     assert "secret" not in str(caught.value)
     assert caught.value.__cause__ is None
 
@@ -383,5 +360,5 @@ def test_a_wide_table_of_the_generator(spark: Any, tmp_path: Path) -> None:
     _, frames = generate("census", rows=3000, seed=1)
     pl.concat(frames).write_parquet(tmp_path / "census.parquet")
     schema = Schema.from_toml(schema_toml("census"))
-    here = count(open_source(tmp_path / "census.parquet").batches(schema.names), schema)
-    assert same(open_table(tmp_path / "census.parquet", schema, engine="spark").count(schema), here)
+    here = count(open_source(tmp_path / "census.parquet").batches(schema.names), ask_all(schema))
+    assert same(open_table(tmp_path / "census.parquet", schema, engine="spark").count(ask_all(schema)), here)

@@ -13,8 +13,7 @@ from sklar.budget.linked import linked_measurements
 from sklar.files.linked import LinkedModel
 from sklar.kernel.theorems import Budget
 from sklar.public.schema import Schema
-from sklar.rows.join import LinkedRows
-from sklar.rows.linked import count_tokens
+from sklar.rows.shares import LinkedRows, count_tokens
 from sklar.trust.verify import verify
 from tests.linked import small, tables
 

@@ -15,9 +15,9 @@ from sklar.errors import DataError, SchemaError
 from sklar.machine.progress import SILENT, Progress
 from sklar.public.events import Linked
 from sklar.public.schema import Schema
-from sklar.rows.join import LinkedRows
 from sklar.rows.people import Marker, ids_of
 from sklar.rows.read import open_source
+from sklar.rows.shares import LinkedRows
 from sklar.rows.source import require_person
 
 # Counts of people are merged once as many are pending as there are people, and at least so many.

@@ -33,7 +33,6 @@ FOLDER = "NUMBA_CACHE_DIR"
 # Every module with kernels, and what they do.
 KERNELS = {
     "sklar.rows.planes": "counting",
-    "sklar.rows.cubes": "counting three-way tables",
     "sklar.fitting.steps": "fitting",
     "sklar.draw.refine": "refining",
     "sklar.paper.normals": "normals of the binary copula",

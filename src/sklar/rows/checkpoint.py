@@ -15,6 +15,7 @@ import time
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +26,7 @@ from sklar.machine.progress import SILENT, Progress
 from sklar.machine.stores import fresh_file
 from sklar.machine.threads import merged
 from sklar.public.schema import Schema
-from sklar.rows.counts import Counts, no_counts
-from sklar.rows.fast import add_up, count
+from sklar.rows.count import Answers, Ask, count, no_answers
 from sklar.rows.source import Source, files_at_once
 
 _FILE = "counts.npz"
@@ -36,40 +36,53 @@ _PATIENCE = 10
 Shard = tuple[str, int, int]
 
 
-def count_resumable(source: Source, schema: Schema, folder: str | Path, *, progress: Progress = SILENT) -> Counts:
-    """Exact counts of a folder of files, kept in `folder` on the way: a later call goes on where this one ended."""
+def count_resumable(
+    source: Source, schema: Schema, ask: Ask, folder: str | Path, *, progress: Progress = SILENT
+) -> Answers:
+    """Exact answers about a folder of files, kept in `folder` on the way: a later call goes on where this one ended."""
     folder = Path(folder)
     if source.path is None or not source.parts:
         raise DataError(f"a checkpoint is for a folder of files, got {source.name}. Leave it out.")
     if folder.resolve().is_relative_to(source.path.resolve()):
         raise DataError(f"the checkpoint folder '{folder}' must lie outside of {source.name}. Choose another.")
+    # What is kept is good for these files under this schema, and for the tables that were counted.
+    about = {"schema": schema.digest, "origin": str(source.path.resolve()), "tables": _digest(ask)}
     with _own(folder):
         shards = {_shard(part, source.path): part for part in source.parts}
-        kept = _read(folder, schema, source.path)
-        total: Counts | None
-        total, done = None, list[Shard]()
-        if kept is not None and shards.keys() >= set(kept[1]):
-            total, done = kept
+        total: Answers | None
+        total, done = _read(folder, about, ask) or (None, [])
+        if not shards.keys() >= set(done):
+            total, done = None, []
+        if total is not None:
             progress.advance(total.n_rows)
         covered, last, took = set(done), 0.0, 0.0
         rest, together = [shard for shard in shards if shard not in covered], files_at_once(source.parts)
         for first in range(0, len(rest), together):
             group = rest[first : first + together]
             parts = [shards[shard] for shard in group]
-            batches = merged((part.batches(schema.names) for part in parts), together)
-            total = add_up(total, count(batches, schema, progress=progress))
+            batches = merged((part.batches(ask.columns) for part in parts), together)
+            part = count(batches, ask, progress=progress)
+            total = part if total is None else total + part
             if group != [_shard(part, source.path) for part in parts]:
                 raise DataError(f"{source.name} changed while it was read. Nothing was released. Run it again.")
             done += group
             if time.monotonic() - last >= _PATIENCE * took:
                 begun = time.monotonic()
-                _write(folder, schema, source.path, total, done)
+                _write(folder, about | {"done": done}, total)
                 last = time.monotonic()
                 took = last - begun
-        if total is None:
-            total = no_counts(schema.cells)
         _forget(folder)
-    return total
+    return total or no_answers(ask)
+
+
+def _digest(ask: Ask) -> str:
+    """A text that says which tables are counted."""
+    made = sha256()
+    for table in ask.tables:
+        made.update(f"{table.order} {table.sets is None} {table.coarse is None}".encode())
+        for array in (table.members, table.levels if table.coarse is None else table.coarse):
+            made.update(array.tobytes())
+    return made.hexdigest()
 
 
 def _shard(part: Source, folder: Path) -> Shard:
@@ -123,18 +136,13 @@ def _forget(folder: Path) -> None:
         folder.rmdir()
 
 
-def _write(folder: Path, schema: Schema, origin: Path, counts: Counts, done: list[Shard]) -> None:
-    about = {"schema": schema.digest, "origin": str(origin.resolve()), "done": done}
+def _write(folder: Path, about: dict[str, Any], answers: Answers) -> None:
     try:
         temporary = fresh_file(folder / _FILE, private=True)
         with temporary.open("wb") as file:
-            np.savez(
-                file,
-                about=np.frombuffer(json.dumps(about).encode(), dtype=np.uint8),
-                n_rows=np.array([counts.n_rows]),
-                one_way=counts.one_way,
-                pairs=counts.pairs,
-            )
+            arrays: dict[str, Any] = {f"table_{number}": counts for number, counts in enumerate(answers.tables)}
+            arrays["about"] = np.frombuffer(json.dumps(about).encode(), dtype=np.uint8)
+            np.savez(file, n_rows=np.array([answers.n_rows]), **arrays)
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(folder / _FILE)
@@ -145,23 +153,23 @@ def _write(folder: Path, schema: Schema, origin: Path, counts: Counts, done: lis
         ) from None
 
 
-def _read(folder: Path, schema: Schema, origin: Path) -> tuple[Counts, list[Shard]] | None:
+def _read(folder: Path, about: dict[str, Any], ask: Ask) -> tuple[Answers, list[Shard]] | None:
     """The counts that are kept and the files that they cover; None where there are none of this schema and folder."""
     path = folder / _FILE
     if not path.exists():
         return None
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as kept:
-            about: dict[str, Any] = json.loads(kept["about"].tobytes())
-            if about["schema"] != schema.digest or about["origin"] != str(origin.resolve()):
+            written: dict[str, Any] = json.loads(kept["about"].tobytes())
+            if any(written[key] != value for key, value in about.items()):
                 return None
-            one_way, pairs = kept["one_way"], kept["pairs"]
-            if one_way.shape != (schema.n_levels,) or pairs.shape != (schema.cells.n_cells,):
+            tables = tuple(kept[f"table_{number}"] for number in range(len(ask.tables)))
+            if any(counts.shape != (table.n_cells,) for table, counts in zip(ask.tables, tables, strict=True)):
                 raise ValueError("other cells than the schema's")
-            if one_way.dtype != np.int64 or pairs.dtype not in (np.int64, np.int32):
+            if any(counts.dtype not in (np.int64, np.int32) for counts in tables):
                 raise ValueError("other numbers than counts")
             n_rows = int(kept["n_rows"][0])
-            done = [(str(name), int(size), int(changed)) for name, size, changed in about["done"]]
+            done = [(str(name), int(size), int(changed)) for name, size, changed in written["done"]]
     except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile):
         raise DataError(f"the checkpoint in '{folder}' is damaged. Delete it to count from the beginning.") from None
-    return Counts(n_rows=n_rows, one_way=one_way, pairs=pairs), done
+    return Answers(n_rows=n_rows, tables=tables), done

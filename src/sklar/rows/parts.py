@@ -27,7 +27,7 @@ from sklar.rows.text import DELIMITERS, kind_of, lines_are_records
 # Parts are not made smaller than this: a batch of rows, or as many bytes of text as are read at once.
 _LEAST_ROWS, _LEAST_BYTES = 1 << 16, 1 << 24
 # About what one thread takes to read a byte of text, a boolean and another value; to count a row of a table as a
-# histogram, and on bits; and up to which size an attribute's tables are mostly counted on bits (`rows.fast`).
+# histogram, and on bits; and up to which size an attribute's tables are mostly counted on bits (`rows.count`).
 _TEXT_SECONDS, _FLAG_SECONDS, _VALUE_SECONDS, _HISTOGRAM_SECONDS, _BITS_SECONDS = 1e-8, 2e-9, 2e-8, 1e-9, 7e-12
 _SMALL = 18
 # How long a task should take: long beside the start of a task, short beside what is lost with one.

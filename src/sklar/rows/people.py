@@ -1,25 +1,33 @@
 """Rows by person: at most so many of each, chosen at random, wherever in a table they lie and in bounded memory.
 
-A row's codes and the mark of its id go to one of `PARTS` parts, by the mark, so that all rows of a person are in one
-part; then `kernel.people` chooses among the rows of each part. A mark is a keyed hash of the id, under a key that this
-run draws and nobody keeps: 128 bits of CBC-MAC with AES-256 over the id's length and bytes, so that different ids share
-a mark with a chance below 10^-19 for a billion of them.
+Which rows count is decided once per release, here, and by `kernel.people` alone. A row's record (what is counted of it,
+the mark of its id, a random key) goes to a bucket by its mark, so that all rows of a person meet; there those with the
+smallest keys are chosen. Marks and keys are made by ciphers under `Secrets`, which one process draws from the operating
+system for a release and nobody keeps. So every pass, and every task that is repeated, chooses the same rows: else
+tables of one release could hold different rows of a person, and more than are paid for.
 
-Parts that do not fit in memory are temporary files without a name (where the system has such; else they lose it at
-once), readable by this user alone: whatever ends the process, the system removes them. Their bytes are encrypted under
-another key that only this process has. They lie in Python's temporary folder (TMPDIR), which should be on a disk.
+A mark is 128 bits of CBC-MAC with AES-256 over the id's length and bytes: different ids share one with a chance below
+10^-19 for a billion of them. A key is a cipher's image of where the row stands (the number of its part, and its own in
+it), or, of tables that may come in another order each time, of its content and its number among equal rows of the part.
+Keys of different rows are as good as independent and uniform.
 
 The id of a row is the text of its value, as in a CSV file: 7, 7.0 and "7" are one person, "A1" and "a1 " are two.
 Values that have no text (lists, records) are together one person. Nulls and empty texts are no ids.
+
+On one machine, buckets that do not fit in memory are temporary files without a name (where the system has such; else
+they lose it at once), readable by this user alone: whatever ends the process, the system removes them. Their bytes are
+encrypted under a key that only this process has. They lie in Python's temporary folder (TMPDIR), best on a disk.
 """
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 from os import urandom
 from tempfile import TemporaryFile
-from typing import IO, Any
+from typing import IO
 from uuid import UUID
 
 import numpy as np
@@ -33,93 +41,142 @@ from sklar.errors import DataError
 from sklar.kernel.people import choose_rows
 from sklar.machine.threads import in_order
 from sklar.public.person import Person
-from sklar.public.schema import Attribute, Schema
-from sklar.rows.counts import Counts
-from sklar.rows.encode import encode
-from sklar.rows.fast import count
 from sklar.rows.values import is_nothing, opaque, readable_text
 
-# From batches without their ids to codes, shape (m, rows).
-Encode = Callable[[pl.DataFrame], NDArray[np.integer[Any]]]
-Records = NDArray[np.void]
+# From batches without their ids to what is counted of each row.
+Prepare = Callable[[pl.DataFrame], pl.DataFrame]
 
-PARTS = 64
-HELD_BYTES = 1 << 27
+BUCKETS = 64
+# Records that wait at most before they are chosen among, in bytes.
+HELD_BYTES = 1 << 26
 _CHUNK_BYTES = 1 << 24
 _BLOCK = 16
 # The length of an id stands before its bytes: then no id's blocks begin another's.
 _LENGTH = 8
 _NO_TEXT = "(not a value)"
+_MARKS, _KEY = ("_mark_0", "_mark_1"), "_key"
 
 
-def count_people(
-    batches: Iterable[pl.DataFrame], schema: Schema, person: Person, *, rows: int, held_bytes: int = HELD_BYTES
-) -> Counts:
-    """Exact counts of the rows that are chosen. The batches' columns are the schema's attributes, then the ids.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Secrets:
+    """What marks and keys of one release are made with: private."""
 
-    What is chosen is counted in batches of so many `rows`. Beyond `held_bytes`, rows go through files.
-    """
-    narrow = np.int16 if int(schema.sizes.max()) < 2**15 else np.int32
-
-    def coded(batch: pl.DataFrame) -> NDArray[np.integer[Any]]:
-        return encode(batch, schema).astype(narrow)
-
-    names = schema.names
-
-    def frames() -> Iterator[pl.DataFrame]:
-        for codes in choose(batches, person, coded, held_bytes=held_bytes):
-            for first in range(0, codes.shape[1], rows):
-                yield pl.DataFrame(dict(zip(names, codes[:, first : first + rows], strict=True)))
-
-    return count(frames(), of_codes(schema))
+    ids: bytes = field(repr=False, default_factory=lambda: urandom(32))
+    rows: bytes = field(repr=False, default_factory=lambda: urandom(32))
+    nobody: bytes = field(repr=False, default_factory=lambda: urandom(32))
 
 
-def of_codes(schema: Schema) -> Schema:
-    """A schema whose values are the codes of another. A code below 0 is outside of the edges: it stands in no cell."""
-    attributes = [
-        Attribute(name=each.name, kind="integer", edges=tuple(range(each.n_levels + 1)), outside="missing")
-        for each in schema.attributes
-    ]
-    return Schema(name=schema.name, attributes=tuple(attributes))
+def records_of(
+    batches: Iterable[pl.DataFrame],
+    person: Person,
+    prepare: Prepare,
+    secrets: Secrets,
+    number: int,
+    *,
+    by_content: bool = False,
+) -> Iterator[pl.DataFrame]:
+    """The records of the part of this number, reduced to those that may be chosen. The last columns are the ids."""
+    mark, seen = Marker(secrets.ids), dict[int, int]()
 
+    def placed() -> Iterator[tuple[pl.DataFrame, NDArray[np.uint64]]]:
+        rows = 0
+        for batch in batches:
+            place = np.empty((batch.height, 2), dtype="<u8")
+            place[:, 0], place[:, 1] = number, np.arange(rows, rows + batch.height)
+            if by_content:
+                hashes = batch.select(pl.exclude(pl.Object)).hash_rows().to_numpy()
+                place[:, 0], place[:, 1] = hashes, number << 40 | _numbers_among_equals(hashes, seen)
+            rows += batch.height
+            yield batch, place
 
-def choose(
-    batches: Iterable[pl.DataFrame], person: Person, encode: Encode, *, held_bytes: int = HELD_BYTES
-) -> Iterator[NDArray[np.integer[Any]]]:
-    """The codes of the rows that are chosen, shape (m, rows), in any order. The batches' last columns are the ids."""
-    mark = Marker()
-
-    def prepare(batch: pl.DataFrame) -> Records:
+    def made(given: tuple[pl.DataFrame, NDArray[np.uint64]]) -> pl.DataFrame:
+        batch, place = given
         ids = ids_of(batch.to_series(batch.width - 1))
-        codes = encode(batch.select(pl.nth(range(batch.width - 1))))
-        kind = [("mark", "<u8", 2), ("key", "<u8"), ("codes", codes.dtype, len(codes))]
-        records: Records = np.empty(batch.height, dtype=kind)
-        records["mark"], records["codes"] = mark(ids), codes.T
-        records["key"] = np.frombuffer(urandom(8 * batch.height), dtype="<u8")
-        none = ids.is_null().to_numpy()
-        if person.null_ids == "drop":
-            return np.asarray(records[~none])
+        none, marks = ids.is_null().to_numpy(), mark(ids)
         # A mark of its own for every row without an id: each is a person.
-        records["mark"][none] = np.frombuffer(urandom(_BLOCK * int(none.sum())), dtype="<u8").reshape(-1, 2)
-        return records
+        marks[none] = _enciphered(secrets.nobody, place)[none]
+        records = prepare(batch.select(pl.nth(range(batch.width - 1)))).with_columns(
+            *(pl.Series(name, column) for name, column in zip(_MARKS, marks.T.copy(), strict=True)),
+            pl.Series(_KEY, _enciphered(secrets.rows, place)[:, 0].copy()),
+        )
+        return records.filter(pl.Series(~none)) if person.null_ids == "drop" else records
 
+    held: list[pl.DataFrame] = []
+    for records in in_order(made, placed()):
+        held.append(records)
+        if sum(frame.estimated_size() for frame in held) > HELD_BYTES:
+            yield _smallest(held, person.rows_per_person)
+            held = []
+    if held:
+        yield _smallest(held, person.rows_per_person)
+
+
+def _numbers_among_equals(hashes: NDArray[np.uint64], seen: dict[int, int]) -> NDArray[np.int64]:
+    """How many rows equal to each came before it; `seen` says how many of each hash there were, and is brought on."""
+    values, places, times = np.unique(hashes, return_inverse=True, return_counts=True)
+    before = np.array([seen.get(value, 0) for value in values.tolist()], dtype=np.int64)
+    seen.update(zip(values.tolist(), (before + times).tolist(), strict=True))
+    order = np.argsort(places, kind="stable")
+    numbers = np.empty(hashes.size, dtype=np.int64)
+    numbers[order] = np.arange(hashes.size) - np.repeat(np.cumsum(times) - times, times)
+    return numbers + before[places]
+
+
+def _enciphered(secret: bytes, places: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Two words for each pair of numbers, shape (rows, 2): a cipher's image of both."""
+    cipher = Cipher(AES256(secret), ECB()).encryptor()  # noqa: S305
+    return np.frombuffer(cipher.update(places.tobytes()), dtype="<u8").reshape(-1, 2)
+
+
+def by_bucket(records: pl.DataFrame, buckets: int) -> Iterator[tuple[int, pl.DataFrame]]:
+    """The records of each bucket that has some."""
+    place = records[_MARKS[0]].to_numpy() % np.uint64(buckets)
+    for bucket in np.unique(place).tolist():
+        yield bucket, records.filter(pl.Series(place == bucket))
+
+
+def choose(records: Iterable[pl.DataFrame], most: int) -> pl.DataFrame | None:
+    """What is counted of the rows that are chosen in one bucket, whatever the order of its records; None of none.
+
+    Records wait until they are as many as what was kept before: then no row is sorted many times, and of a person with
+    millions of rows only few are held.
+    """
+    held: list[pl.DataFrame] = []
+    for frame in records:
+        held.append(frame)
+        if sum(each.height for each in held[1:]) > held[0].height:
+            held = [_smallest(held, most)]
+    return _smallest(held, most).drop(*_MARKS, _KEY) if held else None
+
+
+def _smallest(frames: list[pl.DataFrame], most: int) -> pl.DataFrame:
+    records = pl.concat(frames)
+    marks = np.stack([records[name].to_numpy() for name in _MARKS], axis=1)
+    return records[choose_rows(marks, records[_KEY].to_numpy(), most)]
+
+
+def choose_here(records: Iterable[pl.DataFrame], most: int) -> Iterator[pl.DataFrame]:
+    """What is counted of the rows that are chosen, of all records. Beyond `HELD_BYTES`, records go through files."""
+    held: list[pl.DataFrame] = []
     with ExitStack() as stack:
-        held: list[Records] = []
-        parts: Parts | None = None
-        for records in in_order(prepare, batches):
-            held.append(records)
-            if sum(each.nbytes for each in held) > held_bytes:
-                parts = parts or stack.enter_context(Parts(records.dtype))
-                parts.add(held)
-                held.clear()
-        if parts is None:
-            if held:
-                yield _chosen([held], person.rows_per_person)
+        files: Buckets | None = None
+        for frame in records:
+            held.append(frame)
+            if sum(each.estimated_size() for each in held) > 2 * HELD_BYTES:
+                files = files or stack.enter_context(Buckets())
+                files.add(held)
+                held = []
+        if files is None:
+            chosen = choose(held, most)
+            if chosen is not None:
+                yield chosen
             return
-        parts.add(held)
-        held.clear()
-        for part in range(PARTS):
-            yield _chosen(([chunk] for chunk in parts.read(part)), person.rows_per_person)
+        files.add(held)
+        held = []
+        for bucket in range(BUCKETS):
+            chosen = choose(files.read(bucket), most)
+            if chosen is not None:
+                yield chosen
 
 
 def chosen_places(batches: Iterable[pl.DataFrame], person: Person) -> NDArray[np.bool_]:
@@ -132,39 +189,15 @@ def chosen_places(batches: Iterable[pl.DataFrame], person: Person) -> NDArray[np
             yield batch.select(pl.int_range(rows, rows + batch.height).alias("number"), pl.first().alias("id"))
             rows += batch.height
 
-    places = [codes[0].copy() for codes in choose(numbered(), person, lambda batch: batch.to_numpy().T)]
+    records = records_of(numbered(), person, lambda batch: batch, Secrets(), 0)
+    places = [chosen["number"].to_numpy() for chosen in choose_here(records, person.rows_per_person)]
     kept = np.zeros(rows, dtype=bool)
     kept[np.concatenate([np.empty(0, dtype=np.int64), *places])] = True
     return kept
 
 
-def _chosen(pieces: Iterable[list[Records]], most: int) -> NDArray[np.integer[Any]]:
-    """The codes of the rows that are chosen of one part, which comes in pieces.
-
-    Pieces wait until they are as many as what was kept before: then no row is sorted many times, and of a person with
-    millions of rows only few are held.
-    """
-    kept: list[Records] = []
-    waiting: list[Records] = []
-
-    def settle() -> None:
-        records = np.concatenate([*kept, *waiting])
-        kept[:], waiting[:] = [records[choose_rows(records["mark"], records["key"], most)]], []
-
-    for piece in pieces:
-        waiting += piece
-        if sum(map(len, waiting)) >= sum(map(len, kept)):
-            settle()
-    if waiting:
-        settle()
-    return kept[0]["codes"].T
-
-
 class Marker:
-    """Marks of ids under a key, shape (ids, 2): equal for equal ids, else different.
-
-    The key is its own, unless several processes must mark alike (`rows.gather`): then one of them draws it for all.
-    """
+    """Marks of ids under a key, shape (ids, 2): equal for equal ids, else different."""
 
     def __init__(self, key: bytes | None = None) -> None:
         self._cipher = Cipher(AES256(key or urandom(32)), ECB())  # noqa: S305
@@ -223,46 +256,54 @@ def _text(value: object) -> str | None:
     return _NO_TEXT if text is None else text
 
 
-class Parts:
+class Buckets:
     """Temporary files of records, by their marks: without names, encrypted, gone with the process."""
 
-    def __init__(self, kind: np.dtype[Any]) -> None:
-        self._kind, self._key, self._held = kind, urandom(32), ExitStack()
+    def __init__(self) -> None:
+        self._key, self._held = urandom(32), ExitStack()
         self._files: list[IO[bytes]] = []
-        self._encryptors = [self._cipher(part).encryptor() for part in range(PARTS)]
+        self._encryptors = [self._cipher(bucket).encryptor() for bucket in range(BUCKETS)]
 
-    def __enter__(self) -> Parts:
+    def __enter__(self) -> Buckets:
         with _room():
-            self._files = [self._held.enter_context(_file()) for _ in range(PARTS)]
+            self._files = [self._held.enter_context(_file()) for _ in range(BUCKETS)]
         return self
 
     def __exit__(self, *error: object) -> None:
         self._held.close()
 
-    def _cipher(self, part: int) -> Cipher[CTR]:
-        # Parts share a key and never a counter: each has 2^64 blocks of its own.
-        return Cipher(AES256(self._key), CTR(part.to_bytes(8) + bytes(8)))
+    def _cipher(self, bucket: int) -> Cipher[CTR]:
+        # Files share a key and never a counter: each has 2^64 blocks of its own.
+        return Cipher(AES256(self._key), CTR(bucket.to_bytes(8) + bytes(8)))
 
-    def add(self, pieces: Iterable[Records]) -> None:
+    def add(self, records: list[pl.DataFrame]) -> None:
         """Put records where their marks say."""
-        for records in pieces:
-            place = (records["mark"][:, 0] >> np.uint64(64 - PARTS.bit_length() + 1)).astype(np.uint8)
-            order = np.argsort(place, kind="stable")
-            ends = np.cumsum(np.bincount(place, minlength=PARTS)).tolist()
-            ordered = records[order]
+        if not records:
+            return
+        for bucket, frame in by_bucket(pl.concat(records), BUCKETS):
+            data = packed(frame)
             with _room():
-                for part, (first, last) in enumerate(zip([0, *ends], ends, strict=False)):
-                    self._files[part].write(self._encryptors[part].update(ordered[first:last].tobytes()))
+                self._files[bucket].write(self._encryptors[bucket].update(len(data).to_bytes(8) + data))
 
-    def read(self, part: int) -> Iterator[Records]:
-        """The records of one part, in pieces."""
-        file, decryptor = self._files[part], self._cipher(part).decryptor()
-        size = self._kind.itemsize * max(_CHUNK_BYTES // self._kind.itemsize, 1)
+    def read(self, bucket: int) -> Iterator[pl.DataFrame]:
+        """The records of one bucket, in pieces."""
+        file, decryptor = self._files[bucket], self._cipher(bucket).decryptor()
         with _room():
             file.seek(0)
-        yield np.empty(0, dtype=self._kind)
-        while chunk := _read(file, size, decryptor):
-            yield np.frombuffer(chunk, dtype=self._kind)
+        while size := _read(file, 8, decryptor):
+            yield unpacked(_read(file, int.from_bytes(size), decryptor))
+
+
+def packed(frame: pl.DataFrame) -> bytes:
+    """A frame as bytes, to be sent or kept."""
+    file = io.BytesIO()
+    frame.write_ipc(file, compression="lz4")
+    return file.getvalue()
+
+
+def unpacked(data: bytes) -> pl.DataFrame:
+    """The frame again."""
+    return pl.read_ipc(data)
 
 
 def _file() -> IO[bytes]:
@@ -276,7 +317,7 @@ def _read(file: IO[bytes], size: int, decryptor: CipherContext) -> bytes:
 
 @contextmanager
 def _room() -> Iterator[None]:
-    """What the system says of a temporary file becomes one sentence."""
+    """Whatever the system says of a temporary file, one error is reported."""
     try:
         yield
     except OSError:

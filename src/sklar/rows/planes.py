@@ -2,7 +2,7 @@
 
 Two layouts of a batch of rows. *Bits*: one bit per row and level, a row of words for each of the d levels; a cell of a
 two-way table is the number of ones that two rows of words have in common. *Codes*: one number per row and attribute; a
-two-way table is a histogram. Which is cheaper depends on the sizes of the two attributes (`sklar.rows.fast`).
+table is a histogram. Which is cheaper depends on the sizes of the attributes (`sklar.rows.count`).
 """
 
 from __future__ import annotations
@@ -181,9 +181,38 @@ def add_bits(
                         )
 
 
+@compiled(inline="never", nogil=True, boundscheck=False)
+def _add_table(
+    a: NDArray[np.uint8] | NDArray[np.int32],
+    b: NDArray[np.uint8] | NDArray[np.int32],
+    height: int,
+    width: int,
+    scratch: NDArray[np.int32],
+    at: int,
+    counts: NDArray[np.int32],
+) -> None:
+    """Add the table of two columns of codes plus one, of so many levels each, to the flat counts from `at` on."""
+    if (height + 1) * (width + 1) <= a.size:
+        table = scratch[: (height + 1) * (width + 1)]
+        table[:] = 0
+        step = np.uint64(width + 1)
+        for row in range(a.size):
+            # Unsigned: a signed index would be tested for counting from the end.
+            table[np.uint64(a[row]) * step + np.uint64(b[row])] += np.int32(1)
+        for x in range(1, height + 1):
+            for y in range(1, width + 1):
+                counts[at] += table[x * (width + 1) + y]
+                at += 1
+    else:
+        # A table of more cells than rows would be cleared and added in vain: its rows go straight to the counts.
+        for row in range(a.size):
+            if a[row] > 0 and b[row] > 0:
+                counts[at + (np.int64(a[row]) - 1) * width + np.int64(b[row]) - 1] += np.int32(1)
+
+
 @compiled(
     [
-        f"void({code}[:, ::1], int64, {OFFSETS}, {OFFSETS}, {OFFSETS}, int64[:, ::1], int32[::1])"
+        f"void({code}[:, ::1], int64, int64[:, ::1], int64[:, ::1], int64[::1], int32[::1])"
         for code in ("uint8", "int32")
     ],
     boundscheck=False,
@@ -191,41 +220,59 @@ def add_bits(
 def add_codes(
     codes: NDArray[np.uint8] | NDArray[np.int32],
     rows: int,
-    sizes: NDArray[np.int64],
+    sets: NDArray[np.int64],
+    shapes: NDArray[np.int64],
     offsets: NDArray[np.int64],
-    strips: NDArray[np.int64],
-    pairs: NDArray[np.int64],
     counts: NDArray[np.int32],
 ) -> None:
-    """Add the tables of the listed pairs of attributes i < j, shape (k, 2), to the flat counts.
+    """Add the tables of these sets of two or three columns, shape (k, order), to the flat counts at their offsets.
 
-    `codes` has shape (m, >= rows) and holds every code plus one: 0 is a row that stands in no cell of that attribute.
+    `codes` has shape (columns, >= rows) and holds every code plus one: 0 is a row without a level. Three columns are
+    two, of which the first has a level for every pair of levels of the first two.
     """
-    largest = 0
-    for k in range(pairs.shape[0]):
-        largest = max(largest, (sizes[pairs[k, 0]] + 1) * (sizes[pairs[k, 1]] + 1))
-    # A table of more cells than rows would be cleared and added in vain: its rows go straight to the counts.
+    order, largest = sets.shape[1], 0
+    for k in range(sets.shape[0]):
+        height = shapes[k, 0] * shapes[k, 1] if order == 3 else shapes[k, 0]
+        largest = max(largest, (height + 1) * (shapes[k, order - 1] + 1))
     scratch = np.empty(min(largest, rows), dtype=np.int32)
-    for k in range(pairs.shape[0]):
-        i, j = pairs[k, 0], pairs[k, 1]
-        a, b = codes[i, :rows], codes[j, :rows]
-        height, width = sizes[i] + 1, sizes[j] + 1
-        at = strips[i] + sizes[i] * (offsets[j] - offsets[i + 1])
-        if height * width <= rows:
-            table = scratch[: height * width]
-            table[:] = 0
-            step = np.uint64(width)
+    both = np.empty(rows if order == 3 else 0, dtype=np.int32)
+    for k in range(sets.shape[0]):
+        a, b, last = codes[sets[k, 0], :rows], codes[sets[k, 1], :rows], codes[sets[k, order - 1], :rows]
+        height, width = shapes[k, 0], shapes[k, 1]
+        if order == 2:
+            _add_table(a, b, height, width, scratch, offsets[k], counts)
+            continue
+        if k == 0 or sets[k, 0] != sets[k - 1, 0] or sets[k, 1] != sets[k - 1, 1]:
             for row in range(rows):
-                # Unsigned: a signed index would be tested for counting from the end.
-                table[np.uint64(a[row]) * step + np.uint64(b[row])] += np.int32(1)
-            for x in range(1, height):
-                for y in range(1, width):
-                    counts[at] += table[x * width + y]
-                    at += 1
-        else:
-            for row in range(rows):
-                if a[row] > 0 and b[row] > 0:
-                    counts[at + (np.int64(a[row]) - 1) * sizes[j] + np.int64(b[row]) - 1] += np.int32(1)
+                first, second = np.int64(a[row]), np.int64(b[row])
+                both[row] = np.int32((first - 1) * width + second) if first > 0 and second > 0 else np.int32(0)
+        _add_table(both, last, height * width, shapes[k, 2], scratch, offsets[k], counts)
+
+
+@compiled("void(uint64[:, ::1], int64, int64[:, ::1], int64[:, ::1], int64[::1], int32[::1])", boundscheck=False)
+def add_threes(
+    bits: NDArray[np.uint64],
+    words: int,
+    planes: NDArray[np.int64],
+    shapes: NDArray[np.int64],
+    offsets: NDArray[np.int64],
+    counts: NDArray[np.int32],
+) -> None:
+    """The same for small tables of three attributes on bits: `planes`, shape (k, 3), says where their levels begin."""
+    both = np.empty(_CHUNK, dtype=np.uint64)
+    for k in range(planes.shape[0]):
+        for start in range(0, words, _CHUNK):
+            stop, at = min(start + _CHUNK, words), offsets[k]
+            for x in range(shapes[k, 0]):
+                one = bits[planes[k, 0] + x, start:stop]
+                for y in range(shapes[k, 1]):
+                    other = bits[planes[k, 1] + y, start:stop]
+                    for word in range(stop - start):
+                        both[word] = one[word] & other[word]
+                    for z in range(shapes[k, 2]):
+                        third = bits[planes[k, 2] + z, start:stop]
+                        counts[at] += np.int32(_common(both[: stop - start], third))
+                        at += 1
 
 
 @compiled(

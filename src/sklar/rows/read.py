@@ -171,8 +171,10 @@ def takes_one_pass(data: object) -> bool:
 def reads_again(data: object) -> bool:
     """Whether a table is sure to give the same rows again: files that lie still, and frames in memory.
 
-    A query may give others, and what else exports a stream may give none.
+    What else exports a stream may give none.
     """
+    if isinstance(data, Query):
+        return data.reads_again
     if isinstance(data, Plainly):
         return reads_again(data.data)
     if isinstance(data, str) and "://" in data:

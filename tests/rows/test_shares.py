@@ -1,22 +1,105 @@
-"""Tables of tokens: what they hold, and how far a whole person can move them, by trying every person there can be."""
+"""People and their events: what is matched, dropped and chosen, tokens, and how far a person can move tables."""
 
 from __future__ import annotations
 
+import datetime as dt
+from collections.abc import Iterator
+from decimal import Decimal
 from fractions import Fraction
 from itertools import combinations_with_replacement
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 from numpy.typing import NDArray
 
 from sklar.budget.linked import WITH_EVENTS, LinkedPlan, plan_linked
+from sklar.errors import DataError
 from sklar.kernel.theorems import Budget
-from sklar.rows.join import Joined, LinkedRows
-from sklar.rows.linked import _Part, count_tokens, triangle
+from sklar.rows.shares import Joined, LinkedRows, count_tokens, key_texts, triangle
 from tests.linked import small, tables
 
 LINKED = small()
 PLAN = plan_linked(LINKED, Budget(epsilon=1.0, neighbors="add-remove", rows_per_person=1))
+
+
+def joined(ids: Any, owners: Any, *, at_most: int = 3) -> Joined:
+    people = pl.DataFrame({"id": ids, "sex": ["F"] * len(ids), "region": ["north"] * len(ids)})
+    kinds = [("a", "b", "c")[i % 3] for i in range(len(owners))]
+    events = pl.DataFrame({"person": owners, "kind": kinds, "urgent": [True] * len(owners)})
+    return LinkedRows(people, events, small(at_most)).join()
+
+
+def test_events_stand_with_their_people() -> None:
+    found = joined(["x", "y", "z"], ["z", "x", "z", "x"])
+    assert found.numbers.tolist() == [2, 0, 2]
+    assert found.events[0].tolist() == [1, 0, 0, 2]
+    assert (found.unmatched, found.beyond, found.repeated) == (0, 0, 0)
+    assert repr(found) == "Joined(private)"
+
+
+def test_keys_without_a_person_are_dropped_and_counted() -> None:
+    found = joined([1, 2], [2, 3, None, 2])
+    assert found.numbers.tolist() == [0, 2]
+    assert found.unmatched == 2
+
+
+def test_people_without_a_key_are_people_without_events() -> None:
+    found = joined([None, "a", None], ["a", None])
+    assert found.n_people == 3
+    assert found.numbers.tolist() == [0, 1, 0]
+
+
+def test_a_person_counts_once() -> None:
+    found = joined([5, 5, 6], [5, 6, 5])
+    assert (found.n_people, found.repeated) == (2, 1)
+    assert found.numbers.tolist() == [2, 1]
+
+
+def test_keys_of_any_type_are_compared_as_texts() -> None:
+    assert joined([1, 2], ["2", "02"]).numbers.tolist() == [0, 1]
+    assert joined([1.0, 2.0, None], [1, 2]).numbers.tolist() == [1, 1, 0]
+    assert joined([dt.date(2020, 1, 1)], ["2020-01-01"]).numbers.tolist() == [1]
+    assert joined([Decimal("1.50")], [Decimal("1.50")]).numbers.tolist() == [1]
+
+
+def test_no_key_raises() -> None:
+    odd = [[1], b"\xff", object(), float("nan"), 10**30, "", "x" * 9, None]
+    column = pl.Series(odd, dtype=pl.Object)
+    assert key_texts(column).null_count() >= 3
+    for values in ([[1, 2], [3]], [{"a": 1}], [b"\xff", b"a"], [float("inf"), float("nan")], [True, None]):
+        assert len(key_texts(pl.Series(values))) == len(values)
+
+
+def test_of_too_many_events_a_random_part_is_chosen_afresh() -> None:
+    """Of 12 events 3 are chosen: each with the same chance, and every run anew."""
+    ids = list(range(2_000))
+    owners = np.repeat(ids, 12).tolist()
+    found = joined(ids, owners)
+    assert found.numbers.tolist() == [3] * 2_000
+    assert found.beyond == 9 * 2_000
+    # Kinds come in turn, so that a third of each is chosen: 5 sd of 6,000 draws without replacement is below 190.
+    assert (abs(np.bincount(found.events[0]) - 2_000) < 190).all()
+    assert joined(ids, owners).events[0].tolist() != found.events[0].tolist()
+
+
+def test_a_key_that_a_table_lacks_is_told(tmp_path: Path) -> None:
+    people, events = tables(10)
+    with pytest.raises(DataError, match=r"has no column 'id', which \[people\] names as its key"):
+        LinkedRows(people.drop("id"), events, small())
+    with pytest.raises(DataError, match=r"has no column 'person', which \[events\] names as its key"):
+        LinkedRows(people, events.drop("person"), small())
+    with pytest.raises(DataError, match="has no column for 'kind'"):
+        LinkedRows(people, events.drop("kind"), small())
+    with pytest.raises(DataError, match="does not exist"):
+        LinkedRows(tmp_path / "people.csv", events, small())
+
+
+def test_parts_cover_everyone_once() -> None:
+    found = joined(list(range(50)), [0] * 3 + [49] * 2)
+    assert [person for first, last in found.parts() for person in range(first, last)] == list(range(50))
 
 
 def one_person(person: tuple[int, ...], events: tuple[tuple[int, ...], ...]) -> Joined:
@@ -30,6 +113,14 @@ def one_person(person: tuple[int, ...], events: tuple[tuple[int, ...], ...]) -> 
     )
 
 
+def tokens_of(joined: Joined, plan: LinkedPlan) -> list[NDArray[np.int64]]:
+    """The tokens of all people in every table of the plan, in its order."""
+    found: dict[str, Iterator[NDArray[np.int64]]] = {}
+    for (query, _), counts in zip(plan.parts, count_tokens(joined, LINKED, plan), strict=True):
+        found[query.what] = iter(np.split(counts, np.cumsum(query.lengths)[:-1]))
+    return [next(found[table.kind]) for table in plan.tables]
+
+
 @pytest.fixture(scope="module")
 def everyone() -> list[list[NDArray[np.int64]]]:
     """The tokens of every person there can be, with 0 to 3 events and values in no cell: those without order alike."""
@@ -39,8 +130,7 @@ def everyone() -> list[list[NDArray[np.int64]]]:
     for person in ((-1, 0), (0, 2), (1, 0)):
         for number in range(4):
             for events in combinations_with_replacement(some, number):
-                part = _Part(one_person(person, events), LINKED, 0, 1)
-                found.append([part.deal(table, PLAN.each(table)).table for table in PLAN.tables])
+                found.append(tokens_of(one_person(person, events), PLAN))
     return found
 
 
@@ -66,8 +156,7 @@ def test_rows_that_are_not_shared_out_would_break_the_claim() -> None:
     """What the shares are for: counts of events move by as many as a person has."""
     joined = one_person((0, 0), ((0, 0), (0, 0), (0, 0)))
     place = next(place for place, table in enumerate(PLAN.tables) if table.kind == "event-event")
-    tokens = count_tokens(joined, LINKED, PLAN)[place].table
-    assert tokens.max() == PLAN.tokens
+    assert tokens_of(joined, PLAN)[place].max() == PLAN.tokens
     assert np.bincount(joined.events[0]).max() == 3
 
 
@@ -75,8 +164,7 @@ def test_shares_are_those_of_the_recipe() -> None:
     """Against fractions that are added up person by person, to a token each."""
     linked, joined = LINKED, LinkedRows(*tables(60), LINKED).join()
     plan = LinkedPlan(tables=PLAN.tables, scales=PLAN.scales, tokens=1 << 16)
-    counted = count_tokens(joined, linked, plan)
-    for table, tokens in zip(plan.tables, counted, strict=True):
+    for table, tokens in zip(plan.tables, tokens_of(joined, plan), strict=True):
         exact = [Fraction(0)] * table.cells
         for i in range(joined.n_people):
             person = joined.people[:, i].tolist()
@@ -84,7 +172,7 @@ def test_shares_are_those_of_the_recipe() -> None:
             for cell, share in _shares(table.kind, table.first, table.second, table.shape, person, events, linked.bins):
                 exact[cell] += share
         each = plan.each(table)
-        away = abs(tokens.table - np.array([float(each * share) for share in exact]))
+        away = abs(tokens - np.array([float(each * share) for share in exact]))
         assert (away <= (joined.n_people if table.kind in WITH_EVENTS else 0)).all(), table.kind
 
 

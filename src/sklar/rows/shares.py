@@ -1,0 +1,287 @@
+"""A table of people and a table of events: joined by their keys, and dealt to tables of tokens.
+
+A person is a key of the table of people, with the first row that has it; a row without a key is a person of their own,
+without events. An event whose key no person has is left out: by rule, and without a word to anyone but the custodian
+(`custodian.keys`). Of those who have more events than the schema says, so many are chosen at random (`kernel.people`).
+So whatever one person's rows are, they decide nothing about anyone else's part. Keys are compared as texts: 7, 7.0 and
+"7" are one key, "007" is another. No value raises.
+
+`queries.Shares` deals: whatever stands here, a person gives at most one unit to each table. What is decided here is to
+which cells, by the weights that `budget.linked` describes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from os import urandom
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from sklar.budget.linked import FULL_WEIGHT, LinkedPlan, LinkedTable
+from sklar.errors import DataError
+from sklar.kernel.people import choose_rows
+from sklar.kernel.queries import Block, Entries
+from sklar.kernel.theorems import Budget
+from sklar.kernel.vault import Vault
+from sklar.machine.progress import SILENT, Progress
+from sklar.machine.threads import side_by_side
+from sklar.public.events import Linked
+from sklar.public.schema import Schema
+from sklar.rows.encode import encode
+from sklar.rows.read import open_source
+from sklar.rows.source import Source, require_columns
+from sklar.rows.values import distinct, opaque, readable_text
+
+# Whole numbers below this are held exactly by floats.
+_EXACT = 2**53
+# Events that are worked on at a time.
+_AT_ONCE = 1 << 18
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Joined:
+    """Codes of people and of their events: private.
+
+    `people` has shape (attributes, n) and `events` (attributes, N). The events of person i stand from `begins[i]` up to
+    `begins[i + 1]`. `unmatched` events had the key of nobody, `beyond` were left out of those who had too many, and
+    `repeated` rows of people had the key of an earlier row.
+    """
+
+    people: NDArray[np.int16]
+    events: NDArray[np.int16]
+    begins: NDArray[np.int64]
+    unmatched: int
+    beyond: int
+    repeated: int
+
+    def __repr__(self) -> str:
+        # A traceback or a debugger's log must not print codes.
+        return "Joined(private)"
+
+    @property
+    def n_people(self) -> int:
+        """How many people there are."""
+        return self.begins.size - 1
+
+    @property
+    def numbers(self) -> NDArray[np.int64]:
+        """How many events each person has, shape (n,)."""
+        return np.diff(self.begins)
+
+    def parts(self) -> Iterator[tuple[int, int]]:
+        """The first and last person of parts of the people that have about as many events each."""
+        first = 0
+        while first < self.n_people:
+            last = int(np.searchsorted(self.begins, self.begins[first] + _AT_ONCE, side="right")) - 1
+            last = min(max(last, first + 1), first + _AT_ONCE, self.n_people)
+            yield first, last
+            first = last
+
+
+class LinkedRows:
+    """Both tables, refused where one lacks a column. No row is read before `join`."""
+
+    def __init__(self, people: object, events: object, linked: Linked) -> None:
+        self._linked = linked
+        self._people = _open(people, linked.people, linked.people_key, "people")
+        self._events = _open(events, linked.events, linked.events_key, "events")
+
+    def join(self) -> Joined:
+        """Codes of all people with those of their events."""
+        linked = self._linked
+        keys, people = _read(self._people, linked.people, linked.people_key)
+        first = _first_rows(keys)
+        kept = np.sort(first.get_column("row").to_numpy())
+        # One place more, at -1, for events whose key nobody has.
+        number = np.full(len(keys) + 1, -1, dtype=np.int64)
+        number[kept] = np.arange(kept.size)
+        keys_of_events, events = _read(self._events, linked.events, linked.events_key)
+        owner = number[_owners(first, keys_of_events)]
+        matched = np.flatnonzero(owner >= 0)
+        marks = np.stack([owner[matched], np.zeros_like(matched)], axis=1).astype(np.uint64)
+        keys_of_rows = np.frombuffer(urandom(8 * matched.size), dtype=np.uint64)
+        chosen = np.sort(matched[choose_rows(marks, keys_of_rows, linked.at_most)])
+        chosen = chosen[np.argsort(owner[chosen], kind="stable")]
+        begins = np.concatenate([[0], np.cumsum(np.bincount(owner[chosen], minlength=kept.size))])
+        return Joined(
+            people=people[:, kept],
+            events=events[:, chosen],
+            begins=begins.astype(np.int64),
+            unmatched=int(owner.size - matched.size),
+            beyond=int(matched.size - chosen.size),
+            repeated=int(len(keys) - kept.size),
+        )
+
+
+def _open(data: object, schema: Schema, key: str, part: str) -> Source:
+    source = open_source(data, schema)
+    require_columns(source, schema)
+    if key not in source.columns:
+        raise DataError(
+            f"{source.name} has no column '{key}', which [{part}] names as its key. Correct the key, or the file."
+        )
+    return source
+
+
+def _read(source: Source, schema: Schema, key: str) -> tuple[pl.Series, NDArray[np.int16]]:
+    """Keys and codes of a table, in its order. At most 20,000 levels: two bytes hold every code."""
+    keys = [pl.Series([], dtype=pl.String)]
+    codes = [np.empty((schema.n_attributes, 0), dtype=np.int16)]
+    for batch in source.batches((key, *schema.names)):
+        keys.append(key_texts(batch.to_series(0)))
+        codes.append(encode(batch.select(pl.nth(range(1, batch.width))), schema).astype(np.int16))
+    return pl.concat([column.alias("key") for column in keys]), np.concatenate(codes, axis=1)
+
+
+def key_texts(column: pl.Series) -> pl.Series:
+    """Keys as texts, null where there is none. No value raises.
+
+    >>> key_texts(pl.Series([7.0, None, 2.5])).to_list(), key_texts(pl.Series(["7", "", "007"])).to_list()
+    (['7', None, '2.5'], ['7', None, '007'])
+    """
+    kind = column.dtype
+    if kind == pl.Null or opaque(kind):
+        return pl.Series([None], dtype=pl.String).new_from_index(0, len(column))
+    if kind.is_integer() or kind in (pl.String, pl.Categorical, pl.Enum):
+        texts = column.cast(pl.String)
+    elif kind.is_float():
+        frame = column.to_frame("key")
+        whole = (pl.col("key") == pl.col("key").round()) & (pl.col("key").abs() < _EXACT)
+        plain = pl.when(whole).then(pl.col("key").cast(pl.Int64, strict=False).cast(pl.String))
+        texts = frame.select(plain.otherwise(pl.col("key").fill_nan(None).cast(pl.String))).to_series()
+    else:
+        values, places = distinct(column)
+        known = pl.Series([*(readable_text(value) for value in values), None], dtype=pl.String)
+        texts = known.gather(places)
+    # An empty text is no key.
+    return texts.to_frame("key").select(pl.when(pl.col("key") != "").then(pl.col("key"))).to_series()
+
+
+def _first_rows(keys: pl.Series) -> pl.DataFrame:
+    """Every key with the first row that has it, and every row without a key."""
+    rows = keys.to_frame("key").with_row_index("row")
+    known = rows.filter(pl.col("key").is_not_null()).unique("key", keep="first", maintain_order=True)
+    return pl.concat([known, rows.filter(pl.col("key").is_null())])
+
+
+def _owners(first: pl.DataFrame, keys: pl.Series) -> NDArray[np.int64]:
+    """The row of the person whose event it is, -1 where there is none, shape (events,)."""
+    known = first.filter(pl.col("key").is_not_null())
+    found = keys.to_frame("key").join(known, on="key", how="left", maintain_order="left")
+    return found.get_column("row").cast(pl.Int64).fill_null(-1).to_numpy()
+
+
+def measure_linked(
+    rows: LinkedRows, vault: Vault, linked: Linked, plan: LinkedPlan, budget: Budget, *, progress: Progress = SILENT
+) -> tuple[list[Block], int | None]:
+    """Noisy blocks by this plan, and the number of people where it is public."""
+    # Without their number: how many rows people have is nobody's business.
+    progress.stage("count")
+    joined = rows.join()
+    vault.hold(joined.n_people)
+    exact = count_tokens(joined, linked, plan)
+    progress.stage("measure")
+    vault.reserve(plan.spend(budget))
+    blocks = [vault.measure(query, counts, scales) for (query, scales), counts in zip(plan.parts, exact, strict=True)]
+    return blocks, vault.n_rows
+
+
+def count_tokens(joined: Joined, linked: Linked, plan: LinkedPlan) -> list[NDArray[np.int64]]:
+    """Tokens of all people, the tables of one query after the other."""
+    of_kind = [[table for table in plan.tables if table.kind == query.what] for query, _ in plan.parts]
+    exact = [np.zeros(query.n_cells, dtype=np.int64) for query, _ in plan.parts]
+    for first, last in joined.parts():
+        part = _Part(joined, linked, first, last)
+
+        def dealt(at: int, part: _Part = part) -> NDArray[np.int64]:
+            return plan.parts[at][0].count([part.entries(table) for table in of_kind[at]])
+
+        for total, tokens in zip(exact, side_by_side(dealt, range(len(exact))), strict=True):
+            np.add(total, tokens, out=total)
+    return exact
+
+
+class _Part:
+    """Some people with their events: who gives which parts of their unit to which cells."""
+
+    def __init__(self, joined: Joined, linked: Linked, first: int, last: int) -> None:
+        start, end = int(joined.begins[first]), int(joined.begins[last])
+        self._people = joined.people[:, first:last].astype(np.int64)
+        self._events = joined.events[:, start:end].astype(np.int64)
+        self._number = np.diff(joined.begins[first : last + 1])
+        self._everyone = np.arange(last - first)
+        self._owner = np.repeat(self._everyone, self._number)
+        self._bin = np.searchsorted(np.array(linked.bins), self._number, side="right") - 1
+
+    def entries(self, table: LinkedTable) -> Entries:
+        """Who gives which parts of their unit to which cells of this table."""
+        kind, i, j = table.kind, table.first, table.second
+        people, events, owner = self._people, self._events, self._owner
+        if kind == "event":
+            return self._halves(table)
+        if kind == "two-events":
+            return self._twice(table)
+        if kind in ("person-event", "event-event", "number-event"):
+            if kind == "person-event":
+                cell = _crossed(people[i][owner], events[j], table.shape[1])
+            elif kind == "event-event":
+                cell = _crossed(events[i], events[j], table.shape[1])
+            else:
+                cell = _crossed(self._bin[owner] - 1, events[i], table.shape[1])
+            return owner, cell, np.ones_like(owner), self._number[owner]
+        if kind == "people":
+            cell = np.zeros_like(self._everyone)
+        elif kind == "person":
+            cell = people[i]
+        elif kind == "number":
+            cell = self._number
+        elif kind == "person-person":
+            cell = _crossed(people[i], people[j], table.shape[1])
+        else:
+            cell = _crossed(self._bin, people[i], table.shape[1])
+        ones = np.ones_like(self._everyone)
+        return self._everyone, cell, ones, ones
+
+    def _halves(self, table: LinkedTable) -> Entries:
+        """Each event's 1/k, cut in two by min(k, 12)/12."""
+        code, owner, size = self._events[table.first], self._owner, table.shape[1]
+        number = self._number[owner]
+        full = np.minimum(number, FULL_WEIGHT)
+        cell = np.concatenate([code, np.where(code >= 0, code + size, -1)])
+        weight = np.concatenate([full, FULL_WEIGHT - full])
+        twice = np.concatenate([owner, owner])
+        return twice, cell, weight, FULL_WEIGHT * self._number[twice]
+
+    def _twice(self, table: LinkedTable) -> Entries:
+        """Pairs of a person's events by the two levels of an attribute, the lower first: 2/(k (k - 1)) each."""
+        code, size = self._events[table.first], table.shape[0]
+        kept = code >= 0
+        levels, times = np.unique(self._owner[kept] * size + code[kept], return_counts=True)
+        owner, level = np.divmod(levels, size)
+        # Every level of a person with every level of the same person that is not below it.
+        following = np.searchsorted(owner, owner, side="right") - np.arange(owner.size)
+        one = np.repeat(np.arange(owner.size), following)
+        other = one + np.arange(one.size) - np.repeat(np.cumsum(following) - following, following)
+        same = one == other
+        weight = np.where(same, times[one] * (times[one] - 1) // 2, times[one] * times[other])
+        low, high = level[one], level[other]
+        number = self._number[owner[one]]
+        cell = triangle(low, high, size)
+        return owner[one], cell, weight, number * (number - 1) // 2
+
+
+def triangle(low: NDArray[np.int64], high: NDArray[np.int64], size: int) -> NDArray[np.int64]:
+    """Where the pair of levels low <= high stands among all such pairs, in the order of `np.triu_indices`.
+
+    >>> triangle(*np.triu_indices(3), 3).tolist()
+    [0, 1, 2, 3, 4, 5]
+    """
+    return low * size - low * (low - 1) // 2 + high - low
+
+
+def _crossed(first: NDArray[np.int64], second: NDArray[np.int64], width: int) -> NDArray[np.int64]:
+    """The cell of two codes, -1 where one of them is no level."""
+    return np.where((first >= 0) & (second >= 0), first * width + second, -1)
