@@ -64,15 +64,6 @@ def test_structures_have_the_structure_that_they_are_named_for() -> None:
     assert [int(drawn[name].sum()) for name in ("functions", "sequences", "bits")] == [959_238, 1_026_328, 314_988]
 
 
-def test_tables_of_packages_lose_identifiers_and_names(tmp_path: Path) -> None:
-    rows = pl.DataFrame({"seqno": range(60), "name": [f"n{index}" for index in range(60)], "in": [True, False] * 30})
-    rows.write_csv(tmp_path / "nwtco.csv")
-    found = tables.opened("nwtco", work=tmp_path)
-    assert found.schema.names == ("in",)
-    assert found.title == "nwtco (pydataset)"
-    assert found.codes.tolist() == [[1, 0] * 30]
-
-
 def test_jobs_are_asked_for_in_order_and_codes_are_exported(tmp_path: Path, opened: None) -> None:
     invoke("export", "--tables", "azpro,mid", "--work", str(tmp_path))
     lines = (tmp_path / "jobs.txt").read_text().splitlines()

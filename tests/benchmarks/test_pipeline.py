@@ -48,14 +48,6 @@ def test_the_counting_floor_takes_the_cheaper_way_for_each_pair() -> None:
     assert limits.counting_floor(6400, sizes, histograms) == pytest.approx(3 * 6400 / 1e6)
 
 
-def test_floors_are_work_over_rates() -> None:
-    found = limits.floors(run("binary"), [2, 3, 4], RATES | {"memory": 1e3})
-    assert found["counting"] == limits.counting_floor(1000, [2, 3, 4], RATES)
-    # 3,000,000 multiply-adds for each of 1,000 rows; a gigabyte; three cells a row, written and read.
-    assert (found["multiply"], found["disk"], found["pass"]) == (3.0, 1.0, 6.0)
-    assert limits.floors(run("auto"), [2, 3, 4], RATES)["multiply"] is None
-
-
 def test_the_kernels_of_the_limits_do_what_they_are_timed_for() -> None:
     generator = np.random.default_rng(0)
     one, other = generator.integers(0, 1 << 63, (2, 100)).astype(np.uint64)
@@ -92,26 +84,6 @@ def test_alternating_projections_end_where_newton_does() -> None:
     assert turns > 2
     assert np.abs(found - nearest(matrix, floor=0.0).correlation).max() < 1e-4
     assert references.alternating_projections(matrix, most=2)[1] == 2
-
-
-def test_naive_counts_are_counts() -> None:
-    dummies = np.random.default_rng(1).random((4, 50)) < 0.4
-    both = dummies.astype(int) @ dummies.astype(int).T
-    assert (references.count_naively(dummies) == np.triu(both, 1)).all()
-
-
-def test_references_are_extrapolated_to_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(references, "GRID", np.linspace(-10.0, 10.0, 21))
-    monkeypatch.setattr(references, "COUNTED_ROWS", 100)
-    monkeypatch.setattr(references, "COUNTED_SIDE", 8)
-    monkeypatch.setattr(references, "TIMED_SIDE", 10)
-    monkeypatch.setattr(references, "_cpu", lambda work: (2.0, work()))
-    found = references.measure(1_000, [2] * 20)
-    assert found["dummy_pairs"] == 190
-    # All 20 dummies and a tenth of the rows; 190 pairs of 2 s; a side twice that of the piece.
-    assert found["counting"] == pytest.approx(20.0)
-    assert found["correlations"] == 380.0
-    assert found["repair"] == pytest.approx(found["projections"] * 16.0)
 
 
 @pytest.mark.parametrize("packed", [1, 3])

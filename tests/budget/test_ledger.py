@@ -17,8 +17,6 @@ import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 from hypothesis import given, settings
-from sklar.kernel.count import count_plainly
-from sklar.kernel.tables import Plan
 
 import sklar
 from sklar.budget.account import Account, Entry
@@ -54,7 +52,7 @@ def ledger(tmp_path: Path) -> Ledger:
 
 
 def many(budget: Budget, tables: int = 105) -> Spend:
-    return Spend.of(budget.scales(np.ones(tables)))
+    return budget.tables(budget.scales(np.ones(tables)))
 
 
 def test_releases_add_up_by_the_accountant_and_the_naive_sum_is_shown(ledger: Ledger) -> None:
@@ -124,10 +122,10 @@ def test_the_first_charge_decides_the_accountant(tmp_path: Path) -> None:
 
 
 def test_costs() -> None:
-    assert cost("laplace", 1, Spend.of([10.0])).rho == pytest.approx(0.005)
+    assert cost("laplace", Spend.of([10.0])).rho == pytest.approx(0.005)
     # Small e: mu = sqrt(2 pi) / 2 e.
-    assert cost("laplace", 1, Spend.of([1000.0])).mu_squared == pytest.approx(math.pi / 2 * 1e-6, rel=1e-4)
-    assert cost("gaussian", 2, Spend.of([2.0])).mu_squared == math.inf
+    assert cost("laplace", Spend.of([1000.0])).mu_squared == pytest.approx(math.pi / 2 * 1e-6, rel=1e-4)
+    assert cost("gaussian", Spend.of([2.0], 2)).mu_squared == math.inf
     assert Cost(rho=1, mu_squared=math.inf).covers(Cost(rho=1, mu_squared=5))
     assert not Cost(rho=1, mu_squared=1).covers(Cost(rho=1, mu_squared=1.1))
 
@@ -137,7 +135,7 @@ def test_laplace_noise_is_as_gdp_as_is_claimed() -> None:
     from sklar.kernel.theorems import gdp_delta, laplace_delta
 
     for scale, shifts in ((0.7, 3), (5.0, 40), (100.0, 210)):
-        mu = math.sqrt(cost("laplace", 1, Spend.of([scale], [shifts])).mu_squared)
+        mu = math.sqrt(cost("laplace", Spend.of([scale], [shifts])).mu_squared)
         for epsilon in (0.01, 0.3, 1.0, 3.0):
             exact = laplace_delta(epsilon, np.array([scale]), np.array([shifts]))
             assert exact <= gdp_delta(epsilon, mu) * (1 + 1e-9) + 1e-15
@@ -173,7 +171,7 @@ def test_fit_charges_before_it_draws(ledger: Ledger, monkeypatch: pytest.MonkeyP
     # Charged although the run ended: budget may be lost, never hidden; and for both stages.
     account = ledger.account("t")
     assert account.spent == pytest.approx(1.0, rel=1e-3)
-    assert sum(count for _, count in account.charges[0].body["scales"]) == 9
+    assert sum(moves for _, moves, _ in account.charges[0].body["scales"]) == 2 * 9
 
 
 @pytest.mark.parametrize("options", [{}, {"method": PAPER}, {"mechanism": "laplace"}])
@@ -184,9 +182,9 @@ def test_every_kind_of_fit_is_charged_for_what_it_measured(ledger: Ledger, optio
     measured = measure(TABLE, SCHEMA, budget, ledger=str(ledger.path), dataset="wide", method=method)
     (entry,) = ledger.account("wide").charges
     certificate = measured.certificate
-    groups = certificate.measurements
-    spend = Spend.of([group.scale for group in groups], [group.tables for group in groups])
-    assert entry.cost.covers(cost(certificate.mechanism, 2, spend))
+    spend = certificate.spend
+    assert spend.moves.sum() == sum(block.spend(budget).moves.sum() for block in measured.blocks)
+    assert entry.cost.covers(cost(certificate.mechanism, spend))
     assert entry.body["schema_sha256"] == SCHEMA.digest
     # The same again is charged again.
     measure(TABLE, SCHEMA, budget, ledger=ledger, dataset="wide", method=method)
@@ -197,25 +195,17 @@ def test_every_kind_of_fit_is_charged_for_what_it_measured(ledger: Ledger, optio
 def test_a_vault_measures_only_what_was_charged() -> None:
     charged: list[Spend] = []
     budget, cells = Budget(epsilon=1.0), SCHEMA.cells
-    plan = plan_tables(cells, Budget(epsilon=0.5))
-
-    def opened() -> Vault:
-        vault = Vault(budget, charge=charged.append)
-        vault.hold(count_plainly(np.zeros((3, 5), dtype=np.int32), cells), cells)
-        return vault
-
-    vault = opened()
-    vault.measure(plan)
+    query, scales = plan_tables(cells, Budget(epsilon=0.5)).parts[0]
+    exact = np.zeros(query.n_cells, dtype=np.int64)
+    vault = Vault(budget, charge=charged.append)
+    with pytest.raises(BudgetError, match="reserved before it is measured"):
+        vault.measure(query, exact, scales)
+    assert not charged
+    vault.reserve(query.bound(scales, budget))
     assert len(charged) == 1
-    with pytest.raises(BudgetError, match=r"costs more than the ledger was charged for\. Charge all stages"):
-        vault.measure(plan)
-    with pytest.raises(BudgetError, match="a release is charged once, before it is measured"):
-        vault.reserve(plan.spend)
-    vault = opened()
-    vault.reserve(plan.spend + Spend.of(plan.pairs))
-    vault.measure(plan)
-    vault.measure(Plan(one_way=np.empty(0), pairs=plan.pairs))
-    assert len(charged) == 2
+    vault.measure(query, exact, scales)
+    with pytest.raises(BudgetError, match=r"costs more than was reserved\. Reserve all stages"):
+        vault.measure(query, exact, scales)
 
 
 def test_refusals(ledger: Ledger, tmp_path: Path) -> None:
@@ -304,7 +294,7 @@ def test_a_full_disk_measures_nothing(tmp_path: Path) -> None:
 
     code = (
         "from sklar.budget.ledger import Ledger; from sklar.kernel.theorems import Budget, Spend\n"
-        "Ledger('l.db').charge('t', Budget(epsilon=1.0), Spend.of([100.0], [3]))"
+        "Ledger('l.db').charge('t', Budget(epsilon=1.0), Spend.of([100.0], [6]))"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False, preexec_fn=small_files
@@ -319,7 +309,7 @@ def test_a_ledger_that_cannot_be_written(ledger: Ledger) -> None:
         pytest.skip("this user may write anywhere")
     ledger.path.chmod(0o400)
     with pytest.raises(LedgerError, match="It must be a file that can be written"):
-        ledger.charge("t", Budget(epsilon=1.0), Spend.of([100.0], [3]))
+        ledger.charge("t", Budget(epsilon=1.0), Spend.of([100.0], [6]))
 
 
 def test_eight_writers_at_once_never_overspend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -333,7 +323,7 @@ def test_eight_writers_at_once_never_overspend(tmp_path: Path, monkeypatch: pyte
         "done = 0\n"
         "for _ in range(10):\n"
         "    budget = Budget(epsilon=0.5)\n"
-        "    try: Ledger(sys.argv[1]).charge('t', budget, Spend.of(budget.scales(np.ones(10)))); done += 1\n"
+        "    try: Ledger(sys.argv[1]).charge('t', budget, budget.tables(budget.scales(np.ones(10)))); done += 1\n"
         "    except BudgetError: pass\n"
         "print(done)"
     )
@@ -355,7 +345,7 @@ def test_the_commands(tmp_path: Path) -> None:
     made = run(cli, ["ledger", "init", book, "--dataset", "people", "--epsilon", "3", "--delta", "1e-9"])
     assert made.exit_code == 0
     assert "epsilon = 3, delta = 1e-09 for all releases together" in made.output
-    Ledger(book).charge("people", Budget(epsilon=1.0), Spend.of([100.0], [3]))
+    Ledger(book).charge("people", Budget(epsilon=1.0), Spend.of([100.0], [6]))
     shown = run(cli, ["ledger", "show", book])
     assert "Data set 'people'" in shown.output
     assert "the naive sum would be" in shown.output
@@ -370,10 +360,9 @@ def test_the_commands(tmp_path: Path) -> None:
 
 def test_how_long_the_rest_lasts_at_the_present_pace() -> None:
     def charged(*days: int) -> Account:
-        spend = Spend.of([40.0], [10])
-        scales = [list(pair) for pair in zip(spend.scales.tolist(), spend.tables.tolist(), strict=True)]
         body: dict[str, Any] = {
-            "scales": scales,
+            # As until 0.2.0: scales and numbers of tables.
+            "scales": [[40.0, 10]],
             "neighbors": "replace-one",
             "mechanism": "gaussian",
             "accountant": "curve",

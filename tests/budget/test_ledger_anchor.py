@@ -19,7 +19,7 @@ from sklar.budget.ledger.anchor import Anchor, FileAnchor, Mark, open_anchor
 from sklar.budget.receipt import charge_notes
 from sklar.cli import cli
 from sklar.errors import LedgerError, MissingExtraError
-from sklar.kernel.theorems import Budget, Spend
+from sklar.kernel.theorems import Budget
 from tests.budget.test_ledger import DELTA, SCHEMA, TABLE
 from tests.postgres import serving
 
@@ -28,7 +28,7 @@ BUDGET = Budget(epsilon=0.9)
 
 def pay(book: Ledger, epsilon: float = 0.9) -> Paid:
     budget = Budget(epsilon=epsilon)
-    return book.charge("t", budget, Spend.of(budget.scales([1.0] * 10)))
+    return book.charge("t", budget, budget.tables(budget.scales([1.0] * 10)))
 
 
 @pytest.fixture

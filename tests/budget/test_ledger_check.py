@@ -215,7 +215,7 @@ def test_what_cannot_be_bound(folder: Path) -> None:
         hash_files(folder / "none.csv")
 
 
-STEPS = ("hold_counts", "find_domains", "plan_second", "certify", "pool", "fit_auto", "hold_margins")
+STEPS = ("measure_stages", "find_domains", "plan_second", "certify", "pool", "fit_auto", "hold_margins")
 
 
 @pytest.mark.parametrize("step", STEPS)
@@ -246,7 +246,7 @@ def test_what_fails_before_the_charge_says_nothing_of_one(
     def fails(*_: Any, **_settings: Any) -> Any:
         raise RuntimeError
 
-    for step in ("open_table", "hold_counts", "plan_release"):
+    for step in ("open_table", "measure_stages", "plan_release"):
         with monkeypatch.context() as patched:
             patched.setattr(release, step, fails)
             with pytest.raises(RuntimeError) as failed:

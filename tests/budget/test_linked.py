@@ -18,7 +18,7 @@ BUDGET = Budget(epsilon=1.0, rows_per_person=1)
 
 def test_the_whole_budget_is_spent_by_the_shares() -> None:
     plan = plan_linked(small(), BUDGET)
-    assert 0.999 < BUDGET.spent(plan.spend) <= 1.0
+    assert 0.999 < BUDGET.spent(plan.spend(BUDGET)) <= 1.0
     costs = plan.scales**-2.0 / np.sum(plan.scales**-2.0)
     kinds = {table.kind for table in plan.tables}
     whole = sum(SHARES[kind] for kind in kinds)

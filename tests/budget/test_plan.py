@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -35,22 +36,22 @@ def cells_of(m: int) -> Cells:
 
 def share_of(stages: Stages) -> float:
     """Of the cost of all tables, that of the one-way tables."""
-    costs = [float(np.sum(scales**-2.0)) for scales in (stages.first.one_way, stages.first.pairs, stages.reserve)]
+    costs = [float(np.sum(scales**-2.0)) for scales in (stages.first.scales(1), stages.first.scales(2), stages.reserve)]
     return costs[0] / sum(costs)
 
 
 def test_the_papers_split_is_equal() -> None:
     plan = plan_tables(cells_of(5), Budget(epsilon=1.0))
-    assert plan.one_way.shape == (5,)
-    assert plan.pairs.shape == (10,)
-    assert np.unique(plan.scales).size == 1
-    assert plan.total is None
+    assert plan.scales(1).shape == (5,)
+    assert plan.scales(2).shape == (10,)
+    assert np.unique([*plan.scales(1), *plan.scales(2)]).size == 1
+    assert plan.scales(0).size == 0
 
 
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
 def test_a_share_is_a_share_of_the_inverse_squared_scales(share: float) -> None:
     plan = plan_tables(cells_of(6), Budget(epsilon=2.0), one_way_share=share)
-    one_way, pairs = np.sum(plan.one_way**-2), np.sum(plan.pairs**-2)
+    one_way, pairs = np.sum(plan.scales(1) ** -2), np.sum(plan.scales(2) ** -2)
     assert one_way / (one_way + pairs) == pytest.approx(share, rel=1e-5)
 
 
@@ -60,20 +61,20 @@ def test_a_share_is_a_share_of_the_inverse_squared_scales(share: float) -> None:
 def test_a_plan_spends_the_whole_budget_and_no_more(settings: Any, neighbors: Any, share: float | None) -> None:
     budget = Budget(epsilon=0.7, neighbors=neighbors, **settings)
     plan = plan_tables(cells_of(4), budget, one_way_share=share)
-    assert 0.7 * (1 - 1e-5) < budget.spent(plan.spend) <= 0.7
-    assert (plan.total is not None) == (neighbors == "add-remove")
+    assert 0.7 * (1 - 1e-5) < budget.spent(plan.spend(budget)) <= 0.7
+    assert (plan.scales(0).size > 0) == (neighbors == "add-remove")
 
 
 def test_one_attribute_has_no_pairs() -> None:
     plan = plan_tables(cells_of(1), Budget(epsilon=1.0), one_way_share=0.3)
-    assert plan.pairs.size == 0
-    assert plan.one_way.size == 1
+    assert plan.scales(2).size == 0
+    assert plan.scales(1).size == 1
 
 
 def test_a_plan_cannot_be_changed() -> None:
     plan = plan_tables(cells_of(3), Budget(epsilon=1.0))
     with pytest.raises(ValueError, match="read-only"):
-        plan.pairs[0] = 1e-9
+        plan.scales(2)[0] = 1e-9
 
 
 @pytest.mark.parametrize("share", [0.0, 1.0, -0.2])
@@ -89,10 +90,10 @@ def test_a_second_stage_never_overspends_whatever_the_first_one_showed() -> None
         for neighbors in ("replace-one", "add-remove"):
             budget = Budget(epsilon=epsilon, neighbors=neighbors)
             stages = plan_stages(cells, budget, 1_000 if neighbors == "replace-one" else None)
-            assert (stages.first.total is not None) == (neighbors == "add-remove")
+            assert (stages.first.scales(0).size > 0) == (neighbors == "add-remove")
             for distances in (np.zeros(21), generator.exponential(1e4, 21), np.eye(21)[3] * 1e9):
                 second = plan_second(cells, stages, distances)
-                spent = budget.spent(stages.first.spend + second.spend)
+                spent = budget.spent(stages.first.spend(budget) + second.spend(budget))
                 assert spent <= epsilon
                 if not distances.any():
                     # And wastes next to nothing: the reserve was spread evenly.
@@ -103,8 +104,8 @@ def test_dependent_pairs_get_less_noise_in_the_second_stage() -> None:
     cells = cells_of(4)
     stages = plan_stages(cells, Budget(epsilon=1.0), 5_000)
     second = plan_second(cells, stages, np.array([0.0, 0.0, 3_000.0, 0.0, 0.0, 0.0]))
-    assert second.one_way.size == 0
-    assert second.pairs[2] < 0.75 * second.pairs[0]
+    assert second.scales(1).size == 0
+    assert second.scales(2)[2] < 0.75 * second.scales(2)[0]
 
 
 def test_one_way_tables_get_more_when_rows_are_few() -> None:
@@ -120,11 +121,11 @@ def test_one_way_tables_get_more_when_rows_are_few() -> None:
 def test_one_attribute_needs_no_second_stage() -> None:
     stages = plan_stages(cells_of(1), Budget(epsilon=1.0), 100)
     assert stages.reserve.size == 0
-    assert stages.first.pairs.size == 0
+    assert stages.first.scales(2).size == 0
 
 
 def test_the_method_and_the_noise_decide_how_many_stages_there_are() -> None:
-    # Of bits parities are measured (tests/kernel/test_parities.py).
+    # Of bits parities are measured (`plan_parities`).
     cells, gaussian = Cells([3] * 4), Budget(epsilon=1.0)
     laplace = Budget(epsilon=1.0, mechanism="laplace")
     assert plan_release(cells, gaussian, Method(), n_rows=1_000).reserve.size == cells.n_pairs
@@ -133,7 +134,7 @@ def test_the_method_and_the_noise_decide_how_many_stages_there_are() -> None:
     assert once.reserve.size == 0
     assert share_of(once) == pytest.approx(0.4, rel=1e-5)
     paper = plan_release(cells, laplace, PAPER, n_rows=1_000)
-    assert np.unique(paper.first.scales).size == 1
+    assert np.unique([*paper.first.scales(1), *paper.first.scales(2)]).size == 1
 
 
 def test_a_release_spends_the_whole_budget() -> None:
@@ -150,7 +151,7 @@ def test_margins_are_averaged_over_every_table_that_shows_them() -> None:
 
 
 def test_methods_are_checked() -> None:
-    with pytest.raises(BudgetError, match=r"^method must be one of auto, mixture, factor, binary, got 'best'\.$"):
+    with pytest.raises(BudgetError, match=r"^method must be one of auto, mixture, binary, got 'best'\.$"):
         Method.of("best")
     with pytest.raises(
         BudgetError, match=r"^the paper's preset and its dummies go with method 'binary', got method 'auto'"
@@ -166,7 +167,7 @@ def test_methods_are_checked() -> None:
             Method().budget_of(budget, epsilon)
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(12))
 def test_triples_and_a_second_look_never_overspend_whatever_is_wanted(seed: int) -> None:
     """Random tables, budgets, distances and scales: all stages together stay within the budget, in both currencies."""
     generator = np.random.default_rng(seed)
@@ -182,7 +183,7 @@ def test_triples_and_a_second_look_never_overspend_whatever_is_wanted(seed: int)
     share = TRIPLES_SHARE * (1.0 if seed % 3 == 0 else generator.random())
     wanted = (costs / costs.sum() * share * reserve) ** -0.5
     second, scales = plan_third(cells, stages, generator.gamma(0.1, 5_000.0, cells.n_pairs), wanted)
-    spend = stages.first.spend + second.spend + Spend.of(scales)
+    spend = stages.first.spend(budget) + second.spend(budget) + budget.tables(scales)
     assert budget.spent(spend) <= budget.epsilon
     paid, used = budget.cost(stages.spend), budget.cost(spend)
     assert used.rho <= paid.rho
@@ -192,14 +193,14 @@ def test_triples_and_a_second_look_never_overspend_whatever_is_wanted(seed: int)
     assert max(used.rho / paid.rho, used.mu_squared / paid.mu_squared) > 0.999
     assert np.abs(np.log(scales / wanted)).max() < 0.15
     assert scales.shape == wanted.shape
-    assert second.pairs.shape == (cells.n_pairs,)
-    assert second.one_way.size == 0
+    assert second.scales(2).shape == (cells.n_pairs,)
+    assert second.scales(1).size == 0
     # A planted overspend: the second look as if nothing had gone to the triples.
     whole = plan_second(cells, stages, np.ones(cells.n_pairs))
-    assert not paid.covers(budget.cost(stages.first.spend + whole.spend + Spend.of(scales)))
+    assert not paid.covers(budget.cost(stages.first.spend(budget) + whole.spend(budget) + budget.tables(scales)))
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(8))
 def test_scores_triples_and_a_second_look_never_overspend(seed: int) -> None:
     """Random tables and budgets: with scores, too, all stages together stay within what was set aside at first."""
     generator = np.random.default_rng(seed)
@@ -213,31 +214,33 @@ def test_scores_triples_and_a_second_look_never_overspend(seed: int) -> None:
     planned = plan_scores(cells, 10**7, stages)
     assert planned is not None
     scale, left = planned
-    scores = Spend.of([scale], [cells.n_trios])
+    reach = math.floor(15 * math.sqrt(budget.shifts) * budget.rows + 1.3)
+    scores = Spend.of([scale], cells.n_trios, reach)
     reserve = float(np.sum(stages.reserve**-2.0))
-    whole = float(np.sum(stages.first.scales**-2.0)) + reserve
-    assert cells.n_trios * scale**-2.0 == pytest.approx(SCORES_SHARE * whole, rel=0.03)
+    whole = stages.first.precision + reserve
+    table = scale * math.sqrt(budget.shifts) * budget.rows / reach
+    assert cells.n_trios * table**-2.0 == pytest.approx(SCORES_SHARE * whole, rel=0.03)
     assert left.first is stages.first
     assert (left.reserve > stages.reserve).all()
-    paid = budget.cost(Spend.of(stages.reserve))
-    for later in (Spend.of(left.reserve), plan_second(cells, left, np.ones(cells.n_pairs)).spend):
+    paid = budget.cost(budget.tables(stages.reserve))
+    for later in (budget.tables(left.reserve), plan_second(cells, left, np.ones(cells.n_pairs)).spend(budget)):
         used = budget.cost(scores + later)
         assert used.rho <= paid.rho
         assert used.mu_squared <= paid.mu_squared
         assert max(used.rho / paid.rho, used.mu_squared / paid.mu_squared) > 0.999
     wanted = np.full(3, (0.1 * TRIPLES_SHARE * reserve) ** -0.5)
     second, tables = plan_third(cells, left, generator.gamma(0.1, 5_000.0, cells.n_pairs), wanted)
-    spend = scores + second.spend + Spend.of(tables)
+    spend = scores + second.spend(budget) + budget.tables(tables)
     assert paid.covers(budget.cost(spend))
-    assert budget.spent(stages.first.spend + spend) <= budget.epsilon
+    assert budget.spent(stages.first.spend(budget) + spend) <= budget.epsilon
     # A planted overspend: scores on top of what was set aside.
-    assert not paid.covers(budget.cost(scores + plan_second(cells, stages, np.ones(cells.n_pairs)).spend))
+    assert not paid.covers(budget.cost(scores + plan_second(cells, stages, np.ones(cells.n_pairs)).spend(budget)))
 
 
 def test_scores_that_would_take_most_of_the_reserve_are_refused() -> None:
     cells = Cells([3, 4, 5])
     stages = plan_stages(cells, Budget(epsilon=1.0), 10**6)
-    little = Stages(first=stages.first, reserve=stages.reserve * 5)
+    little = replace(stages, reserve=stages.reserve * 5)
     with pytest.raises(
         BudgetError, match=r"^scores may take half of what is set aside .*, got \d+%\. Set more aside\.$"
     ):
@@ -261,7 +264,7 @@ def test_whether_scores_are_made_follows_from_sizes_and_noise() -> None:
     stages = plan_release(cells, Budget(epsilon=1.0), Method(), n_rows=10**6)
     planned = plan_scores(cells, 10**6, stages)
     assert planned is not None
-    least = math.ceil(8 * planned[0] * 16 / 15 / math.sqrt(7 / 512))
+    least = math.ceil(8 * planned[0] / 15 / math.sqrt(7 / 512))
     assert looks_for_triples(cells, least, stages)
     assert plan_scores(cells, least + 1, stages) is not None
     assert plan_scores(cells, least - 1, stages) is None
@@ -302,3 +305,29 @@ def test_whether_triples_are_looked_for_follows_from_sizes_and_noise() -> None:
     rows = next(rows for rows in range(100, 10**6, 100) if expected_pair_tv(cells, rows, stages) <= TRIPLES_UP_TO)
     assert looks_for_triples(cells, rows, stages)
     assert not looks_for_triples(cells, rows - 100, stages)
+
+
+def test_two_looks_at_parities_spend_the_budget_and_no_more() -> None:
+    for m, neighbors, rows in ((2, "replace-one", None), (5, "add-remove", None), (16, "replace-one", 3)):
+        budget = Budget(epsilon=1.0, neighbors=neighbors, rows_per_person=rows)
+        stages = plan_release(cells_of(m), budget, Method(), n_rows=100_000 if budget.rows_are_public else None)
+        assert stages.looks == 2
+        assert stages.first.of_parities
+        assert stages.first.scales(0).size == (not budget.rows_are_public)
+        assert 1 - 1e-5 < budget.spent(stages.spend) <= 1.0
+    third = plan_release(cells_of(5), Budget(epsilon=1.0), Method(), n_rows=100_000)
+    assert third.first.scales(3).size == 10
+    # Not where their noise drowns them, rows cannot be counted again, or attributes have weights.
+    assert not plan_release(cells_of(5), Budget(epsilon=1.0), Method(), n_rows=300).first.scales(3).size
+    assert (
+        not plan_release(cells_of(5), Budget(epsilon=1.0), Method(), n_rows=100_000, again=False).first.scales(3).size
+    )
+    weights = (1.0,) * 5 + (2.0,) * 10
+    assert not plan_release(
+        cells_of(5), Budget(epsilon=1.0), Method(), n_rows=100, importance=weights
+    ).first.of_parities
+
+
+def test_parities_with_more_noise_than_can_be_drawn_are_refused() -> None:
+    with pytest.raises(BudgetError, match="above the largest that can be drawn exactly"):
+        plan_release(cells_of(20), Budget(epsilon=1e-6), Method(), n_rows=100)

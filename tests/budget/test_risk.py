@@ -6,12 +6,14 @@ import math
 from dataclasses import replace
 from itertools import pairwise
 
+import numpy as np
 import pytest
 from scipy.special import ndtr
 
 from sklar.budget.certificate import certify
 from sklar.budget.plan import plan_tables
 from sklar.budget.risk import ANY, GAUSSIAN, Risk, risk_of
+from sklar.kernel.queries import Block
 from sklar.kernel.theorems import Budget, Mechanism, curve_epsilon
 from sklar.public.schema import Schema
 
@@ -22,8 +24,9 @@ def risk(
     epsilon: float, mechanism: Mechanism = "gaussian", delta: float = 2.0**-30, claimed: str | None = None
 ) -> Risk:
     budget = Budget(epsilon=epsilon, mechanism=mechanism, delta=delta)
-    plan = plan_tables(SCHEMA.cells, budget, one_way_share=0.4)
-    return risk_of(replace(certify(SCHEMA, budget, [plan], 100), claimed_by=claimed))
+    parts = plan_tables(SCHEMA.cells, budget, one_way_share=0.4).parts
+    blocks = [Block(query=q, scales=s, values=np.zeros(q.n_cells, dtype=np.int64)) for q, s in parts]
+    return risk_of(replace(certify(SCHEMA, budget, blocks, 100), claimed_by=claimed))
 
 
 @pytest.mark.parametrize("mu", [0.02, 0.2, 1.0])

@@ -33,7 +33,7 @@ from sklar.budget.search import (
 from sklar.errors import BudgetError, DataError, SchemaError
 from sklar.fitting.domains import found_numbers, found_values
 from sklar.kernel import vault as door
-from sklar.kernel.theorems import Budget, Neighbors, Spend, chance_of_one, least_threshold
+from sklar.kernel.theorems import Budget, Neighbors, chance_of_one, least_threshold
 from sklar.public.schema import Attribute, Schema
 from sklar.rows.count import Ask, count
 from sklar.trust.verify import verify
@@ -141,7 +141,7 @@ def test_the_claim_holds_for_every_set_of_outputs(rows: str, others: str, delta:
     finding = Finding(
         attribute="a", tables=1, scale=scale, threshold=threshold, lost_delta=chance_of_one(scale, threshold)
     )
-    epsilon = budget.spent(search_spend([finding]))
+    epsilon = budget.spent(search_spend([finding], budget))
     assert epsilon <= 1.0
     shown = np.arange(threshold, threshold + 8 * math.ceil(scale))
 
@@ -175,9 +175,9 @@ def test_the_claim_holds_for_every_set_of_outputs(rows: str, others: str, delta:
 def test_the_search_and_what_it_leaves_spend_the_budget_together(neighbors: Neighbors, epsilon: float) -> None:
     budget = Budget(epsilon=epsilon, neighbors=neighbors)
     search = plan_search(SCHEMA, budget, n_rows=N if neighbors == "replace-one" else None)
-    assert 0.995 * epsilon < budget.spent(search.spend + search.rest) <= epsilon
-    assert 0.2 * DELTA_SHARE < search.spend.lost_delta / budget.delta <= DELTA_SHARE
-    cost, rest = (float(np.sum(each.tables / each.scales**2)) for each in (search.spend, search.rest))
+    assert 0.995 * epsilon < budget.spent(search.spend(budget) + search.rest) <= epsilon
+    assert 0.2 * DELTA_SHARE < search.spend(budget).lost_delta / budget.delta <= DELTA_SHARE
+    cost, rest = (budget.cost(each).rho for each in (search.spend(budget), search.rest))
     assert cost / (cost + rest) == pytest.approx(search.share, rel=0.05)
     assert [(finding.of, finding.tables) for finding in search.findings] == [
         ("domain", 1),
@@ -402,7 +402,11 @@ def test_the_ledger_is_charged_for_the_search_before_any_noise(tmp_path: Path, m
     sklar.fit(TABLE, SCHEMA, epsilon=1.0, method="binary", ledger=ledger)
     account = ledger.account("table")
     (charge,) = account.charges
-    assert charge.lost_delta == plan_search(SCHEMA, Budget(epsilon=1.0), n_rows=N).spend.lost_delta > 0
+    assert (
+        charge.lost_delta
+        == plan_search(SCHEMA, Budget(epsilon=1.0), n_rows=N).spend(Budget(epsilon=1.0)).lost_delta
+        > 0
+    )
     assert 0.99 < account.spent <= 1.0 + 1e-9
 
     def never(*_arguments: Any, **_settings: Any) -> None:
@@ -418,8 +422,8 @@ def test_chances_of_failure_add_up_in_the_ledger(tmp_path: Path) -> None:
     ledger = Ledger(tmp_path / "ledger.db")
     budget = Budget(epsilon=1.0, delta=1e-6)
     ledger.open_account("table", epsilon=50.0, delta=1e-6)
-    without = ledger.charge("table", budget, Spend.of([100.0], [10])).account.spent
-    risky = Spend.of([100.0], [10], 4e-7)
+    without = ledger.charge("table", budget, budget.tables([100.0], [10])).account.spent
+    risky = budget.tables([100.0], [10], 4e-7)
     assert ledger.charge("table", budget, risky).account.spent > without
     ledger.charge("table", budget, risky)
     with pytest.raises(BudgetError, match="would overspend"):

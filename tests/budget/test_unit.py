@@ -16,7 +16,8 @@ from sklar.budget.method import Method
 from sklar.budget.plan import plan_release
 from sklar.budget.search import plan_search
 from sklar.errors import BudgetError
-from sklar.kernel.theorems import Budget, Spend
+from sklar.kernel.queries import Block
+from sklar.kernel.theorems import Budget
 from sklar.public.person import Person, budget_for
 from sklar.public.schema import Schema
 
@@ -26,7 +27,6 @@ PLAIN = Schema.from_toml(
 )
 PEOPLE = replace(PLAIN, person=Person(column="id", count="people"))
 EIGHT = replace(PLAIN, person=Person(column="id", count="rows", rows_per_person=8))
-SPEND = Spend.of([200.0], [100])
 
 
 def budget_of(rows: int | None, epsilon: float = 1.0) -> Budget:
@@ -43,16 +43,16 @@ def ledger(tmp_path: Path) -> Ledger:
 
 def test_a_ledger_refuses_a_release_of_another_unit(ledger: Ledger) -> None:
     with pytest.raises(BudgetError, match=r"for any one row, got a release for any one person.*--unit person"):
-        ledger.charge("rows", budget_of(8), SPEND)
+        ledger.charge("rows", budget_of(8), budget_of(8).tables([200.0], [100]))
     with pytest.raises(BudgetError, match=r"for any one person, got a release for any one row.*Name the person"):
-        ledger.charge("people", budget_of(None), SPEND)
+        ledger.charge("people", budget_of(None), budget_of(None).tables([200.0], [100]))
     with pytest.raises(BudgetError, match="unit must be 'row' or 'person', got 'visit'"):
         ledger.open_account("visits", epsilon=1.0, delta=1e-6, unit="visit")  # type: ignore[arg-type]
 
 
 def test_releases_by_person_add_up_whatever_rows_each_counts(ledger: Ledger) -> None:
     for rows in (1, 8):
-        ledger.charge("people", budget_of(rows), SPEND)
+        ledger.charge("people", budget_of(rows), budget_of(rows).tables([200.0], [100]))
     account = ledger.account("people")
     assert (account.unit, ledger.account("rows").unit) == ("person", "row")
     costs = [charge.cost for charge in account.charges]
@@ -60,7 +60,7 @@ def test_releases_by_person_add_up_whatever_rows_each_counts(ledger: Ledger) -> 
     assert costs[1].rho == pytest.approx(64 * costs[0].rho)
     alone = Budget(epsilon=10.0, delta=1e-6, rows_per_person=1)
     # Together they cost what 65 times the tables of one row cost.
-    assert account.spent == pytest.approx(alone.spent(Spend.of([200.0], [6_500])), rel=1e-3)
+    assert account.spent == pytest.approx(alone.spent(alone.tables([200.0], [6_500])), rel=1e-3)
     assert account.to_dict()["unit"] == "person"
     assert "for any one person" in account.lines()[0]
     assert "for people with up to 8 rows" in account.charges[1].line()
@@ -69,7 +69,7 @@ def test_releases_by_person_add_up_whatever_rows_each_counts(ledger: Ledger) -> 
 
 def test_pure_releases_cost_their_rows() -> None:
     budget = Budget(epsilon=1.0, mechanism="laplace", composition="basic", rows_per_person=8)
-    epsilon, delta = own_cost(budget, Spend.of([100.0]))
+    epsilon, delta = own_cost(budget, budget.tables([100.0]))
     assert epsilon == pytest.approx(16 / 100)
     assert delta == 0
 
@@ -77,18 +77,21 @@ def test_pure_releases_cost_their_rows() -> None:
 def test_a_plan_measures_the_number_of_rows_where_it_is_not_public() -> None:
     method, cells = Method(), PLAIN.cells
     people = plan_release(cells, budget_of(1), method, n_rows=1000)
-    assert people.first.total is None
-    assert np.array_equal(people.first.scales, plan_release(cells, budget_of(None), method, n_rows=1000).first.scales)
+    assert not people.first.scales(0).size
+    alone = plan_release(cells, budget_of(None), method, n_rows=1000)
+    assert all(np.array_equal(people.first.scales(order), alone.first.scales(order)) for order in (1, 2, 3))
     eight = plan_release(cells, budget_of(8), method, n_rows=None)
-    assert eight.first.total is not None
-    assert budget_of(8).spent(eight.spend) <= 1.0 < budget_of(9).spent(eight.spend)
+    assert eight.first.scales(0).size
+    assert 0.999 < budget_of(8).spent(eight.spend) <= 1.0
+    assert eight.spend.reach.tolist() == [8.0] * eight.spend.reach.size
 
 
 def test_a_certificate_names_the_unit() -> None:
     def certificate(schema: Schema) -> Certificate:
         budget = budget_for(schema.person, Budget(epsilon=1.0))
         stages = plan_release(schema.cells, budget, Method(), n_rows=1000 if budget.rows_are_public else None)
-        return certify(schema, budget, [stages.first], None)
+        blocks = [Block(query=q, scales=s, values=np.zeros(q.n_cells, dtype=np.int64)) for q, s in stages.first.parts]
+        return certify(schema, budget, blocks, None)
 
     plain, people, eight = (certificate(schema) for schema in (PLAIN, PEOPLE, EIGHT))
     assert [each.count for each in (plain, people, eight)] == [None, "people", "rows"]

@@ -84,10 +84,14 @@ WRONG: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     ),
     "rows beyond 2**53": (changed(n_rows=2**60), "its n_rows must be a whole number of at least 1 and at most"),
     "a boolean for a number": (changed(n_rows=True), "its n_rows must be a whole number"),
-    "no stages": (changed(stages=[]), "its description must list at least one stage"),
-    "too many stages": (
-        lambda d: d.update(stages=d["stages"] * 101),
-        "its stages must be a list of at most 100 entries",
+    "no blocks": (changed(blocks=[]), "its description must list at least one block"),
+    "too many blocks": (
+        lambda d: d.update(blocks=d["blocks"] * 4097),
+        "its blocks must be a list of at most 4,096 entries",
+    ),
+    "a block of another kind": (
+        lambda d: d["blocks"][0].update(query="exact"),
+        "its blocks must be one of tables, parities, distances, grid, common, got 'exact'",
     ),
     "another model": (lambda d: d["copula"].update(kind="neural"), "its model must be one of binary, latent"),
     "another setting": (
@@ -142,7 +146,7 @@ def test_every_value_is_known_and_bounded(model: Path, tmp_path: Path, name: str
 
 
 def test_counts_that_nobody_has(model: Path, tmp_path: Path) -> None:
-    path = put(model, tmp_path / "f.sklar", stage1_one_way__npy=packed(np.array([2**62, 0, 0, -(2**63)])))
+    path = put(model, tmp_path / "f.sklar", block0__npy=packed(np.array([2**62, 0, 0, -(2**63)])))
     with pytest.raises(ModelError, match=r"its noisy counts must be at most 2\*\*53 in size"):
         load(path)
 
@@ -187,11 +191,10 @@ def wide(model: Path, to: Path) -> Path:
     cells = schema.cells
     document["certificate"] |= {"schema_sha256": schema.digest}
     for entry, tables in zip(document["certificate"]["measurements"], (cells.n_attributes, cells.n_pairs), strict=True):
-        entry |= {"scale": 8192.0, "tables": tables}
-    arrays["stage1_one_way"] = np.zeros(cells.n_levels, dtype=np.int64)
-    arrays["stage1_pairs"] = np.zeros(cells.n_cells, dtype=np.int64)
-    arrays["stage1_one_way_scales"] = np.full(cells.n_attributes, 8192.0)
-    arrays["stage1_pair_scales"] = np.full(cells.n_pairs, 8192.0)
+        entry |= {"scale": 8192.0, "tables": tables, "moves": 2.0 * tables}
+    arrays["block0"] = np.zeros(cells.n_levels, dtype=np.int64)
+    arrays["block1"] = np.zeros(cells.n_cells, dtype=np.int64)
+    arrays["scales"] = np.full(cells.n_attributes + cells.n_pairs, 8192.0)
     d = cells.n_levels
     arrays |= {"levels": np.zeros(d), "cuts": np.zeros(d), "factor": np.zeros(d * (d + 1) // 2, dtype=np.float32)}
     return rewritten(document, arrays, to)
@@ -211,16 +214,14 @@ def many_scales(model: Path, to: Path) -> Path:
     """A scale of its own for every table, all small: what costs a stranger most to add up."""
 
     def change(document: dict[str, Any], arrays: dict[str, Any]) -> None:
-        for name in ("stage1_one_way_scales", "stage1_pair_scales"):
-            arrays[name] = np.linspace(0.5, 2.9, arrays[name].size).astype(np.float32).astype(float)
-        sizes = [("stage1_one_way_scales", 1), ("stage1_pair_scales", 2)]
+        scales = arrays["scales"] = np.linspace(0.5, 2.9, arrays["scales"].size).astype(np.float32).astype(float)
+        first = len(document["schema"]["attributes"])
         document["certificate"]["measurements"] = [
             {
-                "stage": 1, "order": order, "tables": 1, "scale": scale, "sensitivity_l1": 2.0,
-                "sensitivity_l2": 2**0.5,
+                "stage": 1, "order": 1 + (at >= first), "tables": 1, "scale": scale, "sensitivity_l1": 2.0,
+                "sensitivity_l2": 2**0.5, "parity": False, "moves": 2.0, "reach": 1.0,
             }
-            for name, order in sizes
-            for scale in arrays[name].tolist()
+            for at, scale in enumerate(scales.tolist())
         ]  # fmt: skip
         document["certificate"]["epsilon"] = 1e6
 

@@ -169,5 +169,5 @@ def test_no_rows_make_a_release_fail(neighbors: Any) -> None:
         assert nobody.n_people >= 1
     else:
         # The number of people is public, and none are none.
-        with pytest.raises(DataError, match="the table of people has no rows"):
+        with pytest.raises(DataError, match="the table has no rows"):
             sklar.fit_linked(people.clear(), events, small(), epsilon=1.0)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from sklar.paper.tetrachoric import Tetrachoric, orthant, tetrachoric_matrix, thresholds
+from sklar.paper.tetrachoric import orthant, tetrachoric_matrix, thresholds
 
 Array = NDArray[np.float64]
 
@@ -52,18 +52,18 @@ def tolerance(h: float, k: float, r: float, *, scale: float) -> float:
     return float(1e-15 + 4e-12 * scale + neighbors[1] - neighbors[0])
 
 
-def tetrachoric(p_i: Array, p_j: Array, p_ij: Array) -> Tetrachoric:
+def tetrachoric(p_i: Array, p_j: Array, p_ij: Array) -> tuple[Array, int]:
     """Single pairs, through a matrix in which all other pairs are independent."""
     p = np.stack([p_i, p_j], axis=1).ravel()
     joint = np.outer(p, p)
     at = np.arange(0, p.size, 2)
     joint[at, at + 1] = p_ij
-    solved = tetrachoric_matrix(p, joint)
-    return Tetrachoric(r=solved.r[at, at + 1], clipped=solved.clipped)
+    r, clipped = tetrachoric_matrix(p, joint)
+    return r[at, at + 1], clipped
 
 
 def solve(p_i: float, p_j: float, p_ij: float) -> float:
-    return float(tetrachoric(np.array([p_i]), np.array([p_j]), np.array([p_ij])).r[0])
+    return float(tetrachoric(np.array([p_i]), np.array([p_j]), np.array([p_ij]))[0][0])
 
 
 def test_thresholds_invert_the_tail() -> None:
@@ -132,9 +132,9 @@ def test_agrees_with_the_papers_bisection_on_its_grid() -> None:
 def test_reaches_every_target_between_the_bounds(p_i: float, p_j: float, share: float) -> None:
     low, high = max(0.0, p_i + p_j - 1.0), min(p_i, p_j)
     p_ij = min(high, low + share * (high - low))
-    result = tetrachoric(np.array([p_i]), np.array([p_j]), np.array([p_ij]))
-    assert result.clipped == 0
-    r, (h, k) = float(result.r[0]), thresholds(np.array([p_i, p_j]))
+    (r,), clipped = tetrachoric(np.array([p_i]), np.array([p_j]), np.array([p_ij]))
+    assert clipped == 0
+    h, k = thresholds(np.array([p_i, p_j]))
     assert orthant(h, k, r) == pytest.approx(p_ij, abs=tolerance(h, k, r, scale=high))
     assert solve(p_j, p_i, p_ij) == r
     assert solve(p_i, p_j, p_i * p_j) == 0.0
@@ -147,7 +147,7 @@ def test_reaches_every_target_between_the_bounds(p_i: float, p_j: float, share: 
 @settings(max_examples=20, deadline=None)
 def test_rises_with_the_target(p_i: float, p_j: float) -> None:
     targets = np.linspace(max(0.0, p_i + p_j - 1.0), min(p_i, p_j), 101)
-    r = tetrachoric(np.full(101, p_i), np.full(101, p_j), targets).r
+    r, _ = tetrachoric(np.full(101, p_i), np.full(101, p_j), targets)
     assert np.diff(r).min() >= -1e-9
     assert (r[0], r[-1]) == (-1.0, 1.0)
 
@@ -163,22 +163,22 @@ def test_extreme_probabilities_stay_finite() -> None:
     p_i, p_j = (m.ravel() for m in np.meshgrid(tiny, tiny))
     low, high = np.maximum(0.0, p_i + p_j - 1.0), np.minimum(p_i, p_j)
     for share in (1e-300, 1e-30, 1e-3, 0.5, 0.999999):
-        r = tetrachoric(p_i, p_j, low + share * (high - low)).r
+        r, _ = tetrachoric(p_i, p_j, low + share * (high - low))
         assert (np.abs(r) <= 1.0).all()
     assert solve(0.5, 0.5, 1e-300) == -1.0
     assert solve(0.5, 0.5, 1e-12) == pytest.approx(-math.cos(2.0 * math.pi * 1e-12), abs=1e-15)
 
 
 def test_targets_out_of_bounds_are_clipped_and_counted() -> None:
-    result = tetrachoric(np.full(5, 0.75), np.full(5, 0.625), np.array([-0.1, 0.37, 0.375, 0.625, 0.63]))
-    assert result.r.tolist() == [-1.0, -1.0, -1.0, 1.0, 1.0]
-    assert result.clipped == 3
+    r, clipped = tetrachoric(np.full(5, 0.75), np.full(5, 0.625), np.array([-0.1, 0.37, 0.375, 0.625, 0.63]))
+    assert r.tolist() == [-1.0, -1.0, -1.0, 1.0, 1.0]
+    assert clipped == 3
     # A structural zero is at its bound, and a margin that never varies has no correlation.
     zeros, ones = np.array([0.2, 0.0, 1.0, 0.3, 0.0]), np.array([0.3, 0.4, 0.4, 1.0, 1.0])
-    result = tetrachoric(zeros, ones, np.array([0.0, 0.0, 0.4, 0.3, 0.0]))
-    assert result.r.tolist() == [-1.0, 0.0, 0.0, 0.0, 0.0]
-    assert result.clipped == 0
-    assert tetrachoric(np.array([0.0]), np.array([0.4]), np.array([0.1])).clipped == 1
+    r, clipped = tetrachoric(zeros, ones, np.array([0.0, 0.0, 0.4, 0.3, 0.0]))
+    assert r.tolist() == [-1.0, 0.0, 0.0, 0.0, 0.0]
+    assert clipped == 0
+    assert tetrachoric(np.array([0.0]), np.array([0.4]), np.array([0.1]))[1] == 1
 
 
 @pytest.mark.parametrize("d", [0, 1, 2, 200])
@@ -186,13 +186,13 @@ def test_matrix_is_every_pair_above_the_diagonal_in_any_layout(d: int) -> None:
     rng = np.random.default_rng(d)
     p = rng.uniform(0.0, 0.7, d)
     joint = np.outer(p, p) + rng.normal(0.0, 0.1, (d, d))
-    result = tetrachoric_matrix(np.repeat(p, 2)[::2], np.asfortranarray(np.triu(joint, 1)))
+    r, clipped = tetrachoric_matrix(np.repeat(p, 2)[::2], np.asfortranarray(np.triu(joint, 1)))
     i, j = (each[:100] for each in np.triu_indices(d, 1))
-    np.testing.assert_array_equal(result.r[i, j], [solve(*each) for each in zip(p[i], p[j], joint[i, j], strict=True)])
+    np.testing.assert_array_equal(r[i, j], [solve(*each) for each in zip(p[i], p[j], joint[i, j], strict=True)])
     low, high = np.maximum(0.0, p[:, None] + p - 1.0), np.minimum(p[:, None], p)
-    assert result.clipped == np.count_nonzero(np.triu((joint < low) | (joint > high), 1))
-    assert (result.r == result.r.T).all()
-    assert (np.diagonal(result.r) == 1.0).all()
+    assert clipped == np.count_nonzero(np.triu((joint < low) | (joint > high), 1))
+    assert (r == r.T).all()
+    assert (np.diagonal(r) == 1.0).all()
 
 
 @pytest.mark.parametrize(

@@ -116,14 +116,14 @@ def test_noise_that_a_process_seeds_is_flagged(tmp_path: Path) -> None:
 # All attacks, each with a few tries: sound code must pass whatever the effort, and flaws are for other tests.
 FEW = Effort(
     wide_rows=45_000,
-    neighbors={3: 4, 1_500: 4, 100_000: 8},
-    cells=30,
+    neighbors={3: 4, 1_500: 4, 100_000: 4},
+    cells=25,
     stretches=2,
     draws=50_000,
     ratio=60,
     person=20,
-    once=60,
-    twice=10,
+    once=40,
+    twice=6,
     third=2,
     searches=15,
 )
@@ -140,6 +140,8 @@ def test_sound_code_passes(tmp_path: Path) -> None:
     findings = [finding for attack in ATTACKS for finding in carry_out(attack, tmp_path, FEW)]
     assert [finding for finding in findings if not finding.passed] == []
     assert {finding.part for finding in findings} == PARTS
+    # Not far below the claim: noise is not wasted.
+    assert all(finding.measured > 0.7 for finding in findings if finding.part in ("people", "sensitivity"))
 
 
 def test_the_command_shows_what_its_process_finds(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -276,7 +278,7 @@ def changed_rows(change: Any) -> Release:
 
 def test_rows_that_change_each_other_are_flagged(tmp_path: Path) -> None:
     filled = changed_rows(lambda frame: frame.with_columns(pl.all().forward_fill()))
-    assert not next(check_counts(tmp_path, QUICK, filled)).passed
+    assert not next(check_counts(tmp_path, replace(QUICK, wide_rows=1_000), filled)).passed
     doubled = changed_rows(lambda frame: pl.concat([frame, frame[65_535:65_536]]))
     # What is doubled is a row of large tables.
     large = replace(QUICK, neighbors={100_000: 32})
@@ -432,7 +434,7 @@ def test_the_literal_algorithm_2_is_flagged(sizes: tuple[int, int], times: int) 
     assert not worst.passed
     assert worst.measured == pytest.approx(times)
     if sizes == (4, 5):
-        bound = judge_ratio(PURE, play(literal, PAIR, PURE, 2_000)[0], shifts=14)
+        bound = judge_ratio(PURE, play(literal, PAIR, PURE, 600)[0], shifts=14)
         assert not bound.passed
         assert bound.measured > 1.5
 

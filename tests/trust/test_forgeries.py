@@ -323,6 +323,7 @@ OWN: dict[str, tuple[str, Change, str]] = {
     "a threshold that never fails": ("domains", put("certificate.domains.0.lost_delta", 0.0), "domains"),
     "a cheaper search": ("domains", cheaper_search, "format domains"),
     "the search of another attribute": ("domains", search_of_another, "format domains"),
+    "a search at another scale": ("domains", lambda _, arrays: arrays["scales"].__setitem__(0, 64.0), "domains"),
     "another number of grid tables": ("domains", put("certificate.domains.1.tables", 3), "format"),
     "a domain that an earlier release found": ("domains", put("certificate.earlier", ["smoker"]), "domains"),
     "counts in a version": ("auto", put("certificate.versions.sklar", f"0.2.0 {ONE_WAY.tolist()}"), "format"),

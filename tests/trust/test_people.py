@@ -14,7 +14,7 @@ import polars as pl
 import pytest
 
 from sklar.budget.certificate import Certificate
-from sklar.kernel.theorems import Budget, Neighbors
+from sklar.kernel.theorems import Budget
 from sklar.public.person import Person
 from sklar.public.schema import Schema
 from sklar.release import fit
@@ -27,21 +27,11 @@ from sklar.trust.verify import verify, verify_model
 SMALL = whole_numbers(2, 2)
 
 
-@pytest.mark.parametrize("neighbors", ["replace-one", "add-remove"])
-def test_people_of_l_rows_stay_within_the_claim(neighbors: Neighbors) -> None:
-    budget = Budget(epsilon=1.0, neighbors=neighbors)
-    found = check_changes(release_once, people_of(SMALL, "rows", 2), budget, "", most=2)
-    assert found.passed
-    # Not far below it: noise is not wasted, but for the number of rows, which a replaced person changes little.
-    assert found.measured > 0.8
-    assert check_changes(release_once, people_of(SMALL, "people"), budget, "", most=2).passed
-
-
 def test_noise_for_one_row_is_flagged_where_people_have_several(tmp_path: Path) -> None:
     found = check_changes(release_once, SMALL, Budget(epsilon=1.0), "", most=2)
     assert not found.passed
     assert found.measured > 1.8
-    assert not guess_person(whole_numbers(*[2] * 20), 150, tmp_path).passed
+    assert not guess_person(whole_numbers(*[2] * 20), 75, tmp_path).passed
 
 
 def test_a_wrong_number_of_rows_is_flagged() -> None:

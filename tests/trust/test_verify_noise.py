@@ -18,7 +18,7 @@ from sklar.kernel.theorems import Budget, Mechanism, round_up_scale
 from sklar.public.schema import Attribute, Schema
 from sklar.release import measure
 from sklar.trust.verify import residuals as under_test
-from sklar.trust.verify.residuals import ALL, FALSE_ALARM, LEVEL, TESTS, Grid, NoiseTest, Residuals, visible
+from sklar.trust.verify.residuals import ALL, FALSE_ALARM, LEVEL, TESTS, Grid, NoiseResiduals, NoiseTest, visible
 
 Draw = Callable[[NDArray[np.float64], NDArray[np.int64]], NDArray[np.int64]]
 
@@ -82,7 +82,7 @@ def examine(
     return under_test.examine(blocks, known, mechanism, rows, grids or [])
 
 
-def residuals(blocks: list[Block], cells: Cells, rows: int | None = None) -> Residuals:
+def residuals(blocks: list[Block], cells: Cells, rows: int | None = None) -> NoiseResiduals:
     return under_test.residuals(blocks, cells, "gaussian", rows)
 
 

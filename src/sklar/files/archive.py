@@ -242,7 +242,9 @@ def _read_blocks(array: Arrays, schema: Schema, document: Mapping[str, Any]) -> 
     """Blocks as version 4 holds them: descriptions one by one, all scales in one array, and values."""
     cells, described = schema.cells, document["blocks"]
     lengths = [len(entry["keys"]) if entry["query"] == "common" else entry.get("cells", 0) for entry in described]
-    searched = iter(np.split(array("search", np.int64, sum(lengths)), np.cumsum(lengths)[:-1]) if any(lengths) else ())
+    # A piece for every block: a search that found nothing has an empty one.
+    answers = array("search", np.int64, sum(lengths)) if any(lengths) else np.empty(0, dtype=np.int64)
+    searched = np.split(answers, np.cumsum(lengths)[:-1])
 
     def tables(number: int, order: int, sets: int | None, *, coarse: bool) -> Tables:
         return Tables(
@@ -260,8 +262,7 @@ def _read_blocks(array: Arrays, schema: Schema, document: Mapping[str, Any]) -> 
                 query, keys = Common(about=entry["about"], threshold=entry["threshold"]), tuple(entry["keys"])
             else:
                 query, keys = Tables(cells=Cells([entry["cells"]]), order=1, about=entry["about"]), None
-            own = next(searched) if lengths[number] else np.empty(0, dtype=np.int64)
-            parts.append((query, keys, own))
+            parts.append((query, keys, searched[number]))
             continue
         if entry["query"] == "tables":
             query = tables(number, entry["order"], entry["sets"], coarse=entry["coarse"])

@@ -373,7 +373,7 @@ def require_known(document: Any, versions: range) -> None:
     if any(finding["lost_delta"] >= 1 for finding in stated["domains"]):
         raise ModelError("its thresholds must fail with a chance below 1.")
     if not document.get("stages", document.get("blocks")):
-        raise ModelError("its description must list at least one stage.")
+        raise ModelError("its description must list at least one block.")
     for entry in document.get("blocks", ()):
         kind = entry.get("query")
         if kind not in _BLOCKS:

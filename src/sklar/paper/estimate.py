@@ -71,17 +71,17 @@ def fit_binary(probabilities: Probabilities, schema: Schema, *, dummies: bool, w
         levels = np.where(empty[attribute], 1 / cells.sizes[attribute], levels)
     mirrors = np.zeros(0, dtype=np.int64) if dummies else cells.offsets[:-1][cells.sizes == 2] + 1
     own = np.delete(np.arange(levels.size), mirrors)
-    solved = tetrachoric_matrix(probabilities.levels[own], cells.square(probabilities.pairs)[own[:, None], own])
+    r, clipped = tetrachoric_matrix(probabilities.levels[own], cells.square(probabilities.pairs)[own[:, None], own])
     if not dummies:
         attribute = cells.attribute_of_level[own]
-        solved.r[attribute[:, None] == attribute] = 0.0
-        np.fill_diagonal(solved.r, 1.0)
+        r[attribute[:, None] == attribute] = 0.0
+        np.fill_diagonal(r, 1.0)
     rarity = levels.copy()
     rarity[mirrors - 1] = np.minimum(levels[mirrors - 1], levels[mirrors])
     # Threads of a decomposition wait for each other: on a busy machine they take many times as long as one.
     with undivided():
         weights = np.sqrt(np.maximum(rarity[own], 1e-6)) if weighted else None
-        repair = nearest(solved.r, floor=_FLOOR, weights=weights, tolerance=_ACCURACY)
+        repair = nearest(r, floor=_FLOOR, weights=weights, tolerance=_ACCURACY)
         triangle = np.linalg.cholesky(repair.correlation).astype(np.float32)
     factor = np.zeros((levels.size, levels.size), dtype=np.float32)
     factor[own[:, None], own] = triangle
@@ -93,7 +93,7 @@ def fit_binary(probabilities: Probabilities, schema: Schema, *, dummies: bool, w
         cuts=thresholds(levels) if dummies else calibrate(cells, levels, factor),
         factor=factor,
         repairs=Repairs(
-            clipped_pairs=solved.clipped,
+            clipped_pairs=clipped,
             empty_attributes=0 if dummies else int(empty.sum()),
             negative_eigenvalues=repair.negative_eigenvalues,
             moved=repair.moved,

@@ -10,7 +10,6 @@ smaller margins.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -25,14 +24,6 @@ _FAR = 38.5  # P(Y > 38.5) underflows: farther cut points are infinite
 _MOST_STEPS = 100
 _CHUNK = 1 << 15
 _BOUND_SLACK = 4.0 * np.finfo(np.float64).eps  # rounding in p_i + p_j - 1 is not a target out of bounds
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tetrachoric:
-    """Gaussian correlations, and how many targets lay outside their Frechet bounds and were moved to the nearer one."""
-
-    r: Floats
-    clipped: int
 
 
 def thresholds(probabilities: Floats) -> Floats:
@@ -74,14 +65,14 @@ def _far_orthant(h: Floats, k: Floats, r: Floats, u: Floats) -> Floats:
     return np.asarray(0.5 * (ndtr(-h) + ndtr(-k)) - across)
 
 
-def tetrachoric_matrix(probabilities: Floats, joint: Floats) -> Tetrachoric:
+def tetrachoric_matrix(probabilities: Floats, joint: Floats) -> tuple[Floats, int]:
     """The r with P(Y_i > t_i, Y_j > t_j; r) = p_ij for every pair (Eq. 7): the paper's P, with a unit diagonal.
 
     `probabilities` are the margins, shape (d,), and `joint` the p_ij, shape (d, d): only its entries above the diagonal
-    are read. A target outside its Frechet bounds gets r = -1 or 1 and is counted once. A margin of 0 or 1 has no
-    correlation: r is 0.
+    are read. A target outside its Frechet bounds gets r = -1 or 1; how many do is told beside the matrix. A margin of 0
+    or 1 has no correlation: r is 0.
 
-    >>> tetrachoric_matrix(np.array([0.5, 0.5]), np.array([[0.5, 1 / 6], [1 / 6, 0.5]])).r.round(12).tolist()
+    >>> tetrachoric_matrix(np.array([0.5, 0.5]), np.array([[0.5, 1 / 6], [1 / 6, 0.5]]))[0].round(12).tolist()
     [[1.0, -0.5], [-0.5, 1.0]]
     """
     p, d = probabilities, probabilities.size
@@ -100,8 +91,7 @@ def tetrachoric_matrix(probabilities: Floats, joint: Floats) -> Tetrachoric:
         r[j, i + first] = r[i + first, j]
         return clipped
 
-    clipped = sum(side_by_side(solve, range(0, d, rows)))
-    return Tetrachoric(r=r, clipped=clipped)
+    return r, sum(side_by_side(solve, range(0, d, rows)))
 
 
 def _clip_or_solve(p_i: Floats, p_j: Floats, p_ij: Floats) -> tuple[Floats, int]:

@@ -230,6 +230,8 @@ def _answer_faults(model: Model) -> tuple[str, ...]:
     searches = search_blocks(model)
     if len(searches) != len(model.certificate.domains) or not all(own for _, own in searches):
         return ("the noisy answers of a search are missing",)
+    if any((block.scales != finding.scale).any() for finding, own in searches for block in own):
+        return ("a search has another noise scale than is stated for it",)
     return tuple(
         f"the categories of '{finding.attribute}' are not those that its noisy answer gives"
         for finding, (answer, *_) in searches

@@ -154,7 +154,7 @@ class Grid:
 
 
 @dataclass(slots=True)
-class Residuals:
+class NoiseResiduals:
     """All residuals of a file, by what they compare; see the module's docstring.
 
     `each` holds sums of squares and degrees of freedom of single tables or attributes, shape (2, tables). `chosen` is
@@ -178,7 +178,7 @@ class Residuals:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Pooled:
+class _LookMean:
     """The mean of every cell over all looks at a query, and its variance in every table."""
 
     mean: Array
@@ -235,9 +235,9 @@ def visible(freedom: int, mechanism: Mechanism, chosen: float = 0.0) -> float:
 
 def residuals(
     blocks: Sequence[Block], cells: Cells, mechanism: Mechanism, n_rows: int | None, grids: Sequence[Grid] = ()
-) -> Residuals:
+) -> NoiseResiduals:
     """Residuals of all measurements that see the same counts."""
-    found, smear = Residuals(), _smear(blocks)
+    found, smear = NoiseResiduals(), _smear(blocks)
     looks: dict[tuple[type, int], list[Block]] = defaultdict(list)
     for block in blocks:
         query = block.query
@@ -287,8 +287,8 @@ def _smeared(counts: NDArray[np.integer], smear: np.random.Generator) -> Array:
 
 
 def _pool(
-    looks: Sequence[Block], mechanism: Mechanism, smear: np.random.Generator, found: Residuals
-) -> tuple[_Pooled, list[Array]]:
+    looks: Sequence[Block], mechanism: Mechanism, smear: np.random.Generator, found: NoiseResiduals
+) -> tuple[_LookMean, list[Array]]:
     """The mean over looks at one query, and the looks' standardized residuals."""
     first, *later = looks
     sizes, variance = first.query.sizes, noise_variance(mechanism, first.scales) + SMEAR
@@ -308,7 +308,7 @@ def _pool(
         if ratio.max() > ratio.min() * (1 + 1e-5):
             found.chosen += float(np.sqrt(sizes / 2).sum())
             found.scales = max(found.scales, np.unique(look.scales).size)
-    return _Pooled(mean, variance), differences
+    return _LookMean(mean, variance), differences
 
 
 def _runs(sizes: NDArray[np.int64]) -> Iterator[tuple[int, int, slice]]:
@@ -348,7 +348,7 @@ def _recursive(values: Array, variances: Array) -> Array:
 
 
 def _of_attribute(
-    attribute: int, cells: Cells, implied: Array, pooled: dict[int, _Pooled], found: Residuals
+    attribute: int, cells: Cells, implied: Array, pooled: dict[int, _LookMean], found: NoiseResiduals
 ) -> tuple[float, int]:
     """Residuals of one attribute's margins, and of its one-way table, which is measured last."""
     levels, others = cells.levels(attribute), np.delete(np.arange(cells.n_attributes), attribute)
@@ -364,7 +364,7 @@ def _of_attribute(
     return float(np.square(z).sum()), z.size
 
 
-def _over_totals(cells: Cells, pooled: dict[int, _Pooled], n_rows: int | None, found: Residuals) -> None:
+def _over_totals(cells: Cells, pooled: dict[int, _LookMean], n_rows: int | None, found: NoiseResiduals) -> None:
     """The sums of all tables against the public number of rows, or against each other and against measured totals."""
     sums, spread = [], []
     for order, offsets, sizes in ((2, cells.pair_offsets, cells.pair_sizes), (1, cells.offsets, cells.sizes)):
@@ -401,7 +401,7 @@ def _over_grid(grid: Grid, mechanism: Mechanism, smear: np.random.Generator, fou
         below, variance, inner = (here * spread + added * own) / (own + spread), own * spread / (own + spread), edges
 
 
-def _crossed(z: Array, cells: Cells, one_way: _Pooled, pairs: _Pooled) -> float:
+def _crossed(z: Array, cells: Cells, one_way: _LookMean, pairs: _LookMean) -> float:
     """Standard normal unless the stages' difference depends on their mean, as it does when one stage's noise is stated
     too large and the other's too small, or the two are correlated.
 
@@ -420,7 +420,7 @@ def _crossed(z: Array, cells: Cells, one_way: _Pooled, pairs: _Pooled) -> float:
     return float(summed @ apart / math.sqrt(max(float(apart @ apart), 1e-300)))
 
 
-def _highest(cells: Cells, implied: Array, pooled: dict[int, _Pooled], laplace: float | None) -> tuple[float, float]:
+def _highest(cells: Cells, implied: Array, pooled: dict[int, _LookMean], laplace: float | None) -> tuple[float, float]:
     """The largest margin above its one-way count, and a union bound on its chance.
 
     The largest scale of Laplace noise, where it is that, bounds the tail (`_laplace_tail`).
@@ -454,7 +454,7 @@ def _of_threes(
     block: Block,
     query: Tables,
     n_rows: int | None,
-    pooled: dict[int, _Pooled],
+    pooled: dict[int, _LookMean],
     smear: np.random.Generator,
     found: Squares,
 ) -> Array:
@@ -481,7 +481,7 @@ def _of_threes(
     return sums
 
 
-def _coarse(attributes: tuple[int, ...], query: Tables, pooled: _Pooled) -> tuple[Array, Array]:
+def _coarse(attributes: tuple[int, ...], query: Tables, pooled: _LookMean) -> tuple[Array, Array]:
     """What one-way or two-way tables say of coarse cells, whose variance is that of the cells they sum up."""
     cells, levels = query.cells, [query.cells.levels(each) for each in attributes]
     if len(attributes) == 1:
