@@ -92,7 +92,8 @@ class Effort:
     """How many of what each attack tries: releases, where nothing else is said. Sound code passes whatever the effort.
 
     `wide_rows` are those of the widest table whose counts are compared: enough for compiled counting. `neighbors` are
-    replacements of a row, by the number of rows of the table, and `draws` are of the sampler by itself.
+    replacements of a row, by the number of rows of the table: a few, more than a thousand, more than five, and more
+    than a batch. `draws` are of the sampler by itself.
     """
 
     wide_rows: int

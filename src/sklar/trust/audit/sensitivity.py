@@ -45,8 +45,6 @@ _TOLERANCE = 1.002
 _BEYOND = 2
 # Changes are tried from every start where there are few, and from about as many where there are more.
 _STARTS = 60
-# Rows of the tables that are counted: a few, more than a thousand, more than five, and more than a batch.
-_SIZES = (3, 40, 1_500, 7_000, 100_000)
 
 
 def people_of(schema: Schema, count: Count, most: int = 1) -> Schema:
@@ -154,7 +152,7 @@ def check_counts(folder: Path, effort: Effort, release: Release = release_once) 
         if not np.array_equal(exact(data, schema, budget).cells[: right.size], right):
             wrong.append(f"Wrong counts: {words}.")
 
-    for rows in _SIZES:
+    for rows in effort.neighbors:
         for typed in (False, True):
             table, kind = invent(rows, generator, typed=typed), "parquet" if typed else "csv"
             for each, order in ((table, "any"), (table.ordered(), "sorted")):
@@ -168,7 +166,8 @@ def check_counts(folder: Path, effort: Effort, release: Release = release_once) 
     compare(wide, write(frame_of(wide, codes), folder / "wide.parquet"), codes, f"{rows:,} rows of 40 attributes")
     yield conclude(
         "counting",
-        f"{trials} tables of 3 to 100,000 rows (CSV, Parquet, in memory; sorted and not) whose counts are known.",
+        f"{trials} tables of 3 to {max(effort.neighbors):,} rows (CSV, Parquet, in memory; sorted and not) whose "
+        "counts are known.",
         wrong,
         "It sees a value whose code depends on other rows, and a row that is counted twice or not at all.",
         right="All counts are right.",
