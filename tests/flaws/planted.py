@@ -38,12 +38,13 @@ class Flaw:
     audited: bool = True
 
 
-_THEOREMS, _VAULT, _NOISE = "kernel/theorems.py", "kernel/vault.py", "kernel/noise.py"
-_ADD = "            part += exact\n"
-_DRAW = "return draw(scales * each, sizes, threads=self._threads, narrow=self._fits_32_bits(scales * each, sizes))"
+_THEOREMS, _VAULT, _NOISE, _QUERIES = "kernel/theorems.py", "kernel/vault.py", "kernel/noise.py", "kernel/queries.py"
+_ADD = "        noisy += counts\n"
+_DRAW = "noisy = draw(own, sizes, threads=self._threads, narrow=self._fits_32_bits(own, counts.size))"
 _VAULT_TESTS = "tests/guarantees/test_noise_on_the_way.py"
 _ROW_TESTS = "tests/guarantees/test_row_by_row.py"
 _RELEASE_TESTS = "tests/guarantees/test_release_tells_nothing.py"
+_BOUND_TESTS = "tests/kernel/test_bounds.py"
 
 
 def _flaw(name: str, file: str, old: str, new: str, *tests: str, audited: bool = True) -> Flaw:
@@ -57,7 +58,14 @@ FLAWS = (
         _THEOREMS,
         'return 2 if self.neighbors == "replace-one" else 1',
         "return 1",
-        "tests/kernel/test_theorems.py",
+        _BOUND_TESTS,
+    ),
+    _flaw(
+        "rows of a person that nobody pays for",
+        _THEOREMS,
+        "Spend.of(scales, self.shifts * np.asarray(number), self.rows, lost_delta=lost_delta)",
+        "Spend.of(scales, self.shifts * np.asarray(number), 1, lost_delta=lost_delta)",
+        _BOUND_TESTS,
     ),
     _flaw(
         "half the cost on the Gaussian curve",
@@ -69,25 +77,16 @@ FLAWS = (
     _flaw(
         "a larger delta than the one that is stated",
         _THEOREMS,
-        "settings = (self.mechanism, self.composition, self.shifts, self.rows, delta)",
-        "settings = (self.mechanism, self.composition, self.shifts, self.rows, max(delta, 1e-5))",
+        "settings = (self.mechanism, self.composition, self.shifts, self.less(spend.lost_delta).delta)",
+        "settings = (self.mechanism, self.composition, self.shifts, max(self.less(spend.lost_delta).delta, 1e-5))",
         "tests/kernel/test_theorems.py",
     ),
-    Flaw(
-        name="half the shifts of Laplace noise",
-        edits=(
-            Edit(
-                _THEOREMS,
-                "return laplace_epsilon(_per_row(values, rows), counts * shifts, delta)",
-                "return laplace_epsilon(_per_row(values, rows), counts, delta)",
-            ),
-            Edit(
-                _THEOREMS,
-                "laplace_delta(self.epsilon, scales, shape.tables * self.shifts)",
-                "laplace_delta(self.epsilon, scales, shape.tables)",
-            ),
-        ),
-        tests=("tests/kernel/test_theorems.py",),
+    _flaw(
+        "half the shifts of Laplace noise",
+        _THEOREMS,
+        "    return scales, spend.moves.astype(np.int64)\n",
+        "    return scales, spend.moves.astype(np.int64) // 2\n",
+        "tests/kernel/test_people.py",
     ),
     _flaw(
         "a threshold's chance off by one",
@@ -96,77 +95,87 @@ FLAWS = (
         "math.exp(log_ndtr(-(threshold - count) / scale))",
         "tests/budget/test_search.py",
     ),
+    _flaw(
+        "a reserve that binds in the cheaper currency alone",
+        _THEOREMS,
+        "return all(not math.isfinite(paid) or used <= paid * (1 + ROUNDING) for paid, used in pairs)",
+        "return any(not math.isfinite(paid) or used <= paid * (1 + ROUNDING) for paid, used in pairs)",
+        "tests/kernel/test_vault.py",
+    ),
+    _flaw(
+        "thresholds whose chances are not reserved",
+        _VAULT,
+        "within = spent.lost_delta <= reserved.lost_delta * (1 + ROUNDING)",
+        "within = True",
+        "tests/kernel/test_vault.py",
+    ),
     Flaw(
         name="a table measured twice and charged once",
         edits=(
-            Edit(
-                _VAULT,
-                "spent = self._spent + (Spend.of(scales, lost_delta=lost_delta) if spend is None else spend)",
-                "spent = Spend.of(scales, lost_delta=lost_delta) if spend is None else spend",
-            ),
-            Edit(
-                "release.py",
-                "for _ in range(stages.looks))",
-                "for _ in range(stages.looks + 1))",
-            ),
-            Edit("release.py", "[tables.plan for tables in noisy]", "[tables.plan for tables in noisy[1:]]"),
+            Edit(_VAULT, "spent = self._spent + bound", "spent = bound"),
+            Edit("release.py", "for _ in range(stages.looks)", "for _ in range(stages.looks + 1)"),
         ),
         tests=("tests/kernel/test_vault.py", "tests/test_release.py"),
+    ),
+    _flaw(
+        "a subclass of a query that is cheap",
+        _VAULT,
+        "if type(query) not in QUERIES:",
+        "if not isinstance(query, QUERIES):",
+        "tests/kernel/test_vault.py",
+        audited=False,
     ),
     # Noise.
     _flaw(
         "seven tenths of the noise",
         _VAULT,
         _DRAW,
-        "return draw((0.7 * scales * each).astype(np.float32).astype(np.float64), sizes, threads=self._threads)",
+        "noisy = draw((0.7 * own).astype(np.float32).astype(np.float64), sizes, threads=self._threads)",
         _VAULT_TESTS,
     ),
-    _flaw("noise on seen cells only", _VAULT, _ADD, "            part[exact == 0] = 0\n" + _ADD, _VAULT_TESTS),
+    _flaw("noise on seen cells only", _VAULT, _ADD, "        noisy[counts == 0] = 0\n" + _ADD, _VAULT_TESTS),
     _flaw(
         "no noise on cells of more than 1,000 rows",
         _VAULT,
         _ADD,
-        "            part[exact > 1000] = 0\n" + _ADD,
+        "        noisy[counts > 1000] = 0\n" + _ADD,
         _VAULT_TESTS,
     ),
     _flaw(
         "one noise for all cells",
         _VAULT,
         _ADD,
-        "            part[:] = part[:1] if part.size else part\n" + _ADD,
+        "        noisy[:] = noisy[:1] if noisy.size else noisy\n" + _ADD,
         _VAULT_TESTS,
     ),
-    _flaw("noise that is always even", _VAULT, _DRAW, _DRAW + " // 2 * 2", _VAULT_TESTS),
+    _flaw("noise that is always even", _VAULT, _ADD, "        noisy = noisy // 2 * 2\n" + _ADD, _VAULT_TESTS),
     _flaw(
         "noise that is cut at three deviations",
         _VAULT,
-        _DRAW,
-        "reach = np.repeat(3 * scales * each, sizes).astype(np.int64)\n"
-        f"        return np.clip({_DRAW[7:]}, -reach, reach)",
+        _ADD,
+        "        reach = np.repeat(3 * own, sizes).astype(np.int64)\n"
+        "        noisy = np.clip(noisy, -reach, reach)\n" + _ADD,
         _VAULT_TESTS,
     ),
     _flaw(
         "a retry that draws again below zero",
         _VAULT,
         _ADD,
-        _ADD + "            low = part < 0\n"
-        '            draw = discrete_gaussian if self._budget.mechanism == "gaussian" else discrete_laplace\n'
-        "            part[low] = exact[low] + draw(plan.scales[:1], np.array([int(low.sum())]))\n",
+        _ADD
+        + "        low = noisy < 0\n        noisy[low] = counts[low] + draw(own[:1], np.array([int(low.sum())]))\n",
         _VAULT_TESTS,
     ),
     Flaw(
         name="stage two reuses the noise of stage one",
         edits=(
-            Edit(_VAULT, '"_threads", "_trios")', '"_threads", "_trios", "_old")'),
+            Edit(_VAULT, '"_spent", "_threads")', '"_spent", "_threads", "_old")'),
             Edit(
                 _VAULT,
-                "        noisy = np.split(self._draw(plan.scales, np.concatenate(sizes), spend=plan.spend), ",
-                "        every = np.repeat(plan.scales, np.concatenate(sizes))\n"
-                "        fresh = self._draw(plan.scales, np.concatenate(sizes), spend=plan.spend)\n"
-                '        if hasattr(self, "_old"):\n'
-                "            fresh = np.rint(self._old[-fresh.size :] * every).astype(np.int64)\n"
-                "        self._old = fresh / every\n"
-                "        noisy = np.split(fresh, ",
+                _ADD,
+                "        every = np.repeat(own, sizes)\n"
+                '        if hasattr(self, "_old") and self._old.size == noisy.size:\n'
+                "            noisy = np.rint(self._old * every).astype(np.int64)\n"
+                "        self._old = noisy / every\n" + _ADD,
             ),
         ),
         tests=(_VAULT_TESTS,),
@@ -194,11 +203,7 @@ FLAWS = (
                 "    ends = np.cumsum(sizes)\n\n    def part",
                 "    ends, key = np.cumsum(sizes), urandom(32)\n\n    def part",
             ),
-            Edit(
-                _NOISE,
-                "draw(kind, scales[own], within, _keystream())",
-                "draw(kind, scales[own], within, _keystream(key))",
-            ),
+            Edit(_NOISE, "_draw(p, shift, _keystream(), gaussian", "_draw(p, shift, _keystream(key), gaussian"),
             Edit(_NOISE, "def _keystream() -> _Source:", 'def _keystream(key: bytes = b"") -> _Source:'),
             Edit(_NOISE, "AES256(urandom(32))", "AES256(key or urandom(32))"),
         ),
@@ -207,16 +212,8 @@ FLAWS = (
     _flaw(
         "a coin that is a hair unfair",
         _NOISE,
-        "        if n >= d:\n            return 1, at\n",
-        "        if n > d:\n            return 1, at\n",
-        "tests/kernel/test_noise.py",
-        audited=False,
-    ),
-    _flaw(
-        "long draws get a second chance at the end of a buffer",
-        _NOISE,
-        "words = np.concatenate([words[used:], source(used)])",
-        "words = source(buffer_words).copy()",
+        "    heads = n >= d\n",
+        "    heads = n > d\n",
         "tests/kernel/test_noise.py",
         audited=False,
     ),
@@ -278,25 +275,11 @@ FLAWS = (
         _ROW_TESTS,
     ),
     _flaw(
-        "a row counted twice",
-        "kernel/queries.py",
-        "counts.append(np.bincount(place[inside], minlength=math.prod(shape)))",
-        "counts.append(2 * np.bincount(place[inside], minlength=math.prod(shape)))",
-        "tests/rows/test_engines.py",
-    ),
-    _flaw(
         "a batch counted twice by compiled code",
         "rows/count.py",
         "            together(_call, compiled.jobs())\n",
         "            together(_call, compiled.jobs())\n            together(_call, compiled.jobs())\n",
         "tests/rows/test_count.py",
-    ),
-    _flaw(
-        "the number of rows leaves out rows without a value",
-        "rows/count.py",
-        "            rows = total.n_rows + batch.height\n",
-        "            rows = total.n_rows + batch.drop_nulls().height\n",
-        _ROW_TESTS,
     ),
     _flaw(
         "a file counted twice after an interruption",
@@ -319,21 +302,14 @@ FLAWS = (
         "fresh_file(folder / _FILE)",
         "tests/rows/test_checkpoint.py",
     ),
+    _flaw(
+        "the number of rows leaves out rows without a value",
+        "rows/count.py",
+        "            rows = total.n_rows + batch.height\n",
+        "            rows = total.n_rows + batch.drop_nulls().height\n",
+        _ROW_TESTS,
+    ),
     # The search for private domains.
-    _flaw(
-        "common categories without noise",
-        _VAULT,
-        "(counts + noise).tolist()",
-        "np.where(counts > 100, counts, counts + noise).tolist()",
-        _VAULT_TESTS,
-    ),
-    _flaw(
-        "a threshold off by one",
-        _VAULT,
-        "if count >= threshold}",
-        "if count >= threshold - 1}",
-        _VAULT_TESTS,
-    ),
     _flaw(
         "a tripled top grid cell",
         "rows/discover.py",
@@ -350,137 +326,152 @@ FLAWS = (
         "        block = block if tables else replace(block, values=counts)\n        tables.append(block.values)\n",
         _VAULT_TESTS,
     ),
-    # Parities of bits.
+    # Queries.
     _flaw(
-        "parities priced by the row that changes one bit",
-        "kernel/parities.py",
-        "    worst = moved[int(np.argmax(moved @ scales**-2.0))]\n",
-        "    worst = moved[1]\n",
-        "tests/kernel/test_parities.py",
+        "a row counted twice",
+        _QUERIES,
+        "            counts.append(np.bincount(place[inside], minlength=math.prod(shape)))\n",
+        "            counts.append(2 * np.bincount(place[inside], minlength=math.prod(shape)))\n",
+        "tests/kernel/test_queries.py",
+        "tests/rows/test_engines.py",
     ),
     _flaw(
-        "parities of triples without noise",
+        "common categories without noise",
         _VAULT,
-        "            trios=noisy[3],\n",
-        "            trios=trios + 0,\n",
-        "tests/kernel/test_parities.py",
+        _ADD,
+        "        if keys is not None:\n            noisy[counts > 100] = 0\n" + _ADD,
+        _VAULT_TESTS,
+    ),
+    _flaw(
+        "a threshold off by one",
+        _QUERIES,
+        "kept = noisy >= self.threshold",
+        "kept = noisy >= self.threshold - 1",
+        _VAULT_TESTS,
+    ),
+    _flaw(
+        "common values under Laplace noise",
+        _QUERIES,
+        "    about: str\n    threshold: int\n    gaussian_only: ClassVar[bool] = True\n",
+        "    about: str\n    threshold: int\n    gaussian_only: ClassVar[bool] = False\n",
+        "tests/kernel/test_queries.py",
+        audited=False,
+    ),
+    _flaw(
+        "parities priced by the row that changes one bit",
+        _QUERIES,
+        "        worst = moved[int(np.argmax(moved @ scales**-2.0))]\n",
+        "        worst = moved[1]\n",
+        _BOUND_TESTS,
+    ),
+    _flaw(
+        "parities of people priced as those of rows",
+        _QUERIES,
+        "return Spend.of(scales, self.moves(scales), budget.rows)",
+        "return Spend.of(scales, self.moves(scales), 1)",
+        _BOUND_TESTS,
     ),
     _flaw(
         "parities of rows that have no level counted twice",
-        _VAULT,
-        "ones[first] + ones[second] - 2 * counts.pairs[3::4]",
-        "ones[first] + ones[second] - counts.pairs[3::4]",
-        "tests/kernel/test_parities.py",
+        _QUERIES,
+        "parts.append(ones[0][i] + ones[0][j] - 2 * ones[1])",
+        "parts.append(ones[0][i] + ones[0][j] - ones[1])",
+        "tests/kernel/test_queries.py",
     ),
-    # Three-way tables.
     _flaw(
         "three-way tables without noise",
         _VAULT,
-        "counts=exact + self._draw(scales, triples.sizes), scales=scales)",
-        "counts=exact + 0 * self._draw(scales, triples.sizes), scales=scales)",
-        "tests/kernel/test_triples.py",
+        _ADD,
+        '        noisy = noisy * (getattr(query, "order", 0) != 3)\n' + _ADD,
+        _VAULT_TESTS,
+        "tests/test_third_stage.py",
     ),
+    _flaw(
+        "distances with the noise of a table",
+        _QUERIES,
+        "math.floor(PARTS * math.sqrt(budget.shifts) * budget.rows + 1.3))",
+        "math.sqrt(budget.shifts) * budget.rows)",
+        _BOUND_TESTS,
+    ),
+    _flaw(
+        "distances by lengths that are no projection's",
+        _QUERIES,
+        "norm = np.sqrt(np.sum(np.square(centered, dtype=np.float64))) / table.size\n",
+        "norm = np.sqrt(np.sum(np.square(centered, dtype=np.float64)))\n",
+        _BOUND_TESTS,
+    ),
+    _flaw(
+        "people who deal more tokens than they have",
+        _QUERIES,
+        "    shares[ranked] += rank < np.repeat(left, each_owner)\n",
+        "    shares[ranked] += rank <= np.repeat(left, each_owner)\n",
+        _BOUND_TESTS,
+    ),
+    _flaw(
+        "shares of people where neighbors differ in a row",
+        _QUERIES,
+        'if self.per == "person" and budget.rows_per_person is None:',
+        "if False:",
+        "tests/kernel/test_queries.py",
+        audited=False,
+    ),
+    _flaw(
+        "an exact answer that is not whole",
+        _QUERIES,
+        'flat.dtype.kind not in "iu" or not np.can_cast(flat.dtype, np.int64)',
+        "False",
+        "tests/kernel/test_vault.py",
+        audited=False,
+    ),
+    # What else is released, and what it is made from.
     Flaw(
         name="three-way tables that nobody pays for",
         edits=(
             Edit(
-                _VAULT,
-                "counts=exact + self._draw(scales, triples.sizes), scales=scales)",
-                "counts=exact + discrete_gaussian(scales, triples.sizes), scales=scales)",
-            ),
-            Edit(
                 "budget/plan.py",
                 "    pairs *= (reserve - cost.sum()) / pairs.sum()\n"
-                "    scales = matched_scales(np.concatenate([cost, pairs]) ** -0.5, Spend.of(stages.reserve))\n",
+                "    scales = _matched(np.concatenate([cost, pairs]) ** -0.5, stages)\n",
                 "    pairs *= reserve / pairs.sum()\n"
                 "    scales = np.float32(np.concatenate([cost, pairs]) ** -0.5).astype(np.float64)\n",
             ),
-            Edit("budget/certificate.py", "search_spend(findings) + third))", "search_spend(findings)))"),
         ),
-        tests=("tests/kernel/test_triples.py", "tests/budget/test_plan.py"),
-    ),
-    Flaw(
-        name="three-way tables chosen by exact counts",
-        edits=(
-            Edit(
-                "release.py",
-                "            found = look_for_triples(estimates, schema, stages, third.score)\n",
-                "            held = vault._held\n"
-                "            bare = replace(noisy[0], one_way=held.one_way.copy(), pairs=held.pairs.copy())\n"
-                "            found = look_for_triples(pool((bare,)), schema, stages, third.score)\n",
-            ),
-        ),
-        tests=("tests/test_third_stage.py::test_the_audit_finds_nothing_here",),
+        tests=("tests/budget/test_plan.py",),
     ),
     _flaw(
-        "rows counted twice in three-way tables",
-        "kernel/count.py",
-        "        counts.append(np.bincount(places, minlength=int(np.prod(shape))))\n",
-        "        counts.append(2 * np.bincount(places, minlength=int(np.prod(shape))))\n",
-        "tests/kernel/test_triples.py",
+        "scores that nobody pays for",
+        "budget/plan.py",
+        "    return scale, replace(stages, reserve=drawable(left * factor))\n",
+        "    return scale, stages\n",
+        "tests/budget/test_plan.py",
     ),
-    # Scores of three-way tables.
-    _flaw(
-        "scores with the noise of a table",
-        _VAULT,
-        "np.array([number]), each=SCORE_MOVES, spend=",
-        "np.array([number]), spend=",
-        "tests/kernel/test_scores.py",
-    ),
-    _flaw(
-        "scores by lengths that are no projection's",
-        "kernel/count.py",
-        "norm = np.sqrt(np.sum(np.square(centered, dtype=np.float64))) / table.size\n",
-        "norm = np.sqrt(np.sum(np.square(centered, dtype=np.float64)))\n",
-        "tests/kernel/test_scores.py",
-    ),
-    Flaw(
-        name="scores that nobody pays for",
-        edits=(
-            Edit(_VAULT, "spend=Spend.of([scale], [number])", "spend=Spend.of([])"),
-            Edit("kernel/triples.py", "return Spend.of([self.scale], [self.scores.size])", "return Spend.of([])"),
-            Edit(
-                "budget/plan.py",
-                "    return scale, Stages(first=stages.first, reserve=scales[number:].copy())\n",
-                "    return scale, stages\n",
-            ),
-        ),
-        tests=("tests/kernel/test_scores.py", "tests/budget/test_plan.py"),
-    ),
-    # What else is released, and what it is made from.
     _flaw(
         "the number of rows leaks under add-remove",
         _VAULT,
-        "return self._held.n_rows if self.rows_are_public else None",
-        "return self._held.n_rows",
+        "return self._rows if self._budget.rows_are_public else None",
+        "return self._rows",
         _RELEASE_TESTS,
     ),
     _flaw(
         "the number of rows without noise under add-remove",
         _VAULT,
-        "            total=int(noisy[0][0]) if total.size else None,\n",
-        "            total=int(total[0]) if total.size else None,\n",
+        _ADD,
+        "        noisy = noisy * (counts.size != 1)\n" + _ADD,
         _VAULT_TESTS,
     ),
     _flaw(
         "a plan by the exact number of rows",
         "release.py",
-        "        n_rows=vault.n_rows,\n        rest=rest,\n",
-        "        n_rows=vault._held.n_rows,\n        rest=rest,\n",
+        "        n_rows=vault.n_rows,\n        rest=",
+        "        n_rows=vault._rows,\n        rest=",
         _RELEASE_TESTS,
     ),
-    Flaw(
-        name="a second plan by exact counts",
-        edits=(
-            Edit(
-                "release.py",
-                "        estimates = pool(noisy)\n        distances",
-                "        held = vault._held\n"
-                "        bare = replace(noisy[0], one_way=held.one_way.copy(), pairs=held.pairs.copy())\n"
-                "        estimates = pool((bare,))\n        distances",
-            ),
-        ),
-        tests=(_RELEASE_TESTS,),
+    _flaw(
+        "passes over different rows",
+        _VAULT,
+        "        if self._rows not in (None, n_rows):\n",
+        "        if False:\n",
+        "tests/kernel/test_vault.py",
+        audited=False,
     ),
     Flaw(
         name="a model fitted to exact counts",
@@ -498,14 +489,18 @@ FLAWS = (
     Flaw(
         name="a ledger charged for the first stage only",
         edits=(
-            Edit("release.py", "vault.reserve(stages.spend)", "vault.reserve(stages.first.spend)"),
-            Edit(
-                _VAULT,
-                "if not self._reserved.covers(self._budget.cost(spent)):",
-                "if self._reserved.rho < 0:",
-            ),
+            Edit("release.py", "vault.reserve(stages.spend)", "vault.reserve(stages.first.spend(budget))"),
+            Edit(_VAULT, "        if not within:\n", "        if not within and self._charge is None:\n"),
         ),
-        tests=("tests/budget/test_ledger.py", "tests/kernel/test_vault.py"),
+        tests=("tests/budget/test_ledger.py",),
+    ),
+    _flaw(
+        "a refusal of the ledger that is ignored",
+        _VAULT,
+        "                self._charge(spend)\n",
+        "                try:\n                    self._charge(spend)\n"
+        "                except BudgetError:\n                    pass\n",
+        _RELEASE_TESTS,
     ),
     _flaw(
         "a ledger that lets half as much more out",
@@ -513,14 +508,6 @@ FLAWS = (
         "limit = account.epsilon * (1 + ROUNDING)",
         "limit = account.epsilon * 1.5",
         "tests/budget/test_ledger.py",
-    ),
-    _flaw(
-        "a refusal of the ledger that is ignored",
-        _VAULT,
-        "            self._charge(spend)\n",
-        "            try:\n                self._charge(spend)\n"
-        "            except BudgetError:\n                pass\n",
-        _RELEASE_TESTS,
     ),
     _flaw(
         "private files that others may read",
