@@ -10,15 +10,14 @@ import numpy as np
 import polars as pl
 import pytest
 from numpy.typing import NDArray
-from sklar.kernel.count import Counts
 
 import sklar
 from sklar.budget.method import PAPER, Method
 from sklar.errors import BudgetError, SchemaError
 from sklar.generate import generate, schema_toml
-from sklar.kernel.theorems import Budget, Spend
+from sklar.kernel.theorems import NOTHING, Budget
 from sklar.public.schema import Schema
-from sklar.rows.count import ask_all, count
+from sklar.rows.count import Answers, ask_all, count
 from sklar.rows.read import open_source
 
 ADULT = Path(__file__).parents[2] / "shared" / "data" / "adult.csv"
@@ -30,7 +29,7 @@ def census(rows: int) -> pl.DataFrame:
     return pl.concat(generate("census", rows=rows, seed=1)[1])
 
 
-def counts_of(data: Any, schema: Schema) -> Counts:
+def counts_of(data: Any, schema: Schema) -> Answers:
     return count(open_source(data).batches(schema.names), ask_all(schema))
 
 
@@ -87,15 +86,12 @@ def test_dependence_is_looked_at_twice() -> None:
     """By default a second measurement follows the first, and gives dependent pairs less noise."""
     small = Schema(name="census", attributes=CENSUS.attributes[:5])
     model = sklar.fit(census(4_000), small, epsilon=4.0)
-    first, second = model.measured.stages
-    assert first.plan.one_way.size == 5
-    assert second.plan.one_way.size == 0
-    assert second.plan.pairs.max() > 1.3 * second.plan.pairs.min()
+    one_way, first, second, *later = model.measured.blocks
+    assert (one_way.scales.size, first.scales.size) == (5, 10)
+    assert second.scales.max() > 1.3 * second.scales.min()
     assert model.certificate.epsilon == 4.0
-    spend, triples = first.plan.spend + second.plan.spend, model.measured.triples
-    later = [own for own in (triples, model.measured.scores) if own is not None]
-    third = sum((own.spend for own in later), Spend.of([]))
-    assert 3.9 < Budget(epsilon=4.0).spent(spend + third) <= 4.0
+    budget = Budget(epsilon=4.0)
+    assert 3.9 < budget.spent(sum((block.spend(budget) for block in model.measured.blocks), NOTHING)) <= 4.0
     assert {entry.stage for entry in model.certificate.measurements} == {1, 2} | ({3} if later else set())
     assert model.settings["kind"] in ("mixture", "independence")
 
@@ -120,7 +116,7 @@ def test_the_papers_method_brings_the_papers_noise_unless_a_budget_says_otherwis
 def test_what_is_measured_is_what_is_fitted() -> None:
     measured = sklar.measure(census(300), CENSUS, Budget(epsilon=1.0), method="binary")
     assert measured.n_rows == 300
-    assert [tables.plan.one_way.size for tables in measured.stages] == [CENSUS.n_attributes]
+    assert [block.scales.size for block in measured.blocks] == [CENSUS.n_attributes, CENSUS.cells.n_pairs]
     model = sklar.fit_tables(measured, method="binary")
     assert model.measured is measured
     assert model.certificate is measured.certificate

@@ -282,7 +282,7 @@ def test_weights_shift_the_budget(folder: Path, table: pl.DataFrame, model: Mode
     for settings in ({"epsilon": 1.0}, {"epsilon": 1.0, "method": "binary"}):
         released = sklar.fit(table, weighted, **settings)
         assert sklar.verify(released, refit=settings == {"epsilon": 1.0}).passed
-        one_way = released.measured.stages[0].plan.one_way
+        one_way = released.measured.blocks[0].scales
         assert np.isclose(one_way[0] / one_way[2], 2.0, rtol=1e-3)
     with pytest.raises(BudgetError, match="weights in the schema go with Gaussian noise, got mechanism 'laplace'"):
         sklar.forecast(weighted, sklar.Budget(epsilon=1.0, mechanism="laplace"), rows=600)

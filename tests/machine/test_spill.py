@@ -21,6 +21,7 @@ from sklar.errors import DataError, OutputError
 from sklar.files import archive
 from sklar.fitting import choose, margins
 from sklar.kernel import vault
+from sklar.kernel.queries import Tables
 from sklar.kernel.theorems import Budget
 from sklar.machine import spill
 from sklar.machine.spill import memory, room_for
@@ -144,14 +145,15 @@ def test_very_many_cells_go_the_whole_way(measured: Measured, monkeypatch: pytes
     monkeypatch.setattr(archive, "_STREAMED", 64)
     rows = fit_tables(measured).sample(seed=1)
     model = sklar.fit(rows, measured.schema, epsilon=5.0)
-    assert {tables.pairs.dtype for tables in model.measured.stages} == {np.dtype(np.int32)}
+    pairs = [b.values for b in model.measured.blocks if isinstance(b.query, Tables) and b.query.order == 2]
+    assert {values.dtype for values in pairs} == {np.dtype(np.int32)}
     assert margins.pool(model.measured).pairs.dtype == np.float32
     assert model.settings["kind"] == "mixture"
     model.save(tmp_path / "t.sklar")
     again = sklar.load(tmp_path / "t.sklar")
-    for one, other in zip(model.measured.stages, again.measured.stages, strict=True):
-        assert one.pairs.dtype == other.pairs.dtype
-        assert np.array_equal(one.pairs, other.pairs)
+    for one, other in zip(model.measured.blocks, again.measured.blocks, strict=True):
+        assert one.values.dtype == other.values.dtype
+        assert np.array_equal(one.values, other.values)
     assert verify(tmp_path / "t.sklar").passed
     assert again.sample(seed=2).equals(model.sample(seed=2))
     assert list(temporary.iterdir()) == []
