@@ -121,7 +121,7 @@ def arrays_of(model: Model) -> dict[str, NDArray[Any]]:
     blocks = model.measured.blocks
     arrays: dict[str, NDArray[Any]] = {"scales": np.concatenate([np.empty(0), *(block.scales for block in blocks)])}
     searched = [block.values for block in blocks if not is_of_schema(block)]
-    if searched:
+    if any(values.size for values in searched):
         arrays["search"] = np.concatenate(searched)
     for number, block in enumerate(blocks):
         query = block.query.of if isinstance(block.query, Distances) else block.query
