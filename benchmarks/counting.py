@@ -20,7 +20,7 @@ from experiments.stopwatch import peak_bytes
 from sklar.files.write import write_text
 from sklar.machine.threads import using, workers
 from sklar.public.schema import Schema
-from sklar.rows.count import Answers, ask_all
+from sklar.rows.count import Exact, ask_all
 from sklar.rows.engines import open_table
 
 
@@ -40,7 +40,7 @@ class Told:
         click.echo(self._rows)
 
 
-def digest(counts: Answers) -> str:
+def digest(counts: Exact) -> str:
     """A text that is the same for equal counts and for no others."""
     # In one width: small counts may be held in 32 bits.
     parts = (str(counts.n_rows).encode(), *(each.astype("<i8").tobytes() for each in (counts.one_way, counts.pairs)))

@@ -22,7 +22,7 @@ from sklar.kernel.vault import Vault
 from sklar.public.rules import violating
 from sklar.public.schema import Schema
 from sklar.release import measure_stages
-from sklar.rows.count import Answers
+from sklar.rows.count import Exact
 from sklar.rows.encode import encode
 from sklar.rows.read import open_source
 
@@ -142,7 +142,7 @@ class Counted:
 
     reads_again = False
 
-    def __init__(self, counts: Answers, vault: Vault) -> None:
+    def __init__(self, counts: Exact, vault: Vault) -> None:
         self._exact, self._vault = {0: np.array([counts.n_rows]), 1: counts.one_way, 2: counts.pairs}, vault
         vault.hold(counts.n_rows)
 
@@ -154,20 +154,20 @@ class Counted:
         return self._vault.measure(query, self._exact[query.order], scales)
 
 
-def measure_counts(counts: Answers, schema: Schema, budget: Budget) -> Measured:
+def measure_counts(counts: Exact, schema: Schema, budget: Budget) -> Measured:
     """What a release of these counts measures."""
     vault = Vault(budget)
     return measure_stages(Counted(counts, vault), vault, schema, budget, Method())  # type: ignore[arg-type]
 
 
-def counts_of(codes: Codes, schema: Schema) -> Answers:
+def counts_of(codes: Codes, schema: Schema) -> Exact:
     """Exact counts of codes, which an experiment may look at."""
     cells = schema.cells
     dummies = np.zeros((len(codes), cells.n_levels), dtype=np.float32)
     dummies[np.arange(len(codes))[:, None], codes + cells.offsets[:-1]] = 1.0
     # Single precision holds these counts exactly: they are below 2**24.
     together = (dummies.T @ dummies).astype(np.int64)
-    return Answers(n_rows=len(codes), tables=(np.diag(together).copy(), cells.flat(together)))
+    return Exact(n_rows=len(codes), tables=(np.diag(together).copy(), cells.flat(together)))
 
 
 def census_cases() -> list[Case]:

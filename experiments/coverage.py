@@ -26,7 +26,7 @@ from sklar.budget.forecast import forecast
 from sklar.fitting.margins import pool
 from sklar.kernel.theorems import Budget, Mechanism, Neighbors
 from sklar.public.schema import Schema
-from sklar.rows.count import Answers, ask_all, count
+from sklar.rows.count import Exact, ask_all, count
 from sklar.rows.read import open_source
 
 ROWS = 20_000
@@ -50,13 +50,13 @@ SETTINGS = (
 )
 
 
-def counts_of(dataset: Dataset) -> Answers:
+def counts_of(dataset: Dataset) -> Exact:
     """Exact counts, which an experiment may look at: its tables are not confidential."""
     source = open_source(dataset.path)
     return count(source.batches(dataset.schema.names), ask_all(dataset.schema))
 
 
-def draws(counts: Answers, schema: Schema, setting: Setting, times: int) -> Iterator[Measured]:
+def draws(counts: Exact, schema: Schema, setting: Setting, times: int) -> Iterator[Measured]:
     """The same counts measured again and again."""
     budget = Budget(epsilon=setting.epsilon, neighbors=setting.neighbors, mechanism=setting.mechanism)
     for _ in range(times):
@@ -64,7 +64,7 @@ def draws(counts: Answers, schema: Schema, setting: Setting, times: int) -> Iter
 
 
 def coverage(
-    counts: Answers, schema: Schema, setting: Setting, *, times: int, level: float = 0.95, seed: int = 1
+    counts: Exact, schema: Schema, setting: Setting, *, times: int, level: float = 0.95, seed: int = 1
 ) -> dict[str, float]:
     """Shares of intervals that hold the exact count: one-way, two-way, and random sets of cells of both."""
     generator = np.random.default_rng(seed)
@@ -86,7 +86,7 @@ def coverage(
     return {kind: float(np.mean(shares)) for kind, shares in held.items()}
 
 
-def noise_errors(counts: Answers, schema: Schema, setting: Setting, *, times: int) -> tuple[float, float]:
+def noise_errors(counts: Exact, schema: Schema, setting: Setting, *, times: int) -> tuple[float, float]:
     """Root mean square errors of one-way and two-way counts, over all cells and draws."""
     squares: list[tuple[float, float]] = []
     for measured in draws(counts, schema, setting, times):

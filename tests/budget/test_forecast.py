@@ -21,7 +21,7 @@ from sklar.errors import BudgetError, SklarError
 from sklar.fitting.margins import pool
 from sklar.kernel.theorems import Budget
 from sklar.public.schema import Attribute, Schema
-from sklar.rows.count import Answers, ask_all, count, count_plainly
+from sklar.rows.count import Exact, ask_all, count, count_plainly
 from sklar.rows.read import open_source
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
@@ -37,7 +37,7 @@ SCHEMA = Schema(
 )
 
 
-def generated(schema: Schema, rows: int, seed: int = 3) -> Answers:
+def generated(schema: Schema, rows: int, seed: int = 3) -> Exact:
     """Exact counts of dependent rows, without reading a file."""
     generator = np.random.default_rng(seed)
     latent = generator.random(rows) ** 2
@@ -45,7 +45,7 @@ def generated(schema: Schema, rows: int, seed: int = 3) -> Answers:
     return count_plainly(np.stack(drawn).astype(np.int32), schema.cells)
 
 
-def measured_errors(counts: Answers, schema: Schema, epsilon: float, times: int, **budget: Any) -> tuple[float, float]:
+def measured_errors(counts: Exact, schema: Schema, epsilon: float, times: int, **budget: Any) -> tuple[float, float]:
     squares = []
     allowed = Budget(epsilon=epsilon, **budget)
     for _ in range(times):

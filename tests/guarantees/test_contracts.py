@@ -14,8 +14,8 @@ pytest.importorskip("importlinter")
 
 ROOT = Path(__file__).parents[2]
 PLANTED = {
-    "exact counts in the release": ("release.py", "from sklar.rows.count import Answers", "Exact counts stay with"),
-    "exact counts in a fit": ("fitting/margins.py", "from sklar.rows.count import Answers", "Exact counts stay with"),
+    "exact counts in the release": ("release.py", "from sklar.rows.count import Exact", "Exact counts stay with"),
+    "exact counts in a fit": ("fitting/margins.py", "from sklar.rows.count import Exact", "Exact counts stay with"),
     "the vault in an answer": (
         "answer/query.py",
         "from sklar.kernel.vault import Vault",

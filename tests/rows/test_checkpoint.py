@@ -20,7 +20,7 @@ from sklar.public.schema import Schema
 from sklar.release import fit
 from sklar.rows import checkpoint as resume
 from sklar.rows.checkpoint import count_resumable
-from sklar.rows.count import Answers, ask_all, count
+from sklar.rows.count import Exact, ask_all, count
 from sklar.rows.engines import open_table
 from sklar.rows.read import open_source
 from tests.rows.test_count import same, schema_of
@@ -66,7 +66,7 @@ def shards(tmp_path: Path) -> Path:
 ASK = ask_all(SCHEMA)
 
 
-def whole(folder: Path) -> Answers:
+def whole(folder: Path) -> Exact:
     return count(open_source(folder).batches(SCHEMA.names), ASK)
 
 

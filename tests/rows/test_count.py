@@ -20,7 +20,7 @@ from sklar.machine.threads import using
 from sklar.public.schema import Attribute, Schema
 from sklar.rows import count as counting
 from sklar.rows import planes as kernels
-from sklar.rows.count import Answers, Ask, Counter, ask_all, count, no_answers
+from sklar.rows.count import Ask, Counter, Exact, ask_all, count, no_answers
 from sklar.rows.encode import encode
 
 Codes = NDArray[np.int32]
@@ -48,10 +48,10 @@ def some_tables(cells: Cells, seed: int) -> tuple[Tables, ...]:
     return tuple(asked)
 
 
-def answers_by(codes: Codes, ask: Ask, *, compiled: bool = True) -> Answers:
+def answers_by(codes: Codes, ask: Ask, *, compiled: bool = True) -> Exact:
     """Codes counted by compiled code, a piece at a time, or by the kernel's plain routine."""
     if not compiled:
-        return Answers(n_rows=codes.shape[1], tables=tuple(table.count(codes) for table in ask.tables))
+        return Exact(n_rows=codes.shape[1], tables=tuple(table.count(codes) for table in ask.tables))
     counter = Counter(ask)
     for start in range(0, codes.shape[1], PIECE):
         part = codes[:, start : start + PIECE]
@@ -60,10 +60,10 @@ def answers_by(codes: Codes, ask: Ask, *, compiled: bool = True) -> Answers:
             counter.put_codes(index, part[index])
         for job in counter.jobs():
             job()
-    return Answers(n_rows=counter.n_rows, tables=counter.tables())
+    return Exact(n_rows=counter.n_rows, tables=counter.tables())
 
 
-def brute_force(codes: Codes, schema: Schema) -> Answers:
+def brute_force(codes: Codes, schema: Schema) -> Exact:
     """One row after the other."""
     cells, found = schema.cells, no_answers(ask_all(schema))
     for row in codes.T:
@@ -73,10 +73,10 @@ def brute_force(codes: Codes, schema: Schema) -> Answers:
             for j in range(i + 1, len(row)):
                 if a >= 0 and row[j] >= 0:
                     cells.table(found.pairs, i, j)[a, row[j]] += 1
-    return Answers(n_rows=codes.shape[1], tables=found.tables)
+    return Exact(n_rows=codes.shape[1], tables=found.tables)
 
 
-def same(left: Answers, right: Answers) -> bool:
+def same(left: Exact, right: Exact) -> bool:
     return left.n_rows == right.n_rows and all(map(np.array_equal, left.tables, right.tables))
 
 
@@ -149,7 +149,7 @@ def test_any_split_gives_the_answers_of_brute_force(sizes: list[int], rows: int,
     for order in (parts, parts[::-1]):
         total = no_answers(ask_all(schema))
         for part in order:
-            total = total + Answers(n_rows=part.n_rows, tables=tuple(each.copy() for each in part.tables))
+            total = total + Exact(n_rows=part.n_rows, tables=tuple(each.copy() for each in part.tables))
         assert same(total, whole)
 
 
@@ -252,9 +252,9 @@ def test_counts_pass_32_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     schema = schema_of([2, 2])
     ask = ask_all(schema)
 
-    def ones(times: int = 1) -> Answers:
+    def ones(times: int = 1) -> Exact:
         found = answers_by(np.ones((2, 3), dtype=np.int32), ask)
-        return Answers(n_rows=3 * times, tables=(found.one_way * times, found.pairs * np.int32(times)))
+        return Exact(n_rows=3 * times, tables=(found.one_way * times, found.pairs * np.int32(times)))
 
     many = ones(2**29)
     assert many.pairs.dtype == (ones() + ones()).pairs.dtype == np.int32

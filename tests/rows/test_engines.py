@@ -1,6 +1,6 @@
 """The contract of engines: exact answers to every query, and equal rows, wherever they are counted and drawn.
 
-Answers are those of `query.count`, the kernel's plain routine, on codes that the tests encode in one piece.
+Exact are those of `query.count`, the kernel's plain routine, on codes that the tests encode in one piece.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from sklar.machine.threads import using
 from sklar.public.schema import Attribute, Schema
 from sklar.release import fit
 from sklar.rows import parts
-from sklar.rows.count import Answers, Ask, ask_all
+from sklar.rows.count import Ask, Exact, ask_all
 from sklar.rows.encode import encode
 from sklar.rows.engines import Measurer, open_table
 from sklar.rows.read import open_source, reads_again
@@ -86,12 +86,12 @@ def engine(request: pytest.FixtureRequest) -> Engine:
 
 
 @pytest.fixture(params=WAYS)
-def count_in(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[Path, Ask, Schema], Answers]:
+def count_in(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[Path, Ask, Schema], Exact]:
     """Counting a file or a folder by every engine: by path, as a stream, a DataFrame, a query; with a checkpoint."""
     way = request.param
     session = request.getfixturevalue("spark") if way in ("spark", "frame") else None
 
-    def counted(path: Path, ask: Ask, schema: Schema = SCHEMA) -> Answers:
+    def counted(path: Path, ask: Ask, schema: Schema = SCHEMA) -> Exact:
         data: Any = path
         if way in ("stream", "frame", "database"):
             kind = "parquet" if not path.is_file() else {".arrow": "ipc"}.get(path.suffix, path.suffix[1:])
@@ -99,7 +99,7 @@ def count_in(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[Path, 
             data = rows.to_reader()
         if session is not None and way == "frame":
             plain = [f"c{number}" for number in range(len(data.schema))]
-            frame = session.createDataFrame(data.read_all().rename_columns(plain))
+            frame = session.createDataFrame(data.read_all().combine_chunks().rename_columns(plain))
             data = frame.repartition(3).toDF(*[field.name for field in data.schema])
         if way == "database":
             import duckdb
@@ -141,7 +141,7 @@ def codes_of(rows: pa.Table) -> NDArray[np.int32]:
     return np.concatenate([encode(batch, SCHEMA) for batch in open_source(rows).batches(SCHEMA.names)], axis=1)
 
 
-def expected(rows: pa.Table) -> Answers:
+def expected(rows: pa.Table) -> Exact:
     """All one-way and two-way tables, by the tests' own loop over rows."""
     return brute_force(codes_of(rows), SCHEMA)
 
@@ -217,16 +217,16 @@ LAYOUTS: dict[str, Callable[[Path, pa.Table], Path]] = {
 
 
 @pytest.fixture(scope="module")
-def whole() -> tuple[pa.Table, Answers]:
+def whole() -> tuple[pa.Table, Exact]:
     rows = table(4321)
     return rows, answers_by(codes_of(rows), ASK, compiled=False)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_answers_are_those_of_the_plain_routine(
-    count_in: Callable[[Path, Ask], Answers],
+    count_in: Callable[[Path, Ask], Exact],
     layout: str,
-    whole: tuple[pa.Table, Answers],
+    whole: tuple[pa.Table, Exact],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -272,7 +272,7 @@ def test_every_query_of_bits_is_measured_by_every_engine(engine: Engine, tmp_pat
 
 @pytest.mark.parametrize("count_in", AGAIN, indirect=True)
 def test_values_of_private_domains_are_those_of_the_plain_routine(
-    count_in: Callable[[Path, Ask, Schema], Answers], tmp_path: Path
+    count_in: Callable[[Path, Ask, Schema], Exact], tmp_path: Path
 ) -> None:
     schema = Schema.from_toml(
         '[attributes.city]\ntype = "categorical"\ndomain = "private"\nat_most = 5\nmissing = "?"\n'
@@ -290,7 +290,7 @@ def test_values_of_private_domains_are_those_of_the_plain_routine(
 
 
 @pytest.mark.parametrize("count_in", [*AGAIN, "stream"], indirect=True)
-def test_people_are_counted_by_every_engine(count_in: Callable[[Path, Ask, Schema], Answers], tmp_path: Path) -> None:
+def test_people_are_counted_by_every_engine(count_in: Callable[[Path, Ask, Schema], Exact], tmp_path: Path) -> None:
     """Where all rows of a person count nothing is left to chance; else as many rows as are paid for."""
     rows = table(900)
     rows = rows.append_column("id", pa.array([None if n % 50 == 0 else f"p{n % 90}" for n in range(900)]))
@@ -308,7 +308,7 @@ def test_people_are_counted_by_every_engine(count_in: Callable[[Path, Ask, Schem
 
 
 @pytest.mark.slow
-def test_a_row_group_of_ten_million_rows(count_in: Callable[[Path, Ask, Schema], Answers], tmp_path: Path) -> None:
+def test_a_row_group_of_ten_million_rows(count_in: Callable[[Path, Ask, Schema], Exact], tmp_path: Path) -> None:
     size, path = 10_000_000, tmp_path / "t.parquet"
     rng = np.random.default_rng(4)
     codes = np.stack([rng.integers(0, 2, size), rng.integers(0, 3, size)]).astype(np.int32)

@@ -142,7 +142,7 @@ def test_noise_is_drawn_once_here_and_after_the_sum(spark: Any, monkeypatch: pyt
     options: dict[str, Any] = {"epsilon": 1.0, "method": PAPER}
     there = fit(spark.createDataFrame(rows).repartition(7), SCHEMA, **options).measured.stages[0]
     here = fit(rows, SCHEMA, **options).measured.stages[0]
-    assert asked == [asked[0]] * 2
+    assert asked == asked[:2] * 2
     assert there.one_way.tolist() == here.one_way.tolist() == expected(rows).one_way.tolist()
     assert there.pairs.tolist() == here.pairs.tolist()
 
@@ -270,19 +270,20 @@ def test_an_executor_killed_while_it_reads_files_costs_its_own_parts_again(
     (tmp_path / "t").mkdir()
     for number in range(6):
         pq.write_table(rows.slice(number * 200, 200), tmp_path / "t" / f"{number}.parquet")
-    task = on_spark._task
+    run = on_spark._run_on_files
 
-    def slowly(work: Any, number: int, own: Any) -> Any:
+    def slowly(work: Any, toml: str, tries: int, numbered: Any) -> Any:
         import uuid
 
+        number = numbered[0]
         # A worker is forked by a process that its executor started.
         started = (Path("/proc") / str(os.getppid()) / "stat").read_text().rpartition(")")[2].split()[1]
         (attempts / f"{number}.{started}.{uuid.uuid4().hex}").touch()
         while number >= 2 and not go.exists():
             time.sleep(0.05)
-        return task(work, number, own)
+        return run(work, toml, tries, numbered)
 
-    monkeypatch.setattr(on_spark, "_task", slowly)
+    monkeypatch.setattr(on_spark, "_run_on_files", slowly)
     while len(executors(spark)) < 2:
         time.sleep(0.1)
     with ThreadPoolExecutor(1) as pool:

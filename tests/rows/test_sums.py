@@ -9,7 +9,7 @@ import pytest
 from sklar.errors import DataError
 from sklar.public.schema import Schema
 from sklar.rows import sums
-from sklar.rows.count import Answers, Ask, ask_all, count
+from sklar.rows.count import Ask, Exact, ask_all, count
 from tests.rows.test_count import answers_by, drawn, same, schema_of
 
 FOUND = Schema.from_toml(
@@ -37,7 +37,7 @@ def test_pieces_of_parts_add_up_in_any_order_and_however_often_they_come(monkeyp
 
 def test_more_rows_than_four_bytes_hold() -> None:
     ask = ask_all(schema_of([2, 2]))
-    large, larger = (Answers(n_rows=n, tables=(np.full(4, n // 2), np.full(4, n // 4))) for n in (2**40, 2**41))
+    large, larger = (Exact(n_rows=n, tables=(np.full(4, n // 2), np.full(4, n // 4))) for n in (2**40, 2**41))
     added = list(sums.add([*sums.cut(large, ask, 0, 1), *sums.cut(large, ask, 1, 1)], ask))
     assert same(sums.join(added, ask, 1, 2), larger)
 

@@ -253,7 +253,7 @@ def cut(data: bytes, fields: int, limit: int, block: int, quote: str = '"') -> t
     """The rows of a CSV text that comes in blocks, and how many records are ragged; plain lines by a strict reader."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(text, "_LONGEST", limit)
-        records = text._Records(Reading(quote=quote), fields)
+        records = text._CsvRecords(Reading(quote=quote), fields)
         records._piece = max(block // 3, 1)
         rows: list[list[str]] = []
         quoting: Any = csv.QUOTE_MINIMAL if quote else csv.QUOTE_NONE
@@ -313,7 +313,7 @@ def test_of_a_line_that_does_not_end_no_more_is_kept_than_its_limit(
     monkeypatch: pytest.MonkeyPatch, byte: bytes
 ) -> None:
     monkeypatch.setattr(text, "_LONGEST", 1_000)
-    records, kept = text._Records(Reading(), 2), []
+    records, kept = text._CsvRecords(Reading(), 2), []
 
     def blocks() -> Iterator[bytes]:
         for _ in range(50):
@@ -336,5 +336,5 @@ def test_of_a_line_that_does_not_end_no_more_is_kept_than_its_limit(
     ],
 )
 def test_only_odd_blocks_go_to_the_slow_reader(data: bytes, *, is_plain: bool) -> None:
-    parts = list(text._Records(Reading(), 2).cut(iter([data])))
+    parts = list(text._CsvRecords(Reading(), 2).cut(iter([data])))
     assert all(isinstance(part, bytes) for part in parts) == is_plain

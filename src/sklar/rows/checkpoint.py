@@ -26,7 +26,7 @@ from sklar.machine.progress import SILENT, Progress
 from sklar.machine.stores import fresh_file
 from sklar.machine.threads import merged
 from sklar.public.schema import Schema
-from sklar.rows.count import Answers, Ask, count, no_answers
+from sklar.rows.count import Ask, Exact, count, no_answers
 from sklar.rows.source import Source, files_at_once
 
 _FILE = "counts.npz"
@@ -38,7 +38,7 @@ Shard = tuple[str, int, int]
 
 def count_resumable(
     source: Source, schema: Schema, ask: Ask, folder: str | Path, *, progress: Progress = SILENT
-) -> Answers:
+) -> Exact:
     """Exact answers about a folder of files, kept in `folder` on the way: a later call goes on where this one ended."""
     folder = Path(folder)
     if source.path is None or not source.parts:
@@ -49,7 +49,7 @@ def count_resumable(
     about = {"schema": schema.digest, "origin": str(source.path.resolve()), "tables": _digest(ask)}
     with _own(folder):
         shards = {_shard(part, source.path): part for part in source.parts}
-        total: Answers | None
+        total: Exact | None
         total, done = _read(folder, about, ask) or (None, [])
         if not shards.keys() >= set(done):
             total, done = None, []
@@ -136,7 +136,7 @@ def _forget(folder: Path) -> None:
         folder.rmdir()
 
 
-def _write(folder: Path, about: dict[str, Any], answers: Answers) -> None:
+def _write(folder: Path, about: dict[str, Any], answers: Exact) -> None:
     try:
         temporary = fresh_file(folder / _FILE, private=True)
         with temporary.open("wb") as file:
@@ -153,7 +153,7 @@ def _write(folder: Path, about: dict[str, Any], answers: Answers) -> None:
         ) from None
 
 
-def _read(folder: Path, about: dict[str, Any], ask: Ask) -> tuple[Answers, list[Shard]] | None:
+def _read(folder: Path, about: dict[str, Any], ask: Ask) -> tuple[Exact, list[Shard]] | None:
     """The counts that are kept and the files that they cover; None where there are none of this schema and folder."""
     path = folder / _FILE
     if not path.exists():
@@ -172,4 +172,4 @@ def _read(folder: Path, about: dict[str, Any], ask: Ask) -> tuple[Answers, list[
             done = [(str(name), int(size), int(changed)) for name, size, changed in written["done"]]
     except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile):
         raise DataError(f"the checkpoint in '{folder}' is damaged. Delete it to count from the beginning.") from None
-    return Answers(n_rows=n_rows, tables=tables), done
+    return Exact(n_rows=n_rows, tables=tables), done

@@ -104,7 +104,7 @@ def ask_all(schema: Schema) -> Ask:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Answers:
+class Exact:
     """Exact answers about some rows, in the order of what was asked: private.
 
     A row adds at most one to a cell, so that cells may take 32 bits up to 2^31 - 1 rows.
@@ -116,7 +116,7 @@ class Answers:
 
     def __repr__(self) -> str:
         # A traceback or a debugger's log must not print counts.
-        return "Answers(private)"
+        return "Exact(private)"
 
     @property
     def one_way(self) -> Whole:
@@ -128,7 +128,7 @@ class Answers:
         """All two-way tables, of `ask_all`."""
         return self.tables[1]
 
-    def __add__(self, other: Answers) -> Answers:
+    def __add__(self, other: Exact) -> Exact:
         """The sum, in the memory of the second where its cells hold it: a third array of many cells is not made."""
         rows = self.n_rows + other.n_rows
 
@@ -138,20 +138,20 @@ class Answers:
 
         tables = tuple(added(*both) for both in zip(self.tables, other.tables, strict=True))
         values = tuple(mine + more for mine, more in zip(self.values, other.values, strict=True))
-        return Answers(n_rows=rows, tables=tables, values=values)
+        return Exact(n_rows=rows, tables=tables, values=values)
 
 
-def no_answers(ask: Ask) -> Answers:
+def no_answers(ask: Ask) -> Exact:
     """The answers about no rows, over the full public domain."""
     tables = tuple(np.zeros(table.n_cells, dtype=np.int64) for table in ask.tables)
-    return Answers(n_rows=0, tables=tables, values=tuple(Histogram() for _ in ask.values))
+    return Exact(n_rows=0, tables=tables, values=tuple(Histogram() for _ in ask.values))
 
 
-def count(batches: Iterable[pl.DataFrame], ask: Ask, *, progress: Progress = SILENT) -> Answers:
+def count(batches: Iterable[pl.DataFrame], ask: Ask, *, progress: Progress = SILENT) -> Exact:
     """Exact answers about the rows of all batches."""
     sizes = [table.sizes for table in ask.tables]
     n_tables, is_plain = sum(map(len, sizes)), sum(int(each.sum()) for each in sizes) <= _PLAIN_CELLS
-    total = no_answers(ask) if is_plain else Answers(n_rows=0, values=tuple(Histogram() for _ in ask.values))
+    total = no_answers(ask) if is_plain else Exact(n_rows=0, values=tuple(Histogram() for _ in ask.values))
     compiled: Counter | None = None
     with ExitStack() as stack:
         for batch in ahead(batches):
@@ -159,7 +159,7 @@ def count(batches: Iterable[pl.DataFrame], ask: Ask, *, progress: Progress = SIL
                 histogram.add_column(ask.value_column(batch, number))
             rows = total.n_rows + batch.height
             if compiled is None and is_plain and n_tables * (rows + _TABLE_OVERHEAD) <= _PLAIN_WORK:
-                total = Answers(n_rows=rows, tables=_added_plainly(total.tables, batch, ask), values=total.values)
+                total = Exact(n_rows=rows, tables=_added_plainly(total.tables, batch, ask), values=total.values)
                 progress.advance(batch.height)
                 continue
             if compiled is None:
@@ -174,10 +174,10 @@ def count(batches: Iterable[pl.DataFrame], ask: Ask, *, progress: Progress = SIL
     return total if compiled is None else _with(total, compiled)
 
 
-def count_plainly(codes: Codes, cells: Cells) -> Answers:
+def count_plainly(codes: Codes, cells: Cells) -> Exact:
     """All one-way and two-way tables of codes by the kernel's plain routine, for whoever holds codes already."""
     tables = tuple(Tables(cells=cells, order=order).count(codes) for order in (1, 2))
-    return Answers(n_rows=len(codes[0]), tables=tables)
+    return Exact(n_rows=len(codes[0]), tables=tables)
 
 
 def _added_plainly(totals: tuple[Whole, ...], batch: pl.DataFrame, ask: Ask) -> tuple[Whole, ...]:
@@ -187,10 +187,10 @@ def _added_plainly(totals: tuple[Whole, ...], batch: pl.DataFrame, ask: Ask) -> 
     return tuple(total + table.count(codes) for total, table in zip(totals, ask.tables, strict=True))
 
 
-def _with(total: Answers, compiled: Counter) -> Answers:
-    part = Answers(n_rows=compiled.n_rows, tables=compiled.tables(), values=tuple(Histogram() for _ in total.values))
+def _with(total: Exact, compiled: Counter) -> Exact:
+    part = Exact(n_rows=compiled.n_rows, tables=compiled.tables(), values=tuple(Histogram() for _ in total.values))
     if not total.n_rows:
-        return Answers(n_rows=part.n_rows, tables=part.tables, values=total.values)
+        return Exact(n_rows=part.n_rows, tables=part.tables, values=total.values)
     return total + part
 
 

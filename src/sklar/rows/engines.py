@@ -29,7 +29,7 @@ from sklar.machine.cluster import Engine, choose_engine
 from sklar.machine.progress import SILENT, Progress
 from sklar.machine.threads import merged
 from sklar.public.schema import Attribute, Schema
-from sklar.rows.count import Answers, Ask, count
+from sklar.rows.count import Ask, Exact, count
 from sklar.rows.discover import Histogram
 from sklar.rows.people import Secrets, choose_here, records_of
 from sklar.rows.read import open_source, reads_again, takes_one_pass
@@ -56,7 +56,7 @@ class CountedTable(Protocol):
     def reads_again(self) -> bool:
         """Whether its rows can be read once more, by what kind of table it is."""
 
-    def count(self, ask: Ask, *, progress: Progress = SILENT) -> Answers:
+    def count(self, ask: Ask, *, progress: Progress = SILENT) -> Exact:
         """Exact answers about all rows, or about those that are chosen of each person; the same ones in every pass."""
 
 
@@ -73,7 +73,7 @@ class LocalTable:
         self.name, self.columns, self.n_rows = source.name, source.columns, source.n_rows
         self.reads_again = checkpoint is None and reads_again(data)
 
-    def count(self, ask: Ask, *, progress: Progress = SILENT) -> Answers:
+    def count(self, ask: Ask, *, progress: Progress = SILENT) -> Exact:
         """Exact answers; with a checkpoint, resumed where an earlier pass ended."""
         if ask.values and takes_one_pass(self._data):
             raise DataError("private domains take two passes over the rows, a stream allows one. Give a table or file.")

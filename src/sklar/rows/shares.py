@@ -194,9 +194,9 @@ def count_tokens(joined: Joined, linked: Linked, plan: LinkedPlan) -> list[NDArr
     of_kind = [[table for table in plan.tables if table.kind == query.what] for query, _ in plan.parts]
     exact = [np.zeros(query.n_cells, dtype=np.int64) for query, _ in plan.parts]
     for first, last in joined.parts():
-        part = _Part(joined, linked, first, last)
+        part = _SomePeople(joined, linked, first, last)
 
-        def dealt(at: int, part: _Part = part) -> NDArray[np.int64]:
+        def dealt(at: int, part: _SomePeople = part) -> NDArray[np.int64]:
             return plan.parts[at][0].count([part.entries(table) for table in of_kind[at]])
 
         for total, tokens in zip(exact, side_by_side(dealt, range(len(exact))), strict=True):
@@ -204,7 +204,7 @@ def count_tokens(joined: Joined, linked: Linked, plan: LinkedPlan) -> list[NDArr
     return exact
 
 
-class _Part:
+class _SomePeople:
     """Some people with their events: who gives which parts of their unit to which cells."""
 
     def __init__(self, joined: Joined, linked: Linked, first: int, last: int) -> None:

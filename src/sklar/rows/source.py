@@ -36,7 +36,7 @@ def batch_rows(columns: int) -> int:
     return int(min(BATCH_ROWS, 1 << (max(_BATCH_CELLS // max(columns, 1), 64).bit_length() - 1)))
 
 
-class Named(Protocol):
+class Columned(Protocol):
     """A table whose columns have names."""
 
     @property
@@ -48,7 +48,7 @@ class Named(Protocol):
         """The names of its columns."""
 
 
-N = TypeVar("N", bound=Named)
+N = TypeVar("N", bound=Columned)
 
 
 class AnyColumns(tuple[str, ...]):
@@ -108,7 +108,7 @@ def files_at_once(parts: Sequence[Source]) -> int:
     return min(2, workers()) if any(part.threaded for part in parts) else workers()
 
 
-def require_columns(source: Named, schema: Schema) -> None:
+def require_columns(source: Columned, schema: Schema) -> None:
     """Refuse a table that lacks a column for some attribute.
 
     The table's other columns are not named: what the schema leaves out stays out of messages too.
@@ -125,7 +125,7 @@ def require_columns(source: Named, schema: Schema) -> None:
         )
 
 
-def require_person(source: Named, schema: Schema) -> None:
+def require_person(source: Columned, schema: Schema) -> None:
     """Refuse a table that lacks the column of ids that the schema names."""
     if schema.person is not None and schema.person.column not in source.columns:
         raise DataError(

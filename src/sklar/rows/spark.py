@@ -33,7 +33,7 @@ from sklar.machine.progress import SILENT, Progress
 from sklar.machine.threads import side_by_side, using
 from sklar.public.person import Person
 from sklar.public.schema import Schema
-from sklar.rows.count import Answers, Ask, count, no_answers
+from sklar.rows.count import Ask, Exact, count, no_answers
 from sklar.rows.parts import ChangedError, Part, Seen, look, open_files, read_part, share_out
 from sklar.rows.people import Secrets, by_bucket, choose, packed, records_of, unpacked
 from sklar.rows.source import batch_rows, normalizer, unrepeated
@@ -51,7 +51,7 @@ na = lazily("nanoarrow")
 _LOOKED_AT_HERE = 32
 # Partial counts that are at most summed, in bytes: with more, neighboring parts share one.
 MOST_SHUFFLED = 1 << 34
-TASKS_PER_CORE = 4
+TASKS_PER_CORE, _MOST_TASKS = 4, 1 << 20
 # Bytes of partial counts that are worth a task of their own, and of records of people that a task chooses among.
 _SUMMED_BYTES, _BUCKET_BYTES = 1 << 27, 1 << 27
 # The key of a piece that says why nothing is counted.
@@ -119,11 +119,12 @@ class SparkTable(ABC):
     def __init__(self, schema: Schema, context: SparkContext) -> None:
         self._schema, self._context, self._secrets = schema, context, Secrets()
 
-    def count(self, ask: Ask, *, progress: Progress = SILENT) -> Answers:
+    def count(self, ask: Ask, *, progress: Progress = SILENT) -> Exact:
         """Exact answers about all rows, or about those that are chosen of each person."""
         context, person = self._context, self._schema.person
         # More tasks than this would send more partial counts than are worth it.
         most = max(MOST_SHUFFLED // (4 * length(ask)), TASKS_PER_CORE * int(context.defaultParallelism))
+        most = min(most, _MOST_TASKS)
         with one_thread(context), _private_failures(self.name):
             work = Work(
                 ask=ask,

@@ -18,7 +18,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from sklar.errors import DataError
-from sklar.rows.count import Answers, Ask, no_answers
+from sklar.rows.count import Ask, Exact, no_answers
 from sklar.rows.people import packed, unpacked
 
 Piece = tuple[int, int, bytes]
@@ -41,7 +41,7 @@ def runs_of(ask: Ask) -> int:
     return -(-length(ask) // RUN)
 
 
-def cut(answers: Answers, ask: Ask, number: int, buckets: int) -> Iterator[Piece]:
+def cut(answers: Exact, ask: Ask, number: int, buckets: int) -> Iterator[Piece]:
     """The answers of one part: no cell exceeds the number of rows, so that four bytes mostly hold it."""
     word = 4 if answers.n_rows < 2**32 else 8
     flat = np.concatenate([[answers.n_rows], *answers.tables]).astype(_WORDS[word])
@@ -93,8 +93,8 @@ def _added(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
     return pl.concat(frames).group_by("attribute", "text", "unit").agg(pl.col("times").sum())
 
 
-def join(sums: Sequence[Piece], ask: Ask, buckets: int, parts: int | None = None) -> Answers:
-    """Answers from the sums of all keys, refused where a part is lacking in one; `parts` is how many there are."""
+def join(sums: Sequence[Piece], ask: Ask, buckets: int, parts: int | None = None) -> Exact:
+    """Exact from the sums of all keys, refused where a part is lacking in one; `parts` is how many there are."""
     found, runs = {number for _, number, _ in sums}, runs_of(ask)
     answers = no_answers(ask)
     if not sums and not parts:
@@ -116,4 +116,4 @@ def join(sums: Sequence[Piece], ask: Ask, buckets: int, parts: int | None = None
             histogram.add_times(units["unit"].to_numpy(), units["times"].to_numpy())
     ends = np.cumsum([table.n_cells for table in ask.tables])[:-1]
     tables = tuple(each.copy() for each in np.split(flat[1:], ends)) if ask.tables else ()
-    return Answers(n_rows=int(flat[0]), tables=tables, values=answers.values)
+    return Exact(n_rows=int(flat[0]), tables=tables, values=answers.values)

@@ -22,6 +22,7 @@ import zlib
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
+from importlib import import_module
 from itertools import pairwise, product
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
@@ -48,7 +49,8 @@ _LINE_FEED, _CARRIAGE_RETURN = 10, 13
 _SIGNS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
 _BY_PYARROW = {".zst": "zstd", ".lz4": "lz4", ".br": "brotli"}
-COMPRESSED = {".gz", ".bz2", ".xz", *_BY_PYARROW}
+_BY_PYTHON = {".gz": "gzip", ".bz2": "bz2", ".xz": "lzma"}
+COMPRESSED = {*_BY_PYTHON, *_BY_PYARROW}
 # What reading a damaged file may raise.
 _BROKEN = (csv.Error, OSError, EOFError, ValueError, zlib.error, lzma.LZMAError)
 # What files begin with, the longest first: UTF-32's mark begins as that of UTF-16.
@@ -73,16 +75,8 @@ def open_bytes(path: Path | Remote) -> IO[bytes]:
     """A file's bytes, decompressed as its suffix says."""
     suffix = path.suffix.lower()
     given: Any = path if isinstance(path, Path) or suffix not in COMPRESSED else path.open()
-    if suffix == ".gz":
-        import gzip
-
-        return cast(IO[bytes], gzip.open(given, "rb"))
-    if suffix == ".bz2":
-        import bz2
-
-        return cast(IO[bytes], bz2.open(given, "rb"))
-    if suffix == ".xz":
-        return cast(IO[bytes], lzma.open(given, "rb"))
+    if suffix in _BY_PYTHON:
+        return cast(IO[bytes], import_module(_BY_PYTHON[suffix]).open(given, "rb"))
     if suffix in _BY_PYARROW:
         require("pyarrow", what=f"a file that ends in {suffix}", package="pyarrow", extra="arrow")
         import pyarrow as pa
@@ -203,7 +197,7 @@ def read_csv(
 
     With a `span` of bytes, where lines are records: those whose lines begin in it.
     """
-    records = _Records(reading, len(columns))
+    records = _CsvRecords(reading, len(columns))
     wanted = [columns.index(name) for name in names]
     schema = {str(number): pl.String() for number in range(len(columns))}
 
@@ -280,7 +274,7 @@ def _last_line(text: bytes) -> int:
     return max(text.rfind(b"\n"), text.rfind(b"\r", 0, -1)) + 1
 
 
-class _Records:
+class _CsvRecords:
     """Cuts UTF-8 text of a CSV file, from its first record on, into whole records of exactly `fields` fields.
 
     `ragged` counts the records that have another number of fields or are too long, which are left out.

@@ -13,7 +13,7 @@ import pytest
 from sklar.custodian.draft.sniff import Remark, sniff
 from sklar.public.reading import PLAIN, Reading
 from sklar.public.schema import Schema
-from sklar.rows.count import Answers, ask_all
+from sklar.rows.count import Exact, ask_all
 from sklar.rows.engines import open_table
 
 TOWNS = ["Köln", "São Tomé", "Ulm, Donau", "Jena"]
@@ -46,7 +46,7 @@ def table(rows: int = 300) -> Rows:
     return list(zip([TOWNS[town] for town in towns], ages.tolist(), pay.tolist(), shares.tolist(), strict=True))
 
 
-def counts(data: object, schema: Schema) -> Answers:
+def counts(data: object, schema: Schema) -> Exact:
     return open_table(data, schema).count(ask_all(schema))
 
 
