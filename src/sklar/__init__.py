@@ -36,10 +36,8 @@ if TYPE_CHECKING:
         SchemaError,
         SklarError,
     )
-    from sklar.files.archive import load
-    from sklar.files.asked import infer, query, report
-    from sklar.files.linked import LinkedModel, load_linked
-    from sklar.files.model import Model
+    from sklar.files.archive import load, load_linked
+    from sklar.files.model import LinkedModel, Model, infer, query, report
     from sklar.files.tables import read_tables, write_tables
     from sklar.kernel.theorems import Budget
     from sklar.public.events import Linked
@@ -97,7 +95,7 @@ _HOMES = {
     "DataError": "errors",
     "LedgerError": "errors",
     "Linked": "public.events",
-    "LinkedModel": "files.linked",
+    "LinkedModel": "files.model",
     "Measured": "budget.certificate",
     "Method": "budget.method",
     "MissingExtraError": "errors",
@@ -117,14 +115,14 @@ _HOMES = {
     "fit_linked": "release",
     "fit_tables": "release",
     "forecast": "budget.forecast",
-    "infer": "files.asked",
+    "infer": "files.model",
     "load": "files.archive",
-    "load_linked": "files.linked",
+    "load_linked": "files.archive",
     "measure": "release",
     "plan": "answer.wants",
-    "query": "files.asked",
+    "query": "files.model",
     "read_tables": "files.tables",
-    "report": "files.asked",
+    "report": "files.model",
     "verify": "trust.verify",
     "write_tables": "files.tables",
 }

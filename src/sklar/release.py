@@ -25,7 +25,7 @@ from sklar.budget.search import Search, require_gaussian
 from sklar.draw.refine import refining_rounds, triple_rounds
 from sklar.draw.repair import hold_margins
 from sklar.errors import BudgetError, SchemaError
-from sklar.files.model import Model
+from sklar.files.model import LinkedModel, Model
 from sklar.fitting.choose import fit_auto
 from sklar.fitting.denoise import interactions
 from sklar.fitting.domains import find_domains
@@ -46,7 +46,6 @@ from sklar.rows.sql import Query
 
 if TYPE_CHECKING:
     from sklar.budget.ledger import Bill, Ledger
-    from sklar.files.linked import LinkedModel
     from sklar.public.events import Linked
 
 # Arrays of all two-way cells, of four bytes each, that a fit has in files at once: noisy tables of two stages,
@@ -284,7 +283,6 @@ def fit_linked(
     """
     # Imported here: most releases are of one table.
     from sklar.budget.linked import LinkedMeasured, certify_linked, plan_linked
-    from sklar.files.linked import LinkedModel
     from sklar.fitting.classes import fit_classes
     from sklar.public.events import Linked
     from sklar.rows.shares import LinkedRows, measure_linked
@@ -300,8 +298,8 @@ def fit_linked(
         rows = LinkedRows(people, events, linked)
         blocks, n_people = measure_linked(rows, vault, linked, plan, budget, progress=progress)
         receipt = receipts[0] if receipts else None
-        certificate = certify_linked(linked, budget, plan, n_people, receipt)
-        measured = LinkedMeasured(linked=linked, plan=plan, blocks=tuple(blocks), certificate=certificate)
+        certificate = certify_linked(linked, budget, blocks, n_people, receipt)
+        measured = LinkedMeasured(linked=linked, blocks=tuple(blocks), certificate=certificate)
         classes, settings = fit_classes(measured, progress=progress)
         return LinkedModel(measured=measured, classes=classes, n_people=measured.n_people, settings=settings)
 

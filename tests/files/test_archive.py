@@ -93,7 +93,7 @@ WRONG: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
         lambda d: d["blocks"][0].update(query="exact"),
         "its blocks must be one of tables, parities, distances, grid, common, got 'exact'",
     ),
-    "another model": (lambda d: d["copula"].update(kind="neural"), "its model must be one of binary, latent"),
+    "another model": (lambda d: d["copula"].update(kind="neural"), "its copula must be one of binary, latent"),
     "another setting": (
         lambda d: d["settings"].update(note="x"),
         "its settings must have exactly the keys that are known; 'note' is not one of them",
@@ -219,7 +219,7 @@ def many_scales(model: Path, to: Path) -> Path:
         document["certificate"]["measurements"] = [
             {
                 "stage": 1, "order": 1 + (at >= first), "tables": 1, "scale": scale, "sensitivity_l1": 2.0,
-                "sensitivity_l2": 2**0.5, "parity": False, "moves": 2.0, "reach": 1.0,
+                "sensitivity_l2": 2**0.5, "parity": False, "moves": 2.0, "reach": 1.0, "kind": "",
             }
             for at, scale in enumerate(scales.tolist())
         ]  # fmt: skip

@@ -14,10 +14,13 @@ import pytest
 
 import sklar
 from sklar.errors import DataError, ModelError
-from sklar.files.archive import is_linked, load
-from sklar.files.linked import LinkedModel, load_linked
+from sklar.files.archive import is_linked, load, load_linked
+from sklar.files.model import LinkedModel
 from sklar.kernel.theorems import Budget
+from sklar.trust.verify import verify
 from tests.linked import small, tables
+
+OLDER = Path(__file__).parent / "models" / "v3-linked.sklar"
 
 
 @pytest.fixture(scope="module")
@@ -72,13 +75,14 @@ def test_what_it_says_of_itself(model: LinkedModel) -> None:
     text = "\n".join(model.summary())
     assert "for the content of any one person, with all their events" in text
     assert "400 people, at most 3 events each" in text
-    assert model.certificate.unit == "person"
-    assert model.certificate.public_people == 400
+    assert "  4 tables of an attribute of people and one of events, noise of scale" in text
+    assert model.certificate.to_dict()["unit"] == "person"
+    assert model.certificate.public_rows == 400
 
 
 def test_under_add_remove_the_number_of_people_is_measured(tmp_path: Path) -> None:
     made = sklar.fit_linked(*tables(), small(), Budget(epsilon=3.0, neighbors="add-remove"))
-    assert made.certificate.public_people is None
+    assert made.certificate.public_rows is None
     assert made.n_people == made.measured.n_people
     # The noise of the number of people is about 20: 400 within 150 but for a chance far below one in a million.
     assert abs(made.n_people - 400) < 250
@@ -98,6 +102,19 @@ def test_files_are_told_apart(saved: Path, tmp_path: Path) -> None:
         load_linked(tmp_path / "no.sklar")
     with pytest.raises(ModelError, match="or it is damaged"):
         load_linked(tmp_path / "text.sklar")
+
+
+def test_a_file_of_the_first_version_is_read_sampled_and_verified(tmp_path: Path) -> None:
+    older = load_linked(OLDER)
+    assert older.sample(50, seed=1)[0].height == 50
+    assert verify(OLDER).passed
+    older.save(tmp_path / "m.sklar")
+    again = load_linked(tmp_path / "m.sklar")
+    assert again.certificate == older.certificate
+    for one, other in zip(older.measured.blocks, again.measured.blocks, strict=True):
+        assert (one.query.what, one.scales.tolist()) == (other.query.what, other.scales.tolist())  # type: ignore[union-attr]
+        assert np.array_equal(one.values, other.values)
+    assert verify(tmp_path / "m.sklar").passed
 
 
 def rewritten(saved: Path, target: Path, change: Callable[[dict[str, Any]], None], **members: bytes) -> Path:
@@ -130,6 +147,11 @@ def rewritten(saved: Path, target: Path, change: Callable[[dict[str, Any]], None
         (lambda d: d.update(n_people=399), "number of people is not the one"),
         (lambda d: d["settings"].update(person_classes=1), "is larger than its schema implies"),
         (lambda d: d["settings"].update(mood="good"), "exactly the keys"),
+        (lambda d: d["certificate"].update(claimed_by="me"), "claimed_by must be null"),
+        (lambda d: d["certificate"].update(rows_per_person=None), "rows_per_person must be a whole number"),
+        (lambda d: d["blocks"].pop(), "must hold all kinds of tables that its schema has, each once"),
+        (lambda d: d["blocks"][0].update(query="tables"), "must be one of shares"),
+        (lambda d: d.update(version=3), "it has format version 3, not 2"),
     ],
 )
 def test_what_a_file_may_not_say(

@@ -26,17 +26,14 @@ def measured(n: int = 400, *, noise: float = 0.0, epsilon: float = 1.0) -> Linke
         drawn = np.repeat(scales, query.sizes) * rng.standard_normal(tokens.size)
         values = np.round(tokens + noise * drawn).astype(np.int64)
         blocks.append(Block(query=query, scales=scales, values=values))
-    certificate = certify_linked(linked, budget, plan, n, None)
-    return LinkedMeasured(linked=linked, plan=plan, blocks=tuple(blocks), certificate=certificate)
+    certificate = certify_linked(linked, budget, blocks, n, None)
+    return LinkedMeasured(linked=linked, blocks=tuple(blocks), certificate=certificate)
 
 
 def test_the_gradient_is_that_of_the_error() -> None:
     tables_of = measured(noise=0.2)
     layout = fitting._Layout(tables_of)
-    shares = [
-        counts / (tables_of.plan.each(table) * layout.n_people)
-        for table, counts in zip(tables_of.plan.tables, tables_of.counts, strict=True)
-    ]
+    shares = [cells / layout.n_people for _, cells, _ in tables_of.tables]
     weights = layout.arrange([np.array([float(k + 1)]) for k in range(len(shares))], precisions=True)
     fit = fitting._Fit(fitting._Goal(layout=layout, targets=layout.arrange(shares), weights=weights), 1, 5, 3)
     rng = np.random.default_rng(0)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator
 from decimal import Decimal
 from fractions import Fraction
 from itertools import combinations_with_replacement
@@ -15,13 +14,16 @@ import polars as pl
 import pytest
 from numpy.typing import NDArray
 
-from sklar.budget.linked import WITH_EVENTS, LinkedPlan, plan_linked
+from sklar.budget.linked import WITH_EVENTS, linked_queries, linked_tables, plan_linked
+from sklar.budget.plan import Plan
 from sklar.errors import DataError
 from sklar.kernel.theorems import Budget
 from sklar.rows.shares import Joined, LinkedRows, count_tokens, key_texts, triangle
 from tests.linked import small, tables
 
 LINKED = small()
+TABLES = [table for tables in linked_tables(LINKED).values() for table in tables]
+TOKENS = 1_024
 PLAN = plan_linked(LINKED, Budget(epsilon=1.0, neighbors="add-remove", rows_per_person=1))
 
 
@@ -113,12 +115,10 @@ def one_person(person: tuple[int, ...], events: tuple[tuple[int, ...], ...]) -> 
     )
 
 
-def tokens_of(joined: Joined, plan: LinkedPlan) -> list[NDArray[np.int64]]:
+def tokens_of(joined: Joined, plan: Plan) -> list[NDArray[np.int64]]:
     """The tokens of all people in every table of the plan, in its order."""
-    found: dict[str, Iterator[NDArray[np.int64]]] = {}
-    for (query, _), counts in zip(plan.parts, count_tokens(joined, LINKED, plan), strict=True):
-        found[query.what] = iter(np.split(counts, np.cumsum(query.lengths)[:-1]))
-    return [next(found[table.kind]) for table in plan.tables]
+    counted = zip(plan.parts, count_tokens(joined, LINKED, plan), strict=True)
+    return [part for (query, _), counts in counted for part in np.split(counts, np.cumsum(query.sizes)[:-1])]
 
 
 @pytest.fixture(scope="module")
@@ -135,8 +135,8 @@ def everyone() -> list[list[NDArray[np.int64]]]:
 
 
 def test_replacing_a_whole_person_stays_within_the_claim(everyone: list[list[NDArray[np.int64]]]) -> None:
-    for place, table in enumerate(PLAN.tables):
-        each = PLAN.each(table)
+    for place, table in enumerate(TABLES):
+        each = TOKENS if table.kind in WITH_EVENTS else 1
         vectors = np.unique(np.array([person[place] for person in everyone]), axis=0).astype(np.float64)
         squares = (vectors**2).sum(axis=1)
         distances = squares[:, None] + squares - 2 * vectors @ vectors.T
@@ -155,23 +155,24 @@ def test_replacing_a_whole_person_stays_within_the_claim(everyone: list[list[NDA
 def test_rows_that_are_not_shared_out_would_break_the_claim() -> None:
     """What the shares are for: counts of events move by as many as a person has."""
     joined = one_person((0, 0), ((0, 0), (0, 0), (0, 0)))
-    place = next(place for place, table in enumerate(PLAN.tables) if table.kind == "event-event")
-    assert tokens_of(joined, PLAN)[place].max() == PLAN.tokens
+    place = next(place for place, table in enumerate(TABLES) if table.kind == "event-event")
+    assert tokens_of(joined, PLAN)[place].max() == TOKENS
     assert np.bincount(joined.events[0]).max() == 3
 
 
 def test_shares_are_those_of_the_recipe() -> None:
     """Against fractions that are added up person by person, to a token each."""
     linked, joined = LINKED, LinkedRows(*tables(60), LINKED).join()
-    plan = LinkedPlan(tables=PLAN.tables, scales=PLAN.scales, tokens=1 << 16)
-    for table, tokens in zip(plan.tables, tokens_of(joined, plan), strict=True):
+    queries = linked_queries(linked, 1 << 16, total=True)
+    plan = Plan(parts=tuple((query, np.ones(query.sizes.size)) for query in queries))
+    for table, tokens in zip(TABLES, tokens_of(joined, plan), strict=True):
         exact = [Fraction(0)] * table.cells
         for i in range(joined.n_people):
             person = joined.people[:, i].tolist()
             events = joined.events[:, joined.begins[i] : joined.begins[i + 1]].T.tolist()
             for cell, share in _shares(table.kind, table.first, table.second, table.shape, person, events, linked.bins):
                 exact[cell] += share
-        each = plan.each(table)
+        each = 1 << 16 if table.kind in WITH_EVENTS else 1
         away = abs(tokens - np.array([float(each * share) for share in exact]))
         assert (away <= (joined.n_people if table.kind in WITH_EVENTS else 0)).all(), table.kind
 

@@ -595,7 +595,7 @@ def test_an_older_version_does_not_excuse_a_missing_search(genuine: dict[str, Pa
         kept = {name: array for name, array in arrays.items() if not name.startswith(("block", "s"))}
         arrays.clear()
         arrays |= older | kept
-        for later in ("earlier", "receipt", "read_from_rows", "count", "rows_per_person"):
+        for later in ("earlier", "receipt", "read_from_rows", "count", "rows_per_person", "tokens"):
             del stated[later]
         stated |= {"domains": [], "spent_epsilon": 3.6}
         del document["copula"]["rounds"], document["copula"]["matched"], document["blocks"]
@@ -604,7 +604,7 @@ def test_an_older_version_does_not_excuse_a_missing_search(genuine: dict[str, Pa
         # These versions had no third stage.
         stated["measurements"] = [each for each in stated["measurements"] if each["stage"] < 3]
         for each in stated["measurements"]:
-            del each["parity"], each["moves"], each["reach"]
+            del each["parity"], each["moves"], each["reach"], each["kind"]
         document["settings"] |= {"shrinkage": 0.4, "start_sd": 1.0, "tried": []}
         document["version"] = 2
 

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 import sklar
-from sklar.budget.linked import linked_measurements
-from sklar.files.linked import LinkedModel
+from sklar.budget.certificate import measurements
+from sklar.budget.linked import plan_linked
+from sklar.files.model import LinkedModel
 from sklar.kernel.theorems import Budget
 from sklar.public.schema import Schema
 from sklar.rows.shares import LinkedRows, count_tokens
@@ -55,9 +56,9 @@ def test_forged_files_fail(model: LinkedModel, tmp_path: Path) -> None:
     made = replace(model, measured=replace(measured, certificate=lower))
     assert failed(made, tmp_path / "m.sklar") == {"theorem", "independent"}
 
-    plan = replace(measured.plan, scales=measured.plan.scales * (1 + 1e-9))
-    odd = replace(measured.certificate, measurements=linked_measurements(plan, 2))
-    made = replace(model, measured=replace(measured, plan=plan, certificate=odd))
+    blocks = tuple(replace(block, scales=block.scales * (1 + 1e-9)) for block in measured.blocks)
+    odd = replace(measured.certificate, measurements=measurements(blocks, measured.certificate.budget))
+    made = replace(model, measured=replace(measured, blocks=blocks, certificate=odd))
     assert failed(made, tmp_path / "m.sklar") == {"arrays"}
 
     person = np.roll(model.classes.person[:, :2], 1, axis=1)
@@ -74,7 +75,7 @@ def test_exact_counts_are_found(tmp_path: Path) -> None:
     made = sklar.fit_linked(wide, events, linked, epsilon=1.0)
     assert failed(made, tmp_path / "m.sklar") == set()
     joined = LinkedRows(wide, events, linked).join()
-    exact = count_tokens(joined, linked, made.measured.plan)
+    exact = count_tokens(joined, linked, plan_linked(linked, made.certificate.budget))
     bare = tuple(replace(block, values=own) for block, own in zip(made.measured.blocks, exact, strict=True))
     assert failed(replace(made, measured=replace(made.measured, blocks=bare)), tmp_path / "m.sklar") == {"noise"}
 

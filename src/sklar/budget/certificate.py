@@ -27,7 +27,7 @@ from sklar.budget.views import (
 )
 from sklar.errors import ModelError
 from sklar.kernel.cells import Cells
-from sklar.kernel.queries import PARTS, Block, Distances, Parities, Tables
+from sklar.kernel.queries import PARTS, Block, Distances, Parities, Shares, Tables
 from sklar.kernel.theorems import Budget, Composition, Mechanism, Neighbors, Spend, sensitivity
 from sklar.machine.notebook import Tabular, html_card
 from sklar.public.person import Count, Person
@@ -44,6 +44,18 @@ _ORDERS = {
     3: "three-way tables over coarse levels",
     SCORES: "scores of three-way tables",
 }
+_SHARES = {
+    "people": "number of people",
+    "person": "one-way tables of people",
+    "number": "number of events of a person",
+    "person-person": "two-way tables of people",
+    "number-person": "number of events by an attribute of people",
+    "person-event": "tables of an attribute of people and one of events",
+    "event-event": "two-way tables of events",
+    "number-event": "number of events by an attribute of events",
+    "event": "one-way tables of events",
+    "two-events": "one attribute in two events of a person",
+}
 _PARITIES = {0: "number of rows", 1: "counts of ones", 2: "parities of pairs", 3: "parities of triples"}
 
 
@@ -54,6 +66,9 @@ class Measurement:
     The sensitivities are one table's. Parities of bits stand in place of tables where `parity` says so: single counts,
     which do not all move at once. Scores have the order `SCORES`: single numbers, in parts of a row (`queries`). One
     person makes `moves` moves in all of them together, over separate cells, each of L1 norm at most `reach`.
+
+    `kind` names tables of linked people and events (`budget.linked`): scale and sensitivities are in people, `reach` is
+    in tokens, and the noise that was drawn is in tokens, too.
     """
 
     stage: int
@@ -65,11 +80,12 @@ class Measurement:
     parity: bool = False
     moves: float = 0.0
     reach: float = 1.0
+    kind: str = ""
 
     @property
     def what(self) -> str:
         """In words."""
-        return (_PARITIES if self.parity else _ORDERS)[self.order]
+        return _SHARES[self.kind] if self.kind else (_PARITIES if self.parity else _ORDERS)[self.order]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -88,7 +104,8 @@ class Certificate(Tabular):
 
     `count` is None where a row is a person. Else neighbors differ in all rows of one person: "people" counts one row of
     each, "rows" at most `rows_per_person` of each. `public_rows` is the number of rows that were counted, where
-    neighbors share it: that of all rows, or that of people.
+    neighbors share it: that of all rows, or that of people. `tokens` is how many parts a person's unit is cut into in
+    tables with events, where people are protected with all their events in a second table; else None.
     """
 
     neighbors: Neighbors
@@ -108,6 +125,7 @@ class Certificate(Tabular):
     read_from_rows: tuple[str, ...] = ()
     count: Count | None = None
     rows_per_person: int | None = None
+    tokens: int | None = None
 
     def __repr__(self) -> str:
         stages = max((each.stage for each in self.measurements), default=0)
@@ -146,6 +164,8 @@ class Certificate(Tabular):
     @property
     def unit(self) -> str:
         """Whom the promise is about, in words."""
+        if self.tokens is not None:
+            return "person, with all their events"
         return "row" if self.count is None else "person, with all their rows"
 
     @property
@@ -184,16 +204,19 @@ class Certificate(Tabular):
     @property
     def spend(self) -> Spend:
         """What the measurements cost, without the search for domains."""
-        lines = np.array([(each.scale, each.moves, each.reach) for each in self.measurements]).reshape(-1, 3)
-        return Spend.of(lines[:, 0], lines[:, 1], lines[:, 2])
+        lines = [(each.scale * (each.reach if each.kind else 1), each.moves, each.reach) for each in self.measurements]
+        return Spend.of(*np.array(lines).reshape(-1, 3).T)
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return asdict(self)
+        """For JSON. Of linked tables it says `public_people` and `unit`, as it always did."""
+        linked = {"public_people": self.public_rows, "unit": "person"} if self.tokens is not None else {}
+        return asdict(self) | linked
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> Certificate:
         """From JSON."""
+        if document.get("tokens") is not None:
+            document = {key: value for key, value in document.items() if key not in ("public_people", "unit")}
         try:
             measurements = tuple(Measurement(**entry) for entry in document["measurements"])
             domains = tuple(read_finding(entry) for entry in document["domains"])
@@ -254,18 +277,20 @@ def measurements(blocks: Sequence[Block], budget: Budget) -> tuple[Measurement, 
             order = query.order if isinstance(query, Tables) else 0
             groups = [(order, int(number), float(scale), float(budget.shifts * number)) for scale, number in unique]
         reach = float(query.bound(scales, budget).reach[0])
+        each = query.each if isinstance(query, Shares) else 1
         alone = (reach, reach) if isinstance(query, Parities | Distances) else moved
         lines += [
             Measurement(
                 stage=stage,
                 order=order,
                 tables=number,
-                scale=scale,
+                scale=scale / each,
                 sensitivity_l1=alone[0],
                 sensitivity_l2=alone[1],
                 parity=isinstance(query, Parities),
                 moves=moves,
                 reach=reach,
+                kind=query.what if isinstance(query, Shares) else "",
             )
             for order, number, scale, moves in groups
         ]

@@ -114,7 +114,7 @@ ONE_WAY_SHARE = 0.4
 # Of the cost of two-way tables, what waits for the second stage.
 _SECOND_SHARE = 0.4
 # Larger tables need less noise per cell for the same total variation: cost grows with cells^0.2.
-_CELLS_POWER = 0.2
+CELLS_POWER = 0.2
 # The second stage's cost of a pair grows with the square root of its distance from independence; this many rows are
 # added, so that no pair is left out.
 _DISTANCE_FLOOR = 200.0
@@ -301,7 +301,7 @@ def _staged(cells: Cells, budget: Budget, one_way_share: float, rest: Spend | No
     if m == 1:
         return Stages(budget=budget, first=plan_tables(cells, budget, rest=rest), reserve=np.empty(0))
     of_levels, of_pairs = _weights(cells, importance)
-    weights = cells.pair_sizes**_CELLS_POWER * of_pairs
+    weights = cells.pair_sizes**CELLS_POWER * of_pairs
     pairs = (1 - one_way_share) * weights / weights.sum()
     single = np.concatenate([np.full(total, of_levels.mean()), of_levels])
     costs = [one_way_share * single / single.sum(), (1 - _SECOND_SHARE) * pairs, _SECOND_SHARE * pairs]
@@ -410,7 +410,7 @@ def plan_second(cells: Cells, stages: Stages, distances: NDArray[np.float64], im
     tables. Whatever they are, the cost is at most the reserve's (`theorems.matched_factor`), so that the two stages
     compose adaptively within the budget.
     """
-    cost = cells.pair_sizes**_CELLS_POWER * np.sqrt(distances + _DISTANCE_FLOOR) * _weights(cells, importance)[1]
+    cost = cells.pair_sizes**CELLS_POWER * np.sqrt(distances + _DISTANCE_FLOOR) * _weights(cells, importance)[1]
     cost = _COST_GRID ** np.round(np.log(cost / cost.max()) / math.log(_COST_GRID))
     return Plan.of_tables(cells, pairs=_matched(cost**-0.5, stages))
 

@@ -133,7 +133,7 @@ def stage_numbers(blocks: Sequence[Block]) -> list[int]:
     A stage ends where a question is asked again, and before what only follows from earlier answers: distances and
     chosen tables.
     """
-    asked: set[tuple[str, ...] | tuple[str, int]] = set()
+    asked: set[tuple[str | int, ...]] = set()
     numbers, stage = [], 1
     for block in blocks:
         query = block.query
@@ -141,7 +141,7 @@ def stage_numbers(blocks: Sequence[Block]) -> list[int]:
             numbers.append(0)
             continue
         later = isinstance(query, Distances) or (isinstance(query, Tables) and query.sets is not None)
-        kind = ("later",) if later else (type(query).__name__, getattr(query, "order", 0))
+        kind = ("later",) if later else (type(query).__name__, getattr(query, "order", getattr(query, "what", 0)))
         if (kind in asked and not later) or (later and kind not in asked):
             stage, asked = stage + bool(asked), set()
         asked.add(kind)

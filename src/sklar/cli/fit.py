@@ -14,8 +14,7 @@ from sklar.cli.options import DUMMIES, open_ledger, path, privacy_options, schem
 
 if TYPE_CHECKING:
     from sklar.budget.method import Method
-    from sklar.files.linked import LinkedModel
-    from sklar.files.model import Model
+    from sklar.files.model import LinkedModel, Model
     from sklar.machine.progress import Progress
     from sklar.public.schema import Schema
 

@@ -84,7 +84,7 @@ def sample(
 
 def _sample_linked(model_path: Path, people: int | None, seed: int, out: str, events_out: str) -> None:
     """Draw people and their events."""
-    from sklar.files.linked import load_linked
+    from sklar.files.archive import load_linked
 
     model = load_linked(model_path)
     with show_progress() as progress:

@@ -1,4 +1,4 @@
-"""A fitted release: save, load, sample any number of rows.
+"""A fitted release, of one table or of linked ones: save, sample any number of rows, ask questions.
 
 Everything in it is already private in the formal sense: the schema, noisy tables, what was fitted to them, and the
 certificate. `files.archive` keeps it in a file.
@@ -8,18 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from html import escape
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from sklar.answer import DEFAULT_LEVEL
 from sklar.budget.certificate import SCORES, Certificate, Measured, rounded_up
+from sklar.draw.blocks import BLOCK_ROWS, blocks
 from sklar.draw.decode import dummy_schema, record_schema
-from sklar.draw.sample import BlockSampler, check_draw
+from sklar.draw.sample import BlockSampler, LinkedSampler, check_draw, linked_columns
 from sklar.draw.shapes import Shape
 from sklar.errors import ModelError
 from sklar.files.frames import Library, check_library, to_library
-from sklar.files.write import SUFFIXES, check_target, write_frames
+from sklar.files.write import SUFFIXES, check_target, write_frames, write_text
 from sklar.fitting.density import fit_shapes
 from sklar.fitting.protocols import Copula
 from sklar.machine.extras import lazily
@@ -37,6 +39,9 @@ if TYPE_CHECKING:
     from sklar.answer.infer import Declared, Inference
     from sklar.answer.plots import Plots
     from sklar.answer.query import Answer, Estimate
+    from sklar.budget.linked import LinkedMeasured
+    from sklar.fitting.classes import LinkedClasses
+    from sklar.public.events import Linked
 else:
     pl = lazily("polars")
 
@@ -243,54 +248,126 @@ class Model:
         """What was released and what it cost, in a few lines."""
         certificate, schema = self.certificate, self.schema
         size = f"{'' if certificate.public_rows is not None else 'about '}{self.n_rows:,} {certificate.counted}"
-        guarded = "content" if certificate.neighbors == "replace-one" else "presence"
-        lines = [
-            f"Table '{schema.name}': {size}, {schema.n_attributes} attributes, {schema.n_levels} levels.",
-            f"{_claimed(certificate)}: epsilon = {rounded_up(certificate.epsilon, 4)}, delta = "
-            f"{rounded_up(certificate.delta, 3)}, for the {guarded} of any one {certificate.unit}",
-            f"  ({certificate.neighbors} neighbors, {certificate.mechanism} noise, "
-            f"{certificate.composition} composition):",
-        ]
+        title = f"Table '{schema.name}': {size}, {schema.n_attributes} attributes, {schema.n_levels} levels."
+        lines = [title, *_promise(certificate)]
         for finding in certificate.domains:
             found = schema.attribute(finding.attribute)
+            what = "domain"
             if finding.of == "rounding":
-                lines.append(
-                    f"  rounding of '{found.name}' found: 1 noisy table of decade by step, "
-                    f"noise of scale {finding.scale:.4g} a count"
-                )
-                continue
-            if finding.threshold is None:
+                what, kept = "rounding", "1 noisy table of decade by step"
+            elif finding.threshold is None:
                 heaps = len(found.points)
                 points = f" and {heaps:,} point{'s' if heaps > 1 else ''}" if heaps else ""
                 kept = f"{found.n_bins:,} bins{points} by {finding.tables} noisy tables between the bounds"
             else:
                 kept = f"{len(found.values):,} categories with at least {finding.threshold:,} rows after noise"
-            lines.append(f"  domain of '{found.name}' found: {kept}, noise of scale {finding.scale:.4g} a count")
+            lines.append(f"  {what} of '{found.name}' found: {kept}, noise of scale {finding.scale:.4g} a count")
         if certificate.domains:
             lines.append(f"  all searches together: {certificate.search_share:.1%} of the cost")
         if certificate.earlier:
             named = ", ".join(f"'{name}'" for name in certificate.earlier)
             lines.append(f"  domains found by an earlier release, which paid for them: {named}")
-        for (stage, order), group in groupby(certificate.measurements, key=lambda entry: (entry.stage, entry.order)):
-            entries = list(group)
-            scales = sorted({f"{entry.scale:.4g}" for entry in entries}, key=float)
-            tables = f"{sum(entry.tables for entry in entries):,} " if order else ""
-            spread = scales[0] if len(scales) == 1 else f"{scales[0]} to {scales[-1]}"
-            each = "a score" if order == SCORES else "a count"
-            lines.append(f"  stage {stage}: {tables}{entries[0].what}, noise of scale {spread} {each}")
-        return [*lines, *self._ruled(), *self.copula.summary(self.settings)]
-
-    def _ruled(self) -> list[str]:
-        """What the schema's rules say of every record."""
-        rules, left_out = self.schema.rules, self.schema.determined
-        lines = [f"Rules: '{name}' is determined by '{by}' and was not measured." for name, by in left_out.items()]
+        lines += _measured(certificate)
+        rules, left_out = schema.rules, schema.determined
+        lines += [f"Rules: '{name}' is determined by '{by}' and was not measured." for name, by in left_out.items()]
         if len(rules) > len(left_out):
             lines.append(f"Rules: {len(rules) - len(left_out):,} forbidden combinations; no record holds one.")
-        return lines
+        return [*lines, *self.copula.summary(self.settings)]
 
     def save(self, path: str | Path) -> None:
         """Write the model to a `.sklar` file, whole or not at all."""
         # Imported here: a file is read into a model, so that module imports this one.
+        from sklar.files.archive import save
+
+        save(self, path)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class LinkedModel:
+    """Noisy tables of people and events, the classes fitted to them, and what was decided on the way.
+
+    `n_people` is how many people the tables stand for: public, or estimated from noisy tables.
+    """
+
+    measured: LinkedMeasured
+    classes: LinkedClasses
+    n_people: int
+    settings: Mapping[str, Any]
+
+    def __repr__(self) -> str:
+        certificate = self.certificate
+        return (
+            f"LinkedModel('{self.linked.name}', {self.n_people:,} people with at most {self.linked.at_most:,} events; "
+            f"epsilon={rounded_up(certificate.epsilon, 4)}, delta={rounded_up(certificate.delta, 3)})"
+        )
+
+    @property
+    def linked(self) -> Linked:
+        """What is publicly known of both tables."""
+        return self.measured.linked
+
+    @property
+    def certificate(self) -> Certificate:
+        """What was spent on this model."""
+        return self.measured.certificate
+
+    def sample(self, people: int | None = None, *, seed: int | None = None) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """Draw synthetic people, as many as the original has unless told otherwise, and their events.
+
+        Keys are 1, 2, ...; every event has the key of one of the people, and some people have no events. The same model
+        and seed give the same tables. The order of a person's events means nothing.
+        """
+        drawn = list(self._blocks(people, seed))
+        return pl.concat([block[0] for block in drawn]), pl.concat([block[1] for block in drawn])
+
+    def _blocks(self, people: int | None, seed: int | None) -> Iterator[tuple[pl.DataFrame, pl.DataFrame]]:
+        if people is not None and (type(people) is not int or people < 1):
+            raise ModelError(f"people must be a whole number of at least 1, got {people!r}.")
+        sampler = LinkedSampler(self.classes, check_draw(None, seed)[1])
+        return in_order(sampler.draw, blocks(self.n_people if people is None else people, BLOCK_ROWS))
+
+    def write(
+        self,
+        people_path: str | Path,
+        events_path: str | Path,
+        people: int | None = None,
+        *,
+        seed: int | None = None,
+        progress: Progress = SILENT,
+    ) -> None:
+        """Sample straight into two CSV, Parquet, Arrow or NDJSON files, a block of people at a time."""
+        targets = check_target(people_path, SUFFIXES), check_target(events_path, SUFFIXES)
+        if targets[0].resolve() == targets[1].resolve():
+            raise ModelError(f"people and events need a file each, got '{people_path}' twice.")
+        _, seed = check_draw(None, seed)
+        columns = linked_columns(self.linked)
+        for table, schema in enumerate((self.linked.people, self.linked.events)):
+            # Drawn once for each file: two files cannot be written from one stream without holding it.
+            progress.stage("sample")
+            frames = (block[table] for block in self._blocks(people, seed))
+            write_frames(targets[table], columns[table], frames, schema)
+
+    def summary(self) -> list[str]:
+        """What was released and what it cost, in a few lines."""
+        certificate, linked, settings = self.certificate, self.linked, self.settings
+        size = f"{'' if certificate.public_rows is not None else 'about '}{self.n_people:,} people"
+        lines = [
+            f"Tables '{linked.people.name}' and '{linked.events.name}': {size}, at most {linked.at_most} events each, "
+            f"{linked.people.n_attributes} + {linked.events.n_attributes} attributes.",
+            *_promise(certificate),
+            *_measured(certificate),
+        ]
+        if not settings["steps"]:
+            return [*lines, "Model: independence; the noisy tables show no more."]
+        return [
+            *lines,
+            f"Model: {settings['person_classes']} classes of people ({settings['fits']} fits of {settings['steps']} "
+            f"steps), {settings['event_classes']} classes of events in each;",
+            f"  {settings['gain_over_independence']:.0%} of independence's error on held-out noise taken away.",
+        ]
+
+    def save(self, path: str | Path) -> None:
+        """Write the model to a `.sklar` file, whole or not at all."""
         from sklar.files.archive import save
 
         save(self, path)
@@ -301,3 +378,99 @@ def _claimed(certificate: Certificate) -> str:
         return "Privacy spent"
     rounded = "; values rounded to whole counts" if certificate.rounded else ""
     return f"Privacy claimed by the caller, not checked (measured by '{certificate.claimed_by}'{rounded})"
+
+
+def _promise(certificate: Certificate) -> list[str]:
+    """What was spent, and whom it protects."""
+    guarded = "content" if certificate.neighbors == "replace-one" else "presence"
+    return [
+        f"{_claimed(certificate)}: epsilon = {rounded_up(certificate.epsilon, 4)}, delta = "
+        f"{rounded_up(certificate.delta, 3)}, for the {guarded} of any one {certificate.unit}",
+        f"  ({certificate.neighbors} neighbors, {certificate.mechanism} noise, {certificate.composition} composition):",
+    ]
+
+
+def _measured(certificate: Certificate) -> list[str]:
+    """What was measured, one line for every stage and kind of table."""
+    lines = []
+    for (stage, kind, order), group in groupby(
+        certificate.measurements, lambda each: (each.stage, each.kind, each.order)
+    ):
+        entries = list(group)
+        scales = sorted({f"{entry.scale:.4g}" for entry in entries}, key=float)
+        spread = scales[0] if len(scales) == 1 else f"{scales[0]} to {scales[-1]}"
+        number = sum(entry.tables for entry in entries)
+        tables = f"{number:,} " if (number > 1 if kind else order) else ""
+        unit = "people" if kind else "a score" if order == SCORES else "a count"
+        where = "" if kind else f"stage {stage}: "
+        lines.append(f"  {where}{tables}{entries[0].what}, noise of scale {spread} {unit}")
+    return lines
+
+
+def query(
+    model: Model | str | Path,
+    predicate: str,
+    *,
+    level: float = DEFAULT_LEVEL,
+    complete: bool = False,
+    exact: bool = False,
+) -> Answer:
+    """How many rows satisfy a predicate, with error bars where it was measured: `sklar query` as a function.
+
+    `complete` vouches that every row has a level of every attribute; `exact` refuses to cut a bin.
+    """
+    return _model_of(model).query(predicate, level=level, complete=complete, exact=exact)
+
+
+def infer(
+    model: Model | str | Path,
+    question: str,
+    *,
+    level: float = DEFAULT_LEVEL,
+    target: str | None = None,
+    scores: Mapping[str, Declared] | None = None,
+) -> Inference:
+    """The answer to a question such as "mean(hours) by sex" or "income ~ age + sex", with honest errors.
+
+    `target` is "population" or "table"; `scores` says by attribute what levels stand for (docs/inference.md).
+    """
+    return _model_of(model).infer(question, level=level, target=target, scores=scores)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Report:
+    """A report that is safe to publish: one HTML page that needs no network."""
+
+    name: str
+    html: str
+
+    def __repr__(self) -> str:
+        return f"Report('{self.name}', {len(self.html.encode()) / 1e6:.2f} MB of HTML; save it with .save(PATH))"
+
+    def _repr_html_(self) -> str:
+        return f'<iframe srcdoc="{escape(self.html)}" style="width:100%;height:40em;border:0"></iframe>'
+
+    def save(self, path: str | Path) -> None:
+        """Write the page to a file, whole or not at all."""
+        write_text(check_target(path, (".html",)), self.html)
+
+
+def report(model: Model | str | Path, *, out: str | Path | None = None) -> Report:
+    """A report that is safe to publish, from a model alone; with `out`, it is written there, too."""
+    from sklar.answer.report import publishable
+
+    given = _model_of(model)
+    name = f"{given.schema.name}.sklar" if isinstance(model, Model) else Path(model).name
+    if out is not None:
+        check_target(out, (".html",))
+    made = Report(name=name, html=publishable(given, file_name=name))
+    if out is not None:
+        made.save(out)
+    return made
+
+
+def _model_of(given: Model | str | Path) -> Model:
+    """The model that a caller gives, by value or as the path of its file."""
+    from sklar.files.archive import load
+
+    return given if isinstance(given, Model) else load(given)

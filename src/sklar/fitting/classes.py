@@ -19,7 +19,8 @@ The steps are chosen by Gaussian thinning, as in `choose`: post-processing with 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,9 +28,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sklar.budget.linked import FULL_WEIGHT, LinkedMeasured, LinkedTable
+from sklar.errors import ModelError
 from sklar.fitting.choose import EVERY, GAIN, SEED, SPLITS
 from sklar.fitting.descent import RATE, Logits
 from sklar.fitting.margins import Doubles, Floats, project, project_levels, scale_levels
+from sklar.fitting.protocols import ReadArray
 from sklar.fitting.steps import contrasts
 from sklar.kernel.cells import Cells
 from sklar.machine.progress import SILENT, Progress
@@ -50,6 +53,8 @@ _PERSON_SD, _NUMBER_SD, _COMMON_SD, _EVENT_SD = 0.5, 0.3, 0.4, 1.0
 # Of the logits of people and of events: a class of events is a small part of one of people.
 _RATES, _DAMPING = (RATE / 2, RATE), 0.1
 _FLOOR = 1e-5
+# A file holds probabilities in single precision.
+_ROUNDING = 1e-3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -70,19 +75,39 @@ class LinkedClasses:
         """What a model file holds of it, flat."""
         return {name: getattr(self, name).ravel() for name in ("person", "number", "event_class", "event")}
 
+    @classmethod
+    def read(cls, linked: Linked, settings: Mapping[str, Any], array: ReadArray) -> LinkedClasses:
+        """The classes that a file holds."""
+        classes, kinds = settings["person_classes"], settings["event_classes"]
+        one = np.array([0])
+        shapes: dict[str, tuple[tuple[int, ...], NDArray[np.int64]]] = {
+            "person": ((classes, linked.people.n_levels), linked.people.offsets[:-1]),
+            "number": ((classes, linked.at_most + 1), one),
+            "event_class": ((classes, kinds), one),
+            "event": ((classes, kinds, linked.events.n_levels), linked.events.offsets[:-1]),
+        }
+        read = {}
+        for name, (shape, begins) in shapes.items():
+            chances = array(name, np.float32, math.prod(shape)).reshape(shape)
+            sums = np.add.reduceat(chances, begins, axis=-1)
+            # Comparisons that fail for what is no number.
+            if not (chances >= 0).all() or not (abs(sums - 1) < _ROUNDING).all():
+                raise ModelError(f"its array '{name}' must hold probabilities.")
+            read[name] = chances
+        return cls(linked=linked, **read)
+
 
 class _Layout:
     """Where every table stands among the four products, and what is known of the number of events within its bins."""
 
     def __init__(self, measured: LinkedMeasured) -> None:
         linked = measured.linked
-        self.measured, self.n_people = measured, measured.n_people
+        self.tables, self.n_people = measured.tables, measured.n_people
         self.person, self.event = linked.people.cells, linked.events.cells
         bins = np.array(linked.bins)
         self.bin_of = np.searchsorted(bins, np.arange(linked.at_most + 1), side="right") - 1
         self.n_bins = bins.size - 1
-        number = [table.kind for table in measured.plan.tables].index("number")
-        share = project(measured.counts[number] / self.n_people)
+        share = project(next(cells for table, cells, _ in self.tables if table.kind == "number") / self.n_people)
         # A little of every number, so that a bin that noise has emptied still has some.
         share = share + 1e-3 / share.size
         self.within = share / np.bincount(self.bin_of, weights=share)[self.bin_of]
@@ -124,7 +149,7 @@ class _Layout:
         people, events, bins = self.person.n_levels, self.event.n_levels, self.n_bins
         shapes = [(1 + people + bins,) * 2, (people + bins + 1, events), (events, events), (events, events)]
         products = [np.zeros(shape, dtype=np.float32) for shape in shapes]
-        for table, given in zip(self.measured.plan.tables, each, strict=True):
+        for (table, _, _), given in zip(self.tables, each, strict=True):
             if table.kind == "people":
                 continue
             cells = np.full(table.cells, 1 / given[0]) if precisions else given
@@ -266,9 +291,8 @@ class _Fit:
 def fit_classes(measured: LinkedMeasured, *, progress: Progress = SILENT) -> tuple[LinkedClasses, dict[str, Any]]:
     """The model of these noisy tables, and what was decided on the way."""
     layout = _Layout(measured)
-    each = np.array([measured.plan.each(table) for table in measured.plan.tables])
-    shares = [counts / (tokens * layout.n_people) for counts, tokens in zip(measured.counts, each, strict=True)]
-    sds = measured.plan.scales / layout.n_people
+    shares = [cells / layout.n_people for _, cells, _ in layout.tables]
+    sds = np.array([scale for _, _, scale in layout.tables]) / layout.n_people
     weights = layout.arrange([np.array([sd**2]) for sd in sds.tolist()], precisions=True)
     mean = np.mean(np.concatenate([part[part > 0] for part in weights]))
     weights = [part / mean for part in weights]

@@ -20,10 +20,11 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from sklar.budget.linked import FULL_WEIGHT, LinkedPlan, LinkedTable
+from sklar.budget.linked import FULL_WEIGHT, LinkedTable, linked_tables
+from sklar.budget.plan import Plan
 from sklar.errors import DataError
 from sklar.kernel.people import choose_rows
-from sklar.kernel.queries import Block, Entries
+from sklar.kernel.queries import Block, Entries, Shares
 from sklar.kernel.theorems import Budget
 from sklar.kernel.vault import Vault
 from sklar.machine.progress import SILENT, Progress
@@ -175,7 +176,7 @@ def _owners(first: pl.DataFrame, keys: pl.Series) -> NDArray[np.int64]:
 
 
 def measure_linked(
-    rows: LinkedRows, vault: Vault, linked: Linked, plan: LinkedPlan, budget: Budget, *, progress: Progress = SILENT
+    rows: LinkedRows, vault: Vault, linked: Linked, plan: Plan, budget: Budget, *, progress: Progress = SILENT
 ) -> tuple[list[Block], int | None]:
     """Noisy blocks by this plan, and the number of people where it is public."""
     # Without their number: how many rows people have is nobody's business.
@@ -189,17 +190,17 @@ def measure_linked(
     return blocks, vault.n_rows
 
 
-def count_tokens(joined: Joined, linked: Linked, plan: LinkedPlan) -> list[NDArray[np.int64]]:
+def count_tokens(joined: Joined, linked: Linked, plan: Plan) -> list[NDArray[np.int64]]:
     """Tokens of all people, the tables of one query after the other."""
-    of_kind = [[table for table in plan.tables if table.kind == query.what] for query, _ in plan.parts]
-    exact = [np.zeros(query.n_cells, dtype=np.int64) for query, _ in plan.parts]
+    known, queries = linked_tables(linked), [query for query, _ in plan.parts if isinstance(query, Shares)]
+    exact = [np.zeros(query.n_cells, dtype=np.int64) for query in queries]
     for first, last in joined.parts():
         part = _SomePeople(joined, linked, first, last)
 
-        def dealt(at: int, part: _SomePeople = part) -> NDArray[np.int64]:
-            return plan.parts[at][0].count([part.entries(table) for table in of_kind[at]])
+        def dealt(query: Shares, part: _SomePeople = part) -> NDArray[np.int64]:
+            return query.count([part.entries(table) for table in known[query.what]])
 
-        for total, tokens in zip(exact, side_by_side(dealt, range(len(exact))), strict=True):
+        for total, tokens in zip(exact, side_by_side(dealt, queries), strict=True):
             np.add(total, tokens, out=total)
     return exact
 

@@ -15,13 +15,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
 
 from sklar.budget.ladder import ladder_of, next_cells
 from sklar.budget.search import asked_of
 from sklar.errors import SignatureError, SklarError
-from sklar.files.archive import is_linked, load
-from sklar.files.model import Model
+from sklar.files.archive import is_linked, load, load_linked
+from sklar.files.model import LinkedModel, Model
 from sklar.kernel.queries import Block, Shares, Tables
 from sklar.machine.progress import SILENT, Progress
 from sklar.trust.sign import read_signature, signature_path, signer_of
@@ -29,10 +28,6 @@ from sklar.trust.verify.claims import check_linked, check_model, check_totals, s
 from sklar.trust.verify.layout import check_layout
 from sklar.trust.verify.residuals import ALL, FALSE_ALARM, LEAST_SCALE, POWER, Grid, NoiseTest, examine, visible
 from sklar.trust.verify.result import Check, Verification
-
-if TYPE_CHECKING:
-    # Most files are of one table: this loads polars.
-    from sklar.files.linked import LinkedModel
 
 __all__ = ["Check", "Verification", "signature_checks", "verify", "verify_model"]
 
@@ -54,7 +49,7 @@ def verify(
             found = verify(held, refit=refit, signer=signer, progress=progress)
             return replace(found, path=f"the model of '{path.schema.name}'")
     try:
-        model = _load(path)
+        model = load_linked(path) if is_linked(path) else load(path)
     except SklarError as error:
         failed = Check(name="format", passed=False, detail=str(error))
         return Verification(path=str(path), checks=(failed,), certificate=None)
@@ -72,14 +67,6 @@ def verify(
     wanted = None if signer is None else signer_of(signer)
     signature, named = signature_checks([Path(path)], wanted, f"there is none in {signature_path(path)}")
     return replace(found, checks=(*checks, *signature), signer=named)
-
-
-def _load(path: str | Path) -> Model | LinkedModel:
-    if not is_linked(path):
-        return load(path)
-    from sklar.files.linked import load_linked
-
-    return load_linked(path)
 
 
 def signature_checks(paths: Sequence[Path], wanted: str | None, missing: str) -> tuple[list[Check], str | None]:
@@ -102,7 +89,7 @@ def verify_model(model: Model | LinkedModel, name: str = "the model") -> Verific
     """Check a loaded model."""
     checks = check_model(model) if isinstance(model, Model) else check_linked(model)
     found = Verification(path=name, checks=tuple(checks), certificate=model.certificate)
-    if not found.passed or getattr(model.certificate, "claimed_by", None) is not None:
+    if not found.passed or model.certificate.claimed_by is not None:
         return found
     independent: float | None = None
     try:
@@ -124,7 +111,7 @@ def _noise_tests(model: Model | LinkedModel) -> list[NoiseTest]:
         if isinstance(block.query, Shares) and block.query.what in _OF_PEOPLE:
             query = Tables(cells=people.cells, order=_OF_PEOPLE[block.query.what])
             blocks.append(Block(query=query, scales=block.scales, values=block.values))
-    return examine(blocks, people, model.certificate.mechanism, model.certificate.public_people)
+    return examine(blocks, people, model.certificate.mechanism, model.certificate.public_rows)
 
 
 def _grids(model: Model) -> list[Grid]:

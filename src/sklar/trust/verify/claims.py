@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,16 +12,13 @@ from sklar.budget.certificate import Certificate, Measurement, measurements, rou
 from sklar.budget.search import Finding, finding_faults, search_spend
 from sklar.budget.views import is_of_schema
 from sklar.errors import SklarError
-from sklar.files.model import Model
+from sklar.files.model import LinkedModel, Model
 from sklar.fitting.domains import domain_faults
 from sklar.fitting.margins import estimate_rows
 from sklar.kernel.queries import Block, Common, Distances, Parities, Shares, Tables
-from sklar.kernel.theorems import MAX_SCALE, MIN_SCALE, NOTHING, Budget, round_up_scale
+from sklar.kernel.theorems import MAX_SCALE, MIN_SCALE, Budget, round_up_scale
 from sklar.trust.exact import TOLERANCE, exact_epsilon
 from sklar.trust.verify.result import Check
-
-if TYPE_CHECKING:
-    from sklar.files.linked import LinkedModel
 
 
 def check_model(model: Model) -> list[Check]:
@@ -46,9 +42,9 @@ def check_model(model: Model) -> list[Check]:
 
 def check_linked(model: LinkedModel) -> list[Check]:
     """The same for linked tables, whose blocks the file's reader holds to the certificate."""
-    stated, blocks, tokens = model.certificate, model.measured.blocks, model.certificate.tokens
+    stated, blocks, tokens = model.certificate, model.measured.blocks, model.certificate.tokens or 0
     known = "members, keys, types and sizes are those of a model of linked tables and no other"
-    people = f"about {model.n_people:,}, by noise" if stated.public_people is None else f"{model.n_people:,}, public"
+    people = f"about {model.n_people:,}, by noise" if stated.public_rows is None else f"{model.n_people:,}, public"
     tables, cells = (sum(size) for size in zip(*((b.scales.size, b.values.size) for b in blocks), strict=True))
     arrays = _undrawable(blocks) or ("" if tokens & (tokens - 1) == 0 else "tokens are no power of two")
     drawn = f"scales can be drawn exactly, in {tokens:,} parts of a person"
@@ -267,7 +263,7 @@ def check_totals(model: Model | LinkedModel) -> tuple[float, list[Check]]:
     """What the tables cost, by the theorems with every rounding outward, and numerically; both within the claim."""
     stated = model.certificate
     budget, blocks = stated.budget, [block for block in model.measured.blocks if is_of_schema(block)]
-    search = search_spend(stated.domains, budget) if isinstance(stated, Certificate) else NOTHING
+    search = search_spend(stated.domains, budget)
     spend = sum((block.spend(budget) for block in blocks), search)
     claimed, lost = budget.spent(spend), spend.lost_delta
     moves = [(search.scales, search.moves), *(_moves(block, budget) for block in blocks)]

@@ -11,15 +11,13 @@ import struct
 import zipfile
 import zlib
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO
 
 from sklar.errors import ModelError
-from sklar.files.archive import VERSION, arrays_of, describe, member
-from sklar.files.model import Model
+from sklar.files.archive import arrays_of, describe, member
+from sklar.files.grammar import VERSIONS
+from sklar.files.model import LinkedModel, Model
 from sklar.public.description import open_model, written
-
-if TYPE_CHECKING:
-    from sklar.files.linked import LinkedModel
 
 # signature; created by (version, system); needed version; flags; method; time, date; checksum, sizes; lengths of name,
 # extra field and comment; disk; attributes inside and outside; place of the member.
@@ -27,9 +25,12 @@ _ENTRY = struct.Struct("<4sBBHHHHH3L5HLL")
 _END = struct.Struct("<4s4HLLH")
 # Packed bytes: they may unpack to a thousand times as many.
 _AT_ONCE = 1 << 14
-# Arrays of versions 1 to 3, in their order.
+# Arrays of earlier versions, in their order.
 _OLD_STAGE = ("one_way", "pairs", "one_way_scales", "pair_scales", "trios", "trio_scales")
-_OLD_THIRD = ("triples_attributes", "triples_coarse", "triples_scales", "triples", "scores", "search")
+_OLD_REST = (
+    *("triples_attributes", "triples_coarse", "triples_scales", "triples", "scores", "search"),
+    *("counts", "scales"),
+)
 # Beyond, a zip has fields of other lengths.
 _LARGEST = (1 << 31) - 1
 
@@ -39,18 +40,14 @@ def check_layout(path: Path, model: Model | LinkedModel) -> str:
     with open_model(path) as (archive, document):
         text = archive.read("model.json")
         found = {each.filename: each for each in archive.infolist()}
-    if isinstance(model, Model):
-        description, arrays = describe(model), [*arrays_of(model)]
-        if document["version"] != VERSION:
-            # Older descriptions said more; they are compared with themselves.
-            description = document | {"schema": model.schema.to_dict()}
-            stages = range(1, len(document["stages"]) + 1)
-            older = [f"stage{stage}_{part}" for stage in stages for part in _OLD_STAGE] + [*_OLD_THIRD]
-            arrays = [*(name for name in older if f"{name}.npy" in found), *model.copula.arrays()]
-    else:
-        from sklar.files.linked import describe_linked, linked_arrays
-
-        description, arrays = describe_linked(model), [*linked_arrays(model)]
+    description, arrays = describe(model), [*arrays_of(model)]
+    if document["version"] != VERSIONS[document["format"]]:
+        # Older descriptions say other things; they are compared with themselves.
+        schema, fitted = (model.schema, model.copula) if isinstance(model, Model) else (model.linked, model.classes)
+        description = document | {"schema": schema.to_dict()}
+        stages = range(1, len(document.get("stages", ())) + 1)
+        older = [f"stage{stage}_{part}" for stage in stages for part in _OLD_STAGE] + [*_OLD_REST]
+        arrays = [*(name for name in older if f"{name}.npy" in found), *fitted.arrays()]
     if written(description) != text:
         raise ModelError("its description is not written as Sklar writes it.")
     size = path.stat().st_size

@@ -34,8 +34,7 @@ from sklar.budget.search import replan_search
 from sklar.budget.views import is_of_schema, stage_numbers
 from sklar.draw.repair import hold_margins
 from sklar.errors import ModelError
-from sklar.files.linked import LinkedModel
-from sklar.files.model import Model
+from sklar.files.model import LinkedModel, Model
 from sklar.fitting.choose import fit_steps, starting, step_limit
 from sklar.fitting.classes import fit_classes
 from sklar.fitting.denoise import denoise_margins

@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from sklar.budget.certificate import Certificate, rounded_up
-from sklar.budget.linked import LinkedCertificate
 from sklar.machine.notebook import Tabular, html_card
 from sklar.trust.verify.residuals import NoiseTest
 
@@ -28,7 +27,7 @@ class Verification(Tabular):
 
     path: str
     checks: tuple[Check, ...]
-    certificate: Certificate | LinkedCertificate | None
+    certificate: Certificate | None
     independent_epsilon: float | None = None
     noise: tuple[NoiseTest, ...] = ()
     signer: str | None = None
@@ -68,7 +67,7 @@ class Verification(Tabular):
         lines = [f"{'ok  ' if check.passed else 'FAIL'} {check.name}: {check.detail}" for check in self.checks]
         if not self.passed or self.certificate is None:
             return [*lines, "", f"{self.path} contradicts its certificate. Do not rely on its privacy claim."]
-        if isinstance(self.certificate, Certificate) and self.certificate.claimed_by is not None:
+        if self.certificate.claimed_by is not None:
             return [*lines, "", *self._claimed(self.certificate)]
         return [*lines, "", *self._concluded(self.certificate)]
 
@@ -80,10 +79,10 @@ class Verification(Tabular):
             f"is claimed by the caller ('{stated.claimed_by}') and was not checked.",
         ]
 
-    def _concluded(self, stated: Certificate | LinkedCertificate) -> list[str]:
+    def _concluded(self, stated: Certificate) -> list[str]:
         whom, one, others = _whom(stated)
         odds = rounded_up(math.exp(min(stated.epsilon, 700.0)), 4)
-        noise = "its noise" if isinstance(stated, Certificate) else "the noise of its tables of people"
+        noise = "its noise" if stated.tokens is None else "the noise of its tables of people"
         lines = [
             f"{self.path} agrees with its certificate, and {noise} looks as it says. If all was drawn so (sklar audit",
             f"tests the code that does), then whoever sees it, with any other knowledge, learns little about {whom}:",
@@ -93,7 +92,7 @@ class Verification(Tabular):
             "to that.",
             f"Other releases {others}.",
         ]
-        if isinstance(stated, Certificate) and stated.earlier:
+        if stated.earlier:
             named = ", ".join(f"'{name}'" for name in stated.earlier)
             lines.append(
                 f"It says that another release found the domains of {named}: what that release cost adds, too."
@@ -103,11 +102,11 @@ class Verification(Tabular):
         return lines
 
 
-def _whom(stated: Certificate | LinkedCertificate) -> tuple[str, str, str]:
+def _whom(stated: Certificate) -> tuple[str, str, str]:
     """Whom the promise is about, in words: what is protected, one of them, and what the promise does not cover."""
     replaced = stated.neighbors == "replace-one"
     rows = "of the same rows do add to it"
-    if isinstance(stated, LinkedCertificate):
+    if stated.tokens is not None:
         others = "about the same people do add to it"
         if replaced:
             return "any one person, with all their events (the number of people is public)", "person", others
