@@ -61,7 +61,7 @@ def changed(**changes: Any) -> Linked:
         ({"at_most": True}, "got True"),
         ({"people_key": ""}, r"\[people\] key must name the column"),
         ({"events_key": 7}, r"\[events\] key must name the column that says whose row it is, got 7"),
-        ({"people_key": "sex"}, "key 'sex' is also an attribute of its schema.* never released: remove the attribute"),
+        ({"people_key": "sex"}, "key 'sex' is also an attribute of its schema.* not released: remove it"),
         ({"events_key": "kind"}, r"\[events\] key 'kind' is also an attribute"),
         (
             {"people": Schema.from_toml('[attributes.city]\ntype = "categorical"\ndomain = "private"')},

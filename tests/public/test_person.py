@@ -55,7 +55,7 @@ def test_the_unit_is_part_of_the_digest() -> None:
         ('person = "id"\ncount = "rows"\nrows_per_person = true', "from 1 to 1,000, got True"),
         ('person = "id"\ncount = "people"\nrows_per_person = 8', "rows_per_person goes with count = 'rows'"),
         ('person = "id"\ncount = "people"\nnull_ids = "fail"', "null_ids must be 'person' .* or 'drop' .*, got 'fail'"),
-        ('person = "ward"\ncount = "people"', "never released, and .attributes. lists it. Remove the attribute 'ward'"),
+        ('person = "ward"\ncount = "people"', "never released, and .attributes. lists it. Remove the attribute"),
     ],
 )
 def test_what_makes_no_unit_is_refused(keys: str, message: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sklar.public.solve import EffortError, SearchSteps, groups, solve
+from sklar.public.rules import EffortError, SearchSteps, groups, solve
 
 
 def test_a_search_finds_a_record_or_proves_that_there_is_none() -> None:

@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 
 from sklar.kernel.queries import NO_CELL
 from sklar.public.axis import DAY, SECOND, days, microseconds
-from sklar.public.schema import Attribute, Outside, Schema
+from sklar.public.attribute import Outside
+from sklar.public.schema import Attribute, Schema
 from sklar.rows.encode import coder, encode, encode_column
 from sklar.rows.streams import column_of
 from tests.conftest import TEXTS, schemas

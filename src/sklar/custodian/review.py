@@ -34,9 +34,9 @@ from sklar.custodian.draft.propose import as_seen
 from sklar.errors import SchemaError
 from sklar.files.write import write_text
 from sklar.public.codelists import natural
+from sklar.public.description import toml_key, toml_value
 from sklar.public.person import PERSON_KEYS, Person, describe_person
 from sklar.public.schema import Attribute, Schema
-from sklar.public.toml import toml_key, toml_value
 
 Asks = Literal["", "values", "edges", "bounds"]
 Entry = dict[str, Any]

@@ -27,8 +27,7 @@ from numpy.typing import NDArray
 from sklar.draw.blocks import BLOCK_ROWS, Codes, LatentSampler, stream
 from sklar.draw.repair import RecordSampler, component_odds, pick, repair
 from sklar.errors import ModelError
-from sklar.public.rules import constrained, violating
-from sklar.public.solve import Allowed, SearchSteps, groups, narrowed, solve
+from sklar.public.rules import Allowed, SearchSteps, constrained, groups, narrowed, solve, violating
 
 if TYPE_CHECKING:
     from sklar.fitting.protocols import Copula

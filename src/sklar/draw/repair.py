@@ -22,8 +22,7 @@ from sklar.draw.blocks import Codes, blocks, stream
 from sklar.errors import ModelError
 from sklar.fitting.protocols import Copula
 from sklar.machine.threads import in_order
-from sklar.public.rules import constrained, violating
-from sklar.public.solve import Allowed, EffortError, SearchSteps, groups, solve
+from sklar.public.rules import Allowed, EffortError, SearchSteps, constrained, groups, solve, violating
 
 if TYPE_CHECKING:
     from sklar.fitting.latent import LatentModel

@@ -25,9 +25,8 @@ from sklar.fitting.protocols import ReadArray
 from sklar.fitting.threeway import ThreeWayLoss
 from sklar.machine.progress import SILENT, Progress
 from sklar.machine.threads import side_by_side
-from sklar.public.rules import constrained
+from sklar.public.rules import Allowed, constrained
 from sklar.public.schema import Schema
-from sklar.public.solve import Allowed
 
 # Steps between two reports of progress.
 _AT_ONCE = 10

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sklar.draw.blocks import Codes
+from sklar.public.rules import Allowed
 from sklar.public.schema import Schema
-from sklar.public.solve import Allowed
 
 # Reads a flat array of a model file by its name, type and size.
 ReadArray: TypeAlias = Callable[[str, type[np.generic], int], NDArray[Any]]

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from sklar.draw.blocks import Codes
 from sklar.fitting.margins import scale_levels
 from sklar.fitting.protocols import ReadArray
+from sklar.public.rules import Allowed
 from sklar.public.schema import Schema
-from sklar.public.solve import Allowed
 
 if TYPE_CHECKING:
     from sklar.paper.winners import BinarySampler, RedrawWhole

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,6 +13,7 @@ from typing import Literal, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from sklar.errors import SchemaError
 from sklar.public.axis import AXES, AttributeKind, Axis
 
 Outside = Literal["clip", "missing"]
@@ -23,20 +25,14 @@ _Number = TypeVar("_Number", bound=np.generic)
 
 
 class Remembering:
-    """Room for `cached_property` beside a dataclass's slots.
-
-    What is remembered is no field: equality, hashes, copies and pickles see the fields alone.
-    """
+    """Room for `cached_property` beside a dataclass's slots: equality, hashes, copies and pickles see fields alone."""
 
     __slots__ = ("__dict__",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Words:
-    """What people call a table or an attribute. `labels` are pairs of a level's name and what to show for it.
-
-    They are public and optional, and change nothing but what a person reads.
-    """
+    """What people call a table or an attribute. `labels` are pairs of a level's name and what to show for it."""
 
     title: str | None = None
     description: str | None = None
@@ -51,24 +47,19 @@ NO_WORDS = Words()
 class Attribute(Remembering):
     """One column's public domain.
 
-    `values` are the categories (text, or whole numbers); `edges` are the bin edges of a number, as `axis` counts them.
-    Bins include their lower edge; the last bin of a `real` includes its upper edge too. `output` is the type of the
-    released column, where it is not the kind's own (see `outputs`).
+    `values` are the categories (text, or whole numbers; in their order where `ordered`); `edges` are those of bins, as
+    `axis` counts them. Bins include their lower edge; the last bin of a `real` includes its upper edge too. `points`
+    are numbers that are levels of their own: no bin holds them. A point stands directly before the bin that it begins,
+    else directly after the bin that contains it. `special` are texts or numbers that mean something else than a value
+    (not applicable, refused), each a level of its own, wherever it lies on the axis.
 
-    `points` are numbers on the axis that are levels of their own: no bin holds them. A point stands directly before the
-    bin that it begins, else directly after the bin that contains it. `special` are texts or numbers that mean something
-    else than a value (not applicable, refused), each a level of its own, wherever it lies on the axis.
+    Numbers drawn inside a bin are multiples of `step` (in seconds for what is timed). `texts` are those of false and
+    true, `format` the strptime format of dates and times, `output` the type of the released column (see `outputs`).
 
-    `step` is the grain of numbers: those drawn inside a bin are multiples of it (in seconds for what is timed). `texts`
-    are those of false and true, `format` is that of dates and times, in the letters of strptime: texts are read and
-    written by it. The categories of an `ordered` attribute are in their order.
-
-    A `domain` is public knowledge unless the schema calls it private. A release finds at most `at_most` categories or
-    bins of a private domain with part of its budget, and the schema of its model lists them as `found`. Until then
-    `edges` hold the two bounds, `values` are empty, and sizes are those of `at_most` levels.
-
-    `weight` says how much its tables matter beside those of others. `provenance` is what a reviewer said of the entry:
-    public knowledge, or read from the rows at the custodian's risk. None counts as public knowledge.
+    A release finds at most `at_most` categories or bins of a private `domain` with part of its budget; the schema of
+    its model lists them as `found`. Until then `edges` hold the two bounds, `values` are empty, and sizes are those of
+    `at_most` levels. `weight` says how much its tables matter. `provenance` is what a reviewer said of the entry:
+    public knowledge, or read from the rows at the custodian's risk.
 
     >>> age = Attribute(name="age", kind="integer", edges=(0, 18, 65, 66), missing="?")
     >>> age.levels
@@ -205,20 +196,13 @@ class Attribute(Remembering):
         else:
             named = [""] * self.n_values
             for code, (low, high) in zip(self.bin_codes.tolist(), pairwise(self.edges), strict=True):
-                named[code] = self._bin_name(low, high)
+                one = self.kind in ("integer", "year", "yearmonth") and high - low == 1
+                interval = f"{'(' if low in self.points else '['}{self.edge_text(low)}, {self.edge_text(high)})"
+                named[code] = self.edge_text(low) if one else interval
             for code, point in zip(self.point_codes.tolist(), self.points, strict=True):
                 named[code] = self.edge_text(point)
-        named += [str(value) for value in self.special]
-        if self.missing is not None:
-            named.append(self.missing or "(missing)")
-        if self.other:
-            named.append("other")
-        return tuple(named)
-
-    def _bin_name(self, low: float, high: float) -> str:
-        if self.kind in ("integer", "year", "yearmonth") and high - low == 1:
-            return self.edge_text(low)
-        return f"{'(' if low in self.points else '['}{self.edge_text(low)}, {self.edge_text(high)})"
+        missing = () if self.missing is None else (self.missing or "(missing)",)
+        return (*named, *map(str, self.special), *missing, *(("other",) if self.other else ()))
 
     def edge_text(self, edge: float) -> str:
         """An edge as a person writes it: a number or an ISO date."""
@@ -239,8 +223,7 @@ class Attribute(Remembering):
         text = text.strip()
         if text in self.texts:
             return self.texts.index(text)
-        known = {"false": 0, "true": 1} if self.texts else _TRUTHS
-        return known.get(text.lower())
+        return ({"false": 0, "true": 1} if self.texts else _TRUTHS).get(text.lower())
 
     def code_named(self, text: str) -> int | None:
         """The code of the level that a text names, or whose truth value it stands for."""
@@ -269,13 +252,15 @@ class Attribute(Remembering):
 
 
 def repeated(texts: Iterable[str]) -> str | None:
-    """The first text that occurs a second time, or None when all differ."""
-    seen: set[str] = set()
-    for text in texts:
-        if text in seen:
-            return text
-        seen.add(text)
-    return None
+    """The first text that occurs more than once, or None when all differ."""
+    return next((text for text, times in Counter(texts).items() if times > 1), None)
+
+
+def refuse(where: str, *checks: tuple[object, str]) -> None:
+    """Raise the first message whose condition holds. `where` begins it."""
+    for wrong, message in checks:
+        if wrong:
+            raise SchemaError(f"{where}{message}")
 
 
 def read_only(array: NDArray[_Number]) -> NDArray[_Number]:

@@ -13,7 +13,7 @@ import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, cast
+from typing import Literal
 
 from sklar.errors import SchemaError
 
@@ -23,16 +23,15 @@ AttributeKind = Literal[
 SECOND = 1_000_000
 DAY = 86_400 * SECOND
 
-_EXAMPLES = {"time": "'13:30:00'", "duration": "'1:30:00'", "yearmonth": "'1990-01'"}
+_EXAMPLES = {"time": "texts such as '13:30:00'", "duration": "texts such as '1:30:00'"}
+_EXAMPLES |= {"yearmonth": "texts such as '1990-01'"} | dict.fromkeys(("date", "datetime"), "ISO texts ('1990-01-31')")
 _INFINITE = ("nan", "inf", "+inf", "-inf", "infinity", "+infinity", "-infinity")
 _FIRST_MOMENT = dt.datetime(1970, 1, 1)
 _MICROSECOND = dt.timedelta(microseconds=1)
 _ISO = re.compile(r"\d{4}-\d\d|\d\d:\d\d:\d\d", re.ASCII)
 _CLOCK = re.compile(r"(\d{1,2}):([0-5]\d)(?::([0-5]\d)(?:\.(\d{1,9}))?)?(?: ?([ap])\.?m\.?)?", re.IGNORECASE | re.ASCII)
-_SPAN = re.compile(
-    r"(?:(-?\d{1,9}) days?,? ?)?(?:([+-])?(\d{1,12}):([0-5]\d)(?::([0-5]\d)(?:\.(\d{1,9}))?)?)?",
-    re.IGNORECASE | re.ASCII,
-)
+_DAYS = r"(?:(-?\d{1,9}) days?,? ?)?"
+_SPAN = re.compile(_DAYS + r"(?:([+-])?(\d{1,12}):([0-5]\d)(?::([0-5]\d)(?:\.(\d{1,9}))?)?)?", re.IGNORECASE | re.ASCII)
 _ISO_SPAN = re.compile(
     r"([+-])?P(?:(\d{1,9})W)?(?:(\d{1,9})D)?"
     r"(?:T(?:(\d{1,12})H)?(?:(\d{1,12})M)?(?:(\d{1,12})(?:[.,](\d{1,9}))?S)?)?",
@@ -72,12 +71,15 @@ class Axis:
 
     def text(self, number: float) -> str:
         """A number on the axis as a person writes it: a number or an ISO date."""
-        if self.kind == "date":
-            return (_FIRST_MOMENT + dt.timedelta(days=int(number))).date().isoformat()
-        if self.kind == "datetime":
-            return (_FIRST_MOMENT + int(number) * _MICROSECOND).isoformat()
-        write = {"time": clock_text, "duration": span_text, "yearmonth": _month_text}.get(self.kind)
-        return str(number) if write is None else write(int(number))
+        if self.numeric:
+            return str(number)
+        counted = int(number)
+        if self.kind == "yearmonth":
+            return f"{counted // 12:04}-{counted % 12 + 1:02}"
+        if self.kind in ("time", "duration"):
+            return clock_text(counted) if self.kind == "time" else span_text(counted)
+        moment = _FIRST_MOMENT + counted * (_MICROSECOND if self.timed else dt.timedelta(days=1))
+        return moment.isoformat() if self.timed else moment.date().isoformat()
 
     def value(self, number: float) -> str | int | float:
         """A number on the axis as a schema file holds it: a number, or the text of a date or time."""
@@ -86,8 +88,7 @@ class Axis:
     def parse(self, text: str, written: str | None = None) -> int | float | None:
         """The number on the axis that a text stands for, or None when it stands for none. Infinity and nan are numbers.
 
-        `written` is the format of dates and times, in the letters of strptime. What it does not read, and all texts
-        without one, are read as ISO has them.
+        `written` is the strptime format of dates and times. Texts that it does not read are read as ISO has them.
 
         >>> AXES["real"].parse(" 2.5 "), AXES["date"].parse("1970-01-03"), AXES["date"].parse("soon")
         (2.5, 2, None)
@@ -121,11 +122,8 @@ class Axis:
             return None
 
     def _count(self, moment: dt.datetime) -> int | None:
-        """Where a moment stands on the axis."""
-        if self.kind == "year":
-            return moment.year
-        if self.kind == "yearmonth":
-            return moment.year * 12 + moment.month - 1
+        if self.kind in ("year", "yearmonth"):
+            return moment.year if self.kind == "year" else moment.year * 12 + moment.month - 1
         if self.kind == "time":
             return (moment - moment.replace(hour=0, minute=0, second=0, microsecond=0)) // _MICROSECOND
         try:
@@ -135,29 +133,14 @@ class Axis:
 
     def check(self, where: str, edge: object, *, what: str = "edges") -> int | float:
         """The number on the axis that an edge in a schema states; an error that names `where` when it states none."""
-        kind = self.kind
-        if self.numeric:
-            return self._check_number(where, edge, what)
-        if kind not in ("date", "datetime"):
-            # TOML has times of day.
-            text = edge.isoformat() if isinstance(edge, dt.time) else edge
-            counted = self.parse(text) if isinstance(text, str) else None
-            if counted is None or abs(counted) >= 2**63:
-                raise SchemaError(f"{where}: {what} of a {kind} must be texts such as {_EXAMPLES[kind]}, got {edge!r}.")
-            return counted
-        try:
-            moment = dt.datetime.fromisoformat(edge) if isinstance(edge, str) else cast(dt.date, edge)
-            if not isinstance(moment, dt.datetime):
-                moment = dt.datetime(moment.year, moment.month, moment.day)
-            if kind == "datetime":
-                return microseconds(moment)
-            if moment.time() != dt.time(0):
-                raise ValueError
-            return days(moment.date())
-        except (ValueError, TypeError, AttributeError, OverflowError):
-            raise SchemaError(f"{where}: {what} of a {kind} must be ISO texts ('1990-01-31'), got {edge!r}.") from None
-
-    def _check_number(self, where: str, edge: object, what: str) -> int | float:
+        if not self.numeric:
+            # TOML has dates and times of its own.
+            text = edge.isoformat() if isinstance(edge, dt.date | dt.time) else edge if isinstance(edge, str) else ""
+            number = self.parse(text)
+            timed = number is not None and self.kind == "date" and dt.datetime.fromisoformat(text.strip()).time()
+            if number is None or abs(number) >= 2**63 or timed not in (False, dt.time(0)):
+                raise SchemaError(f"{where}: {what} of a {self.kind} must be {_EXAMPLES[self.kind]}, got {edge!r}.")
+            return number
         # Python's whole numbers have no end; floats do.
         if not isinstance(edge, int | float) or isinstance(edge, bool) or not abs(edge) <= sys.float_info.max:
             raise SchemaError(f"{where}: {what} must be finite numbers, got {edge!r}.")
@@ -203,29 +186,22 @@ def parse_number(text: str) -> int | float | None:
     # Python reads 1_000 as a number; no data file means that.
     if "_" in text or len(text) > 400:
         return None
-    for parse in (int, float):
-        try:
-            number: int | float = parse(text)
-        except ValueError:
-            continue
-        return number if parse is int or math.isfinite(number) else None
-    return None
+    try:
+        return int(text)
+    except ValueError:
+        pass
+    try:
+        return number if math.isfinite(number := float(text)) else None
+    except ValueError:
+        return None
 
 
 def parse_clock(text: str) -> int | None:
-    """Microseconds since midnight.
-
-    >>> parse_clock("13:05"), parse_clock("1:05 pm") == parse_clock("13:05:00.000"), parse_clock("25:00")
-    (47100000000, True, None)
-    """
+    """Microseconds since midnight, of texts such as 13:05, 13:05:00.5 and 1:05 pm."""
     parts = _CLOCK.fullmatch(text)
-    if parts is None:
+    if parts is None or (parts[5] and not 1 <= int(parts[1]) <= 12):
         return None
-    hour = int(parts[1])
-    if parts[5]:
-        if not 1 <= hour <= 12:
-            return None
-        hour = hour % 12 + 12 * (parts[5].lower() == "p")
+    hour = int(parts[1]) % 12 + 12 * (parts[5].lower() == "p") if parts[5] else int(parts[1])
     counted = (hour * 3_600 + int(parts[2]) * 60 + int(parts[3] or 0)) * SECOND + _fraction(parts[4])
     return counted if counted <= DAY else None
 
@@ -251,11 +227,7 @@ def parse_span(text: str) -> int | None:
 
 
 def parse_month(text: str) -> int | None:
-    """Months since the year 0, of a year and a month.
-
-    >>> parse_month("2024-03") == parse_month("202403") == 2024 * 12 + 2, parse_month("2024-13")
-    (True, None)
-    """
+    """Months since the year 0, of texts such as 2024-03 and 202403."""
     parts = _MONTH.fullmatch(text)
     if parts is None:
         return None
@@ -264,11 +236,7 @@ def parse_month(text: str) -> int | None:
 
 
 def span_text(counted: int) -> str:
-    """A duration as hours, minutes and seconds, with a fraction where it has one.
-
-    >>> span_text(5_400_000_000), span_text(-1_500_000)
-    ('1:30:00', '-0:00:01.500000')
-    """
+    """A duration as hours, minutes and seconds, with a fraction where it has one."""
     seconds, fraction = divmod(abs(counted), SECOND)
     shown = f"{seconds // 3_600}:{seconds // 60 % 60:02}:{seconds % 60:02}" + (f".{fraction:06}" if fraction else "")
     return f"-{shown}" if counted < 0 else shown
@@ -277,10 +245,6 @@ def span_text(counted: int) -> str:
 def clock_text(counted: int) -> str:
     """A time of day, two digits of hours; the end of the day is 24:00:00."""
     return span_text(counted).rjust(8 if counted % SECOND == 0 else 15, "0")
-
-
-def _month_text(counted: int) -> str:
-    return f"{counted // 12:04}-{counted % 12 + 1:02}"
 
 
 def read_moment(text: str, written: str) -> dt.datetime | None:
@@ -292,11 +256,7 @@ def read_moment(text: str, written: str) -> dt.datetime | None:
 
 
 def plain_pattern(written: str) -> str | None:
-    """A pattern of those texts of a format that Python and polars read alike; None for a format with other parts.
-
-    >>> plain_pattern("%d.%m.%Y")
-    '^[0-9]{2}[.][0-9]{2}[.][1-9][0-9]{3}$'
-    """
+    """A pattern of those texts of a format that Python and polars read alike; None for a format with other parts."""
     parts = re.findall(r"%.|[^%]", written, re.DOTALL)
     codes = [part for part in parts if part[0] == "%"]
     if len(set(codes)) != len(codes) or not set(parts) <= {*_PLAIN, *_LITERAL}:

@@ -44,10 +44,7 @@ _WEEKDAYS = "Monday Tuesday Wednesday Thursday Friday Saturday Sunday"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CodeList:
-    """A public list of codes, and the words in a column's name that speak for it.
-
-    Fewer than `least` codes of it are a coincidence unless the name speaks for the list.
-    """
+    """A public list of codes. Fewer than `least` are a coincidence unless the column's name holds a word of `named`."""
 
     what: str
     values: tuple[str, ...]
@@ -94,11 +91,7 @@ CODE_LISTS: tuple[CodeList, ...] = (
 
 
 def words_of(name: str) -> frozenset[str]:
-    """The words of a column's name, in small letters.
-
-    >>> sorted(words_of("hours-per-week")), sorted(words_of("PassengerId"))
-    (['hours', 'per', 'week'], ['id', 'passenger'])
-    """
+    """The words of a column's name, in small letters: of PassengerId, passenger and id."""
     parted = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", " ", name)
     return frozenset(re.findall(r"[^\W\d_]+", parted.lower()))
 
@@ -111,21 +104,13 @@ def find_list(name: str, texts: Set[str]) -> CodeList | None:
 
 
 def truth_texts(texts: Set[str]) -> tuple[str, str] | None:
-    """How a column writes false and true, where its two texts are such a pair.
-
-    >>> truth_texts({"Y", "N"}), truth_texts({"a", "b"})
-    (('N', 'Y'), None)
-    """
+    """How a column writes false and true, where its two texts are such a pair."""
     spelled = ((case(false), case(true)) for false, true in _TRUTHS for case in _CASES)
     return next((pair for pair in spelled if texts == set(pair)), None)
 
 
 def natural(text: str) -> list[tuple[int, int, str]]:
-    """A key that sorts texts as a person does, numbers in them by size.
-
-    >>> sorted(["10", "2", "1", "b2", "b10"], key=natural)
-    ['1', '2', '10', 'b2', 'b10']
-    """
+    """A key that sorts texts as a person does, numbers in them by size."""
     parts = ((part, part.lstrip("0")) for part in re.split(r"([0-9]+)", text) if part)
     # By length and then by letters: Python refuses to read numbers of thousands of digits.
     return [(0, len(bare), bare) if part[0] in "0123456789" else (1, 0, part) for part, bare in parts]

@@ -8,14 +8,14 @@ from __future__ import annotations
 import datetime as dt
 import math
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
 from typing import Any, cast, get_args
 
 from sklar.errors import SchemaError
-from sklar.public.attribute import NO_WORDS, Attribute, Domain, Outside, Provenance, Words, repeated
+from sklar.public.attribute import NO_WORDS, Attribute, Domain, Outside, Provenance, Words, refuse, repeated
 from sklar.public.axis import AXES, DAY, SECOND, Axis, format_grain, parse_number, read_moment
 from sklar.public.outputs import exact, grain, least_float32, misfit, multiples, output_of, parse_output
 from sklar.public.spacing import GROWING, Spacing, spaced_edges
@@ -70,16 +70,17 @@ def build_attribute(name: str, given: object) -> Attribute:
     require_known_keys(where, given, _KEYS[kind] | _EVERYWHERE)
     entry = AttributeEntry(where, AXES[kind], given)
     domain, at_most = entry.domain()
-    missing, other = given.get("missing"), entry.flag("other")
-    if missing is not None and not isinstance(missing, str):
-        raise entry.error(f"missing must be the text that stands for a missing value, got {missing!r}.")
+    missing, other, categorical = given.get("missing"), entry.flag("other"), kind == "categorical"
     outside = cast(Outside, entry.choice("outside", get_args(Outside), "clip", "'clip' or 'missing'"))
-    if outside == "missing" and missing is None:
-        raise entry.error("outside = 'missing' needs a missing level. Add missing = '' or another text.")
     said = "'public' (public knowledge) or 'rows' (read from the rows)"
-    categorical = kind == "categorical"
-    if categorical and domain == "found" and not other:
-        raise entry.error("a domain that was found needs other = true. Add it.")
+    text, level = missing is None or isinstance(missing, str), outside != "missing" or missing is not None
+    unlisted = categorical and domain == "found" and not other
+    refuse(
+        f"{where}: ",
+        (not text, f"missing must be the text that stands for a missing value, got {missing!r}."),
+        (not level, "outside = 'missing' needs a missing level. Add missing = '' or another text."),
+        (unlisted, "a domain that was found needs other = true. Add it."),
+    )
     values, edges = entry.values(domain), entry.edges(domain)
     attribute = Attribute(
         name=name,
@@ -108,12 +109,10 @@ def build_attribute(name: str, given: object) -> Attribute:
     unit = grain(attribute) if attribute.private and attribute.binned and "bins" not in given else None
     if unit is not None and (edges[-1] - edges[0]) / unit <= EVERY_VALUE:
         attribute = replace(attribute, at_most=max(int((edges[-1] - edges[0]) / unit), 1))
-    _check_step(entry, attribute)
-    _check_special(entry, attribute)
-    _check_bins(entry, attribute)
+    for check in (_check_step, _check_special, _check_bins):
+        check(entry, attribute)
     twice = repeated(attribute.levels)
-    if twice is not None:
-        raise entry.error(f"levels must differ, got '{twice}' twice. Remove or rename one.")
+    refuse(f"{where}: ", (twice is not None, f"levels must differ, got '{twice}' twice. Remove or rename one."))
     _check_missing(entry, attribute)
     # A release may find what a label names, or not.
     return replace(attribute, words=parse_words(where, given, attribute.levels if domain == "public" else None))
@@ -211,36 +210,33 @@ class AttributeEntry:
         if not isinstance(values, list) or not values:
             raise self.error(f"values must list the categories, got {values!r}. Write values = ['a', 'b'].")
         kind = type(values[0]) if type(values[0]) in (str, int) else str
-        odd = [value for value in values if type(value) is not kind]
-        if odd:
-            raise self.error(f"values must be all texts or all whole numbers, got {odd[0]!r}. Quote it.")
-        large = [value for value in values if kind is int and not -(2**63) <= value < 2**63]
-        if large:
-            raise self.error(f"whole numbers must fit in 64 bits, got {large[0]}. Quote all values.")
+        for value in values:
+            if type(value) is not kind:
+                raise self.error(f"values must be all texts or all whole numbers, got {value!r}. Quote it.")
+            if isinstance(value, int) and not -(2**63) <= value < 2**63:
+                raise self.error(f"whole numbers must fit in 64 bits, got {value}. Quote all values.")
         return tuple(values)
 
     def edges(self, domain: Domain) -> Numbers:
         """The edges that are listed or that low, high and bins imply; of a private domain, its two bounds."""
-        axis, entry = self.axis, self.given
+        axis, raw = self.axis, self.given.get("edges")
         if not axis.binned:
             return ()
-        spaced = {"low", "high", "bins"} & set(entry)
+        spaced = {"low", "high", "bins"} & set(self.given)
         if domain == "private":
             if not {"low", "high"} <= spaced:
                 raise self.error('domain = "private" needs low and high: wide bounds from public knowledge.')
             return self._spaced(1)
-        if "edges" in entry and (spaced or "spacing" in entry):
-            extra = sorted(spaced or {"spacing"})[0]
-            raise self.error(f"give either edges or low, high and bins, not both. Remove {extra}.")
-        if "edges" in entry:
-            raw = entry["edges"]
+        if raw is not None and (spaced or "spacing" in self.given):
+            raise self.error(f"give either edges or low, high and bins, not both. Remove {min(spaced or ['spacing'])}.")
+        if raw is None:
+            if len(spaced) < 3:
+                raise self.error("needs edges = [...], or low, high and bins. Add them from public knowledge.")
+            edges = self._spaced(self.count("bins"))
+        else:
             if not isinstance(raw, list) or len(raw) < 2:
                 raise self.error(f"edges must list at least two numbers or dates, got {raw!r}.")
             edges = tuple(axis.check(self.where, edge) for edge in raw)
-        elif len(spaced) == 3:
-            edges = self._spaced(self.count("bins"))
-        else:
-            raise self.error("needs edges = [...], or low, high and bins. Add them from public knowledge.")
         for before, after in pairwise(edges):
             if not before < after:
                 raise self.error(f"edges must increase, got {axis.text(after)} after {axis.text(before)}. Remove one.")
@@ -266,9 +262,9 @@ class AttributeEntry:
 
     def points(self, edges: Numbers) -> tuple[Any, ...]:
         """The points, ascending; an error where one is not a number within the edges."""
-        if "points" not in self.given:
+        raw, axis = self.given.get("points"), self.axis
+        if raw is None:
             return ()
-        raw, axis = self.given["points"], self.axis
         if not isinstance(raw, list) or not raw:
             raise self.error(f"points must list numbers within the edges, got {raw!r}. Write points = [0, 40].")
         points = sorted(axis.check(self.where, point, what="points") for point in raw)
@@ -277,29 +273,27 @@ class AttributeEntry:
             raise self.error(f"points must differ, got {twice} twice. Remove one.")
         for point in points:
             if not (edges[0] <= point < edges[-1] or (axis.closed and point == edges[-1])):
-                raise self.error(
-                    f"points must lie within the edges, got {axis.text(point)}. Move the edges past it, or list it "
-                    "under special."
-                )
+                remedy = "Move the edges past it, or list it under special"
+                raise self.error(f"points must lie within the edges, got {axis.text(point)}. {remedy}.")
             if axis.numeric and abs(point) >= _EXACT:
                 raise self.error(f"points must be smaller than 2**53 in size, got {point}. Leave it in its bin.")
         return tuple(points)
 
     def special(self, values: tuple[object, ...]) -> tuple[Any, ...]:
         """The special values: numbers where the column holds numbers, else texts."""
-        if "special" not in self.given:
+        raw = self.given.get("special")
+        if raw is None:
             return ()
-        raw = self.given["special"]
         if not isinstance(raw, list) or not raw:
             raise self.error(f"special must list texts or numbers, got {raw!r}. Write special = ['N', -9].")
         whole = bool(values) and isinstance(values[0], int)
         special = tuple(self._special(value, whole=whole) for value in raw)
-        twice = repeated(map(str, special))
+        twice, listed = repeated(map(str, special)), set(map(str, values))
         if twice is not None:
             raise self.error(f"special values must differ, got '{twice}' twice. Remove one.")
-        both = [value for value in special if str(value) in set(map(str, values))]
-        if both:
-            raise self.error(f"'{both[0]}' is listed under values and under special. Remove one.")
+        for value in special:
+            if str(value) in listed:
+                raise self.error(f"'{value}' is listed under values and under special. Remove one.")
         return special
 
     def _special(self, given: object, *, whole: bool) -> str | int | float:
@@ -307,21 +301,17 @@ class AttributeEntry:
         value, axis = given.isoformat() if isinstance(given, dt.date | dt.time) else given, self.axis
         if isinstance(value, bool) or not isinstance(value, str | int | float):
             raise self.error(f"special must list texts or numbers, got {given!r}. Write special = ['N', -9].")
-        if isinstance(value, float) and value == value // 1 and math.isfinite(value):
-            value = int(value)
-        text = str(value)
+        text = str(int(value) if isinstance(value, float) and value == value // 1 and math.isfinite(value) else value)
         if not text.strip():
             raise self.error("special must not list an empty text, which is missing. Use missing = ''.")
         number = axis.parse(text) if axis.binned else parse_number(text) if whole else None
-        if number is None:
+        if number is None or (not axis.binned and number != number // 1):
             return text
-        if not axis.binned:
-            return int(number) if number == number // 1 else text
         if axis.kind == "time" and number == DAY:
             raise self.error(f"special must not list the end of the day, got '{text}'. Use another text.")
-        if not axis.numeric:
+        if axis.binned and not axis.numeric:
             return text if "format" in self.given else axis.text(number)
-        if not abs(number) < _EXACT or (axis.kind != "real" and number != number // 1):
+        if axis.binned and (not abs(number) < _EXACT or (axis.kind != "real" and number != number // 1)):
             needed = "finite numbers" if axis.kind == "real" else "whole numbers"
             raise self.error(f"special numbers must be {needed} smaller than 2**53 in size, got {given!r}.")
         return int(number) if number == number // 1 else number
@@ -331,7 +321,7 @@ class AttributeEntry:
         step = self.given.get("step")
         if step is None:
             return None
-        if not isinstance(step, int | float) or isinstance(step, bool) or not 0 < step < _EXACT:
+        if type(step) not in (int, float) or not 0 < step < _EXACT:
             raise self.error(f"step must be a positive number, got {step!r}. Write step = 100, or step = 0.01.")
         if step == step // 1:
             return int(step)
@@ -371,10 +361,8 @@ def _output(entry: AttributeEntry, attribute: Attribute) -> str:
     """The output type in its standard spelling, if it holds every value of the domain."""
     output = parse_output(attribute.output) if isinstance(attribute.output, str) else None
     if output is None:
-        raise entry.error(
-            "output must be a column type such as 'int32', 'decimal(10, 2)', 'timestamp[us, tz=UTC]', 'string' or "
-            f"'category', got {attribute.output!r}."
-        )
+        examples = "'int32', 'decimal(10, 2)', 'timestamp[us, tz=UTC]', 'string' or 'category'"
+        raise entry.error(f"output must be a column type such as {examples}, got {attribute.output!r}.")
     reason = misfit(output, attribute)
     if reason is not None:
         raise entry.error(f"output '{output}' {reason}.")
@@ -386,13 +374,15 @@ def _check_missing(entry: AttributeEntry, attribute: Attribute) -> None:
     missing = attribute.missing
     if missing is None:
         return
-    if attribute.categorical and "" in attribute.values:
-        raise entry.error("values must not list '' beside missing, which takes empty texts. Remove one.")
-    if attribute.truth_of(missing) is not None:
-        raise entry.error(f"missing must not be a text for true or false, got '{missing}'. Use another text.")
-    edge = attribute.number_of(missing)
-    if edge is not None and attribute.edges[0] <= edge <= attribute.edges[-1]:
-        raise entry.error(f"missing must not lie within the edges, got '{missing}'. Move the edges past it.")
+    edge, truth = attribute.number_of(missing), attribute.truth_of(missing) is not None
+    listed = attribute.categorical and "" in attribute.values
+    inside = edge is not None and attribute.edges[0] <= edge <= attribute.edges[-1]
+    refuse(
+        f"{entry.where}: ",
+        (listed, "values must not list '' beside missing, which takes empty texts. Remove one."),
+        (truth, f"missing must not be a text for true or false, got '{missing}'. Use another text."),
+        (inside, f"missing must not lie within the edges, got '{missing}'. Move the edges past it."),
+    )
 
 
 def _check_step(entry: AttributeEntry, attribute: Attribute) -> None:
@@ -418,12 +408,14 @@ def _check_special(entry: AttributeEntry, attribute: Attribute) -> None:
     if twice is not None:
         raise entry.error(f"special values must differ, got {twice} twice. Remove one.")
     for value, number in zip(attribute.special, attribute.special_numbers, strict=True):
-        if str(value) == attribute.missing or (number is not None and number == missing):
-            raise entry.error(f"'{value}' is listed under special and is the missing text too. Remove one.")
-        if number in attribute.points:
-            raise entry.error(f"{value} is listed under points and under special. Remove one.")
-        if attribute.truth_of(str(value)) is not None:
-            raise entry.error(f"special must not list a text for true or false, got '{value}'. Use other texts.")
+        absent = str(value) == attribute.missing or (number is not None and number == missing)
+        truth = attribute.truth_of(str(value)) is not None
+        refuse(
+            f"{entry.where}: ",
+            (absent, f"'{value}' is listed under special and is the missing text too. Remove one."),
+            (number in attribute.points, f"{value} is listed under points and under special. Remove one."),
+            (truth, f"special must not list a text for true or false, got '{value}'. Use other texts."),
+        )
 
 
 def _check_bins(entry: AttributeEntry, attribute: Attribute) -> None:
@@ -433,19 +425,15 @@ def _check_bins(entry: AttributeEntry, attribute: Attribute) -> None:
         return
     for low, high in pairwise(attribute.edges):
         here = apart[bisect_left(apart, low) : bisect_left(apart, high)]
-        if not here:
-            continue
         if unit is None:
-            empty = _first_free(attribute, float(low), set(here)) >= high
+            empty = bool(here) and _first_free(attribute, float(low), set(here)) >= high
         else:
-            first, last = multiples((low, high), unit)
+            first, last = multiples((low, high), unit) if here else (0, 1)
             empty = last - first <= sum((exact(point) / unit).denominator == 1 for point in here)
         if empty:
             shown = f"[{attribute.edge_text(low)}, {attribute.edge_text(high)})"
-            raise entry.error(
-                f"the bin {shown} holds nothing but points and special values, so it would stay empty. Remove an edge, "
-                "or leave them in their bin."
-            )
+            what = f"the bin {shown} holds nothing but points and special values, so it would stay empty"
+            raise entry.error(f"{what}. Remove an edge, or leave them in their bin.")
 
 
 def _first_free(attribute: Attribute, low: float, taken: set[int | float]) -> float:
@@ -459,18 +447,16 @@ def _first_free(attribute: Attribute, low: float, taken: set[int | float]) -> fl
     return float(number)
 
 
-def parse_words(where: str, entry: Mapping[str, Any], levels: Iterable[str] | None = None) -> Words:
+def parse_words(where: str, entry: Mapping[str, Any], levels: Sequence[str] | None = None) -> Words:
     """The words of an entry, where labels may name these levels only; None where any may be found later."""
     labels = entry.get("labels", {})
     if not isinstance(labels, Mapping):
         raise SchemaError(f"{where}: labels must be a table of levels and texts, got {labels!r}. Write F = 'female'.")
     named = {key or "(missing)": _text(where, "label", text, f"labels of '{key}'") for key, text in labels.items()}
-    odd = [] if levels is None else [key for key in named if key not in set(levels)]
-    if odd:
-        raise SchemaError(
-            f"{where}: labels must name levels, got '{odd[0]}'. Write values as the schema lists them, a bin as "
-            "'[0, 18)'; or remove it."
-        )
+    odd = next((key for key in named if levels is not None and key not in levels), None)
+    if odd is not None:
+        remedy = "Write values as the schema lists them, a bin as '[0, 18)'; or remove it"
+        raise SchemaError(f"{where}: labels must name levels, got '{odd}'. {remedy}.")
     given = {key: _text(where, key, entry[key], key) for key in ("title", "description", "unit") if key in entry}
     return Words(**given, labels=tuple(named.items())) if given or named else NO_WORDS
 

@@ -1,4 +1,4 @@
-"""A model file opened within bounds: the one place that opens a `.sklar` file, and reads the JSON that describes it.
+"""Files that describe tables: the TOML of schemas, and model files, opened within bounds here and nowhere else.
 
 A few kilobytes of a zip can unpack to gigabytes, or to JSON that fills the memory with objects. So members and sizes
 are checked before anything is unpacked, and the bytes of the description before they are parsed.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 import struct
+import tomllib
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -17,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from sklar.errors import ModelError, SklarError
+from sklar.errors import ModelError, SchemaError, SklarError
 
 MAX_JSON = 16 << 20
 MAX_VALUES = 300_000
@@ -107,11 +108,50 @@ def written(document: Mapping[str, Any]) -> bytes:
 
 
 def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    unique = dict(pairs)
-    if len(unique) != len(pairs):
+    if len(unique := dict(pairs)) != len(pairs):
         raise ModelError("its description has a duplicate key.")
     return unique
 
 
 def _refuse_constant(name: str) -> None:
     raise ModelError(f"its description holds {name}, which is no number.")
+
+
+def read_toml(path: str | Path) -> dict[str, Any]:
+    """What a schema file holds."""
+    try:
+        return parse_toml(Path(path).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise SchemaError(f"schema file '{path}' does not exist. Check the path.") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise SchemaError(f"schema file '{path}' cannot be read: {error}. It must be a UTF-8 text file.") from None
+
+
+def parse_toml(text: str) -> dict[str, Any]:
+    """What the text of a schema file holds."""
+    try:
+        return tomllib.loads(text)
+    except ValueError as error:
+        raise SchemaError(f"the schema is not valid TOML: {error}.") from None
+
+
+def toml_key(name: str) -> str:
+    """A name as a TOML key, without quotes where TOML allows that."""
+    return name if re.fullmatch("[A-Za-z0-9_-]+", name) else toml_value(name)
+
+
+def toml_value(value: object) -> str:
+    """A text, number, truth value, list or table as TOML writes it."""
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{toml_key(key)} = {toml_value(entry)}" for key, entry in value.items()) + " }"
+    if isinstance(value, list):
+        return f"[{', '.join(toml_value(entry) for entry in value)}]"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    # A JSON string is a TOML string, except for one control character that TOML wants escaped too.
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007F") if isinstance(value, str) else repr(value)
+
+
+def toml_table(heading: str, entry: Mapping[str, Any]) -> str:
+    """A table with its heading, one line for each key."""
+    return f"{heading}\n" + "".join(f"{key} = {toml_value(value)}\n" for key, value in entry.items())

@@ -1,8 +1,7 @@
 """Two tables of the same people: one row a person in the first, any number of events of a person in the second.
 
 Both are described by schemas of their own. A key column in each says whose row it is; it is used to find the events of
-a person and never released. At most `at_most` events of a person count. One table of people and one of events: no
-events of events, and no second table of events.
+a person and never released. At most `at_most` events of a person count.
 """
 
 from __future__ import annotations
@@ -17,8 +16,9 @@ from typing import Any
 
 from sklar.errors import BudgetError, SchemaError
 from sklar.kernel.theorems import Budget
-from sklar.public.schema import Schema, read_toml
-from sklar.public.toml import toml_table
+from sklar.public.attribute import refuse
+from sklar.public.description import read_toml, toml_table
+from sklar.public.schema import Schema
 
 # A person with more events than this is no person, but a mistake in the key.
 MOST_EVENTS = 1_000
@@ -29,10 +29,9 @@ _KEYS = {"people": ("key", "schema"), "events": ("at_most", "key", "schema")}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Linked:
-    """What is publicly known of a table of people and a table of their events.
+    """What is publicly known of a table of people and a table of their events, and the columns that hold the keys.
 
-    `people_key` and `events_key` name the columns that say whose row it is. `at_most` is how many events of a person
-    count: of those who have more, so many are chosen at random.
+    `at_most` is how many events of a person count: of those who have more, so many are chosen at random.
     """
 
     people: Schema
@@ -43,10 +42,8 @@ class Linked:
 
     def __post_init__(self) -> None:
         if type(self.at_most) is not int or not 1 <= self.at_most <= MOST_EVENTS:
-            raise SchemaError(
-                f"[events] at_most must be a whole number from 1 to {MOST_EVENTS:,}, got {self.at_most!r}. Give the "
-                "number of events that hardly anyone exceeds."
-            )
+            got = f"a whole number from 1 to {MOST_EVENTS:,}, got {self.at_most!r}"
+            raise SchemaError(f"[events] at_most must be {got}. Give the number of events that hardly anyone exceeds.")
         _check("people", self.people, self.people_key)
         _check("events", self.events, self.events_key)
         levels = self.people.n_levels + self.events.n_levels
@@ -99,8 +96,7 @@ class Linked:
         for part, schema in (("people", self.people), ("events", self.events)):
             keys = {key: value for key, value in self.to_dict()[part].items() if key != "schema"}
             # Every heading of the schema begins with its place here. Only headings begin a line with a bracket.
-            inside = re.sub(r"(?m)^\[", f"[{part}.schema.", schema.to_toml())
-            parts.append(toml_table(f"[{part}]", keys) + "\n" + inside)
+            parts += [toml_table(f"[{part}]", keys), re.sub(r"(?m)^\[", f"[{part}.schema.", schema.to_toml())]
         return "\n".join(parts)
 
     @property
@@ -122,12 +118,7 @@ class Linked:
 
     @property
     def bins(self) -> tuple[int, ...]:
-        """Where the bins of the number of events begin, and where the last one ends: 0, 1, 2, 3-4, 5-8, 9-16, ...
-
-        >>> one = Schema.from_toml('[attributes.sex]\\ntype = "boolean"')
-        >>> Linked(people=one, events=one, people_key="id", events_key="id", at_most=6).bins
-        (0, 1, 2, 3, 5, 7)
-        """
+        """Where the bins of the number of events begin, and where the last one ends: 0, 1, 2, 3-4, 5-8, 9-16, ..."""
         begins, step = [0, 1], 1
         while begins[-1] + step <= self.at_most:
             begins.append(begins[-1] + step)
@@ -137,10 +128,8 @@ class Linked:
     def budget_for(self, budget: Budget) -> Budget:
         """The same budget for any one person, who gives at most one unit to a table however many events they have."""
         if budget.rows_per_person not in (None, 1):
-            raise BudgetError(
-                f"linked tables cost the same for any number of events, got rows_per_person={budget.rows_per_person}. "
-                "Leave it out, and give at_most in [events]."
-            )
+            got = f"got rows_per_person={budget.rows_per_person}. Leave it out, and give at_most in [events]"
+            raise BudgetError(f"linked tables cost the same for any number of events, {got}.")
         return replace(budget, rows_per_person=1)
 
     def require_reviewed(self) -> None:
@@ -151,27 +140,22 @@ class Linked:
 
 def _check(part: str, schema: Schema, key: object) -> None:
     """Refuse a key that is no column of ids, and what a schema of linked tables cannot have."""
-    if not isinstance(key, str) or not key:
-        raise SchemaError(f"[{part}] key must name the column that says whose row it is, got {key!r}.")
-    if key in schema.names:
-        raise SchemaError(
-            f"[{part}] key '{key}' is also an attribute of its schema. A key is used to find the rows of a person and "
-            "is never released: remove the attribute."
-        )
-    if schema.person is not None:
-        raise SchemaError(
-            f"[{part}] the key says whose row it is: its schema takes no [table] person. Remove person, "
-            "rows_per_person and count."
-        )
-    if schema.private_domains:
-        raise SchemaError(
-            f"[{part}] domains of linked tables must be public, got a private one: "
-            f"'{schema.private_domains[0].name}'. List its values or edges."
-        )
-    if schema.rules:
-        raise SchemaError(f"[{part}] linked tables take no rules yet. Remove [[rules]] from the schema.")
-    if schema.importance is not None:
-        raise SchemaError(f"[{part}] linked tables take no weights yet. Remove weight and [[pairs]].")
+    named, private = isinstance(key, str) and key, next((each.name for each in schema.private_domains), None)
+    refuse(
+        f"[{part}] ",
+        (not named, f"key must name the column that says whose row it is, got {key!r}."),
+        (
+            key in schema.names,
+            f"key '{key}' is also an attribute of its schema. It is not released: remove it there.",
+        ),
+        (schema.person, "the key says whose row it is: its schema takes no [table] person. Remove it and its keys."),
+        (
+            private,
+            f"domains of linked tables must be public, got a private one: '{private}'. List its levels.",
+        ),
+        (schema.rules, "linked tables take no rules yet. Remove [[rules]] from the schema."),
+        (schema.importance is not None, "linked tables take no weights yet. Remove weight and [[pairs]]."),
+    )
 
 
 def _schema(part: str, given: object, folder: Path | None) -> Schema:

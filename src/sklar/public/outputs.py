@@ -2,15 +2,9 @@
 
 An output is written as Arrow writes its types: `int32`, `decimal(10, 2)`, `timestamp[us, tz=Europe/Berlin]`; and
 `category`, or `ordered category`, for a column of listed values that libraries hold as codes. Whether a type can hold
-every value of a domain is settled when the schema is read, so that no draw can fail later.
-
-polars has fewer types than Arrow. Its frames, and files, hold the nearest one:
-
-    date64                      Date
-    timestamp[s], duration[s]   Datetime, Duration in milliseconds
-    time32, time64              Time
-    a zone that polars lacks    UTC: the same moments (+05:30; whole hours such as +02:00 are zones of polars)
-    category of whole numbers   Int64; an ordered one is an Enum of their texts
+every value of a domain is settled when the schema is read, so that no draw can fail later. Frames of polars, which has
+fewer types, hold the nearest one: Date for date64, milliseconds for seconds, Time for times, UTC for a zone that it
+lacks (+05:30), Int64 for a category of whole numbers, and for an ordered one an Enum of their texts.
 """
 
 from __future__ import annotations
@@ -35,6 +29,8 @@ if TYPE_CHECKING:
 
 WHOLE = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 TICKS = {"s": 1_000_000, "ms": 1_000, "us": 1, "ns": 1}
+_UNITS = {"time32": ("s", "ms"), "time64": ("us", "ns"), "duration": tuple(TICKS), "timestamp": tuple(TICKS)}
+_SETTINGS = re.compile(r"(\w+)(?:\((\d{1,2}), ?(\d{1,2})\)|\[(s|ms|us|ns)(?:, ?tz=([A-Za-z0-9_+/:-]+))?\])", re.ASCII)
 _PLAIN = ("bool", "string", "category", "ordered category", "float32", "float64", "date32", "date64", *WHOLE)
 # The types that hold a kind, all but string, which holds any; and the type of a column whose schema states none.
 _BY_KIND = {
@@ -66,9 +62,8 @@ class Output:
     def __str__(self) -> str:
         if self.name == "decimal":
             return f"decimal({self.precision}, {self.scale})"
-        if self.name == "timestamp":
-            return f"timestamp[{self.unit}]" if self.zone is None else f"timestamp[{self.unit}, tz={self.zone}]"
-        return f"{self.name}[{self.unit}]" if self.unit else self.name
+        zone = "" if self.zone is None else f", tz={self.zone}"
+        return f"{self.name}[{self.unit}{zone}]" if self.unit else self.name
 
 
 def parse_output(text: str) -> Output | None:
@@ -77,18 +72,14 @@ def parse_output(text: str) -> Output | None:
     >>> str(parse_output("decimal(10,2)")), parse_output("money")
     ('decimal(10, 2)', None)
     """
-    if text in _PLAIN:
-        return Output(name=text)
-    parts = re.fullmatch(r"decimal\((\d{1,2}), ?(\d{1,2})\)", text)
-    if parts:
-        precision, scale = int(parts[1]), int(parts[2])
-        return Output(name="decimal", precision=precision, scale=scale) if scale <= precision in range(1, 39) else None
-    parts = re.fullmatch(r"(time32)\[(s|ms)\]|(time64)\[(us|ns)\]|(duration)\[(s|ms|us|ns)\]", text)
-    if parts:
-        name, unit = (part for part in parts.groups() if part)
-        return Output(name=name, unit=unit)
-    parts = re.fullmatch(r"timestamp\[(s|ms|us|ns)(?:, ?tz=([A-Za-z0-9_+/:-]+))?\]", text)
-    return Output(name="timestamp", unit=parts[1], zone=parts[2]) if parts else None
+    parts = _SETTINGS.fullmatch(text)
+    if parts is None:
+        return Output(name=text) if text in _PLAIN else None
+    name, unit, zone = parts[1], parts[4] or "", parts[5]
+    precision, scale = int(parts[2] or 0), int(parts[3] or 0)
+    timed = unit in _UNITS.get(name, ()) and (zone is None or name == "timestamp")
+    fits = scale <= precision in range(1, 39) if name == "decimal" else timed
+    return Output(name=name, precision=precision, scale=scale, unit=unit, zone=zone) if fits else None
 
 
 def plain_output(attribute: Attribute) -> Output:
@@ -206,8 +197,7 @@ def polars_type(output: Output) -> pl.DataType:
         return pl.Duration("ms" if output.unit == "s" else output.unit)  # type: ignore[arg-type]
     names = {"bool": "Boolean", "date32": "Date", "date64": "Date", "time32": "Time", "time64": "Time"}
     name = names.get(output.name, output.name.capitalize().replace("Uint", "UInt"))
-    found: pl.DataType = getattr(pl, name)()
-    return found
+    return cast("pl.DataType", getattr(pl, name)())
 
 
 @lru_cache(maxsize=256)
@@ -274,14 +264,11 @@ def _timed_misfit(output: Output, attribute: Attribute) -> str | None:
 def _zone_misfit(zone: str) -> str | None:
     from zoneinfo import ZoneInfo
 
-    def known(key: str) -> bool:
+    # A machine without a list of time zones refuses none.
+    for key in () if re.fullmatch(r"[+-]\d\d:\d\d", zone) else (zone, "Europe/London"):
         try:
             ZoneInfo(key)
         except (KeyError, ValueError, OSError):
-            return False
-        return True
-
-    # A machine without a list of time zones refuses none.
-    if re.fullmatch(r"[+-]\d\d:\d\d", zone) or known(zone) or not known("Europe/London"):
-        return None
-    return f"names no time zone '{zone}'; use a name such as Europe/Berlin, or UTC"
+            continue
+        return None if key == zone else f"names no time zone '{zone}'; use a name such as Europe/Berlin, or UTC"
+    return None

@@ -1,8 +1,7 @@
 """How a table's text is written: the part of `[table]` that says how files are read.
 
-It is public, like all of a schema: delimiter, encoding and quotes say how bytes become texts, `decimal` and `thousands`
-how a text becomes a number, `nulls` which texts mean that there is no value. A `Reading` says it for every file of the
-table and for every command that reads it.
+Delimiter, encoding and quotes say how bytes become texts, `decimal` and `thousands` how a text becomes a number,
+`nulls` which texts mean that there is no value, for every file of the table.
 """
 
 from __future__ import annotations
@@ -10,12 +9,12 @@ from __future__ import annotations
 import codecs
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass
 from functools import cache
 from typing import Any
 
 from sklar.errors import SchemaError
-from sklar.public.attribute import repeated
+from sklar.public.attribute import refuse, repeated
 
 KEYS = ("delimiter", "decimal", "thousands", "encoding", "quote", "header", "columns", "nulls")
 # Signs that people write between groups of three digits. A space stands for those that do not break a line, too.
@@ -112,56 +111,37 @@ def codec_of(encoding: str) -> str | None:
 def parse_reading(table: Mapping[str, Any]) -> Reading:
     """The reading that `[table]` states; keys that it leaves out have their plain meaning."""
     decimal, thousands = table.get("decimal", "."), table.get("thousands")
-    if decimal not in (".", ","):
-        raise SchemaError(f"[table] decimal must be '.' or ',', got {decimal!r}.")
-    if thousands is not None and (thousands not in _GROUPING or thousands == decimal):
-        raise SchemaError(f"[table] thousands must be . , ' _ or a space, and not the decimal sign, got {thousands!r}.")
-    encoding = table.get("encoding", "utf-8")
-    codec = codec_of(encoding) if isinstance(encoding, str) else None
-    if codec is None:
-        raise SchemaError(f"[table] encoding must be one like 'utf-8', 'windows-1252' or 'utf-16', got {encoding!r}.")
-    delimiter, quote = table.get("delimiter"), table.get("quote", '"')
-    quotes = ", or '' where nothing is quoted"
-    for key, sign, nothing, unless in (("delimiter", delimiter, None, ""), ("quote", quote, "", quotes)):
-        if sign != nothing and not _is_sign(sign):
-            raise SchemaError(
-                f"[table] {key} must be one ASCII character{unless}, no letter, digit or end of line, got {sign!r}."
-            )
-    if delimiter == quote:
-        raise SchemaError(f"[table] delimiter and quote must differ, got {delimiter!r} for both.")
+    encoding, delimiter, quote = table.get("encoding", "utf-8"), table.get("delimiter"), table.get("quote", '"')
     header, columns, nulls = table.get("header", True), _texts(table, "columns"), _texts(table, "nulls")
-    if not isinstance(header, bool):
-        raise SchemaError(f"[table] header must be true or false, got {header!r}.")
-    if header and columns:
-        raise SchemaError("[table] columns name what has no header. Add header = false, or remove columns.")
-    if not header and not columns:
-        raise SchemaError("[table] header = false needs columns = [...]: a name for each column of the file, in order.")
-    if "" in columns:
-        raise SchemaError("[table] columns must not be empty texts. Name every column of the file, in order.")
-    if "" in nulls:
-        raise SchemaError("[table] nulls must not list '', which is null anyway. Remove it.")
-    return Reading(
-        delimiter=delimiter,
-        decimal=decimal,
-        thousands=thousands,
-        encoding="utf-8" if codec == "utf-8" else encoding.lower(),
-        quote=quote,
-        columns=columns,
-        nulls=nulls,
+    codec = codec_of(encoding) if isinstance(encoding, str) else None
+    grouped = thousands is None or (thousands in _GROUPING and thousands != decimal)
+    quotes, sign = "or '' where nothing is quoted, ", "no letter, digit or end of line, got"
+    unnamed = not header and not columns
+    refuse(
+        "[table] ",
+        (decimal not in (".", ","), f"decimal must be '.' or ',', got {decimal!r}."),
+        (not grouped, f"thousands must be . , ' _ or a space, and not the decimal sign, got {thousands!r}."),
+        (codec is None, f"encoding must be one like 'utf-8', 'windows-1252' or 'utf-16', got {encoding!r}."),
+        (not _is_sign(delimiter, None), f"delimiter must be one ASCII character, {sign} {delimiter!r}."),
+        (not _is_sign(quote, ""), f"quote must be one ASCII character, {quotes}{sign} {quote!r}."),
+        (delimiter == quote, f"delimiter and quote must differ, got {delimiter!r} for both."),
+        (not isinstance(header, bool), f"header must be true or false, got {header!r}."),
+        (header and columns, "columns name what has no header. Add header = false, or remove columns."),
+        (unnamed, "header = false needs columns = [...]: a name for each column of the file, in order."),
+        ("" in columns, "columns must not be empty texts. Name every column of the file, in order."),
+        ("" in nulls, "nulls must not list '', which is null anyway. Remove it."),
     )
+    encoding = "utf-8" if codec == "utf-8" else encoding.lower()
+    stated = {"delimiter": delimiter, "decimal": decimal, "thousands": thousands, "encoding": encoding, "quote": quote}
+    return Reading(**stated, columns=columns, nulls=nulls)
 
 
 def describe_reading(reading: Reading) -> dict[str, Any]:
     """The keys of `[table]` that `parse_reading` reads: none of a plain reading."""
-    document: dict[str, Any] = {}
-    for field in fields(reading):
-        value = getattr(reading, field.name)
-        if value == getattr(PLAIN, field.name):
-            continue
-        if field.name == "columns":
-            document["header"] = False
-        document[field.name] = list(value) if isinstance(value, tuple) else value
-    return document
+    stated = {name: value for name, value in asdict(reading).items() if value != getattr(PLAIN, name)}
+    listed = {name: list(value) if isinstance(value, tuple) else value for name, value in stated.items()}
+    # In the order of keys: header stands before columns.
+    return {key: listed.get(key, False) for key in KEYS if key in listed or (key == "header" and reading.columns)}
 
 
 def check_reading(reading: Reading, attributes: Iterable[tuple[str, Iterable[object]]]) -> None:
@@ -169,23 +149,21 @@ def check_reading(reading: Reading, attributes: Iterable[tuple[str, Iterable[obj
     for name, values in attributes:
         if reading.columns and name not in reading.columns:
             raise SchemaError(f"attribute '{name}' must be one of the columns that [table] lists. Add or rename it.")
-        hidden = [value for value in values if str(value) in reading.nulls]
-        if hidden:
-            raise SchemaError(
-                f"attribute '{name}': values must not list {str(hidden[0])!r}, which [table] nulls call null. Remove "
-                "one of them."
-            )
+        hidden = next((str(value) for value in values if str(value) in reading.nulls), None)
+        if hidden is not None:
+            what = f"values must not list {hidden!r}, which [table] nulls call null"
+            raise SchemaError(f"attribute '{name}': {what}. Remove one of them.")
 
 
 def _texts(table: Mapping[str, Any], key: str) -> tuple[str, ...]:
-    listed = table.get(key, [])
-    if not isinstance(listed, list) or not all(isinstance(text, str) for text in listed):
-        raise SchemaError(f"[table] {key} must be a list of texts, got {listed!r}.")
-    twice = repeated(listed)
-    if twice is not None:
-        raise SchemaError(f"[table] {key} must differ, got {twice!r} twice. Remove one.")
-    return tuple(listed)
+    texts = table.get(key, [])
+    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+        raise SchemaError(f"[table] {key} must be a list of texts, got {texts!r}.")
+    twice = repeated(texts)
+    refuse("[table] ", (twice is not None, f"{key} must differ, got {twice!r} twice. Remove one."))
+    return tuple(texts)
 
 
-def _is_sign(text: object) -> bool:
-    return isinstance(text, str) and len(text) == 1 and text.isascii() and not text.isalnum() and text not in "\r\n\0"
+def _is_sign(text: object, none: str | None) -> bool:
+    sign = isinstance(text, str) and len(text) == 1 and text.isascii() and not text.isalnum() and text not in "\r\n\0"
+    return text == none or sign

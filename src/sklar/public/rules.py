@@ -12,20 +12,24 @@ from __future__ import annotations
 
 import datetime as dt
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sklar.errors import SchemaError
-from sklar.public.solve import Allowed, EffortError, SearchSteps, groups, solve
+from sklar.public.attribute import Attribute, refuse, repeated
 
-if TYPE_CHECKING:
-    from sklar.public.attribute import Attribute
-
+# Which pairs of levels one record may have, shape (levels of i, levels of j), for attributes i < j. Any two levels of a
+# pair of attributes that is not listed may stand together.
+Allowed: TypeAlias = Mapping[tuple[int, int], NDArray[np.bool_]]
+# Which levels of each attribute are still possible.
+Levels: TypeAlias = Mapping[int, NDArray[np.bool_]]
+LevelNames: TypeAlias = Mapping[str, tuple[str, ...]]
+_Neighbors: TypeAlias = Mapping[int, list[tuple[int, NDArray[np.bool_]]]]
 # The most levels that one search for a record looks at. Real rules need a few thousand; loading a file must end soon.
 MAX_EFFORT = 20_000_000
 
@@ -39,6 +43,17 @@ class Forbidden:
     second: str
     second_levels: tuple[int, ...]
 
+    def describe(self, levels: LevelNames) -> dict[str, Any]:
+        """The entry that `parse_rules` reads."""
+        sides = ((self.first, self.first_levels), (self.second, self.second_levels))
+        return {"forbid": {name: [levels[name][code] for code in codes] for name, codes in sides}}
+
+    def divided(self, parts: Mapping[str, NDArray[np.int64]]) -> Forbidden:
+        """The same rule over finer levels, given the level here that each of them is part of."""
+        sides = ((self.first, self.first_levels), (self.second, self.second_levels))
+        first, second = (tuple(np.flatnonzero(np.isin(parts[name], codes)).tolist()) for name, codes in sides)
+        return replace(self, first_levels=first, second_levels=second)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Determined:
@@ -47,6 +62,15 @@ class Determined:
     attribute: str
     by: str
     levels: tuple[int, ...]
+
+    def describe(self, levels: LevelNames) -> dict[str, Any]:
+        """The entry that `parse_rules` reads."""
+        named = {key: levels[self.attribute][code] for key, code in zip(levels[self.by], self.levels, strict=True)}
+        return {"attribute": self.attribute, "determined_by": self.by, "map": named}
+
+    def divided(self, parts: Mapping[str, NDArray[np.int64]]) -> Determined:
+        """The same rule over finer levels. What a rule determines is never divided."""
+        return replace(self, levels=tuple(np.array(self.levels)[parts[self.by]].tolist()))
 
 
 Rule: TypeAlias = Forbidden | Determined
@@ -62,22 +86,12 @@ def parse_rules(entries: object, attributes: Sequence[Attribute]) -> tuple[Rule,
     return rules
 
 
-def describe_rule(rule: Rule, attributes: Sequence[Attribute]) -> dict[str, Any]:
-    """A rule as the structure that `parse_rules` reads."""
-    levels = {attribute.name: attribute.levels for attribute in attributes}
-    if isinstance(rule, Determined):
-        named = {key: levels[rule.attribute][code] for key, code in zip(levels[rule.by], rule.levels, strict=True)}
-        return {"attribute": rule.attribute, "determined_by": rule.by, "map": named}
-    sides = ((rule.first, rule.first_levels), (rule.second, rule.second_levels))
-    return {"forbid": {name: [levels[name][code] for code in codes] for name, codes in sides}}
-
-
 def rule_text(rule: Rule, attributes: Sequence[Attribute]) -> str:
     """A rule in words."""
     if isinstance(rule, Determined):
         return f"'{rule.attribute}' is determined by '{rule.by}'"
     sides = []
-    for name, levels in describe_rule(rule, attributes)["forbid"].items():
+    for name, levels in rule.describe({each.name: each.levels for each in attributes})["forbid"].items():
         named = [f"'{level}'" for level in levels]
         named = named if len(named) <= 6 else [*named[:4], f"{len(named) - 4} more"]
         sides.append(f"'{name}' = {' or '.join(named)}")
@@ -88,12 +102,9 @@ def _rule(where: str, entry: object, known: Mapping[str, Attribute]) -> Rule:
     if not isinstance(entry, Mapping):
         raise SchemaError(f"{where}: must be a table, got {entry!r}. Write [[rules]] and its keys below it.")
     keys = {"forbid"} if "forbid" in entry else {"attribute", "determined_by", "map"}
-    if set(entry) != keys:
-        odd = sorted(set(entry) ^ keys)[0]
-        raise SchemaError(
-            f"{where}: a rule has the key forbid, or the keys attribute, determined_by and map; '{odd}' is "
-            f"{'missing' if odd in keys else 'not expected'}."
-        )
+    odd = min(set(entry) ^ keys, default=None)
+    has = "a rule has the key forbid, or the keys attribute, determined_by and map"
+    refuse(where, (odd, f": {has}; '{odd}' is {'missing' if odd in keys else 'not expected'}."))
     return _forbidden(where, entry["forbid"], known) if "forbid" in entry else _determined(where, entry, known)
 
 
@@ -108,10 +119,8 @@ def _named(where: str, name: object, known: Mapping[str, Attribute]) -> Attribut
 
 def _forbidden(where: str, entry: object, known: Mapping[str, Attribute]) -> Forbidden:
     if not isinstance(entry, Mapping) or len(entry) != 2:
-        raise SchemaError(
-            f"{where}: forbid must name two attributes and their levels, got {entry!r}. "
-            "Write forbid = { sex = 'Male', relationship = ['Wife'] }."
-        )
+        example = "Write forbid = { sex = 'Male', relationship = ['Wife'] }"
+        raise SchemaError(f"{where}: forbid must name two attributes and their levels, got {entry!r}. {example}.")
     first, second = (_named(where, name, known) for name in entry)
     codes = [_codes(where, attribute, entry[attribute.name]) for attribute in (first, second)]
     return Forbidden(first=first.name, first_levels=codes[0], second=second.name, second_levels=codes[1])
@@ -119,45 +128,38 @@ def _forbidden(where: str, entry: object, known: Mapping[str, Attribute]) -> For
 
 def _codes(where: str, attribute: Attribute, given: object) -> tuple[int, ...]:
     """The levels of one attribute that a rule names: one level, a list of levels, or a range of bins."""
-    if isinstance(given, Mapping):
-        return _range(where, attribute, given)
-    values = given if isinstance(given, list) else [given]
-    codes = [_level_code(where, attribute, value) for value in values]
-    if not codes or len(set(codes)) != len(codes):
-        raise SchemaError(f"{where}: '{attribute.name}' must list different levels, at least one, got {given!r}.")
-    return tuple(sorted(codes))
-
-
-def _range(where: str, attribute: Attribute, given: Mapping[str, Any]) -> tuple[int, ...]:
+    name = attribute.name
+    if not isinstance(given, Mapping):
+        codes = [_level_code(where, attribute, value) for value in (given if isinstance(given, list) else [given])]
+        if not codes or len(set(codes)) != len(codes):
+            raise SchemaError(f"{where}: '{name}' must list different levels, at least one, got {given!r}.")
+        return tuple(sorted(codes))
     if not given or not set(given) <= {"from", "below"}:
-        raise SchemaError(f"{where}: a range of '{attribute.name}' has the keys from or below, got {dict(given)!r}.")
+        raise SchemaError(f"{where}: a range of '{name}' has the keys from or below, got {dict(given)!r}.")
     low = _cut(where, attribute, given["from"]) if "from" in given else 0
     high = _cut(where, attribute, given["below"]) if "below" in given else attribute.n_values
-    if not low < high:
-        raise SchemaError(f"{where}: the range of '{attribute.name}' holds no bin, got {dict(given)!r}.")
+    refuse(where, (not low < high, f": the range of '{name}' holds no bin, got {dict(given)!r}."))
     return tuple(range(low, high))
 
 
 def _level_code(where: str, attribute: Attribute, value: object) -> int:
     """The code of the level that a value names: its own name, a category, or a number or day with its own bin."""
-    text = str(value).lower() if isinstance(value, bool) else str(value)
-    if isinstance(value, dt.date):
-        text = value.isoformat()
-    levels = attribute.levels
+    truth = isinstance(value, bool)
+    text = value.isoformat() if isinstance(value, dt.date) else str(value).lower() if truth else str(value)
+    levels, name = attribute.levels, attribute.name
     if text in levels:
         return levels.index(text)
     if isinstance(value, bool) and attribute.boolean:
         return int(value)
-    number = None if isinstance(value, bool) else attribute.number_of(text)
+    number = None if truth else attribute.number_of(text)
     code = None if number is None else attribute.code_at(number)
     if number is None or code is None:
-        shown = ", ".join(f"'{level}'" for level in levels[:12])
-        more = " and others" if len(levels) > 12 else ""
-        raise SchemaError(f"{where}: '{attribute.name}' has no level {value!r}. Its levels are {shown}{more}.")
+        shown = ", ".join(f"'{level}'" for level in levels[:12]) + (" and others" if len(levels) > 12 else "")
+        raise SchemaError(f"{where}: '{name}' has no level {value!r}. Its levels are {shown}.")
     if code in attribute.bin_codes and not attribute.one_step(attribute.bin_of(number)):
         raise SchemaError(
-            f"{where}: {value} lies within the bin {levels[code]} of '{attribute.name}', and rules are about whole "
-            f"bins. Write '{levels[code]}', or give {value} a bin of its own."
+            f"{where}: {value} lies within the bin {levels[code]} of '{name}', and rules are about whole bins. Write "
+            f"'{levels[code]}', or give {value} a bin of its own."
         )
     return code
 
@@ -175,26 +177,24 @@ def _cut(where: str, attribute: Attribute, value: object) -> int:
 
 
 def _determined(where: str, entry: Mapping[str, Any], known: Mapping[str, Attribute]) -> Determined:
-    attribute = _named(where, entry["attribute"], known)
-    by = _named(where, entry["determined_by"], known)
-    if attribute is by:
-        raise SchemaError(f"{where}: '{by.name}' cannot determine itself. Name another attribute.")
-    mapped = entry["map"]
-    if not isinstance(mapped, Mapping):
-        raise SchemaError(f"{where}: map must be a table from levels of '{by.name}' to levels of '{attribute.name}'.")
-    levels: dict[int, int] = {}
-    for key, value in mapped.items():
-        code = _level_code(where, by, key)
-        if code in levels:
-            raise SchemaError(f"{where}: map gives level '{by.levels[code]}' of '{by.name}' twice. Remove one.")
-        levels[code] = _level_code(where, attribute, value)
-    lost = [level for code, level in enumerate(by.levels) if code not in levels]
-    if lost:
-        raise SchemaError(
-            f"{where}: map must give every level of '{by.name}' a level of '{attribute.name}'; '{lost[0]}' has none. "
-            "Add it."
-        )
-    return Determined(attribute=attribute.name, by=by.name, levels=tuple(levels[code] for code in range(by.n_levels)))
+    attribute, by = (_named(where, entry[key], known) for key in ("attribute", "determined_by"))
+    name, mapped = attribute.name, entry["map"]
+    refuse(
+        f"{where}: ",
+        (attribute is by, f"'{by.name}' cannot determine itself. Name another attribute."),
+        (not isinstance(mapped, Mapping), f"map must be a table from levels of '{by.name}' to levels of '{name}'."),
+    )
+    pairs = [(_level_code(where, by, key), _level_code(where, attribute, value)) for key, value in mapped.items()]
+    levels = dict(pairs)
+    twice = repeated(by.levels[code] for code, _level in pairs)
+    lost = next((level for code, level in enumerate(by.levels) if code not in levels), None)
+    every = f"map must give every level of '{by.name}' a level of '{name}'"
+    refuse(
+        f"{where}: ",
+        (twice is not None, f"map gives level '{twice}' of '{by.name}' twice. Remove one."),
+        (lost is not None, f"{every}; '{lost}' has none. Add it."),
+    )
+    return Determined(attribute=name, by=by.name, levels=tuple(levels[code] for code in range(by.n_levels)))
 
 
 def origins(attributes: Sequence[Attribute], rules: Sequence[Rule]) -> list[tuple[int, NDArray[np.int64]]]:
@@ -245,10 +245,8 @@ def allowed_pairs(attributes: Sequence[Attribute], rules: Sequence[Rule]) -> All
         free = allowed.setdefault((i, j), np.ones((attributes[i].n_levels, attributes[j].n_levels), dtype=bool))
         cells = np.ix_(first, second)
         if first.any() and second.any() and not free[cells].any():
-            raise SchemaError(
-                f"rule {number}: earlier rules already forbid what it forbids for '{rule.first}' and '{rule.second}'. "
-                "Remove it."
-            )
+            what = f"what it forbids for '{rule.first}' and '{rule.second}'"
+            raise SchemaError(f"rule {number}: earlier rules already forbid {what}. Remove it.")
         free[cells] = False
     return allowed
 
@@ -261,10 +259,8 @@ def forbidden_rules(attributes: Sequence[Attribute], allowed: Allowed) -> tuple[
         for number, pattern in enumerate(patterns):
             here, there = np.flatnonzero(which.ravel() == number).tolist(), np.flatnonzero(~pattern).tolist()
             if there:
-                first, second = attributes[i].name, attributes[j].name
-                rules.append(
-                    Forbidden(first=first, first_levels=tuple(here), second=second, second_levels=tuple(there))
-                )
+                levels = {"first_levels": tuple(here), "second_levels": tuple(there)}
+                rules.append(Forbidden(first=attributes[i].name, second=attributes[j].name, **levels))
     return tuple(rules)
 
 
@@ -272,26 +268,24 @@ def _check(attributes: Sequence[Attribute], rules: Sequence[Rule]) -> None:
     """Refuse rules that contradict one another, and rules under which some level can never occur."""
     determines: dict[str, int] = {}
     for number, rule in enumerate(rules, start=1):
-        earlier = determines.setdefault(rule.attribute, number) if isinstance(rule, Determined) else number
-        if isinstance(rule, Determined) and earlier != number:
-            raise SchemaError(f"rule {number}: rule {earlier} determines '{rule.attribute}' already. Remove one.")
+        if isinstance(rule, Determined) and determines.setdefault(rule.attribute, number) != number:
+            earlier = f"rule {determines[rule.attribute]} determines '{rule.attribute}' already"
+            raise SchemaError(f"rule {number}: {earlier}. Remove one.")
     allowed = allowed_pairs(attributes, rules)
     for (i, j), free in allowed.items():
         for one, other, support in ((i, j, free.any(axis=1)), (j, i, free.any(axis=0))):
             if not support.all():
-                level = attributes[one].levels[int(np.argmin(support))]
-                raise SchemaError(
-                    f"rules: level '{level}' of '{attributes[one].name}' is forbidden with every level of "
-                    f"'{attributes[other].name}', so it can never occur. Correct a rule, or remove the level."
-                )
+                where = f"level '{attributes[one].levels[int(np.argmin(support))]}' of '{attributes[one].name}'"
+                never = f"every level of '{attributes[other].name}', so it can never occur"
+                raise SchemaError(f"rules: {where} is forbidden with {never}. Correct a rule, or remove the level.")
     for group in groups(allowed):
         within = {pair: free for pair, free in allowed.items() if pair[0] in group}
         # Without a cycle, an allowed partner in each pair is enough (Freuder 1982).
         if len(within) >= len(group):
-            _check_levels({i: attributes[i] for i in group}, within)
+            _check_cycle({i: attributes[i] for i in group}, within)
 
 
-def _check_levels(group: Mapping[int, Attribute], allowed: Allowed) -> None:
+def _check_cycle(group: Mapping[int, Attribute], allowed: Allowed) -> None:
     """Refuse rules that tie a group of attributes together in a cycle and leave one of its levels without a record."""
     occurs = {i: np.zeros(attribute.n_levels, dtype=bool) for i, attribute in group.items()}
     effort = SearchSteps(MAX_EFFORT)
@@ -301,18 +295,15 @@ def _check_levels(group: Mapping[int, Attribute], allowed: Allowed) -> None:
                 continue
             domains = {j: np.ones_like(own) for j, own in occurs.items()}
             domains[i] = np.arange(attribute.n_levels) == level
+            where = f"level '{name}' of '{attribute.name}' can occur"
             try:
                 record = solve(domains, allowed, effort=effort)
             except EffortError:
-                raise SchemaError(
-                    f"rules: whether level '{name}' of '{attribute.name}' can occur was not decided within "
-                    f"{MAX_EFFORT:,} steps of search. State fewer or simpler rules."
-                ) from None
+                undecided = f"was not decided within {MAX_EFFORT:,} steps of search. State fewer or simpler rules"
+                raise SchemaError(f"rules: whether {where} {undecided}.") from None
             if record is None:
-                raise SchemaError(
-                    f"rules: level '{name}' of '{attribute.name}' can occur in no record: the rules together leave it "
-                    "no partners. Correct a rule, or remove the level."
-                )
+                alone = "the rules together leave it no partners. Correct a rule, or remove the level"
+                raise SchemaError(f"rules: {where} in no record: {alone}.")
             for j, code in record.items():
                 occurs[j][code] = True
 
@@ -330,14 +321,93 @@ def constrained(allowed: Allowed) -> tuple[int, ...]:
     return tuple(sorted(set(chain.from_iterable(allowed))))
 
 
-def divided_rule(rule: Rule, parts: Mapping[str, NDArray[np.int64]]) -> Rule:
-    """The same rule over finer levels, given the level here that each of them is part of."""
-    if isinstance(rule, Determined):
-        # What a rule determines is never divided, so that its levels are as they were.
-        return replace(rule, levels=tuple(np.array(rule.levels)[parts[rule.by]].tolist()))
+def groups(allowed: Allowed) -> list[list[int]]:
+    """Attributes that rules tie together, directly or through others."""
+    sets: list[set[int]] = []
+    for pair in allowed:
+        touched = [group for group in sets if group & set(pair)]
+        sets = [group for group in sets if not group & set(pair)] + [set(pair).union(*touched)]
+    return sorted(sorted(group) for group in sets)
 
-    def finer(name: str, codes: tuple[int, ...]) -> tuple[int, ...]:
-        return tuple(np.flatnonzero(np.isin(parts[name], codes)).tolist())
 
-    first, second = finer(rule.first, rule.first_levels), finer(rule.second, rule.second_levels)
-    return replace(rule, first_levels=first, second_levels=second)
+class EffortError(Exception):
+    """A search did not end within its effort. Internal: the caller knows what that means and says it."""
+
+
+class SearchSteps:
+    """How many steps searches for a record may still take."""
+
+    def __init__(self, steps: int) -> None:
+        self._left = steps
+
+    def spend(self, steps: int) -> None:
+        """Take steps, and stop the search when none are left."""
+        self._left -= steps
+        if self._left < 0:
+            raise EffortError
+
+
+def solve(
+    domains: Levels,
+    allowed: Allowed,
+    *,
+    effort: SearchSteps,
+    order: Callable[[int, NDArray[np.int64]], Iterable[int]] = lambda _attribute, codes: codes.tolist(),
+) -> dict[int, int] | None:
+    """A record: one level from every attribute's domain, such that all pairs are allowed. None when there is none.
+
+    Backtracking that keeps domains arc-consistent (Sabin and Freuder 1994), so it never turns back where the rules have
+    no cycle. `order` puts the levels of an attribute into the order in which they are tried.
+    """
+    neighbors = _neighbors(domains, allowed)
+
+    def branches(parent: Levels, attribute: int) -> Iterator[Levels | None]:
+        size = parent[attribute].size
+        for code in order(attribute, np.flatnonzero(parent[attribute])):
+            yield _propagate({**parent, attribute: np.arange(size) == code}, neighbors, [attribute], effort)
+
+    # A stack instead of recursion: rules may tie together more attributes than Python can nest calls.
+    stack: list[Iterator[Levels | None]] = [iter([_propagate(domains, neighbors, domains, effort)])]
+    while stack:
+        for current in stack[-1]:
+            if current is None:
+                continue
+            sizes = {i: int(np.count_nonzero(domain)) for i, domain in current.items()}
+            open_sizes = {i: size for i, size in sizes.items() if size > 1}
+            if not open_sizes:
+                return {i: int(np.argmax(domain)) for i, domain in current.items()}
+            stack.append(branches(current, min(open_sizes, key=open_sizes.__getitem__)))
+            break
+        else:
+            stack.pop()
+    return None
+
+
+def narrowed(domains: Levels, allowed: Allowed) -> Levels | None:
+    """The domains without levels that have no allowed partner in another one; None when one of them gets empty."""
+    return _propagate(domains, _neighbors(domains, allowed), domains, SearchSteps(2**62))
+
+
+def _neighbors(domains: Levels, allowed: Allowed) -> _Neighbors:
+    neighbors: dict[int, list[tuple[int, NDArray[np.bool_]]]] = {i: [] for i in domains}
+    for (i, j), free in allowed.items():
+        if i in domains and j in domains:
+            neighbors[i].append((j, free))
+            neighbors[j].append((i, free.T))
+    return neighbors
+
+
+def _propagate(domains: Levels, neighbors: _Neighbors, changed: Iterable[int], effort: SearchSteps) -> Levels | None:
+    """The domains without the levels that have no allowed partner in a neighbor's domain; None when one gets empty."""
+    left, waiting = dict(domains), list(changed)
+    while waiting:
+        i = waiting.pop()
+        for j, free in neighbors[i]:
+            effort.spend(free.size)
+            kept = left[j] & free[left[i]].any(axis=0)
+            if not kept.any():
+                return None
+            if np.count_nonzero(kept) < np.count_nonzero(left[j]):
+                left[j] = kept
+                waiting.append(j)
+    return left

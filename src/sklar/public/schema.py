@@ -2,8 +2,7 @@
 
 A schema is written from public knowledge, never from the rows: every noised table covers the domain that the schema
 states in full, so the domain must not depend on who is in the data. Levels have codes in the schema's order: listed
-values (or bins and points along the axis), then special values, then `missing`, then `other`. `toml` reads and writes
-schema files, `rules` explains rules.
+values (or bins and points along the axis), then special values, then `missing`, then `other`.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import tomllib
 import zipfile
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
@@ -26,45 +24,16 @@ from numpy.typing import NDArray
 
 from sklar.errors import ModelError, SchemaError
 from sklar.kernel.cells import Cells
-from sklar.public.attribute import (
-    NO_WORDS,
-    Attribute,
-    Domain,
-    Outside,
-    Provenance,
-    Remembering,
-    Words,
-    read_only,
-    repeated,
-)
+from sklar.public import declare
+from sklar.public.attribute import NO_WORDS, Attribute, Domain, Provenance, Remembering, Words, read_only, repeated
 from sklar.public.axis import AttributeKind
-from sklar.public.declare import (
-    MAX_LEVELS,
-    TABLE_WORDS,
-    build_attribute,
-    describe_attribute,
-    describe_words,
-    parse_words,
-    require_known_keys,
-    weight_of,
-)
-from sklar.public.description import open_model
+from sklar.public.declare import MAX_LEVELS
+from sklar.public.description import open_model, parse_toml, read_toml, toml_key, toml_table
 from sklar.public.person import PERSON_KEYS, Person, describe_person, parse_person
 from sklar.public.reading import KEYS, PLAIN, Reading, check_reading, describe_reading, parse_reading
-from sklar.public.rules import (
-    Determined,
-    Rule,
-    allowed_pairs,
-    describe_rule,
-    divided_rule,
-    forbidden_rules,
-    origins,
-    parse_rules,
-)
-from sklar.public.solve import Allowed
-from sklar.public.toml import toml_key, toml_table
+from sklar.public.rules import Allowed, Determined, Rule, allowed_pairs, forbidden_rules, origins, parse_rules
 
-__all__ = ["MAX_LEVELS", "Attribute", "AttributeKind", "Domain", "Outside", "Schema", "SchemaLike"]
+__all__ = ["MAX_LEVELS", "Attribute", "AttributeKind", "Domain", "Schema", "SchemaLike"]
 
 # Where something holds a number for every pair of levels at once, as one square: 1.6 GB in single precision.
 MAX_SQUARE = 20_000
@@ -135,30 +104,26 @@ class Schema(Remembering):
 
     @classmethod
     def from_toml(cls, text: str) -> Schema:
-        """Parse a schema from TOML text.
-
-        >>> Schema.from_toml('[attributes.sex]\\ntype = "categorical"\\nvalues = ["F", "M"]').n_levels
-        2
-        """
+        """Parse a schema from TOML text."""
         return cls.from_dict(parse_toml(text))
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> Schema:
         """Build a schema from parsed TOML, or from the same structure in JSON."""
-        require_known_keys("schema", document, {"table", "attributes", "rules", "pairs"})
+        declare.require_known_keys("schema", document, {"table", "attributes", "rules", "pairs"})
         table, entries = document.get("table", {}), document.get("attributes")
         if not isinstance(table, Mapping):
             raise SchemaError("[table] must be a table of settings. Write [table] and name = '...' below it.")
-        require_known_keys("[table]", table, {"name", *TABLE_WORDS, *KEYS, *PERSON_KEYS})
+        declare.require_known_keys("[table]", table, {"name", *declare.TABLE_WORDS, *KEYS, *PERSON_KEYS})
         name = table.get("name", "table")
         if not isinstance(name, str) or not name:
             raise SchemaError(f"[table] name must be a text that is not empty, got {name!r}.")
         if not isinstance(entries, Mapping) or not entries:
             raise SchemaError("the schema lists no attributes. Add [attributes.NAME] for each column to release.")
-        attributes = tuple(build_attribute(key, entry) for key, entry in entries.items())
+        attributes = tuple(declare.build_attribute(key, entry) for key, entry in entries.items())
         reading = parse_reading(table)
         check_reading(reading, ((each.name, (*each.values, *each.special)) for each in attributes))
-        person, words = parse_person(table, entries), parse_words("[table]", table)
+        person, words = parse_person(table, entries), declare.parse_words("[table]", table)
         schema = cls(name=name, attributes=attributes, reading=reading, person=person, words=words).checked()
         rules = document.get("rules", [])
         schema = schema if rules == [] else replace(schema, rules=parse_rules(rules, attributes))
@@ -167,50 +132,40 @@ class Schema(Remembering):
 
     def to_dict(self) -> dict[str, Any]:
         """The structure that `from_dict` reads."""
-        attributes = {attribute.name: describe_attribute(attribute) for attribute in self.attributes}
-        lists = {"rules": self._rule_entries(), "pairs": self._pair_entries()}
-        return {"table": self._table_entry(), "attributes": attributes} | {
-            key: entries for key, entries in lists.items() if entries
+        table = {"name": self.name} | declare.describe_words(self.words)
+        levels = {attribute.name: attribute.levels for attribute in self.attributes} if self.rules else {}
+        rules = [rule.describe(levels) for rule in self.rules]
+        pairs = [{"attributes": [first, second], "weight": weight} for first, second, weight in self.pairs]
+        return {
+            "table": table | describe_person(self.person) | describe_reading(self.reading),
+            "attributes": {attribute.name: declare.describe_attribute(attribute) for attribute in self.attributes},
+            **({"rules": rules} if rules else {}),
+            **({"pairs": pairs} if pairs else {}),
         }
 
     def to_toml(self) -> str:
         """The schema as TOML text, one line per key, as a person would write it."""
-        parts = [toml_table("[table]", self._table_entry())]
-        for attribute in self.attributes:
-            parts.append(toml_table(f"[attributes.{toml_key(attribute.name)}]", describe_attribute(attribute)))
-        parts += [toml_table("[[rules]]", entry) for entry in self._rule_entries()]
-        parts += [toml_table("[[pairs]]", entry) for entry in self._pair_entries()]
+        document = self.to_dict()
+        parts = [toml_table("[table]", document["table"])]
+        parts += [toml_table(f"[attributes.{toml_key(key)}]", each) for key, each in document["attributes"].items()]
+        parts += [toml_table(f"[[{key}]]", each) for key in ("rules", "pairs") for each in document.get(key, ())]
         return "\n".join(parts)
-
-    def _table_entry(self) -> dict[str, Any]:
-        named = {"name": self.name} | describe_words(self.words)
-        return named | describe_person(self.person) | describe_reading(self.reading)
-
-    def _rule_entries(self) -> list[dict[str, Any]]:
-        return [describe_rule(rule, self.attributes) for rule in self.rules]
-
-    def _pair_entries(self) -> list[dict[str, Any]]:
-        return [{"attributes": [first, second], "weight": weight} for first, second, weight in self.pairs]
 
     def checked(self) -> Schema:
         """This schema, or an error when it is too large to be measured, or two dummies would share a name."""
-        if self.n_levels > MAX_LEVELS:
-            largest = max(self.attributes, key=lambda attribute: attribute.n_levels)
-            raise SchemaError(
-                f"the schema must have at most {MAX_LEVELS} levels in all, got {self.n_levels}; the largest attribute "
-                f"is '{largest.name}' with {largest.n_levels}. Use wider bins, or list fewer values and other = true."
-            )
-        if self.n_attributes > MAX_ATTRIBUTES:
-            raise SchemaError(
-                f"the schema must have at most {MAX_ATTRIBUTES} attributes, got {self.n_attributes}. Leave out those "
-                "that nobody asks for, or release groups of them by themselves, each at its own cost."
-            )
+        wider, groups = "Use wider bins, or list fewer values and other = true", "release groups of them by themselves"
+        largest = max(self.attributes, key=lambda attribute: attribute.n_levels)
         first, second = sorted([0, 0, *(attribute.n_levels for attribute in self.attributes)])[-2:]
+        if self.n_levels > MAX_LEVELS:
+            most = f"the largest attribute is '{largest.name}' with {largest.n_levels}. {wider}"
+            raise SchemaError(f"the schema must have at most {MAX_LEVELS} levels in all, got {self.n_levels}; {most}.")
+        if self.n_attributes > MAX_ATTRIBUTES:
+            remedy = f"Leave out those that nobody asks for, or {groups}, each at its own cost"
+            got = f"at most {MAX_ATTRIBUTES} attributes, got {self.n_attributes}"
+            raise SchemaError(f"the schema must have {got}. {remedy}.")
         if first * second > MAX_TABLE:
-            raise SchemaError(
-                f"two attributes must have at most {MAX_TABLE} pairs of levels, got {first} and {second} levels. "
-                "Use wider bins, or list fewer values and other = true."
-            )
+            got = f"at most {MAX_TABLE} pairs of levels, got {first} and {second} levels"
+            raise SchemaError(f"two attributes must have {got}. {wider}.")
         twice = repeated(self.dummy_names)
         if twice is not None:
             raise SchemaError(f"dummy columns must differ in name, got '{twice}' twice. Rename an attribute or value.")
@@ -274,10 +229,9 @@ class Schema(Remembering):
 
     def attribute(self, name: str) -> Attribute:
         """The attribute of that name."""
-        for attribute in self.attributes:
-            if attribute.name == name:
-                return attribute
-        raise SchemaError(f"the schema has no attribute '{name}'. It has: {', '.join(self.names)}.")
+        if name not in self.names:
+            raise SchemaError(f"the schema has no attribute '{name}'. It has: {', '.join(self.names)}.")
+        return self.attributes[self.names.index(name)]
 
     @cached_property
     def private_domains(self) -> tuple[Attribute, ...]:
@@ -288,10 +242,8 @@ class Schema(Remembering):
         """Refuse a schema with private domains where levels are needed."""
         if self.private_domains:
             names = ", ".join(attribute.name for attribute in self.private_domains)
-            raise SchemaError(
-                f"these domains are private and a release has yet to find them: {names}. Use the schema of its model: "
-                "sklar schema import MODEL.sklar"
-            )
+            use = "Use the schema of its model: sklar schema import MODEL.sklar"
+            raise SchemaError(f"these domains are private and a release has yet to find them: {names}. {use}")
 
     @cached_property
     def allowed(self) -> Allowed:
@@ -311,8 +263,8 @@ class Schema(Remembering):
 
     @cached_property
     def _measured(self) -> Schema:
-        attributes = tuple(attribute for attribute in self.attributes if attribute.name not in self.determined)
         place = self._places
+        attributes = tuple(self.attributes[i] for i in place)
         allowed = {(place[i], place[j]): free for (i, j), free in self.allowed.items()}
         return replace(self, attributes=attributes, rules=forbidden_rules(attributes, allowed), whole=self)
 
@@ -349,10 +301,8 @@ class Schema(Remembering):
     def require_square(self, what: str) -> None:
         """Refuse what holds a number for every pair of levels at once, where there are too many."""
         if self.n_levels > MAX_SQUARE:
-            raise SchemaError(
-                f"{what} holds a number for every pair of levels at once and takes at most {MAX_SQUARE} levels, got "
-                f"{self.n_levels}. Do without it, or use wider bins."
-            )
+            limit = f"takes at most {MAX_SQUARE} levels, got {self.n_levels}. Do without it, or use wider bins"
+            raise SchemaError(f"{what} holds a number for every pair of levels at once and {limit}.")
 
     def require_reviewed(self) -> None:
         """Refuse entries that a draft proposed and nobody has reviewed."""
@@ -369,44 +319,19 @@ class Schema(Remembering):
 
         `provenance` is "public" (public knowledge, also for the bounds of a domain that a release finds) or "rows"
         (read from the rows, at the custodian's risk), for all waiting entries or for each by its name.
-
-        >>> waiting = Schema.from_toml('[attributes.smoker]\\ntype = "boolean"\\nreviewed = false')
-        >>> waiting.reviewed("public").attributes[0].provenance
-        'public'
         """
         given = dict.fromkeys(self.not_reviewed, provenance) if isinstance(provenance, str) else provenance or {}
         unsaid = [name for name in self.not_reviewed if given.get(name) is None]
         if unsaid:
-            raise SchemaError(
-                f"reviewed must say where these entries come from: {', '.join(unsaid)}. Give 'public' (public "
-                "knowledge) or 'rows' (read from the rows, at your risk), for all of them or for each by its name."
-            )
+            words = "'public' (public knowledge) or 'rows' (read from the rows, at your risk)"
+            give = f"Give {words}, for all of them or for each by its name"
+            raise SchemaError(f"reviewed must say where these entries come from: {', '.join(unsaid)}. {give}.")
         for name, word in given.items():
             if word not in get_args(Provenance):
                 raise SchemaError(f"provenance of '{name}' must be 'public' or 'rows', got {word!r}.")
             self.attribute(name)
-        attributes = (
-            replace(each, reviewed=True, provenance=given.get(each.name, each.provenance)) for each in self.attributes
-        )
-        return replace(self, attributes=tuple(attributes))
-
-
-def read_toml(path: str | Path) -> dict[str, Any]:
-    """What a schema file holds."""
-    try:
-        return parse_toml(Path(path).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise SchemaError(f"schema file '{path}' does not exist. Check the path.") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise SchemaError(f"schema file '{path}' cannot be read: {error}. It must be a UTF-8 text file.") from None
-
-
-def parse_toml(text: str) -> dict[str, Any]:
-    """What the text of a schema file holds."""
-    try:
-        return tomllib.loads(text)
-    except ValueError as error:
-        raise SchemaError(f"the schema is not valid TOML: {error}.") from None
+        said = {each: given.get(each.name, each.provenance) for each in self.attributes}
+        return replace(self, attributes=tuple(replace(each, reviewed=True, provenance=said[each]) for each in said))
 
 
 def _parse_pairs(entries: object, schema: Schema) -> tuple[PairWeight, ...]:
@@ -428,7 +353,7 @@ def _parse_pairs(entries: object, schema: Schema) -> tuple[PairWeight, ...]:
                 raise SchemaError(f"{where}: a rule determines '{name}', which is not measured. Remove the pair.")
         if frozenset(pair) in weights:
             raise SchemaError(f"{where}: '{pair[0]}' and '{pair[1]}' have a weight already. Remove one.")
-        weights[frozenset(pair)] = (pair[0], pair[1], weight_of(where, entry))
+        weights[frozenset(pair)] = (pair[0], pair[1], declare.weight_of(where, entry))
     return tuple(weights.values())
 
 
@@ -465,5 +390,5 @@ def divide_schema(schema: Schema, cuts: Mapping[str, Sequence[int | float]]) -> 
             own[finer.bin_codes] = attribute.bin_codes[within]
         attributes.append(finer)
         parts[attribute.name] = own
-    rules = tuple(divided_rule(rule, parts) for rule in schema.rules)
+    rules = tuple(rule.divided(parts) for rule in schema.rules)
     return Divided(schema=replace(schema, attributes=tuple(attributes), rules=rules), parts=tuple(parts.values()))

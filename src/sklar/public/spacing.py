@@ -1,9 +1,7 @@
 """Edges from public bounds alone: bins of equal width, or bins that grow with the numbers, for skewed columns.
 
-Most money, counts and durations are small and a few are large. Bins of equal width put nearly all of them into the
-first one. Bins that grow divide the small numbers too: `log` by equal ratios, `1-2-5` at the round numbers 1, 2, 5, 10,
-20 and so on. About three bins make a decade; what is nearer to zero than the smallest bin is one bin. Negative numbers
-mirror positive ones, and zero is an edge.
+`log` divides by equal ratios, `1-2-5` at the round numbers 1, 2, 5, 10, 20 and so on. About three bins make a decade;
+what is nearer to zero than the smallest bin is one bin. Negative numbers mirror positive ones, and zero is an edge.
 """
 
 from __future__ import annotations

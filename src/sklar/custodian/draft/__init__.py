@@ -24,9 +24,9 @@ from sklar.custodian.draft.sniff import Sniffed, sniff
 from sklar.errors import DataError
 from sklar.files.write import check_target, write_text
 from sklar.machine.progress import SILENT, Progress
+from sklar.public.description import toml_key, toml_value
 from sklar.public.reading import PLAIN, Reading
 from sklar.public.schema import Attribute, Schema
-from sklar.public.toml import toml_key, toml_value
 from sklar.rows.read import open_source
 from sklar.rows.sql import Query
 

@@ -1,7 +1,6 @@
 """An Arrow schema: the names and types in a Parquet or Arrow file, without its rows.
 
-A Parquet file's footer also holds the least and the largest value of every column. They are exact facts about the rows,
-so they are not read.
+A Parquet file's footer also holds extremes of every column. They are exact facts about rows, so they are not read.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from typing import Any, cast
 from sklar.errors import SchemaError
 from sklar.public.attribute import Attribute
 from sklar.public.axis import AttributeKind
-from sklar.public.importers.proposal import ColumnEntry, Imported, words_in
+from sklar.public.importers import ColumnEntry, Imported, words_in
 from sklar.public.outputs import WHOLE, parse_output, plain_output
 
 SUFFIXES = (".parquet", ".pq", ".arrow", ".feather")
@@ -36,6 +35,8 @@ _WORDS: dict[str, tuple[str, str | None]] = {
     **{f"tt{unit[0]}": ("time", f"{held}[{unit}]") for unit, held in _CLOCKS.items()},
     **{f"tD{unit[0]}": ("duration", f"duration[{unit}]") for unit in _CLOCKS},
 }
+_METADATA = {"title": "title", "label": "title", "description": "description", "comment": "description"}
+_METADATA |= {"unit": "unit", "units": "unit"}
 _FAMILIES = {"+s": "struct", "+m": "map", "+u": "union", "+": "list", "ti": "interval"}
 
 
@@ -46,9 +47,9 @@ class ColumnType:
     `whole` is set where the values, or the categories, are whole numbers.
     """
 
-    kind: str | None
-    output: str | None
-    whole: bool
+    kind: str | None = None
+    output: str | None = None
+    whole: bool = False
     nullable: bool
     family: str
 
@@ -65,19 +66,10 @@ def _fields(schema: Any) -> list[Any]:
     return list(found.children)
 
 
-def field_words(field: Any) -> dict[str, Any]:
-    """The title, description and unit in a field's metadata, by the names that writers of Arrow files use for them."""
-    stated = {key.decode(errors="replace").lower(): text for key, text in dict(field.metadata or {}).items()}
-    known = {"title": ("title", "label"), "description": ("description", "comment"), "unit": ("unit", "units")}
-    found = {word: stated[key] for word, keys in known.items() for key in keys if key in stated}
-    return words_in({word: text.decode(errors="replace") for word, text in found.items()})
-
-
 def file_schema(path: Path) -> Any:
     """The schema of a Parquet or an Arrow file, in as much detail as the file states it.
 
-    Polars does not tell whether a column may hold nulls, days that are held in milliseconds from moments, or categories
-    that are numbers from numbers. The Arrow schema that stands in most files does, so it is taken where it can be read.
+    Most files hold an Arrow schema, which tells nulls, days in milliseconds and categories of numbers; polars does not.
     """
     import nanoarrow as na
     import polars as pl
@@ -112,10 +104,9 @@ def from_file(path: Path, name: str) -> Imported:
     import polars as pl
 
     try:
-        schema = file_schema(path)
+        return from_schema(file_schema(path), name)
     except (Exception, pl.exceptions.PanicException):
         raise SchemaError(f"'{path}' is not a Parquet file or an Arrow file, or it is damaged.") from None
-    return from_schema(schema, name)
 
 
 def from_schema(schema: Any, name: str) -> Imported:
@@ -128,9 +119,12 @@ def from_schema(schema: Any, name: str) -> Imported:
         elif column.startswith("__index_level_"):
             columns[column] = "it is an index that pandas wrote"
         else:
-            keys = _keys(described) | field_words(field) | ({"missing": ""} if described.nullable else {})
-            columns[column] = ColumnEntry(keys=keys)
-    return Imported.of(columns, name=name, source="an Arrow schema")
+            stated = {key.decode(errors="replace").lower(): text for key, text in dict(field.metadata or {}).items()}
+            # By the names that writers of Arrow files use for them.
+            words = {word: stated[key].decode(errors="replace") for key, word in _METADATA.items() if key in stated}
+            missing = {"missing": ""} if described.nullable else {}
+            columns[column] = ColumnEntry(keys=_keys(described) | words_in(words) | missing)
+    return Imported(columns=columns, name=name, source="an Arrow schema")
 
 
 def _keys(described: ColumnType) -> dict[str, Any]:
@@ -150,27 +144,21 @@ def column_type(field: Any) -> ColumnType:
         output = None if not listed else "ordered category" if ordered else "category"
         return ColumnType(kind="categorical", output=output, whole=values.whole, nullable=nullable, family="dictionary")
     if b"ARROW:extension:name" in dict(field.metadata or {}):
-        return ColumnType(kind=None, output=None, whole=False, nullable=nullable, family="extension")
+        return ColumnType(nullable=nullable, family="extension")
     kind, output = _words(field.format)
-    return ColumnType(
-        kind=kind, output=output, whole=kind == "integer", nullable=nullable, family=_family(field.format)
-    )
+    family = next((name for start, name in _FAMILIES.items() if field.format.startswith(start)), "binary")
+    return ColumnType(kind=kind, output=output, whole=kind == "integer", nullable=nullable, family=family)
 
 
 def _words(letters: str) -> tuple[str | None, str | None]:
     if letters in _WORDS:
         return _WORDS[letters]
     if letters.startswith("ts"):
-        unit, zone = letters[2], letters[4:]
-        unit = {"m": "ms", "u": "us", "n": "ns"}.get(unit, unit)
-        found = parse_output(f"timestamp[{unit}, tz={zone}]" if zone else f"timestamp[{unit}]")
-        return "datetime", None if found is None else str(found)
-    if letters.startswith("d:"):
+        unit, zone = {"m": "ms", "u": "us", "n": "ns"}.get(letters[2], letters[2]), letters[4:]
+        kind, output = "datetime", parse_output(f"timestamp[{unit}, tz={zone}]" if zone else f"timestamp[{unit}]")
+    elif letters.startswith("d:"):
         precision, scale, *width = letters[2:].split(",")
-        found = parse_output(f"decimal({precision}, {scale})") if width in ([], ["128"]) else None
-        return "real", None if found is None else str(found)
-    return None, None
-
-
-def _family(letters: str) -> str:
-    return next((name for start, name in _FAMILIES.items() if letters.startswith(start)), "binary")
+        kind, output = "real", parse_output(f"decimal({precision}, {scale})") if width in ([], ["128"]) else None
+    else:
+        return None, None
+    return kind, None if output is None else str(output)

@@ -14,38 +14,31 @@ from typing import Any
 
 from sklar.errors import SchemaError
 from sklar.public.axis import AXES
-from sklar.public.importers.proposal import IDENTIFIER, ColumnEntry, Imported, between, in_format, listed, words_in
+from sklar.public.importers import IDENTIFIER, ColumnEntry, Imported, between, in_format, words_in
 from sklar.public.outputs import WHOLE
 
 _ISO = ("%Y-%m-%d", "%Y-%m-%d %H:%M:%S", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M:%S.%f", "%Y-%m-%dT%H:%M:%S.%f")
 _TIMES = ("%H", "%I", "%M", "%S", "%f", "%p", "%X", "%c")
 # Types of Frictionless are called as they are here, but for two.
-_FRICTIONLESS = {"string": "categorical", "number": "real"}
-_FRICTIONLESS |= {kind: kind for kind in AXES if kind not in _FRICTIONLESS.values()}
-_SMARTNOISE = {
-    "boolean": "boolean",
-    "datetime": "datetime",
-    "int": "integer",
-    "float": "real",
-    "string": "categorical",
-    "time": "time",
-}
-_TRANSFORMED = dict.fromkeys(
-    ("BinTransformer", "MinMaxTransformer", "StandardScaler", "ClampTransformer", "LogTransformer"), "real"
-)
+_FRICTIONLESS = {kind: kind for kind in AXES if kind not in ("categorical", "real")}
+_FRICTIONLESS |= {"string": "categorical", "number": "real"}
+_SMARTNOISE = {"int": "integer", "float": "real", "string": "categorical"}
+_SMARTNOISE |= {kind: kind for kind in ("boolean", "datetime", "time")}
+_RESCALING = ("LogTransformer", "StandardScaler", "MinMaxTransformer")
+_TRANSFORMED = dict.fromkeys(("BinTransformer", "ClampTransformer", *_RESCALING), "real")
 _TRANSFORMED |= {"DateTimeTransformer": "datetime", "LabelTransformer": "categorical", "OneHotEncoder": "categorical"}
 
 
 def from_frictionless(document: Mapping[str, Any], name: str) -> Imported:
     """The attributes that a Table Schema names."""
-    words = words_in(document, unit=False)
+    words = words_in(document, ("title", "description"))
     if "resources" in document:
         resources = document["resources"]
         if len(resources) != 1:
             names = ", ".join(str(resource.get("name")) for resource in resources)
             raise SchemaError(f"the Data Package holds {len(resources)} resources ({names}). Keep only one.")
         document = resources[0]
-        words = words_in(document, unit=False) or words
+        words = words_in(document, ("title", "description")) or words
     if "fields" not in document:
         name, document = str(document.get("name", name)), document["schema"]
     key = document.get("primaryKey", ())
@@ -63,7 +56,7 @@ def from_frictionless(document: Mapping[str, Any], name: str) -> Imported:
         else:
             columns[column] = _field(kind or "categorical", described, constraints, missing)
     source = "a Frictionless Table Schema"
-    return Imported.of(columns, name=name, source=source, nulls=tuple(missing[1:]), words=words)
+    return Imported(columns=columns, name=name, source=source, nulls=tuple(missing[1:]), words=words)
 
 
 def _field(kind: str, described: Mapping[str, Any], constraints: Mapping[str, Any], missing: list[str]) -> ColumnEntry:
@@ -71,13 +64,13 @@ def _field(kind: str, described: Mapping[str, Any], constraints: Mapping[str, An
     categories = described.get("categories", ())
     values = constraints.get("enum") or [_plain(each) for each in categories]
     if values and kind != "boolean":
-        keys = {"type": "categorical", "values": listed(values)}
+        keys = {"type": "categorical", "values": _values(values)}
         if categories:
             keys |= {"ordered": True} if described.get("categoriesOrdered") else {"output": "category"}
             pairs = [(each["value"], each.get("label")) for each in categories if isinstance(each, Mapping)]
             labels = {str(value): label for value, label in pairs if isinstance(label, str) and label.strip()}
             keys |= {"labels": labels} if labels else {}
-    elif kind not in ("categorical", "boolean"):
+    elif AXES[kind].binned:
         keys |= between(kind, _bound(kind, constraints, "inimum", 1), _bound(kind, constraints, "aximum", -1))
     keys = {"type": keys.pop("type"), **words_in(described), **keys}
     notes = []
@@ -107,6 +100,13 @@ def _plain(each: Any) -> Any:
     return each["value"] if isinstance(each, Mapping) else each
 
 
+def _values(values: Sequence[Any]) -> list[Any]:
+    """Values as a schema lists them: as whole numbers if all of them are, else as texts."""
+    if all(type(value) is int for value in values):
+        return list(values)
+    return [str(value).lower() if isinstance(value, bool) else str(value) for value in values]
+
+
 def _bound(kind: str, constraints: Mapping[str, Any], end: str, inwards: int) -> Any:
     """The stated bound. An exclusive bound moves inwards by one step, if the kind has steps."""
     stated, excluded = constraints.get(f"m{end}"), constraints.get(f"exclusiveM{end}")
@@ -122,11 +122,9 @@ def from_sdv(document: Mapping[str, Any], name: str) -> Imported:
     if document.get("tables") is not None:
         name, document = _only_table(document["tables"], "SDV")
     keys = {document.get("primary_key"), document.get("sequence_key"), *document.get("alternate_keys", ())}
-    columns = {
-        column: IDENTIFIER if column in keys else _sdv_column(described)
-        for column, described in document["columns"].items()
-    }
-    return Imported.of(columns, name=name, source="SDV metadata")
+    described = document["columns"].items()
+    columns = {column: IDENTIFIER if column in keys else _sdv_column(each) for column, each in described}
+    return Imported(columns=columns, name=name, source="SDV metadata")
 
 
 def _only_table(tables: Mapping[str, Any], what: str) -> tuple[str, Any]:
@@ -138,24 +136,21 @@ def _only_table(tables: Mapping[str, Any], what: str) -> tuple[str, Any]:
 
 def _sdv_column(described: Mapping[str, Any]) -> ColumnEntry | str:
     """The entry for a column, or the reason why it is left out."""
-    kind, missing = described["sdtype"], {"missing": ""}
-    if kind == "boolean":
-        return ColumnEntry(keys={"type": "boolean"} | missing)
-    if kind == "categorical":
-        order = described.get("order")
-        values = {"values": listed(order), "ordered": True} if order else {}
-        return ColumnEntry(keys={"type": "categorical"} | values | missing)
-    if kind == "numerical":
-        held = str(described.get("computer_representation", "Float")).lower()
-        output = {} if held not in (*WHOLE, "float32") or held == "int64" else {"output": held}
-        return ColumnEntry(keys={"type": "integer" if held in WHOLE else "real"} | output | missing)
+    kind, missing, keys = described["sdtype"], {"missing": ""}, dict[str, Any]()
     if kind == "datetime":
         written = described.get("datetime_format")
         timed = written is None or any(code in written for code in _TIMES)
         return in_format({"type": "datetime" if timed else "date"} | missing, None if written in _ISO else written)
-    if kind == "id" or described.get("pii", True):
+    if kind == "numerical":
+        held = str(described.get("computer_representation", "Float")).lower()
+        output = {} if held not in (*WHOLE, "float32") or held == "int64" else {"output": held}
+        keys = {"type": "integer" if held in WHOLE else "real"} | output
+    elif kind in ("boolean", "categorical"):
+        order = described.get("order") if kind == "categorical" else None
+        keys = {"type": kind} | ({"values": _values(order), "ordered": True} if order else {})
+    elif kind == "id" or described.get("pii", True):
         return IDENTIFIER
-    return f"no attribute type fits a column of SDV's type {kind!r}"
+    return ColumnEntry(keys=keys | missing) if keys else f"no attribute type fits a column of SDV's type {kind!r}"
 
 
 def from_smartnoise(document: Mapping[str, Any], name: str) -> Imported:
@@ -165,8 +160,8 @@ def from_smartnoise(document: Mapping[str, Any], name: str) -> Imported:
         for column, described in document["constraints"].items():
             chain = described["params"] if described["name"] == "ChainTransformer" else [described]
             columns[str(column)] = _transformed(chain) or "SmartNoise drops it or makes it up"
-        return Imported.of(columns, name=name, source="SmartNoise transformers")
-    name, table = _only_table(smartnoise_tables(document), "SmartNoise")
+        return Imported(columns=columns, name=name, source="SmartNoise transformers")
+    name, table = _only_table(_smartnoise_tables(document), "SmartNoise")
     for column, described in table.items():
         if not isinstance(described, Mapping):
             continue  # a setting of the table: rows, max_ids, row_privacy
@@ -176,15 +171,15 @@ def from_smartnoise(document: Mapping[str, Any], name: str) -> Imported:
         elif kind is None:
             columns[str(column)] = f"no attribute type fits a column of type {described['type']!r}"
         else:
-            numeric = kind in ("integer", "real")
-            keys = {"type": kind} | (between(kind, described.get("lower"), described.get("upper")) if numeric else {})
-            keys |= {"missing": ""} if described.get("nullable", True) else {}
+            bounds = (described.get("lower"), described.get("upper")) if AXES[kind].numeric else (None, None)
+            missing = {"missing": ""} if described.get("nullable", True) else {}
+            keys = {"type": kind} | between(kind, *bounds) | missing
             notes = [] if value is None else [f"SmartNoise was told to put {value!r} where a value is missing."]
             columns[str(column)] = ColumnEntry(keys=keys, notes=notes)
-    return Imported.of(columns, name=name, source="SmartNoise metadata")
+    return Imported(columns=columns, name=name, source="SmartNoise metadata")
 
 
-def smartnoise_tables(document: Mapping[str, Any]) -> dict[str, Any]:
+def _smartnoise_tables(document: Mapping[str, Any]) -> dict[str, Any]:
     """The tables of all schemas of the collection, by name; none when the document has another layout."""
     collections = [each for key, each in document.items() if key != "engine"]
     if len(collections) != 1 or not isinstance(collections[0], Mapping):
@@ -201,7 +196,7 @@ def _transformed(chain: list[Mapping[str, Any]]) -> ColumnEntry | None:
         kind = kind or _TRANSFORMED.get(step["name"])
         nullable = nullable or bool(params.get("nullable"))
         stated = {key: params[key] for key in ("lower", "upper") if params.get(key) is not None}
-        if step["name"] in ("LogTransformer", "StandardScaler", "MinMaxTransformer") and not bounds:
+        if step["name"] in _RESCALING and not bounds:
             # The steps after this one see another scale.
             bounds = stated
             break
@@ -215,6 +210,15 @@ def _transformed(chain: list[Mapping[str, Any]]) -> ColumnEntry | None:
         keys |= {"bins": bins} if bins and "bins" in keys else {}
         notes = ["If it holds whole numbers, write type = 'integer'."]
     return ColumnEntry(keys=keys | ({"missing": ""} if nullable else {}), notes=notes)
+
+
+def recognize(document: Mapping[str, Any]) -> str | None:
+    """The format that a document seems to have."""
+    if "fields" in document or "resources" in document or isinstance(document.get("schema"), dict):
+        return "frictionless"
+    if "METADATA_SPEC_VERSION" in document or "columns" in document or "tables" in document:
+        return "sdv"
+    return "smartnoise" if "constraints" in document or _smartnoise_tables(document) else None
 
 
 READERS = {"frictionless": from_frictionless, "sdv": from_sdv, "smartnoise": from_smartnoise}

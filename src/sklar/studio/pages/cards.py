@@ -14,8 +14,8 @@ from markupsafe import Markup
 from sklar.answer.report.render import clean
 from sklar.custodian.draft.columns import ColumnSummary
 from sklar.custodian.review import Question, open_rules, questions
+from sklar.public.description import toml_value
 from sklar.public.schema import Attribute, Schema
-from sklar.public.toml import toml_value
 from sklar.studio.looks import TableLook
 from sklar.studio.pages.cost import column_cost, parsed
 
