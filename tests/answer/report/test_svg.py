@@ -18,7 +18,6 @@ from sklar.answer.report.svg import (
     WIDTH,
     Bar,
     Bins,
-    Paired,
     bars,
     bins,
     fitted,
@@ -72,7 +71,7 @@ def test_bars_leave_room_for_labels_and_values() -> None:
     for x, width in re.findall(r'class="bar" x="([\d.]+)" y="[\d.]+" width="([\d.]+)"', drawn):
         assert float(x) >= 100
         assert float(x) + float(width) <= WIDTH - text_width("0 (noise: ±85)", 11)
-    paired = paired_bars([Paired(label=each, first=0.1, second=0.2) for each in LABELS], title="t", description="d")
+    paired = paired_bars([(each, 0.1, 0.2) for each in LABELS], title="t", description="d")
     assert "1,000,000 to 1,999,999" in paired
 
 
@@ -80,10 +79,7 @@ def test_the_area_of_a_bin_is_its_share() -> None:
     shares = np.array([0.2, 0.2, 0.6])
     shown = Bins(
         edges=np.array([0.0, 0.1, 0.3, 1.0]),
-        shares=shares,
-        low=shares - 0.01,
-        high=shares + 0.01,
-        marks=shares,
+        shares=np.stack([shares, shares - 0.01, shares + 0.01, shares]),
         ticks=((0.0, "0"), (1.0, "1,000,000")),
         told=("one", "two", "three"),
     )
@@ -108,8 +104,8 @@ def test_a_number_that_towers_over_the_others_stands_apart() -> None:
     def drawn(hours: list[int]) -> tuple[str, str | None]:
         model = sklar.fit(pl.DataFrame({"hours": hours}), schema, epsilon=10.0, method="binary")
         chart = draw(model, schema.attributes[0], np.full(4, 0.25))
-        assert chart.on_axis is not None
-        return chart.sentence, chart.apart
+        assert chart["on_axis"] is not None
+        return chart["sentence"], chart["apart"]
 
     sentence, apart = drawn([0] * 4000 + list(range(2, 60)) * 20)
     assert sentence.endswith("single values, and what lies on no axis, have bars below.")

@@ -7,15 +7,13 @@ special values, missing values) has bars of its own.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from markupsafe import Markup
 from numpy.typing import NDArray
 
 from sklar.answer.effects import Floats
-from sklar.answer.report.render import Rows, percent, short
+from sklar.answer.report.render import percent, short
 from sklar.answer.report.svg import Bar, Bins, axis_scale, bars, bend, bins, tick_text, ticks
 from sklar.public.schema import Attribute
 from sklar.public.shown import shown_levels, shown_name, with_unit
@@ -32,23 +30,6 @@ _SQUEEZED = 30.0
 _FLATTENS = 3.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LevelChart:
-    """The drawings of one attribute, the sentence that says what they are, and the figures behind them.
-
-    `left_out` smallest levels have no bar of their own.
-    """
-
-    name: str
-    column: str
-    about: str
-    sentence: str
-    left_out: int
-    on_axis: Markup | None
-    apart: Markup | None
-    figures: Rows
-
-
 def shown_count(count: float, half_width: float) -> str:
     """A noisy count as a person can read it: nobody counts less than nothing.
 
@@ -63,8 +44,11 @@ def shown_share(count: float, half_width: float, rows: int) -> str:
     return percent(count / rows) if count > 0 else shown_count(count, half_width)
 
 
-def draw(model: Model, attribute: Attribute, synthetic: Floats) -> LevelChart:
-    """Draw an attribute. `synthetic` are the shares of its levels among synthetic rows, shape (levels,)."""
+def draw(model: Model, attribute: Attribute, synthetic: Floats) -> dict[str, Any]:
+    """The drawings of an attribute, the sentence that says what they are, and the figures behind them.
+
+    `synthetic` are the shares of its levels among synthetic rows, shape (levels,).
+    """
     estimate, n, labels = model.estimate(attribute.name), model.n_rows, shown_levels(attribute)
     counts, half, every = estimate.counts, estimate.high - estimate.counts, np.arange(attribute.n_levels)
     on_axis = attribute.bin_codes if attribute.edges else every[:0]
@@ -98,28 +82,27 @@ def draw(model: Model, attribute: Attribute, synthetic: Floats) -> LevelChart:
     title, axis = f"Shares of the rows by {short(shown_name(attribute), 60)}", None
     if on_axis.size:
         kept = ~np.isin(every, heaps)
-        figures = (np.where(kept, each, 0.0) for each in (counts, half, synthetic))
-        axis = bins(_on_axis(attribute, on_axis, n, labels, *figures), title=title, description=told)
-    return LevelChart(
-        name=short(with_unit(attribute, shown_name(attribute)), 90),
-        column="" if shown_name(attribute) == attribute.name else short(attribute.name, 60),
-        about=" ".join((attribute.words.description or "").split()),
-        sentence=_sentence(attribute, binned=on_axis.size > 0, apart=apart.size, left_out=left_out.size),
-        left_out=int(left_out.size),
-        on_axis=axis,
+        axis = bins(_on_axis(attribute, n, *(kept * each for each in (counts, half, synthetic))), title, told)
+    lows, highs = (np.maximum(each, 0.0) for each in (estimate.low, estimate.high))
+    return {
+        "name": short(with_unit(attribute, shown_name(attribute)), 90),
+        "column": "" if shown_name(attribute) == attribute.name else short(attribute.name, 60),
+        "about": " ".join((attribute.words.description or "").split()),
+        "sentence": _sentence(attribute, binned=on_axis.size > 0, apart=apart.size, left_out=left_out.size),
+        "on_axis": axis,
         # Below an axis a bar stands for its share of all rows, not for the largest of a few.
-        apart=bars(entries, title=title, description=told, least=0.5 if on_axis.size else 1e-9) if entries else None,
-        figures=tuple(
+        "apart": bars(entries, title, told, least=0.5 if on_axis.size else 1e-9) if entries else None,
+        "figures": tuple(
             (
                 short(labels[k], 80),
                 shown_count(float(counts[k]), float(half[k])),
                 shown_share(float(counts[k]), float(half[k]), n),
-                f"{max(float(estimate.low[k]), 0.0):,.0f} to {max(float(estimate.high[k]), 0.0):,.0f}",
+                f"{lows[k]:,.0f} to {highs[k]:,.0f}",
                 f"{synthetic[k] * n:,.0f}",
             )
             for k in (every if attribute.n_levels <= _MAX_FIGURES else ())
         ),
-    )
+    }
 
 
 def _sentence(attribute: Attribute, *, binned: bool, apart: int, left_out: int) -> str:
@@ -149,16 +132,9 @@ def _heaps(attribute: Attribute, counts: Floats, codes: NDArray[np.int64]) -> ND
     return np.asarray(np.sort(codes[order[:heaps]]))
 
 
-def _on_axis(
-    attribute: Attribute,
-    codes: NDArray[np.int64],
-    n: int,
-    labels: tuple[str, ...],
-    counts: Floats,
-    half: Floats,
-    synthetic: Floats,
-) -> Bins:
-    edges = np.array(attribute.edges, dtype=np.float64)
+def _on_axis(attribute: Attribute, n: int, counts: Floats, half: Floats, synthetic: Floats) -> Bins:
+    """The bins of an attribute, neighbors together where they are too many to draw."""
+    codes, labels, edges = attribute.bin_codes, shown_levels(attribute), np.array(attribute.edges, dtype=np.float64)
     starts = np.unique(np.linspace(0, codes.size, min(codes.size, _MAX_BINS) + 1).astype(np.int64))[:-1]
     counts, marks = (np.add.reduceat(each[codes], starts) for each in (counts, synthetic))
     half = np.sqrt(np.add.reduceat(half[codes] ** 2, starts))
@@ -176,19 +152,12 @@ def _on_axis(
         return np.asarray((bend(values, scale) - low) / (high - low))
 
     at = ticks(attribute, float(kept[0]), float(kept[-1]), scale)
-    lowest, highest = np.maximum(counts - half, 0.0) / n, np.maximum(counts + half, 0.0) / n
+    shares = np.stack([*(np.maximum(each, 0.0) / n for each in (counts, counts - half, counts + half)), marks])
     told = [
         f"{labels[codes[start]]}{' and on' if starts.size < codes.size else ''}: "
-        f"{shown_share(float(counts[k]), float(half[k]), n)}, 95% interval {percent(float(lowest[k]))} to "
-        f"{percent(float(highest[k]))}; synthetic rows {percent(float(marks[k]))}"
+        f"{shown_share(float(counts[k]), float(half[k]), n)}, 95% interval {percent(float(shares[1, k]))} to "
+        f"{percent(float(shares[2, k]))}; synthetic rows {percent(float(marks[k]))}"
         for k, start in enumerate(starts)
     ]
-    return Bins(
-        edges=place(kept),
-        shares=np.maximum(counts, 0.0) / n,
-        low=lowest,
-        high=highest,
-        marks=np.asarray(marks),
-        ticks=tuple(zip(place(np.array(at)).tolist(), (tick_text(attribute, each) for each in at), strict=True)),
-        told=tuple(told),
-    )
+    labeled = tuple(zip(place(np.array(at)).tolist(), (tick_text(attribute, each) for each in at), strict=True))
+    return Bins(edges=place(kept), shares=shares, ticks=labeled, told=tuple(told))

@@ -105,24 +105,23 @@ def view(model: Model, file_name: str) -> dict[str, Any]:
         "read_from_rows": tuple(short(name, 60) for name in certificate.read_from_rows[:MAX_LISTED]),
         "rules": tuple(short(rule_text(rule, schema.attributes), 200) for rule in schema.rules[:MAX_LISTED]),
         "charts": charts,
-        "pairs": compare_pairs(model, findings) if findings.first.size else None,
+        "pairs": compare_pairs(model, findings) if findings.cells.size else None,
         "asked": " and ".join(_condition(each) for each in schema.attributes[:1] + schema.attributes[1:][-1:]),
         "run": _settings(certificate),
     }
 
 
 def _one_in(chance: float) -> str:
+    units = ((1e12, " trillion"), (1e9, " billion"), (1e6, " million"))
     if chance == 0:
         return "none"
-    number = 1 / chance
-    for unit, name in ((1e12, "trillion"), (1e9, "billion"), (1e6, "million")):
-        if number >= unit:
-            return f"1 in {number / unit:.3g} {name}"
-    return f"1 in {number:,.0f}"
+    return next(
+        (f"1 in {1 / chance / unit:.3g}{name}" for unit, name in units if 1 / chance >= unit), f"1 in {1 / chance:,.0f}"
+    )
 
 
 def _described(attribute: Attribute) -> tuple[str, ...]:
-    """What the table of attributes says of one of them."""
+    """The line of one attribute in the table of attributes."""
     title, words = shown_name(attribute), attribute.words
     alike = title.lower().replace(" ", "_") == attribute.name.lower()
     name = title if alike else f"{title} ({attribute.name})"
@@ -144,7 +143,7 @@ def _leading(findings: Findings, attributes: int) -> list[int]:
         return list(range(attributes))
     # Fewer attributes than we want cannot form this many pairs.
     order = np.argsort(-findings.dependence, kind="stable")[: MAX_CHARTS**2]
-    ranked = dict.fromkeys(np.stack([findings.first[order], findings.second[order]], axis=1).ravel().tolist())
+    ranked = dict.fromkeys(np.stack([each[order] for each in findings.pairs], axis=1).ravel().tolist())
     return sorted(list(ranked)[:MAX_CHARTS])
 
 
@@ -164,10 +163,11 @@ def _spending(certificate: Certificate, schema: Schema) -> dict[str, Rows]:
 
     searched = [cost(search_spend([each], certificate.budget)) for each in certificate.domains]
     spent = [("search", "domains of attributes", each.tables, each.scale) for each in certificate.domains]
-    for each in certificate.measurements:
-        # Scores are in parts of a row.
-        scale = each.scale / PARTS if each.order == SCORES else each.scale
-        spent.append((str(each.stage), each.what, each.tables, scale))
+    # Scores are in parts of a row.
+    spent += [
+        (str(each.stage), each.what, each.tables, each.scale / PARTS if each.order == SCORES else each.scale)
+        for each in certificate.measurements
+    ]
     costs = searched + [cost(Spend.of(each.scale, each.moves, each.reach)) for each in certificate.measurements]
     whole, measurements, searches = sum(costs), [], []
     for (stage, what), group in groupby(zip(spent, costs, strict=True), key=lambda each: each[0][:2]):
@@ -199,13 +199,15 @@ def together(certificate: Certificate) -> str:
 
 def _guesses(risk: Risk) -> Rows:
     """How often an attacker's best guess is right, by what the attacker believed beforehand."""
-    rows = []
-    for others in PRIORS:
-        before, after = risk.right(others)
-        believed = "even: one of two" if others == 1 else f"one of {others + 1}"
-        sure = f"at most {_precise(risk.sure(others))}"
-        rows.append((believed, _precise(before), f"at most {_precise(after)}", sure))
-    return tuple(rows)
+    return tuple(
+        (
+            "even: one of two" if others == 1 else f"one of {others + 1}",
+            _precise(risk.right(others)[0]),
+            f"at most {_precise(risk.right(others)[1])}",
+            f"at most {_precise(risk.sure(others))}",
+        )
+        for others in PRIORS
+    )
 
 
 def _precise(share: float) -> str:
@@ -234,16 +236,14 @@ def _settings(certificate: Certificate) -> Rows:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Findings:
-    """Figures of all levels, shape (d,), and of all pairs of attributes, in the order (0, 1), (0, 2), ... (1, 2), ...
+    """Shares of all levels among synthetic rows, shape (d,), and figures of all pairs of attributes.
 
-    `levels` are shares among synthetic rows. `pair_sd` is the standard error of a count. `dependence` is the share of
-    rows that would have to change to make a pair independent. `ratios` are the squared differences between model and
-    noisy table, divided by those that noise alone is expected to make.
+    `dependence` is the share of rows that would have to change to make a pair independent. `ratios` are the squared
+    differences between model and noisy table, divided by those that noise alone is expected to make.
     """
 
     levels: NDArray[np.float64]
-    first: NDArray[np.int64]
-    second: NDArray[np.int64]
+    pairs: tuple[NDArray[np.int64], NDArray[np.int64]]
     cells: NDArray[np.int64]
     pair_sd: NDArray[np.float64]
     dependence: NDArray[np.float64]
@@ -259,13 +259,10 @@ def find(model: Model) -> Findings:
     """Work out the figures of a model."""
     model.measured_schema.require_square("a report")
     cells, estimates = model.measured_schema.cells, pool(model.measured)
-    first, second = cells.pairs
-    paired = bool(first.size)
-    predicted, sampling = _predict(model)
+    paired, (predicted, sampling) = cells.n_attributes > 1, _predict(model)
     return Findings(
         levels=np.diagonal(predicted),
-        first=first,
-        second=second,
+        pairs=cells.pairs,
         cells=cells.pair_sizes,
         pair_sd=estimates.pair_sd,
         # Half the L1 distance is the total variation distance from independence.
@@ -312,7 +309,7 @@ def compare_pairs(model: Model, findings: Findings) -> dict[str, Any]:
     """What is shown about pairs of attributes."""
     n, error = model.n_rows, root_mean_square(findings.pair_sd)
     names = tuple(shown_name(each) for each in model.measured_schema.attributes)
-    expected = n / findings.cells
+    expected, ratios = n / findings.cells, findings.ratios
     relative = findings.pair_sd / expected
 
     def largest(figures: NDArray[np.float64], chosen: NDArray[np.bool_]) -> list[int]:
@@ -320,7 +317,7 @@ def compare_pairs(model: Model, findings: Findings) -> dict[str, Any]:
         return [int(index) for index in order if chosen[index]]
 
     def name(index: int) -> str:
-        return short(f"{names[findings.first[index]]} \N{MULTIPLICATION SIGN} {names[findings.second[index]]}", 90)
+        return short(" \N{MULTIPLICATION SIGN} ".join(names[each[index]] for each in findings.pairs), 90)
 
     def noise(index: int) -> str:
         return f"± {findings.pair_sd[index]:,.0f}"
@@ -328,7 +325,7 @@ def compare_pairs(model: Model, findings: Findings) -> dict[str, Any]:
     strongest = largest(findings.dependence, findings.dependence > 0)
     heat_map, width = _heat_map(findings, names, name(strongest[0]) if strongest else None)
     return {
-        "number": findings.first.size,
+        "number": findings.cells.size,
         "error": error,
         "heat_map": heat_map,
         "map_width": min(width, 700),
@@ -336,12 +333,10 @@ def compare_pairs(model: Model, findings: Findings) -> dict[str, Any]:
         "strongest": [(name(at), f"{100 * findings.dependence[at]:.1f}", noise(at)) for at in strongest],
         "least_dependence": _NO_DEPENDENCE,
         "independent": int(np.count_nonzero(findings.dependence < _NO_DEPENDENCE)),
-        "histogram": _histogram(findings.ratios),
+        "histogram": _histogram(ratios),
         "near_ratio": _NEAR,
-        "near": float(np.mean(findings.ratios < _NEAR)),
-        "worst": [
-            (name(at), f"{findings.ratios[at]:.2f}") for at in largest(findings.ratios, findings.ratios >= _NEAR)
-        ],
+        "near": float(np.mean(ratios < _NEAR)),
+        "worst": [(name(at), f"{ratios[at]:.2f}") for at in largest(ratios, ratios >= _NEAR)],
         "noisy": int(np.count_nonzero(relative > 1)),
         "noisiest": [
             (name(at), f"{findings.cells[at]:,}", f"{expected[at]:,.1f}", noise(at))
@@ -354,7 +349,7 @@ def _heat_map(findings: Findings, names: tuple[str, ...], strongest: str | None)
     """The dependence of all pairs; neighbors are drawn together where there are many attributes."""
     m = len(names)
     square = np.zeros((m, m))
-    square[findings.first, findings.second] = findings.dependence
+    square[findings.pairs] = findings.dependence
     square += square.T
     labels = list(names)
     if m > MAX_MAP:

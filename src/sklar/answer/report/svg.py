@@ -1,8 +1,6 @@
 """Drawings as SVG: bars, histograms, heat maps, lines, axes, and what they are made of.
 
-Colors come from the page, so that dark mode works. Every drawing carries a title and a description for those who cannot
-see it. Labels of bars are never cut as long as three lines hold them; the drawing gives them the room that they need.
-Axes of numbers, dates and times are linear, or logarithmic where numbers are skewed.
+Colors come from the page, so that dark mode works. Every drawing has a title and a description for screen readers.
 """
 
 from __future__ import annotations
@@ -35,6 +33,8 @@ _SOFTER = 0.6
 _LONGEST = 240.0
 # Widths of letters in parts of their height, as fonts without serifs have them.
 _NARROW, _WIDE_LETTERS = frozenset("iljtfrI.,:;'|![]() "), frozenset("mwMWQ@%&—…")
+# Narrow letters, wide ones, those of East Asian scripts, capitals; all others are 0.6.
+_WIDTHS = (0.36, 0.95, 1.05, 0.72)
 _DASHES = ("", "6 3", "2 2", "8 2 2 2")
 _STROKES = ("var(--ink)", "var(--point)", "var(--bar)", "var(--soft)")
 # An axis is symmetric-logarithmic when the largest number is this many times a small one (the least tenth of them).
@@ -58,27 +58,15 @@ class Bar:
     told: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Paired:
-    """Two shares of one thing: a label, and the shares of two tables."""
-
-    label: str
-    first: float
-    second: float
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Bins:
-    """Bins on an axis: edges and ticks as positions from 0 to 1; shares, their intervals, and a second table's shares.
+    """Bins on an axis: edges and ticks as positions from 0 to 1, and what each bin is, for those who point at it.
 
-    `told` says of each bin what it is and how large, for those who point at it.
+    `shares`, shape (4, bins), are those of a table, the ends of their intervals, and those of a second table.
     """
 
     edges: NDArray[np.float64]
     shares: NDArray[np.float64]
-    low: NDArray[np.float64]
-    high: NDArray[np.float64]
-    marks: NDArray[np.float64]
     ticks: tuple[tuple[float, str], ...]
     told: tuple[str, ...]
 
@@ -94,32 +82,14 @@ class PairedSteps:
     marks: tuple[float, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Line:
-    """One line of a chart: a step function with the share `y` from the error `x` on."""
-
-    label: str
-    x: NDArray[np.float64]
-    y: NDArray[np.float64]
-
-
 def text_width(label: str, size: float) -> float:
     """About how wide a text is: fonts differ, so it is estimated from above.
 
     >>> text_width("iii", 10) < text_width("abc", 10) < text_width("WWW", 10)
     True
     """
-    total = 0.0
-    for letter in label:
-        if letter in _NARROW:
-            total += 0.36
-        elif letter in _WIDE_LETTERS:
-            total += 0.95
-        elif ord(letter) > 0x2E7F:
-            total += 1.05
-        else:
-            total += 0.72 if letter.isupper() else 0.6
-    return total * size
+    kinds = ((letter in _NARROW, letter in _WIDE_LETTERS, ord(letter) > 0x2E7F, letter.isupper()) for letter in label)
+    return size * sum(next((width for of, width in zip(kind, _WIDTHS, strict=True) if of), 0.6) for kind in kinds)
 
 
 def fitted(label: str, width: float, size: float) -> str:
@@ -134,133 +104,112 @@ def fitted(label: str, width: float, size: float) -> str:
 
 def wrap(label: str, width: float, size: float = _SIZE) -> list[str]:
     """A label in at most three lines of this width, broken between words where it has any."""
-    lines: list[str] = []
-    line = ""
+    lines = [""]
     for word in re.findall(r"\S+\s*", label) or [label]:
-        while text_width(word.rstrip(), size) > width and len(word) > 1:
+        if text_width((lines[-1] + word).rstrip(), size) > width >= text_width(word.rstrip(), size):
+            lines.append("")
+        for letter in word:
             # A word that is longer than a line is broken where the line ends.
-            room = len(word)
-            while room > 1 and text_width(line + word[:room], size) > width:
-                room -= 1
-            if room == 1 and line:
-                lines.append(line.rstrip())
-                line = ""
-                continue
-            lines.append((line + word[:room]).rstrip())
-            line, word = "", word[room:]
-        if line and text_width((line + word).rstrip(), size) > width:
-            lines.append(line.rstrip())
-            line = ""
-        line += word
-    lines.append(line.rstrip())
+            if lines[-1] and text_width((lines[-1] + letter).rstrip(), size) > width:
+                lines.append("")
+            lines[-1] += letter
+    lines = [line.rstrip() for line in lines]
     if len(lines) > _MOST_LINES:
         lines = [*lines[: _MOST_LINES - 1], fitted(" ".join(lines[_MOST_LINES - 1 :]) + "…", width, size)]
     return [line for line in lines if line] or [label]
 
 
-def bars(entries: Sequence[Bar], *, title: str, description: str, least: float = 1e-9) -> Markup:
+def bars(entries: Sequence[Bar], title: str, description: str, *, least: float = 1e-9) -> Markup:
     """Horizontal bars on an axis of shares, with whiskers for intervals and ticks for marks.
 
     The axis reaches to the largest of them, and to `least` at least.
     """
     top = max(max(max(entry.high, entry.mark) for entry in entries), least)
 
-    def draw(entry: Bar, left: float, right: float, middle: float) -> list[Markup]:
-        scale = (right - left) / top
+    def draw(at: int, left: float, right: float, middle: float) -> list[Markup]:
+        entry, scale = entries[at], (right - left) / top
         low, high = (left + scale * min(max(bound, 0.0), top) for bound in (entry.low, entry.high))
-        ends = "".join(f"M{digits(end)} {digits(middle - 3)}v6" for end in (low, high))
-        mark = left + scale * max(entry.mark, 0.0)
+        ends = (step for end in (low, high) for step in ("M", end, middle - 3, "v", 6))
         return [
             rect("bar", left, middle - 5.5, scale * max(entry.value, 0.0), 11),
-            element("path", class_="whisker", d=f"M{digits(low)} {digits(middle)}H{digits(high)}{ends}"),
-            element("path", class_="tick", d=f"M{digits(mark)} {digits(middle - 7.5)}v15"),
+            path("whisker", "M", low, middle, "H", high, *ends),
+            path("tick", "M", left + scale * max(entry.mark, 0.0), middle - 7.5, "v", 15),
         ]
 
-    parts, height = _rows(entries, [entry.told for entry in entries], (19.0, 5.0), draw)
-    return drawing(WIDTH, height, parts, title=title, description=description)
+    parts, height = _rows([(entry.label, entry.told) for entry in entries], (19.0, 5.0), draw)
+    return drawing(WIDTH, height, parts, title, description)
 
 
-def paired_bars(entries: Sequence[Paired], *, title: str, description: str, least: float = 1e-9) -> Markup:
-    """Two horizontal bars for each entry, one above the other, with both shares beside them. `least` as in `bars`."""
-    top = max(max(max(entry.first, entry.second) for entry in entries), least)
+def paired_bars(
+    entries: Sequence[tuple[str, float, float]], title: str, description: str, *, least: float = 1e-9
+) -> Markup:
+    """Two horizontal bars for each label, one above the other, with both shares beside them. `least` as in `bars`."""
+    top = max(max(max(shares) for _, *shares in entries), least)
 
-    def draw(entry: Paired, left: float, right: float, middle: float) -> list[Markup]:
-        scale = (right - left) / top
-        return [
-            rect("bar", left, middle - 9, scale * entry.first, 9),
-            rect("second", left, middle, scale * entry.second, 9),
-        ]
+    def draw(at: int, left: float, right: float, middle: float) -> list[Markup]:
+        shares, scale = entries[at][1:], (right - left) / top
+        kinds = zip(("bar", "second"), (middle - 9, middle), shares, strict=True)
+        return [rect(class_, left, y, scale * share, 9) for class_, y, share in kinds]
 
-    told = [f"{percent(entry.first)} | {percent(entry.second)}" for entry in entries]
-    parts, height = _rows(entries, told, (24.0, 6.0), draw)
-    return drawing(WIDTH, height, parts, title=title, description=description)
+    labels = [(label, f"{percent(first)} | {percent(second)}") for label, first, second in entries]
+    parts, height = _rows(labels, (24.0, 6.0), draw)
+    return drawing(WIDTH, height, parts, title, description)
 
 
 def _rows(
-    entries: Sequence[Any],
-    told: Sequence[str],
+    entries: Sequence[tuple[str, str]],
     heights: tuple[float, float],
-    draw: Callable[[Any, float, float, float], list[Markup]],
+    draw: Callable[[int, float, float, float], list[Markup]],
 ) -> tuple[list[Markup], float]:
     """Entries below one another, each with its label on the left and a text on the right; and the height of them all.
 
     `draw` draws an entry between two places, around a middle. `heights` are the least of a row, and what lines leave.
     """
-    room = min(max(text_width(entry.label, _SIZE) for entry in entries), WIDTH * _LABELS)
-    left, right = room + 10, WIDTH - max(text_width(each, 11) for each in told) - 10
+    room = min(max(text_width(label, _SIZE) for label, _ in entries), WIDTH * _LABELS)
+    left, right = room + 10, WIDTH - max(text_width(told, 11) for _, told in entries) - 10
     parts, y = [], 2.0
-    for entry, written in zip(entries, told, strict=True):
-        lines = wrap(entry.label, room)
+    for number, (label, told) in enumerate(entries):
+        lines = wrap(label, room)
         height = max(heights[0], _LINE * len(lines) + heights[1])
         middle = y + height / 2
         first = middle + 4 - _LINE * (len(lines) - 1) / 2
         parts += [text(left - 7, first + _LINE * at, line, size=_SIZE, anchor="end") for at, line in enumerate(lines)]
-        parts += draw(entry, left, right, middle)
-        parts.append(text(WIDTH - 2, middle + 4, written, size=11, anchor="end", class_="soft"))
+        parts += [*draw(number, left, right, middle), soft(WIDTH - 2, middle + 4, told, anchor="end")]
         y += height
     return [axis(left, 0, left, y), *parts], y + 2
 
 
-def bins(shown: Bins, *, title: str, description: str) -> Markup:
+def bins(shown: Bins, title: str, description: str) -> Markup:
     """Upright bars on an axis: the area of each is its share, so that wide bins do not look larger than they are."""
     left, right, top, base = 6.0, WIDTH - 6.0, 8.0, 132.0
     across = left + (right - left) * shown.edges
     widths = np.maximum(np.diff(across), 0.5)
-    tallest = max(float((np.maximum(shown.shares, shown.marks) / widths).max()), 1e-12)
+    density = shown.shares / widths
+    tallest = max(float(density[[0, 3]].max()), 1e-12)
     # Whiskers of narrow bins may be very tall: they end at the top of the drawing.
-    tallest = min(max(tallest, float((shown.high / widths).max())), 1.6 * tallest)
-
-    def height(share: float, width: float) -> float:
-        return (base - top) * min(max(share / width / tallest, 0.0), 1.0)
-
-    parts = [axis(left, base, right, base)]
-    caps = len(widths) <= _CAPS
-    for at, (x, width) in enumerate(zip(across[:-1], widths, strict=True)):
-        bar, low, high, mark = (
-            base - height(float(each[at]), float(width)) for each in (shown.shares, shown.low, shown.high, shown.marks)
-        )
-        middle, cap = float(x) + float(width) / 2, min(3.0, float(width) / 3)
-        ends = "".join(f"M{digits(middle - cap)} {digits(y)}h{digits(2 * cap)}" for y in (low, high)) if caps else ""
+    tallest = min(max(tallest, float(density[2].max())), 1.6 * tallest)
+    heights = base - (base - top) * np.clip(density / tallest, 0.0, 1.0)
+    parts, caps = [axis(left, base, right, base)], len(widths) <= _CAPS
+    for at, (x, width, (bar, low, high, mark)) in enumerate(zip(across, widths, heights.T.tolist(), strict=False)):
+        x, width = float(x), float(width)
+        middle, cap = x + width / 2, min(3.0, width / 3)
+        ends = [step for y in (low, high) for step in ("M", middle - cap, y, "h", 2 * cap)] if caps else []
         inside = [
             element("title", shown.told[at]),
             # As wide as the bin and as tall as the drawing, so that small bins can be pointed at.
-            rect("hover", float(x), top, float(width), base - top),
-            rect("bar", float(x), bar, max(float(width) - 0.6, 0.4), base - bar),
-            element("path", class_="whisker", d=f"M{digits(middle)} {digits(low)}V{digits(high)}{ends}"),
-            element("path", class_="tick", d=f"M{digits(float(x))} {digits(mark)}h{digits(float(width))}"),
+            rect("hover", x, top, width, base - top),
+            rect("bar", x, bar, max(width - 0.6, 0.4), base - bar),
+            path("whisker", "M", middle, low, "V", high, *ends),
+            path("tick", "M", x, mark, "h", width),
         ]
         parts.append(element("g", Markup("").join(inside)))
     for place, label in shown.ticks:
-        x = left + (right - left) * place
-        half = text_width(label, 11) / 2
-        parts += [
-            axis(x, base, x, base + 4),
-            text(min(max(x, half), WIDTH - half), base + 17, label, anchor="middle", class_="soft"),
-        ]
-    return drawing(WIDTH, base + 22, parts, title=title, description=description)
+        x, half = left + (right - left) * place, text_width(label, 11) / 2
+        parts += [axis(x, base, x, base + 4), soft(min(max(x, half), WIDTH - half), base + 17, label, anchor="middle")]
+    return drawing(WIDTH, base + 22, parts, title, description)
 
 
-def paired_steps(steps: PairedSteps, *, title: str, description: str) -> Markup:
+def paired_steps(steps: PairedSteps, title: str, description: str) -> Markup:
     """Two histograms over the same bins: the first filled, the second as an outline over it."""
     left, right, top, base, width = 34.0, 352.0, 6.0, 126.0, 360.0
     most = max(float(max(steps.first.max(), steps.second.max())), 1e-9)
@@ -268,27 +217,22 @@ def paired_steps(steps: PairedSteps, *, title: str, description: str) -> Markup:
     parts = []
     for share in (0.0, 0.5, 1.0):
         y = base - (base - top) * share
-        parts += [axis(left, y, right, y), text(left - 4, y + 4, percent(share * most), anchor="end", class_="soft")]
+        parts += [axis(left, y, right, y), soft(left - 4, y + 4, percent(share * most), anchor="end")]
     for x, wide, share in zip(across, np.diff(across), steps.first, strict=False):
         tall = (base - top) * float(share) / most
         if tall > 0:
             parts.append(rect("bar", float(x), base - tall, max(float(wide) - 0.4, 0.4), tall))
-    outline = f"M{digits(float(across[0]))} {digits(base)}" + "".join(
-        f"V{digits(base - (base - top) * float(share) / most)}H{digits(float(end))}"
-        for end, share in zip(across[1:], steps.second, strict=True)
-    )
-    parts.append(element("path", class_="outline", d=f"{outline}V{digits(base)}"))
-    for place in steps.marks:
-        x = left + (right - left) * place
-        parts.append(element("path", class_="mark", d=f"M{digits(x)} {digits(base + 1)}l-3 6h6z"))
+    steps_up = [("V", base - (base - top) * float(share) / most) for share in steps.second]
+    outline = [each for up, end in zip(steps_up, across[1:], strict=True) for each in (*up, "H", float(end))]
+    parts.append(path("outline", "M", float(across[0]), base, *outline, "V", base))
+    parts += [
+        path("mark", "M", left + (right - left) * place, base + 1, "l", "-3 6", "h", "6z") for place in steps.marks
+    ]
     for place, label in steps.ticks:
         x = left + (right - left) * place
         anchor = "start" if place < 0.08 else "end" if place > 0.92 else "middle"
-        parts += [
-            axis(x, base, x, base + 4),
-            text(min(max(x, 4.0), width - 2), base + 20, label, anchor=anchor, class_="soft"),
-        ]
-    return drawing(width, base + 26, parts, title=title, description=description)
+        parts += [axis(x, base, x, base + 4), soft(min(max(x, 4.0), width - 2), base + 20, label, anchor=anchor)]
+    return drawing(width, base + 26, parts, title, description)
 
 
 def heat_map(
@@ -333,10 +277,10 @@ def heat_map(
             if written is not None or across <= 24:
                 shown = written[i][j] if written is not None else f"{100 * values[i, j]:.0f}"
                 parts.append(text(x + side / 2 - 0.5, y + low / 2 + 3.5, shown, size=10, anchor="middle"))
-    return drawing(width, height, parts, title=title, description=description), int(width)
+    return drawing(width, height, parts, title, description), int(width)
 
 
-def histogram(counts: Sequence[int], labels: Sequence[str], *, title: str, description: str) -> Markup:
+def histogram(counts: Sequence[int], labels: Sequence[str], title: str, description: str) -> Markup:
     """Upright bars with counts above and labels below."""
     width, height, base = 640.0, 190.0, 150.0
     step = (width - 20) / len(counts)
@@ -347,47 +291,40 @@ def histogram(counts: Sequence[int], labels: Sequence[str], *, title: str, descr
         parts += [
             rect("bar", x + 3, base - tall, step - 6, tall),
             text(x + step / 2, base - tall - 5, f"{count:,}", size=12, anchor="middle"),
-            text(x + step / 2, base + 18, label, size=12, anchor="middle", class_="soft"),
+            soft(x + step / 2, base + 18, label, size=12, anchor="middle"),
         ]
-    return drawing(width, height, parts, title=title, description=description)
+    return drawing(width, height, parts, title, description)
 
 
-def cdfs(lines: Sequence[Line], *, title: str, description: str) -> Markup:
-    """Shares of queries by absolute error. The axis is linear below one and logarithmic above."""
+def cdfs(
+    lines: Sequence[tuple[str, NDArray[np.float64], NDArray[np.float64]]], *, title: str, description: str
+) -> Markup:
+    """Shares of queries y by absolute error x, of lines (label, x, y). The axis is logarithmic above one."""
     width, left, right, top, base = 520.0, 46.0, 490.0, 10.0, 284.0
     height = base + 52 + 18 * len(lines)
-    most = max(max((float(line.x[-1]) for line in lines), default=1.0), 10.0)
-    decades = math.ceil(math.log10(most))
+    most = max((float(x[-1]) for _, x, _ in lines), default=1.0)
+    decades = math.ceil(math.log10(max(most, 10.0)))
 
     def across(x: NDArray[np.float64]) -> NDArray[np.float64]:
         share = np.where(x <= 1, x, 1 + np.log10(np.maximum(x, 1.0))) / (1 + decades)
         return left + (right - left) * share
 
-    def up(y: NDArray[np.float64]) -> NDArray[np.float64]:
-        return base - (base - top) * y
-
     parts = []
     for share in (0.0, 0.25, 0.5, 0.75, 1.0):
-        y = float(up(np.array(share)))
-        parts += [axis(left, y, right, y), text(left - 6, y + 4, f"{share:.0%}", anchor="end", class_="soft")]
+        y = base - (base - top) * share
+        parts += [axis(left, y, right, y), soft(left - 6, y + 4, f"{share:.0%}", anchor="end")]
     for value in (0, *(10**k for k in range(decades + 1))):
         x = float(across(np.array(float(value))))
-        parts += [axis(x, top, x, base), text(x, base + 16, f"{value:,}", anchor="middle", class_="soft")]
-    middle = (left + right) / 2
-    parts.append(text(middle, base + 36, "absolute error (rows)", size=12, anchor="middle", class_="soft"))
-    for index, line in enumerate(lines):
-        xs, ys = across(line.x), up(line.y)
-        path = f"M{digits(left)} {digits(base)}H{digits(float(xs[0]))}" + "".join(
-            f"V{digits(float(b))}H{digits(float(a))}" for a, b in zip([*xs[1:], right], ys, strict=True)
-        )
-        at = base + 62 + 18 * index
-        stroke = {"style": f"stroke:{_STROKES[index % 4]}", "stroke_dasharray": _DASHES[index % 4]}
-        parts += [
-            element("path", class_="line", d=drawn, **stroke)
-            for drawn in (path, f"M{digits(left)} {digits(at - 4)}h34")
-        ]
-        parts.append(text(left + 44, at, line.label, size=12))
-    return drawing(width, height, parts, title=title, description=description)
+        parts += [axis(x, top, x, base), soft(x, base + 16, f"{value:,}", anchor="middle")]
+    parts.append(soft((left + right) / 2, base + 36, "absolute error (rows)", size=12, anchor="middle"))
+    for index, (label, errors, shares) in enumerate(lines):
+        xs, ys = across(errors).tolist(), (base - (base - top) * shares).tolist()
+        steps = [each for x, y in zip([*xs[1:], right], ys, strict=True) for each in ("V", y, "H", x)]
+        at, stroke = base + 62 + 18 * index, {"style": f"stroke:{_STROKES[index % 4]}"}
+        for line in (["M", left, base, "H", xs[0], *steps], ["M", left, at - 4, "h", 34]):
+            parts.append(path("line", *line, **stroke, stroke_dasharray=_DASHES[index % 4]))
+        parts.append(text(left + 44, at, label, size=12))
+    return drawing(width, height, parts, title, description)
 
 
 def axis_scale(attribute: Attribute, points: NDArray[np.float64], counts: NDArray[Any]) -> float:
@@ -467,13 +404,11 @@ def tick_text(attribute: Attribute, value: float) -> str:
     return written[:16].replace("T", " ").removesuffix(" 00:00") if attribute.kind == "datetime" else written
 
 
-def drawing(width: float, height: float, parts: Sequence[Markup], *, title: str, description: str) -> Markup:
+def drawing(width: float, height: float, parts: Sequence[Markup], title: str, description: str) -> Markup:
     """A drawing of these parts."""
-    told = [element("title", title), element("desc", description)]
+    content = Markup("\n").join([element("title", title), element("desc", description), *parts])
     box = f"0 0 {digits(width)} {digits(height)}"
-    return element(
-        "svg", Markup("\n").join([*told, *parts]), viewBox=box, role="img", aria_label=f"{title}. {description}"
-    )
+    return element("svg", content, viewBox=box, role="img", aria_label=f"{title}. {description}")
 
 
 def rect(class_: str, x: float, y: float, width: float, height: float, **attributes: str) -> Markup:
@@ -491,14 +426,22 @@ def text(x: float, y: float, content: str, *, size: float = 11, anchor: str = "s
     return element("text", content, x=x, y=y, font_size=size, text_anchor=anchor, **attributes)
 
 
+def soft(x: float, y: float, content: str, *, size: float = 11, anchor: str = "start") -> Markup:
+    """A line of text in a softer color."""
+    return text(x, y, content, size=size, anchor=anchor, class_="soft")
+
+
+def path(class_: str, *steps: str | float, **attributes: str) -> Markup:
+    """A path of letters and coordinates."""
+    written = " ".join(each if isinstance(each, str) else digits(each) for each in steps)
+    return element("path", class_=class_, d=re.sub(" ?([A-Za-z]) ?", r"\1", written), **attributes)
+
+
 def element(name: str, content: str | None = None, **attributes: str | float) -> Markup:
     """Make an element, with its attributes and content escaped. All drawings consist of these elements."""
-    written = Markup("").join(
-        Markup(' {}="{}"').format(
-            key.rstrip("_").replace("_", "-"), clean(value) if isinstance(value, str) else digits(value)
-        )
-        for key, value in attributes.items()
-    )
+    texts = {key: clean(value) if isinstance(value, str) else digits(value) for key, value in attributes.items()}
+    pieces = (Markup(' {}="{}"').format(key.rstrip("_").replace("_", "-"), value) for key, value in texts.items())
+    written = Markup("").join(pieces)
     if content is None:
         return Markup("<{}{}/>").format(name, written)
     return Markup("<{0}{1}>{2}</{0}>").format(name, written, clean(content))

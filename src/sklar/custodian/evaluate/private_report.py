@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from sklar.answer.report import svg
 from sklar.answer.report.render import Rows, render, short
-from sklar.answer.report.svg import Paired, axis_scale, bend, paired_bars, tick_text, ticks
+from sklar.answer.report.svg import axis_scale, bend, paired_bars, tick_text, ticks
 from sklar.custodian.check import Hidden
 from sklar.custodian.evaluate.compare import NOTICE, Evaluation
 from sklar.custodian.evaluate.conjunctions import PERCENTS, Answers
@@ -87,7 +87,7 @@ def _chart(evaluation: Evaluation, column: ColumnFit, true: Answers, given: Answ
     real, other = (each.one_way[offsets[i] : offsets[i + 1]] / true.n_rows for each in (true, given))
     # The levels in the order of the schema: all, or the largest.
     largest, levels = np.argsort(-np.maximum(real, other), kind="stable")[:_BARS], shown_levels(column.attribute)
-    entries = [Paired(label=levels[k], first=float(real[k]), second=float(other[k])) for k in np.sort(largest)]
+    entries = [(levels[k], float(real[k]), float(other[k])) for k in np.sort(largest)]
     left_out = len(levels) - len(entries)
     told = f"total variation {column.tv:.3f}" + (f", {left_out:,} smaller levels not shown" if left_out else "")
     name = _title(column)
@@ -112,11 +112,8 @@ def draw_numbers(column: ColumnFit, real: Distribution, synthetic: Distribution,
     listed = max(real.counts.size, synthetic.counts.size) <= _BARS
     apart = [] if listed else sorted(heaps[:_HEAPS], key=lambda heap: heap.value)
     held = real.size / rows[0], synthetic.size / rows[1]
-    entries = [
-        Paired(label=f"exactly {heap.what}", first=heap.real * held[0], second=heap.synthetic * held[1])
-        for heap in apart
-    ]
-    entries += [Paired(label=each.what, first=each.real, second=each.synthetic) for each in column.absent]
+    entries = [(f"exactly {heap.what}", heap.real * held[0], heap.synthetic * held[1]) for heap in apart]
+    entries += [(each.what, each.real, each.synthetic) for each in column.absent]
     without = np.array([heap.value for heap in heaps[: len(apart)]])
     steps = bin_numbers(column.attribute, real, synthetic, rows, without=without)
     heading = f"Numbers of {name}" + (", heaps apart" if apart else "")
@@ -258,7 +255,7 @@ def _panels(evaluation: Evaluation) -> tuple[tuple[str, Markup], ...]:
     }
     panels = []
     for title, results in chosen.items():
-        lines = [svg.Line(label=each.name, x=x, y=y) for each in results for x, y in [each.errors.cdf()]]
+        lines = [(each.name, *each.errors.cdf()) for each in results]
         within = [f"{each.name}: 95% within {each.errors.best(95).maximum:,.0f} rows" for each in results]
         heading = f"Cumulative shares of absolute errors: {title}"
         if results:
