@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import sklar
 from sklar.answer.effects import centered, has_parities, pool_effects
-from sklar.answer.predicate import QueryError, attributes_of, cells_of, evaluate, holds, parse, resolve
+from sklar.answer.predicate import QueryError, parse, resolve
 from sklar.answer.query import answer, count_by_parities, count_cells, estimate
 from sklar.answer.report import publishable
 from sklar.budget.certificate import Measured, certify
@@ -63,8 +63,8 @@ def model() -> Model:
 def levels(text: str, schema: Schema = SCHEMA) -> set[str]:
     """The levels of its one attribute that a predicate holds in."""
     expression = resolve(parse(text), schema)
-    (index,) = attributes_of(expression)
-    held = cells_of(expression, {index: np.arange(schema.sizes[index])})
+    (index,) = expression.attributes
+    held = expression.cells({index: np.arange(schema.sizes[index])})
     return {level for level, here in zip(schema.attributes[index].levels, held, strict=True) if here}
 
 
@@ -173,7 +173,7 @@ def test_any_text_is_answered_or_refused_in_one_line(text: str) -> None:
         expression = resolve(parse(text), SCHEMA)
     except QueryError:
         return
-    assert evaluate(expression, lambda leaf: np.zeros(3, dtype=bool)).shape == (3,)
+    assert expression.evaluate(lambda leaf: np.zeros(3, dtype=bool)).shape == (3,)
 
 
 HEAPED = Schema.from_toml(
@@ -230,9 +230,9 @@ def test_a_point_inside_a_bin_does_not_cut_it() -> None:
 
 def test_two_attribute_predicates_are_sets_of_cells() -> None:
     expression = resolve(parse("sex = Male and age < 20 or sex = Female and owns = true"), SCHEMA)
-    assert attributes_of(expression) == (0, 1, 3)
+    assert expression.attributes == (0, 1, 3)
     expression = resolve(parse("sex = Male and age < 20 or sex = Female"), SCHEMA)
-    held = cells_of(expression, {0: np.arange(5), 1: np.arange(2)})
+    held = expression.cells({0: np.arange(5), 1: np.arange(2)})
     assert held.tolist() == [[True, True], *[[True, False]] * 4]
 
 
@@ -381,7 +381,7 @@ def drawn_share(model: Model, text: str) -> float:
     assert model.copula.components() is not None
     block = np.concatenate(list(sample_codes(model.copula, 60_000, 3)), axis=1)
     expression = resolve(parse(text), SCHEMA)
-    return float(np.mean(holds(expression, dict(enumerate(block)))))
+    return float(np.mean(expression.holds(dict(enumerate(block)))))
 
 
 @pytest.mark.parametrize(

@@ -17,21 +17,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from sklar.answer.predicate import (
-    Atom,
-    Expression,
-    Node,
-    QueryError,
-    Relation,
-    Token,
-    attributes_of,
-    cells_of,
-    divide,
-    joined,
-    leaves,
-    parse,
-    traced,
-)
+from sklar.answer.predicate import Atom, Expression, Node, QueryError, Relation, Token, divide, joined, parse
 from sklar.draw.given import Box, Condition, condition_boxes
 from sklar.draw.shapes import Shape
 from sklar.public.schema import Divided, Schema
@@ -59,7 +45,14 @@ def _stated(name: str, value: Any, schema: Schema) -> Node:
     if value is None:
         return Relation(operator="missing", operands=(named,))
     if isinstance(value, tuple):
-        return _range(named, value, schema)
+        # The range from the first of two values up to but without the second; None leaves an end open.
+        if len(value) != 2 or value == (None, None) or (name in schema.names and not schema.attribute(name).binned):
+            raise QueryError(
+                f"attribute '{name}': a tuple is a range (low, high) of numbers or dates, got {value!r}. Put several "
+                "values into a list."
+            )
+        ends = [(sign, _token(end)) for sign, end in zip((">=", "<"), value, strict=True) if end is not None]
+        return joined("and", [Relation(operator=sign, operands=(named, end)) for sign, end in ends])
     if isinstance(value, list | set | frozenset):
         if not value:
             raise QueryError(f"attribute '{name}': a list of values must not be empty. List one, or leave it out.")
@@ -69,18 +62,6 @@ def _stated(name: str, value: Any, schema: Schema) -> Node:
     return Relation(operator="=", operands=(named, _token(value)))
 
 
-def _range(named: Token, value: tuple[Any, ...], schema: Schema) -> Node:
-    """The range from the first of two values up to but without the second; None leaves an end open."""
-    attribute = schema.attribute(named.text) if named.text in schema.names else None
-    if len(value) != 2 or value == (None, None) or (attribute is not None and not attribute.binned):
-        raise QueryError(
-            f"attribute '{named.text}': a tuple is a range (low, high) of numbers or dates, got {value!r}. Put several "
-            "values into a list."
-        )
-    ends = [(operator, _token(end)) for operator, end in zip((">=", "<"), value, strict=True) if end is not None]
-    return joined("and", [Relation(operator=operator, operands=(named, end)) for operator, end in ends])
-
-
 def _token(value: Any) -> Token:
     """A value as a predicate writes it."""
     text = str(value).lower() if isinstance(value, bool | np.bool_) else str(value)
@@ -88,28 +69,19 @@ def _token(value: Any) -> Token:
 
 
 def condition_of(given: Given, schema: Schema, shapes: Mapping[str, Shape]) -> tuple[Condition, dict[str, Shape]]:
-    """A condition over the levels of a model, and the shapes inside its divided bins.
-
-    `schema` is the whole schema of the model, `shapes` those of its bins.
-    """
-    question = divide(read_given(given, schema), schema)
+    """A condition over the levels of a model with this whole schema, and the shapes inside its divided bins."""
+    expression, divided, _ = divide(read_given(given, schema), schema)
     text = f"'{given}'" if isinstance(given, str) else str(dict(given))
-    about = {question.divided.schema.names[i] for i in attributes_of(question.expression)}
-    finer, shares = divide_shapes(question.divided, schema, shapes, about)
-    measured = question.divided.schema.measured
-    expression = traced(question.expression, question.divided.schema)
-    model = schema.measured.cells
-    origin = np.concatenate([model.offsets[i] + parts for i, parts in enumerate(question.divided.measured_parts)])
-    return (
-        Condition(
-            schema=question.divided.schema,
-            origin=origin,
-            share=np.concatenate([shares[name] for name in measured.names]),
-            boxes=tuple(_boxes(expression, text)),
-            text=text,
-        ),
-        finer,
+    finer, shares = divide_shapes(divided, schema, shapes, {schema.names[i] for i in expression.attributes})
+    offsets = schema.measured.cells.offsets
+    condition = Condition(
+        schema=divided.schema,
+        origin=np.concatenate([offsets[i] + parts for i, parts in enumerate(divided.measured_parts)]),
+        share=np.concatenate([shares[name] for name in divided.schema.measured.names]),
+        boxes=tuple(_boxes(expression.traced(divided.schema), text)),
+        text=text,
     )
+    return condition, finer
 
 
 def divide_shapes(
@@ -119,24 +91,24 @@ def divide_shapes(
 
     The numbers of attributes that a condition is `about` lie in their bins, so that they satisfy it.
     """
-    found, shares = dict(shapes), {}
+    finer_shapes, shares = dict(shapes), {}
     for attribute, finer in zip(schema.attributes, divided.schema.attributes, strict=True):
         own = shares[attribute.name] = np.ones(finer.n_levels)
         if attribute.name not in about or not attribute.binned:
             continue
         edges, cuts = (np.asarray(each.edges, dtype=np.float64) for each in (attribute, finer))
         if attribute.name in shapes:
-            found[attribute.name], own[finer.bin_codes] = shapes[attribute.name].divided(edges, cuts)
+            finer_shapes[attribute.name], own[finer.bin_codes] = shapes[attribute.name].divided(edges, cuts)
         else:
             whole = np.diff(edges)[np.searchsorted(edges, cuts[:-1], side="right") - 1]
             own[finer.bin_codes] = np.diff(cuts) / whole
-    return found, shares
+    return finer_shapes, shares
 
 
 def level_classes(expression: Expression) -> dict[int, tuple[NDArray[np.int64], NDArray[np.int64]]]:
     """For each attribute, one level of every class that a predicate does not tell apart, and each level's class."""
-    own: dict[int, list[NDArray[np.bool_]]] = {i: [] for i in attributes_of(expression)}
-    for leaf in leaves(expression):
+    own: dict[int, list[NDArray[np.bool_]]] = {i: [] for i in expression.attributes}
+    for leaf in expression.leaves():
         own[leaf.attribute].append(leaf.levels)
     classes = {}
     for i, levels in own.items():
@@ -147,9 +119,14 @@ def level_classes(expression: Expression) -> dict[int, tuple[NDArray[np.int64], 
 
 def _boxes(expression: Expression, text: str) -> Iterator[Box]:
     """Disjoint boxes of levels in which a predicate holds."""
-    parts = [list(_boxes_of(group, text)) for group in _unrelated(expression)]
-    if math.prod(len(own) for own in parts) > _MAX_CLASSES:
-        raise _too_many(text, math.prod(len(own) for own in parts))
+    parts = []
+    for group in _unrelated(expression):
+        # The parts of a group hang together: all combinations of classes of levels are tried.
+        classes = level_classes(group)
+        _require_few(text, math.prod(first.size for first, _ in classes.values()))
+        held = group.cells({i: first for i, (first, _) in classes.items()})
+        parts.append(list(condition_boxes(held, {i: which for i, (_, which) in classes.items()})))
+    _require_few(text, math.prod(len(own) for own in parts))
     for combined in product(*parts):
         yield {i: levels for box in combined for i, levels in box.items()}
 
@@ -160,7 +137,7 @@ def _unrelated(expression: Expression) -> list[Expression]:
         return [expression]
     found: list[tuple[set[int], list[Expression]]] = []
     for part in (own for each in expression.parts for own in _unrelated(each)):  # type: ignore[arg-type]
-        about, together = set(attributes_of(part)), [part]
+        about, together = set(part.attributes), [part]
         for group in [group for group in found if group[0] & about]:
             found.remove(group)
             about, together = about | group[0], [*group[1], *together]
@@ -168,19 +145,10 @@ def _unrelated(expression: Expression) -> list[Expression]:
     return [joined("and", own) for _, own in found]  # type: ignore[misc]
 
 
-def _boxes_of(expression: Expression, text: str) -> Iterator[Box]:
-    """The same for a predicate whose parts hang together, by trying all combinations of classes of levels."""
-    classes = level_classes(expression)
-    shape = [first.size for first, _ in classes.values()]
-    if math.prod(shape) > _MAX_CLASSES:
-        raise _too_many(text, math.prod(shape))
-    held = cells_of(expression, {i: first for i, (first, _) in classes.items()})
-    return condition_boxes(held, {i: which for i, (_, which) in classes.items()})
-
-
-def _too_many(text: str, number: int) -> QueryError:
-    shown = text if len(text) <= 100 else f"{text[:97]}..."
-    return QueryError(
-        f"the condition {shown} has {number:,} combinations of levels to tell apart, at most {_MAX_CLASSES:,} can be. "
-        "Simplify it, or draw rows for parts of it."
-    )
+def _require_few(text: str, number: int) -> None:
+    if number > _MAX_CLASSES:
+        shown = text if len(text) <= 100 else f"{text[:97]}..."
+        raise QueryError(
+            f"the condition {shown} has {number:,} combinations of levels to tell apart, at most {_MAX_CLASSES:,} can "
+            "be. Simplify it, or draw rows for parts of it."
+        )

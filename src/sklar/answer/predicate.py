@@ -40,7 +40,7 @@ class QueryError(ModelError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Token:
-    """A piece of the text: a name in double quotes, a value in single quotes, a bare word, or a sign."""
+    """A name in double quotes, a value in single quotes, a bare word, a sign, or the end of the text."""
 
     kind: Literal["name", "value", "word", "sign", "end"]
     text: str
@@ -55,8 +55,54 @@ class Relation:
     operands: tuple[Token, ...]
 
 
+class Expression:
+    """A predicate over level codes: an atom, or a combination of some."""
+
+    __slots__ = ()
+
+    def leaves(self) -> Iterator[Atom]:
+        """The atoms."""
+        if isinstance(self, Atom):
+            yield self
+        elif isinstance(self, Combined):
+            for part in self.parts:
+                yield from part.leaves()  # type: ignore[union-attr]
+
+    @property
+    def attributes(self) -> tuple[int, ...]:
+        """The attributes that it is about, ascending."""
+        return tuple(sorted({leaf.attribute for leaf in self.leaves()}))
+
+    def evaluate(self, atom: Callable[[Atom], NDArray[np.bool_]]) -> NDArray[np.bool_]:
+        """The truth, given that of the atoms: arrays of shapes that broadcast together."""
+        if isinstance(self, Combined):
+            parts = [part.evaluate(atom) for part in self.parts]  # type: ignore[union-attr]
+            join = np.logical_and if self.operator == "and" else np.logical_or
+            return ~parts[0] if self.operator == "not" else reduce(join, parts)
+        return atom(self)  # type: ignore[arg-type]
+
+    def holds(self, codes: Mapping[int, NDArray[Any]]) -> NDArray[np.bool_]:
+        """The truth for these codes of the attributes, which broadcast together."""
+        return self.evaluate(lambda leaf: np.asarray(leaf.levels[codes[leaf.attribute]]))
+
+    def cells(self, levels: Mapping[int, ArrayLike]) -> NDArray[np.bool_]:
+        """The cells of the table of these attributes, over some or all of their levels, in which it holds."""
+        grid = np.ix_(*(np.asarray(each) for each in levels.values()))
+        held = self.holds(dict(zip(levels, grid, strict=True)))
+        return np.broadcast_to(held, tuple(each.size for each in grid))
+
+    def traced(self, schema: Schema) -> Expression:
+        """The same over the measured attributes: what a rule determines, by the attribute that determines it."""
+
+        def trace(leaf: Atom) -> Atom:
+            source, levels = schema.sources[leaf.attribute]
+            return Atom(attribute=source, levels=leaf.levels[levels])
+
+        return _mapped(self, trace)  # type: ignore[no-any-return]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Atom:
+class Atom(Expression):
     """The levels of one attribute in which a comparison holds, shape (levels,)."""
 
     attribute: int
@@ -64,15 +110,14 @@ class Atom:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Combined:
+class Combined(Expression):
     """Predicates joined by `and` or `or`, or one turned around by `not`."""
 
     operator: Literal["and", "or", "not"]
     parts: tuple[Node, ...]
 
 
-Node: TypeAlias = "Combined | Atom | Relation"
-Expression: TypeAlias = "Combined | Atom"
+Node: TypeAlias = Expression | Relation
 
 _TOKENS = re.compile(
     r"""\s*(?:(?P<name>"(?:[^"]|"")*")|(?P<value>'(?:[^']|'')*')|(?P<sign><=|>=|!=|<>|==|[=<>(),])|(?P<word>[\w.+\-:/]+))"""
@@ -95,18 +140,17 @@ def tokenize(text: str) -> list[Token]:
     if len(text) > _MAX_LENGTH:
         raise QueryError(f"a predicate must have at most {_MAX_LENGTH:,} characters, got {len(text):,}. Shorten it.")
     tokens, at = [], 0
-    while text[at:].strip():
+    while rest := text[at:].strip():
         match = _TOKENS.match(text, at)
+        if match is None and rest[0] in "'\"":
+            raise QueryError(f"a quote is opened and not closed: {rest[:30]}. Close it.")
         if match is None:
-            rest = text[at:].strip()
-            if rest[0] in "'\"":
-                raise QueryError(f"a quote is opened and not closed: {rest[:30]}. Close it.")
             raise QueryError(f"'{rest[0]}' is not part of a predicate. Put names that hold it in double quotes.")
-        kind = match.lastgroup
-        piece = match.group(kind or 0)
+        kind: Any = match.lastgroup
+        piece = match.group(kind)
         if kind in ("name", "value"):
             piece = piece[1:-1].replace(piece[0] * 2, piece[0])
-        tokens.append(Token(kind=kind, text=_SAME.get(piece, piece) if kind == "sign" else piece, at=at))  # type: ignore[arg-type]
+        tokens.append(Token(kind=kind, text=_SAME.get(piece, piece) if kind == "sign" else piece, at=at))
         at = match.end()
     return [*tokens, Token(kind="end", text="", at=len(text))]
 
@@ -158,16 +202,13 @@ class TokenReader:
 
 
 class _Parser(TokenReader):
-    def predicate(self, depth: int) -> Node:
-        return self._joined("or", self._term, depth)
+    def predicate(self, depth: int, operator: Literal["or", "and"] = "or") -> Node:
+        def part() -> Node:
+            return self.predicate(depth, "and") if operator == "or" else self._factor(depth)
 
-    def _term(self, depth: int) -> Node:
-        return self._joined("and", self._factor, depth)
-
-    def _joined(self, operator: Literal["and", "or"], part: Callable[[int], Node], depth: int) -> Node:
-        parts = [part(depth)]
+        parts = [part()]
         while self.take(operator):
-            parts.append(part(depth))
+            parts.append(part())
         return joined(operator, parts)
 
     def _factor(self, depth: int) -> Node:
@@ -237,71 +278,27 @@ def _negated(node: Node) -> Node:
     return Combined(operator="not", parts=(node,))
 
 
-def mapped(node: Node | Any, leaf: Callable[[Any], Any]) -> Any:
+def _mapped(node: Any, leaf: Callable[[Any], Any]) -> Any:
     """The same predicate with every leaf replaced."""
     if isinstance(node, Combined):
-        return Combined(operator=node.operator, parts=tuple(mapped(part, leaf) for part in node.parts))
+        return Combined(operator=node.operator, parts=tuple(_mapped(part, leaf) for part in node.parts))
     return leaf(node)
-
-
-def leaves(expression: Expression) -> Iterator[Atom]:
-    """The atoms of a resolved predicate."""
-    if isinstance(expression, Atom):
-        yield expression
-    else:
-        for part in expression.parts:
-            yield from leaves(part)  # type: ignore[arg-type]
-
-
-def attributes_of(expression: Expression) -> tuple[int, ...]:
-    """The attributes that a resolved predicate is about, ascending."""
-    return tuple(sorted({leaf.attribute for leaf in leaves(expression)}))
-
-
-def evaluate(expression: Expression, atom: Callable[[Atom], NDArray[np.bool_]]) -> NDArray[np.bool_]:
-    """The truth of a resolved predicate, given that of its atoms: arrays of shapes that broadcast together."""
-    if isinstance(expression, Atom):
-        return atom(expression)
-    parts = [evaluate(part, atom) for part in expression.parts]  # type: ignore[arg-type]
-    if expression.operator == "not":
-        return ~parts[0]
-    return reduce(np.logical_and if expression.operator == "and" else np.logical_or, parts)
-
-
-def holds(expression: Expression, codes: Mapping[int, NDArray[Any]]) -> NDArray[np.bool_]:
-    """Whether a resolved predicate holds for these codes of its attributes, which broadcast together."""
-    return evaluate(expression, lambda leaf: np.asarray(leaf.levels[codes[leaf.attribute]]))
-
-
-def cells_of(expression: Expression, levels: Mapping[int, ArrayLike]) -> NDArray[np.bool_]:
-    """The cells of the table of these attributes, over some or all of their levels, in which a predicate holds."""
-    grid = np.ix_(*(np.asarray(each) for each in levels.values()))
-    held = holds(expression, dict(zip(levels, grid, strict=True)))
-    return np.broadcast_to(held, tuple(each.size for each in grid))
 
 
 def resolve(node: Node, schema: Schema) -> Expression:
     """The same predicate over level codes; unknown names, unknown values and cut bins are refused."""
-    return _resolved(node, schema, None)  # type: ignore[return-value]
+    return _resolved(node, schema, None)  # type: ignore[no-any-return]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class DividedPredicate:
-    """A predicate over the levels of a divided schema; `split` names the bins that it cuts."""
-
-    expression: Expression
-    divided: Divided
-    split: tuple[str, ...]
-
-
-def divide(node: Node, schema: Schema) -> DividedPredicate:
-    """The predicate over a schema whose bins are divided where it cuts them; what no division answers is refused.
+def divide(node: Node, schema: Schema, *, exact: bool = False) -> tuple[Expression, Divided, tuple[str, ...]]:
+    """The predicate over a schema whose bins are divided where it cuts them, that schema, and the names of these bins.
 
     Only whole bins were measured, so the caller must say what share of a bin each part has: `draw.shapes` does.
-    Attributes that a rule determines are not divided: their values follow from another attribute's level alone.
+    Attributes that a rule determines are not divided: their values follow from another attribute's level alone. What
+    no division answers is refused; `exact` refuses to cut bins.
     """
     cuts: dict[str, set[int | float]] = {}
-    tree = _resolved(node, schema, cuts)
+    tree = _resolved(node, schema, None if exact else cuts)
     divided = divide_schema(schema, {name: sorted(own) for name, own in cuts.items()})
     split = []
     for name, own in cuts.items():
@@ -314,7 +311,7 @@ def divide(node: Node, schema: Schema) -> DividedPredicate:
             return leaf.atom(divided.schema.attributes[leaf.attribute])
         return Atom(attribute=leaf.attribute, levels=leaf.levels[divided.parts[leaf.attribute]])
 
-    return DividedPredicate(expression=mapped(tree, lift), divided=divided, split=tuple(split))
+    return _mapped(tree, lift), divided, tuple(split)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -334,18 +331,15 @@ class _Interval:
         return Atom(attribute=self.attribute, levels=held)
 
 
-def _resolved(
-    node: Node | _Interval, schema: Schema, cuts: dict[str, set[int | float]] | None
-) -> Combined | Atom | _Interval:
-    """The predicate with every comparison resolved to whole levels, or to an interval that cuts bins.
-
-    Where bins are cut is noted in `cuts`; without it they may not be.
-    """
+def _resolved(node: Any, schema: Schema, cuts: dict[str, set[int | float]] | None) -> Any:
+    """Every comparison resolved to whole levels, or to an interval that cuts bins: `cuts` notes where, if it may."""
     if isinstance(node, Combined):
-        return mapped(node, lambda leaf: _resolved(leaf, schema, cuts))  # type: ignore[no-any-return]
+        return _mapped(node, lambda leaf: _resolved(leaf, schema, cuts))
     if not isinstance(node, Relation):
         return node
-    operator, (name, *values) = _name_first(node, schema)
+    operator, (name, *values) = node.operator, node.operands
+    if len(values) == 1 and operator != "in" and not is_name(name, schema) and is_name(values[0], schema):
+        operator, name, values = TURNED.get(operator, operator), values[0], [name]
     index = find_attribute(name, schema)
     if operator in ("in", "!="):
         either = joined("or", [Relation(operator="=", operands=(name, value)) for value in values])
@@ -372,24 +366,6 @@ def _resolved(
     return interval.atom(attribute)
 
 
-def traced(expression: Expression, schema: Schema) -> Expression:
-    """The same predicate over the measured attributes: what a rule determines, by the attribute that determines it."""
-
-    def trace(leaf: Atom) -> Atom:
-        source, levels = schema.sources[leaf.attribute]
-        return Atom(attribute=source, levels=leaf.levels[levels])
-
-    return mapped(expression, trace)  # type: ignore[no-any-return]
-
-
-def _name_first(node: Relation, schema: Schema) -> tuple[str, tuple[Token, ...]]:
-    """The operator and the operands of a comparison, turned around where the attribute stands on the right."""
-    operator, operands = node.operator, node.operands
-    if len(operands) == 2 and operator != "in" and not is_name(operands[0], schema) and is_name(operands[1], schema):
-        return TURNED.get(operator, operator), operands[::-1]
-    return operator, operands
-
-
 def is_name(token: Token, schema: Schema) -> bool:
     """Whether a token stands for an attribute."""
     return token.kind == "name" or (token.kind == "word" and token.text in schema.names)
@@ -409,13 +385,8 @@ def find_attribute(token: Token, schema: Schema) -> int:
 def _suggest(text: str, known: Sequence[str], has: str) -> str:
     near = difflib.get_close_matches(text, known, n=3, cutoff=0.6)
     near = near or [name for name in known if name.lower() == text.lower()][:1]
-    if near:
-        return f"Did you mean {_listed(near)}?"
-    return f"{has}: {_listed(known[:12])}{' and others' if len(known) > 12 else ''}."
-
-
-def _listed(texts: Iterable[str]) -> str:
-    return ", ".join(f"'{text}'" for text in texts)
+    listed = ", ".join(f"'{text}'" for text in near or known[:12])
+    return f"Did you mean {listed}?" if near else f"{has}: {listed}{' and others' if len(known) > 12 else ''}."
 
 
 def _level(attribute: Attribute, text: str) -> int | None:
@@ -448,7 +419,7 @@ def _level(attribute: Attribute, text: str) -> int | None:
 
 def _edge(attribute: Attribute, text: str) -> int | float:
     edge = attribute.number_of(text)
-    if edge is None or (isinstance(edge, float) and math.isnan(edge)):
+    if edge is None or math.isnan(edge):
         what = "a number" if attribute.axis.numeric else f"a {attribute.kind}"
         if attribute.kind in ("date", "datetime"):
             what = "an ISO date such as '2020-01-31'"
@@ -476,8 +447,7 @@ def _interval(index: int, attribute: Attribute, operator: str, border: int | flo
     Numbers are multiples of a grain, where they have one: x <= 39 is x < 40.
     """
     if operator == "=":
-        low, high = int(border), int(border) + 1
-        return _Interval(attribute=index, low=low, high=high, holds=lambda point: point == border)
+        return _Interval(attribute=index, low=int(border), high=int(border) + 1, holds=lambda point: point == border)
     unit, at, upper = grain(attribute), border, operator in ("<=", ">")
     # A point stands apart from the bin that it begins, so the cut goes between them.
     begins = upper and border in attribute.edges[:-1] and border in attribute.points
@@ -486,10 +456,9 @@ def _interval(index: int, attribute: Attribute, operator: str, border: int | flo
         # The first multiple of the grain on the upper side.
         multiple = (math.floor(steps) + 1 if upper else math.ceil(steps)) * unit
         at = float(multiple) if attribute.kind == "real" else int(multiple)
-    ends = (-math.inf, at) if operator[0] == "<" else (at, math.inf)
-    return _Interval(
-        attribute=index, low=ends[0], high=ends[1], holds=lambda point: bool(COMPARED[operator](point, border))
-    )
+    low, high = (-math.inf, at) if operator[0] == "<" else (at, math.inf)
+    compare = COMPARED[operator]
+    return _Interval(attribute=index, low=low, high=high, holds=lambda point: bool(compare(point, border)))
 
 
 def _require_edges(attribute: Attribute, operator: str, text: str, inside: Iterable[int | float]) -> None:

@@ -42,24 +42,12 @@ from sklar.answer.effects import (
     pooled_parities,
     tables_of,
 )
-from sklar.answer.predicate import (
-    DividedPredicate,
-    Expression,
-    QueryError,
-    attributes_of,
-    cells_of,
-    divide,
-    evaluate,
-    holds,
-    parse,
-    resolve,
-    traced,
-)
+from sklar.answer.predicate import Expression, QueryError, divide, parse
 from sklar.budget.certificate import Measured
 from sklar.draw.repair import sample_codes
 from sklar.machine.notebook import Tabular, html_card
 from sklar.public.rules import constrained
-from sklar.public.schema import Schema, divide_schema
+from sklar.public.schema import Schema
 
 if TYPE_CHECKING:
     from sklar.files.model import Model
@@ -272,14 +260,10 @@ def answer(
     A predicate that cuts a bin is answered with the model's share of the bin; `exact` refuses it.
     """
     schema, measured, parsed, normal = model.schema, model.measured, parse(predicate), normal_quantile(level)
-    if exact or model.dummies:
-        question = DividedPredicate(expression=resolve(parsed, schema), divided=divide_schema(schema, {}), split=())
-    else:
-        question = divide(parsed, schema)
-    divided, split, finer = question.divided, question.split, question.divided.schema.measured
-    names = tuple(schema.names[i] for i in attributes_of(question.expression))
-    expression = traced(question.expression, divided.schema)
-    where = attributes_of(expression)
+    stated, divided, split = divide(parsed, schema, exact=exact or model.dummies)
+    finer, names = divided.schema.measured, tuple(schema.names[i] for i in stated.attributes)
+    expression = stated.traced(divided.schema)
+    where = expression.attributes
     shares = np.ones(finer.n_levels)
     if split:
         _, by_name = divide_shapes(divided, schema, model.shapes, set(names))
@@ -288,7 +272,7 @@ def answer(
 
     def inside() -> Floats:
         return parts.whole(
-            cells_of(expression, {i: np.arange(finer.sizes[i]) for i in where}), where, model.measured_schema
+            expression.cells({i: np.arange(finer.sizes[i]) for i in where}), where, model.measured_schema
         )
 
     def count(cells: Floats) -> CellCount:
@@ -550,9 +534,9 @@ def _synthetic(model: Model, expression: Expression, where: Sequence[int], parts
     for block in sample_codes(copula, rows, _SAMPLE_SEED):
         if dummies:
             bits = [block[offsets[i] : offsets[i + 1]].view(np.bool_) for i in range(schema.n_attributes)]
-            here = evaluate(expression, lambda leaf, bits=bits: bits[leaf.attribute][leaf.levels].any(axis=0))  # type: ignore[misc]
+            here = expression.evaluate(lambda leaf, bits=bits: bits[leaf.attribute][leaf.levels].any(axis=0))  # type: ignore[misc]
         else:
-            here = holds(expression, {i: parts.drawn(i, block[i], generator) for i in where})
+            here = expression.holds({i: parts.drawn(i, block[i], generator) for i in where})
         held += int(np.count_nonzero(here))
     return held / rows, f"counted in {rows:,} rows drawn with seed {_SAMPLE_SEED}"
 
@@ -576,5 +560,5 @@ def _expected_share(
         mass = np.stack([own[:, which == k].sum(axis=1) for k in range(first.size)], axis=1)
         mass /= mass.sum(axis=1, keepdims=True)
         joint = (joint[:, :, None] * mass[:, None, :]).reshape(components, -1)
-    held = cells_of(expression, {i: classes[i][0] for i in where})
+    held = expression.cells({i: classes[i][0] for i in where})
     return float(joint.mean(axis=0) @ held.ravel())

@@ -24,17 +24,7 @@ import numpy as np
 
 from sklar.answer import DEFAULT_LEVEL
 from sklar.answer.effects import normal_quantile
-from sklar.answer.predicate import (
-    QueryError,
-    attributes_of,
-    cells_of,
-    find_attribute,
-    is_name,
-    parse,
-    resolve,
-    tokenize,
-    traced,
-)
+from sklar.answer.predicate import QueryError, find_attribute, is_name, parse, resolve, tokenize
 from sklar.budget.account import Account, choose_accountant, own_cost
 from sklar.budget.forecast import Forecast, forecast
 from sklar.budget.ledger import Ledger
@@ -120,14 +110,14 @@ def _predicate(question: str, schema: Schema, *, public_rows: bool) -> tuple[tup
             f"the domain of '{private[0]}' is private, so its levels are not known before a release. Want its table: "
             f"'{private[0]} within 2%'."
         )
-    expression, measured = traced(resolve(parse(question), schema), schema), schema.measured
-    where = attributes_of(expression)
+    expression, measured = resolve(parse(question).traced(schema), schema), schema.measured
+    where = expression.attributes
     if len(where) > 2:
         raise QueryError(
             f"'{question}' is about {len(where)} attributes, and only tables of one and two are measured. Want a part "
             "of it."
         )
-    held = cells_of(expression, {i: np.arange(measured.sizes[i]) for i in where})
+    held = expression.cells({i: np.arange(measured.sizes[i]) for i in where})
     cells = int(np.count_nonzero(held))
     # As `query` counts: where every row has a cell, the others may be counted instead.
     if public_rows and all(measured.attributes[i].exhaustive for i in where):
@@ -189,7 +179,7 @@ class Planned(Tabular):
             "met": [want.is_met(self.forecast) for want in self.wants],
         }
 
-    def leaves(self) -> float | None:
+    def self.leaves() -> float | None:
         """What the account would have left of its epsilon; None without an account, or where it would not fit."""
         if self.account is None:
             return None

@@ -15,7 +15,7 @@ import numpy as np
 from sklar.answer.effects import Codes, Floats, Subset, misfit, normal_quantile, pool_effects
 from sklar.answer.infer.onestep import Linearized, OneStep, one_step, refer
 from sklar.answer.infer.syntax import Statistic
-from sklar.answer.predicate import Expression, QueryError, attributes_of, holds, traced
+from sklar.answer.predicate import Expression, QueryError
 from sklar.draw.shapes import Shape
 from sklar.machine.notebook import Tabular, html_card
 from sklar.public.outputs import grain
@@ -240,7 +240,7 @@ class Inquiry:
         self.quantile = normal_quantile(level)
         named = {*asked.names, *asked.by, *asked.outcome}
         for predicate in (asked.event, asked.given):
-            named |= set() if predicate is None else set(attributes_of(predicate))
+            named |= set() if predicate is None else set(predicate.attributes)
         self.where: Subset = tuple(sorted({self.source(i) for i in named}))
         self.effects = pool_effects(model.measured, self.where)
         self.reference = refer(model.copula, model.settings, self.where)
@@ -265,7 +265,7 @@ class Inquiry:
         if predicate is None:
             return np.ones(len(codes))
         columns = dict(zip(self.where, codes.T, strict=True))
-        return holds(traced(predicate, self.model.schema), columns).astype(np.float64)
+        return predicate.traced(self.model.schema).holds(columns).astype(np.float64)
 
     def is_number(self, attribute: Attribute) -> bool:
         """Whether an attribute enters a formula as one number: an axis, a truth value, or declared scores."""

@@ -17,7 +17,7 @@ import numpy as np
 from sklar.answer.effects import Codes, Effects, Floats, Subset, add, noise_covariance, parts
 from sklar.answer.infer.inquiry import Inference, Inquiry, WaldTest
 from sklar.answer.infer.onestep import Linearized, Reference
-from sklar.answer.predicate import QueryError, attributes_of, traced
+from sklar.answer.predicate import QueryError
 
 # The smallest eigenvalue of the moment matrix must stand so many of its standard errors above zero.
 CLEAR = 4.0
@@ -187,7 +187,7 @@ def _outcome(inquiry: Inquiry) -> tuple[Term, str, bool]:
     """The outcome's term, in words, and whether it is a yes or no."""
     asked, schema = inquiry.asked, inquiry.model.schema
     if asked.event is not None:
-        over = attributes_of(traced(asked.event, schema))
+        over = asked.event.traced(schema).attributes
         if len(over) > 1:
             raise QueryError(
                 f"an outcome is a predicate about one attribute, got one about {len(over)}. Ask about one."
