@@ -1,7 +1,6 @@
 """Rows whose nulls are filled from a model, given the rest of each row.
 
-What is filled in is post-processing of noisy tables. The rows that come in are not: whoever passes them on passes them
-on as they were.
+What is filled in is post-processing of noisy tables. The rows that come in are passed on as they were.
 """
 
 from __future__ import annotations
@@ -47,10 +46,8 @@ def _frame(rows: object, schema: Schema) -> pl.DataFrame:
     frame = rows if isinstance(rows, pl.DataFrame) else pl.DataFrame(rows)
     unknown = [name for name in frame.columns if name not in schema.names]
     if unknown:
-        raise ModelError(
-            f"the schema has no attribute '{unknown[0]}'. Drop or rename that column; it has: "
-            f"{', '.join(schema.names[:12])}."
-        )
+        listed = ", ".join(schema.names[:12])
+        raise ModelError(f"the schema has no attribute '{unknown[0]}'. Drop or rename that column; it has: {listed}.")
     # Not a number is how some libraries write null.
     return frame.with_columns(pl.selectors.float().fill_nan(None))
 
@@ -72,33 +69,30 @@ def _code(attribute: Attribute, value: Any) -> int:
         code = None if number is None else attribute.code_at(number)
     elif code is None:
         code = attribute.other_code
-    if code is not None:
-        return code
-    raise ModelError(
-        f"column '{attribute.name}': {text!r} is outside the attribute's domain. Correct it, or make it null to "
-        "have it filled."
-    )
+    if code is None:
+        raise ModelError(
+            f"column '{attribute.name}': {text!r} is outside the attribute's domain. Correct it, or make it null to "
+            "have it filled."
+        )
+    return code
 
 
 def _domains(schema: Schema, codes: Mapping[str, NDArray[np.int64]], rows: int) -> list[Domains]:
-    """What every row allows of each measured attribute: the level given, those that determine a given one, or all.
-
-    A filled value is never missing.
+    """The levels of each measured attribute that every row allows: the one given, those that determine a given one, or
+    all; a filled value is never missing.
     """
-    measured = schema.measured
     domains = []
-    for place, attribute in enumerate(measured.attributes):
+    for place, attribute in enumerate(schema.measured.attributes):
         free = np.ones(attribute.n_levels, dtype=bool)
         if attribute.missing_code is not None and attribute.n_levels > 1:
             free[attribute.missing_code] = False
-        # Code -1, null, is the last kind of each table.
-        tables, kinds = [np.vstack([np.eye(attribute.n_levels, dtype=bool), free])], []
-        kinds.append(codes.get(attribute.name, np.full(rows, -1)) % (attribute.n_levels + 1))
+        # Code -1, null, is the last row of each table.
+        tables = [np.vstack([np.eye(attribute.n_levels, dtype=bool), free])]
+        kinds = [codes.get(attribute.name, np.full(rows, -1)) % (attribute.n_levels + 1)]
         for name, (source, levels) in zip(schema.names, schema.sources, strict=True):
             if source == place and name != attribute.name and name in codes:
                 size = schema.attribute(name).n_levels
-                leading = np.arange(size)[:, None] == levels[None, :]
-                tables.append(np.vstack([leading, np.ones(levels.size, dtype=bool)]))
+                tables.append(np.vstack([np.arange(size)[:, None] == levels, np.ones(levels.size, dtype=bool)]))
                 kinds.append(codes[name] % (size + 1))
         together, which = np.unique(np.stack(kinds), axis=1, return_inverse=True)
         allowed = np.logical_and.reduce([table[kind] for table, kind in zip(tables, together, strict=True)])
@@ -117,11 +111,10 @@ def _beside(drawn: pl.Series, frame: pl.DataFrame, codes: Mapping[str, NDArray[n
     if drawn.name not in codes:
         return drawn
     given = frame[drawn.name]
-    if given.dtype != drawn.dtype:
-        try:
-            given = given.cast(drawn.dtype)
-        except pl.exceptions.PolarsError:
-            raise ModelError(
-                f"column '{drawn.name}' must be of type {drawn.dtype} or convert to it, got {given.dtype}. Convert it."
-            ) from None
+    try:
+        given = given.cast(drawn.dtype)
+    except pl.exceptions.PolarsError:
+        raise ModelError(
+            f"column '{drawn.name}' must be of type {drawn.dtype} or convert to it, got {given.dtype}. Convert it."
+        ) from None
     return given.fill_null(drawn).alias(drawn.name)

@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from sklar.answer.predicate import Atom, Expression, Node, QueryError, Relation, Token, divide, joined, parse
+from sklar.answer.predicate import Combined, Expression, Node, QueryError, Relation, Token, divide, joined, parse
 from sklar.draw.given import Box, Condition, condition_boxes
 from sklar.draw.shapes import Shape
 from sklar.public.schema import Divided, Schema
@@ -133,7 +133,7 @@ def _boxes(expression: Expression, text: str) -> Iterator[Box]:
 
 def _unrelated(expression: Expression) -> list[Expression]:
     """Predicates that have no attribute in common, and hold together where this one does."""
-    if isinstance(expression, Atom) or expression.operator != "and":
+    if not isinstance(expression, Combined) or expression.operator != "and":
         return [expression]
     found: list[tuple[set[int], list[Expression]]] = []
     for part in (own for each in expression.parts for own in _unrelated(each)):  # type: ignore[arg-type]

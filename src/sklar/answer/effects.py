@@ -107,7 +107,7 @@ def tables_of(measured: Measured, where: Sequence[int], beside: Iterable[int] | 
     if has_parities(measured):
         yield from _parity_tables(measured, where)
         return
-    for block, query in _tables(measured):
+    for block, query in table_blocks(measured):
         if query.sets is None:
             chosen = [((i,), i) for i in where] if query.order == 1 else [(pair, cells.pair(*pair)) for pair in pairs]
         else:
@@ -126,16 +126,11 @@ def tables_of(measured: Measured, where: Sequence[int], beside: Iterable[int] | 
             )
 
 
-def _tables(measured: Measured) -> Iterator[tuple[Block, Tables]]:
+def table_blocks(measured: Measured) -> Iterator[tuple[Block, Tables]]:
     """The blocks of contingency tables of one attribute or more."""
     for block in measured.blocks:
         if isinstance(block.query, Tables) and not block.query.about and block.query.order:
             yield block, block.query
-
-
-def count_chosen(measured: Measured) -> int:
-    """The number of tables that were chosen one by one: those of three attributes."""
-    return sum(block.scales.size for block, query in _tables(measured) if query.sets is not None)
 
 
 def has_parities(measured: Measured, order: int = 1) -> bool:

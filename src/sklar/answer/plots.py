@@ -41,20 +41,21 @@ class Plots:
         shares = np.zeros(attribute.n_levels)
         np.add.at(shares, levels, self.model.copula.margins()[cells.levels(source)])
         noisy = estimate(self.model.measured, name)
-        at = np.arange(attribute.n_levels)
-        upright = attribute.binned
+        at, labels = np.arange(attribute.n_levels), [_short(level) for level in attribute.levels]
         # Intervals of shares: they may reach below zero, as those of counts do.
         reach = np.abs(np.stack([noisy.counts - noisy.low, noisy.high - noisy.counts])) / n
-        if upright:
-            ax.bar(at, shares, color=_BAR, alpha=0.75, label="synthetic rows")
-            ax.errorbar(at, noisy.counts / n, reach, fmt="o", ms=3, color=_MARK, lw=1, label="noisy counts, 95%")
-            ax.set_xticks(at, [_short(level) for level in attribute.levels], rotation=60, ha="right", fontsize=8)
+        bars: dict[str, Any] = {"color": _BAR, "alpha": 0.75, "label": "synthetic rows"}
+        marks: dict[str, Any] = {"fmt": "o", "ms": 3, "color": _MARK, "lw": 1, "label": "noisy counts, 95%"}
+        if attribute.binned:
+            ax.bar(at, shares, **bars)
+            ax.errorbar(at, noisy.counts / n, reach, **marks)
+            ax.set_xticks(at, labels, rotation=60, ha="right", fontsize=8)
             ax.set_ylabel("share of rows")
         else:
             figure.set_size_inches(6.4, max(1.6, 0.26 * attribute.n_levels + 1.0))
-            ax.barh(at, shares, color=_BAR, alpha=0.75, label="synthetic rows")
-            ax.errorbar(noisy.counts / n, at, xerr=reach, fmt="o", ms=3, color=_MARK, lw=1, label="noisy counts, 95%")
-            ax.set_yticks(at, [_short(level) for level in attribute.levels], fontsize=8)
+            ax.barh(at, shares, **bars)
+            ax.errorbar(noisy.counts / n, at, xerr=reach, **marks)
+            ax.set_yticks(at, labels, fontsize=8)
             ax.invert_yaxis()
             ax.set_xlabel("share of rows")
         ax.set_title(name, loc="left", fontsize=11, fontweight="bold")

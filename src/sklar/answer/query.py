@@ -2,28 +2,26 @@
 
 Noise scales are public, so the standard error of every sum of noisy cells is known exactly. A count over one attribute
 is seen directly and in the sums of every two-way table; a count over two attributes in their own table; one over three
-where a release chose to measure their table, over coarse levels. Other counts were never measured: only the
-fitted model has an opinion on them. Where parities of bits were measured in place of tables, counts of up to two bits,
-or three, are linear in them.
+where a release chose to measure their table, over coarse levels. Where parities of bits were measured in place of
+tables, counts of up to two bits, or three, are linear in them. Of all others only the fitted model has an opinion.
 
-What is counted are rows that have a level of the attributes asked about. A row that stands in no cell of another
-attribute is missing from sums over that attribute's levels, by how much no noisy table can tell well enough. So such a
-sum is used only where the schema gives every value a level (it declares `missing` or `other`), or where the caller
-vouches that the table is `complete`: that every row has a level of every attribute.
+A row that stands in no cell of an attribute is missing from sums over that attribute's levels. So such a sum is used
+only where the schema gives every value a level (it declares `missing` or `other`), or where the caller vouches that the
+table is `complete`: that every row has a level of every attribute.
 
-A predicate that cuts a bin asks for what was not measured. It is answered with the share of the bin that the model's
-shape gives it, and the standard error has a part for that share: as if nothing but its mean s were known, a beta
-distribution whose two parameters sum to 2, with variance s (1 - s) / 3 (even over all shares at s = 1/2).
+A predicate that cuts a bin is answered with the share of the bin that the model's shape gives it. The standard error
+has a part for that share, as if nothing but its mean s were known: a beta distribution whose two parameters sum to 2,
+with variance s (1 - s) / 3 (even over all shares at s = 1/2).
 
-An attribute that a rule of the schema determines has no table of its own: it is answered from the table of the one that
-determines it, as sums over the levels that give the level asked about. Forbidden combinations are answered as measured.
+An attribute that a rule of the schema determines is answered from the table of the one that determines it, as sums over
+the levels that give the level asked about. Forbidden combinations are answered as measured.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from functools import cache
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
@@ -36,10 +34,10 @@ from sklar.answer.condition import divide_shapes, level_classes
 from sklar.answer.effects import (
     Floats,
     NoisyTable,
-    count_chosen,
     has_parities,
     normal_quantile,
     pooled_parities,
+    table_blocks,
     tables_of,
 )
 from sklar.answer.predicate import Expression, QueryError, divide, parse
@@ -92,14 +90,10 @@ class Estimate(Tabular):
     def to_columns(self) -> Mapping[str, Sequence[Any]]:
         """One line for each cell: its levels, count, standard error and interval."""
         places = np.indices(self.counts.shape).reshape(self.counts.ndim, -1)
-        named = {
-            name: [levels[code] for code in place]
-            for name, levels, place in zip(self.names, self.levels, places, strict=True)
-        }
-        figures = ("counts", "standard_errors", "low", "high")
-        titles = ("count", "standard_error", "low", "high")
-        return named | {
-            title: getattr(self, figure).ravel().tolist() for title, figure in zip(titles, figures, strict=True)
+        axes = zip(self.names, self.levels, places, strict=True)
+        figures = {"count": self.counts, "standard_error": self.standard_errors, "low": self.low, "high": self.high}
+        return {name: [levels[code] for code in place] for name, levels, place in axes} | {
+            title: figure.ravel().tolist() for title, figure in figures.items()
         }
 
 
@@ -110,12 +104,12 @@ class Answer:
     `estimate`, `standard_error`, `low` and `high` are None where no direct measurement exists. `synthetic` is the count
     that `n_rows` synthetic rows have, on average over draws or in the drawn rows that `synthetic_by` names.
 
-    `counted` says what is counted. Where that is one row of each person, chosen at random, the interval is about the
-    rows that were chosen, and `choosing_error` bounds the standard error that choosing them adds to a number of people:
-    sqrt(n p (1 - p)) for the share p, since the sum of p_i (1 - p_i) over people is largest where all p_i are equal.
+    Where one row of each person is `counted`, chosen at random, the interval is about the rows that were chosen, and
+    `choosing_error` bounds the standard error that choosing them adds to a number of people: sqrt(n p (1 - p)) for the
+    share p, since the sum of p_i (1 - p_i) over people is largest where all p_i are equal.
 
-    `split` names the bins that the predicate cuts. Their shares are the model's and were not measured; `split_error` is
-    the part of the standard error that is due to them.
+    `split` names the bins that the predicate cuts, and `split_error` is the part of the standard error that is due to
+    their shares.
     """
 
     predicate: str
@@ -139,10 +133,9 @@ class Answer:
         return asdict(self)
 
     def __repr__(self) -> str:
-        if self.estimate is None or self.low is None or self.high is None:
-            return (
-                f"Answer({self.predicate}: not measured, synthetic rows have {self.synthetic:,.0f} of {self.n_rows:,})"
-            )
+        if self.estimate is None:
+            synthetic = f"synthetic rows have {self.synthetic:,.0f} of {self.n_rows:,}"
+            return f"Answer({self.predicate}: not measured, {synthetic})"
         interval = f"{100 * self.level:.4g}% interval {self.low:,.0f} to {self.high:,.0f}"
         return f"Answer({self.predicate}: {self.estimate:,.0f} of {self.n_rows:,}, {interval})"
 
@@ -153,9 +146,8 @@ class Answer:
 
     def lines(self) -> list[str]:
         """For a person to read."""
-        lines = [f"{self.counted.capitalize()}, with {self.predicate}, of {self.n_rows:,}:"]
-        if self.counted == "rows":
-            lines = [f"Rows with {self.predicate}, of {self.n_rows:,}:"]
+        what = "Rows" if self.counted == "rows" else f"{self.counted.capitalize()},"
+        lines = [f"{what} with {self.predicate}, of {self.n_rows:,}:"]
         if self.estimate is None or self.standard_error is None or self.low is None or self.high is None:
             lines.append(f"  estimate        none: {self.measured_by}.")
         else:
@@ -177,22 +169,16 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _View:
-    """One unbiased look at a table: its cells, the variance of each, and how many noisy cells each is a sum of."""
-
-    cells: Floats
-    variance: float
-    summed: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Pooled:
-    """The average of several looks at a table by inverse variance."""
+    """The average of several looks at a table by inverse variance.
 
-    views: Sequence[_View]
-    weights: Sequence[float]
+    A cell of each look is a sum of `terms` noisy cells, which enter the average with the standard errors `sds`.
+    """
+
     cells: Floats
     variance: float
+    sds: tuple[float, ...]
+    terms: tuple[int, ...]
 
     def reach(self, level: float, mechanism: str, size: int) -> float:
         """How many standard errors an interval of this level reaches to either side of a sum over `size` cells.
@@ -203,17 +189,11 @@ class _Pooled:
         """
         if mechanism == "gaussian" or size == 0:
             return normal_quantile(level)
-        pairs = zip(self.weights, self.views, strict=True)
-        sds = tuple(weight * math.sqrt(view.variance / view.summed) for weight, view in pairs)
-        return _laplace_quantile(level, sds, tuple(size * view.summed for view in self.views))
+        return _laplace_quantile(level, self.sds, tuple(size * terms for terms in self.terms))
 
 
 def estimate(measured: Measured, *names: str, level: float = DEFAULT_LEVEL, complete: bool = False) -> Estimate:
-    """The pooled noisy table of one or two attributes, with standard errors and confidence intervals.
-
-    One attribute: the direct table and the sums of its two-way tables, averaged by inverse variance. Two: their own
-    table, averaged over stages.
-    """
+    """The pooled noisy table of one or two attributes, with standard errors and confidence intervals."""
     schema, normal = measured.schema.whole or measured.schema, normal_quantile(level)
     if len(names) not in (1, 2) or len(set(names)) != len(names):
         raise QueryError(
@@ -270,27 +250,24 @@ def answer(
         shares = np.concatenate([by_name[name] for name in finer.names])
     parts = _Parts(schema=finer, parts=divided.measured_parts, shares=shares)
 
-    def inside() -> Floats:
-        return parts.whole(
-            expression.cells({i: np.arange(finer.sizes[i]) for i in where}), where, model.measured_schema
-        )
-
     def count(cells: Floats) -> CellCount:
         return count_cells(measured, cells, where, level=level, complete=complete)
 
-    found: CellCount | str
-    held: Floats | None = None
-    if len(where) <= 2 or has_parities(measured, len(where)):
-        held = inside()
+    chosen = sum(block.scales.size for block, query in table_blocks(measured) if query.sets is not None)
+    pooled, coarse = len(where) <= 2 or has_parities(measured, len(where)), len(where) == 3 and chosen > 0
+    found: CellCount | str = f"no direct measurement exists over {len(where)} attributes; only pairs were measured"
+    held = np.zeros(0)
+    if pooled or (coarse and math.prod(int(model.measured_schema.sizes[i]) for i in where) <= _MAX_CELLS):
+        levels = {i: np.arange(finer.sizes[i]) for i in where}
+        held = parts.whole(expression.cells(levels), where, model.measured_schema)
+    if pooled:
         found = count(held)
-    elif len(where) == 3 and count_chosen(measured):
-        found = _count_three(measured, inside, where, level=level, complete=complete)
-    else:
-        found = f"no direct measurement exists over {len(where)} attributes; only pairs were measured"
+    elif coarse:
+        found = _count_three(measured, held, where, chosen, level=level, complete=complete)
     direct: dict[str, float] = {}
     if isinstance(found, CellCount):
         low, high, error = found.count - found.half_width, found.count + found.half_width, 0.0
-        if split and held is not None:
+        if split and pooled:
             if has_parities(measured):
                 one_each = np.eye(held.size).reshape(-1, *held.shape)
                 cells = np.array([count(one).count for one in one_each]).reshape(held.shape)
@@ -301,14 +278,14 @@ def answer(
             direct["split_error"] = error
             reach = math.hypot(found.half_width, normal * error)
             # Whatever the shares are, the count lies between that of the whole bins and that of all bins touched.
-            least, most = (count((each).astype(np.float64)) for each in (held >= 1.0, held > 0.0))
+            least, most = (count(each.astype(np.float64)) for each in (held >= 1.0, held > 0.0))
             low = max(found.count - reach, min(least.count - least.half_width, found.count))
             high = min(found.count + reach, max(most.count + most.half_width, found.count))
         sd = math.hypot(found.standard_error, error)
         direct |= {"estimate": found.count, "standard_error": sd, "low": low, "high": high}
         if model.certificate.count == "people":
-            chosen = min(max(found.count / model.n_rows, 0.0), 1.0)
-            direct["choosing_error"] = math.sqrt(model.n_rows * chosen * (1 - chosen))
+            picked = min(max(found.count / model.n_rows, 0.0), 1.0)
+            direct["choosing_error"] = math.sqrt(model.n_rows * picked * (1 - picked))
     share, by = _synthetic(model, expression, where, parts)
     return Answer(
         predicate=predicate.strip(),
@@ -347,11 +324,10 @@ class _Parts:
         """Codes of parts in place of codes of whole levels of one attribute, drawn by their shares."""
         parts, shares = self.parts[i], self.shares[self.schema.cells.levels(i)]
         order = np.argsort(parts, kind="stable")
-        upto = parts[order] + np.concatenate(
-            [np.cumsum(shares[order[parts[order] == k]]) for k in range(parts.max() + 1)]
-        )
         if parts.size == parts.max() + 1:
             return np.asarray(order[codes])
+        ends = [np.cumsum(shares[order[parts[order] == k]]) for k in range(parts.max() + 1)]
+        upto = parts[order] + np.concatenate(ends)
         at = np.searchsorted(upto, codes + generator.random(codes.size), side="right")
         return np.asarray(order[np.minimum(at, order.size - 1)])
 
@@ -374,9 +350,8 @@ def count_cells(
     level: float = DEFAULT_LEVEL,
     complete: bool = False,
 ) -> CellCount:
-    """The count of rows in these cells of the table of one or two attributes, or in these shares of its cells.
-
-    Of three, where their parity was measured.
+    """The count of rows in these cells, or shares of cells, of the table of one or two attributes; of three where their
+    parity was measured.
     """
     names = " and ".join(f"'{measured.schema.names[i]}'" for i in where)
     if has_parities(measured, len(where)):
@@ -384,8 +359,8 @@ def count_cells(
         half = sd * normal_quantile(level)
         return CellCount(count=count, standard_error=sd, half_width=half, by=f"the noisy parities of {names}")
     pooled, table = _pool(measured, where, complete=complete), f"the table of {names}"
-    if len(where) == 1 and len(pooled.views) > 1:
-        table += f" and the sums of {len(pooled.views) - 1:,} two-way tables"
+    if len(where) == 1 and len(pooled.terms) > 1:
+        table += f" and the sums of {len(pooled.terms) - 1:,} two-way tables"
     held = np.asarray(cells, dtype=np.float64)
     return _summed(measured, pooled, held, table, level=level, every=complete or exhaustive(measured.schema, where))
 
@@ -408,35 +383,28 @@ def _summed(measured: Measured, pooled: _Pooled, held: Floats, table: str, *, le
 
 
 def _count_three(
-    measured: Measured, inside: Callable[[], Floats], where: Sequence[int], *, level: float, complete: bool
+    measured: Measured, fine: Floats, where: Sequence[int], tables: int, *, level: float, complete: bool
 ) -> CellCount | str:
     """The count of rows that satisfy a predicate over these three attributes, ascending, or why there is none.
 
-    `inside` gives the share of every cell of their table, over all levels, that the predicate holds for. Their table
-    was measured over coarse levels: it answers what holds in whole coarse cells.
+    `fine` is the share of every cell of their table, over all levels, that the predicate holds for; empty where these
+    are too many. Their table was measured over coarse levels: it answers what holds in whole coarse cells.
     """
-    schema = measured.schema
-    names = ", ".join(f"'{schema.names[i]}'" for i in where)
+    names = ", ".join(f"'{measured.schema.names[i]}'" for i in where)
     table = next((each for each in tables_of(measured, where, ()) if each.attributes == tuple(where)), None)
     if table is None or table.coarse is None:
-        others = 0 if measured.triples is None else len(measured.triples.scales)
         return (
-            f"no direct measurement exists over {names}; only pairs and {others:,} other tables of three were measured"
+            f"no direct measurement exists over {names}; only pairs and {tables:,} other tables of three were measured"
         )
-    held = None
-    if math.prod(int(schema.sizes[i]) for i in where) <= _MAX_CELLS:
-        fine = inside()
+    share = np.full(1, 0.5)
+    if fine.size:
         places = np.ravel_multi_index(np.ix_(*table.coarse), table.counts.shape).ravel()
-        sums, all_cells = (
-            np.bincount(places, weights=each, minlength=table.counts.size)
-            for each in (fine.ravel(), np.ones(fine.size))
-        )
-        if ((sums == 0) | (sums == all_cells)).all():
-            held = (sums > 0).astype(np.float64).reshape(table.counts.shape)
-    if held is None:
+        sums, sizes = (np.bincount(places, each, table.counts.size) for each in (fine.ravel(), np.ones(fine.size)))
+        share = np.where(sums == sizes, sums > 0, np.where(sums == 0, 0.0, 0.5))
+    if (share == 0.5).any():
         return f"the table of {names} was measured over coarser levels than this predicate tells apart"
-    pooled = _average([_View(cells=table.counts, variance=table.variance, summed=1)])
-    every = complete or exhaustive(schema, where)
+    pooled = _average([(table.counts, table.variance, 1)])
+    held, every = share.reshape(table.counts.shape), complete or exhaustive(measured.schema, where)
     return _summed(measured, pooled, held, f"the coarse table of {names}", level=level, every=every)
 
 
@@ -479,17 +447,22 @@ def _pool(measured: Measured, where: Sequence[int], *, complete: bool) -> _Poole
         cells = np.asarray(sum(table.counts / table.variance for table in tables) / precision)
         summed = tuple(axis for axis, i in enumerate(attributes) if i not in own)
         size = math.prod(cells.shape[axis] for axis in summed)
-        views.append(_View(cells=cells.sum(axis=summed), variance=size / precision, summed=size))
-    if tuple(where) != own:
-        views = [replace(view, cells=view.cells.T) for view in views]
+        view = cells.sum(axis=summed)
+        views.append((view if tuple(where) == own else view.T, size / precision, size))
     return _average(views)
 
 
-def _average(views: Sequence[_View]) -> _Pooled:
-    precision = sum(1 / view.variance for view in views)
-    weights = [1 / view.variance / precision for view in views]
-    cells = np.sum([weight * view.cells for weight, view in zip(weights, views, strict=True)], axis=0)
-    return _Pooled(views=views, weights=weights, cells=cells, variance=1 / precision)
+def _average(views: Sequence[tuple[Floats, float, int]]) -> _Pooled:
+    """The average of looks: cells, their variance, and how many noisy cells each is a sum of."""
+    precision = sum(1 / variance for _, variance, _ in views)
+    weights = [1 / variance / precision for _, variance, _ in views]
+    pairs = list(zip(weights, views, strict=True))
+    return _Pooled(
+        cells=np.sum([weight * cells for weight, (cells, _, _) in pairs], axis=0),
+        variance=1 / precision,
+        sds=tuple(weight * math.sqrt(variance / terms) for weight, (_, variance, terms) in pairs),
+        terms=tuple(terms for _, _, terms in views),
+    )
 
 
 def exhaustive(schema: Schema, where: Sequence[int]) -> bool:
@@ -504,12 +477,11 @@ def _laplace_quantile(level: float, sds: tuple[float, ...], terms: tuple[int, ..
     number = np.array(terms)
     each = np.array(sds) / math.sqrt(float(number @ np.square(sds)))
     # In units of the standard error phi has a width of order one; its tail falls at least as 2 / t^2.
-    step, t = 0.01, (np.arange(40_000) + 0.5) * 0.01
+    t = (np.arange(40_000) + 0.5) * 0.01
     phi = np.exp(-np.sum(number[:, None] * np.log1p(0.5 * (each[:, None] * t[None, :]) ** 2), axis=0))
     # It falls with t: of a sum of many terms only the first few hundred matter.
-    phi = phi[phi > 1e-14]
-    t = t[: phi.size]
-    phi *= 2 / math.pi * step / t
+    t, phi = t[phi > 1e-14], phi[phi > 1e-14]
+    phi *= 2 / math.pi * 0.01 / t
     low, high = 0.0, 50.0
     # What is covered grows with q.
     while high - low > 1e-12 * high:
@@ -528,11 +500,10 @@ def _synthetic(model: Model, expression: Expression, where: Sequence[int], parts
         if share is not None:
             return share, "the model's exact expectation"
     rows = min(model.n_rows, _MAX_SAMPLED)
-    dummies, offsets = model.dummies, schema.offsets
-    held = 0
+    offsets, held = schema.offsets, 0
     generator = np.random.Generator(np.random.SFC64(_SAMPLE_SEED))
     for block in sample_codes(copula, rows, _SAMPLE_SEED):
-        if dummies:
+        if model.dummies:
             bits = [block[offsets[i] : offsets[i + 1]].view(np.bool_) for i in range(schema.n_attributes)]
             here = expression.evaluate(lambda leaf, bits=bits: bits[leaf.attribute][leaf.levels].any(axis=0))  # type: ignore[misc]
         else:

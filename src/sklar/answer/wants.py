@@ -6,9 +6,9 @@ A want is a question and how near its answer must be to the truth, with 95% conf
     age x income within 5% of rows       every cell of a table, all of them together
     age within 500 rows                  every count of one attribute
 
-Noise scales follow from public facts, so the answer is known before anything is spent. Only noise is counted: that a
-table of these rows stands for a larger population is another matter. The second stage is taken as if it were planned
-like the first; a release then measures pairs that depend on each other more precisely, and the others less.
+Noise scales follow from public facts, so the answer is known before anything is spent. Only noise is counted, not
+sampling from a population. The second stage is taken as if it were planned like the first; a release then measures
+pairs that depend on each other more precisely, and the others less.
 """
 
 from __future__ import annotations
@@ -48,10 +48,8 @@ _WANT = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Want:
-    """A question, and how near its answer must be, in rows.
-
-    It is about a sum of `cells` cells of the table of `attributes`, one or two of the measured ones, or about each of
-    so many cells when it is about the `whole` table.
+    """A question, and how near its answer must be, in rows: about a sum of `cells` cells of the table of one or two
+    measured `attributes`, or about each of so many cells when it is about the `whole` table.
     """
 
     text: str
@@ -91,13 +89,12 @@ def read_want(text: str, schema: Schema, rows: int, *, public_rows: bool) -> Wan
     within = number * rows / 100 if match["unit"] == "%" else number
     if match["unit"] is None or within <= 0:
         raise QueryError(f"'{text}': the margin must be above 0, in % of the rows or in rows. Write 2% or 500 rows.")
-    question = match["question"]
-    table = _table(question, schema)
+    table = _table(match["question"], schema)
     if table:
         where = tuple(sorted({schema.sources[index][0] for index in table}))
         cells = math.prod(schema.attributes[index].n_levels for index in table)
     else:
-        where, cells = _predicate(question, schema, public_rows=public_rows)
+        where, cells = _predicate(match["question"], schema, public_rows=public_rows)
     return Want(text=text.strip(), attributes=where, cells=cells, whole=bool(table), within=within)
 
 
@@ -110,7 +107,7 @@ def _predicate(question: str, schema: Schema, *, public_rows: bool) -> tuple[tup
             f"the domain of '{private[0]}' is private, so its levels are not known before a release. Want its table: "
             f"'{private[0]} within 2%'."
         )
-    expression, measured = resolve(parse(question).traced(schema), schema), schema.measured
+    expression, measured = resolve(parse(question), schema).traced(schema), schema.measured
     where = expression.attributes
     if len(where) > 2:
         raise QueryError(
@@ -127,12 +124,10 @@ def _predicate(question: str, schema: Schema, *, public_rows: bool) -> tuple[tup
 
 def _table(question: str, schema: Schema) -> list[int]:
     """The one or two attributes of a whole table; none where the question is a predicate."""
-    *tokens, _ = tokenize(question)
-    if len(tokens) == 1 and is_name(tokens[0], schema):
-        named = [tokens[0]]
-    elif len(tokens) == 3 and tokens[1].kind == "word" and tokens[1].text.lower() in ("x", "by"):
-        named = [tokens[0], tokens[2]]
-    else:
+    *named, _ = tokenize(question)
+    if len(named) == 3 and named[1].kind == "word" and named[1].text.lower() in ("x", "by"):
+        del named[1]
+    elif len(named) != 1 or not is_name(named[0], schema):
         return []
     table = [find_attribute(token, schema) for token in named]
     if len(set(table)) < len(table):
@@ -142,9 +137,8 @@ def _table(question: str, schema: Schema) -> list[int]:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Planned(Tabular):
-    """An epsilon, and how near it brings the answers to what is wanted; what it takes from a ledger's account.
-
-    `asked` says whether the epsilon was given; else it is the smallest that answers everything.
+    """An epsilon, `asked` for or else the smallest that answers everything; how near it brings the answers to what is
+    wanted, and what it takes from a ledger's account.
     """
 
     forecast: Forecast
@@ -163,7 +157,7 @@ class Planned(Tabular):
         return all(want.is_met(self.forecast) for want in self.wants)
 
     def __repr__(self) -> str:
-        met = f"{sum(want.is_met(self.forecast) for want in self.wants)} of {len(self.wants)} wants met"
+        met = f"{sum(self.to_columns()['met'])} of {len(self.wants)} wants met"
         return f"Planned('{self.forecast.schema.name}', epsilon={self.epsilon:.4g}: {met})"
 
     def _repr_html_(self) -> str:
@@ -179,7 +173,7 @@ class Planned(Tabular):
             "met": [want.is_met(self.forecast) for want in self.wants],
         }
 
-    def self.leaves() -> float | None:
+    def leaves(self) -> float | None:
         """What the account would have left of its epsilon; None without an account, or where it would not fit."""
         if self.account is None:
             return None
@@ -191,27 +185,24 @@ class Planned(Tabular):
         spent = self.account.epsilon_with(accountant, budget.cost(spend), spend.lost_delta, own, delta)
         return max(self.account.epsilon - spent, 0.0)
 
-    def reachable(self) -> dict[float, int]:
-        """How many pairs have every single cell within a share of the rows, with 95% confidence each."""
-        reach = self.forecast.pair_sd * normal_quantile(DEFAULT_LEVEL) / self.forecast.n_rows
-        return {share: int(np.count_nonzero(reach <= share)) for share in _STEPS}
-
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
-        columns, account = self.to_columns(), self.account
+        columns, account, expected = self.to_columns(), self.account, self.forecast
         ledger = None
         if account is not None:
             ledger = {"dataset": account.dataset, "epsilon": account.epsilon, "left_after": self.leaves()}
+        reach = expected.pair_sd * normal_quantile(DEFAULT_LEVEL) / expected.n_rows
         return {
-            "table": self.forecast.schema.name,
-            "rows": self.forecast.n_rows,
+            "table": expected.schema.name,
+            "rows": expected.n_rows,
             "epsilon": self.epsilon,
             "epsilon_given": self.asked,
             "answered": self.answered,
             "wants": [dict(zip(columns, line, strict=True)) for line in zip(*columns.values(), strict=True)],
-            "pairs_with_a_cell_within": {f"{share:g}": number for share, number in self.reachable().items()},
+            # Pairs whose every single cell is within a share of the rows, with 95% confidence each.
+            "pairs_with_a_cell_within": {f"{share:g}": int(np.count_nonzero(reach <= share)) for share in _STEPS},
             "ledger": ledger,
-            "forecast": self.forecast.to_dict(),
+            "forecast": expected.to_dict(),
         }
 
     def lines(self) -> list[str]:
@@ -229,20 +220,14 @@ class Planned(Tabular):
             reach, met = want.reach(expected), "yes" if want.is_met(expected) else "NO "
             lines.append(f"  {met}  {want.text}: within {reach:,.0f} rows ({reach / n:.2%} of them)")
         if account is not None:
-            left = self.leaves()
-            if left is None:
-                ledger = (
-                    f"it does not fit. Data set '{account.dataset}' has spent epsilon = {account.spent:.4g} of "
-                    f"{account.epsilon:.4g}; one more release fits up to about {account.left:.4g}."
-                )
-            else:
-                ledger = f"data set '{account.dataset}' would have epsilon = {left:.4g} left of {account.epsilon:.4g}."
-            lines += ["", f"Ledger: {ledger}"]
+            left, name = self.leaves(), f"set '{account.dataset}'"
+            fits = f"data {name} would have epsilon = {left or 0.0:.4g} left of {account.epsilon:.4g}."
+            unfit = f"it does not fit. Data {name} has spent epsilon = {account.spent:.4g} of {account.epsilon:.4g}; "
+            unfit += f"one more release fits up to about {account.left:.4g}."
+            lines += ["", f"Ledger: {unfit if left is None else fits}"]
         lines += ["", "What else it buys, with 95% confidence for each count:"]
-        for what, sds in (
-            ("level of one attribute", expected.one_way_sd),
-            ("cell of two attributes", expected.pair_sd),
-        ):
+        counts = {"level of one attribute": expected.one_way_sd, "cell of two attributes": expected.pair_sd}
+        for what, sds in counts.items():
             if sds.size:
                 low, high = (normal_quantile(DEFAULT_LEVEL) * sd / n for sd in (sds.min(), sds.max()))
                 lines.append(f"  any {what} within {low:.2%} to {high:.2%} of the rows")
@@ -281,10 +266,9 @@ def plan(
     texts = [want] if isinstance(want, str) else list(want)
     if epsilon is None and not texts:
         raise BudgetError('give what is wanted, or an epsilon to say what it answers. Example: want="sex within 2%".')
-    settings: dict[str, Any] = {"rows": rows, "delta": delta, "neighbors": neighbors, "method": method}
 
     def expected(budget: float) -> Forecast:
-        return forecast(schema, epsilon=budget, **settings)
+        return forecast(schema, rows=rows, epsilon=budget, delta=delta, neighbors=neighbors, method=method)
 
     first = expected(1.0 if epsilon is None else epsilon)
     public = first.budget.rows_are_public
@@ -296,8 +280,7 @@ def plan(
         return Planned(forecast=first, wants=wants, asked=True, account=account)
 
     def met(budget: float) -> bool:
-        forecasted = expected(budget)
-        return all(each.is_met(forecasted) for each in wants)
+        return Planned(forecast=expected(budget), wants=wants, asked=False).answered
 
     # Noise falls about as epsilon grows: a guess from epsilon 1, and a step to either side of it.
     guess = min(max(each.reach(first) / each.within for each in wants), MOST)
