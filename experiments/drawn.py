@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from experiments.asked import Case, Codes, counts_of, measured_columns
-from sklar.answer.effects import Effect, Floats, NoisyTable, Subset, noise_covariance, parts, pool_tables
+from sklar.answer.effects import Effect, Floats, NoisyTable, Subset, pool_tables
 from sklar.answer.infer import ask
 from sklar.answer.infer.inquiry import Figure
-from sklar.answer.infer.onestep import OneStep, grid, one_step
+from sklar.answer.infer.onestep import OneStep, grid, noise_covariance, one_step, parts
 from sklar.answer.infer.ratios import asked_ratios, figures_of, linear_in
 from sklar.answer.infer.regression import independence
 from sklar.files.model import Model

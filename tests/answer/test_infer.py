@@ -14,19 +14,10 @@ from click.testing import CliRunner
 from numpy.typing import NDArray
 
 import sklar
-from sklar.answer.effects import (
-    Effects,
-    Floats,
-    NoisyTable,
-    applied,
-    noise_covariance,
-    parts,
-    pool_effects,
-    pool_tables,
-)
+from sklar.answer.effects import Effects, Floats, NoisyTable, pool_effects, pool_tables
 from sklar.answer.infer import Inference, infer
 from sklar.answer.infer.inquiry import MEASURED, Scores, score
-from sklar.answer.infer.onestep import Linearized, one_step, refer
+from sklar.answer.infer.onestep import Linearized, applied, noise_covariance, one_step, parts, refer
 from sklar.answer.infer.ratios import fieller
 from sklar.answer.infer.regression import Design, Records, Term, correlate, independence, solve_linear, solve_logistic
 from sklar.answer.predicate import QueryError

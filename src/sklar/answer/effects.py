@@ -5,12 +5,8 @@ along every axis of U, it speaks of the effect of U alone: a margin's contrasts,
 different effects are orthogonal, so their noises are independent, whichever tables they come from; and the same effect
 seen in several tables is averaged by inverse variance.
 
-A functional is a sum of functions of tables, <g_S, P_S> over sets S with P the shares of rows. Its part on the effect
-of U is the mean of g_S over S without U, centered along every axis of U. So its variance is a sum over effects of
-variance times squared norm.
-
-Three-way tables over coarse levels add effects of their own: a function of coarse levels is its part that is centered
-along all three axes, which that table alone speaks of, and functions of pairs, which are known from all tables.
+Three-way tables over coarse levels add effects of their own: the part that is centered along all three axes, which that
+table alone speaks of.
 """
 
 from __future__ import annotations
@@ -35,8 +31,6 @@ Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]
 # Attributes, ascending, by their place in the measured schema.
 Subset: TypeAlias = tuple[int, ...]
-# Functions of the levels of sets of attributes, shape (q, levels of the first, levels of the second, ...): q at a time.
-Functional: TypeAlias = Mapping[Subset, Floats]
 
 
 def normal_quantile(level: float) -> float:
@@ -48,7 +42,7 @@ def normal_quantile(level: float) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class NoisyTable:
-    """A noisy table: its attributes, its counts with one axis for each, and the variance of the noise on a cell.
+    """The counts of some attributes, with one axis for each, and the variance of the noise on a cell.
 
     `coarse` gives each level's coarse one where the table is over coarse levels. A table that is `alone` speaks of the
     effect of all its attributes together, and of no smaller set: a parity.
@@ -192,15 +186,11 @@ def pool_effects(measured: Measured, where: Sequence[int]) -> Effects:
     chosen = tuple(sorted(where))
     n, variance = rows_of(measured)
     tables = list(tables_of(measured, chosen))
-    coarse = {
-        table.attributes: Effect(
-            values=centered(table.counts / n, len(table.attributes)),
-            variance=table.variance / n**2,
-            coarse=table.coarse,
-        )
-        for table in tables
-        if table.coarse is not None
-    }
+    coarse = {}
+    for table in tables:
+        if table.coarse is not None:
+            top = centered(table.counts / n, len(table.attributes))
+            coarse[table.attributes] = Effect(values=top, variance=table.variance / n**2, coarse=table.coarse)
     return Effects(
         where=chosen,
         sizes=tuple(int(measured.schema.sizes[i]) for i in chosen),
@@ -235,16 +225,15 @@ def pool_tables(tables: Iterable[NoisyTable], where: Subset, n_rows: int) -> dic
 
 def rows_of(measured: Measured) -> tuple[int, float]:
     """The number of rows, and the variance of its noise: 0 where it is public."""
-    n = estimate_rows(measured.blocks, measured.certificate.mechanism, measured.n_rows)
+    mechanism, precision = measured.certificate.mechanism, 0.0
+    n = estimate_rows(measured.blocks, mechanism, measured.n_rows)
     if measured.n_rows is not None:
         return n, 0.0
-    precision = 0.0
     for block in measured.blocks:
         query = block.query
         if isinstance(query, Tables) and not query.about and query.sets is None:
             # A total is a sum of all cells of a table.
-            variances = query.sizes * noise_variance(measured.certificate.mechanism, block.scales)
-            precision += float(np.sum(1 / variances))
+            precision += float(np.sum(1 / (query.sizes * noise_variance(mechanism, block.scales))))
     return n, 1 / precision
 
 
@@ -256,7 +245,7 @@ def misfit(measured: Measured, where: Sequence[int]) -> float:
     n = measured.n_rows
     if n is None:
         return 0.0
-    own = (table for table in tables_of(measured, where, ()) if len(table.attributes) == 1 and not table.alone)
+    own = (each for each in tables_of(measured, where, ()) if len(each.attributes) == 1 and not each.alone)
     return max((abs(each.counts.sum() - n) / (each.counts.size * each.variance) ** 0.5 for each in own), default=0.0)
 
 
@@ -278,64 +267,3 @@ def centered(array: Floats, axes: int) -> Floats:
     for axis in range(array.ndim - axes, array.ndim):
         array = array - array.mean(axis=axis, keepdims=True)
     return array
-
-
-def add(into: dict[Subset, Floats], subset: Subset, function: Floats) -> None:
-    """Add a function of these attributes to a functional."""
-    into[subset] = into[subset] + function if subset in into else function
-
-
-def _projections(attributes: Subset, function: Floats) -> Iterator[tuple[Subset, Floats]]:
-    """A function's part on every effect: its means over the other attributes, centered."""
-    for subset in subsets(attributes):
-        others = tuple(1 + axis for axis, i in enumerate(attributes) if i not in subset)
-        yield subset, centered(function.mean(axis=others) if others else function, len(subset))
-
-
-def parts(functional: Functional) -> dict[Subset, Floats]:
-    """What a functional says of every effect, shape (q, levels ...)."""
-    found: dict[Subset, Floats] = {}
-    for attributes, function in functional.items():
-        for subset, part in _projections(attributes, function):
-            add(found, subset, part)
-    return found
-
-
-def split_coarse(functional: Functional, coarse: Mapping[Subset, Effect]) -> tuple[Functional, Functional]:
-    """Functions of coarse levels as their centered parts, and as functions of the levels of smaller sets."""
-    tops: dict[Subset, Floats] = {}
-    rest: dict[Subset, Floats] = {}
-    for attributes, function in functional.items():
-        for subset, part in _projections(attributes, function):
-            if subset == attributes:
-                tops[attributes] = part
-                continue
-            for axis, i in enumerate(subset):
-                part = np.take(part, coarse[attributes].coarse[attributes.index(i)], axis=1 + axis)
-            add(rest, subset, part)
-    return tops, rest
-
-
-def applied(coefficients: Functional, effects: Mapping[Subset, Effect]) -> Floats:
-    """The sum over effects of coefficients times values, shape (q,)."""
-    terms = [part.reshape(len(part), -1) @ effects[subset].values.ravel() for subset, part in coefficients.items()]
-    return np.asarray(np.sum(terms, axis=0))
-
-
-def noise_covariance(coefficients: Functional, effects: Effects, tops: Functional | None = None) -> Floats:
-    """The covariance that noise alone gives to functionals with these coefficients, shape (q, q).
-
-    `tops` are those of effects over coarse levels. Where the number of rows n is measured, its relative error moves all
-    shares alike.
-    """
-    pairs = [(part, effects.by_set[each]) for each, part in coefficients.items()]
-    pairs += [(part, effects.coarse[each]) for each, part in (tops or {}).items()]
-    size = len(pairs[0][0])
-    covariance, linear = np.zeros((size, size)), np.zeros(size)
-    for part, effect in pairs:
-        flat = part.reshape(size, -1)
-        covariance += effect.variance * (flat @ flat.T)
-        linear += flat @ effect.values.ravel()
-    if effects.n_rows_variance:
-        covariance += np.outer(linear, linear) * effects.n_rows_variance / effects.n_rows**2
-    return covariance

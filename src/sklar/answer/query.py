@@ -393,18 +393,17 @@ def _count_three(
     names = ", ".join(f"'{measured.schema.names[i]}'" for i in where)
     table = next((each for each in tables_of(measured, where, ()) if each.attributes == tuple(where)), None)
     if table is None or table.coarse is None:
-        return (
-            f"no direct measurement exists over {names}; only pairs and {tables:,} other tables of three were measured"
-        )
-    share = np.full(1, 0.5)
-    if fine.size:
-        places = np.ravel_multi_index(np.ix_(*table.coarse), table.counts.shape).ravel()
-        sums, sizes = (np.bincount(places, each, table.counts.size) for each in (fine.ravel(), np.ones(fine.size)))
-        share = np.where(sums == sizes, sums > 0, np.where(sums == 0, 0.0, 0.5))
-    if (share == 0.5).any():
-        return f"the table of {names} was measured over coarser levels than this predicate tells apart"
+        others = f"only pairs and {tables:,} other tables of three were measured"
+        return f"no direct measurement exists over {names}; {others}"
+    coarser = f"the table of {names} was measured over coarser levels than this predicate tells apart"
+    if not fine.size:
+        return coarser
+    places = np.ravel_multi_index(np.ix_(*table.coarse), table.counts.shape).ravel()
+    sums, sizes = (np.bincount(places, each, table.counts.size) for each in (fine.ravel(), np.ones(fine.size)))
+    if ((sums != 0) & (sums != sizes)).any():
+        return coarser
     pooled = _average([(table.counts, table.variance, 1)])
-    held, every = share.reshape(table.counts.shape), complete or exhaustive(measured.schema, where)
+    held, every = np.sign(sums).reshape(table.counts.shape), complete or exhaustive(measured.schema, where)
     return _summed(measured, pooled, held, f"the coarse table of {names}", level=level, every=every)
 
 

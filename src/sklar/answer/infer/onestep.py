@@ -7,41 +7,28 @@ the functional G that this gives is known from noisy tables without bias. So the
     theta(P) + <G, noisy - P>,
 
 whose noise is known exactly. What psi has beyond G was never measured: the model alone speaks of it, and how far its
-united fits disagree says how well. Their one-step estimates differ in nothing else, but for terms of second order; the
-variance between them is added as it is, not divided by their number, because what a fit invents the others may too.
-What all fits miss alike is added as `ALIKE` of the standard deviation of psi beyond G: what a density that differs from
-the model's by so much, in all that was not measured, could do.
+united fits disagree says how well. The variance between their one-step estimates is added as it is, not divided by
+their number, because what a fit invents the others may too. What all fits miss alike is added as `ALIKE` of the
+standard deviation of psi beyond G: what a density that differs from the model's by so much could do.
 
-The model enters as a `Reference`: records with weights, one set of weights for each of the fits that it unites. Few
-records are listed in full, with their exact probabilities; else, and where rules forbid combinations, records are
-drawn. Drawn records are independent: those of `sample` are nearer to the model than independent rows, and would
-understate sampling errors.
+A functional is a sum of functions of tables, <g_S, P_S> over sets S with P the shares of rows. Its part on the effect
+of U (`answer.effects`) is the mean of g_S over S without U, centered along every axis of U. So its variance is a sum
+over effects of variance times squared norm. A function of coarse levels is its part that is centered along all axes,
+and functions of smaller sets, which are known from all tables.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sklar.answer.effects import (
-    Codes,
-    Effect,
-    Effects,
-    Floats,
-    Functional,
-    Subset,
-    add,
-    applied,
-    noise_covariance,
-    parts,
-    split_coarse,
-)
+from sklar.answer.effects import Codes, Effect, Effects, Floats, Subset, centered, subsets
 from sklar.answer.predicate import QueryError
 from sklar.draw.repair import repair
 from sklar.fitting.protocols import Copula
@@ -59,14 +46,17 @@ MOST_LISTED = 50_000
 _MOST_CELLS = 500_000
 _DRAWN = 100_000
 _SEED = 20_261_116
+# Functions of the levels of sets of attributes, shape (q, levels of the first, levels of the second, ...): q at a time.
+Functional: TypeAlias = Mapping[Subset, Floats]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Reference:
-    """Records of the attributes `where`, and what each fit of the model says of them.
+    """Records of the attributes `where`, and what each of the fits that the model unites says of them.
 
-    `codes` has shape (records, attributes); `weights` has shape (fits, records), each row sums to 1. `drawn` is the
-    number of independent draws behind the weights, None where they are exact.
+    `codes` has shape (records, attributes); `weights` has shape (fits, records), each row sums to 1. Few records are
+    listed in full, with exact probabilities; else, and where rules forbid combinations, `drawn` independent ones
+    (those of `sample` are nearer to the model than independent rows, and would understate sampling errors).
     """
 
     where: Subset
@@ -112,16 +102,19 @@ def refer(copula: Copula, settings: Mapping[str, Any], where: Sequence[int]) -> 
     most = _MOST_CELLS if len(chosen) <= 2 else MOST_LISTED
     if math.prod(sizes) > most or set(chosen) & set(constrained(schema.allowed)):
         return _drawn(copula, fits, chosen, sizes)
-    # All combinations of levels with their probabilities: within a component attributes are independent. The joint
-    # table of two groups of attributes is one product of matrices.
+    # All combinations of levels: within a component attributes are independent. The joint table of two groups of
+    # attributes is one product of matrices.
     half = 1
     while half < len(chosen) and math.prod(sizes[:half]) < math.prod(sizes[half:]):
         half += 1
-    left, right = (
-        _product(components, [schema.cells.levels(i) for i in own]) for own in (chosen[:half], chosen[half:])
-    )
-    by_fit = zip(np.split(left, fits), np.split(right, fits), strict=True)
-    tables = np.stack([(one.T @ other).ravel() for one, other in by_fit])
+    groups = []
+    for group in (chosen[:half], chosen[half:]):
+        joint = np.ones((len(components), 1))
+        for i in group:
+            own = components[:, schema.cells.levels(i)].astype(np.float64)
+            joint = (joint[:, :, None] * own[:, None, :]).reshape(len(components), -1)
+        groups.append(np.split(joint, fits))
+    tables = np.stack([(one.T @ other).ravel() for one, other in zip(*groups, strict=True)])
     weights = tables / tables.sum(axis=1, keepdims=True)
     return Reference(where=chosen, sizes=sizes, codes=grid(sizes), weights=weights, drawn=None)
 
@@ -131,13 +124,6 @@ def grid(sizes: Sequence[int]) -> Codes:
     return np.stack(np.unravel_index(np.arange(math.prod(sizes)), sizes), axis=1)
 
 
-def _product(components: NDArray[np.float32], levels: Sequence[slice]) -> Floats:
-    joint = np.ones((len(components), 1))
-    for own in levels:
-        joint = (joint[:, :, None] * components[:, own].astype(np.float64)[:, None, :]).reshape(len(components), -1)
-    return joint
-
-
 def _drawn(copula: Copula, fits: int, where: Subset, sizes: tuple[int, ...]) -> Reference:
     """Independent draws, the same number from each fit, mended where they break a rule."""
     if set(where) & set(constrained(copula.schema.allowed)):
@@ -145,8 +131,7 @@ def _drawn(copula: Copula, fits: int, where: Subset, sizes: tuple[int, ...]) -> 
         codes = _mended(copula, fits)[list(where)]  # type: ignore[arg-type]
     else:
         codes = _draw(copula, fits, where, np.random.Generator(np.random.SFC64(_SEED)))
-    weights = np.zeros((fits, _DRAWN))
-    weights[np.arange(_DRAWN) % fits, np.arange(_DRAWN)] = 1.0
+    weights = (np.arange(_DRAWN) % fits == np.arange(fits)[:, None]).astype(np.float64)
     weights /= weights.sum(axis=1, keepdims=True)
     return Reference(where=where, sizes=sizes, codes=codes.T, weights=weights, drawn=_DRAWN)
 
@@ -192,8 +177,8 @@ class Linearized:
     `values`, shape (q,), are those of the model and `by_fit`, shape (fits, q), those of each of its fits. `influence`
     gives psi for codes of shape (records, attributes), shape (records, q). Where part of psi is known to be a sum of
     functions of measured tables, `exact` is that part, and `rest` the remainder as a function of codes. `scale`, shape
-    (q,), is the largest size of what is averaged where that is known: a share's is 1. A model that knows of no row with
-    some property does not know that there is none; it is taken to be sure to a row.
+    (q,), is the largest size of what is averaged where that is known (1 for a share): a model that knows of no row with
+    some property is taken to be sure to a row.
     """
 
     values: Floats
@@ -206,12 +191,12 @@ class Linearized:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class OneStep:
-    """q estimates with the parts of their covariance, shape (q, q) each; all of them are about the coded table.
+    """q estimates about the coded table, with the parts of their covariance, shape (q, q) each.
 
-    `noise` is the release's. `sampling` is that of a table drawn from a population. `model` is that of what was not
-    measured: the variance between the united fits, and what they may miss alike. `influence` is the covariance of the
-    influence functions under the model, `beyond` that of their part that was not measured. The estimates are `offset`
-    plus the sum over effects of `coefficients` times what was measured.
+    `sampling` is that of a table drawn from a population, `model` that of what was not measured: the variance between
+    the united fits, and what they may miss alike. `influence` is the covariance of the influence functions under the
+    model, `beyond` that of their part that was not measured. The estimates are `offset` plus the sum over effects of
+    `coefficients` times what was measured.
     """
 
     values: Floats
@@ -245,18 +230,16 @@ def one_step(effects: Effects, reference: Reference, linear: Linearized) -> OneS
     # The same functional of the model, as a mean over records: its parts are centered, so they need no centered tables.
     here = reference.over_records(coefficients, tops, effects.coarse)
     fits = linear.by_fit + seen - reference.weights @ here
-    beyond = np.zeros_like(whole)
-    if left is not None:
-        beyond = (left * union[:, None]).T @ left
-        if linear.scale is not None:
-            # At least that of one row, where the scale of what is averaged is known.
-            beyond = beyond + np.diag(np.maximum(linear.scale**2 / effects.n_rows - np.diag(beyond), 0.0))
+    beyond = unmeasured = np.zeros_like(whole) if left is None else (left * union[:, None]).T @ left
+    if left is not None and linear.scale is not None:
+        # At least that of one row, where the scale of what is averaged is known.
+        beyond = beyond + np.diag(np.maximum(linear.scale**2 / effects.n_rows - np.diag(beyond), 0.0))
     between = ALIKE**2 * beyond
     if len(fits) > 1:
         spread = np.atleast_2d(np.cov(fits, rowvar=False))
         if reference.drawn is not None and left is not None:
             # Draws of each fit differ by chance too, in what was not measured.
-            spread = spread - (left * union[:, None]).T @ left * len(fits) / reference.drawn
+            spread = spread - unmeasured * len(fits) / reference.drawn
             positive = np.diag(spread) > 0
             spread = spread * positive * positive[:, None]
         between = between + spread
@@ -341,3 +324,64 @@ def regress(
     functions = [piece.T.reshape(-1, *shape) for piece, shape in zip(pieces, shapes, strict=True)]
     fine = dict(zip(sets, functions, strict=False))
     return fine, dict(zip(coarse, functions[len(sets) :], strict=True)), np.asarray(cells @ found)
+
+
+def add(into: dict[Subset, Floats], subset: Subset, function: Floats) -> None:
+    """Add a function of these attributes to a functional."""
+    into[subset] = into[subset] + function if subset in into else function
+
+
+def _projections(attributes: Subset, function: Floats) -> Iterator[tuple[Subset, Floats]]:
+    """A function's part on every effect: its means over the other attributes, centered."""
+    for subset in subsets(attributes):
+        others = tuple(1 + axis for axis, i in enumerate(attributes) if i not in subset)
+        yield subset, centered(function.mean(axis=others) if others else function, len(subset))
+
+
+def parts(functional: Functional) -> dict[Subset, Floats]:
+    """What a functional says of every effect, shape (q, levels ...)."""
+    found: dict[Subset, Floats] = {}
+    for attributes, function in functional.items():
+        for subset, part in _projections(attributes, function):
+            add(found, subset, part)
+    return found
+
+
+def split_coarse(functional: Functional, coarse: Mapping[Subset, Effect]) -> tuple[Functional, Functional]:
+    """Functions of coarse levels as their centered parts, and as functions of the levels of smaller sets."""
+    tops: dict[Subset, Floats] = {}
+    rest: dict[Subset, Floats] = {}
+    for attributes, function in functional.items():
+        for subset, part in _projections(attributes, function):
+            if subset == attributes:
+                tops[attributes] = part
+                continue
+            for axis, i in enumerate(subset):
+                part = np.take(part, coarse[attributes].coarse[attributes.index(i)], axis=1 + axis)
+            add(rest, subset, part)
+    return tops, rest
+
+
+def applied(coefficients: Functional, effects: Mapping[Subset, Effect]) -> Floats:
+    """The sum over effects of coefficients times values, shape (q,)."""
+    terms = [part.reshape(len(part), -1) @ effects[subset].values.ravel() for subset, part in coefficients.items()]
+    return np.asarray(np.sum(terms, axis=0))
+
+
+def noise_covariance(coefficients: Functional, effects: Effects, tops: Functional | None = None) -> Floats:
+    """The covariance that noise alone gives to functionals with these coefficients, shape (q, q).
+
+    `tops` are those of effects over coarse levels. Where the number of rows n is measured, its relative error moves all
+    shares alike.
+    """
+    pairs = [(part, effects.by_set[each]) for each, part in coefficients.items()]
+    pairs += [(part, effects.coarse[each]) for each, part in (tops or {}).items()]
+    size = len(pairs[0][0])
+    covariance, linear = np.zeros((size, size)), np.zeros(size)
+    for part, effect in pairs:
+        flat = part.reshape(size, -1)
+        covariance += effect.variance * (flat @ flat.T)
+        linear += flat @ effect.values.ravel()
+    if effects.n_rows_variance:
+        covariance += np.outer(linear, linear) * effects.n_rows_variance / effects.n_rows**2
+    return covariance

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sklar.answer.effects import Codes, Effects, Floats, Subset, add, noise_covariance, parts
+from sklar.answer.effects import Codes, Effects, Floats, Subset
 from sklar.answer.infer.inquiry import Inference, Inquiry, WaldTest
-from sklar.answer.infer.onestep import Linearized, Reference
+from sklar.answer.infer.onestep import Linearized, Reference, add, noise_covariance, parts
 from sklar.answer.predicate import QueryError
 
 # The smallest eigenvalue of the moment matrix must stand so many of its standard errors above zero.
