@@ -321,6 +321,7 @@ class _Sets:
         self._planes = np.concatenate([[0], np.cumsum(self._sizes + 1)])
         places = np.searchsorted(list(self.used), members)
         self._members = self._planes[places] + 1 if on_bits else places
+        self._last, self._full = places[:, -1], np.zeros(self._sizes.size, dtype=bool)
         self._shapes, self._offsets = levels[members], np.ascontiguousarray(offsets)
         kind: Any = np.uint8 if self._sizes.max(initial=0) < 255 else np.int32
         height = self._planes[-1] if on_bits else self._sizes.size
@@ -339,17 +340,21 @@ class _Sets:
         own = (self._lookups[index] + 1).astype(np.int32 if self._on_bits else self._held.dtype)[codes]
         if self._on_bits:
             planes = self._held[self._planes[at] : self._planes[at + 1]]
-            self._kernels.spread(own, planes, np.empty(planes.shape[0] + 1, dtype=np.int64))
+            found = np.empty(planes.shape[0] + 1, dtype=np.int64)
+            self._kernels.spread(own, planes, found)
+            self._full[at] = found[1] == 0
         else:
             self._held[at, : self._rows] = own
 
     def jobs(self) -> list[Job]:
-        add = self._kernels.add_threes if self._on_bits else self._kernels.add_codes
-        size = self._words if self._on_bits else self._rows
-
         def some(first: int) -> None:
             part = slice(first, first + _TABLES_AT_ONCE)
-            add(self._held, size, self._members[part], self._shapes[part], self._offsets[part], self._counts)
+            members, shapes, offsets = self._members[part], self._shapes[part], self._offsets[part]
+            if self._on_bits:
+                full = self._full[self._last[part]]
+                self._kernels.add_threes(self._held, self._words, members, shapes, full, offsets, self._counts)
+            else:
+                self._kernels.add_codes(self._held, self._rows, members, shapes, offsets, self._counts)
 
         return [partial(some, first) for first in range(0, len(self._members), _TABLES_AT_ONCE)]
 

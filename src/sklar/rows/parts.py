@@ -104,45 +104,33 @@ def look(address: str, root: str | None, schema: Schema) -> Seen:
         version = version_of(place)
     except OSError as error:
         raise DataError(f"file '{place}' cannot be opened: {error.strerror or error}.") from None
-    source = open_part(place, root, schema)
-    whole = Part(address=address, root=root, version=version, span=None, weight=0)
-    kind = kind_of(place)
+    source, kind, size = open_part(place, root, schema), kind_of(place), size_of(place)
+    n_rows, spans = source.n_rows, None
     if kind in PARQUET:
-        groups = _opened(place)
-        parts = [replace(whole, span=span, weight=span[1] - span[0]) for span in _together(groups)]
-        return Seen(columns=tuple(source.columns), parts=tuple(parts), n_rows=sum(groups))
-    size = size_of(place)
-    if kind in DELIMITERS and lines_are_records(place, schema.reading):
-        parts = [replace(whole, span=span, weight=span[1] - span[0]) for span in _cut(size, _LEAST_BYTES)]
-        return Seen(columns=tuple(source.columns), parts=tuple(parts), n_rows=None)
-    if source.n_rows is not None:
-        parts = [replace(whole, span=span, weight=span[1] - span[0]) for span in _cut(source.n_rows, _LEAST_ROWS)]
-        return Seen(columns=tuple(source.columns), parts=tuple(parts), n_rows=source.n_rows)
-    return Seen(columns=tuple(source.columns), parts=(replace(whole, weight=size),), n_rows=None)
+        try:
+            groups = row_groups(place)
+        except Exception:
+            raise DataError(f"file '{place}' is not a Parquet file, or it is damaged.") from None
+        n_rows, spans = sum(groups), _together(groups, _LEAST_ROWS)
+    elif kind in DELIMITERS and lines_are_records(place, schema.reading):
+        spans = _together([min(_LEAST_BYTES, size - first) for first in range(0, size, _LEAST_BYTES)], _LEAST_BYTES)
+    elif n_rows is not None:
+        spans = _together([min(_LEAST_ROWS, n_rows - first) for first in range(0, n_rows, _LEAST_ROWS)], _LEAST_ROWS)
+    whole = Part(address=address, root=root, version=version, span=None, weight=size)
+    parts = [whole] if spans is None else [replace(whole, span=span, weight=span[1] - span[0]) for span in spans]
+    return Seen(columns=tuple(source.columns), parts=tuple(parts), n_rows=n_rows)
 
 
-def _opened(place: Path | Remote) -> list[int]:
-    try:
-        return row_groups(place)
-    except Exception:
-        raise DataError(f"file '{place}' is not a Parquet file, or it is damaged.") from None
-
-
-def _together(groups: Sequence[int]) -> Iterator[Span]:
-    """Neighboring row groups, as spans of rows, each of enough of them."""
+def _together(sizes: Sequence[int], least: int) -> Iterator[Span]:
+    """Neighboring runs of rows or bytes of these sizes as spans, each of enough of them."""
     first = last = 0
-    for rows in groups:
-        last += rows
-        if last - first >= _LEAST_ROWS:
+    for size in sizes:
+        last += size
+        if last - first >= least:
             yield first, last
             first = last
     if last > first:
         yield first, last
-
-
-def _cut(size: int, least: int) -> Iterator[Span]:
-    for first in range(0, size, least):
-        yield first, min(first + least, size)
 
 
 def open_files(data: object, schema: Schema, look_at: Callable[[list[str], str | None], list[Seen]]) -> Files:

@@ -249,30 +249,46 @@ def add_codes(
         _add_table(both, last, height * width, shapes[k, 2], scratch, offsets[k], counts)
 
 
-@compiled("void(uint64[:, ::1], int64, int64[:, ::1], int64[:, ::1], int64[::1], int32[::1])", boundscheck=False)
+@compiled(
+    "void(uint64[:, ::1], int64, int64[:, ::1], int64[:, ::1], boolean[::1], int64[::1], int32[::1])", boundscheck=False
+)
 def add_threes(
     bits: NDArray[np.uint64],
     words: int,
     planes: NDArray[np.int64],
     shapes: NDArray[np.int64],
+    full: NDArray[np.bool_],
     offsets: NDArray[np.int64],
     counts: NDArray[np.int32],
 ) -> None:
-    """The same for small tables of three attributes on bits: `planes`, shape (k, 3), says where their levels begin."""
-    both = np.empty(_CHUNK, dtype=np.uint64)
+    """The same for small tables of three attributes on bits: `planes`, shape (k, 3), says where their levels begin.
+
+    Where every row has a level of the last attribute (`full`), the first of these has what the others leave.
+    """
+    most = 0
     for k in range(planes.shape[0]):
-        for start in range(0, words, _CHUNK):
-            stop, at = min(start + _CHUNK, words), offsets[k]
-            for x in range(shapes[k, 0]):
-                one = bits[planes[k, 0] + x, start:stop]
-                for y in range(shapes[k, 1]):
-                    other = bits[planes[k, 1] + y, start:stop]
+        most = max(most, shapes[k, 0] * shapes[k, 1])
+    both, ones = np.empty((most, _CHUNK), dtype=np.uint64), np.empty(most, dtype=np.int64)
+    for start in range(0, words, _CHUNK):
+        stop = min(start + _CHUNK, words)
+        for k in range(planes.shape[0]):
+            height, width = shapes[k, 0] * shapes[k, 1], shapes[k, 2]
+            if k == 0 or planes[k, 0] != planes[k - 1, 0] or planes[k, 1] != planes[k - 1, 1]:
+                for row in range(height):
+                    a = bits[planes[k, 0] + row // shapes[k, 1], start:stop]
+                    b = bits[planes[k, 1] + row % shapes[k, 1], start:stop]
                     for word in range(stop - start):
-                        both[word] = one[word] & other[word]
-                    for z in range(shapes[k, 2]):
-                        third = bits[planes[k, 2] + z, start:stop]
-                        counts[at] += np.int32(_common(both[: stop - start], third))
-                        at += 1
+                        both[row, word] = a[word] & b[word]
+                    ones[row] = _common(both[row, : stop - start], both[row, : stop - start])
+            for row in range(height):
+                rest, at = ones[row], offsets[k] + row * width
+                for level in range(1, width):
+                    found = _common(both[row, : stop - start], bits[planes[k, 2] + level, start:stop])
+                    counts[at + level] += np.int32(found)
+                    rest -= found
+                if not full[k]:
+                    rest = _common(both[row, : stop - start], bits[planes[k, 2], start:stop])
+                counts[at] += np.int32(rest)
 
 
 @compiled(
