@@ -1,10 +1,5 @@
 """A model file against its certificate: what a stranger who has only the file can check.
 
-- `layout`: every byte is one that Sklar writes; nothing else is in the file.
-- `claims`: what the tables cost, recomputed by another path, is no more than what the certificate states.
-- `residuals`: the tables hold the noise that they state, since the same counts are seen many times.
-- `refit`: the model follows from the tables.
-
 What this cannot show: that noise which looks right was drawn by chance. A forger who knows what was added can take it
 off again. For that, see `audit`, the code, and who signed the file (`trust.sign`).
 """
@@ -27,7 +22,7 @@ from sklar.trust.sign import read_signature, signature_path, signer_of
 from sklar.trust.verify.claims import check_linked, check_model, check_totals, search_blocks
 from sklar.trust.verify.layout import check_layout
 from sklar.trust.verify.residuals import ALL, FALSE_ALARM, LEAST_SCALE, POWER, Grid, NoiseTest, examine, visible
-from sklar.trust.verify.result import Check, Verification
+from sklar.trust.verify.result import Check, Verification, judge
 
 __all__ = ["Check", "Verification", "signature_checks", "verify", "verify_model"]
 
@@ -51,12 +46,11 @@ def verify(
     try:
         model = load_linked(path) if is_linked(path) else load(path)
     except SklarError as error:
-        failed = Check(name="format", passed=False, detail=str(error))
-        return Verification(path=str(path), checks=(failed,), certificate=None)
+        return Verification(path=str(path), checks=(judge("format", wrong=str(error)),), certificate=None)
     try:
-        layout = Check(name="layout", passed=True, detail=check_layout(Path(path), model))
+        layout = judge("layout", check_layout(Path(path), model))
     except (SklarError, OSError) as error:
-        layout = Check(name="layout", passed=False, detail=str(error))
+        layout = judge("layout", wrong=str(error))
     found = verify_model(model, str(path))
     checks = (found.checks[0], layout, *found.checks[1:])
     if refit and all(check.passed for check in checks):
@@ -74,15 +68,17 @@ def signature_checks(paths: Sequence[Path], wanted: str | None, missing: str) ->
     try:
         signers = {each.fingerprint for each in map(read_signature, paths) if each is not None}
     except SignatureError as error:
-        return [Check(name="signature", passed=False, detail=str(error))], None
-    if len(signers) != 1:
-        detail = "the model and the checksums have different signers" if signers else missing
-        return [Check(name="signature", passed=False, detail=detail)] if signers or wanted is not None else [], None
+        return [judge("signature", wrong=str(error))], None
+    if len(signers) > 1:
+        return [judge("signature", wrong="the model and the checksums have different signers")], None
+    if not signers:
+        return [] if wanted is None else [judge("signature", wrong=missing)], None
     (signer,) = signers
-    detail = f"by {signer}; compare that with what its custodian publishes (--signer)"
-    if wanted is not None:
-        detail = f"by {signer}, {'the signer that was asked for' if signer == wanted else f'not the signer {wanted}'}"
-    return [Check(name="signature", passed=wanted in (None, signer), detail=detail)], signer
+    if wanted is None:
+        detail = f"by {signer}; compare that with what its custodian publishes (--signer)"
+        return [judge("signature", detail)], signer
+    other = "" if signer == wanted else f"by {signer}, not the signer {wanted}"
+    return [judge("signature", f"by {signer}, the signer that was asked for", other)], signer
 
 
 def verify_model(model: Model | LinkedModel, name: str = "the model") -> Verification:
@@ -95,7 +91,7 @@ def verify_model(model: Model | LinkedModel, name: str = "the model") -> Verific
     try:
         independent, totals = check_totals(model)
     except SklarError as error:
-        totals = [Check(name="theorem", passed=False, detail=str(error))]
+        totals = [judge("theorem", wrong=str(error))]
     tests = _noise_tests(model)
     checks += [*totals, *_noise(model, tests)]
     return replace(found, checks=tuple(checks), independent_epsilon=independent, noise=tuple(tests))
@@ -129,11 +125,11 @@ def _grids(model: Model) -> list[Grid]:
 def _noise(model: Model | LinkedModel, tests: Sequence[NoiseTest]) -> list[Check]:
     if not tests:
         detail = f"not tested: some of it is stated below scale {LEAST_SCALE:g}, where an epsilon promises little"
-        return [Check(name="noise", passed=True, detail=detail)]
+        return [judge("noise", detail)]
     failed = [test for test in tests if not test.passed]
     if failed:
         seen = "{0.name}: {0.seen}; genuine noise looks so with a chance of {0.chance:.1g}"
-        return [Check(name="noise", passed=False, detail=seen.format(test)) for test in failed]
+        return [judge("noise", wrong=seen.format(test)) for test in failed]
     together = next((test for test in tests if test.name == ALL), None)
     share = 0.0 if together is None else visible(together.freedom, model.certificate.mechanism, together.chosen)
     power = (
@@ -143,7 +139,5 @@ def _noise(model: Model | LinkedModel, tests: Sequence[NoiseTest]) -> list[Check
     )
     linked = "" if isinstance(model, Model) else "; tables with events are not tested"
     seen = "" if together is None else f"{together.seen}; "
-    detail = (
-        f"{seen}{len(tests)} tests that fail a genuine file less than once in {1 / FALSE_ALARM:,.0f}; {power}{linked}"
-    )
-    return [Check(name="noise", passed=True, detail=detail)]
+    rare = f"less than once in {1 / FALSE_ALARM:,.0f}"
+    return [judge("noise", f"{seen}{len(tests)} tests that fail a genuine file {rare}; {power}{linked}")]

@@ -18,42 +18,43 @@ from sklar.fitting.margins import estimate_rows
 from sklar.kernel.queries import Block, Common, Distances, Parities, Shares, Tables
 from sklar.kernel.theorems import MAX_SCALE, MIN_SCALE, Budget, round_up_scale
 from sklar.trust.exact import TOLERANCE, exact_epsilon
-from sklar.trust.verify.result import Check
+from sklar.trust.verify.result import Check, judge
 
 
 def check_model(model: Model) -> list[Check]:
     """All that is claimed but the cost and the noise. Of tables that Sklar did not measure, only that parts agree."""
     stated = model.certificate
-    known = "members, keys, types and sizes are those of a model and no other"
-    checks = [Check(name="format", passed=True, detail=known), _check_schema(model)]
+    checks = [judge("format", "members, keys, types and sizes are those of a model and no other"), _check_schema(model)]
     if stated.claimed_by is not None:
         detail = (
             f"claimed by the caller, not checked: epsilon {stated.epsilon:.6g} at delta {stated.delta:.3g}, "
             f"{stated.neighbors} neighbors, {stated.mechanism} noise, measured by '{stated.claimed_by}'"
         )
-        privacy = Check(name="privacy", passed=True, detail=detail)
-        return [*checks, _check_measurements(model), _check_arrays(model), privacy]
-    checks.append(_check_settings(stated))
-    if not checks[-1].passed:
-        return checks
+        return [*checks, _check_measurements(model), _check_arrays(model), judge("privacy", detail)]
+    try:
+        _ = stated.budget
+    except SklarError as error:
+        return [*checks, judge("settings", wrong=str(error))]
+    settings = (
+        f"{stated.neighbors} neighbors, {stated.mechanism} noise, {stated.composition} composition; epsilon "
+        f"{rounded_up(stated.epsilon, 6)} at delta {rounded_up(stated.delta, 3)}, fixed before anything was measured"
+    )
     each = (_check_unit, _check_rows, _check_measurements, _check_arrays, _check_domains)
-    return [*checks, *(check(model) for check in each)]
+    return [*checks, judge("settings", settings), *(check(model) for check in each)]
 
 
 def check_linked(model: LinkedModel) -> list[Check]:
     """The same for linked tables, whose blocks the file's reader holds to the certificate."""
     stated, blocks, tokens = model.certificate, model.measured.blocks, model.certificate.tokens or 0
-    known = "members, keys, types and sizes are those of a model of linked tables and no other"
     people = f"about {model.n_people:,}, by noise" if stated.public_rows is None else f"{model.n_people:,}, public"
     tables, cells = (sum(size) for size in zip(*((b.scales.size, b.values.size) for b in blocks), strict=True))
-    arrays = _undrawable(blocks) or ("" if tokens & (tokens - 1) == 0 else "tokens are no power of two")
-    drawn = f"scales can be drawn exactly, in {tokens:,} parts of a person"
+    wrong = _undrawable(blocks) or ("" if tokens & (tokens - 1) == 0 else "tokens are no power of two")
     return [
-        Check(name="format", passed=True, detail=known),
-        Check(name="schema", passed=True, detail=f"hash {stated.schema_sha256}"),
-        Check(name="people", passed=True, detail=f"{people}; the unit is a person with all events"),
-        Check(name="measurements", passed=True, detail=f"{tables:,} tables, {cells:,} cells"),
-        Check(name="arrays", passed=not arrays, detail=arrays or drawn),
+        judge("format", "members, keys, types and sizes are those of a model of linked tables and no other"),
+        judge("schema", f"hash {stated.schema_sha256}"),
+        judge("people", f"{people}; the unit is a person with all events"),
+        judge("measurements", f"{tables:,} tables, {cells:,} cells"),
+        judge("arrays", f"scales can be drawn exactly, in {tokens:,} parts of a person", wrong),
     ]
 
 
@@ -66,26 +67,13 @@ def _check_schema(model: Model) -> Check:
     return Check(name="schema", passed=same, detail=f"hash {stated.schema_sha256}{read}")
 
 
-def _check_settings(stated: Certificate) -> Check:
-    """The budget is one that there can be."""
-    try:
-        _ = stated.budget
-    except SklarError as error:
-        return Check(name="settings", passed=False, detail=str(error))
-    detail = (
-        f"{stated.neighbors} neighbors, {stated.mechanism} noise, {stated.composition} composition; epsilon "
-        f"{rounded_up(stated.epsilon, 6)} at delta {rounded_up(stated.delta, 3)}, fixed before anything was measured"
-    )
-    return Check(name="settings", passed=True, detail=detail)
-
-
 def _check_unit(model: Model) -> Check:
     """Whom the claim is about is what the schema says, and the noise is meant for as many rows as are counted."""
     stated, person = model.certificate, model.schema.person
     detail = "any one row" if person is None else f"any one person, with all their rows; counted are {person.words}"
     said = {"count": stated.count, "rows_per_person": stated.rows_per_person}
     agree = said == ({"count": None, "rows_per_person": None} | unit_of(person))
-    return Check(name="unit", passed=agree, detail=detail if agree else "the schema names another unit")
+    return judge("unit", detail, "" if agree else "the schema names another unit")
 
 
 def _check_rows(model: Model) -> Check:
@@ -109,10 +97,8 @@ def _check_measurements(model: Model) -> Check:
     wanted = measurements(blocks, unit)
     right = len(wanted) == len(stated.measurements) and all(map(_alike, wanted, stated.measurements))
     tables = sum(entry.tables for entry in stated.measurements), sum(entry.tables for entry in wanted)
-    detail = (
-        f"{tables[0]:,} tables stated, {tables[1]:,} in the arrays of scales, {model.measured_schema.n_attributes} "
-        "attributes"
-    )
+    attributes = model.measured_schema.n_attributes
+    detail = f"{tables[0]:,} tables stated, {tables[1]:,} in the arrays of scales, {attributes} attributes"
     if tables[0] == tables[1] and not right:
         detail = "a stage states another sensitivity, scale or order"
     return Check(name="measurements", passed=right and bool(wanted), detail=detail)
@@ -130,38 +116,36 @@ def _undrawable(blocks: tuple[Block, ...], *, claimed: bool = False) -> str:
     scales = np.concatenate([np.empty(0), *(block.scales for block in blocks)])
     if not ((scales >= MIN_SCALE) & (scales <= MAX_SCALE)).all():
         return "a noise scale is not one that can be drawn exactly"
-    return (
-        ""
-        if claimed or (round_up_scale(scales) == scales).all()
-        else "a noise scale has more digits than the sampler draws"
-    )
+    fine = claimed or (round_up_scale(scales) == scales).all()
+    return "" if fine else "a noise scale has more digits than the sampler draws"
 
 
 def _check_arrays(model: Model) -> Check:
     """Every cell of the public domain is there, at scales that can be drawn."""
     cells, stated = model.measured_schema.cells, model.certificate
     blocks = [block for block in model.measured.blocks if is_of_schema(block)]
-    wrong = _undrawable(model.measured.blocks, claimed=stated.claimed_by is not None)
+    normal = stated.mechanism == "gaussian"
+    wrong = [_undrawable(model.measured.blocks, claimed=stated.claimed_by is not None)]
     orders, third = set(), False
     for block in blocks:
         query = block.query
         about = query.of.cells if isinstance(query, Distances) else getattr(query, "cells", None)
         if block.scales.shape != query.sizes.shape or block.values.size != query.n_cells or about != cells:
-            wrong = wrong or "tables do not cover the public domain"
-        if query.gaussian_only and stated.mechanism != "gaussian":
-            wrong = wrong or f"{type(query).__name__.lower()} go with gaussian noise"
+            wrong.append("tables do not cover the public domain")
+        if query.gaussian_only and not normal:
+            wrong.append(f"{type(query).__name__.lower()} go with gaussian noise")
         if isinstance(query, Parities):
             orders |= set(range(1, query.orders + 1))
         elif isinstance(query, Tables) and query.sets is None:
             orders.add(query.order)
         third = third or isinstance(query, Distances) or (isinstance(query, Tables) and query.order > 2)
     if 1 not in orders or (cells.n_pairs and 2 not in orders):
-        wrong = wrong or "a release measures all one-way and all two-way tables"
-    if third and (stated.mechanism != "gaussian" or any(isinstance(block.query, Parities) for block in blocks)):
-        wrong = wrong or "three-way tables go with gaussian noise and two-way tables"
+        wrong.append("a release measures all one-way and all two-way tables")
+    if third and (not normal or any(isinstance(block.query, Parities) for block in blocks)):
+        wrong.append("three-way tables go with gaussian noise and two-way tables")
     size = sum(block.values.size for block in blocks)
-    detail = wrong or f"{size:,} noisy cells cover the public domain, whole numbers all"
-    return Check(name="arrays", passed=not wrong, detail=detail)
+    detail = f"{size:,} noisy cells cover the public domain, whole numbers all"
+    return judge("arrays", detail, next(filter(None, wrong), ""))
 
 
 def _moves(block: Block, budget: Budget) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -173,16 +157,13 @@ def _moves(block: Block, budget: Budget) -> tuple[NDArray[np.float64], NDArray[n
     """
     query = block.query
     if isinstance(query, Parities):
-        m, scales = query.cells.n_attributes, block.scales
-        odd = [
-            [
-                sum(math.comb(s, i) * math.comb(m - s, k - i) for i in range(1, k + 1, 2))
-                for k in range(1, scales.size + 1)
-            ]
-            for s in range(m + 1)
-        ]
-        moved = np.array(odd, dtype=np.float64)
-        return scales, moved[np.argmax(moved @ scales**-2.0)]
+        m, orders = query.cells.n_attributes, range(1, query.orders + 1)
+
+        def odd(s: int, k: int) -> float:
+            return float(sum(math.comb(s, i) * math.comb(m - s, k - i) for i in range(1, k + 1, 2)))
+
+        moved = np.array([[odd(s, k) for k in orders] for s in range(m + 1)])
+        return block.scales, moved[np.argmax(moved @ block.scales**-2.0)]
     if isinstance(query, Distances):
         reach = 15 * math.sqrt(budget.shifts) * budget.rows + 1.3
         return block.scales * budget.rows / math.floor(reach), np.array([float(query.n_cells)])
@@ -204,39 +185,40 @@ def search_blocks(model: Model) -> list[tuple[Finding, tuple[Block, ...]]]:
 def _check_domains(model: Model) -> Check:
     """Every domain that was found has its search and no other has one, and thresholds fail as rarely as is stated."""
     stated = model.certificate
-    faults = finding_faults(model.schema, stated.budget, stated.domains, stated.earlier, stated.public_rows)
+    faults = [*finding_faults(model.schema, stated.budget, stated.domains, stated.earlier, stated.public_rows)]
     lost = math.fsum(finding.lost_delta for finding in stated.domains)
-    for finding in stated.domains:
-        threshold = finding.threshold
-        if threshold is not None and finding.lost_delta < _chance_of_one(finding.scale, threshold, stated.rows):
-            faults = (*faults, f"the threshold of '{finding.attribute}' fails more often than is stated")
+    faults += [
+        f"the threshold of '{finding.attribute}' fails more often than is stated"
+        for finding in stated.domains
+        if finding.threshold is not None
+        and finding.lost_delta < _chance_of_one(finding.scale, finding.threshold, stated.rows)
+    ]
     faults += _answer_faults(model)
-    for name in domain_faults(model.measured) if not faults else ():
-        faults = (*faults, f"the bins and points of '{name}' are not those that its noisy answers give")
+    if not faults:
+        names = domain_faults(model.measured)
+        faults += [f"the bins and points of '{name}' are not those that its noisy answers give" for name in names]
     if not lost < stated.delta:
-        faults = (*faults, f"thresholds fail with a chance of {lost:.3g}, more than delta")
+        faults.append(f"thresholds fail with a chance of {lost:.3g}, more than delta")
     detail = f"{len(stated.domains)} found with noise; a threshold fails with a chance of {lost:.3g}, part of delta"
     if stated.earlier:
         detail += f"; {len(stated.earlier)} found by another release, whose cost is not part of this epsilon"
-    return Check(name="domains", passed=not faults, detail=faults[0] if faults else detail)
+    return judge("domains", detail, next(iter(faults), ""))
 
 
-def _answer_faults(model: Model) -> tuple[str, ...]:
+def _answer_faults(model: Model) -> list[str]:
     """What is wrong with the noisy answers: all are kept, and categories are those that reached their threshold."""
     searches = search_blocks(model)
     if len(searches) != len(model.certificate.domains) or not all(own for _, own in searches):
-        return ("the noisy answers of a search are missing",)
+        return ["the noisy answers of a search are missing"]
     if any((block.scales != finding.scale).any() for finding, own in searches for block in own):
-        return ("a search has another noise scale than is stated for it",)
-    return tuple(
-        f"the categories of '{finding.attribute}' are not those that its noisy answer gives"
-        for finding, (answer, *_) in searches
-        if isinstance(answer.query, Common)
-        and not (
-            set(model.schema.attribute(finding.attribute).values) <= set(answer.keys or ())
-            and (answer.values >= (finding.threshold or 0)).all()
-        )
-    )
+        return ["a search has another noise scale than is stated for it"]
+    faults = []
+    for finding, (answer, *_) in searches:
+        listed = set(model.schema.attribute(finding.attribute).values) <= set(answer.keys or ())
+        reached = (answer.values >= (finding.threshold or 0)).all()
+        if isinstance(answer.query, Common) and not (listed and reached):
+            faults.append(f"the categories of '{finding.attribute}' are not those that its noisy answer gives")
+    return faults
 
 
 def _chance_of_one(scale: float, threshold: int, rows: int) -> float:
@@ -274,13 +256,14 @@ def check_totals(model: Model | LinkedModel) -> tuple[float, list[Check]]:
         stated.mechanism, each, np.bincount(groups, weights=shifts), stated.delta - lost, rows=budget.rows
     ) - math.log1p(-lost)
     epsilon, delta = rounded_up(stated.epsilon, 6), rounded_up(stated.delta, 3)
-    close = stated.epsilon * (1 + TOLERANCE)
-    within = [
-        "within" if cost <= most else "more than" for cost, most in ((claimed, stated.epsilon), (independent, close))
-    ]
-    theorem = f"all tables cost epsilon {rounded_up(claimed, 6)} together, {within[0]} the {epsilon} stated"
-    numbers = f"numerically they cost epsilon {independent:.6g} at delta {delta}, {within[1]} the {epsilon} stated"
+    costs = {
+        "theorem": (f"all tables cost epsilon {rounded_up(claimed, 6)} together", claimed <= stated.epsilon),
+        "independent": (
+            f"numerically they cost epsilon {independent:.6g} at delta {delta}",
+            independent <= stated.epsilon * (1 + TOLERANCE),
+        ),
+    }
     return independent, [
-        Check(name="theorem", passed=claimed <= stated.epsilon, detail=theorem),
-        Check(name="independent", passed=independent <= close, detail=numbers),
+        Check(name=name, passed=within, detail=f"{words}, {'within' if within else 'more than'} the {epsilon} stated")
+        for name, (words, within) in costs.items()
     ]

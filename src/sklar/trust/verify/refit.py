@@ -8,11 +8,10 @@ on where memory lies. So not bits are compared but what the copula says:
   noise that the measured ones have;
 - a binary copula: the probabilities and cut points of levels, and all correlations.
 
-On one machine the differences are zero, with any number of threads, but for a fit in some hundreds, whose last bits
-differ. Between a processor with and one without vector instructions, predicted tables of the census example were seen
-to differ by 0.003 of their noise (root mean square; 0.08 at most), components by 0.0001 (0.004), correlations by 3e-8
-and cut points by 0.0005. The tolerances are a few times that: what a forger could put below them is hidden in the
-tables' noise already, which has as much room.
+Between a processor with and one without vector instructions, predicted tables of the census example were seen to differ
+by 0.003 of their noise (root mean square; 0.08 at most), components by 0.0001 (0.004), correlations by 3e-8 and cut
+points by 0.0005. The tolerances are a few times that: what a forger could put below them is hidden in the tables' noise
+already, which has as much room.
 
 Where rounding turns a choice (how many steps, which parametrization), the fit is repeated with the choices that the
 file states. They are a handful of small numbers, and any of them would be post-processing of the same tables.
@@ -45,8 +44,8 @@ from sklar.kernel.queries import PARTS, Block, Distances, Parities, Query, Table
 from sklar.kernel.theorems import NOTHING
 from sklar.machine.progress import SILENT, Progress
 from sklar.paper.gaussian import BinaryCopula
-from sklar.release import Outlook, choose_triples, fit_tables, look_at_triples, refined
-from sklar.trust.verify.result import Check
+from sklar.release import choose_triples, fit_tables, look_at_triples, refined
+from sklar.trust.verify.result import Check, judge
 
 # Root mean square and largest, of predicted tables in units of the noise on measured ones, and of components.
 TABLES_TOLERANCE = (0.02, 0.25)
@@ -63,7 +62,7 @@ _GAIN_TOLERANCE = 1e-3
 _SCALE_TOLERANCE = 1e-6
 # Three-way tables are chosen by fits: rounding may turn those that are hardly worth their price.
 _TRIPLES_ALIKE = 0.9
-_CHOICES = ("kind", "steps", "components", "rank", "fits")
+_CHOICES, _OTHER_CHOICES = ("kind", "steps", "components", "rank", "fits"), "other choices"
 
 
 def refit_checks(model: Model | LinkedModel, progress: Progress = SILENT) -> list[Check]:
@@ -89,25 +88,25 @@ def check_copula(model: Model, progress: Progress = SILENT) -> Check:
     """Fit the model again and compare."""
     model.measured_schema.require_square("verify --refit")
     if "factor" in (model.settings["method"], model.settings.get("kind")):
-        detail = "this version of Sklar fits no model of method 'factor'. Verify with the version that made the file"
-        return Check(name="refit", passed=False, detail=detail)
+        detail = "not possible: this version of Sklar fits no model of method 'factor'. Verify with the one that did"
+        return Check(name="refit", passed=None, detail=detail)
     again = fit_tables(model.measured, method=_method(model), progress=progress)
-    told, note = _told(model.settings, again.settings), ""
-    copula = again.copula
-    if told == "other choices":
-        copula, told = _with_choices(model, progress)
+    copula, wrong, note = again.copula, _settings_fault(model.settings, again.settings), ""
+    if wrong == _OTHER_CHOICES:
+        copula, wrong = _with_choices(model, progress)
         note = "; with the choices that the file states, which this machine would not make"
-    if told:
-        return Check(name="refit", passed=False, detail=told)
+    if wrong:
+        return judge("refit", wrong=wrong)
     worst = distances(model.copula, copula, pool(model.measured))
-    far = [
-        f"{what} by {apart:.2g}, more than {limit:g}" for what, (apart, limit) in worst.items() if not apart <= limit
-    ]
-    if far:
-        detail = f"cannot confirm that the copula follows from the tables: a refit differs in {far[0]}{note}"
-        return Check(name="refit", passed=False, detail=f"{detail}. Rounding does less, on any machine that was tried")
+    for what, (apart, limit) in worst.items():
+        if not apart <= limit:
+            wrong = (
+                f"cannot confirm that the copula follows from the tables: a refit differs in {what} by {apart:.2g}, "
+                f"more than {limit:g}{note}. Rounding does less, on any machine that was tried"
+            )
+            return judge("refit", wrong=wrong)
     seen = ", ".join(f"{what} within {apart:.1g}" for what, (apart, _) in worst.items())
-    return Check(name="refit", passed=True, detail=f"the copula follows from the tables: {seen}{note}")
+    return judge("refit", f"the copula follows from the tables: {seen}{note}")
 
 
 def check_plan(model: Model) -> Check:
@@ -115,11 +114,10 @@ def check_plan(model: Model) -> Check:
 
     A second stage is planned by noisy tables, within a cost that public facts fix.
     """
-    detail = "the noise scales are those that public facts and the budget give"
     try:
-        return Check(name="plan", passed=True, detail=detail + _replan(model))
+        return judge("plan", "the noise scales are those that public facts and the budget give" + _replan(model))
     except ModelError as error:
-        return Check(name="plan", passed=False, detail=str(error))
+        return judge("plan", wrong=str(error))
 
 
 def _replan(model: Model) -> str:
@@ -153,36 +151,26 @@ def _replan(model: Model) -> str:
         return ""
     estimates = pool(measured, first=True)
     if scores is not None:
-        wanted = plan_scores(cells, estimates.n_rows, planned)
+        scored = plan_scores(cells, estimates.n_rows, planned)
         # Until 0.2.0 scores had a little more noise: 16 times that of a table, which costs no less.
         reach = math.floor(PARTS * math.sqrt(budget.shifts) * budget.rows + 1.3)
         most = OLD_DISTANCE * math.sqrt(budget.shifts) * budget.rows / reach
-        ratio = 0.0 if wanted is None else float(scores.scales[0]) / wanted[0]
+        ratio = 0.0 if scored is None else float(scores.scales[0]) / scored[0]
         if not 1 - _SCALE_TOLERANCE <= ratio <= most * (1 + _SCALE_TOLERANCE):
-            raise ModelError(
-                "the scores of three-way tables do not have the scale that this Sklar plans for this budget"
-            )
-    return "" if chosen is None else _alike(chosen, look_at_triples(estimates, schema, planned), scores)
-
-
-def _alike(chosen: Tables, outlook: Outlook | None, scores: Block | None) -> str:
-    """The three-way tables are those that the first stage and scores ask for, but for what rounding turns.
-
-    A file of an earlier release has none of the scores: then the first stage alone chose.
-    """
+            raise ModelError("the scores of three-way tables do not have the scale that this Sklar plans")
+    if chosen is None:
+        return ""
+    # A file of an earlier release has no scores: then the first stage alone chose.
+    outlook = look_at_triples(estimates, schema, planned)
     wanted = None if outlook is None else choose_triples(outlook, scores)
     if wanted is None or not np.array_equal(np.asarray(chosen.coarse), np.asarray(wanted.triples.coarse)):
         raise ModelError("the three-way tables are not over the levels that the first stage's noisy tables give")
     asked, found = ({tuple(each) for each in query.members.tolist()} for query in (wanted.triples, chosen))
     share = len(asked & found) / len(asked | found)
+    by = "the first stage's noisy tables"
     if share < _TRIPLES_ALIKE:
-        raise ModelError(
-            f"only {share:.0%} of the three-way tables are those that the first stage's noisy tables ask for"
-        )
-    return (
-        f"; of the three-way tables, {share:.0%} are those that this machine would choose from the first stage's noisy "
-        "tables"
-    )
+        raise ModelError(f"only {share:.0%} of the three-way tables are those that {by} ask for")
+    return f"; of the three-way tables, {share:.0%} are those that this machine would choose from {by}"
 
 
 def _as_planned(blocks: Sequence[Block], parts: Sequence[tuple[Query, NDArray[np.float64]]]) -> bool:
@@ -203,12 +191,12 @@ def _method(model: Model) -> Method:
     return Method(name=cast(MethodName, name), paper=paper, dummies=model.copula.dummies)
 
 
-def _told(stated: Mapping[str, Any], found: Mapping[str, Any]) -> str:
+def _settings_fault(stated: Mapping[str, Any], found: Mapping[str, Any]) -> str:
     """What the settings of a file say wrongly of its fit: nothing, 'other choices', or what."""
     if stated.keys() != found.keys():
         return "the settings are not those of this fit"
     if any(stated.get(key) != found.get(key) for key in _CHOICES):
-        return "other choices"
+        return _OTHER_CHOICES
     if stated.get("priors") != found.get("priors"):
         return "the settings name other priors than the tables do"
     gains = [each.get("gain_over_independence", 0.0) for each in (stated, found)]
@@ -231,25 +219,16 @@ def _with_choices(model: Model, progress: Progress) -> tuple[Copula, str]:
         or not 0 < settings["fits"] <= fits
     ):
         return model.copula, "the settings state choices that no fit of these tables makes"
-    fitted = fit_steps(
-        estimates,
-        model.measured_schema,
-        margins.levels,
-        start,
-        steps=settings["steps"],
-        fits=settings["fits"],
-        progress=progress,
-    )
+    chosen = {name: settings[name] for name in ("steps", "fits")}
+    fitted = fit_steps(estimates, model.measured_schema, margins.levels, start, **chosen, progress=progress)
     return refined(hold_margins(fitted), estimates), ""
 
 
 def distances(one: Copula, other: Copula, measured: Estimates) -> dict[str, tuple[float, float]]:
     """How far two copulas are apart, each distance with its limit; infinite where they cannot be compared."""
     if isinstance(one, LatentModel) and isinstance(other, LatentModel):
-        if one.probabilities.shape != other.probabilities.shape or (one.rounds, one.matched) != (
-            other.rounds,
-            other.matched,
-        ):
+        alike = [(each.probabilities.shape, each.rounds, each.matched) for each in (one, other)]
+        if alike[0] != alike[1]:
             return {"components": (np.inf, 0.0)}
         cells = measured.cells
         apart = cells.flat(one.predict_pairs() - other.predict_pairs()) * np.float64(measured.n_rows)
@@ -268,14 +247,10 @@ def distances(one: Copula, other: Copula, measured: Estimates) -> dict[str, tupl
     return {
         "levels": (_largest(one.levels - other.levels), LEVELS_TOLERANCE),
         "correlations": (_largest(one.factor @ one.factor.T - other.factor @ other.factor.T), CORRELATIONS_TOLERANCE),
-        "cut points": (_largest(_finite(one.cuts) - _finite(other.cuts)), CUTS_TOLERANCE),
+        # Cut points of levels that nobody has are infinite: as far out as any.
+        "cut points": (_largest(np.clip(one.cuts, -40, 40) - np.clip(other.cuts, -40, 40)), CUTS_TOLERANCE),
         "repairs": (float(one.repairs.clipped_pairs != other.repairs.clipped_pairs), 0.0),
     }
-
-
-def _finite(cuts: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Cut points, where those of levels that nobody has are as far out as any."""
-    return np.clip(cuts, -40.0, 40.0)
 
 
 def _rms(apart: NDArray[np.floating[Any]]) -> float:
