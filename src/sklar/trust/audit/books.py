@@ -16,14 +16,12 @@ from sklar.kernel import noise
 from sklar.kernel.queries import Tables
 from sklar.kernel.theorems import DEFAULT_DELTA, Budget
 from sklar.release import measure
-from sklar.trust.audit.comparison import Comparison, Effort, conclude
+from sklar.trust.audit.comparison import Comparison, Effort, compare, conclude
 from sklar.trust.audit.inventions import PEOPLE, invent, released, right_counts, write
 from sklar.trust.exact import exact_epsilon
 
-_TOTAL = 1.0
-_EACH = 0.3
+_TOTAL, _EACH, _MANY = 1.0, 0.3, 20
 _EXACT = Budget(epsilon=1e9)
-_MANY = 20
 
 
 def check_ledger(folder: Path, _: Effort) -> Iterator[Comparison]:
@@ -48,14 +46,13 @@ def check_ledger(folder: Path, _: Effort) -> Iterator[Comparison]:
     short += len(book.account("audit").charges) != done
     values, tables = np.unique(scales, return_counts=True)
     spent = exact_epsilon("gaussian", values, 2 * tables, DEFAULT_DELTA) if values.size else math.inf
-    yield Comparison(
-        part="ledger",
-        tried=f"releases of epsilon {_EACH} from a ledger with a total of {_TOTAL:g}, until it refused.",
-        found=f"{done} releases left; together they cost epsilon {spent:.4g}.",
-        sees="It sees a ledger that lets more out than its total.",
+    yield compare(
+        "ledger",
+        f"releases of epsilon {_EACH} from a ledger with a total of {_TOTAL:g}, until it refused.",
+        f"{done} releases left; together they cost epsilon {spent:.4g}.",
+        "It sees a ledger that lets more out than its total.",
+        (_TOTAL, spent),
         passed=0 < done < _MANY and spent <= _TOTAL * 1.002,
-        claimed=_TOTAL,
-        measured=spent,
         trials=done,
     )
     yield conclude(
@@ -110,9 +107,9 @@ def check_checkpoint(folder: Path, _: Effort) -> Iterator[Comparison]:
 
 def check_seal(_: Path, __: Effort) -> Iterator[Comparison]:
     """Try to replace the noise from outside, as another part of a program might."""
-    wrong, real = ["The noise of this process can be replaced."], noise.discrete_gaussian
+    wrong = ["The noise of this process can be replaced."]
     try:
-        noise.discrete_gaussian = real
+        noise.discrete_gaussian = noise.discrete_gaussian
     except AttributeError:
         wrong = []
     yield conclude(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from textwrap import wrap
 from typing import Any
 
@@ -12,7 +12,7 @@ ALPHA = 1e-6
 _WIDTH = 110
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Comparison:
     """One comparison of what is claimed with what came out.
 
@@ -33,10 +33,9 @@ class Comparison:
 
     def lines(self) -> list[str]:
         """For a person."""
-        first = wrap(f"{self.part}: {self.tried}", _WIDTH)
-        rest = wrap(f"{self.found} {self.sees}", _WIDTH)
-        marks = ["ok   " if self.passed else "FAIL ", *[" " * 5] * (len(first) + len(rest) - 1)]
-        return [mark + line for mark, line in zip(marks, [*first, *rest], strict=True)]
+        lines = [*wrap(f"{self.part}: {self.tried}", _WIDTH), *wrap(f"{self.found} {self.sees}", _WIDTH)]
+        mark = "ok   " if self.passed else "FAIL "
+        return [(" " * 5 if number else mark) + line for number, line in enumerate(lines)]
 
 
 def conclude(
@@ -50,17 +49,24 @@ def conclude(
     p_value: float | None = None,
 ) -> Comparison:
     """A comparison that passes where nothing is wrong; the first of what is wrong is what it says."""
-    return Comparison(
-        part=part,
-        tried=tried,
-        found=wrong[0] if wrong else right,
-        sees=sees,
-        passed=not wrong,
-        claimed=0.0,
-        measured=float(len(wrong)),
-        trials=trials,
-        p_value=p_value,
-    )
+    found = wrong[0] if wrong else right
+    return compare(part, tried, found, sees, (0.0, float(len(wrong))), trials=trials, p_value=p_value)
+
+
+def compare(
+    part: str,
+    tried: str,
+    found: str,
+    sees: str,
+    numbers: tuple[float, float],
+    *,
+    passed: bool | None = None,
+    trials: int,
+    p_value: float | None = None,
+) -> Comparison:
+    """A comparison of two numbers, claimed and measured: unless `passed` says otherwise the second is no larger."""
+    fine = numbers[1] <= numbers[0] if passed is None else passed
+    return Comparison(part, tried, found, sees, fine, *numbers, trials, p_value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,10 +87,8 @@ class Audit:
     def lines(self) -> list[str]:
         """For a person."""
         verdict = "nothing found" if self.passed else "THIS CODE IS NOT PRIVATE AS CLAIMED. Do not release with it"
-        return [
-            *(line for finding in self.findings for line in finding.lines()),
-            f"{len(self.findings)} attacks: {verdict}.",
-        ]
+        lines = [line for finding in self.findings for line in finding.lines()]
+        return [*lines, f"{len(self.findings)} attacks: {verdict}."]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,38 +100,21 @@ class Effort:
     than a batch. `draws` are of the sampler by itself.
     """
 
-    wide_rows: int
-    neighbors: Mapping[int, int]
-    cells: int
-    stretches: int
-    draws: int
-    ratio: int
-    person: int
-    once: int
-    twice: int
+    wide_rows: int = 100_000
+    neighbors: Mapping[int, int] = field(default_factory=lambda: dict.fromkeys((3, 40, 1_500, 7_000, 100_000), 300))
+    cells: int = 400
+    stretches: int = 8
+    draws: int = 2_000_000
+    ratio: int = 20_000
+    person: int = 4_000
+    once: int = 8_000
+    twice: int = 3_000
     third: int = 6
     searches: int = 60
 
 
-FULL = Effort(
-    wide_rows=100_000,
-    neighbors=dict.fromkeys((3, 40, 1_500, 7_000, 100_000), 300),
-    cells=400,
-    stretches=8,
-    draws=2_000_000,
-    ratio=20_000,
-    person=4_000,
-    once=8_000,
-    twice=3_000,
-)
+FULL = Effort()
 QUICK = Effort(
-    wide_rows=45_000,
-    neighbors={3: 60, 40: 60, 1_500: 24, 7_000: 16, 100_000: 32},
-    cells=100,
-    stretches=2,
-    draws=200_000,
-    ratio=500,
-    person=150,
-    once=300,
-    twice=60,
-)
+    wide_rows=45_000, neighbors={3: 60, 40: 60, 1_500: 24, 7_000: 16, 100_000: 32}, cells=100, stretches=2,
+    draws=200_000, ratio=500, person=150, once=300, twice=60,
+)  # fmt: skip

@@ -1,7 +1,6 @@
 """Attacks that guess which of two neighbors was released, as often as luck alone cannot: black box, thousands of runs.
 
-How tight they are: the guess is the optimal one for the worst change, so that on a small table the privacy that it
-measures comes close to what is claimed.
+The guess is the optimal one for the worst change, so that what it measures comes close to what is claimed.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from sklar.budget.method import PAPER
 from sklar.kernel.theorems import Budget, gdp_delta
 from sklar.public.schema import Attribute, Schema
 from sklar.release import measure
-from sklar.trust.audit.comparison import ALPHA, Comparison, Effort
+from sklar.trust.audit.comparison import ALPHA, Comparison, Effort, compare
 from sklar.trust.audit.inventions import (
     PURE,
     Release,
@@ -42,8 +41,7 @@ _BITS = whole_numbers(*[2] * 20)
 # Rows of the person who is replaced.
 _ROWS = 8
 TOWN = Schema(
-    name="audit",
-    attributes=(Attribute(name="town", kind="categorical", other=True, domain="private", at_most=1),),
+    name="audit", attributes=(Attribute(name="town", kind="categorical", other=True, domain="private", at_most=1),)
 )
 
 Scores = tuple[NDArray[np.float64], NDArray[np.float64]]
@@ -117,10 +115,8 @@ def _worst_change(release: Release, schema: Schema, budget: Budget) -> int:
     if schema.n_levels > 2 * schema.n_attributes:
         return schema.n_attributes
     exact, scales = exactly(release), release(_changed(schema, 0), schema, budget).scales
-    start, *ends = [
-        exact(_changed(schema, changed), schema, budget).cells[: scales.size]
-        for changed in range(schema.n_attributes + 1)
-    ]
+    frames = [_changed(schema, changed) for changed in range(schema.n_attributes + 1)]
+    start, *ends = [exact(frame, schema, budget).cells[: scales.size] for frame in frames]
     return 1 + int(np.argmax([np.sum(((end - start) / scales) ** 2) for end in ends]))
 
 
@@ -128,9 +124,8 @@ def play_between(
     release: Release, schema: Schema, budget: Budget, trials: int, tables: Sequence[object]
 ) -> tuple[Scores, float]:
     """The log likelihood ratio of releases of two tables, and the mu between them."""
-    exact = exactly(release)
     shown = release(tables[0], schema, budget)
-    means = [exact(table, schema, budget).cells[: shown.cells.size] for table in tables]
+    means = [exactly(release)(table, schema, budget).cells[: shown.cells.size] for table in tables]
     differ = np.flatnonzero(means[0] != means[1])
     gap, centre = (means[0] - means[1])[differ], means[0][differ]
 
@@ -166,14 +161,13 @@ def judge_guesses(words: str, budget: Budget, scores: Scores, mu: float) -> Comp
     if failing.size:
         likely = float(betaincinv(failing[0], runs - failing[0] + 1, _OFTEN))
         sees = f"It sees noise below {mu / (2 * float(ndtri(likely))):.0%} of its scale, 9 times in 10."
-    return Comparison(
-        part="whole release",
-        tried=f"{runs:,} releases of two neighbors ({words}): guess which it was, by the best of all guesses.",
-        found=f"{right / runs:.1%} of the guesses are right; as claimed, at most {chance:.1%} can be, but for luck.",
-        sees=sees,
+    return compare(
+        "whole release",
+        f"{runs:,} releases of two neighbors ({words}): guess which it was, by the best of all guesses.",
+        f"{right / runs:.1%} of the guesses are right; as claimed, at most {chance:.1%} can be, but for luck.",
+        sees,
+        (chance, right / runs),
         passed=low <= chance,
-        claimed=chance,
-        measured=right / runs,
         trials=runs,
         p_value=float(bdtrc(right - 1, runs, chance)) if right else 1.0,
     )
@@ -192,18 +186,18 @@ def judge_tightness(words: str, budget: Budget, scores: Scores) -> Comparison:
     area = float(above.mean())
     error = math.sqrt(float(above.var(ddof=1)) / first.size + float(below.var(ddof=1)) / second.size)
     claimed = claimed_mu(budget)
-    lower = float(math.sqrt(2) * ndtri(min(max(area + float(ndtri(1 - _CONFIDENCE)) * error, 1e-9), 1 - 1e-12)))
-    lower = max(lower, 0.0)
-    certain = float(math.sqrt(2) * ndtri(min(max(area + float(ndtri(ALPHA)) * error, 1e-9), 1 - 1e-12)))
-    return Comparison(
-        part="tightness",
-        tried=f"the same {first.size + second.size:,} releases ({words}): how much of the claim the attack reaches.",
-        found=f"It proves mu = {lower:.3f} of the claimed {claimed:.3f} ({lower / claimed:.0%}), with "
+    lower, certain = (
+        math.sqrt(2) * float(ndtri(np.clip(area + ndtri(level) * error, 0.5, 1 - 1e-12)))
+        for level in (1 - _CONFIDENCE, ALPHA)
+    )
+    return compare(
+        "tightness",
+        f"the same {first.size + second.size:,} releases ({words}): how much of the claim the attack reaches.",
+        f"It proves mu = {lower:.3f} of the claimed {claimed:.3f} ({lower / claimed:.0%}), with "
         f"{_CONFIDENCE:.0%} confidence.",
-        sees="The closer to 100%, the smaller a flaw can be that it does not see.",
+        "The closer to 100%, the smaller a flaw can be that it does not see.",
+        (claimed, lower),
         passed=certain <= claimed,
-        claimed=claimed,
-        measured=lower,
         trials=first.size + second.size,
     )
 
@@ -234,19 +228,15 @@ def judge_ratio(budget: Budget, scores: Scores, shifts: int) -> Comparison:
         spread = [1.645 * math.sqrt(rest * chance * (1 - chance)) for chance in (true, false)]
         return bound(int(rest * true - spread[0]), min(int(rest * false + spread[1]) + 1, rest))
 
-    seen = next(
-        (epsilon for epsilon in np.arange(1.0, 10.0, 0.05) * budget.epsilon if unlucky(epsilon) > budget.epsilon),
-        math.inf,
-    )
+    steps = np.arange(1.0, 10.0, 0.05) * budget.epsilon
+    seen = next((epsilon for epsilon in steps if unlucky(epsilon) > budget.epsilon), math.inf)
     measured = bound(*(int(np.sum(part[half:] >= threshold)) for part in scores))
-    return Comparison(
-        part="one table",
-        tried=f"{2 * scores[0].size:,} releases of two neighbors, one table of Laplace noise: guess which it was.",
-        found=f"The guesses prove epsilon = {measured:.2f}, {budget.epsilon:g} is claimed.",
-        sees=f"It sees epsilon above {seen:.2f}, 9 times in 10.",
-        passed=measured <= budget.epsilon,
-        claimed=budget.epsilon,
-        measured=measured,
+    return compare(
+        "one table",
+        f"{2 * scores[0].size:,} releases of two neighbors, one table of Laplace noise: guess which it was.",
+        f"The guesses prove epsilon = {measured:.2f}, {budget.epsilon:g} is claimed.",
+        f"It sees epsilon above {seen:.2f}, 9 times in 10.",
+        (budget.epsilon, measured),
         trials=2 * scores[0].size,
     )
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -70,13 +71,9 @@ ODD = (
 
 def whole_numbers(*sizes: int) -> Schema:
     """Attributes that are whole numbers from 0 on, with these numbers of levels; what lies outside is in no cell."""
-    return Schema(
-        name="audit",
-        attributes=tuple(
-            Attribute(name=f"a{index}", kind="integer", edges=tuple(range(size + 1)), outside="missing")
-            for index, size in enumerate(sizes)
-        ),
-    )
+    named = ((f"a{index}", tuple(range(size + 1))) for index, size in enumerate(sizes))
+    own = (Attribute(name=name, kind="integer", edges=edges, outside="missing") for name, edges in named)
+    return Schema(name="audit", attributes=tuple(own))
 
 
 def frame_of(schema: Schema, codes: NDArray[np.int32]) -> pl.DataFrame:
@@ -112,24 +109,18 @@ def invent(rows: int, generator: np.random.Generator, *, typed: bool = False) ->
 
 def right_counts(codes: NDArray[Any], schema: Schema) -> NDArray[np.int64]:
     """The one-way and two-way counts of these codes, laid out as a release lays them out."""
-    cells, found = schema.cells, []
-    sizes = cells.sizes.tolist()
-    for own, size in zip(codes, sizes, strict=True):
-        found.append(np.bincount(own[own >= 0], minlength=size))
-    for first in range(len(sizes)):
-        for second in range(first + 1, len(sizes)):
-            both = (codes[first] >= 0) & (codes[second] >= 0)
-            flat = codes[first][both].astype(np.int64) * sizes[second] + codes[second][both]
-            found.append(np.bincount(flat, minlength=sizes[first] * sizes[second]))
-    return np.concatenate(found).astype(np.int64)
+    sizes = schema.cells.sizes.tolist()
+    counts = [np.bincount(own[own >= 0], minlength=size) for own, size in zip(codes, sizes, strict=True)]
+    for first, second in combinations(range(len(sizes)), 2):
+        both = (codes[first] >= 0) & (codes[second] >= 0)
+        flat = codes[first][both].astype(np.int64) * sizes[second] + codes[second][both]
+        counts.append(np.bincount(flat, minlength=sizes[first] * sizes[second]))
+    return np.concatenate(counts).astype(np.int64)
 
 
 def write(frame: pl.DataFrame, path: Path) -> Path:
     """The table as a file of the kind that its name says."""
-    if path.suffix == ".csv":
-        frame.write_csv(path)
-    else:
-        frame.write_parquet(path)
+    (frame.write_csv if path.suffix == ".csv" else frame.write_parquet)(path)
     return path
 
 
@@ -153,12 +144,11 @@ def neighbors(
     for number in range(count):
         place = ends[number // 2 % len(ends)] if number % 2 else int(generator.integers(rows))
         if number % 3 == 0 and not typed:
-            row = tuple(next(odd) for _ in listed)
-        elif number % 3 == 1:
-            row = tuple(values[-1 - int(generator.integers(len(values) // 2))][0] for values in listed)
+            yield place, tuple(next(odd) for _ in listed)
         else:
-            row = tuple(values[int(generator.integers(len(values)))][0] for values in listed)
-        yield place, row
+            first = [len(values) - len(values) // 2 if number % 3 == 1 else 0 for values in listed]
+            chosen = (values[generator.integers(low, len(values))] for values, low in zip(listed, first, strict=True))
+            yield place, tuple(value for value, _ in chosen)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -193,15 +183,14 @@ def exactly(release: Release) -> Release:
 def released(measured: Measured) -> Released:
     """Everything that a measurement let out of tables and parities of all attributes."""
     parts: list[tuple[NDArray[np.int64], float]] = []
-    last: list[tuple[NDArray[np.int64], float]] = []
     for block in measured.blocks:
-        if isinstance(block.query, Parities) or (isinstance(block.query, Tables) and block.query.sets is None):
-            own = list(zip(block.by_scale(), block.scales.tolist(), strict=True))
-            # Parities of triples last: an exact release measures them also where one with noise does not.
-            orders = 2 if isinstance(block.query, Parities) else len(own)
-            parts += own[:orders]
-            last += own[orders:]
-    parts += last
+        if isinstance(block.query, Tables) and block.query.sets is None:
+            parts += zip(block.by_scale(), block.scales.tolist(), strict=True)
+    # Parities of triples last: an exact release measures them also where one with noise does not.
+    parities = [block for block in measured.blocks if isinstance(block.query, Parities)]
+    for orders in (slice(2), slice(2, 3)):
+        for block in parities:
+            parts += zip(block.by_scale()[orders], block.scales[orders].tolist(), strict=True)
     sizes = [values.size for values, _ in parts]
     return Released(
         cells=np.concatenate([values for values, _ in parts]),

@@ -20,7 +20,7 @@ from sklar.errors import SklarError
 from sklar.kernel.theorems import Budget
 from sklar.public.person import Count, Person
 from sklar.public.schema import Schema
-from sklar.trust.audit.comparison import Comparison, Effort, conclude
+from sklar.trust.audit.comparison import Comparison, Effort, compare, conclude
 from sklar.trust.audit.inventions import (
     ODD,
     PEOPLE,
@@ -39,6 +39,8 @@ from sklar.trust.audit.inventions import (
 )
 from sklar.trust.exact import exact_epsilon
 
+_ONE = Budget(epsilon=1.0)
+_ADDED = replace(_ONE, neighbors="add-remove")
 # What the numerical epsilon may be off by.
 _TOLERANCE = 1.002
 # Rows of a person beyond those that are counted.
@@ -54,25 +56,23 @@ def people_of(schema: Schema, count: Count, most: int = 1) -> Schema:
 
 def check_records(_: Path, __: Effort) -> Iterator[Comparison]:
     """Every replacement of one of two records, for every kind of noise."""
-    small, one = whole_numbers(2, 3), Budget(epsilon=1.0)
-    added, tight = replace(one, neighbors="add-remove"), replace(one, mechanism="laplace")
-    bits, three = whole_numbers(2, 2, 2, 2), whole_numbers(2, 2, 2)
+    small, tight = whole_numbers(2, 3), replace(_ONE, mechanism="laplace")
     yield check_changes(release_once, whole_numbers(4, 5), PURE, "Laplace noise, epsilons added up")
-    yield check_changes(release_once, small, one, "Gaussian noise")
+    yield check_changes(release_once, small, _ONE, "Gaussian noise")
     yield check_changes(release_once, small, tight, "Laplace noise, tight")
-    yield check_changes(release_once, small, added, "Gaussian noise, a record added")
-    yield check_changes(release_twice, small, one, "Gaussian noise, both stages")
-    yield check_changes(release_twice, bits, one, "parities of up to three", others=5_000)
-    yield check_changes(release_twice, three, added, "parities, a row added")
+    yield check_changes(release_once, small, _ADDED, "Gaussian noise, a record added")
+    yield check_changes(release_twice, small, _ONE, "Gaussian noise, both stages")
+    yield check_changes(release_twice, whole_numbers(2, 2, 2, 2), _ONE, "parities of up to three", others=5_000)
+    yield check_changes(release_twice, whole_numbers(2, 2, 2), _ADDED, "parities, a row added")
 
 
 def check_crowds(_: Path, __: Effort) -> Iterator[Comparison]:
     """Every replacement of a person in a small table, for both ways to count and both kinds of neighbors."""
-    small, one = whole_numbers(2, 2), Budget(epsilon=1.0)
-    added, by_rows = replace(one, neighbors="add-remove"), people_of(small, "rows", 2)
-    yield check_changes(release_once, people_of(small, "rows", 3), one, "up to 3 rows, Gaussian noise", most=3)
-    yield check_changes(release_once, people_of(small, "people"), one, "one row, Gaussian noise", most=2)
-    yield check_changes(release_once, by_rows, added, "up to 2 rows, a person added", most=2)
+    small = whole_numbers(2, 2)
+    by_rows = people_of(small, "rows", 2)
+    yield check_changes(release_once, people_of(small, "rows", 3), _ONE, "up to 3 rows, Gaussian noise", most=3)
+    yield check_changes(release_once, people_of(small, "people"), _ONE, "one row, Gaussian noise", most=2)
+    yield check_changes(release_once, by_rows, _ADDED, "up to 2 rows, a person added", most=2)
     yield check_changes(release_once, by_rows, PURE, "up to 2 rows, Laplace noise", most=2)
 
 
@@ -102,20 +102,16 @@ def check_changes(
     amounts = np.array([[_amount(budget, shown.scales, end - start) for end in cells] for start in starts])
     start, end = np.unravel_index(int(np.argmax(amounts)), amounts.shape)
     measured = cost_of(budget, shown.scales, np.abs(cells[end] - starts[start]))
-    levels = " x ".join(str(size) for size in schema.sizes)
-    who = (
-        f"one record, in a table of {levels} levels"
-        if most is None
-        else f"a person with up to {most} rows, and of some with more"
-    )
-    return Comparison(
-        part="sensitivity" if most is None else "people",
-        tried=f"every change of {who} ({words}).",
-        found=f"The worst change costs epsilon {measured:.4g}, {budget.epsilon:g} is claimed.",
-        sees="It sees every change that costs more than claimed: all were tried.",
+    part, who = "people", f"a person with up to {most} rows, and of some with more"
+    if most is None:
+        part, who = "sensitivity", f"one record, in a table of {' x '.join(map(str, schema.sizes))} levels"
+    return compare(
+        part,
+        f"every change of {who} ({words}).",
+        f"The worst change costs epsilon {measured:.4g}, {budget.epsilon:g} is claimed.",
+        "It sees every change that costs more than claimed: all were tried.",
+        (budget.epsilon, measured),
         passed=measured <= budget.epsilon * _TOLERANCE,
-        claimed=budget.epsilon,
-        measured=measured,
         trials=amounts.size,
     )
 
@@ -141,44 +137,40 @@ def cost_of(budget: Budget, scales: NDArray[np.float64], shift: NDArray[np.int64
 
 def check_counts(folder: Path, effort: Effort, release: Release = release_once) -> Iterator[Comparison]:
     """Exact counts of whole files against those of the codes that their values were chosen for."""
-    generator, exact, budget = np.random.default_rng(), exactly(release), Budget(epsilon=1.0)
+    generator, exact = np.random.default_rng(), exactly(release)
     wrong: list[str] = []
-    trials = 0
 
-    def compare(schema: Schema, data: object, codes: NDArray[np.int64], words: str) -> None:
-        nonlocal trials
-        trials += 1
+    def count(schema: Schema, data: object, codes: NDArray[np.int64], words: str) -> None:
         right = right_counts(codes, schema)
-        if not np.array_equal(exact(data, schema, budget).cells[: right.size], right):
-            wrong.append(f"Wrong counts: {words}.")
+        same = np.array_equal(exact(data, schema, _ONE).cells[: right.size], right)
+        wrong.append("" if same else f"Wrong counts: {words}.")
 
     for rows in effort.neighbors:
         for typed in (False, True):
             table, kind = invent(rows, generator, typed=typed), "parquet" if typed else "csv"
             for each, order in ((table, "any"), (table.ordered(), "sorted")):
                 path = write(each.frame, folder / f"counts.{kind}")
-                compare(PEOPLE, path, each.codes, f"{rows:,} rows in {order} order, {kind}")
-            compare(PEOPLE, table.frame, table.codes, f"{rows:,} rows in memory")
+                count(PEOPLE, path, each.codes, f"{rows:,} rows in {order} order, {kind}")
+            count(PEOPLE, table.frame, table.codes, f"{rows:,} rows in memory")
     # Above this many pairs of attributes times rows, counting takes another way.
     levels, rows = [2, 2, 3, 9, 30] * 8, effort.wide_rows
     wide = whole_numbers(*levels)
     codes = np.array([generator.integers(-1, size, rows) for size in levels])
-    compare(wide, write(frame_of(wide, codes), folder / "wide.parquet"), codes, f"{rows:,} rows of 40 attributes")
+    count(wide, write(frame_of(wide, codes), folder / "wide.parquet"), codes, f"{rows:,} rows of 40 attributes")
     yield conclude(
         "counting",
-        f"{trials} tables of 3 to {max(effort.neighbors):,} rows (CSV, Parquet, in memory; sorted and not) whose "
+        f"{len(wrong)} tables of 3 to {max(effort.neighbors):,} rows (CSV, Parquet, in memory; sorted and not) whose "
         "counts are known.",
-        wrong,
+        [*filter(None, wrong)],
         "It sees a value whose code depends on other rows, and a row that is counted twice or not at all.",
         right="All counts are right.",
-        trials=trials,
+        trials=len(wrong),
     )
 
 
 def check_neighbors(folder: Path, effort: Effort, release: Release = release_twice) -> Iterator[Comparison]:
     """Search for a neighbor that moves more than it may: in small and large files, at every place, with odd values."""
-    generator, odd = np.random.default_rng(), cycle(ODD)
-    budget, exact = Budget(epsilon=1.0), exactly(release)
+    generator, odd, budget, exact = np.random.default_rng(), cycle(ODD), _ONE, exactly(release)
     shifts, worst, epsilon, raised, tried = 0, 0.0, 0.0, "", 0
     for rows, count in effort.neighbors.items():
         for typed, in_memory in product((False, True), (False, True)):
@@ -212,14 +204,13 @@ def check_neighbors(folder: Path, effort: Effort, release: Release = release_twi
     )
     if raised:
         found = f"One change raised an error ({raised}), which tells that it was made."
-    yield Comparison(
-        part="neighbors",
-        tried=f"{tried:,} replacements of a row in tables of 3 to 100,000 rows: random values, values at edges "
+    yield compare(
+        "neighbors",
+        f"{tried:,} replacements of a row in tables of 3 to 100,000 rows: random values, values at edges "
         "and outside, nulls, odd texts; the first row, the last, those at the ends of batches and in a sorted table.",
-        found=found,
-        sees="It sees a change that moves a third cell of any table, or one cell by two.",
+        found,
+        "It sees a change that moves a third cell of any table, or one cell by two.",
+        (budget.epsilon, epsilon),
         passed=not raised and shifts <= budget.shifts and epsilon <= budget.epsilon * _TOLERANCE,
-        claimed=budget.epsilon,
-        measured=epsilon,
         trials=tried,
     )
