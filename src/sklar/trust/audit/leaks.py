@@ -63,8 +63,8 @@ def _check_facts(folder: Path, release: Release, budget: Budget, words: str) -> 
         shown.append([facts_of(release(path, PEOPLE, budget).measured) for _ in range(_RUNS)])
     # What is not there is a fact too.
     every = {key for facts in shown for run in facts for key in run}
-    found = {key: [{run.get(key) for run in facts} for facts in shown] for key in every}
-    telling = sorted(key for key, (one, two) in found.items() if len(one) == len(two) == 1 and one != two)
+    values = {key: [{run.get(key) for run in facts} for facts in shown] for key in every}
+    telling = sorted(key for key, (one, two) in values.items() if len(one) == len(two) == 1 and one != two)
     return conclude(
         "facts beside the cells",
         f"{2 * _RUNS} releases of two neighbors ({words}, {budget.neighbors}): all that is released beside noisy "
@@ -82,9 +82,8 @@ def check_first_plan(folder: Path, release: Release) -> Comparison:
     for rows in (3, 300, 100_000):
         path = write(invent(rows, np.random.default_rng(), typed=True).frame, folder / "plans.parquet")
         facts = facts_of(release(path, PEOPLE, _ADDED).measured)
-        shown.append(
-            {key: value for key, value in facts.items() if key.startswith(("block 0", "block 1", "block 2", "schema"))}
-        )
+        first = ("block 0", "block 1", "block 2", "schema")
+        shown.append({key: value for key, value in facts.items() if key.startswith(first)})
     same = all(facts == shown[0] for facts in shown)
     return conclude(
         "first plan",
@@ -120,10 +119,8 @@ def check_refit(folder: Path, _: Effort) -> Iterator[Comparison]:
     for method in ("binary", "mixture"):
         model = fit(path, PEOPLE, epsilon=1.0, method=method)
         again = fit_tables(model.measured, method=method)
-        one, two = model.copula.arrays(), again.copula.arrays()
-        alike = all(
-            one[name].shape == two[name].shape and np.allclose(one[name], two[name], 1e-3, 1e-4) for name in one
-        )
+        pairs = zip(model.copula.arrays().values(), again.copula.arrays().values(), strict=True)
+        alike = all(one.shape == two.shape and np.allclose(one, two, 1e-3, 1e-4) for one, two in pairs)
         if model.n_rows != again.n_rows or not alike:
             wrong.append(f"Another model comes out ({method}).")
     yield conclude(
@@ -233,8 +230,8 @@ def _score_noise(codes: NDArray[np.int32], measured: Measured, schema: Schema) -
         table = own.reshape(shape).astype(np.float64)
         for axis in range(3):
             table -= table.mean(axis=axis, keepdims=True)
-        exact.append(np.linalg.norm(table))
-    return np.asarray((scores.values - PARTS * np.array(exact)) / scores.scales)
+        exact.append(PARTS * np.linalg.norm(table))
+    return np.asarray((scores.values - exact) / scores.scales)
 
 
 def _counted(codes: NDArray[np.int32], triples: Any) -> NDArray[np.int64]:

@@ -8,51 +8,44 @@ states. So their mean square is about 1 for a genuine file, 0 for exact counts, 
 **Independent residuals.** Write a table with equal, independent noise of variance v on its cells as its grand total,
 orthonormal contrasts of each attribute's margin, interactions of each two attributes' margin, and so on. These are
 orthogonal functions of the cells: uncorrelated, and the variance of a margin's contrasts is v times the number of cells
-that each cell of the margin sums up. So each contrast of an attribute's levels is seen m times without correlation:
-directly, and in m - 1 two-way tables. For measurements x_1, x_2, ... of one number with variances v_1, v_2, ..., the
+that each cell of the margin sums up. For measurements x_1, x_2, ... of one number with variances v_1, v_2, ..., the
 recursive residuals
 
     z_k = (x_k - mean of x_1 .. x_(k-1)) / sqrt(v_k + variance of that mean),   means weighted by 1/v,
 
-are uncorrelated and have variance 1, and their squares add up to the generalized least squares residual. The same is
-done over looks at one query, cell by cell; with the weighted mean over looks in place of a table for all that follows,
-which is uncorrelated with the looks' residuals; over the totals of all tables; and, for numbers whose bins were
-searched for, over the tables of the search, the finest first. Which of their cells are divided depends on earlier
-tables: where a count is near the limit, a residual's mean square is between 0.85 and 1.8. So the mean square is taken
+are uncorrelated and have variance 1, and their squares add up to the generalized least squares residual. This is done
+for contrasts of margins; over looks at one query, whose weighted mean (uncorrelated with the looks' residuals) stands
+for a table in all that follows; over totals; and over the tables of a search, the finest first. Which cells of a search
+are divided depends on earlier tables: near the limit a residual's mean square is between 0.85 and 1.8. So it is taken
 as if it were a quarter larger (`_CHOSEN`), and only too little noise is looked for there. Three-way tables are over
-coarse levels, which are sums of g levels and so have covariances: x with covariance P, then y with covariance R gives
-z = L^-1 (y - x), where L L^T = P + R, and x moves by P (P + R)^-1 (y - x). What they are compared with is part of other
-tests, and their residuals are not added up with those.
+coarse levels, sums of levels that have covariances: x with covariance P, then y with covariance R gives
+z = L^-1 (y - x), where L L^T = P + R, and x moves by P (P + R)^-1 (y - x). Their residuals are not added to the others.
 
 **Their law.** The verifier adds normal noise of variance s^2 = 4 to every cell, from the file's own digest. Discrete
 Gaussian noise of scale sigma plus N(0, s^2) has the density of N(0, sigma^2 + s^2) up to a factor 1 +- 2 exp(-2 pi^2
-sigma^2 s^2 / (sigma^2 + s^2)) (Poisson summation, as in `theorems.gaussian_epsilon`): 3e-7 at sigma = 1, the least
-scale that is tested, 2e-27 at sigma = 3. So the z are independent standard normals, their squares chi-square, and
-nothing depends on the lattice of whole numbers. For Laplace noise the z are uncorrelated but not normal. Q, the sum of
-their squares, is a quadratic form with mean f (the degrees of freedom) and variance 2 f + sum kappa_i P_ii^2, where
-kappa_i <= 3 is a cell's excess kurtosis and P a projection of rank f: at most 5 f. The lower tail of Q is taken from
-the gamma law with these two moments, which is wider: near zero it falls with the power 0.2 f, and Q's with 0.5 f.
+sigma^2 s^2 / (sigma^2 + s^2)) (Poisson summation): 3e-7 at sigma = 1, the least scale that is tested. So the z are
+independent standard normals. For Laplace noise they are uncorrelated but not normal. Q, the sum of their squares, is a
+quadratic form with mean f (the degrees of freedom) and variance 2 f + sum kappa_i P_ii^2, where kappa_i <= 3 is a
+cell's excess kurtosis and P a projection of rank f: at most 5 f. The lower tail of Q is taken from the gamma law with
+these two moments, which is wider: near zero it falls with the power 0.2 f, and Q's with 0.5 f.
 
-**Values that are in no cell.** Where an attribute has no level for them, rows may be missing from its tables: M, a
-margin over B's levels, is then short of the one-way count x by the rows outside of B. Such a shift of the mean makes
-sums of squares larger and |z| too (Anderson's inequality), so tests that look for too little noise hold for every file.
-Tests that look for too much are made between looks, where nothing can be missing; elsewhere only where the schema gives
-every value a level, and else of the largest M - x alone, as shifts are downward.
+**Values that are in no cell.** Where an attribute has no level for them, a margin over B's levels is short of the
+one-way count by the rows outside of B. Such a shift makes sums of squares and |z| larger (Anderson's inequality), so
+tests that look for too little noise hold for every file. Tests that look for too much are made between looks, where
+nothing can be missing; elsewhere only where the schema gives every value a level, and else of the largest margin above
+its count alone, as shifts are downward.
 
-**Scales that were chosen.** A second stage's scales depend on the first stage's noisy tables: what seems to lie far
-from independence is measured more precisely. So a table whose first noise n is large has a smaller v_2, and the mean
-square of its residuals is above 1. With K cells and u = v_1 / (v_1 + v_2), between 0 and 1, the sum of their squares
-has the mean K + E[u (|n|^2 / v_1 - K)], by Cauchy and Schwarz at most K + sqrt(2 K) / 2, whatever the choice is. As
-much is taken off where squares might be too large (`chosen`); where they might be too small nothing is, as the choice
-only adds to them. The least likely single table is that of all scales it might have had: its chance is multiplied by
-their number. Of the law of residuals, a share of at most phi(1) / 2 E|v' - 1| moves where those of a table have
-variance v' for 1, and E|v' - 1| is at most sqrt(2 / K): a distance of that much is no sign of anything.
+**Scales that were chosen.** A second stage's scales depend on the first stage's noisy tables. So a table whose first
+noise n is large has a smaller v_2. With K cells and u = v_1 / (v_1 + v_2), between 0 and 1, the sum of its squared
+residuals has the mean K + E[u (|n|^2 / v_1 - K)], by Cauchy and Schwarz at most K + sqrt(2 K) / 2. As much is taken off
+where squares might be too large (`chosen`); where they might be too small nothing is, as the choice only adds to them.
+The least likely single table is that of all scales it might have had: its chance is multiplied by their number. Of the
+law of residuals, a share of at most phi(1) / 2 E|v' - 1| moves where those of a table have variance v' for 1, and
+E|v' - 1| is at most sqrt(2 / K): a distance of that much is no sign of anything.
 
-**False alarms and power.** Every test has a level of 1e-6 over `TESTS`. All together fail a genuine file less than
-once in a million. What the tests of a file could see is said with them: the largest share of the stated noise that
-would be found too small 99 times in 100. A single number cannot be tested: an exact count among noisy ones, such as the
-measured number of rows, has a residual that is as likely as any other. Nor can noise that is drawn well and known to
-the forger.
+**False alarms.** Every test has a level of 1e-6 over `TESTS`. All together fail a genuine file less than once in a
+million. An exact count among noisy ones has a residual that is as likely as any other: a single number cannot be
+tested, nor can noise that is drawn well and known to the forger.
 """
 
 from __future__ import annotations
@@ -63,10 +56,11 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import bdtr, chdtr, chdtrc, gammainc, gammaincinv, log_ndtr, ndtr
+from scipy.special import bdtr, chdtrc, gammainc, gammaincinv, log_ndtr, ndtr
 
 from sklar.fitting.margins import implied_counts
 from sklar.kernel.cells import Cells
@@ -89,8 +83,7 @@ _STAGES = "between stages"
 _MARGINS, _DIRECT = "margins of two-way tables", "one-way tables against margins"
 _TOTALS, _ONE_WAY_TOTALS = "totals of two-way tables", "totals of one-way tables"
 _SEARCHES, _THREE = "tables of searches", "margins of three-way tables"
-_EACH_PAIR, _EACH_ATTRIBUTE = "each two-way table between stages", "each attribute's margins"
-_EACH_THREE = "each three-way table's margins"
+_EACH_PAIR = "each two-way table between stages"
 _MODULI = (2, 3, 5, 7, 10, 16)
 _BINS = 2_000
 _AT_ONCE = 1 << 18
@@ -141,12 +134,8 @@ class Squares:
         return Squares(self.total + other.total, self.freedom + other.freedom, self.bins + other.bins)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Grid:
-    """The noisy tables of a search for one attribute's numbers, the first one first, with the edges of their cells.
-
-    Every cell of a table is divided into cells of the next, or stands in it as it was.
-    """
+class Grid(NamedTuple):
+    """The noisy tables of a search for one attribute's numbers, the first one first, with the edges of their cells."""
 
     tables: tuple[NDArray[np.int64], ...]
     edges: tuple[NDArray[np.int64], ...]
@@ -157,10 +146,9 @@ class Grid:
 class NoiseResiduals:
     """All residuals of a file, by what they compare; see the module's docstring.
 
-    `each` holds sums of squares and degrees of freedom of single tables or attributes, shape (2, tables). `chosen` is
-    what the choice of scales may add to the sum of squares between stages, and `scales` how many there were to choose
-    from. `crossed` is standard normal, and says whether stages are correlated. `highest` is the largest margin above
-    its one-way count, in standard deviations, with a bound on its chance.
+    `each` holds sums of squares and degrees of freedom of single tables or attributes, shape (2, tables), `crossed` is
+    of `_crossed`, `highest` of `_highest`. `chosen` is what the choice of scales may add to the sum of squares between
+    stages, and `scales` how many there were to choose from.
     """
 
     squares: dict[str, Squares] = field(default_factory=lambda: defaultdict(Squares))
@@ -177,8 +165,7 @@ class NoiseResiduals:
         return sum((self.squares[name] for name in names), Squares())
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _LookMean:
+class _LookMean(NamedTuple):
     """The mean of every cell over all looks at a query, and its variance in every table."""
 
     mean: Array
@@ -237,7 +224,11 @@ def residuals(
     blocks: Sequence[Block], cells: Cells, mechanism: Mechanism, n_rows: int | None, grids: Sequence[Grid] = ()
 ) -> NoiseResiduals:
     """Residuals of all measurements that see the same counts."""
-    found, smear = NoiseResiduals(), _smear(blocks)
+    found, digest = NoiseResiduals(), hashlib.sha256()
+    for block in blocks:
+        digest.update(np.ascontiguousarray(block.values).data)
+    # Public randomness that no forger of a file can choose apart from its tables.
+    smear = np.random.Generator(np.random.SFC64(np.frombuffer(digest.digest(), dtype=np.uint32)))
     looks: dict[tuple[type, int], list[Block]] = defaultdict(list)
     for block in blocks:
         query = block.query
@@ -257,24 +248,17 @@ def residuals(
     _over_totals(cells, pooled, n_rows, found)
     if 1 in pooled and 2 in pooled:
         implied = implied_counts(pooled[2].mean, cells)
-        sums = [_of_attribute(attribute, cells, implied, pooled, found) for attribute in range(cells.n_attributes)]
-        found.each[_EACH_ATTRIBUTE] = np.array(sums).T
+        each = [_of_attribute(attribute, cells, implied, pooled, found) for attribute in range(cells.n_attributes)]
+        found.each["each attribute's margins"] = np.array(each).T
         largest = max(float(block.scales.max()) for own in looks.values() for block in own)
         found.highest = _highest(cells, implied, pooled, None if mechanism == "gaussian" else largest)
         for block in blocks:
             if isinstance(block.query, Tables) and block.query.order == 3:
-                found.each[_EACH_THREE] = _of_threes(block, block.query, n_rows, pooled, smear, found.squares[_THREE])
+                sums = _of_threes(block, block.query, n_rows, pooled, smear, found.squares[_THREE])
+                found.each["each three-way table's margins"] = sums
     for grid in grids:
         _over_grid(grid, mechanism, smear, found.squares[_SEARCHES])
     return found
-
-
-def _smear(blocks: Sequence[Block]) -> np.random.Generator:
-    """Public randomness that no forger of a file can choose apart from its tables."""
-    digest = hashlib.sha256()
-    for block in blocks:
-        digest.update(np.ascontiguousarray(block.values).data)
-    return np.random.Generator(np.random.SFC64(np.frombuffer(digest.digest(), dtype=np.uint32)))
 
 
 def _smeared(counts: NDArray[np.integer], smear: np.random.Generator) -> Array:
@@ -387,13 +371,10 @@ def _over_totals(cells: Cells, pooled: dict[int, _LookMean], n_rows: int | None,
 def _over_grid(grid: Grid, mechanism: Mechanism, smear: np.random.Generator, found: Squares) -> None:
     """Every cell against the sum of the cells that it is divided into, the last table first."""
     own = float(noise_variance(mechanism, np.array([grid.scale]))[0]) + SMEAR
-    below, variance = np.empty(0), np.empty(0)
-    inner: NDArray[np.int64] | None = None
-    for counts, edges in zip(reversed(grid.tables), reversed(grid.edges), strict=True):
+    below, inner = _smeared(grid.tables[-1], smear), grid.edges[-1]
+    variance = np.full(below.size, own)
+    for counts, edges in zip(grid.tables[-2::-1], grid.edges[-2::-1], strict=True):
         here = _smeared(counts, smear)
-        if inner is None:
-            below, variance, inner = here, np.full(here.size, own), edges
-            continue
         parent = np.searchsorted(edges, inner[:-1], side="right") - 1
         added = np.bincount(parent, weights=below, minlength=here.size)
         spread = np.bincount(parent, weights=variance, minlength=here.size)
@@ -451,13 +432,9 @@ def _laplace_tail(deviations: float, variance: float, scale: float) -> float:
 
 
 def _of_threes(
-    block: Block,
-    query: Tables,
-    n_rows: int | None,
-    pooled: dict[int, _LookMean],
-    smear: np.random.Generator,
+    block: Block, query: Tables, n_rows: int | None, pooled: dict[int, _LookMean], smear: np.random.Generator,
     found: Squares,
-) -> Array:
+) -> Array:  # fmt: skip
     """Residuals of the margins of three-way tables; their squares and degrees of freedom, shape (2, tables)."""
     best: dict[tuple[int, ...], tuple[Array, Array]] = {}
     sums = np.zeros((2, block.scales.size))
@@ -524,10 +501,8 @@ def _each_test(name: str, sums: Array, mechanism: Mechanism, *, both: bool, scal
 
 def _tails(total: Array, freedom: Array, mechanism: Mechanism, *, both: bool, chosen: float = 0.0) -> Array:
     """The chance of sums of squares that are as small, or, of both sides, as far out, `chosen` aside."""
-    if mechanism == "gaussian":
-        low = chdtr(freedom, total)
-    else:
-        low = gammainc(freedom / 2 / _LAPLACE_WIDTH, total / (2 * _LAPLACE_WIDTH))
+    wide = 1.0 if mechanism == "gaussian" else _LAPLACE_WIDTH
+    low = gammainc(freedom / 2 / wide, total / (2 * wide))
     high = chdtrc(freedom, np.maximum(total - chosen, 0.0))
     return np.asarray(np.minimum(2 * np.minimum(low, high), 1.0) if both else low)
 
