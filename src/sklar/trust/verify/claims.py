@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from sklar.budget.certificate import Certificate, Measurement, measurements, rounded_up, unit_of
+from sklar.budget.certificate import Measurement, measurements, rounded_up, unit_of
 from sklar.budget.search import Finding, finding_faults, search_spend
 from sklar.budget.views import is_of_schema
 from sklar.errors import SklarError
