@@ -11,8 +11,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from benchmarks.tables import Bench
-from sklar.custodian.evaluate import TripleQueries, answer, choose_triples, compare
-from sklar.custodian.evaluate.conjunctions import MAX_TRIPLES, answer_blocks
+from sklar.custodian.evaluate import answer, choose_triples, compare
+from sklar.custodian.evaluate.conjunctions import MAX_TRIPLES, TripleQueries, answer_blocks
 from sklar.public.schema import Schema
 
 # All three-way tables are compared up to this many attributes; beyond it a random sample, which depends on m alone.

@@ -9,8 +9,8 @@ import click
 
 from experiments import baselines, data, paper, record
 from experiments.errors import EPSILON, MAX_TRIPLES
-from sklar.custodian.evaluate import Errors, answer, choose_triples, compare
-from sklar.custodian.evaluate.conjunctions import Answers
+from sklar.custodian.evaluate import answer, choose_triples, compare
+from sklar.custodian.evaluate.conjunctions import Answers, Errors
 from sklar.custodian.evaluate.figures import cdf_figure
 from sklar.generate import SHAPES
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from sklar.custodian.evaluate.compare import Evaluation
+from sklar.custodian.evaluate import Evaluation
 from sklar.custodian.evaluate.conjunctions import PERCENTS
 from sklar.files.write import write_text
 

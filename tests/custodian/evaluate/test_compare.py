@@ -11,8 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sklar.custodian.evaluate import NOTICE, Evaluation, answer, choose_triples, compare, evaluate, plot
+from sklar.custodian.evaluate import NOTICE, Evaluation, answer, choose_triples, compare, evaluate
 from sklar.custodian.evaluate.conjunctions import pearson
+from sklar.custodian.evaluate.figures import plot
 from sklar.errors import DataError, MissingExtraError, OutputError, SchemaError
 from sklar.public.schema import Schema
 from tests.custodian.evaluate.tables import SCHEMA, as_dummies, brute_force, codes, dummies, records

@@ -118,7 +118,7 @@ def test_lost_zeros_are_told_first_and_drawn() -> None:
     found, document = reported(real, real.with_columns(gain=spread), schema)
     read(document)
     assert found.verdict is not None
-    assert found.verdict.unusable == ("gain",)
+    assert found.verdict.unusable_numbers == ("gain",)
     assert "; 1 of 2 numbers has KS above 0.1: do not use it as a number (gain);" in found.verdict.line
     assert document.index(str(escape(found.verdict.line))) < document.index("<section")
     assert "exactly 0: 0.2% for 90.0%" in document
@@ -223,10 +223,9 @@ def test_a_chart_shows_heaps_missing_values_and_texts() -> None:
     schema = Schema(name="t", attributes=(Attribute(name="x", kind="integer", edges=(0, 100)),))
     real = pl.DataFrame({"x": ["40"] * 50 + [str(number) for number in range(40)] + ["N"] * 5 + [None] * 5})
     found = evaluate(real, real, schema)
-    assert found.looked is not None
-    seen = found.looked[0].columns[0].numbers
-    assert seen is not None
-    chart = draw_numbers(found.columns[0], seen, seen, (100, 100))
+    numbers = found.columns[0].numbers
+    assert numbers is not None
+    chart = draw_numbers("x", found.columns[0], numbers, (100, 100))
     # Shares are of all rows, not of the numbers alone.
     for label in ("exactly 40", "missing", ">N<", "50% | 50%"):
         assert label in chart["bars"]

@@ -106,13 +106,13 @@ def test_moments_quantiles_and_ranks_are_those_of_all_numbers(numbers: list[floa
     assert found.size == len(numbers)
     assert found.mean == pytest.approx(np.mean(numbers), rel=1e-9, abs=1e-3)
     assert found.sd == pytest.approx(np.std(numbers), rel=1e-6, abs=1e-3)
-    shares = np.array([0.01, 0.25, 0.5, 0.95, 1.0])
-    assert found.quantiles(shares).tolist() == np.quantile(numbers, shares, method="inverted_cdf").tolist()
+    percents = [1, 25, 50, 95, 100]
+    assert found.percentiles(percents) == np.percentile(numbers, percents, method="inverted_cdf").tolist()
     ranks = (stats.rankdata(numbers) - 0.5) / len(numbers)
     assert found.ranks(np.array([*numbers, np.nan])) == pytest.approx([*ranks, np.nan], nan_ok=True)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(st.permutations([-3.5, -0.0, 0.0, 1e-9, 1.0, 1.0, 1.5, 2.0, 1e6, 1e6 + 1, 7.25, 9.0, -40.0]))
 def test_what_is_kept_depends_on_the_numbers_and_not_on_their_order(numbers: list[float]) -> None:
     one, two = held(numbers, limit=4, parts=4), held(sorted(numbers), limit=4)
@@ -137,7 +137,7 @@ def test_many_distinct_numbers_are_kept_within_the_limit_and_the_stated_error() 
     error = real.widest + other.widest
     assert abs(ks_distance(real, other) - true_ks(one, two)) <= error < 0.02
     assert wasserstein_distance(real, other) == pytest.approx(stats.wasserstein_distance(one, two), rel=0.01)
-    assert real.quantiles(np.array([0.5])) == pytest.approx(np.median(one), rel=2**-6)
+    assert real.percentiles([50])[0] == pytest.approx(np.median(one), rel=2**-6)
     assert real.mean == pytest.approx(one.mean())
 
 

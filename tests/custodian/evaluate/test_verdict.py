@@ -15,6 +15,7 @@ from scipy import stats
 from sklar.custodian.evaluate import Evaluation, evaluate
 from sklar.custodian.evaluate.raw import MAX_TEXTS, MORE_TEXTS, RawTable
 from sklar.custodian.evaluate.verdict import (
+    PERCENTILES,
     THRESHOLDS,
     Numbers,
     Verdict,
@@ -59,8 +60,8 @@ def test_scores_by_hand() -> None:
     assert found.wasserstein == pytest.approx(2 / np.sqrt(3))
     assert (found.real.mean, found.synthetic.mean) == (1, 3)
     assert found.real.sd == pytest.approx(np.sqrt(3))
-    assert found.real.quantiles == pytest.approx((0, 0, 0, 0, 0, 4, 4))
-    assert (found.real.least, found.real.largest, found.real.numbers) == (0, 4, 4)
+    assert found.real.percentiles(PERCENTILES) == [0, 0, 0, 0, 0, 4, 4]
+    assert (found.real.low[0], found.real.high[-1], found.real.size) == (0, 4, 4)
     assert found.to_dict()["real"]["quantiles"]["50"] == 0
 
 
@@ -149,7 +150,9 @@ def test_differences_of_correlations_are_ranked() -> None:
 def test_texts_among_numbers_are_shares_of_all_rows_and_do_not_fill_the_memory() -> None:
     one = look(pl.DataFrame({"x": ["1", "N", "N", "2"]}), "integer")
     two = look(pl.DataFrame({"x": ["1", "1", "N", "?"]}), "integer")
-    shares = {share.what: (share.real, share.synthetic) for share in compare_texts(one, two, 0)}
+    shares = {
+        share.what: (share.real, share.synthetic) for share in compare_texts(one.columns[0], two.columns[0], (4, 4))
+    }
     assert shares == {"N": (0.5, 0.25), "?": (0, 0.25)}
     many = look(pl.DataFrame({"x": [f"text {number}" for number in range(3 * MAX_TEXTS)]}), "integer", parts=2)
     assert len(many.columns[0].texts) == MAX_TEXTS + 1
@@ -213,12 +216,12 @@ def test_zeros_that_are_spread_over_a_bin_are_caught(lost: tuple[pl.DataFrame, E
     real, found = lost
     assert found.result("one-way").tv == 0
     verdict = verdict_of(found)
-    assert verdict.worst == "gain"
-    assert verdict.distance > 0.9
-    assert verdict.unusable == ("gain", "hours")
+    assert verdict.worst_column == "gain"
+    assert verdict.worst_distance > 0.9
+    assert verdict.unusable_numbers == ("gain", "hours")
     assert verdict.line == (
-        f"Worst column: gain, KS {verdict.distance:.3f}; 2 of 3 numbers have KS above 0.1: do not use them as numbers "
-        "(gain, hours)."
+        f"Worst column: gain, KS {verdict.worst_distance:.3f}; 2 of 3 numbers have KS above 0.1: "
+        "do not use them as numbers (gain, hours)."
     )
     warnings = {column.name: column.warnings for column in found.columns}
     zeros = (real["gain"] == 0).sum() / real.height
@@ -236,7 +239,7 @@ def test_real_rows_of_another_draw_have_no_warning() -> None:
     assert [column.warnings for column in found.columns] == [()] * 4
     verdict = verdict_of(found)
     assert verdict.line.endswith("no number has KS above 0.1.")
-    assert verdict.unusable == verdict.warned == ()
+    assert verdict.unusable_numbers == verdict.columns_with_warnings == ()
 
 
 def test_everything_is_in_the_json(lost: tuple[pl.DataFrame, Evaluation]) -> None:
@@ -281,13 +284,13 @@ def test_categories_and_correlations_are_in_the_line() -> None:
 
 def test_few_rows_are_said_to_be_few() -> None:
     verdict = verdict_of(evaluate(records(90), records(90, 1), SCHEMA))
-    assert verdict.chance == pytest.approx(1.63 * np.sqrt(2 / 90))
+    assert verdict.chance_ks == pytest.approx(1.63 * np.sqrt(2 / 90))
     assert "with this few rows chance alone makes KS up to 0.24" in verdict.line
 
 
 def test_dummies_have_levels_alone() -> None:
     found = evaluate(records(90), dummies(90), SCHEMA)
-    assert found.looked is None
+    assert all(column.missing is None and column.numbers is None for column in found.columns)
     assert "total variation" in verdict_of(found).line
     assert "Raw values of numbers are not compared: dummies have none." in found.lines()
     assert found.to_dict()["correlations"] is None
@@ -295,7 +298,6 @@ def test_dummies_have_levels_alone() -> None:
 
 def test_what_was_seen_is_not_printed(lost: tuple[pl.DataFrame, Evaluation]) -> None:
     found = lost[1]
-    assert "looked" not in repr(found)
     numbers = found.columns[0].numbers
     assert numbers is not None
     for each in (found.verdict, found.correlations, found.columns[0], numbers, numbers.real, numbers.heaps[0]):

@@ -1,28 +1,308 @@
-"""How near a release comes to the real rows: queries, errors, plots. For the custodian's eyes only.
+"""How near a release comes to the real rows: queries, errors, raw values, one line over all.
 
 Everything here sees the real rows without noise, and says so on every output. The release path never imports it.
 
 >>> import polars as pl
 >>> from sklar import Schema
->>> schema = Schema.from_toml('''
-... [attributes.smoker]
-... type = "boolean"
-... ''')
+>>> schema = Schema.from_toml("[attributes.smoker]\ntype = 'boolean'")
 >>> real, synthetic = pl.DataFrame({"smoker": [True, True, False]}), pl.DataFrame({"smoker": [True, False, False]})
 >>> evaluate(real, synthetic, schema).result("one-way").errors.best(100).average
 1.0
 """
 
-from sklar.custodian.evaluate.compare import NOTICE as NOTICE
-from sklar.custodian.evaluate.compare import Evaluation as Evaluation
-from sklar.custodian.evaluate.compare import Result as Result
-from sklar.custodian.evaluate.compare import compare as compare
-from sklar.custodian.evaluate.compare import evaluate as evaluate
-from sklar.custodian.evaluate.conjunctions import MAX_TRIPLES as MAX_TRIPLES
-from sklar.custodian.evaluate.conjunctions import Answers as Answers
-from sklar.custodian.evaluate.conjunctions import Errors as Errors
-from sklar.custodian.evaluate.conjunctions import TripleQueries as TripleQueries
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from math import comb
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sklar.custodian.evaluate.conjunctions import MAX_TRIPLES, PERCENTS, Answers, Errors, Form, absolute_errors, pearson
 from sklar.custodian.evaluate.conjunctions import answer as answer
 from sklar.custodian.evaluate.conjunctions import choose_triples as choose_triples
-from sklar.custodian.evaluate.figures import plot as plot
+from sklar.custodian.evaluate.raw import RawTable
+from sklar.custodian.evaluate.usefulness import Score
 from sklar.custodian.evaluate.usefulness import usefulness as usefulness
+from sklar.custodian.evaluate.verdict import ColumnFit, Correlations, Verdict, brief, judge, width_text
+from sklar.errors import DataError
+from sklar.files.write import check_target, write_text
+from sklar.machine.extras import require
+from sklar.machine.notebook import Tabular, html_card
+from sklar.machine.progress import SILENT, Progress
+from sklar.public.schema import Schema, SchemaLike
+from sklar.rows.read import as_released
+
+NOTICE = "PRIVATE: computed from the real rows without noise. For the custodian's eyes; do not publish."
+
+# The paper's border between correlated and uncorrelated pairs of dummies.
+HIGH_CORRELATION = 0.5
+
+_WIDTH = 100
+_SHOWN_NUMBERS = 40
+_SHOWN_GAPS = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Result:
+    """One class of queries: its name, its errors, and (for whole classes) the mean total variation distance."""
+
+    name: str
+    errors: Errors
+    tv: float | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        at, share = self.errors.cdf()
+        return {
+            "name": self.name,
+            "queries": self.errors.size,
+            "best": [asdict(self.errors.best(percent)) for percent in PERCENTS],
+            "mean_total_variation": self.tv,
+            "cdf": {"error": at.round(3).tolist(), "share": share.round(6).tolist()},
+        }
+
+    def cells(self) -> tuple[str, ...]:
+        """Name, number, average / maximum over the best queries, and mean total variation: a row of a table."""
+        best = (self.errors.best(percent) for percent in PERCENTS)
+        errors = (f"{each.average:,.1f} / {each.maximum:,.0f}" for each in best)
+        return (self.name, f"{self.errors.size:,}", *errors, "" if self.tv is None else f"{self.tv:.4f}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class Evaluation(Tabular):
+    """How near a release comes to the real rows, by classes of queries and column by column. PRIVATE, as they are.
+
+    `verdict` is one line over all `columns`. Without it, answers alone were compared, and columns have no numbers.
+    """
+
+    table: str
+    real_rows: int
+    synthetic_rows: int
+    form: Form | None
+    valid_share: float | None
+    triples: str
+    results: tuple[Result, ...]
+    scores: tuple[Score, ...] = ()
+    columns: tuple[ColumnFit, ...] = ()
+    correlations: Correlations | None = None
+    verdict: Verdict | None = None
+
+    def __repr__(self) -> str:
+        return f"Evaluation('{self.table}', {self.real_rows:,} real rows, {self.synthetic_rows:,} synthetic; {NOTICE})"
+
+    def _repr_html_(self) -> str:
+        rows = {"rows": f"{self.real_rows:,} real, {self.synthetic_rows:,} synthetic"}
+        return html_card(f"Evaluation of '{self.table}'", rows, self.to_columns(), note=NOTICE)
+
+    @property
+    def ranked(self) -> list[ColumnFit]:
+        """The columns, the worst first."""
+        return sorted(self.columns, key=lambda column: -column.distance)
+
+    @property
+    def panels(self) -> dict[str, list[Result]]:
+        """The classes of queries whose errors are drawn together, by title."""
+        named = [result for result in self.results if result.errors.size]
+        return {
+            "All classes of queries": [result for result in named if "|r|" not in result.name],
+            "Two-way, by correlation": [result for result in named if result.name.startswith("two-way")],
+        }
+
+    def to_columns(self) -> Mapping[str, Sequence[Any]]:
+        """One line for each class of queries: their number, average error, and mean total variation distance."""
+        classes = [(each.name, each.errors, each.tv) for each in self.results]
+        return {
+            "queries": [name for name, _, _ in classes],
+            "number": [errors.size for _, errors, _ in classes],
+            "average_error": [float(errors.best(100).average) if errors.size else None for _, errors, _ in classes],
+            "mean_total_variation": [tv for _, _, tv in classes],
+        }
+
+    def result(self, name: str) -> Result:
+        """The class of that name."""
+        return next(result for result in self.results if result.name == name)
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "notice": NOTICE,
+            "overall": None if self.verdict is None else self.verdict.to_dict(),
+            "table": self.table,
+            "real_rows": self.real_rows,
+            "synthetic_rows": self.synthetic_rows,
+            "form": self.form,
+            "valid_share": self.valid_share,
+            "three_way_queries": self.triples,
+            "results": [result.to_dict() for result in self.results],
+            "columns": [column.to_dict() for column in self.columns],
+            "correlations": None if self.correlations is None else self.correlations.to_dict(),
+            "usefulness": [asdict(score) for score in self.scores],
+        }
+
+    def lines(self) -> list[str]:
+        """A table for a person to read, the notice first."""
+        rows = f"{self.table}: {self.real_rows:,} real rows, {self.synthetic_rows:,} synthetic {self.form or 'rows'}"
+        if self.valid_share is not None:
+            rows += f", {self.valid_share:.1%} of them valid records"
+        lines = [NOTICE, "", rows + "."]
+        if self.synthetic_rows != self.real_rows:
+            lines.append("Synthetic counts are scaled to the number of real rows.")
+        if self.verdict is not None:
+            lines += ["", *textwrap.wrap(f"Overall. {self.verdict.line}", _WIDTH, subsequent_indent="  ")]
+        heads = ("queries", "number", *(f"{percent}%" for percent in PERCENTS), "mean TV")
+        lines += [
+            "",
+            f"Three-way queries: {self.triples}.",
+            "",
+            "Absolute error of counts, average / maximum over the best 95%, 99% and all of the queries:",
+            "",
+            *_aligned("{:<24}{:>12}{:>18}{:>18}{:>18}{:>10}", heads, (result.cells() for result in self.results)),
+            *self._lines_of_numbers(),
+        ]
+        if self.scores:
+            lines += ["", f"Predicting '{self.scores[0].target}' on real test rows:", ""]
+            heads = ("trained on", "learner", "rows", "accuracy", "AUC")
+            lines += _aligned("{:<24}{:<24}{:>10}{:>10}{:>8}", heads, (score.cells() for score in self.scores))
+        return [line.rstrip() for line in lines]
+
+    def _lines_of_numbers(self) -> Iterator[str]:
+        """The raw values of numbers, the worst column first, every column's warnings, and correlations."""
+        scored = [(column, column.numbers) for column in self.ranked if column.numbers is not None]
+        if self.form == "dummies" and any(column.attribute.binned for column in self.columns):
+            yield from ("", "Raw values of numbers are not compared: dummies have none.")
+        if scored:
+            yield ""
+            yield "Raw values of numbers. KS: largest difference of the distribution functions, from 0 to 1;"
+            yield from ("distance: Wasserstein distance in real standard deviations; synthetic / real.", "")
+            yield f"{'column':<20}{'KS':>7}{'distance':>9}{'mean':>37} {'standard deviation':>26}"
+        for column, numbers in scored[:_SHOWN_NUMBERS]:
+            both = (numbers.synthetic, numbers.real)
+            moved = "" if numbers.wasserstein is None else f"{numbers.wasserstein:.3f}"
+            mean = " / ".join(brief(column.attribute, each.mean) for each in both)
+            spread = " / ".join(width_text(column.attribute, each.sd) for each in both)
+            yield f"{column.name:<20.19}{numbers.ks:>7.3f}{moved:>9}{mean:>37} {spread:>26}"
+        if len(scored) > _SHOWN_NUMBERS:
+            yield f"... and {len(scored) - _SHOWN_NUMBERS} more, all of them better (--json has all)."
+        warned = [f"{column.name}: {'; '.join(column.warnings)}." for column in self.ranked if column.warnings]
+        if warned:
+            yield from ("", "Warnings (synthetic for real):", "")
+        for line in warned[:_SHOWN_NUMBERS]:
+            yield from textwrap.wrap(line, _WIDTH, subsequent_indent="  ")
+        if self.correlations is None:
+            return
+        names, both_kinds = self.correlations.names, (self.correlations.pearson, self.correlations.spearman)
+        yield from ("", "Correlations of numbers that differ most (synthetic / real):", "")
+        rows = (
+            (f"{names[i]}, {names[j]}", *(f"{given[i, j]:.3f} / {true[i, j]:.3f}" for true, given in both_kinds))
+            for _, i, j in self.correlations.gaps()[:_SHOWN_GAPS]
+        )
+        yield from _aligned("{:<52.51}{:>18}{:>18}", ("pair", "Pearson", "Spearman"), rows)
+
+
+def _aligned(form: str, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    return [form.format(*row) for row in (heads, *rows)]
+
+
+def evaluate(
+    real: object,
+    synthetic: object,
+    schema: SchemaLike,
+    *,
+    max_triples: int = MAX_TRIPLES,
+    target: str | None = None,
+    test: object | None = None,
+    plot: str | Path | None = None,
+    report: str | Path | None = None,
+    progress: Progress = SILENT,
+) -> Evaluation:
+    """Compare a synthetic table with the real one. PRIVATE: the result is for the custodian's eyes.
+
+    Each table is a path or anything that exports an Arrow stream, of records or of dummies; `schema` is a schema, the
+    path of one, or a model for its schema. With more than `max_triples` three-way queries, a stated random sample is
+    asked. With a `target` attribute and a real `test` table learners are trained on both tables, which are then read
+    twice. `plot` (.png, .svg) and `report` (.html) are files to write, PRIVATE as well.
+    """
+    picture = None if plot is None else check_target(plot, (".png", ".svg"))
+    page = None if report is None else check_target(report, (".html",))
+    if picture is not None:
+        require("matplotlib", what="a plot", package="matplotlib", extra="plot")
+    if (target is None) != (test is None):
+        raise DataError("usefulness needs both a target attribute and a test table of real rows. Give both, or none.")
+    schema = Schema.of(schema)
+    if target is not None:
+        schema.attribute(target)
+    synthetic = as_released(synthetic, schema)
+    asked = choose_triples(schema, max_triples=max_triples)
+    raw = RawTable(schema), RawTable(schema)
+    progress.stage("count real rows", unit="rows")
+    true = answer(real, schema, asked, progress=progress, raw=raw[0])
+    progress.stage("count synthetic rows", unit="rows")
+    given = answer(synthetic, schema, asked, progress=progress, raw=raw[1])
+    progress.stage("compare")
+    both = (raw[0].done(), raw[1].done()) if true.form == given.form == "records" else None
+    evaluation = compare(true, given)
+    columns, correlations, verdict = judge(evaluation.columns, both, rows=(true.n_rows, given.n_rows))
+    evaluation = replace(evaluation, columns=columns, correlations=correlations, verdict=verdict)
+    if target is not None:
+        progress.stage("learn")
+        evaluation = replace(evaluation, scores=usefulness(real, synthetic, test, schema, target=target))
+    # Imported here: both are made from what this module holds.
+    if picture is not None:
+        from sklar.custodian.evaluate.figures import plot as draw
+
+        draw(evaluation, picture)
+    if page is not None:
+        from sklar.custodian.evaluate.private_report import custodian_report
+
+        progress.stage("report")
+        write_text(page, custodian_report(evaluation, true, given), private=True)
+    return evaluation
+
+
+def compare(true: Answers, given: Answers) -> Evaluation:
+    """Errors of given answers, class by class.
+
+    Q1 asks X_i = 1 only: in a table of n rows X_i = 0 is wrong by as much. The mean total variation distance of order k
+    is half the sum of all errors over n and the number of k-way tables; where triples are sampled it is an estimate,
+    and for dummies, whose tables need not sum to n, it is the same formula.
+    """
+    schema, n, factor = true.schema, true.n_rows, true.n_rows / given.n_rows
+    high = np.abs(pearson(true)) >= HIGH_CORRELATION
+    pairs = true.two_way, given.two_way
+
+    def result(
+        name: str, answers: tuple[NDArray[Any], NDArray[Any]], order: int = 0, where: NDArray[np.bool_] | None = None
+    ) -> Result:
+        errors, tables = absolute_errors(*answers, factor=factor, where=where), comb(schema.n_attributes, order)
+        if order == 0 or not tables:
+            return Result(name=name, errors=errors)
+        queries = true.asked.in_all if order == 3 else errors.size
+        return Result(name=name, errors=errors, tv=errors.total / max(errors.size, 1) * queries / (2 * n * tables))
+
+    triples = true.triples, given.triples
+    results = (
+        result("one-way", (true.one_way, given.one_way), 1),
+        result("two-way", pairs, 2),
+        result("two-way, |r| >= 0.5", pairs, where=high),
+        result("two-way, |r| < 0.5", pairs, where=~high),
+        result("three-way", triples, 3),
+        result("three-way, count > 0", triples, where=true.triples > 0),
+    )
+    levels = np.abs(true.one_way - factor * given.one_way)
+    distances = (np.add.reduceat(levels, schema.offsets[:-1]) / (2 * n)).tolist()
+    columns = [ColumnFit(attribute=each, tv=tv) for each, tv in zip(schema.attributes, distances, strict=True)]
+    return Evaluation(
+        table=schema.name,
+        real_rows=n,
+        synthetic_rows=given.n_rows,
+        form=given.form,
+        valid_share=None if given.valid_rows is None else given.valid_rows / given.n_rows,
+        triples=true.asked.stated,
+        results=results,
+        columns=tuple(columns),
+    )

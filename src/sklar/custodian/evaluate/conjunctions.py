@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from sklar.errors import DataError
 from sklar.machine.compiled import OFFSETS, Worth, compiled, population_count, prange
-from sklar.machine.progress import SILENT, Progress
+from sklar.machine.progress import SILENT, Progress, watch
 from sklar.public.schema import Attribute, Schema
 from sklar.rows.encode import encode, encode_column
 from sklar.rows.people import chosen_places
@@ -39,12 +39,12 @@ PERCENTS = (95, 99, 100)
 _BIT = Attribute(name="bit", kind="categorical", values=("0", "1"))
 _BOOLEAN = Attribute(name="bit", kind="boolean")
 
-# Of rows times tables, with rows for the overhead of a table, and cells: what NumPy counts (3 ns each) before compiled
-# code is worth loading (1 s, or 3 s where it must be compiled).
+# NumPy counts this much (3 ns each) before compiled code is worth loading (1 s; 3 s where it must be compiled): rows
+# times tables, with rows for the overhead of a table, and cells.
 _PLAIN_WORK, _TABLE_OVERHEAD = 5e8, 4_000
-# Cells of a batch laid out as (d, rows): 64 MB.
-_MAX_CELLS = 1 << 26
-# Words of bits that NumPy holds at a time, to bound memory; and queries whose errors are taken at a time.
+# Cells of a part of a batch laid out as (d, rows).
+_MAX_CELLS = 1 << 24
+# Words of bits that NumPy holds at a time, and queries whose errors are taken at a time: both bound memory.
 _WORDS, _CHUNK = 1 << 19, 1 << 22
 
 
@@ -101,9 +101,8 @@ def choose_triples(
 class Answers:
     """Answers to all queries: PRIVATE when they come from real rows.
 
-    `one_way` has shape (d,); `pairs` (d, d), filled for attributes i < j; `triples` is laid out by `asked`. Counts of a
-    table are integers; noisy and computed answers may be real numbers. `valid_rows` have exactly one level of every
-    attribute; None when there are no rows to look at.
+    `one_way` has shape (d,); `pairs` (d, d), filled for attributes i < j; `triples` is laid out by `asked`. Noisy and
+    computed answers may be real numbers. `valid_rows` have one level of every attribute; None where there are no rows.
     """
 
     schema: Schema
@@ -132,46 +131,37 @@ def answer(
 
     Where the table has records, their raw values are added to `raw` on the way.
     """
-    form, batches = read(data, schema, raw)
-
-    def watched() -> Iterator[NDArray[Any]]:
-        for batch in batches:
-            yield batch
-            progress.advance(batch.shape[1])
-
-    return answer_blocks(watched(), schema, asked, form=form)
+    form, batches = read(data, schema, raw, progress)
+    return answer_blocks(batches, schema, asked, form=form)
 
 
-def read(data: object, schema: Schema, raw: RawTable | None = None) -> tuple[Form, Iterator[NDArray[Any]]]:
+def read(
+    data: object, schema: Schema, raw: RawTable | None = None, progress: Progress = SILENT
+) -> tuple[Form, Iterator[NDArray[Any]]]:
     """The form of a table, and its batches: codes of shape (m, rows), or 0/1 dummies of shape (d, rows)."""
     source = open_source(data, schema)
-    dummies = schema.dummy_names
+    dummies, person = schema.dummy_names, schema.person
     if set(dummies) <= set(source.columns) and not set(schema.names) <= set(source.columns):
-        return "dummies", (dummies_of(batch) for batch in source.batches(dummies))
+        return "dummies", (dummies_of(batch) for batch in watch(source.batches(dummies), progress))
     require_columns(source, schema)
     kept = None
-    if schema.person is not None and schema.person.column in source.columns:
+    if person is not None and person.column in source.columns:
         # The original: its rows count as they do in a release, so that shares are compared with shares of one kind.
-        kept = chosen_places(source.batches((schema.person.column,)), schema.person)
+        kept = chosen_places(source.batches((person.column,)), person)
         source = open_source(data, schema)
-    return "records", _codes(source.batches(schema.names), schema, kept, raw)
 
+    def codes() -> Iterator[NDArray[np.int32]]:
+        first = 0
+        for whole in watch(source.batches(schema.names), progress):
+            batch = whole
+            if kept is not None:
+                here = kept[first : first + whole.height]
+                batch, first = whole[: here.size].filter(pl.Series(here)), first + whole.height
+            if raw is not None:
+                raw.add(batch)
+            yield encode(batch, schema)
 
-def _codes(
-    batches: Iterable[pl.DataFrame], schema: Schema, kept: NDArray[np.bool_] | None, raw: RawTable | None
-) -> Iterator[NDArray[np.int32]]:
-    """Codes of the rows that are kept; their raw values are added to `raw` on the way."""
-    first = 0
-    for whole in batches:
-        batch = whole
-        if kept is not None:
-            here = np.zeros(whole.height, dtype=bool)
-            part = kept[first : first + whole.height]
-            here[: part.size] = part
-            batch, first = whole.filter(pl.Series(here)), first + whole.height
-        if raw is not None:
-            raw.add(batch)
-        yield encode(batch, schema)
+    return "records", codes()
 
 
 def dummies_of(batch: pl.DataFrame) -> NDArray[np.bool_]:
@@ -190,22 +180,22 @@ def dummies_of(batch: pl.DataFrame) -> NDArray[np.bool_]:
 
 def answer_blocks(blocks: Iterable[NDArray[Any]], schema: Schema, asked: TripleQueries, *, form: Form) -> Answers:
     """Exact answers from blocks of codes, shape (m, rows), or of dummies, shape (d, rows)."""
-    d = schema.n_levels
+    d, m = schema.n_levels, schema.n_attributes
     one_way, pairs = np.zeros(d, dtype=np.int64), np.zeros((d, d), dtype=np.int64)
     triples = np.zeros(asked.size, dtype=np.int32)
-    worth_compiling = Worth(_PLAIN_WORK)
+    worth_compiling, step = Worth(_PLAIN_WORK), max(64, _MAX_CELLS // d // 64 * 64)
     n_rows = valid_rows = 0
-    for whole in blocks:
-        step = max(64, _MAX_CELLS // d // 64 * 64)
-        for start in range(0, whole.shape[1], step):
-            part = whole[:, start : start + step]
-            if form == "records" and not worth_compiling(_plain_work(part.shape[1], asked)):
-                _add_plainly(part, asked, pairs, triples)
-            else:
-                _add(part, asked, form, pairs, triples)
-            one_way += _level_counts(part, schema, form)
-            n_rows += part.shape[1]
-            valid_rows += int(np.count_nonzero(valid(part, schema, form)))
+    for part in (whole[:, start : start + step] for whole in blocks for start in range(0, whole.shape[1], step)):
+        row, level = _levels(part, schema, form)
+        if form == "records" and not worth_compiling(_plain_work(part.shape[1], asked)):
+            _add_plainly(part, row, level, asked, pairs, triples)
+        else:
+            _add(part.shape[1], row, level, asked, pairs, triples)
+        one_way += np.bincount(level, minlength=d)
+        # A valid row has as many levels as there are attributes, each of another attribute than the one before.
+        another = np.diff(row * m + schema.cells.attribute_of_level[level], prepend=-1) != 0
+        exact = [np.bincount(each, minlength=part.shape[1]) == m for each in (row, row[another])]
+        n_rows, valid_rows = n_rows + part.shape[1], valid_rows + int(np.count_nonzero(exact[0] & exact[1]))
     if n_rows == 0:
         raise DataError("the table has no rows. It must hold at least one.")
     return Answers(
@@ -220,6 +210,15 @@ def answer_blocks(blocks: Iterable[NDArray[Any]], schema: Schema, asked: TripleQ
     )
 
 
+def _levels(block: NDArray[Any], schema: Schema, form: Form) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Which row has which level, by rows and levels in ascending order. Code -1 is no level."""
+    if form == "dummies":
+        row, level = np.nonzero(block.T)
+        return row, level
+    row, attribute = np.nonzero((block >= 0).T)
+    return row, schema.offsets[attribute] + block[attribute, row]
+
+
 def _plain_work(rows: int, asked: TripleQueries) -> float:
     """What it takes to count this many rows in NumPy."""
     m, every = asked.schema.n_attributes, asked.listed is None
@@ -229,9 +228,14 @@ def _plain_work(rows: int, asked: TripleQueries) -> float:
 
 
 def _add_plainly(
-    codes: NDArray[Any], asked: TripleQueries, pairs: NDArray[np.int64], triples: NDArray[np.int32]
+    codes: NDArray[Any],
+    row: NDArray[np.int64],
+    level: NDArray[np.int64],
+    asked: TripleQueries,
+    pairs: NDArray[np.int64],
+    triples: NDArray[np.int32],
 ) -> None:
-    """Do what `_add` does, in NumPy: for inputs too small to repay compilation. Code -1 is in no cell."""
+    """Do what `_add` does, in NumPy: for inputs too small to repay compilation."""
     offsets, m, d = asked.schema.offsets, asked.schema.n_attributes, asked.schema.n_levels
     sizes, shifted = np.diff(offsets), codes.astype(np.int64) + 1
     for i, j in combinations(range(m), 2):
@@ -249,7 +253,7 @@ def _add_plainly(
             block = three.reshape(*shape, size + 1)[1:, 1:, 1:].reshape(cells, size)
             own[:, offsets[k] - after : offsets[k + 1] - after] += block.astype(np.int32)
     if asked.listed is not None:
-        bits = _bits(codes, offsets, "records")
+        bits = _bits(row, level, codes.shape[1], d)
         step = max(_WORDS // max(bits.shape[1], 1), 1)
         for start in range(0, len(asked.listed), step):
             first, second, third = asked.listed[start : start + step].T
@@ -258,7 +262,12 @@ def _add_plainly(
 
 
 def _add(
-    block: NDArray[Any], asked: TripleQueries, form: Form, pairs: NDArray[np.int64], triples: NDArray[np.int32]
+    rows: int,
+    row: NDArray[np.int64],
+    level: NDArray[np.int64],
+    asked: TripleQueries,
+    pairs: NDArray[np.int64],
+    triples: NDArray[np.int32],
 ) -> None:
     schema = asked.schema
     m, d, offsets, block_of = schema.n_attributes, schema.n_levels, schema.offsets, schema.cells.attribute_of_level
@@ -266,16 +275,26 @@ def _add(
     wide, every = 64 * m * m > d * d, asked.listed is None
     # The layouts are large: each is made only where it is read.
     if wide or asked.listed is not None:
-        bits = _bits(block, offsets, form)
+        bits = _bits(row, level, rows, d)
         if wide:
-            add_pair_bits(bits, block_of, offsets, pairs)
+            first, second = np.nonzero(block_of[:, None] < block_of)
+            counts = np.zeros(first.size, dtype=np.int32)
+            add_bits(bits, np.stack([first, second, second], axis=1), counts)
+            pairs[first, second] += counts
         if asked.listed is not None:
-            add_triple_bits(bits, asked.listed, triples)
+            add_bits(bits, asked.listed, triples)
     if not wide or every:
-        starts, levels = _lists(block, offsets, form)
+        starts = np.concatenate([[0], np.cumsum(np.bincount(row, minlength=rows))])
         # An empty array is not added to.
         own = (pairs[:0] if wide else pairs), (triples if every else triples[:0])
-        add_lists(starts, levels, block_of, offsets, asked.bases, *own)
+        add_lists(starts, level.astype(np.int32), block_of, offsets, asked.bases, *own)
+
+
+def _bits(row: NDArray[np.int64], level: NDArray[np.int64], rows: int, d: int) -> NDArray[np.uint64]:
+    """One bit per level and row, shape (d, words)."""
+    padded = np.zeros((d, -(-rows // 64) * 64), dtype=bool)
+    padded[level, row] = True
+    return np.packbits(padded, axis=1, bitorder="little").view(np.uint64)
 
 
 @compiled(
@@ -323,70 +342,16 @@ def add_lists(
                                         triples[base + c] += 1
 
 
-@compiled(f"void(uint64[:, ::1], {OFFSETS}, {OFFSETS}, int64[:, ::1])", parallel=True, boundscheck=False)
-def add_pair_bits(
-    bits: NDArray[np.uint64], block: NDArray[np.int64], offsets: NDArray[np.int64], counts: NDArray[np.int64]
-) -> None:
-    """Add every pair on bits, one per level and row, shape (d, words): cheap when attributes have few levels."""
-    d, words = bits.shape
-    for a in prange(d):
-        for b in range(offsets[block[a] + 1], d):
-            total = np.uint64(0)
-            for word in range(words):
-                total += population_count(bits[a, word] & bits[b, word])
-            counts[a, b] += np.int64(total)
-
-
 @compiled("void(uint64[:, ::1], int64[:, ::1], int32[::1])", parallel=True, boundscheck=False)
-def add_triple_bits(bits: NDArray[np.uint64], triples: NDArray[np.int64], counts: NDArray[np.int32]) -> None:
-    """Add the counts of the listed triples of levels, shape (k, 3), into counts (k,)."""
+def add_bits(bits: NDArray[np.uint64], listed: NDArray[np.int64], counts: NDArray[np.int32]) -> None:
+    """Add the counts of listed triples of levels, shape (k, 3), on bits (d, words): cheap where levels are few."""
     words = bits.shape[1]
-    for t in prange(triples.shape[0]):
-        a, b, c = triples[t, 0], triples[t, 1], triples[t, 2]
+    for t in prange(listed.shape[0]):
+        a, b, c = listed[t, 0], listed[t, 1], listed[t, 2]
         total = np.uint64(0)
         for word in range(words):
             total += population_count(bits[a, word] & bits[b, word] & bits[c, word])
         counts[t] += np.int32(total)
-
-
-def valid(block: NDArray[Any], schema: Schema, form: Form) -> NDArray[np.bool_]:
-    """Which rows have exactly one level of every attribute, shape (rows,)."""
-    if form == "records":
-        return np.asarray((block >= 0).all(axis=0))
-    levels = np.add.reduceat(block.astype(np.uint16), schema.offsets[:-1], axis=0)
-    return np.asarray((levels == 1).all(axis=0))
-
-
-def _level_counts(block: NDArray[Any], schema: Schema, form: Form) -> NDArray[np.int64]:
-    """How many rows have each level, shape (d,)."""
-    if form == "dummies":
-        return np.asarray(block.sum(axis=1, dtype=np.int64))
-    counts = (np.bincount(row[row >= 0], minlength=size) for row, size in zip(block, schema.sizes, strict=True))
-    return np.concatenate(list(counts))
-
-
-def _lists(block: NDArray[Any], offsets: NDArray[np.int64], form: Form) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """The levels that each row has, as (starts, levels)."""
-    if form == "records":
-        here = np.ascontiguousarray((block >= 0).T)
-        levels = (block + offsets[:-1, None].astype(np.int32)).T[here]
-    else:
-        here = np.ascontiguousarray(block.T)
-        levels = np.nonzero(here)[1].astype(np.int32)
-    starts = np.concatenate([[0], np.cumsum(here.sum(axis=1, dtype=np.int64))])
-    return starts, np.ascontiguousarray(levels)
-
-
-def _bits(block: NDArray[Any], offsets: NDArray[np.int64], form: Form) -> NDArray[np.uint64]:
-    """One bit per level and row, shape (d, words)."""
-    rows = block.shape[1]
-    padded = np.zeros((int(offsets[-1]), -(-rows // 64) * 64), dtype=bool)
-    if form == "records":
-        attribute, row = np.nonzero(block >= 0)
-        padded[offsets[attribute] + block[attribute, row], row] = True
-    else:
-        padded[:, :rows] = block
-    return np.packbits(padded, axis=1, bitorder="little").view(np.uint64)
 
 
 def pearson(answers: Answers) -> NDArray[np.float64]:
@@ -458,12 +423,11 @@ def tally(chunks: Iterable[NDArray[Any]]) -> Errors:
     values, counts = [np.zeros(0)], [np.zeros(0, dtype=np.int64)]
     for chunk in chunks:
         if chunk.dtype.kind in "iu":
-            times = np.bincount(chunk)
-            distinct: NDArray[Any] = np.flatnonzero(times)
-            times = times[distinct]
+            every = np.bincount(chunk)
+            distinct, times = np.flatnonzero(every).astype(np.float64), every[every > 0]
         else:
             distinct, times = np.unique(chunk, return_counts=True)
-        values.append(distinct.astype(np.float64))
+        values.append(distinct)
         counts.append(times)
     distinct, which = np.unique(np.concatenate(values), return_inverse=True)
     times = np.zeros(distinct.size, dtype=np.int64)
@@ -475,13 +439,7 @@ def absolute_errors(
     true: NDArray[Any], given: NDArray[Any], *, factor: float = 1.0, where: NDArray[np.bool_] | None = None
 ) -> Errors:
     """The errors |true - factor * given| of all queries, or of those in `where`, one chunk at a time."""
-
-    def chunks() -> Iterable[NDArray[Any]]:
-        for start in range(0, true.size, _CHUNK):
-            part = slice(start, start + _CHUNK)
-            one, other = true[part], given[part]
-            if where is not None:
-                one, other = one[where[part]], other[where[part]]
-            yield np.abs(one - other) if factor == 1.0 else np.abs(one - factor * other)
-
-    return tally(chunks())
+    parts = [slice(start, start + _CHUNK) for start in range(0, true.size, _CHUNK)]
+    chosen = ((true[part], given[part], slice(None) if where is None else where[part]) for part in parts)
+    scale = 1 if factor == 1.0 else factor
+    return tally(np.abs(one[which] - scale * other[which]) for one, other, which in chosen)

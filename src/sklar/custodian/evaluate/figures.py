@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sklar.custodian.evaluate.compare import NOTICE, Evaluation
+from sklar.custodian.evaluate import NOTICE, Evaluation
 from sklar.custodian.evaluate.conjunctions import Errors
 from sklar.files.write import check_target, replacing
 from sklar.machine.extras import require
@@ -16,8 +16,6 @@ from sklar.machine.extras import require
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-SUFFIXES = (".png", ".svg")
 
 # Each line has a color of a different lightness, a style and a marker. Any one of the three tells it from the others.
 STYLES = (
@@ -35,10 +33,8 @@ _INK = "#1f2937"
 
 def plot(evaluation: Evaluation, path: str | Path) -> None:
     """Draw the error CDFs of an evaluation into a .png or .svg file, whole or not at all. The file says PRIVATE."""
-    target = check_target(path, SUFFIXES)
-    whole = {result.name: result.errors for result in evaluation.results if "|r|" not in result.name}
-    split = {result.name: result.errors for result in evaluation.results if "two-way" in result.name}
-    panels = {"All classes of queries": whole, "Two-way, by correlation": split}
+    target = check_target(path, (".png", ".svg"))
+    panels = {title: {each.name: each.errors for each in results} for title, results in evaluation.panels.items()}
     save(cdf_figure(panels, title=f"{evaluation.table}: absolute error of counts", notice=NOTICE), target, private=True)
 
 

@@ -6,6 +6,7 @@ This module decides what is shown; `templates/private.html.j2` has the words.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,14 +18,14 @@ from sklar.answer.report import svg
 from sklar.answer.report.render import Rows, render, short
 from sklar.answer.report.svg import axis_scale, bend, paired_bars, tick_text, ticks
 from sklar.custodian.check import Hidden
-from sklar.custodian.evaluate.compare import NOTICE, Evaluation
+from sklar.custodian.evaluate import NOTICE, Evaluation
 from sklar.custodian.evaluate.conjunctions import PERCENTS, Answers
 from sklar.custodian.evaluate.raw import Distribution, Floats
 from sklar.custodian.evaluate.verdict import (
     PERCENTILES,
     THRESHOLDS,
     ColumnFit,
-    Correlations,
+    Numbers,
     Share,
     brief,
     text,
@@ -63,12 +64,12 @@ def view(evaluation: Evaluation, true: Answers, given: Answers) -> Hidden:
         thresholds=THRESHOLDS,
         warnings=tuple((_name(each), "; ".join(each.warnings)) for each in evaluation.ranked if each.warnings),
         charts=tuple(_chart(evaluation, column, true, given) for column in evaluation.ranked[:MAX_CHARTS]),
-        raw=_raw(evaluation) if evaluation.looked is not None else None,
+        raw=_raw(evaluation) if any(each.missing is not None for each in evaluation.columns) else None,
         best=tuple(f"Best {percent}%" for percent in PERCENTS),
         classes=tuple(result.cells() for result in evaluation.results),
-        panels=_panels(evaluation),
+        panels=tuple(_panels(evaluation)),
         n_attributes=m,
-        attributes=_attributes(true, given),
+        attributes=tuple(_attributes(evaluation, true, given)),
         pairs=_pairs(true, given) if m > 1 else None,
         scores=tuple(score.cells() for score in evaluation.scores),
     )
@@ -79,36 +80,30 @@ def _name(column: ColumnFit) -> str:
 
 
 def _chart(evaluation: Evaluation, column: ColumnFit, true: Answers, given: Answers) -> Hidden:
-    """The chart of one column. Where numbers were not seen, its levels are drawn."""
+    """The chart of one column. Where numbers were not compared, its levels are drawn."""
+    title = short(with_unit(column.attribute, shown_name(column.attribute)), 90)
+    if column.numbers is not None:
+        return draw_numbers(title, column, column.numbers, (evaluation.real_rows, evaluation.synthetic_rows))
     offsets, i = true.schema.offsets, true.schema.names.index(column.name)
-    numbers = [raw.columns[i].numbers for raw in evaluation.looked or ()]
-    if len(numbers) > 1 and numbers[0] is not None and numbers[1] is not None:
-        return draw_numbers(column, numbers[0], numbers[1], (evaluation.real_rows, evaluation.synthetic_rows))
     real, other = (each.one_way[offsets[i] : offsets[i + 1]] / true.n_rows for each in (true, given))
     # The levels in the order of the schema: all, or the largest.
     largest, levels = np.argsort(-np.maximum(real, other), kind="stable")[:_BARS], shown_levels(column.attribute)
     entries = [(levels[k], float(real[k]), float(other[k])) for k in np.sort(largest)]
     left_out = len(levels) - len(entries)
     told = f"total variation {column.tv:.3f}" + (f", {left_out:,} smaller levels not shown" if left_out else "")
-    name = _title(column)
-    bars = paired_bars(entries, title=f"Levels of {name}", description=told)
-    return Hidden(name=name, told=told, warned=bool(column.warnings), numbers=None, bars=bars)
+    bars = paired_bars(entries, title=f"Levels of {title}", description=told)
+    return Hidden(name=title, told=told, warned=bool(column.warnings), numbers=None, bars=bars)
 
 
-def _title(column: ColumnFit) -> str:
-    return short(with_unit(column.attribute, shown_name(column.attribute)), 90)
-
-
-def draw_numbers(column: ColumnFit, real: Distribution, synthetic: Distribution, rows: tuple[int, int]) -> Hidden:
+def draw_numbers(name: str, column: ColumnFit, numbers: Numbers, rows: tuple[int, int]) -> Hidden:
     """The numbers of a column without its heaps, and its heaps, missing values and texts as bars below.
 
     All heights are shares of the rows. Heaps stand apart because one of them would flatten all that is around it.
     """
-    name, numbers, told = _title(column), column.numbers, ""
-    if numbers is not None:
-        means = (brief(column.attribute, each.mean) for each in (numbers.real, numbers.synthetic))
-        told = f"KS {numbers.ks:.3f}, mean {' | '.join(means)}"
-    heaps = sorted(numbers.heaps if numbers is not None else (), key=lambda heap: -max(heap.real, heap.synthetic))
+    real, synthetic = numbers.real, numbers.synthetic
+    means = (brief(column.attribute, each.mean) for each in (real, synthetic))
+    told = f"KS {numbers.ks:.3f}, mean {' | '.join(means)}"
+    heaps = sorted(numbers.heaps, key=lambda heap: -max(heap.real, heap.synthetic))
     listed = max(real.counts.size, synthetic.counts.size) <= _BARS
     apart = [] if listed else sorted(heaps[:_HEAPS], key=lambda heap: heap.value)
     held = real.size / rows[0], synthetic.size / rows[1]
@@ -179,104 +174,73 @@ def _edges(attribute: Attribute, values: Floats, scale: float) -> Floats:
 
 
 def _raw(evaluation: Evaluation) -> Hidden:
-    scored = [(column, column.numbers) for column in evaluation.ranked if column.numbers is not None]
     rows, quantiles, heaps, rounding = (list[tuple[str, ...]]() for _ in range(4))
+    scored = [(column, column.numbers) for column in evaluation.ranked if column.numbers is not None]
     for column, numbers in scored[:MAX_ATTRIBUTES]:
         name, attribute, both = _name(column), column.attribute, (numbers.real, numbers.synthetic)
         error = f" \N{PLUS-MINUS SIGN} {numbers.ks_error:.1g}" if numbers.ks_error else ""
         moved = "" if numbers.wasserstein is None else f"{numbers.wasserstein:.3f}"
-        means = (text(attribute, each.mean) for each in both)
-        rows.append(
-            (name, f"{numbers.ks:.3f}{error}", moved, *means, *(width_text(attribute, each.sd) for each in both))
-        )
-        for label, table, moments in ((name, "real", numbers.real), ("", "synthetic", numbers.synthetic)):
-            quantiles.append((label, table, *(text(attribute, value) for value in moments.quantiles)))
+        figures = [text(attribute, each.mean) for each in both] + [width_text(attribute, each.sd) for each in both]
+        rows.append((name, f"{numbers.ks:.3f}{error}", moved, *figures))
+        for label, table, held in zip((name, ""), ("real", "synthetic"), both, strict=True):
+            quantiles.append((label, table, *(text(attribute, value) for value in held.percentiles(PERCENTILES))))
         heaps += _shares(column, numbers.heaps)
         rounding += _shares(column, numbers.rounding)
     absent = [row for column in evaluation.ranked for row in _shares(column, column.absent)]
+    percentiles = [f"{at}%" for at in PERCENTILES]
+    view = Hidden(numbers=rows, percentiles=percentiles, quantiles=quantiles, correlations=())
+    view |= {"heaps": heaps[:MAX_SHARES], "rounding": rounding[:MAX_SHARES], "absent": absent[:MAX_SHARES]}
     correlations = evaluation.correlations
-    return Hidden(
-        numbers=tuple(rows),
-        percentiles=tuple(f"{at}%" for at in PERCENTILES),
-        quantiles=tuple(quantiles),
-        heaps=tuple(heaps[:MAX_SHARES]),
-        rounding=tuple(rounding[:MAX_SHARES]),
-        absent=tuple(absent[:MAX_SHARES]),
-        correlations=() if correlations is None else _gaps(correlations),
-        sampled=0 if correlations is None else min(correlations.sampled),
-        maps=() if correlations is None else _correlation_maps(correlations),
-    )
+    if correlations is None:
+        return view
+    names, gaps = correlations.names, correlations.gaps()
+    matrices = (*correlations.pearson, *correlations.spearman)
+    # Spearman's correlations of the columns with the largest differences are drawn, in the order of the schema.
+    kept = sorted(list(dict.fromkeys(index for _, *pair in gaps for index in pair))[:_MAX_MAP])
+    pairs = [(f"{names[i]} \N{MULTIPLICATION SIGN} {names[j]}", i, j) for _, i, j in gaps[:_MOST_GAPS]]
+    view |= {
+        "correlations": [(short(name, 80), *(_written(each[i, j]) for each in matrices)) for name, i, j in pairs],
+        "sampled": min(correlations.sampled),
+        "maps": _maps(
+            [matrix[np.ix_(kept, kept)] for matrix in correlations.spearman],
+            [names[index] for index in kept],
+            None,
+            write=_written,
+            top=1.0,
+            title="Spearman's correlations",
+            description="Darker cells are stronger correlations, of either sign.",
+        )
+        if kept
+        else (),
+    }
+    return view
+
+
+def _written(correlation: float) -> str:
+    return "" if math.isnan(correlation) else f"{correlation:.2f}"
 
 
 def _shares(column: ColumnFit, shares: tuple[Share, ...]) -> Rows:
     return tuple((_name(column), short(each.what, 40), f"{each.real:.1%}", f"{each.synthetic:.1%}") for each in shares)
 
 
-def _gaps(correlations: Correlations) -> Rows:
-    rows = []
-    for _, i, j in correlations.gaps()[:_MOST_GAPS]:
-        matrices = (*correlations.pearson, *correlations.spearman)
-        name = short(f"{correlations.names[i]} \N{MULTIPLICATION SIGN} {correlations.names[j]}", 80)
-        rows.append((name, *(_written(float(matrix[i, j])) for matrix in matrices)))
-    return tuple(rows)
-
-
-def _correlation_maps(correlations: Correlations) -> tuple[_Map, ...]:
-    """Spearman's correlations of the columns with the largest differences, in the order of the schema."""
-    order = dict.fromkeys(index for _, *pair in correlations.gaps() for index in pair)
-    kept = np.array(sorted(list(order)[:_MAX_MAP]), dtype=np.int64)
-    if kept.size < 2:
-        return ()
-    maps = []
-    for label, matrix in zip(("Real rows", "Synthetic rows"), correlations.spearman, strict=True):
-        part = matrix[np.ix_(kept, kept)]
-        title = f"{label}: Spearman's correlations"
-        drawing, width = svg.heat_map(
-            np.nan_to_num(np.abs(part)),
-            [correlations.names[index] for index in kept],
-            written=[[_written(float(value)) for value in row] for row in part],
-            top=1.0,
-            title=title,
-            description="Darker cells are stronger correlations, of either sign.",
-        )
-        maps.append((label, title, drawing, width * 3 // 4))
-    return tuple(maps)
-
-
-def _written(correlation: float) -> str:
-    return "" if np.isnan(correlation) else f"{correlation:.2f}"
-
-
-def _panels(evaluation: Evaluation) -> tuple[tuple[str, Markup], ...]:
-    asked = [result for result in evaluation.results if result.errors.size]
-    chosen = {
-        "All classes of queries": [result for result in asked if "|r|" not in result.name],
-        "Two-way, by correlation": [result for result in asked if result.name.startswith("two-way")],
-    }
-    panels = []
-    for title, results in chosen.items():
+def _panels(evaluation: Evaluation) -> Iterator[tuple[str, Markup]]:
+    for title, results in evaluation.panels.items():
         lines = [(each.name, *each.errors.cdf()) for each in results]
         within = [f"{each.name}: 95% within {each.errors.best(95).maximum:,.0f} rows" for each in results]
         heading = f"Cumulative shares of absolute errors: {title}"
         if results:
-            panels.append((title, svg.cdfs(lines, title=heading, description="; ".join(within))))
-    return tuple(panels)
+            yield title, svg.cdfs(lines, title=heading, description="; ".join(within))
 
 
-def _attributes(true: Answers, given: Answers) -> Rows:
+def _attributes(evaluation: Evaluation, true: Answers, given: Answers) -> Iterator[tuple[str, ...]]:
     """Attributes with their total variation and their worst level, the worst first."""
-    offsets = true.schema.offsets
-    errors = np.abs(true.one_way - given.one_way)
-    totals = np.add.reduceat(errors, offsets[:-1]) / (2 * true.n_rows)
-    rows = []
-    for i in np.argsort(-totals, kind="stable")[:MAX_ATTRIBUTES]:
-        attribute = true.schema.attributes[i]
-        worst = int(errors[offsets[i] : offsets[i + 1]].argmax())
-        counts = (f"{answers.one_way[offsets[i] + worst]:,.0f}" for answers in (true, given))
-        level = short(shown_levels(attribute)[worst], 60)
-        name = short(shown_name(attribute), 60)
-        rows.append((name, f"{attribute.n_levels:,}", f"{totals[i]:.4f}", level, *counts))
-    return tuple(rows)
+    for column in sorted(evaluation.columns, key=lambda column: -column.tv)[:MAX_ATTRIBUTES]:
+        attribute, i = column.attribute, true.schema.names.index(column.name)
+        real, other = (each.one_way[true.schema.offsets[i] :][: attribute.n_levels] for each in (true, given))
+        worst = int(np.abs(real - other).argmax())
+        level, counts = short(shown_levels(attribute)[worst], 60), (f"{each[worst]:,.0f}" for each in (real, other))
+        yield (_name(column), f"{attribute.n_levels:,}", f"{column.tv:.4f}", level, *counts)
 
 
 def _pairs(true: Answers, given: Answers) -> Hidden:
@@ -287,7 +251,8 @@ def _pairs(true: Answers, given: Answers) -> Hidden:
     rows, worst = [], list[Hidden]()
     for k in np.argsort(-errors, kind="stable")[:MAX_PAIRS]:
         one, two = (schema.attributes[each[k]] for each in (first, second))
-        real, other = (_table(answers, first[k], second[k]) for answers in (true, given))
+        rows_of, columns_of = (slice(*schema.offsets[[each[k], each[k] + 1]]) for each in (first, second))
+        real, other = (answers.pairs[rows_of, columns_of] for answers in (true, given))
         name = short(f"{shown_name(one)} \N{MULTIPLICATION SIGN} {shown_name(two)}", 100)
         at = np.unravel_index(np.abs(real - other).argmax(), real.shape)
         cell = short(f"{shown_levels(one)[at[0]]}, {shown_levels(two)[at[1]]}", 100)
@@ -304,31 +269,47 @@ def _pairs(true: Answers, given: Answers) -> Hidden:
     )
 
 
-def _table(answers: Answers, i: int, j: int) -> NDArray[Any]:
-    """The two-way table of two attributes."""
-    offsets = answers.schema.offsets
-    return np.asarray(answers.pairs[offsets[i] : offsets[i + 1], offsets[j] : offsets[j + 1]])
-
-
 def _side_by_side(
     one: Attribute, two: Attribute, real: NDArray[Any], other: NDArray[Any]
 ) -> tuple[tuple[int, int] | None, tuple[_Map, ...]]:
     """Maps of both tables of a pair, and how many levels they show; None when they show all."""
-    # We show the levels with the largest errors, in the order of the schema.
+    # The levels with the largest errors are shown, in the order of the schema.
     gap = np.abs(real - other)
     rows, columns = (np.sort(np.argsort(-gap.sum(axis=axis), kind="stable")[:_SIDE]) for axis in (1, 0))
-    names = f"{short(shown_name(one), 40)} by {short(shown_name(two), 40)}"
+    maps = _maps(
+        [each[np.ix_(rows, columns)] for each in (real, other)],
+        [shown_levels(one)[k] for k in rows],
+        [shown_levels(two)[k] for k in columns],
+        write=lambda cell: f"{cell:,.0f}" if cell < 9999.5 else f"{cell / 1000:,.0f}k",
+        top=float(max(real.max(), other.max(), 1.0)),
+        title=f"counts of {short(shown_name(one), 40)} by {short(shown_name(two), 40)}",
+        description="Darker cells hold more rows; the largest holds {:,.0f}.",
+    )
+    return (rows.size, columns.size) if rows.size * columns.size < real.size else None, maps
+
+
+def _maps(
+    parts: Sequence[NDArray[Any]],
+    rows: Sequence[str],
+    columns: Sequence[str] | None,
+    *,
+    write: Callable[[float], str],
+    top: float,
+    title: str,
+    description: str,
+) -> tuple[_Map, ...]:
+    """Heat maps of a real and a synthetic table beside each other."""
     maps = []
-    for label, counts in (("Real rows", real), ("Synthetic rows", other)):
-        part = counts[np.ix_(rows, columns)]
+    for label, part in zip(("Real rows", "Synthetic rows"), parts, strict=True):
+        shades, heading = np.nan_to_num(np.abs(part)), f"{label}: {title}"
         drawing, width = svg.heat_map(
-            part,
-            [shown_levels(one)[k] for k in rows],
-            columns=[shown_levels(two)[k] for k in columns],
-            written=[[f"{cell:,.0f}" if cell < 9999.5 else f"{cell / 1000:,.0f}k" for cell in row] for row in part],
-            top=float(max(real.max(), other.max(), 1.0)),
-            title=f"{label}: counts of {names}",
-            description=f"Darker cells hold more rows; the largest holds {part.max(initial=0.0):,.0f}.",
+            shades,
+            rows,
+            columns=columns,
+            written=[[write(float(cell)) for cell in row] for row in part],
+            top=top,
+            title=heading,
+            description=description.format(shades.max(initial=0.0)),
         )
-        maps.append((label, f"{label}: {names}", drawing, width * 3 // 4))
-    return (rows.size, columns.size) if rows.size * columns.size < real.size else None, tuple(maps)
+        maps.append((label, heading, drawing, width * 3 // 4))
+    return tuple(maps)

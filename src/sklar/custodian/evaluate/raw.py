@@ -1,14 +1,14 @@
 """The raw values of a table, batch by batch and in bounded memory: numbers on their axes, what is missing, texts.
 
 PRIVATE: nothing here has noise. A column's distribution is exact while it has few distinct numbers, and in fine cells
-after: dropping the lowest bits of doubles gives cells whose width is a fixed share of their place on the axis. When
-more cells are occupied than the limit, one more bit is dropped, so the cells depend on the numbers alone and not on
-their order. A value that many rows have is never put together with others, so a heap stays exact.
+after: the lowest bits of doubles are dropped, one more whenever more cells are occupied than the limit. So the cells
+depend on the numbers alone and not on their order. A value that many rows have stays exact.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -38,22 +38,17 @@ MORE_TEXTS = "(more texts)"
 _MINUTE = 60e6
 _TENS = tuple((f"multiples of {10**power:,}", 10.0**power, 10.0**power) for power in range(1, 10))
 _FIVES = ("multiples of 5", 5.0, 5.0)
+_DECIMALS = (("multiples of 0.01", 0.01, 0.01), ("multiples of 0.1", 0.1, 0.1), ("whole numbers", 1.0, 1.0))
 _MINUTES = (
     ("whole minutes", _MINUTE, _MINUTE),
     *((f"multiples of {minutes} minutes", _MINUTE, minutes * _MINUTE) for minutes in (5, 15, 30)),
     ("whole hours", _MINUTE, 60 * _MINUTE),
 )
-# The kinds of round numbers on each kind of axis, the finest first: name, the least size of a number for which it means
+# The round numbers of each kind of axis, the finest first: name, the least size of a number for which it means
 # something, and the unit.
 STEPS: dict[str, tuple[tuple[str, float, float | str], ...]] = {
     "integer": (_FIVES, *_TENS),
-    "real": (
-        ("multiples of 0.01", 0.01, 0.01),
-        ("multiples of 0.1", 0.1, 0.1),
-        ("whole numbers", 1.0, 1.0),
-        _FIVES,
-        *_TENS,
-    ),
+    "real": (*_DECIMALS, _FIVES, *_TENS),
     "year": (_FIVES, _TENS[0]),
     "yearmonth": (("first months of years", 12.0, 12.0),),
     "date": (("first days of months", 0.0, "M"), ("first days of years", 0.0, "Y")),
@@ -83,15 +78,15 @@ def read_values(column: pl.Series, attribute: Attribute) -> tuple[Floats, int, C
     """
     if not attribute.binned:
         return np.empty(0), _count_missing(column, attribute), Counter()
-    typed = typed_numbers(column, attribute)
+    typed, labels, places = typed_numbers(column, attribute), list[str | None](), np.arange(len(column))
     if typed is not None:
         points = typed.astype(np.float64)
         points[column.is_null().to_numpy()] = np.nan
-        nothing, times = np.isnan(points), np.ones(points.size, dtype=np.int64)
+        nothing = np.isnan(points)
     else:
         labels, places = texts_and_places(column)
         points, nothing = _parse(labels, attribute)
-        times = np.bincount(places, minlength=len(labels))
+    times = np.bincount(places, minlength=points.size)
     sentinel = missing_number(attribute)
     if sentinel is not None:
         nothing |= points == sentinel
@@ -101,14 +96,10 @@ def read_values(column: pl.Series, attribute: Attribute) -> tuple[Floats, int, C
             here = ~nothing & (points == number)
             texts[str(value)] += int(times[here].sum())
             special |= here
-    if typed is not None:
-        for end in (np.inf, -np.inf):
-            texts[str(end)] += int(np.count_nonzero(points == end))
-    else:
-        for place in np.flatnonzero(~nothing & ~special & ~np.isfinite(points)).tolist():
-            texts[labels[place] or ""] += int(times[place])
+    for place in np.flatnonzero(~nothing & ~special & ~np.isfinite(points)).tolist():
+        texts[(labels[place] or "") if labels else str(points[place])] += int(times[place])
     points[nothing | special | ~np.isfinite(points)] = np.nan
-    return points if typed is not None else points[places], int(times[nothing].sum()), +texts
+    return points[places], int(times[nothing].sum()), +texts
 
 
 def _parse(labels: list[str | None], attribute: Attribute) -> tuple[Floats, NDArray[np.bool_]]:
@@ -141,8 +132,7 @@ def _count_missing(column: pl.Series, attribute: Attribute) -> int:
 class Distribution:
     """Values and occupied cells in ascending order: how many numbers each holds, their least, largest and mean.
 
-    `mean` and `sd` are those of the numbers themselves, whatever the cells. `bits` were dropped; with 0 each cell is
-    one value.
+    `bits` were dropped; with 0 each cell is one value. `mean` and `sd` are exact.
     """
 
     bits: int
@@ -174,11 +164,11 @@ class Distribution:
         kept = place < self.low.size and self.low[place] == self.high[place] == value
         return float(self.counts[place] / self.size) if kept else 0.0
 
-    def quantiles(self, shares: Floats) -> Floats:
-        """The smallest values that at least these shares of the numbers do not exceed."""
+    def percentiles(self, percents: Sequence[float]) -> list[float]:
+        """The smallest values that at least these percents of the numbers do not exceed."""
         upto = np.cumsum(self.counts)
-        places = np.searchsorted(upto, np.ceil(shares * upto[-1] - 1e-9))
-        return np.asarray(self.center[np.minimum(places, upto.size - 1)])
+        places = np.searchsorted(upto, np.ceil(np.array(percents) / 100 * upto[-1] - 1e-9))
+        return [float(value) for value in self.center[np.minimum(places, upto.size - 1)]]
 
     def ranks(self, numbers: Floats) -> Floats:
         """The mean rank of each of these numbers among all, as a share; equal numbers have one rank; nan stays."""
@@ -188,16 +178,13 @@ class Distribution:
         return np.where(np.isnan(numbers), np.nan, middle[np.clip(place, 0, middle.size - 1)])
 
 
-# Counts, least, largest and mean of what each entry holds.
-_Items: TypeAlias = tuple[NDArray[np.int64], Floats, Floats, Floats]
-
-
 class Sketch:
     """Collects the numbers of a column batch by batch."""
 
     def __init__(self, limit: int = MAX_CELLS) -> None:
-        self._limit, self._bits, self._waiting = limit, 0, 0
-        self._parts: list[_Items] = []
+        self._limit, self._bits = limit, 0
+        # What was put together: how many numbers, their least, largest and mean.
+        self._parts: list[pl.DataFrame] = []
         self._n, self._mean, self._squares = 0, 0.0, 0.0
 
     def add(self, numbers: Floats) -> None:
@@ -211,32 +198,30 @@ class Sketch:
         self._n = n
         # Minus zero is zero.
         values, counts = np.unique(numbers + 0.0, return_counts=True)
-        self._parts.append((counts.astype(np.int64), values, values, values))
-        self._waiting += values.size
-        if self._waiting > 2 * self._limit:
+        self._parts.append(pl.DataFrame({"counts": counts, "low": values, "high": values, "center": values}))
+        if sum(part.height for part in self._parts) > 2 * self._limit:
             self._merge()
 
-    def _merge(self) -> _Items:
-        counts, low, high, center = (np.concatenate(part) for part in zip(*self._parts, strict=True))
-        items = _put_together((counts, low, high, center), 0, low == high)
+    def _merge(self) -> pl.DataFrame:
+        items = pl.concat(self._parts)
+        items = _put_together(items, 0, pl.col("low") == pl.col("high"))
         heavy = self._n / min(_HEAVY, max(self._limit // 4, 1))
         while True:
             if self._bits:
-                items = _put_together(items, self._bits, (items[1] == items[2]) & (items[0] >= heavy))
-            if items[0].size <= self._limit:
+                apart = (pl.col("low") == pl.col("high")) & (pl.col("counts") >= heavy)
+                items = _put_together(items, self._bits, apart)
+            if items.height <= self._limit:
                 break
             self._bits += 1
         self._parts = [items]
-        self._waiting = items[0].size
         return items
 
     def done(self) -> Distribution | None:
         """What was collected; None without any number."""
         if not self._parts:
             return None
-        counts, low, high, center = self._merge()
-        sd = float(np.sqrt(self._squares / self._n))
-        return Distribution(bits=self._bits, counts=counts, low=low, high=high, center=center, mean=self._mean, sd=sd)
+        held = {name: column.to_numpy() for name, column in self._merge().to_dict().items()}
+        return Distribution(bits=self._bits, mean=self._mean, sd=float(np.sqrt(self._squares / self._n)), **held)
 
 
 def cells(numbers: Floats, bits: int) -> NDArray[np.int64]:
@@ -245,20 +230,18 @@ def cells(numbers: Floats, bits: int) -> NDArray[np.int64]:
     return np.asarray(np.where(held < 0, -(held & _SIGN), held) >> bits)
 
 
-def _put_together(items: _Items, bits: int, apart: NDArray[np.bool_]) -> _Items:
+def _put_together(items: pl.DataFrame, bits: int, apart: pl.Expr) -> pl.DataFrame:
     """Put all that falls into one cell together, but each value that is `apart` with its equals alone; ascending."""
-    cell, group = cells(items[1], bits), np.where(apart, cells(items[1], 0), 0)
-    order = np.lexsort((group, apart, cell))
-    keys = np.stack([cell, apart, group])[:, order]
-    counts, low, high, center = (each[order] for each in items)
-    starts = np.flatnonzero(np.concatenate([[True], (keys[:, 1:] != keys[:, :-1]).any(axis=0)]))
-    total = np.add.reduceat(counts, starts)
-    least, largest = np.minimum.reduceat(low, starts), np.maximum.reduceat(high, starts)
+    low, least, center, counts = pl.col("low"), pl.col("low").min(), pl.col("center"), pl.col("counts")
     # From the least number on: the weighted mean of equal numbers must be that number.
-    above = center - np.repeat(least, np.diff(np.append(starts, cell.size)))
-    middle = np.clip(least + np.add.reduceat(above * counts, starts) / total, least, largest)
-    ascending = np.argsort(least, kind="stable")
-    return total[ascending], least[ascending], largest[ascending], middle[ascending]
+    middle = least + ((center - least) * counts).sum() / counts.sum()
+    groups = items.group_by(
+        pl.Series("cell", cells(items["low"].to_numpy(), bits)), pl.when(apart).then(low).alias("own")
+    )
+    kept = groups.agg(
+        counts.sum(), least, pl.col("high").max(), middle.clip(least, pl.col("high").max()).alias("center")
+    )
+    return kept.select("counts", "low", "high", "center").sort("low", maintain_order=True)
 
 
 def ks_distance(real: Distribution, other: Distribution) -> float:
@@ -324,9 +307,9 @@ class RawColumn:
 class RawTable:
     """A table's raw values, from batches whose columns are the schema's attributes in order.
 
-    `numbers` are the places of the attributes on an axis; `pearson` and `spearman` their correlations, shape (k, k),
-    over the rows where both have a number; nan where one never varies. Ranks are those among all numbers of a column.
-    `sampled` rows give Spearman's correlations; all rows give Pearson's. They are there once all is `done`.
+    `numbers` are the places of the attributes on an axis. Once all is `done`: `pearson` and `spearman` are their
+    correlations, shape (k, k), over the rows where both have a number, nan where one never varies; `sampled` rows give
+    Spearman's, with ranks among all numbers of a column.
     """
 
     def __init__(self, schema: Schema, *, max_rows: int = SAMPLED_ROWS) -> None:

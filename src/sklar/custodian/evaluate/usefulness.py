@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,13 +39,7 @@ class Score:
 
 
 def usefulness(
-    real: object,
-    synthetic: object,
-    test: object,
-    schema: Schema,
-    *,
-    target: str,
-    max_rows: int = MAX_TRAINING_ROWS,
+    real: object, synthetic: object, test: object, schema: Schema, *, target: str, max_rows: int = MAX_TRAINING_ROWS
 ) -> tuple[Score, ...]:
     """Accuracy and AUC on real test rows of learners trained on real and on synthetic rows.
 
@@ -61,7 +54,12 @@ def usefulness(
     for name, data in (("real rows", real), ("synthetic rows", synthetic)):
         trained = _sample(data, schema, where, max_rows)
         for learner, predict in (("logistic regression", _logistic), ("boosted trees", _trees)):
-            accuracy, auc = _judge(tested[where], _chances(trained, tested, schema, where, predict))
+            chances = np.zeros((tested.shape[1], int(schema.sizes[where])))
+            levels, predicted = np.unique(trained[where]), 1.0
+            if levels.size > 1:
+                levels, predicted = predict(trained, tested, schema, where)
+            chances[:, levels] = predicted
+            accuracy, auc = _judge(tested[where], chances)
             rows = trained.shape[1]
             score = Score(target=target, trained_on=name, learner=learner, rows=rows, accuracy=accuracy, auc=auc)
             scores.append(score)
@@ -89,62 +87,30 @@ def first_codes(dummies: NDArray[np.bool_], schema: Schema) -> NDArray[np.int32]
     return codes
 
 
-def _chances(
-    trained: NDArray[np.int32],
-    tested: NDArray[np.int32],
-    schema: Schema,
-    where: int,
-    predict: Callable[..., tuple[Any, Any]],
-) -> NDArray[np.float64]:
-    """Predicted probabilities of the target's levels, shape (rows, levels)."""
-    chances = np.zeros((tested.shape[1], int(schema.sizes[where])))
-    levels, predicted = np.unique(trained[where]), 1.0
-    if levels.size > 1:
-        levels, predicted = predict(trained, tested, schema, where)
-    chances[:, levels] = predicted
-    return chances
-
-
 def _logistic(trained: NDArray[np.int32], tested: NDArray[np.int32], schema: Schema, where: int) -> tuple[Any, Any]:
     from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import OneHotEncoder
 
-    model = LogisticRegression(max_iter=2000)
-    model.fit(_one_hot(trained, schema, where), trained[where])
-    return model.classes_, model.predict_proba(_one_hot(tested, schema, where))
-
-
-def _one_hot(codes: NDArray[np.int32], schema: Schema, where: int) -> Any:
-    from scipy.sparse import csr_array
-
-    here = codes >= 0
-    here[where] = False
-    columns = (codes + schema.offsets[:-1, None]).T[here.T]
-    starts = np.concatenate([[0], np.cumsum(here.sum(axis=0))])
-    shape = (codes.shape[1], schema.n_levels)
-    return csr_array((np.ones(columns.size), columns, starts), shape=shape)
+    # Code -1, which is no level, sets no column.
+    levels = [np.arange(size) for size in np.delete(schema.sizes, where)]
+    model = make_pipeline(OneHotEncoder(categories=levels, handle_unknown="ignore"), LogisticRegression(max_iter=2000))
+    model.fit(np.delete(trained, where, axis=0).T, trained[where])
+    return model.classes_, model.predict_proba(np.delete(tested, where, axis=0).T)
 
 
 def _trees(trained: NDArray[np.int32], tested: NDArray[np.int32], schema: Schema, where: int) -> tuple[Any, Any]:
     from sklearn.ensemble import HistGradientBoostingClassifier
     from threadpoolctl import threadpool_limits
 
-    nominal = [
-        attribute.categorical and not attribute.ordered and attribute.n_levels <= _MAX_CATEGORIES
-        for index, attribute in enumerate(schema.attributes)
-        if index != where
-    ]
+    others = (attribute for index, attribute in enumerate(schema.attributes) if index != where)
+    nominal = [each.categorical and not each.ordered and each.n_levels <= _MAX_CATEGORIES for each in others]
     model = HistGradientBoostingClassifier(categorical_features=nominal, random_state=_SEED)
-    # On tables this small more threads gain little, and on a busy machine they wait for each other a hundred times as
-    # long as they work.
+    seen, new = (np.delete(np.where(each < 0, np.nan, each), where, axis=0).T for each in (trained, tested))
+    # More threads gain little on tables this small, and slow down a busy machine a hundredfold.
     with threadpool_limits(1):
-        model.fit(_codes(trained, where), trained[where])
-        return model.classes_, model.predict_proba(_codes(tested, where))
-
-
-def _codes(codes: NDArray[np.int32], where: int) -> NDArray[np.float64]:
-    features = np.delete(codes, where, axis=0).T.astype(np.float64)
-    features[features < 0] = np.nan
-    return features
+        model.fit(seen, trained[where])
+        return model.classes_, model.predict_proba(new)
 
 
 def _judge(truth: NDArray[np.int32], chances: NDArray[np.float64]) -> tuple[float, float]:

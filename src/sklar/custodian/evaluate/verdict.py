@@ -6,8 +6,8 @@ Distances, moments, quantiles, heaps, rounding, correlations; warnings by stated
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -77,43 +77,36 @@ class Heap(Share):
     value: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Moments:
-    """Mean, standard deviation, quantiles and range of the numbers of one table, on the attribute's axis."""
-
-    numbers: int
-    mean: float
-    sd: float
-    quantiles: tuple[float, ...]
-    least: float
-    largest: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Numbers:
     """How the numbers of one column compare.
 
-    `ks` is the largest difference of the distribution functions, `ks_error` by how much it may be off (0
-    unless a column has too many distinct values to be kept one by one). `wasserstein` is in real standard deviations;
-    None when the real numbers do not vary. `others` are how many numbers are not 0, of which `rounding` has shares.
+    `ks` is the largest difference of the distribution functions, `ks_error` by how much it may be off where a column
+    has too many distinct values to keep each. `wasserstein` is in real standard deviations; None when the real numbers
+    do not vary. `others` are how many numbers are not 0, of which `rounding` has shares.
     """
 
     ks: float
     ks_error: float
     wasserstein: float | None
-    real: Moments
-    synthetic: Moments
+    real: Distribution
+    synthetic: Distribution
     heaps: tuple[Heap, ...]
     rounding: tuple[Share, ...]
     others: tuple[int, int]
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
-        document: dict[str, Any] = _figures(asdict(self))
-        del document["others"]
-        for table in ("real", "synthetic"):
-            quantiles = document[table]["quantiles"]
-            document[table]["quantiles"] = {str(at): value for at, value in zip(PERCENTILES, quantiles, strict=True)}
+
+        def moments(held: Distribution) -> dict[str, Any]:
+            quantiles = dict(zip(map(str, PERCENTILES), held.percentiles(PERCENTILES), strict=True))
+            ends = {"least": float(held.low[0]), "largest": float(held.high[-1])}
+            return {"numbers": held.size, "mean": held.mean, "sd": held.sd, "quantiles": quantiles} | ends
+
+        figures = {name: getattr(self, name) for name in ("ks", "ks_error", "wasserstein")}
+        both = {"real": moments(self.real), "synthetic": moments(self.synthetic)}
+        shares = {name: tuple(map(asdict, getattr(self, name))) for name in ("heaps", "rounding")}
+        document: dict[str, Any] = _figures(figures | both | shares)
         return document
 
 
@@ -121,7 +114,7 @@ class Numbers:
 class Correlations:
     """Pearson's and Spearman's correlations of the columns on an axis, real and synthetic, each of shape (k, k).
 
-    Values that do not vary have none: nan.
+    Those of values that do not vary are nan.
     """
 
     names: tuple[str, ...]
@@ -143,13 +136,10 @@ class Correlations:
         def matrix(values: Floats) -> list[list[float | None]]:
             return [[None if math.isnan(value) else round(float(value), 6) for value in row] for row in values]
 
-        gaps = self.gaps()
+        gaps, both = self.gaps(), {"pearson": self.pearson, "spearman": self.spearman}
         return {
             "columns": list(self.names),
-            **{
-                name: {"real": matrix(one), "synthetic": matrix(two)}
-                for name, (one, two) in (("pearson", self.pearson), ("spearman", self.spearman))
-            },
+            **{name: {"real": matrix(one), "synthetic": matrix(two)} for name, (one, two) in both.items()},
             "spearman_rows": {"real": self.sampled[0], "synthetic": self.sampled[1]},
             "largest_difference": round(gaps[0][0], 4) if gaps else None,
         }
@@ -159,12 +149,11 @@ class Correlations:
 class ColumnFit:
     """How one attribute of a release compares with the real one.
 
-    `tv` is the total variation distance over its levels. `numbers` is None for categories, and where one of the tables
-    has no number; `warnings` say in words what is beyond a threshold.
+    `tv` is the total variation distance over its levels. `missing` is None where raw values were not read, `numbers`
+    also for categories, and where one of the tables has no number. `warnings` say what is beyond a threshold.
     """
 
     attribute: Attribute
-    on_axis: bool
     tv: float
     missing: Share | None = None
     texts: tuple[Share, ...] = ()
@@ -203,28 +192,22 @@ class ColumnFit:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Verdict:
-    """One line over all columns, and what it rests on. `chance` is the KS distance that chance alone rarely exceeds."""
+    """One line over all columns, and what it rests on.
+
+    `chance_ks` is the KS distance that chance alone rarely exceeds.
+    """
 
     line: str
-    worst: str
-    distance: float
+    worst_column: str
+    worst_distance: float
     numbers: int
-    unusable: tuple[str, ...]
-    warned: tuple[str, ...]
-    chance: float | None
+    unusable_numbers: tuple[str, ...]
+    columns_with_warnings: tuple[str, ...]
+    chance_ks: float | None
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
-        return {
-            "line": self.line,
-            "worst_column": self.worst,
-            "worst_distance": self.distance,
-            "numbers": self.numbers,
-            "unusable_numbers": list(self.unusable),
-            "columns_with_warnings": list(self.warned),
-            "chance_ks": self.chance,
-            "thresholds": THRESHOLDS,
-        }
+        return asdict(self) | {"thresholds": THRESHOLDS}
 
 
 def _figures(value: Any) -> Any:
@@ -259,22 +242,11 @@ def compare_numbers(real: RawColumn, synthetic: RawColumn) -> Numbers | None:
         ks=ks_distance(one, two),
         ks_error=one.widest + two.widest,
         wasserstein=wasserstein_distance(one, two) / one.sd if one.sd > 0 else None,
-        real=_moments(one),
-        synthetic=_moments(two),
+        real=one,
+        synthetic=two,
         heaps=tuple(sorted(heaps, key=lambda heap: (-heap.real, -heap.synthetic))),
         rounding=tuple(rounding),
         others=others,
-    )
-
-
-def _moments(held: Distribution) -> Moments:
-    return Moments(
-        numbers=held.size,
-        mean=held.mean,
-        sd=held.sd,
-        quantiles=tuple(held.quantiles(np.array(PERCENTILES) / 100).tolist()),
-        least=float(held.low[0]),
-        largest=float(held.high[-1]),
     )
 
 
@@ -300,95 +272,107 @@ def compare_correlations(real: RawTable, synthetic: RawTable) -> Correlations | 
     )
 
 
-def compare_texts(real: RawTable, synthetic: RawTable, index: int) -> tuple[Share, ...]:
+def compare_texts(real: RawColumn, synthetic: RawColumn, rows: tuple[int, int]) -> tuple[Share, ...]:
     """Shares of the texts in a column of numbers: those that the schema lists, and others that are not rare."""
-    one, two = real.columns[index].texts, synthetic.columns[index].texts
-    attribute = real.columns[index].attribute
-    listed = [str(value) for value in attribute.special]
+    one, two = real.texts, synthetic.texts
+    listed = [str(value) for value in real.attribute.special]
     shares = [
-        Share(what=text, real=one.get(text, 0) / real.n_rows, synthetic=two.get(text, 0) / synthetic.n_rows)
+        Share(what=text, real=one.get(text, 0) / rows[0], synthetic=two.get(text, 0) / rows[1])
         for text in dict.fromkeys([*listed, *one, *two])
     ]
     return tuple(each for each in shares if each.what in listed or max(each.real, each.synthetic) >= _SHOWN_TEXT)
 
 
-def warn(column: ColumnFit) -> tuple[str, ...]:
+def warn(column: ColumnFit) -> Iterator[str]:
     """What is beyond a threshold in one column, the worst kind first."""
-    warnings: list[str] = []
-    most, missing = THRESHOLDS["total_variation"], column.missing
-    if column.numbers is not None:
-        warnings += _warn_of_numbers(column.attribute, column.numbers)
-    elif column.on_axis and missing is not None:
-        warnings.append("only one of the tables has numbers, or neither")
-    if column.tv > most:
-        warnings.append(f"total variation of its levels {column.tv:.3f}, above {most:g}")
-    if missing is not None and missing.gap > THRESHOLDS["missing_share"]:
-        warnings.append(f"missing: {missing}")
-    warnings += [f"text {each.what!r}: {each}" for each in column.texts if each.gap > THRESHOLDS["missing_share"]]
-    return tuple(warnings)
+    attribute, numbers, missing, most = column.attribute, column.numbers, column.missing, THRESHOLDS
+    if numbers is not None:
+        real, other = numbers.real, numbers.synthetic
+        if numbers.ks > most["ks"]:
+            yield f"KS {numbers.ks:.3f}, above {most['ks']:g}"
+        for heap in sorted(numbers.heaps, key=lambda heap: -heap.gap):
+            if heap.gap > most["heap_share"]:
+                yield f"exactly {heap.what}: {heap}"
+        if abs(real.mean - other.mean) > most["mean_in_real_sd"] * real.sd:
+            yield f"mean {text(attribute, other.mean)} for {text(attribute, real.mean)}"
+        if abs(real.sd - other.sd) > most["sd_relative"] * real.sd:
+            yield f"standard deviation {width_text(attribute, other.sd)} for {width_text(attribute, real.sd)}"
+        for worst in sorted(numbers.rounding, key=lambda share: -share.gap)[:1]:
+            # Four standard errors of the difference of two shares: where few numbers are not 0, chance makes a large
+            # one.
+            sizes = numbers.others
+            pooled = (worst.real * sizes[0] + worst.synthetic * sizes[1]) / sum(sizes)
+            likely = 4 * math.sqrt(pooled * (1 - pooled) * (1 / sizes[0] + 1 / sizes[1]))
+            if worst.gap > max(most["rounding_share"], likely):
+                yield f"{worst.what}: {worst}"
+    elif attribute.binned and missing is not None:
+        yield "only one of the tables has numbers, or neither"
+    if column.tv > most["total_variation"]:
+        yield f"total variation of its levels {column.tv:.3f}, above {most['total_variation']:g}"
+    if missing is not None and missing.gap > most["missing_share"]:
+        yield f"missing: {missing}"
+    yield from (f"text {each.what!r}: {each}" for each in column.texts if each.gap > most["missing_share"])
 
 
-def _warn_of_numbers(attribute: Attribute, numbers: Numbers) -> Iterable[str]:
-    real, other = numbers.real, numbers.synthetic
-    if numbers.ks > THRESHOLDS["ks"]:
-        yield f"KS {numbers.ks:.3f}, above {THRESHOLDS['ks']:g}"
-    for heap in sorted(numbers.heaps, key=lambda heap: -heap.gap):
-        if heap.gap > THRESHOLDS["heap_share"]:
-            yield f"exactly {heap.what}: {heap}"
-    if abs(real.mean - other.mean) > THRESHOLDS["mean_in_real_sd"] * real.sd:
-        yield f"mean {text(attribute, other.mean)} for {text(attribute, real.mean)}"
-    if abs(real.sd - other.sd) > THRESHOLDS["sd_relative"] * real.sd:
-        yield f"standard deviation {width_text(attribute, other.sd)} for {width_text(attribute, real.sd)}"
-    worst = max(numbers.rounding, key=lambda share: share.gap, default=None)
-    if worst is not None:
-        # Four standard errors of the difference of two shares: where few numbers are not 0, chance makes a large one.
-        sizes = numbers.others
-        pooled = (worst.real * sizes[0] + worst.synthetic * sizes[1]) / sum(sizes)
-        likely = 4 * math.sqrt(pooled * (1 - pooled) * (1 / sizes[0] + 1 / sizes[1]))
-        if worst.gap > max(THRESHOLDS["rounding_share"], likely):
-            yield f"{worst.what}: {worst}"
+def judge(
+    columns: Sequence[ColumnFit], both: tuple[RawTable, RawTable] | None, *, rows: tuple[int, int]
+) -> tuple[tuple[ColumnFit, ...], Correlations | None, Verdict]:
+    """The columns with what the raw values of both tables show and with warnings; correlations; one line over all."""
+    correlations = None
+    if both is not None:
+        correlations = compare_correlations(*both)
+        columns = [
+            replace(
+                column,
+                missing=Share(what="missing", real=one.missing / rows[0], synthetic=two.missing / rows[1]),
+                texts=compare_texts(one, two, rows),
+                numbers=compare_numbers(one, two),
+            )
+            for column, one, two in zip(columns, both[0].columns, both[1].columns, strict=True)
+        ]
+    columns = tuple(replace(column, warnings=tuple(warn(column))) for column in columns)
+    return columns, correlations, _overall(columns, correlations, rows)
 
 
-def judge(columns: tuple[ColumnFit, ...], correlations: Correlations | None, *, rows: tuple[int, int]) -> Verdict:
-    """One line over all columns."""
+def _overall(columns: Sequence[ColumnFit], correlations: Correlations | None, rows: tuple[int, int]) -> Verdict:
     most_ks, most_tv = THRESHOLDS["ks"], THRESHOLDS["total_variation"]
-    on_axis = [column for column in columns if column.on_axis and column.missing is not None]
+    on_axis = [column for column in columns if column.attribute.binned and column.missing is not None]
+    compared = any(column.numbers is not None for column in columns)
     unusable = [each for each in on_axis if each.numbers is None or each.numbers.ks > most_ks]
     unusable.sort(key=lambda each: -each.distance)
-    wrong = [each for each in columns if not each.on_axis and each.tv > most_tv]
+    wrong = [each for each in columns if not each.attribute.binned and each.tv > most_tv]
     rest = [each for each in columns if each.warnings and each not in unusable and each not in wrong]
     worst = max(columns, key=lambda each: each.distance)
     measure = "total variation" if worst.numbers is None else "KS"
-    parts, chance = [f"Worst column: {worst.name}, {measure} {worst.distance:.3f}"], None
+    # The KS distance of two tables drawn from one continuous law exceeds this once in a hundred times.
+    chance = 1.63 * math.sqrt(1 / rows[0] + 1 / rows[1]) if compared else None
+    parts = [f"Worst column: {worst.name}, {measure} {worst.distance:.3f}"]
     if unusable:
         one = len(unusable) == 1
         advice = "do not use it as a number" if one else "do not use them as numbers"
         have = f"{'has' if one else 'have'} KS above {most_ks:g}"
         parts.append(f"{len(unusable)} of {len(on_axis)} numbers {have}: {advice} ({_names(unusable)})")
-    elif any(column.numbers is not None for column in columns):
+    elif compared:
         parts.append(f"no number has KS above {most_ks:g}")
     if wrong:
         have = "category has" if len(wrong) == 1 else "categories have"
         parts.append(f"{len(wrong)} {have} total variation above {most_tv:g} ({_names(wrong)})")
     if rest:
         parts.append(f"{len(rest)} more with warnings ({_names(rest)})")
-    for gap, first, second in correlations.gaps()[:1] if correlations is not None else ():
-        if gap > THRESHOLDS["correlation"] and correlations is not None:
-            pair = f"{correlations.names[first]}, {correlations.names[second]}"
-            parts.append(f"a correlation is off by {gap:.2f} ({pair})")
-    if any(column.numbers is not None for column in columns):
-        # The KS distance of two tables drawn from one continuous law exceeds this once in a hundred times.
-        chance = 1.63 * math.sqrt(1 / rows[0] + 1 / rows[1])
-        if chance > most_ks:
-            parts.append(f"with this few rows chance alone makes KS up to {chance:.2f}")
+    if correlations is not None:
+        off = [each for each in correlations.gaps()[:1] if each[0] > THRESHOLDS["correlation"]]
+        names = correlations.names
+        parts += [f"a correlation is off by {gap:.2f} ({names[first]}, {names[second]})" for gap, first, second in off]
+    if chance is not None and chance > most_ks:
+        parts.append(f"with this few rows chance alone makes KS up to {chance:.2f}")
     return Verdict(
         line="; ".join(parts) + ".",
-        worst=worst.name,
-        distance=worst.distance,
+        worst_column=worst.name,
+        worst_distance=worst.distance,
         numbers=len(on_axis),
-        unusable=tuple(each.name for each in unusable),
-        warned=tuple(each.name for each in columns if each.warnings),
-        chance=chance,
+        unusable_numbers=tuple(each.name for each in unusable),
+        columns_with_warnings=tuple(each.name for each in columns if each.warnings),
+        chance_ks=chance,
     )
 
 
@@ -413,21 +397,13 @@ def text(attribute: Attribute, value: float) -> str:
 
 
 def brief(attribute: Attribute, value: float) -> str:
-    """The same where there is little room: moments to the minute.
-
-    >>> brief(Attribute(name="x", kind="datetime", edges=(0, 1)), 90_000_000)
-    '1970-01-01 00:01'
-    """
+    """The same where there is little room: moments to the minute."""
     written = text(attribute, value)
     return written[:16].replace("T", " ") if attribute.kind == "datetime" else written
 
 
 def width_text(attribute: Attribute, width: float) -> str:
-    """A distance along the axis as a person writes it: a standard deviation, say.
-
-    >>> width_text(Attribute(name="x", kind="datetime", edges=(0, 1)), 5_400_000_000)
-    '1.5 h'
-    """
+    """A distance along the axis as a person writes it: a standard deviation, say."""
     if attribute.axis.timed:
         size, unit = next((each for each in _WIDTHS if width >= each[0]), _WIDTHS[-1])
         return f"{width / size:,.1f} {unit}"
