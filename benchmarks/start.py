@@ -149,25 +149,16 @@ def _crossovers() -> Iterator[tuple[str, str, float, float, tuple[float, float],
     )
     for contrasts in (180, 300):
         cells = Cells([contrasts // 10 + 1] * 10)
-        plain, fast = _step(steps.Steps(cells, 150), cells), _step(steps.CompiledSteps(cells), cells)
+        first = rng.standard_normal((cells.n_levels, 150)).astype(np.float32)
+        plain, fast = (_step(kind(cells, first, damping=0.1)) for kind in (steps.Logits, steps.CompiledLogits))
         compiling = "for name in ('_softmax', '_through_softmax', '_move'): vars(steps)[name].compile()"
         loading = _loading("from sklar.fitting import steps", compiling)
         yield f"steps of a fit, {contrasts} contrasts", "step", plain, fast, loading, f"{SMALL} contrasts"
 
 
-def _step(work: Any, cells: Any) -> float:
-    shape, rng = (cells.n_levels, 150), np.random.default_rng(0)
-    logits, pull = (rng.standard_normal(shape).astype(np.float32) for _ in range(2))
-    pull = pull[: cells.n_levels - cells.n_attributes].copy()
-    probabilities, gradient, velocity, squares = (np.ones(shape, dtype=np.float32) for _ in range(4))
-    found, constant = np.empty_like(pull), np.ascontiguousarray(pull[:, :1])
-
-    def once() -> None:
-        work.softmax(logits, probabilities, found)
-        work.through_softmax(pull, constant, probabilities, gradient)
-        work.move(logits, velocity, squares, gradient, (1e-6, 1.0), np.array([0.1]))
-
-    return _each(once, 1)
+def _step(logits: Any) -> float:
+    pull = np.random.default_rng(0).standard_normal(logits.contrasts.shape).astype(np.float32)
+    return _each(lambda: logits.move(pull, pull[:, :1]), 1)
 
 
 def _each(work: Callable[[], object], size: float) -> float:

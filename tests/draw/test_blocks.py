@@ -7,13 +7,13 @@ import pytest
 
 from sklar.draw.blocks import BLOCK_ROWS, blocks, empty_codes
 from sklar.draw.repair import sample_codes
+from sklar.fitting.choose import fit_steps
 from sklar.fitting.descent import Start
-from sklar.fitting.latent import LatentModel, fit_latent, independent
+from sklar.fitting.latent import LatentModel, independent
 from sklar.kernel.cells import Cells
 from sklar.machine.threads import using
 from sklar.public.schema import Schema
-from tests.fitting.test_denoise import schema_of
-from tests.fitting.test_descent import exact_targets
+from tests.fitting.test_denoise import noisy_estimates, schema_of
 from tests.fitting.test_latent import random_model
 
 
@@ -123,8 +123,8 @@ def test_more_components_than_rows() -> None:
 
 def test_one_attribute_of_one_level() -> None:
     schema = schema_of(1)
-    targets = exact_targets(schema, np.ones((1, 1)))
-    model = fit_latent(targets, schema, 0.0, Start(components=5), steps=3, fits=1)
+    estimates = noisy_estimates(schema, np.ones((1, 1)), 1_000_000, 1e-6)
+    model = fit_steps(estimates, schema, np.ones(1), Start(components=5), steps=3, fits=1)
     assert not drawn(model, 100, 0).any()
 
 

@@ -247,10 +247,7 @@ def test_special_texts_among_numbers_make_a_column_of_texts() -> None:
         ('type = "real"\nedges = [0.7, 1]\nstep = 0.1', [{0.7, 0.8, 0.9}]),
         ('type = "real"\nedges = [0.7, 1]\nstep = 0.1\npoints = [0.8]\nspecial = [0.9]', [{0.7}, {0.8}, {0.9}]),
         ('type = "real"\nedges = [0, 1]\nstep = 0.25\noutput = "float32"', [{0.0, 0.25, 0.5, 0.75}]),
-        (
-            'type = "real"\nedges = [0, 1]\nstep = 0.5\noutput = "decimal(5, 2)"',
-            [{Decimal("0.00"), Decimal("0.50")}],
-        ),
+        ('type = "real"\nedges = [0, 1]\nstep = 0.5\noutput = "decimal(5, 2)"', [{Decimal("0.00"), Decimal("0.50")}]),
         ('type = "date"\nedges = ["1970-01-01", "1970-01-15"]\nstep = 7', [{dt.date(1970, 1, 1), dt.date(1970, 1, 8)}]),
         (
             'type = "datetime"\nedges = ["1970-01-01", "1970-01-01T02:00"]\nstep = 3600',

@@ -86,10 +86,7 @@ def test_rounding_comes_out_as_often_as_it_was_counted() -> None:
 def test_rounded_reals_keep_their_places_and_integers_their_step() -> None:
     attribute = Attribute(name="x", kind="real", edges=(0.0, 10.0, 20.0))
     tens = Rounding(
-        grain=Fraction(1, 10**9),
-        steps=np.array([1, 10**7]),
-        upto=np.zeros((1, 1)),
-        kept=np.empty(0, dtype=np.int64),
+        grain=Fraction(1, 10**9), steps=np.array([1, 10**7]), upto=np.zeros((1, 1)), kept=np.empty(0, dtype=np.int64)
     )
     shape = Shape(
         bins=np.arange(2), heights=np.array([0.0, 1, 1, 2]), places=np.array([0.0, 10, 10, 20]), rounding=tens

@@ -41,7 +41,7 @@ def test_the_gradient_is_that_of_the_error() -> None:
         chances = logits.probabilities
         mean = np.add.reduceat(chances * gradient, cells.offsets[:-1])[cells.attribute_of_level]
         # Gradients are times H / 2, and logits stand in the order of their steps.
-        slopes = (2 / 5 * chances * (gradient - mean))[logits._work.order]
+        slopes = (2 / 5 * chances * (gradient - mean))[logits._order]
         for _ in range(8):
             place = tuple(int(rng.integers(size)) for size in slopes.shape)
             errors = []

@@ -19,9 +19,8 @@ from sklar.fitting.descent import (
     Start,
     fits_together,
     predicted_strips,
-    threads_for,
 )
-from sklar.fitting.steps import CompiledSteps, Steps, attribute_of_contrast, contrast_tables, contrasts
+from sklar.fitting.steps import CompiledLogits, Logits, attribute_of_contrast, contrast_tables, contrasts
 from sklar.kernel.cells import Cells
 from sklar.public.schema import Schema
 from tests.fitting.test_denoise import mixture_joint, noisy_estimates, schema_of
@@ -29,10 +28,8 @@ from tests.fitting.test_denoise import mixture_joint, noisy_estimates, schema_of
 
 def softmaxed(logits: np.ndarray, schema: Schema) -> tuple[np.ndarray, np.ndarray]:
     """Probabilities and their contrasts."""
-    probabilities = np.empty(logits.shape, dtype=np.float32)
-    found = np.empty((schema.n_levels - schema.n_attributes, logits.shape[1]), dtype=np.float32)
-    CompiledSteps(schema.cells).softmax(np.ascontiguousarray(logits), probabilities, found)
-    return probabilities, found
+    made = CompiledLogits(schema.cells, logits, damping=0.0)
+    return made.probabilities, made.contrasts
 
 
 def loss_of(targets: Targets, shrinkage: float) -> Loss:
@@ -79,18 +76,14 @@ def test_numpy_and_compiled_code_take_the_same_step(sizes: tuple[int, ...]) -> N
     logits = 3 * rng.standard_normal((cells.n_levels, 7)).astype(np.float32) + 100
     pull = rng.standard_normal((cells.n_levels - cells.n_attributes, 7)).astype(np.float32)
     taken = []
-    for work in (CompiledSteps(cells), Steps(cells, 7)):
-        own, probabilities, gradient, found = logits[work.order], *np.zeros((2, *logits.shape), np.float32), pull * 0
-        work.center(own)
-        work.softmax(own, probabilities, found)
-        square = work.through_softmax(pull, pull[:, :1], probabilities, gradient)
-        velocity, squares = np.full_like(own, 0.1), np.full_like(own, 0.2)
-        moved, before = np.zeros_like(own), gradient.copy()
-        work.move(moved, velocity, squares, gradient, (0.2, 1.7), np.array([0.03]))
-        back = np.argsort(work.order)
-        taken.append((found, square, *(each[back] for each in (probabilities, before, velocity, squares, moved))))
+    for kind in (CompiledLogits, Logits):
+        made = kind(cells, logits, damping=0.03)
+        before = made.probabilities, made.contrasts.copy(), made.back(pull, pull[:, :1]), made.in_order(made.gradient)
+        for _ in range(3):
+            made.move(pull, pull[:, :1])
+        taken.append((*before, made.probabilities, made.contrasts))
     for fast, plain in zip(*taken, strict=True):
-        assert np.allclose(fast, plain, rtol=2e-5, atol=2e-6)
+        assert np.allclose(fast, plain, rtol=2e-5, atol=4e-6)
 
 
 @pytest.mark.parametrize("strip", [3, 1024])
@@ -116,9 +109,8 @@ def test_gradient_is_that_of_the_plain_loss(shrinkage: float, block: int, monkey
     spread = np.random.default_rng(2).uniform(40, 120, 10)
     targets = denoise_tables(replace(estimates, pair_sd=spread), np.diag(joint).copy())
     logits = np.random.default_rng(1).standard_normal((12, 3)).astype(np.float32)
-    probabilities, found = softmaxed(logits, schema)
-    pull, gradient = np.empty_like(found), np.empty_like(probabilities)
-    loss = loss_of(targets, shrinkage)
+    made, loss = CompiledLogits(schema.cells, logits, damping=0.0), loss_of(targets, shrinkage)
+    found, pull = made.contrasts, np.empty_like(made.contrasts)
     # The mean over all blocks: each is drawn as often as every other.
     blocks = range(-(-len(found) // block))
     parts = []
@@ -127,13 +119,13 @@ def test_gradient_is_that_of_the_plain_loss(shrinkage: float, block: int, monkey
         parts.append(pull.copy())
     pull = np.mean(parts, axis=0)
     constant = loss.margin_weights * (found.mean(axis=1) - loss.margins)
-    CompiledSteps(schema.cells).through_softmax(pull, constant[:, None], probabilities, gradient)
+    made.back(pull, constant[:, None])
     for at in np.ndindex(logits.shape):
         step = np.zeros_like(logits)
         step[at] = 0.03
         up, down = (plain_loss(targets, shrinkage, softmaxed(logits + s * step, schema)[0]) for s in (1, -1))
         # `gradient` is D / 2 times the derivative.
-        assert np.isclose(gradient[at], (up - down) / 0.06 * 3 / 2, atol=2e-4, rtol=2e-2)
+        assert np.isclose(made.gradient[at], (up - down) / 0.06 * 3 / 2, atol=2e-4, rtol=2e-2)
 
 
 def test_residuals_that_stand_out_of_their_noise_pull_harder() -> None:
@@ -214,13 +206,11 @@ def test_fits_side_by_side_are_those_that_each_would_be_alone() -> None:
 
 def test_small_tables_are_fitted_side_by_side_and_others_one_by_one() -> None:
     start = Start(components=150)
-    assert fits_together(Cells([3, 4, 2, 5]), start, 16) == 15
-    assert fits_together(Cells([3, 4, 2, 5]), start, 2) == 2
-    assert fits_together(Cells([2] * 300), start, 16) == 1
     # Short steps by one thread, others by all.
-    assert threads_for(Cells([3, 4, 2, 5]), start) == 1
-    assert threads_for(Cells([3, 4, 2, 5]), replace(start, components=3_000)) is None
-    assert threads_for(Cells([2] * 300), replace(start, components=10)) is None
+    assert fits_together(Cells([3, 4, 2, 5]), start, 16) == (15, 1)
+    assert fits_together(Cells([3, 4, 2, 5]), start, 2) == (2, 1)
+    assert fits_together(Cells([3, 4, 2, 5]), replace(start, components=3_000), 16) == (1, None)
+    assert fits_together(Cells([2] * 300), replace(start, components=10), 16) == (1, None)
 
 
 def test_weights_are_the_same_when_their_rows_are_made_when_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:

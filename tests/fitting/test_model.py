@@ -55,11 +55,21 @@ def test_a_file_holds_all_of_a_model(copula: Copula) -> None:
     assert again.dummies == copula.dummies
 
 
-@pytest.mark.parametrize("components", [0, 1_000_001, 1.0, True, None])
-def test_a_number_of_components_that_no_model_has_is_refused(components: object) -> None:
+@pytest.mark.parametrize(
+    ("key", "wrong", "says"),
+    [
+        *[
+            ("components", wrong, "number of components must be from 1 to 1000000")
+            for wrong in (0, 1_000_001, 1.0, True)
+        ],
+        ("rounds", 19, "rounds of exchanges must be from 0 to 18"),
+        ("matched", 4, "order of matched tables must be from 2 to 3"),
+    ],
+)
+def test_a_number_that_no_model_has_is_refused(key: str, wrong: object, says: str) -> None:
     with pytest.raises(ModelError) as error:
-        reread(random_model(SCHEMA, 3), {"kind": "latent", "components": components})
-    assert str(error.value) == f"its number of components must be from 1 to 1000000, got {components!r}."
+        reread(random_model(SCHEMA, 3), {"kind": "latent", "components": 3, key: wrong})
+    assert str(error.value) == f"its {says}, got {wrong!r}."
 
 
 def test_margins_are_probabilities_where_rows_are_records() -> None:

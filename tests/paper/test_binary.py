@@ -212,10 +212,7 @@ def test_rows_are_the_same_for_any_number_of_threads_and_any_order_of_blocks(dum
 def test_attributes_with_more_levels_than_a_byte_holds() -> None:
     schema = Schema(
         name="t",
-        attributes=(
-            Attribute(name="a", kind="integer", edges=tuple(range(301))),
-            Attribute(name="b", kind="boolean"),
-        ),
+        attributes=(Attribute(name="a", kind="integer", edges=tuple(range(301))), Attribute(name="b", kind="boolean")),
     )
     levels = np.concatenate([np.full(300, 1 / 300), [0.25, 0.75]])
     pairs = np.outer(levels[:300], levels[300:]).ravel()

@@ -193,19 +193,3 @@ def test_matrix_is_every_pair_above_the_diagonal_in_any_layout(d: int) -> None:
     assert clipped == np.count_nonzero(np.triu((joint < low) | (joint > high), 1))
     assert (r == r.T).all()
     assert (np.diagonal(r) == 1.0).all()
-
-
-@pytest.mark.parametrize(
-    ("probabilities", "joint", "message"),
-    [
-        ([1.5], [[1.0]], r"^probabilities must lie between 0 and 1, got values from 1\.5 to 1\.5\.$"),
-        ([math.nan], [[1.0]], r"^probabilities must lie between 0 and 1, got values from nan to nan\.$"),
-        ([0.5], [[math.inf]], r"^joint must be finite, got values from inf to inf\.$"),
-        ([0.5], [0.5], r"^probabilities must have shape \(d,\) and joint \(d, d\), got \(1,\) and \(1,\)\.$"),
-    ],
-)
-def test_errors_state_the_requirement_and_the_value(
-    probabilities: list[float], joint: list[float], message: str
-) -> None:
-    with pytest.raises(ValueError, match=message):
-        tetrachoric_matrix(np.array(probabilities), np.array(joint))

@@ -1,21 +1,20 @@
 """Blocks of records of a latent model: the unit that is drawn at once, in any thread, on any machine, in any order.
 
-What a seed means: block b of a sample depends on the model, the seed, b and the number of rows in the block, and on
-nothing else; the size of full blocks is the model's. Whoever changes it, a generator, or the order in which draws are
-made changes the rows of every seed, and so what is released.
+Block b of a sample depends on the model, the seed, b and the number of rows in the block, and on nothing else. A change
+of block sizes, generators, or the order of draws changes the rows of every seed, and so what is released.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sklar.draw.refine import Refiner
-from sklar.kernel.cells import Cells
+from sklar.kernel.cells import Cells, Codes, Doubles, Floats, Ints
 from sklar.public.rules import constrained
 
 if TYPE_CHECKING:
@@ -24,8 +23,7 @@ if TYPE_CHECKING:
 BLOCK_ROWS = 1 << 14
 # Blocks whose rows are refined are larger: what rounding leaves in each of them adds up.
 REFINED_ROWS = 1 << 17
-# So are those of models of many components, which each have so many rows of a block, while it has fewer values than
-# these: what a block costs by component is then little beside its rows.
+# So are those of models of many components, each of which has so many rows of a block, up to so many values in all.
 _ROWS_EACH, _MOST_VALUES = 16, 1 << 25
 # Up to this many components rows are dealt by NumPy's permutations: components side by side would be too few.
 _FEW = 32
@@ -35,16 +33,12 @@ _GOLDEN, _MIX, _MIX_AGAIN = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1
 _12, _25, _27, _30, _31, _32 = (np.uint64(bits) for bits in (12, 25, 27, 30, 31, 32))
 _ONE = np.uint64(1)
 
-Codes: TypeAlias = NDArray[np.integer[Any]]
-
 
 def blocks(rows: int, size: int, first: int = 0, last: int | None = None) -> Iterator[tuple[int, int]]:
     """Number and size of the blocks of at most `size` of these rows, from block `first` up to and without `last`.
 
-    >>> list(blocks(40_000, BLOCK_ROWS))
-    [(0, 16384), (1, 16384), (2, 7232)]
-    >>> list(blocks(40_000, BLOCK_ROWS, first=2))
-    [(2, 7232)]
+    >>> list(blocks(40_000, BLOCK_ROWS, first=1))
+    [(1, 16384), (2, 7232)]
     """
     end = -(-rows // size)
     for block in range(first, end if last is None else min(last, end)):
@@ -69,22 +63,19 @@ def dealt_rows(cells: Cells, components: int) -> int:
 
 
 def empty_codes(cells: Cells, rows: int) -> Codes:
-    """Room for the codes of this many rows, shape (m, rows), in bytes where these hold every level."""
-    # No attribute has more than schema.MAX_LEVELS = 40,000 levels.
+    """Room for the codes of this many rows, shape (m, rows); no attribute has more than 40,000 levels."""
     return np.empty((cells.n_attributes, rows), dtype=np.uint8 if cells.sizes.max() <= 256 else np.uint16)
 
 
 class LatentSampler:
-    """Draws any block of a model's rows; whatever all blocks share is worked out once.
+    """Draws any block of a model's rows. `chances`, shape (components,): where components are not equally likely.
 
-    Every record has exactly the model's distribution, and attributes are independent within a component. But components
-    and levels are allotted systematically, so that counts of levels are within about one of their expectation in each
-    block, and two-way counts are brought nearer to theirs where the model says so (`refine`).
-
-    `chances`, shape (components,), are those of components where they are not equally likely.
+    Every record has exactly the model's distribution. But components and levels are allotted systematically, so that
+    counts of levels are within about one of their expectation in each block, and two-way counts are brought nearer to
+    theirs where the model says so (`refine`).
     """
 
-    def __init__(self, model: LatentModel, chances: NDArray[np.float64] | None = None) -> None:
+    def __init__(self, model: LatentModel, chances: Doubles | None = None) -> None:
         self._cells, self._components = model.schema.cells, model.n_components
         self._upto = None if chances is None else np.concatenate([[0.0], np.cumsum(chances)])
         self._visits = _visits(model.probabilities, self._cells.offsets)
@@ -106,8 +97,8 @@ class LatentSampler:
         """Codes of this many rows, shape (m, rows)."""
         cells = self._cells
         # Where each component's rows end: its share of them on average, rounded by one common uniform.
-        each, upto = rows / self._components, self._upto
-        shares = np.arange(self._components + 1) * each if upto is None else upto * (rows / upto[-1])
+        upto, number = self._upto, self._components
+        shares = np.arange(number + 1) * (rows / number) if upto is None else upto * (rows / upto[-1])
         bounds = np.floor(shares + generator.random()).astype(np.int64)
         bounds[0], bounds[-1] = 0, rows
         place = generator.permutation(rows)
@@ -127,10 +118,10 @@ class LatentSampler:
         return codes
 
 
-def _visits(probabilities: NDArray[np.float32], offsets: NDArray[np.int64]) -> NDArray[np.int32]:
+def _visits(probabilities: Floats, offsets: Ints) -> NDArray[np.int32]:
     """The order in which each attribute's levels are dealt out to components, shape (m, components): like to like.
 
-    Rounding errors of one component are made good in the next; they cancel in full where the two are alike.
+    Rounding errors of one component are made good in the next, in full where the two are alike.
     """
     visits = np.empty((offsets.size - 1, len(probabilities)), dtype=np.int32)
     for a, (first, last) in enumerate(pairwise(offsets)):
@@ -140,7 +131,7 @@ def _visits(probabilities: NDArray[np.float32], offsets: NDArray[np.int64]) -> N
     return visits
 
 
-def _shares(probabilities: NDArray[np.float32], offsets: NDArray[np.int64]) -> NDArray[np.float64]:
+def _shares(probabilities: Floats, offsets: Ints) -> Doubles:
     """Each level's share of those levels of its attribute that do not come before it, shape (d, components)."""
     shares = np.empty(probabilities.shape[::-1])
     for first, last in pairwise(offsets):
@@ -151,9 +142,7 @@ def _shares(probabilities: NDArray[np.float32], offsets: NDArray[np.int64]) -> N
     return shares
 
 
-def _allotted(
-    shares: NDArray[np.float64], visits: NDArray[np.int32], sizes: NDArray[np.int64], uniforms: NDArray[np.float64]
-) -> NDArray[np.int64]:
+def _allotted(shares: Doubles, visits: NDArray[np.int32], sizes: Ints, uniforms: Doubles) -> Ints:
     """How many rows of each component get each level of an attribute, shape (components, levels): systematic rounding.
 
     Levels are split off one at a time. Level k takes its share p_k / (p_k + p_(k+1) + ...) of the rows that a component
@@ -172,14 +161,11 @@ def _allotted(
     return took
 
 
-def _deal(
-    codes: Codes, took: NDArray[np.int64], bounds: NDArray[np.int64], place: NDArray[np.int64], key: np.uint64
-) -> None:
+def _deal(codes: Codes, took: Ints, bounds: Ints, place: Ints, key: np.uint64) -> None:
     """Levels of an attribute dealt at random to the rows of each component, as many as it `took` of each.
 
     `place` holds the rows, component by component. All rows get the component's most frequent level but those at its
-    front, which a shuffle fills that goes only as far as it must, in all components side by side. Where the shuffle
-    starts from makes no difference: `place` stays as it leaves it.
+    front, to which a shuffle, cut short, brings random rows in all components side by side; `place` stays shuffled.
     """
     starts, sizes, largest = bounds[:-1], np.diff(bounds), took.argmax(axis=1)
     took[np.arange(sizes.size), largest] = 0

@@ -1,10 +1,8 @@
 """Codes to values of the original columns and types.
 
-Categories, points and special values come back as they were listed, other numbers uniform inside their bin (integers
-stay integers, dates dates; never a point), missing as null. What happens inside a bin is not learned from the rows: it
-is spread evenly. Where special values are texts among numbers, all are texts. A column has the type that
-the schema's `output` states, or the nearest that polars has (`public.outputs` lists those), else the plain type of its
-kind; either is public knowledge.
+Categories, points and special values come back as they were listed, missing as null, other numbers inside their bin by
+its shape, or evenly; never a point. Where special values are texts among numbers, all are texts. A column has the type
+that the schema's `output` states, or the nearest that polars has (`public.outputs`), else the plain type of its kind.
 """
 
 from __future__ import annotations
@@ -14,12 +12,13 @@ from collections.abc import Mapping
 from datetime import timedelta
 from decimal import Decimal
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sklar.draw.shapes import Rounding, Shape
+from sklar.kernel.cells import Codes, Doubles, Floats, Ints
 from sklar.machine.extras import lazily
 from sklar.public.outputs import exact, grain, multiples, output_of, plain_output, polars_type, whole_seconds
 from sklar.public.schema import Attribute, Schema
@@ -34,8 +33,6 @@ _SECONDS = "%Y-%m-%d %H:%M:%S"
 _FRACTIONS = {"ms": "%.3f", "us": "%.6f", "ns": "%.9f"}
 # As wide as any: what a decimal is before its precision is checked.
 _DIGITS = 38
-
-Codes: TypeAlias = NDArray[np.integer[Any]]
 
 
 def column_type(attribute: Attribute) -> pl.DataType:
@@ -67,11 +64,7 @@ def dummy_schema(schema: Schema) -> pl.Schema:
 
 
 class Decoder:
-    """Decodes any number of blocks of codes; whatever they share is worked out once.
-
-    With `enums`, listed texts are held as an Enum of all of them: several times as fast to write where the file holds
-    them likewise.
-    """
+    """Decodes blocks of codes. With `enums`, listed texts are held as an Enum, several times as fast to write."""
 
     def __init__(self, schema: Schema, *, shapes: Mapping[str, Shape] | None = None, enums: bool = False) -> None:
         self.columns = record_schema(schema)
@@ -145,8 +138,7 @@ def _listed(attribute: Attribute) -> pl.Series:
 class _AxisDecoder:
     """Decodes the codes of one attribute on an axis: bins, points and special values.
 
-    Where numbers have a grain, they are drawn as multiples of it and then held in units: the digits of a decimal, else
-    the whole numbers, days or microseconds of the axis.
+    Numbers with a grain are drawn as multiples of it, then held in units of the axis, or of a decimal's digits.
     """
 
     def __init__(self, attribute: Attribute, shape: Shape | None = None) -> None:
@@ -216,23 +208,20 @@ class _AxisDecoder:
             # Not low + (high - low) * share: the difference may overflow.
             drawn = _short(low * (1 - share) + high * share, self._edges)
         else:
-            placed = self._shape.draw(bins, generator)
-            drawn = self._rounded(bins, placed, self._shape.rounding, generator)
+            drawn = self._rounded(bins, self._shape.draw(bins, generator), self._shape.rounding, generator)
         # Rounding may leave the bin; the upper edge belongs to the next.
         drawn = np.clip(drawn, low, np.nextafter(high, low))
         held = _single(drawn, low, high) if self._single else drawn
         return _beside(held, low, high, self._attribute.apart) if self._attribute.apart else held
 
-    def _count_evenly(self, bins: Codes, generator: np.random.Generator) -> NDArray[np.int64]:
+    def _count_evenly(self, bins: Codes, generator: np.random.Generator) -> Ints:
         """Multiples of the grain inside these bins, all equally likely, none of them a number that stands apart."""
         counted = generator.integers(self._low[bins], self._high[bins])
         if self._gaps.size:
             counted += np.searchsorted(self._gaps, counted, side="right") - self._before[bins]
         return counted
 
-    def _count_shaped(
-        self, bins: Codes, shape: Shape, grain: Fraction, generator: np.random.Generator
-    ) -> NDArray[np.int64]:
+    def _count_shaped(self, bins: Codes, shape: Shape, grain: Fraction, generator: np.random.Generator) -> Ints:
         """Multiples of the grain inside these bins by their shape."""
         first, last = self._counted[:-1][bins], self._counted[1:][bins]
         counted = np.floor(shape.draw(bins, generator) / float(grain)).astype(np.int64)
@@ -245,8 +234,8 @@ class _AxisDecoder:
         return counted
 
     def _rounded(
-        self, bins: Codes, placed: NDArray[np.float64], rounding: Rounding | None, generator: np.random.Generator
-    ) -> NDArray[np.float64]:
+        self, bins: Codes, placed: Doubles, rounding: Rounding | None, generator: np.random.Generator
+    ) -> Doubles:
         """Numbers without a grain, rounded as often as the shape says, else to few digits."""
         short = _short(placed, self._edges)
         if rounding is None:
@@ -268,7 +257,7 @@ class _AxisDecoder:
         if attribute.kind in ("date", "datetime", "time", "duration", "yearmonth"):
             return self._timed(drawn)
         if attribute.kind == "real" and kind == pl.String:
-            return _told(float_texts(pl.lit(drawn)))
+            return _column(float_texts(pl.lit(drawn)))
         return drawn.cast(kind)
 
     def _timed(self, drawn: pl.Series) -> pl.Series:
@@ -281,35 +270,31 @@ class _AxisDecoder:
             return counted.cast(pl.Datetime("us", kind.time_zone)).cast(kind)
         if attribute.kind == "duration":
             spans = drawn.cast(pl.Duration("us"))
-            return _told(span_texts(pl.lit(spans), seconds=seconds)) if kind == pl.String else spans.cast(kind)
+            return _column(span_texts(pl.lit(spans), seconds=seconds)) if kind == pl.String else spans.cast(kind)
         if attribute.kind == "time":
             held = (drawn * 1_000).cast(pl.Time)
             texts = clock_texts(pl.lit(held), seconds=seconds)
         elif attribute.kind == "datetime":
-            moment = pl.Datetime("us")
-            held = drawn.cast(moment)
-            texts = moment_texts(pl.lit(held), moment, seconds=seconds)
+            held = drawn.cast(pl.Datetime("us"))
+            texts = moment_texts(pl.lit(held), pl.Datetime("us"), seconds=seconds)
         else:
-            held = drawn.cast(pl.Int32).cast(pl.Date) if attribute.kind == "date" else _first_days(drawn)
+            months = pl.lit(drawn)
+            held = (
+                drawn.cast(pl.Int32).cast(pl.Date)
+                if attribute.kind == "date"
+                else _column(pl.date(months // 12, months % 12 + 1, 1))
+            )
             texts = pl.lit(held).cast(pl.String)
         if kind != pl.String:
             return held.cast(kind)
-        return _told(texts if written is None else written_texts(pl.lit(held), written))
+        return _column(texts if written is None else written_texts(pl.lit(held), written))
 
 
-def _told(texts: pl.Expr) -> pl.Series:
-    return pl.select(texts).to_series()
+def _column(values: pl.Expr) -> pl.Series:
+    return pl.select(values).to_series()
 
 
-def _first_days(months: pl.Series) -> pl.Series:
-    """The first days of months."""
-    counted = pl.lit(months)
-    return _told(pl.date(counted // 12, counted % 12 + 1, 1))
-
-
-def _beside(
-    drawn: NDArray[Any], low: NDArray[np.float64], high: NDArray[np.float64], apart: tuple[float, ...]
-) -> NDArray[Any]:
+def _beside(drawn: NDArray[Any], low: Doubles, high: Doubles, apart: tuple[float, ...]) -> NDArray[Any]:
     """The same numbers, those that stand apart moved to the next one of their bin that does not."""
     taken = np.flatnonzero(np.isin(drawn, apart))
     while taken.size:
@@ -321,14 +306,14 @@ def _beside(
     return drawn
 
 
-def _single(drawn: NDArray[np.float64], low: NDArray[np.float64], high: NDArray[np.float64]) -> NDArray[np.float32]:
+def _single(drawn: Doubles, low: Doubles, high: Doubles) -> Floats:
     """Single-precision numbers inside their bins."""
     single = drawn.astype(np.float32)
     single = np.where(single.astype(np.float64) >= high, np.nextafter(single, np.float32(-np.inf)), single)
     return np.where(single.astype(np.float64) < low, np.nextafter(single, np.float32(np.inf)), single)
 
 
-def _short(drawn: NDArray[np.float64], edges: NDArray[np.float64]) -> NDArray[np.float64]:
+def _short(drawn: Doubles, edges: Doubles) -> Doubles:
     """Four digits within the narrowest bin: more would suggest a precision that the bins do not have."""
     with np.errstate(over="ignore"):
         grid = 10.0 ** (4 - np.floor(np.log10(np.diff(edges).min())))
@@ -393,13 +378,9 @@ def span_texts(values: pl.Expr, *, seconds: bool) -> pl.Expr:
     counted = values.dt.total_microseconds()
     size = counted.abs()
     whole = size // 1_000_000
-
-    def two(number: pl.Expr) -> pl.Expr:
-        return number.cast(pl.String).str.zfill(2)
-
-    parts = [(whole // 3_600).cast(pl.String), pl.lit(":"), two(whole // 60 % 60), pl.lit(":"), two(whole % 60)]
+    parts = [(whole // 3_600, 1), (whole // 60 % 60, 2), (whole % 60, 2)]
+    clock = pl.concat_str([part.cast(pl.String).str.zfill(digits) for part, digits in parts], separator=":")
     if not seconds:
-        parts += [pl.lit("."), (size % 1_000_000).cast(pl.String).str.zfill(6)]
-    clock = pl.concat_str(parts)
+        clock = clock + pl.lit(".") + (size % 1_000_000).cast(pl.String).str.zfill(6)
     # In this order the result keeps the name of the column.
     return pl.when(counted >= 0).then(clock).otherwise(pl.lit("-") + clock)

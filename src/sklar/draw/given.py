@@ -5,18 +5,17 @@ box) multiplies the weight of a component by the chance of those levels in it, a
 is drawn has exactly the model's distribution given the condition, however rare that is. Any other condition is a union
 of disjoint boxes, and a component becomes one component for each of them.
 
-With rules, records are those of `repair`: with o the attributes that no rule is about, t the others and `ok` that the
-rules hold, their law is P(o) P(t | o, ok). Given a condition on o alone, o is drawn given it, and repaired as ever. A
-condition on t gives P(o, t) 1[ok] 1[condition] / P(ok | o): records are drawn from the model given the condition, those
-that break a rule are left out, and the others are kept with a chance in proportion to 1 / P(ok | o). That is about the
-rules alone, which most records honor: how rare the condition is makes no difference. Records of which some levels are
+With o the attributes that no rule is about, t the others and `ok` that the rules hold, repaired records have the law
+P(o) P(t | o, ok). Given a condition on o alone, o is drawn given it, and repaired as ever. A condition on t gives
+P(o, t) 1[ok] 1[condition] / P(ok | o): records are drawn from the model given the condition, those that break a rule
+are left out, and the others are kept with a chance in proportion to 1 / P(ok | o). Records of which some levels are
 given (`fill`) are drawn in the same way, each with a condition of its own.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from string import ascii_letters
 from typing import TYPE_CHECKING
@@ -24,9 +23,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from sklar.draw.blocks import BLOCK_ROWS, Codes, LatentSampler, stream
+from sklar.draw.blocks import BLOCK_ROWS, LatentSampler, stream
 from sklar.draw.repair import RecordSampler, component_odds, pick, repair
 from sklar.errors import ModelError
+from sklar.kernel.cells import Codes, Doubles, Floats, Ints
 from sklar.public.rules import Allowed, SearchSteps, constrained, groups, narrowed, solve, violating
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ _MOST_PROBABILITIES = 1 << 28
 _MOST_SUMMED = 1 << 26
 # Records whose components are weighed at once.
 _CHUNK = 2048
-# Records that are drawn for each one that is found, before a condition is called too rare; at first for this many.
+# Records that are drawn for each one that is kept, and for so many more at first, before a condition is too rare.
 _MOST_DRAWN, _FIRST = 10_000, 100
 # Records that are filled in at once, and fresh draws of one that rules have a say in, before one is searched for.
 _FILLED, _FRESH = 1024, 400
@@ -52,13 +52,13 @@ _FILLED, _FRESH = 1024, 400
 class Condition:
     """What drawn records satisfy: that they lie in one of disjoint boxes.
 
-    `schema` is the model's, with bins divided where the condition cuts them. Of the measured levels, all attributes
-    after one another, `origin` says which level of the model each is part of, and `share` how much of it, shape (d,).
+    `schema` is the model's, with bins divided where the condition cuts them. `origin` says which level of the model
+    each measured level is part of, and `share` how much of it, shape (d,).
     """
 
     schema: Schema
-    origin: NDArray[np.int64]
-    share: NDArray[np.float64]
+    origin: Ints
+    share: Doubles
     boxes: tuple[Box, ...]
     text: str
 
@@ -91,18 +91,15 @@ def given_sampler(copula: Copula, condition: Condition) -> GivenSampler | Reject
 
 def _possible(condition: Condition) -> tuple[Box, ...]:
     """The boxes that hold a record which honors the rules, without the levels that have no part in any."""
-    schema = condition.schema.measured
-    allowed, kept = schema.allowed, []
-    touched = constrained(allowed)
+    schema, kept = condition.schema.measured, []
+    touched = constrained(schema.allowed)
     for box in condition.boxes:
-        if not set(box) & set(touched):
-            kept.append(box)
-            continue
-        domains = {i: box.get(i, np.ones(int(schema.sizes[i]), dtype=bool)) for i in touched}
-        left = narrowed(domains, allowed)
+        left: Box | None = {}
+        if set(box) & set(touched):
+            domains = {i: box.get(i, np.ones(int(schema.sizes[i]), dtype=bool)) for i in touched}
+            left = narrowed(domains, schema.allowed)
         if left is not None:
-            restricted = {i: levels for i, levels in left.items() if i in box or not levels.all()}
-            kept.append({**box, **restricted})
+            kept.append({**box, **{i: levels for i, levels in left.items() if i in box or not levels.all()}})
     if not condition.boxes:
         raise _impossible(condition, "no level of its attributes does")
     if not kept:
@@ -121,100 +118,91 @@ class GivenSampler:
     the components' chances that the rules hold, where these have a say in what the condition is about, else None.
     """
 
-    def __init__(
-        self,
-        probabilities: NDArray[np.float32],
-        rounds: int,
-        condition: Condition,
-        honored: NDArray[np.float64] | None,
-    ) -> None:
+    def __init__(self, probabilities: Floats, rounds: int, condition: Condition, honored: Doubles | None) -> None:
         # Not at the top: the model's module imports this room.
         from sklar.fitting.latent import LatentModel
 
         schema = condition.schema.measured
-        self._condition, self._allowed, self._cells = condition, schema.allowed, schema.cells
-        touched = constrained(schema.allowed)
-        self._others = [i for i in range(self._cells.n_attributes) if i not in touched]
+        self._condition, self._honored = condition, honored
         self._model = LatentModel(schema=schema, probabilities=probabilities, rounds=rounds)
-        restricted, chances = self._restricted(probabilities)
-        self._sampler = LatentSampler(replace(self._model, probabilities=restricted), chances)
-        self.block_rows = self._sampler.block_rows
-        self._honored = honored
-
-    def _restricted(self, probabilities: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
-        """Components of every box, and how likely each is."""
-        condition, cells = self._condition, self._cells
         parts, weights = [], []
         for box in condition.boxes:
             own, weight = probabilities.copy(), np.ones(len(probabilities))
             for i, levels in box.items():
-                held = probabilities[:, cells.levels(i)] * levels
+                held = probabilities[:, schema.cells.levels(i)] * levels
                 mass = held.sum(axis=1, dtype=np.float64)
                 weight *= mass
-                own[:, cells.levels(i)] = np.divide(
-                    held, mass[:, None], out=np.zeros_like(held), where=mass[:, None] > 0
-                )
+                mass = mass[:, None]
+                own[:, schema.cells.levels(i)] = np.divide(held, mass, out=np.zeros_like(held), where=mass > 0)
             parts.append(own[weight > 0])
             weights.append(weight[weight > 0])
         chances = np.concatenate(weights)
         if chances.sum() <= 0:
             raise _impossible(condition, "the model gives it no chance")
-        return np.concatenate(parts), chances / chances.sum()
+        restricted = replace(self._model, probabilities=np.concatenate(parts))
+        self._sampler = LatentSampler(restricted, chances / chances.sum())
+        self.block_rows = self._sampler.block_rows
 
     def draw(self, seed: int, block: int, rows: int) -> Codes:
         """A block of codes, shape (m, rows): a function of (model, condition, seed, its number, its rows)."""
         generator, mending = stream(seed, block, 3), stream(seed, block, 4)
-        if self._honored is None:
+        schema, honored = self._model.schema, self._honored
+        if honored is None:
             codes = self._sampler.draw_by(generator, rows)
-            if self._allowed:
-                repair(codes, self._model, self._allowed, mending)
+            if schema.allowed:
+                repair(codes, self._model, schema.allowed, mending)
             return codes
-        kept = [self._sampler.draw_by(generator, 0)] if rows == 0 else []
-        have = drawn = 0
-        while have < rows:
-            if drawn > _MOST_DRAWN * (have + _FIRST):
-                raise _too_rare(self._condition)
+
+        def some(wanted: int, drawn: int) -> tuple[int, Codes]:
             # As many again as were drawn: few rounds where few are kept.
-            some = min(max(2 * (rows - have), drawn, 64), BLOCK_ROWS)
-            codes = self._sampler.draw_by(generator, some)
-            codes = codes[:, ~violating(codes, self._allowed)]
-            chances = keeping_chances(
-                self._model.probabilities, self._cells.offsets, codes, self._others, self._honored
+            number = min(max(2 * wanted, drawn, 64), BLOCK_ROWS)
+            codes = self._sampler.draw_by(generator, number)
+            codes = codes[:, ~violating(codes, schema.allowed)]
+            chances = keeping_chances(self._model.probabilities, schema, codes, honored)
+            return number, codes[:, mending.random(codes.shape[1]) < chances]
+
+        return _draw_until(rows, some, self._condition)
+
+
+def _draw_until(rows: int, some: Callable[[int, int], tuple[int, Codes]], condition: Condition) -> Codes:
+    """This many records. `some` takes how many are missing and were drawn: how many it draws, and those to keep."""
+    kept: list[Codes] = []
+    have = drawn = 0
+    while have < rows or not kept:
+        if drawn > _MOST_DRAWN * (have + _FIRST):
+            raise ModelError(
+                f"records that satisfy the condition {condition.text} are too rare to be drawn from this model. Ask "
+                "for less, or fit the model with method 'auto'."
             )
-            kept.append(codes[:, mending.random(codes.shape[1]) < chances][:, : rows - have])
-            have, drawn = have + kept[-1].shape[1], drawn + some
-        return np.concatenate(kept, axis=1)
+        number, codes = some(rows - have, drawn)
+        kept.append(codes[:, : rows - have])
+        have, drawn = have + kept[-1].shape[1], drawn + number
+    return np.concatenate(kept, axis=1)
 
 
-def keeping_chances(
-    probabilities: NDArray[np.float32],
-    offsets: NDArray[np.int64],
-    codes: Codes,
-    others: Sequence[int],
-    honored: NDArray[np.float64],
-) -> NDArray[np.float64]:
+def keeping_chances(probabilities: Floats, schema: Schema, codes: Codes, honored: Doubles) -> Doubles:
     """Chances in proportion to 1 / P(ok | o) for records that honor the rules, shape (rows,), the largest at most 1.
 
-    `others` are the attributes o that no rule is about, `honored` the components' chances that the rules hold.
+    `honored` are the components' chances that the rules hold.
     """
+    others = sorted(set(range(len(codes))) - set(constrained(schema.allowed)))
     if not others:
         return np.ones(codes.shape[1])
-    least, found = honored.min(), [np.empty(0)]
+    least, chances = honored.min(), [np.empty(0)]
     for start in range(0, codes.shape[1], _CHUNK):
-        odds = component_odds(probabilities, offsets, codes[:, start : start + _CHUNK], others)
-        found.append(least * odds.sum(axis=1) / (odds @ honored))
-    return np.concatenate(found)
+        odds = component_odds(probabilities, schema.cells.offsets, codes[:, start : start + _CHUNK], others)
+        chances.append(least * odds.sum(axis=1) / (odds @ honored))
+    return np.concatenate(chances)
 
 
 class RejectingSampler:
     """Draws records of a model without components until enough satisfy a condition."""
 
     def __init__(self, copula: Copula, condition: Condition) -> None:
-        self._condition, self._sampler = condition, RecordSampler(copula)
-        self.block_rows = BLOCK_ROWS
+        self._condition, self._sampler, self.block_rows = condition, RecordSampler(copula), BLOCK_ROWS
         model, finer = copula.schema.cells, condition.schema.measured.cells
         # Where a level is divided, the parts that it has and running totals of their shares.
-        self._parts: list[tuple[int, int, NDArray[np.int64], NDArray[np.float64]]] = []
+        self._parts: list[tuple[int, int, Ints, Doubles]] = []
         self._whole = []
         for i in range(model.n_attributes):
             origin = condition.origin[finer.levels(i)] - model.offsets[i]
@@ -228,19 +216,16 @@ class RejectingSampler:
     def draw(self, seed: int, block: int, rows: int) -> Codes:
         """A block of codes, shape (m, rows): a function of (copula, condition, seed, its number, its rows)."""
         generator = stream(seed, block, 3)
-        found: list[Codes] = []
-        have = number = 0
-        while have < rows:
-            if number * BLOCK_ROWS > _MOST_DRAWN * (have + _FIRST):
-                raise _too_rare(self._condition)
-            inner = np.random.SeedSequence([seed, block, 5, number]).generate_state(1, np.uint64)
+
+        def some(_wanted: int, drawn: int) -> tuple[int, Codes]:
+            inner = np.random.SeedSequence([seed, block, 5, drawn // BLOCK_ROWS]).generate_state(1, np.uint64)
             codes = self._divided(self._sampler.draw(int(inner[0] >> np.uint64(1)), 0, BLOCK_ROWS), generator)
             held = np.zeros(codes.shape[1], dtype=bool)
             for box in self._condition.boxes:
                 held |= np.logical_and.reduce([levels[codes[i]] for i, levels in box.items()] or [~held])
-            found.append(codes[:, held][:, : rows - have])
-            have, number = have + found[-1].shape[1], number + 1
-        return np.concatenate(found, axis=1) if found else self._divided(self._sampler.draw(seed, 0, 0), generator)
+            return BLOCK_ROWS, codes[:, held]
+
+        return _draw_until(rows, some, self._condition)
 
     def _divided(self, codes: Codes, generator: np.random.Generator) -> Codes:
         """Codes of the divided levels: the part of a level is drawn by its share."""
@@ -252,16 +237,7 @@ class RejectingSampler:
         return finer
 
 
-def _too_rare(condition: Condition) -> ModelError:
-    return ModelError(
-        f"records that satisfy the condition {condition.text} are too rare to be drawn from this model. Ask for less, "
-        "or fit the model with method 'auto'."
-    )
-
-
-def chance_of_rules(
-    probabilities: NDArray[np.float32], offsets: NDArray[np.int64], allowed: Allowed
-) -> NDArray[np.float64] | None:
+def chance_of_rules(probabilities: Floats, offsets: Ints, allowed: Allowed) -> Doubles | None:
     """The chance that a component's record honors all rules, shape (components,); None where the sum is too large."""
     chance = np.ones(len(probabilities))
     for group in groups(allowed):
@@ -288,9 +264,7 @@ def chance_of_rules(
     return chance
 
 
-def condition_boxes(
-    held: NDArray[np.bool_], classes: Mapping[int, NDArray[np.int64]]
-) -> Iterator[dict[int, NDArray[np.bool_]]]:
+def condition_boxes(held: NDArray[np.bool_], classes: Mapping[int, Ints]) -> Iterator[dict[int, NDArray[np.bool_]]]:
     """Disjoint boxes that hold what a condition does.
 
     `classes` gives each attribute's levels numbers of classes that the condition does not tell apart, and `held` says
@@ -313,7 +287,7 @@ class Domains:
     """The levels that one attribute may have, row by row: `allowed`, shape (kinds, levels), by each row's kind."""
 
     allowed: NDArray[np.bool_]
-    kinds: NDArray[np.int64]
+    kinds: Ints
 
 
 def fill(copula: Copula, domains: Sequence[Domains], seed: int) -> Codes:
@@ -335,11 +309,10 @@ def fill(copula: Copula, domains: Sequence[Domains], seed: int) -> Codes:
 class _Filling:
     """Draws records given their domains; rows that no record which honors the rules completes are refused."""
 
-    def __init__(self, copula: Copula, components: NDArray[np.float32], domains: Sequence[Domains]) -> None:
+    def __init__(self, copula: Copula, components: Floats, domains: Sequence[Domains]) -> None:
         self._copula, self._probabilities, self._domains = copula, components, domains
         self._cells, self._allowed = copula.schema.cells, copula.schema.allowed
         self._touched = constrained(self._allowed)
-        self._others = [i for i in range(len(domains)) if i not in self._touched]
         # The chance of each kind of domain in each component, shape (components, kinds).
         self._masses = [
             np.maximum(components[:, self._cells.levels(i)] @ own.allowed.T.astype(np.float32), np.float32(1e-30))
@@ -352,7 +325,7 @@ class _Filling:
             for row in np.unique(kinds, axis=1, return_index=True)[1].tolist():
                 self._search(row)
 
-    def draw(self, rows: NDArray[np.int64], generator: np.random.Generator) -> Codes:
+    def draw(self, rows: Ints, generator: np.random.Generator) -> Codes:
         """Codes of these rows."""
         logs = np.zeros((rows.size, len(self._probabilities)), dtype=np.float32)
         for mass, own in zip(self._masses, self._domains, strict=True):
@@ -372,7 +345,7 @@ class _Filling:
         for _ in range(_FRESH):
             kept = ~violating(fresh, self._allowed)
             if self._honored is not None:
-                chances = keeping_chances(self._probabilities, self._cells.offsets, fresh, self._others, self._honored)
+                chances = keeping_chances(self._probabilities, self._copula.schema, fresh, self._honored)
                 kept &= generator.random(left.size) < chances
             codes[:, left[kept]] = fresh[:, kept]
             left = left[~kept]
@@ -384,7 +357,7 @@ class _Filling:
                 codes[i, place] = level
         return codes
 
-    def _levels(self, rows: NDArray[np.int64], component: NDArray[np.int64], generator: np.random.Generator) -> Codes:
+    def _levels(self, rows: Ints, component: Ints, generator: np.random.Generator) -> Codes:
         """A level of every attribute within the domains of these rows, by the rows' components."""
         codes = np.empty((len(self._domains), rows.size), dtype=np.int64)
         for i, own in enumerate(self._domains):

@@ -1,11 +1,10 @@
 """Rows moved so that their two-way tables come nearer to the model's, without leaving its distribution behind.
 
-A table of n rows drawn from a model has sampling error beside the model's own, and at a large epsilon that is most of
-the error. Within a component attributes are independent, so two of its rows may exchange the levels that they have of
-one attribute: what comes out is as likely as what went in. Exchanges are made that bring two-way counts nearer to n
-times the model's probabilities. Where noise is so small that sampling is much of the error of three-way tables too,
-these are matched as well: an exchange is made where (m - 2) times the squares of pairs plus those of triples fall, so
-that every pair weighs as much as all triples that hold it.
+At a large epsilon most of the error is sampling error. Within a component attributes are independent, so two of its
+rows may exchange the levels that they have of one attribute: what comes out is as likely as what went in. Exchanges are
+made that bring two-way counts nearer to n times the model's probabilities. Where noise is very small, three-way tables
+are matched as well: an exchange is made where (m - 2) times the squares of pairs plus those of triples fall, so that
+every pair weighs as much as all triples that hold it.
 """
 
 from __future__ import annotations
@@ -16,14 +15,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sklar.kernel.cells import Cells
+from sklar.kernel.cells import Cells, Doubles, Floats, Ints
 from sklar.machine.compiled import Worth, compiled
 
 MOST_ROUNDS = 18
 # Comparisons of two values, in all rounds of a table: a few seconds.
 _MOST_WORK = 2e9
-# Comparisons in a round of all that a process refines, and pairs of levels, up to which Python is done before compiled
-# code is there (`python -m benchmarks.start --crossover`).
+# Comparisons in a round, and pairs of levels, up to which Python is faster than compiling (`benchmarks.start`).
 _PLAIN_WORK, _PLAIN_CELLS = 300_000, 4_000_000
 _worth_compiling = Worth(_PLAIN_WORK)
 # Errors are whole numbers of this part of a row: sums of them are the same in any order, on any machine.
@@ -34,13 +32,8 @@ _STRIP = 512
 
 
 def refining_rounds(rows: int, attributes: int, levels: int) -> int:
-    """How often each value of a table of this size is offered an exchange: never where that would take long.
-
-    Nor where the errors of all pairs of levels, which every thread holds, would take gigabytes.
-    """
-    if levels > _MOST_LEVELS:
-        return 0
-    return int(min(MOST_ROUNDS, _MOST_WORK // max(rows * attributes**2, 1)))
+    """How often each value of a table of this size is offered an exchange: none where that takes long, or gigabytes."""
+    return int(min(MOST_ROUNDS, _MOST_WORK // max(rows * attributes**2, 1))) if levels <= _MOST_LEVELS else 0
 
 
 # The same with three-way tables, of so many cells each on average: sampling is little of the error of larger ones.
@@ -67,16 +60,16 @@ def triple_rounds(rows: int, cells: Cells, noise: float) -> int:
 class Refiner:
     """Exchanges levels of the attributes `free` between rows of a component, `rounds` times for each value.
 
-    The counts to come near to are the model's two-way tables, and with `triples` its three-way tables too.
-    `probabilities` has shape (components, d); `chances` are those of components where they are not equally likely.
+    It matches the two-way tables of components with these `probabilities`, shape (components, d), and `chances`, and
+    with `triples` their three-way tables too.
     """
 
     def __init__(
         self,
-        probabilities: NDArray[np.float32],
+        probabilities: Floats,
         cells: Cells,
-        free: NDArray[np.int64],
-        chances: NDArray[np.float64] | None = None,
+        free: Ints,
+        chances: Doubles | None = None,
         *,
         rounds: int,
         triples: bool = False,
@@ -87,9 +80,7 @@ class Refiner:
         if self._triples:
             self.three_way, self.index = three_way_tables(probabilities, cells, free)
 
-    def __call__(
-        self, codes: NDArray[np.integer[Any]], place: NDArray[np.int64], bounds: NDArray[np.int64], key: np.uint64
-    ) -> None:
+    def __call__(self, codes: NDArray[np.integer[Any]], place: Ints, bounds: Ints, key: np.uint64) -> None:
         """Exchange in place. `codes` has shape (m, n); rows of component c are `place[bounds[c] : bounds[c + 1]]`."""
         free, n_rows = self._free, codes.shape[1]
         rows = np.ascontiguousarray(codes[free][:, place].T.astype(np.int32) + self._first)
@@ -106,11 +97,10 @@ class Refiner:
         codes[free[:, None], place] = rows.T - self._first[:, None]
 
 
-def steady_pairs(probabilities: NDArray[np.float32], chances: NDArray[np.float64] | None = None) -> NDArray[np.float32]:
+def steady_pairs(probabilities: Floats, chances: Doubles | None = None) -> Floats:
     """Predicted two-way tables, shape (d, d), the same to the last bit on any number of threads.
 
-    Sums in double precision differ in their last bits by how threads share the work; rounded to single precision they
-    do not, but for one in millions of millions. Exchanges, and so the rows of a seed, depend on every bit.
+    The rows of a seed depend on every bit. Double sums vary by threads in their last bits, which rounding takes off.
     """
     pairs = np.empty((probabilities.shape[1],) * 2, dtype=np.float32)
     exact = probabilities.astype(np.float64)
@@ -120,18 +110,16 @@ def steady_pairs(probabilities: NDArray[np.float32], chances: NDArray[np.float64
     return pairs
 
 
-def three_way_tables(
-    probabilities: NDArray[np.float32], cells: Cells, free: NDArray[np.int64]
-) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+def three_way_tables(probabilities: Floats, cells: Cells, free: Ints) -> tuple[Floats, Ints]:
     """All three-way tables of the attributes `free`, flat, and where cells of them stand: shape (m, pairs, 6).
 
     For attribute i and the p-th pair of others (j, k), the index [i, p] holds j, k, the place of a cell of levels zero,
-    and what a level of i, of j and of k, numbered over all attributes, moves a cell's place by.
+    and what a level of i, of j and of k, numbered over all attributes, moves that place by.
     """
     # In double precision, and rounded then: the same on any number of threads, as in `steady_pairs`.
     own = [np.ascontiguousarray(probabilities[:, cells.levels(int(i))].T, dtype=np.float64) for i in free]
     offsets, share = cells.offsets[free].tolist(), 1 / len(probabilities)
-    tables: list[NDArray[np.float32]] = []
+    tables: list[Floats] = []
     places: list[list[tuple[int, ...]]] = [[] for _ in own]
     start = 0
     for i, j, k in combinations(range(len(own)), 3):
@@ -148,19 +136,19 @@ def three_way_tables(
 @compiled("void(int32[:, ::1], int64[::1], int32[:, ::1], int32[::1], int64[:, :, ::1], int64, uint64)")
 def exchange(
     rows: NDArray[np.int32],
-    bounds: NDArray[np.int64],
+    bounds: Ints,
     errors: NDArray[np.int32],
     wider: NDArray[np.int32],
-    index: NDArray[np.int64],
+    index: Ints,
     rounds: int,
     key: np.uint64,
 ) -> None:
     """Offer every value an exchange with a random row of its component; it is made where squared errors fall.
 
-    `errors` come as the targets of pairs of levels, negative, in units of 1 / `_UNIT`; first, the counts are added.
-    With e the errors, a and b the two levels, and u and v those of another attribute j, the squares change by
+    `errors` are minus the targets of pairs of levels, in units of 1 / `_UNIT`; first, the counts are added. With e the
+    errors, a and b the two levels, and u and v those of another attribute j, the squares change by
     2 (e_bu - e_au + e_av - e_bv) + 4, summed over all j in which the rows differ. `wider` are the same of three-way
-    cells, at places that `index` tells; those of (i, j, k) change where j or k differ. An empty index leaves them out.
+    cells at the places of `index`; those of (i, j, k) change where j or k differ. An empty index leaves them out.
     """
     state = key
     m, triples = rows.shape[1], index.shape[1]
@@ -238,7 +226,7 @@ def exchange(
 
 
 def exchange_plainly(
-    rows: NDArray[np.int32], bounds: NDArray[np.int64], errors: NDArray[np.int32], rounds: int, key: np.uint64
+    rows: NDArray[np.int32], bounds: Ints, errors: NDArray[np.int32], rounds: int, key: np.uint64
 ) -> None:
     """`exchange` without three-way tables, in Python's own numbers: for inputs too small to repay compilation."""
     m, low = rows.shape[1], (1 << 64) - 1

@@ -1,31 +1,24 @@
-"""Blocks of codes in which no record holds a forbidden combination.
+"""Blocks of codes in which no record holds a forbidden combination: one that does is drawn anew until it holds none.
 
-A record that holds one is drawn anew until it holds none. Each model says what is drawn anew. A latent model draws the
-attributes that rules are about, given the others: its records come out as if the other attributes were drawn from the
-model as it is, and those of rules from the model given the others and given that all rules hold. The binary copula
-draws whole records, so its records are those of the copula given that all rules hold. `hold_margins` moves either model
-so that, with the rules, its one-way tables are what they were without.
-
-A repair is a function of (copula, codes, generator) alone, so that a block is still a function of (copula, seed, its
-number).
+A latent model draws the attributes that rules are about given the others: these come out as the model has them, and
+those of rules as the model has them given the others and the rules. The binary copula draws whole records: those of the
+copula given the rules. `hold_margins` moves either model so that its one-way tables are what they were without rules.
+A repair is a function of (copula, codes, generator) alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from sklar.draw.blocks import Codes, blocks, stream
+from sklar.draw.blocks import blocks, stream
 from sklar.errors import ModelError
-from sklar.fitting.protocols import Copula
+from sklar.fitting.protocols import Copula, Redraw
+from sklar.kernel.cells import Cells, Codes, Doubles, Floats, Ints
 from sklar.machine.threads import in_order
 from sklar.public.rules import Allowed, EffortError, SearchSteps, constrained, groups, solve, violating
-
-if TYPE_CHECKING:
-    from sklar.fitting.latent import LatentModel
 
 AnyCopula = TypeVar("AnyCopula", bound=Copula)
 
@@ -33,11 +26,7 @@ AnyCopula = TypeVar("AnyCopula", bound=Copula)
 ROUNDS = 30
 _CHUNK = 1024
 _EFFORT = 200_000
-
-_HOLD_ROUNDS = 6
-_HOLD_ROWS = 1 << 16
-_HOLD_SEED = 20_260_301
-_LARGEST_STEP = 2.0
+_HOLD_ROUNDS, _HOLD_ROWS, _HOLD_SEED, _LARGEST_STEP = 6, 1 << 16, 20_260_301, 2.0
 
 
 class RecordSampler:
@@ -89,15 +78,10 @@ def _redrawn(codes: Codes, copula: Copula, allowed: Allowed, generator: np.rando
     return codes
 
 
-def _found(
-    weights: Mapping[int, NDArray[np.float64]], allowed: Allowed, generator: np.random.Generator
-) -> dict[int, int]:
-    """Levels of a group of attributes that honor the rules, by search; likely levels are tried first.
+def _found(weights: Mapping[int, Doubles], allowed: Allowed, generator: np.random.Generator) -> dict[int, int]:
+    """Levels of attributes that honor the rules, by search; by `weights`, likely levels are tried first."""
 
-    `weights` say how likely the levels of each of them are over all records.
-    """
-
-    def likely(attribute: int, levels: NDArray[np.int64]) -> list[int]:
+    def likely(attribute: int, levels: Ints) -> list[int]:
         # The order of a draw without replacement, by weights (Efraimidis and Spirakis 2006).
         chances = np.maximum(weights[attribute][levels], 1e-12)
         return [int(level) for level in levels[np.argsort(generator.exponential(size=levels.size) / chances)]]
@@ -116,9 +100,7 @@ def _found(
 def hold_margins(copula: AnyCopula) -> AnyCopula:
     """The copula moved so that, with the rules, its one-way tables are what they were without them.
 
-    Fixed simulated rows show how far a repair moves each level. The level's probability is moved back by the same
-    factor: in all components of a latent model, for the attributes that rules are about, which alone a repair moves; in
-    the margins that a binary copula draws by, for all attributes.
+    Fixed simulated rows show how far a repair moves each level. Its probability is moved back by the same factor.
     """
     allowed = copula.schema.allowed
     if not allowed:
@@ -131,13 +113,10 @@ def hold_margins(copula: AnyCopula) -> AnyCopula:
     return copula
 
 
-def _moved(copula: Copula, allowed: Allowed, seed: int) -> NDArray[np.float64]:
+def _moved(copula: Copula, allowed: Allowed, seed: int) -> Doubles:
     """What a repair adds to the probability of each level, shape (d,)."""
-    cells = copula.schema.cells
-    offsets = cells.offsets[:-1, None]
-    moved = np.zeros(cells.n_levels)
-    generator = np.random.Generator(np.random.SFC64(seed))
-    sampler = copula.sampler()
+    cells, sampler, generator = copula.schema.cells, copula.sampler(), np.random.Generator(np.random.SFC64(seed))
+    offsets, moved = cells.offsets[:-1, None], np.zeros(cells.n_levels)
     for block, rows in blocks(_HOLD_ROWS, sampler.block_rows):
         codes = sampler.draw(seed, block, rows)
         before = np.bincount((codes + offsets).ravel(), minlength=cells.n_levels)
@@ -146,28 +125,23 @@ def _moved(copula: Copula, allowed: Allowed, seed: int) -> NDArray[np.float64]:
     return moved
 
 
-class RedrawGivenOthers:
-    """Draws the attributes that rules are about, given the other attributes of some records."""
+def redraw_given_others(probabilities: Floats, cells: Cells, codes: Codes, allowed: Allowed) -> Redraw:
+    """Draws the attributes that rules are about, given the other attributes of these records."""
+    touched = constrained(allowed)
+    others = [i for i in range(len(codes)) if i not in touched]
+    odds = np.cumsum(component_odds(probabilities, cells.offsets, codes, others), axis=1)
 
-    def __init__(self, model: LatentModel, codes: Codes, allowed: Allowed) -> None:
-        self._probabilities, self._cells = model.probabilities, model.schema.cells
-        self._touched = constrained(allowed)
-        others = sorted(set(range(len(codes))) - set(self._touched))
-        self._odds = np.cumsum(component_odds(self._probabilities, self._cells.offsets, codes, others), axis=1)
-
-    def __call__(self, codes: Codes, rows: NDArray[np.int64], generator: np.random.Generator) -> Codes:
-        """Fresh records in place of `codes`, which are those of these rows."""
-        fresh = codes.copy()
-        component = pick(self._odds[rows], generator)
-        for i in self._touched:
-            own = self._probabilities[component, self._cells.levels(i)]
+    def redraw(codes: Codes, rows: Ints, generator: np.random.Generator) -> Codes:
+        fresh, component = codes.copy(), pick(odds[rows], generator)
+        for i in touched:
+            own = probabilities[component, cells.levels(i)]
             fresh[i] = pick(np.cumsum(own, axis=1, dtype=np.float64), generator)
         return fresh
 
+    return redraw
 
-def component_odds(
-    probabilities: NDArray[np.float32], offsets: NDArray[np.int64], codes: Codes, attributes: Sequence[int]
-) -> NDArray[np.float64]:
+
+def component_odds(probabilities: Floats, offsets: Ints, codes: Codes, attributes: Sequence[int]) -> Doubles:
     """How likely each component is beside the likeliest, given these attributes of records: (rows, components)."""
     logs = np.zeros((codes.shape[1], len(probabilities)), dtype=np.float32)
     # Components are equally likely and attributes independent within them, so these products are their odds.
@@ -177,7 +151,7 @@ def component_odds(
     return np.asarray(np.exp(logs - logs.max(axis=1, keepdims=True)), dtype=np.float64)
 
 
-def pick(cumulative: NDArray[np.float64], generator: np.random.Generator) -> NDArray[np.int64]:
+def pick(cumulative: Doubles, generator: np.random.Generator) -> Ints:
     """One index per row of running totals of weights, shape (rows, choices)."""
     at = generator.random(len(cumulative)) * cumulative[:, -1]
     return np.asarray((cumulative <= at[:, None]).sum(axis=1).clip(max=cumulative.shape[1] - 1))

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sklar.draw.blocks import BLOCK_ROWS, blocks, stream
 from sklar.draw.decode import Decoder, decode_dummies, dummy_schema, record_schema
@@ -15,7 +14,7 @@ from sklar.draw.repair import RecordSampler
 from sklar.draw.shapes import Shape
 from sklar.errors import ModelError
 from sklar.fitting.protocols import Copula, Sampler
-from sklar.kernel.cells import Cells
+from sklar.kernel.cells import Cells, Floats, Ints
 from sklar.machine.extras import lazily
 
 if TYPE_CHECKING:
@@ -29,10 +28,9 @@ else:
 
 
 class BlockSampler:
-    """Draws blocks of rows. Whoever draws some of `blocks(rows)` draws the same rows as whoever draws all.
+    """Draws blocks of rows. `columns` are their names and types; `shapes` and `enums` are the decoder's.
 
-    `columns` are the names and types of what is drawn; `shapes` and `enums` are the decoder's. Under a `condition`,
-    rows are those of the model given it; then shapes are those of its divided bins.
+    Under a `condition`, rows are those of the model given it; then shapes are those of its divided bins.
     """
 
     def __init__(
@@ -44,8 +42,7 @@ class BlockSampler:
         enums: bool = False,
         condition: Condition | None = None,
     ) -> None:
-        self._seed = seed
-        self._schema = copula.schema.whole or copula.schema
+        self._seed, self._schema = seed, copula.schema.whole or copula.schema
         self._sampler: Sampler = RecordSampler(copula)
         if condition is not None:
             # Imported here: most rows are drawn without a condition.
@@ -89,14 +86,11 @@ def linked_columns(linked: Linked) -> tuple[pl.Schema, pl.Schema]:
 
 
 class LinkedSampler:
-    """Draws any block of people with their events, in any thread: a function of (model, seed, its number, its people).
-
-    People have the keys 1, 2, ..., and every event has the key of a person of its own block.
-    """
+    """Draws any block of people, with keys 1, 2, ..., and their events: a function of (model, seed, number, people)."""
 
     def __init__(self, classes: LinkedClasses, seed: int) -> None:
-        self._seed, self._linked = seed, classes.linked
-        linked = classes.linked
+        linked = self._linked = classes.linked
+        self._seed = seed
         self._n_classes, self._n_kinds = classes.event_class.shape
         self._person = _Levels(classes.person, linked.people.cells)
         self._number = _Levels(classes.number, Cells([linked.at_most + 1]))
@@ -125,7 +119,7 @@ class LinkedSampler:
 class _Levels:
     """Levels of attributes by the class of a row. `chances` has shape (classes, levels of all attributes)."""
 
-    def __init__(self, chances: NDArray[np.float32], cells: Cells) -> None:
+    def __init__(self, chances: Floats, cells: Cells) -> None:
         self._sizes = cells.sizes.tolist()
         self._steps = []
         for i in range(cells.n_attributes):
@@ -134,7 +128,7 @@ class _Levels:
             # One increasing list for all classes: class c's chances lie between c and c + 1.
             self._steps.append((np.arange(len(upto))[:, None] + upto).ravel())
 
-    def draw(self, of_class: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
+    def draw(self, of_class: Ints, rng: np.random.Generator) -> Ints:
         """One level of every attribute for each row, shape (attributes, rows)."""
         drawn = np.empty((len(self._sizes), of_class.size), dtype=np.int64)
         for i, (size, steps) in enumerate(zip(self._sizes, self._steps, strict=True)):

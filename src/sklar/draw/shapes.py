@@ -1,7 +1,4 @@
-"""How numbers lie inside their bins, and to what they are rounded: public values that a decoder draws by.
-
-`fitting.density` makes them from noisy tables. Without one, numbers are spread evenly over their bin.
-"""
+"""How numbers lie inside their bins, and to what they are rounded: `fitting.density` makes it from noisy tables."""
 
 from __future__ import annotations
 
@@ -12,28 +9,25 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sklar.kernel.cells import Doubles, Ints
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Rounding:
     """To what numbers are rounded, by how many digits they have.
 
-    Numbers are counted in a `grain`. `steps`, shape (s,), are what they may be multiples of, in grains, each a multiple
-    of the one before it. `upto`, shape (digits, s), are cumulative chances of the steps. `kept` are numbers that are
-    common as they are, in grains.
+    In grains: `steps`, shape (s,), are what they may be multiples of, each a multiple of the one before it, and `kept`
+    numbers that are common as they are. `upto`, shape (digits, s), are cumulative chances of the steps.
     """
 
     grain: Fraction
-    steps: NDArray[np.int64]
-    upto: NDArray[np.float64]
-    kept: NDArray[np.int64]
+    steps: Ints
+    upto: Doubles
+    kept: Ints
 
     def round(
-        self,
-        units: NDArray[np.int64],
-        low: NDArray[np.int64],
-        high: NDArray[np.int64],
-        generator: np.random.Generator,
-    ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        self, units: Ints, low: Ints, high: Ints, generator: np.random.Generator
+    ) -> tuple[Ints, NDArray[np.bool_]]:
         """Numbers of grains rounded down within their bins, from `low` up to but without `high`; and which were."""
         digits = np.zeros(units.size, dtype=np.int64)
         if self.upto.shape[0] > 1:
@@ -62,20 +56,19 @@ class Shape:
     from 0 on, and the share of the bin's rows below. Both ascend, shape (k,); between them the function is straight.
     """
 
-    bins: NDArray[np.int64]
-    heights: NDArray[np.float64]
-    places: NDArray[np.float64]
+    bins: Ints
+    heights: Doubles
+    places: Doubles
     rounding: Rounding | None = None
 
-    def draw(self, bins: NDArray[np.integer[Any]], generator: np.random.Generator) -> NDArray[np.float64]:
+    def draw(self, bins: NDArray[np.integer[Any]], generator: np.random.Generator) -> Doubles:
         """A number on the axis in each of these bins; rounding errors may put it on an edge."""
         return np.interp(bins + generator.random(bins.size), self.heights, self.places)
 
-    def divided(self, edges: NDArray[np.float64], finer: NDArray[np.float64]) -> tuple[Shape, NDArray[np.float64]]:
+    def divided(self, edges: Doubles, finer: Doubles) -> tuple[Shape, Doubles]:
         """The shape of finer bins, whose edges hold all of the shape's, and the share that each has of its whole bin.
 
-        Every number is then drawn inside its own bin, also where noise alone filled it: whoever asks for rows of a bin
-        gets numbers that lie in it.
+        Every number is then drawn inside its own bin, also where noise alone filled it.
         """
         within = np.searchsorted(edges, finer[:-1], side="right") - 1
         places, heights, shares = [], [], np.empty(finer.size - 1)

@@ -1,9 +1,8 @@
 """Choosing between models on noisy tables alone, at no privacy cost.
 
 Gaussian thinning: with h the noisy counts, sigma the known sd of their noise and z a fresh standard normal,
-h + g sigma z and h - sigma z / g are independent and both unbiased. The first trains, the second judges. It is
-post-processing of what was released already, with public randomness from a fixed seed, so that a fit is a function of
-the tables.
+h + g sigma z and h - sigma z / g are independent and both unbiased. The first trains, the second judges. Its randomness
+is of a fixed seed, so that a fit is a function of the tables.
 """
 
 from __future__ import annotations
@@ -22,17 +21,16 @@ from sklar.fitting.descent import (
     Loss,
     Room,
     Start,
+    fits_together,
     margin_weights,
     predicted_strips,
     step_operations,
-    threads_for,
 )
-from sklar.fitting.latent import LatentModel, fit_latent, independent
-from sklar.fitting.margins import Doubles, Estimates, Floats, crossed_tables, expected_noise, implied_counts, table_runs
+from sklar.fitting.latent import LatentModel, independent
+from sklar.fitting.margins import Estimates, crossed_tables, expected_noise, implied_counts, table_runs
 from sklar.fitting.steps import attribute_of_contrast, contrast_levels, contrast_tables, contrasts
 from sklar.fitting.threeway import three_way_loss
-from sklar.kernel.cells import MANY_CELLS, Cells
-from sklar.kernel.queries import Tables
+from sklar.kernel.cells import MANY_CELLS, Doubles, Floats
 from sklar.machine.progress import SILENT, Progress
 from sklar.machine.spill import room_for
 from sklar.machine.threads import ahead, side_by_side, workers
@@ -44,35 +42,26 @@ _STEPS = (GAIN, -1 / GAIN)
 SPLITS = 2
 EVERY = 10
 # A longer fit is worth its time as long as `WINDOW` steps take away more than this share of the error, and of the gain
-# over independence. Pairs cannot see the three-way structure that every further step invents, so that a fit ends at the
-# first step that is about as good as the best.
-WINDOW = 100
-WORTH = 0.004
+# over independence. Every further step invents three-way structure that pairs cannot see.
+WINDOW, WORTH = 100, 0.004
 # Of the shrunk tables in a fit's target; the rest is noisy.
 SHRINKAGE = 0.4
 # A gain over independence must be at least this many times the sd that it has by chance.
 SIGNIFICANT = 2.0
 MAX_STEPS = 1200
-# Components and fits of a mixture, sd and damping of their starts, up to these total variations to expect of
-# the noise in a two-way table. Exact tables support finer mixtures, and long fits from starts that are far apart;
-# uniting fits averages away three-way structure that each of them invents.
+# Components and fits of a mixture, sd and damping of their starts, up to these total variations to expect of the noise
+# in a two-way table. Uniting fits averages away three-way structure that each of them invents.
 CAPACITY = ((0.006, 600, 4, 1.0, 0.01), (0.03, 300, 8, 1.0, 0.01), (np.inf, 150, 16, 0.7, 0.01))
-# The same for tables of more than `SMALL` contrasts, whose steps take long; most of their levels are rare, and learn
-# the sooner with less damping.
+# The same beyond `SMALL` contrasts, where most levels are rare, and learn the sooner with less damping.
 WIDE_CAPACITY = ((0.03, 150, 8, 0.5, 0.003), (np.inf, 150, 12, 0.5, 0.003))
 # Operations of a step, of one fit, and of all fits that are united.
-MAX_STEP = 1e9
-MAX_RUN = 2e12
-MAX_OPERATIONS = 8e12
+MAX_STEP, MAX_RUN, MAX_OPERATIONS = 1e9, 2e12, 8e12
 # Entries of an array that stay in a processor's cache.
 _CACHED = 65_536
 
 
 def thin(estimates: Estimates, generator: np.random.Generator) -> tuple[Estimates, Estimates]:
-    """Two independent sets of estimates of the same counts: one to train on, one to judge by.
-
-    Their variances are 1 + g^2 and 1 + 1 / g^2 times the original's, with the gain g = `GAIN`.
-    """
+    """Two independent sets of estimates of the same counts, with 1 + g^2 and 1 + 1 / g^2 times the variance."""
     cells, triples = estimates.cells, estimates.triples
 
     def drawn() -> Iterator[tuple[slice, Doubles]]:
@@ -193,10 +182,10 @@ def strip_error(
 
 
 def follow(split: Split, start: Start, *, max_steps: int, progress: Progress = SILENT) -> Doubles:
-    """Held-out error and the sd of its gain by chance every `EVERY` steps, shape (evaluations, 2).
+    """Held-out error and the sd of its gain by chance every `EVERY` steps, shape (evaluations, 2); first independence.
 
-    The first row is independence, whose error is 1. Stops when the last `WINDOW` steps were not worth their time. Where
-    the splits leave threads over, the next steps are taken while the last are scored.
+    Stops when the last `WINDOW` steps were not worth their time. Where the splits leave threads over, the next steps
+    are taken while the last are scored.
     """
     fit, spare = Fit(Loss(split.targets, SHRINKAGE, split.weights, split.three), start), workers() > SPLITS
     room = Room(split.targets.cells, start.components) if spare else fit.room
@@ -236,8 +225,7 @@ def choose_steps(
 ) -> tuple[int, float]:
     """How long to fit, at most so many steps, by as many splits as seeds, and the gain of that: both on average.
 
-    The gain is the share of independence's held-out error that the model takes away. No steps where it is no more than
-    chance gives.
+    The gain is the share of independence's held-out error that is taken away; no steps where it may be chance.
     """
     weights = CellWeights(estimates.cells, relative_precision(estimates.cells, estimates.pair_sd))
 
@@ -249,17 +237,14 @@ def choose_steps(
     if estimates.cells.n_cells > MANY_CELLS:
         curves = list(map(run, range(len(seeds))))
     else:
-        curves = side_by_side(run, range(len(seeds)), threads=threads_for(estimates.cells, start))
+        curves = side_by_side(run, range(len(seeds)), threads=fits_together(estimates.cells, start, 1)[1])
     ends = [stopping(curve) for curve in curves]
     error, chance = np.mean([curve[end] for curve, end in zip(curves, ends, strict=True)], axis=0).tolist()
     return (EVERY * round(float(np.mean(ends))), 1 - error) if 1 - error > SIGNIFICANT * chance else (0, 0.0)
 
 
 def starting(estimates: Estimates) -> tuple[Start, int]:
-    """How a fit starts, and how many fits to unite, by the noise that the tables are known to have.
-
-    A model has fewer components where a step would take long, but never few.
-    """
+    """How a fit starts, with fewer components where steps take long, and how many fits to unite, by the known noise."""
     cells, noise = estimates.cells, expected_noise(estimates)
     capacity = WIDE_CAPACITY if cells.n_levels - cells.n_attributes > SMALL else CAPACITY
     _, components, fits, sd, damping = next(row for row in capacity if noise <= row[0])
@@ -268,10 +253,7 @@ def starting(estimates: Estimates) -> tuple[Start, int]:
 
 
 def step_limit(estimates: Estimates, start: Start) -> int:
-    """The most steps worth trying: 1,200, and more where the signal may be far above the noise.
-
-    A wide table gets fewer, so that one fit takes at most `MAX_RUN` operations, but at least 100 steps.
-    """
+    """The most steps worth trying: more where noise is small, fewer where they take long, at least 100."""
     if not estimates.pair_sd.size:
         return 0
     noise = float(np.median(estimates.pair_sd)) / estimates.n_rows
@@ -284,7 +266,7 @@ def fit_auto(
 ) -> tuple[LatentModel, dict[str, Any]]:
     """The model that thinning chooses, refitted to the full tables, and everything that was decided on the way.
 
-    How large the model is follows from the noise scales, which are public. How long it is fitted, held-out tables say.
+    Its size follows from the public noise scales, its steps from held-out tables.
     """
     margins, cells = denoise_margins(estimates), estimates.cells
     (start, fits), steps, gain = starting(estimates), 0, 0.0
@@ -293,7 +275,9 @@ def fit_auto(
         seeds = np.random.SeedSequence(SEED).spawn(SPLITS)
         steps, gain = choose_steps(estimates, start, seeds, step_limit(estimates, start), progress)
     if steps:
-        fits = union_size(cells, start, steps, fits, estimates.triples)
+        # Fewer where they would take minutes.
+        affordable = MAX_OPERATIONS / max(step_operations(cells, start, estimates.triples) * steps, 1.0)
+        fits = int(np.clip(affordable, 2, fits))
         progress.stage("fit", total=fits * steps, unit="steps")
         model = fit_steps(estimates, schema, margins.levels, start, steps=steps, fits=fits, progress=progress)
     else:
@@ -320,11 +304,19 @@ def fit_steps(
     fits: int,
     progress: Progress = SILENT,
 ) -> LatentModel:
-    """The union of so many fits to all tables, with these margins, each of so many steps."""
-    targets, three = denoise_tables(estimates, levels), three_way_loss(estimates)
-    return fit_latent(targets, schema, SHRINKAGE, start, steps=steps, fits=fits, three=three, progress=progress)
+    """The union of so many fits to all tables, with these margins, each of so many steps from a random start."""
+    targets = denoise_tables(estimates, levels)
+    loss = Loss(targets, SHRINKAGE, CellWeights(targets.cells, targets.precision), three_way_loss(estimates))
+    together, threads = fits_together(targets.cells, start, fits)
 
+    def run(first: int) -> Floats:
+        own = min(together, fits - first)
+        fit = Fit(loss, replace(start, seed=start.seed + first), fits=own, until=steps)
+        for done in range(0, steps, EVERY):
+            some = min(EVERY, steps - done)
+            fit.advance(some)
+            progress.advance(own * some)
+        return fit.probabilities.T
 
-def union_size(cells: Cells, start: Start, steps: int, fits: int, triples: Tables | None = None) -> int:
-    """How many fits to unite: as many as told, fewer where they would take minutes, at least 2."""
-    return int(np.clip(MAX_OPERATIONS / max(step_operations(cells, start, triples) * steps, 1.0), 2, fits))
+    parts = side_by_side(run, range(0, fits, together), threads=threads)
+    return LatentModel(schema=schema, probabilities=np.concatenate(parts))

@@ -30,11 +30,11 @@ from numpy.typing import NDArray
 from sklar.budget.linked import FULL_WEIGHT, LinkedMeasured, LinkedTable
 from sklar.errors import ModelError
 from sklar.fitting.choose import EVERY, GAIN, SEED, SPLITS
-from sklar.fitting.descent import RATE, Logits
-from sklar.fitting.margins import Doubles, Floats, project, project_levels, scale_levels
+from sklar.fitting.descent import start_logits
+from sklar.fitting.margins import project, project_levels, scale_levels
 from sklar.fitting.protocols import ReadArray
-from sklar.fitting.steps import contrasts
-from sklar.kernel.cells import Cells
+from sklar.fitting.steps import RATE, contrasts
+from sklar.kernel.cells import Cells, Doubles, Floats
 from sklar.machine.progress import SILENT, Progress
 from sklar.machine.threads import side_by_side
 from sklar.public.events import Linked
@@ -213,7 +213,7 @@ class _Fit:
         events = (around(event, (classes, kinds), _EVENT_SD) + together).reshape(classes * kinds, -1)
         self._shape, self._cells = (classes, kinds), (Cells([*layout.person.sizes, layout.n_bins, kinds]), layout.event)
         self._logits = [
-            Logits(cells, np.ascontiguousarray(own.T), damping=_DAMPING, until=until, rate=rate)
+            start_logits(cells, np.ascontiguousarray(own.T), damping=_DAMPING, until=until, rate=rate)
             for cells, own, rate in zip(self._cells, (first, events), _RATES, strict=True)
         ]
         self._predict()

@@ -13,8 +13,8 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from sklar.fitting.margins import Doubles, Estimates, Floats, Ints, average_margins, project_levels
-from sklar.kernel.cells import Cells
+from sklar.fitting.margins import Estimates, average_margins, project_levels
+from sklar.kernel.cells import Cells, Doubles, Floats, Ints
 from sklar.machine.spill import room_for
 from sklar.machine.threads import side_by_side
 

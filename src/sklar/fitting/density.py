@@ -23,7 +23,8 @@ from sklar.budget.plan import margin_sd
 from sklar.budget.search import Finding, asked_of
 from sklar.budget.views import is_of_schema
 from sklar.draw.shapes import Rounding, Shape
-from sklar.fitting.margins import Doubles, Ints, estimate_rows, project
+from sklar.fitting.margins import estimate_rows, project
+from sklar.kernel.cells import Doubles, Ints
 from sklar.kernel.queries import Block, Parities, Tables
 from sklar.public.schema import Attribute
 

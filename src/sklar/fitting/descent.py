@@ -1,52 +1,35 @@
 """Gradient descent on the logits of latent components: the loss against noisy tables, and the steps of a fit.
 
-Cost of a step with c = d - m contrasts: up to `SMALL` contrasts 4 D c^2 operations, for the product of a (c, D) matrix
-with its transpose and of the residual with it. Beyond that a step looks at one block of b = `_BLOCK` rows of the
-residual, 6 D b c operations. Memory: the target, 4 c^2 bytes (in a file where that is much), one strip of the residual
-and of its weights, and about 28 D d bytes of state.
+A step with c = d - m contrasts takes 4 D c^2 operations up to `SMALL` contrasts; beyond that it looks at one block of
+b = `_BLOCK` rows of the residual, 6 D b c operations. Memory: the target, 4 c^2 bytes (in a file where that is much),
+one strip of the residual and of its weights, and about 28 D d bytes of state.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from sklar.fitting.denoise import Targets
-from sklar.fitting.margins import Doubles, Floats
-from sklar.fitting.steps import (
-    MOMENTUM,
-    SECOND_MOMENT,
-    CompiledSteps,
-    Steps,
-    attribute_of_contrast,
-    contrast_levels,
-    contrast_tables,
-)
+from sklar.fitting.steps import CompiledLogits, Logits, attribute_of_contrast, contrast_levels, contrast_tables
 from sklar.fitting.threeway import ThreeWayLoss, three_way_operations
-from sklar.kernel.cells import Cells
+from sklar.kernel.cells import Cells, Doubles, Floats
 from sklar.kernel.queries import Tables
 
 MARGIN_WEIGHT = 3.0
 # A residual of z times its noise pulls 1 + min((z / STANDS_OUT)^2, MOST_PULL) times as hard, over the mean of that: a
 # fit is stopped early for the sake of noise, and what is still far off then is none.
 STANDS_OUT, MOST_PULL = 3.0, 3.0
-# A step of the first size, falling as 1 / (1 + steps / DECAY).
-RATE = 0.2
-DECAY = 1_000.0
-# The share of a fit's steps, the last ones, over which the rate falls to nothing: fits that still swing from step to
-# step come to rest.
-COOL = 0.1
-# Up to this many contrasts a step looks at the whole residual, and compiles nothing (`python -m benchmarks.start
-# --crossover`); and as many of the residual's rows are held at a time.
+# Up to this many contrasts a step looks at the whole residual, and compiles nothing (`benchmarks.start --crossover`);
+# and as many of the residual's rows are held at a time.
 SMALL = 256
 # Beyond that, the rows of the residual that a step looks at.
 _BLOCK = 128
 # Logits of fits that are made side by side.
 _TOGETHER = 32_768
-# Steps after which logits are centered.
-_CENTERED = 16
 _FLOOR = 1e-7
 # Contrasts up to which the weights of all their pairs are held: 64 MB.
 _HELD = 4_096
@@ -54,10 +37,7 @@ _HELD = 4_096
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """Where a fit begins: its components, and the sd and the seed of their logits.
-
-    `damping` is what is added to a logit's own rms gradient before its step is divided by it, of the rms of all.
-    """
+    """Where a fit begins: its components, the sd and the seed of their logits, and their damping (`Logits`)."""
 
     components: int = 150
     sd: float = 0.7
@@ -65,67 +45,15 @@ class Start:
     seed: int = 0
 
 
-class Logits:
-    """Logits of levels in components, and the probabilities and contrasts that they give; `move` takes a step.
-
-    It is Adam (Kingma and Ba 2015), damped: a logit's step is its gradient, averaged over steps, over its own rms plus
-    `damping` times the rms of all. Rare levels so learn as fast as common ones, while those that the tables say nothing
-    of hardly move. The rate falls with the number of steps alone, so that stopping early, which regularizes, needs no
-    plan of how long to fit; where it is known that a fit ends after `until` steps, it comes to rest in the last ones.
-
-    `first` has shape (d, D): the components of several `fits`, one fit after the other, as if each were alone.
-    `contrasts` are those of the present probabilities, shape (d - m, D).
-    """
-
-    def __init__(
-        self, cells: Cells, first: Floats, *, damping: float, fits: int = 1, until: int = 0, rate: float = RATE
-    ) -> None:
-        contrasts = cells.n_levels - cells.n_attributes
-        self._work = Steps(cells, first.shape[1], fits) if contrasts <= SMALL else CompiledSteps(cells)
-        self._logits = np.ascontiguousarray(first[self._work.order])
-        self._probabilities, self._gradient = np.empty_like(self._logits), np.empty_like(self._logits)
-        self.contrasts = np.empty((contrasts, first.shape[1]), dtype=np.float32)
-        # Fading sums of each gradient and of its square; the mean of the latter over each fit; the number of steps.
-        self._velocity, self._squares = np.zeros_like(self._logits), np.zeros_like(self._logits)
-        self._moments, self._steps = np.zeros(fits), 0
-        self._damping, self._until, self._rate = damping, until, rate
-        self._predict()
-
-    @property
-    def probabilities(self) -> Floats:
-        """The present probabilities of levels in components, shape (d, D)."""
-        found = np.empty_like(self._probabilities)
-        found[self._work.order] = self._probabilities
-        return found
-
-    def _predict(self) -> None:
-        # In a step no logit moves by more than 2.4 rates, so that in between all stay near.
-        if self._steps % _CENTERED == 0:
-            self._work.center(self._logits)
-        self._work.softmax(self._logits, self._probabilities, self.contrasts)
-
-    def move(self, pull: Floats, constant: Floats) -> None:
-        """Move against the gradient in the contrasts, pull + constant, shapes (d - m, D) and (d - m, fits)."""
-        sizes = self._work.through_softmax(pull, constant, self._probabilities, self._gradient)
-        sizes = sizes * (sizes.size / max(self._gradient.size, 1))
-        self._moments += (1 - SECOND_MOMENT) * (sizes - self._moments)
-        self._steps += 1
-        # Running means begin at zero: as much is missing of them.
-        damping = self._damping * np.sqrt(np.maximum(self._moments / (1 - SECOND_MOMENT**self._steps), 1e-30))
-        # What makes means of fading sums.
-        mean, mean_square = (((1 - fade) / (1 - fade**self._steps)) for fade in (MOMENTUM, SECOND_MOMENT))
-        rate = self._rate / (1 + self._steps / DECAY) * mean
-        if self._until:
-            rate *= min(1.0, (self._until - self._steps + 1) / (COOL * self._until))
-        self._work.move(self._logits, self._velocity, self._squares, self._gradient, (rate, mean_square), damping)
-        self._predict()
+def start_logits(cells: Cells, first: Floats, **settings: Any) -> Logits:
+    """Logits whose steps are compiled beyond `SMALL` contrasts."""
+    return (Logits if cells.n_levels - cells.n_attributes <= SMALL else CompiledLogits)(cells, first, **settings)
 
 
 class Fit:
-    """A fit of a mixture in progress, or several from seeds one after the other, side by side.
+    """A fit of a mixture in progress, or several from consecutive seeds side by side.
 
-    Side by side, NumPy spends its time on numbers even where the table is very small. `room` is free for work with the
-    contrasts between steps, in the thread of the fit.
+    `room` is free for work with the contrasts between steps, in the thread of the fit.
     """
 
     def __init__(self, loss: Loss, start: Start, *, fits: int = 1, until: int = 0) -> None:
@@ -137,7 +65,7 @@ class Fit:
             [(base + np.float32(start.sd) * each.standard_normal(shape, dtype=np.float32)).T for each in generators]
         )
         self._loss, self._fits, self._generator = loss, fits, generators[0]
-        self._logits = Logits(loss.cells, first, damping=start.damping, fits=fits, until=until)
+        self._logits = start_logits(loss.cells, first, damping=start.damping, fits=fits, until=until)
         self.contrasts, self.room = self._logits.contrasts, Room(loss.cells, first.shape[1], fits)
         self._blocks: list[int] = []
         self._add_three_way = None if loss.three is None else loss.three.pull(fits)
@@ -165,23 +93,15 @@ class Fit:
             self._logits.move(pull, loss.margin_weights[:, None] * (margins - loss.margins[:, None]))
 
 
-def _is_short(cells: Cells, components: int) -> bool:
-    """Whether a step of so many components, in NumPy, stays in a processor's cache."""
-    return cells.n_levels - cells.n_attributes <= SMALL and components * cells.n_levels <= _TOGETHER
+def fits_together(cells: Cells, start: Start, fits: int) -> tuple[int, int | None]:
+    """How many fits to make side by side, and by how many threads; None: as many as there are.
 
-
-def threads_for(cells: Cells, start: Start) -> int | None:
-    """By how many threads fits are best made; None: as many as there are.
-
-    By one where steps in NumPy are so short that threads would wait for the GIL: two are no faster then, and take half
-    as much processor time again.
+    As many as stay in a processor's cache. Their steps are so short that a second thread would wait for the GIL.
     """
-    return 1 if _is_short(cells, start.components) else None
-
-
-def fits_together(cells: Cells, start: Start, fits: int) -> int:
-    """How many of these fits are best made side by side: as many as stay in a processor's cache."""
-    return max((some for some in range(1, fits + 1) if _is_short(cells, some * start.components)), default=1)
+    most = _TOGETHER // (start.components * cells.n_levels)
+    if cells.n_levels - cells.n_attributes > SMALL or most < 1:
+        return 1, None
+    return min(most, fits), 1
 
 
 class Loss:
@@ -209,10 +129,9 @@ class Loss:
             self._ones = np.ones(sd.size, dtype=np.float32)
 
     def whole_gradient(self, found: Floats, pull: Floats, room: Room) -> None:
-        """Of the tables' part of the loss in the contrasts F of Pi, shape (d - m, D), times D / 2, into `pull`.
+        """The gradient of the tables' part in the contrasts F, shape (d - m, D), times D / 2, into `pull`.
 
-        It is R F, with R = weights (F F^T / D - target), for each fit by itself, and what stands out of its noise in R
-        times as much (`_press`).
+        It is R F, with R = weights (F F^T / D - target), for each fit by itself, what stands out of its noise pressed.
         """
         own, out = (
             each.reshape(len(found), room.fits, each.shape[1] // room.fits).swapaxes(0, 1) for each in (found, pull)
@@ -243,8 +162,7 @@ class Loss:
     def gradient(self, found: Floats, pull: Floats, room: Room, block: int) -> None:
         """The same, estimated without bias from one of N blocks S of rows of R.
 
-        It is N / 2 (R_S F in the rows of S, plus R_S^T F_S in all). Over all blocks, each of the two has the mean
-        R F / N.
+        It is N / 2 (R_S F in the rows of S, plus R_S^T F_S in all): the mean of each over all blocks is R F / N.
         """
         c, components = found.shape
         first, last = block * _BLOCK, min((block + 1) * _BLOCK, c)
@@ -265,22 +183,19 @@ def step_operations(cells: Cells, start: Start, triples: Tables | None = None) -
 
 
 class CellWeights:
-    """The precision of the table that each pair of contrasts belongs to, an array of shape (d - m, d - m).
-
-    Beyond `_HELD` contrasts its rows are made when they are asked for: whole, it would take as much as the target.
-    """
+    """The precision of the table of each pair of contrasts, shape (d - m, d - m); beyond `_HELD`, made row by row."""
 
     def __init__(self, cells: Cells, precision: Doubles) -> None:
         self._precision, self._attribute = precision.astype(np.float32), attribute_of_contrast(cells)
-        self._whole = self._made(slice(None)) if self._attribute.size <= _HELD else None
-
-    def _made(self, rows: slice) -> Floats:
-        return self._precision[self._attribute[rows][:, None], self._attribute]
+        size = self._attribute.size
+        self._whole = None
+        self._whole = self.rows(0, size) if size <= _HELD else None
 
     def rows(self, first: int, last: int) -> Floats:
         """Rows `first` up to `last`, shape (rows, d - m)."""
-        rows = slice(first, last)
-        return self._made(rows) if self._whole is None else self._whole[rows]
+        if self._whole is not None:
+            return self._whole[first:last]
+        return self._precision[self._attribute[first:last][:, None], self._attribute]
 
 
 def margin_weights(cells: Cells, precision: Doubles) -> Floats:
@@ -290,7 +205,7 @@ def margin_weights(cells: Cells, precision: Doubles) -> Floats:
 
 
 class Room:
-    """Memory that a fit uses again in every step: taking it anew costs as much as a tenth of the step."""
+    """Memory that a fit uses again in every step."""
 
     def __init__(self, cells: Cells, components: int, fits: int = 1) -> None:
         contrasts, self.fits = cells.n_levels - cells.n_attributes, fits
@@ -302,8 +217,7 @@ class Room:
 def predicted_strips(found: Floats, room: Room, firsts: Iterable[int]) -> Iterator[tuple[int, int, Floats]]:
     """The product of an array with its transpose in strips: (first row, last row, the strip from column `first` on).
 
-    It is symmetric, so that a strip need not begin before its own rows; and large domains need no second such array.
-    A strip is in the room until the next one is. They begin at these rows, multiples of `SMALL`.
+    Strips begin at these rows, multiples of `SMALL`. Each is in the room until the next one is.
     """
     for first in firsts:
         last = min(first + SMALL, len(found))

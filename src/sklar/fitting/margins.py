@@ -9,21 +9,16 @@ from itertools import pairwise
 from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from sklar.budget.certificate import Measured
 from sklar.budget.plan import margin_sd
 from sklar.budget.views import is_of_schema, stage_numbers
-from sklar.kernel.cells import MANY_CELLS, Cells, Whole
+from sklar.kernel.cells import MANY_CELLS, Cells, Doubles, Ints, Whole
 from sklar.kernel.queries import Block, Parities, Tables
 from sklar.kernel.theorems import Mechanism, noise_variance
 from sklar.machine.spill import room_for
 from sklar.machine.threads import side_by_side
-
-# Arrays in double precision, of whole numbers, and in single precision.
-Doubles: TypeAlias = NDArray[np.float64]
-Ints: TypeAlias = NDArray[np.int64]
-Floats: TypeAlias = NDArray[np.float32]
 
 # Cells of consecutive tables that are pooled together.
 _TOGETHER = 250_000

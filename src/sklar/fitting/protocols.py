@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Protocol, Self, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from sklar.draw.blocks import Codes
+from sklar.kernel.cells import Codes, Doubles, Floats, Ints
 from sklar.public.rules import Allowed
 from sklar.public.schema import Schema
 
@@ -16,7 +16,7 @@ from sklar.public.schema import Schema
 ReadArray: TypeAlias = Callable[[str, type[np.generic], int], NDArray[Any]]
 
 # Fresh records in place of codes, shape (m, some rows), which stand in these rows of the records it was made for.
-Redraw: TypeAlias = Callable[[Codes, NDArray[np.int64], np.random.Generator], Codes]
+Redraw: TypeAlias = Callable[[Codes, Ints, np.random.Generator], Codes]
 
 
 class Sampler(Protocol):
@@ -46,13 +46,13 @@ class Copula(Protocol):
     def dummies(self) -> bool:
         """Whether rows are the paper's 0/1 columns instead of valid records."""
 
-    def margins(self) -> NDArray[np.float64]:
+    def margins(self) -> Doubles:
         """Probabilities of levels before any repair, shape (d,)."""
 
-    def predict_pairs(self) -> NDArray[np.float32] | None:
+    def predict_pairs(self) -> Floats | None:
         """Probabilities of pairs of levels, shape (d, d), zero within attributes; None without a closed form."""
 
-    def components(self) -> NDArray[np.float32] | None:
+    def components(self) -> Floats | None:
         """Probabilities of levels in D equally likely components, independent within each, shape (D, d), if any."""
 
     def sampler(self) -> Sampler:
@@ -61,7 +61,7 @@ class Copula(Protocol):
     def redrawing(self, codes: Codes, allowed: Allowed, /) -> Redraw:
         """Draws anew the records that break a rule, given as codes, shape (m, rows)."""
 
-    def scaled(self, step: NDArray[np.float64], allowed: Allowed, /) -> Self:
+    def scaled(self, step: Doubles, allowed: Allowed, /) -> Self:
         """The model with levels these many times as likely, shape (d,), where a repair may move them."""
 
     def describe(self) -> dict[str, Any]:

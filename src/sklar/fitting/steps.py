@@ -1,4 +1,4 @@
-"""Tables in orthonormal contrasts, and the inner work of a step of a fit between its matrix products.
+"""Tables in orthonormal contrasts, and what a step of a fit does between its matrix products.
 
 An attribute's K probabilities sum to one, so K - 1 contrasts hold all that they say: x -> Q x, where Q is the last
 K - 1 rows of the Householder reflection that takes the constant vector to the first axis,
@@ -10,12 +10,7 @@ at right angles, Q T Q^T, Q a and Q b, and for two such tables
 
     ||T - T'||^2 = ||Q (T - T') Q^T||^2 + ||Q (a - a')||^2 / K_B + ||Q (b - b')||^2 / K_A.
 
-d levels of m attributes become d - m contrasts: a quarter of the cells where all attributes are binary. Arrays have one
-row per level or contrast, so that work runs along rows whatever the sizes of the attributes.
-
-A step is written in two ways. NumPy passes over the same arrays many times, which costs little while they stay in a
-processor's cache, and needs no compiler; compiled code passes once. `descent` takes one of them by the number of
-contrasts alone. Both give the same to single precision.
+A step is written twice, equal to single precision: in NumPy, for arrays that stay in a processor's cache, and compiled.
 """
 
 from __future__ import annotations
@@ -25,18 +20,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sklar.fitting.margins import Doubles, Floats, Ints, with_alike
-from sklar.kernel.cells import Cells
+from sklar.fitting.margins import with_alike
+from sklar.kernel.cells import Cells, Doubles, Floats, Ints
 from sklar.machine.compiled import OFFSETS, compiled
 from sklar.machine.spill import room_for
 
-MOMENTUM = 0.9
-SECOND_MOMENT = 0.99
+MOMENTUM, SECOND_MOMENT = 0.9, 0.99
+# A step of the first size, falling as 1 / (1 + steps / DECAY).
+RATE, DECAY = 0.2, 1_000.0
+# The share of a fit's steps, the last ones, over which the rate falls to nothing: fits come to rest.
+COOL = 0.1
+# Steps after which logits are centered.
+_CENTERED = 16
 # Entries of a matrix of zeros and ones up to which a product with it is the fastest sum within attributes.
 _SMALL_MATRIX = 10_000
-_FAST = {"contract", "reassoc"}
-# Without it every division would ask for a zero first, and no loop that divides would vectorize.
-_NUMPY = "numpy"
+# With Python's error model every division would ask for a zero first, and no loop that divides would vectorize.
+_FAST: dict[str, Any] = {"fastmath": {"contract", "reassoc"}, "error_model": "numpy"}
 # 2^f between -1/2 and 1/2, to the least largest relative error.
 _EXP = tuple(
     np.float32(c) for c in (1, 0.693147206, 0.240226469, 0.0555032878, 0.00961848896, 0.00133999312, 0.000153458116)
@@ -97,17 +96,68 @@ def _along(tables: Floats, axis: int) -> Floats:
     return np.asarray(rest - (tables.sum(axis=axis, keepdims=True) / root - first) / (root - np.float32(1.0)))
 
 
-class Steps:
-    """What a step does between its products, in NumPy. Arrays have shape (d, D), and those of contrasts (d - m, D).
+class Logits:
+    """Logits of levels in components, and the probabilities and contrasts that they give; `move` takes a step.
 
-    D may be the components of several fits, one fit after the other. Levels stand in an `order` of their own: the first
-    one of every attribute stands before all others, so that those with a contrast are one slice. Buffers are reused;
+    It is Adam (Kingma and Ba 2015), damped: a logit's step is its gradient, averaged over steps, over its own rms plus
+    `damping` times the rms of all. Rare levels so learn as fast as common ones, while those that the tables say nothing
+    of hardly move. The rate falls with the number of steps alone; a fit that ends after `until` steps comes to rest.
+
+    `first` has shape (d, D): the components of several `fits`, one fit after the other, as if each were alone.
+    `contrasts` are those of the present probabilities, shape (d - m, D). Levels stand in an order of their own: the
+    first one of every attribute before all others, so that those with a contrast are one slice. Buffers are reused;
     allocating costs as much as the arithmetic.
     """
 
-    def __init__(self, cells: Cells, components: int, fits: int = 1) -> None:
-        self._fits, self._m = fits, cells.n_attributes
-        self.order = np.concatenate([cells.offsets[:-1], others(cells)])
+    def __init__(
+        self, cells: Cells, first: Floats, *, damping: float, fits: int = 1, until: int = 0, rate: float = RATE
+    ) -> None:
+        self._fits, self._m, self._offsets = fits, cells.n_attributes, cells.offsets
+        self._damping, self._until, self._rate = damping, until, rate
+        self._order = self._arrange(cells)
+        self._logits = np.ascontiguousarray(first[self._order])
+        self._probabilities, self.gradient, self._room = (np.empty_like(self._logits) for _ in range(3))
+        self._rest = self._room[self._m :]
+        self.contrasts = np.empty((cells.n_levels - self._m, first.shape[1]), dtype=np.float32)
+        # Fading sums of each gradient and of its square; the mean of the latter over each fit; the number of steps.
+        self._velocity, self._squares = np.zeros_like(self._logits), np.zeros_like(self._logits)
+        self._moments, self._steps = np.zeros(fits), 0
+        self._predict()
+
+    @property
+    def probabilities(self) -> Floats:
+        """The present probabilities of levels in components, shape (d, D)."""
+        return self.in_order(self._probabilities)
+
+    def in_order(self, own: Floats) -> Floats:
+        """Values of levels in the order of the attributes, shape (d, D)."""
+        values = np.empty_like(own)
+        values[self._order] = own
+        return values
+
+    def move(self, pull: Floats, constant: Floats) -> None:
+        """Move against the gradient in the contrasts, pull + constant, shapes (d - m, D) and (d - m, fits)."""
+        sizes = self.back(pull, constant)
+        sizes = sizes * (sizes.size / max(self.gradient.size, 1))
+        self._moments += (1 - SECOND_MOMENT) * (sizes - self._moments)
+        self._steps += 1
+        # Running means begin at zero: as much is missing of them.
+        damping = self._damping * np.sqrt(np.maximum(self._moments / (1 - SECOND_MOMENT**self._steps), 1e-30))
+        # What makes means of fading sums.
+        mean, mean_square = (((1 - fade) / (1 - fade**self._steps)) for fade in (MOMENTUM, SECOND_MOMENT))
+        rate = self._rate / (1 + self._steps / DECAY) * mean
+        if self._until:
+            rate *= min(1.0, (self._until - self._steps + 1) / (COOL * self._until))
+        self._step(rate, mean_square, damping)
+        self._predict()
+
+    def _predict(self) -> None:
+        # In a step no logit moves by more than 2.4 rates, so that in between all stay near.
+        if self._steps % _CENTERED == 0:
+            self._center()
+        self._soften()
+
+    def _arrange(self, cells: Cells) -> Ints:
         self._of_contrast = attribute_of_contrast(cells)
         # The levels with a contrast of attributes of one size, all together.
         alike = [np.flatnonzero(cells.sizes == size) for size in np.unique(cells.sizes[cells.sizes > 1])]
@@ -120,17 +170,16 @@ class Steps:
         # An attribute of one level has no contrasts.
         self._slope = np.where(root > 1, 1 / np.maximum(root - 1, np.float32(1e-3)), np.float32(1.0))
         self._root = 1 / root
-        self._room = np.empty((cells.n_levels, components), dtype=np.float32)
-        self._rest = self._room[self._m :]
+        return np.concatenate([cells.offsets[:-1], others(cells)])
 
     def _sums(self, rest: Floats) -> Floats:
         """The sum over each attribute's levels but the first, shape (m, D)."""
         if self._members is not None:
             return np.asarray(self._members @ rest)
-        found = np.zeros((self._m, rest.shape[1]), dtype=np.float32)
+        sums = np.zeros((self._m, rest.shape[1]), dtype=np.float32)
         for own, rows in self._alike:
-            found[own] = rest[rows].sum(axis=1)
-        return found
+            sums[own] = rest[rows].sum(axis=1)
+        return sums
 
     def _by_fit(self, values: Floats) -> Floats:
         """A view of shape (rows, fits, components of each)."""
@@ -141,19 +190,19 @@ class Steps:
         # Indices are right: without `clip`, NumPy would copy the room for the case that one is not.
         return np.take(each, self._of_contrast, axis=0, out=self._rest, mode="clip")
 
-    def center(self, logits: Floats) -> None:
+    def _center(self) -> None:
         """Take the largest logit of each attribute off all of them, which changes no probability."""
-        first, rest = logits[: self._m], logits[self._m :]
+        first, rest = self._logits[: self._m], self._logits[self._m :]
         most = first.copy()
         for own, rows in self._alike:
             most[own] = np.maximum(most[own], rest[rows].max(axis=1))
         rest -= self._spread(most)
         first -= most
 
-    def softmax(self, logits: Floats, probabilities: Floats, found: Floats) -> None:
+    def _soften(self) -> None:
         """Probabilities within each attribute from logits that are near to centered ones, and their contrasts."""
-        np.exp(logits, out=probabilities)
-        first, rest = probabilities[: self._m], probabilities[self._m :]
+        np.exp(self._logits, out=self._probabilities)
+        first, rest = self._probabilities[: self._m], self._probabilities[self._m :]
         scale = self._sums(rest)
         scale += first
         np.divide(1, scale, out=scale)
@@ -161,85 +210,64 @@ class Steps:
         rest *= self._spread(scale)
         np.subtract(self._root, first, out=scale)
         scale *= self._slope
-        np.subtract(rest, self._spread(scale), out=found)
+        np.subtract(rest, self._spread(scale), out=self.contrasts)
 
-    def through_softmax(self, pull: Floats, constant: Floats, probabilities: Floats, gradient: Floats) -> Doubles:
-        """From the gradient in the contrasts, pull + constant, to the gradient in the logits: its square, by fit.
+    def back(self, pull: Floats, constant: Floats) -> Doubles:
+        """From the gradient in the contrasts, pull + constant, to `gradient`, that in the logits: its square, by fit.
 
-        `constant` has shape (d - m, fits).
         In the probabilities it is g = Q^T (pull + constant), and in the logits p (g - sum of p g within the attribute),
         which does not change when g moves by a constant: so that g_j is pull_j and g_0 the sum of them / (sqrt(K) - 1).
         """
+        gradient = self.gradient
         first, rest = gradient[: self._m], gradient[self._m :]
         np.add(self._by_fit(pull), constant[:, :, None], out=self._by_fit(rest))
         np.multiply(self._sums(rest), self._slope, out=first)
-        np.multiply(gradient, probabilities, out=self._room)
+        np.multiply(gradient, self._probabilities, out=self._room)
         mean = self._sums(self._rest)
         mean += self._room[: self._m]
         first -= mean
         rest -= self._spread(mean)
-        gradient *= probabilities
+        gradient *= self._probabilities
         if self._fits == 1:
             return np.array([np.vdot(gradient, gradient)], dtype=np.float64)
         by_fit = self._by_fit(gradient)
         return np.asarray(np.einsum("ijk,ijk->j", by_fit, by_fit), dtype=np.float64)
 
-    def move(
-        self,
-        logits: Floats,
-        velocity: Floats,
-        squares: Floats,
-        gradient: Floats,
-        rates: tuple[float, float],
-        damping: Doubles,
-    ) -> None:
-        """Add a gradient to the fading sums of gradients and of their squares, and move the logits by them.
-
-        `rates` are the rate, and what the sum of squares is to be multiplied by; `damping` has one number per fit.
-        """
-        rate, grown = rates
-        velocity *= np.float32(MOMENTUM)
-        velocity += gradient
-        squares *= np.float32(SECOND_MOMENT)
-        step = np.multiply(gradient, gradient, out=self._room)
-        squares += step
-        np.sqrt(squares, out=step)
+    def _step(self, rate: float, grown: float, damping: Doubles) -> None:
+        """Add the gradient to the fading sums, and move the logits; `grown` makes a mean of the sum of squares."""
+        self._velocity *= np.float32(MOMENTUM)
+        self._velocity += self.gradient
+        self._squares *= np.float32(SECOND_MOMENT)
+        step = np.multiply(self.gradient, self.gradient, out=self._room)
+        self._squares += step
+        np.sqrt(self._squares, out=step)
         # sqrt(grown squares) + damping over sqrt(grown), and the rate likewise.
         self._by_fit(step)[:] += (damping / grown**0.5).astype(np.float32)[:, None]
-        np.divide(velocity, step, out=step)
+        np.divide(self._velocity, step, out=step)
         step *= np.float32(rate / grown**0.5)
-        logits -= step
+        self._logits -= step
 
 
-class CompiledSteps(Steps):
+class CompiledLogits(Logits):
     """The same of one fit in compiled code, without the GIL. Levels stand in their own order."""
 
-    def __init__(self, cells: Cells) -> None:
-        self._offsets, self.order = cells.offsets, np.arange(cells.n_levels)
+    def _arrange(self, cells: Cells) -> Ints:
+        return np.arange(cells.n_levels)
 
-    def center(self, logits: Floats) -> None:
+    def _center(self) -> None:
         """Do nothing: compiled code takes logits of any size."""
 
-    def softmax(self, logits: Floats, probabilities: Floats, found: Floats) -> None:
-        """Probabilities within each attribute from logits, and their contrasts."""
-        _softmax(logits, self._offsets, probabilities, found)
+    def _soften(self) -> None:
+        _softmax(self._logits, self._offsets, self._probabilities, self.contrasts)
 
-    def through_softmax(self, pull: Floats, constant: Floats, probabilities: Floats, gradient: Floats) -> Doubles:
-        """From the gradient in the contrasts, pull + constant, to the gradient in the logits: its square."""
-        return np.array([_through_softmax(pull, constant[:, 0].copy(), probabilities, self._offsets, gradient)])
+    def back(self, pull: Floats, constant: Floats) -> Doubles:
+        """From the gradient in the contrasts to that in the logits: its square."""
+        constant = constant[:, 0].copy()
+        return np.array([_through_softmax(pull, constant, self._probabilities, self._offsets, self.gradient)])
 
-    def move(
-        self,
-        logits: Floats,
-        velocity: Floats,
-        squares: Floats,
-        gradient: Floats,
-        rates: tuple[float, float],
-        damping: Doubles,
-    ) -> None:
-        """Add a gradient to the fading sums, and move the logits by them."""
-        rate, grown = (np.float32(each) for each in rates)
-        _move(logits, velocity, squares, gradient, rate, grown, np.float32(damping[0]))
+    def _step(self, rate: float, grown: float, damping: Doubles) -> None:
+        rates = np.array([rate, grown, damping[0]], dtype=np.float32)
+        _move(self._logits, self._velocity, self._squares, self.gradient, rates)
 
 
 @compiled()
@@ -259,7 +287,7 @@ def _exp(x):  # type: ignore[no-untyped-def]
     return power * np.int32((k + np.int32(127)) << np.int32(23)).view(np.float32)
 
 
-@compiled(f"void(float32[:, ::1], {OFFSETS}, float32[:, ::1], float32[:, ::1])", fastmath=_FAST, error_model=_NUMPY)
+@compiled(f"void(float32[:, ::1], {OFFSETS}, float32[:, ::1], float32[:, ::1])", **_FAST)
 def _softmax(logits: Floats, offsets: Ints, probabilities: Floats, found: Floats) -> None:
     n = logits.shape[1]
     top, scale, shift = np.empty(n, dtype=np.float32), np.empty(n, dtype=np.float32), np.empty(n, dtype=np.float32)
@@ -289,11 +317,7 @@ def _softmax(logits: Floats, offsets: Ints, probabilities: Floats, found: Floats
                 found[first - a + k - 1, c] = probabilities[first + k, c] - shift[c]
 
 
-@compiled(
-    f"float64(float32[:, ::1], float32[::1], float32[:, ::1], {OFFSETS}, float32[:, ::1])",
-    fastmath=_FAST,
-    error_model=_NUMPY,
-)
+@compiled(f"float64(float32[:, ::1], float32[::1], float32[:, ::1], {OFFSETS}, float32[:, ::1])", **_FAST)
 def _through_softmax(pull: Floats, constant: Floats, probabilities: Floats, offsets: Ints, gradient: Floats) -> float:
     n = pull.shape[1]
     one = np.float32(1.0)
@@ -329,24 +353,13 @@ def _through_softmax(pull: Floats, constant: Floats, probabilities: Floats, offs
     return square
 
 
-@compiled(
-    "void(float32[:, ::1], float32[:, ::1], float32[:, ::1], float32[:, ::1], float32, float32, float32)",
-    fastmath=_FAST,
-    error_model=_NUMPY,
-)
-def _move(
-    parameters: Floats,
-    velocity: Floats,
-    squares: Floats,
-    gradient: Floats,
-    rate: np.float32,
-    grown: np.float32,
-    damping: np.float32,
-) -> None:
+@compiled("void(float32[:, ::1], float32[:, ::1], float32[:, ::1], float32[:, ::1], float32[::1])", **_FAST)
+def _move(logits: Floats, velocity: Floats, squares: Floats, gradient: Floats, rates: Floats) -> None:
+    rate, grown, damping = rates[0], rates[1], rates[2]
     momentum, memory = np.float32(MOMENTUM), np.float32(SECOND_MOMENT)
-    for i in range(parameters.shape[0]):
-        for j in range(parameters.shape[1]):
+    for i in range(logits.shape[0]):
+        for j in range(logits.shape[1]):
             moved = gradient[i, j]
             velocity[i, j] = momentum * velocity[i, j] + moved
             squares[i, j] = memory * squares[i, j] + moved * moved
-            parameters[i, j] -= rate * velocity[i, j] / (np.sqrt(grown * squares[i, j]) + damping)
+            logits[i, j] -= rate * velocity[i, j] / (np.sqrt(grown * squares[i, j]) + damping)

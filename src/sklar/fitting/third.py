@@ -43,8 +43,8 @@ from sklar.fitting.choose import SEED as SPLIT_SEED
 from sklar.fitting.choose import choose_steps, fit_steps
 from sklar.fitting.denoise import denoise_margins
 from sklar.fitting.descent import Start, step_operations
-from sklar.fitting.margins import Doubles, Estimates, Floats, Ints
-from sklar.kernel.cells import Cells
+from sklar.fitting.margins import Estimates
+from sklar.kernel.cells import Cells, Doubles, Floats, Ints
 from sklar.kernel.queries import MOST_COARSE, PARTS, Block, Tables
 from sklar.public.schema import Attribute, Schema
 

@@ -19,8 +19,8 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from sklar.fitting.margins import Doubles, Estimates, Floats, Ints
-from sklar.kernel.cells import Cells
+from sklar.fitting.margins import Estimates
+from sklar.kernel.cells import Cells, Doubles, Floats, Ints
 from sklar.kernel.queries import Tables
 
 # Adds a gradient in contrasts, shape (d - m, D) and times D / 2, to that of pairs.

@@ -18,6 +18,11 @@ from numpy.typing import NDArray
 Number = TypeVar("Number", bound=np.generic)
 # Counts of many cells take 32 bits each where these hold them.
 Whole: TypeAlias = NDArray[np.signedinteger[Any]]
+# Levels of records, shape (m, rows); and arrays of whole numbers, in double precision and in single precision.
+Codes: TypeAlias = NDArray[np.integer[Any]]
+Ints: TypeAlias = NDArray[np.int64]
+Doubles: TypeAlias = NDArray[np.float64]
+Floats: TypeAlias = NDArray[np.float32]
 
 # More cells than this take 32 bits each where these hold them: 20,000 levels have no more.
 MANY_CELLS = 200_000_000

@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sklar.fitting.denoise import Residuals, shrink
 from sklar.fitting.margins import Estimates, margins
-from sklar.kernel.cells import Cells
+from sklar.kernel.cells import Cells, Doubles, Floats, Ints
 from sklar.machine.threads import side_by_side, undivided
 from sklar.paper.gaussian import BinaryCopula, Repairs
 from sklar.paper.nearest import nearest
@@ -18,7 +17,7 @@ from sklar.paper.winners import argmax_chances, correlated, differences, in_grou
 from sklar.public.schema import Schema
 
 _FLOOR = 1e-6
-# How exactly correlations are repaired: noise moves them by hundredths, further steps would move none by a thousandth.
+# Noise moves correlations by hundredths; further steps of their repair would move none by a thousandth.
 _ACCURACY = 1e-6
 _CALIBRATION_ROWS = 1 << 16
 _CALIBRATION_SEED = 20_200_619
@@ -31,15 +30,14 @@ class Probabilities:
     """Estimated probabilities of levels, shape (d,), and of pairs of levels, shape (n_cells,), laid out by `cells`."""
 
     cells: Cells
-    levels: NDArray[np.float64]
-    pairs: NDArray[np.float64]
+    levels: Doubles
+    pairs: Doubles
 
 
 def read_tables(estimates: Estimates, *, paper: bool) -> Probabilities:
-    """Noisy counts as probabilities.
+    """Noisy counts as probabilities: clipped, over n, as the paper has them (Algorithms 1 and 2, soundly).
 
-    The paper reads them (Algorithms 1 and 2, soundly) clipped to [0, n], over n. Else margins come from all tables
-    together, on the simplex, and two-way tables are shrunk toward independence.
+    Else margins come from all tables together, on the simplex, and two-way tables are shrunk toward independence.
     """
     cells, n = estimates.cells, estimates.n_rows
     if paper:
@@ -47,7 +45,7 @@ def read_tables(estimates: Estimates, *, paper: bool) -> Probabilities:
     else:
         levels, pairs = margins(estimates), np.empty(cells.n_cells)
 
-        def fill(members: NDArray[np.int64]) -> None:
+        def fill(members: Ints) -> None:
             tables = Residuals.of(estimates, levels, members)
             pairs[tables.places] = tables.independent + shrink(tables.centered, tables.sd)
 
@@ -58,10 +56,9 @@ def read_tables(estimates: Estimates, *, paper: bool) -> Probabilities:
 def fit_binary(probabilities: Probabilities, schema: Schema, *, dummies: bool, weighted: bool) -> BinaryCopula:
     """Fit the copula.
 
-    Dummies keep the paper's structural zeros: levels of one attribute never occur together, which asks for correlation
-    -1 between them. Records get exclusiveness from the decoding, so that their correlation is 0 instead, except for
-    attributes of two levels, where it is -1. `weighted` weighs the repair by the square root of the levels'
-    probabilities: rare levels give way first.
+    Dummies keep the paper's structural zeros: correlation -1 between levels of one attribute. Records get exclusiveness
+    from the decoding, so that it is 0 instead, but -1 between two levels. `weighted` weighs the repair by the square
+    root of the levels' probabilities: rare levels give way first.
     """
     cells, levels = probabilities.cells, probabilities.levels
     # Noise can clip every level of an attribute to zero; a record needs one all the same.
@@ -102,11 +99,11 @@ def fit_binary(probabilities: Probabilities, schema: Schema, *, dummies: bool, w
     )
 
 
-def calibrate(cells: Cells, levels: NDArray[np.float64], factor: NDArray[np.float32]) -> NDArray[np.float64]:
+def calibrate(cells: Cells, levels: Doubles, factor: Floats) -> Doubles:
     """Cut points c, shape (d,), with P(argmax of Y_k - c_k = k) = p_k within each attribute.
 
-    Two levels: exactly. More: first as if the Y of one attribute were independent, by quadrature, which is accurate for
-    rare levels too; then, as the repair leaves some correlation between them, corrected on a fixed simulated sample.
+    Two levels: exactly. More: as if their Y were independent, by quadrature, which is accurate for rare levels too;
+    then corrected on a fixed simulated sample, as the repair leaves some correlation.
     """
     cuts = np.full(levels.size, np.inf)
     first = cells.offsets[:-1][cells.sizes == 2]
@@ -121,7 +118,7 @@ def calibrate(cells: Cells, levels: NDArray[np.float64], factor: NDArray[np.floa
     independent = in_groups(_independent_cuts, shares)
     steepness = slopes(independent)
 
-    def calibrated(place: int) -> NDArray[np.float64]:
+    def calibrated(place: int) -> Doubles:
         alone = independent[place]
         if alone.size < 2:
             return alone
@@ -138,7 +135,7 @@ def calibrate(cells: Cells, levels: NDArray[np.float64], factor: NDArray[np.floa
     return cuts
 
 
-def _independent_cuts(shares: NDArray[np.float64]) -> NDArray[np.float64]:
+def _independent_cuts(shares: Doubles) -> Doubles:
     """Cut points as if the Y of one attribute were independent, shape (attributes, levels)."""
     c = thresholds(np.minimum(shares, 1 - 1e-9))
     for _ in range(60):

@@ -1,29 +1,28 @@
 """The paper's copula over dummy-coded attributes.
 
-Every level has a standard normal Y_k, correlated across attributes. The paper's output (`dummies`) sets level k where
-Y_k > t_k, so that a row may have no level or several levels of an attribute. Valid records take the level whose
-exceedance Y_k - c_k is largest, with c calibrated so that the margins hold. Where an attribute has two levels, the
-second is the mirror of the first, Y_2 = -Y_1 and c_2 = -c_1, so that a record takes the first where Y_1 > t_1: one
-normal and one cut point, as the paper has for a binary attribute.
+Every level has a standard normal Y_k. The paper's output (`dummies`) sets level k where Y_k > t_k, so that a row may
+have no level or several levels of an attribute. Valid records take the level whose exceedance Y_k - c_k is largest,
+with c calibrated so that the margins hold. Of two levels the second mirrors the first, Y_2 = -Y_1 and c_2 = -c_1.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sklar.draw.blocks import Codes
 from sklar.fitting.margins import scale_levels
-from sklar.fitting.protocols import ReadArray
+from sklar.fitting.protocols import ReadArray, Redraw
+from sklar.kernel.cells import Codes, Doubles, Floats, Ints
 from sklar.public.rules import Allowed
 from sklar.public.schema import Schema
 
 if TYPE_CHECKING:
-    from sklar.paper.winners import BinarySampler, RedrawWhole
+    from sklar.paper.winners import BinarySampler
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,15 +48,15 @@ class BinaryCopula:
 
     schema: Schema
     dummies: bool
-    levels: NDArray[np.float64]
-    cuts: NDArray[np.float64]
-    factor: NDArray[np.float32]
+    levels: Doubles
+    cuts: Doubles
+    factor: Floats
     repairs: Repairs
 
     def __repr__(self) -> str:
         return f"BinaryCopula({self.schema!r}{', dummies' if self.dummies else ''})"
 
-    def margins(self) -> NDArray[np.float64]:
+    def margins(self) -> Doubles:
         """Probabilities of levels before any repair, shape (d,)."""
         return self.levels if self.dummies else scale_levels(self.levels, self.schema.cells)
 
@@ -73,13 +72,18 @@ class BinaryCopula:
 
         return BinarySampler(self)
 
-    def redrawing(self, _codes: Codes, _allowed: Allowed) -> RedrawWhole:
-        """Draws whole records, whatever rules these break."""
-        from sklar.paper.winners import RedrawWhole
+    def redrawing(self, _codes: Codes, _allowed: Allowed) -> Redraw:
+        """Draws whole records at the fitted cut points, whatever rules these break."""
+        cuts, offsets = self.cuts.astype(np.float32), self.schema.cells.offsets
 
-        return RedrawWhole(self)
+        def redraw(codes: Codes, _rows: Ints, generator: np.random.Generator) -> Codes:
+            exceed = self.factor @ generator.standard_normal((cuts.size, codes.shape[1]), dtype=np.float32)
+            exceed -= cuts[:, None]
+            return np.stack([exceed[start:stop].argmax(axis=0) for start, stop in pairwise(offsets)])
 
-    def scaled(self, step: NDArray[np.float64], _allowed: Allowed) -> BinaryCopula:
+        return redraw
+
+    def scaled(self, step: Doubles, _allowed: Allowed) -> BinaryCopula:
         """The copula with these factors, shape (d,), on the margins that it draws by."""
         return replace(self, levels=scale_levels(self.levels * step, self.schema.cells))
 
@@ -89,11 +93,7 @@ class BinaryCopula:
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """What a model file holds of it as flat arrays."""
-        return {
-            "levels": self.levels,
-            "cuts": self.cuts,
-            "factor": self.factor[np.tri(self.levels.size, dtype=bool)],
-        }
+        return {"levels": self.levels, "cuts": self.cuts, "factor": self.factor[np.tri(self.levels.size, dtype=bool)]}
 
     @classmethod
     def read(cls, schema: Schema, described: Mapping[str, Any], array: ReadArray) -> BinaryCopula:
@@ -114,10 +114,9 @@ class BinaryCopula:
 
     def summary(self, _settings: Mapping[str, Any]) -> list[str]:
         """How it was fitted, in a few lines."""
-        lines = [
-            f"Model: binary copula; {self.repairs.clipped_pairs:,} pairs outside the possible range were clipped, "
-            f"{self.repairs.negative_eigenvalues:,} negative eigenvalues repaired."
+        repairs, empty = self.repairs, self.repairs.empty_attributes
+        return [
+            f"Model: binary copula; {repairs.clipped_pairs:,} pairs outside the possible range were clipped, "
+            f"{repairs.negative_eigenvalues:,} negative eigenvalues repaired.",
+            *([f"  {empty} attributes without any count are drawn evenly."] if empty else []),
         ]
-        if self.repairs.empty_attributes:
-            lines.append(f"  {self.repairs.empty_attributes} attributes without any count are drawn evenly.")
-        return lines

@@ -1,9 +1,7 @@
 """The nearest correlation matrix: the paper's repair of P into P' (step 5), solved by Newton's method.
 
-The paper alternates projections (Higham 2002), which takes hundreds of eigendecompositions. Here the dual of the same
-problem, with one unknown per diagonal entry, is minimized by the semismooth Newton method of Qi and Sun (2006), which
-finds the same matrix after about seven. The paper's lifting of zero eigenvalues is part of the problem and not a later
-touch: the answer is the nearest matrix among those whose eigenvalues are all at least `floor`.
+The paper alternates projections (Higham 2002): hundreds of eigendecompositions. The semismooth Newton method of Qi and
+Sun (2006) on the dual, with one unknown per diagonal entry, finds the same matrix after about seven.
 """
 
 from __future__ import annotations
@@ -11,18 +9,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import eigh
 from scipy.linalg.blas import dgemm, sgemm
 
-Array = NDArray[np.float64]
-Array32 = NDArray[np.float32]
+from sklar.kernel.cells import Doubles, Floats
 
 _MAX_NEWTON = 60
 _MAX_HALVINGS = 25
 _MAX_CG = 200
-# Entries of eigenvectors below this are nothing beside rounding, but numbers near the smallest that single precision
-# holds make a product several times as slow.
+# Smaller entries of eigenvectors are set to zero: subnormal numbers make a product several times as slow.
 _NOTHING = 1e-20
 
 
@@ -30,7 +25,7 @@ _NOTHING = 1e-20
 class NearestCorrelation:
     """A repaired correlation matrix, and what a report says of the repair."""
 
-    correlation: Array
+    correlation: Doubles
     moved: float  # Frobenius norm of the change
     max_moved: float  # largest change of one entry
     negative_eigenvalues: int  # of the input, its diagonal set to one: how many lay below the floor
@@ -39,15 +34,13 @@ class NearestCorrelation:
 
 
 def nearest(
-    matrix: Array, *, floor: float = 1e-8, weights: Array | None = None, tolerance: float = 1e-8
+    matrix: Doubles, *, floor: float = 1e-8, weights: Doubles | None = None, tolerance: float = 1e-8
 ) -> NearestCorrelation:
     """The correlation matrix X with eigenvalues >= `floor` that minimizes ||W^1/2 (X - matrix) W^1/2||_F.
 
-    `matrix` is symmetric and finite, and W the diagonal of `weights`, one positive number per row; all alike when left
-    out. The result is symmetric with a unit diagonal, exactly, and when `floor` is positive it has a Cholesky factor.
-    The diagonal of `matrix` has no say: any correlation matrix is as far from it. A matrix that needs no repair comes
-    back as it is. Newton's method ends where the root mean square of the diagonal's error is within `tolerance`; the
-    diagonal is then made exact.
+    `matrix` is symmetric and finite; its diagonal has no say. W is the diagonal of `weights`, positive. The result is
+    symmetric with a unit diagonal, exactly; a matrix that needs no repair comes back as it is. Newton's method ends
+    where the root mean square of the diagonal's error is within `tolerance`.
 
     >>> repair = nearest(np.array([[1.0, 1.0, 0.0], [1.0, 1.0, 1.0], [0.0, 1.0, 1.0]]), floor=0.0)
     >>> repair.correlation.round(4).tolist()
@@ -89,17 +82,17 @@ def nearest(
 class _Dual:
     """theta(y) = 1/2 ||(G + diag y)_+||^2 - b'y, whose gradient is diag((G + diag y)_+) - b (Qi and Sun, section 3).
 
-    At one y: its value, its gradient, and the eigendecomposition of G + diag(y), eigenvalues ascending.
+    At one y, with the eigendecomposition of G + diag(y), eigenvalues ascending.
     """
 
-    y: Array
+    y: Doubles
     value: float
-    gradient: Array
-    values: Array
-    vectors: Array
+    gradient: Doubles
+    values: Doubles
+    vectors: Doubles
 
     @classmethod
-    def at(cls, y: Array, matrix: Array, target: Array) -> _Dual:
+    def at(cls, y: Doubles, matrix: Doubles, target: Doubles) -> _Dual:
         """Evaluate; costs one eigendecomposition."""
         shifted = np.array(matrix, order="F")
         shifted[np.diag_indices(len(y))] += y
@@ -110,7 +103,7 @@ class _Dual:
         return cls(y=y, value=value, gradient=diagonal - target, values=values, vectors=vectors)
 
 
-def _minimize(point: _Dual, matrix: Array, target: Array, *, tolerance: float) -> tuple[_Dual, int]:
+def _minimize(point: _Dual, matrix: Doubles, target: Doubles, *, tolerance: float) -> tuple[_Dual, int]:
     """Newton steps from `point`, each shortened until the dual function falls enough; and how many were tried."""
     tried = 0
     for _ in range(_MAX_NEWTON):
@@ -135,42 +128,40 @@ class _Hessian:
     """h -> diag(P (Omega o P'diag(h)P) P'), an element of the generalized Hessian (Qi and Sun, eq. 3.7).
 
     Omega is 1 between positive eigenvalues, a / (a - b) between a positive a and another b, and 0 between the others.
-    With the k eigenvectors of the smaller side a product is two k x d x d multiplications; when that side is the
-    negative one, 1 - Omega takes the place of Omega and the product is subtracted from h.
+    A product takes the eigenvectors of the smaller side: of the negative one, it is h less that of 1 - Omega.
     """
 
-    def __init__(self, values: Array, vectors: Array) -> None:
+    def __init__(self, values: Doubles, vectors: Doubles) -> None:
         # Single precision is enough for a search direction and takes half the time.
-        self.vectors: Array32 = np.where(np.abs(vectors) < _NOTHING, 0.0, vectors).astype(np.float32)
-        d = len(values)
-        negative = int(np.count_nonzero(values <= 0.0))
+        self.vectors: Floats = np.where(np.abs(vectors) < _NOTHING, 0.0, vectors).astype(np.float32)
+        d, negative = len(values), int(np.count_nonzero(values <= 0.0))
         below, above = slice(0, negative), slice(negative, d)
         self.complement = negative < d - negative
         side, other = (below, above) if self.complement else (above, below)
         self.side = self.vectors[:, side]
         near, far = np.abs(values[side]), np.abs(values[other, None])
         # A pair within the side is met twice in the sum, a mixed pair once: hence the half, and the 2 in `_signed`.
-        self.omega: Array32 = np.full((d, len(near)), 0.5, dtype=np.float32, order="F")
+        self.omega: Floats = np.full((d, len(near)), 0.5, dtype=np.float32, order="F")
         self.omega[other] = near / np.maximum(near + far, np.finfo(np.float64).tiny)
 
-    def __call__(self, h: Array32) -> Array32:
-        # scipy's BLAS, as in eigh: numpy brings its own, and two thread pools that wait for each other are slow.
+    def __call__(self, h: Floats) -> Floats:
+        # scipy's BLAS, as in eigh: numpy's has a second thread pool.
         inner = sgemm(1.0, self.vectors, h[:, None] * self.side, trans_a=True)
         inner *= self.omega
         return self._signed(h, sgemm(1.0, self.vectors, inner))
 
-    def diagonal(self) -> Array32:
+    def diagonal(self) -> Floats:
         """Its diagonal, the preconditioner."""
         squares = sgemm(1.0, np.square(self.vectors), self.omega)
         squares *= self.side
         return self._signed(np.ones(len(squares), dtype=np.float32), squares)
 
-    def _signed(self, h: Array32, product: Array32) -> Array32:
+    def _signed(self, h: Floats, product: Floats) -> Floats:
         total = np.float32(2.0) * np.einsum("ik,ik->i", self.side, product)
         return np.asarray(h - total if self.complement else total)
 
 
-def _direction(point: _Dual) -> Array:
+def _direction(point: _Dual) -> Doubles:
     """Solve Hessian @ direction = -gradient to a hundredth, by preconditioned conjugate gradients."""
     size = float(np.linalg.norm(point.gradient))
     hessian = _Hessian(point.values, point.vectors)
@@ -178,9 +169,8 @@ def _direction(point: _Dual) -> Array:
     shift = np.float32(min(1e-4, 0.01 * size / np.sqrt(len(point.y))))
     inverse = 1.0 / np.maximum(hessian.diagonal() + shift, np.float32(1e-6))
     residual = (-point.gradient / size).astype(np.float32)
-    solution = np.zeros_like(residual)
-    scaled = inverse * residual
-    search = scaled
+    solution, search = np.zeros_like(residual), inverse * residual
+    scaled = search
     power = float(residual @ scaled)
     for _ in range(_MAX_CG):
         product = hessian(search) + shift * search
@@ -200,11 +190,8 @@ def _direction(point: _Dual) -> Array:
     return direction if float(direction @ point.gradient) < 0.0 else -point.gradient
 
 
-def _primal(point: _Dual, *, floor: float) -> Array:
-    """(G + diag y)_+, rescaled to a unit diagonal with the floor put back: X = floor I + (1 - floor) D^-1/2 Z D^-1/2.
-
-    The rescaling also undoes the weights, and keeps Z positive semidefinite.
-    """
+def _primal(point: _Dual, *, floor: float) -> Doubles:
+    """(G + diag y)_+, with the floor put back and the weights undone: X = floor I + (1 - floor) D^-1/2 Z D^-1/2."""
     positive = point.values > 0.0
     root = point.vectors[:, positive] * np.sqrt(point.values[positive])
     root /= np.sqrt(np.einsum("ik,ik->i", root, root))[:, None]

@@ -1,11 +1,9 @@
 """Standard normals in single precision by counter: any value can be drawn without those before it.
 
-Words come from Philox4x32-10 (Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3", 2011),
-keyed by the seed. A word of 32 bits gives a sign and the chance q that a normal is larger in size, an odd multiple of
-2^-32. With x = 1 - q and w = -log(1 - x^2) the normal is x Q(w), and Q is smooth enough for two polynomials: of w in
-the middle, and of its square root in the tails (the idea of M. Giles, "Approximating the erfinv function", 2010). Their
-coefficients, and the logarithm's, were fitted to scipy's `ndtri` and `log1p`, to the least largest relative error. No
-value is larger in size than 6.4: the chance of one is 2e-10.
+Words come from Philox4x32-10 (Salmon, Moraes, Dror and Shaw 2011), keyed by the seed. A word of 32 bits gives a sign
+and the chance q that a normal is larger in size, an odd multiple of 2^-32. With x = 1 - q and w = -log(1 - x^2) the
+normal is x Q(w), with Q a polynomial of w in the middle, and of its square root in the tails (Giles 2010): minimax fits
+to scipy's `ndtri` and `log1p`. No value is larger in size than 6.4: the chance of one is 2e-10.
 """
 
 from __future__ import annotations
@@ -15,16 +13,12 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from sklar.kernel.cells import Floats
 from sklar.machine.compiled import compiled
 
-_LOW = np.uint64(0xFFFFFFFF)
-_HALF = np.uint64(32)
-_SQRT_HALF_BITS = np.int32(0x3F3504F3)
-_MANTISSA = np.int32(0x007FFFFF)
-_LN2 = np.float32(0.6931471805599453)
-_ONE = np.float32(1.0)
-_STEP = np.float32(2.0**-31)
-_HALF_STEP = np.float32(2.0**-32)
+_LOW, _HALF = np.uint64(0xFFFFFFFF), np.uint64(32)
+_SQRT_HALF_BITS, _MANTISSA = np.int32(0x3F3504F3), np.int32(0x007FFFFF)
+_ONE, _STEP, _HALF_STEP, _LN2 = (np.float32(each) for each in (1.0, 2.0**-31, 2.0**-32, 0.6931471805599453))
 _GROUP = 64
 # w = 5 at q (2 - q) = exp(-5).
 _TAIL_WORDS = np.uint32(2**32 * (1 - math.sqrt(1 - math.exp(-5))))
@@ -46,10 +40,7 @@ _TAIL = (
 
 @compiled("void(uint32[::1], uint64, uint64, uint64)", boundscheck=False)
 def words(out: NDArray[np.uint32], counter: np.uint64 | int, upper: int, seed: int) -> None:
-    """Four random words for each of the counters from this one on; `out` has a multiple of four.
-
-    `counter` and `upper` are the lower and the upper 64 bits of the first counter.
-    """
+    """Four random words for each counter from (`upper`, `counter`) on, 64 bits each; `out` has a multiple of four."""
     for i in range(out.size >> 2):
         at = counter + np.uint64(i)
         c0, c1, c2, c3 = at & _LOW, at >> _HALF, upper & _LOW, upper >> _HALF
@@ -58,10 +49,7 @@ def words(out: NDArray[np.uint32], counter: np.uint64 | int, upper: int, seed: i
             first, second = np.uint64(0xD2511F53) * c0, np.uint64(0xCD9E8D57) * c2
             c0, c1, c2, c3 = (second >> _HALF) ^ c1 ^ k0, second & _LOW, (first >> _HALF) ^ c3 ^ k1, first & _LOW
             k0, k1 = (k0 + np.uint64(0x9E3779B9)) & _LOW, (k1 + np.uint64(0xBB67AE85)) & _LOW
-        out[4 * i] = c0
-        out[4 * i + 1] = c1
-        out[4 * i + 2] = c2
-        out[4 * i + 3] = c3
+        out[4 * i], out[4 * i + 1], out[4 * i + 2], out[4 * i + 3] = c0, c1, c2, c3
 
 
 @compiled()
@@ -82,13 +70,8 @@ def _minus_log(t):  # type: ignore[no-untyped-def]
     return max(-(_polynomial(_LOG, f) * f + np.float32(exponent) * _LN2), np.float32(0.0))
 
 
-@compiled(
-    "void(uint32[::1], float32[::1])",
-    boundscheck=False,
-    fastmath={"contract"},
-    error_model="numpy",
-)
-def to_normals(drawn: NDArray[np.uint32], out: NDArray[np.float32]) -> None:
+@compiled("void(uint32[::1], float32[::1])", boundscheck=False, fastmath={"contract"}, error_model="numpy")
+def to_normals(drawn: NDArray[np.uint32], out: Floats) -> None:
     """The normal of each word."""
     for i in range(out.size):
         word = drawn[i]
@@ -114,7 +97,7 @@ def to_normals(drawn: NDArray[np.uint32], out: NDArray[np.float32]) -> None:
 
 
 @compiled("void(float32[:, ::1], uint64, uint64, uint64)", boundscheck=False)
-def fill_normals(out: NDArray[np.float32], first: int, block: int, seed: int) -> None:
+def fill_normals(out: Floats, first: int, block: int, seed: int) -> None:
     """Normals number `first`, `first` + 1, ... of every row of a block; `first` and the columns are multiples of four.
 
     A value depends on its row, its number, the block and the seed alone.

@@ -1,10 +1,9 @@
 """Pair probabilities to Gaussian correlations (Eqs 5-7 of the paper), solved to rounding instead of on a grid.
 
 For dummies X = 1{Y > t} of standard normals with correlation r = sin x, the expectation of Eq. 6 is the orthant
-probability L(h, k, r) = P(Y1 > h, Y2 > k). It is two of Owen's T functions away from the margins, and its derivative
-in x is g(x) = exp(-(h^2 + k^2 - 2 h k sin x) / (2 cos^2 x)) / 2 pi (Plackett 1954). A level whose probability is above
-1/2 is replaced by its complement: both cut points are then at least zero, and sums lose no more than rounding of the
-smaller margins.
+probability L(h, k, r) = P(Y1 > h, Y2 > k): two of Owen's T functions away from the margins, with the derivative
+g(x) = exp(-(h^2 + k^2 - 2 h k sin x) / (2 cos^2 x)) / 2 pi in x (Plackett 1954). A level whose probability is above 1/2
+is replaced by its complement, so that sums lose no more than rounding of the smaller margins.
 """
 
 from __future__ import annotations
@@ -12,12 +11,11 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import ndtr, ndtri, owens_t
 
+from sklar.kernel.cells import Doubles
 from sklar.machine.threads import side_by_side
-
-Floats = NDArray[np.float64]
 
 _TINY = 1e-150  # cut points and cosines stay above it, and their product above the smallest float
 _FAR = 38.5  # P(Y > 38.5) underflows: farther cut points are infinite
@@ -26,7 +24,7 @@ _CHUNK = 1 << 15
 _BOUND_SLACK = 4.0 * np.finfo(np.float64).eps  # rounding in p_i + p_j - 1 is not a target out of bounds
 
 
-def thresholds(probabilities: Floats) -> Floats:
+def thresholds(probabilities: Doubles) -> Doubles:
     """Cut points t with P(Y > t) = p for a standard normal Y (the paper's quasi-inverse of F).
 
     A level nobody has (p = 0) is never drawn: its cut point is +inf.
@@ -38,10 +36,8 @@ def thresholds(probabilities: Floats) -> Floats:
     return np.asarray(-ndtri(probabilities))
 
 
-def orthant(h: ArrayLike, k: ArrayLike, r: ArrayLike) -> Floats:
-    """P(Y1 > h, Y2 > k) for standard normals with correlation r (the left side of Eq. 6); the arguments broadcast.
-
-    Right to 1e-15. NaN where |r| > 1.
+def orthant(h: ArrayLike, k: ArrayLike, r: ArrayLike) -> Doubles:
+    """P(Y1 > h, Y2 > k) for standard normals with correlation r (Eq. 6), to 1e-15; NaN where |r| > 1.
 
     >>> orthant(0.0, 0.0, [-1.0, 0.0, 0.5, 1.0]).round(12).tolist()
     [0.0, 0.25, 0.333333333333, 0.5]
@@ -55,7 +51,7 @@ def orthant(h: ArrayLike, k: ArrayLike, r: ArrayLike) -> Floats:
     return np.clip(np.where(k < 0.0, ndtr(-h) - area, area), 0.0, np.minimum(ndtr(-h), ndtr(-k)))
 
 
-def _far_orthant(h: Floats, k: Floats, r: Floats, u: Floats) -> Floats:
+def _far_orthant(h: Doubles, k: Doubles, r: Doubles, u: Doubles) -> Doubles:
     """L(h, k, r) where h and k are at least zero and u = sqrt(1 - r^2) (Owen 1956)."""
     h, k, u = np.maximum(h, _TINY), np.maximum(k, _TINY), np.maximum(u, _TINY)
     # 1 - r and h - k r without cancellation where r is next to 1.
@@ -65,24 +61,16 @@ def _far_orthant(h: Floats, k: Floats, r: Floats, u: Floats) -> Floats:
     return np.asarray(0.5 * (ndtr(-h) + ndtr(-k)) - across)
 
 
-def tetrachoric_matrix(probabilities: Floats, joint: Floats) -> tuple[Floats, int]:
-    """The r with P(Y_i > t_i, Y_j > t_j; r) = p_ij for every pair (Eq. 7): the paper's P, with a unit diagonal.
+def tetrachoric_matrix(probabilities: Doubles, joint: Doubles) -> tuple[Doubles, int]:
+    """The r with P(Y_i > t_i, Y_j > t_j; r) = p_ij for every pair (Eq. 7): the paper's P, and how many were clipped.
 
-    `probabilities` are the margins, shape (d,), and `joint` the p_ij, shape (d, d): only its entries above the diagonal
-    are read. A target outside its Frechet bounds gets r = -1 or 1; how many do is told beside the matrix. A margin of 0
-    or 1 has no correlation: r is 0.
+    Of `joint`, the p_ij, entries above the diagonal are read. A target outside its Frechet bounds is clipped to r = -1
+    or 1. A margin of 0 or 1 has r = 0.
 
     >>> tetrachoric_matrix(np.array([0.5, 0.5]), np.array([[0.5, 1 / 6], [1 / 6, 0.5]]))[0].round(12).tolist()
     [[1.0, -0.5], [-0.5, 1.0]]
     """
     p, d = probabilities, probabilities.size
-    if p.shape != (d,) or joint.shape != (d, d):
-        raise ValueError(f"probabilities must have shape (d,) and joint (d, d), got {p.shape} and {joint.shape}.")
-    # Written so that a NaN, which min and max pass on, fails too.
-    if d and not (p.min() >= 0.0 and p.max() <= 1.0):
-        raise ValueError(f"probabilities must lie between 0 and 1, got values from {p.min()} to {p.max()}.")
-    if d and not np.isfinite(joint).all():
-        raise ValueError(f"joint must be finite, got values from {joint.min()} to {joint.max()}.")
     r, rows = np.eye(d), max(_CHUNK // max(d, 1), 1)
 
     def solve(first: int) -> int:
@@ -94,7 +82,7 @@ def tetrachoric_matrix(probabilities: Floats, joint: Floats) -> tuple[Floats, in
     return r, sum(side_by_side(solve, range(0, d, rows)))
 
 
-def _clip_or_solve(p_i: Floats, p_j: Floats, p_ij: Floats) -> tuple[Floats, int]:
+def _clip_or_solve(p_i: Doubles, p_j: Doubles, p_ij: Doubles) -> tuple[Doubles, int]:
     """The r of pairs, and how many targets lay out of bounds."""
     lower, upper = np.maximum(0.0, p_i + p_j - 1.0), np.minimum(p_i, p_j)
     clipped = int(np.count_nonzero((p_ij < lower - _BOUND_SLACK) | (p_ij > upper + _BOUND_SLACK)))
@@ -105,11 +93,8 @@ def _clip_or_solve(p_i: Floats, p_j: Floats, p_ij: Floats) -> tuple[Floats, int]
     return r, clipped
 
 
-def _solve(p_i: Floats, p_j: Floats, p_ij: Floats) -> Floats:
-    """The r of pairs whose targets lie strictly between their bounds, by Newton's method inside a bracket.
-
-    A step takes log g for linear, which makes the order three.
-    """
+def _solve(p_i: Doubles, p_j: Doubles, p_ij: Doubles) -> Doubles:
+    """The r of pairs strictly inside their bounds, by Newton's method in a bracket; log g taken as linear: order 3."""
     sign = np.where((p_i > 0.5) == (p_j > 0.5), 1.0, -1.0)
     covariance = sign * (p_ij - p_i * p_j)
     p_i, p_j = np.minimum(p_i, 1.0 - p_i), np.minimum(p_j, 1.0 - p_j)

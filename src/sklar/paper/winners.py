@@ -1,7 +1,4 @@
-"""Records or dummies of the binary copula, block by block: correlated normals in tiles, and the level that wins.
-
-The copula imports this where rows are drawn: models that never draw any compile nothing.
-"""
+"""Records or dummies of the binary copula, block by block: correlated normals in tiles, and the level that wins."""
 
 from __future__ import annotations
 
@@ -16,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_ndtr
 
-from sklar.draw.blocks import BLOCK_ROWS, Codes, empty_codes
+from sklar.draw.blocks import BLOCK_ROWS, empty_codes
+from sklar.kernel.cells import Codes, Doubles, Floats, Ints
 from sklar.machine.compiled import compiled
 from sklar.machine.threads import side_by_side
 from sklar.paper.normals import fill_normals, words
@@ -24,26 +22,21 @@ from sklar.paper.normals import fill_normals, words
 if TYPE_CHECKING:
     from sklar.paper.gaussian import BinaryCopula
 
-F32 = NDArray[np.float32]
-F64 = NDArray[np.float64]
-I64 = NDArray[np.int64]
-
-# Rows that are multiplied at once: few enough for the processor's caches, enough to make up for preparing the factor.
+# Rows that are multiplied at once: they stay in a processor's cache.
 _TILE = 2048
 # Passes over a block that settle it on the margins.
 _ROUNDS = 5
-# The first of the words that round the counts: where no normal of any row is drawn from.
+# The first of the words that round the counts: no normal of any row is drawn from it.
 _ROUNDING = 0xFFFFFFFF << 32
 # Levels whose chances are integrated at once.
 _TOGETHER = 4096
 
 
 class BinarySampler:
-    """Draws any block of a copula's rows; whatever all blocks share is worked out once.
+    """Draws any block of a copula's rows.
 
-    Dummies need every Y. A record depends only on differences between the Y of one attribute, so the differences of
-    each level from the attribute's last one are drawn instead: they are jointly normal too, and one fewer per
-    attribute, which is half of them where attributes are boolean. Levels that nobody has are left out.
+    Dummies need every Y. A record depends only on differences between the Y of one attribute, so the differences from
+    its last level are drawn instead: jointly normal too, and one fewer. Levels that nobody has are left out.
     """
 
     block_rows = BLOCK_ROWS
@@ -101,29 +94,12 @@ class BinarySampler:
         return codes
 
 
-class RedrawWhole:
-    """Draws whole records anew, at the fitted cut points."""
-
-    def __init__(self, copula: BinaryCopula) -> None:
-        self._factor, self._cuts = copula.factor, copula.cuts.astype(np.float32)
-        self._offsets = copula.schema.cells.offsets
-
-    def __call__(self, codes: Codes, _rows: I64, generator: np.random.Generator) -> Codes:
-        """Independent records, as many as `codes` holds."""
-        exceed = self._factor @ generator.standard_normal((self._cuts.size, codes.shape[1]), dtype=np.float32)
-        exceed -= self._cuts[:, None]
-        return np.stack([exceed[start:stop].argmax(axis=0) for start, stop in pairwise(self._offsets)])
-
-
-def slopes(cuts: list[F64]) -> list[F64]:
-    """How strongly the log chance of each level falls with its own cut point, as if the Y were independent.
-
-    One array of shape (levels,) per attribute.
-    """
+def slopes(cuts: list[Doubles]) -> list[Doubles]:
+    """-d log P(k) / d c_k of each attribute's levels, as if the Y were independent."""
     return in_groups(lambda alike: argmax_chances(alike)[1], cuts)
 
 
-def in_groups(work: Callable[[F64], F64], parts: list[F64]) -> list[F64]:
+def in_groups(work: Callable[[Doubles], Doubles], parts: list[Doubles]) -> list[Doubles]:
     """`work` on every part, parts of one size as rows of one array: thousands of small calls would be slow."""
     order = sorted(range(len(parts)), key=lambda index: parts[index].size)
     sizes = [parts[index].size for index in order]
@@ -134,10 +110,10 @@ def in_groups(work: Callable[[F64], F64], parts: list[F64]) -> list[F64]:
     return [results[index] for index in range(len(parts))]
 
 
-def argmax_chances(c: F64) -> tuple[F64, F64]:
+def argmax_chances(c: Doubles) -> tuple[Doubles, Doubles]:
     """P(k) = int phi(v + c_k) prod_{l != k} Phi(v + c_l) dv for independent normals, and -d log P(k) / d c_k.
 
-    For many attributes with the same number of levels at once, shape (attributes, levels).
+    All have shape (attributes, levels).
     """
     # The trapezoidal rule converges exponentially on a smooth integrand that vanishes at both ends.
     low, high = -c.max(axis=1) - 9.0, -c.min(axis=1) + 9.0
@@ -149,22 +125,18 @@ def argmax_chances(c: F64) -> tuple[F64, F64]:
     return chance, np.maximum(step[:, None] * (at * density).sum(axis=1) / chance, 0.5)
 
 
-def differences(factor: F32, levels: list[I64]) -> F32:
-    """A factor of the covariance of Y_k - Y_l, for all of an attribute's levels k but its last one, l.
-
-    The differences are A factor @ normals for a matrix A, and (A factor)^T = Q R gives them the covariance R^T R.
-    """
+def differences(factor: Floats, levels: list[Ints]) -> Floats:
+    """A factor of the covariance of Y_k - Y_l for all of an attribute's levels k but its last, l: R^T of a QR."""
     rows = np.concatenate([own[:-1] for own in levels])
     last = np.concatenate([np.full(own.size - 1, own[-1]) for own in levels])
     upper = np.asarray(np.linalg.qr((factor[rows] - factor[last]).T, mode="r"))
     return np.asfortranarray(upper.T)
 
 
-def correlated(factor: F32, rows: int, block: int, seed: int, scratch: threading.local | None = None) -> F32:
-    """factor @ normals for at least this many rows, shape (tiles, len(factor), _TILE): in tiles, and in place of them.
+def correlated(factor: Floats, rows: int, block: int, seed: int, scratch: threading.local | None = None) -> Floats:
+    """factor @ normals for at least this many rows, shape (tiles, len(factor), _TILE); the factor is lower triangular.
 
-    The factor is lower triangular and held by columns, which halves the operations of a full product. With `scratch`,
-    the buffer is reused by this thread's next call: allocating costs a third of the product.
+    With `scratch`, the buffer is reused by this thread's next call: allocating costs a third of the product.
     """
     shape = (-(-rows // _TILE), len(factor), _TILE)
     drawn = getattr(scratch, "drawn", np.empty((0, *shape[1:]), dtype=np.float32))
@@ -184,10 +156,7 @@ def correlated(factor: F32, rows: int, block: int, seed: int, scratch: threading
 
 @cache
 def _strmm() -> Any:
-    """BLAS's triangular product, from scipy's interface for compiled code.
-
-    Called through ctypes it lets other threads run, which scipy's own wrapper does not.
-    """
+    """BLAS's triangular product, through ctypes: it releases the GIL, which scipy's own wrapper does not."""
     from scipy.linalg import cython_blas
 
     capsule = ctypes.py_object(cython_blas.__pyx_capi__["strmm"])
@@ -199,11 +168,10 @@ def _strmm() -> Any:
 
 
 @compiled("void(float32[:, :, ::1], int64, float64[::1], uint16[::1], int64[::1])", boundscheck=False)
-def _winners(drawn: F32, first: int, cuts: F64, winners: NDArray[np.uint16], wins: I64) -> None:
+def _winners(drawn: Floats, first: int, cuts: Doubles, winners: NDArray[np.uint16], wins: Ints) -> None:
     """The level with the largest exceedance in each row, and how often each level has it."""
     last, columns = cuts.size - 1, drawn.shape[2]
-    best = np.empty(columns, dtype=np.float32)
-    level = np.empty(columns, dtype=np.int32)
+    best, level = np.empty(columns, dtype=np.float32), np.empty(columns, dtype=np.int32)
     wins[:] = 0
     for tile in range(drawn.shape[0]):
         best[:] = np.float32(-cuts[last])
@@ -233,7 +201,14 @@ def _winners(drawn: F32, first: int, cuts: F64, winners: NDArray[np.uint16], win
     boundscheck=False,
 )
 def settle(
-    drawn: F32, first: int, cuts: F64, targets: F64, slopes: F64, rounds: int, won: NDArray[np.uint16], settled: F64
+    drawn: Floats,
+    first: int,
+    cuts: Doubles,
+    targets: Doubles,
+    slopes: Doubles,
+    rounds: int,
+    won: NDArray[np.uint16],
+    settled: Doubles,
 ) -> None:
     """The winning level of each row, `won`, and cut points, `settled`, moved so that levels win as often as `targets`.
 
@@ -245,10 +220,8 @@ def settle(
     # Loops, here and below: a copy of one array to another takes numba seconds to compile.
     for k in range(levels):
         settled[k] = cuts[k]
-    direction = np.zeros(levels)
-    trial = np.empty(levels)
+    direction, trial, wins = np.zeros(levels), np.empty(levels), np.empty(levels, dtype=np.int64)
     winners = np.empty(won.size, dtype=np.uint16)
-    wins = np.empty(levels, dtype=np.int64)
     least, step = np.inf, 0.5
     for _ in range(rounds):
         for k in range(levels):
@@ -278,11 +251,11 @@ def settle(
     boundscheck=False,
 )
 def settle_two(
-    drawn: F32,
-    first: I64,
-    cuts: F64,
-    densities: F64,
-    targets: F64,
+    drawn: Floats,
+    first: Ints,
+    cuts: Doubles,
+    densities: Doubles,
+    targets: Doubles,
     chance: NDArray[np.uint32],
     rounds: int,
     won: NDArray[np.uint8],
@@ -290,8 +263,7 @@ def settle_two(
     """The same for many attributes of two levels at once: `won`, shape (attributes, rows), has the winner of each row.
 
     Level 0 wins where the difference in row `first` of `drawn` is above the cut point, whose density there is given;
-    its target is rounded by a random word. The cut point is found by its counts alone: Newton's steps until it is
-    between two that were tried, then in proportion.
+    its target is rounded by a random word. Cut points: Newton's steps until one is bracketed, then in proportion.
     """
     rows, columns = won.shape[1], drawn.shape[2]
     for i in range(first.size):
