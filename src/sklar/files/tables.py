@@ -22,26 +22,26 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from pathlib import Path
-from typing import cast, get_args
+from typing import Any, get_args
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from sklar.budget.certificate import Certificate, Measured, measurements, unit_of
-from sklar.budget.views import NoisyTables
+from sklar.budget.views import stage_numbers
 from sklar.errors import ModelError
-from sklar.files.stage import StageTables
+from sklar.files.grammar import number, one_of, require, text
 from sklar.files.write import check_target, replacing, write_parquet
-from sklar.kernel.theorems import Budget, Composition, Mechanism, Neighbors
+from sklar.kernel.queries import Block, Parities, Tables
+from sklar.kernel.theorems import Budget, Mechanism, Neighbors
 from sklar.public.schema import Schema
 
-FORMAT = "sklar-tables"
-VERSION = 1
+FORMAT, VERSION = "sklar-tables", 1
 KEY = "sklar.tables"
 ODD = "(odd)"
 MAX_STAGES = 100
@@ -50,6 +50,15 @@ _TEXTS = ("attribute", "level", "attribute_2", "level_2")
 _COLUMNS = pl.Schema(
     {"stage": pl.Int32(), **dict.fromkeys(_TEXTS, pl.String()), "value": pl.Int64(), "scale": pl.Float64()}
 )
+# What whoever measured the tables claims.
+_CLAIM = {
+    "by": text(200),
+    "epsilon": number(0.0),
+    "delta": number(0.0, 1.0),
+    "neighbors": one_of(*get_args(Neighbors)),
+    "mechanism": one_of(*get_args(Mechanism)),
+    "composition": text(200),
+}
 _BATCH_ROWS = 1 << 16
 _MAX_METADATA = 1 << 20
 # What a file may hold beside its cells.
@@ -57,67 +66,65 @@ _SLACK = 1 << 20
 # Counts beyond this are not whole numbers in double precision, nor anybody's counts.
 _MAX_VALUE = 2.0**53
 
+# Levels among all d of a cell's attributes, None where it has none; noisy values; scales. Arrays of one length.
+_Cells = tuple[NDArray[np.int64] | None, NDArray[np.int64] | None, NDArray[Any], NDArray[np.float64]]
+
 
 def write_tables(measured: Measured, path: str | Path) -> None:
     """Write the noisy tables of all stages to a Parquet file, whole or not at all."""
     target = check_target(path, (".parquet",))
-    certificate = measured.certificate
+    certificate, schema = measured.certificate, measured.schema
+    stated = {name: getattr(certificate, name) for name in _CLAIM if name != "by"}
+    by = certificate.claimed_by or f"sklar {certificate.versions.get('sklar', '')}".strip()
     document = {
         "format": FORMAT,
         "version": VERSION,
         "rows": measured.n_rows,
         "schema_sha256": certificate.schema_sha256,
-        "certificate": {
-            "by": certificate.claimed_by or f"sklar {certificate.versions.get('sklar', '')}".strip(),
-            "epsilon": certificate.epsilon,
-            "delta": certificate.delta,
-            "neighbors": certificate.neighbors,
-            "mechanism": certificate.mechanism,
-            "composition": certificate.composition,
-            **unit_of(measured.schema.person),
-        },
+        "certificate": {"by": by, **stated, **unit_of(schema.person)},
     }
-    stages = enumerate(measured.stages, start=1)
-    frames = (frame for stage, tables in stages for frame in _frames(stage, tables, measured.schema))
+    names = pl.Series(schema.names, dtype=pl.String)
+    levels = pl.Series([level for attribute in schema.attributes for level in attribute.levels], dtype=pl.String)
+
+    def frame(stage: int, block: Block, cells: _Cells) -> pl.DataFrame:
+        size = cells[2].size
+        sides: list[pl.Series] = []
+        for at in cells[:2]:
+            if at is None:
+                sides += [pl.repeat(None, size, dtype=pl.String, eager=True)] * 2
+            else:
+                sides += [names.gather(schema.cells.attribute_of_level[at]), levels.gather(at)]
+        columns = [np.full(size, stage, dtype=np.int32), *sides, cells[2].astype(np.int64, copy=False), cells[3]]
+        made = pl.DataFrame(dict(zip(_COLUMNS, columns, strict=True)), schema=_COLUMNS)
+        if cells[1] is None or isinstance(block.query, Tables):
+            return made
+        return made.with_columns(pl.lit(ODD).alias(name) for name in ("level", "level_2"))
+
+    stages = zip(stage_numbers(measured.blocks), measured.blocks, strict=True)
+    frames = (frame(stage, block, cells) for stage, block in stages if stage for cells in _cells_of(block))
     with replacing(target) as temporary:
         write_parquet(temporary, _COLUMNS, frames, {KEY: json.dumps(document, ensure_ascii=False)})
 
 
-def _frames(stage: int, tables: NoisyTables, schema: Schema) -> Iterator[pl.DataFrame]:
-    plan, cells = tables.plan, tables.cells
-    block = cells.attribute_of_level
-    names = pl.Series(schema.names, dtype=pl.String)
-    levels = pl.Series([level for attribute in schema.attributes for level in attribute.levels], dtype=pl.String)
-
-    def frame(
-        first: NDArray[np.int64] | None,
-        second: NDArray[np.int64] | None,
-        values: NDArray[np.int64],
-        scales: NDArray[np.float64],
-    ) -> pl.DataFrame:
-        sides = [
-            pl.repeat(None, values.size, dtype=pl.String, eager=True) if at is None else texts.gather(of[at])
-            for at in (first, second)
-            for texts, of in ((names, block), (levels, np.arange(block.size)))
-        ]
-        columns = [np.full(values.size, stage, dtype=np.int32), *sides, values, scales]
-        return pl.DataFrame(dict(zip(_COLUMNS, columns, strict=True)), schema=_COLUMNS)
-
-    if tables.total is not None:
-        yield frame(None, None, np.array([tables.total]), np.array([plan.total]))
-    if plan.parities:
+def _cells_of(block: Block) -> Iterator[_Cells]:
+    """The cells of a block in batches; none of chosen tables, distances and parities of triples."""
+    query, scales, values = block.query, block.scales, block.values
+    if isinstance(query, Parities):
         # Ones are counts of the second level; a parity of two bits is that of rows which have one of the two.
-        ones = cells.offsets[:-1] + 1
-        yield frame(ones, None, tables.one_way, plan.one_way)
-        first, second = cells.pairs
-        for begin in range(0, cells.n_pairs, _BATCH_ROWS):
+        ones, parts = query.cells.offsets[:-1] + 1, block.by_scale()
+        yield ones, None, parts[0], np.full(ones.size, scales[0])
+        for begin in range(0, query.cells.n_pairs if query.orders > 1 else 0, _BATCH_ROWS):
             run = slice(begin, begin + _BATCH_ROWS)
-            odd = frame(ones[first[run]], ones[second[run]], tables.pairs[run], plan.pairs[run])
-            yield odd.with_columns(pl.lit(ODD).alias(name) for name in ("level", "level_2"))
+            first, second = (ones[side[run]] for side in query.cells.pairs)
+            yield first, second, parts[1][run], np.full(first.size, scales[1])
+    if not isinstance(query, Tables) or query.sets is not None or query.coarse is not None:
         return
-    if plan.one_way.size:
-        yield frame(np.arange(block.size), None, tables.one_way, plan.one_way[block])
-    if plan.pairs.size:
+    cells = query.cells
+    if query.order == 0:
+        yield None, None, values, scales
+    if query.order == 1:
+        yield np.arange(cells.n_levels), None, values, scales[cells.attribute_of_level]
+    if query.order == 2:
         # Whole tables at a time, of about as many cells as a batch has.
         starts = np.unique(np.searchsorted(cells.pair_offsets, np.arange(0, cells.n_cells, _BATCH_ROWS)))
         for begin, end in pairwise([*starts.tolist(), cells.n_pairs]):
@@ -125,12 +132,8 @@ def _frames(stage: int, tables: NoisyTables, schema: Schema) -> Iterator[pl.Data
             first, second = (np.repeat(side[begin:end], sizes) for side in cells.pairs)
             within = np.arange(run.start, run.stop) - np.repeat(cells.pair_offsets[begin:end], sizes)
             row, column = np.divmod(within, cells.sizes[second])
-            yield frame(
-                cells.offsets[first] + row,
-                cells.offsets[second] + column,
-                tables.pairs[run].astype(np.int64, copy=False),
-                np.repeat(plan.pairs[begin:end], sizes),
-            )
+            at = cells.offsets[first] + row, cells.offsets[second] + column
+            yield *at, values[run], np.repeat(scales[begin:end], sizes)
 
 
 def read_tables(path: str | Path, schema: Schema) -> Measured:
@@ -149,178 +152,165 @@ def read_tables(path: str | Path, schema: Schema) -> Measured:
     except ModelError as error:
         raise ModelError(f"'{path}' is not a usable file of noisy tables: {error}") from None
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ValueError) as error:
-        # Whatever a damaged or hostile file makes polars raise, the user hears one thing.
+        # Whatever a damaged or hostile file makes polars raise: report one clear error.
         raise ModelError(
             f"'{path}' is not a Parquet file, or it is damaged ({type(error).__name__}). Get an intact copy."
         ) from None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Claim:
-    """What the file's metadata says."""
-
-    rows: int | None
-    by: str
-    epsilon: float
-    delta: float
-    neighbors: Neighbors
-    mechanism: Mechanism
-    composition: str
-
-
-def _read(path: Path, schema: Schema, claim: _Claim) -> Measured:
+def _read(path: Path, schema: Schema, claim: Mapping[str, Any]) -> Measured:
     _check_types(pl.read_parquet_schema(path))
-    # The path of one file, whatever stands in it, and not a pattern.
-    cells = pl.scan_parquet(path, glob=False, hive_partitioning=False)
-    # A text that stands in a million cells may be held as a category.
-    cells = cells.with_columns(pl.col(_TEXTS).cast(pl.String))
-    stages = _check_size(path, cells, schema)
-    public = claim.rows is not None
-    parts = [StageTables(schema, stage, public_rows=public) for stage in range(1, stages + 1)]
-    widest = len(_TEXTS) * _longest(schema)
+    # The path of one file, whatever stands in it, and not a pattern. Texts may be held as categories.
+    cells = pl.scan_parquet(path, glob=False, hive_partitioning=False).with_columns(pl.col(_TEXTS).cast(pl.String))
+    longest = max(len(text.encode()) for text in (*schema.names, *(level for _, level in _named(schema))))
+    _check_size(path, cells, schema, longest)
+    tables: dict[tuple[int, int], _Filled] = {}
+    rounded = False
     for frame in cells.collect_batches(chunk_size=_BATCH_ROWS):
         texts = frame.select(pl.col(_TEXTS).str.len_bytes().sum()).sum_horizontal().item()
-        if texts > len(frame) * widest + _SLACK:
+        if texts > len(frame) * len(_TEXTS) * longest + _SLACK:
             raise ModelError("its columns are larger than its schema implies.")
-        _scatter(frame, schema, parts)
-    for part in parts:
-        part.check_whole()
-    if not any(part.has_one_way for part in parts):
+        rounded |= _scatter(frame, schema, tables)
+    orders = {order for _, order in tables}
+    if 1 not in orders:
         raise ModelError("it holds no one-way tables. Add the table of every attribute.")
-    if schema.n_attributes > 1 and not any(part.has_pairs for part in parts):
+    if schema.n_attributes > 1 and 2 not in orders:
         raise ModelError("it holds no two-way tables. Add the table of every pair of attributes.")
-    blocks = tuple(block for part in parts for block in part.blocks())
-    rows = None if schema.person is None else schema.person.rows_per_person
-    budget = Budget(epsilon=1.0, neighbors=claim.neighbors, rows_per_person=rows)
+    if claim["public_rows"] is not None and 0 in orders:
+        raise ModelError("it holds a noisy number of rows, which is measured only where that is not public.")
+    blocks = tuple(tables[each].block() for each in sorted(tables))
+    person = schema.person
+    rows = None if person is None else person.rows_per_person
     certificate = Certificate(
-        neighbors=claim.neighbors,
-        mechanism=claim.mechanism,
-        composition=cast(Composition, claim.composition),
-        epsilon=claim.epsilon,
-        delta=claim.delta,
-        public_rows=claim.rows,
+        **claim,
         schema_sha256=schema.digest,
-        measurements=measurements(blocks, budget),
-        versions={},
-        claimed_by=claim.by,
-        rounded=any(part.rounded for part in parts),
-        **unit_of(schema.person),
+        measurements=measurements(blocks, Budget(epsilon=1.0, neighbors=claim["neighbors"], rows_per_person=rows)),
+        rounded=rounded,
+        **unit_of(person),
         read_from_rows=(schema.whole or schema).read_from_rows,
     )
     return Measured(schema=schema, blocks=blocks, certificate=certificate)
 
 
-def _claim(metadata: Mapping[str, str], schema: Schema) -> _Claim:
+def _claim(metadata: Mapping[str, str], schema: Schema) -> dict[str, Any]:
+    """What the file's metadata says, as a certificate states it."""
     if KEY not in metadata or len(metadata[KEY]) > _MAX_METADATA:
         raise ModelError(f"its metadata has no key '{KEY}' with the certificate. See docs/tables.md.")
     try:
         document = json.loads(metadata[KEY])
         if document["format"] != FORMAT or document["version"] != VERSION:
             raise ModelError(f"its format must be '{FORMAT}', version {VERSION}, got {document['format']!r:.40}.")
-        stated, rows, digest = document["certificate"], document["rows"], document.get("schema_sha256")
-        by, epsilon, delta = stated["by"], stated["epsilon"], stated["delta"]
-        neighbors, mechanism = stated["neighbors"], stated["mechanism"]
-        composition = stated.get("composition", "not stated")
+        given, rows, digest = document["certificate"], document["rows"], document.get("schema_sha256")
+        stated = {key: given[key] for key in _CLAIM if key != "composition"}
+        stated["composition"] = given.get("composition", "not stated")
+        unit = {key: given[key] for key in ("count", "rows_per_person") if key in given}
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise ModelError(f"its certificate is not readable ({type(error).__name__}: {error!s:.60}).") from None
     if digest is not None and digest != schema.digest:
         raise ModelError("it was written for another schema. Give the schema that its tables were measured by.")
-    for name, value, known in (
-        ("neighbors", neighbors, get_args(Neighbors)),
-        ("mechanism", mechanism, get_args(Mechanism)),
-    ):
-        if value not in known:
-            raise ModelError(f"its {name} must be one of {', '.join(known)}, got {value!r:.40}.")
-    if not (_number(epsilon) and epsilon > 0 and _number(delta) and 0 <= delta < 1):
-        raise ModelError(f"its certificate must state epsilon > 0 and 0 <= delta < 1, got {epsilon!r}, {delta!r:.40}.")
-    texts = {"by": by, "composition": composition}
-    odd = [key for key, value in texts.items() if not isinstance(value, str) or not 0 < len(value) <= 200]
-    if odd:
-        raise ModelError(f"its certificate's '{odd[0]}' must be a text of 1 to 200 characters.")
-    unit = {key: stated[key] for key in ("count", "rows_per_person") if key in stated}
+    for key, shape in _CLAIM.items():
+        require(stated[key], shape, f"certificate.{key}", VERSION)
+    if not (stated["epsilon"] > 0 and stated["delta"] < 1):
+        raise ModelError("its certificate must state epsilon > 0 and 0 <= delta < 1.")
     if unit != unit_of(schema.person):
         raise ModelError("its certificate is for another unit than the schema's [table] names (docs/people.md).")
-    public = neighbors == "replace-one" and (schema.person is None or schema.person.rows_per_person == 1)
+    public = stated["neighbors"] == "replace-one" and (schema.person is None or schema.person.rows_per_person == 1)
     if public and (type(rows) is not int or not 1 <= rows < _MAX_VALUE):
         raise ModelError(f"under replace-one its number of rows must be stated and at least 1, got {rows!r:.40}.")
     if not public and rows is not None:
-        what = "under add-remove" if neighbors == "add-remove" else "where people have several rows"
+        what = "under add-remove" if stated["neighbors"] == "add-remove" else "where people have several rows"
         raise ModelError(f"{what} the number of rows is not public. State rows as null, and measure it.")
-    return _Claim(
-        rows=rows,
-        by=by,
-        epsilon=float(epsilon),
-        delta=float(delta),
-        neighbors=neighbors,
-        mechanism=mechanism,
-        composition=composition,
-    )
+    stated |= {"public_rows": rows, "claimed_by": stated.pop("by")}
+    return stated | {key: float(stated[key]) for key in ("epsilon", "delta")}
 
 
-def _number(value: object) -> bool:
-    return type(value) in (int, float) and math.isfinite(cast(float, value))
-
-
-def _check_types(found: Mapping[str, pl.DataType]) -> None:
-    if sorted(found) != sorted(_COLUMNS):
-        raise ModelError(f"its columns must be {', '.join(_COLUMNS)}, got {', '.join(found)!s:.200}.")
-    for name, kind in found.items():
+def _check_types(columns: Mapping[str, pl.DataType]) -> None:
+    if sorted(columns) != sorted(_COLUMNS):
+        raise ModelError(f"its columns must be {', '.join(_COLUMNS)}, got {', '.join(columns)!s:.200}.")
+    for name, kind in columns.items():
         if name in _TEXTS:
             fits = isinstance(kind, pl.String | pl.Categorical | pl.Enum | pl.Null)
         else:
             fits = kind.is_integer() or (name != "stage" and kind.is_float())
         if not fits:
-            raise ModelError(
-                f"its column '{name}' must hold {'texts' if name in _TEXTS else 'numbers'}, got {kind!s:.60}."
-            )
+            what = "texts" if name in _TEXTS else "numbers"
+            raise ModelError(f"its column '{name}' must hold {what}, got {kind!s:.60}.")
 
 
-def _longest(schema: Schema) -> int:
-    """Bytes of the longest text that a cell may have."""
-    texts = (*schema.names, *(level for attribute in schema.attributes for level in attribute.levels))
-    return max(len(text.encode()) for text in texts)
-
-
-def _check_size(path: Path, cells: pl.LazyFrame, schema: Schema) -> int:
-    """The number of stages, when sizes are what the schema implies; nothing large is read for it."""
+def _check_size(path: Path, cells: pl.LazyFrame, schema: Schema, longest: int) -> None:
+    """Refuse stages and sizes that are not what the schema implies; nothing large is read for it."""
     rows = cells.select(pl.len()).collect().item()
-    most = 1 + schema.n_levels + _pair_cells(schema)
+    most = 1 + schema.n_levels + schema.cells.n_cells
     if rows > MAX_STAGES * most:
         raise ModelError(
             f"it has {rows:,} rows, more than {MAX_STAGES} stages of this schema's tables. Check the schema."
         )
-    if path.stat().st_size > rows * (len(_TEXTS) * (_longest(schema) + 16) + 64) + _SLACK:
+    if path.stat().st_size > rows * (len(_TEXTS) * (longest + 16) + 64) + _SLACK:
         raise ModelError("its columns are larger than its schema implies.")
-    counts: dict[int, int] = {}
+    counts: Counter[int] = Counter()
     for frame in cells.select("stage").collect_batches(chunk_size=_BATCH_ROWS):
-        column = frame["stage"]
-        if column.null_count():
+        if frame["stage"].null_count():
             raise ModelError("a row has no stage. Number the stages from 1.")
-        for stage, times in zip(*np.unique(column.to_numpy(), return_counts=True), strict=True):
-            counts[int(stage)] = counts.get(int(stage), 0) + int(times)
+        counts.update(dict(frame["stage"].value_counts().iter_rows()))
         if len(counts) > MAX_STAGES:
             raise ModelError(f"it has more than {MAX_STAGES} stages.")
     if sorted(counts) != list(range(1, len(counts) + 1)) or not counts:
         raise ModelError(f"its stages must be numbered 1, 2, ..., got {sorted(counts)!s:.60}.")
-    over = [stage for stage, times in counts.items() if times > most]
+    over = [stage for stage in sorted(counts) if counts[stage] > most]
     if over:
         left_out = [] if schema.whole is None else list(schema.whole.determined)
         raise ModelError(
             f"stage {over[0]} has {counts[over[0]]:,} rows, and {schema.n_attributes} measured attributes have "
             f"{most:,} cells at most." + (f" Leave out '{left_out[0]}', which a rule determines." if left_out else "")
         )
-    return len(counts)
 
 
-def _pair_cells(schema: Schema) -> int:
-    total = schema.n_levels
-    return int((total**2 - (schema.sizes**2).sum()) // 2)
+class _Filled:
+    """The tables of one order in one stage while their cells are read, in any order: each once, with one scale."""
+
+    def __init__(self, schema: Schema, stage: int, order: int) -> None:
+        self._names, self._stage, self._query = schema.names, stage, Tables(cells=schema.cells, order=order)
+        self._offsets = self._query.offsets
+        self._values = np.zeros(self._query.n_cells, dtype=np.int64)
+        self._seen = np.zeros(self._query.n_cells, dtype=bool)
+        self._scales = np.full(self._query.sizes.size, np.nan)
+
+    def add(self, at: NDArray[np.int64], values: NDArray[np.int64], scales: NDArray[np.float64]) -> None:
+        """Cells at these places of the flat vector."""
+        if self._seen[at].any() or np.unique(at).size < at.size:
+            raise ModelError(f"stage {self._stage} holds a cell twice. Give every cell once.")
+        self._seen[at], self._values[at] = True, values
+        table = np.searchsorted(self._offsets, at, side="right") - 1
+        known = self._scales[table]
+        self._scales[table] = np.where(np.isnan(known), scales, known)
+        wrong = table[self._scales[table] != scales]
+        if wrong.size:
+            raise ModelError(f"stage {self._stage}: all cells of {self._table(wrong[0])} must have one scale.")
+
+    def _table(self, number: int) -> str:
+        names = [f"'{self._names[each]}'" for each in self._query.members[number]]
+        return f"the table of {' and '.join(names)}"
+
+    def block(self) -> Block:
+        """What was read; refused where cells are missing."""
+        if not self._seen.all():
+            table = int(np.searchsorted(self._offsets, np.argmin(self._seen), side="right")) - 1
+            what = "is missing" if np.isnan(self._scales[table]) else "lacks cells"
+            raise ModelError(
+                f"stage {self._stage}: {self._table(table)} {what}. A stage must hold all "
+                f"{('', 'one', 'two')[self._query.order]}-way tables of the schema in full, or none."
+            )
+        return Block(query=self._query, scales=self._scales, values=self._values)
 
 
-def _scatter(frame: pl.DataFrame, schema: Schema, parts: Sequence[StageTables]) -> None:
-    """Put cells where they belong."""
-    stages = frame["stage"].to_numpy()
-    values, rounded = _values(frame["value"])
+def _scatter(frame: pl.DataFrame, schema: Schema, tables: dict[tuple[int, int], _Filled]) -> bool:
+    """Put cells where they belong; whether values were rounded."""
+    if frame["value"].null_count():
+        raise ModelError("a cell has no value. Every cell of a table needs one, seen or not.")
+    given, stages = frame["value"].cast(pl.Float64).to_numpy(), frame["stage"].to_numpy()
+    if not (np.abs(given) <= _MAX_VALUE).all():
+        raise ModelError("values must be finite and at most 2**53 in size.")
+    values = np.rint(given)
     scales = frame["scale"].cast(pl.Float64).fill_null(math.nan).to_numpy()
     if not (np.isfinite(scales).all() and (scales > 0).all()):
         raise ModelError("scales must be positive numbers. State the noise of every cell.")
@@ -330,34 +320,20 @@ def _scatter(frame: pl.DataFrame, schema: Schema, parts: Sequence[StageTables]) 
     second = _levels(frame, "attribute_2", "level_2", schema)
     if ((first < 0) & (second >= 0)).any():
         raise ModelError("a cell has a second attribute and no first.")
-    block = schema.cells.attribute_of_level
-    if (block[first] == block[second])[(first >= 0) & (second >= 0)].any():
+    cells = schema.cells
+    block = cells.attribute_of_level
+    if (block[first] == block[second])[second >= 0].any():
         raise ModelError("a two-way table must be about two different attributes.")
-    swapped = (second >= 0) & (second < first)
-    first, second = np.where(swapped, second, first), np.where(swapped, first, second)
-    for stage in np.unique(stages):
-        part, own = parts[stage - 1], stages == stage
-        part.rounded |= bool(rounded[own].any())
-        total, one, two = (
-            np.nonzero(own & kind)[0] for kind in (first < 0, (first >= 0) & (second < 0), (first >= 0) & (second >= 0))
-        )
-        if total.size:
-            part.add_total(values[total], scales[total])
-        if one.size:
-            part.add_one_way(first[one], values[one], scales[one])
-        if two.size:
-            part.add_pairs(first[two], second[two], values[two], scales[two])
-
-
-def _values(column: pl.Series) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Whole counts, and which of them were rounded."""
-    if column.null_count():
-        raise ModelError("a cell has no value. Every cell of a table needs one, seen or not.")
-    given = column.cast(pl.Float64).to_numpy()
-    if not (np.abs(given) <= _MAX_VALUE).all():
-        raise ModelError("values must be finite and at most 2**53 in size.")
-    whole = np.rint(given)
-    return whole.astype(np.int64), whole != given
+    orders = (first >= 0).astype(np.int64) + (second >= 0)
+    low, high = np.minimum(first, second), np.maximum(first, second)
+    for stage, order in np.unique(np.stack([stages, orders]), axis=1).T.tolist():
+        own = np.nonzero((stages == stage) & (orders == order))[0]
+        if (stage, order) not in tables:
+            tables[stage, order] = _Filled(schema, stage, order)
+        # Of one attribute, the other is -1; the number of rows is one cell.
+        at = cells.places_of(low[own], high[own]) if order == 2 else np.maximum(high[own], 0)
+        tables[stage, order].add(at, values[own].astype(np.int64), scales[own])
+    return bool((values != given).any())
 
 
 def _levels(frame: pl.DataFrame, attribute: str, level: str, schema: Schema) -> NDArray[np.int64]:
@@ -365,26 +341,21 @@ def _levels(frame: pl.DataFrame, attribute: str, level: str, schema: Schema) -> 
     given = frame.select(pl.col(attribute).alias("name"), pl.col(level).alias("text"))
     if (given["name"].is_null() != given["text"].is_null()).any():
         raise ModelError(f"'{attribute}' and '{level}' must be given together, or both be null.")
-    found = given.join(_known(schema), on=["name", "text"], how="left", maintain_order="left")
+    names, texts = zip(*_named(schema), strict=True)
+    known = pl.DataFrame({"name": names, "text": texts, "at": np.arange(len(names))})
+    found = given.join(known, on=["name", "text"], how="left", maintain_order="left")
     unknown = found.filter(pl.col("at").is_null() & pl.col("name").is_not_null())
-    if len(unknown):
-        name, text, _ = unknown.row(0)
-        _refuse(name, text, schema)
-    return found["at"].fill_null(-1).to_numpy()
-
-
-def _known(schema: Schema) -> pl.DataFrame:
-    """Where each level of each attribute stands among all d."""
-    named = [(attribute.name, level) for attribute in schema.attributes for level in attribute.levels]
-    names, texts = zip(*named, strict=True)
-    return pl.DataFrame({"name": names, "text": texts, "at": np.arange(len(named))})
-
-
-def _refuse(name: str, text: str, schema: Schema) -> None:
-    """Say why a cell's attribute and level are not the schema's."""
+    if not len(unknown):
+        return found["at"].fill_null(-1).to_numpy()
+    name, value, _ = unknown.row(0)
     left_out = {} if schema.whole is None else schema.whole.determined
     if name in left_out:
         raise ModelError(f"'{name}' is determined by '{left_out[name]}' and has no table. Leave its tables out.")
     if name not in schema.names:
         raise ModelError(f"the schema has no attribute '{name!s:.60}'. It has: {', '.join(schema.names)!s:.200}.")
-    raise ModelError(f"attribute '{name}' has no level '{text!s:.60}'. Use the names that the schema gives.")
+    raise ModelError(f"attribute '{name}' has no level '{value!s:.60}'. Use the names that the schema gives.")
+
+
+def _named(schema: Schema) -> list[tuple[str, str]]:
+    """Attribute and level of each of the d levels."""
+    return [(attribute.name, level) for attribute in schema.attributes for level in attribute.levels]
