@@ -38,7 +38,7 @@ spark: .venv-spark/.done ## test the engine on Spark with a cluster of its own (
 standards: .venv-standards/.done ## check what sklar publish writes with the standards' own tools
 	.venv-standards/bin/python -m pytest -m standards tests/trust/passport
 
-kernel: $(VENV)/.dev ## print the kernel's files, lines of code and imports: what must be right
+kernel: $(VENV)/.dev ## print the kernel's files, lines of code and imports, and the second ring: what must be right
 	$(BIN)/python -m tests.kernel.test_size
 
 lint: $(VENV)/.dev ## ruff (lint and format), mypy strict, import contracts
