@@ -10,8 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sklar.errors import SchemaError
+from sklar.errors import BudgetError
+from sklar.kernel.theorems import Budget
 from sklar.public.axis import parse_number
+from sklar.public.person import Person, budget_for
 from sklar.public.reading import PLAIN, Reading, codec_of, describe_reading, parse_reading
 from sklar.public.schema import Schema
 
@@ -69,66 +71,6 @@ def test_the_measured_part_of_a_schema_is_read_like_the_whole() -> None:
 
 
 @pytest.mark.parametrize(
-    ("lines", "message"),
-    [
-        ("decimal = ';'", "[table] decimal must be '.' or ',', got ';'."),
-        ("thousands = '.'", "[table] thousands must be . , ' _ or a space, and not the decimal sign, got '.'."),
-        ("thousands = 'x'", "[table] thousands must be . , ' _ or a space, and not the decimal sign, got 'x'."),
-        *(
-            (
-                f"encoding = {given}",
-                f"[table] encoding must be one like 'utf-8', 'windows-1252' or 'utf-16', got {json.loads(given)!r}.",
-            )
-            for given in ('"klingon"', '"rot13"', '"unicode_escape"', '"utf-7"', '"idna"', "7", '"a\\u0000"')
-        ),
-        *(
-            (
-                f"delimiter = {given!r}",
-                f"[table] delimiter must be one ASCII character, no letter, digit or end of line, got {given!r}.",
-            )
-            for given in ("", "ab", "x", "7", "\u00a6", 7)
-        ),
-        (
-            "quote = 'xy'",
-            "[table] quote must be one ASCII character, or '' where nothing is quoted, no letter, digit or end of "
-            "line, got 'xy'.",
-        ),
-        ("delimiter = '|'\nquote = '|'", "[table] delimiter and quote must differ, got '|' for both."),
-        ("header = 1", "[table] header must be true or false, got 1."),
-        ("columns = ['a']", "[table] columns name what has no header. Add header = false, or remove columns."),
-        (
-            "header = false",
-            "[table] header = false needs columns = [...]: a name for each column of the file, in order.",
-        ),
-        (
-            "header = false\ncolumns = ['a', '']",
-            "[table] columns must not be empty texts. Name every column of the file, in order.",
-        ),
-        ("header = false\ncolumns = ['a', 'a']", "[table] columns must differ, got 'a' twice. Remove one."),
-        ("columns = 'a'", "[table] columns must be a list of texts, got 'a'."),
-        ("nulls = [1]", "[table] nulls must be a list of texts, got [1]."),
-        ("nulls = ['']", "[table] nulls must not list '', which is null anyway. Remove it."),
-        (
-            "header = false\ncolumns = ['b']",
-            "attribute 'a' must be one of the columns that [table] lists. Add or rename it.",
-        ),
-        (
-            "nulls = ['y']",
-            "attribute 'a': values must not list 'y', which [table] nulls call null. Remove one of them.",
-        ),
-        (
-            "nulls = ['-9']\n[attributes.b]\ntype = 'integer'\nedges = [0, 1]\nspecial = [-9]",
-            "attribute 'b': values must not list '-9', which [table] nulls call null. Remove one of them.",
-        ),
-    ],
-)
-def test_a_reading_is_refused(lines: str, message: str) -> None:
-    with pytest.raises(SchemaError) as refused:
-        Schema.from_toml(f"[table]\n{lines}\n{ATTRIBUTE}")
-    assert str(refused.value) == message
-
-
-@pytest.mark.parametrize(
     ("decimal", "thousands", "text", "plain"),
     [
         (".", None, "1,5", "1,5"),
@@ -181,3 +123,45 @@ def test_a_reading_is_described_by_what_is_not_plain() -> None:
     assert describe_reading(PLAIN) == {}
     assert describe_reading(Reading(quote="", columns=("a",))) == {"quote": "", "header": False, "columns": ["a"]}
     assert parse_reading({"quote": "", "header": False, "columns": ["a"]}) == Reading(quote="", columns=("a",))
+
+
+WARD = '[attributes.ward]\ntype = "categorical"\nvalues = ["A", "B"]\n'
+
+
+def visits(keys: str) -> Schema:
+    return Schema.from_toml(f'[table]\nname = "visits"\n{keys}\n{WARD}')
+
+
+@pytest.mark.parametrize(
+    ("keys", "person"),
+    [
+        ('person = "id"\ncount = "people"', Person(column="id", count="people")),
+        (
+            'person = "id"\ncount = "rows"\nrows_per_person = 8\nnull_ids = "drop"',
+            Person(column="id", count="rows", rows_per_person=8, null_ids="drop"),
+        ),
+        ("", None),
+    ],
+)
+def test_a_person_is_read_and_written_back(keys: str, person: Person | None) -> None:
+    found = visits(keys)
+    assert found.person == person
+    assert Schema.from_toml(found.to_toml()) == found
+    assert Schema.from_dict(found.to_dict()) == found
+    assert found.measured.person == person
+
+
+def test_the_unit_is_part_of_the_digest() -> None:
+    assert len({visits(keys).digest for keys in ("", 'person = "id"\ncount = "people"')}) == 2
+
+
+def test_the_schema_decides_for_whom_a_budget_is() -> None:
+    plain, eight = Budget(epsilon=1.0), Person(column="id", count="rows", rows_per_person=8)
+    assert budget_for(None, plain) == plain
+    assert budget_for(eight, plain).rows_per_person == 8
+    assert budget_for(Person(column="id", count="people"), plain).rows_per_person == 1
+    assert budget_for(eight, Budget(epsilon=1.0, rows_per_person=8)).rows_per_person == 8
+    with pytest.raises(BudgetError, match="people with up to 4 rows, and the schema says rows_per_person = 8"):
+        budget_for(eight, Budget(epsilon=1.0, rows_per_person=4))
+    with pytest.raises(BudgetError, match="people with up to 4 rows, and the schema says that a row is a person"):
+        budget_for(None, Budget(epsilon=1.0, rows_per_person=4))

@@ -22,7 +22,7 @@ from sklar.cli import cli
 from sklar.custodian.check import broken_rules
 from sklar.errors import SchemaError
 from sklar.files.archive import load
-from sklar.public.rules import Determined, Forbidden, violating
+from sklar.public.rules import Determined, EffortError, Forbidden, SearchSteps, groups, solve, violating
 from sklar.public.schema import Schema
 from sklar.trust.verify import verify_model
 
@@ -39,6 +39,8 @@ BANDS = {"attribute": "band", "determined_by": "age", "map": {"[0, 15)": "young"
 BANDS["map"] = {**BANDS["map"], "[65, 99)": "old"}  # type: ignore[dict-item]
 WIVES = {"forbid": {"sex": "Male", "role": "Wife"}}
 HUSBANDS = {"forbid": {"sex": ["Female"], "role": ["Husband"]}}
+AGES = {"attribute": "age", "determined_by": "band", "map": {"young": 15, "old": "[16, 65)"}}
+TRIANGLE = [{"forbid": {"sex": "Female", "code": 1}}, {"forbid": {"sex": "Female", "member": True}}]
 CHILDREN = {"forbid": {"role": ["Husband", "Wife"], "age": {"below": 16}}}
 
 
@@ -112,68 +114,45 @@ def test_the_digest_covers_rules_and_leaves_other_schemas_as_they_were() -> None
     assert ruled(BANDS).measured.digest == ruled(BANDS).digest
 
 
-@pytest.mark.parametrize(
-    ("rules", "message"),
-    [
-        ("x", "rules must be a list of tables, got 'x'."),
-        (["x"], "rule 1: must be a table, got 'x'."),
-        ([{"forbids": {}}], "rule 1: a rule has the key forbid, or the keys attribute, determined_by and map;"),
-        ([{"attribute": "band", "map": {}}], "'determined_by' is missing."),
-        ([{**WIVES, "why": 1}], "'why' is not expected."),
-        ([{"forbid": {"sex": "Male"}}], "rule 1: forbid must name two attributes and their levels"),
-        ([{"forbid": {"sex": "Male", "rol": "Wife"}}], "rule 1: the schema has no attribute 'rol'. It has: sex, role"),
-        ([{"forbid": {"sex": "Man", "role": "Wife"}}], "'sex' has no level 'Man'. Its levels are 'Female', 'Male'."),
-        ([{"forbid": {"sex": [], "role": "Wife"}}], "'sex' must list different levels, at least one, got []."),
-        ([{"forbid": {"sex": ["Male", "Male"], "role": "Wife"}}], "'sex' must list different levels"),
-        (
-            [{"forbid": {"age": 30, "role": "Wife"}}],
-            "30 lies within the bin [16, 65) of 'age', and rules are about whole",
-        ),
-        ([{"forbid": {"age": 120, "role": "Wife"}}], "'age' has no level 120."),
-        (
-            [{"forbid": {"age": {"below": 17}, "role": "Wife"}}],
-            "a range of 'age' must begin and end at its edges, got 17",
-        ),
-        ([{"forbid": {"age": {"under": 16}, "role": "Wife"}}], "a range of 'age' has the keys from or below"),
-        ([{"forbid": {"age": {"from": 16, "below": 15}, "sex": "Male"}}], "the range of 'age' holds no bin"),
-        ([{"forbid": {"sex": {"below": 1}, "role": "Wife"}}], "'sex' is categorical and has no range."),
-        ([{**BANDS, "attribute": "age"}], "rule 1: 'age' cannot determine itself."),
-        ([{**BANDS, "map": []}], "rule 1: map must be a table from levels of 'age' to levels of 'band'."),
-        (
-            [{**BANDS, "map": {"15": "young"}}],
-            "map must give every level of 'age' a level of 'band'; '[0, 15)' has none.",
-        ),
-        ([{**BANDS, "map": {"15": "youngish"}}], "rule 1: 'band' has no level 'youngish'."),
-        ([{**BANDS, "map": {"14": "young"}}], "14 lies within the bin [0, 15) of 'age'"),
-        ([BANDS, BANDS], "rule 2: rule 1 determines 'band' already. Remove one."),
-        ([WIVES, WIVES], "rule 2: earlier rules already forbid what it forbids for 'sex' and 'role'. Remove it."),
-        (
-            [BANDS, {"attribute": "age", "determined_by": "band", "map": {"young": 15, "old": "[16, 65)"}}],
-            "rules: 'age' is determined in a circle.",
-        ),
-        (
-            [{"forbid": {"sex": ["Female", "Male"], "role": "Wife"}}],
-            "level 'Wife' of 'role' is forbidden with every level of 'sex', so it can never occur.",
-        ),
-        (
-            [BANDS, {"forbid": {"band": "young", "age": 15}}],
-            "rule 2: it forbids what the maps require: 'band' and 'age' both follow from 'age', whose level '15'",
-        ),
-        (
-            [BANDS, {"forbid": {"band": "young", "sex": ["Female", "Male"]}}],
-            "level '[0, 15)' of 'age' is forbidden with every level of 'sex'",
-        ),
-        (
+REFUSED: list[tuple[Any, str]] = [
+    ("x", "rules must be a list of tables, got 'x'."),
+    (["x"], "rule 1: must be a table, got 'x'."),
+    ([{"forbids": {}}], "rule 1: a rule has the key forbid, or the keys attribute, determined_by and map;"),
+    ([{"attribute": "band", "map": {}}], "'determined_by' is missing."),
+    ([{**WIVES, "why": 1}], "'why' is not expected."),
+    ([{**BANDS, "attribute": "age"}], "rule 1: 'age' cannot determine itself."),
+    ([{**BANDS, "map": []}], "rule 1: map must be a table from levels of 'age' to levels of 'band'."),
+    ([{**BANDS, "map": {"15": "young"}}], "every level of 'age' a level of 'band'; '[0, 15)' has none."),
+    ([{**BANDS, "map": {"15": "youngish"}}], "rule 1: 'band' has no level 'youngish'."),
+    ([{**BANDS, "map": {"14": "young"}}], "14 lies within the bin [0, 15) of 'age'"),
+    ([BANDS, BANDS], "rule 2: rule 1 determines 'band' already. Remove one."),
+    ([WIVES, WIVES], "rule 2: earlier rules already forbid what it forbids for 'sex' and 'role'. Remove it."),
+    ([BANDS, AGES], "rules: 'age' is determined in a circle."),
+    *(
+        ([*before, {"forbid": forbid}], message)
+        for before, forbid, message in (
+            ([], {"sex": "Male"}, "rule 1: forbid must name two attributes and their levels"),
+            ([], {"sex": "Male", "rol": "Wife"}, "rule 1: the schema has no attribute 'rol'. It has: sex, role"),
+            ([], {"sex": "Man", "role": "Wife"}, "'sex' has no level 'Man'. Its levels are 'Female', 'Male'."),
+            ([], {"sex": [], "role": "Wife"}, "'sex' must list different levels, at least one, got []."),
+            ([], {"sex": ["Male", "Male"], "role": "Wife"}, "'sex' must list different levels"),
+            ([], {"age": 30, "role": "Wife"}, "30 lies within the bin [16, 65) of 'age', and rules are about whole"),
+            ([], {"age": 120, "role": "Wife"}, "'age' has no level 120."),
+            ([], {"age": {"below": 17}, "role": "Wife"}, "of 'age' must begin and end at its edges, got 17"),
+            ([], {"age": {"under": 16}, "role": "Wife"}, "a range of 'age' has the keys from or below"),
+            ([], {"age": {"from": 16, "below": 15}, "sex": "Male"}, "the range of 'age' holds no bin"),
+            ([], {"sex": {"below": 1}, "role": "Wife"}, "'sex' is categorical and has no range."),
+            ([], {"sex": ["Female", "Male"], "role": "Wife"}, "level 'Wife' of 'role' is forbidden with every level"),
+            ([BANDS], {"band": "young", "age": 15}, "'band' and 'age' both follow from 'age', whose level '15'"),
+            ([BANDS], {"band": "young", "sex": ["Female", "Male"]}, "level '[0, 15)' of 'age' is forbidden with every"),
             # Each pair has a partner left, but all three together do not: two of three must differ, with two values.
-            [
-                {"forbid": {"sex": "Female", "code": 1}},
-                {"forbid": {"sex": "Female", "member": True}},
-                {"forbid": {"code": 2, "member": False}},
-            ],
-            "rules: level 'Female' of 'sex' can occur in no record: the rules together leave it no partners.",
-        ),
-    ],
-)
+            (TRIANGLE, {"code": 2, "member": False}, "level 'Female' of 'sex' can occur in no record: the rules"),
+        )
+    ),
+]
+
+
+@pytest.mark.parametrize(("rules", "message"), REFUSED)
 def test_contradictions_are_refused_when_the_schema_is_loaded(rules: Any, message: str) -> None:
     with pytest.raises(SchemaError) as caught:
         Schema.from_dict({"attributes": ATTRIBUTES, "rules": rules})
@@ -358,3 +337,27 @@ def test_schema_check_tells_rules_and_to_the_custodian_who_breaks_them(tmp_path:
     wives = sum(row == {"sex": "Male", "role": "Wife"} for row in rows_of_small().select(["sex", "role"]).to_pylist())
     shown = private.output.split("PRIVATE")[1]
     assert f"Rule 2: broken by {wives:,} rows." in shown
+
+
+def test_a_search_finds_a_record_or_proves_that_there_is_none() -> None:
+    differ = ~np.eye(2, dtype=bool)
+    allowed = {(0, 1): differ, (1, 2): differ, (0, 2): differ}
+    domains = {i: np.ones(2, dtype=bool) for i in range(3)}
+    assert solve(domains, allowed, effort=SearchSteps(1000)) is None
+    found = solve(domains, {(0, 1): differ, (1, 2): differ}, effort=SearchSteps(1000))
+    assert found is not None
+    assert found[0] != found[1] != found[2]
+    with pytest.raises(EffortError):
+        solve(domains, allowed, effort=SearchSteps(3))
+
+
+def test_levels_are_tried_in_the_order_asked_for() -> None:
+    domains = {i: np.ones(3, dtype=bool) for i in range(2)}
+    allowed = {(0, 1): np.eye(3, dtype=bool)}
+    found = solve(domains, allowed, effort=SearchSteps(1000), order=lambda _attribute, codes: codes[::-1].tolist())
+    assert found == {0: 2, 1: 2}
+
+
+def test_attributes_are_grouped_by_the_rules_that_tie_them_together() -> None:
+    free = np.ones((2, 2), dtype=bool)
+    assert groups({(0, 3): free, (1, 2): free, (3, 4): free}) == [[0, 3, 4], [1, 2]]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from sklar.errors import SchemaError
 from sklar.public.attribute import Attribute, Words
 from sklar.public.importers.arrow import from_schema
 from sklar.public.importers.documents import from_frictionless
@@ -89,35 +88,6 @@ def test_long_numbers_have_separators_and_years_do_not() -> None:
     assert shown_number(Attribute(name="x", kind="year", edges=(0, 1)), 12_345) == "12345"
 
 
-@pytest.mark.parametrize(
-    ("body", "message"),
-    [
-        ("title = 3", "attribute 'a': title must be a text of 1 to 200 printable characters in one line, got 3."),
-        ("title = ''", "attribute 'a': title must be a text of 1 to 200 printable characters in one line, got ''."),
-        ("unit = 'a\\u0000'", None),
-        ("labels = 3", "attribute 'a': labels must be a table of levels and texts, got 3. Write F = 'female'."),
-        (
-            "labels = { maybe = 'x' }",
-            "attribute 'a': labels must name levels, got 'maybe'. Write values as the schema lists them, a bin as "
-            "'[0, 18)'; or remove it.",
-        ),
-        (
-            "labels = { true = 7 }",
-            "attribute 'a': labels of 'true' must be a text of 1 to 200 printable characters in one line, got 7.",
-        ),
-        (
-            f"description = '{'x' * 4001}'",
-            f"attribute 'a': description must be a text of 1 to 4,000 printable characters, got '{'x' * 59}.",
-        ),
-    ],
-)
-def test_what_is_no_word_is_refused(body: str, message: str | None) -> None:
-    with pytest.raises(SchemaError) as raised:
-        Schema.from_toml(f"[attributes.a]\ntype = 'boolean'\n{body}".replace("'a\\u0000'", '"a\\u0000"'))
-    if message is not None:
-        assert str(raised.value) == message
-
-
 def test_a_domain_that_is_found_may_have_labels_of_what_is_not_found() -> None:
     text = '[attributes.a]\ntype = "categorical"\ndomain = "private"\nlabels = { x = "an x" }'
     found = Schema.from_toml(text.replace('"private"', '"found"') + '\nvalues = ["y"]\nother = true')
@@ -126,27 +96,10 @@ def test_a_domain_that_is_found_may_have_labels_of_what_is_not_found() -> None:
 
 
 def test_importers_bring_words_along() -> None:
-    described = {
-        "resources": [
-            {
-                "name": "people",
-                "title": "People",
-                "schema": {
-                    "fields": [
-                        {
-                            "name": "sex",
-                            "title": "Sex",
-                            "description": "as\n  stated",
-                            "type": "string",
-                            "constraints": {"required": True},
-                            "categories": [{"value": "F", "label": "female"}, {"value": "M"}],
-                        },
-                        {"name": "ok", "type": "boolean", "title": " ", "unit": "x"},
-                    ]
-                },
-            }
-        ]
-    }
+    words = {"title": "Sex", "description": "as\n  stated", "constraints": {"required": True}}
+    sex = {"name": "sex", "type": "string", "categories": [{"value": "F", "label": "female"}, {"value": "M"}], **words}
+    fields = [sex, {"name": "ok", "type": "boolean", "title": " ", "unit": "x"}]
+    described = {"resources": [{"name": "people", "title": "People", "schema": {"fields": fields}}]}
     schema = Schema.from_toml(from_frictionless(described, "t").to_toml())
     assert schema.words == Words(title="People")
     assert schema.attributes[0].words == Words(title="Sex", description="as stated", labels=(("F", "female"),))
