@@ -2,8 +2,7 @@
 
 A person belongs to one of H equally likely classes. Given the class, the attributes of the person and the number of
 their events are independent; every event belongs to one of G classes of events of that class of people, and given both
-its attributes are independent. Events of a person are so drawn alike, one by one: their order means nothing, and what
-two events of a person have in common comes from the person's class.
+its attributes are independent. The order of events means nothing.
 
 With P (H, dP) the levels of people's attributes, N (H, bins) the bins of the number of events, C (H, G) the classes of
 events, Q (H, G, dE) the levels of their attributes, E = sum_g C Q, and Z = [1, P, N], all tables are four products:
@@ -14,15 +13,15 @@ events, Q (H, G, dE) the levels of their attributes, E = sum_g C Q, and Z = [1, 
     E^T diag(P(two events)) E / H            one attribute in two events of a person
 
 A fit descends on the sum over cells of (predicted - target)^2 / variance, by the logits of P, N, C and Q (`descent`).
-The steps are chosen by Gaussian thinning, as in `choose`: post-processing with public randomness of a fixed seed.
+The steps are chosen by Gaussian thinning, as in `choose`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -125,24 +124,18 @@ class _Layout:
         def person(attribute: int, first: int = 1) -> slice:
             return slice(first + self.person.offsets[attribute], first + self.person.offsets[attribute + 1])
 
-        alone, number, i, j = slice(1), slice(1 + people, 1 + people + bins), table.first, table.second
-        if table.kind == "number":
-            return 0, alone, number
-        if table.kind == "person":
-            return 0, alone, person(i)
-        if table.kind == "person-person":
-            return 0, person(i), person(j)
-        if table.kind == "number-person":
-            return 0, number, person(i)
-        if table.kind == "person-event":
-            return 1, person(i, 0), self.event.levels(j)
-        if table.kind == "number-event":
-            return 1, slice(people, people + bins - 1), self.event.levels(i)
-        if table.kind == "event":
-            return 1, slice(people + bins - 1, people + bins + 1), self.event.levels(i)
-        if table.kind == "event-event":
-            return 2, self.event.levels(i), self.event.levels(j)
-        return 3, self.event.levels(i), self.event.levels(i)
+        number, event, i, j = slice(1 + people, 1 + people + bins), self.event.levels, table.first, table.second
+        places: dict[str, Callable[[], tuple[int, slice, slice]]] = {
+            "number": lambda: (0, slice(1), number),
+            "person": lambda: (0, slice(1), person(i)),
+            "person-person": lambda: (0, person(i), person(j)),
+            "number-person": lambda: (0, number, person(i)),
+            "person-event": lambda: (1, person(i, 0), event(j)),
+            "number-event": lambda: (1, slice(people, people + bins - 1), event(i)),
+            "event": lambda: (1, slice(people + bins - 1, people + bins + 1), event(i)),
+            "event-event": lambda: (2, event(i), event(j)),
+        }
+        return places.get(table.kind, lambda: (3, event(i), event(i)))()
 
     def arrange(self, each: Sequence[Doubles], *, precisions: bool = False) -> list[Floats]:
         """Tables as the four products that predict them; or, of one variance per table, the precisions of cells."""
@@ -168,28 +161,23 @@ class _Layout:
         return products
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Goal:
+class _Goal(NamedTuple):
     """What a fit descends to: the four products with their weights."""
 
     layout: _Layout
     targets: list[Floats]
     weights: list[Floats]
 
-    def starts(self) -> tuple[Floats, Floats, Floats]:
+    def starts(self) -> list[Floats]:
         """Logarithms of the levels of people, of bins of the number of events, and of the levels of events."""
         people, bins = self.layout.person.n_levels, self.layout.n_bins
         person, number = np.split(self.targets[0][0, 1:], [people])
         event = self.targets[1][people + bins - 1 :].sum(axis=0)
-        cells = self.layout.person, Cells([bins]), self.layout.event
-        one, two, three = (np.log(_margins(*each)) for each in zip((person, number, event), cells, strict=True))
-        return one, two, three
-
-
-def _margins(shares: Floats, cells: Cells) -> Floats:
-    """Noisy shares of every attribute's levels as probabilities, none of them zero."""
-    found = project_levels(shares.astype(np.float64), cells) + _FLOOR
-    return scale_levels(found, cells).astype(np.float32)
+        starts = []
+        for shares, cells in ((person, self.layout.person), (number, Cells([bins])), (event, self.layout.event)):
+            levels = project_levels(shares.astype(np.float64), cells) + _FLOOR
+            starts.append(np.log(scale_levels(levels, cells).astype(np.float32)))
+        return starts
 
 
 class _Fit:
@@ -337,10 +325,7 @@ def _independent(goal: _Goal) -> _Fit:
 def _choose_steps(
     layout: _Layout, shares: Sequence[Doubles], sds: Doubles, weights: list[Floats], progress: Progress
 ) -> tuple[int, float]:
-    """How many steps predict held-out tables best, and the share of independence's held-out error that they take away.
-
-    No steps where independence predicts them as well.
-    """
+    """How many steps predict held-out tables best, and the share of independence's error that they take away."""
 
     def follow(seed: np.random.SeedSequence) -> tuple[int, float]:
         generator = np.random.Generator(np.random.SFC64(seed))

@@ -1,14 +1,13 @@
 """Noisy tables to the tables that a latent model is fitted to: post-processing.
 
-Margins come from all tables together. Where domains are large and rows few, empirical Bayes may shrink them. Each
-two-way table then has two readings with these margins: `noisy`, unbiased and possibly negative, and `shrunk`, with less
-noise and some bias. A fit's target mixes the two.
+Margins come from all tables together; empirical Bayes may shrink those of large domains. Each two-way table then has
+two readings: `noisy`, unbiased and possibly negative, and `shrunk`, with less noise and some bias. A fit mixes the two.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,17 +26,12 @@ PRIORS: tuple[Prior, ...] = get_args(Prior)
 _AT_ONCE = 1 << 22
 # Cells of tables that are moved to their margins together.
 _CACHED = 65_536
-_DYKSTRA_ROUNDS = 30
-_FITTING_SWEEPS = 5
-_GRID = 120
-_EM_ROUNDS = 120
-_SPLITS = 6
-_GAIN = 0.5
-_SEED = 20_260_103
+_DYKSTRA_ROUNDS, _FITTING_SWEEPS = 30, 5
+_GRID, _EM_ROUNDS = 120, 120
+_SPLITS, _GAIN, _SEED = 6, 0.5, 20_260_103
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Margins:
+class Margins(NamedTuple):
     """Probabilities of levels, shape (d,), each attribute on the simplex, and each attribute's prior, of `PRIORS`."""
 
     levels: Doubles
@@ -62,23 +56,20 @@ class Targets:
 
     def mixed(self, shrinkage: float) -> Floats:
         """What to fit: `shrinkage` of the shrunk tables and the rest of the noisy ones."""
-        weight = np.float32(shrinkage)
         if shrinkage == 0:
             return self.noisy
         mixed: Floats = room_for(self.noisy.size, np.float32)
-        # In pieces: what is added up on the way would take as much room again.
-        for start in range(0, mixed.size, _AT_ONCE):
-            run = slice(start, start + _AT_ONCE)
-            mixed[run] = self.noisy[run] + weight * (self.shrunk[run] - self.noisy[run])
+        # Chunked to bound memory.
+        for run in (slice(start, start + _AT_ONCE) for start in range(0, mixed.size, _AT_ONCE)):
+            mixed[run] = self.noisy[run] + np.float32(shrinkage) * (self.shrunk[run] - self.noisy[run])
         return mixed
 
 
 def denoise_margins(estimates: Estimates) -> Margins:
     """Margins from all tables: projected on the simplex, or an empirical-Bayes mean where thinning prefers it.
 
-    Only attributes whose expected total variation, 0.4 K sd / n, exceeds `LARGE_TV` are candidates. Their prior is
-    shared by all of them or their own; thinned halves of the averaged margins decide for each, by squared error, at no
-    privacy cost.
+    Candidates are attributes whose expected total variation, 0.4 K sd / n, exceeds `LARGE_TV`. Their prior is shared by
+    all of them or their own; thinned halves of the averaged margins decide for each, by squared error.
     """
     cells, n = estimates.cells, estimates.n_rows
     average, sd = average_margins(estimates)
@@ -132,60 +123,37 @@ def posterior_means(observed: Doubles, sd: Doubles, starts: Ints) -> Doubles:
     likelihood = -0.5 * ((observed[:, None] - grid) / sd[:, None]) ** 2
     likelihood -= likelihood.max(axis=1, keepdims=True)
     np.exp(likelihood, out=likelihood)
-    _weigh_by_prior(likelihood, starts, ends)
-    return np.asarray((likelihood * grid).sum(axis=1) / likelihood.sum(axis=1))
-
-
-def _weigh_by_prior(likelihood: Doubles, starts: Ints, ends: Ints) -> None:
-    """Likelihoods on the grid, shape (k, grid), times each group's prior, in place."""
-    sizes, n = ends - starts, likelihood.shape[1]
+    sizes = ends - starts
     for size in np.unique(sizes):
         # Groups of one size together.
         at = starts[sizes == size][:, None] + np.arange(size)
-        own = likelihood[at]
-        prior = np.full((len(at), n, 1), 1 / n)
+        own, prior = likelihood[at], np.full((len(at), _GRID, 1), 1 / _GRID)
         for _ in range(_EM_ROUNDS):
             prior *= own.transpose(0, 2, 1) @ (1 / (own @ prior)) / size
         likelihood[at] = own * prior[:, None, :, 0]
+    return np.asarray((likelihood * grid).sum(axis=1) / likelihood.sum(axis=1))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Residuals:
-    """Two-way tables of one shape, as probabilities: independence, and what the noisy tables add to it.
+    """Two-way tables of one group of `Cells.alike`, as probabilities: independence, and what noisy tables add to it.
 
     `independent` and `centered`, which is the rest centered both ways, have shape (tables, rows, columns); `places` are
-    their cells in a flat vector. The margins are `rows`, shape (tables, rows), and `columns`, shape (tables, columns);
-    `sd` is the noise on a cell, shape (tables,).
+    their cells in a flat vector, `sd` is the noise on a cell, shape (tables,).
     """
 
-    places: Ints
-    rows: Doubles
-    columns: Doubles
-    independent: Doubles
-    centered: Doubles
-    sd: Doubles
-
-    @classmethod
-    def of(cls, estimates: Estimates, levels: Doubles, members: Ints) -> Residuals:
-        """Those of these tables, one of the groups of `Cells.alike`, beside these margins."""
+    def __init__(self, estimates: Estimates, levels: Doubles, members: Ints) -> None:
         cells, n = estimates.cells, estimates.n_rows
-        places = cells.places(members)
+        self.places = cells.places(members)
         first, second = (each[members] for each in cells.pairs)
-        rows = levels[cells.offsets[first][:, None] + np.arange(places.shape[1])]
-        columns = levels[cells.offsets[second][:, None] + np.arange(places.shape[2])]
-        independent = rows[:, :, None] * columns[:, None, :]
-        return cls(
-            places=places,
-            rows=rows,
-            columns=columns,
-            independent=independent,
-            centered=center(estimates.pairs[places] / n - independent),
-            sd=estimates.pair_sd[members] / n,
-        )
+        self._rows = levels[cells.offsets[first][:, None] + np.arange(self.places.shape[1])]
+        self._columns = levels[cells.offsets[second][:, None] + np.arange(self.places.shape[2])]
+        self.independent = self._rows[:, :, None] * self._columns[:, None, :]
+        self.centered = center(estimates.pairs[self.places] / n - self.independent)
+        self.sd = estimates.pair_sd[members] / n
 
     def fitted(self) -> Doubles:
         """Tables with their singular values shrunk, non-negative and with their margins."""
-        return fit_margins(self.independent + shrink(self.centered, self.sd), self.rows, self.columns)
+        return fit_margins(self.independent + shrink(self.centered, self.sd), self._rows, self._columns)
 
 
 def center(tables: Doubles) -> Doubles:
@@ -198,10 +166,9 @@ def center(tables: Doubles) -> Doubles:
 def shrink(centered: Doubles, sd: Doubles) -> Doubles:
     """Denoised interactions of tables of one shape, (tables, rows, columns), with noise of these sds on their cells.
 
-    A noisy table less independence, centered both ways, is the interaction plus white noise on (rows - 1) x
-    (columns - 1) dimensions. Its singular values are shrunk as is optimal for that noise (Gavish and Donoho 2017,
-    Frobenius loss): with beta = rows / columns <= 1 and y the singular value over sd sqrt(columns), keep
-    sqrt((y^2 - beta - 1)^2 - 4 beta) / y where y > 1 + sqrt(beta), else nothing.
+    Centered both ways, noise is white on (rows - 1) x (columns - 1) dimensions. Singular values are shrunk optimally
+    (Gavish and Donoho 2017, Frobenius loss): with beta = rows / columns <= 1 and y the singular value over
+    sd sqrt(columns), keep sqrt((y^2 - beta - 1)^2 - 4 beta) / y where y > 1 + sqrt(beta), else nothing.
     """
     short, long = sorted((centered.shape[1] - 1, centered.shape[2] - 1))
     if short == 0:
@@ -229,7 +196,7 @@ def denoise_tables(estimates: Estimates, levels: Doubles) -> Targets:
     noisy, shrunk = (room_for(cells.n_cells, np.float32) for _ in range(2))
 
     def fill(members: Ints) -> None:
-        tables = Residuals.of(estimates, levels, members)
+        tables = Residuals(estimates, levels, members)
         noisy[tables.places] = tables.independent + tables.centered
         shrunk[tables.places] = tables.fitted()
 
@@ -256,7 +223,7 @@ def interactions(estimates: Estimates, levels: Doubles) -> Doubles:
     distances = np.zeros(cells.n_pairs)
 
     def measure(members: Ints) -> None:
-        tables = Residuals.of(estimates, levels, members)
+        tables = Residuals(estimates, levels, members)
         distances[members] = np.abs(tables.fitted() - tables.independent).sum(axis=(1, 2)) * estimates.n_rows
 
     side_by_side(measure, cells.alike())
@@ -269,8 +236,7 @@ def fit_margins(tables: Doubles, rows: Doubles, columns: Doubles) -> Doubles:
     Dykstra's alternating projections come near; a few sweeps of proportional fitting make the margins all but exact.
     """
     fitted = np.empty_like(tables)
-    # Runs of tables that stay in a processor's cache, with the tables along the last axis: sums over few rows or
-    # columns then run along memory.
+    # Runs of tables that stay in a processor's cache, tables along the last axis: sums then run along memory.
     size = max(1, _CACHED // max(tables[0].size, 1))
     for run in (slice(start, start + size) for start in range(0, len(tables), size)):
         point = np.ascontiguousarray(np.moveaxis(tables[run], 0, 2))

@@ -1,12 +1,10 @@
 """Noisy tables to densities along an axis, and to the shapes of numbers inside their bins: post-processing.
 
-The tables of a search are nested (`budget.ladder`), so they are the levels of a tree. Weighted least squares up and
-down that tree make one consistent estimate of all tables (Hay et al. 2010). Where a cell was divided, its parts are
-grouped into as few pieces of constant density as the noise allows. A single grain that stands out is a heap.
-
-Where a search divided a bin, numbers follow these pieces inside it. Elsewhere, and where edges are public, they follow
-a monotone interpolation of the noisy distribution function at the edges (PCHIP: Fritsch and Butland 1984). A declared
-grain is kept by the decoder; where none is declared, the search's table of decade by step says how numbers are rounded.
+The tables of a search are nested (`budget.ladder`): weighted least squares up and down their tree make one consistent
+estimate of all (Hay et al. 2010). Where a cell was divided, its parts are grouped into as few pieces of constant
+density as the noise allows. A single grain that stands out is a heap. Numbers follow these pieces inside a bin that a
+search divided, elsewhere a monotone interpolation of the noisy distribution function at the edges (PCHIP: Fritsch and
+Butland 1984). Without a declared grain, the search's table of decade by step says how numbers are rounded.
 """
 
 from __future__ import annotations
@@ -55,9 +53,8 @@ _EXACT = 2.0**53
 class Density:
     """Rows of an attribute along its axis, in grains, as noisy tables have them.
 
-    Piece i reaches from `edges[i]` to `edges[i + 1]` and holds `masses[i]` rows, spread evenly. `heaps` are the pieces
-    of one grain that stand out. Rows were seen from `first` up to `last`; `tails` are ranges beyond it that may hold
-    some, too few to be sure.
+    Piece i reaches from `edges[i]` to `edges[i + 1]` and holds `masses[i]` rows, spread evenly. `heaps` are grains that
+    stand out. Rows were seen from `first` up to `last`; `tails` are ranges beyond that may hold some.
     """
 
     edges: Units
@@ -121,26 +118,19 @@ def _descend(parents: Units, masses: Doubles, edges: Units, rows: Doubles, varia
 
 def _pieces(rows: Doubles, variances: Doubles, widths: Doubles, total: float, alone: Doubles) -> Doubles:
     """Siblings' rows by an optimal partition into runs of constant density, which add up to `total`."""
-    ends = (
-        _heaps_apart(rows, variances, widths)
-        if rows.size > _MOST_SIBLINGS
-        else _partition(rows, variances, widths, alone)
-    )
+    many = rows.size > _MOST_SIBLINGS
+    ends = _heaps_apart(rows, variances, widths) if many else _partition(rows, variances, widths, alone)
     starts = np.concatenate([[0], ends[:-1]]).astype(np.int64)
-    sums = np.add.reduceat(rows, starts)
-    kept = project(sums[None, :], np.array([[max(total, 0.0)]]))[0]
-    lengths = ends - starts
-    spans = np.add.reduceat(widths, starts)
-    return np.repeat(kept / spans, lengths) * widths
+    kept = project(np.add.reduceat(rows, starts), max(total, 0.0))
+    return np.repeat(kept / np.add.reduceat(widths, starts), ends - starts) * widths
 
 
 def _partition(rows: Doubles, variances: Doubles, widths: Doubles, alone: Doubles) -> Ints:
     """Where each run of the best partition ends: least squares and a penalty for every run."""
-    weights = 1 / variances
-    squares = np.concatenate([[0.0], np.cumsum(rows**2 * weights)])
-    crossed = np.concatenate([[0.0], np.cumsum(rows * widths * weights)])
-    across = np.concatenate([[0.0], np.cumsum(widths**2 * weights)])
-    size = rows.size
+    weights, size = 1 / variances, rows.size
+    squares, crossed, across = (
+        np.concatenate([[0.0], np.cumsum(each * weights)]) for each in (rows**2, rows * widths, widths**2)
+    )
     best, back = np.zeros(size + 1), np.zeros(size + 1, dtype=np.int64)
     for end in range(1, size + 1):
         slope = np.maximum(crossed[end] - crossed[:end], 0.0)
@@ -173,8 +163,8 @@ def _heaps(edges: Units, masses: Doubles, sd: Doubles) -> Ints:
 def _support(rows: Doubles, variances: Doubles) -> tuple[int, int]:
     """The first and the last edge (as places) between which rows were seen; the same edge twice where none were.
 
-    Windows that stand out from noise anywhere show where rows are; from there on a window next to them need not stand
-    out as far, because few are asked. Cells at the end of a window that only lower what it shows are left out.
+    Windows that stand out from noise anywhere show where rows are; one next to them need not stand out as far. Cells at
+    the end of a window that only lower what it shows are left out.
     """
     upto = np.concatenate([[0.0], np.cumsum(rows)])
     noise = np.concatenate([[0.0], np.cumsum(variances)])
@@ -202,14 +192,9 @@ def _support(rows: Doubles, variances: Doubles) -> tuple[int, int]:
 def _tails(edges: Units, rows: Doubles, variances: Doubles, last: int) -> tuple[tuple[int, int], ...]:
     """Up to two ranges of one or two cells beyond the support that may hold rows, in order."""
     least = max(_TAIL, float(np.sqrt(2 * np.log(max(rows.size - last, 1)))) - _TAIL_SLACK)
-    likely: list[tuple[float, int, int]] = []
-    for window in (1, 2):
-        for start in range(last, rows.size - window + 1):
-            own = slice(start, start + window)
-            z = float(rows[own].sum() / np.sqrt(variances[own].sum()))
-            if z > least:
-                likely.append((-z, start, start + window))
-    likely.sort()
+    windows = [(start, start + size) for size in (1, 2) for start in range(last, rows.size - size + 1)]
+    z = [float(rows[start:end].sum() / np.sqrt(variances[start:end].sum())) for start, end in windows]
+    likely = sorted((-own, *window) for own, window in zip(z, windows, strict=True) if own > least)
     found = [(start, end) for _, start, end in likely[:1]]
     apart = [(start, end) for _, start, end in likely[1:] if start >= found[0][1] or end <= found[0][0]]
     return tuple((int(edges[start]), int(edges[end])) for start, end in sorted([*found, *apart[:1]]))
@@ -294,7 +279,9 @@ def _by_tree(attribute: Attribute, margins: Doubles, ladder: Ladder, density: De
         own, reached = _spread(low, high), inner[index]
         if low in tails:
             own, reached = np.array([low, min(tails[low], high)]), np.array([0.0, 1.0])
-            if z[index] < _needed(tails[low], seen):
+            # What a false tail does to a mean grows with its distance: the chance of one must fall by as much.
+            far = max(abs(tails[low]) / max(abs(seen), 1e-300), 1.0)
+            if z[index] < np.sqrt(2 * np.log(_FAR * far)):
                 empty.append(index)
         elif inside.size:
             at = np.concatenate([[low], inside, [high]])
@@ -306,24 +293,13 @@ def _by_tree(attribute: Attribute, margins: Doubles, ladder: Ladder, density: De
     return _joined(places, heights, empty)
 
 
-def _needed(end: float, seen: float) -> float:
-    """The standard errors by which a level beyond the support must have rows.
-
-    What a false one does to a mean grows with its distance. The chance of one falls by as much.
-    """
-    return float(np.sqrt(2 * np.log(_FAR * max(abs(end) / max(abs(seen), 1e-300), 1.0))))
-
-
 def _joined(places: list[Doubles], heights: list[Doubles], empty: Sequence[int] = ()) -> Shape:
     """One shape of all bins. Those that are empty are drawn like the last bin before them that is not."""
     bins = np.arange(len(places))
     for index in empty:
         bins[index] = bins[max(index - 1, 0)]
-    return Shape(
-        bins=bins,
-        places=np.concatenate(places),
-        heights=np.concatenate([number + each for number, each in enumerate(heights)]),
-    )
+    reached = np.concatenate([number + each for number, each in enumerate(heights)])
+    return Shape(bins=bins, places=np.concatenate(places), heights=reached)
 
 
 def _spread(low: float, high: float) -> Doubles:
@@ -345,7 +321,11 @@ def _inner(edges: Doubles, masses: Doubles) -> Doubles:
         # The weighted harmonic mean: 0 where one side is empty, so that the curve never falls.
         weight = (widths[:-1] + 2 * widths[1:]) / (3 * (widths[:-1] + widths[1:]))
         among = before * after / np.maximum(weight * after + (1 - weight) * before, 1e-300)
-        ends = [_end(widths[:2], slopes[:2]), _end(widths[::-1][:2], slopes[::-1][:2])]
+        # At an end by three points, kept from turning the curve.
+        ends = [
+            float(np.clip(((2 * w[0] + w[1]) * s[0] - w[0] * s[1]) / (w[0] + w[1]), 0.0, 3 * s[0]))
+            for w, s in ((widths[:2], slopes[:2]), (widths[::-1][:2], slopes[::-1][:2]))
+        ]
         tangents = np.concatenate([ends[:1], among, ends[1:]])
         low, high = (np.where(slopes > 0, each / slopes, 0.0)[:, None] for each in (tangents[:-1], tangents[1:]))
     # A cubic from 0 to 1 with these tangents, in parts of its bin.
@@ -355,21 +335,13 @@ def _inner(edges: Doubles, masses: Doubles) -> Doubles:
     return np.asarray(np.maximum.accumulate(np.clip(np.nan_to_num(curve, nan=0.0), 0.0, 1.0), axis=1))
 
 
-def _end(widths: Doubles, slopes: Doubles) -> float:
-    """The tangent at an end: by three points, kept from turning the curve."""
-    tangent = ((2 * widths[0] + widths[1]) * slopes[0] - widths[0] * slopes[1]) / (widths[0] + widths[1])
-    return float(np.clip(tangent, 0.0, 3 * slopes[0]))
-
-
 def _rounding(attribute: Attribute, ladder: Ladder, noisy: Ints, scale: float, density: Density) -> Rounding:
     """Chances of steps by the number of digits, from the noisy table of decade by step without the rows of heaps."""
-    steps = np.array(ladder.steps, dtype=np.int64)
-    counts = noisy.astype(np.float64)
+    steps, counts = np.array(ladder.steps, dtype=np.int64), noisy.astype(np.float64)
     heaps = density.edges[density.heaps]
     np.subtract.at(counts, ladder.rounding_cells(heaps), density.masses[density.heaps])
     counts = counts.reshape(-1, steps.size)
-    chances = np.zeros_like(counts)
-    known = []
+    chances, known = np.zeros_like(counts), []
     for digits, row in enumerate(counts):
         # A number of so many digits is no multiple of a step that has more.
         possible = int(np.count_nonzero(steps < 10.0**digits)) if len(counts) > 1 else steps.size
@@ -390,8 +362,7 @@ def _chances(counts: Doubles, steps: Ints) -> Doubles:
 
     A number rounded to a step is, by chance, a multiple of a larger one too: that much is taken off the larger ones.
     """
-    left = np.maximum(counts, 0.0)
-    chances = np.zeros(steps.size)
+    left, chances = np.maximum(counts, 0.0), np.zeros(steps.size)
     for index in range(steps.size):
         finer = steps[index]
         alone = 1.0 if index == steps.size - 1 else 1 - finer / steps[index + 1]

@@ -15,7 +15,7 @@ import numpy as np
 
 from sklar.fitting.denoise import Targets
 from sklar.fitting.steps import CompiledLogits, Logits, attribute_of_contrast, contrast_levels, contrast_tables
-from sklar.fitting.threeway import ThreeWayLoss, three_way_operations
+from sklar.fitting.threeway import PARTS, REST, ThreeWayLoss
 from sklar.kernel.cells import Cells, Doubles, Floats
 from sklar.kernel.queries import Tables
 
@@ -179,7 +179,8 @@ def step_operations(cells: Cells, start: Start, triples: Tables | None = None) -
     """Multiplications and additions in one step of a fit."""
     contrasts = cells.n_levels - cells.n_attributes
     rows = 4.0 * contrasts if contrasts <= SMALL else 6.0 * _BLOCK
-    return max(start.components * (contrasts * rows + three_way_operations(triples)), 1.0)
+    three_way = 0.0 if triples is None else 6.0 / (PARTS * REST) * triples.n_cells
+    return max(start.components * (contrasts * rows + three_way), 1.0)
 
 
 class CellWeights:

@@ -1,7 +1,4 @@
-"""Noisy answers to domains: categories that were found, and bins and points by the density of noisy tables.
-
-Post-processing: nothing here sees more than the vault let out.
-"""
+"""Noisy answers to domains: common categories, and bins and points by the density of noisy tables: post-processing."""
 
 from __future__ import annotations
 
@@ -77,12 +74,9 @@ def found_values(attribute: Attribute, common: Mapping[str, int], taken: frozens
     ('1', '2', '10')
     """
     reserved = {"other", "", "(missing)", attribute.missing, *map(str, attribute.special)}
-    listed = [
-        (-count, text)
-        for text, count in common.items()
-        if text not in reserved and f"{attribute.name}={text}" not in taken
-    ]
-    values = tuple(sorted((text for _, text in sorted(listed)[: attribute.at_most]), key=natural))
+    free = {text for text in common if text not in reserved and f"{attribute.name}={text}" not in taken}
+    largest = sorted(free, key=lambda text: (-common[text], text))[: attribute.at_most]
+    values = tuple(sorted(largest, key=natural))
     return replace(attribute, values=values, domain="found", at_most=0)
 
 
@@ -95,9 +89,8 @@ def every_value(attribute: Attribute) -> Attribute:
 def found_numbers(attribute: Attribute, tables: Sequence[NDArray[np.int64]], scale: float) -> Attribute:
     """The attribute with at most `at_most` levels: heaps as points, and bins of about equal numbers of rows.
 
-    Edges are round numbers where that moves few rows. The outermost bins end where rows were seen; rows beyond them
-    meet the fate that `outside` says. One or two levels more reach to where some may be, too few to be sure of;
-    `fitting.density` decides by other counts whether numbers are drawn there.
+    Edges are round numbers where that moves few rows. The outermost bins end where rows were seen. One or two levels
+    more reach to where some may be; `fitting.density` decides by other counts whether numbers are drawn there.
     """
     ladder = ladder_of(attribute)
     density = estimate_density(ladder, tables, scale)
@@ -119,9 +112,7 @@ def found_numbers(attribute: Attribute, tables: Sequence[NDArray[np.int64]], sca
 
 def _points(density: Density, at_most: int) -> tuple[int, ...]:
     """The heaps that are levels of their own, in grains."""
-    heaps = density.heaps
-    least = _HEAP_SHARE * density.masses.sum() / at_most
-    heavy = heaps[density.masses[heaps] >= least]
+    heavy = density.heaps[density.masses[density.heaps] >= _HEAP_SHARE * density.masses.sum() / at_most]
     heaviest = heavy[np.argsort(-density.masses[heavy], kind="stable")][: int(_MOST_HEAPS * at_most)]
     return tuple(sorted(density.edges[heaviest].tolist()))
 

@@ -31,12 +31,11 @@ class Estimates:
     """Unbiased estimates of all counts from all measurements, with the standard deviations of their noise.
 
     `one_way` has shape (d,) and `pairs` (n_cells,), both laid out by `cells`; very many cells are in single precision.
-    The standard deviations are one number per table: `one_way_sd` has shape (m,), `pair_sd` (n_pairs,). Where three-way
-    tables were measured, `third` are their cells, laid out by `triples`, and `third_sd` has shape (t,).
+    Standard deviations are one number per table: `one_way_sd` has shape (m,), `pair_sd` (n_pairs,). `third` are the
+    cells of three-way tables, laid out by `triples`, and `third_sd` has shape (t,).
 
-    Where parities were measured (`crossed`), tables follow from them: `pair_sd` is the noise of a table's interaction,
-    and its margins are those of the one-way tables, of which it says nothing more. Then `one_way_sd` is the noise of a
-    contrast of two levels, and `third` are parities of all triples of bits, shape (n_trios,) or (0,), as `third_sd`.
+    Where parities were measured (`crossed`), tables follow from them: `pair_sd` is the noise of a table's interaction
+    alone, `one_way_sd` that of a contrast of two levels, and `third` are parities of all triples of bits, if any.
     """
 
     cells: Cells
@@ -69,15 +68,9 @@ def looks_at(blocks: Sequence[Block], mechanism: Mechanism) -> dict[int, list[Lo
 
 
 def pool(measured: Measured, *, first: bool = False) -> Estimates:
-    """Average what several blocks say of the same tables, each weighed by its inverse variance.
-
-    All that was measured, or the `first` stage alone.
-    """
-    blocks = [
-        block
-        for block, stage in zip(measured.blocks, stage_numbers(measured.blocks), strict=True)
-        if stage == 1 or not first
-    ]
+    """Average what blocks, or those of the `first` stage, say of the same tables, weighed by inverse variances."""
+    stages = zip(measured.blocks, stage_numbers(measured.blocks), strict=True)
+    blocks = [block for block, stage in stages if stage == 1 or not first]
     return pool_blocks(blocks, measured.certificate.mechanism, measured.n_rows)
 
 
@@ -103,12 +96,13 @@ def pool_blocks(blocks: Sequence[Block], mechanism: Mechanism, n_rows: int | Non
         )
     one_way, one_way_sd = _average(looks[1], cells.sizes)
     pairs, pair_sd = _average(looks[2], cells.pair_sizes)
-    chosen = [(each.query, each) for each in blocks if isinstance(each.query, Tables) and each.query.sets is not None]
     estimates = Estimates(
         cells=cells, n_rows=rows, one_way=one_way, one_way_sd=one_way_sd, pairs=pairs, pair_sd=pair_sd
     )
-    for triples, block in chosen:
-        return replace(estimates, triples=triples, third=block.values.astype(np.float64), third_sd=block.scales)
+    for block in blocks:
+        if isinstance(block.query, Tables) and block.query.sets is not None:
+            third = block.values.astype(np.float64)
+            return replace(estimates, triples=block.query, third=third, third_sd=block.scales)
     return estimates
 
 
@@ -191,8 +185,8 @@ def margins(estimates: Estimates) -> Doubles:
 def average_margins(estimates: Estimates) -> tuple[Doubles, Doubles]:
     """The best linear estimate of level counts, shape (d,), and the sd of its noise before centering, shape (m,).
 
-    The direct one-way table and the sums of every two-way table are unbiased for the same counts. Each is centered to
-    n, and they are averaged by inverse variance (K_j sigma_ij^2 for sums over the K_j levels of j).
+    The one-way table and the sums of every two-way table, centered to n, are averaged by inverse variance: K_j
+    sigma_ij^2 for sums over the K_j levels of j.
     """
     cells, attribute = estimates.cells, estimates.cells.attribute_of_level
     if estimates.crossed:
@@ -230,8 +224,6 @@ def implied_counts(pairs: Doubles, cells: Cells) -> Doubles:
 
 def project(points: Doubles, sums: ArrayLike = 1.0) -> Doubles:
     """The nearest points with non-negative entries and these sums, along the last axis (Held, Wolfe, Crowder 1974).
-
-    `sums` has the shape of `points` with a last axis of length 1, or is one number for all.
 
     >>> project(np.array([0.8, 0.6, -0.2])).round(3).tolist()
     [0.6, 0.4, 0.0]

@@ -2,8 +2,7 @@
 
 **Tables.** With A, B and C the probabilities of the coarse levels of three attributes in D equally likely components,
 the predicted table is the sum over components of A_i B_j C_k / D. Tables that share two attributes are worked on
-together: the products of these two are made once, and all third attributes are one factor of a matrix product. A
-gradient takes 6 D I J K operations for every table of I x J x K cells.
+together, as one matrix product. A gradient takes 6 D I J K operations for every table of I x J x K cells.
 
 **Parities.** In contrasts (`steps`) a bit with probability p of 1 is f = (1 - 2 p) / sqrt(2), so that a component
 predicts the parity X of three bits of n rows as f_i f_j f_k = (1 - 2 X / n) / sqrt(8), and pairs as
@@ -13,24 +12,21 @@ f_i f_j = (1 - 2 X / n) / 2. The noise of X has sqrt(2) times the weight in n f_
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import partial
 from itertools import pairwise
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
 from sklar.fitting.margins import Estimates
-from sklar.kernel.cells import Cells, Doubles, Floats, Ints
+from sklar.kernel.cells import Doubles, Floats, Ints
 from sklar.kernel.queries import Tables
 
 # Adds a gradient in contrasts, shape (d - m, D) and times D / 2, to that of pairs.
 Pull: TypeAlias = Callable[[Floats, Floats], None]
 
-# One step in three looks at the tables, at one part of them. All of them in every step take longer, and fits are no
-# better for it.
+# One step in three looks at the tables, at one part of them: fits are no worse for it.
 REST, PARTS = 3, 4
-# How much of its inverse variance a three-way table weighs in a fit. It has many cells, and most of them are noise: at
-# its whole weight a fit has learned that noise before it has learned the pairs.
+# How much of its inverse variance a three-way table weighs: most of its cells are noise, which is learned before pairs.
 WEIGHT = 0.5
 
 
@@ -59,10 +55,7 @@ class TableLoss:
     def __init__(self, triples: Tables, targets: Doubles, weights: Doubles, noise: float = 0.0) -> None:
         starts, offsets = np.concatenate([[0], np.cumsum(triples.levels)]), triples.cells.offsets
         self._n_coarse, self._noise = int(starts[-1]), noise
-        self._groups = [
-            group._replace(targets=targets[places].astype(np.float32), weights=weights[tables].astype(np.float32))
-            for group, places, tables in _groups(triples, starts)
-        ]
+        self._groups = list(_groups(triples, starts, targets.astype(np.float32), weights.astype(np.float32)))
         # The largest first, each to the part that has the least.
         self._parts: list[list[_Group]] = [[] for _ in range(PARTS)]
         work = [0] * PARTS
@@ -82,7 +75,7 @@ class TableLoss:
     def score(self, found: Floats, margins: Floats) -> tuple[float, float]:
         """The loss of components with these contrasts, less the noise's, and the distance from independence.
 
-        The latter is weighed as the variance of a gain by chance is (`choose.Split.score`).
+        The latter is weighed as the variance of a gain by chance is.
         """
         error, distance = -self._noise, 0.0
         coarse, alone = self._coarse(found), self._coarse(margins[:, None])
@@ -93,10 +86,7 @@ class TableLoss:
         return error, WEIGHT * distance
 
     def pull(self, fits: int = 1) -> Pull:
-        """The gradient of several fits side by side. Every `REST`-th step renews one of `PARTS` parts, the others stay.
-
-        A fit moves little in so few steps, and its momentum averages over as many of them.
-        """
+        """The gradient of several fits side by side. Every `REST`-th step renews one of `PARTS` parts."""
         slopes, held, steps = np.empty((0, 0, 0), dtype=np.float32), np.empty((0, 0), dtype=np.float32), 0
 
         def add(found: Floats, pull: Floats) -> None:
@@ -159,13 +149,9 @@ def _coarse_map(triples: Tables, attribute: int) -> tuple[Floats, Floats]:
     return (members[:, 1:] - slope[:, None]).astype(np.float32), (counts / own.size).astype(np.float32)
 
 
-def _groups(triples: Tables, starts: Ints) -> Iterator[tuple[_Group, Ints, Ints]]:
-    """All tables, each in one group: always those of the two attributes that most of the rest share.
-
-    Beside a group stand the places of its cells in the flat vector, and the table of each third level.
-    """
+def _groups(triples: Tables, starts: Ints, targets: Floats, weights: Floats) -> Iterator[_Group]:
+    """All tables, each in one group: always those of the two attributes that most of the rest share."""
     levels = [np.arange(first, last) for first, last in pairwise(starts.tolist())]
-    empty = np.empty(0, dtype=np.float32)
     left = {table: tuple(chosen) for table, chosen in enumerate(triples.members.tolist())}
     while left:
         shared: dict[tuple[int, int], list[int]] = {}
@@ -183,8 +169,8 @@ def _groups(triples: Tables, starts: Ints) -> Iterator[tuple[_Group, Ints, Ints]
             places.append(cells.reshape(-1, cells.shape[2]))
             numbers.append(np.full(cells.shape[2], table))
         one, two = (slice(int(starts[each]), int(starts[each + 1])) for each in (first, second))
-        group = _Group(first=one, second=two, thirds=np.concatenate(thirds), targets=empty, weights=empty)
-        yield group, np.concatenate(places, axis=1), np.concatenate(numbers)
+        own, table_of = targets[np.concatenate(places, axis=1)], np.concatenate(numbers)
+        yield _Group(first=one, second=two, thirds=np.concatenate(thirds), targets=own, weights=weights[table_of])
 
 
 class ParityLoss:
@@ -197,7 +183,12 @@ class ParityLoss:
     def __init__(self, estimates: Estimates) -> None:
         cells = estimates.cells
         self._first, self._second = cells.pairs
-        place = _places(cells)
+        # Where the triple of every pair and every third bit stands among all triples, shape (n_pairs, m); -1 for none.
+        places = np.full((cells.n_attributes,) * 3, -1)
+        i, j, k = cells.trios
+        for triple in ((i, j, k), (i, k, j), (j, k, i)):
+            places[triple] = np.arange(cells.n_trios)
+        place = places[cells.pairs]
         targets = (1 - 2 * estimates.third / estimates.n_rows) / np.sqrt(8.0)
         self._targets = np.where(place >= 0, targets[place], 0.0).astype(np.float32)
         self.weight = 2 / (np.mean(estimates.pair_sd**-2.0) * float(estimates.third_sd[0]) ** 2)
@@ -215,25 +206,17 @@ class ParityLoss:
 
     def pull(self, fits: int = 1) -> Pull:
         """The gradient of several fits side by side: of f_i, the sum over pairs (j, k) of residual_ijk f_j f_k."""
-        return partial(self._add, fits)
 
-    def _add(self, fits: int, found: Floats, pull: Floats) -> None:
-        for own, out in zip(np.split(found, fits, axis=1), np.split(pull, fits, axis=1), strict=True):
-            pairs = own[self._first] * own[self._second]
-            residual = pairs @ own.T
-            residual *= np.float32(1 / own.shape[1])
-            residual -= self._targets
-            residual *= self._weights
-            out += residual.T @ pairs
+        def add(found: Floats, pull: Floats) -> None:
+            for own, out in zip(np.split(found, fits, axis=1), np.split(pull, fits, axis=1), strict=True):
+                pairs = own[self._first] * own[self._second]
+                residual = pairs @ own.T
+                residual *= np.float32(1 / own.shape[1])
+                residual -= self._targets
+                residual *= self._weights
+                out += residual.T @ pairs
 
-
-def _places(cells: Cells) -> Ints:
-    """Where the triple of every pair and every third bit stands among all triples, shape (n_pairs, m); -1 for none."""
-    places = np.full((cells.n_attributes,) * 3, -1)
-    i, j, k = cells.trios
-    for triple in ((i, j, k), (i, k, j), (j, k, i)):
-        places[triple] = np.arange(cells.n_trios)
-    return np.asarray(places[cells.pairs])
+        return add
 
 
 ThreeWayLoss: TypeAlias = TableLoss | ParityLoss
@@ -253,8 +236,3 @@ def three_way_loss(estimates: Estimates) -> ThreeWayLoss | None:
     weights = WEIGHT * estimates.third_sd**-2.0 / np.mean(estimates.pair_sd**-2.0)
     noise = float(weights @ (triples.sizes * (estimates.third_sd / n_rows) ** 2))
     return TableLoss(triples, shares + np.repeat(missing / triples.sizes, triples.sizes), weights, noise)
-
-
-def three_way_operations(triples: Tables | None) -> float:
-    """Multiplications and additions in one step of a fit, for each component."""
-    return 0.0 if triples is None else 6.0 / (PARTS * REST) * triples.n_cells

@@ -46,7 +46,7 @@ def read_tables(estimates: Estimates, *, paper: bool) -> Probabilities:
         levels, pairs = margins(estimates), np.empty(cells.n_cells)
 
         def fill(members: Ints) -> None:
-            tables = Residuals.of(estimates, levels, members)
+            tables = Residuals(estimates, levels, members)
             pairs[tables.places] = tables.independent + shrink(tables.centered, tables.sd)
 
         side_by_side(fill, cells.alike())
