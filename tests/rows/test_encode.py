@@ -18,8 +18,8 @@ from hypothesis import assume, given, settings
 from numpy.typing import NDArray
 
 from sklar.kernel.queries import NO_CELL
-from sklar.public.axis import DAY, SECOND, days, microseconds
 from sklar.public.attribute import Outside
+from sklar.public.axis import DAY, SECOND, days, microseconds
 from sklar.public.schema import Attribute, Schema
 from sklar.rows.encode import coder, encode, encode_column
 from sklar.rows.streams import column_of

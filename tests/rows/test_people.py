@@ -30,7 +30,19 @@ from sklar.release import measure
 from sklar.rows import people as module
 from sklar.rows.count import ask_all, count
 from sklar.rows.engines import open_table
-from sklar.rows.people import BUCKETS, Buckets, Marker, Secrets, by_bucket, choose, choose_here, ids_of, records_of
+from sklar.rows.people import (
+    BUCKETS,
+    Buckets,
+    Marker,
+    Secrets,
+    by_bucket,
+    choose,
+    choose_here,
+    ids_of,
+    placed,
+    records_of,
+    reduced,
+)
 from sklar.rows.sql import Query
 
 ATTRIBUTES = """
@@ -75,7 +87,7 @@ def numbered(ids: pl.Series, size: int = 100) -> list[pl.DataFrame]:
 
 def chosen_of(ids: pl.Series, person: Person, *, batch: int = 100) -> list[int]:
     """The places of the rows that are chosen, in batches."""
-    records = records_of(numbered(ids, batch), person, lambda frame: frame, Secrets(), 0)
+    records = records_of(placed(numbered(ids, batch), 0), person, lambda frame: frame, Secrets())
     return [row for found in choose_here(records, person.rows_per_person) for row in found["row"]]
 
 
@@ -93,7 +105,9 @@ def gathered(
     for number, part in reversed(list(enumerate(rows.iter_slices(-(-rows.height // parts))))):
         order = np.random.default_rng().permutation(part.height) if by_content else np.arange(part.height)
         batches = part[order].iter_slices(1000)
-        for records in records_of(batches, person, lambda frame: frame, secrets, number, by_content=by_content):
+        given = placed(batches, number, by_content=by_content)
+        sent = reduced(records_of(given, person, lambda frame: frame, secrets), person.rows_per_person)
+        for records in sent:
             for bucket, own in by_bucket(records, buckets):
                 meeting.setdefault(bucket, []).append(own)
     assert set(meeting) <= set(range(buckets))
@@ -221,13 +235,8 @@ def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_files_have_no_name_and_no_reader_and_hold_nothing_readable(scratch: Path) -> None:
     secret = "a text that nobody may read"
-    (records,) = records_of(
-        numbered(pl.Series(range(500)), 500),
-        Person(column="id", count="people"),
-        lambda _: pl.DataFrame({"row": [secret] * 500}),
-        Secrets(),
-        0,
-    )
+    rows, person = placed(numbered(pl.Series(range(500)), 500), 0), Person(column="id", count="people")
+    (records,) = records_of(rows, person, lambda _: pl.DataFrame({"row": [secret] * 500}), Secrets())
     with Buckets() as buckets:
         buckets.add([records[:300], records[300:]])
         assert list(scratch.iterdir()) == []
@@ -252,7 +261,8 @@ from sklar.rows import people
 tempfile.tempdir, people.HELD_BYTES = sys.argv[1], 0
 frame = pl.DataFrame({"row": np.arange(1000), "id": np.arange(1000) % 50})
 person = Person(column="id", count="people")
-records = people.records_of(frame.iter_slices(100), person, lambda batch: batch, people.Secrets(), 0)
+rows = people.placed(frame.iter_slices(100), 0)
+records = people.records_of(rows, person, lambda batch: batch, people.Secrets())
 next(people.choose_here(records, 1))
 print("running", flush=True)
 os.kill(os.getpid(), signal.SIGKILL)

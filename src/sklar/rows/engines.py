@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -31,7 +30,7 @@ from sklar.machine.threads import merged
 from sklar.public.schema import Attribute, Schema
 from sklar.rows.count import Ask, Exact, count
 from sklar.rows.discover import Histogram
-from sklar.rows.people import Secrets, choose_here, records_of
+from sklar.rows.people import Secrets, choose_here, placed, records_of
 from sklar.rows.read import open_source, reads_again, takes_one_pass
 from sklar.rows.source import Source, batch_rows, files_at_once, require_columns, require_person
 from sklar.rows.sql import Query as RowsOfQuery
@@ -98,14 +97,11 @@ class LocalTable:
             # A query may give its rows in another order each time: they are known by all that they are.
             by_content = isinstance(self._data, RowsOfQuery)
             names, parts = self._schema.names if by_content else ask.columns, source.parts or (source,)
-            prepare = partial(records_of, person=person, prepare=ask.prepare, secrets=self._secrets)
-            records = merged(
-                (
-                    prepare(read(part.batches((*names, person.column))), number=number, by_content=by_content)
-                    for number, part in enumerate(parts)
-                ),
-                files_at_once(parts),
+            streams = (
+                placed(read(part.batches((*names, person.column))), number, by_content=by_content)
+                for number, part in enumerate(parts)
             )
+            records = records_of(merged(streams, files_at_once(parts)), person, ask.prepare, self._secrets)
             chosen = choose_here(records, person.rows_per_person)
             batches = (batch for frame in chosen for batch in frame.iter_slices(batch_rows(frame.width)))
             answers = count(batches, replace(ask, chosen=True), progress=progress)

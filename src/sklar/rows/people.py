@@ -45,6 +45,8 @@ from sklar.rows.values import is_nothing, opaque, readable_text
 
 # From batches without their ids to what is counted of each row.
 Prepare = Callable[[pl.DataFrame], pl.DataFrame]
+# A batch, and two words for each of its rows.
+Placed = tuple[pl.DataFrame, NDArray[np.uint64]]
 
 BUCKETS = 64
 # Records that wait at most before they are chosen among, in bytes.
@@ -66,30 +68,24 @@ class Secrets:
     nobody: bytes = field(repr=False, default_factory=lambda: urandom(32))
 
 
-def records_of(
-    batches: Iterable[pl.DataFrame],
-    person: Person,
-    prepare: Prepare,
-    secrets: Secrets,
-    number: int,
-    *,
-    by_content: bool = False,
-) -> Iterator[pl.DataFrame]:
-    """The records of the part of this number, reduced to those that may be chosen. The last columns are the ids."""
-    mark, seen = Marker(secrets.ids), dict[int, int]()
+def placed(batches: Iterable[pl.DataFrame], number: int, *, by_content: bool = False) -> Iterator[Placed]:
+    """The batches of the part of this number, with two words for each row that make it known in every pass."""
+    rows, seen = 0, dict[int, int]()
+    for batch in batches:
+        place = np.empty((batch.height, 2), dtype="<u8")
+        place[:, 0], place[:, 1] = number, np.arange(rows, rows + batch.height)
+        if by_content:
+            hashes = batch.select(pl.exclude(pl.Object)).hash_rows().to_numpy()
+            place[:, 0], place[:, 1] = hashes, number << 40 | _numbers_among_equals(hashes, seen)
+        rows += batch.height
+        yield batch, place
 
-    def placed() -> Iterator[tuple[pl.DataFrame, NDArray[np.uint64]]]:
-        rows = 0
-        for batch in batches:
-            place = np.empty((batch.height, 2), dtype="<u8")
-            place[:, 0], place[:, 1] = number, np.arange(rows, rows + batch.height)
-            if by_content:
-                hashes = batch.select(pl.exclude(pl.Object)).hash_rows().to_numpy()
-                place[:, 0], place[:, 1] = hashes, number << 40 | _numbers_among_equals(hashes, seen)
-            rows += batch.height
-            yield batch, place
 
-    def made(given: tuple[pl.DataFrame, NDArray[np.uint64]]) -> pl.DataFrame:
+def records_of(batches: Iterable[Placed], person: Person, prepare: Prepare, secrets: Secrets) -> Iterator[pl.DataFrame]:
+    """The records of these rows, batch by batch. The batches' last columns are the ids."""
+    mark = Marker(secrets.ids)
+
+    def made(given: Placed) -> pl.DataFrame:
         batch, place = given
         ids = ids_of(batch.to_series(batch.width - 1))
         none, marks = ids.is_null().to_numpy(), mark(ids)
@@ -101,14 +97,19 @@ def records_of(
         )
         return records.filter(pl.Series(~none)) if person.null_ids == "drop" else records
 
+    return in_order(made, batches)
+
+
+def reduced(records: Iterable[pl.DataFrame], most: int) -> Iterator[pl.DataFrame]:
+    """The same records without those that cannot be chosen, for whoever sends them: few of a person with many."""
     held: list[pl.DataFrame] = []
-    for records in in_order(made, placed()):
-        held.append(records)
-        if sum(frame.estimated_size() for frame in held) > HELD_BYTES:
-            yield _smallest(held, person.rows_per_person)
+    for frame in records:
+        held.append(frame)
+        if sum(each.estimated_size() for each in held) > HELD_BYTES:
+            yield _smallest(held, most)
             held = []
     if held:
-        yield _smallest(held, person.rows_per_person)
+        yield _smallest(held, most)
 
 
 def _numbers_among_equals(hashes: NDArray[np.uint64], seen: dict[int, int]) -> NDArray[np.int64]:
@@ -131,8 +132,11 @@ def _enciphered(secret: bytes, places: NDArray[np.uint64]) -> NDArray[np.uint64]
 def by_bucket(records: pl.DataFrame, buckets: int) -> Iterator[tuple[int, pl.DataFrame]]:
     """The records of each bucket that has some."""
     place = records[_MARKS[0]].to_numpy() % np.uint64(buckets)
-    for bucket in np.unique(place).tolist():
-        yield bucket, records.filter(pl.Series(place == bucket))
+    order = np.argsort(place, kind="stable")
+    ordered, numbers = records[order], np.bincount(place.astype(np.int64), minlength=buckets)
+    for bucket, (first, number) in enumerate(zip(np.cumsum(numbers) - numbers, numbers, strict=True)):
+        if number:
+            yield bucket, ordered[int(first) : int(first + number)]
 
 
 def choose(records: Iterable[pl.DataFrame], most: int) -> pl.DataFrame | None:
@@ -189,7 +193,7 @@ def chosen_places(batches: Iterable[pl.DataFrame], person: Person) -> NDArray[np
             yield batch.select(pl.int_range(rows, rows + batch.height).alias("number"), pl.first().alias("id"))
             rows += batch.height
 
-    records = records_of(numbered(), person, lambda batch: batch, Secrets(), 0)
+    records = records_of(placed(numbered(), 0), person, lambda batch: batch, Secrets())
     places = [chosen["number"].to_numpy() for chosen in choose_here(records, person.rows_per_person)]
     kept = np.zeros(rows, dtype=bool)
     kept[np.concatenate([np.empty(0, dtype=np.int64), *places])] = True

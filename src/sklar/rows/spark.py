@@ -35,7 +35,7 @@ from sklar.public.person import Person
 from sklar.public.schema import Schema
 from sklar.rows.count import Ask, Exact, count, no_answers
 from sklar.rows.parts import ChangedError, Part, Seen, look, open_files, read_part, share_out
-from sklar.rows.people import Secrets, by_bucket, choose, packed, records_of, unpacked
+from sklar.rows.people import Secrets, by_bucket, choose, packed, placed, records_of, reduced, unpacked
 from sklar.rows.source import batch_rows, normalizer, unrepeated
 from sklar.rows.streams import frame_of
 from sklar.rows.sums import Piece, add, cut, join, length, runs_of
@@ -288,8 +288,9 @@ def _task(work: Work, number: int, batches: Iterable[pl.DataFrame]) -> Iterator[
         if answers.n_rows or not work.by_content:
             yield from cut(answers, work.ask, number, work.spread)
         return
-    records = records_of(batches, work.person, work.ask.prepare, work.secrets, number, by_content=work.by_content)
-    for sent, frame in enumerate(records):
+    rows = placed(batches, number, by_content=work.by_content)
+    records = records_of(rows, work.person, work.ask.prepare, work.secrets)
+    for sent, frame in enumerate(reduced(records, work.person.rows_per_person)):
         for bucket, own in by_bucket(frame, work.buckets):
             # A number for every piece: a part sends several to a bucket.
             yield bucket, number << 32 | sent, packed(own)
