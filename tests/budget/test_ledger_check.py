@@ -19,7 +19,7 @@ from sklar.budget.ledger import Ledger, chain
 from sklar.budget.ledger.check import check_releases
 from sklar.budget.receipt import Receipt, charge_notes
 from sklar.cli import cli, main
-from sklar.custodian.keys import hash_files
+from sklar.custodian.check import hash_files
 from sklar.errors import BudgetError, DataError, ModelError, OutputError
 from sklar.files.archive import load
 from sklar.files.model import Model

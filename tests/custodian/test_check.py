@@ -10,7 +10,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from sklar.custodian.check import Fate, check_values, likely_cause
+from sklar.custodian.check import Fate, check, check_values, likely_cause
 from sklar.custodian.draft import draft
 from sklar.errors import DataError
 from sklar.generate import generate
@@ -127,6 +127,15 @@ def test_a_check_reads_as_the_schema_says(tmp_path: Path) -> None:
     assert [fate.listed for fate in fates] == [2, 2]
     (wrong, _) = check_values(tmp_path / "t.csv", Schema.from_toml(f"[table]\ndelimiter = ';'\n{text}"))
     assert wrong.cause == 'They are numbers in another writing: set decimal = "," in [table].'
+
+
+def test_rules_are_counted_beside_a_domain_that_a_release_has_yet_to_find() -> None:
+    text = "".join(f"[attributes.{name}]\ntype = 'categorical'\nvalues = ['x', 'y']\n" for name in "ab")
+    text += "[attributes.c]\ntype = 'categorical'\ndomain = 'private'\n"
+    schema = Schema.from_toml(text + "[[rules]]\nforbid = { a = ['x'], b = ['y'] }\n")
+    checked = check(schema, pa.table({"a": ["x", "x", "y", None], "b": ["y", "x", "y", "y"], "c": ["p"] * 4}))
+    assert checked.rows_that_break == (1,)
+    assert "Rule 1: broken by 1 rows." in checked.lines()
 
 
 DATE = Attribute(name="d", kind="date", edges=(-20_000, 0, 20_000))

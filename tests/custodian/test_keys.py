@@ -13,8 +13,8 @@ import pytest
 from click.testing import CliRunner
 
 from sklar.cli import cli
+from sklar.custodian.check import check_links, rows_per_person
 from sklar.custodian.evaluate.conjunctions import read
-from sklar.custodian.keys import check_links, rows_per_person
 from sklar.errors import DataError, SchemaError
 from sklar.public.schema import Schema
 from tests.linked import small, tables
@@ -45,7 +45,7 @@ def test_the_custodian_sees_rows_per_person() -> None:
 
 
 def test_many_batches_are_brought_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sklar.custodian.keys._PENDING", 10)
+    monkeypatch.setattr("sklar.custodian.check._PENDING", 10)
     crowd = rows_per_person(table([str(number % 70_000) for number in range(210_000)]), SCHEMA)
     assert (crowd.people, crowd.most) == (70_000, 3)
 

@@ -11,7 +11,7 @@ import pytest
 
 from sklar.custodian.draft import HEADING, Draft, draft
 from sklar.custodian.review import (
-    Choice,
+    ReviewChoice,
     accept_all,
     answer,
     answer_rule,
@@ -50,7 +50,7 @@ def drafted() -> Draft:
     )
 
 
-def choose(text: str, name: str, key: str, drafted: Draft | None = None) -> Choice:
+def choose(text: str, name: str, key: str, drafted: Draft | None = None) -> ReviewChoice:
     question = next(question for question in questions(text, drafted) if question.name == name)
     return next(choice for choice in question.choices if choice.key == key)
 

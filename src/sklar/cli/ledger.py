@@ -218,7 +218,7 @@ def _open(file: Path, key: Path | None) -> Ledger:
 
 
 def _digests(data: Path | str) -> tuple[bytes, ...]:
-    from sklar.custodian.keys import hash_files
+    from sklar.custodian.check import hash_files
 
     with show_progress() as progress:
         return hash_files(data, progress=progress)

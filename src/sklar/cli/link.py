@@ -91,7 +91,7 @@ def link(
     budget = Budget(**{name: options[name] for name in ("epsilon", "delta", "neighbors")})
     with show_progress() as progress:
         if check_first:
-            from sklar.custodian.keys import check_links
+            from sklar.custodian.check import check_links
 
             for line in check_links(people, events, linked).lines():
                 click.echo(line, err=True)

@@ -16,7 +16,7 @@ from sklar.errors import SchemaError
 
 if TYPE_CHECKING:
     from sklar.custodian.draft import Draft
-    from sklar.custodian.review import Choice, OpenRule, Question
+    from sklar.custodian.review import OpenRule, Question, ReviewChoice
 
 _HELP = """\
   A schema is public, so nothing in it may tell who is in the table. Each entry comes from one of three places:
@@ -144,7 +144,7 @@ def _wrapped(head: str, text: str, color: str | None = None) -> None:
         click.echo(line)
 
 
-def _choose(question: Question) -> Choice | None:
+def _choose(question: Question) -> ReviewChoice | None:
     """The answer that the custodian chooses; None accepts all proposals that are left."""
     keys = {choice.key: choice for choice in question.choices}
     while True:

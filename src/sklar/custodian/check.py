@@ -1,31 +1,41 @@
-"""What a schema would do to the rows: exact counts, hence PRIVATE, for the custodian's eyes before a release."""
+"""What a schema would do to the rows, and what ids, keys of linked tables and files say of people.
+
+Exact counts, hence PRIVATE, for the custodian's eyes before a release.
+"""
 
 from __future__ import annotations
 
 import datetime as dt
+import hashlib
 import json
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
+from math import comb
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from sklar.custodian.keys import Crowd, rows_per_person
+from sklar.errors import DataError, SchemaError
 from sklar.kernel.queries import NO_CELL
 from sklar.machine.notebook import Tabular, html_card
 from sklar.machine.progress import SILENT, Progress
 from sklar.public.axis import parse_number
+from sklar.public.events import Linked
 from sklar.public.reading import Reading, describe_reading
 from sklar.public.rules import Determined, rule_text
 from sklar.public.schema import Attribute, Schema, SchemaLike
-from sklar.rows.encode import coder, encode, missing_number
+from sklar.rows.encode import coder, encode_column, missing_number
+from sklar.rows.people import Marker, ids_of
 from sklar.rows.read import open_source
-from sklar.rows.source import require_columns
+from sklar.rows.shares import LinkedRows
+from sklar.rows.source import require_columns, require_person
 from sklar.rows.sql import Query
 from sklar.rows.values import distinct, is_nothing, opaque, readable_text
 
@@ -43,18 +53,19 @@ _DAYS = (
 )
 _TIMES = ("%H:%M:%S", "%H:%M", "%I:%M:%S %p", "%I:%M %p", "%H:%M:%S.%f")
 _MONTHS = ("%Y-%m", "%m/%Y", "%m.%Y", "%b %Y", "%Y%m")
-_MOMENTS = tuple(f"{day} {time}" for day in ("%Y-%m-%d", *_DAYS) for time in _TIMES)
-_FORMATS = {"date": _DAYS, "datetime": (*_DAYS, *_MOMENTS)} | dict.fromkeys(
-    ("time", "duration", "year", "yearmonth"), (*_TIMES, *_MONTHS)
+_FORMATS = dict.fromkeys(("time", "duration", "year", "yearmonth"), (*_TIMES, *_MONTHS)) | {
+    "date": _DAYS,
+    "datetime": (*_DAYS, *(f"{day} {time}" for day in ("%Y-%m-%d", *_DAYS) for time in _TIMES)),
+}
+_WRITINGS = tuple(
+    Reading(decimal=decimal, thousands=thousands)
+    for decimal, thousands in ((".", ","), (",", None), (",", "."), (".", " "), (",", " "), (".", "'"))
 )
-_WRITINGS = (
-    Reading(thousands=","),
-    Reading(decimal=","),
-    Reading(decimal=",", thousands="."),
-    Reading(thousands=" "),
-    Reading(decimal=",", thousands=" "),
-    Reading(thousands="'"),
-)
+# Counts of people are merged once as many are pending as there are people, and at least so many.
+_PENDING = 1 << 20
+_TRIED = (1, 2, 4, 8, 16, 32, 64)
+_QUANTILES = (0.5, 0.9, 0.99)
+_PIECE = 1 << 20
 
 
 class Hidden(dict[str, Any]):
@@ -68,7 +79,8 @@ class Hidden(dict[str, Any]):
 class Fate:
     """How many values of one attribute meet which fate under a schema: PRIVATE.
 
-    `cause` says what seems to be wrong where more than half of the values are outside of the domain.
+    Where more than half of the values are outside of the domain, so that a release would waste its budget on the
+    attribute, it is `unfit`, and `cause` says what seems to be wrong.
     """
 
     attribute: str
@@ -87,7 +99,7 @@ class Fate:
 
     @property
     def unfit(self) -> bool:
-        """Whether a release would waste its budget on this attribute."""
+        """Whether most values are outside of the domain, for a cause."""
         return bool(self.cause)
 
     @property
@@ -96,8 +108,54 @@ class Fate:
         return f"{self.attribute}: {self.outside:.0%} of its values are outside its domain. {self.cause}"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Crowd:
+    """How many rows the people of a table have: PRIVATE.
+
+    `quantiles` are (share of people, rows), `kept` is (rows per person, share of the rows that would be counted).
+    """
+
+    column: str
+    rows: int
+    people: int
+    without_id: int
+    most: int
+    quantiles: tuple[tuple[float, int], ...]
+    kept: tuple[tuple[int, float], ...]
+
+    @property
+    def warning(self) -> str | None:
+        """What the ids seem to be where they do not name people."""
+        if self.rows <= 1:
+            return None
+        if self.without_id == self.rows:
+            return f"No row has an id in '{self.column}': each would be a person of its own. Name another column."
+        if self.people - self.without_id == 1:
+            return (
+                f"All rows have one id in '{self.column}': the whole table would be one person's, whom noise must "
+                "hide. It is no column of people. Name another one."
+            )
+        if self.most == 1:
+            return (
+                f"Every row has an id of its own in '{self.column}': it tells rows apart, not people. If each person "
+                "has one row, remove person; else name the column of people."
+            )
+        return None
+
+    def lines(self) -> list[str]:
+        """For the custodian."""
+        shares = ", ".join(f"{share:.0%} have at most {rows:,}" for share, rows in self.quantiles)
+        kept = ", ".join(f"{rows:,}: {share:.1%}" for rows, share in self.kept)
+        lines = [
+            f"People by '{self.column}': {self.people:,}, in {self.rows:,} rows; {self.without_id:,} rows have no id.",
+            f"Rows of a person: {self.rows / max(self.people, 1):.1f} on average, {shares}, the most is {self.most:,}.",
+            f"Rows that would be counted, by rows_per_person: {kept}.",
+        ]
+        return lines if self.warning is None else [*lines, self.warning]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Checked(Tabular):
+class SchemaCheck(Tabular):
     """What a schema asks to be measured. With rows: how many values meet which fate, which is PRIVATE.
 
     `values` has one entry for each attribute, `rows_that_break` one number for each rule; both are None without rows.
@@ -113,24 +171,15 @@ class Checked(Tabular):
         """The attributes that would lose more than half of their values: PRIVATE."""
         return tuple(fate for fate in self.values or () if fate.unfit)
 
-    @property
-    def rules(self) -> list[str]:
-        """The schema's rules in words."""
-        return [rule_text(rule, self.schema.attributes) for rule in self.schema.rules]
-
     def __repr__(self) -> str:
         rows = "" if self.values is None else f", PRIVATE counts of values, {len(self.unfit)} attributes unfit"
-        return f"Checked({self.schema!r}{rows})"
+        return f"SchemaCheck({self.schema!r}{rows})"
 
     def _repr_html_(self) -> str:
-        facts = {"two-way tables": f"{self._pairs:,}", "not reviewed": ", ".join(self.schema.not_reviewed) or "none"}
-        note = "" if self.values is None else NOTICE
-        return html_card(repr(self.schema), facts, self.to_columns() if self.values else None, note=note)
-
-    @property
-    def _pairs(self) -> int:
-        m = self.schema.measured.n_attributes
-        return m * (m - 1) // 2
+        pairs = f"{self.to_dict()['two_way_tables']:,}"
+        facts = {"two-way tables": pairs, "not reviewed": ", ".join(self.schema.not_reviewed) or "none"}
+        private = {"columns": self.to_columns() if self.values else None, "note": NOTICE}
+        return html_card(repr(self.schema), facts, **({} if self.values is None else private))  # type: ignore[arg-type]
 
     def to_columns(self) -> Mapping[str, Sequence[Any]]:
         """How many values of each attribute meet which fate; without rows, its levels."""
@@ -141,33 +190,34 @@ class Checked(Tabular):
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
-        return {
-            "table": self.schema.name,
-            "attributes": self.schema.n_attributes,
-            "levels": self.schema.n_levels,
-            "one_way_tables": self.schema.measured.n_attributes,
-            "two_way_tables": self._pairs,
-            "rules": self.rules,
-            "not_reviewed": list(self.schema.not_reviewed),
-            "PRIVATE": None
-            if self.values is None
-            else {
+        schema, private = self.schema, None
+        if self.values is not None:
+            private = {
                 "values": [asdict(fate) for fate in self.values],
                 "rows_that_break_rules": list(self.rows_that_break or ()),
-                "people": None if self.people is None else self.people.to_dict(),
-            },
+                "people": None if self.people is None else asdict(self.people),
+            }
+        return {
+            "table": schema.name,
+            "attributes": schema.n_attributes,
+            "levels": schema.n_levels,
+            "one_way_tables": schema.measured.n_attributes,
+            "two_way_tables": comb(schema.measured.n_attributes, 2),
+            "rules": [rule_text(rule, schema.attributes) for rule in schema.rules],
+            "not_reviewed": list(schema.not_reviewed),
+            "PRIVATE": private,
         }
 
     def lines(self) -> list[str]:
         """For a person to read."""
-        schema = self.schema
+        schema, facts = self.schema, self.to_dict()
         lines = [
             f"table '{schema.name}', {schema.n_attributes} attributes, {schema.n_levels} levels in all,",
-            f"{schema.measured.n_attributes} one-way and {self._pairs} two-way tables to measure.",
+            f"{facts['one_way_tables']} one-way and {facts['two_way_tables']} two-way tables to measure.",
         ]
         if schema.person is not None:
             lines.append(f"Any one person, with all their rows, is protected. Counted are {schema.person.words}.")
-        lines += [f"Rule {number}: {text}." for number, text in enumerate(self.rules, start=1)]
+        lines += [f"Rule {number}: {text}." for number, text in enumerate(facts["rules"], start=1)]
         if schema.not_reviewed:
             lines.append(f"Not reviewed, so a release would refuse it: {', '.join(schema.not_reviewed)}.")
         if self.values is None:
@@ -182,7 +232,7 @@ class Checked(Tabular):
 
 def check(
     schema: SchemaLike, data: object | None = None, *, query: str | None = None, progress: Progress = SILENT
-) -> Checked:
+) -> SchemaCheck:
     """Validate a schema; with `data`, say what it would do to the rows, which is PRIVATE.
 
     `schema` is a schema, the path of one, or a model for its schema; `data` a path or anything that exports an Arrow
@@ -190,9 +240,9 @@ def check(
     """
     schema = Schema.of(schema)
     if data is None:
-        return Checked(schema=schema)
+        return SchemaCheck(schema=schema)
     rows = data if query is None else Query(data, query)  # type: ignore[arg-type]
-    return Checked(
+    return SchemaCheck(
         schema=schema,
         values=tuple(check_values(rows, schema, progress=progress)),
         rows_that_break=tuple(broken_rules(rows, schema, progress=progress)) if schema.rules else (),
@@ -234,10 +284,8 @@ def _judge(attribute: Attribute, reading: Reading, tally: Counter[str], outside:
     if private:
         # A release decides which of them it lists.
         tally["listed"] += tally.pop("folded", 0)
-    listed, missing, clipped, folded, no_cell = (tally[name] for name in _FATES)
-    fate = Fate(
-        attribute=attribute.name, listed=listed, missing=missing, clipped=clipped, folded=folded, no_cell=no_cell
-    )
+    counts: dict[str, Any] = {name: tally[name] for name in _FATES}
+    fate = Fate(attribute=attribute.name, **counts)
     # Where a release found the categories, it put the rare ones under other itself.
     if fate.outside <= _MOST or private or (attribute.domain == "found" and attribute.other):
         return fate
@@ -270,20 +318,24 @@ def broken_rules(data: object, schema: Schema, *, progress: Progress = SILENT) -
     """
     source = open_source(data, schema)
     require_columns(source, schema)
-    names, broken = schema.names, [0] * len(schema.rules)
+    broken = [0] * len(schema.rules)
     progress.stage("rules", unit="rows")
-    for batch in source.batches(names):
-        codes = encode(batch, schema)
+    for batch in source.batches(schema.names):
+        codes = partial(_codes, batch, schema)
         for number, rule in enumerate(schema.rules):
             if isinstance(rule, Determined):
-                has, by = codes[names.index(rule.attribute)], codes[names.index(rule.by)]
+                has, by = codes(rule.attribute), codes(rule.by)
                 breaks = (has != np.array(rule.levels)[by]) & (has >= 0) & (by >= 0)
             else:
-                breaks = np.isin(codes[names.index(rule.first)], rule.first_levels)
-                breaks &= np.isin(codes[names.index(rule.second)], rule.second_levels)
+                breaks = np.isin(codes(rule.first), rule.first_levels) & np.isin(codes(rule.second), rule.second_levels)
             broken[number] += int(np.count_nonzero(breaks))
         progress.advance(batch.height)
     return broken
+
+
+def _codes(batch: pl.DataFrame, schema: Schema, name: str) -> NDArray[np.int32]:
+    # Of the columns that rules name alone: a release may have yet to find the domains of others.
+    return encode_column(batch[name], schema.attribute(name))
 
 
 def texts_and_places(column: pl.Series) -> tuple[list[str | None], NDArray[np.int64]]:
@@ -328,16 +380,15 @@ def likely_cause(attribute: Attribute, reading: Reading, outside: Counter[str | 
     if formats:
         written = " or ".join(json.dumps(form) for form in formats[:_QUOTED])
         return f"They are dates or times in another writing: add format = {written}."
-    if attribute.kind in ("integer", "real"):
-        cause = _cause_of_numbers(attribute, reading, texts, most)
-        if cause:
-            return cause
+    cause = _cause_of_numbers(attribute, reading, texts, most) if attribute.kind in ("integer", "real") else None
+    if cause:
+        return cause
     if attribute.categorical:
         listed = {_loose(str(value)): str(value) for value in attribute.values}
-        if most(lambda text: _loose(text) in listed):
-            text = next(text for text in texts if _loose(text) in listed)
-            alike = listed[_loose(text)]
-            return f"They differ from listed values in capitals, spaces or leading zeros: {text!r} for {alike!r}."
+        alike = [text for text in texts if _loose(text) in listed]
+        if most(lambda text: text in alike):
+            pair = f"{alike[0]!r} for {listed[_loose(alike[0])]!r}"
+            return f"They differ from listed values in capitals, spaces or leading zeros: {pair}."
     frequent = [text for text, _ in outside.most_common(_QUOTED) if text is not None]
     if most(lambda text: text in frequent):
         quoted = ", ".join(map(repr, frequent))
@@ -354,11 +405,14 @@ def _cause_of_numbers(
 ) -> str | None:
     numbers = {text: parse_number(text.strip()) or 0 for text in texts}
     low, high = attribute.edges[0], attribute.edges[-1]
-    advice = "check the unit, or state wider edges."
-    if most(lambda text: numbers[text] < low):
-        return f"Most of them are numbers below the first edge, {attribute.edge_text(low)}: {advice}"
-    if most(lambda text: numbers[text] >= high):
-        return f"Most of them are numbers above the last edge, {attribute.edge_text(high)}: {advice}"
+    ends = {
+        "below the first": (low, lambda text: numbers[text] < low),
+        "above the last": (high, lambda text: numbers[text] >= high),
+    }
+    for where, (edge, beyond) in ends.items():
+        if most(beyond):
+            advice = "check the unit, or state wider edges."
+            return f"Most of them are numbers {where} edge, {attribute.edge_text(edge)}: {advice}"
     if reading.decimal == ",":
         # A decimal point was rewritten as a comma, so that the text is no number.
         pointed = most(lambda text: Reading(decimal=",").plain(text) != text)
@@ -379,3 +433,119 @@ def _fits(form: str, text: str) -> bool:
 
 def _loose(text: str) -> str:
     return text.strip().casefold().lstrip("0") or "0"
+
+
+def rows_per_person(data: object, schema: Schema, *, progress: Progress = SILENT) -> Crowd:
+    """Count the rows of each person: PRIVATE. Memory grows with the number of people."""
+    person = schema.person
+    if person is None:
+        raise SchemaError("the schema names no person. Add person = 'COLUMN' to [table] (docs/people.md).")
+    source = open_source(data, schema)
+    require_person(source, schema)
+    mark, rows, without = Marker(), 0, 0
+    counted, pending = _merge([]), list[pl.DataFrame]()
+    progress.stage("people", unit="rows")
+    for batch in source.scan((person.column,)):
+        ids = ids_of(batch.to_series(0))
+        # Half a mark is enough to count by: no promise depends on it.
+        marks: NDArray[np.uint64] = mark(ids.drop_nulls())[:, 0]
+        pending.append(_merge([pl.DataFrame({"mark": marks}).with_columns(rows=pl.lit(1, pl.Int64))]))
+        rows, without = rows + batch.height, without + ids.null_count()
+        if sum(part.height for part in pending) > max(_PENDING, counted.height):
+            counted, pending = _merge([counted, *pending]), []
+        progress.advance(batch.height)
+    alone = np.ones(without if person.null_ids == "person" else 0, dtype=np.int64)
+    own = np.sort(np.concatenate([_merge([counted, *pending])["rows"].to_numpy(), alone]))
+    whole = max(int(own.sum()), 1)
+    return Crowd(
+        column=person.column,
+        rows=rows,
+        people=own.size,
+        without_id=without,
+        most=int(own.max(initial=0)),
+        quantiles=tuple((share, int(own[int(np.ceil(share * own.size)) - 1])) for share in _QUANTILES if own.size),
+        kept=tuple((tried, float(np.minimum(own, tried).sum()) / whole) for tried in _TRIED),
+    )
+
+
+def _merge(parts: list[pl.DataFrame]) -> pl.DataFrame:
+    """Add up the rows of each mark."""
+    nobody = pl.DataFrame(schema={"mark": pl.UInt64, "rows": pl.Int64})
+    return pl.concat([nobody, *parts]).group_by("mark").sum()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Links:
+    """How people and events of linked tables match: PRIVATE.
+
+    `unmatched` events have the key of nobody and are dropped; `beyond` are dropped at random of people who have more
+    than the schema's at_most; `repeated` rows of people have the key of an earlier row and are dropped.
+    """
+
+    people: int
+    events: int
+    unmatched: int
+    beyond: int
+    repeated: int
+    without_events: int
+    most: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+    def lines(self) -> list[str]:
+        """For the custodian."""
+        lines = [
+            f"{self.people:,} people with {self.events:,} events that count; {self.without_events:,} people have none, "
+            f"{self.most} is the most.",
+            f"{self.unmatched:,} events have a key that no person has, and are dropped.",
+            f"{self.beyond:,} events are dropped at random of people who have more than at_most.",
+        ]
+        if self.repeated:
+            lines.append(f"{self.repeated:,} rows of people have the key of an earlier row, and are dropped.")
+        if self.events == 0:
+            lines.append("no event has a person. Are both keys the same thing, written alike (7 is not 007)?")
+        elif self.most <= 1:
+            lines.append("nobody has two events. If the key is unique for every event, it names events.")
+        elif self.people == 1:
+            lines.append("there is one person. If the key is the same in every row, it names nobody.")
+        return [f"PRIVATE: {line}" for line in lines]
+
+
+def check_links(people: object, events: object, linked: Linked) -> Links:
+    """How the events match their people: PRIVATE, exact counts."""
+    joined = LinkedRows(people, events, linked).join()
+    return Links(
+        people=joined.n_people,
+        events=int(joined.begins[-1]),
+        unmatched=joined.unmatched,
+        beyond=joined.beyond,
+        repeated=joined.repeated,
+        without_events=int(np.count_nonzero(joined.numbers == 0)),
+        most=int(joined.numbers.max(initial=0)),
+    )
+
+
+def hash_files(data: object, *, progress: Progress = SILENT) -> tuple[bytes, ...]:
+    """The SHA-256 of every file that this path stands for, for a ledger to notice two names of the same rows: PRIVATE.
+
+    Compared by the custodian's commands alone: a release that compared them would be refused or not depending on rows.
+    """
+    if not isinstance(data, str | Path) or "://" in str(data):
+        raise DataError("a data set is bound to files: give a file or a folder, not a database or an object store.")
+    source = open_source(data)
+    paths = [part.path for part in source.parts or (source,) if part.path is not None]
+    progress.stage("hash", total=sum(path.stat().st_size for path in paths), unit="bytes")
+    digests = []
+    for path in paths:
+        digest = hashlib.sha256()
+        try:
+            with path.open("rb") as file:
+                while piece := file.read(_PIECE):
+                    digest.update(piece)
+                    progress.advance(len(piece))
+        except OSError as error:
+            raise DataError(f"file '{path}' cannot be read: {error.strerror or error}. Check the path.") from None
+        digests.append(digest.digest())
+    return tuple(digests)

@@ -11,7 +11,9 @@ import csv
 import json
 import re
 import tomllib
+from collections import defaultdict
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -33,6 +35,7 @@ from sklar.custodian.draft.columns import ColumnSummary, Tie
 from sklar.custodian.draft.propose import as_seen
 from sklar.errors import SchemaError
 from sklar.files.write import write_text
+from sklar.public.axis import parse_number
 from sklar.public.codelists import natural
 from sklar.public.description import toml_key, toml_value
 from sklar.public.person import PERSON_KEYS, Person, describe_person
@@ -58,8 +61,8 @@ _PERSON_LINE = re.compile(rf"\s*({'|'.join(PERSON_KEYS)})\s*=")
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
-    """One answer to a question: its key, what it says, and the entry that it makes; None leaves the column out.
+class ReviewChoice:
+    """One answer to a question, and the entry that it makes; None leaves the column out.
 
     Where it `asks` for something, the custodian types it, and `complete` adds it to the entry.
     """
@@ -72,7 +75,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Question:
-    """One open decision, with what the rows show (`private`) and the answers to it. The first is the proposal.
+    """One open decision, with what the rows show (`private`) and the answers to it, the proposal first.
 
     `default` is the key of the answer that may be given without reading on: none where the entry came from the rows.
     """
@@ -83,7 +86,7 @@ class Question:
     stated: str
     decide: str
     private: tuple[str, ...]
-    choices: tuple[Choice, ...]
+    choices: tuple[ReviewChoice, ...]
     default: str | None
 
 
@@ -122,15 +125,25 @@ def _question(text: str, attribute: Attribute, entry: Entry, draft: Draft | None
     others = ", ".join(second if first == attribute.name else first for first, second in tied)
     rule = f" A rule with {others} is possible only where both list their values." if others else ""
     stated = [f"{key} = {toml_value(value)}" for key, value in _without(entry, "type", "domain", *_REVIEW_KEYS).items()]
+    levels = attribute.levels if attribute.n_levels <= 8 else (*attribute.levels[:6], "...", attribute.levels[-1])
+    listed = f"{attribute.n_levels} levels: {', '.join(levels)}."
+    private: tuple[str, ...] = ()
+    if seen is not None:
+        # All values where a person can read them; else the most common ones.
+        few = len(seen.counts) <= _MOST_SHOWN
+        shown = [f"{value} ({share})" for value, _, share in common(seen, _MOST_SHOWN if few else _FEW_SHOWN)]
+        values = [f"{'All values' if few else 'The most common values'}: {', '.join(shown)}."] if shown else []
+        private = ("; ".join(facts(seen)) + ".", *values)
     # A domain that an earlier version, or a person, took from the rows cannot be accepted in bulk.
     drafted = attribute.provenance != "rows" and (PROPOSED in notes or attribute.private)
+    found = "a release finds the domain with part of its budget."
     return Question(
         name=attribute.name,
         kind=attribute.kind,
-        proposed=notes.get(PROPOSED, _describe(attribute)),
+        proposed=notes.get(PROPOSED, found if attribute.private else listed),
         stated=short(", ".join(stated), _MOST_LETTERS),
         decide=notes.get(DECIDE, "is it public knowledge?") + rule,
-        private=() if seen is None else ("; ".join(facts(seen)) + ".", *_examples(seen)),
+        private=private,
         choices=_choices(attribute, entry, seen),
         default="a" if drafted else None,
     )
@@ -140,61 +153,41 @@ def _without(entry: Entry, *keys: str) -> Entry:
     return {key: value for key, value in entry.items() if key not in keys}
 
 
-def _describe(attribute: Attribute) -> str:
-    if attribute.private:
-        return "a release finds the domain with part of its budget."
-    levels = attribute.levels if attribute.n_levels <= 8 else (*attribute.levels[:6], "...", attribute.levels[-1])
-    return f"{attribute.n_levels} levels: {', '.join(levels)}."
-
-
-def _examples(seen: ColumnSummary) -> list[str]:
-    """All values where a person can read them; else the most common ones."""
-    most = _MOST_SHOWN if len(seen.counts) <= _MOST_SHOWN else _FEW_SHOWN
-    listed = [f"{value} ({share})" for value, _, share in common(seen, most)]
-    which = "All values" if len(seen.counts) <= most else "The most common values"
-    return [f"{which}: {', '.join(listed)}."] if listed else []
-
-
-def _choices(attribute: Attribute, entry: Entry, seen: ColumnSummary | None) -> tuple[Choice, ...]:
+def _choices(attribute: Attribute, entry: Entry, seen: ColumnSummary | None) -> tuple[ReviewChoice, ...]:
     """The answers to a question."""
     public, rows = {"provenance": "public"}, {"provenance": "rows"}
     whole, kept = _without(entry, *_REVIEW_KEYS), _without(entry, *_DOMAIN_KEYS, *_REVIEW_KEYS)
     private = attribute.private
     accepted = "found with budget" if private else "it is public knowledge"
-    choices = [Choice("a", f"as proposed: {accepted}", whole | public)]
+    choices = [ReviewChoice("a", f"as proposed: {accepted}", whole | public)]
     if attribute.binned:
         stepped = kept | {key: entry[key] for key in ("step",) if key in entry}
         says = f"find it with budget, between {'other ' if private else ''}bounds"
         choices += [
-            Choice("b", says, stepped | {"domain": "private", "bins": _BINS} | public, "bounds"),
-            Choice("e", "state the edges of bins, from public knowledge", stepped | public, "edges"),
+            ReviewChoice("b", says, stepped | {"domain": "private", "bins": _BINS} | public, "bounds"),
+            ReviewChoice("e", "state the edges of bins, from public knowledge", stepped | public, "edges"),
         ]
     elif attribute.categorical:
         if not private:
             # Only listed values can have an output.
             searched = _without(kept, "output") | {"domain": "private", "at_most": _AT_MOST} | public
-            choices.append(Choice("f", "find it with budget instead", searched))
-        choices.append(Choice("v", "list the values, from public knowledge (a code book)", kept | public, "values"))
-    shown = _as_seen(attribute, seen)
-    if attribute.provenance == "rows":
-        choices[0] = Choice("p", "I compared it with public knowledge", whole | public)
-        choices.insert(1, Choice("r", _AT_RISK, whole | rows))
-    elif shown is not None and private:
-        says = f"take the {'bins that cover the values' if attribute.binned else 'values'} that were seen"
-        choices.append(Choice("c", f"{says}: I compared them with public knowledge", shown | public))
-        choices.append(Choice("r", f"{says}, {_AT_RISK}", shown | rows))
-    return (*choices, Choice("x", "leave the column out", None))
-
-
-def _as_seen(attribute: Attribute, seen: ColumnSummary | None) -> Entry | None:
-    """The entry with the domain that the rows show, where it is of the same kind."""
+            choices.append(ReviewChoice("f", "find it with budget instead", searched))
+        says = "list the values, from public knowledge (a code book)"
+        choices.append(ReviewChoice("v", says, kept | public, "values"))
     shown = None if seen is None else as_seen(seen)
-    if shown is None or shown.kind != attribute.kind or attribute.special:
-        return None
-    return _without(Schema(name="t", attributes=(shown,)).to_dict()["attributes"][attribute.name], *_REVIEW_KEYS)
+    if attribute.provenance == "rows":
+        choices[0] = ReviewChoice("p", "I compared it with public knowledge", whole | public)
+        choices.insert(1, ReviewChoice("r", _AT_RISK, whole | rows))
+    elif shown is not None and private and shown.kind == attribute.kind and not attribute.special:
+        document = Schema(name="t", attributes=(shown,)).to_dict()["attributes"][attribute.name]
+        domain = _without(document, *_REVIEW_KEYS)
+        says = f"take the {'bins that cover the values' if attribute.binned else 'values'} that were seen"
+        choices.append(ReviewChoice("c", f"{says}: I compared them with public knowledge", domain | public))
+        choices.append(ReviewChoice("r", f"{says}, {_AT_RISK}", domain | rows))
+    return (*choices, ReviewChoice("x", "leave the column out", None))
 
 
-def complete(choice: Choice, typed: str, attribute: Attribute) -> Entry:
+def complete(choice: ReviewChoice, typed: str, attribute: Attribute) -> Entry:
     """The entry of a choice with what the custodian typed: values, edges, or two bounds."""
     listed = [each.strip() for each in next(csv.reader([typed], skipinitialspace=True), []) if each.strip()]
     entry = dict(choice.entry or {})
@@ -203,7 +196,7 @@ def complete(choice: Choice, typed: str, attribute: Attribute) -> Entry:
             raise SchemaError("values must list at least one text. Separate them by commas.")
         whole = bool(attribute.values) and isinstance(attribute.values[0], int)
         return entry | {"values": [int(text) for text in listed] if whole else listed}
-    numbers = [_number(text, attribute.kind) for text in listed]
+    numbers = [_number(text) for text in listed] if attribute.kind in ("integer", "real") else listed
     if choice.asks == "edges":
         return entry | {"edges": numbers}
     if len(numbers) != 2:
@@ -211,15 +204,11 @@ def complete(choice: Choice, typed: str, attribute: Attribute) -> Entry:
     return entry | {"low": numbers[0], "high": numbers[1]}
 
 
-def _number(text: str, kind: str) -> object:
-    if kind not in ("integer", "real"):
-        return text
-    for parse in (lambda written: int(written.replace("_", "")), float):
-        try:
-            return parse(text)
-        except ValueError:
-            continue
-    raise SchemaError(f"{text!r} is not a number. Write numbers, separated by commas.")
+def _number(text: str) -> int | float:
+    number = parse_number(text.replace("_", ""))
+    if number is None:
+        raise SchemaError(f"{text!r} is not a number. Write numbers, separated by commas.")
+    return number
 
 
 def answer(text: str, name: str, entry: Entry | None) -> str:
@@ -250,8 +239,7 @@ def rule_entries(rule: OpenRule, text: str, draft: Draft) -> list[Entry]:
 
     The custodian confirms each as public knowledge, so the rows that break it are mistakes.
     """
-    asked = (rule.first, rule.how, rule.second)
-    tie = next((tie for tie in draft.ties if (tie.first, tie.how, tie.second) == asked), None)
+    tie = next((tie for tie in draft.ties if OpenRule(first=tie.first, how=tie.how, second=tie.second) == rule), None)
     schema = Schema.from_toml(text)
     if tie is None or not {rule.first, rule.second} <= set(schema.names):
         return []
@@ -289,12 +277,11 @@ def _determined(tie: Tie, first: Attribute, second: Attribute) -> list[Entry]:
 
 def _forbidden(tie: Tie) -> list[Entry]:
     """A rule for each set of values that exclude the same values."""
-    partners: dict[str, list[str]] = {}
+    partners, alike = defaultdict[str, list[str]](list), defaultdict[tuple[str, ...], list[str]](list)
     for one, two in tie.pairs:
-        partners.setdefault(one, []).append(two)
-    alike: dict[tuple[str, ...], list[str]] = {}
+        partners[one].append(two)
     for one, excluded in partners.items():
-        alike.setdefault(tuple(sorted(excluded, key=natural)), []).append(one)
+        alike[tuple(sorted(excluded, key=natural))].append(one)
     return [{"forbid": {tie.first: values, tie.second: list(excluded)}} for excluded, values in alike.items()]
 
 
@@ -364,7 +351,13 @@ def _tidy(text: str) -> str:
 
 def _place(lines: list[str], name: str) -> tuple[int, int] | None:
     """Where the lines of an entry begin and end: from its header to its last key; None where no header has its name."""
-    start = next((number for number, line in enumerate(lines) if _names(line, name)), None)
+    start = None
+    for number, line in enumerate(lines):
+        with suppress(ValueError):
+            attributes = tomllib.loads(line).get("attributes") if line.lstrip().startswith("[") else None
+            if isinstance(attributes, dict) and list(attributes) == [name]:
+                start = number
+                break
     if start is None:
         return None
     end = start + 1
@@ -373,15 +366,6 @@ def _place(lines: list[str], name: str) -> tuple[int, int] | None:
     while end > start + 1 and (not lines[end - 1].strip() or lines[end - 1].lstrip().startswith("#")):
         end -= 1
     return start, end
-
-
-def _names(line: str, name: str) -> bool:
-    """Whether a line is the header of this attribute's entry."""
-    try:
-        attributes = tomllib.loads(line).get("attributes") if line.lstrip().startswith("[") else None
-    except ValueError:
-        return False
-    return isinstance(attributes, dict) and list(attributes) == [name]
 
 
 def _notes(text: str, name: str) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 A person is a key of the table of people, with the first row that has it; a row without a key is a person of their own,
 without events. An event whose key no person has is left out: by rule, and without a word to anyone but the custodian
-(`custodian.keys`). Of those who have more events than the schema says, so many are chosen at random (`kernel.people`).
+(`custodian.check`). Of those who have more events than the schema says, so many are chosen at random (`kernel.people`).
 So whatever one person's rows are, they decide nothing about anyone else's part. Keys are compared as texts: 7, 7.0 and
 "7" are one key, "007" is another. No value raises.
 

@@ -41,12 +41,9 @@ RULES_HEADING = (
     "# can be a rule, which costs nothing and every released record honors.",
 )
 
-_TOP = 12
-_EXAMPLES = 5
+_TOP, _EXAMPLES, _BARS = 12, 5, 16
 _OFTEN = (0.5, 0.9, 0.99)
-_BARS = 16
-_MAX_COLUMNS = 300
-_MAX_PAIRS = 20
+_MAX_COLUMNS, _MAX_PAIRS = 300, 20
 _KINDS = {"real": "decimal number", "integer": "whole number", "datetime": "date and time"}
 _TIED = {"determines": ("determines", "goes with"), "excludes": ("excludes values of", "never with")}
 
@@ -93,21 +90,20 @@ class Draft:
 
     def private_page(self) -> str:
         """What the rows show, as an HTML page for the custodian's eyes; `templates/draft.html.j2` has the words."""
-        columns = []
-        for number, column in enumerate(self.seen.columns[:_MAX_COLUMNS]):
-            proposal = self.proposals[column.name]
-            columns.append(
-                Hidden(
-                    name=column.name or "(no name)",
-                    anchor=f"column-{number}",
-                    proposed=proposal.proposed,
-                    decide=proposal.decide,
-                    left_out=proposal.attribute is None,
-                    facts=(*facts(column), *(_rows_each(column) if proposal.attribute is None else ())),
-                    common=common(column),
-                    histogram=_histogram(column),
-                )
+        columns = [
+            Hidden(
+                name=column.name or "(no name)",
+                anchor=f"column-{number}",
+                proposed=proposal.proposed,
+                decide=proposal.decide,
+                left_out=proposal.attribute is None,
+                facts=(*facts(column), *(_rows_each(column) if proposal.attribute is None else ())),
+                common=common(column),
+                histogram=_histogram(column),
             )
+            for number, column in enumerate(self.seen.columns[:_MAX_COLUMNS])
+            for proposal in [self.proposals[column.name]]
+        ]
         shown = Hidden(
             banner="PRIVATE: exact facts about the rows, for the custodian only. Do not publish",
             table=self.schema.name,
@@ -115,7 +111,7 @@ class Draft:
             n_columns=len(self.seen.columns),
             columns=columns,
             remarks=self.remarks,
-            ties=tuple(_tie(tie) for tie in self.ties),
+            ties=tuple(map(_tie, self.ties)),
         )
         return render("sklar.custodian.draft", "draft.html.j2", shown)
 
@@ -144,9 +140,8 @@ def draft(
     draft is written there (S.toml), and what the rows show to a PRIVATE page beside it (S.PRIVATE.html). The table is
     called as its file unless it has a `name`.
     """
-    targets = None if out is None else [check_target(out, (".toml",))]
-    if targets is not None:
-        targets.append(check_target(Path(out).with_suffix(".PRIVATE.html"), (".html",)))  # type: ignore[arg-type]
+    target = None if out is None else check_target(out, (".toml",))
+    page = None if target is None else check_target(target.with_suffix(".PRIVATE.html"), (".html",))
     rows = data if query is None else Query(data, query)  # type: ignore[arg-type]
     file = rows if isinstance(rows, str | Path) and "://" not in str(rows) else None
     sniffed = Sniffed(reading=reading) if reading is not None else _sniff(file)
@@ -161,9 +156,9 @@ def draft(
     remarks = tuple((each.key, toml_value(each.value), each.sureness, each.reason) for each in sniffed.remarks)
     ties = find_ties(seen, schema.names)
     drafted = Draft(schema=schema, proposals=proposals, seen=seen, ties=ties, remarks=remarks)
-    if targets is not None:
-        write_text(targets[1], drafted.private_page(), private=True)
-        write_text(targets[0], drafted.to_toml(), private=True)
+    if target is not None and page is not None:
+        write_text(page, drafted.private_page(), private=True)
+        write_text(target, drafted.to_toml(), private=True)
     return drafted
 
 
@@ -184,13 +179,13 @@ def _sniff(file: str | Path | None) -> Sniffed:
 def facts(seen: ColumnSummary) -> tuple[str, ...]:
     """What was seen of a column, a sentence each: exact, for the custodian's eyes."""
     values, kind = seen.counts.total(), next(iter(seen.axes), None)
-    lines = ["no value is missing"]
-    if seen.n_missing:
-        lines = [f"{percent(seen.n_missing / max(seen.rows, 1))} of {seen.rows:,} rows have no value"]
-    lines.append(f"{'more than ' if seen.many else ''}{len(seen.counts):,} different values")
+    gaps = f"{percent(seen.n_missing / max(seen.rows, 1))} of {seen.rows:,} rows have no value"
     texts = ", ".join(f"'{short(text)}'" for text in seen.missing if text)
-    if texts:
-        lines.append(f"for a missing value stand {texts}")
+    lines = [
+        gaps if seen.n_missing else "no value is missing",
+        f"{'more than ' if seen.many else ''}{len(seen.counts):,} different values",
+        *([f"for a missing value stand {texts}"] if texts else []),
+    ]
     if kind is None:
         return tuple(lines)
     odd = seen.axes[kind].odd
@@ -218,9 +213,8 @@ def _rows_each(seen: ColumnSummary) -> tuple[str, ...]:
     times = sorted(seen.counts.values())
     if len(times) < 2 or times[-1] == 1:
         return ()
-    shares = ", ".join(
-        f"{share:.0%} of the values have at most {times[int(share * (len(times) - 1))]:,}" for share in _OFTEN
-    )
+    often = ((share, times[int(share * (len(times) - 1))]) for share in _OFTEN)
+    shares = ", ".join(f"{share:.0%} of the values have at most {most:,}" for share, most in often)
     return (
         f"rows with one value: {sum(times) / len(times):.1f} on average, {shares}, the most is {times[-1]:,}; if these "
         "are people, rows_per_person in [table] would cut there (docs/people.md)",

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
+from itertools import combinations
 from typing import Any, Literal
 
 import numpy as np
@@ -38,30 +39,20 @@ COMPACT_DAY = "date %Y%m%d"
 _MOST_DIGITS = 15
 _NUMBERS = ("integer", "real")
 # How people write days, beside 1912-04-14, and moments of them.
-_DAYS = {
-    "%d.%m.%Y": r"\d{1,2}\.\d{1,2}\.\d{4}",
-    "%d/%m/%Y": r"\d{1,2}/\d{1,2}/\d{4}",
-    "%m/%d/%Y": r"\d{1,2}/\d{1,2}/\d{4}",
-    "%d-%m-%Y": r"\d{1,2}-\d{1,2}-\d{4}",
-    "%m-%d-%Y": r"\d{1,2}-\d{1,2}-\d{4}",
-    "%Y/%m/%d": r"\d{4}/\d{1,2}/\d{1,2}",
-    "%Y.%m.%d": r"\d{4}\.\d{1,2}\.\d{1,2}",
-    "%d-%b-%Y": r"\d{1,2}-[A-Za-z]{3}-\d{4}",
-    "%d %b %Y": r"\d{1,2} [A-Za-z]{3} \d{4}",
+_DAYS = ("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%m-%d-%Y", "%Y/%m/%d", "%Y.%m.%d", "%d-%b-%Y", "%d %b %Y")
+_FORMATS = [f"date {day}" for day in _DAYS] + [f"datetime {day} {at}" for day in _DAYS for at in ("%H:%M", "%H:%M:%S")]
+_DIGITS = {"%Y": r"\d{4}", "%M": r"\d{2}", "%S": r"\d{2}", "%b": "[A-Za-z]{3}"}
+_PATTERNS = {
+    form: re.sub("%[a-zA-Z]", lambda part: _DIGITS.get(part[0], r"\d{1,2}"), form.partition(" ")[2].replace(".", r"\."))
+    for form in _FORMATS
+} | {
+    COMPACT_DAY: r"(19|20)\d{6}",
+    "date": r"\d{4}-.{5}",
+    "datetime": r"\d{4}-.{4,}",
+    "time": r"\d{1,2}:\d{2}.*",
+    "yearmonth": r"\d{4}-\d{2}",
+    "duration": r"[+-]?(\d+:\d{2}.*|P.*|-?\d+ days?.*)",
 }
-_CLOCKS = {" %H:%M": r" \d{1,2}:\d{2}", " %H:%M:%S": r" \d{1,2}:\d{2}:\d{2}"}
-_PATTERNS = (
-    {f"date {form}": pattern for form, pattern in _DAYS.items()}
-    | {f"datetime {day}{time}": _DAYS[day] + _CLOCKS[time] for day in _DAYS for time in _CLOCKS}
-    | {
-        COMPACT_DAY: r"(19|20)\d{6}",
-        "date": r"\d{4}-.{5}",
-        "datetime": r"\d{4}-.{4,}",
-        "time": r"\d{1,2}:\d{2}.*",
-        "yearmonth": r"\d{4}-\d{2}",
-        "duration": r"[+-]?(\d+:\d{2}.*|P.*|-?\d+ days?.*)",
-    }
-)
 # This share of the rows may break what is still proposed as a rule: real tables hold mistakes.
 _BROKEN = 0.001
 # A combination that chance alone would have given this many rows, and that hardly any row has, may be impossible.
@@ -84,11 +75,10 @@ class AxisRange:
 class ColumnSummary:
     """What the rows show of one column: PRIVATE. It is filled batch by batch, and not changed afterwards.
 
-    `counts` are the distinct texts that are not missing, with how many rows have each; `many` says that there are more
-    of them than were kept, and `counted` how many rows had a value until then. `axes` are the kinds as which (nearly)
+    `counts` are the distinct texts that are not missing, with how many rows have each; `many` says that more of them
+    occur than were kept, and `counted` how many rows had a value until then. `axes` are the kinds as which (nearly)
     all texts read: "integer", or "date %d.%m.%Y" with its format. `declared` are the categories of the column's type.
-    `codes` are those of the first rows, as places in `coded`; -1 is a missing value, and there are none where the
-    column has many distinct texts.
+    `codes` are places in `coded` of the first rows, -1 for a missing value; none where there are many distinct texts.
     """
 
     name: str
@@ -274,19 +264,16 @@ class Tie:
 def find_ties(seen: TableSummary, names: Sequence[str]) -> tuple[Tie, ...]:
     """The ties among these columns."""
     named = [column for name in names if (column := seen.column(name)) is not None]
-    chosen = [(column, np.concatenate(column.codes)) for column in named if column.codes and len(column.coded) > 1][
-        :_MOST_COLUMNS
-    ]
+    coded = [(column, np.concatenate(column.codes)) for column in named if column.codes and len(column.coded) > 1]
     ties: list[Tie] = []
     followers: set[str] = set()
-    for i, one in enumerate(chosen):
-        for two in chosen[i + 1 :]:
-            tie = _tie(*one, *two)
-            if tie is None or (tie.how == "determines" and tie.second in followers):
-                continue
-            if tie.how == "determines":
-                followers.add(tie.second)
-            ties.append(tie)
+    for one, two in combinations(coded[:_MOST_COLUMNS], 2):
+        tie = _tie(*one, *two)
+        if tie is None or (tie.how == "determines" and tie.second in followers):
+            continue
+        if tie.how == "determines":
+            followers.add(tie.second)
+        ties.append(tie)
     # What a column excludes is said once, not again for the columns that it determines.
     return tuple(tie for tie in ties if tie.how == "determines" or not {tie.first, tie.second} & followers)
 

@@ -94,32 +94,31 @@ def propose(seen: ColumnSummary) -> ColumnProposal:
     if unfit:
         return ColumnProposal(attribute=None, proposed=unfit)
     entry = Attribute(name=seen.name, kind="categorical", missing=seen.missing_text, reviewed=False)
+    known = find_list(seen.name, set(seen.counts))
+    pair = truth_texts(set(seen.counts))
     if seen.output == "bool":
         # The type of the column, not its rows, says that it is true, false or missing.
         attribute = Attribute(name=seen.name, kind="boolean", missing="")
-        return ColumnProposal(attribute=attribute, proposed="true or false, as the column's type says")
-    if seen.output == "ordered category":
-        return ColumnProposal(
-            attribute=replace(entry, values=seen.categories, output=seen.output),
-            proposed="the ordered categories that the column's type declares",
-            decide="was the type declared from public knowledge, or made from the rows?",
-        )
-    pair = truth_texts(set(seen.counts))
-    if pair is not None:
-        return ColumnProposal(
-            attribute=_with_texts(replace(entry, kind="boolean"), seen, pair),
-            proposed="yes or no, in the column's own texts",
-            decide="does the column hold nothing else?",
-        )
-    known = find_list(seen.name, set(seen.counts))
-    if known is not None:
+        proposed, decide = "true or false, as the column's type says", ""
+    elif seen.output == "ordered category":
+        attribute = replace(entry, values=seen.categories, output=seen.output)
+        proposed = "the ordered categories that the column's type declares"
+        decide = "was the type declared from public knowledge, or made from the rows?"
+    elif pair is not None:
+        attribute = _with_texts(replace(entry, kind="boolean"), seen, pair)
+        proposed, decide = "yes or no, in the column's own texts", "does the column hold nothing else?"
+    elif known is not None:
         whole = seen.type is not None and seen.type.whole
         values = tuple(int(text) for text in known.values) if whole else known.values
-        return ColumnProposal(
-            attribute=_with_output(replace(entry, values=values, ordered=known.ordered), seen.output),
-            proposed=f"a public list: {known.what}",
-            decide="does the column hold these codes, and no others?",
-        )
+        attribute = _with_output(replace(entry, values=values, ordered=known.ordered), seen.output)
+        proposed, decide = f"a public list: {known.what}", "does the column hold these codes, and no others?"
+    else:
+        return _undeclared(seen, entry)
+    return ColumnProposal(attribute=attribute, proposed=proposed, decide=decide)
+
+
+def _undeclared(seen: ColumnSummary, entry: Attribute) -> ColumnProposal:
+    """What is proposed where neither a type nor a public list gives the domain."""
     for kind in _preferred(seen):
         codes = _codes(seen, kind)
         if codes is not None:

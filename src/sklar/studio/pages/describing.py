@@ -13,7 +13,7 @@ from starlette.responses import JSONResponse, Response
 from sklar.custodian.draft import Draft
 from sklar.custodian.review import (
     PROVENANCE,
-    Choice,
+    ReviewChoice,
     accept_all,
     answer,
     answer_rule,
@@ -157,7 +157,7 @@ def _entry(text: str, attribute: Attribute, draft: Draft | None, form: Mapping[s
     return _completed(choice, attribute, form) if choice.asks else choice.entry
 
 
-def _completed(choice: Choice, attribute: Attribute, form: Mapping[str, str]) -> dict[str, Any]:
+def _completed(choice: ReviewChoice, attribute: Attribute, form: Mapping[str, str]) -> dict[str, Any]:
     """The entry of a choice with what was typed beside it."""
     entry = complete(choice, form.get(f"typed-{choice.key}", ""), attribute)
     if choice.asks == "edges" and form.get("points", "").strip():
