@@ -17,8 +17,7 @@ import numpy as np
 
 from experiments.asked import Case, Codes, counts_of, measured_columns
 from sklar.answer.effects import Effect, Floats, NoisyTable, Subset, pool_tables
-from sklar.answer.infer import ask
-from sklar.answer.infer.inquiry import Figure
+from sklar.answer.infer.inquiry import Figure, Inquiry
 from sklar.answer.infer.onestep import OneStep, grid, noise_covariance, one_step, parts
 from sklar.answer.infer.ratios import asked_ratios, figures_of, linear_in
 from sklar.answer.infer.regression import independence
@@ -87,7 +86,7 @@ def test_many(case: Case, model: Model, times: int, generator: np.random.Generat
             if other == place:
                 continue
             pair = (min(place, other), max(place, other))
-            own = ask(model, f'independent("{case.shuffled}", "{name}")')
+            own = Inquiry(model, f'independent("{case.shuffled}", "{name}")')
             margins = [own.reference.table((i,), own.reference.union) for i in pair]
             rejected = 0
             for at in range(len(rows)):
@@ -109,7 +108,7 @@ def _held(
     case: Case, model: Model, question: str, effects: Mapping[Subset, Floats], rows: Floats, true: list[Figure]
 ) -> Floats:
     """Whether each release's interval of each figure holds the truth, shape (releases, figures)."""
-    inquiry = ask(model, question, target=case.target)
+    inquiry = Inquiry(model, question, target=case.target)
     linear = linear_in(asked_ratios(inquiry), inquiry.reference)
     once = one_step(inquiry.effects, inquiry.reference, linear)
     function = linear.influence(grid(inquiry.effects.sizes)).T.reshape(-1, *inquiry.effects.sizes)

@@ -39,7 +39,7 @@ from experiments.asked import (
     part_of,
 )
 from experiments.drawn import LINEAR, Again, draw_again, draw_many, test_many
-from sklar.answer.infer import answer_to, ask
+from sklar.answer.infer import answer_to
 from sklar.answer.infer.inquiry import Figure, Inquiry
 from sklar.answer.infer.onestep import Linearized, OneStep
 from sklar.answer.predicate import QueryError
@@ -130,7 +130,7 @@ def judge(case: Case, model: Model, generator: np.random.Generator) -> Iterator[
     for kind, questions in case.questions.items():
         for question in questions:
             try:
-                inquiry = Watched(ask(model, question, target=case.target))
+                inquiry = Watched(Inquiry(model, question, target=case.target))
                 ours = answer_to(inquiry).figures
             except QueryError:
                 yield {"kind": kind, "question": question, "releases": 1, "refused": 1}
@@ -146,7 +146,7 @@ def judge(case: Case, model: Model, generator: np.random.Generator) -> Iterator[
         place = case.schema.names.index(case.shuffled)
         for other, name in enumerate(case.schema.names):
             if other != place:
-                found = answer_to(ask(model, f"independent({case.shuffled}, {name})")).test
+                found = answer_to(Inquiry(model, f"independent({case.shuffled}, {name})")).test
                 if found is None:
                     continue
                 yield {
@@ -260,7 +260,7 @@ def run(
             model = release(case, generator)
             questions = [question for kind in LINEAR for question in case.questions.get(kind, ())]
             truths = {
-                question: list(answer_to(AsIfReal(ask(model, question), case.truth)).figures) for question in questions
+                question: list(answer_to(AsIfReal(Inquiry(model, question), case.truth)).figures) for question in questions
             }
             tally.add(case.name, list(draw_many(case, model, truths, missing, generator)))
             tally.drawn[case.name] = tally.drawn.get(case.name, 0) + missing

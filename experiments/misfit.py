@@ -19,7 +19,8 @@ from experiments import record
 from experiments.asked import Case, Rows, adult_cases, census_cases
 from experiments.inference import AsIfReal, Watched, release
 from sklar.answer.effects import Floats
-from sklar.answer.infer import answer_to, ask
+from sklar.answer.infer import answer_to
+from sklar.answer.infer.inquiry import Inquiry
 from sklar.answer.infer.onestep import ALIKE
 from sklar.public.schema import Attribute, Schema
 
@@ -51,7 +52,7 @@ def misfits(case: Case, generator: np.random.Generator) -> Floats:
     model = release(replace(case, epsilon=EPSILON, draw=lambda _generator: rows), generator)
     found = []
     for _ in range(SHARES):
-        asked = Watched(ask(model, random_share(case.schema, generator), target="table"))
+        asked = Watched(Inquiry(model, random_share(case.schema, generator), target="table"))
         figure = answer_to(asked).figures[0]
         true = answer_to(AsIfReal(asked, truth)).figures[0].estimate
         beyond = float(asked.found.beyond[0, 0])

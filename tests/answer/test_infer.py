@@ -19,7 +19,7 @@ from sklar.answer.infer import Inference, infer
 from sklar.answer.infer.inquiry import MEASURED, Scores, score
 from sklar.answer.infer.onestep import Linearized, applied, noise_covariance, one_step, parts, refer
 from sklar.answer.infer.ratios import fieller
-from sklar.answer.infer.regression import Design, Records, Term, correlate, independence, solve_linear, solve_logistic
+from sklar.answer.infer.regression import Design, Records, Term, correlate, independence, solve
 from sklar.answer.predicate import QueryError
 from sklar.cli import cli
 from sklar.draw.decode import Decoder
@@ -382,7 +382,7 @@ REFUSED = {
     "age ~ age": "'age' is the outcome and cannot explain itself. Remove it.",
     "region = 'North' ~ region": "the outcome is decided by 'region' or decides it. Leave that name out.",
     "region ~ sex": "an outcome must be a number or have two values, and 'region' has 4.",
-    "owns = true and sex = 'Male' ~ age": "an outcome is a predicate about one attribute, got one about 2.",
+    "owns = true and sex = 'Male' ~ age": "an outcome is a predicate about one attribute, got one of 2.",
     "share(income = 1)": "the schema has no attribute 'income'.",
 }
 
@@ -459,9 +459,9 @@ def test_what_the_model_leaves_no_room_for_is_told(model: Model) -> None:
 
     split = np.array([[0.0], [0.0], [1.0], [1.0]])
     with pytest.raises(QueryError, match=r"the regressors must not determine one another, and by the model they do"):
-        solve_linear(records(split, np.hstack([split, 2 * split])), weights)
+        solve(records(split, np.hstack([split, 2 * split])), weights, logistic=False)
     with pytest.raises(QueryError, match=r"an outcome that the regressors leave open, and by the model they decide it"):
-        solve_logistic(records(split, split), weights)
+        solve(records(split, split), weights, logistic=True)
     single = with_blocks(model, exactly(model).measured.blocks[0])
     with pytest.raises(QueryError, match=r"a regression needs two-way tables, and the model holds none"):
         infer(single, "owns ~ sex")

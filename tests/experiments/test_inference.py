@@ -12,7 +12,8 @@ from click.testing import CliRunner
 from experiments.asked import Rows, census_cases, counts_of
 
 from experiments import asked, inference
-from sklar.answer.infer import answer_to, ask
+from sklar.answer.infer import answer_to
+from sklar.answer.infer.inquiry import Inquiry
 from sklar.rows.count import count_plainly
 
 
@@ -33,7 +34,7 @@ def test_counts_and_classical_answers_are_those_of_the_rows() -> None:
     assert np.array_equal(ours.one_way, plain.one_way)
     assert np.array_equal(ours.pairs, plain.pairs)
     model = inference.release(case, np.random.default_rng(1))
-    inquiry = ask(model, "share(employed = true) by sex")
+    inquiry = Inquiry(model, "share(employed = true) by sex")
     found = answer_to(inference.AsIfReal(inquiry, Rows(rows, case.schema.sizes))).figures[1]
     men = rows[rows[:, case.schema.names.index("sex")] == 1]
     share = float(men[:, case.schema.names.index("employed")].mean())

@@ -7,14 +7,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import cached_property
+from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
+from sklar.answer import DEFAULT_LEVEL
 from sklar.answer.effects import Codes, Floats, Subset, misfit, normal_quantile, pool_effects
 from sklar.answer.infer.onestep import Linearized, OneStep, one_step, refer
-from sklar.answer.infer.syntax import Statistic
+from sklar.answer.infer.syntax import read
 from sklar.answer.predicate import Expression, QueryError
 from sklar.draw.shapes import Shape
 from sklar.machine.notebook import Tabular, html_card
@@ -47,12 +48,11 @@ _UNITS: dict[str, tuple[float, str]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """One figure: an estimate, its standard error and its interval, whose ends are None where it has none.
+    """An estimate, its standard error and its interval, whose ends are None where it has none.
 
-    `measured` is the share of the statistic that noisy tables speak of directly, R^2 of its influence function; the
-    model alone speaks of the rest. The standard error is made of that of the noise, of sampling from a population (None
-    where the table itself is the target), and of the model. `p_value` is that of the hypothesis that it is 0, where 0
-    means no effect.
+    `measured` is R^2 of its influence function: the share that noisy tables speak of directly; the model alone speaks
+    of the rest. The standard error is made of that of the noise, of sampling from a population (None where the table
+    itself is the target), and of the model. `p_value` is that of the hypothesis that it is 0.
     """
 
     name: str
@@ -78,10 +78,9 @@ class WaldTest:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Inference(Tabular):
-    """The answer to a question: figures, or a test; what it is about; notes on how it was found, and cautions.
+    """The answer to a question: figures, or a test; notes on how it was found, and cautions on why not to rely on it.
 
-    A caution is a sentence on why a figure should not be relied on. `target` is the population that the table came
-    from, or the table itself, as it is coded.
+    `target` is the population that the table came from, or the table itself, as it is coded.
     """
 
     question: str
@@ -99,9 +98,8 @@ class Inference(Tabular):
 
     def _repr_html_(self) -> str:
         about = "the population" if self.target == "population" else "the table itself"
-        facts = {"about": f"{about}, {self.n_rows:,} rows"} | {
-            f"caution {number}": text for number, text in enumerate(self.cautions, start=1)
-        }
+        cautions = {f"caution {number}": text for number, text in enumerate(self.cautions, start=1)}
+        facts = {"about": f"{about}, {self.n_rows:,} rows", **cautions}
         return html_card(self.statistic, facts, self.to_columns(), note=" ".join(self.notes))
 
     def to_dict(self) -> dict[str, Any]:
@@ -144,7 +142,7 @@ class Inference(Tabular):
             rows.append([figure.name, estimate, error, interval, measured, tested])
         if all(figure.p_value is None for figure in self.figures):
             rows = [row[:-1] for row in rows]
-        widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines = []
         for name, *cells in rows:
             shown = (cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=True))
@@ -161,10 +159,9 @@ def _digits(error: float) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Scores:
-    """The number that each level stands for, shape (levels,), NaN where it has none (missing, special, other).
+    """The number that each level stands for, shape (levels,), NaN where it has none, and how these were set.
 
-    A table is coded before it is measured, so the mean of a number is the mean of its levels' scores. `by` says how
-    they were set.
+    A table is coded before it is measured, so the mean of a number is the mean of its levels' scores.
     """
 
     values: Floats
@@ -182,8 +179,8 @@ class Scores:
 
 
 def score(attribute: Attribute, said: Declared | None, shapes: Callable[[], Mapping[str, Shape]]) -> Scores:
-    """A number's own score, a truth value, what the caller declares, or the mean of the numbers inside a bin: of the
-    shape that they have there (`fitting.density`), or the midpoint where that is asked for.
+    """A number's own score, a truth value, what the caller declares, or the mean inside a bin: of its shape there
+    (`fitting.density`), or the midpoint where that is asked for.
     """
     name = attribute.name
     values = np.full(attribute.n_levels, np.nan)
@@ -232,12 +229,43 @@ class Inquiry:
     """
 
     def __init__(
-        self, model: Model, asked: Statistic, *, level: float, target: Target, declared: Mapping[str, Declared]
+        self,
+        model: Model,
+        question: str,
+        *,
+        level: float = DEFAULT_LEVEL,
+        target: str | None = None,
+        scores: Mapping[str, Declared] | None = None,
     ) -> None:
-        self.model, self.asked, self.level, self.target = model, asked, level, target
-        self.declared = declared
-        self.population = target == "population"
-        self.quantile = normal_quantile(level)
+        """Read and check a question.
+
+        `target` is "population", the one that the rows were drawn from, or "table", the confidential table itself; a
+        population by default, but for releases that count several rows of each person. `scores` says by attribute what
+        levels stand for: "midpoint", or a number for each level.
+        """
+        several = model.certificate.count == "rows" and model.certificate.rows > 1
+        self.declared = dict(scores or {})
+        unknown = next((name for name in self.declared if name not in model.schema.names), None)
+        if model.dummies:
+            raise QueryError(
+                "inference is about records, and this model draws the paper's 0/1 columns. Fit another to the same "
+                "noisy tables, at no cost: sklar.fit_tables(model.measured).infer(...)."
+            )
+        if unknown is not None:
+            raise QueryError(
+                f"scores are given for '{unknown}', which is no attribute of the schema. Correct its name."
+            )
+        if target not in (None, "population", "table"):
+            raise QueryError(f"the target must be 'population' or 'table', got '{target}'.")
+        if target == "population" and several:
+            raise QueryError(
+                "a population is inferred from independent rows, and this release counts several rows of each person. "
+                "Ask about the target 'table'."
+            )
+        self.target: Target = "table" if target == "table" or several else "population"
+        self.asked = asked = read(question, model.schema)
+        self.model, self.level, self.quantile = model, level, normal_quantile(level)
+        self.population = self.target == "population"
         named = {*asked.names, *asked.by, *asked.outcome}
         for predicate in (asked.event, asked.given):
             named |= set() if predicate is None else set(predicate.attributes)
@@ -247,6 +275,8 @@ class Inquiry:
         self.notes: list[str] = []
         self.cautions: list[str] = []
         self._scored: dict[int, Scores] = {}
+        # Shapes of all numbers are fitted together.
+        self._shapes = cache(lambda: model.shapes)
 
     def source(self, attribute: int) -> int:
         """The measured attribute that decides an attribute's level."""
@@ -275,17 +305,12 @@ class Inquiry:
         """What an attribute's levels stand for; the answer will say so."""
         if attribute not in self._scored:
             own = self.model.schema.attributes[attribute]
-            scores = self._scored[attribute] = score(own, self.declared.get(own.name), lambda: self._shapes)
+            scores = self._scored[attribute] = score(own, self.declared.get(own.name), self._shapes)
             if scores.by not in ("0 and 1", "the numbers themselves"):
                 self.notes.append(f"'{own.name}' is known by its levels; their scores are {scores.by}")
             if not scores.known.all():
                 self.notes.append(f"rows in which '{own.name}' is no number (missing, special) are left out")
         return self._scored[attribute]
-
-    @cached_property
-    def _shapes(self) -> Mapping[str, Shape]:
-        # Shapes of all numbers are fitted together.
-        return self.model.shapes
 
     def one_step(self, linear: Linearized) -> OneStep:
         """The one-step estimates of these statistics."""
@@ -326,7 +351,6 @@ class Inquiry:
     def inference(self, statistic: str, figures: Sequence[Figure] = (), test: WaldTest | None = None) -> Inference:
         """The answer, with everything that has to be said beside it."""
         self._judge(figures)
-        self._state_facts()
         given = f" where {self.asked.given_text}" if self.asked.given is not None else ""
         return Inference(
             question=self.asked.text,
@@ -341,37 +365,34 @@ class Inquiry:
         )
 
     def _judge(self, figures: Sequence[Figure]) -> None:
+        """Note what the reader must know of the figures and of the release."""
         bounded = [figure for figure in figures if figure.low is not None]
         least = min((figure.measured for figure in bounded), default=1.0)
         if least < MEASURED:
-            caution = f"only {100 * least:.0f}% of this was measured; the rest is what the model makes of it"
+            rest = ". Its fits disagree by what the standard error includes, but they may be wrong together."
             if len(self.reference.weights) < 4:
-                caution += ", and it has too few fits to say how well. Do not rely on it."
-            else:
-                caution += ". Its fits disagree by what the standard error includes, but they may be wrong together."
-            self.cautions.append(caution)
-        wide = max((each.standard_error / each.sampling_error for each in bounded if each.sampling_error), default=0.0)
-        if wide > _WIDE:
-            self.notes.append(
-                f"the release's noise makes the widest interval {wide:,.0f} times as wide as the rows themselves would"
+                rest = ", and it has too few fits to say how well. Do not rely on it."
+            self.cautions.append(
+                f"only {100 * least:.0f}% of this was measured; the rest is what the model makes of it{rest}"
             )
-
-    def _state_facts(self) -> None:
-        """What the reader must know of the release."""
+        wide = max((each.standard_error / each.sampling_error for each in bounded if each.sampling_error), default=0.0)
         certificate, attributes = self.model.certificate, self.model.measured_schema.attributes
-        if certificate.count is not None:
-            self.notes.append(f"counted are {certificate.counted}")
-        if certificate.mechanism == "laplace":
-            self.notes.append("intervals take Laplace noise for normal, which sums of many cells are")
-        if certificate.claimed_by is not None:
-            self.notes.append("noise scales are what the caller claimed, not checked")
-        if misfit(self.model.measured, self.where) > _INCOMPLETE:
+        lost = misfit(self.model.measured, self.where) > _INCOMPLETE
+        if lost:
             self.cautions.append(
                 "the tables of these attributes do not add up to the number of rows: many rows have no level of them. "
                 "Figures are off by up to their share."
             )
-        elif certificate.public_rows is not None and not all(each.exhaustive for each in attributes):
-            self.notes.append("every row is taken to have a level of every attribute")
+        taken = not lost and certificate.public_rows is not None and not all(each.exhaustive for each in attributes)
+        widest = f"the release's noise makes the widest interval {wide:,.0f} times as wide as the rows themselves would"
+        notes = {
+            widest: wide > _WIDE,
+            f"counted are {certificate.counted}": certificate.count is not None,
+            "intervals take Laplace noise for normal, which sums of many cells are": certificate.mechanism == "laplace",
+            "noise scales are what the caller claimed, not checked": certificate.claimed_by is not None,
+            "every row is taken to have a level of every attribute": taken,
+        }
+        self.notes += [note for note, applies in notes.items() if applies]
 
 
 def _bin_means(attribute: Attribute, shape: Shape | None) -> Floats:
@@ -380,13 +401,12 @@ def _bin_means(attribute: Attribute, shape: Shape | None) -> Floats:
     low, high = edges[:-1], edges[1:]
     means = low + (high - low) / 2
     if shape is not None:
-        for bin_ in range(means.size):
-            own = int(shape.bins[bin_])
+        for place, own in enumerate(shape.bins[: means.size].tolist()):
             # The distribution function of a bin goes from its number to the next one.
             inside = (shape.heights >= own) & (shape.heights <= own + 1)
             places, mass = shape.places[inside], np.diff(shape.heights[inside])
             if mass.sum() > 0:
-                means[bin_] = float(np.average((places[:-1] + places[1:]) / 2, weights=mass))
+                means[place] = float(np.average((places[:-1] + places[1:]) / 2, weights=mass))
     step = grain(attribute)
     # Numbers are multiples of a grain: those of [20, 25) are 20 to 24.
     return means if step is None else np.maximum(means - float(step) / 2, low)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import product
+from itertools import accumulate, product
 
 import numpy as np
 
@@ -43,26 +43,21 @@ class Ratio:
 
 def linear_in(ratios: Sequence[Ratio], reference: Reference) -> Linearized:
     """Numerators and denominators, one after the other: they are linear in the shares of records."""
-    functions, scales = [], []
-    for ratio in ratios:
-        functions += [ratio.numerator] if ratio.denominator is None else [ratio.numerator, ratio.denominator]
-        scales += [ratio.scale] if ratio.denominator is None else [ratio.scale, 1.0]
+    terms = [term for each in ratios for term in ((each.numerator, each.scale), (each.denominator, 1.0))]
+    functions = [(function, scale) for function, scale in terms if function is not None]
 
     def evaluate(codes: Codes) -> Floats:
-        return np.stack([function(codes) for function in functions], axis=1)
+        return np.stack([function(codes) for function, _ in functions], axis=1)
 
-    values = evaluate(reference.codes)
+    values, scales = evaluate(reference.codes), np.array([scale for _, scale in functions])
     means, by_fit = reference.union @ values, reference.weights @ values
-    return Linearized(values=means, by_fit=by_fit, influence=evaluate, scale=np.array(scales))
+    return Linearized(values=means, by_fit=by_fit, influence=evaluate, scale=scales)
 
 
 def _places(ratios: Sequence[Ratio]) -> list[Place]:
-    places: list[Place] = []
-    at = 0
-    for ratio in ratios:
-        places.append((at, None if ratio.denominator is None else at + 1))
-        at += 1 if ratio.denominator is None else 2
-    return places
+    widths = [1 if ratio.denominator is None else 2 for ratio in ratios]
+    starts = accumulate(widths[:-1], initial=0)
+    return [(at, None if width == 1 else at + 1) for at, width in zip(starts, widths, strict=True)]
 
 
 def _value(values: Floats, place: Place) -> tuple[float, Floats]:
@@ -108,12 +103,10 @@ def answer_ratios(inquiry: Inquiry) -> Inference:
     if unclear:
         listed = "; ".join(unclear[:6]) + (" and others" if len(unclear) > 6 else "")
         inquiry.cautions.append(f"too few rows to tell from noise, so nothing is known: {listed}.")
-    if asked.kind == "share":
-        what = f"share of rows with {asked.event_text}"
-    else:
-        what = f"{'mean' if asked.kind == 'mean' else 'shares'} of {names[asked.names[0]]}"
+    kinds = {"share": f"share of rows with {asked.event_text}", "mean": "mean of ", "shares": "shares of "}
+    what = ("difference of " if asked.difference else "") + kinds[asked.kind] + "".join(names[i] for i in asked.names)
     by = " by " + ", ".join(names[i] for i in asked.by) if asked.by else ""
-    return inquiry.inference(f"{'difference of ' if asked.difference else ''}{what}{by}", figures)
+    return inquiry.inference(f"{what}{by}", figures)
 
 
 def figures_of(inquiry: Inquiry, ratios: Sequence[Ratio], step: OneStep) -> list[Figure]:
@@ -140,9 +133,8 @@ def figures_of(inquiry: Inquiry, ratios: Sequence[Ratio], step: OneStep) -> list
 def _clear(inquiry: Inquiry, ratios: Sequence[Ratio], step: OneStep) -> list[bool]:
     """Whether each ratio's denominator can be told from zero."""
     errors = np.sqrt(np.maximum(np.diag(step.covariance(population=inquiry.population)), 0.0))
-    return [
-        below is None or bool(step.values[below] > inquiry.quantile * errors[below]) for _, below in _places(ratios)
-    ]
+    clear = step.values > inquiry.quantile * errors
+    return [below is None or bool(clear[below]) for _, below in _places(ratios)]
 
 
 def asked_ratios(inquiry: Inquiry) -> list[Ratio]:

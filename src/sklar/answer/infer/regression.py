@@ -40,8 +40,8 @@ def answer_correlation(inquiry: Inquiry) -> Inference:
 
     def columns(codes: Codes) -> tuple[Floats, Floats, Floats]:
         known = inquiry.column(codes, first, one.known) * inquiry.column(codes, second, two.known)
-        kept = known * inquiry.holds(inquiry.asked.given, codes)
-        return inquiry.column(codes, first, one.filled), inquiry.column(codes, second, two.filled), kept
+        x, y = inquiry.column(codes, first, one.filled), inquiry.column(codes, second, two.filled)
+        return x, y, known * inquiry.holds(inquiry.asked.given, codes)
 
     reference = inquiry.reference
     here = columns(reference.codes)
@@ -92,11 +92,13 @@ def answer_independence(inquiry: Inquiry) -> Inference:
     if min(inquiry.effects.sizes) < 2:
         raise QueryError(f"{names} must have two levels or more each, to depend on each other. Name another.")
     union = inquiry.reference.union
-    margins = tuple(inquiry.reference.table((i,), union) for i in inquiry.where)
-    test = independence(inquiry.effects, (margins[0], margins[1]), population=inquiry.population)
-    determined = [schema.names[i] for i in inquiry.asked.names if schema.names[i] in schema.determined]
-    for name in determined:
-        inquiry.notes.append(f"'{name}' was not measured; tested is '{schema.determined[name]}', which determines it")
+    p, q = (inquiry.reference.table((i,), union) for i in inquiry.where)
+    test = independence(inquiry.effects, (p, q), population=inquiry.population)
+    inquiry.notes += [
+        f"'{name}' was not measured; tested is '{schema.determined[name]}', which determines it"
+        for name in (schema.names[i] for i in inquiry.asked.names)
+        if name in schema.determined
+    ]
     return inquiry.inference(f"independence of {names.replace(chr(39), '')}", test=test)
 
 
@@ -115,8 +117,7 @@ def independence(effects: Effects, margins: tuple[Floats, Floats], *, population
     """
     from scipy.special import chdtrc
 
-    pair: Subset = effects.where
-    first, second = ((i,) for i in pair)
+    pair, (first, second) = effects.where, ((i,) for i in effects.where)
     # An orthonormal basis of the contrasts of the levels, shape (levels, levels - 1).
     bases = [np.linalg.qr(np.eye(size)[:, : size - 1] - 1 / size)[0] for size in effects.sizes]
     degrees = bases[0].shape[1] * bases[1].shape[1]
@@ -137,14 +138,11 @@ def independence(effects: Effects, margins: tuple[Floats, Floats], *, population
     one, two = (np.eye(basis.shape[1]) for basis in bases)
     covariance = (noise + vi * vj) * np.eye(degrees)
     covariance += vi * np.kron(one, np.outer(cq, cq)) + vj * np.kron(np.outer(cp, cp), two)
-    if effects.n_rows_variance:
-        relative = effects.n_rows_variance / effects.n_rows**2
-        flat = np.outer(cp, cq).ravel()
-        covariance += relative * np.outer(flat, flat)
+    flat = np.outer(cp, cq).ravel()
+    covariance += effects.n_rows_variance / effects.n_rows**2 * np.outer(flat, flat)
     if population:
-        spread = [
-            basis.T @ (np.diag(each) - np.outer(each, each)) @ basis for basis, each in zip(bases, (p, q), strict=True)
-        ]
+        pairs = zip(bases, (p, q), strict=True)
+        spread = [basis.T @ (np.diag(each) - np.outer(each, each)) @ basis for basis, each in pairs]
         covariance += np.kron(spread[0], spread[1]) / effects.n_rows
     statistic = float(d @ np.linalg.solve(covariance, d))
     return WaldTest(statistic=statistic, degrees=degrees, p_value=float(chdtrc(degrees, statistic)))
@@ -171,10 +169,10 @@ def answer_formula(inquiry: Inquiry) -> Inference:
             "release with a larger epsilon."
         )
     step = inquiry.one_step(linearize(design, inquiry.reference, logistic=logistic))
-    slopes = np.eye(step.values.size)
+    slopes, named = np.eye(step.values.size), ["(intercept)", *(name for term in regressors for name in term.names)]
     figures = [
         inquiry.figure(name, float(value), slope, step, tested=number > 0)
-        for number, (name, value, slope) in enumerate(zip(design.names, step.values, slopes, strict=True))
+        for number, (name, value, slope) in enumerate(zip(named, step.values, slopes, strict=True))
     ]
     if not design.complete:
         inquiry.notes.append("rows in which one of these attributes is missing are left out")
@@ -189,13 +187,10 @@ def _outcome(inquiry: Inquiry) -> tuple[Term, str, bool]:
     if asked.event is not None:
         over = asked.event.traced(schema).attributes
         if len(over) > 1:
-            raise QueryError(
-                f"an outcome is a predicate about one attribute, got one about {len(over)}. Ask about one."
-            )
+            raise QueryError(f"an outcome is a predicate about one attribute, got one of {len(over)}. Ask about one.")
         (source,) = over
         size = int(inquiry.model.measured_schema.sizes[source])
-        codes = np.zeros((size, len(inquiry.where)), dtype=np.int64)
-        codes[:, inquiry.where.index(source)] = np.arange(size)
+        codes = np.arange(size)[:, None] * (np.array(inquiry.where) == source)
         column = inquiry.holds(asked.event, codes)[:, None]
         return Term(attribute=source, columns=column, names=("",), known=np.ones(size)), asked.event_text, True
     (index,) = asked.outcome
@@ -260,7 +255,7 @@ def _regressor(inquiry: Inquiry, index: int) -> Term:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Term:
-    """What one attribute contributes to a regression: its place, columns of shape (levels, k) with names, and `known`.
+    """What one attribute contributes to a regression: columns of shape (levels, k) with names.
 
     `known` is 1 for levels that have a value, else 0; columns are 0 elsewhere.
     """
@@ -273,20 +268,15 @@ class Term:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Design:
-    """A regression: the outcome's term (one column), the regressors' terms, and which records to look at, if not all.
+    """A regression: the terms of the outcome (one column) and of the regressors.
 
-    `given` is 1 for records that take part and 0 for others, by their codes of the attributes `where`.
+    `given` is 1 for records that take part and 0 for others, by their codes of the attributes `where`; None: all do.
     """
 
     where: Subset
     outcome: Term
     regressors: tuple[Term, ...]
     given: Callable[[Codes], Floats] | None = None
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Names of the coefficients, the intercept first."""
-        return ("(intercept)", *(name for term in self.regressors for name in term.names))
 
     @property
     def complete(self) -> bool:
@@ -309,28 +299,21 @@ class Records:
             self.kept = self.kept * at(term, term.known)
 
 
-def solve_linear(records: Records, weights: Floats, start: Floats | None = None) -> tuple[Floats, Floats]:
-    """Coefficients of the linear regression under these weights, shape (q,), and A^-1, shape (q, q)."""
-    del start  # Only a logistic regression is iterative.
-    weights = weights * records.kept
-    weighted = records.x * weights[:, None]
-    inverse = _inverse(weighted.T @ records.x, _DETERMINED)
-    return inverse @ (weighted.T @ records.y), inverse
+def solve(records: Records, weights: Floats, start: Floats | None = None, *, logistic: bool) -> tuple[Floats, Floats]:
+    """Coefficients under these weights, shape (q,), and A^-1, shape (q, q), by Newton's method.
 
-
-def solve_logistic(records: Records, weights: Floats, start: Floats | None = None) -> tuple[Floats, Floats]:
-    """Coefficients of the logistic regression under these weights by Newton's method, and A^-1."""
+    A linear regression takes one step from zero.
+    """
     weights = weights * records.kept
-    found = np.zeros(records.x.shape[1]) if start is None else start.copy()
-    inverse = np.eye(found.size)
+    solution = start if logistic and start is not None else np.zeros(records.x.shape[1])
     for _ in range(_NEWTON):
-        p = _logistic(records.x @ found)
-        weighted = records.x * (weights * p * (1 - p))[:, None]
-        inverse = _inverse(weighted.T @ records.x, _SEPARATED)
+        p = _logistic(records.x @ solution) if logistic else records.x @ solution
+        weighted = records.x * (weights * p * (1 - p) if logistic else weights)[:, None]
+        inverse = _inverse(weighted.T @ records.x, _SEPARATED if logistic else _DETERMINED)
         step = inverse @ (records.x.T @ (weights * (records.y - p)))
-        found = found + np.clip(step, -5.0, 5.0)
-        if np.abs(step).max() < 1e-9 * (1 + np.abs(found).max()):
-            return found, inverse
+        solution = solution + (np.clip(step, -5.0, 5.0) if logistic else step)
+        if not logistic or np.abs(step).max() < 1e-9 * (1 + np.abs(solution).max()):
+            return solution, inverse
     raise QueryError(_SEPARATED)
 
 
@@ -338,21 +321,21 @@ def _logistic(x: Floats) -> Floats:
     return np.asarray(1 / (1 + np.exp(-np.clip(x, -500, 500))))
 
 
-def _inverse(moments: Floats, told: str) -> Floats:
-    """The inverse of a moment matrix; where there is none, an error that says so in the given words."""
+def _inverse(moments: Floats, message: str) -> Floats:
+    """The inverse of a moment matrix, or an error with this message."""
     scale = np.sqrt(np.maximum(np.diag(moments), 1e-300))
     scaled = moments / np.outer(scale, scale)
     values, vectors = np.linalg.eigh(scaled)
     if values[0] < 1e-9:
-        raise QueryError(told)
+        raise QueryError(message)
     return np.asarray((vectors / values) @ vectors.T / np.outer(scale, scale))
 
 
 def linearize(design: Design, reference: Reference, *, logistic: bool) -> Linearized:
     """The coefficients of a regression near the model."""
-    records, solve = Records(design, reference.codes), solve_logistic if logistic else solve_linear
-    solution, inverse = solve(records, reference.union, None)
-    by_fit = np.stack([solve(records, weights, solution)[0] for weights in reference.weights])
+    records = Records(design, reference.codes)
+    solution, inverse = solve(records, reference.union, logistic=logistic)
+    by_fit = np.stack([solve(records, weights, solution, logistic=logistic)[0] for weights in reference.weights])
 
     def at(codes: Codes) -> Records:
         return records if codes is reference.codes else Records(design, codes)
@@ -387,10 +370,9 @@ def linearize(design: Design, reference: Reference, *, logistic: bool) -> Linear
     return Linearized(values=solution, by_fit=by_fit, influence=influence, exact=exact, rest=rest if logistic else None)
 
 
-_Additive = tuple[Floats, dict[Subset, Floats]]
-
-
-def _product(first: _Additive, second: _Additive) -> dict[Subset, Floats]:
+def _product(
+    first: tuple[Floats, dict[Subset, Floats]], second: tuple[Floats, dict[Subset, Floats]]
+) -> dict[Subset, Floats]:
     """The product of two sums over attributes, as functions of pairs and of single attributes."""
     (u0, us), (r0, rs) = first, second
     found: dict[Subset, Floats] = {}
@@ -399,9 +381,10 @@ def _product(first: _Additive, second: _Additive) -> dict[Subset, Floats]:
         for t, r in rs.items():
             if s == t:
                 add(found, s, u * r)
+            elif s < t:
+                add(found, (*s, *t), u[:, :, None] * r[:, None, :])
             else:
-                one, other = (u, r) if s < t else (r, u)
-                add(found, (*min(s, t), *max(s, t)), one[:, :, None] * other[:, None, :])
+                add(found, (*t, *s), r[:, :, None] * u[:, None, :])
     for t, r in rs.items():
         add(found, t, u0[:, None] * r)
     return found

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from sklar.answer.predicate import Expression, QueryError, Token, TokenReader, find_attribute, parse, resolve, tokenize
@@ -68,16 +68,9 @@ def _formula(text: str, at: int, schema: Schema) -> Statistic:
     outcome = (_find(tokens[0], schema),) if len(tokens) == 2 else ()
     if outcome and outcome[0] in names:
         raise QueryError(f"'{schema.names[outcome[0]]}' is the outcome and cannot explain itself. Remove it.")
-    return Statistic(
-        text=text.strip(),
-        kind="formula",
-        names=names,
-        event=None if outcome else resolve(parse(left), schema),
-        event_text="" if outcome else left.strip(),
-        outcome=outcome,
-        given=given,
-        given_text=given_text,
-    )
+    event, event_text = (None, "") if outcome else (resolve(parse(left), schema), left.strip())
+    about = Statistic(text=text.strip(), kind="formula", names=names, given=given, given_text=given_text)
+    return replace(about, event=event, event_text=event_text, outcome=outcome)
 
 
 def _find(token: Token, schema: Schema) -> int:
@@ -135,9 +128,8 @@ class _Reader(TokenReader):
         if word is None:
             raise QueryError(f"{self.shown} begins no question that can be answered. {_EXAMPLES}")
         inside = self._inside()
-        text = self._text[inside[0].at : inside[-1].at].strip()
+        text, event, kind = self._text[inside[0].at : inside[-1].at].strip(), None, word
         names: tuple[int, ...] = ()
-        event, kind = None, word
         if word in ("share", "shares") and len(inside) == 2:
             names, kind = (_find(inside[0], self._schema),), "shares"
         elif word in ("share", "shares"):
@@ -179,11 +171,9 @@ class _Reader(TokenReader):
 
 def _split(tokens: Sequence[Token], schema: Schema) -> list[Token]:
     """The same tokens, with words such as a+b divided at the signs, where they are no name."""
-    found: list[Token] = []
+    split: list[Token] = []
     for token in tokens:
-        if token.kind == "word" and "+" in token.text and token.text not in schema.names:
-            pieces = [piece for piece in re.split(r"(\+)", token.text) if piece]
-            found += [Token(kind="word", text=piece, at=token.at) for piece in pieces]
-        else:
-            found.append(token)
-    return found
+        whole = token.kind != "word" or token.text in schema.names
+        pieces = [token.text] if whole else [piece for piece in re.split(r"(\+)", token.text) if piece]
+        split += [Token(kind=token.kind, text=piece, at=token.at) for piece in pieces]
+    return split
