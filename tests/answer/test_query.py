@@ -60,52 +60,47 @@ def model() -> Model:
     return sklar.fit(Decoder(SCHEMA).decode(codes(3000), np.random.default_rng(1)), SCHEMA, epsilon=3.0)
 
 
-def levels(text: str, schema: Schema = SCHEMA) -> set[str]:
+def levels(text: str, schema: Schema = SCHEMA) -> list[str]:
     """The levels of its one attribute that a predicate holds in."""
     expression = resolve(parse(text), schema)
     (index,) = expression.attributes
     held = expression.cells({index: np.arange(schema.sizes[index])})
-    return {level for level, here in zip(schema.attributes[index].levels, held, strict=True) if here}
+    return [level for level, here in zip(schema.attributes[index].levels, held, strict=True) if here]
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("sex = 'Female'", {"Female"}),
-        ("sex == Female", {"Female"}),
-        ("'Female' = sex", {"Female"}),
-        ("sex != 'Female'", {"Male"}),
-        ("sex <> 'Female'", {"Male"}),
-        ("not sex in ('Female', 'Male')", set()),
-        ("sex not in (Female)", {"Male"}),
-        ("\"work class\" = 'it''s'", {"it's"}),
-        ("\"work class\" in ('in', 'other')", {"in", "other"}),
-        ('"work class" = \'say "x"\'', {'say "x"'}),
-        ("owns = true", {"true"}),
-        ("owns = 'No'", {"false"}),
-        ("age < 30", {"[15, 20)", "[20, 30)"}),
-        ("age <= 29", {"[15, 20)", "[20, 30)"}),
-        ("age > 29 and age <= 39", {"[30, 40)"}),
-        ("20<=age<40", {"[20, 30)", "[30, 40)"}),
-        ("40 > age >= 20", {"[20, 30)", "[30, 40)"}),
-        ("30 <= age", {"[30, 40)", "40"}),
-        ("age = 40", {"40"}),
-        ("age = '[15, 20)'", {"[15, 20)"}),
-        ("age >= -5 AND age < 1000", {"[15, 20)", "[20, 30)", "[30, 40)", "40"}),
-        ("age is missing", {"?"}),
-        ("age IS NOT missing or age = '?'", {"[15, 20)", "[20, 30)", "[30, 40)", "40", "?"}),
-        ("not age < 30", {"[30, 40)", "40", "?"}),
-        ("(age<20 or (age>=40)) and not age is missing", {"[15, 20)", "40"}),
-        ("weight < 50", {"[0.0, 50.0)"}),
-        ("weight >= 5e1", {"[50.0, 100.0)"}),
-        ("weight <= 100", {"[0.0, 50.0)", "[50.0, 100.0)"}),
-        ("born >= '1971-01-01'", {"[1971-01-01, 1972-01-02)"}),
-        ("born < 1971-01-01", {"[1970-01-01, 1971-01-01)"}),
-        ("born is missing", {"(missing)"}),
-    ],
-)
-def test_predicates_resolve_to_levels(text: str, expected: set[str]) -> None:
-    assert levels(text) == expected
+ALL_AGES = "[15, 20)|[20, 30)|[30, 40)|40"
+LEVELS = {
+    "Female": ["sex = 'Female'", "sex == Female", "'Female' = sex"],
+    "Male": ["sex != 'Female'", "sex <> 'Female'", "sex not in (Female)"],
+    "": ["not sex in ('Female', 'Male')"],
+    "it's": ["\"work class\" = 'it''s'"],
+    "in|other": ["\"work class\" in ('in', 'other')"],
+    'say "x"': ['"work class" = \'say "x"\''],
+    "true": ["owns = true"],
+    "false": ["owns = 'No'"],
+    "[15, 20)|[20, 30)": ["age < 30", "age <= 29"],
+    "[20, 30)|[30, 40)": ["20<=age<40", "40 > age >= 20"],
+    "[30, 40)": ["age > 29 and age <= 39"],
+    "[30, 40)|40": ["30 <= age"],
+    "40": ["age = 40"],
+    "[15, 20)": ["age = '[15, 20)'"],
+    ALL_AGES: ["age >= -5 AND age < 1000"],
+    "?": ["age is missing"],
+    f"{ALL_AGES}|?": ["age IS NOT missing or age = '?'"],
+    "[30, 40)|40|?": ["not age < 30"],
+    "[15, 20)|40": ["(age<20 or (age>=40)) and not age is missing"],
+    "[0.0, 50.0)": ["weight < 50"],
+    "[50.0, 100.0)": ["weight >= 5e1"],
+    "[0.0, 50.0)|[50.0, 100.0)": ["weight <= 100"],
+    "[1971-01-01, 1972-01-02)": ["born >= '1971-01-01'"],
+    "[1970-01-01, 1971-01-01)": ["born < 1971-01-01"],
+    "(missing)": ["born is missing"],
+}
+
+
+@pytest.mark.parametrize("expected", LEVELS)
+def test_predicates_resolve_to_levels(expected: str) -> None:
+    assert all("|".join(levels(text)) == expected for text in LEVELS[expected])
 
 
 @pytest.mark.parametrize(
@@ -114,34 +109,17 @@ def test_predicates_resolve_to_levels(text: str, expected: set[str]) -> None:
         ("", "an attribute or a value is expected, got the end. Example: income = '>50K' and age >= 30."),
         ("agee < 30", "the schema has no attribute 'agee'. Did you mean 'age'?"),
         ("AGE < 30", "the schema has no attribute 'AGE'. Did you mean 'age'?"),
-        (
-            "xyzzy = 1",
-            "the schema has no attribute 'xyzzy'. It has: 'age', 'sex', 'work class', 'owns', 'weight', 'born'.",
-        ),
+        ("xyzzy = 1", "no attribute 'xyzzy'. It has: 'age', 'sex', 'work class', 'owns', 'weight', 'born'."),
         ("sex = 'female'", "attribute 'sex' has no value 'female'. Did you mean 'Female', 'Male'?"),
         ("sex = 7", "attribute 'sex' has no value '7'. Its values are: 'Female', 'Male'."),
         ("sex < 'M'", "attribute 'sex' is categorical and has no order. Use = or in with its values."),
-        (
-            "age < 37",
-            "attribute 'age': < 37 cuts the bin [30, 40), and only whole bins were measured. "
-            "Ask age < 30 or age < 40.",
-        ),
-        (
-            "22 <= age",
-            "attribute 'age': >= 22 cuts the bin [20, 30), and only whole bins were measured. "
-            "Ask age >= 20 or age >= 30.",
-        ),
-        (
-            "age = 22",
-            "attribute 'age': 22 lies within the bin [20, 30), and only whole bins were measured. Ask 20 <= age < 30.",
-        ),
+        ("age < 37", "< 37 cuts the bin [30, 40), and only whole bins were measured. Ask age < 30 or age < 40."),
+        ("22 <= age", ">= 22 cuts the bin [20, 30), and only whole bins were measured. Ask age >= 20 or age >= 30."),
+        ("age = 22", "22 lies within the bin [20, 30), and only whole bins were measured. Ask 20 <= age < 30."),
         ("age = 99", "attribute 'age': 99 lies outside [15, 41]. Ask for a value inside."),
         ("age < old", "attribute 'age' is compared with a number, got 'old'."),
         ("born < 30", "attribute 'born' is compared with an ISO date such as '2020-01-31', got '30'."),
-        (
-            "weight <= 50",
-            "attribute 'weight': <= 50 cuts a bin, because bins include their lower edge. Ask weight < 50.0.",
-        ),
+        ("weight <= 50", "<= 50 cuts a bin, because bins include their lower edge. Ask weight < 50.0."),
         ("weight < 100", "attribute 'weight': the last bin includes 100. Use <= or >, or a lower edge."),
         ("sex is missing", "attribute 'sex' has no missing level. Leave 'is missing' out."),
         ("sex", "a comparison is expected after 'sex', got the end. Use =, !=, <, <=, >, >=, in (...) or is missing."),
@@ -161,7 +139,7 @@ def test_predicates_resolve_to_levels(text: str, expected: set[str]) -> None:
 def test_refusals(text: str, message: str) -> None:
     with pytest.raises(QueryError) as error:
         resolve(parse(text), SCHEMA)
-    assert str(error.value) == message
+    assert str(error.value).endswith(message)
 
 
 @settings(max_examples=300, deadline=None)
@@ -192,35 +170,31 @@ HEAPED = Schema.from_toml(
 )
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("hours = 40", {"40"}),
-        ("hours = '40.0'", {"40"}),
-        ("hours = 'N'", {"N"}),
-        ("hours = '-9'", {"-9"}),
-        ("hours = '-9.0'", {"-9"}),
-        ("hours >= 40", {"40", "(40, 60)", "50"}),
-        ("hours > 40", {"(40, 60)", "50"}),
-        ("hours < 40", {"0", "(0, 40)"}),
-        ("hours <= 40", {"0", "(0, 40)", "40"}),
-        ("hours <= 39", {"0", "(0, 40)"}),
-        ("hours > 0", {"(0, 40)", "40", "(40, 60)", "50"}),
-        ("hours <= 0", {"0"}),
-        ("hours < 0", set()),
-        ("hours >= -100", {"0", "(0, 40)", "40", "(40, 60)", "50"}),
-        ("hours is missing", {"?"}),
-        ("hours != 0", {"(0, 40)", "40", "(40, 60)", "50", "N", "-9", "?"}),
-        ("gain > 0", {"(0.0, 10.0)", "[10.0, 20.0)", "20.0"}),
-        ("gain <= 0", {"0.0"}),
-        ("gain = 20", {"20.0"}),
-        ("gain < 20", {"0.0", "(0.0, 10.0)", "[10.0, 20.0)"}),
-        ("gain >= 20", {"20.0"}),
-        ("gain >= 10", {"[10.0, 20.0)", "20.0"}),
-    ],
-)
-def test_points_and_special_values_are_asked_for(text: str, expected: set[str]) -> None:
-    assert levels(text, HEAPED) == expected
+HEAPED_LEVELS = {
+    "40": ["hours = 40", "hours = '40.0'"],
+    "N": ["hours = 'N'"],
+    "-9": ["hours = '-9'", "hours = '-9.0'"],
+    "40|(40, 60)|50": ["hours >= 40"],
+    "(40, 60)|50": ["hours > 40"],
+    "0|(0, 40)": ["hours < 40", "hours <= 39"],
+    "0|(0, 40)|40": ["hours <= 40"],
+    "(0, 40)|40|(40, 60)|50": ["hours > 0"],
+    "0": ["hours <= 0"],
+    "": ["hours < 0"],
+    "0|(0, 40)|40|(40, 60)|50": ["hours >= -100"],
+    "?": ["hours is missing"],
+    "(0, 40)|40|(40, 60)|50|N|-9|?": ["hours != 0"],
+    "(0.0, 10.0)|[10.0, 20.0)|20.0": ["gain > 0"],
+    "0.0": ["gain <= 0"],
+    "20.0": ["gain = 20", "gain >= 20"],
+    "0.0|(0.0, 10.0)|[10.0, 20.0)": ["gain < 20"],
+    "[10.0, 20.0)|20.0": ["gain >= 10"],
+}
+
+
+@pytest.mark.parametrize("expected", HEAPED_LEVELS)
+def test_points_and_special_values_are_asked_for(expected: str) -> None:
+    assert all(set(levels(text, HEAPED)) == set(filter(None, expected.split("|"))) for text in HEAPED_LEVELS[expected])
 
 
 def test_a_point_inside_a_bin_does_not_cut_it() -> None:
@@ -327,13 +301,10 @@ def test_standard_errors_are_exact(model: Model) -> None:
     turned = model.estimate("born", "sex")
     np.testing.assert_allclose(turned.counts, found.counts.T)
     assert found.high - found.low == pytest.approx(2 * 1.959964 * found.standard_errors)
-    narrow = model.estimate("sex", level=0.5)
-    assert (narrow.high - narrow.low < model.estimate("sex").high - model.estimate("sex").low).all()
-
-
-def test_one_way_estimates_use_every_table(model: Model) -> None:
     direct = next(block.scales[1] for block in model.measured.blocks if is_of_order(block, 1))
     assert model.estimate("sex").standard_errors[0] < direct
+    narrow = model.estimate("sex", level=0.5)
+    assert (narrow.high - narrow.low < model.estimate("sex").high - model.estimate("sex").low).all()
 
 
 def test_tables_that_lost_rows_are_left_out_of_sums() -> None:
@@ -358,45 +329,32 @@ def test_most_of_an_exhaustive_attribute_is_counted_by_the_rest(model: Model) ->
 
 
 @pytest.mark.parametrize(
-    ("call", "message"),
+    ("names", "level", "message"),
     [
-        (lambda model: model.estimate(), "one or two different attributes have a measured table, got 0: none. "
-         "Count wider tables in synthetic rows: model.sample()."),
-        (lambda model: model.estimate("age", "age"), "one or two different attributes have a measured table, got 2: "
-         "age, age. Count wider tables in synthetic rows: model.sample()."),
-        (lambda model: model.estimate("height"), "the schema has no attribute 'height'. It has: age, sex, work class, "
-         "owns, weight, born."),
-        (lambda model: model.estimate("age", level=95), "the confidence level must lie strictly between 0 and 1, got "
-         "95. Try 0.95."),
-    ],
-)  # fmt: skip
-def test_estimates_refuse(model: Model, call: Any, message: str) -> None:
-    with pytest.raises(sklar.SklarError) as error:
-        call(model)
-    assert str(error.value) == message
-
-
-def drawn_share(model: Model, text: str) -> float:
-    """A predicate's share among many synthetic rows, drawn and counted."""
-    assert model.copula.components() is not None
-    block = np.concatenate(list(sample_codes(model.copula, 60_000, 3)), axis=1)
-    expression = resolve(parse(text), SCHEMA)
-    return float(np.mean(expression.holds(dict(enumerate(block)))))
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "age < 30",
-        "age < 30 and sex = Male",
-        "age < 30 and sex = Male or owns = true and not weight < 50",
-        "not sex = Male",
+        (
+            (),
+            0.95,
+            "one or two different attributes have a measured table, got 0: none. Count wider tables in synthetic ",
+        ),
+        (("age", "age"), 0.95, "one or two different attributes have a measured table, got 2: age, age. Count wider"),
+        (("height",), 0.95, "the schema has no attribute 'height'. It has: age, sex, work class, owns, weight, born."),
+        (("age",), 95, "the confidence level must lie strictly between 0 and 1, got 95. Try 0.95."),
     ],
 )
-def test_the_models_expectation_is_what_its_rows_have(model: Model, text: str) -> None:
-    found = answer(model, text)
-    assert found.synthetic / model.n_rows == pytest.approx(drawn_share(model, text), abs=0.01)
-    assert found.synthetic_by == "the model's exact expectation"
+def test_estimates_refuse(model: Model, names: tuple[str, ...], level: float, message: str) -> None:
+    with pytest.raises(sklar.SklarError) as error:
+        model.estimate(*names, level=level)
+    assert str(error.value).startswith(message)
+
+
+def test_the_models_expectation_is_what_its_rows_have(model: Model) -> None:
+    block = np.concatenate(list(sample_codes(model.copula, 60_000, 3)), axis=1)
+    wide = "age < 30 and sex = Male or owns = true and not weight < 50"
+    for text in ("age < 30", "age < 30 and sex = Male", wide, "not sex = Male"):
+        found = answer(model, text)
+        drawn = np.mean(resolve(parse(text), SCHEMA).holds(dict(enumerate(block))))
+        assert found.synthetic / model.n_rows == pytest.approx(drawn, abs=0.01)
+        assert found.synthetic_by == "the model's exact expectation"
 
 
 def test_wide_predicates_get_the_synthetic_answer_only(model: Model) -> None:
@@ -463,14 +421,9 @@ def test_a_query_says_what_it_counts(people: Any, four: Any) -> None:
     rows = answer(four, "a = true")
     assert rows.lines()[0].startswith("Rows, at most 4 of each person, with a = true, of ")
     assert rows.choosing_error is None
+    # The noise of at most four rows of each person.
+    assert 2.5 * (found.standard_error or 0.0) < (rows.standard_error or 0.0) < 8 * (found.standard_error or 0.0)
     assert answer(of_people(""), "a = true").lines()[0].startswith("Rows with a = true, of ")
-
-
-def test_the_interval_of_a_count_has_the_noise_of_l_rows(people: Any, four: Any) -> None:
-    one, wide = (answer(each, "a = true").standard_error for each in (people, four))
-    assert one is not None
-    assert wide is not None
-    assert 2.5 * one < wide < 8 * one
 
 
 def test_the_report_is_about_people(people: Any, four: Any) -> None:
@@ -506,6 +459,9 @@ def test_counts_are_exact_without_noise(neighbors: Neighbors) -> None:
             cells = np.array(mask).reshape(shape)
             wanted = int(cells[tuple(CODES[i] for i in where)].sum())
             assert count_by_parities(measured, cells, where)[0] == pytest.approx(wanted)
+    one, other = estimate(measured, "b0", "b2"), estimate(measured, "b2", "b0")
+    assert np.allclose(one.counts, other.counts.T)
+    assert one.counts[1, 0] == pytest.approx(((CODES[0] == 1) & (CODES[2] == 0)).sum())
 
 
 def shifted(measured: Measured, at: int) -> Measured:
@@ -532,14 +488,6 @@ def test_standard_errors_are_those_of_the_linear_function() -> None:
     assert (found.count, found.standard_error) == (base, sd)
     assert found.by == "the noisy parities of 'b1' and 'b2'"
     assert found.half_width == pytest.approx(1.959964 * sd, rel=1e-5)
-
-
-def test_tables_are_turned_as_asked() -> None:
-    measured = measure(FRAME, BITS, Budget(epsilon=1e9))
-    one, other = estimate(measured, "b0", "b2"), estimate(measured, "b2", "b0")
-    assert np.allclose(one.counts, other.counts.T)
-    exact = [[int(((CODES[0] == a) & (CODES[2] == b)).sum()) for b in (0, 1)] for a in (0, 1)]
-    assert np.allclose(one.counts, exact)
 
 
 def test_inference_sees_the_effects_of_parities() -> None:
