@@ -70,17 +70,14 @@ def test_what_was_given_is_kept_and_determines_the_rest() -> None:
     )
     found = completed(model, partial)
     assert found["age"].to_list()[:2] == [33, 40]
-    assert found["sex"][0] == "Female"
-    assert found["sex"][2] == "Male"
-    assert found["area"].to_list()[0] == "North"
+    assert (found["sex"][0], found["sex"][2], found["area"][0]) == ("Female", "Male", "North")
     assert found["area"][1] in ("South", "West")
     assert found["side"].to_list() == ["up", "down", "up", "down"]
     assert completed(model, partial).equals(found)
     assert not found.equals(completed(model, partial, seed=4))
     # The same from pandas, where not a number is null.
     assert completed(model, partial.to_pandas()).equals(found)
-    again = completed(model, found)
-    assert again.equals(found)
+    assert completed(model, found).equals(found)
 
 
 def test_rules_hold_however_little_is_given() -> None:
@@ -102,20 +99,14 @@ def test_rules_hold_however_little_is_given() -> None:
     [
         (
             [{"age": 3}],
-            "rows must be a table of polars, pandas or Arrow, got list. Read a file first: polars.read_csv.",
+            "must be a table of polars, pandas or Arrow, got list. Read a file first: polars.read_csv.",
         ),
-        (
-            pl.DataFrame({"Age": [3]}),
-            "the schema has no attribute 'Age'. Drop or rename that column; it has: area, age",
-        ),
-        (
-            pl.DataFrame({"age": [99]}),
-            "column 'age': '99' is outside the attribute's domain. Correct it, or make it null",
-        ),
+        (pl.DataFrame({"Age": [3]}), "no attribute 'Age'. Drop or rename that column; it has: area, age"),
+        (pl.DataFrame({"age": [99]}), "column 'age': '99' is outside the attribute's domain. Correct it, or make it"),
         (pl.DataFrame({"area": ["East"]}), "column 'area': 'East' is outside the attribute's domain."),
         (
             pl.DataFrame({"sex": ["Male"], "role": ["Wife"]}),
-            "row 1 breaks a rule of the schema, whatever is filled in.",
+            "row 1 breaks a rule of the schema, whatever is filled",
         ),
         (pl.DataFrame({"area": ["West"], "side": ["up"]}), "row 1: its values contradict the rule by which 'area'"),
         (pl.DataFrame({"age": ["[0, 30)"]}), "column 'age' must be of type Int64 or convert to it, got String."),

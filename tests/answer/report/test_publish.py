@@ -76,21 +76,13 @@ def test_every_part_is_there_and_equal_models_give_equal_bytes(model: Model, doc
     assert publishable(model, file_name="census.sklar") == document
     reader = read(document)
     text = " ".join(reader.text)
-    for part in (
-        "What was released",
-        "The privacy promise, in plain words",
-        "Where the privacy budget went",
-        "What the table describes",
-        "One attribute at a time",
-        "How attributes depend on each other",
-        "How well the synthetic rows match",
-        "Which tables are mostly noise",
-        "How to compute with this release",
-        "How to cite and verify it",
-        "sklar verify census.sklar",
-        "88.1% sure of it",
-    ):
-        assert part in text
+    parts = (
+        "What was released; The privacy promise, in plain words; Where the privacy budget went; What the table "
+        "describes; One attribute at a time; How attributes depend on each other; How well the synthetic rows match; Which "
+        "tables are mostly noise; How to compute with this release; How to cite and verify it; sklar verify census.sklar; "
+        "88.1% sure of it"
+    )
+    assert [part for part in parts.split("; ") if part not in text] == []
     assert reader.tags >= {"svg", "table", "nav", "main", "header", "footer"}
 
 
@@ -198,12 +190,6 @@ def test_the_first_page_is_for_everyone_and_the_risk_names_its_theorem(document:
     assert "is at most 16.8%. It follows from ε, δ and the kind of noise in the certificate by the Gaussian" in text
 
 
-def test_an_impossible_estimate_is_shown_as_noise() -> None:
-    document = publishable(wide(3, levels=30, rows=100))
-    assert re.search(r"0 \(noise: ±\d+\)", document)
-    assert not re.search(r">-[\d.]+%?<", document)
-
-
 @pytest.mark.parametrize("evil", EVIL)
 def test_names_and_values_cannot_break_out(evil: str) -> None:
     schema = Schema(
@@ -234,12 +220,15 @@ def test_thousands_of_attributes_stay_small(m: int) -> None:
     assert document.count("<svg viewBox") < 60
 
 
-def test_large_domains_stay_small() -> None:
+def test_large_domains_stay_small_and_impossible_estimates_are_shown_as_noise() -> None:
     document = publishable(wide(6, levels=300, rows=10_000))
     read(document)
     assert len(document.encode()) < 1_000_000
     assert "280 others together" in document
     assert "The 280 smallest values have one bar together." in document
+    document = publishable(wide(3, levels=30, rows=100))
+    assert re.search(r"0 \(noise: ±\d+\)", document)
+    assert not re.search(r">-[\d.]+%?<", document)
 
 
 def test_the_report_holds_no_byte_of_the_rows_and_does_not_need_them(tmp_path: Path, monkeypatch: Any) -> None:
@@ -264,12 +253,8 @@ def test_the_report_holds_no_byte_of_the_rows_and_does_not_need_them(tmp_path: P
     assert MARKER.encode() not in document
     assert b"secret" not in document
     assert str(tmp_path).encode() not in document
-
-
-def test_the_command_refuses_other_endings(model: Model, tmp_path: Path) -> None:
-    model.save(tmp_path / "m.sklar")
-    done = CliRunner().invoke(cli, ["report", str(tmp_path / "m.sklar"), "--out", str(tmp_path / "r.pdf")])
-    assert str(done.exception) == f"'{tmp_path / 'r.pdf'}' must end in .html."
+    done = CliRunner().invoke(cli, ["report", "syn.sklar", "--out", "r.pdf"])
+    assert str(done.exception) == "'r.pdf' must end in .html."
 
 
 def channels(color: str) -> NDArray[np.float64]:
