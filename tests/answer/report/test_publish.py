@@ -78,9 +78,9 @@ def test_every_part_is_there_and_equal_models_give_equal_bytes(model: Model, doc
     text = " ".join(reader.text)
     parts = (
         "What was released; The privacy promise, in plain words; Where the privacy budget went; What the table "
-        "describes; One attribute at a time; How attributes depend on each other; How well the synthetic rows match; Which "
-        "tables are mostly noise; How to compute with this release; How to cite and verify it; sklar verify census.sklar; "
-        "88.1% sure of it"
+        "describes; One attribute at a time; How attributes depend on each other; How well the synthetic rows match; "
+        "Which tables are mostly noise; How to compute with this release; How to cite and verify it; "
+        "sklar verify census.sklar; 88.1% sure of it"
     )
     assert [part for part in parts.split("; ") if part not in text] == []
     assert reader.tags >= {"svg", "table", "nav", "main", "header", "footer"}
