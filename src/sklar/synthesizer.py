@@ -18,8 +18,8 @@ from sklar.release import fit
 if TYPE_CHECKING:
     from sklar.answer.condition import Given
     from sklar.answer.infer import Inference
-    from sklar.files.frames import Library
     from sklar.files.model import Model
+    from sklar.files.write import Library
 
 
 class Synthesizer:

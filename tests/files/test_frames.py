@@ -20,8 +20,8 @@ import sklar
 from sklar.custodian.draft import draft
 from sklar.draw.decode import Decoder
 from sklar.errors import MissingExtraError, ModelError
-from sklar.files.frames import arrow_schema, check_library, to_arrow, to_library
 from sklar.files.model import Model
+from sklar.files.write import arrow_schema, check_library, to_arrow, to_library
 from sklar.public.schema import Schema
 from sklar.rows.read import open_source
 

@@ -12,8 +12,7 @@ import pyarrow as pa
 import pytest
 
 from sklar.draw.decode import Decoder
-from sklar.files.frames import to_library
-from sklar.files.write import write_frames
+from sklar.files.write import to_library, write_frames
 from sklar.public.schema import Schema
 from sklar.rows.encode import encode
 from sklar.rows.read import open_source

@@ -24,8 +24,7 @@ import sklar
 from sklar.cli import cli
 from sklar.draw.decode import Decoder, record_schema
 from sklar.errors import OutputError
-from sklar.files.frames import to_arrow
-from sklar.files.write import SUFFIXES, check_target, replacing, write_frames, write_text
+from sklar.files.write import SUFFIXES, check_target, replacing, to_arrow, write_frames, write_text
 from sklar.public.schema import Schema
 from sklar.rows.encode import encode
 from sklar.rows.read import open_source

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from sklar.budget.certificate import OLD_DISTANCE, Certificate, Measured, measurements, priced
 from sklar.budget.linked import LinkedMeasured, linked_queries
-from sklar.budget.search import Finding, fits
+from sklar.budget.search import fits
 from sklar.budget.views import is_of_schema
 from sklar.errors import ModelError
 from sklar.files.grammar import FORMAT, LINKED_FORMAT, VERSIONS, require_known
@@ -165,7 +165,7 @@ def _arrays(archive: zipfile.ZipFile) -> Iterator[ReadArray]:
 
     def array(name: str, kind: type[np.generic], size: int) -> NDArray[Any]:
         read.add(f"{name}.npy")
-        return _read_array(archive, name, _width(archive, name, np.dtype(kind), size), size)
+        return _read_array(archive, name, np.dtype(kind), size)
 
     yield array
     unread = sorted(set(archive.namelist()) - read)
@@ -184,8 +184,8 @@ def _read(array: ReadArray, document: Mapping[str, Any]) -> Model:
     if version > 3:
         blocks = _read_blocks(array, document["blocks"], lambda *entry: _query(array, schema.cells, *entry))
     else:
-        blocks = [*_read_answers(array, document), *_read_stages(array, schema.cells, document)]
-        blocks += _read_third(array, schema.cells, document)
+        stages, third = (read(array, schema.cells, document) for read in (_read_stages, _read_third))
+        blocks = [*_read_answers(array, document), *stages, *third]
     _check(blocks)
     _check_searches(blocks, certificate, schema)
     described = document["copula"]
@@ -264,16 +264,12 @@ def _check_searches(blocks: Sequence[Block], certificate: Certificate, schema: S
         raise ModelError("it must hold an answer for each search of its certificate, or none.")
     for finding in certificate.domains if searched else ():
         own, searched = searched[: finding.tables], searched[finding.tables :]
-        _check_search(finding, own, schema)
-
-
-def _check_search(finding: Finding, blocks: Sequence[Block], schema: Schema) -> None:
-    name, common = finding.attribute, finding.threshold is not None
-    for block in blocks:
-        if getattr(block.query, "about", "") != name or isinstance(block.query, Common) != common:
-            raise ModelError(f"its search for '{name!s:.60}' has an answer of another kind.")
-    if not common and not fits(finding, schema, [np.asarray(block.values) for block in blocks]):
-        raise ModelError(f"its search for '{name!s:.60}' has other cells than its bounds imply.")
+        name, common = finding.attribute, finding.threshold is not None
+        for block in own:
+            if getattr(block.query, "about", "") != name or isinstance(block.query, Common) != common:
+                raise ModelError(f"its search for '{name!s:.60}' has an answer of another kind.")
+        if not common and not fits(finding, schema, [np.asarray(block.values) for block in own]):
+            raise ModelError(f"its search for '{name!s:.60}' has other cells than its bounds imply.")
 
 
 def _read_blocks(
@@ -319,130 +315,108 @@ def _query(array: ReadArray, cells: Cells, number: int, entry: Mapping[str, Any]
 
 def _read_counts(array: ReadArray, queries: Sequence[Shares]) -> list[Block]:
     """Blocks of linked tables from a file of version 1: all counts in one array, and scales in people."""
-    counts = array("counts", np.int64, sum(query.n_cells for query in queries))
-    scales = array("scales", np.float64, sum(query.sizes.size for query in queries))
-    own = np.split(counts, np.cumsum([query.n_cells for query in queries])[:-1])
-    people = np.split(scales, np.cumsum([query.sizes.size for query in queries])[:-1])
-    each = zip(queries, people, own, strict=True)
-    return [Block(query=query, scales=part * query.each, values=values) for query, part, values in each]
+    cells, tables = ([query.n_cells for query in queries], [query.sizes.size for query in queries])
+    counts = np.split(array("counts", np.int64, sum(cells)), np.cumsum(cells)[:-1])
+    people = np.split(array("scales", np.float64, sum(tables)), np.cumsum(tables)[:-1])
+    each = zip(queries, people, counts, strict=True)
+    return [Block(query=query, scales=scales * query.each, values=values) for query, scales, values in each]
 
 
-def _read_stages(array: ReadArray, cells: Cells, document: Mapping[str, Any]) -> list[Block]:
-    """Blocks from a file of version 1 to 3, which held tables stage by stage."""
-    blocks = []
-    for stage, described in enumerate(document["stages"], start=1):
-        read: list[tuple[Query, NDArray[np.float64], NDArray[np.int64]]] = []
-        if described["total_scale"] is not None:
-            total = np.array([described["total"] or 0], dtype=np.int64)
-            blocks.append(
-                Block(query=Tables(cells=cells, order=0), scales=np.array([described["total_scale"]]), values=total)
-            )
-        parities, three_way = described.get("parities") is not None, described.get("trios", False)
-        there = [described["one_way"], described["pairs"], *([True] if three_way else [])]
-        if (parities and not (cells.are_bits and all(there[:2]))) or (three_way and not parities):
-            raise ModelError("its parities must be of bits, and of all of them.")
-        names = (("one_way", "one_way_scales"), ("pairs", "pair_scales"), ("trios", "trio_scales"))
-        for order, (kept, (name, of_scales)) in enumerate(zip(there, names, strict=False), start=1):
-            tables = Tables(cells=cells, order=order)
-            number = tables.sizes.size * kept
-            values = array(f"stage{stage}_{name}", np.int64, number if parities else tables.n_cells * kept)
-            scales = array(f"stage{stage}_{of_scales}", np.float64, number)
-            if order == 2 and kept and document["version"] == 1:
-                # Version 1 laid the same cells out row by row of all levels.
-                block = cells.attribute_of_level
-                square = np.zeros((cells.n_levels, cells.n_levels), dtype=np.int64)
-                square[block[:, None] < block[None, :]] = values
-                values = np.asarray(cells.flat(square))
-            read += [(tables, scales, values)] if kept else []
-        if parities:
-            if any((scales != scales[0]).any() for _, scales, _ in read):
-                raise ModelError("its parities of one order must have one scale.")
-            scales, values = np.array([own[0] for _, own, _ in read]), np.concatenate([own for _, _, own in read])
-            read = [(Parities(cells=cells, orders=len(read)), scales, values)]
-        blocks += [Block(query=query, scales=scales, values=values) for query, scales, values in read]
-    return blocks
-
-
-def _read_third(array: ReadArray, cells: Cells, document: Mapping[str, Any]) -> list[Block]:
-    """Chosen three-way tables of version 3, and scores of all of them."""
-    coarse, blocks = (
-        np.minimum(np.arange(cells.n_levels) - cells.offsets[cells.attribute_of_level], MOST_COARSE - 1),
-        [],
-    )
-    if "triples" in document:
-        number = document["triples"]["tables"]
-        sets = array("triples_attributes", np.int64, 3 * number).reshape(-1, 3)
-        coarse = array("triples_coarse", np.int64, cells.n_levels)
-        tables, scales = (
-            Tables(cells=cells, order=3, sets=sets, coarse=coarse),
-            array("triples_scales", np.float64, number),
-        )
-        blocks.append(Block(query=tables, scales=scales, values=array("triples", np.int64, tables.n_cells)))
-    if "scores" in document:
-        distances = Distances(of=Tables(cells=cells, order=3, coarse=coarse), reference=None)
-        if document["scores"]["tables"] != distances.n_cells:
-            raise ModelError("its scores must be those of all tables of three attributes.")
-        scales = np.array([document["scores"]["scale"] * OLD_DISTANCE])
-        blocks.append(Block(query=distances, scales=scales, values=array("scores", np.int64, distances.n_cells)))
-    return blocks
-
-
-def _read_answers(array: ReadArray, document: Mapping[str, Any]) -> list[Block]:
+def _read_answers(array: ReadArray, document: Mapping[str, Any]) -> Iterator[Block]:
     """The noisy answers of the searches of version 3."""
     described, findings = document.get("answers", []), document["certificate"]["domains"]
     if len(described) not in (0, len(findings)):
         raise ModelError("it must hold an answer for each search of its certificate, or none.")
     sizes = [size for entry in described for size in entry["cells"]]
     counts = iter(np.split(array("search", np.int64, sum(sizes)), np.cumsum(sizes)[:-1]) if sizes else [])
-    blocks = []
     for finding, entry in zip(findings, described, strict=False):
         about, scales = finding["attribute"], np.array([float(finding["scale"])])
         if entry["texts"] is not None:
             # Sorted, as the vault names them.
-            texts = dict(sorted(entry["texts"].items()))
-            query = Common(about=about, threshold=finding["threshold"] or 0)
-            values = np.array(list(texts.values()), dtype=np.int64)
-            blocks.append(Block(query=query, scales=scales, values=values, keys=tuple(texts)))
+            keys = tuple(sorted(entry["texts"]))
+            values = np.array([entry["texts"][key] for key in keys], dtype=np.int64)
+            common = Common(about=about, threshold=finding["threshold"] or 0)
+            yield Block(query=common, scales=scales, values=values, keys=keys)
         for size in entry["cells"]:
             grid = Tables(cells=Cells([size]), order=1, about=about)
-            blocks.append(Block(query=grid, scales=scales, values=next(counts)))
-    return blocks
+            yield Block(query=grid, scales=scales, values=next(counts))
 
 
-def _width(archive: zipfile.ZipFile, name: str, kind: np.dtype[Any], size: int) -> np.dtype[Any]:
-    """The type of an array: of very many cells, 32 bits where the member has no more."""
-    narrow = np.dtype(np.int32)
-    few = len(_header(narrow, size)) + size * narrow.itemsize
-    if kind != np.int64 or size <= MANY_CELLS or archive.getinfo(f"{name}.npy").file_size != few:
-        return kind
-    return narrow
+def _read_stages(array: ReadArray, cells: Cells, document: Mapping[str, Any]) -> Iterator[Block]:
+    """Blocks from a file of version 1 to 3, which held tables stage by stage."""
+    for stage, described in enumerate(document["stages"], start=1):
+        if described["total_scale"] is not None:
+            total, scale = np.array([described["total"] or 0]), np.array([described["total_scale"]])
+            yield Block(query=Tables(cells=cells, order=0), scales=scale, values=total)
+        parities, three_way = described.get("parities") is not None, described.get("trios", False)
+        if (parities and not (cells.are_bits and described["one_way"] and described["pairs"])) or three_way > parities:
+            raise ModelError("its parities must be of bits, and of all of them.")
+        read: list[tuple[Query, NDArray[np.float64], NDArray[np.int64]]] = []
+        for order, name in enumerate(("one_way", "pair", "trio") if three_way else ("one_way", "pair"), start=1):
+            tables, plural = Tables(cells=cells, order=order), name if order == 1 else f"{name}s"
+            number, n_cells = tables.sizes.size * described[plural], tables.n_cells * described[plural]
+            values = array(f"stage{stage}_{plural}", np.int64, number if parities else n_cells)
+            scales = array(f"stage{stage}_{name}_scales", np.float64, number)
+            if order == 2 and number and document["version"] == 1:
+                # Version 1 laid the same cells out row by row of all levels.
+                block = cells.attribute_of_level
+                square = np.zeros((cells.n_levels, cells.n_levels), dtype=np.int64)
+                square[block[:, None] < block[None, :]] = values
+                values = np.asarray(cells.flat(square))
+            read += [(tables, scales, values)] if described[plural] else []
+        if parities:
+            if any((scales != scales[0]).any() for _, scales, _ in read):
+                raise ModelError("its parities of one order must have one scale.")
+            scales, values = np.array([own[0] for _, own, _ in read]), np.concatenate([own for _, _, own in read])
+            read = [(Parities(cells=cells, orders=len(read)), scales, values)]
+        yield from (Block(query=query, scales=scales, values=values) for query, scales, values in read)
+
+
+def _read_third(array: ReadArray, cells: Cells, document: Mapping[str, Any]) -> Iterator[Block]:
+    """Chosen three-way tables of version 3, and scores of all of them."""
+    coarse = np.minimum(np.arange(cells.n_levels) - cells.offsets[cells.attribute_of_level], MOST_COARSE - 1)
+    if "triples" in document:
+        number = document["triples"]["tables"]
+        sets = array("triples_attributes", np.int64, 3 * number).reshape(-1, 3)
+        coarse = array("triples_coarse", np.int64, cells.n_levels)
+        tables = Tables(cells=cells, order=3, sets=sets, coarse=coarse)
+        scales = array("triples_scales", np.float64, number)
+        yield Block(query=tables, scales=scales, values=array("triples", np.int64, tables.n_cells))
+    if "scores" in document:
+        distances = Distances(of=Tables(cells=cells, order=3, coarse=coarse), reference=None)
+        if document["scores"]["tables"] != distances.n_cells:
+            raise ModelError("its scores must be those of all tables of three attributes.")
+        scales = np.array([document["scores"]["scale"] * OLD_DISTANCE])
+        yield Block(query=distances, scales=scales, values=array("scores", np.int64, distances.n_cells))
 
 
 def _read_array(archive: zipfile.ZipFile, name: str, kind: np.dtype[Any], size: int) -> NDArray[Any]:
-    """A one-dimensional array of exactly this type and size; nothing larger is ever read into memory."""
-    wanted = ModelError(f"its array '{name}' must hold {size} values of type {kind}.")
-    stands = archive.getinfo(f"{name}.npy")
-    header = _header(kind, size)
-    if stands.file_size > len(header) + size * kind.itemsize:
+    """A one-dimensional array of exactly this type and size; nothing larger is ever read into memory.
+
+    Of very many cells, whole numbers may have 32 bits.
+    """
+    info, narrow = archive.getinfo(f"{name}.npy"), np.dtype(np.int32)
+    if kind == np.int64 and size > MANY_CELLS and info.file_size == len(_header(narrow, size)) + size * narrow.itemsize:
+        kind = narrow
+    header, wrong = _header(kind, size), ModelError(f"its array '{name}' must hold {size} values of type {kind}.")
+    if info.file_size > len(header) + size * kind.itemsize:
         raise ModelError(f"its array '{name}' is larger than its schema implies.")
-    if stands.file_size < len(header) + size * kind.itemsize:
-        raise wanted
-    with archive.open(stands) as file:
+    if info.file_size < len(header) + size * kind.itemsize:
+        raise wrong
+    with archive.open(info) as file:
         # The header byte by byte, so that none can say anything else, and no code path that could ever unpickle.
         if file.read(len(header)) != header:
-            raise wanted
-        found = room_for(size, kind)
-        view = found.view(np.uint8)
-        filled = 0
-        while filled < len(view):
-            some = file.read(min(_AT_ONCE, len(view) - filled))
-            if not some:
-                raise wanted
-            view[filled : filled + len(some)] = np.frombuffer(some, dtype=np.uint8)
-            filled += len(some)
+            raise wrong
+        array = room_for(size, kind)
+        view = array.view(np.uint8)
+        for start in range(0, view.size, _AT_ONCE):
+            part = np.frombuffer(file.read(_AT_ONCE), dtype=np.uint8)
+            if part.size != min(_AT_ONCE, view.size - start):
+                raise wrong
+            view[start : start + part.size] = part
         # The end is where the zip's checksum is compared.
         file.read(1)
-    return found
+    return array
 
 
 def _header(kind: np.dtype[Any], size: int) -> bytes:

@@ -9,7 +9,7 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, cast, get_args
+from typing import Any, get_args
 
 from sklar.budget.certificate import OLD_DISTANCE, SCORES
 from sklar.budget.linked import KINDS
@@ -34,49 +34,12 @@ _MAX_BLOCKS = 4_096
 _MAX_REACH = max(32.0 * MAX_ROWS_PER_PERSON, MOST_TOKENS)
 # A grid has up to eight levels today; another search may have more tables, but never many.
 _MAX_SEARCHED = 64
-_MAX_ANSWER = 2**53
 # Three-way tables: a hundred or so today, never many. Scores: of all of them, where they are not more.
 _MAX_TRIPLES = 10_000
 
 
-@dataclass(frozen=True, slots=True)
-class Value:
-    """A value that passes a test, with what it must be in words."""
-
-    must: str
-    passes: Callable[[Any], bool]
-
-
-@dataclass(frozen=True, slots=True)
-class Each:
-    """A list of at most so many values of one shape."""
-
-    shape: Shape
-    most: int
-
-
-@dataclass(frozen=True, slots=True)
-class Named:
-    """Values of one shape by names that pass a test, at most so many."""
-
-    shape: Shape
-    most: int
-    name: Callable[[str], bool] = lambda _name: True
-
-
-@dataclass(frozen=True, slots=True)
-class Maybe:
-    """Null, or a value of this shape."""
-
-    shape: Shape
-
-
-@dataclass(frozen=True, slots=True)
-class OneOf:
-    """A table whose shape depends on what it says under one of its keys."""
-
-    key: str
-    shapes: Mapping[str, Shape]
+# Refuses a value that is not of this shape in this version of the format, naming where it stands.
+Shape = Callable[[Any, str, int], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,294 +51,289 @@ class Since:
     last: int = VERSIONS[FORMAT]
     optional: bool = False
 
-
-# A mapping from keys to shapes has these keys and no other.
-Shape = Value | Each | Named | Maybe | OneOf | Since | Mapping[str, "Shape"]
-
-
-def require(value: Any, shape: Shape, where: str, version: int) -> None:
-    """Refuse a value that is not of this shape in this version of the format, naming where it stands."""
-    if isinstance(shape, Value):
-        if not shape.passes(value):
-            raise ModelError(f"its {where} must be {shape.must}, got {value!r:.60}.")
-    elif isinstance(shape, Maybe):
-        if value is not None:
-            require(value, shape.shape, where, version)
-    elif isinstance(shape, Since):
-        require(value, shape.shape, where, version)
-    elif isinstance(shape, Each):
-        if not isinstance(value, list) or len(value) > shape.most:
-            raise ModelError(f"its {where} must be a list of at most {shape.most:,} entries.")
-        for entry in value:
-            require(entry, shape.shape, where, version)
-    elif isinstance(shape, Named):
-        if not isinstance(value, dict) or len(value) > shape.most or not all(shape.name(name) for name in value):
-            raise ModelError(f"its {where} must have at most {shape.most:,} entries, with names that are known.")
-        for name, entry in value.items():
-            require(entry, shape.shape, f"{where}.{name:.60}", version)
-    elif isinstance(shape, OneOf):
-        kind = value.get(shape.key) if isinstance(value, dict) else None
-        if not isinstance(kind, str) or kind not in shape.shapes:
-            raise ModelError(f"its {where} must be one of {', '.join(shape.shapes)}, got {kind!r:.40}.")
-        require(value, shape.shapes[kind], where, version)
-    else:
-        keys = {key: inner for key, inner in shape.items() if _is_there(key, inner, value, version)}
-        if not isinstance(value, dict) or value.keys() != keys.keys():
-            odd = sorted(value.keys() ^ keys.keys())[:1] if isinstance(value, dict) else []
-            named = f" ({', '.join(keys)})"
-            if odd:
-                named = f"; '{odd[0]:.60}' is {'missing' if odd[0] in keys else 'not one of them'}"
-            raise ModelError(f"its {where} must have exactly the keys that are known{named}.")
-        for key, inner in keys.items():
-            require(value[key], inner, f"{where}.{key}" if where != "description" else key, version)
+    def is_due(self, key: str, value: object, version: int) -> bool:
+        """Whether a table of this version must have the key."""
+        missing = self.optional and isinstance(value, dict) and key not in value
+        return self.first <= version <= self.last and not missing
 
 
-def _is_there(key: str, shape: Shape, value: Any, version: int) -> bool:
-    if not isinstance(shape, Since):
-        return True
-    return shape.first <= version <= shape.last and not (
-        shape.optional and isinstance(value, dict) and key not in value
-    )
+Keys = Mapping[str, Shape | Since]
 
 
-def number(least: float = -math.inf, most: float = math.inf) -> Value:
+def single(must: str, passes: Callable[[Any], bool]) -> Shape:
+    """A value that passes a test, with what it must be in words."""
+
+    def check(value: Any, where: str, _version: int) -> None:
+        if not passes(value):
+            raise ModelError(f"its {where} must be {must}, got {value!r:.60}.")
+
+    return check
+
+
+def number(least: float = -math.inf, most: float = math.inf) -> Shape:
     """A finite number within bounds."""
+    bounds = [f"at least {least:g}" if least > -math.inf else "", f"at most {most:g}" if most < math.inf else ""]
+    words = " and ".join(filter(None, bounds))
 
-    def passes(value: object) -> bool:
-        if type(value) is int and abs(value) > 2**63:
-            return False
-        return type(value) in (int, float) and math.isfinite(cast(float, value)) and least <= cast(float, value) <= most
+    def passes(value: Any) -> bool:
+        small = type(value) is float or (type(value) is int and abs(value) <= 2**63)
+        return small and math.isfinite(value) and least <= value <= most
 
-    return Value(f"a number{_between(least, most)}", passes)
+    return single(f"a number of {words}" if words else "a number", passes)
 
 
-def whole(least: int = 0, most: int = 2**53) -> Value:
+def whole(least: int = 0, most: int = 2**53) -> Shape:
     """A whole number within bounds."""
-    return Value(f"a whole number{_between(least, most)}", lambda value: type(value) is int and least <= value <= most)
+    must = f"a whole number of at least {least:g} and at most {most:g}"
+    return single(must, lambda value: type(value) is int and least <= value <= most)
 
 
-def text(most: int) -> Value:
+def text(most: int) -> Shape:
     """A text of at least one and at most so many characters."""
-    return Value(f"a text of 1 to {most} characters", lambda value: isinstance(value, str) and 1 <= len(value) <= most)
+    return single(f"a text of 1 to {most} characters", lambda value: isinstance(value, str) and 1 <= len(value) <= most)
 
 
-def one_of(*known: str) -> Value:
+def one_of(*known: str) -> Shape:
     """One of these texts."""
-    return Value(f"one of {', '.join(known)}", lambda value: isinstance(value, str) and value in known)
+    return single(f"one of {', '.join(known)}", lambda value: isinstance(value, str) and value in known)
 
 
-def _between(least: float, most: float) -> str:
-    words = [f"at least {least:g}" if least > -math.inf else "", f"at most {most:g}" if most < math.inf else ""]
-    return " of " + " and ".join(word for word in words if word) if any(words) else ""
+def maybe(shape: Shape) -> Shape:
+    """Null, or a value of this shape."""
+    return lambda value, where, version: None if value is None else shape(value, where, version)
 
 
-_BOOLEAN = Value("true or false", lambda value: type(value) is bool)
-_NOTHING = Value("null", lambda value: value is None)
-_ANYTHING = Value("a table", lambda value: isinstance(value, dict))
-_NAME = Value("a text", lambda value: isinstance(value, str))
+def each(shape: Shape, most: int) -> Shape:
+    """A list of at most so many values of one shape."""
+
+    def check(value: Any, where: str, version: int) -> None:
+        if not isinstance(value, list) or len(value) > most:
+            raise ModelError(f"its {where} must be a list of at most {most:,} entries.")
+        for entry in value:
+            shape(entry, where, version)
+
+    return check
+
+
+def named(shape: Shape, most: int, names: frozenset[str] | None = None) -> Shape:
+    """Values of one shape by name, at most so many."""
+
+    def check(value: Any, where: str, version: int) -> None:
+        if not isinstance(value, dict) or len(value) > most or (names is not None and not value.keys() <= names):
+            raise ModelError(f"its {where} must have at most {most:,} entries, with names that are known.")
+        for name, entry in value.items():
+            shape(entry, f"{where}.{name:.60}", version)
+
+    return check
+
+
+def table(keys: Keys) -> Shape:
+    """A table with these keys and no other."""
+
+    def check(value: Any, where: str, version: int) -> None:
+        known = {
+            key: shape.shape if isinstance(shape, Since) else shape
+            for key, shape in keys.items()
+            if not isinstance(shape, Since) or shape.is_due(key, value, version)
+        }
+        if not isinstance(value, dict) or value.keys() != known.keys():
+            odd = sorted(value.keys() ^ known.keys())[:1] if isinstance(value, dict) else []
+            words = f" ({', '.join(known)})"
+            if odd:
+                words = f"; '{odd[0]:.60}' is {'missing' if odd[0] in known else 'not one of them'}"
+            raise ModelError(f"its {where} must have exactly the keys that are known{words}.")
+        for key, shape in known.items():
+            shape(value[key], f"{where}.{key}" if where != "description" else key, version)
+
+    return check
+
+
+def chosen(by: str, shapes: Mapping[str, Keys]) -> Shape:
+    """A table whose keys depend on what it says under one of them."""
+
+    def check(value: Any, where: str, version: int) -> None:
+        kind = value.get(by) if isinstance(value, dict) else None
+        if not isinstance(kind, str) or kind not in shapes:
+            raise ModelError(f"its {where} must be one of {', '.join(shapes)}, got {kind!r:.40}.")
+        table({by: _NAME, **shapes[kind]})(value, where, version)
+
+    return check
+
+
+_BOOLEAN = single("true or false", lambda value: type(value) is bool)
+_NOTHING = single("null", lambda value: value is None)
+_ANYTHING = single("a table", lambda value: isinstance(value, dict))
+_NAME = single("a text", lambda value: isinstance(value, str))
+_NAMES = each(_NAME, MAX_LEVELS)
 _SCALE = number(MIN_SCALE, MAX_SCALE)
-_ROWS = whole(1, 2**53)
+_ROWS = whole(1)
 _SHARE = number(0.0, 1.0)
-_DIGEST = Value("64 hexadecimal digits", lambda value: bool(re.fullmatch(r"[0-9a-f]{64}", str(value))))
-_VERSION = re.compile(r"[0-9][0-9A-Za-z.+!-]{0,39}")
+_REACH = number(0.0, _MAX_REACH)
+_DIGEST = single("64 hexadecimal digits", lambda value: bool(re.fullmatch(r"[0-9a-f]{64}", str(value))))
+_PATTERN = re.compile(r"[0-9][0-9A-Za-z.+!-]{0,39}")
+_VERSION = single("a version", lambda value: isinstance(value, str) and bool(_PATTERN.fullmatch(value)))
 _PACKAGES = frozenset({"sklar", "numpy", "numba", "cryptography", "polars", "pyarrow", "scipy"})
+_GAIN = number(-1e6, 1.0)
+_STEPS = whole(0, 1_000_000)
+_COMPONENTS = whole(1, 1_000_000)
+_FITS, _ROUNDS = whole(0, 1_000), whole(0, MOST_ROUNDS)
+_SHRUNK = {"shrinkage": _SHARE, "start_sd": number(0.0, 100.0)}
+_NEIGHBORS = one_of(*get_args(Neighbors))
 
-_STAGE: Shape = {
-    "total": Maybe(whole(-(2**53))),
-    "total_scale": Maybe(_SCALE),
+_STAGE: Keys = {
+    "total": maybe(whole(-(2**53))),
+    "total_scale": maybe(_SCALE),
     "one_way": _BOOLEAN,
     "pairs": _BOOLEAN,
     "trios": Since(3, _BOOLEAN),
-    "parities": Since(3, Maybe(one_of(*get_args(Neighbors)))),
+    "parities": Since(3, maybe(_NEIGHBORS)),
 }
-_MEASUREMENT: dict[str, Shape] = {
+_MEASUREMENT: Keys = {
     "stage": whole(1, MAX_STAGES),
     "order": whole(0, SCORES),
     "tables": whole(1),
     "scale": _SCALE,
-    "sensitivity_l1": number(0.0, _MAX_REACH),
-    "sensitivity_l2": number(0.0, _MAX_REACH),
+    "sensitivity_l1": _REACH,
+    "sensitivity_l2": _REACH,
     "parity": Since(3, _BOOLEAN),
     "moves": Since(4, number(0.0, 2.0**53)),
-    "reach": Since(4, number(0.0, _MAX_REACH)),
+    "reach": Since(4, _REACH),
     "kind": Since(4, one_of("", *KINDS)),
 }
 # A block by its query: what a file says of it beside its arrays.
-_BLOCKS = OneOf(
+_BLOCK = chosen(
     "query",
     {
-        "tables": {"query": _NAME, "order": whole(0, 8), "sets": Maybe(whole(1, _MAX_TRIPLES)), "coarse": _BOOLEAN},
-        "parities": {"query": _NAME, "orders": whole(1, 3)},
-        "distances": {"query": _NAME},
-        "grid": {"query": _NAME, "about": _NAME, "cells": whole(1, MAX_SEARCH_CELLS)},
-        "common": {"query": _NAME, "about": _NAME, "threshold": whole(1), "keys": Each(_NAME, MAX_LEVELS)},
+        "tables": {"order": whole(0, 8), "sets": maybe(whole(1, _MAX_TRIPLES)), "coarse": _BOOLEAN},
+        "parities": {"orders": whole(1, 3)},
+        "distances": {},
+        "grid": {"about": _NAME, "cells": whole(1, MAX_SEARCH_CELLS)},
+        "common": {"about": _NAME, "threshold": whole(1), "keys": _NAMES},
     },
 )
-_FINDING: Shape = {
+_FINDING: Keys = {
     "attribute": _NAME,
     "tables": whole(1, _MAX_SEARCHED),
     "scale": _SCALE,
-    "threshold": Maybe(whole(1)),
+    "threshold": maybe(whole(1)),
     "lost_delta": _SHARE,
     "of": Since(3, one_of("domain", "rounding")),
-    "bounds": Since(3, Maybe(Each(number(), 2))),
+    "bounds": Since(3, maybe(each(number(), 2))),
     "at_most": Since(3, whole(0, MAX_LEVELS)),
 }
 # The noisy answer of a search: counts of texts, or how many cells each of its tables has.
-_ANSWER: Shape = {
-    "texts": Maybe(Named(whole(-_MAX_ANSWER, _MAX_ANSWER), MAX_LEVELS)),
-    "cells": Each(whole(1, MAX_SEARCH_CELLS), _MAX_SEARCHED),
+_ANSWER: Keys = {
+    "texts": maybe(named(whole(-(2**53)), MAX_LEVELS)),
+    "cells": each(whole(1, MAX_SEARCH_CELLS), _MAX_SEARCHED),
 }
-_CERTIFICATE: dict[str, Shape] = {
-    "neighbors": one_of(*get_args(Neighbors)),
+_CERTIFICATE: Keys = {
+    "neighbors": _NEIGHBORS,
     "mechanism": one_of(*get_args(Mechanism)),
     "composition": text(200),
     "epsilon": number(0.0),
     # What tables happened to cost is claimed no more; the budget is.
     "spent_epsilon": Since(1, number(0.0), last=2),
     "delta": _SHARE,
-    "public_rows": Maybe(_ROWS),
+    "public_rows": maybe(_ROWS),
     "schema_sha256": _DIGEST,
-    "measurements": Each(_MEASUREMENT, _MAX_MEASUREMENTS),
-    "domains": Each(_FINDING, MAX_LEVELS),
-    "earlier": Since(3, Each(_NAME, MAX_LEVELS)),
-    "versions": Named(
-        Value("a version", lambda value: isinstance(value, str) and bool(_VERSION.fullmatch(value))),
-        len(_PACKAGES),
-        _PACKAGES.__contains__,
-    ),
-    "claimed_by": Maybe(text(200)),
+    "measurements": each(table(_MEASUREMENT), _MAX_MEASUREMENTS),
+    "domains": each(table(_FINDING), MAX_LEVELS),
+    "earlier": Since(3, _NAMES),
+    "versions": named(_VERSION, len(_PACKAGES), _PACKAGES),
+    "claimed_by": maybe(text(200)),
     "rounded": _BOOLEAN,
-    "receipt": Since(3, Maybe({"entry": whole(1, 2**63 - 1), "head": _DIGEST})),
-    "read_from_rows": Since(3, Each(_NAME, MAX_LEVELS)),
-    "count": Since(3, Maybe(one_of(*get_args(Count)))),
-    "rows_per_person": Since(3, Maybe(whole(1, MAX_ROWS_PER_PERSON))),
+    "receipt": Since(3, maybe(table({"entry": whole(1, 2**63 - 1), "head": _DIGEST}))),
+    "read_from_rows": Since(3, _NAMES),
+    "count": Since(3, maybe(one_of(*get_args(Count)))),
+    "rows_per_person": Since(3, maybe(whole(1, MAX_ROWS_PER_PERSON))),
     "tokens": Since(4, _NOTHING),
 }
-_GAIN = number(-1e6, 1.0)
-_STEPS = whole(0, 1_000_000)
-_COMPONENTS = whole(1, 1_000_000)
-_START_SD = number(0.0, 100.0)
-_COPULAS = OneOf(
-    "kind",
-    {
-        "binary": {
-            "kind": _NAME,
-            "dummies": _BOOLEAN,
-            "repairs": {
-                "clipped_pairs": whole(),
-                "empty_attributes": whole(0, MAX_LEVELS),
-                "negative_eigenvalues": whole(0, MAX_LEVELS),
-                "moved": number(0.0),
-                "max_moved": number(0.0),
-            },
-        },
-        "latent": {
-            "kind": _NAME,
-            "components": _COMPONENTS,
-            "rounds": Since(3, whole(0, MOST_ROUNDS)),
-            "matched": Since(3, whole(2, 3)),
-        },
-    },
-)
+_REPAIRS: Keys = {
+    "clipped_pairs": whole(),
+    **dict.fromkeys(("empty_attributes", "negative_eigenvalues"), whole(0, MAX_LEVELS)),
+    **dict.fromkeys(("moved", "max_moved"), number(0.0)),
+}
+_COPULAS: Mapping[str, Keys] = {
+    "binary": {"dummies": _BOOLEAN, "repairs": table(_REPAIRS)},
+    "latent": {"components": _COMPONENTS, "rounds": Since(3, _ROUNDS), "matched": Since(3, whole(2, 3))},
+}
+_TRIED: Keys = {"kind": one_of("mixture", "factor"), "steps": _STEPS, "gain": _GAIN, **_SHRUNK}
 # The settings of a release by the kind of its copula. Earlier releases also fitted a low-rank copula, `factor`.
 _SETTINGS: Mapping[str, Shape] = {
-    "binary": {"method": one_of("binary"), "preset": Maybe(one_of("paper"))},
-    "latent": {
-        "method": one_of(*(name for name in get_args(MethodName) if name != "binary"), "factor"),
-        "preset": _NOTHING,
-        "kind": one_of("independence", "mixture", "factor"),
-        "steps": _STEPS,
-        "components": _COMPONENTS,
-        "rank": Maybe(whole(1, 10_000)),
-        "fits": whole(0, 1_000),
-        "gain_over_independence": _GAIN,
-        "priors": Named(one_of("shared", "own"), MAX_LEVELS),
-        "shrinkage": Since(1, _SHARE, last=2),
-        "start_sd": Since(1, _START_SD, last=2),
-        "tried": Since(
-            1,
-            Each(
-                {
-                    "kind": one_of("mixture", "factor"),
-                    "start_sd": _START_SD,
-                    "shrinkage": _SHARE,
-                    "steps": _STEPS,
-                    "gain": _GAIN,
-                },
-                100,
-            ),
-            last=2,
-        ),
-    },
+    "binary": table({"method": one_of("binary"), "preset": maybe(one_of("paper"))}),
+    "latent": table(
+        {
+            "method": one_of(*(name for name in get_args(MethodName) if name != "binary"), "factor"),
+            "preset": _NOTHING,
+            "kind": one_of("independence", "mixture", "factor"),
+            "steps": _STEPS,
+            "components": _COMPONENTS,
+            "rank": maybe(whole(1, 10_000)),
+            "fits": _FITS,
+            "gain_over_independence": _GAIN,
+            "priors": named(one_of("shared", "own"), MAX_LEVELS),
+            **{key: Since(1, shape, last=2) for key, shape in _SHRUNK.items()},
+            "tried": Since(1, each(table(_TRIED), 100), last=2),
+        }
+    ),
 }
-_MODEL: Mapping[str, Shape] = {
+_SCORED: Keys = {"tables": whole(1, _MAX_TRIPLES), "scale": number(MIN_SCALE, MAX_SCALE / OLD_DISTANCE)}
+_MODEL: Keys = {
     "format": _NAME,
     "version": whole(1),
     "schema": _ANYTHING,
     "n_rows": _ROWS,
-    "public_rows": Maybe(_ROWS),
-    "copula": _COPULAS,
+    "public_rows": maybe(_ROWS),
+    "copula": chosen("kind", _COPULAS),
     "settings": _ANYTHING,
-    "certificate": _CERTIFICATE,
-    "blocks": Since(4, Each(_BLOCKS, _MAX_BLOCKS)),
-    "stages": Since(1, Each(_STAGE, MAX_STAGES), last=3),
-    "answers": Since(3, Each(_ANSWER, MAX_LEVELS), last=3),
-    "triples": Since(3, {"tables": whole(1, _MAX_TRIPLES)}, last=3, optional=True),
-    "scores": Since(
-        3,
-        {"tables": whole(1, _MAX_TRIPLES), "scale": number(MIN_SCALE, MAX_SCALE / OLD_DISTANCE)},
-        last=3,
-        optional=True,
-    ),
+    "certificate": table(_CERTIFICATE),
+    "blocks": Since(4, each(_BLOCK, _MAX_BLOCKS)),
+    "stages": Since(1, each(table(_STAGE), MAX_STAGES), last=3),
+    "answers": Since(3, each(table(_ANSWER), MAX_LEVELS), last=3),
+    "triples": Since(3, table({"tables": whole(1, _MAX_TRIPLES)}), last=3, optional=True),
+    "scores": Since(3, table(_SCORED), last=3, optional=True),
 }
-_PICKED = ("kind", "tables", "scale", "sensitivity_l1", "sensitivity_l2")
-_LINKED_CERTIFICATE: dict[str, Shape] = {
+_LINKED_CERTIFICATE: Keys = {
     **_CERTIFICATE,
     "mechanism": one_of("gaussian"),
     "composition": one_of("tight"),
-    "domains": Each(_FINDING, 0),
-    "earlier": Each(_NAME, 0),
+    "domains": each(_NOTHING, 0),
+    "earlier": each(_NOTHING, 0),
     "claimed_by": _NOTHING,
-    "rounded": Value("false", lambda value: value is False),
+    "rounded": single("false", lambda value: value is False),
     "count": one_of("people"),
     "rows_per_person": whole(1, 1),
     "tokens": whole(1, MOST_TOKENS),
-    "public_people": Maybe(_ROWS),
+    "public_people": maybe(_ROWS),
     "unit": one_of("person"),
 }
-# What a certificate of linked tables does not say in version 1.
-_LATER = ("public_rows", "domains", "earlier", "claimed_by", "rounded", "count", "rows_per_person", "spent_epsilon")
-_LINKED: Mapping[str, Shape] = {
+_EVENTS: Keys = {"schema": _ANYTHING, "key": _NAME, "at_most": whole(1)}
+_LINKED: Keys = {
     "format": _NAME,
     "version": whole(1),
-    "schema": {
-        "people": {"schema": _ANYTHING, "key": _NAME},
-        "events": {"schema": _ANYTHING, "key": _NAME, "at_most": whole(1)},
-    },
+    "schema": table({"people": table({"schema": _ANYTHING, "key": _NAME}), "events": table(_EVENTS)}),
     "n_people": _ROWS,
-    "settings": {
-        "person_classes": whole(1, 1_000_000),
-        "event_classes": whole(1, 1_000),
-        "steps": _STEPS,
-        "fits": whole(0, 1_000),
-        "gain_over_independence": _GAIN,
-    },
+    "settings": table(
+        {
+            "person_classes": _COMPONENTS,
+            "event_classes": whole(1, 1_000),
+            "steps": _STEPS,
+            "fits": _FITS,
+            "gain_over_independence": _GAIN,
+        }
+    ),
 }
-# By version.
-_LINKED_MODELS: Mapping[int, Shape] = {
-    1: {
-        **_LINKED,
-        "certificate": {
-            **{key: shape for key, shape in _LINKED_CERTIFICATE.items() if key not in _LATER},
-            "measurements": Each({key: _MEASUREMENT[key] for key in _PICKED}, _MAX_MEASUREMENTS),
-        },
-    },
-    2: {
-        **_LINKED,
-        "blocks": Each({"query": one_of("shares"), "what": one_of(*KINDS)}, len(KINDS)),
-        "certificate": _LINKED_CERTIFICATE,
-    },
+# What version 1 of linked tables says of a measurement, and does not say in a certificate.
+_FIRST = {key: _MEASUREMENT[key] for key in ("kind", "tables", "scale", "sensitivity_l1", "sensitivity_l2")}
+_LATER = ("public_rows", "domains", "earlier", "claimed_by", "rounded", "count", "rows_per_person")
+_FIRST_CERTIFICATE: Keys = {
+    **{key: shape for key, shape in _LINKED_CERTIFICATE.items() if key not in _LATER},
+    "measurements": each(table(_FIRST), _MAX_MEASUREMENTS),
+}
+_SHARES: Keys = {"query": one_of("shares"), "what": one_of(*KINDS)}
+_LINKED_MODELS = {
+    1: table({**_LINKED, "certificate": table(_FIRST_CERTIFICATE)}),
+    2: table({**_LINKED, "certificate": table(_LINKED_CERTIFICATE), "blocks": each(table(_SHARES), len(KINDS))}),
 }
 
 
@@ -386,12 +344,12 @@ def require_known(document: Mapping[str, Any]) -> None:
     if version not in range(1, newest + 1):
         raise ModelError(f"it has format version {version!r:.40}, not {newest}. Use the Sklar that wrote it.")
     if linked:
-        require(document, _LINKED_MODELS[version], "description", VERSIONS[FORMAT])
+        _LINKED_MODELS[version](document, "description", VERSIONS[FORMAT])
         schemas = [document["schema"][part]["schema"] for part in ("people", "events")]
     else:
         copula = document.get("copula")
         kind = str(copula.get("kind")) if isinstance(copula, dict) else ""
-        require(document, {**_MODEL, "settings": _SETTINGS.get(kind, _ANYTHING)}, "description", version)
+        table({**_MODEL, "settings": _SETTINGS.get(kind, _ANYTHING)})(document, "description", version)
         schemas = [document["schema"]]
     for schema in schemas:
         _require_edges(schema)
@@ -400,7 +358,7 @@ def require_known(document: Mapping[str, Any]) -> None:
     if not stated["epsilon"] > 0 or not 0 <= stated["delta"] < 1 or (not stated["delta"] and not claimed):
         raise ModelError("its certificate must state epsilon > 0 and 0 < delta < 1.")
     if claimed is None:
-        require(stated["composition"], one_of(*get_args(Composition)), "certificate.composition", version)
+        one_of(*get_args(Composition))(stated["composition"], "certificate.composition", version)
     if any(finding["lost_delta"] >= 1 for finding in stated.get("domains", ())):
         raise ModelError("its thresholds must fail with a chance below 1.")
     if not (document.get("stages") or blocks or (linked and version == 1)):

@@ -20,8 +20,7 @@ from sklar.draw.decode import dummy_schema, record_schema
 from sklar.draw.sample import BlockSampler, LinkedSampler, check_draw, linked_columns
 from sklar.draw.shapes import Shape
 from sklar.errors import ModelError
-from sklar.files.frames import Library, check_library, to_library
-from sklar.files.write import SUFFIXES, check_target, write_frames, write_text
+from sklar.files.write import SUFFIXES, Library, check_library, check_target, to_library, write_frames, write_text
 from sklar.fitting.density import fit_shapes
 from sklar.fitting.protocols import Copula
 from sklar.machine.extras import lazily

@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING
 from sklar.draw.sample import BlockSampler, check_draw
 from sklar.errors import OutputError, SklarError
 from sklar.files.archive import load
-from sklar.files.frames import arrow_schema, to_arrow
 from sklar.files.model import Model
-from sklar.files.write import write_frames
+from sklar.files.write import arrow_schema, to_arrow, write_frames
 from sklar.machine.cluster import one_thread, session
 from sklar.machine.stores import Remote, place_of
 from sklar.machine.threads import using

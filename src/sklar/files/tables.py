@@ -35,7 +35,7 @@ from numpy.typing import NDArray
 from sklar.budget.certificate import Certificate, Measured, measurements, unit_of
 from sklar.budget.views import stage_numbers
 from sklar.errors import ModelError
-from sklar.files.grammar import number, one_of, require, text
+from sklar.files.grammar import number, one_of, text
 from sklar.files.write import check_target, replacing, write_parquet
 from sklar.kernel.queries import Block, Parities, Tables
 from sklar.kernel.theorems import Budget, Mechanism, Neighbors
@@ -209,7 +209,7 @@ def _claim(metadata: Mapping[str, str], schema: Schema) -> dict[str, Any]:
     if digest is not None and digest != schema.digest:
         raise ModelError("it was written for another schema. Give the schema that its tables were measured by.")
     for key, shape in _CLAIM.items():
-        require(stated[key], shape, f"certificate.{key}", VERSION)
+        shape(stated[key], f"certificate.{key}", VERSION)
     if not (stated["epsilon"] > 0 and stated["delta"] < 1):
         raise ModelError("its certificate must state epsilon > 0 and 0 <= delta < 1.")
     if unit != unit_of(schema.person):

@@ -1,7 +1,11 @@
-"""Results to disk, whole or not at all.
+"""Results to disk, whole or not at all, and released rows as the tables of other libraries.
 
 A file is written under a temporary name in its own folder, flushed to the disk and then renamed; an interruption leaves
 the old file, or none, and never half a file under the final name.
+
+Rows are drawn as a frame of polars, with its nearest types; Arrow has every type as the schema spells it. In pandas
+categories are `category`, dates and decimals Python objects. DuckDB queries frames of polars and Arrow tables as they
+are.
 """
 
 from __future__ import annotations
@@ -13,21 +17,26 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-from sklar.draw.decode import clock_texts, float_texts, moment_texts, span_texts, written_texts
-from sklar.errors import OutputError
-from sklar.machine.extras import lazily
+from sklar.draw.decode import clock_texts, float_texts, moment_texts, released_values, span_texts, written_texts
+from sklar.errors import ModelError, OutputError
+from sklar.machine.extras import lazily, require
 from sklar.machine.stores import fresh_file
-from sklar.public.outputs import parse_output, whole_seconds
+from sklar.public.outputs import arrow_type, output_of, parse_output, plain_output, whole_seconds
 from sklar.public.schema import Attribute, Schema
 
 if TYPE_CHECKING:
+    import pandas as pd
     import polars as pl
+    import pyarrow as pa
 else:
     pl = lazily("polars")
 
+Library = Literal["polars", "pandas", "arrow"]
 SUFFIXES = (".csv", ".parquet", ".arrow", ".feather", ".ndjson")
+# What each library's tables are made with, and the extra that installs it.
+_NEEDED = {"polars": (), "pandas": ("pandas", "pyarrow"), "arrow": ("pyarrow",)}
 # Seconds until a thread that was about to open a file has done so.
 _SETTLED = 0.05
 _ROW_GROUP = 1 << 17
@@ -215,3 +224,86 @@ def _texts(column: pl.Expr, kind: pl.DataType, attribute: Attribute | None) -> p
         return None
     # Null is nothing between two commas, and an empty text would stand in quotes.
     return column.cast(pl.String).fill_null(missing) if missing else column
+
+
+def check_library(to: str) -> None:
+    """Refuse a library that is not known or not installed, before any row is drawn."""
+    if to not in _NEEDED:
+        raise ModelError(f"to must be 'polars', 'pandas' or 'arrow', got {to!r}.")
+    for package in _NEEDED[to]:
+        require(package, what=f"to='{to}'", package=package, extra=to)
+
+
+def to_library(frame: pl.DataFrame, to: str, schema: Schema | None) -> pl.DataFrame | pd.DataFrame | pa.Table:
+    """The frame as a table of this library; `schema` says what its columns are, None that they are dummies."""
+    if to == "polars":
+        return frame
+    table = to_arrow(frame, schema)
+    if to == "arrow":
+        return table
+    may_miss = set() if schema is None else {entry.name for entry in schema.attributes if entry.missing is not None}
+    return _to_pandas(table, may_miss)
+
+
+def arrow_schema(schema: Schema) -> pa.Schema:
+    """The Arrow schema of released records: every type as the schema spells it."""
+    import pyarrow as pa
+
+    def kind(attribute: Attribute) -> pa.DataType:
+        output = output_of(attribute)
+        if not output.name.endswith("category"):
+            return arrow_type(output)
+        plain = arrow_type(plain_output(attribute))
+        return pa.dictionary(pa.int32(), plain, ordered=output.name.startswith("ordered"))
+
+    return pa.schema([(attribute.name, kind(attribute)) for attribute in schema.attributes])
+
+
+def to_arrow(frame: pl.DataFrame, schema: Schema | None) -> pa.Table:
+    """Released rows as an Arrow table; `schema` says what its columns are, None that they are dummies."""
+    import pyarrow as pa
+
+    if schema is None:
+        return pa.table({column.name: _exported(column) for column in frame.iter_columns()})
+    kinds = arrow_schema(schema)
+    each = zip(schema.attributes, kinds.types, strict=True)
+    return pa.table([_arrow_column(frame[given.name], given, kind) for given, kind in each], schema=kinds)
+
+
+def _arrow_column(column: pl.Series, attribute: Attribute, kind: pa.DataType) -> pa.ChunkedArray:
+    import pyarrow as pa
+
+    if not pa.types.is_dictionary(kind):
+        return _exported(column).cast(kind)
+    # One dictionary of all public values in their order, drawn or not.
+    values = released_values(attribute)
+    place = pl.Enum([str(value) for value in values])
+    indices = _exported(column.cast(pl.String).cast(place).to_physical().cast(pl.Int32))
+    listed = pa.array(values, kind.value_type)
+    parts = [pa.DictionaryArray.from_arrays(part, listed, ordered=kind.ordered) for part in indices.chunks]
+    return pa.chunked_array(parts, kind)
+
+
+def _exported(column: pl.Series) -> pa.ChunkedArray:
+    # Arrow's C interface takes no name that has a null character in it.
+    return column.alias("").to_frame().to_arrow().column(0)
+
+
+def _to_pandas(table: pa.Table, may_miss: set[str]) -> pd.DataFrame:
+    """Whole numbers and booleans that may be missing come as nullable types (`Int64`, `boolean`), others as NumPy's."""
+    import pandas as pd
+    import pyarrow as pa
+
+    def nullable(kind: pa.DataType) -> object:
+        if pa.types.is_boolean(kind):
+            return pd.BooleanDtype()
+        # Int8 for int8, UInt8 for uint8, and so on.
+        return (
+            pd.api.types.pandas_dtype(str(kind).replace("i", "I").replace("u", "U"))
+            if pa.types.is_integer(kind)
+            else None
+        )
+
+    frame = table.to_pandas(types_mapper=nullable)
+    always = [field for field in table.schema if field.name not in may_miss and nullable(field.type) is not None]
+    return frame.astype({field.name: field.type.to_pandas_dtype() for field in always})
