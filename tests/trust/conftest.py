@@ -27,12 +27,7 @@ SCHEMA = Schema.from_dict(
         },
     }
 )
-RULED = Schema.from_dict(
-    {
-        **SCHEMA.to_dict(),
-        "rules": [{"forbid": {"a0": "v0", "a1": ["v1"]}}],
-    }
-)
+RULED = Schema.from_dict({**SCHEMA.to_dict(), "rules": [{"forbid": {"a0": "v0", "a1": ["v1"]}}]})
 PRIVATE = Schema.from_toml("""
 [table]
 name = "towns"
@@ -96,11 +91,12 @@ def bits(rows: int = 4_000) -> pl.DataFrame:
     return pl.DataFrame({f"b{i}": column for i, column in enumerate(drawn)})
 
 
+FIT = partial(sklar.fit, table(), SCHEMA, epsilon=2.0)
 KINDS: dict[str, Any] = {
-    "auto": partial(sklar.fit, table(), SCHEMA, epsilon=2.0),
-    "binary": partial(sklar.fit, table(), SCHEMA, epsilon=2.0, method="binary"),
-    "dummies": partial(sklar.fit, table(), SCHEMA, epsilon=2.0, method=Method(name="binary", paper=True, dummies=True)),
-    "paper": partial(sklar.fit, table(), SCHEMA, epsilon=2.0, method=PAPER),
+    "auto": FIT,
+    "binary": partial(FIT, method="binary"),
+    "dummies": partial(FIT, method=Method(name="binary", paper=True, dummies=True)),
+    "paper": partial(FIT, method=PAPER),
     "laplace": partial(sklar.fit, table(), SCHEMA, Budget(epsilon=2.0, mechanism="laplace"), method="mixture"),
     "add-remove": partial(sklar.fit, table(), SCHEMA, Budget(epsilon=2.0, neighbors="add-remove"), method="mixture"),
     "rules": partial(sklar.fit, ruled(), RULED, epsilon=2.0, method="mixture"),

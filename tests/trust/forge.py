@@ -21,10 +21,12 @@ from sklar.kernel.theorems import NOTHING, Budget
 from sklar.public.description import parse, written
 
 # Changes the description and the arrays of a file in place.
-Change: TypeAlias = Callable[[dict[str, Any], dict[str, NDArray[Any]]], object]
+Document: TypeAlias = dict[str, Any]
+Arrays: TypeAlias = dict[str, NDArray[Any]]
+Change: TypeAlias = Callable[[Document, Arrays], object]
 
 
-def opened(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+def opened(path: Path) -> tuple[Document, Arrays]:
     """The description and the arrays of a model file."""
     with zipfile.ZipFile(path) as archive:
         document = parse(archive.read("model.json"))
@@ -46,7 +48,7 @@ def forged(path: Path, change: Change, to: Path) -> Path:
     return rewritten(document, arrays, to)
 
 
-def rewritten(document: dict[str, Any], arrays: dict[str, NDArray[Any]], to: Path) -> Path:
+def rewritten(document: Document, arrays: Arrays, to: Path) -> Path:
     """A file of these parts in Sklar's own layout."""
     with zipfile.ZipFile(to, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr(member("model.json"), written(document), compresslevel=1)
@@ -55,24 +57,24 @@ def rewritten(document: dict[str, Any], arrays: dict[str, NDArray[Any]], to: Pat
     return to
 
 
-def blocks_of(document: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> tuple[Block, ...]:
+def blocks_of(document: Document, arrays: Arrays) -> tuple[Block, ...]:
     """What such a file holds."""
     with TemporaryDirectory() as folder:
         return load(rewritten(document, arrays, Path(folder, "m.sklar"))).measured.blocks
 
 
-def tables_of(document: dict[str, Any], order: int) -> list[str]:
+def tables_of(document: Document, order: int) -> list[str]:
     """The names of the arrays of all tables of this order, stage after stage."""
     entries = enumerate(document["blocks"])
     return [f"block{n}" for n, each in entries if each.get("order") == order and each["sets"] is None]
 
 
-def scales_of(document: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> list[NDArray[Any]]:
+def scales_of(document: Document, arrays: Arrays) -> list[NDArray[Any]]:
     """Views of the scales of every block."""
     return np.split(arrays["scales"], np.cumsum([each.scales.size for each in blocks_of(document, arrays)])[:-1])
 
 
-def drop_blocks(document: dict[str, Any], arrays: dict[str, NDArray[Any]], numbers: list[int]) -> None:
+def drop_blocks(document: Document, arrays: Arrays, numbers: list[int]) -> None:
     """Leave these blocks of searches out, with their scales and answers."""
     blocks = blocks_of(document, arrays)
     kept = [number for number in range(len(blocks)) if number not in numbers]
@@ -88,14 +90,14 @@ def drop_blocks(document: dict[str, Any], arrays: dict[str, NDArray[Any]], numbe
         arrays[name if number is None else f"block{kept.index(int(number[1]))}{number[2]}"] = array
 
 
-def restate(document: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+def restate(document: Document, arrays: Arrays) -> None:
     """Measurements in the certificate that agree with the arrays of scales."""
     stated = document["certificate"]
     unit = Budget(epsilon=1.0, neighbors=stated["neighbors"], rows_per_person=stated["rows_per_person"])
     stated["measurements"] = [asdict(entry) for entry in measurements(blocks_of(document, arrays), unit)]
 
 
-def state_what_it_costs(document: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+def state_what_it_costs(document: Document, arrays: Arrays) -> None:
     """State the epsilon that the stated scales cost."""
     stated = document["certificate"]
     settings = {key: stated[key] for key in ("delta", "neighbors", "mechanism", "composition")}
@@ -103,7 +105,7 @@ def state_what_it_costs(document: dict[str, Any], arrays: dict[str, NDArray[Any]
     stated["epsilon"] = budget.spent(sum((block.spend(budget) for block in blocks_of(document, arrays)), NOTHING))
 
 
-def rescale(document: dict[str, Any], arrays: dict[str, NDArray[Any]], factor: float) -> None:
+def rescale(document: Document, arrays: Arrays, factor: float) -> None:
     """State noise of so many times the scale, in all places."""
     arrays["scales"] = arrays["scales"] * factor
     for entry in (*document["certificate"]["measurements"], *document["certificate"]["domains"]):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import zipfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +21,7 @@ from sklar.trust.audit.inventions import Released, exactly, release_once, whole_
 from sklar.trust.audit.sensitivity import check_changes, people_of
 from sklar.trust.exact import exact_epsilon
 from sklar.trust.verify import verify, verify_model
+from tests.trust.forge import opened
 
 SMALL = whole_numbers(2, 2)
 
@@ -92,20 +91,19 @@ def test_a_release_for_people_is_verified(model: Any) -> None:
 
 Forgery = Callable[[Certificate], Certificate]
 FORGERIES: dict[str, Forgery] = {
-    "fewer rows": lambda stated: replace(
-        stated,
-        rows_per_person=2,
-        measurements=tuple(
-            replace(each, sensitivity_l1=each.sensitivity_l1 / 2, sensitivity_l2=each.sensitivity_l2 / 2)
-            for each in stated.measurements
-        ),
-    ),
+    "fewer rows": lambda stated: replace(rescaled(stated, 0.5), rows_per_person=2),
     "a row is a person": lambda stated: replace(stated, count=None, rows_per_person=None),
     "people": lambda stated: replace(stated, count="people"),
-    "another sensitivity": lambda stated: replace(
-        stated, measurements=tuple(replace(each, sensitivity_l1=2.0) for each in stated.measurements)
-    ),
+    "another sensitivity": lambda stated: rescaled(stated, 0.5, "sensitivity_l1"),
 }
+
+
+def rescaled(stated: Certificate, factor: float, *names: str) -> Certificate:
+    """Other sensitivities on paper."""
+    names = names or ("sensitivity_l1", "sensitivity_l2", "reach")
+    entries = stated.measurements
+    moved = (replace(each, **{name: getattr(each, name) * factor for name in names}) for each in entries)
+    return replace(stated, measurements=tuple(moved))
 
 
 @pytest.mark.parametrize("name", FORGERIES)
@@ -117,11 +115,7 @@ def test_another_unit_than_the_schemas_fails(model: Any, name: str) -> None:
 def test_noise_for_fewer_rows_than_the_schema_counts_fails(model: Any) -> None:
     """Schema and certificate agree on more rows than the noise is for."""
     schema = replace(model.measured.schema, person=Person(column="id", count="rows", rows_per_person=5))
-    names = ("sensitivity_l1", "sensitivity_l2", "reach")
-    moved = tuple(
-        replace(each, **{name: getattr(each, name) * 1.25 for name in names}) for each in model.certificate.measurements
-    )
-    stated = replace(model.certificate, rows_per_person=5, measurements=moved, schema_sha256=schema.digest)
+    stated = replace(rescaled(model.certificate, 1.25), rows_per_person=5, schema_sha256=schema.digest)
     copula = replace(model.copula, schema=schema) if hasattr(model.copula, "schema") else model.copula
     forged = replace(model, measured=replace(model.measured, certificate=stated, schema=schema), copula=copula)
     failed = {check.name for check in verify_model(forged).checks if not check.passed}
@@ -129,10 +123,8 @@ def test_noise_for_fewer_rows_than_the_schema_counts_fails(model: Any) -> None:
 
 
 def test_a_model_file_holds_the_unit_and_no_id(model: Any, tmp_path: Path) -> None:
-    path = tmp_path / "m.sklar"
-    model.save(path)
-    with zipfile.ZipFile(path) as archive:
-        document = json.loads(archive.read("model.json"))
+    model.save(tmp_path / "m.sklar")
+    document, _ = opened(tmp_path / "m.sklar")
     assert document["schema"]["table"]["person"] == "id"
     assert document["certificate"]["rows_per_person"] == 4
     assert "id" not in model.sample(10).columns

@@ -39,9 +39,7 @@ def test_a_key_is_its_owners_alone_and_stays(tmp_path: Path) -> None:
     assert len(named) == len("SHA256:") + 43
     assert signer_of(f"{path}.pub") == named
     before = path.read_bytes()
-    with pytest.raises(
-        SignatureError, match=r"^key file '.*' exists already, and a key is never overwritten\. Name an"
-    ):
+    with pytest.raises(SignatureError, match=r"^key file '.*' exists already, and a key is never overwritten\. Name"):
         new_key(path)
     assert path.read_bytes() == before
     with pytest.raises(SignatureError, match=r"cannot be made: No such file or directory\.$"):
@@ -63,13 +61,11 @@ def test_verify_names_the_key(model: Path, key: Path) -> None:
 
 def test_another_signer_or_none_fails(model: Path, key: Path, tmp_path: Path) -> None:
     other = new_key(tmp_path / "other")
-    found = verify(model, signer=other)
-    assert not found.passed
-    assert "there is none in" in found.checks[-1].detail
-    sign_file(model, key)
-    found = verify(model, signer=other)
-    assert not found.passed
-    assert f"not the signer {other}" in found.checks[-1].detail
+    for words in ("there is none in", f"not the signer {other}"):
+        found = verify(model, signer=other)
+        assert not found.passed
+        assert words in found.checks[-1].detail
+        sign_file(model, key)
 
 
 def test_a_file_that_changed_since_fails(model: Path, key: Path) -> None:
@@ -96,6 +92,8 @@ def test_a_signature_by_another_key_fails(model: Path, key: Path, tmp_path: Path
 @pytest.mark.parametrize(
     ("change", "match"),
     [
+        ("no", "is not a signature by sklar sign"),
+        (" " * 5_000, "is larger than any key or signature"),
         ({"public_key": "AAAA"}, "holds no Ed25519 key and signature"),
         ({"signature": "?"}, "holds no Ed25519 key and signature"),
         ({"version": 2}, "is a signature of another version"),
@@ -105,22 +103,13 @@ def test_a_signature_by_another_key_fails(model: Path, key: Path, tmp_path: Path
         ({"sha256": "0" * 64}, "is the signature of another file"),
     ],
 )
-def test_signatures_that_cannot_be_read(model: Path, key: Path, change: dict[str, object], match: str) -> None:
+def test_signatures_that_cannot_be_read(model: Path, key: Path, change: dict[str, object] | str, match: str) -> None:
     sign_file(model, key)
     path = signature_path(model)
-    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    path.write_text(change if isinstance(change, str) else json.dumps(json.loads(path.read_text()) | change))
     with pytest.raises(SignatureError, match=match):
         read_signature(model)
     assert not verify(model).passed
-
-
-def test_a_signature_that_is_no_json_or_too_large(model: Path) -> None:
-    signature_path(model).write_text("no")
-    with pytest.raises(SignatureError, match="is not a signature by sklar sign"):
-        read_signature(model)
-    signature_path(model).write_text(" " * 5_000)
-    with pytest.raises(SignatureError, match="is larger than any key or signature"):
-        read_signature(model)
 
 
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o660])
@@ -132,18 +121,23 @@ def test_a_key_that_others_may_read_is_refused(model: Path, key: Path, mode: int
 
 
 def test_keys_that_are_none(model: Path, key: Path, tmp_path: Path) -> None:
-    with pytest.raises(SignatureError, match=r"^key file '.*' does not exist\. Make one: sklar sign --new-key"):
-        sign_file(model, tmp_path / "none")
     (tmp_path / "text").write_text("no key")
     (tmp_path / "text").chmod(0o600)
-    with pytest.raises(SignatureError, match="holds no Ed25519 key without a password"):
-        sign_file(model, tmp_path / "text")
-    with pytest.raises(SignatureError, match=r"a signer must be a fingerprint \(SHA256:\.\.\.\) or a public key file"):
-        signer_of(str(tmp_path / "text"))
-    with pytest.raises(SignatureError, match="cannot be read: No such file"):
-        signer_of(str(tmp_path / "none.pub"))
-    with pytest.raises(SignatureError, match="cannot be read: No such file"):
-        sign_file(tmp_path / "none.sklar", key)
+    for call, message in (
+        (
+            lambda: sign_file(model, tmp_path / "none"),
+            r"^key file '.*' does not exist\. Make one: sklar sign --new-key",
+        ),
+        (lambda: sign_file(model, tmp_path / "text"), "holds no Ed25519 key without a password"),
+        (
+            lambda: signer_of(str(tmp_path / "text")),
+            r"a signer must be a fingerprint \(SHA256:\.\.\.\) or a public key",
+        ),
+        (lambda: signer_of(str(tmp_path / "none.pub")), "cannot be read: No such file"),
+        (lambda: sign_file(tmp_path / "none.sklar", key), "cannot be read: No such file"),
+    ):
+        with pytest.raises(SignatureError, match=message):
+            call()
 
 
 def test_the_command_line_signs_and_verifies(model: Path, tmp_path: Path) -> None:

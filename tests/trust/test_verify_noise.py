@@ -25,15 +25,10 @@ Draw = Callable[[NDArray[np.float64], NDArray[np.int64]], NDArray[np.int64]]
 
 def schema(sizes: tuple[int, ...], *, complete: bool = True) -> Schema:
     """Attributes of these sizes, which give every value a level when they are complete."""
-    names = [f"a{index}" for index in range(len(sizes))]
     values = [tuple(f"v{level}" for level in range(size - complete)) for size in sizes]
-    return Schema(
-        name="t",
-        attributes=tuple(
-            Attribute(name=name, kind="categorical", values=each, missing="?" if complete else None)
-            for name, each in zip(names, values, strict=True)
-        ),
-    )
+    missing = "?" if complete else None
+    named = (Attribute(name=f"a{n}", kind="categorical", values=each, missing=missing) for n, each in enumerate(values))
+    return Schema(name="t", attributes=tuple(named))
 
 
 def counts_of(cells: Cells, codes: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -72,14 +67,9 @@ def measured(
 
 
 def examine(
-    blocks: list[Block],
-    known: Schema,
-    grids: list[Grid] | None = None,
-    *,
-    mechanism: Mechanism = "gaussian",
-    rows: int | None = 900,
+    blocks: list[Block], known: Schema, *grids: Grid, mechanism: Mechanism = "gaussian", rows: int | None = 900
 ) -> list[NoiseTest]:
-    return under_test.examine(blocks, known, mechanism, rows, grids or [])
+    return under_test.examine(blocks, known, mechanism, rows, grids)
 
 
 def residuals(blocks: list[Block], cells: Cells, rows: int | None = None) -> NoiseResiduals:
@@ -87,7 +77,7 @@ def residuals(blocks: list[Block], cells: Cells, rows: int | None = None) -> Noi
 
 
 SIZES = (2, 3, 4, 3)
-RUNS = 100
+RUNS = 50
 
 
 @pytest.mark.parametrize(
@@ -127,7 +117,7 @@ def test_levels_add_up_to_the_stated_false_alarms() -> None:
     drawn = measured(LARGE.cells, LARGE_EXACT, scale=40.0)
     edges = np.arange(5) * 4, np.arange(17)
     grid = Grid(tables=(np.zeros(4, dtype=np.int64), np.zeros(16, dtype=np.int64)), edges=edges, scale=40.0)
-    tests = examine(drawn, LARGE, [grid])
+    tests = examine(drawn, LARGE, grid)
     assert len(tests) <= TESTS
     assert {"parity", "remainders by 3", "remainders by 16", "tables of searches"} <= {test.name for test in tests}
     assert TESTS * LEVEL == pytest.approx(FALSE_ALARM) == 1e-6
@@ -136,14 +126,14 @@ def test_levels_add_up_to_the_stated_false_alarms() -> None:
 def test_chances_are_not_only_small_but_right() -> None:
     """Of Gaussian noise in two stages they are uniform: not wasted on being too careful.
 
-    150 runs: the share below one half is off by 0.23 with less than 1e-7.
+    80 runs: the share below one half is off by 0.32 with less than 1e-7.
     """
     known = schema(SIZES)
     exact = counts(known.cells, 900)
-    runs = [{test.name: test.chance for test in examine(measured(known.cells, exact), known)} for _ in range(150)]
+    runs = [{test.name: test.chance for test in examine(measured(known.cells, exact), known)} for _ in range(80)]
     for name in (ALL, "between stages", "margins of two-way tables", "covariance between stages"):
         share = np.mean([run[name] < 0.5 for run in runs])
-        assert abs(share - 0.5) < 0.23, name
+        assert abs(share - 0.5) < 0.32, name
 
 
 def failing(tests: list[NoiseTest]) -> set[str]:
@@ -241,9 +231,8 @@ def test_noise_that_is_moved_between_stages_on_paper_is_seen_by_their_covariance
     """The sum of both variances is what it was."""
     ones, one, two = measured(WIDE.cells, EXACT, scale=40.0)
     whole = one.scales**2 + two.scales**2
-    stated = [
-        replace(block, scales=round_up_scale(np.sqrt(share * whole))) for block, share in ((one, 0.8), (two, 0.2))
-    ]
+    shares = ((one, 0.8), (two, 0.2))
+    stated = [replace(block, scales=round_up_scale(np.sqrt(share * whole))) for block, share in shares]
     found = failing(examine([ones, *stated], WIDE))
     assert "covariance between stages" in found
     assert "between stages" not in found
@@ -259,16 +248,16 @@ def test_margins_of_three_way_tables(coarse: list[int] | None) -> None:
     """They are seen elsewhere, too. Too little noise is found, and genuine noise has a mean square of 1, to 7 sds."""
     known = schema((3, 4, 6))
     codes = np.stack([np.random.default_rng(4).integers(0, size, 900) for size in known.sizes])
-    query = Tables(
-        cells=known.cells, order=3, sets=np.array([[0, 1, 2]]), coarse=None if coarse is None else np.array(coarse)
-    )
+    groups = None if coarse is None else np.array(coarse)
+    query = Tables(cells=known.cells, order=3, sets=np.array([[0, 1, 2]]), coarse=groups)
     total, freedom, scales = 0.0, 0, np.array([30.0])
-    for _ in range(40):
+    for run in range(24):
         other = measured(known.cells, counts_of(known.cells, codes), scale=40.0)
         fresh = Block(query=query, scales=scales, values=query.count(codes) + discrete_gaussian(scales, query.sizes))
         found = residuals([*other, fresh], known.cells, 900).squares["margins of three-way tables"]
         total, freedom = total + found.total, freedom + found.freedom
-        assert not failing(examine([*other, fresh], known))
+        if run < 4:
+            assert not failing(examine([*other, fresh], known))
     assert abs(total / freedom - 1) < 7 * (2 / freedom) ** 0.5
     bare = Block(query=query, scales=scales * 20, values=query.count(codes))
     assert "margins of three-way tables" in failing(examine([*other, bare], known))
@@ -292,10 +281,10 @@ def search(scale: float, stated: float = 30.0) -> Grid:
 
 def test_searches_without_noise_are_seen() -> None:
     drawn = measured(WIDE.cells, EXACT, scale=40.0)
-    for _ in range(20):
-        assert not failing(examine(drawn, WIDE, [search(30.0)]))
-    assert "tables of searches" in failing(examine(drawn, WIDE, [search(6.0)]))
-    assert "tables of searches" in failing(examine(drawn, WIDE, [search(0.0)]))
+    for _ in range(8):
+        assert not failing(examine(drawn, WIDE, search(30.0)))
+    for scale in (6.0, 0.0):
+        assert "tables of searches" in failing(examine(drawn, WIDE, search(scale)))
 
 
 def test_rows_in_no_cell_raise_no_alarm() -> None:

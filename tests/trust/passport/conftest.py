@@ -6,14 +6,17 @@ import datetime as dt
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import polars as pl
 import pytest
+from click.testing import CliRunner
 
 import sklar
+from sklar.cli import cli
+from sklar.public.description import toml_key
 from sklar.public.schema import Schema
-from sklar.public.toml import toml_key
 
 EVIL = 'a|b`<script>"\\*_[x](y) : {'
 SCHEMA = Schema.from_toml(f"""
@@ -74,19 +77,18 @@ texts = ["N", "Y"]
 
 
 def table(rows: int = 400) -> pl.DataFrame:
-    return pl.DataFrame(
-        {
-            "age": [str(row % 99) if row % 7 else "?" for row in range(rows)],
-            "sex": [("F", "M", "X")[row % 3] for row in range(rows)],
-            EVIL: [(1, 2, None)[row % 3] for row in range(rows)],
-            "height": [1.0 + (row % 150) / 100 for row in range(rows)],
-            "born": [f"{1 + row % 28:02}.03.19{row % 100:02}" for row in range(rows)],
-            "seen": [dt.datetime(2020, 1 + row % 12, 5, tzinfo=dt.UTC) for row in range(rows)],
-            "rises": [dt.time(5 + row % 4, 30) for row in range(rows)],
-            "sleeps": [dt.timedelta(hours=4 + row % 4) for row in range(rows)],
-            "insured": [("N", "Y")[row % 2] for row in range(rows)],
-        }
-    )
+    of: dict[str, Callable[[int], object]] = {
+        "age": lambda row: str(row % 99) if row % 7 else "?",
+        "sex": lambda row: ("F", "M", "X")[row % 3],
+        EVIL: lambda row: (1, 2, None)[row % 3],
+        "height": lambda row: 1.0 + (row % 150) / 100,
+        "born": lambda row: f"{1 + row % 28:02}.03.19{row % 100:02}",
+        "seen": lambda row: dt.datetime(2020, 1 + row % 12, 5, tzinfo=dt.UTC),
+        "rises": lambda row: dt.time(5 + row % 4, 30),
+        "sleeps": lambda row: dt.timedelta(hours=4 + row % 4),
+        "insured": lambda row: ("N", "Y")[row % 2],
+    }
+    return pl.DataFrame({name: [value(row) for row in range(rows)] for name, value in of.items()})
 
 
 PUBLISHER = ("--publisher", EVIL, "--license", "CC-BY-4.0", "--url", "https://example.org/data/",
@@ -103,10 +105,6 @@ def model_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def folder(model_file: Path) -> Path:
     """A folder that was published by the command, signed, with all that a publisher can state."""
-    from click.testing import CliRunner
-
-    from sklar.cli import cli
-
     out, key = model_file.parent / "published", model_file.parent / "k.key"
     runner = CliRunner()
     assert runner.invoke(cli, ["sign", "--new-key", str(key)]).exit_code == 0

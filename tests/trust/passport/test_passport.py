@@ -14,6 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 import sklar
+from sklar.budget.method import Method
 from sklar.cli import cli
 from sklar.errors import ModelError, OutputError, SignatureError
 from sklar.trust.passport import Publication, bundle, publish, verify_folder
@@ -112,45 +113,26 @@ def forge(place: Path) -> None:
     (place / SUMS).write_text(bundle.sums(kept))
 
 
-def other_rows(place: Path) -> None:
-    rows = pl.read_parquet(place / ROWS_PARQUET)
-    rows.reverse().write_parquet(place / ROWS_PARQUET)
+def rewrite(path: Path, change: Callable[[pl.DataFrame], pl.DataFrame]) -> None:
+    """Other rows under the same metadata."""
+    kept = {key: value for key, value in pl.read_parquet_metadata(path).items() if key.startswith("sklar")}
+    change(pl.read_parquet(path)).write_parquet(path, metadata=kept)
 
 
-def other_counts(place: Path) -> None:
-    cells = pl.read_parquet(place / TABLES)
-    metadata = pl.read_parquet_metadata(place / TABLES)
-    cells.with_columns(pl.col("value") + 1).write_parquet(
-        place / TABLES, metadata={"sklar.tables": metadata["sklar.tables"]}
-    )
+def put(name: str, old: str, new: str) -> Callable[[Path], object]:
+    return lambda place: (place / name).write_text((place / name).read_text().replace(old, new))
 
 
 FORGERIES: dict[str, tuple[str, Callable[[Path], object]]] = {
-    "certificate": (
-        "texts",
-        lambda place: (place / "certificate.json").write_text(
-            (place / "certificate.json").read_text().replace('"epsilon": 5.0', '"epsilon": 0.1')
-        ),
-    ),
+    "certificate": ("texts", put("certificate.json", '"epsilon": 5.0', '"epsilon": 0.1')),
     "report": ("texts", lambda place: (place / "report.html").write_text("<h1>epsilon 0.1</h1>")),
-    "rows": ("rows", other_rows),
+    "rows": ("rows", lambda place: rewrite(place / ROWS_PARQUET, lambda rows: rows.reverse())),
     "csv": ("rows", lambda place: (place / ROWS_CSV).write_text((place / ROWS_CSV).read_text() + "1,F\n")),
-    "tables": ("tables", other_counts),
-    "seed": (
-        "rows",
-        lambda place: (place / PASSPORT).write_text((place / PASSPORT).read_text().replace('"seed": 0', '"seed": 1')),
-    ),
-    "billions of rows": (
-        "passport",
-        lambda place: (place / PASSPORT).write_text(
-            (place / PASSPORT).read_text().replace('"rows": 150', '"rows": 15000000000')
-        ),
-    ),
+    "tables": ("tables", lambda place: rewrite(place / TABLES, lambda cells: cells.with_columns(pl.col("value") + 1))),
+    "seed": ("rows", put(PASSPORT, '"seed": 0', '"seed": 1')),
+    "billions of rows": ("passport", put(PASSPORT, '"rows": 150', '"rows": 15000000000')),
     "no passport": ("passport", lambda place: (place / PASSPORT).write_text("{")),
-    "a passport that says more": (
-        "passport",
-        lambda place: (place / PASSPORT).write_text((place / PASSPORT).read_text().replace('"seed"', '"x": 1, "seed"')),
-    ),
+    "a passport that says more": ("passport", put(PASSPORT, '"seed"', '"x": 1, "seed"')),
 }
 
 
@@ -190,20 +172,19 @@ def test_signers(folder: Path, model_file: Path, tmp_path: Path) -> None:
 
 
 def test_a_place_that_is_taken_is_refused(folder: Path, model_file: Path, tmp_path: Path) -> None:
-    taken, inside = tmp_path / "taken", tmp_path / "none" / "x"
+    taken = tmp_path / "taken"
     taken.mkdir()
     (taken / "mine.txt").write_text("x")
-    with pytest.raises(OutputError, match=r"is not empty, and not one that publish wrote. Name a new one"):
-        publish(model_file, taken, rows=10, replace=True)
-    with pytest.raises(OutputError, match=r"does not exist. Create it first"):
-        publish(model_file, inside, rows=10)
-    with pytest.raises(OutputError, match=r"is no folder. Name a new one"):
-        publish(model_file, taken / "mine.txt", rows=10)
-    with pytest.raises(SignatureError, match=r"does not exist. Make one"):
-        publish(model_file, tmp_path / "new", rows=10, key=tmp_path / "no.key")
     copy = Path(shutil.copytree(folder, tmp_path / "copy"))
-    with pytest.raises(OutputError, match=r"holds a release already. Name a new one, or replace it: --replace"):
-        publish(model_file, copy, rows=10)
+    for place, options, message in (
+        (taken, {"replace": True}, r"is not empty, and not one that publish wrote\. Name a new one"),
+        (tmp_path / "none" / "x", {}, r"does not exist\. Create it first"),
+        (taken / "mine.txt", {}, r"is no folder\. Name a new one"),
+        (tmp_path / "new", {"key": tmp_path / "no.key"}, r"does not exist\. Make one"),
+        (copy, {}, r"holds a release already\. Name a new one, or replace it: --replace"),
+    ):
+        with pytest.raises((OutputError, SignatureError), match=message):
+            publish(model_file, place, rows=10, **options)
     done = publish(model_file, copy, rows=10, seed=3, replace=True)
     assert (done.rows, done.seed, done.signer, len(done.files)) == (10, 3, None, len(FILES))
     assert pl.read_parquet(copy / ROWS_PARQUET).height == 10
@@ -221,9 +202,8 @@ def test_a_failure_leaves_nothing_and_the_old_folder(
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    message = r"could not be written: No space left on device. Nothing was left behind"
     monkeypatch.setattr(bundle, "write_tables", full)
-    with pytest.raises(OutputError, match=message):
+    with pytest.raises(OutputError, match=r"could not be written: No space left on device. Nothing was left behind"):
         publish(model_file, copy, rows=10, replace=True)
     monkeypatch.undo()
     assert [each.name for each in tmp_path.iterdir()] == ["copy"]
@@ -258,24 +238,20 @@ def test_what_a_publisher_states_is_checked(stated: dict[str, str], message: str
 
 def test_what_nobody_states_is_marked(model_file: Path, tmp_path: Path) -> None:
     publish(model_file, tmp_path / "out", rows=10)
-    assert "| Publisher | not stated |" in (tmp_path / "out" / "README.md").read_text()
-    assert (
-        '"data_curator_name": "TO BE FILLED IN"'.replace('"data_curator_name"', "data_curator_name")
-        in (tmp_path / "out" / "opendp_registry.yaml").read_text()
-    )
-    assert "(publisher) (year)." in (tmp_path / "out" / "README.md").read_text().replace("\\", "")
+    readme = (tmp_path / "out" / "README.md").read_text().replace("\\", "")
+    assert "| Publisher | not stated |" in readme
+    assert "(publisher) (year)." in readme
+    entry = (tmp_path / "out" / "opendp_registry.yaml").read_text()
+    assert 'data_curator_name: "TO BE FILLED IN"' in entry
     croissant = json.loads((tmp_path / "out" / "croissant.json").read_text())
     assert not {"license", "url", "creator", "datePublished"} & croissant.keys()
 
 
 def test_a_release_of_dummies_is_published_too(tmp_path: Path) -> None:
-    from sklar.budget.method import Method
-
     schema = sklar.Schema.from_toml('[attributes.a]\ntype="boolean"\n[attributes.b]\ntype="boolean"')
     rows = pl.DataFrame({"a": [True, False] * 100, "b": [True] * 200})
-    sklar.fit(rows, schema, epsilon=5.0, method=Method(name="binary", paper=True, dummies=True)).save(
-        tmp_path / "m.sklar"
-    )
+    dummies = Method(name="binary", paper=True, dummies=True)
+    sklar.fit(rows, schema, epsilon=5.0, method=dummies).save(tmp_path / "m.sklar")
     publish(tmp_path / "m.sklar", tmp_path / "out", rows=10)
     assert verify_folder(tmp_path / "out").passed
     package = json.loads((tmp_path / "out" / "datapackage.json").read_text())

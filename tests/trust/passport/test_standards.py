@@ -92,7 +92,8 @@ def test_hugging_face_reads_the_card(published: Path) -> None:
 
 
 # The registry's layout (github.com/opendp/deployments-registry-data, deployments-schema.yaml, September 2026) in the
-# form of JSON Schema: names, types, choices and what is required. An object takes no other names.
+# form of JSON Schema: names, types, choices and what is required, of what an entry states. An object takes no other
+# names.
 TEXT: dict[str, Any] = {"type": "string"}
 
 
@@ -101,12 +102,11 @@ def one_of(*choices: str) -> dict[str, Any]:
 
 
 def keys(required: str = "", **properties: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "type": "object",
-        "additionalProperties": False,
-        "required": required.split(),
-        "properties": properties,
-    }
+    return {"type": "object", "additionalProperties": False, "required": required.split(), "properties": properties}
+
+
+def texts(names: str) -> dict[str, Any]:
+    return dict.fromkeys(names.split(), TEXT)
 
 
 CURATOR = keys(
@@ -121,30 +121,17 @@ REGISTRY = keys(
         "basic administrative",
         basic=keys(
             "name data_curators description intended_use data_product_type data_product_region publication_date",
-            name=TEXT,
+            **texts("name description intended_use data_product_region"),
             data_curators={"type": "array", "minItems": 1, "items": CURATOR},
-            description=TEXT,
-            intended_use=TEXT,
-            data_product_type=one_of(
-                "Summary statistics",
-                "Machine learning model",
-                "Dataset",
-                "Synthetic data",
-                "Interactive API",
-                "SQL queries",
-            ),
-            data_product_region=TEXT,
-            data_product_sector=one_of("Technology", "Healthcare", "Education", "Government", "Energy", "Finance"),
+            data_product_type=one_of("Summary statistics", "Machine learning model", "Dataset", "Synthetic data"),
             publication_date={"type": "string", "format": "date"},
         ),
         dp_variant=keys(
             variant_name=one_of("Pure DP", "Approximate DP", "Zero-concentrated DP", "Renyi DP", "Custom"),
-            data_domain=TEXT,
-            unprotected_quantities=TEXT,
+            **texts("data_domain unprotected_quantities"),
         ),
         privacy_loss=keys(
-            privacy_unit=TEXT,
-            privacy_unit_details=TEXT,
+            **texts("privacy_unit privacy_unit_details"),
             number_of_privacy_units={"type": "integer"},
             privacy_parameters=keys(
                 epsilon={"type": "number"}, delta={"type": ["number", "string"]}, rho={"type": "number"}
@@ -153,22 +140,14 @@ REGISTRY = keys(
         ),
         deployment_model=keys(
             model_name=one_of("Local", "Central", "Shuffle", "Federated", "Varies"),
-            model_name_details=TEXT,
-            trust_assumptions=TEXT,
+            **texts("trust_assumptions release_type_details"),
             actors={},
             release_type=one_of("One release", "Many releases"),
-            release_type_details=TEXT,
             data_source_type=one_of("Static", "Dynamic"),
-            data_source_type_details=TEXT,
             access_type=one_of("Interactive", "Non-interactive"),
-            access_type_details=TEXT,
         ),
         implementation=keys(
-            preprocessing_and_hyperparameter_tuning=TEXT,
-            mechanisms=TEXT,
-            composition=TEXT,
-            post_processing=TEXT,
-            justification=TEXT,
+            **texts("preprocessing_and_hyperparameter_tuning mechanisms composition post_processing justification"),
             utility={},
             additional_information={},
         ),

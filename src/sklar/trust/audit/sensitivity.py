@@ -99,7 +99,7 @@ def check_changes(
     else:
         # Among them all who have their rows in one cell.
         starts = np.concatenate([cells[: -len(every) : max(len(cells) // _STARTS, 1)], cells[-len(every) :]])
-    amounts = np.array([[_amount(budget, shown.scales, end - start) for end in cells] for start in starts])
+    amounts = _amount(budget, shown.scales, cells[None, :] - starts[:, None])
     start, end = np.unravel_index(int(np.argmax(amounts)), amounts.shape)
     measured = cost_of(budget, shown.scales, np.abs(cells[end] - starts[start]))
     part, who = "people", f"a person with up to {most} rows, and of some with more"
@@ -116,8 +116,9 @@ def check_changes(
     )
 
 
-def _amount(budget: Budget, scales: NDArray[np.float64], shift: NDArray[np.int64]) -> float:
-    return float(np.sum(np.abs(shift / scales) ** (2 if budget.mechanism == "gaussian" else 1)))
+def _amount(budget: Budget, scales: NDArray[np.float64], shifts: NDArray[np.int64]) -> NDArray[np.float64]:
+    """What orders shifts by their cost, which is dear to compute; cells are along the last axis."""
+    return np.asarray(np.sum(np.abs(shifts / scales) ** (2 if budget.mechanism == "gaussian" else 1), axis=-1))
 
 
 def cost_of(budget: Budget, scales: NDArray[np.float64], shift: NDArray[np.int64]) -> float:
@@ -195,7 +196,7 @@ def check_neighbors(folder: Path, effort: Effort, release: Release = release_twi
                     continue
                 shift = np.abs(other.cells - base.cells)
                 shifts = max(shifts, int(np.bincount(base.tables, shift).max()))
-                amount = _amount(budget, scales, shift)
+                amount = float(_amount(budget, scales, shift))
                 if amount > worst:
                     worst, epsilon = amount, max(epsilon, cost_of(budget, scales, shift))
     found = (

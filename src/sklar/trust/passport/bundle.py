@@ -52,7 +52,7 @@ from sklar.trust.passport.facts import (
 from sklar.trust.passport.prose import checklist, readme, yaml
 from sklar.trust.passport.standards import MARK, croissant, data_package, dcat, registry_entry
 from sklar.trust.sign import check_key, sign_file, signature_path, signer_of
-from sklar.trust.verify import Check, Verification, signature_checks, verify
+from sklar.trust.verify import Check, Verification, judge, signature_checks, verify
 
 _FORMAT = {"format": "sklar-passport", "version": 1}
 _MAX_PASSPORT = 1 << 16
@@ -100,17 +100,14 @@ def publish(
     if key is not None:
         check_key(key)
     if is_linked(path):
-        raise ModelError(
-            f"publish takes a model of one table, and '{path}' is of linked tables. Write rows with sklar sample, and "
-            "put the model beside them."
-        )
+        remedy = "Write rows with sklar sample, and put the model beside them."
+        raise ModelError(f"publish takes a model of one table, and '{path}' is of linked tables. {remedy}")
     loaded = load(path)
     progress.stage("verify")
-    failed = [check for check in verify(path).checks if not check.passed and check.name != "signature"]
-    if failed:
-        raise ModelError(
-            f"'{path}' is not published: it contradicts its certificate ({failed[0].name}: {failed[0].detail})."
-        )
+    for check in verify(path).checks:
+        if not check.passed and check.name != "signature":
+            wrong = f"it contradicts its certificate ({check.name}: {check.detail})"
+            raise ModelError(f"'{path}' is not published: {wrong}.")
     rows, signer = loaded.n_rows if rows is None else rows, None
     with _building(folder, replace=replace) as place:
         shutil.copyfile(path, place / MODEL)
@@ -218,9 +215,8 @@ def _building(folder: Path, *, replace: bool) -> Iterator[Path]:
                 old.rename(folder)
             raise
     except OSError as error:
-        raise OutputError(
-            f"the folder '{folder}' could not be written: {error.strerror or error}. Nothing was left behind."
-        ) from None
+        why = error.strerror or error
+        raise OutputError(f"the folder '{folder}' could not be written: {why}. Nothing was left behind.") from None
     finally:
         for left in (place, old):
             with suppress(OSError):
@@ -232,8 +228,7 @@ def verify_folder(
 ) -> Verification:
     """Check a folder that `publish` wrote: its files, its checksums, its model, and each file against the model.
 
-    `refit` fits the model again; `signer` is the fingerprint of a key, or the file of a public key, that must have
-    signed the folder.
+    `refit` and `signer` are those of `verify`.
     """
     place = Path(path)
     wanted = None if signer is None else signer_of(signer)
@@ -254,13 +249,12 @@ def verify_folder(
 def _attempt(name: str, compare: Callable[..., str], *arguments: Any) -> Check:
     """A check that says what it compared, or why it fails."""
     try:
-        return Check(name=name, passed=True, detail=compare(*arguments))
+        return judge(name, compare(*arguments))
     except SklarError as error:
-        detail = str(error)
+        return judge(name, wrong=str(error))
     except (OSError, ValueError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
         # One clear error, whatever a damaged file makes a reader raise.
-        detail = f"a file cannot be read ({type(error).__name__})"
-    return Check(name=name, passed=False, detail=detail)
+        return judge(name, wrong=f"a file cannot be read ({type(error).__name__})")
 
 
 def _check_files(place: Path) -> str:
@@ -302,7 +296,7 @@ def _check_content(place: Path, progress: Progress) -> list[Check]:
     try:
         facts, wrote = _read_passport(place, model)
     except SklarError as error:
-        return [Check(name="passport", passed=False, detail=str(error))]
+        return [judge("passport", wrong=str(error))]
     with tempfile.TemporaryDirectory() as again:
         return [
             _attempt("texts", _check_texts, place, facts, wrote),
@@ -342,10 +336,8 @@ def _check_texts(place: Path, facts: Facts, wrote: str) -> str:
             raise OutputError(f"'{name}' is not what the model says")
     if same:
         return f"{len(compared)} texts, certificate and schema among them, are those that the model makes"
-    return (
-        f"certificate and schema are the model's; other texts were written by Sklar {wrote:.40} and are compared by "
-        "checksum only"
-    )
+    others = f"other texts were written by Sklar {wrote:.40} and are compared by checksum only"
+    return f"certificate and schema are the model's; {others}"
 
 
 def _check_tables(place: Path, again: Path, model: Model) -> str:

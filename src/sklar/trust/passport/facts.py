@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal, NamedTuple
 
@@ -61,6 +61,23 @@ _SPDX = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+-]{0,63}")
 WEB = re.compile(r"https?://[^\s<>\"{}|\\^`]+")
 
 
+def _is_date(text: str) -> bool:
+    try:
+        return dt.date.fromisoformat(text).isoformat() == text
+    except ValueError:
+        return False
+
+
+_WANTED: dict[str, tuple[Callable[[str], object], str]] = {
+    "url": (WEB.fullmatch, "a web address that begins with https://"),
+    "license": (
+        lambda text: _SPDX.fullmatch(text) or WEB.fullmatch(text),
+        "a name such as CC-BY-4.0 (SPDX) or a web address",
+    ),
+    "date": (_is_date, "a day such as 2026-03-31"),
+}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Publication:
     """Who publishes a release, how to reach them, its license (SPDX or an address), its address, and its date.
@@ -78,19 +95,15 @@ class Publication:
     date: str | None = None
 
     def __post_init__(self) -> None:
-        for name, value in asdict(self).items():
-            if value is not None and not _is_line(value):
-                raise OutputError(
-                    f"{name} must be one line of 1 to {_MAX_LETTERS} printable characters, got {value!r:.60}."
-                )
-        if self.url is not None and not WEB.fullmatch(self.url):
-            raise OutputError(f"url must be a web address that begins with https://, got '{self.url}'.")
-        if self.license is not None and not (_SPDX.fullmatch(self.license) or WEB.fullmatch(self.license)):
-            raise OutputError(
-                f"license must be a name such as CC-BY-4.0 (SPDX) or a web address, got '{self.license}'."
-            )
-        if self.date is not None and not _is_date(self.date):
-            raise OutputError(f"date must be a day such as 2026-03-31, got '{self.date}'.")
+        stated = {name: value for name, value in asdict(self).items() if value is not None}
+        for name, value in stated.items():
+            line = isinstance(value, str) and len(value) <= _MAX_LETTERS and value.isprintable() and value.strip()
+            if not line:
+                most = f"1 to {_MAX_LETTERS} printable characters"
+                raise OutputError(f"{name} must be one line of {most}, got {value!r:.60}.")
+        for name, (fits, wanted) in _WANTED.items():
+            if name in stated and not fits(stated[name]):
+                raise OutputError(f"{name} must be {wanted}, got '{stated[name]}'.")
 
     @property
     def license_address(self) -> str | None:
@@ -102,20 +115,10 @@ class Publication:
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> Publication:
         """From JSON."""
-        if document.keys() != {each.name for each in fields(cls)}:
-            raise OutputError(f"a publication must state {', '.join(each.name for each in fields(cls))}, or null.")
+        names = [each.name for each in fields(cls)]
+        if document.keys() != {*names}:
+            raise OutputError(f"a publication must state {', '.join(names)}, or null.")
         return cls(**document)
-
-
-def _is_line(value: object) -> bool:
-    return isinstance(value, str) and 1 <= len(value) <= _MAX_LETTERS and value.isprintable() and bool(value.strip())
-
-
-def _is_date(text: str) -> bool:
-    try:
-        return dt.date.fromisoformat(text).isoformat() == text
-    except ValueError:
-        return False
 
 
 class Content(NamedTuple):
@@ -239,6 +242,12 @@ def facts_of(model: Model, rows: int, seed: int, publication: Publication, conte
     )
 
 
+def described(attribute: Attribute) -> str:
+    """What the schema says of an attribute, with its unit."""
+    words = attribute.words
+    return " ".join(filter(None, (words.description, f"Unit: {words.unit}." if words.unit else "")))
+
+
 def _column(attribute: Attribute) -> Column:
     """How an attribute is released."""
     output, words = output_of(attribute), attribute.words
@@ -257,16 +266,16 @@ def _column(attribute: Attribute) -> Column:
         last = attribute.edges[-1] - (1 if attribute.kind in ("integer", "year") else 0)
         ends = (attribute.edges[0], *attribute.apart, last)
         least, largest = min(ends), max(ends)
-    described = [words.description or "", f"Unit: {words.unit}." if words.unit else ""]
+    about = described(attribute)
     if attribute.edges:
         bins = f"{attribute.n_bins:,} bin{'s' if attribute.n_bins > 1 else ''}"
-        described.append(f"Counted in {bins}; values inside a bin are drawn, not measured.")
+        about += f" Counted in {bins}; values inside a bin are drawn, not measured."
     labels = dict(words.labels)
     return Column(
         name=attribute.name,
         title=shown_name(attribute),
         family=family,
-        description=" ".join(" ".join(described).split()),
+        description=" ".join(about.split()),
         unit=words.unit,
         values=tuple(values),
         labels=tuple((str(value), labels[str(value)]) for value in values if str(value) in labels),

@@ -8,13 +8,25 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from sklar.answer.report.publish import together
 from sklar.budget.risk import risk_of
 from sklar.public.schema import Schema
 from sklar.public.shown import shown_levels, shown_name
-from sklar.trust.passport.facts import CERTIFICATE, FILES, MODEL, REPORT, ROWS_PARQUET, SCHEMA, SUMS, TABLES, Facts
+from sklar.trust.passport.facts import (
+    CERTIFICATE,
+    FILES,
+    MODEL,
+    REPORT,
+    ROWS_PARQUET,
+    SCHEMA,
+    SUMS,
+    TABLES,
+    Facts,
+    described,
+)
 
 _MARKS = re.compile(r"([\\`*_{}\[\]#|~$])")
 
@@ -97,16 +109,12 @@ _MOST_LEVELS = 12
 def _card(facts: Facts) -> dict[str, Any]:
     """What a Hugging Face dataset card states at its head."""
     publication = facts.publication
-    stated: dict[str, str | None] = {}
-    if publication.license is not None:
-        named = re.sub("^(odbl|odc-by|pddl)-1.0$", r"\1", publication.license.lower())
-        stated = {"license": named}
-        if named not in _LICENSES:
-            link = publication.license_address
-            stated = {"license": "other", "license_name": publication.license, "license_link": link}
+    named = re.sub("^(odbl|odc-by|pddl)-1.0$", r"\1", (publication.license or "").lower())
+    known = {"license": named}
+    other = {"license": "other", "license_name": publication.license, "license_link": publication.license_address}
     return {
         "pretty_name": facts.title,
-        **stated,
+        **({} if not named else known if named in _LICENSES else other),
         "size_categories": [next((name for size, name in _SIZES if facts.rows < size), "n>1T")],
         "tags": ["tabular", "synthetic", "differential-privacy"],
         "source_datasets": ["original"],
@@ -124,19 +132,15 @@ def readme(facts: Facts) -> str:
     paired = "" if two_way is None else f", one over two attributes by ± {two_way:,.0f}"
     asked = ", ".join(repr(name) for name in (*schema.names[:1], *schema.names[1:][-1:]))
     left_out = schema.n_attributes - _MOST_LISTED
-    publisher = (
-        ("Publisher", publication.publisher),
-        ("Contact", publication.contact),
-        ("License", publication.license),
-        ("Address", publication.url),
-        ("Published", publication.date),
+    publisher = zip(
+        ("Publisher", "Contact", "License", "Address", "Published"), asdict(publication).values(), strict=True
     )
     uncovered = (
         f"**The promise does not cover the categories and bins of {_codes(stated.read_from_rows)}**: they were read "
         "from the records. "
     )
     attributes = [
-        [code(each.name), plain(shown_name(each)), _levels(shown_levels(each)), plain(_about(each))]
+        [code(each.name), plain(shown_name(each)), _levels(shown_levels(each)), plain(described(each))]
         for each in schema.attributes[:_MOST_LISTED]
     ]
     return "\n".join(
@@ -187,11 +191,6 @@ def _levels(levels: tuple[str, ...]) -> str:
     return ", ".join(plain(level) for level in shown)
 
 
-def _about(attribute: Any) -> str:
-    words = attribute.words
-    return " ".join(part for part in (words.description or "", f"Unit: {words.unit}." if words.unit else "") if part)
-
-
 _OPEN = "**open**"
 
 
@@ -210,9 +209,8 @@ def checklist(facts: Facts) -> str:
     public = ["the schema", "the settings"]
     public += [f"the number of {counted}"] if stated.public_rows is not None else []
     public += ["rules"] if facts.schema.rules else []
-    bounded = "bounded: their number is public"
-    if stated.neighbors != "replace-one":
-        bounded = "unbounded: their number is measured with noise"
+    bounds = {"replace-one": "bounded: their number is public"}
+    bounded = bounds.get(stated.neighbors, "unbounded: their number is measured with noise")
     sections = {
         "Top: how strong the guarantee is": (
             ("Epsilon and delta", f"{facts.epsilon}, {facts.delta}; fixed before measuring", who, verify),
@@ -259,9 +257,9 @@ def checklist(facts: Facts) -> str:
 def _domains(schema: Schema) -> str:
     """Where the levels come from, attribute by attribute."""
     words = {"public": "public knowledge", "found": "found with noise, paid for", "rows": "**read from the records**"}
-    told = []
-    for kind, what in words.items():
-        names = [each.name for each in schema.attributes if each.known_from == kind]
-        if names:
-            told.append(f"{len(names):,} {what}{'' if kind == 'public' else f' ({_codes(names)})'}")
-    return "; ".join(told)
+    by_kind = {kind: [each.name for each in schema.attributes if each.known_from == kind] for kind in words}
+    return "; ".join(
+        f"{len(names):,} {words[kind]}{'' if kind == 'public' else f' ({_codes(names)})'}"
+        for kind, names in by_kind.items()
+        if names
+    )

@@ -24,7 +24,7 @@ from sklar.trust.verify.layout import check_layout
 from sklar.trust.verify.residuals import ALL, FALSE_ALARM, LEAST_SCALE, POWER, Grid, NoiseTest, examine, visible
 from sklar.trust.verify.result import Check, Verification, judge
 
-__all__ = ["Check", "Verification", "signature_checks", "verify", "verify_model"]
+__all__ = ["Check", "Verification", "judge", "signature_checks", "verify", "verify_model"]
 
 # Of linked tables, those of people alone: counts, as those of any model.
 _OF_PEOPLE = {"people": 0, "person": 1, "person-person": 2}
