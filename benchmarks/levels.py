@@ -26,12 +26,13 @@ import polars as pl
 from experiments.stopwatch import Stopwatch, machine
 
 from benchmarks.pages import versions
+from sklar.files.model import fit_tables
 from sklar.files.write import write_text
 from sklar.kernel.theorems import Budget, Mechanism
 from sklar.machine.spill import memory
 from sklar.machine.threads import using, workers
 from sklar.public.schema import Attribute, Schema
-from sklar.release import fit_tables, measure
+from sklar.release import measure
 from sklar.trust.verify import verify
 
 CLASSES = 8

@@ -16,14 +16,15 @@ from sklar.answer.infer.inquiry import Target
 from sklar.answer.infer.onestep import Reference
 from sklar.budget.certificate import Measured
 from sklar.budget.method import Method
-from sklar.kernel.queries import Block, Tables
 from sklar.kernel.theorems import Budget, Neighbors
 from sklar.kernel.vault import Vault
+from sklar.machine.progress import SILENT, Progress
 from sklar.public.rules import violating
 from sklar.public.schema import Schema
 from sklar.release import measure_stages
-from sklar.rows.count import Exact
+from sklar.rows.count import Ask, Exact
 from sklar.rows.encode import encode
+from sklar.rows.engines import Measurer
 from sklar.rows.read import open_source
 
 Codes = NDArray[np.int64]
@@ -138,26 +139,21 @@ def codes_of(path: Path, schema: Schema) -> Codes:
 
 
 class Counted:
-    """Exact counts behind a vault's door, for `measure_stages`: an experiment may look at them."""
+    """Exact counts in place of a table that is counted: an experiment may look at them."""
 
-    reads_again = False
+    name, columns, n_rows, reads_again = "counts", (), None, False
 
-    def __init__(self, counts: Exact, vault: Vault) -> None:
-        self._exact, self._vault = {0: np.array([counts.n_rows]), 1: counts.one_way, 2: counts.pairs}, vault
-        vault.hold(counts.n_rows)
+    def __init__(self, counts: Exact) -> None:
+        self._counts = counts
 
-    def count(self, *_tables: Tables) -> None:
-        """All is counted."""
-
-    def measure(self, query: Tables, scales: NDArray[np.float64]) -> Block:
-        """The noisy answer to one query."""
-        return self._vault.measure(query, self._exact[query.order], scales)
+    def count(self, ask: Ask, *, progress: Progress = SILENT) -> Exact:  # noqa: ARG002
+        """The counts, whatever is asked."""
+        return self._counts
 
 
 def measure_counts(counts: Exact, schema: Schema, budget: Budget) -> Measured:
     """What a release of these counts measures."""
-    vault = Vault(budget)
-    return measure_stages(Counted(counts, vault), vault, schema, budget, Method())  # type: ignore[arg-type]
+    return measure_stages(Measurer(Counted(counts), Vault(budget), schema, budget), Method())
 
 
 def counts_of(codes: Codes, schema: Schema) -> Exact:

@@ -148,21 +148,21 @@ def _effects(
         shape = (times, *exact.shape[1:])
         return np.asarray(exact + np.rint(scale * generator.standard_normal(shape)))
 
-    for stage in model.measured.stages:
-        plan = stage.plan
-        if plan.total is not None:
-            variance = float(noise_variance(stage.mechanism, np.array([plan.total]))[0])
-            weighted += noisy(np.full((1,), float(len(drawn[0]))), plan.total) / variance
+    for block in model.measured.blocks:
+        order, scales = getattr(block.query, "order", None), block.scales.tolist()
+        if order == 0:
+            variance = float(noise_variance(model.certificate.mechanism, block.scales)[0])
+            weighted += noisy(np.full((1,), float(len(drawn[0]))), scales[0]) / variance
             weights += 1 / variance
-        if plan.one_way.size:
+        if order == 1:
             for i in own:
                 exact = one_way[:, cells.levels(i)]
-                tables.append(((i,), noisy(exact, float(plan.one_way[i])), float(plan.one_way[i]) ** 2))
-        if plan.pairs.size:
+                tables.append(((i,), noisy(exact, scales[i]), scales[i] ** 2))
+        if order == 2:
             for pair, (i, j) in enumerate(zip(*(each.tolist() for each in cells.pairs), strict=True)):
                 run = slice(int(cells.pair_offsets[pair]), int(cells.pair_offsets[pair + 1]))
                 exact = pairs[:, run].reshape(-1, int(cells.sizes[i]), int(cells.sizes[j]))
-                tables.append(((i, j), noisy(exact, float(plan.pairs[pair])), float(plan.pairs[pair]) ** 2))
+                tables.append(((i, j), noisy(exact, scales[pair]), scales[pair] ** 2))
     held = [NoisyTable(attributes=where, counts=table, variance=variance) for where, table, variance in tables]
     rows = np.full(times, float(len(drawn[0])))
     if model.measured.n_rows is None:

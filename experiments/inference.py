@@ -44,11 +44,11 @@ from sklar.answer.infer.inquiry import Figure, Inquiry
 from sklar.answer.infer.onestep import Linearized, OneStep
 from sklar.answer.predicate import QueryError
 from sklar.draw.repair import sample_codes
-from sklar.files.model import Model
+from sklar.files.model import Model, fit_tables
 from sklar.files.write import write_text
 from sklar.kernel.theorems import Budget
 from sklar.public.schema import Schema
-from sklar.release import fit_tables, measure
+from sklar.release import measure
 from sklar.rows.encode import encode
 
 SAVE_EVERY = 5

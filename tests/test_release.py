@@ -17,7 +17,7 @@ from sklar.errors import BudgetError, SchemaError
 from sklar.generate import generate, schema_toml
 from sklar.kernel.theorems import NOTHING, Budget
 from sklar.public.schema import Schema
-from sklar.rows.count import Answers, ask_all, count
+from sklar.rows.count import Exact, ask_all, count
 from sklar.rows.read import open_source
 
 ADULT = Path(__file__).parents[2] / "shared" / "data" / "adult.csv"
@@ -29,7 +29,7 @@ def census(rows: int) -> pl.DataFrame:
     return pl.concat(generate("census", rows=rows, seed=1)[1])
 
 
-def counts_of(data: Any, schema: Schema) -> Answers:
+def counts_of(data: Any, schema: Schema) -> Exact:
     return count(open_source(data).batches(schema.names), ask_all(schema))
 
 

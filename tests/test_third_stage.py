@@ -22,11 +22,10 @@ from sklar.budget.method import Method
 from sklar.budget.plan import plan_release, plan_scores
 from sklar.errors import DataError, ModelError
 from sklar.files.archive import load
-from sklar.files.model import Model
+from sklar.files.model import Model, fit_tables
 from sklar.kernel.queries import Block, Distances, Tables
 from sklar.kernel.theorems import NOTHING, Budget
 from sklar.public.schema import Attribute, Schema
-from sklar.release import fit_tables
 from sklar.trust.audit.comparison import QUICK
 from sklar.trust.audit.inventions import frame_of
 from sklar.trust.audit.leaks import check_third

@@ -161,8 +161,7 @@ def test_tabular_results_are_frames(model: Model) -> None:
     table = model.estimate("sex", "role")
     assert table.to_polars().height == 9
     assert table.to_pandas()["count"].tolist() == table.counts.ravel().tolist()
-    scores, triples = model.measured.scores, model.measured.triples
-    third = (0 if scores is None else scores.scores.size) + (0 if triples is None else triples.scales.size)
+    third = sum(each.tables for each in model.certificate.measurements if each.order > 2)
     assert model.certificate.to_polars()["tables"].sum() == 3 + 3 + 3 + third
     assert sklar.forecast(model, rows=600, epsilon=4.0).to_pandas().shape == (3, 5)
 

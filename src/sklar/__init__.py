@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from sklar.budget.certificate import Certificate, Measured
     from sklar.budget.forecast import forecast
     from sklar.budget.method import Method
-    from sklar.budget.views import NoisyTables
     from sklar.custodian.check import check
     from sklar.custodian.draft import draft
     from sklar.custodian.evaluate import evaluate
@@ -37,17 +36,19 @@ if TYPE_CHECKING:
         SklarError,
     )
     from sklar.files.archive import load, load_linked
-    from sklar.files.model import LinkedModel, Model, infer, query, report
+    from sklar.files.model import LinkedModel, Model, fit_tables, infer, query, report
     from sklar.files.tables import read_tables, write_tables
+    from sklar.kernel.queries import Block
     from sklar.kernel.theorems import Budget
     from sklar.public.events import Linked
     from sklar.public.schema import Attribute, Schema
-    from sklar.release import fit, fit_linked, fit_tables, measure
+    from sklar.release import fit, fit_linked, measure
     from sklar.synthesizer import Synthesizer
     from sklar.trust.verify import verify
 
 __all__ = [
     "Attribute",
+    "Block",
     "Budget",
     "BudgetError",
     "Certificate",
@@ -61,7 +62,6 @@ __all__ = [
     "Model",
     "ModelError",
     "NoiseError",
-    "NoisyTables",
     "OutputError",
     "Schema",
     "SchemaError",
@@ -89,6 +89,7 @@ __all__ = [
 # Where each name lives. Loaded on first use: `import sklar` and `sklar --help` must not wait for numba or Arrow.
 _HOMES = {
     "Attribute": "public.schema",
+    "Block": "kernel.queries",
     "Budget": "kernel.theorems",
     "BudgetError": "errors",
     "Certificate": "budget.certificate",
@@ -102,7 +103,6 @@ _HOMES = {
     "Model": "files.model",
     "ModelError": "errors",
     "NoiseError": "errors",
-    "NoisyTables": "budget.views",
     "OutputError": "errors",
     "Schema": "public.schema",
     "SchemaError": "errors",
@@ -113,7 +113,7 @@ _HOMES = {
     "evaluate": "custodian.evaluate",
     "fit": "release",
     "fit_linked": "release",
-    "fit_tables": "release",
+    "fit_tables": "files.model",
     "forecast": "budget.forecast",
     "infer": "files.model",
     "load": "files.archive",

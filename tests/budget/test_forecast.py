@@ -133,7 +133,7 @@ def test_a_budget_a_method_and_the_path_of_a_schema_are_accepted(tmp_path: Path)
     (tmp_path / "s.toml").write_text(SCHEMA.to_toml())
     budget = Budget(epsilon=1.0, delta=1e-6)
     found = forecast(tmp_path / "s.toml", budget, rows=5000, method=Method(name="binary"))
-    assert found.budget is budget
+    assert found.budget == budget
     assert found.to_dict() | {"delta": 0} == forecast(SCHEMA, budget, rows=5000, method="binary").to_dict() | {
         "delta": 0
     }

@@ -14,7 +14,6 @@ import pytest
 from click.testing import CliRunner
 
 import sklar
-from sklar import release
 from sklar.budget.ledger import Ledger, chain
 from sklar.budget.ledger.check import check_releases
 from sklar.budget.receipt import Receipt, charge_notes
@@ -24,6 +23,7 @@ from sklar.errors import BudgetError, DataError, ModelError, OutputError
 from sklar.files.archive import load
 from sklar.files.model import Model
 from sklar.kernel.theorems import Budget
+from sklar.rows.engines import Measurer
 from tests.budget.test_ledger import DELTA, SCHEMA, TABLE
 
 TOML = (
@@ -119,7 +119,7 @@ def test_every_release_must_be_in_the_ledger(book: Ledger, tmp_path: Path) -> No
     first, second = fitted(book), fitted(book)
     assert problem(book, first, second) is None
     # Another model of the same noisy tables is paid for; other tables are not.
-    again = release.fit_tables(first.measured, method="binary")
+    again = sklar.fit_tables(first.measured, method="binary")
     assert problem(book, first, again) is None
     shared = stated(second, receipt=first.certificate.receipt)
     assert "entry 3 as its charge, which paid for other tables" in str(problem(book, first, shared))
@@ -145,7 +145,7 @@ def test_every_kind_of_release_is_covered_by_its_charge(
     book = Ledger(tmp_path / "l.db")
     book.open_account("t", epsilon=5.0, delta=2 * DELTA, neighbors=neighbors)
     budget = Budget(epsilon=1.0, neighbors=neighbors, mechanism=mechanism)
-    measured = release.measure(TABLE, SCHEMA, budget, method=method, ledger=book)
+    measured = sklar.measure(TABLE, SCHEMA, budget, method=method, ledger=book)
     assert check_releases("l", book.history(), (), [("m", measured)]).passed
 
 
@@ -215,7 +215,14 @@ def test_what_cannot_be_bound(folder: Path) -> None:
         hash_files(folder / "none.csv")
 
 
-STEPS = ("measure_stages", "find_domains", "plan_second", "certify", "pool", "fit_auto", "hold_margins")
+STEPS = (
+    "release.find_domains",
+    "fitting.third.plan_second",
+    "release.certify",
+    "release.fit_tables",
+    "fitting.choose.fit_auto",
+    "draw.repair.hold_margins",
+)
 
 
 @pytest.mark.parametrize("step", STEPS)
@@ -230,7 +237,7 @@ def test_whatever_fails_after_the_charge_says_what_was_charged(
     def fails(*_: Any, **_settings: Any) -> Any:
         raise RuntimeError(step)
 
-    monkeypatch.setattr(release, step, fails)
+    monkeypatch.setattr(f"sklar.{step}", fails)
     (tmp_path / "d.csv").write_text(CSV)
     with pytest.raises(RuntimeError, match=step) as failed:
         sklar.fit(tmp_path / "d.csv", schema, epsilon=1.0, ledger=book)
@@ -246,9 +253,9 @@ def test_what_fails_before_the_charge_says_nothing_of_one(
     def fails(*_: Any, **_settings: Any) -> Any:
         raise RuntimeError
 
-    for step in ("open_table", "measure_stages", "plan_release"):
+    for step in ("rows.engines.open_table", "release.measure_stages", "release.plan_release"):
         with monkeypatch.context() as patched:
-            patched.setattr(release, step, fails)
+            patched.setattr(f"sklar.{step}", fails)
             with pytest.raises(RuntimeError) as failed:
                 sklar.fit(TABLE, SCHEMA, epsilon=1.0, ledger=book)
             assert charge_notes(failed.value) == []
@@ -311,15 +318,15 @@ def test_a_table_that_is_cut_off_between_two_passes_is_not_said_to_cost_nothing(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The search is charged and drawn in the first pass; the second one fails."""
-    search = vars(release)["search_rows"]
+    search = Measurer.search
 
-    def cut(*arguments: Any, **settings: Any) -> Any:
-        found = search(*arguments, **settings)
+    def cut(measurer: Measurer) -> Any:
+        found = search(measurer)
         Path("d.csv.gz").write_bytes(gzip.compress(CSV.encode())[:-12])
         return found
 
     Path("d.csv.gz").write_bytes(gzip.compress(CSV.encode()))
-    monkeypatch.setattr(release, "search_rows", cut)
+    monkeypatch.setattr(Measurer, "search", cut)
     schema = sklar.Schema.from_toml(TOML.replace('values = ["x", "y"]', 'domain = "private"'))
     with pytest.raises(DataError) as failed:
         sklar.fit("d.csv.gz", schema, epsilon=1.0, ledger="l.db")

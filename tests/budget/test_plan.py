@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from sklar.budget.method import PAPER, Method
 from sklar.budget.plan import (
@@ -23,11 +24,11 @@ from sklar.budget.plan import (
     plan_second,
     plan_stages,
     plan_tables,
-    plan_third,
 )
 from sklar.errors import BudgetError
 from sklar.kernel.cells import Cells
-from sklar.kernel.theorems import Budget, Spend
+from sklar.kernel.queries import Tables
+from sklar.kernel.theorems import Budget, Neighbors, Spend
 
 
 def cells_of(m: int) -> Cells:
@@ -167,6 +168,11 @@ def test_methods_are_checked() -> None:
             Method().budget_of(budget, epsilon)
 
 
+def triples(cells: Cells, scales: NDArray[np.float64]) -> tuple[Tables, NDArray[np.float64]]:
+    """The first three-way tables, at these scales."""
+    return Tables(cells=cells, order=3, sets=np.stack(cells.trios, axis=1)[: scales.size]), scales
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_triples_and_a_second_look_never_overspend_whatever_is_wanted(seed: int) -> None:
     """Random tables, budgets, distances and scales: all stages together stay within the budget, in both currencies."""
@@ -179,11 +185,11 @@ def test_triples_and_a_second_look_never_overspend_whatever_is_wanted(seed: int)
     )
     stages = plan_stages(cells, budget, None)
     reserve = float(np.sum(stages.reserve**-2.0))
-    costs = generator.gamma(0.3, size=generator.integers(1, 121)) + 1e-6
+    costs = generator.gamma(0.3, size=generator.integers(1, min(cells.n_trios, 120) + 1)) + 1e-6
     share = TRIPLES_SHARE * (1.0 if seed % 3 == 0 else generator.random())
     wanted = (costs / costs.sum() * share * reserve) ** -0.5
-    second, scales = plan_third(cells, stages, generator.gamma(0.1, 5_000.0, cells.n_pairs), wanted)
-    spend = stages.first.spend(budget) + second.spend(budget) + budget.tables(scales)
+    second = plan_second(cells, stages, generator.gamma(0.1, 5_000.0, cells.n_pairs), None, triples(cells, wanted))
+    spend, scales = stages.first.spend(budget) + second.spend(budget), second.scales(3)
     assert budget.spent(spend) <= budget.epsilon
     paid, used = budget.cost(stages.spend), budget.cost(spend)
     assert used.rho <= paid.rho
@@ -217,9 +223,8 @@ def test_scores_triples_and_a_second_look_never_overspend(seed: int) -> None:
     reach = math.floor(15 * math.sqrt(budget.shifts) * budget.rows + 1.3)
     scores = Spend.of([scale], cells.n_trios, reach)
     reserve = float(np.sum(stages.reserve**-2.0))
-    whole = stages.first.precision + reserve
     table = scale * math.sqrt(budget.shifts) * budget.rows / reach
-    assert cells.n_trios * table**-2.0 == pytest.approx(SCORES_SHARE * whole, rel=0.03)
+    assert cells.n_trios * table**-2.0 == pytest.approx(SCORES_SHARE * stages.precision, rel=0.03)
     assert left.first is stages.first
     assert (left.reserve > stages.reserve).all()
     paid = budget.cost(budget.tables(stages.reserve))
@@ -228,9 +233,9 @@ def test_scores_triples_and_a_second_look_never_overspend(seed: int) -> None:
         assert used.rho <= paid.rho
         assert used.mu_squared <= paid.mu_squared
         assert max(used.rho / paid.rho, used.mu_squared / paid.mu_squared) > 0.999
-    wanted = np.full(3, (0.1 * TRIPLES_SHARE * reserve) ** -0.5)
-    second, tables = plan_third(cells, left, generator.gamma(0.1, 5_000.0, cells.n_pairs), wanted)
-    spend = scores + second.spend(budget) + budget.tables(tables)
+    wanted = np.full(min(3, cells.n_trios), (0.1 * TRIPLES_SHARE * reserve) ** -0.5)
+    second = plan_second(cells, left, generator.gamma(0.1, 5_000.0, cells.n_pairs), None, triples(cells, wanted))
+    spend = scores + second.spend(budget)
     assert paid.covers(budget.cost(spend))
     assert budget.spent(stages.first.spend(budget) + spend) <= budget.epsilon
     # A planted overspend: scores on top of what was set aside.
@@ -277,7 +282,7 @@ def test_triples_may_not_take_more_than_their_share() -> None:
     with pytest.raises(
         BudgetError, match=r"^three-way tables may take 40% of what is set aside .*, got 41%\. Want fewer"
     ):
-        plan_third(cells, stages, np.ones(3), np.array([(0.41 * reserve) ** -0.5]))
+        plan_second(cells, stages, np.ones(3), None, triples(cells, np.array([(0.41 * reserve) ** -0.5])))
 
 
 def test_whether_triples_are_looked_for_follows_from_sizes_and_noise() -> None:
@@ -308,7 +313,12 @@ def test_whether_triples_are_looked_for_follows_from_sizes_and_noise() -> None:
 
 
 def test_two_looks_at_parities_spend_the_budget_and_no_more() -> None:
-    for m, neighbors, rows in ((2, "replace-one", None), (5, "add-remove", None), (16, "replace-one", 3)):
+    cases: tuple[tuple[int, Neighbors, int | None], ...] = (
+        (2, "replace-one", None),
+        (5, "add-remove", None),
+        (16, "replace-one", 3),
+    )
+    for m, neighbors, rows in cases:
         budget = Budget(epsilon=1.0, neighbors=neighbors, rows_per_person=rows)
         stages = plan_release(cells_of(m), budget, Method(), n_rows=100_000 if budget.rows_are_public else None)
         assert stages.looks == 2

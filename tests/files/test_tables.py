@@ -19,11 +19,10 @@ from sklar.answer.report import publishable
 from sklar.cli import cli
 from sklar.errors import ModelError, SchemaError
 from sklar.files.archive import load
-from sklar.files.model import Model
+from sklar.files.model import Model, fit_tables
 from sklar.files.tables import KEY, read_tables, write_tables
 from sklar.kernel.theorems import Budget
 from sklar.public.schema import Schema
-from sklar.release import fit_tables
 from sklar.trust.verify import verify_model
 
 SCHEMA = Schema.from_toml("""

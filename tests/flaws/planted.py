@@ -429,10 +429,12 @@ FLAWS = (
         edits=(
             Edit(
                 "budget/plan.py",
-                "    pairs *= (reserve - cost.sum()) / pairs.sum()\n"
-                "    scales = _matched(np.concatenate([cost, pairs]) ** -0.5, stages)\n",
-                "    pairs *= reserve / pairs.sum()\n"
-                "    scales = np.float32(np.concatenate([cost, pairs]) ** -0.5).astype(np.float64)\n",
+                "    second *= (reserve - third.sum()) / second.sum()\n"
+                "    scales, pairs = np.split(_matched(np.concatenate([third, second]) ** -0.5, stages), "
+                "[scales.size])\n",
+                "    second *= reserve / second.sum()\n"
+                "    every = np.float32(np.concatenate([third, second]) ** -0.5).astype(np.float64)\n"
+                "    scales, pairs = np.split(every, [scales.size])\n",
             ),
         ),
         tests=("tests/budget/test_plan.py",),
@@ -461,8 +463,8 @@ FLAWS = (
     _flaw(
         "a plan by the exact number of rows",
         "release.py",
-        "        n_rows=vault.n_rows,\n        rest=",
-        "        n_rows=vault._rows,\n        rest=",
+        "        n_rows=measurer.n_rows,\n        rest=",
+        "        n_rows=measurer._n_rows,\n        rest=",
         _RELEASE_TESTS,
     ),
     _flaw(
@@ -489,7 +491,7 @@ FLAWS = (
     Flaw(
         name="a ledger charged for the first stage only",
         edits=(
-            Edit("release.py", "vault.reserve(stages.spend)", "vault.reserve(stages.first.spend(budget))"),
+            Edit("release.py", "measurer.reserve(stages.spend)", "measurer.reserve(stages.first.spend(budget))"),
             Edit(_VAULT, "        if not within:\n", "        if not within and self._charge is None:\n"),
         ),
         tests=("tests/budget/test_ledger.py",),

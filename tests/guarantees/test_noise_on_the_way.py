@@ -23,7 +23,7 @@ from sklar.kernel.theorems import Budget, chance_of_one
 from sklar.kernel.vault import Vault
 from sklar.public.schema import Attribute, Schema
 from sklar.release import measure
-from sklar.rows.engines import open_table, search_rows
+from sklar.rows.engines import Measurer
 from tests.guarantees.people import BASE
 
 SIDE, SCALE = 60, 16.0
@@ -128,7 +128,7 @@ def test_every_table_of_a_search_has_noise() -> None:
     )
     table = pl.DataFrame({"x": np.arange(4_000)})
     budget = Budget(epsilon=1.0)
-    found = [search_rows(open_table(table, schema), Vault(budget), schema, budget)[1] for _ in range(2)]
+    found = [Measurer.open(table, schema, budget).search()[1] for _ in range(2)]
     assert len(found[0]) > 0
     for one, two in zip(*found, strict=True):
         assert one.values.tolist() != two.values.tolist()

@@ -19,6 +19,7 @@ import sklar
 from sklar.budget.certificate import Measured
 from sklar.errors import DataError, OutputError
 from sklar.files import archive
+from sklar.files.model import fit_tables
 from sklar.fitting import choose, margins
 from sklar.kernel import vault
 from sklar.kernel.queries import Tables
@@ -26,7 +27,6 @@ from sklar.kernel.theorems import Budget
 from sklar.machine import spill
 from sklar.machine.spill import memory, room_for
 from sklar.public.schema import Attribute, Schema
-from sklar.release import fit_tables
 from sklar.rows import count as counting
 from sklar.trust.verify import verify
 

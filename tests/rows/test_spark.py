@@ -140,11 +140,11 @@ def test_noise_is_drawn_once_here_and_after_the_sum(spark: Any, monkeypatch: pyt
     monkeypatch.setitem(vars(door), "discrete_laplace", draw)
     rows = table(500)
     options: dict[str, Any] = {"epsilon": 1.0, "method": PAPER}
-    there = fit(spark.createDataFrame(rows).repartition(7), SCHEMA, **options).measured.stages[0]
-    here = fit(rows, SCHEMA, **options).measured.stages[0]
+    there = fit(spark.createDataFrame(rows).repartition(7), SCHEMA, **options).measured.blocks
+    here = fit(rows, SCHEMA, **options).measured.blocks
     assert asked == asked[:2] * 2
-    assert there.one_way.tolist() == here.one_way.tolist() == expected(rows).one_way.tolist()
-    assert there.pairs.tolist() == here.pairs.tolist()
+    assert there[0].values.tolist() == here[0].values.tolist() == expected(rows).one_way.tolist()
+    assert there[1].values.tolist() == here[1].values.tolist()
 
 
 PRIVATE = Schema.from_toml(

@@ -131,7 +131,7 @@ def test_cancelling_after_the_charge_says_that_it_stays(folder: Folder, monkeypa
         (folder.notes() / "0001.cancel.json").touch()
         time.sleep(30)
 
-    monkeypatch.setattr("sklar.release.fit_auto", wait)
+    monkeypatch.setattr("sklar.fitting.choose.fit_auto", wait)
     state = do(folder)
     charged = "The ledger was charged for this release of epsilon=1 before (entry 3), and that stays spent."
     assert state["state"] == "cancelled"

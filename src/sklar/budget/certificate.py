@@ -14,17 +14,6 @@ import numpy as np
 
 from sklar.budget.receipt import Receipt
 from sklar.budget.search import Finding, read_finding, search_spend
-from sklar.budget.views import (
-    Answer,
-    NoisyScores,
-    NoisyTables,
-    NoisyTriples,
-    answers_of,
-    scores_of,
-    stage_numbers,
-    stages_of,
-    triples_of,
-)
 from sklar.errors import ModelError
 from sklar.kernel.cells import Cells
 from sklar.kernel.queries import PARTS, Block, Distances, Parities, Shares, Tables
@@ -259,6 +248,33 @@ def unit_of(person: Person | None) -> dict[str, Any]:
     return {} if person is None else {"count": person.count, "rows_per_person": person.rows_per_person}
 
 
+def is_of_schema(block: Block) -> bool:
+    """Whether a block is about the schema's own attributes, and not of a search."""
+    return not getattr(block.query, "about", "")
+
+
+def stage_numbers(blocks: Sequence[Block]) -> list[int]:
+    """The stage of every block, from 1; 0 for those of a search.
+
+    A stage ends where a question is asked again, and before what only follows from earlier answers: distances and
+    chosen tables.
+    """
+    kinds: set[tuple[str, str | int]] = set()
+    numbers, stage = [], 1
+    for block in blocks:
+        query = block.query
+        if not is_of_schema(block):
+            numbers.append(0)
+            continue
+        later = isinstance(query, Distances) or (isinstance(query, Tables) and query.sets is not None)
+        kind = ("later", 0) if later else (type(query).__name__, getattr(query, "order", getattr(query, "what", 0)))
+        if (kind in kinds) != later:
+            stage, kinds = stage + bool(kinds), set()
+        kinds.add(kind)
+        numbers.append(stage)
+    return numbers
+
+
 def measurements(blocks: Sequence[Block], budget: Budget) -> tuple[Measurement, ...]:
     """What these blocks measure under this budget, one line for every stage, order and scale; not those of a search."""
     lines: list[Measurement] = []
@@ -360,25 +376,3 @@ class Measured:
     def n_rows(self) -> int | None:
         """The public number of rows; None where neighbors do not share it."""
         return self.certificate.public_rows
-
-    @property
-    def stages(self) -> tuple[NoisyTables, ...]:
-        """Noisy tables by stage."""
-        return stages_of(
-            self.blocks, self.schema.cells, self.certificate.mechanism, self.n_rows, self.certificate.neighbors
-        )
-
-    @property
-    def triples(self) -> NoisyTriples | None:
-        """Chosen three-way tables."""
-        return triples_of(self.blocks)
-
-    @property
-    def scores(self) -> NoisyScores | None:
-        """Distances of all three-way tables."""
-        return scores_of(self.blocks)
-
-    @property
-    def answers(self) -> tuple[Answer, ...]:
-        """The noisy answers of searches."""
-        return answers_of(self.blocks, [finding.tables for finding in self.certificate.domains])

@@ -5,8 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal, cast, get_args
 
-from sklar.errors import BudgetError
+from sklar.budget.search import require_gaussian
+from sklar.errors import BudgetError, SchemaError
 from sklar.kernel.theorems import Budget, Composition, Mechanism, Neighbors
+from sklar.public.person import budget_for
+from sklar.public.schema import Schema
 
 MethodName = Literal["auto", "mixture", "binary"]
 
@@ -72,6 +75,22 @@ class Method:
             if settings["mechanism"] == "laplace":
                 settings.setdefault("composition", "advanced")
         return Budget(epsilon=cast(float, epsilon), **settings)
+
+    def budget_for(self, schema: Schema, budget: Budget) -> Budget:
+        """The budget for the unit that the schema names; refused where schema, method and noise do not go together."""
+        self.require(schema)
+        budget = budget_for(schema.person, budget)
+        require_gaussian(schema, budget)
+        return budget
+
+    def require(self, schema: Schema) -> None:
+        """Refuse a schema of which this method fits no model."""
+        if self.dummies and schema.rules:
+            raise SchemaError(
+                "rules are about records, and dummies are single 0/1 columns. Leave out dummies or the rules."
+            )
+        if self.name == "binary":
+            schema.require_square("method 'binary'")
 
 
 PAPER = Method(name="binary", paper=True)

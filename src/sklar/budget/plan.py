@@ -100,6 +100,11 @@ class Stages:
         return 2 if self.first.of_parities else 1
 
     @property
+    def precision(self) -> float:
+        """The sum of 1 / scale^2 over all tables of both stages."""
+        return self.first.precision + float(np.sum(self.reserve**-2.0))
+
+    @property
     def spend(self) -> Spend:
         """What all stages may cost together."""
         return sum([self.first.spend(self.budget)] * self.looks, self.budget.tables(self.reserve))
@@ -372,7 +377,7 @@ def plan_scores(cells: Cells, n_rows: int, stages: Stages) -> tuple[float, Stage
     if levels.prod(axis=0).sum() > _MOST_SCORED_CELLS:
         return None
     reserve = float(np.sum(stages.reserve**-2.0))
-    taken = SCORES_SHARE * (stages.first.precision + reserve)
+    taken = SCORES_SHARE * stages.precision
     if not taken <= reserve / 2:
         raise BudgetError(
             f"scores may take half of what is set aside for a second stage, got {taken / reserve:.0%}. Set more aside."
@@ -403,46 +408,44 @@ def _precision(stages: Stages) -> NDArray[np.float64]:
     return np.asarray(stages.first.scales(2) ** -2.0 + second)
 
 
-def plan_second(cells: Cells, stages: Stages, distances: NDArray[np.float64], importance: Importance = None) -> Plan:
-    """Measure all pairs again, those further from independence more precisely, at the cost that was set aside.
-
-    `distances` are L1 distances from independence in rows, shape (n_pairs,), estimated from the first stage's noisy
-    tables. Whatever they are, the cost is at most the reserve's (`theorems.matched_factor`), so that the two stages
-    compose adaptively within the budget.
-    """
-    cost = cells.pair_sizes**CELLS_POWER * np.sqrt(distances + _DISTANCE_FLOOR) * _weights(cells, importance)[1]
-    cost = _COST_GRID ** np.round(np.log(cost / cost.max()) / math.log(_COST_GRID))
-    return Plan.of_tables(cells, pairs=_matched(cost**-0.5, stages))
-
-
-def plan_third(
+def plan_second(
     cells: Cells,
     stages: Stages,
     distances: NDArray[np.float64],
-    wanted: NDArray[np.float64],
     importance: Importance = None,
-) -> tuple[Plan, NDArray[np.float64]]:
-    """A second look at all pairs, and scales of chosen three-way tables, together at the cost that was set aside.
+    wanted: tuple[Tables, NDArray[np.float64]] | None = None,
+) -> Plan:
+    """Measure all pairs again, those further from independence more precisely, at the cost that was set aside.
 
-    `distances` and `importance` are those of `plan_second`; `wanted` are the scales that the three-way tables are
-    worth, shape (t,), found from the first stage's noisy tables. They get the part of the reserve that these scales
-    take, pairs the rest, and then all of them are scaled by one factor (`theorems.matched_factor`): whatever is wanted,
-    what both cost together is at most the reserve's. Refused where the pairs would get less than 1 - `TRIPLES_SHARE` of
-    it.
+    `distances` are L1 distances from independence in rows, shape (n_pairs,); `wanted` are three-way tables and the
+    scales that they are worth. Both are found from the first stage's noisy tables. Three-way tables get the part of
+    the reserve that their scales take, pairs the rest, and then all are scaled by one factor
+    (`theorems.matched_factor`): whatever is wanted, the cost is at most the reserve's, so that the two stages compose
+    adaptively within the budget. Refused where pairs would get less than 1 - `TRIPLES_SHARE` of the reserve.
     """
-    reserve, taken = float(np.sum(stages.reserve**-2.0)), float(np.sum(wanted**-2.0))
+    cost = cells.pair_sizes**CELLS_POWER * np.sqrt(distances + _DISTANCE_FLOOR) * _weights(cells, importance)[1]
+    pairs = _matched(_on_grid(cost / cost.max()) ** -0.5, stages)
+    if wanted is None:
+        return Plan.of_tables(cells, pairs=pairs)
+    triples, scales = wanted
+    reserve, taken = float(np.sum(stages.reserve**-2.0)), float(np.sum(scales**-2.0))
     if not taken <= TRIPLES_SHARE * reserve * (1 + 1e-9):
         raise BudgetError(
             f"three-way tables may take {TRIPLES_SHARE:.0%} of what is set aside for a second stage, got "
             f"{taken / reserve:.0%}. Want fewer, or larger scales."
         )
-    cost = _COST_GRID ** np.round(np.log(wanted**-2.0) / math.log(_COST_GRID))
+    third = _on_grid(scales**-2.0)
     # Rounding may not take more than the share, either.
-    cost *= min(1.0, TRIPLES_SHARE * reserve / float(cost.sum()))
-    pairs = plan_second(cells, stages, distances, importance).scales(2) ** -2.0
-    pairs *= (reserve - cost.sum()) / pairs.sum()
-    scales = _matched(np.concatenate([cost, pairs]) ** -0.5, stages)
-    return Plan.of_tables(cells, pairs=scales[wanted.size :].copy()), scales[: wanted.size].copy()
+    third *= min(1.0, TRIPLES_SHARE * reserve / float(third.sum()))
+    second = pairs**-2.0
+    second *= (reserve - third.sum()) / second.sum()
+    scales, pairs = np.split(_matched(np.concatenate([third, second]) ** -0.5, stages), [scales.size])
+    return Plan(parts=(*Plan.of_tables(cells, pairs=pairs.copy()).parts, (triples, scales.copy())))
+
+
+def _on_grid(cost: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Costs rounded to powers of `_COST_GRID`."""
+    return np.asarray(_COST_GRID ** np.round(np.log(cost) / math.log(_COST_GRID)))
 
 
 def _matched(scales: NDArray[np.float64], stages: Stages) -> NDArray[np.float64]:

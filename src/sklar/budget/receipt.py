@@ -1,4 +1,4 @@
-"""Receipts of charges: in a certificate, and in what a failure says after its release was charged."""
+"""The bill of a release and its receipt: in a certificate, and in what a failure says after the charge."""
 
 from __future__ import annotations
 
@@ -6,9 +6,18 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias, Union
 
-from sklar.errors import ModelError
+from sklar.errors import BudgetError, ModelError
+
+if TYPE_CHECKING:
+    from sklar.budget.ledger import Ledger
+    from sklar.kernel.theorems import Budget, Spend
+    from sklar.public.events import Linked
+    from sklar.public.schema import Schema
+
+LedgerLike: TypeAlias = Union["Ledger", str, Path, None]
 
 _HEAD = re.compile(r"[0-9a-f]{64}")
 
@@ -34,6 +43,44 @@ class Receipt:
     def of(cls, document: Mapping[str, Any] | None) -> Receipt | None:
         """From JSON."""
         return None if document is None else cls(**document)
+
+
+class Bill:
+    """One release's charge, for the vault to call. `receipts` holds that of the charge, once it is made.
+
+    Without a ledger it charges nothing; with one, what could never be charged is refused before any row is read.
+    """
+
+    __slots__ = ("_book", "_budget", "_dataset", "_schema_sha256", "receipts")
+
+    def __init__(self, book: Ledger | None, dataset: str, budget: Budget, *, schema_sha256: str) -> None:
+        if book is not None:
+            book.require(dataset, budget)
+        self._book, self._dataset, self._budget, self._schema_sha256 = book, dataset, budget, schema_sha256
+        self.receipts: list[Receipt] = []
+
+    @classmethod
+    def of(cls, ledger: LedgerLike, dataset: str | None, schema: Schema | Linked, budget: Budget) -> Bill:
+        """The bill of a release to a ledger, given by value or by path; the schema names its data set unless told."""
+        if isinstance(ledger, str | Path):
+            # Imported here: most releases have no ledger.
+            from sklar.budget.ledger import Ledger
+
+            ledger = Ledger(ledger)
+        if ledger is None and dataset is not None:
+            raise BudgetError(f"a data set is a name in a ledger, got dataset='{dataset}' and no ledger. Give both.")
+        return cls(ledger, dataset or schema.name, budget, schema_sha256=schema.digest)
+
+    @property
+    def receipt(self) -> Receipt | None:
+        """That of the charge; None where none was made."""
+        return self.receipts[0] if self.receipts else None
+
+    def __call__(self, spend: Spend, /) -> None:
+        """Charge the ledger."""
+        if self._book is not None:
+            paid = self._book.charge(self._dataset, self._budget, spend, schema_sha256=self._schema_sha256)
+            self.receipts.append(paid.receipt)
 
 
 class ChargeNote(str):

@@ -82,14 +82,15 @@ class Search:
     """The plan for all private domains, from public facts, and the cost that it leaves for the rest of the release.
 
     `share` is the part of the whole cost that it takes, and `wanted` the part that it would take without a limit;
-    `factor` is how many times the noise of numbers is what they want.
+    `factor` is how many times the noise of numbers is what they want. Without private domains all of the budget is
+    left, and `rest` is None.
     """
 
-    findings: tuple[Finding, ...]
-    rest: Spend
-    share: float
-    wanted: float
-    factor: float
+    findings: tuple[Finding, ...] = ()
+    rest: Spend | None = None
+    share: float = 0.0
+    wanted: float = 0.0
+    factor: float = 1.0
 
     def spend(self, budget: Budget) -> Spend:
         """What finding all domains costs."""
@@ -123,6 +124,8 @@ def plan_search(schema: Schema, budget: Budget, *, n_rows: int | None) -> Search
 
 def _planned(wanted: Sequence[Attribute], budget: Budget, n_rows: int | None) -> Search:
     """The plan for these attributes."""
+    if not wanted:
+        return Search()
     categories = [attribute for attribute in wanted if attribute.categorical]
     ladders = {attribute.name: ladder_of(attribute) for attribute in wanted if not attribute.categorical}
     searched = len(categories) + sum(ladder.tables > 0 for ladder in ladders.values())

@@ -71,8 +71,8 @@ def _check_sources(context: click.Context, tables_path: Path | None) -> None:
 
 
 def _fit_tables(tables: Path, *, schema_path: Path, progress: Progress, **options: Any) -> Model:
+    from sklar.files.model import fit_tables
     from sklar.files.tables import read_tables
-    from sklar.release import fit_tables
 
     return fit_tables(read_tables(tables, schema_of(schema_path)), method=_method(**options), progress=progress)
 

@@ -27,7 +27,7 @@ def tables(*, model_path: Path, out: Path) -> None:
     check_target(out, (".parquet",))
     model = load(model_path)
     write_tables(model.measured, out)
-    stages = len(model.measured.stages)
+    stages = max(each.stage for each in model.certificate.measurements if each.order <= 2)
     finish(
         {"stages": stages, "out": out, "spent_epsilon": 0},
         f"The noisy tables of {stages} stage{'s' if stages > 1 else ''} are in {out}. No privacy was spent.",

@@ -19,10 +19,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sklar.budget.certificate import OLD_DISTANCE, Certificate, Measured, measurements, priced
+from sklar.budget.certificate import OLD_DISTANCE, Certificate, Measured, is_of_schema, measurements, priced
 from sklar.budget.linked import LinkedMeasured, linked_queries
 from sklar.budget.search import fits
-from sklar.budget.views import is_of_schema
 from sklar.errors import ModelError
 from sklar.files.grammar import FORMAT, LINKED_FORMAT, VERSIONS, require_known
 from sklar.files.model import LinkedModel, Model

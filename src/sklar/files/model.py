@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 from sklar.answer import DEFAULT_LEVEL
 from sklar.budget.certificate import SCORES, Certificate, Measured, rounded_up
+from sklar.budget.method import Method
 from sklar.draw.blocks import BLOCK_ROWS, blocks
 from sklar.draw.decode import dummy_schema, record_schema
 from sklar.draw.sample import BlockSampler, LinkedSampler, check_draw, linked_columns
@@ -370,6 +371,41 @@ class LinkedModel:
         from sklar.files.archive import save
 
         save(self, path)
+
+
+def fit_tables(measured: Measured, *, method: Method | str = "auto", progress: Progress = SILENT) -> Model:
+    """Fit a model to noisy tables, ours or another system's (`files.tables`): post-processing, at no privacy cost."""
+    # Imported here: a model that is loaded needs no fit.
+    from sklar.draw.repair import hold_margins
+    from sklar.fitting.choose import fit_auto, refined
+    from sklar.fitting.margins import pool
+
+    method, schema = Method.of(method), measured.schema
+    method.require(schema.whole or schema)
+    estimates = pool(measured)
+    settings = {"method": method.name, "preset": "paper" if method.paper else None}
+    copula: Copula
+    if method.name == "binary":
+        # scipy takes a while to load, and most releases do without.
+        from sklar.paper.estimate import fit_binary, read_tables
+
+        progress.stage("fit")
+        probabilities = read_tables(estimates, paper=method.paper)
+        copula = hold_margins(fit_binary(probabilities, schema, dummies=method.dummies, weighted=not method.paper))
+    else:
+        latent, decisions = fit_auto(estimates, schema, progress=progress)
+        settings |= decisions
+        # Forbidden cells keep their noisy counts in the fit: thinning needs every count to carry the noise it states.
+        copula = refined(hold_margins(latent), estimates)
+    return Model(measured=measured, copula=copula, n_rows=estimates.n_rows, settings=settings)
+
+
+def fit_people(measured: LinkedMeasured, *, progress: Progress = SILENT) -> LinkedModel:
+    """The same with noisy tables of people and their events."""
+    from sklar.fitting.classes import fit_classes
+
+    classes, settings = fit_classes(measured, progress=progress)
+    return LinkedModel(measured=measured, classes=classes, n_people=measured.n_people, settings=settings)
 
 
 def _claimed(certificate: Certificate) -> str:

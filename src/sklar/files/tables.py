@@ -32,8 +32,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from sklar.budget.certificate import Certificate, Measured, measurements, unit_of
-from sklar.budget.views import stage_numbers
+from sklar.budget.certificate import Certificate, Measured, measurements, stage_numbers, unit_of
 from sklar.errors import ModelError
 from sklar.files.grammar import number, one_of, text
 from sklar.files.write import check_target, replacing, write_parquet

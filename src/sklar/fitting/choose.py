@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from sklar.draw.refine import refining_rounds, triple_rounds
 from sklar.fitting.denoise import denoise_margins, denoise_tables, relative_precision
 from sklar.fitting.descent import (
     SMALL,
@@ -320,3 +321,12 @@ def fit_steps(
 
     parts = side_by_side(run, range(0, fits, together), threads=threads)
     return LatentModel(schema=schema, probabilities=np.concatenate(parts))
+
+
+def refined(model: LatentModel, estimates: Estimates) -> LatentModel:
+    """The model with as many rounds of exchanges as a table of its size and noise affords: a public rule."""
+    cells, n_rows = model.schema.cells, estimates.n_rows
+    triples = triple_rounds(n_rows, cells, expected_noise(estimates))
+    if triples:
+        return replace(model, rounds=triples, matched=3)
+    return replace(model, rounds=refining_rounds(n_rows, cells.n_attributes, cells.n_levels))

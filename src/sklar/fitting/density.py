@@ -15,11 +15,10 @@ from itertools import islice
 
 import numpy as np
 
-from sklar.budget.certificate import Measured
+from sklar.budget.certificate import Measured, is_of_schema
 from sklar.budget.ladder import Ladder, Units, ladder_of, next_cells
 from sklar.budget.plan import margin_sd
 from sklar.budget.search import Finding, asked_of
-from sklar.budget.views import is_of_schema
 from sklar.draw.shapes import Rounding, Shape
 from sklar.fitting.margins import estimate_rows, project
 from sklar.kernel.cells import Doubles, Ints

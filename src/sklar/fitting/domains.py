@@ -31,6 +31,8 @@ _WIDTH = 0.25
 
 def find_domains(schema: Schema, search: Search, blocks: Sequence[Block]) -> Schema:
     """The schema with its private domains as the noisy blocks have them. Rules speak of public domains alone."""
+    if not schema.private_domains:
+        return schema
     found = {attribute.name: attribute for attribute in schema.attributes}
     public = tuple(attribute for attribute in schema.attributes if not attribute.private)
     taken = frozenset(Schema(name="", attributes=public).dummy_names)

@@ -11,9 +11,8 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike
 
-from sklar.budget.certificate import Measured
+from sklar.budget.certificate import Measured, is_of_schema, stage_numbers
 from sklar.budget.plan import margin_sd
-from sklar.budget.views import is_of_schema, stage_numbers
 from sklar.kernel.cells import MANY_CELLS, Cells, Doubles, Ints, Whole
 from sklar.kernel.queries import Block, Parities, Tables
 from sklar.kernel.theorems import Mechanism, noise_variance

@@ -34,18 +34,28 @@ share of what was set aside; of more than `MOST_TRIPLES`, those are taken that a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
 import numpy as np
 
+from sklar.budget.plan import (
+    TRIPLES_SHARE,
+    Plan,
+    Stages,
+    expected_pair_tv,
+    looks_for_triples,
+    plan_scores,
+    plan_second,
+)
 from sklar.fitting.choose import SEED as SPLIT_SEED
 from sklar.fitting.choose import choose_steps, fit_steps
-from sklar.fitting.denoise import denoise_margins
+from sklar.fitting.denoise import denoise_margins, interactions
 from sklar.fitting.descent import Start, step_operations
-from sklar.fitting.margins import Estimates
+from sklar.fitting.margins import Estimates, margins, pool_blocks
 from sklar.kernel.cells import Cells, Doubles, Floats, Ints
-from sklar.kernel.queries import MOST_COARSE, PARTS, Block, Tables
+from sklar.kernel.queries import MOST_COARSE, PARTS, Block, Distances, Tables
 from sklar.public.schema import Attribute, Schema
 
 MOST_TRIPLES = 120
@@ -57,14 +67,6 @@ SEED = 1_000
 # A score is right within so many sds of its noise. Fits that disagree by this share of a distance show its shape.
 _SURE = 2.0
 _SHAPED = 0.1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Wanted:
-    """Three-way tables that are worth measuring, and the noise scale that each is worth."""
-
-    triples: Tables
-    scales: Doubles
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -104,19 +106,59 @@ def look(estimates: Estimates, schema: Schema, *, scored: bool) -> Disagreement 
     return disagreement(fits, cells, coarsen(schema, levels), estimates.n_rows)
 
 
-def want_triples(
-    seen: Disagreement, scores: Block | None, *, pair_tv: float, precision: float, most_precision: float
-) -> Wanted | None:
-    """The three-way tables to measure, by fits and scores; None where no table is worth its price.
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Outlook:
+    """What the first stage's noisy tables say of later ones: `distances` of pairs from independence, and fits.
 
-    `pair_tv` is the total variation that noise alone would cost pairs, `precision` the sum of 1 / scale^2 of all tables
-    of the release, of which triples may take at most `most_precision`.
+    `seen` is None where no three-way tables are looked for, `scale` that of scores, None where there are none. `left`
+    is what scores leave of the reserve: they are paid for whether tables are then wanted or not.
     """
-    seen = seen if scores is None else corrected(seen, scores)
-    chosen, scales = choose_scales(seen, price=pair_tv / 2, precision=precision, most_precision=most_precision)
-    if not chosen.size:
-        return None
-    return Wanted(triples=replace(seen.triples, sets=seen.triples.members[chosen]), scales=scales)
+
+    schema: Schema
+    stages: Stages
+    left: Stages
+    distances: Doubles
+    seen: Disagreement | None
+    scale: float | None
+
+    @property
+    def scores(self) -> tuple[tuple[Distances, Doubles], ...]:
+        """What is measured to choose by, with its scale: distances of all three-way tables, or nothing."""
+        if self.seen is None or self.scale is None:
+            return ()
+        return ((Distances(of=self.seen.triples, reference=self.seen.reference), np.array([self.scale])),)
+
+    def wanted(self, scores: Sequence[Block]) -> tuple[Tables, Doubles] | None:
+        """Three-way tables that are worth their price, with the scales that they are worth; None for none."""
+        if self.seen is None:
+            return None
+        seen = corrected(self.seen, scores[0]) if scores else self.seen
+        chosen, scales = choose_scales(
+            seen,
+            price=expected_pair_tv(self.schema.cells, seen.n_rows, self.stages) / 2,
+            precision=self.stages.precision,
+            most_precision=TRIPLES_SHARE * float(np.sum(self.left.reserve**-2.0)),
+        )
+        return (replace(seen.triples, sets=seen.triples.members[chosen]), scales) if chosen.size else None
+
+    def plan(self, scores: Sequence[Block]) -> Plan:
+        """All that is measured later: pairs again, and chosen three-way tables."""
+        schema = self.schema
+        return plan_second(schema.cells, self.left, self.distances, schema.importance, self.wanted(scores))
+
+
+def look_ahead(
+    blocks: Sequence[Block], schema: Schema, stages: Stages, n_rows: int | None, *, again: bool = True
+) -> Outlook:
+    """What the first stage's noisy blocks say of later stages; `again` says whether rows can be counted once more."""
+    estimates = pool_blocks(blocks, stages.budget.mechanism, n_rows)
+    seen = planned = None
+    if again and looks_for_triples(schema.cells, estimates.n_rows, stages):
+        planned = plan_scores(schema.cells, estimates.n_rows, stages)
+        seen = look(estimates, schema, scored=planned is not None)
+    scale, left = (None, stages) if planned is None or seen is None else planned
+    distances = interactions(estimates, margins(estimates))
+    return Outlook(schema=schema, stages=stages, left=left, distances=distances, seen=seen, scale=scale)
 
 
 def corrected(seen: Disagreement, scores: Block) -> Disagreement:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 import polars as pl
@@ -22,11 +22,12 @@ from sklar.budget.search import Finding, Search, plan_search
 from sklar.errors import DataError
 from sklar.kernel.cells import Cells
 from sklar.kernel.queries import Block, Common, Distances, Parities, Query, Tables
-from sklar.kernel.theorems import Budget
-from sklar.kernel.vault import Vault
+from sklar.kernel.theorems import NOTHING, Budget
+from sklar.kernel.vault import Charge, Vault
 from sklar.machine.cluster import Engine, choose_engine
 from sklar.machine.progress import SILENT, Progress
-from sklar.machine.threads import merged
+from sklar.machine.spill import is_large, require_disk, room_for
+from sklar.machine.threads import merged, workers
 from sklar.public.schema import Attribute, Schema
 from sklar.rows.count import Ask, Exact, count
 from sklar.rows.discover import Histogram
@@ -136,25 +137,114 @@ def open_table(
     return table
 
 
-def search_rows(
-    table: CountedTable, vault: Vault, schema: Schema, budget: Budget, *, progress: Progress = SILENT
-) -> tuple[Search, tuple[Block, ...]]:
-    """What the rows say, with noise, about each private domain, and the plan by which they were asked.
+# Arrays of all two-way cells, of four bytes each, that a fit has in files at once: noisy tables of two stages,
+# estimates, targets and what they are made from, and two squares of contrasts, each of twice as many.
+_FILES = 12
 
-    Of categories, the common texts; of numbers, every table of the search: the cells of one follow from the noisy
-    tables before it. The whole release is charged here, before the first noise is drawn.
-    """
-    wanted = tuple(schema.private_domains)
-    answers = table.count(Ask(values=wanted), progress=_watched("find", table, budget, progress))
-    search = plan_search(schema, budget, n_rows=answers.n_rows if budget.rows_are_public else None)
-    vault.reserve(search.spend(budget) + search.rest)
-    exact = {attribute.name: histogram for attribute, histogram in zip(wanted, answers.values, strict=True)}
-    blocks = [
-        block
-        for finding in search.findings
-        for block in _answers(vault, finding, schema.attribute(finding.attribute), exact[finding.attribute])
-    ]
-    return search, tuple(blocks)
+
+class Measurer:
+    """One table behind the vault's door: queries in, blocks out. Exact answers stay here."""
+
+    def __init__(
+        self, table: CountedTable, vault: Vault, schema: Schema, budget: Budget, *, progress: Progress = SILENT
+    ) -> None:
+        self._table, self._vault, self.schema, self.budget, self._progress = table, vault, schema, budget, progress
+        self._n_rows = 0
+        self._exact: dict[tuple[int, bytes, bytes], NDArray[Any]] = {}
+        self.reads_again, self.reserve = table.reads_again, vault.reserve
+
+    @classmethod
+    def open(
+        cls,
+        data: object,
+        schema: Schema,
+        budget: Budget,
+        *,
+        charge: Charge | None = None,
+        query: str | None = None,
+        engine: Engine | None = None,
+        checkpoint: str | Path | None = None,
+        progress: Progress = SILENT,
+    ) -> Measurer:
+        """A table, as `open_table` opens it, behind a vault of its own."""
+        if not schema.private_domains and is_large(4 * schema.cells.n_cells):
+            # Before anything is charged: a disk that is full in the middle of a fit would cost the budget.
+            require_disk(_FILES * 4 * schema.cells.n_cells)
+        rows = data if query is None else RowsOfQuery(cast("Path | str", data), query)
+        table = open_table(rows, schema, engine=engine, checkpoint=checkpoint)
+        return cls(table, Vault(budget, charge=charge, threads=workers()), schema, budget, progress=progress)
+
+    def over(self, schema: Schema) -> Measurer:
+        """The same table over the domains that were found."""
+        return Measurer(self._table, self._vault, schema, self.budget, progress=self._progress)
+
+    @property
+    def n_rows(self) -> int | None:
+        """The number of rows that count, where it is public."""
+        return self._vault.n_rows
+
+    def search(self) -> tuple[Search, tuple[Block, ...]]:
+        """What the rows say, with noise, about each private domain, and the plan by which they were asked.
+
+        Of categories, the common texts; of numbers, every table of the search: the cells of one follow from the noisy
+        tables before it. The whole release is charged here, before the first noise is drawn.
+        """
+        schema, budget, vault = self.schema, self.budget, self._vault
+        wanted = tuple(schema.private_domains)
+        if not wanted:
+            return Search(), ()
+        answers = self._table.count(Ask(values=wanted), progress=self._watched("find"))
+        search = plan_search(schema, budget, n_rows=answers.n_rows if budget.rows_are_public else None)
+        vault.reserve(search.spend(budget) + (search.rest or NOTHING))
+        exact = {attribute.name: histogram for attribute, histogram in zip(wanted, answers.values, strict=True)}
+        blocks = [
+            block
+            for finding in search.findings
+            for block in _answers(vault, finding, schema.attribute(finding.attribute), exact[finding.attribute])
+        ]
+        return search, tuple(blocks)
+
+    def count(self, *tables: Tables) -> None:
+        """Count what was not counted yet, in one pass over the rows."""
+        unknown = tuple(each for each in tables if each.order and _key(each) not in self._exact)
+        if not unknown:
+            return
+        progress = self._watched("count again" if self._exact else "count")
+        answers = self._table.count(Ask(attributes=self.schema.attributes, tables=unknown), progress=progress)
+        self._vault.hold(answers.n_rows)
+        self._n_rows = answers.n_rows
+        self._exact |= {_key(each): counts for each, counts in zip(unknown, answers.tables, strict=True)}
+
+    def measure(self, query: Query, scales: NDArray[np.float64]) -> Block:
+        """The noisy answer to one query."""
+        if isinstance(query, Tables):
+            self.count(query)
+            exact = np.array([self._n_rows]) if query.order == 0 else self._exact[_key(query)]
+        elif isinstance(query, Parities | Distances):
+            self.count(*query.tables)
+            exact = query.answer(*(self._exact[_key(each)] for each in query.tables))
+        else:
+            raise DataError(f"{type(query).__name__} are not counted from the rows of one table.")
+        block = self._vault.measure(query, exact, scales)
+        if not is_large(block.values.nbytes):
+            return block
+        # In a file where it is large: it stays as long as the fit lasts, which needs the memory.
+        values = room_for(block.values.size, block.values.dtype)
+        values[:] = block.values
+        return replace(block, values=values)
+
+    def _watched(self, stage: str) -> Progress:
+        """Whoever watches a stage: told of rows only where the number of those that are read is public."""
+        if not (self.budget.rows_are_public and self.budget.rows_per_person is None):
+            self._progress.stage(stage)
+            return SILENT
+        self._progress.stage(stage, total=self._table.n_rows, unit="rows")
+        return self._progress
+
+
+def _key(tables: Tables) -> tuple[int, bytes, bytes]:
+    sets, coarse = (b"" if part is None else part.tobytes() for part in (tables.sets, tables.coarse))
+    return tables.order, sets, coarse
 
 
 def _answers(vault: Vault, finding: Finding, attribute: Attribute, exact: Histogram) -> Iterator[Block]:
@@ -172,52 +262,3 @@ def _answers(vault: Vault, finding: Finding, attribute: Attribute, exact: Histog
         block = vault.measure(Tables(cells=Cells([counts.size]), order=1, about=name), counts, scales)
         tables.append(block.values)
         yield block
-
-
-class Measurer:
-    """One table behind the vault's door: queries in, blocks out. Exact answers stay here."""
-
-    def __init__(
-        self, table: CountedTable, vault: Vault, schema: Schema, budget: Budget, *, progress: Progress = SILENT
-    ) -> None:
-        self._table, self._vault, self._schema, self._budget, self._progress = table, vault, schema, budget, progress
-        self._n_rows = 0
-        self._exact: dict[tuple[int, bytes, bytes], NDArray[Any]] = {}
-        self.reads_again = table.reads_again
-
-    def count(self, *tables: Tables) -> None:
-        """Count what was not counted yet, in one pass over the rows."""
-        unknown = tuple(each for each in tables if each.order and _key(each) not in self._exact)
-        if not unknown:
-            return
-        progress = _watched("count again" if self._exact else "count", self._table, self._budget, self._progress)
-        answers = self._table.count(Ask(attributes=self._schema.attributes, tables=unknown), progress=progress)
-        self._vault.hold(answers.n_rows)
-        self._n_rows = answers.n_rows
-        self._exact |= {_key(each): counts for each, counts in zip(unknown, answers.tables, strict=True)}
-
-    def measure(self, query: Query, scales: NDArray[np.float64]) -> Block:
-        """The noisy answer to one query."""
-        if isinstance(query, Tables):
-            self.count(query)
-            exact = np.array([self._n_rows]) if query.order == 0 else self._exact[_key(query)]
-        elif isinstance(query, Parities | Distances):
-            self.count(*query.tables)
-            exact = query.answer(*(self._exact[_key(each)] for each in query.tables))
-        else:
-            raise DataError(f"{type(query).__name__} are not counted from the rows of one table.")
-        return self._vault.measure(query, exact, scales)
-
-
-def _key(tables: Tables) -> tuple[int, bytes, bytes]:
-    sets, coarse = (b"" if part is None else part.tobytes() for part in (tables.sets, tables.coarse))
-    return tables.order, sets, coarse
-
-
-def _watched(stage: str, table: CountedTable, budget: Budget, progress: Progress) -> Progress:
-    """Whoever watches a stage: told of rows only where the number of those that are read is public."""
-    if not (budget.rows_are_public and budget.rows_per_person is None):
-        progress.stage(stage)
-        return SILENT
-    progress.stage(stage, total=table.n_rows, unit="rows")
-    return progress

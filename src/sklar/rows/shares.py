@@ -20,15 +20,15 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from sklar.budget.linked import FULL_WEIGHT, LinkedTable, linked_tables
+from sklar.budget.linked import FULL_WEIGHT, LinkedMeasured, LinkedTable, certify_linked, linked_tables, plan_linked
 from sklar.budget.plan import Plan
 from sklar.errors import DataError
 from sklar.kernel.people import choose_rows
-from sklar.kernel.queries import Block, Entries, Shares
+from sklar.kernel.queries import Entries, Shares
 from sklar.kernel.theorems import Budget
-from sklar.kernel.vault import Vault
+from sklar.kernel.vault import Charge, Vault
 from sklar.machine.progress import SILENT, Progress
-from sklar.machine.threads import side_by_side
+from sklar.machine.threads import side_by_side, workers
 from sklar.public.events import Linked
 from sklar.public.schema import Schema
 from sklar.rows.encode import encode
@@ -176,9 +176,17 @@ def _owners(first: pl.DataFrame, keys: pl.Series) -> NDArray[np.int64]:
 
 
 def measure_linked(
-    rows: LinkedRows, vault: Vault, linked: Linked, plan: Plan, budget: Budget, *, progress: Progress = SILENT
-) -> tuple[list[Block], int | None]:
-    """Noisy blocks by this plan, and the number of people where it is public."""
+    people: object,
+    events: object,
+    linked: Linked,
+    budget: Budget,
+    *,
+    charge: Charge | None = None,
+    progress: Progress = SILENT,
+) -> LinkedMeasured:
+    """All noisy tables of people and their events, by the plan that spends this budget."""
+    plan, vault = plan_linked(linked, budget), Vault(budget, charge=charge, threads=workers())
+    rows = LinkedRows(people, events, linked)
     # Without their number: how many rows people have is nobody's business.
     progress.stage("count")
     joined = rows.join()
@@ -187,7 +195,8 @@ def measure_linked(
     progress.stage("measure")
     vault.reserve(plan.spend(budget))
     blocks = [vault.measure(query, counts, scales) for (query, scales), counts in zip(plan.parts, exact, strict=True)]
-    return blocks, vault.n_rows
+    certificate = certify_linked(linked, budget, blocks, vault.n_rows, None)
+    return LinkedMeasured(linked=linked, blocks=tuple(blocks), certificate=certificate)
 
 
 def count_tokens(joined: Joined, linked: Linked, plan: Plan) -> list[NDArray[np.int64]]:

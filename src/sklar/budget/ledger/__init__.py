@@ -2,6 +2,6 @@
 how far it was, `meet` what the two owe each other, `key` who may write it, `check` published releases against it.
 """
 
-from sklar.budget.ledger.book import Bill, Ledger, Paid
+from sklar.budget.ledger.book import Ledger, Paid
 
-__all__ = ["Bill", "Ledger", "Paid"]
+__all__ = ["Ledger", "Paid"]

@@ -327,25 +327,6 @@ class Ledger:
         )
 
 
-class Bill:
-    """One release's charge, for the vault to call: refused here, before any row is read, where it could never be made.
-
-    `receipts` holds that of the charge, once it is made.
-    """
-
-    __slots__ = ("_book", "_budget", "_dataset", "_schema_sha256", "receipts")
-
-    def __init__(self, book: Ledger, dataset: str, budget: Budget, *, schema_sha256: str) -> None:
-        book.require(dataset, budget)
-        self._book, self._dataset, self._budget, self._schema_sha256 = book, dataset, budget, schema_sha256
-        self.receipts: list[Receipt] = []
-
-    def __call__(self, spend: Spend, /) -> None:
-        """Charge the ledger."""
-        paid = self._book.charge(self._dataset, self._budget, spend, schema_sha256=self._schema_sha256)
-        self.receipts.append(paid.receipt)
-
-
 @contextmanager
 def _nothing_measured() -> Iterator[None]:
     try:

@@ -16,14 +16,14 @@ from scipy.special import chdtr, chdtrc
 
 from sklar.budget.certificate import SCORES, Measured
 from sklar.budget.method import Method
-from sklar.budget.plan import plan_release, plan_second, plan_third
-from sklar.fitting.denoise import interactions
-from sklar.fitting.margins import margins, pool
-from sklar.fitting.third import look
+from sklar.budget.plan import plan_release
+from sklar.files.model import fit_tables
+from sklar.fitting.margins import pool
+from sklar.fitting.third import look, look_ahead
 from sklar.kernel.queries import PARTS, Block, Distances
 from sklar.kernel.theorems import NOTHING, Budget
 from sklar.public.schema import Schema
-from sklar.release import choose_triples, fit, fit_tables, look_at_triples, measure
+from sklar.release import fit, measure
 from sklar.trust.audit.comparison import Comparison, Effort, conclude
 from sklar.trust.audit.inventions import (
     PEOPLE,
@@ -201,22 +201,17 @@ def _later(measured: Measured) -> tuple[Block | None, Block | None]:
 
 def follows(measured: Measured, schema: Schema, budget: Budget) -> bool:
     """Whether the later stages follow from the first stage's noisy tables and from noisy scores."""
-    estimates, (chosen, scores) = pool(measured, first=True), _later(measured)
     stages = plan_release(schema.cells, budget, Method(), n_rows=measured.n_rows)
-    outlook = look_at_triples(estimates, schema, stages)
-    wanted = None if outlook is None else choose_triples(outlook, scores)
-    aside, scale = (stages, None) if outlook is None else (outlook.stages, outlook.scale)
-    distances = interactions(estimates, margins(estimates))
-    same = (None if scores is None else scores.scales[0]) == scale and (wanted is None) == (chosen is None)
-    if wanted is None or chosen is None:
-        second = plan_second(schema.cells, aside, distances, schema.importance)
-    else:
-        second, scales = plan_third(schema.cells, aside, distances, wanted.scales, schema.importance)
-        same = same and np.array_equal(scales, chosen.scales)
-        for name in ("sets", "coarse"):
-            same = same and np.array_equal(getattr(wanted.triples, name), getattr(chosen.query, name))
-    pairs = [block for block in measured.blocks if getattr(block.query, "order", 0) == 2]
-    return same and np.array_equal(second.scales(2), pairs[-1].scales)
+    first, later = measured.blocks[: len(stages.first.parts)], measured.blocks[len(stages.first.parts) :]
+    outlook = look_ahead(first, schema, stages, measured.n_rows)
+    scores = [block for block in later if isinstance(block.query, Distances)]
+    planned = [*outlook.plan(scores).parts, *outlook.scores]
+    return len(planned) == len(later) and all(
+        type(block.query) is type(query)
+        and np.array_equal(block.scales, scales)
+        and all(np.array_equal(getattr(query, name, 0), getattr(block.query, name, 0)) for name in ("sets", "coarse"))
+        for (query, scales), block in zip(planned, later, strict=True)
+    )
 
 
 def _score_noise(codes: NDArray[np.int32], measured: Measured, schema: Schema) -> NDArray[np.float64]:

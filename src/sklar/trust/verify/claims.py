@@ -8,9 +8,8 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from sklar.budget.certificate import Measurement, measurements, rounded_up, unit_of
+from sklar.budget.certificate import Measurement, is_of_schema, measurements, rounded_up, unit_of
 from sklar.budget.search import Finding, finding_faults, search_spend
-from sklar.budget.views import is_of_schema
 from sklar.errors import SklarError
 from sklar.files.model import LinkedModel, Model
 from sklar.fitting.domains import domain_faults

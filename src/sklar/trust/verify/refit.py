@@ -26,25 +26,24 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from sklar.budget.certificate import OLD_DISTANCE
+from sklar.budget.certificate import OLD_DISTANCE, is_of_schema, stage_numbers
 from sklar.budget.method import Method, MethodName
 from sklar.budget.plan import plan_release, plan_scores
 from sklar.budget.search import replan_search
-from sklar.budget.views import is_of_schema, stage_numbers
 from sklar.draw.repair import hold_margins
 from sklar.errors import ModelError
-from sklar.files.model import LinkedModel, Model
-from sklar.fitting.choose import fit_steps, starting, step_limit
+from sklar.files.model import LinkedModel, Model, fit_tables
+from sklar.fitting.choose import fit_steps, refined, starting, step_limit
 from sklar.fitting.classes import fit_classes
 from sklar.fitting.denoise import denoise_margins
 from sklar.fitting.latent import LatentModel, independent
 from sklar.fitting.margins import Estimates, pool
 from sklar.fitting.protocols import Copula
+from sklar.fitting.third import look_ahead
 from sklar.kernel.queries import PARTS, Block, Distances, Parities, Query, Tables
 from sklar.kernel.theorems import NOTHING
 from sklar.machine.progress import SILENT, Progress
 from sklar.paper.gaussian import BinaryCopula
-from sklar.release import choose_triples, fit_tables, look_at_triples, refined
 from sklar.trust.verify.result import Check, judge
 
 # Root mean square and largest, of predicted tables in units of the noise on measured ones, and of components.
@@ -149,9 +148,8 @@ def _replan(model: Model) -> str:
     chosen = next((query for query in tables if query.sets is not None), None)
     if scores is None and chosen is None:
         return ""
-    estimates = pool(measured, first=True)
     if scores is not None:
-        scored = plan_scores(cells, estimates.n_rows, planned)
+        scored = plan_scores(cells, pool(measured, first=True).n_rows, planned)
         # Until 0.2.0 scores had a little more noise: 16 times that of a table, which costs no less.
         reach = math.floor(PARTS * math.sqrt(budget.shifts) * budget.rows + 1.3)
         most = OLD_DISTANCE * math.sqrt(budget.shifts) * budget.rows / reach
@@ -161,11 +159,10 @@ def _replan(model: Model) -> str:
     if chosen is None:
         return ""
     # A file of an earlier release has no scores: then the first stage alone chose.
-    outlook = look_at_triples(estimates, schema, planned)
-    wanted = None if outlook is None else choose_triples(outlook, scores)
-    if wanted is None or not np.array_equal(np.asarray(chosen.coarse), np.asarray(wanted.triples.coarse)):
+    wanted = look_ahead(first, schema, planned, n_rows).wanted([] if scores is None else [scores])
+    if wanted is None or not np.array_equal(np.asarray(chosen.coarse), np.asarray(wanted[0].coarse)):
         raise ModelError("the three-way tables are not over the levels that the first stage's noisy tables give")
-    asked, found = ({tuple(each) for each in query.members.tolist()} for query in (wanted.triples, chosen))
+    asked, found = ({tuple(each) for each in query.members.tolist()} for query in (wanted[0], chosen))
     share = len(asked & found) / len(asked | found)
     by = "the first stage's noisy tables"
     if share < _TRIPLES_ALIKE:
