@@ -26,28 +26,13 @@ from sklar.errors import SchemaError
 from sklar.public.person import Person
 from sklar.public.rules import Determined, Forbidden
 from sklar.public.schema import Schema
-
-ROWS = 3_000
-GRADES = {"low": "1", "middle": "2", "high": "3"}
+from tests.custodian.draft.test_draft import ROWS, people
 
 
 @pytest.fixture(scope="module")
 def drafted() -> Draft:
-    pick = random.Random(40)
-    grades = [pick.choice(list(GRADES)) for _ in range(ROWS)]
-    roles = [pick.choice(["Wife", "Husband", "Child"]) for _ in range(ROWS)]
-    sexes = [{"Wife": "Female", "Husband": "Male"}.get(role, pick.choice(["Male", "Female"])) for role in roles]
-    return draft(
-        pa.table(
-            {
-                "grade": grades,
-                "points": [GRADES[grade] for grade in grades],
-                "role": roles,
-                "sex": sexes,
-                "income": [str(pick.randrange(90_000)) for _ in range(ROWS)],
-            }
-        )
-    )
+    income = [str(random.Random(row).randrange(90_000)) for row in range(ROWS)]
+    return draft(pa.table({name: values for name, values in people().items() if name != "town"} | {"income": income}))
 
 
 def choose(text: str, name: str, key: str, drafted: Draft | None = None) -> ReviewChoice:
@@ -92,12 +77,12 @@ def test_an_answer_changes_its_entry_alone(drafted: Draft) -> None:
 
 
 def test_all_answers_make_a_schema_that_a_release_takes(drafted: Draft) -> None:
-    text = take(drafted.to_toml(), drafted, grade="c", points="c", role="r", sex="a", income="a")
+    text = take(drafted.to_toml(), drafted, grade="c", grade_number="c", role="r", sex="a", income="a")
     schema = Schema.from_toml(text)
     schema.require_reviewed()
-    assert schema.attribute("grade").values == ("high", "low", "middle")
+    assert schema.attribute("grade").values == ("college", "doctor", "other", "primary", "secondary")
     assert {each.name: each.known_from for each in schema.attributes} == {
-        "grade": "public", "points": "public", "role": "rows", "sex": "public", "income": "found"
+        "grade": "public", "grade_number": "public", "role": "rows", "sex": "public", "income": "found"
     }  # fmt: skip
     assert schema.read_from_rows == ("role",)
     assert questions(text) == []
@@ -107,7 +92,7 @@ def test_a_column_that_is_left_out_takes_its_questions_along(drafted: Draft) -> 
     text = take(drafted.to_toml(), drafted, role="x")
     assert "role" not in text
     assert [rule.first for rule in open_rules(text)] == ["grade"]
-    for name in ("grade", "points", "sex"):
+    for name in ("grade", "grade_number", "sex"):
         text = answer(text, name, None)
     with pytest.raises(SchemaError) as last:
         answer(text, "income", None)
@@ -152,7 +137,7 @@ def test_rules_are_stated_once_both_sides_list_their_values(drafted: Draft) -> N
     text = drafted.to_toml()
     determined = open_rules(text)[0]
     assert rule_entries(determined, text, drafted) == []
-    text = take(text, drafted, grade="c", points="c", role="c", sex="a", income="a")
+    text = take(text, drafted, grade="c", grade_number="c", role="c", sex="a", income="a")
     for rule in open_rules(text):
         text = answer_rule(text, rule, rule_entries(rule, text, drafted))
     assert open_rules(text) == ()

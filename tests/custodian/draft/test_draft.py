@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import random
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import polars as pl
@@ -14,7 +16,8 @@ from sklar.custodian.draft import Draft, draft
 from sklar.custodian.draft.columns import Tie
 from sklar.errors import DataError, SchemaError
 from sklar.generate import generate
-from sklar.public.schema import Schema
+from sklar.public.axis import days
+from sklar.public.schema import Attribute, Schema
 
 TOWNS = ("Ulm", "Bonn", "Trier", "Jena")
 
@@ -161,3 +164,183 @@ def test_few_rows_and_constant_columns_tie_nothing() -> None:
     assert ties({"a": ["x", "y", "z"], "b": ["1", "2", "3"], "c": ["k", "l", "k"]}) == {}
     rare = ["1"] * (ROWS - 9) + ["2"] * 9
     assert ties({"a": [PICK.choice("xyz") for _ in range(ROWS)], "b": rare}) == {}
+
+
+def drafted(name: str, values: Sequence[object]) -> Draft:
+    kind = pa.string() if isinstance(values[0], str) else None
+    return draft(pa.table({name: pa.array(values, kind), "y": [True] * len(values)}))
+
+
+def proposed(name: str, values: Sequence[object]) -> Attribute:
+    return drafted(name, values).schema.attribute(name)
+
+
+def left_out(name: str, values: Sequence[object]) -> str:
+    return drafted(name, values).left_out[name]
+
+
+def some(*texts: str, rows: int = 200) -> list[str]:
+    return [PICK.choice(texts) for _ in range(rows)]
+
+
+def numbers(low: int, high: int, rows: int = 400) -> list[str]:
+    return [str(PICK.randrange(low, high)) for _ in range(rows)]
+
+
+def test_categories_are_private_and_public_lists_are_proposed_whole() -> None:
+    attribute = proposed("town", some("Ulm", "Bonn"))
+    assert (attribute.kind, attribute.domain, attribute.values) == ("categorical", "private", ())
+    many = proposed("town", [f"Town {i % 300}" for i in range(3_000)])
+    assert (many.domain, many.at_most) == ("private", 50)
+    states = proposed("state", some("TX", "AL", "NY"))
+    assert (states.domain, len(states.values)) == ("public", 56)
+    assert proposed("sex", some("Male", "Female")).values == ("Female", "Male")
+    assert proposed("month", some("2", "10", "1")).values == tuple(map(str, range(1, 13)))
+    truth = proposed("smoker", some("Y", "N"))
+    assert (truth.kind, truth.texts) == ("boolean", ("N", "Y"))
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "edges"),
+    [
+        ("hours-per-week", numbers(1, 99), (0, 169)),
+        ("pct_done", numbers(0, 100), (0, 101)),
+        ("lat", [f"{PICK.uniform(-80, 80):.5f}" for _ in range(99)], (-90.0, 90.0)),
+        ("share", [f"{PICK.random():.5f}" for _ in range(99)], (0.0, 1.0)),
+        ("income", numbers(0, 10**6), (0, 10**9)),
+        ("balance", numbers(-500, 500), (-(10**9), 10**9)),
+        ("large", numbers(0, 10**12), (0, 10**15)),
+        ("price", [f"{PICK.uniform(0, 900):.2f}" for _ in range(99)], (0.0, 1e9)),
+    ],
+)
+def test_numbers_get_wide_public_bounds(name: str, values: list[str], edges: tuple[float, ...]) -> None:
+    attribute = proposed(name, values)
+    assert (attribute.domain, attribute.edges) == ("private", edges)
+
+
+def test_ages_have_public_bins() -> None:
+    attribute = proposed("Age", numbers(17, 91))
+    assert (attribute.domain, attribute.edges) == ("public", (*range(0, 101, 5), 120))
+    # Not what only has the word in its name.
+    assert proposed("age_in_days", numbers(0, 40_000)).edges == (0, 10**9)
+    # Decimals keep their places.
+    assert proposed("price", [f"{PICK.uniform(0, 900):.2f}" for _ in range(99)]).step == 0.01
+    assert proposed("ratio", [repr(PICK.uniform(0, 900)) for _ in range(99)]).step is None
+
+
+def test_a_common_text_among_numbers_is_special_and_a_rare_one_is_not_named() -> None:
+    attribute = proposed("PINCP", [*numbers(0, 90_000), *["N"] * 60])
+    assert (attribute.kind, attribute.special, attribute.domain) == ("integer", ("N",), "private")
+    made = drafted("income", [*numbers(0, 90_000), "rather not say"])
+    attribute = made.schema.attribute("income")
+    assert (attribute.kind, attribute.special, attribute.missing) == ("integer", (), "")
+    assert "rather" not in made.to_toml()
+    assert "rather not say" in made.private_page()
+
+
+@pytest.mark.parametrize(
+    ("values", "special"),
+    [
+        ([*numbers(0, 5_000), *["-9"] * 20], (-9,)),
+        ([*numbers(0, 500), *["999"] * 20, *["998"] * 20], (998, 999)),
+        ([*numbers(0, 1_000), *["999"] * 20], ()),
+        ([*numbers(-50, 50), *["-9"] * 20], ()),
+        ([*numbers(0, 5_000), "-9"], ()),
+    ],
+)
+def test_sentinels_stand_apart(values: list[str], special: tuple[int, ...]) -> None:
+    assert proposed("income", values).special == special
+
+
+def test_dates_in_other_formats_are_recognized() -> None:
+    days_ = [dt.date(1912, 1, 1) + dt.timedelta(days=PICK.randrange(9_000)) for _ in range(200)]
+    german = proposed("sailed", [day.strftime("%d.%m.%Y") for day in days_])
+    assert (german.kind, german.format, german.domain) == ("date", "%d.%m.%Y", "private")
+    assert german.edges == (days(dt.date(1900, 1, 1)), days(dt.date(2100, 1, 1)))
+    american = proposed("sailed", [day.strftime("%m/%d/%Y") for day in days_])
+    assert american.format == "%m/%d/%Y"
+    made = drafted("sailed", [f"{i % 12 + 1:02}/{i % 11 + 1:02}/2001" for i in range(200)])
+    assert "The days also read as %m/%d/%Y: is the format right?" in made.to_toml()
+
+
+def test_a_day_that_means_no_end_is_special() -> None:
+    ends = [str(dt.date(2000, 1, 1) + dt.timedelta(days=i)) for i in range(200)] + ["9999-12-31"] * 30
+    attribute = proposed("until", ends)
+    assert (attribute.special, attribute.edges[-1]) == (("9999-12-31",), days(dt.date(2100, 1, 1)))
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "reason"),
+    [
+        ("PassengerId", [str(i) for i in range(1, 300)], "it looks like an identifier: every row has another number"),
+        ("number", [str(i) for i in range(1, 300)], "it looks like an identifier: every row has another number"),
+        ("contact", [f"{3347930000 + 7919 * i}" for i in range(300)], "it looks like identifying numbers"),
+        ("x", [f"{PICK.getrandbits(128):032x}" for _ in range(200)], "it looks like hashes or keys"),
+        ("mail", [f"a{i}@example.org" for i in range(200)], "it looks like addresses of people or pages"),
+        ("name", [f"Person {i}" for i in range(200)], "nearly every row has another text: it identifies"),
+        ("remarks", [f"seen on day {i % 150} by me" for i in range(300)], "it looks like free text"),
+        ("site", ["Ulm"] * 200, "it is constant"),
+        ("nothing", ["", "?"] * 100, "it holds no values"),
+        (
+            "Provider ID",
+            [f"{10_000 + i % 150}" for i in range(1_000)],
+            "its name is that of an identifier with several rows each: if they are people, name it as person in "
+            "[table] (docs/people.md)",
+        ),
+    ],
+)
+def test_what_identifies_or_says_nothing_is_left_out(name: str, values: list[str], reason: str) -> None:
+    assert left_out(name, values) == reason
+
+
+def test_codes_in_digits_are_categories() -> None:
+    for name, values in (("ZIP Code", numbers(10_000, 90_000)), ("region_id", numbers(1, 12))):
+        attribute = proposed(name, values)
+        assert (attribute.kind, attribute.domain) == ("categorical", "private")
+    assert proposed("county name", some(*(f"County {i}" for i in range(120)), rows=20_000)).domain == "private"
+    # Numbers that nearly all differ, but are not in a row, are quantities.
+    assert proposed("income", [str(PICK.randrange(10**6)) for _ in range(300)]).kind == "integer"
+
+
+def test_types_say_what_texts_do_not() -> None:
+    assert proposed("x", [True, None]) == Attribute(name="x", kind="boolean", missing="")
+    sizes = pl.Series("size", ["S", "L"] * 20, dtype=pl.Enum(["S", "M", "L"]))
+    attribute = draft(pl.DataFrame({"size": sizes})).schema.attribute("size")
+    assert (attribute.values, attribute.output, attribute.reviewed) == (("S", "M", "L"), "ordered category", False)
+    assert proposed("n", list(range(0, 600, 3))).output is None
+    waits = pl.Series("wait", [dt.timedelta(minutes=PICK.randrange(5_000)) for _ in range(200)])
+    attribute = draft(pl.DataFrame({"wait": waits, "y": [True] * 200})).schema.attribute("wait")
+    assert (attribute.kind, attribute.domain) == ("duration", "private")
+    assert [attribute.edge_text(edge) for edge in attribute.edges] == ["0:00:00", "100000:00:00"]
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "kind", "form", "edges"),
+    [
+        ("at", [f"{i % 24:02}:{i % 60:02}" for i in range(300)], "time", None, ["00:00:00", "24:00:00"]),
+        ("took", [f"{i % 90}:{i % 60:02}:00" for i in range(300)], "duration", None, ["0:00:00", "100000:00:00"]),
+        ("built_year", [str(1950 + i % 70) for i in range(300)], "year", None, ["1900", "2100"]),
+        ("built", [str(1950 + i % 70) for i in range(300)], "integer", None, ["0", "1000000000"]),
+        ("in", [f"20{i % 20:02}-{i % 12 + 1:02}" for i in range(300)], "yearmonth", None, ["1900-01", "2100-01"]),
+        (
+            "day",
+            [f"2001{i % 12 + 1:02}{i % 28 + 1:02}" for i in range(300)],
+            "date",
+            "%Y%m%d",
+            ["1900-01-01", "2100-01-01"],
+        ),
+        (
+            "seen",
+            [f"{i % 28 + 1}.{i % 12 + 1}.2001 {i % 24:02}:{i % 60:02}" for i in range(300)],
+            "datetime",
+            "%d.%m.%Y %H:%M",
+            ["1900-01-01T00:00:00", "2100-01-01T00:00:00"],
+        ),
+    ],
+)
+def test_days_and_times_are_what_they_are(
+    name: str, values: list[str], kind: str, form: str | None, edges: list[str]
+) -> None:
+    attribute = proposed(name, values)
+    assert (attribute.kind, attribute.format) == (kind, form)
+    assert [attribute.edge_text(edge) for edge in attribute.edges] == edges

@@ -21,10 +21,10 @@ from sklar.answer.report.svg import axis_scale, tick_text
 from sklar.cli import cli
 from sklar.custodian.evaluate import NOTICE, Evaluation, answer, choose_triples, compare, evaluate
 from sklar.custodian.evaluate.private_report import bin_numbers, draw_numbers, view
-from sklar.custodian.evaluate.raw import Distribution, Sketch
 from sklar.public.schema import Attribute, AttributeKind, Schema
 from tests.answer.report.html import EVIL, check_escaped, read
 from tests.custodian.evaluate.tables import SCHEMA, dummies, records
+from tests.custodian.evaluate.test_raw import held
 
 
 def reported(*tables: Any, **settings: Any) -> tuple[Evaluation, str]:
@@ -140,14 +140,6 @@ def test_a_table_that_is_written_otherwise_is_compared_with_a_plain_release(tmp_
     column = json.loads(done.stdout)["columns"][0]
     assert column["numbers"]["ks"] == 0
     assert column["numbers"]["real"]["mean"] == pytest.approx(2.5 / 3)
-
-
-def held(numbers: object) -> Distribution:
-    sketch = Sketch()
-    sketch.add(np.asarray(numbers, dtype=np.float64))
-    found = sketch.done()
-    assert found is not None
-    return found
 
 
 def drawn(kind: AttributeKind, real: object, synthetic: object, without: tuple[float, ...] = ()) -> svg.PairedSteps:
