@@ -154,7 +154,7 @@ class _AxisDecoder:
         self._bins = np.zeros(attribute.n_levels, dtype=np.int64)
         self._bins[attribute.bin_codes] = np.arange(attribute.n_bins)
         self._stands = np.isin(np.arange(attribute.n_levels), list(numbers))
-        self._floats = attribute.kind == "real" and output.name != "decimal"
+        self._floats = attribute.axis.continuous and output.name != "decimal"
         self._numbers = np.zeros(attribute.n_levels, dtype=np.float64 if self._floats else np.int64)
         held = numbers.values() if self._floats else [int(exact(number) / self._unit) for number in numbers.values()]
         self._numbers[list(numbers)] = list(held)
@@ -254,9 +254,9 @@ class _AxisDecoder:
             # The product of decimals is exact: no unit is lost to rounding.
             unit = pl.Series([Decimal(1).scaleb(-kind.scale)], dtype=pl.Decimal(_DIGITS, kind.scale))
             return (drawn.cast(pl.Decimal(_DIGITS, 0)) * unit).cast(kind)
-        if attribute.kind in ("date", "datetime", "time", "duration", "yearmonth"):
+        if attribute.binned and not attribute.axis.numeric:
             return self._timed(drawn)
-        if attribute.kind == "real" and kind == pl.String:
+        if attribute.axis.continuous and kind == pl.String:
             return _column(float_texts(pl.lit(drawn)))
         return drawn.cast(kind)
 

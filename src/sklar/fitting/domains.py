@@ -168,7 +168,7 @@ def _with_levels(
 ) -> Attribute:
     """The attribute with these edges and points, given in grains, as numbers on its axis within its bounds."""
     low, high = attribute.edges[0], attribute.edges[-1]
-    whole = attribute.kind != "real"
+    whole = not attribute.axis.continuous
     placed = np.unique(np.clip(ladder.axis(edges), low, high)).tolist()
     if len(placed) < 2:
         placed = [low, high]

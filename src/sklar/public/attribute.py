@@ -231,7 +231,7 @@ class Attribute(Remembering):
 
     def within(self, number: float) -> bool:
         """Whether a number lies in a bin or on a point, and not outside of the domain."""
-        return self.edges[0] <= number < self.edges[-1] or (self.axis.closed and number == self.edges[-1])
+        return self.edges[0] <= number < self.edges[-1] or (self.axis.continuous and number == self.edges[-1])
 
     def bin_of(self, number: float) -> int:
         """The place of the bin that holds a number, or of the nearest one."""

@@ -52,7 +52,8 @@ class Axis:
 
     `binned` says that there are numbers, whose levels are bins and points; `numeric`, that files hold them as numbers
     and not as texts; `stepped`, that the axis has whole steps that people name: x <= 39 is x < 40; `timed`, that it is
-    in microseconds, of which a schema counts seconds. All axes but that of reals have whole numbers alone.
+    in microseconds, of which a schema counts seconds; `continuous`, that numbers are not whole: the last bin then
+    includes its upper edge, for there is no last number before it.
 
     >>> AXES["date"].text(31), AXES["datetime"].text(60_000_000), AXES["integer"].text(18)
     ('1970-02-01', '1970-01-01T00:01:00', '18')
@@ -63,11 +64,7 @@ class Axis:
     numeric: bool = False
     stepped: bool = False
     timed: bool = False
-
-    @property
-    def closed(self) -> bool:
-        """Whether the last bin includes its upper edge, as that of a real does: its numbers have no last one."""
-        return self.kind == "real"
+    continuous: bool = False
 
     def text(self, number: float) -> str:
         """A number on the axis as a person writes it: a number or an ISO date."""
@@ -158,7 +155,7 @@ AXES: Mapping[str, Axis] = {
         Axis(kind="categorical", binned=False),
         Axis(kind="boolean", binned=False),
         Axis(kind="integer", numeric=True, stepped=True),
-        Axis(kind="real", numeric=True),
+        Axis(kind="real", numeric=True, continuous=True),
         Axis(kind="date", stepped=True),
         Axis(kind="datetime", timed=True),
         Axis(kind="time", timed=True),

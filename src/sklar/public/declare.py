@@ -272,7 +272,7 @@ class AttributeEntry:
         if twice is not None:
             raise self.error(f"points must differ, got {twice} twice. Remove one.")
         for point in points:
-            if not (edges[0] <= point < edges[-1] or (axis.closed and point == edges[-1])):
+            if not (edges[0] <= point < edges[-1] or (axis.continuous and point == edges[-1])):
                 remedy = "Move the edges past it, or list it under special"
                 raise self.error(f"points must lie within the edges, got {axis.text(point)}. {remedy}.")
             if axis.numeric and abs(point) >= _EXACT:

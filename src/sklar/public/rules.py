@@ -1,11 +1,8 @@
 """Rules: combinations of levels of two attributes that no record has, and attributes that another one determines.
 
-A rule is part of the schema, so it is public and costs no privacy; every released record honors it. An attribute that
-another one determines is not measured, and what is forbidden for it becomes forbidden for the other one.
-
+An attribute that another one determines is not measured, and what is forbidden for it becomes forbidden for the other.
 Parsing proves that every level of every measured attribute occurs in some record that honors all rules: each level has
-an allowed level in every other attribute, which suffices without cycles; in a cycle a bounded search (`solve`)
-must find such a record.
+an allowed level in every other attribute, which suffices without cycles; in a cycle `solve` must find such a record.
 """
 
 from __future__ import annotations

@@ -60,10 +60,9 @@ SchemaLike: TypeAlias = "Schema | HasSchema | str | Path"
 class Schema(Remembering):
     """The public description of a table: its name, its attributes in the order of the release, and rules between them.
 
-    Rules may leave attributes out of the measurement. The schema of the measured part then names the full one as its
-    `whole`. `reading` says how the table's text is written, `person` which rows are one person's (None: each row is a
-    person of its own). `words` are what people call the table, `pairs` say how much single two-way tables matter:
-    `weight = 3` of an attribute or a pair triples the privacy cost of its tables before all are scaled to the budget.
+    The schema of the measured part names the full one as its `whole`. `reading` says how the table's text is written,
+    `person` which rows are one person's (None: each row is a person of its own). `pairs` say how much single two-way
+    tables matter: `weight = 3` triples the privacy cost of a table before all are scaled to the budget.
     """
 
     name: str
@@ -270,10 +269,7 @@ class Schema(Remembering):
 
     @cached_property
     def sources(self) -> tuple[tuple[int, NDArray[np.int64]], ...]:
-        """For each attribute, the measured attribute that decides its level, and how it does.
-
-        The first is its place in `measured`; the second gives, for each of its levels, the level here (read-only).
-        """
+        """For each attribute, the place in `measured` of the one that decides its level, and the level for each."""
         return tuple((self._places[i], read_only(levels)) for i, levels in origins(self.attributes, self.rules))
 
     @cached_property
@@ -330,8 +326,8 @@ class Schema(Remembering):
             if word not in get_args(Provenance):
                 raise SchemaError(f"provenance of '{name}' must be 'public' or 'rows', got {word!r}.")
             self.attribute(name)
-        said = {each: given.get(each.name, each.provenance) for each in self.attributes}
-        return replace(self, attributes=tuple(replace(each, reviewed=True, provenance=said[each]) for each in said))
+        said = [(each, given.get(each.name, each.provenance)) for each in self.attributes]
+        return replace(self, attributes=tuple(replace(each, reviewed=True, provenance=word) for each, word in said))
 
 
 def _parse_pairs(entries: object, schema: Schema) -> tuple[PairWeight, ...]:

@@ -55,7 +55,7 @@ def _interval(attribute: Attribute, low: float, high: float) -> str:
     unit = None if attribute.axis.timed else grain(attribute)
     apart = [point for point in attribute.points if low < point < high]
     begins_after = low in attribute.points
-    ends = attribute.axis.closed and high == attribute.edges[-1]
+    ends = attribute.axis.continuous and high == attribute.edges[-1]
     if unit is None:
         text = f"{shown_number(attribute, low)} {'to' if ends else 'up to'} {shown_number(attribute, high)}"
         text = f"above {text}" if begins_after else text
