@@ -175,8 +175,7 @@ class Attribute(Remembering):
 
     @property
     def exhaustive(self) -> bool:
-        """Whether every value whatsoever has a level: whoever declares `missing` or `other` gives it one."""
-        # Unlisted and unreadable values take either of the two levels where the other one is not declared.
+        """Whether every value has a level: where only one of `missing` and `other` is declared, it takes both."""
         return self.missing is not None or self.other
 
     @property

@@ -99,22 +99,21 @@ def parse(text: bytes) -> Any:
     brackets = np.frombuffer(bare.translate(None, _NESTING), dtype=np.uint8)
     if np.cumsum(np.where((brackets == ord("[")) | (brackets == ord("{")), 1, -1)).max(initial=0) > MAX_DEPTH:
         raise ModelError(f"its description is nested more than {MAX_DEPTH} deep.")
-    return json.loads(text, object_pairs_hook=_without_repetition, parse_constant=_refuse_constant)
+
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        if len(members := dict(pairs)) != len(pairs):
+            raise ModelError("its description has a duplicate key.")
+        return members
+
+    def refuse_constant(name: str) -> None:
+        raise ModelError(f"its description holds {name}, which is no number.")
+
+    return json.loads(text, object_pairs_hook=unique, parse_constant=refuse_constant)
 
 
 def written(document: Mapping[str, Any]) -> bytes:
     """The one way in which a description is written."""
     return json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False).encode()
-
-
-def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    if len(unique := dict(pairs)) != len(pairs):
-        raise ModelError("its description has a duplicate key.")
-    return unique
-
-
-def _refuse_constant(name: str) -> None:
-    raise ModelError(f"its description holds {name}, which is no number.")
 
 
 def read_toml(path: str | Path) -> dict[str, Any]:

@@ -251,6 +251,8 @@ def _float32_misfit(attribute: Attribute) -> str | None:
 
 
 def _timed_misfit(output: Output, attribute: Attribute) -> str | None:
+    from zoneinfo import ZoneInfo
+
     edges = (*attribute.edges, *attribute.apart)
     moments = [edge * DAY for edge in edges] if attribute.kind == "date" else list(edges)
     if output.unit == "ns" and max(map(abs, moments)) > (2**63 - 1) // 1_000:
@@ -258,14 +260,10 @@ def _timed_misfit(output: Output, attribute: Attribute) -> str | None:
     stepped = [] if attribute.step is None or attribute.kind == "date" else [exact(attribute.step) * SECOND]
     if any(moment % TICKS[output.unit] for moment in (*moments, *stepped)):
         return f"needs edges of whole {output.unit}"
-    return None if output.zone is None else _zone_misfit(output.zone)
-
-
-def _zone_misfit(zone: str) -> str | None:
-    from zoneinfo import ZoneInfo
-
+    if output.zone is None or re.fullmatch(r"[+-]\d\d:\d\d", zone := output.zone):
+        return None
     # A machine without a list of time zones refuses none.
-    for key in () if re.fullmatch(r"[+-]\d\d:\d\d", zone) else (zone, "Europe/London"):
+    for key in (zone, "Europe/London"):
         try:
             ZoneInfo(key)
         except (KeyError, ValueError, OSError):

@@ -102,7 +102,14 @@ def _rule(where: str, entry: object, known: Mapping[str, Attribute]) -> Rule:
     odd = min(set(entry) ^ keys, default=None)
     has = "a rule has the key forbid, or the keys attribute, determined_by and map"
     refuse(where, (odd, f": {has}; '{odd}' is {'missing' if odd in keys else 'not expected'}."))
-    return _forbidden(where, entry["forbid"], known) if "forbid" in entry else _determined(where, entry, known)
+    if "forbid" not in entry:
+        return _determined(where, entry, known)
+    sides = entry["forbid"]
+    if not isinstance(sides, Mapping) or len(sides) != 2:
+        example = "Write forbid = { sex = 'Male', relationship = ['Wife'] }"
+        raise SchemaError(f"{where}: forbid must name two attributes and their levels, got {sides!r}. {example}.")
+    (one, here), (two, there) = ((name, _codes(where, _named(where, name, known), sides[name])) for name in sides)
+    return Forbidden(first=one, first_levels=here, second=two, second_levels=there)
 
 
 def _named(where: str, name: object, known: Mapping[str, Attribute]) -> Attribute:
@@ -112,15 +119,6 @@ def _named(where: str, name: object, known: Mapping[str, Attribute]) -> Attribut
     if known[name].private:
         raise SchemaError(f"{where}: the domain of '{name}' is private, so no rule names its levels. List its values.")
     return known[name]
-
-
-def _forbidden(where: str, entry: object, known: Mapping[str, Attribute]) -> Forbidden:
-    if not isinstance(entry, Mapping) or len(entry) != 2:
-        example = "Write forbid = { sex = 'Male', relationship = ['Wife'] }"
-        raise SchemaError(f"{where}: forbid must name two attributes and their levels, got {entry!r}. {example}.")
-    first, second = (_named(where, name, known) for name in entry)
-    codes = [_codes(where, attribute, entry[attribute.name]) for attribute in (first, second)]
-    return Forbidden(first=first.name, first_levels=codes[0], second=second.name, second_levels=codes[1])
 
 
 def _codes(where: str, attribute: Attribute, given: object) -> tuple[int, ...]:

@@ -6,7 +6,6 @@ is known, the last number in the bin is, too: whole numbers from 40 to 44. Else 
 
 from __future__ import annotations
 
-from fractions import Fraction
 from itertools import pairwise
 
 from sklar.public.attribute import Attribute
@@ -65,16 +64,12 @@ def _interval(attribute: Attribute, low: float, high: float) -> str:
         while apart and exact(apart[-1]) == final:
             final -= unit
             apart.pop()
-        bounds = [shown_number(attribute, _plain(each)) for each in ([first] if first >= final else [first, final])]
-        text = " to ".join(bounds)
+        bounds = [int(each) if each.denominator == 1 else float(each) for each in dict.fromkeys((first, final))]
+        text = " to ".join(shown_number(attribute, each) for each in bounds[: 1 if first >= final else 2])
     if not apart:
         return text
     many = len(apart) > _MOST_APART
     return f"{text} without {f'{len(apart)} points' if many else ', '.join(shown_number(attribute, p) for p in apart)}"
-
-
-def _plain(number: Fraction) -> int | float:
-    return int(number) if number.denominator == 1 else float(number)
 
 
 def shown_number(attribute: Attribute, number: float) -> str:

@@ -33,7 +33,8 @@ def spaced_edges(
     >>> spaced_edges("integer", 0, 1_000, 5, "log"), spaced_edges("real", -10, 100, 6, "log")
     ((0, 46, 99, 214, 463, 1000), (-10.0, -4.6, 0.0, 10.0, 22.0, 47.0, 100.0))
     """
-    unit = step if step is not None else _unit(kind, first, last)
+    seconds = kind in ("time", "duration") and not (first % SECOND or last % SECOND)
+    unit = step if step is not None or kind == "real" else Fraction(SECOND if seconds else 1)
     if spacing == "equal":
         # Exact: floats would miss `last`, overflow, or put microseconds beside full seconds.
         width = (Fraction(last) - Fraction(first)) / bins
@@ -51,12 +52,6 @@ def spaced_edges(
     held = [float(edge) for edge in edges]
     # Edges between bounds that are all but equal may fall on one float.
     return tuple(held if spacing == "equal" else sorted(set(held)))
-
-
-def _unit(kind: str, first: float, last: float) -> Fraction | None:
-    if kind == "real":
-        return None
-    return Fraction(SECOND if kind in ("time", "duration") and not (first % SECOND or last % SECOND) else 1)
 
 
 def _growing(first: Fraction, last: Fraction, bins: int, spacing: str, unit: Fraction | None) -> list[Fraction]:

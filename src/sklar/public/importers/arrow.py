@@ -119,20 +119,15 @@ def from_schema(schema: Any, name: str) -> Imported:
         elif column.startswith("__index_level_"):
             columns[column] = "it is an index that pandas wrote"
         else:
-            stated = {key.decode(errors="replace").lower(): text for key, text in dict(field.metadata or {}).items()}
+            notes = {key.decode(errors="replace").lower(): text for key, text in dict(field.metadata or {}).items()}
             # By the names that writers of Arrow files use for them.
-            words = {word: stated[key].decode(errors="replace") for key, word in _METADATA.items() if key in stated}
+            words = {word: notes[key].decode(errors="replace") for key, word in _METADATA.items() if key in notes}
+            plain = plain_output(Attribute(name="", kind=cast(AttributeKind, described.kind), values=("",)))
+            stated: dict[str, Any] = {} if described.output in (None, str(plain)) else {"output": described.output}
+            stated = {"ordered": True} if described.output == "ordered category" else stated
             missing = {"missing": ""} if described.nullable else {}
-            columns[column] = ColumnEntry(keys=_keys(described) | words_in(words) | missing)
+            columns[column] = ColumnEntry(keys={"type": described.kind} | stated | words_in(words) | missing)
     return Imported(columns=columns, name=name, source="an Arrow schema")
-
-
-def _keys(described: ColumnType) -> dict[str, Any]:
-    kind = str(described.kind)
-    if described.output == "ordered category":
-        return {"type": kind, "ordered": True}
-    plain = str(plain_output(Attribute(name="", kind=cast(AttributeKind, kind), values=("",))))
-    return {"type": kind} | ({} if described.output in (None, plain) else {"output": described.output})
 
 
 def column_type(field: Any) -> ColumnType:
