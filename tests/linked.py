@@ -10,21 +10,16 @@ from sklar.public.schema import Schema
 PEOPLE = """
 [table]
 name = "people"
-[attributes.sex]
-type = "categorical"
-values = ["F", "M"]
-[attributes.region]
-type = "categorical"
-values = ["north", "south", "west"]
+[attributes]
+sex = {type = "categorical", values = ["F", "M"]}
+region = {type = "categorical", values = ["north", "south", "west"]}
 """
 EVENTS = """
 [table]
 name = "events"
-[attributes.kind]
-type = "categorical"
-values = ["a", "b", "c"]
-[attributes.urgent]
-type = "boolean"
+[attributes]
+kind = {type = "categorical", values = ["a", "b", "c"]}
+urgent = {type = "boolean"}
 """
 
 

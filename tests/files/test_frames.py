@@ -219,37 +219,14 @@ def test_a_library_that_is_not_installed(library: str, package: str, monkeypatch
 
 
 EXACT = Schema.from_toml("""
-    [attributes.day]
-    type = "date"
-    edges = ["1969-12-30", "1970-01-03"]
-    output = "date64"
-    missing = ""
-    [attributes.second]
-    type = "datetime"
-    edges = ["1969-12-31", "1970-01-02"]
-    output = "timestamp[s]"
-    [attributes.offset]
-    type = "datetime"
-    edges = ["2020-01-01", "2020-01-02"]
-    output = "timestamp[ms, tz=+05:30]"
-    [attributes.hours]
-    type = "datetime"
-    edges = ["2020-01-01", "2020-01-02"]
-    output = "timestamp[us, tz=-03:00]"
-    [attributes.number]
-    type = "categorical"
-    values = [30, 10, 20]
-    missing = ""
-    output = "category"
-    [attributes.rank]
-    type = "categorical"
-    values = [30, 10, 20]
-    other = true
-    output = "ordered category"
-    [attributes.code]
-    type = "categorical"
-    values = [30, 10, 20]
-    output = "int16"
+[attributes]
+day = {type = "date", edges = ["1969-12-30", "1970-01-03"], output = "date64", missing = ""}
+second = {type = "datetime", edges = ["1969-12-31", "1970-01-02"], output = "timestamp[s]"}
+offset = {type = "datetime", edges = ["2020-01-01", "2020-01-02"], output = "timestamp[ms, tz=+05:30]"}
+hours = {type = "datetime", edges = ["2020-01-01", "2020-01-02"], output = "timestamp[us, tz=-03:00]"}
+number = {type = "categorical", values = [30, 10, 20], missing = "", output = "category"}
+rank = {type = "categorical", values = [30, 10, 20], other = true, output = "ordered category"}
+code = {type = "categorical", values = [30, 10, 20], output = "int16"}
 """)
 
 

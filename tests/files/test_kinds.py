@@ -19,71 +19,25 @@ from sklar.rows.read import open_source
 
 SCHEMA = Schema.from_toml(
     """
-    [attributes.clock]
-    type = "time"
-    edges = ["0:00", "6:00", "18:00", "24:00"]
-    points = ["12:00"]
-    missing = ""
-    [attributes.coarse]
-    type = "time"
-    edges = ["0:00", "12:00", "24:00"]
-    output = "time32[s]"
-    [attributes.took]
-    type = "duration"
-    edges = ["-1:00:00", "0:00", "0:00:01.5", "100:00:00"]
-    points = ["0:00"]
-    missing = ""
-    [attributes.waited]
-    type = "duration"
-    edges = ["0:00", "1:00", "2:00"]
-    special = ["never"]
-    [attributes.since]
-    type = "year"
-    edges = [1900, 1990, 1991, 2000]
-    special = [9999]
-    output = "int16"
-    [attributes.month]
-    type = "yearmonth"
-    edges = ["1999-06", "2000-01", "2001-01"]
-    missing = "?"
-    [attributes.first]
-    type = "yearmonth"
-    edges = ["1999-06", "2000-01", "2001-01"]
-    output = "date32"
-    [attributes.born]
-    type = "date"
-    edges = ["1900-01-01", "1912-04-14", "2000-01-01"]
-    format = "%d.%m.%Y"
-    missing = ""
-    [attributes.seen]
-    type = "datetime"
-    edges = ["2000-01-01", "2000-06-01T12:30", "2001-01-01"]
-    format = "%d/%m/%Y %H:%M"
-    output = "timestamp[ms]"
-    [attributes.flag]
-    type = "boolean"
-    texts = ["N", "Y"]
-    missing = ""
-    [attributes.gain]
-    type = "integer"
-    edges = [0, 1000, 100000]
-    points = [0]
-    step = 100
-    special = ["N", -9]
-    missing = ""
-    [attributes.rate]
-    type = "real"
-    edges = [0, 0.5, 1]
-    points = [0]
-    step = 0.01
-    special = [9.99]
-    [attributes.size]
-    type = "categorical"
-    values = ["S", "M", "L"]
-    ordered = true
-    special = ["-"]
-    missing = ""
-    """
+[attributes]
+clock = {type = "time", edges = ["0:00", "6:00", "18:00", "24:00"], points = ["12:00"], missing = ""}
+coarse = {type = "time", edges = ["0:00", "12:00", "24:00"], output = "time32[s]"}
+took = {type = "duration", edges = ["-1:00:00", "0:00", "0:00:01.5", "100:00:00"], points = ["0:00"], missing = ""}
+waited = {type = "duration", edges = ["0:00", "1:00", "2:00"], special = ["never"]}
+since = {type = "year", edges = [1900, 1990, 1991, 2000], special = [9999], output = "int16"}
+month = {type = "yearmonth", edges = ["1999-06", "2000-01", "2001-01"], missing = "?"}
+first = {type = "yearmonth", edges = ["1999-06", "2000-01", "2001-01"], output = "date32"}
+born = {type = "date", edges = ["1900-01-01", "1912-04-14", "2000-01-01"], format = "%d.%m.%Y", missing = ""}
+flag = {type = "boolean", texts = ["N", "Y"], missing = ""}
+gain = {type = "integer", edges = [0, 1000, 100000], points = [0], step = 100, special = ["N", -9], missing = ""}
+rate = {type = "real", edges = [0, 0.5, 1], points = [0], step = 0.01, special = [9.99]}
+size = {type = "categorical", values = ["S", "M", "L"], ordered = true, special = ["-"], missing = ""}
+[attributes.seen]
+type = "datetime"
+edges = ["2000-01-01", "2000-06-01T12:30", "2001-01-01"]
+format = "%d/%m/%Y %H:%M"
+output = "timestamp[ms]"
+"""
 )
 ROWS = 120
 CODES = np.stack([np.random.default_rng(7).integers(0, size, ROWS) for size in SCHEMA.sizes]).astype(np.int32)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,14 @@ from sklar.trust.verify import verify
 from tests.linked import small, tables
 
 OLDER = Path(__file__).parent / "models" / "v3-linked.sklar"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def few_steps() -> Iterator[None]:
+    """Short fits: how good they are is another test's business."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sklar.fitting.classes.MAX_STEPS", 40)
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -63,12 +71,10 @@ def test_files_hold_what_is_sampled(model: LinkedModel, tmp_path: Path) -> None:
     assert pl.read_parquet(tmp_path / "e.parquet").equals(events)
     with pytest.raises(ModelError, match="need a file each"):
         model.write(tmp_path / "p.csv", tmp_path / "p.csv")
-
-
-@pytest.mark.parametrize("people", [0, -1, 2.5])
-def test_how_many_people_can_be_drawn(model: LinkedModel, people: Any) -> None:
-    with pytest.raises(ModelError, match="people must be a whole number of at least 1"):
-        model.sample(people)
+    odd: Any
+    for odd in (0, -1, 2.5):
+        with pytest.raises(ModelError, match="people must be a whole number of at least 1"):
+            model.sample(odd)
 
 
 def test_what_it_says_of_itself(model: LinkedModel) -> None:
@@ -112,7 +118,8 @@ def test_a_file_of_the_first_version_is_read_sampled_and_verified(tmp_path: Path
     again = load_linked(tmp_path / "m.sklar")
     assert again.certificate == older.certificate
     for one, other in zip(older.measured.blocks, again.measured.blocks, strict=True):
-        assert (one.query.what, one.scales.tolist()) == (other.query.what, other.scales.tolist())  # type: ignore[union-attr]
+        assert getattr(one.query, "what", 1) == getattr(other.query, "what", 2)
+        assert one.scales.tolist() == other.scales.tolist()
         assert np.array_equal(one.values, other.values)
     assert verify(tmp_path / "m.sklar").passed
 
@@ -159,9 +166,6 @@ def test_what_a_file_may_not_say(
 ) -> None:
     with pytest.raises(ModelError, match=words):
         load_linked(rewritten(saved, tmp_path / "m.sklar", change))
-
-
-def test_a_file_holds_nothing_else(saved: Path, tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=r"holds 'more\.npy', which no model does"):
         load_linked(rewritten(saved, tmp_path / "m.sklar", lambda _: None, **{"more.npy": b"1"}))
 

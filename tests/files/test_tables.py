@@ -26,16 +26,10 @@ from sklar.public.schema import Schema
 from sklar.trust.verify import verify_model
 
 SCHEMA = Schema.from_toml("""
-[attributes.smoker]
-type = "boolean"
-[attributes."age group"]
-type = "integer"
-edges = [0, 18, 65, 66]
-missing = ""
-[attributes.city]
-type = "categorical"
-values = ["Bern", "Basel"]
-other = true
+[attributes]
+smoker = {type = "boolean"}
+"age group" = {type = "integer", edges = [0, 18, 65, 66], missing = ""}
+city = {type = "categorical", values = ["Bern", "Basel"], other = true}
 """)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,6 +18,14 @@ from sklar.public.schema import Schema
 from sklar.rows.shares import LinkedRows, count_tokens
 from sklar.trust.verify import verify
 from tests.linked import small, tables
+
+
+@pytest.fixture(scope="module", autouse=True)
+def few_steps() -> Iterator[None]:
+    """Short fits: how good they are is another test's business."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sklar.fitting.classes.MAX_STEPS", 40)
+        yield
 
 
 @pytest.fixture(scope="module")
