@@ -92,9 +92,7 @@ class Effects:
 
 
 def tables_of(measured: Measured, where: Sequence[int], beside: Iterable[int] | None = None) -> Iterator[NoisyTable]:
-    """All noisy tables of each attribute, of its pairs with those `beside` it (by default all), and those of more than
-    two attributes, all of them among these.
-    """
+    """The noisy tables of each attribute, of its pairs with those `beside` it (by default all), and of larger sets."""
     cells, mechanism = measured.schema.cells, measured.certificate.mechanism
     others = range(cells.n_attributes) if beside is None else tuple(beside)
     pairs = sorted({(min(i, j), max(i, j)) for i in where for j in others if i != j})
@@ -135,8 +133,7 @@ def has_parities(measured: Measured, order: int = 1) -> bool:
 def pooled_parities(measured: Measured, where: Sequence[int]) -> dict[Subset, tuple[float, float]]:
     """The noisy numbers of rows with an odd sum of bits, for all measured sets of these bits, and their variances.
 
-    Those of all looks are averaged by inverse variance. The empty set stands for the number of rows, where that is
-    measured.
+    All looks are averaged by inverse variance. The empty set stands for a measured number of rows.
     """
     m = measured.schema.n_attributes
     sums: dict[Subset, tuple[float, float]] = {}
@@ -202,10 +199,7 @@ def pool_effects(measured: Measured, where: Sequence[int]) -> Effects:
 
 
 def pool_tables(tables: Iterable[NoisyTable], where: Subset, n_rows: int) -> dict[Subset, Effect]:
-    """The effects of all sets of some attributes that some of these tables holds.
-
-    A table's counts may have further axes before those of its attributes; effects then have them too.
-    """
+    """The effects of all sets of some attributes that some of these tables holds; further axes in front are kept."""
     sums: dict[Subset, Floats] = {}
     precisions: dict[Subset, float] = {}
     for table in tables:
@@ -238,10 +232,7 @@ def rows_of(measured: Measured) -> tuple[int, float]:
 
 
 def misfit(measured: Measured, where: Sequence[int]) -> float:
-    """By how many standard errors the totals of these attributes' own tables differ from the public rows at most.
-
-    Where every row has a level of every attribute that is noise, about 0 to 3.
-    """
+    """By how many standard errors the totals of these attributes' own tables differ from the public rows at most."""
     n = measured.n_rows
     if n is None:
         return 0.0
@@ -250,20 +241,12 @@ def misfit(measured: Measured, where: Sequence[int]) -> float:
 
 
 def subsets(attributes: Sequence[int]) -> list[Subset]:
-    """All sets of some of these attributes, without the empty one.
-
-    >>> subsets([0, 2])
-    [(0,), (2,), (0, 2)]
-    """
+    """All sets of some of these attributes, without the empty one, small ones first."""
     return [part for size in range(1, len(attributes) + 1) for part in combinations(attributes, size)]
 
 
 def centered(array: Floats, axes: int) -> Floats:
-    """The array less its means along each of its last axes.
-
-    >>> centered(np.array([[1.0, 2.0], [3.0, 6.0]]), 2).tolist()
-    [[0.5, -0.5], [-0.5, 0.5]]
-    """
+    """The array less its means along each of its last axes."""
     for axis in range(array.ndim - axes, array.ndim):
         array = array - array.mean(axis=axis, keepdims=True)
     return array

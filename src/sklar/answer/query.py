@@ -362,7 +362,7 @@ def count_cells(
     if len(where) == 1 and len(pooled.terms) > 1:
         table += f" and the sums of {len(pooled.terms) - 1:,} two-way tables"
     held = np.asarray(cells, dtype=np.float64)
-    return _summed(measured, pooled, held, table, level=level, every=complete or exhaustive(measured.schema, where))
+    return _summed(measured, pooled, held, table, level=level, every=complete or _exhaustive(measured, where))
 
 
 def _summed(measured: Measured, pooled: _Pooled, held: Floats, table: str, *, level: float, every: bool) -> CellCount:
@@ -403,7 +403,7 @@ def _count_three(
     if ((sums != 0) & (sums != sizes)).any():
         return coarser
     pooled = _average([(table.counts, table.variance, 1)])
-    held, every = np.sign(sums).reshape(table.counts.shape), complete or exhaustive(measured.schema, where)
+    held, every = np.sign(sums).reshape(table.counts.shape), complete or _exhaustive(measured, where)
     return _summed(measured, pooled, held, f"the coarse table of {names}", level=level, every=every)
 
 
@@ -433,7 +433,7 @@ def count_by_parities(
 def _pool(measured: Measured, where: Sequence[int], *, complete: bool) -> _Pooled:
     """The table of one or two attributes: their own, and of one also the sums of its trustworthy two-way tables."""
     schema, own = measured.schema, tuple(sorted(where))
-    others = own if len(own) == 2 else [j for j in range(schema.n_attributes) if complete or exhaustive(schema, [j])]
+    others = own if len(own) == 2 else [j for j in range(schema.n_attributes) if complete or _exhaustive(measured, [j])]
     groups: dict[tuple[int, ...], list[NoisyTable]] = {}
     for table in tables_of(measured, own, others):
         if set(own) <= set(table.attributes):
@@ -464,9 +464,9 @@ def _average(views: Sequence[tuple[Floats, float, int]]) -> _Pooled:
     )
 
 
-def exhaustive(schema: Schema, where: Sequence[int]) -> bool:
+def _exhaustive(measured: Measured, where: Sequence[int]) -> bool:
     """Whether every value whatsoever has a level of these attributes, by the schema alone."""
-    return all(schema.attributes[i].exhaustive for i in where)
+    return all(measured.schema.attributes[i].exhaustive for i in where)
 
 
 @cache
@@ -514,10 +514,7 @@ def _synthetic(model: Model, expression: Expression, where: Sequence[int], parts
 def _expected_share(
     probabilities: NDArray[np.float32], expression: Expression, where: Sequence[int], schema: Schema, parts: _Parts
 ) -> float | None:
-    """P(predicate) exactly: within a component attributes are independent, so classes of levels multiply.
-
-    Levels of an attribute that no part of the predicate tells apart are one class; None when classes are too many.
-    """
+    """P(predicate): in a component attributes are independent, so classes of levels multiply; None when too many."""
     offsets, components = schema.offsets, len(probabilities)
     joint = np.ones((components, 1))
     classes = level_classes(expression)

@@ -175,11 +175,9 @@ class Planned(Tabular):
 
     def leaves(self) -> float | None:
         """What the account would have left of its epsilon; None without an account, or where it would not fit."""
-        if self.account is None:
-            return None
         budget, spend = self.forecast.budget, self.forecast.spend
-        accountant = choose_accountant(self.account, budget, spend)
-        if accountant is None:
+        accountant = None if self.account is None else choose_accountant(self.account, budget, spend)
+        if self.account is None or accountant is None:
             return None
         own, delta = own_cost(budget, spend)
         spent = self.account.epsilon_with(accountant, budget.cost(spend), spend.lost_delta, own, delta)

@@ -12,7 +12,7 @@ import pytest
 from markupsafe import Markup
 
 import sklar
-from sklar.answer.report.levels import draw
+from sklar.answer.report.publish import draw
 from sklar.answer.report.render import clean, render
 from sklar.answer.report.svg import (
     WIDTH,

@@ -1,8 +1,8 @@
 """Valid inference from a released model: means, shares, correlations, regressions and tests, at no privacy cost.
 
-Tests that treat synthetic rows as if they were real reject true hypotheses far too often: these rows carry the noise of
-the release and what the model makes of it, and do not say so. Noise scales are public, so an answer from the noisy
-tables can say it (docs/inference.md, docs/method.md).
+Synthetic rows carry the noise of the release and what the model makes of it: tests that treat them as real reject true
+hypotheses far too often. Noise scales are public, so an answer from the noisy tables can account for it
+(docs/inference.md, docs/method.md).
 """
 
 from __future__ import annotations

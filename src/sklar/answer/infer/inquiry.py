@@ -1,6 +1,4 @@
-"""One question to one model: what was measured of its attributes, what levels stand for, how figures are judged, and
-what is handed back: figures with errors and intervals, what they are about, and when not to rely on them.
-"""
+"""One question to one model: what was measured of its attributes, what levels stand for, and the judged answer."""
 
 from __future__ import annotations
 
@@ -191,8 +189,7 @@ def score(attribute: Attribute, said: Declared | None, shapes: Callable[[], Mapp
                 f"attribute '{name}' has no level '{unknown[0]}', got a score for it. "
                 f"Its levels are {', '.join(attribute.levels[:12])}."
             )
-        for level, number in said.items():
-            values[attribute.levels.index(level)] = number
+        values[[attribute.levels.index(level) for level in said]] = list(said.values())
         return Scores(values=values, by="declared scores")
     if said not in (None, "midpoint"):
         raise QueryError(
@@ -222,7 +219,7 @@ def score(attribute: Attribute, said: Declared | None, shapes: Callable[[], Mapp
 
 
 class Inquiry:
-    """Looks things up for a question, and collects what has to be said beside its figures.
+    """A question to a model, and what has to be said beside its figures.
 
     Attributes of a question are those of the whole schema. Records are codes of the measured attributes `where`, shape
     (records, attributes): what a rule determines is a function of the attribute that determines it.
@@ -237,7 +234,7 @@ class Inquiry:
         target: str | None = None,
         scores: Mapping[str, Declared] | None = None,
     ) -> None:
-        """Read and check a question.
+        """Read and check a question; everything it is about is looked up.
 
         `target` is "population", the one that the rows were drawn from, or "table", the confidential table itself; a
         population by default, but for releases that count several rows of each person. `scores` says by attribute what
@@ -267,8 +264,7 @@ class Inquiry:
         self.model, self.level, self.quantile = model, level, normal_quantile(level)
         self.population = self.target == "population"
         named = {*asked.names, *asked.by, *asked.outcome}
-        for predicate in (asked.event, asked.given):
-            named |= set() if predicate is None else set(predicate.attributes)
+        named |= {i for each in (asked.event, asked.given) if each is not None for i in each.attributes}
         self.where: Subset = tuple(sorted({self.source(i) for i in named}))
         self.effects = pool_effects(model.measured, self.where)
         self.reference = refer(model.copula, model.settings, self.where)

@@ -57,11 +57,7 @@ def short(value: str, limit: int = 28) -> str:
 
 
 def number(value: float, form: str = ",") -> str:
-    """Write a number in a format of Python.
-
-    >>> number(1234567), number(0.51234, ".1%")
-    ('1,234,567', '51.2%')
-    """
+    """Write a number in a format of Python."""
     return format(value, form)
 
 

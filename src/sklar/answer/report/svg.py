@@ -120,10 +120,7 @@ def wrap(label: str, width: float, size: float = _SIZE) -> list[str]:
 
 
 def bars(entries: Sequence[Bar], title: str, description: str, *, least: float = 1e-9) -> Markup:
-    """Horizontal bars on an axis of shares, with whiskers for intervals and ticks for marks.
-
-    The axis reaches to the largest of them, and to `least` at least.
-    """
+    """Horizontal bars with whiskers for intervals and ticks for marks; the axis of shares reaches to at least `least`."""
     top = max(max(max(entry.high, entry.mark) for entry in entries), least)
 
     def draw(at: int, left: float, right: float, middle: float) -> list[Markup]:
@@ -222,12 +219,11 @@ def paired_steps(steps: PairedSteps, title: str, description: str) -> Markup:
         tall = (base - top) * float(share) / most
         if tall > 0:
             parts.append(rect("bar", float(x), base - tall, max(float(wide) - 0.4, 0.4), tall))
-    steps_up = [("V", base - (base - top) * float(share) / most) for share in steps.second]
-    outline = [each for up, end in zip(steps_up, across[1:], strict=True) for each in (*up, "H", float(end))]
+    heights = (base - (base - top) * steps.second / most).tolist()
+    outline = [step for y, x in zip(heights, across[1:].tolist(), strict=True) for step in ("V", y, "H", x)]
     parts.append(path("outline", "M", float(across[0]), base, *outline, "V", base))
-    parts += [
-        path("mark", "M", left + (right - left) * place, base + 1, "l", "-3 6", "h", "6z") for place in steps.marks
-    ]
+    places = [left + (right - left) * place for place in steps.marks]
+    parts += [path("mark", "M", x, base + 1, "l", "-3 6", "h", "6z") for x in places]
     for place, label in steps.ticks:
         x = left + (right - left) * place
         anchor = "start" if place < 0.08 else "end" if place > 0.92 else "middle"
@@ -238,9 +234,9 @@ def paired_steps(steps: PairedSteps, title: str, description: str) -> Markup:
 def heat_map(
     values: NDArray[np.float64],
     labels: Sequence[str],
-    *,
     title: str,
     description: str,
+    *,
     columns: Sequence[str] | None = None,
     written: Sequence[Sequence[str]] | None = None,
     top: float | None = None,
