@@ -156,20 +156,10 @@ def test_any_text_is_answered_or_refused_in_one_line(text: str) -> None:
 
 HEAPED = Schema.from_toml(
     """
-    [attributes.hours]
-    type = "integer"
-    edges = [0, 40, 60]
-    points = [0, 40, 50]
-    special = ["N", -9]
-    missing = "?"
-    [attributes.gain]
-    type = "real"
-    edges = [0, 10, 20]
-    points = [0, 20]
+    attributes.hours = {type = "integer", edges = [0, 40, 60], points = [0, 40, 50], special = ["N", -9], missing = "?"}
+    attributes.gain = {type = "real", edges = [0, 10, 20], points = [0, 20]}
     """
 )
-
-
 HEAPED_LEVELS = {
     "40": ["hours = 40", "hours = '40.0'"],
     "N": ["hours = 'N'"],
@@ -402,16 +392,14 @@ def of_people(how: str) -> Any:
 
 
 @pytest.fixture(scope="module")
-def people() -> Any:
-    return of_people('person = "id"\ncount = "people"')
+def counted() -> tuple[Any, Any]:
+    """A release of one row of each person, and one of at most four."""
+    how = ('count = "people"', 'count = "rows"\nrows_per_person = 4')
+    return of_people(f'person = "id"\n{how[0]}'), of_people(f'person = "id"\n{how[1]}')
 
 
-@pytest.fixture(scope="module")
-def four() -> Any:
-    return of_people('person = "id"\ncount = "rows"\nrows_per_person = 4')
-
-
-def test_a_query_says_what_it_counts(people: Any, four: Any) -> None:
+def test_a_query_says_what_it_counts(counted: tuple[Any, Any]) -> None:
+    people, four = counted
     found = answer(people, "a = true")
     assert found.lines()[0] == "People, one row of each, with a = true, of 400:"
     assert found.estimate is not None
@@ -426,8 +414,8 @@ def test_a_query_says_what_it_counts(people: Any, four: Any) -> None:
     assert answer(of_people(""), "a = true").lines()[0].startswith("Rows with a = true, of ")
 
 
-def test_the_report_is_about_people(people: Any, four: Any) -> None:
-    text = publishable(people)
+def test_the_report_is_about_people(counted: tuple[Any, Any]) -> None:
+    text, four = publishable(counted[0]), publishable(counted[1])
     for sentence in (
         "any one person in it, with all their rows",
         "One row of each person was chosen at random",
@@ -437,7 +425,7 @@ def test_the_report_is_about_people(people: Any, four: Any) -> None:
     ):
         assert sentence in text
     assert "It protects a person with several rows less" not in text
-    assert "Of each person in the confidential table at most 4 rows were chosen at random" in publishable(four)
+    assert "Of each person in the confidential table at most 4 rows were chosen at random" in four
 
 
 # Counts from parities: exact without noise, with the standard error that noise has.

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 from click.testing import CliRunner
 
@@ -25,25 +26,12 @@ from sklar.kernel.vault import Vault
 from sklar.public.schema import Schema
 
 TEXT = """
-[table]
-name = "people"
-[attributes.region]
-type = "categorical"
-values = ["North", "South", "East", "West"]
-[attributes.age]
-type = "integer"
-edges = [0, 20, 40, 60, 80]
-missing = ""
-[attributes.income]
-type = "categorical"
-values = ["low", "high"]
-other = true
-[attributes.town]
-type = "categorical"
-domain = "private"
-[attributes.side]
-type = "categorical"
-values = ["up", "down"]
+table.name = "people"
+attributes.region = {type = "categorical", values = ["North", "South", "East", "West"]}
+attributes.age = {type = "integer", edges = [0, 20, 40, 60, 80], missing = ""}
+attributes.income = {type = "categorical", values = ["low", "high"], other = true}
+attributes.town = {type = "categorical", domain = "private"}
+attributes.side = {type = "categorical", values = ["up", "down"]}
 [[rules]]
 attribute = "side"
 determined_by = "region"
@@ -139,8 +127,9 @@ def test_a_ledger_says_what_would_be_left(tmp_path: Path) -> None:
     assert left is not None
     assert 0.9 < left <= 1.001
     assert any("would have epsilon" in line for line in found.lines())
-    assert plan(PLAIN, rows=ROWS, epsilon=3.0, ledger=ledger).leaves() is None
-    assert any("it does not fit" in line for line in plan(PLAIN, rows=ROWS, epsilon=3.0, ledger=ledger).lines())
+    beyond = plan(PLAIN, rows=ROWS, epsilon=3.0, ledger=ledger)
+    assert beyond.leaves() is None
+    assert any("it does not fit" in line for line in beyond.lines())
     assert len(ledger.account("people").charges) == 0
 
 
@@ -158,12 +147,8 @@ def test_the_command_prints_what_the_function_finds(tmp_path: Path) -> None:
 
 def test_forecast_and_query_state_the_same_error_where_sums_are_not_trusted() -> None:
     """A drafted table declares neither missing nor other: then no sum over its attributes helps a one-way count."""
-    bare = Schema.from_toml(
-        'attributes.a = {type = "boolean"}\nattributes.b = {type = "boolean"}\nattributes.c = {type = "boolean"}'
-    )
+    bare = Schema.from_toml("\n".join(f'attributes.{name} = {{type = "boolean"}}' for name in "abc"))
     rows = {name: [True, False] * 200 for name in "abc"}
-    import polars as pl
-
     model = sklar.fit(pl.DataFrame(rows), bare, epsilon=1.0)
     expected = sklar.forecast(bare, rows=400, epsilon=1.0)
     delivered = model.query("a = true").standard_error

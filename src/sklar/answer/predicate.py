@@ -49,7 +49,7 @@ class Token:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Relation:
-    """One comparison as written: an operator and what stands around it."""
+    """One comparison as written."""
 
     operator: str
     operands: tuple[Token, ...]
@@ -232,21 +232,20 @@ class _Parser(TokenReader):
         return self.advance()
 
     def _comparison(self) -> Node:
-        first = self._operand()
-        if self.take("is"):
-            negated = self.take("not")
-            self.expect("missing", "after 'is'")
-            missing = Relation(operator="missing", operands=(first,))
-            return _negated(missing) if negated else missing
+        first, is_ = self._operand(), self.take("is")
         negated = self.take("not")
-        if self.take("in"):
-            self.expect("(", "after 'in'")
-            values = [self._operand()]
-            while self.take(","):
-                values.append(self._operand())
-            self.expect(")", "to close the list of values")
-            listed = Relation(operator="in", operands=(first, *values))
-            return _negated(listed) if negated else listed
+        if is_ or self.take("in"):
+            relation = Relation(operator="missing", operands=(first,))
+            if is_:
+                self.expect("missing", "after 'is'")
+            else:
+                self.expect("(", "after 'in'")
+                values = [self._operand()]
+                while self.take(","):
+                    values.append(self._operand())
+                self.expect(")", "to close the list of values")
+                relation = Relation(operator="in", operands=(first, *values))
+            return _negated(relation) if negated else relation
         if negated:
             raise QueryError(f"'in' is expected after 'not', got {self.shown}.")
         operator = self.take("=", "!=", *COMPARED)

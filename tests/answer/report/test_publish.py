@@ -141,10 +141,7 @@ def test_domains_that_were_read_from_the_rows_are_named() -> None:
 
 
 WORDS = """
-[table]
-name = "t"
-title = "People of Utopia"
-description = "Everybody who answered."
+table = {name = "t", title = "People of Utopia", description = "Everybody who answered."}
 [attributes.age]
 type = "integer"
 title = "Age at the census"

@@ -131,7 +131,9 @@ class Inference(Tabular):
     def _table(self) -> list[str]:
         rows = [["", "estimate", "std. error", f"{100 * self.level:.4g}% interval", "measured", "p-value"]]
         for figure in self.figures:
-            digits, interval, error = _digits(figure.standard_error), "unbounded", ""
+            # Decimals that show two digits of a standard error.
+            power = math.log10(figure.standard_error) if 0 < figure.standard_error < math.inf else -3
+            digits, interval, error = min(max(1 - math.floor(power), 0), 10), "unbounded", ""
             if figure.low is not None and figure.high is not None:
                 interval = f"{figure.low:,.{digits}f} to {figure.high:,.{digits}f}"
                 error = f"{figure.standard_error:,.{digits}f}"
@@ -146,13 +148,6 @@ class Inference(Tabular):
             shown = (cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=True))
             lines.append("  ".join(["", name.ljust(widths[0]), *shown]).rstrip())
         return lines
-
-
-def _digits(error: float) -> int:
-    """Decimals that show two digits of a standard error."""
-    if not math.isfinite(error) or error <= 0:
-        return 4
-    return int(min(max(1 - math.floor(math.log10(error)), 0), 10))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -183,11 +183,9 @@ def _ratios(inquiry: Inquiry, group: dict[int, int]) -> Iterator[Ratio]:
         return
     own = inquiry.scores(index)
 
-    def total(codes: Codes) -> Floats:
-        return within(codes) * inquiry.column(codes, index, own.filled)
+    def over(values: Floats) -> RecordFunction:
+        return lambda codes: within(codes) * inquiry.column(codes, index, values)
 
-    def known(codes: Codes) -> Floats:
-        return within(codes) * inquiry.column(codes, index, own.known)
-
-    below = None if everyone and own.known.all() else known
-    yield Ratio(label=name or "mean", numerator=total, denominator=below, scale=float(np.abs(own.filled).max()))
+    below = None if everyone and own.known.all() else over(own.known)
+    scale = float(np.abs(own.filled).max())
+    yield Ratio(label=name or "mean", numerator=over(own.filled), denominator=below, scale=scale)

@@ -60,9 +60,8 @@ def answer_correlation(inquiry: Inquiry) -> Inference:
 def correlate(
     x: Floats, y: Floats, kept: Floats, weights: Floats
 ) -> tuple[float, Callable[[Floats, Floats, Floats], Floats]]:
-    """The correlation of two columns of records under these weights, and the influence of records with such columns.
-
-    The influence is a b - r (a^2 + b^2) / 2 for standardized a and b, over the share of rows that are kept.
+    """The correlation of two columns of records, and its influence: a b - r (a^2 + b^2) / 2 for standardized a and b,
+    over the share of rows that are kept.
     """
     weights = weights * kept
     share = float(weights.sum())
@@ -379,22 +378,16 @@ def _product(
     for s, u in us.items():
         add(found, s, u * r0[:, None])
         for t, r in rs.items():
-            if s == t:
-                add(found, s, u * r)
-            elif s < t:
-                add(found, (*s, *t), u[:, :, None] * r[:, None, :])
-            else:
-                add(found, (*t, *s), r[:, :, None] * u[:, None, :])
+            one, other = (u, r) if s < t else (r, u)
+            both = u * r if s == t else one[:, :, None] * other[:, None, :]
+            add(found, tuple(sorted({*s, *t})), both)
     for t, r in rs.items():
         add(found, t, u0[:, None] * r)
     return found
 
 
 def clearness(design: Design, effects: Effects, reference: Reference) -> float:
-    """By how many standard errors the smallest eigenvalue of the regressors' noisy moment matrix exceeds zero.
-
-    Regressors are in units of the model's standard deviation, less the model's mean.
-    """
+    """By how many standard errors the smallest eigenvalue of the standardized regressors' noisy moments is above 0."""
     levels: dict[int, list[Floats]] = {}
     for term in design.regressors:
         margin = reference.table((term.attribute,), reference.union)

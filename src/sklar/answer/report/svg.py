@@ -120,7 +120,7 @@ def wrap(label: str, width: float, size: float = _SIZE) -> list[str]:
 
 
 def bars(entries: Sequence[Bar], title: str, description: str, *, least: float = 1e-9) -> Markup:
-    """Horizontal bars with whiskers for intervals and ticks for marks; the axis of shares reaches to at least `least`."""
+    """Horizontal bars with whiskers for intervals and ticks for marks, on an axis of shares up to `least` or more."""
     top = max(max(max(entry.high, entry.mark) for entry in entries), least)
 
     def draw(at: int, left: float, right: float, middle: float) -> list[Markup]:
